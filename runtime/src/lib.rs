@@ -1,1 +1,9 @@
-
+#[cfg(feature = "torch")]
+pub mod bench;
+#[cfg(feature = "torch")]
+pub mod kernels;
+pub mod platform;
+pub mod data;
+pub mod init;
+pub mod reduce;
+pub mod schedule;

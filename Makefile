@@ -1,0 +1,35 @@
+# Everything a fresh clone needs. `make` alone lists the targets; cargo alone works after `make libtorch`.
+.DEFAULT_GOAL := help
+.PHONY: help libtorch build test demo check
+CARGO ?= cargo
+
+help: ## this list
+	@echo "canonc: make TARGET, where TARGET is one of"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@echo "An exported LIBTORCH or LIBTORCH_USE_PYTORCH is used as it is, and nothing is fetched."
+
+ifeq ($(LIBTORCH)$(LIBTORCH_USE_PYTORCH),)
+libtorch: ## fetch the CPU libtorch into third_party/ (544 MB, once; python3 and pip)
+	@command -v python3 >/dev/null || { \
+	  echo "error: python3 is not on PATH, and it is what fetches libtorch" >&2; \
+	  echo "help: install python3 and pip and repeat, or export LIBTORCH=/path/to/libtorch" >&2; exit 3; }
+	@python3 runtime/fetch-libtorch.py third_party/libtorch
+else
+libtorch:
+	@echo "using the libtorch of $(if $(LIBTORCH_USE_PYTORCH),LIBTORCH_USE_PYTORCH=$(LIBTORCH_USE_PYTORCH),LIBTORCH=$(LIBTORCH))"
+endif
+
+build: libtorch ## the release binary, target/release/canonc
+	$(CARGO) build --release
+
+test: libtorch ## every test
+	$(CARGO) test --workspace
+
+demo: libtorch ## prove a Llama and a LlamaCanon differ in nothing else, train both, draw the curves
+	$(CARGO) build --release
+	target/release/canonc demo
+
+check: libtorch ## formatting and lints, with libtorch and without
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings
+	$(CARGO) clippy --workspace --all-targets --no-default-features -- -D warnings

@@ -1,0 +1,93 @@
+//! Derived facts of an architecture: parameters, FLOPs, memory, state per token.
+//!
+//! In: a graph, a sequence length. Out: counts that `show`, locks and reports print. Must stay
+//! true: derived only, from the shapes in the graph and each primitive's own cost rule; multiply-
+//! adds count two; the backward pass counts twice the forward, as is usual.
+
+use crate::graph::{Body, Graph, NodeKind};
+use crate::op::{Context, State, Type};
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Analysis {
+    pub parameters: i64,
+    /// Without the token table and the output projection to the vocabulary.
+    pub non_embedding: i64,
+    /// In the fills of slots.
+    pub canon: i64,
+    /// In the mixers' own short convolutions.
+    pub short_conv: i64,
+    pub seq_len: i64,
+    /// Forward, per token, at that sequence length.
+    pub flops_per_token: i128,
+    /// Forward and backward.
+    pub train_flops_per_token: i128,
+    /// Elements kept for the backward pass, per token, without recomputation.
+    pub saved_per_token: i128,
+    /// Elements of recurrent and convolution state per sequence, after `seq_len` tokens.
+    pub state: i128,
+    /// Of these, what grows with every token.
+    pub state_per_token: i128,
+    /// Bytes of parameters, gradients and both AdamW moments in f32.
+    pub optimizer_bytes: i128,
+}
+
+pub fn analyse(graph: &Graph, seq_len: i64) -> Analysis {
+    let count = |keep: &dyn Fn(&crate::graph::Param) -> bool| -> i64 {
+        graph.params().iter().filter(|p| keep(p)).map(|p| p.shape.iter().product::<i64>()).sum()
+    };
+    let parameters = count(&|_| true);
+    let vocabulary = count(&|p| {
+        p.shape.len() == 2
+            && p.shape.first() == Some(&graph.vocab)
+            && p.shape.get(1) == Some(&graph.dim)
+            && !p.path.starts_with("layers.")
+    });
+    let canon = count(&|p| p.slot.is_some());
+    let short_conv = count(&|p| p.role.starts_with("short_conv"));
+    let (flops, saved) = body_cost(&graph.top, seq_len);
+    let state = graph.top.states.iter().map(|(_, s)| i128::from(s.elements(seq_len))).sum();
+    let grows = |s: &State| i128::from(s.elements(seq_len.saturating_add(1)) - s.elements(seq_len));
+    let state_per_token = graph.top.states.iter().map(|(_, s)| grows(s)).sum();
+    Analysis {
+        parameters,
+        non_embedding: parameters - vocabulary,
+        canon,
+        short_conv,
+        seq_len,
+        flops_per_token: flops,
+        train_flops_per_token: 3 * flops,
+        saved_per_token: saved,
+        state,
+        state_per_token,
+        optimizer_bytes: 16 * i128::from(parameters),
+    }
+}
+
+/// Forward FLOPs and saved elements per token.
+fn body_cost(body: &Body, seq_len: i64) -> (i128, i128) {
+    let (mut flops, mut saved) = (0i128, 0i128);
+    let mut nested: std::collections::BTreeMap<*const Body, (i128, i128)> = Default::default();
+    for id in body.reachable() {
+        let Some(node) = body.nodes.get(id as usize) else { continue };
+        match &node.kind {
+            NodeKind::Input(_) | NodeKind::Param(_) => {}
+            NodeKind::Op { primitive, attrs, .. } => {
+                let inputs: Vec<Type> = node.inputs.iter().map(|o| body.ty(*o).clone()).collect();
+                let cost = (primitive.cost)(attrs, &inputs, &node.types, Context { seq_len });
+                // A function of parameters alone is computed once, not per token.
+                if node.types.iter().any(|t| t.time) {
+                    flops += i128::from(cost.flops);
+                    saved += i128::from(cost.saved);
+                }
+            }
+            NodeKind::Slot { fill: inner, .. } | NodeKind::Layer { body: inner, .. } => {
+                let (f, s) = *nested
+                    .entry(std::rc::Rc::as_ptr(inner))
+                    .or_insert_with(|| body_cost(inner, seq_len));
+                flops += f;
+                saved += s;
+            }
+        }
+    }
+    (flops, saved)
+}

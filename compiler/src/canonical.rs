@@ -1,0 +1,236 @@
+//! Identity: the canonical text of a graph, its structural hash, and the manifest of parameters.
+//!
+//! In: a graph. Out: texts and digests. Must stay true (design, section 5): nodes stand in canonical
+//! order (depth-first from the outputs, operands in order), parameters and states are nodes numbered
+//! by first use and carry shape and init rule but not their path, a filled slot is one node, layers
+//! are listed unrolled as their body's digest with global numbers. Names, block boundaries, comments,
+//! defaults and empty slots leave no trace; anything else does. The script beside the tests
+//! recomputes every digest from the text alone.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::digest::Digest;
+use crate::graph::{Body, Graph, Node, NodeKind, Out, ParamId, StateId};
+use crate::op::Type;
+
+const GRAPH_TAG: &str = "canonc.graph.v1";
+const BODY_TAG: &str = "canonc.body.v1";
+const MANIFEST_TAG: &str = "canonc.manifest.v1";
+const KEY_TAG: &str = "canonc.init-key.v1";
+
+/// What identifies an architecture.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Identity {
+    /// Body texts by digest, then the top text: everything the structural hash covers.
+    pub graph_text: String,
+    pub graph: Digest,
+    pub manifest_text: String,
+    pub manifest: Digest,
+}
+
+pub fn identify(graph: &Graph) -> Identity {
+    let mut bodies = Bodies::default();
+    let Writer { text: top, params, .. } = Writer::write(&graph.top, &mut bodies);
+    let digest = Digest::of(GRAPH_TAG, &top);
+    let mut graph_text = String::new();
+    for (digest, text) in &bodies.texts {
+        let _ = write!(graph_text, "body {digest}\n{text}end\n");
+    }
+    let _ = write!(graph_text, "graph {digest}\n{top}end\n");
+    let manifest_text = manifest_text(graph, &params.order);
+    let manifest = Digest::of(MANIFEST_TAG, &manifest_text);
+    Identity { graph_text, graph: digest, manifest_text, manifest }
+}
+
+/// The key of a parameter's generator: a function of its path alone.
+pub fn init_key(path: &str) -> u64 {
+    Digest::of(KEY_TAG, path).key()
+}
+
+/// One line per parameter in order of first use: path, shape, init rule, key.
+fn manifest_text(graph: &Graph, order: &[ParamId]) -> String {
+    let mut text = String::new();
+    for id in order {
+        if let Some(param) = graph.top.params.get(id.0 as usize) {
+            let _ = writeln!(
+                text,
+                "{} {} {} {:016x}",
+                param.path,
+                shape(&param.shape),
+                param.init,
+                init_key(&param.path)
+            );
+        }
+    }
+    text
+}
+
+fn shape(dims: &[i64]) -> String {
+    let parts: Vec<String> = dims.iter().map(i64::to_string).collect();
+    format!("[{}]", parts.join(","))
+}
+
+fn type_text(ty: &Type) -> String {
+    match (ty.tokens, ty.time) {
+        (true, _) => "tokens".to_owned(),
+        (false, true) => format!("sequence {}", shape(&ty.dims)),
+        (false, false) => format!("constant {}", shape(&ty.dims)),
+    }
+}
+
+/// Nested bodies written so far: by place, so that equal layers are written once, and by digest.
+#[derive(Default)]
+struct Bodies {
+    known: BTreeMap<*const Body, Nested>,
+    texts: BTreeMap<Digest, String>,
+}
+
+/// A nested body's digest, and its parameters and states in its own order of first use.
+#[derive(Clone)]
+struct Nested {
+    digest: Digest,
+    params: Vec<ParamId>,
+    states: Vec<StateId>,
+}
+
+impl Bodies {
+    fn nested(&mut self, body: &Body) -> Nested {
+        if let Some(known) = self.known.get(&std::ptr::from_ref(body)) {
+            return known.clone();
+        }
+        let w = Writer::write(body, self);
+        let digest = Digest::of(BODY_TAG, &w.text);
+        let nested = Nested { digest, params: w.params.order, states: w.states.order };
+        self.texts.insert(digest, w.text);
+        self.known.insert(std::ptr::from_ref(body), nested.clone());
+        nested
+    }
+}
+
+/// Numbers by first use.
+struct Numbers<Id> {
+    order: Vec<Id>,
+    of: BTreeMap<Id, usize>,
+}
+
+impl<Id: Ord + Copy> Numbers<Id> {
+    fn new() -> Self {
+        Numbers { order: Vec::new(), of: BTreeMap::new() }
+    }
+
+    fn get(&mut self, id: Id) -> usize {
+        *self.of.entry(id).or_insert_with(|| {
+            self.order.push(id);
+            self.order.len() - 1
+        })
+    }
+}
+
+/// Numbers a body's nodes, parameters and states by first use while writing its text.
+struct Writer<'a> {
+    body: &'a Body,
+    text: String,
+    next: usize,
+    numbers: BTreeMap<u32, usize>,
+    params: Numbers<ParamId>,
+    states: Numbers<StateId>,
+}
+
+impl<'a> Writer<'a> {
+    fn write(body: &'a Body, bodies: &mut Bodies) -> Writer<'a> {
+        let mut w = Writer {
+            body,
+            text: String::new(),
+            next: 0,
+            numbers: BTreeMap::new(),
+            params: Numbers::new(),
+            states: Numbers::new(),
+        };
+        for id in body.reachable() {
+            if let Some(node) = body.nodes.get(id as usize) {
+                w.node(id, node, bodies);
+            }
+        }
+        let outputs: Vec<String> = body.outputs.iter().map(|o| w.operand(*o)).collect();
+        let _ = writeln!(w.text, "return {}", outputs.join(" "));
+        w
+    }
+
+    fn operand(&self, out: Out) -> String {
+        let number = self.numbers.get(&out.node).copied().unwrap_or(usize::MAX);
+        let many = self.body.nodes.get(out.node as usize).is_some_and(|n| n.types.len() > 1);
+        if many { format!("%{number}.{}", out.port) } else { format!("%{number}") }
+    }
+
+    fn line(&mut self, text: &str) -> usize {
+        let number = self.next;
+        self.next += 1;
+        let _ = writeln!(self.text, "%{number} = {text}");
+        number
+    }
+
+    fn node(&mut self, id: u32, node: &Node, bodies: &mut Bodies) {
+        let operands: Vec<String> = node.inputs.iter().map(|o| self.operand(*o)).collect();
+        let operands = operands.join(" ");
+        let number = match &node.kind {
+            NodeKind::Input(index) => {
+                let ty = node.types.first().map_or_else(String::new, type_text);
+                self.line(&format!("input {index} {{{ty}}}"))
+            }
+            NodeKind::Param(param) => {
+                let n = self.params.get(*param);
+                let text = self.body.params.get(param.0 as usize).map_or_else(String::new, |p| {
+                    format!("param {n} {{init {}, shape {}}}", p.init, shape(&p.shape))
+                });
+                self.line(&text)
+            }
+            NodeKind::Op { primitive, attrs, state } => {
+                let mut operands = operands;
+                if let Some(id) = state {
+                    let n = self.states.get(*id);
+                    let (_, carried) = match self.body.states.get(id.0 as usize) {
+                        Some(state) => state,
+                        None => return,
+                    };
+                    let at = self.line(&format!("state {n} {{{carried}}}"));
+                    let _ = write!(operands, " %{at}");
+                }
+                let attrs: Vec<String> = attrs.iter().map(|(k, v)| format!("{k} {v}")).collect();
+                self.line(&format!(
+                    "{}@{} {{{}}} ({operands})",
+                    primitive.name,
+                    primitive.revision,
+                    attrs.join(", ")
+                ))
+            }
+            NodeKind::Slot { name, fill, params, states } => {
+                let nested = bodies.nested(fill);
+                let used = self.used(&nested, params, states);
+                self.line(&format!("slot {{{name}, fill {}}} ({operands}){used}", nested.digest))
+            }
+            NodeKind::Layer { index: _, body, params, states } => {
+                let nested = bodies.nested(body);
+                let used = self.used(&nested, params, states);
+                self.line(&format!("layer {{body {}}} ({operands}){used}", nested.digest))
+            }
+        };
+        self.numbers.insert(id, number);
+    }
+
+    /// The enclosing numbers of a nested body's parameters and states, in the nested order.
+    fn used(&mut self, nested: &Nested, params: &[ParamId], states: &[StateId]) -> String {
+        let mut text = String::new();
+        for (i, own) in nested.params.iter().enumerate() {
+            let Some(outer) = params.get(own.0 as usize) else { continue };
+            let n = self.params.get(*outer);
+            let _ = write!(text, "{}{n}", if i == 0 { " params " } else { " " });
+        }
+        for (i, own) in nested.states.iter().enumerate() {
+            let Some(outer) = states.get(own.0 as usize) else { continue };
+            let n = self.states.get(*outer);
+            let _ = write!(text, "{}{n}", if i == 0 { " states " } else { " " });
+        }
+        text
+    }
+}

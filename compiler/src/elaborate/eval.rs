@@ -1,0 +1,383 @@
+//! Expressions: exact numbers, words and definitions; tensors where the body computes.
+//!
+//! In: an expression and the names around it. Out: its value; `None` after an error was reported.
+//! Must stay true: checked 64-bit and exact decimal arithmetic only; a division that is not exact
+//! survives just long enough for `floor`, `ceil_to` or a root to consume it.
+
+use std::rc::Rc;
+
+use dsl::{BinaryOp, Expr, ExprKind, FileId, Name, Span, UnaryOp};
+
+use super::{Building, Elaborator, Frame, Slots};
+use crate::arch;
+use crate::diag;
+use crate::graph::Out;
+use crate::op;
+use crate::resolve::Entity;
+use crate::tree::{Applied, Callable};
+use crate::value::{InitRule, Ratio, Root, Value};
+
+impl Elaborator<'_> {
+    /// A value written in an arch: it sees the arch's fields and its own file.
+    pub(super) fn eval_arch(&mut self, expr: &Expr, file: FileId) -> Option<Value> {
+        let mut frame = self.arch_frame(file);
+        self.eval(expr, &mut frame, &mut Building::default())
+    }
+
+    pub(super) fn arch_frame(&self, file: FileId) -> Frame {
+        let primitive = op::ALL[0];
+        let holder = Rc::new(Applied::bare(Callable::Primitive(primitive), self.tree.span));
+        Frame {
+            file,
+            names: Default::default(),
+            path: String::new(),
+            instances: Default::default(),
+            shared: Default::default(),
+            slots: Rc::new(Slots { holder, declared: Default::default() }),
+            fill: None,
+            own: String::new(),
+        }
+    }
+
+    pub(super) fn eval(&mut self, expr: &Expr, f: &mut Frame, b: &mut Building) -> Option<Value> {
+        match &expr.kind {
+            ExprKind::Int(n) => Some(Value::Int(*n)),
+            ExprKind::Decimal(d) => Some(d.to_int().map_or(Value::Decimal(*d), Value::Int)),
+            ExprKind::Bool(v) => Some(Value::Bool(*v)),
+            ExprKind::Name(name) => self.name(name, expr.span, f, b),
+            ExprKind::Applied { .. } => {
+                let applied = arch::definition(self.library, f.file, expr, self.diagnostics)?;
+                Some(Value::Def(applied, None))
+            }
+            ExprKind::Call { callee, instance, args } => {
+                self.call(expr.span, callee, instance.as_ref(), args, f, b)
+            }
+            ExprKind::Slot { name, args } => self.slot(name, args, expr.span, f, b),
+            ExprKind::Unary(op, inner) => {
+                let value = self.eval(inner, f, b)?;
+                self.unary(*op, value, expr.span, b)
+            }
+            ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), left, right) => {
+                let left = self.boolean(left, f, b)?;
+                // The right side is evaluated all the same: an error there is an error.
+                let right = self.boolean(right, f, b)?;
+                Some(Value::Bool(if *op == BinaryOp::And { left && right } else { left || right }))
+            }
+            ExprKind::Binary(op, left, right) => {
+                let (left, right) = (self.eval(left, f, b), self.eval(right, f, b));
+                self.binary(*op, left?, right?, expr.span, b)
+            }
+        }
+    }
+
+    pub(super) fn boolean(&mut self, expr: &Expr, f: &mut Frame, b: &mut Building) -> Option<bool> {
+        match self.eval(expr, f, b)? {
+            Value::Bool(v) => Some(v),
+            other => {
+                let got = other.describe();
+                self.diagnostics.push(diag::wrong_kind(expr.span, "this condition", &got, "true or false"));
+                None
+            }
+        }
+    }
+
+    /// One tensor.
+    pub(super) fn tensor(&mut self, value: &Value, span: Span) -> Option<Out> {
+        match value {
+            Value::Tensors(outs) if outs.len() == 1 => outs.first().copied(),
+            other => {
+                let got = other.describe();
+                self.diagnostics.push(diag::not_a_tensor(span, &got));
+                None
+            }
+        }
+    }
+
+    fn name(&mut self, name: &str, span: Span, f: &mut Frame, b: &mut Building) -> Option<Value> {
+        if let Some(value) = f.names.get(name) {
+            return Some(value.clone());
+        }
+        if f.instances.contains_key(name)
+            && let Some(id) = b.by_path.get(&super::join(&f.path, name))
+        {
+            return Some(Value::Instance(*id));
+        }
+        if name == "fan_in"
+            && let Some(n) = self.fan_in
+        {
+            return Some(Value::Int(n));
+        }
+        if name == "layer"
+            && let Some(n) = self.layer
+        {
+            self.uses_layer = true;
+            return Some(Value::Int(n));
+        }
+        if let Some(value) = self.arch.get(name) {
+            return Some(value.clone());
+        }
+        if name == "embed"
+            && b.top
+            && let Some(id) = b.by_path.get("embed")
+        {
+            return Some(Value::Instance(*id));
+        }
+        match self.library.lookup(f.file, name) {
+            Some(Entity::Def(item)) => {
+                return Some(Value::Def(Rc::new(Applied::bare(Callable::Def(item), span)), None));
+            }
+            Some(Entity::Alias(alias, home)) => {
+                let applied = arch::definition(self.library, home, &alias.value, self.diagnostics)?;
+                return Some(Value::Def(applied, None));
+            }
+            Some(Entity::Init(..) | Entity::Arch(..)) => {
+                self.diagnostics.push(diag::not_a_definition(span));
+                return None;
+            }
+            None => {}
+        }
+        if let Some(word) = op::WORDS.iter().find(|w| **w == name) {
+            return Some(Value::Word(word));
+        }
+        if let Some(Ok(rule)) = InitRule::build(name, &[]) {
+            return Some(Value::Init(rule));
+        }
+        if let Some(primitive) = op::find(name) {
+            let applied = Applied::bare(Callable::Primitive(primitive), span);
+            return Some(Value::Def(Rc::new(applied), None));
+        }
+        if crate::tree::ARCH_FIELDS.contains(&name) {
+            if !self.tree.fields.contains_key(name) {
+                self.diagnostics.push(diag::missing_arch_field(self.tree.span, name));
+            }
+            return None;
+        }
+        self.diagnostics.push(diag::name_used_before(name, span));
+        None
+    }
+
+    fn unary(&mut self, op: UnaryOp, value: Value, span: Span, b: &mut Building) -> Option<Value> {
+        match (op, &value) {
+            (UnaryOp::Not, Value::Bool(v)) => Some(Value::Bool(!v)),
+            (UnaryOp::Neg, Value::Tensors(_)) => self.scale(&value, Ratio { num: -1, den: 1 }, span, b),
+            (UnaryOp::Neg, number) if number.as_ratio().is_some() => {
+                number.as_ratio().map(|r| r.neg().to_value(span))
+            }
+            (UnaryOp::Not | UnaryOp::Neg, other) => {
+                let (word, want) =
+                    if op == UnaryOp::Not { ("not", "true or false") } else { ("-", "a number") };
+                let got = other.describe();
+                self.diagnostics.push(diag::wrong_kind(span, &format!("operand of `{word}`"), &got, want));
+                None
+            }
+        }
+    }
+
+    fn scale(&mut self, tensor: &Value, by: Ratio, span: Span, b: &mut Building) -> Option<Value> {
+        let x = self.tensor(tensor, span)?;
+        let Some(by) = by.to_value(span).as_decimal() else {
+            let (num, den) = (by.num.to_string(), by.den.to_string());
+            self.diagnostics.push(diag::inexact_division(span, &num, &den));
+            return None;
+        };
+        let mut attrs = op::Attrs::new();
+        attrs.insert("by", op::Attr::Decimal(by));
+        self.primitive_node("scale", attrs, vec![x], span, b)
+    }
+
+    fn binary(
+        &mut self,
+        op: BinaryOp,
+        left: Value,
+        right: Value,
+        span: Span,
+        b: &mut Building,
+    ) -> Option<Value> {
+        if matches!(left, Value::Tensors(_)) || matches!(right, Value::Tensors(_)) {
+            return self.tensor_binary(op, &left, &right, span, b);
+        }
+        if let Some(known) = comparison(op, &left, &right) {
+            return Some(Value::Bool(known));
+        }
+        let numbers = left.as_ratio().zip(right.as_ratio());
+        if let Some((x, y)) = numbers {
+            let result = match op {
+                BinaryOp::Add => x.add(y),
+                BinaryOp::Sub => x.add(y.neg()),
+                BinaryOp::Mul => x.mul(y),
+                BinaryOp::Div if y.num == 0 => {
+                    self.diagnostics.push(diag::division_by_zero(span));
+                    return None;
+                }
+                BinaryOp::Div => x.div(y),
+                BinaryOp::Lt => return Some(Value::Bool(less(x, y))),
+                BinaryOp::Gt => return Some(Value::Bool(less(y, x))),
+                BinaryOp::Le => return Some(Value::Bool(!less(y, x))),
+                BinaryOp::Ge => return Some(Value::Bool(!less(x, y))),
+                BinaryOp::And | BinaryOp::Or | BinaryOp::Eq | BinaryOp::Ne => None,
+            };
+            let fits = result.filter(|r| {
+                r.den != 1 || i64::try_from(r.num).is_ok()
+            });
+            return match fits {
+                Some(r) => Some(r.to_value(span)),
+                None => {
+                    let what = format!("{} {} {}", left.text(), word(op), right.text());
+                    self.diagnostics.push(diag::overflow(span, &what));
+                    None
+                }
+            };
+        }
+        let roots = as_root(&left).zip(as_root(&right));
+        let root = match (op, roots) {
+            (BinaryOp::Mul, Some((x, y))) => x.mul(y),
+            (BinaryOp::Div, Some((x, y))) => x.div(y),
+            _ => None,
+        };
+        if let Some(root) = root {
+            return Some(simplest(root, span));
+        }
+        self.diagnostics.push(diag::operands(span, word(op), &left.describe(), &right.describe()));
+        None
+    }
+
+    fn tensor_binary(
+        &mut self,
+        op: BinaryOp,
+        left: &Value,
+        right: &Value,
+        span: Span,
+        b: &mut Building,
+    ) -> Option<Value> {
+        match (op, left, right) {
+            (BinaryOp::Add | BinaryOp::Mul, Value::Tensors(_), Value::Tensors(_)) => {
+                let (x, y) = (self.tensor(left, span)?, self.tensor(right, span)?);
+                let name = if op == BinaryOp::Add { "add" } else { "mul" };
+                self.primitive_node(name, op::Attrs::new(), vec![x, y], span, b)
+            }
+            (BinaryOp::Sub, Value::Tensors(_), Value::Tensors(_)) => {
+                let minus = self.scale(right, Ratio { num: -1, den: 1 }, span, b)?;
+                let (x, y) = (self.tensor(left, span)?, self.tensor(&minus, span)?);
+                self.primitive_node("add", op::Attrs::new(), vec![x, y], span, b)
+            }
+            (BinaryOp::Mul, Value::Tensors(_), number) if number.as_ratio().is_some() => {
+                self.scale(left, number.as_ratio()?, span, b)
+            }
+            (BinaryOp::Mul, number, Value::Tensors(_)) if number.as_ratio().is_some() => {
+                self.scale(right, number.as_ratio()?, span, b)
+            }
+            (BinaryOp::Div, Value::Tensors(_), number) if number.as_ratio().is_some() => {
+                let by = number.as_ratio()?;
+                match (Ratio { num: 1, den: 1 }).div(by) {
+                    Some(inverse) => self.scale(left, inverse, span, b),
+                    None => {
+                        self.diagnostics.push(diag::division_by_zero(span));
+                        None
+                    }
+                }
+            }
+            _ => {
+                let (l, r) = (left.describe(), right.describe());
+                self.diagnostics.push(diag::operands(span, word(op), &l, &r));
+                None
+            }
+        }
+    }
+
+    /// `floor`, `ceil_to`, `sqrt`, `rsqrt`, `min`, `max`.
+    pub(super) fn function(&mut self, callee: &Name, args: &[Value], span: Span) -> Option<Value> {
+        let ratios: Option<Vec<Ratio>> = args.iter().map(Value::as_ratio).collect();
+        let result = match (callee.text.as_str(), args, ratios.as_deref()) {
+            ("floor", _, Some([x])) => Ratio::new(x.floor(), 1).map(|r| r.to_value(span)),
+            ("ceil_to", _, Some([x, step])) if step.den == 1 && step.num > 0 => {
+                let steps = x.div(*step).map(|q| -(q.neg().floor()));
+                steps
+                    .and_then(|n| n.checked_mul(step.num))
+                    .and_then(|n| Ratio::new(n, 1))
+                    .map(|r| r.to_value(span))
+            }
+            ("min", _, Some([x, y])) => Some((if less(*y, *x) { *y } else { *x }).to_value(span)),
+            ("max", _, Some([x, y])) => Some((if less(*x, *y) { *y } else { *x }).to_value(span)),
+            ("sqrt", [x], _) => as_root(x).and_then(Root::sqrt).map(|r| simplest(r, span)),
+            ("rsqrt", [x], _) => as_root(x)
+                .filter(|r| r.radicand.num > 0)
+                .and_then(Root::sqrt)
+                .and_then(|r| Root::rational(Ratio { num: 1, den: 1 }).div(r))
+                .map(|r| simplest(r, span)),
+            _ => None,
+        };
+        let fits = result.filter(|v| !matches!(v, Value::Ratio(r, _) if r.den == 1));
+        if fits.is_none() {
+            let got: Vec<String> = args.iter().map(Value::describe).collect();
+            let want = match callee.text.as_str() {
+                "floor" => "one number",
+                "ceil_to" => "a number and a positive step",
+                "sqrt" | "rsqrt" => "one number that has a root",
+                _ => "two numbers",
+            };
+            let what = format!("argument of `{}`", callee.text);
+            self.diagnostics.push(diag::wrong_kind(span, &what, &got.join(" and "), want));
+        }
+        fits
+    }
+}
+
+pub(super) fn as_root(value: &Value) -> Option<Root> {
+    match value {
+        Value::Root(root) => Some(*root),
+        other => other.as_ratio().map(Root::rational),
+    }
+}
+
+fn simplest(root: Root, span: Span) -> Value {
+    if root.degree == 1 { root.radicand.to_value(span) } else { Value::Root(root) }
+}
+
+fn less(a: Ratio, b: Ratio) -> bool {
+    match (a.num.checked_mul(b.den), b.num.checked_mul(a.den)) {
+        (Some(x), Some(y)) => x < y,
+        _ => a.to_f64() < b.to_f64(),
+    }
+}
+
+fn comparison(op: BinaryOp, left: &Value, right: &Value) -> Option<bool> {
+    let equal = match (left, right) {
+        (Value::Bool(a), Value::Bool(b)) => a == b,
+        (Value::Word(a), Value::Word(b)) => a == b,
+        (Value::Def(a, _), Value::Def(b, _)) => a.callee.same(&b.callee),
+        // `window == none`: a number or a definition is not `none`.
+        (Value::Word("none"), _) | (_, Value::Word("none")) => false,
+        _ => left.as_ratio()? == right.as_ratio()?,
+    };
+    match op {
+        BinaryOp::Eq => Some(equal),
+        BinaryOp::Ne => Some(!equal),
+        BinaryOp::Or
+        | BinaryOp::And
+        | BinaryOp::Lt
+        | BinaryOp::Le
+        | BinaryOp::Gt
+        | BinaryOp::Ge
+        | BinaryOp::Add
+        | BinaryOp::Sub
+        | BinaryOp::Mul
+        | BinaryOp::Div => None,
+    }
+}
+
+fn word(op: BinaryOp) -> &'static str {
+    match op {
+        BinaryOp::Or => "or",
+        BinaryOp::And => "and",
+        BinaryOp::Eq => "==",
+        BinaryOp::Ne => "!=",
+        BinaryOp::Lt => "<",
+        BinaryOp::Le => "<=",
+        BinaryOp::Gt => ">",
+        BinaryOp::Ge => ">=",
+        BinaryOp::Add => "+",
+        BinaryOp::Sub => "-",
+        BinaryOp::Mul => "*",
+        BinaryOp::Div => "/",
+    }
+}

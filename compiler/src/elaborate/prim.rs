@@ -1,0 +1,326 @@
+//! Calls of primitives: configuration to attributes, owned parameters, states.
+//!
+//! In: a primitive with operands. Out: one node of the graph. Must stay true: every shape is
+//! checked by the primitive's own rule and every size by the bounds of the language; a parameter
+//! starts as its call says, else as the arch's init table says for its role, else it is an error.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dsl::{Decimal, Expr, FileId, Span};
+
+use super::call::Call;
+use super::{Building, Elaborator, Field, MAX_ELEMENTS, MAX_NODES, MAX_WIDTH, join};
+use crate::diag;
+use crate::graph::{NodeKind, Out, Param, ParamId};
+use crate::op::{self, Attr, Attrs, Config, ConfigKind, Default, Primitive, Type};
+use crate::tree::{Applied, SettingValue};
+use crate::value::{InitRule, Value};
+
+impl Elaborator<'_> {
+    /// A node without parameters, from an operator or a reshape.
+    pub(super) fn primitive_node(
+        &mut self,
+        name: &str,
+        attrs: Attrs,
+        inputs: Vec<Out>,
+        span: Span,
+        b: &mut Building,
+    ) -> Option<Value> {
+        let primitive = op::find(name)?;
+        let types: Vec<Type> = inputs.iter().map(|o| b.body.ty(*o).clone()).collect();
+        let shaped = match (primitive.shape)(&attrs, &types) {
+            Ok(shaped) => shaped,
+            Err(why) => {
+                self.diagnostics.push(diag::mismatch(span, why.message, why.help));
+                return None;
+            }
+        };
+        let kind = NodeKind::Op { primitive, attrs: shaped.attrs, state: None };
+        self.push(b, kind, inputs, shaped.outputs, span).map(Value::Tensors)
+    }
+
+    /// Appends a node after checking its results against the bounds.
+    pub(super) fn push(
+        &mut self,
+        b: &mut Building,
+        kind: NodeKind,
+        inputs: Vec<Out>,
+        types: Vec<Type>,
+        span: Span,
+    ) -> Option<Vec<Out>> {
+        for ty in &types {
+            let width = ty.dims.iter().try_fold(1i64, |n, d| n.checked_mul(*d));
+            let limit = if ty.time { MAX_WIDTH } else { MAX_ELEMENTS };
+            if width.is_none_or(|n| n > limit) {
+                self.diagnostics.push(diag::too_large(span, "a tensor here", &ty.to_string(), limit));
+                return None;
+            }
+        }
+        self.nodes += 1;
+        if self.nodes > MAX_NODES {
+            self.diagnostics.push(diag::too_many_nodes(span, MAX_NODES));
+            return None;
+        }
+        let count = types.len() as u32;
+        let node = b.body.push(kind, inputs, types, span);
+        Some((0..count).map(|port| Out { node, port }).collect())
+    }
+
+    pub(super) fn call_primitive(
+        &mut self,
+        b: &mut Building,
+        primitive: &'static Primitive,
+        applied: &Rc<Applied>,
+        call: Call,
+    ) -> Option<Vec<Out>> {
+        let mut attrs = Attrs::new();
+        let mut weight = None;
+        let mut init = call.init.clone();
+        let widths = std::mem::take(&mut self.widths);
+        let mut failed = false;
+        for config in primitive.config {
+            let setting = applied.config.get(config.name);
+            if config.kind == ConfigKind::Init {
+                if let Some(setting) = setting
+                    && let SettingValue::Expr(expr, file) = &setting.value
+                {
+                    init = Some((expr.as_ref().clone(), Rc::new(BTreeMap::new()), *file));
+                }
+                continue;
+            }
+            if config.kind == ConfigKind::Ints {
+                attrs.insert(config.name, Attr::Ints(widths.clone()));
+                continue;
+            }
+            let field = call.field.as_deref().map(|at| join(at, config.name));
+            let (value, written, span) = match (call.passed.get(config.name), setting) {
+                (Some((value, span)), None) => (Some(value.clone()), true, *span),
+                (Some((_, given)), Some(setting)) => {
+                    let at = setting.span;
+                    self.diagnostics.push(diag::set_by_caller(at, config.name, primitive.name, *given));
+                    failed = true;
+                    continue;
+                }
+                (None, Some(setting)) => match &setting.value {
+                    SettingValue::Def(inner) => {
+                        (Some(Value::Def(inner.clone(), None)), true, setting.span)
+                    }
+                    SettingValue::Expr(expr, file) => {
+                        (self.eval_arch(expr, *file), true, setting.span)
+                    }
+                },
+                (None, None) => match self.default(config, primitive, call.span) {
+                    Some(Some(value)) => (Some(value), false, call.span),
+                    Some(None) => {
+                        if config.kind != ConfigKind::Weight {
+                            attrs.insert(config.name, Attr::None);
+                        }
+                        continue;
+                    }
+                    None => {
+                        failed = true;
+                        continue;
+                    }
+                },
+            };
+            let Some(value) = value else {
+                failed = true;
+                continue;
+            };
+            if config.kind == ConfigKind::Weight {
+                match value {
+                    Value::Instance(id) => weight = Some(id),
+                    other => {
+                        self.wrong(config, &other, span);
+                        failed = true;
+                    }
+                }
+                continue;
+            }
+            let Some(attr) = attribute(config.kind, &value) else {
+                self.wrong(config, &value, span);
+                failed = true;
+                continue;
+            };
+            if let Some(path) = field {
+                b.fields.push(Field { path, value: attr.to_string(), written, span });
+            }
+            attrs.insert(config.name, attr);
+        }
+        if failed {
+            return None;
+        }
+        let types: Vec<Type> = call.tensors.iter().map(|o| b.body.ty(*o).clone()).collect();
+        let shaped = match (primitive.shape)(&attrs, &types) {
+            Ok(shaped) => shaped,
+            Err(why) => {
+                self.diagnostics.push(diag::mismatch(call.span, why.message, why.help));
+                return None;
+            }
+        };
+        let mut inputs = call.tensors.clone();
+        for (i, owned) in shaped.params.iter().enumerate() {
+            let id = match weight.filter(|_| i == 0) {
+                Some(id) => self.shared_param(b, id, owned, call.span)?,
+                None => self.owned_param(b, owned, &init, &call)?,
+            };
+            inputs.push(b.param_node(id, call.span));
+        }
+        let state = shaped.state.clone().map(|state| b.add_state(call.path.clone(), state));
+        let kind = NodeKind::Op { primitive, attrs: shaped.attrs, state };
+        self.push(b, kind, inputs, shaped.outputs, call.span)
+    }
+
+    fn wrong(&mut self, config: &Config, got: &Value, span: Span) {
+        if let Value::Ratio(r, at) = got {
+            self.diagnostics.push(diag::inexact_division(*at, &r.num.to_string(), &r.den.to_string()));
+            return;
+        }
+        let want = match config.kind {
+            ConfigKind::Int => "an integer".to_owned(),
+            ConfigKind::OptionalInt => "an integer or `none`".to_owned(),
+            ConfigKind::Decimal => "a number".to_owned(),
+            ConfigKind::Bool => "true or false".to_owned(),
+            ConfigKind::Word(words) => format!("one of {}", words.join(", ")),
+            ConfigKind::Ints => "integers".to_owned(),
+            ConfigKind::Weight => "the name of an instance that owns a parameter".to_owned(),
+            ConfigKind::Init => "an init rule".to_owned(),
+        };
+        self.diagnostics.push(diag::wrong_kind(span, config.name, &got.describe(), &want));
+    }
+
+    /// `None` after an error, `Some(None)` for an absent value.
+    fn default(&mut self, config: &Config, primitive: &Primitive, span: Span) -> Option<Option<Value>> {
+        Some(match config.default {
+            Default::Int(n) => Some(Value::Int(n)),
+            Default::Decimal(mantissa, exponent) => {
+                Decimal::new(i128::from(mantissa), exponent).ok().map(Value::Decimal)
+            }
+            Default::Bool(v) => Some(Value::Bool(v)),
+            Default::Word(w) => Some(Value::Word(w)),
+            Default::Absent => None,
+            Default::ArchField(field) => match self.arch.get(field) {
+                Some(value) => Some(value.clone()),
+                None => {
+                    if !self.tree.fields.contains_key(field) {
+                        self.diagnostics.push(diag::missing_arch_field(self.tree.span, field));
+                    }
+                    return None;
+                }
+            },
+            Default::Required => {
+                self.diagnostics.push(diag::missing_config(span, primitive.name, config.name));
+                return None;
+            }
+        })
+    }
+
+    fn shared_param(
+        &mut self,
+        b: &Building,
+        id: ParamId,
+        owned: &op::Owned,
+        span: Span,
+    ) -> Option<ParamId> {
+        let param = b.body.params.get(id.0 as usize)?;
+        if param.shape != owned.shape {
+            let (got, want) = (dims(&owned.shape), dims(&param.shape));
+            self.diagnostics.push(diag::shared_differs(&param.path, span, &got, &want));
+            return None;
+        }
+        Some(id)
+    }
+
+    fn owned_param(
+        &mut self,
+        b: &mut Building,
+        owned: &op::Owned,
+        init: &Option<(Expr, Rc<BTreeMap<String, Value>>, FileId)>,
+        call: &Call,
+    ) -> Option<ParamId> {
+        let path = join(&call.path, owned.suffix);
+        if let Some(id) = b.by_path.get(&path).copied() {
+            if call.shared {
+                return self.shared_param(b, id, owned, call.span);
+            }
+            let before = b.param_spans.get(id.0 as usize).copied().unwrap_or(call.span);
+            self.diagnostics.push(diag::instance_twice(&path, call.span, before));
+            return None;
+        }
+        self.check_size(&owned.shape, &path, call.span)?;
+        // A call's own rule is for its weight; a bias starts as the table says.
+        let given = init.clone().filter(|_| owned.suffix.is_empty());
+        let rule = self.init_of(owned.role, &path, owned.fan_in, given, call.span)?;
+        let param = Param {
+            path,
+            shape: owned.shape.clone(),
+            init: rule,
+            role: owned.role.to_owned(),
+            slot: call.fill.clone(),
+        };
+        Some(b.add_param(param, call.span))
+    }
+
+    pub(super) fn check_size(&mut self, shape: &[i64], path: &str, span: Span) -> Option<()> {
+        let elements = shape.iter().try_fold(1i64, |n, d| n.checked_mul(*d));
+        if elements.is_none_or(|n| n > MAX_ELEMENTS) {
+            let what = format!("parameter `{path}`");
+            self.diagnostics.push(diag::too_large(span, &what, &dims(shape), MAX_ELEMENTS));
+            return None;
+        }
+        Some(())
+    }
+
+    /// The rule a parameter starts by: its call's, else the arch's for its role.
+    pub(super) fn init_of(
+        &mut self,
+        role: &str,
+        path: &str,
+        fan_in: i64,
+        given: Option<(Expr, Rc<BTreeMap<String, Value>>, FileId)>,
+        span: Span,
+    ) -> Option<InitRule> {
+        let (expr, names, file) = match given {
+            Some(given) => given,
+            None => match self.tree.init.get(role).map(|s| &s.value) {
+                Some(SettingValue::Expr(expr, file)) => {
+                    (expr.as_ref().clone(), Rc::new(BTreeMap::new()), *file)
+                }
+                Some(SettingValue::Def(_)) | None => {
+                    self.diagnostics.push(diag::no_init(role, path, span));
+                    return None;
+                }
+            },
+        };
+        let mut frame = self.arch_frame(file);
+        frame.names = (*names).clone();
+        let outer = self.fan_in.replace(fan_in);
+        let value = self.eval(&expr, &mut frame, &mut Building::default());
+        self.fan_in = outer;
+        match value? {
+            Value::Init(rule) => Some(rule),
+            other => {
+                let got = other.describe();
+                self.diagnostics.push(diag::not_an_init(expr.span, &got));
+                None
+            }
+        }
+    }
+}
+
+fn attribute(kind: ConfigKind, value: &Value) -> Option<Attr> {
+    match (kind, value) {
+        (ConfigKind::Int | ConfigKind::OptionalInt, Value::Int(n)) => Some(Attr::Int(*n)),
+        (ConfigKind::OptionalInt, Value::Word("none")) => Some(Attr::None),
+        (ConfigKind::Decimal, number) => number.as_decimal().map(Attr::Decimal),
+        (ConfigKind::Bool, Value::Bool(v)) => Some(Attr::Bool(*v)),
+        (ConfigKind::Word(words), Value::Word(w)) => words.contains(w).then_some(Attr::Word(w)),
+        _ => None,
+    }
+}
+
+fn dims(shape: &[i64]) -> String {
+    let parts: Vec<String> = shape.iter().map(i64::to_string).collect();
+    format!("[{}]", parts.join(", "))
+}

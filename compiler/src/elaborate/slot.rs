@@ -1,0 +1,122 @@
+//! Slots: the identity, or a fill over the channel concatenation of what passes through.
+//!
+//! In: `slot A(x1, …, xn)` and the layer's fills. Out: the operands themselves when empty, else one
+//! node. Must stay true: an empty slot leaves nothing in the graph; a fill's parameters live at
+//! `<declaring instance>.<slot>`; a fill declares no slots of its own.
+
+use std::rc::Rc;
+
+use dsl::{Expr, Name, Span};
+
+use super::call::Call;
+use super::{Building, Elaborator, Field, Frame, join};
+use crate::diag;
+use crate::graph::{NodeKind, Out, Param};
+use crate::op::Type;
+use crate::value::Value;
+
+impl Elaborator<'_> {
+    pub(super) fn slot(
+        &mut self,
+        name: &Name,
+        args: &[Expr],
+        span: Span,
+        f: &mut Frame,
+        b: &mut Building,
+    ) -> Option<Value> {
+        let mut operands: Vec<Out> = Vec::new();
+        for arg in args {
+            match self.eval(arg, f, b)? {
+                Value::Tensors(outs) => operands.extend(outs),
+                other => {
+                    let got = other.describe();
+                    self.diagnostics.push(diag::not_a_tensor(arg.span, &got));
+                    return None;
+                }
+            }
+        }
+        if f.fill.is_some() {
+            self.diagnostics.push(diag::slot_outside(span, &name.text));
+            return None;
+        }
+        let types: Vec<Type> = operands.iter().map(|o| b.body.ty(*o).clone()).collect();
+        let mut width = 0i64;
+        for ty in &types {
+            match (ty.time, ty.dims.as_slice()) {
+                (true, [c]) => width = width.saturating_add(*c),
+                _ => {
+                    self.diagnostics.push(diag::slot_shape(span, &name.text, &ty.to_string()));
+                    return None;
+                }
+            }
+        }
+        let slots = f.slots.clone();
+        let holder_field = "slots";
+        let first = !slots.declared.borrow().contains(&name.text);
+        if first {
+            slots.declared.borrow_mut().push(name.text.clone());
+        }
+        let setting = slots.holder.slots.get(&name.text);
+        let Some(fill) = setting.and_then(|s| s.fill.clone()) else {
+            if first {
+                b.fields.push(Field {
+                    path: format!("{holder_field}.{}", name.text),
+                    value: "empty".to_owned(),
+                    written: setting.is_some(),
+                    span: setting.map_or(span, |s| s.span),
+                });
+            }
+            return Some(Value::Tensors(operands));
+        };
+        let at = setting.map_or(span, |s| s.span);
+        let field = format!("{holder_field}.{}", name.text);
+        let mut inner = Building::default();
+        let ty = Type::seq([width]);
+        inner.body.inputs.push(ty.clone());
+        let x = self.push(&mut inner, NodeKind::Input(0), vec![], vec![ty.clone()], span)?;
+        let call = Call {
+            span: at,
+            tensors: x,
+            passed: Default::default(),
+            init: None,
+            path: String::new(),
+            field: Some(Rc::from(field.as_str())),
+            slots: slots.clone(),
+            fill: Some(name.text.clone()),
+            shared: false,
+        };
+        let outs = self.call_applied(&mut inner, &fill, call)?;
+        match outs.as_slice() {
+            [out] if *inner.body.ty(*out) == ty => {}
+            outs => {
+                let got = super::shown(&inner.body, outs);
+                let want = ty.to_string();
+                self.diagnostics.push(diag::fill_result(at, &name.text, &got, &want));
+                return None;
+            }
+        }
+        inner.body.outputs = outs;
+        self.unused(&inner);
+        if first {
+            b.fields.push(Field { path: field, value: fill.name().to_owned(), written: true, span: at });
+            b.fields.append(&mut inner.fields);
+        }
+        let instance = join(&f.path, &name.text);
+        let mut params = Vec::new();
+        for param in &inner.body.params {
+            let path = join(&instance, &param.path);
+            if let Some(before) = b.by_path.get(&path).copied() {
+                let before = b.param_spans.get(before.0 as usize).copied().unwrap_or(span);
+                self.diagnostics.push(diag::instance_twice(&path, span, before));
+                return None;
+            }
+            params.push(b.add_param(Param { path, ..param.clone() }, at));
+        }
+        let mut states = Vec::new();
+        for (path, state) in &inner.body.states {
+            states.push(b.add_state(join(&instance, path), state.clone()));
+        }
+        let kind = NodeKind::Slot { name: name.text.clone(), fill: Rc::new(inner.body), params, states };
+        self.push(b, kind, operands, types, span).map(Value::Tensors)
+    }
+}

@@ -1,0 +1,161 @@
+//! The compute graph: what an architecture computes, independent of how it was written.
+//!
+//! In: `elaborate` builds it. Out: data for `canonical` (identity), `erase`, `analyse`, `stream`
+//! and `lower`. Must stay true: bodies are acyclic by construction (a node only names earlier
+//! nodes), every type is checked, parameters are logical tensors (q, k, v apart; gate, up apart),
+//! and nothing here depends on precision or device.
+
+use std::rc::Rc;
+
+use dsl::Span;
+
+use crate::op::{Attrs, Primitive, State, Type};
+use crate::value::InitRule;
+
+/// An index into one body's parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ParamId(pub u32);
+
+/// An index into one body's states.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct StateId(pub u32);
+
+/// One output of one node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Out {
+    pub node: u32,
+    pub port: u32,
+}
+
+impl Out {
+    pub fn first(node: u32) -> Out {
+        Out { node, port: 0 }
+    }
+}
+
+/// A logical parameter. In a body its path is relative to the instance; in [`Graph::params`] it is
+/// the whole path (`layers.3.mixer.wq`).
+#[derive(Clone, Debug, PartialEq)]
+pub struct Param {
+    pub path: String,
+    pub shape: Vec<i64>,
+    pub init: InitRule,
+    /// What it is for: `linear`, `norm`, `canon`, `short_conv`, or a raw parameter's own name.
+    pub role: String,
+    /// Declared by a slot's fill (at any depth): what erasing the slot removes.
+    pub slot: Option<String>,
+}
+
+/// A slice of a sequence-carrying dataflow with its own parameters and states.
+#[derive(Clone, Debug, Default)]
+pub struct Body {
+    pub inputs: Vec<Type>,
+    pub params: Vec<Param>,
+    /// A path and what is carried: one per stateful node, in order of creation.
+    pub states: Vec<(String, State)>,
+    pub nodes: Vec<Node>,
+    pub outputs: Vec<Out>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Node {
+    pub kind: NodeKind,
+    pub inputs: Vec<Out>,
+    /// One per output.
+    pub types: Vec<Type>,
+    /// Where it was written.
+    pub span: Span,
+}
+
+#[derive(Clone, Debug)]
+pub enum NodeKind {
+    Input(u32),
+    Param(ParamId),
+    Op {
+        primitive: &'static Primitive,
+        attrs: Attrs,
+        state: Option<StateId>,
+    },
+    /// A filled slot: its inputs are concatenated over channels, run through `fill`, split again.
+    Slot {
+        name: String,
+        fill: Rc<Body>,
+        /// The enclosing body's parameter and state for each of `fill`'s.
+        params: Vec<ParamId>,
+        states: Vec<StateId>,
+    },
+    /// One layer; only in the top body.
+    Layer {
+        index: u32,
+        body: Rc<Body>,
+        params: Vec<ParamId>,
+        states: Vec<StateId>,
+    },
+}
+
+/// A whole architecture: tokens `[batch, time]` in, logits `[batch, time, vocab]` out.
+#[derive(Clone, Debug)]
+pub struct Graph {
+    /// `top.params` are the global parameters with whole paths; `top.nodes` holds the layers.
+    pub top: Body,
+    pub vocab: i64,
+    pub dim: i64,
+}
+
+impl Body {
+    pub fn ty(&self, out: Out) -> &Type {
+        &self.nodes[out.node as usize].types[out.port as usize]
+    }
+
+    pub fn push(&mut self, kind: NodeKind, inputs: Vec<Out>, types: Vec<Type>, span: Span) -> u32 {
+        self.nodes.push(Node { kind, inputs, types, span });
+        (self.nodes.len() - 1) as u32
+    }
+
+    /// Nodes reachable from the outputs, operands before users, depth-first with operands in
+    /// order: the canonical order of section 5 of the design.
+    pub fn reachable(&self) -> Vec<u32> {
+        let mut seen = vec![false; self.nodes.len()];
+        let mut order = Vec::new();
+        // An explicit stack: bodies may be long chains and recursion depth must not follow them.
+        for output in &self.outputs {
+            let mut stack = vec![(output.node, 0usize)];
+            while let Some((node, operand)) = stack.pop() {
+                if operand == 0 {
+                    if seen[node as usize] {
+                        continue;
+                    }
+                    seen[node as usize] = true;
+                }
+                match self.nodes[node as usize].inputs.get(operand) {
+                    Some(input) => {
+                        stack.push((node, operand + 1));
+                        if !seen[input.node as usize] {
+                            stack.push((input.node, 0));
+                        }
+                    }
+                    None => order.push(node),
+                }
+            }
+        }
+        order
+    }
+}
+
+impl Graph {
+    pub fn params(&self) -> &[Param] {
+        &self.top.params
+    }
+
+    /// Layers in order: (index, body, global parameters, global states).
+    pub fn layers(&self) -> impl Iterator<Item = (u32, &Rc<Body>, &[ParamId], &[StateId])> {
+        self.top.nodes.iter().filter_map(|node| match &node.kind {
+            NodeKind::Layer { index, body, params, states } => {
+                Some((*index, body, params.as_slice(), states.as_slice()))
+            }
+            NodeKind::Input(_) | NodeKind::Param(_) | NodeKind::Op { .. } | NodeKind::Slot { .. } => {
+                None
+            }
+        })
+    }
+}

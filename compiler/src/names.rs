@@ -1,0 +1,232 @@
+//! Static look at names: what an item refers to, and which names nothing defines.
+//!
+//! In: one file's tree and the library. Out: references for cycle detection; unknown names with
+//! suggestions, also in definitions that no arch uses. Must stay true: the scopes here are those
+//! of `elaborate`: body, configuration, arch fields, imports, std, in that order, nothing else.
+
+use std::collections::BTreeSet;
+
+use dsl::{Arg, Ast, Diagnostics, Entry, Expr, ExprKind, FileId, Item, LayerList, LayerWhat, Name};
+use dsl::{ArchBody, Body, Select, Segment, Statement};
+
+use crate::diag;
+use crate::op;
+use crate::resolve::Library;
+use crate::value::InitRule;
+
+/// Fields of the enclosing arch that any body may read; `embed` is the token table's instance.
+pub const ARCH_NAMES: [&str; 6] = ["dim", "vocab", "norm_eps", "layer", "layers", "embed"];
+
+/// Functions on numbers.
+pub const FUNCTIONS: [&str; 6] = ["floor", "ceil_to", "sqrt", "rsqrt", "min", "max"];
+
+/// Names of definitions an item mentions, locals excluded.
+pub fn references(item: &Item) -> Vec<Name> {
+    let mut walk = Walk::default();
+    walk.item(item);
+    walk.found.into_iter().map(|(name, _)| name).collect()
+}
+
+/// Reports every name in the file that nothing defines.
+pub fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mut Diagnostics) {
+    for item in &ast.items {
+        let mut walk = Walk::default();
+        walk.item(item);
+        for (name, context) in walk.found {
+            let text = name.text.as_str();
+            let entity = library.lookup(file, text);
+            let known = match context {
+                Use::Call => {
+                    entity.is_some()
+                        || op::find(text).is_some()
+                        || FUNCTIONS.contains(&text)
+                        || InitRule::NAMES.contains(&text)
+                }
+                Use::Value => {
+                    entity.is_some()
+                        || op::find(text).is_some()
+                        || op::WORDS.contains(&text)
+                        || ARCH_NAMES.contains(&text)
+                        || InitRule::NAMES.contains(&text)
+                        || text == "fan_in"
+                }
+                Use::Def => entity.is_some() || op::find(text).is_some(),
+            };
+            if !known {
+                let mut visible: Vec<&str> = library.visible(file);
+                visible.extend(walk.bound.iter().map(String::as_str));
+                visible.extend(ARCH_NAMES);
+                visible.extend(FUNCTIONS);
+                visible.extend(InitRule::NAMES);
+                visible.extend(op::WORDS);
+                diagnostics.push(diag::unknown_name(&name, context == Use::Value, &visible));
+            }
+        }
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Before parentheses.
+    Call,
+    /// Before braces, after `with`, after `is`.
+    Def,
+    /// Anywhere else.
+    Value,
+}
+
+#[derive(Default)]
+struct Walk {
+    bound: BTreeSet<String>,
+    found: Vec<(Name, Use)>,
+}
+
+impl Walk {
+    fn name(&mut self, name: &Name, context: Use) {
+        if !self.bound.contains(&name.text) {
+            self.found.push((name.clone(), context));
+        }
+    }
+
+    fn bind(&mut self, name: &Name) {
+        self.bound.insert(name.text.clone());
+    }
+
+    fn item(&mut self, item: &Item) {
+        match item {
+            Item::Def(def) => {
+                // There is no recursion: inside its own body a name means the primitive it wraps.
+                if op::find(&def.name.text).is_some() {
+                    self.bind(&def.name);
+                }
+                for param in &def.config {
+                    if let Some(default) = &param.default {
+                        self.expr(default);
+                    }
+                    self.bind(&param.name);
+                }
+                for tensor in &def.tensors {
+                    self.bind(tensor);
+                }
+                self.body(&def.body);
+            }
+            Item::Alias(alias) => self.expr(&alias.value),
+            Item::Init(table) => self.entries(&table.entries),
+            Item::Arch(arch) => match &arch.body {
+                ArchBody::Fields(entries) => self.entries(entries),
+                ArchBody::With { base, edits } => {
+                    self.name(base, Use::Def);
+                    self.entries(edits);
+                }
+            },
+        }
+    }
+
+    fn body(&mut self, body: &Body) {
+        self.statements(&body.statements);
+        for expr in &body.result {
+            self.expr(expr);
+        }
+    }
+
+    fn statements(&mut self, statements: &[Statement]) {
+        for statement in statements {
+            match statement {
+                Statement::Let { names, value, span: _ } => {
+                    self.expr(value);
+                    names.iter().for_each(|n| self.bind(n));
+                }
+                Statement::Param { name, dims, init, span: _ } => {
+                    dims.iter().chain(init).for_each(|e| self.expr(e));
+                    self.bind(name);
+                }
+                Statement::Share { name, callee, entries, span: _ } => {
+                    self.name(callee, Use::Def);
+                    self.entries(entries.as_deref().unwrap_or(&[]));
+                    self.bind(name);
+                }
+                Statement::If { condition, then, otherwise, span: _ } => {
+                    self.expr(condition);
+                    self.statements(then);
+                    self.statements(otherwise);
+                }
+            }
+        }
+    }
+
+    fn expr(&mut self, expr: &Expr) {
+        match &expr.kind {
+            ExprKind::Int(_) | ExprKind::Decimal(_) | ExprKind::Bool(_) => {}
+            ExprKind::Name(text) => {
+                self.name(&Name { text: text.clone(), span: expr.span }, Use::Value);
+            }
+            ExprKind::Applied { def, entries } => {
+                self.name(def, Use::Def);
+                self.entries(entries);
+            }
+            ExprKind::Call { callee, instance, args } => {
+                self.name(callee, Use::Call);
+                for Arg { name: _, value } in args {
+                    self.expr(value);
+                }
+                // An instance may be named later as a shared weight.
+                self.bind_instance(instance.as_ref());
+            }
+            ExprKind::Slot { name: _, args } => args.iter().for_each(|a| self.expr(a)),
+            ExprKind::Unary(_, inner) => self.expr(inner),
+            ExprKind::Binary(_, a, b) => {
+                self.expr(a);
+                self.expr(b);
+            }
+        }
+    }
+
+    fn bind_instance(&mut self, instance: Option<&Name>) {
+        if let Some(name) = instance {
+            self.bind(name);
+        }
+    }
+
+    fn entries(&mut self, entries: &[Entry]) {
+        for entry in entries {
+            match entry {
+                Entry::Set { path, value, .. } | Entry::Replace { path, value, .. } => {
+                    self.path(path);
+                    self.expr(value);
+                }
+                Entry::Nested { path, entries, .. } => {
+                    self.path(path);
+                    self.entries(entries);
+                }
+                Entry::Layers { value, .. } => self.layers(value),
+                Entry::Fill { slots, with, .. } => {
+                    slots.iter().for_each(|p| self.path(p));
+                    self.expr(with);
+                }
+                Entry::Canon { slots, entries, .. } => {
+                    slots.iter().for_each(|p| self.path(p));
+                    self.entries(entries.as_deref().unwrap_or(&[]));
+                }
+                Entry::Empty { slots, .. } => slots.iter().for_each(|p| self.path(p)),
+            }
+        }
+    }
+
+    fn path(&mut self, path: &dsl::Path) {
+        for segment in &path.segments {
+            if let Segment::Layers { select: Select::Is { path: _, def }, .. } = segment {
+                self.name(def, Use::Def);
+            }
+        }
+    }
+
+    fn layers(&mut self, list: &LayerList) {
+        if let Some(count) = &list.count {
+            self.expr(count);
+        }
+        match &list.what {
+            LayerWhat::One { layer, .. } => self.expr(layer),
+            LayerWhat::List(items) => items.iter().for_each(|l| self.layers(l)),
+        }
+    }
+}

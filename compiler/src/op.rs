@@ -1,0 +1,423 @@
+//! The primitives: the only operations a `.canon` text cannot define for itself.
+//!
+//! In: nothing. Out: one table, [`ALL`], of what each primitive is called with, owns, computes and
+//! costs; each lives in a file of its name under `op/` with its paper and equation. Must stay true:
+//! a primitive needs state over time or a kernel as its reason; no mixer, gate, MLP or decoder is
+//! one; changing what a primitive computes raises its `revision`, which is part of every graph hash.
+
+mod add;
+mod attention;
+mod canon;
+mod concat;
+mod delta_scan;
+mod embed;
+mod exp;
+mod f32;
+mod gla_scan;
+mod heads;
+mod l2_norm;
+mod linear;
+mod logsigmoid;
+mod merge;
+mod mul;
+mod repeat_heads;
+mod rms_norm;
+mod rope;
+mod scale;
+mod short_conv;
+mod sigmoid;
+mod silu;
+mod softplus;
+mod split;
+mod ssd_scan;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use dsl::Decimal;
+
+/// Every primitive, by name. `param` is the 26th: it is syntax, and a node of its own in the graph.
+pub static ALL: [&Primitive; 25] = [
+    &add::PRIMITIVE,
+    &attention::PRIMITIVE,
+    &canon::PRIMITIVE,
+    &concat::PRIMITIVE,
+    &delta_scan::PRIMITIVE,
+    &embed::PRIMITIVE,
+    &exp::PRIMITIVE,
+    &f32::PRIMITIVE,
+    &gla_scan::PRIMITIVE,
+    &heads::PRIMITIVE,
+    &l2_norm::PRIMITIVE,
+    &linear::PRIMITIVE,
+    &logsigmoid::PRIMITIVE,
+    &merge::PRIMITIVE,
+    &mul::PRIMITIVE,
+    &repeat_heads::PRIMITIVE,
+    &rms_norm::PRIMITIVE,
+    &rope::PRIMITIVE,
+    &scale::PRIMITIVE,
+    &short_conv::PRIMITIVE,
+    &sigmoid::PRIMITIVE,
+    &silu::PRIMITIVE,
+    &softplus::PRIMITIVE,
+    &split::PRIMITIVE,
+    &ssd_scan::PRIMITIVE,
+];
+
+pub fn find(name: &str) -> Option<&'static Primitive> {
+    ALL.iter().copied().find(|p| p.name == name)
+}
+
+/// Words that are values of configuration; looked up after everything else.
+pub const WORDS: [&str; 4] = ["interleaved", "half", "none", "silu"];
+
+/// What one primitive is. One file each, one row of [`ALL`] each.
+pub struct Primitive {
+    pub name: &'static str,
+    /// Raised when the mathematics changes; part of the structural hash.
+    pub revision: u32,
+    /// One line: what it computes, and where that is defined.
+    pub doc: &'static str,
+    pub tensors: Arity,
+    pub config: &'static [Config],
+    /// How it sees other time steps.
+    pub time: Time,
+    /// Checks shapes; says what it owns, carries and returns.
+    pub shape: fn(&Attrs, &[Type]) -> Result<Shaped, Mismatch>,
+    /// Forward cost per token, given the shaped operands (tensors, then parameters).
+    pub cost: fn(&Attrs, &[Type], &[Type], Context) -> Cost,
+}
+
+impl fmt::Debug for Primitive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.name, self.revision)
+    }
+}
+
+/// Operand counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Arity {
+    Exactly(usize),
+    AtLeast(usize),
+}
+
+/// Rule 13 of the language: every op is one of these, and no other op sees another time step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Time {
+    Pointwise,
+    /// Depends on the absolute position, not on other steps.
+    Positional,
+    /// Carries a [`State`].
+    Stateful,
+}
+
+/// One configuration parameter of a primitive.
+pub struct Config {
+    pub name: &'static str,
+    pub kind: ConfigKind,
+    pub default: Default,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ConfigKind {
+    Int,
+    /// An integer, or `none`.
+    OptionalInt,
+    Decimal,
+    Bool,
+    Word(&'static [&'static str]),
+    /// Any further positional integers.
+    Ints,
+    /// Another instance's weight, to share it.
+    Weight,
+    Init,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Default {
+    Required,
+    Int(i64),
+    /// Mantissa and exponent of an exact decimal.
+    Decimal(i64, i32),
+    Bool(bool),
+    Word(&'static str),
+    /// Absent (`none`, no shared weight, the arch's own init).
+    Absent,
+    /// The arch's field of this name.
+    ArchField(&'static str),
+}
+
+/// A primitive's configuration once known. What stays in here is part of the graph's identity.
+pub type Attrs = BTreeMap<&'static str, Attr>;
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum Attr {
+    Int(i64),
+    Decimal(Decimal),
+    Bool(bool),
+    Word(&'static str),
+    Ints(Vec<i64>),
+    None,
+}
+
+impl fmt::Display for Attr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Attr::Int(n) => write!(f, "{n}"),
+            Attr::Decimal(d) => write!(f, "{d}"),
+            Attr::Bool(b) => write!(f, "{b}"),
+            Attr::Word(w) => write!(f, "{w}"),
+            Attr::Ints(ns) => {
+                write!(f, "[")?;
+                for (i, n) in ns.iter().enumerate() {
+                    write!(f, "{}{n}", if i == 0 { "" } else { ", " })?;
+                }
+                write!(f, "]")
+            }
+            Attr::None => write!(f, "none"),
+        }
+    }
+}
+
+/// The reading side of [`Attrs`]; a missing name is a bug in the op's own file, met by its tests.
+pub trait AttrsExt {
+    fn int(&self, name: &str) -> i64;
+    fn optional_int(&self, name: &str) -> Option<i64>;
+    fn decimal(&self, name: &str) -> Decimal;
+    fn flag(&self, name: &str) -> bool;
+    fn word(&self, name: &str) -> &'static str;
+    fn ints(&self, name: &str) -> &[i64];
+}
+
+impl AttrsExt for Attrs {
+    fn int(&self, name: &str) -> i64 {
+        self.optional_int(name).unwrap_or(0)
+    }
+
+    fn optional_int(&self, name: &str) -> Option<i64> {
+        match self.get(name) {
+            Some(Attr::Int(n)) => Some(*n),
+            Some(Attr::Decimal(d)) => d.to_int(),
+            Some(Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None) | None => None,
+        }
+    }
+
+    fn decimal(&self, name: &str) -> Decimal {
+        match self.get(name) {
+            Some(Attr::Decimal(d)) => *d,
+            Some(Attr::Int(n)) => Decimal::from(*n),
+            Some(Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None) | None => Decimal::ZERO,
+        }
+    }
+
+    fn flag(&self, name: &str) -> bool {
+        self.get(name) == Some(&Attr::Bool(true))
+    }
+
+    fn word(&self, name: &str) -> &'static str {
+        match self.get(name) {
+            Some(Attr::Word(w)) => w,
+            Some(Attr::Int(_) | Attr::Decimal(_) | Attr::Bool(_) | Attr::Ints(_) | Attr::None)
+            | None => "none",
+        }
+    }
+
+    fn ints(&self, name: &str) -> &[i64] {
+        match self.get(name) {
+            Some(Attr::Ints(ns)) => ns,
+            Some(Attr::Int(_) | Attr::Decimal(_) | Attr::Bool(_) | Attr::Word(_) | Attr::None)
+            | None => &[],
+        }
+    }
+}
+
+/// What a value is: `[batch, time, dims…]`, or `dims…` for parameters and functions of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Type {
+    pub time: bool,
+    pub dims: Vec<i64>,
+    /// Token ids rather than numbers.
+    pub tokens: bool,
+}
+
+impl Type {
+    pub fn seq(dims: impl Into<Vec<i64>>) -> Type {
+        Type { time: true, dims: dims.into(), tokens: false }
+    }
+
+    pub fn constant(dims: impl Into<Vec<i64>>) -> Type {
+        Type { time: false, dims: dims.into(), tokens: false }
+    }
+
+    pub fn tokens() -> Type {
+        Type { time: true, dims: Vec::new(), tokens: true }
+    }
+
+    /// Elements per token, or in all for a constant.
+    pub fn elements(&self) -> i64 {
+        self.dims.iter().product()
+    }
+}
+
+impl fmt::Display for Type {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut parts: Vec<String> = Vec::new();
+        if self.time {
+            parts.extend(["batch".to_owned(), "time".to_owned()]);
+        }
+        parts.extend(self.dims.iter().map(i64::to_string));
+        write!(f, "[{}]", parts.join(", "))
+    }
+}
+
+/// The outcome of a shape rule.
+#[derive(Clone, Debug)]
+pub struct Shaped {
+    pub outputs: Vec<Type>,
+    /// Parameters this call owns, operands after the tensors in this order.
+    pub params: Vec<Owned>,
+    pub state: Option<State>,
+    /// What of the configuration identifies the node (shapes and operand counts already do).
+    pub attrs: Attrs,
+}
+
+impl Shaped {
+    /// A result with nothing owned, carried or configured.
+    pub fn plain(output: Type) -> Shaped {
+        Shaped { outputs: vec![output], params: Vec::new(), state: None, attrs: Attrs::new() }
+    }
+}
+
+/// A parameter that a call owns.
+#[derive(Clone, Debug)]
+pub struct Owned {
+    /// What follows the instance name: empty, or `.bias`.
+    pub suffix: &'static str,
+    /// The row of the arch's init table.
+    pub role: &'static str,
+    pub shape: Vec<i64>,
+    /// What `fan_in` means in its init rule.
+    pub fan_in: i64,
+}
+
+/// What is carried from one chunk of time to the next; zero before the first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// The last `steps` inputs, each `channels` wide: `[batch, steps, channels]`.
+    Inputs { steps: i64, channels: i64 },
+    /// Keys and values, one row per past token, or the last `window` of them.
+    KeyValue { kv_heads: i64, key_dim: i64, value_dim: i64, window: Option<i64> },
+    /// A matrix per head, `[batch, heads, rows, columns]`, always f32.
+    Matrix { heads: i64, rows: i64, columns: i64 },
+}
+
+impl State {
+    /// Elements per sequence after `tokens` tokens.
+    pub fn elements(&self, tokens: i64) -> i64 {
+        match self {
+            State::Inputs { steps, channels } => steps * channels,
+            State::KeyValue { kv_heads, key_dim, value_dim, window } => {
+                kv_heads * (key_dim + value_dim) * window.map_or(tokens, |w| w.min(tokens))
+            }
+            State::Matrix { heads, rows, columns } => heads * rows * columns,
+        }
+    }
+}
+
+impl fmt::Display for State {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            State::Inputs { steps, channels } => write!(f, "inputs [{steps}, {channels}]"),
+            State::KeyValue { kv_heads, key_dim, value_dim, window } => {
+                let length = window.map_or("time".to_owned(), |w| w.to_string());
+                write!(f, "keys_values [{length}, {kv_heads}, {key_dim}+{value_dim}]")
+            }
+            State::Matrix { heads, rows, columns } => {
+                write!(f, "matrix f32 [{heads}, {rows}, {columns}]")
+            }
+        }
+    }
+}
+
+/// What a cost depends on beside shapes.
+#[derive(Clone, Copy, Debug)]
+pub struct Context {
+    pub seq_len: i64,
+}
+
+/// Per token: floating-point operations (a multiply-add counts two), elements read and written,
+/// and elements of its operands or results that its gradient rule needs again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Cost {
+    pub flops: i64,
+    pub moved: i64,
+    pub saved: i64,
+}
+
+/// Why operands and configuration do not fit: the message, and what to type.
+#[derive(Clone, Debug)]
+pub struct Mismatch {
+    pub message: String,
+    pub help: String,
+}
+
+impl Mismatch {
+    pub fn new(message: impl Into<String>, help: impl Into<String>) -> Mismatch {
+        Mismatch { message: message.into(), help: help.into() }
+    }
+}
+
+// What several shape and cost rules share.
+
+/// `[batch, time, channels]`, or why not.
+fn channels(op: &str, x: &Type) -> Result<i64, Mismatch> {
+    match (x.time, x.dims.as_slice()) {
+        (true, [c]) => Ok(*c),
+        _ => Err(Mismatch::new(
+            format!("`{op}` takes [batch, time, channels], but this is {x}"),
+            "use `merge` to fold heads into channels",
+        )),
+    }
+}
+
+/// `[batch, time, heads, head_dim]`, or why not.
+fn per_head(op: &str, what: &str, x: &Type) -> Result<(i64, i64), Mismatch> {
+    match (x.time, x.dims.as_slice()) {
+        (true, [h, d]) => Ok((*h, *d)),
+        _ => Err(Mismatch::new(
+            format!("`{op}` takes {what} as [batch, time, heads, head_dim], but this is {x}"),
+            "use `heads(x, n)` to split channels into heads",
+        )),
+    }
+}
+
+/// The last extent of anything that has one.
+fn last(op: &str, x: &Type) -> Result<i64, Mismatch> {
+    x.dims.last().copied().ok_or_else(|| {
+        Mismatch::new(
+            format!("`{op}` needs a channel axis, but this is {x}"),
+            "embed tokens first: `embed (tokens)`",
+        )
+    })
+}
+
+/// A pointwise function of one tensor.
+fn pointwise_shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    match inputs {
+        [x] if !x.tokens => Ok(Shaped::plain(x.clone())),
+        _ => Err(Mismatch::new("this takes numbers, but these are tokens", "embed tokens first")),
+    }
+}
+
+/// A few operations per element; the operand is needed again by the gradient.
+fn pointwise_cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
+    let n: i64 = outputs.iter().map(Type::elements).sum();
+    let m: i64 = inputs.iter().map(Type::elements).sum();
+    Cost { flops: 4 * n, moved: n + m, saved: m }
+}
+
+/// A view or a copy: nothing computed, nothing kept.
+fn reshape_cost(_: &Attrs, _: &[Type], _: &[Type], _: Context) -> Cost {
+    Cost::default()
+}

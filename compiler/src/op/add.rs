@@ -1,0 +1,33 @@
+//! `a + b`: a + b, element by element; a parameter spreads over batch and time.
+
+use super::{Arity, Attrs, Context, Cost, Mismatch, Primitive, Shaped, Time, Type};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "add",
+    revision: 1,
+    doc: "a + b, element by element; a parameter spreads over batch and time",
+    tensors: Arity::Exactly(2),
+    config: &[],
+    time: Time::Pointwise,
+    shape,
+    cost,
+};
+
+fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    match inputs {
+        [a, b] if a.dims == b.dims && !a.tokens && !b.tokens => {
+            Ok(Shaped::plain(if a.time { a.clone() } else { b.clone() }))
+        }
+        [a, b] => Err(Mismatch::new(
+            format!("`+` needs equal shapes, but these are {a} and {b}"),
+            "reshape one of them with `heads` or `merge`, or project it with `linear`",
+        )),
+        _ => Err(Mismatch::new("`+` takes two tensors", "write `a + b`")),
+    }
+}
+
+fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
+    let n: i64 = outputs.iter().map(Type::elements).sum();
+    let m: i64 = inputs.iter().map(Type::elements).sum();
+    Cost { flops: n, moved: n + m, saved: 0 }
+}

@@ -1,0 +1,44 @@
+//! `embed (tokens)`: row `token` of a `[vocab, dim]` table.
+
+use super::{
+    Arity, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Owned, Primitive,
+    Shaped, Time, Type,
+};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "embed",
+    revision: 1,
+    doc: "row `token` of a [vocab, dim] table",
+    tensors: Arity::Exactly(1),
+    config: &[
+        Config { name: "vocab", kind: ConfigKind::Int, default: Default::ArchField("vocab") },
+        Config { name: "dim", kind: ConfigKind::Int, default: Default::ArchField("dim") },
+        Config { name: "weight", kind: ConfigKind::Weight, default: Default::Absent },
+        Config { name: "init", kind: ConfigKind::Init, default: Default::Absent },
+    ],
+    time: Time::Pointwise,
+    shape,
+    cost,
+};
+
+fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    let (vocab, dim) = (attrs.int("vocab"), attrs.int("dim"));
+    match inputs {
+        [x] if x.tokens && vocab > 0 && dim > 0 => {
+            let mut shaped = Shaped::plain(Type::seq([dim]));
+            shaped.params =
+                vec![Owned { suffix: "", role: "embed", shape: vec![vocab, dim], fan_in: dim }];
+            Ok(shaped)
+        }
+        [x] if x.tokens => Err(Mismatch::new(
+            format!("a table of {vocab} rows of {dim} is not possible"),
+            "make `vocab` and `dim` positive",
+        )),
+        _ => Err(Mismatch::new("`embed` takes token ids", "apply it to the arch's tokens")),
+    }
+}
+
+fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
+    let n: i64 = outputs.iter().map(Type::elements).sum();
+    Cost { flops: 0, moved: 2 * n, saved: 1 }
+}

@@ -1,0 +1,33 @@
+//! `heads(x, n)`: `[…, n·d]` to `[…, n, d]`, head j being channels `j·d .. (j+1)·d`.
+
+use super::{
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Primitive, Shaped, Time, Type,
+    reshape_cost,
+};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "heads",
+    revision: 1,
+    doc: "[…, n·d] to […, n, d]",
+    tensors: Arity::Exactly(1),
+    config: &[Config { name: "count", kind: ConfigKind::Int, default: Default::Required }],
+    time: Time::Pointwise,
+    shape,
+    cost: reshape_cost,
+};
+
+fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    let count = attrs.int("count");
+    match inputs {
+        [x] if x.time && x.dims.len() == 1 && count > 0 && x.dims[0] % count == 0 => {
+            let mut shaped = Shaped::plain(Type::seq([count, x.dims[0] / count]));
+            shaped.attrs.insert("count", Attr::Int(count));
+            Ok(shaped)
+        }
+        [x] => Err(Mismatch::new(
+            format!("{count} heads do not divide {x}"),
+            "choose a number of heads that divides the channels exactly",
+        )),
+        _ => Err(Mismatch::new("`heads` takes one tensor", "write `heads(x, n)`")),
+    }
+}

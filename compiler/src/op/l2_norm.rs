@@ -1,0 +1,37 @@
+//! `l2_norm(x)`: `x / sqrt(Σ x² + eps)` over the last axis, eps inside the root and added to the
+//! sum: the query and key normalisation of Gated DeltaNet (Yang et al. 2024, section 3.3).
+
+use super::{
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
+    Shaped, Time, Type, last,
+};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "l2_norm",
+    revision: 1,
+    doc: "x / sqrt(Σ x² + eps) over the last axis (Yang et al. 2024, section 3.3)",
+    tensors: Arity::Exactly(1),
+    config: &[Config { name: "eps", kind: ConfigKind::Decimal, default: Default::Decimal(1, -6) }],
+    time: Time::Pointwise,
+    shape,
+    cost,
+};
+
+fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    let [x] = inputs else {
+        return Err(Mismatch::new("`l2_norm` takes one tensor", "write `l2_norm(x)`"));
+    };
+    last("l2_norm", x)?;
+    let eps = attrs.decimal("eps");
+    if eps.is_negative() {
+        return Err(Mismatch::new(format!("eps is {eps}"), "make eps 0 or more, such as 1e-6"));
+    }
+    let mut shaped = Shaped::plain(x.clone());
+    shaped.attrs.insert("eps", Attr::Decimal(eps));
+    Ok(shaped)
+}
+
+fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
+    let n: i64 = outputs.iter().map(Type::elements).sum();
+    Cost { flops: 3 * n, moved: 2 * n, saved: n + 1 }
+}

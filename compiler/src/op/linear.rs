@@ -1,0 +1,48 @@
+//! `linear w (x, out)`: `x Wᵀ (+ b)` with W `[out, in]`, over the last axis.
+
+use super::{
+    Arity, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Owned, Primitive,
+    Shaped, Time, Type, channels,
+};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "linear",
+    revision: 1,
+    doc: "x Wᵀ (+ b), W [out, in]",
+    tensors: Arity::Exactly(1),
+    config: &[
+        Config { name: "out", kind: ConfigKind::Int, default: Default::Required },
+        Config { name: "bias", kind: ConfigKind::Bool, default: Default::Bool(false) },
+        Config { name: "weight", kind: ConfigKind::Weight, default: Default::Absent },
+        Config { name: "init", kind: ConfigKind::Init, default: Default::Absent },
+    ],
+    time: Time::Pointwise,
+    shape,
+    cost,
+};
+
+fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    let out = attrs.int("out");
+    let [x] = inputs else {
+        return Err(Mismatch::new("`linear` takes one tensor", "write `linear name (x, out)`"));
+    };
+    let fan_in = channels("linear", x)?;
+    if out <= 0 {
+        return Err(Mismatch::new(
+            format!("a projection to {out} channels is not possible"),
+            "make the output width positive",
+        ));
+    }
+    let mut shaped = Shaped::plain(Type::seq([out]));
+    shaped.params.push(Owned { suffix: "", role: "linear", shape: vec![out, fan_in], fan_in });
+    if attrs.flag("bias") {
+        shaped.params.push(Owned { suffix: ".bias", role: "bias", shape: vec![out], fan_in });
+    }
+    Ok(shaped)
+}
+
+fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
+    let n: i64 = outputs.iter().map(Type::elements).sum();
+    let m = inputs.first().map_or(0, Type::elements);
+    Cost { flops: 2 * n * m, moved: n + m, saved: m }
+}

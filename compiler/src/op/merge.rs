@@ -1,0 +1,26 @@
+//! `merge(x)`: `[…, n, d]` to `[…, n·d]`, the inverse of `heads`.
+
+use super::{
+    Arity, Attrs, Mismatch, Primitive, Shaped, Time, Type, per_head, reshape_cost,
+};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "merge",
+    revision: 1,
+    doc: "[…, n, d] to […, n·d]",
+    tensors: Arity::Exactly(1),
+    config: &[],
+    time: Time::Pointwise,
+    shape,
+    cost: reshape_cost,
+};
+
+fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    match inputs {
+        [x] => {
+            let (n, d) = per_head("merge", "x", x)?;
+            Ok(Shaped::plain(Type::seq([n * d])))
+        }
+        _ => Err(Mismatch::new("`merge` takes one tensor", "write `merge(x)`")),
+    }
+}

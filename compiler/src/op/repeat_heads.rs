@@ -1,0 +1,37 @@
+//! `repeat_heads(x, n)`: `[…, h, d]` to `[…, h·n, d]`; new head j is old head ⌊j/n⌋, as in
+//! grouped-query attention (Ainslie et al. 2023, section 2.2).
+
+use super::{
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
+    Shaped, Time, Type, per_head,
+};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "repeat_heads",
+    revision: 1,
+    doc: "[…, h, d] to […, h·n, d]; new head j is old head ⌊j/n⌋",
+    tensors: Arity::Exactly(1),
+    config: &[Config { name: "times", kind: ConfigKind::Int, default: Default::Required }],
+    time: Time::Pointwise,
+    shape,
+    cost,
+};
+
+fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    let times = attrs.int("times");
+    let [x] = inputs else {
+        return Err(Mismatch::new("`repeat_heads` takes one tensor", "write `repeat_heads(x, n)`"));
+    };
+    let (h, d) = per_head("repeat_heads", "x", x)?;
+    let repeated = h.checked_mul(times).filter(|_| times > 0).ok_or_else(|| {
+        Mismatch::new(format!("heads cannot be repeated {times} times"), "repeat at least once")
+    })?;
+    let mut shaped = Shaped::plain(Type::seq([repeated, d]));
+    shaped.attrs.insert("times", Attr::Int(times));
+    Ok(shaped)
+}
+
+fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
+    let n: i64 = inputs.iter().chain(outputs).map(Type::elements).sum();
+    Cost { flops: 0, moved: n, saved: 0 }
+}

@@ -1,0 +1,42 @@
+//! `rms_norm w (x)`: `w ⊙ x / sqrt(mean(x²) + eps)` over the last axis (Zhang and Sennrich 2019,
+//! eq. 4). Statistics and the product with w in f32, one cast at the end.
+
+use super::{
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Owned,
+    Primitive, Shaped, Time, Type, last,
+};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "rms_norm",
+    revision: 1,
+    doc: "w ⊙ x / sqrt(mean(x²) + eps) over the last axis (Zhang and Sennrich 2019, eq. 4)",
+    tensors: Arity::Exactly(1),
+    config: &[
+        Config { name: "eps", kind: ConfigKind::Decimal, default: Default::ArchField("norm_eps") },
+        Config { name: "weight", kind: ConfigKind::Weight, default: Default::Absent },
+        Config { name: "init", kind: ConfigKind::Init, default: Default::Absent },
+    ],
+    time: Time::Pointwise,
+    shape,
+    cost,
+};
+
+fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    let [x] = inputs else {
+        return Err(Mismatch::new("`rms_norm` takes one tensor", "write `rms_norm name (x)`"));
+    };
+    let width = last("rms_norm", x)?;
+    let eps = attrs.decimal("eps");
+    if eps.is_negative() {
+        return Err(Mismatch::new(format!("eps is {eps}"), "make eps 0 or more, such as 1e-5"));
+    }
+    let mut shaped = Shaped::plain(x.clone());
+    shaped.params.push(Owned { suffix: "", role: "norm", shape: vec![width], fan_in: width });
+    shaped.attrs.insert("eps", Attr::Decimal(eps));
+    Ok(shaped)
+}
+
+fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
+    let n: i64 = outputs.iter().map(Type::elements).sum();
+    Cost { flops: 4 * n, moved: 2 * n, saved: n + 1 }
+}

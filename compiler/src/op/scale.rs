@@ -1,0 +1,33 @@
+//! `x * 0.5`, `-x`, `x / 16`: every element times one exact decimal.
+
+use super::{
+    Arity, Attrs, AttrsExt, Attr, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
+    Shaped, Time, Type,
+};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "scale",
+    revision: 1,
+    doc: "x · by, with `by` an exact decimal",
+    tensors: Arity::Exactly(1),
+    config: &[Config { name: "by", kind: ConfigKind::Decimal, default: Default::Required }],
+    time: Time::Pointwise,
+    shape,
+    cost,
+};
+
+fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    match inputs {
+        [x] if !x.tokens => {
+            let mut shaped = Shaped::plain(x.clone());
+            shaped.attrs.insert("by", Attr::Decimal(attrs.decimal("by")));
+            Ok(shaped)
+        }
+        _ => Err(Mismatch::new("token ids cannot be scaled", "embed tokens first")),
+    }
+}
+
+fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
+    let n: i64 = outputs.iter().map(Type::elements).sum();
+    Cost { flops: n, moved: 2 * n, saved: 0 }
+}

@@ -1,0 +1,39 @@
+//! `short_conv name (x)`: a depthwise causal convolution over time without residual: the short
+//! convolution that linear mixers own (the paper's `b`). Mamba2's has a bias.
+
+use super::{
+    Arity, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Owned, Primitive, Shaped, Time,
+    Type, canon,
+};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "short_conv",
+    revision: 1,
+    doc: "depthwise causal convolution over time (+ bias), no residual (Gu and Dao 2023, fig. 3)",
+    tensors: Arity::Exactly(1),
+    config: &[
+        Config { name: "kernel", kind: ConfigKind::Int, default: Default::Int(4) },
+        Config { name: "bias", kind: ConfigKind::Bool, default: Default::Bool(false) },
+        Config { name: "weight", kind: ConfigKind::Weight, default: Default::Absent },
+        Config { name: "init", kind: ConfigKind::Init, default: Default::Absent },
+    ],
+    time: Time::Stateful,
+    shape,
+    cost: canon::cost,
+};
+
+fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    let [x] = inputs else {
+        return Err(Mismatch::new("`short_conv` takes one tensor", "write `short_conv name (x)`"));
+    };
+    let mut shaped = canon::filter(attrs, x, "short_conv")?;
+    if attrs.flag("bias") {
+        shaped.params.push(Owned {
+            suffix: ".bias",
+            role: "short_conv_bias",
+            shape: vec![x.elements()],
+            fan_in: attrs.int("kernel"),
+        });
+    }
+    Ok(shaped)
+}

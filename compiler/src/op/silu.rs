@@ -1,0 +1,14 @@
+//! `silu(x)`: x · σ(x) (Elfwing et al. 2018, eq. 3)
+
+use super::{Arity, Primitive, Time, pointwise_cost, pointwise_shape};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "silu",
+    revision: 1,
+    doc: "x · σ(x) (Elfwing et al. 2018, eq. 3)",
+    tensors: Arity::Exactly(1),
+    config: &[],
+    time: Time::Pointwise,
+    shape: pointwise_shape,
+    cost: pointwise_cost,
+};

@@ -1,0 +1,14 @@
+//! `softplus(x)`: ln(1 + exp(x)), linear above 20 as in libtorch
+
+use super::{Arity, Primitive, Time, pointwise_cost, pointwise_shape};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "softplus",
+    revision: 1,
+    doc: "ln(1 + exp(x)), linear above 20 as in libtorch",
+    tensors: Arity::Exactly(1),
+    config: &[],
+    time: Time::Pointwise,
+    shape: pointwise_shape,
+    cost: pointwise_cost,
+};

@@ -1,0 +1,38 @@
+//! `a, b = split(x, m, n)`: the channels of x, cut in order into pieces of the given widths.
+
+use super::{
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Primitive, Shaped, Time,
+    Type, channels, reshape_cost,
+};
+
+pub(super) static PRIMITIVE: Primitive = Primitive {
+    name: "split",
+    revision: 1,
+    doc: "the channels, cut in order into pieces of the given widths",
+    tensors: Arity::Exactly(1),
+    config: &[Config { name: "widths", kind: ConfigKind::Ints, default: Default::Required }],
+    time: Time::Pointwise,
+    shape,
+    cost: reshape_cost,
+};
+
+fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
+    let widths = attrs.ints("widths");
+    let [x] = inputs else {
+        return Err(Mismatch::new("`split` takes one tensor", "write `split(x, m, n)`"));
+    };
+    let c = channels("split", x)?;
+    let sum = widths.iter().try_fold(0i64, |sum, w| sum.checked_add(*w));
+    if widths.iter().any(|w| *w <= 0) || sum != Some(c) {
+        let shown: Vec<String> = widths.iter().map(i64::to_string).collect();
+        let total = sum.map_or("too much".to_owned(), |s| s.to_string());
+        return Err(Mismatch::new(
+            format!("the widths {} add up to {total}, but there are {c} channels", shown.join(" + ")),
+            format!("make the widths positive and add up to {c}"),
+        ));
+    }
+    let mut shaped = Shaped::plain(x.clone());
+    shaped.outputs = widths.iter().map(|w| Type::seq([*w])).collect();
+    shaped.attrs.insert("widths", Attr::Ints(widths.to_vec()));
+    Ok(shaped)
+}

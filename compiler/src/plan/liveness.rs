@@ -1,0 +1,202 @@
+//! When values die, and what is alive at once.
+//!
+//! In: a plan whose steps name values. Out: `drop_after` of every step; an estimate of the greatest
+//! memory. Must stay true: outputs and inputs are never dropped; a step without a used result is
+//! removed; views cost nothing but keep what they look into alive.
+
+use super::{DType, Extent, Kernel, Plan, ValId};
+
+/// The run-time extents a plan leaves open.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sizes {
+    pub batch: i64,
+    pub time: i64,
+    /// Tokens before the first one given: the rows of a growing key-value state.
+    pub past: i64,
+}
+
+/// Bytes, by who holds them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Memory {
+    /// Held by the caller throughout: parameters, moments, tokens, states.
+    pub inputs: i128,
+    /// The most that steps hold at once, outputs included.
+    pub peak: i128,
+    /// Left at the end.
+    pub outputs: i128,
+    /// The step at which the peak is reached.
+    pub at: usize,
+}
+
+/// Removes steps nothing depends on, and says after each step what is no longer needed.
+pub(crate) fn finish(plan: &mut Plan) {
+    let mut needed = vec![false; plan.values.len()];
+    let mut mark = |id: &ValId| {
+        let seen = needed.get_mut(id.0 as usize);
+        seen.is_some_and(|seen| !std::mem::replace(seen, true))
+    };
+    for (_, id) in &plan.outputs {
+        mark(id);
+    }
+    let inputs: Vec<ValId> = plan.inputs.iter().map(|(_, id)| *id).collect();
+    let mut kept: Vec<super::Step> = Vec::with_capacity(plan.steps.len());
+    let mut owned = vec![true; plan.values.len()];
+    for id in inputs.iter().chain(plan.outputs.iter().map(|(_, id)| id)) {
+        if let Some(owned) = owned.get_mut(id.0 as usize) {
+            *owned = false;
+        }
+    }
+    let owned = |id: &ValId| owned.get(id.0 as usize) == Some(&true);
+    for mut step in plan.steps.drain(..).rev() {
+        // A result is needed if some later step has marked it.
+        let mut unused = Vec::new();
+        let mut used = false;
+        for id in &step.outputs {
+            if mark(id) { unused.push(*id) } else { used = true }
+        }
+        if !used {
+            continue;
+        }
+        step.drop_after = step.inputs.iter().filter(|id| mark(id)).copied().collect();
+        step.drop_after.extend(unused);
+        step.drop_after.retain(owned);
+        kept.push(step);
+    }
+    kept.reverse();
+    plan.steps = kept;
+    compact(plan, &inputs);
+}
+
+/// Renumbers values so that those of removed steps and unused inputs leave no trace.
+fn compact(plan: &mut Plan, inputs: &[ValId]) {
+    let mut number = vec![None; plan.values.len()];
+    let mut values = Vec::new();
+    let mut read = vec![false; plan.values.len()];
+    let reads = plan.steps.iter().flat_map(|s| &s.inputs).chain(plan.outputs.iter().map(|(_, id)| id));
+    for id in reads {
+        if let Some(read) = read.get_mut(id.0 as usize) {
+            *read = true;
+        }
+    }
+    let made = plan.steps.iter().flat_map(|s| &s.outputs);
+    let given = inputs.iter().filter(|id| read.get(id.0 as usize) == Some(&true));
+    for id in given.chain(made) {
+        let at = id.0 as usize;
+        if let (Some(value), Some(slot)) = (plan.values.get(at), number.get_mut(at)) {
+            *slot = Some(ValId(values.len() as u32));
+            values.push(value.clone());
+        }
+    }
+    let new = |id: &mut ValId| match number.get(id.0 as usize) {
+        Some(Some(to)) => {
+            *id = *to;
+            true
+        }
+        Some(None) | None => false,
+    };
+    plan.values = values;
+    plan.inputs.retain_mut(|(_, id)| new(id));
+    for (_, id) in &mut plan.outputs {
+        new(id);
+    }
+    for step in &mut plan.steps {
+        for ids in [&mut step.inputs, &mut step.outputs, &mut step.drop_after] {
+            ids.retain_mut(new);
+        }
+    }
+}
+
+impl Extent {
+    pub fn at(self, sizes: Sizes) -> i64 {
+        let past = |window: Option<i64>| window.map_or(sizes.past, |w| w.min(sizes.past));
+        match self {
+            Extent::Batch => sizes.batch,
+            Extent::Time => sizes.time,
+            Extent::Past(window) => past(window),
+            Extent::Seen(window) => past(window) + sizes.time,
+            Extent::Kept(window) => (past(Some(window)) + sizes.time).min(window),
+            Extent::Fixed(n) => n,
+        }
+    }
+}
+
+impl DType {
+    pub fn bytes(self) -> i64 {
+        match self {
+            DType::F32 => 4,
+            DType::F64 | DType::I64 => 8,
+        }
+    }
+}
+
+impl Plan {
+    /// What running this plan at these sizes holds. Kernels' own scratch memory is not in it.
+    pub fn memory(&self, sizes: Sizes) -> Memory {
+        let bytes = |id: ValId| {
+            self.value(id).map_or(0, |v| {
+                let count: i128 = v.dims.iter().map(|d| i128::from(d.at(sizes))).product();
+                count * i128::from(v.dtype.bytes())
+            })
+        };
+        // Views count towards the value they look into, which lives until the last of them is gone.
+        let mut root: Vec<ValId> = (0..self.values.len() as u32).map(ValId).collect();
+        for step in &self.steps {
+            let over = step.kernel.writes_over();
+            for (i, output) in step.outputs.iter().enumerate() {
+                let from = match over.iter().find(|(o, _)| *o == i) {
+                    Some((_, input)) => step.inputs.get(*input),
+                    None if step.kernel.is_view() => step.inputs.first(),
+                    None => None,
+                };
+                let from = from.and_then(|id| root.get(id.0 as usize)).copied();
+                if let (Some(from), Some(slot)) = (from, root.get_mut(output.0 as usize)) {
+                    *slot = from;
+                }
+            }
+        }
+        let root_of = |id: ValId| root.get(id.0 as usize).copied().unwrap_or(id);
+        let mut holders = vec![0u32; self.values.len()];
+        for (_, id) in &self.inputs {
+            if let Some(held) = holders.get_mut(id.0 as usize) {
+                *held = u32::MAX / 2;
+            }
+        }
+        let mut memory = Memory {
+            inputs: self.inputs.iter().map(|(_, id)| bytes(*id)).sum(),
+            ..Memory::default()
+        };
+        let mut live = 0i128;
+        for (n, step) in self.steps.iter().enumerate() {
+            for id in &step.outputs {
+                if let Some(held) = holders.get_mut(root_of(*id).0 as usize) {
+                    if *held == 0 {
+                        live += bytes(root_of(*id));
+                    }
+                    *held += 1;
+                }
+            }
+            if live > memory.peak {
+                (memory.peak, memory.at) = (live, n);
+            }
+            for id in &step.drop_after {
+                if let Some(held) = holders.get_mut(root_of(*id).0 as usize) {
+                    *held = held.saturating_sub(1);
+                    if *held == 0 {
+                        live -= bytes(root_of(*id));
+                    }
+                }
+            }
+        }
+        memory.outputs = live;
+        memory
+    }
+
+    /// How many steps of each kernel there are, by name.
+    pub fn census(&self) -> std::collections::BTreeMap<&'static str, usize> {
+        let mut census = std::collections::BTreeMap::new();
+        for name in self.steps.iter().map(|s| Kernel::name(&s.kernel)) {
+            *census.entry(name).or_insert(0) += 1;
+        }
+        census
+    }
+}

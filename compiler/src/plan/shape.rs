@@ -1,0 +1,240 @@
+//! What each kernel gives: the shapes and dtypes in the contract of [`Kernel`], as code.
+//!
+//! In: a kernel and its operands' values. Out: its results' values, with their names. Must stay
+//! true: total (a wrong operand count gives a wrong shape, which [`Plan::check`] of the tests
+//! reports, never a panic); agrees with the doc comments of `kernel.rs`.
+
+use std::borrow::Cow;
+
+use super::{DType, Extent, Kernel, Plan, ValId, Value};
+
+/// The results of `kernel` applied to `inputs`.
+pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
+    let dims = |i: usize| inputs.get(i).map_or(&[][..], |v| v.dims.as_slice());
+    // The i-th input's shape and dtype under another name.
+    let like = |name: &'static str, i: usize| {
+        let dtype = inputs.get(i).map_or(DType::F32, |v| v.dtype);
+        value(name, dims(i).to_vec(), dtype)
+    };
+    let f32 = |name: &'static str, dims: Vec<Extent>| value(name, dims, DType::F32);
+    let number = |name: &'static str, dtype: DType| value(name, Vec::new(), dtype);
+    match kernel {
+        Kernel::Embed => vec![f32("y", join(dims(0), skip(dims(1), 1)))],
+        Kernel::EmbedGrad { vocab } => {
+            vec![f32("dtable", join(&[Extent::Fixed(*vocab)], skip(dims(0), 2)))]
+        }
+        Kernel::Linear { bias: _ } => {
+            vec![f32("y", join(init(dims(0)), &take(dims(1), 1)))]
+        }
+        Kernel::LinearGradInput => vec![f32("dx", join(init(dims(0)), skip(dims(1), 1)))],
+        Kernel::LinearGradWeight => vec![f32("dweight", join(skip(dims(0), 2), skip(dims(1), 2)))],
+        Kernel::SumTokens => vec![f32("sum", skip(dims(0), 2).to_vec())],
+        Kernel::RmsNorm { eps: _ } => vec![like("y", 0), f32("rstd", init(dims(0)).to_vec())],
+        Kernel::RmsNormGrad => vec![like("dx", 1), like("dweight", 2)],
+        Kernel::L2Norm { eps: _ } => vec![like("y", 0), f32("rnorm", init(dims(0)).to_vec())],
+        Kernel::L2NormGrad => vec![like("dx", 1)],
+        Kernel::Pointwise(_) => vec![like("y", 0)],
+        Kernel::PointwiseGrad(_) => vec![like("dx", 0)],
+        Kernel::Add | Kernel::Mul => {
+            vec![like("y", if dims(1).len() > dims(0).len() { 1 } else { 0 })]
+        }
+        Kernel::Scale { by: _ } => vec![like("y", 0)],
+        Kernel::SwiGlu => vec![like("y", 0)],
+        Kernel::SwiGluGrad => vec![like("dgate", 1), like("dup", 2)],
+        Kernel::Reshape { dims: to } => vec![f32("view", join(&take(dims(0), 2), &fixed(to)))],
+        Kernel::Concat => {
+            let width = (0..inputs.len()).map(|i| extent(dims(i).last())).sum();
+            vec![f32("y", join(init(dims(0)), &[Extent::Fixed(width)]))]
+        }
+        Kernel::Split { widths } => widths
+            .iter()
+            .map(|w| f32("part", join(init(dims(0)), &[Extent::Fixed(*w)])))
+            .collect(),
+        Kernel::Zeros { dims } => vec![f32("zeros", dims.clone())],
+        Kernel::RepeatHeads { times } => vec![f32("y", per_head(dims(0), |h| h * times))],
+        Kernel::RepeatHeadsGrad { times } => {
+            vec![f32("dx", per_head(dims(0), |h| h / (*times).max(1)))]
+        }
+        Kernel::Rope { theta: _, dims: _, layout: _, inverse } => {
+            vec![like(if *inverse { "dx" } else { "y" }, 0)]
+        }
+        Kernel::Attention { window: _ } => {
+            let y = join(&take(dims(0), 3), skip(dims(2), 3));
+            let lse = [0, 2, 1].iter().filter_map(|i| dims(0).get(*i)).copied().collect();
+            vec![f32("y", y), f32("lse", lse)]
+        }
+        Kernel::AttentionGrad { window: _ } => vec![like("dq", 1), like("dk", 2), like("dv", 3)],
+        Kernel::AppendTime => {
+            let seen = match dims(0).get(1) {
+                Some(Extent::Past(window)) => Extent::Seen(*window),
+                other => other.copied().unwrap_or(Extent::Time),
+            };
+            vec![f32("seen", join(&[Extent::Batch, seen], skip(dims(1), 2)))]
+        }
+        Kernel::LastTime { rows } => {
+            vec![f32("kept", join(&[Extent::Batch, Extent::Kept(*rows)], skip(dims(0), 2)))]
+        }
+        Kernel::CausalConv { parts, kernel: _, residual: _, activation: _, state: _ } => {
+            (0..*parts).map(|i| like("y", i)).collect()
+        }
+        Kernel::CausalConvGrad { parts, kernel: _, residual: _, activation: _ } => (0..*parts)
+            .map(|i| like("dx", parts + i))
+            .chain([like("dweight", 2 * parts)])
+            .collect(),
+        Kernel::CausalConvState { kernel, parts, state: _ } => {
+            let width = (0..*parts).map(|i| extent(dims(i).last())).sum();
+            let dims = vec![Extent::Batch, Extent::Fixed(kernel - 1), Extent::Fixed(width)];
+            vec![f32("state", dims)]
+        }
+        Kernel::GlaScan { state: _ } | Kernel::DeltaScan { state: _ } => {
+            vec![like("y", 2), f32("state", matrix(dims(0), dims(2)))]
+        }
+        Kernel::SsdScan { state: _ } => {
+            vec![like("y", 0), f32("state", matrix(dims(0), dims(3)))]
+        }
+        Kernel::GlaScanGrad => {
+            vec![like("dq", 1), like("dk", 2), like("dv", 3), like("dg", 4)]
+        }
+        Kernel::DeltaScanGrad => {
+            vec![like("dq", 1), like("dk", 2), like("dv", 3), like("dbeta", 4), like("dg", 5)]
+        }
+        Kernel::SsdScanGrad => vec![
+            like("dx", 1),
+            like("ddt", 2),
+            like("da", 3),
+            like("db", 4),
+            like("dc", 5),
+            like("dd", 6),
+        ],
+        Kernel::CrossEntropy { nll_square: _, z_loss: _ } => vec![
+            f32("nll", take(dims(0), 2)),
+            f32("lse", take(dims(0), 2)),
+            number("loss", DType::F64),
+            number("counted", DType::I64),
+        ],
+        Kernel::CrossEntropyGrad { nll_square: _, z_loss: _ } => vec![like("dlogits", 0)],
+        Kernel::Argmax => vec![value("argmax", take(dims(0), 2), DType::I64)],
+        Kernel::Accumulate => vec![like("sum", 0)],
+        Kernel::GradNorm => vec![number("norm", DType::F64)],
+        Kernel::Clip { max: _ } => vec![number("coefficient", DType::F64)],
+        Kernel::AdamW { beta1: _, beta2: _, eps: _, decay: _ } => {
+            vec![like("p", 0), like("m", 2), like("v", 3)]
+        }
+    }
+}
+
+fn value(name: &'static str, dims: Vec<Extent>, dtype: DType) -> Value {
+    Value { name: Cow::Borrowed(name), dims, dtype }
+}
+
+fn skip(dims: &[Extent], n: usize) -> &[Extent] {
+    dims.get(n..).unwrap_or(&[])
+}
+
+fn take(dims: &[Extent], n: usize) -> Vec<Extent> {
+    dims.iter().take(n).copied().collect()
+}
+
+/// All but the last.
+fn init(dims: &[Extent]) -> &[Extent] {
+    dims.split_last().map_or(&[], |(_, init)| init)
+}
+
+fn join(a: &[Extent], b: &[Extent]) -> Vec<Extent> {
+    a.iter().chain(b).copied().collect()
+}
+
+fn fixed(dims: &[i64]) -> Vec<Extent> {
+    dims.iter().map(|d| Extent::Fixed(*d)).collect()
+}
+
+fn extent(dim: Option<&Extent>) -> i64 {
+    match dim {
+        Some(Extent::Fixed(n)) => *n,
+        Some(Extent::Batch | Extent::Time | Extent::Past(_) | Extent::Seen(_) | Extent::Kept(_))
+        | None => 0,
+    }
+}
+
+/// [b, t, h, d] with another number of heads.
+fn per_head(dims: &[Extent], heads: impl Fn(i64) -> i64) -> Vec<Extent> {
+    let mut dims = dims.to_vec();
+    if let Some(h) = dims.get_mut(2) {
+        *h = Extent::Fixed(heads(extent(Some(h))));
+    }
+    dims
+}
+
+/// [b, h, rows, columns] of [b, t, h, rows] and [b, t, _, columns].
+fn matrix(rows: &[Extent], columns: &[Extent]) -> Vec<Extent> {
+    join(&[Extent::Batch], &join(skip(rows, 2), skip(columns, 3)))
+}
+
+impl Plan {
+    /// The first broken promise, if any: values written once and before they are read, results of
+    /// the shapes their kernel gives, nothing read after it was dropped, nothing dropped twice.
+    pub fn check(&self) -> Result<(), String> {
+        let mut state = vec![Life::Unborn; self.values.len()];
+        let kept: Vec<ValId> = self.outputs.iter().map(|(_, id)| *id).collect();
+        for (_, id) in &self.inputs {
+            set(&mut state, *id, Life::Unborn, Life::Given).map_err(|e| format!("input {e}"))?;
+        }
+        for (n, step) in self.steps.iter().enumerate() {
+            let here = |e: String| format!("step {n} ({}): {e}", step.kernel.name());
+            let mut operands = Vec::with_capacity(step.inputs.len());
+            for id in &step.inputs {
+                match (state.get(id.0 as usize), self.value(*id)) {
+                    (Some(Life::Given | Life::Made), Some(value)) => operands.push(value),
+                    (life, _) => return Err(here(format!("reads %{}, {life:?}", id.0))),
+                }
+            }
+            let made = infer(&step.kernel, &operands);
+            if made.len() != step.outputs.len() {
+                return Err(here(format!("{} outputs, not {}", step.outputs.len(), made.len())));
+            }
+            for (id, made) in step.outputs.iter().zip(&made) {
+                set(&mut state, *id, Life::Unborn, Life::Made).map_err(here)?;
+                match self.value(*id) {
+                    Some(v) if v.dims == made.dims && v.dtype == made.dtype => {}
+                    other => return Err(here(format!("%{} is {other:?}, not {made:?}", id.0))),
+                }
+            }
+            for id in &step.drop_after {
+                if kept.contains(id) {
+                    return Err(here(format!("drops the output %{}", id.0)));
+                }
+                set(&mut state, *id, Life::Made, Life::Dropped).map_err(here)?;
+            }
+        }
+        for id in kept {
+            match state.get(id.0 as usize) {
+                Some(Life::Given | Life::Made) => {}
+                life => return Err(format!("output %{} is {life:?}", id.0)),
+            }
+        }
+        match state.iter().position(|life| *life == Life::Made).map(|i| ValId(i as u32)) {
+            Some(id) if !self.outputs.iter().any(|(_, kept)| *kept == id) => {
+                Err(format!("%{} is never dropped", id.0))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    Unborn,
+    Given,
+    Made,
+    Dropped,
+}
+
+fn set(state: &mut [Life], id: ValId, from: Life, to: Life) -> Result<(), String> {
+    match state.get_mut(id.0 as usize) {
+        Some(life) if *life == from => {
+            *life = to;
+            Ok(())
+        }
+        life => Err(format!("%{} is {life:?}, not {from:?}", id.0)),
+    }
+}

@@ -1,0 +1,329 @@
+//! A plan as text: what `canonc graph --plan` shows and what a run records the digest of.
+//!
+//! In: a plan. Out: one line per value given, step and output. Must stay true: everything that
+//! changes what is executed, or when memory is freed, changes the text; where in a source file a
+//! step was written does not.
+
+use std::fmt::{self, Write as _};
+
+use crate::digest::Digest;
+
+use super::{Activation, DType, Extent, Input, Kernel, Output, Phase, Plan, RopeLayout, StatePart, Step, TrainPlan, ValId};
+
+const TAG: &str = "canonc.plan.v1";
+
+impl Plan {
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (input, id) in &self.inputs {
+            let _ = writeln!(text, "{} = given {input}{}", self.typed(*id), self.named(*id));
+        }
+        let mut place = None;
+        for step in &self.steps {
+            let here = (step.phase, step.source.as_ref().map(|s| s.layer));
+            if place != Some(here) {
+                place = Some(here);
+                let _ = writeln!(text, "{}", heading(step));
+            }
+            let _ = writeln!(text, "{}", self.line(step));
+        }
+        for (output, id) in &self.outputs {
+            let _ = writeln!(text, "give {output} = %{}", id.0);
+        }
+        text
+    }
+
+    pub fn digest(&self) -> Digest {
+        Digest::of(TAG, &self.text())
+    }
+
+    fn line(&self, step: &Step) -> String {
+        let outputs: Vec<String> = step.outputs.iter().map(|id| self.typed(*id)).collect();
+        let inputs: Vec<String> = step.inputs.iter().map(|id| format!("%{}", id.0)).collect();
+        let attrs = step.kernel.attrs();
+        let mut line = format!("{} = {}", outputs.join(", "), step.kernel.name());
+        if !attrs.is_empty() {
+            let _ = write!(line, " {{{}}}", attrs.join(", "));
+        }
+        let _ = write!(line, " ({})", inputs.join(", "));
+        if !step.drop_after.is_empty() {
+            let dropped: Vec<String> =
+                step.drop_after.iter().map(|id| format!("%{}", id.0)).collect();
+            let _ = write!(line, " drop {}", dropped.join(" "));
+        }
+        line
+    }
+
+    fn typed(&self, id: ValId) -> String {
+        let Some(value) = self.value(id) else { return format!("%{}", id.0) };
+        let dims: Vec<String> = value.dims.iter().map(Extent::to_string).collect();
+        format!("%{} {}[{}]", id.0, value.dtype, dims.join(", "))
+    }
+
+    /// A parameter's or state's path.
+    fn named(&self, id: ValId) -> String {
+        self.value(id).map_or_else(String::new, |v| format!(" {}", v.name))
+    }
+}
+
+impl TrainPlan {
+    pub fn text(&self) -> String {
+        let TrainPlan { micro, combine, update } = self;
+        format!("micro\n{}combine\n{}update\n{}", micro.text(), combine.text(), update.text())
+    }
+
+    pub fn digest(&self) -> Digest {
+        Digest::of(TAG, &self.text())
+    }
+}
+
+fn heading(step: &Step) -> String {
+    match step.source.as_ref().map(|s| s.layer) {
+        Some(Some(layer)) => format!("# {}, layer {layer}", step.phase),
+        Some(None) => format!("# {}, embedding and head", step.phase),
+        None => format!("# {}", step.phase),
+    }
+}
+
+impl Kernel {
+    /// The word for it in texts, tables and profiles.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Kernel::Embed => "embed",
+            Kernel::EmbedGrad { .. } => "embed_grad",
+            Kernel::Linear { .. } => "linear",
+            Kernel::LinearGradInput => "linear_grad_input",
+            Kernel::LinearGradWeight => "linear_grad_weight",
+            Kernel::SumTokens => "sum_tokens",
+            Kernel::RmsNorm { .. } => "rms_norm",
+            Kernel::RmsNormGrad => "rms_norm_grad",
+            Kernel::L2Norm { .. } => "l2_norm",
+            Kernel::L2NormGrad => "l2_norm_grad",
+            Kernel::Pointwise(_) => "pointwise",
+            Kernel::PointwiseGrad(_) => "pointwise_grad",
+            Kernel::Add => "add",
+            Kernel::Mul => "mul",
+            Kernel::Scale { .. } => "scale",
+            Kernel::SwiGlu => "swiglu",
+            Kernel::SwiGluGrad => "swiglu_grad",
+            Kernel::Reshape { .. } => "reshape",
+            Kernel::Concat => "concat",
+            Kernel::Split { .. } => "split",
+            Kernel::Zeros { .. } => "zeros",
+            Kernel::RepeatHeads { .. } => "repeat_heads",
+            Kernel::RepeatHeadsGrad { .. } => "repeat_heads_grad",
+            Kernel::Rope { .. } => "rope",
+            Kernel::Attention { .. } => "attention",
+            Kernel::AttentionGrad { .. } => "attention_grad",
+            Kernel::AppendTime => "append_time",
+            Kernel::LastTime { .. } => "last_time",
+            Kernel::CausalConv { .. } => "causal_conv",
+            Kernel::CausalConvGrad { .. } => "causal_conv_grad",
+            Kernel::CausalConvState { .. } => "causal_conv_state",
+            Kernel::GlaScan { .. } => "gla_scan",
+            Kernel::GlaScanGrad => "gla_scan_grad",
+            Kernel::DeltaScan { .. } => "delta_scan",
+            Kernel::DeltaScanGrad => "delta_scan_grad",
+            Kernel::SsdScan { .. } => "ssd_scan",
+            Kernel::SsdScanGrad => "ssd_scan_grad",
+            Kernel::CrossEntropy { .. } => "cross_entropy",
+            Kernel::CrossEntropyGrad { .. } => "cross_entropy_grad",
+            Kernel::Argmax => "argmax",
+            Kernel::Accumulate => "accumulate",
+            Kernel::GradNorm => "grad_norm",
+            Kernel::Clip { .. } => "clip",
+            Kernel::AdamW { .. } => "adamw",
+        }
+    }
+
+    /// Every field, as `name value`.
+    pub fn attrs(&self) -> Vec<String> {
+        match self {
+            Kernel::EmbedGrad { vocab } => vec![format!("vocab {vocab}")],
+            Kernel::Linear { bias } => vec![format!("bias {bias}")],
+            Kernel::RmsNorm { eps } | Kernel::L2Norm { eps } => vec![format!("eps {eps}")],
+            Kernel::Pointwise(f) | Kernel::PointwiseGrad(f) => vec![f.name().to_owned()],
+            Kernel::Scale { by } => vec![format!("by {by}")],
+            Kernel::Reshape { dims } => vec![format!("dims {dims:?}")],
+            Kernel::Split { widths } => vec![format!("widths {widths:?}")],
+            Kernel::Zeros { dims } => {
+                let dims: Vec<String> = dims.iter().map(Extent::to_string).collect();
+                vec![format!("dims [{}]", dims.join(", "))]
+            }
+            Kernel::RepeatHeads { times } | Kernel::RepeatHeadsGrad { times } => {
+                vec![format!("times {times}")]
+            }
+            Kernel::Rope { theta, dims, layout, inverse } => vec![
+                format!("theta {theta}"),
+                format!("dims {dims}"),
+                format!("layout {layout}"),
+                format!("inverse {inverse}"),
+            ],
+            Kernel::Attention { window } | Kernel::AttentionGrad { window } => {
+                vec![format!("window {}", or_none(window))]
+            }
+            Kernel::LastTime { rows } => vec![format!("rows {rows}")],
+            Kernel::CausalConv { kernel, residual, activation, parts, state } => vec![
+                format!("kernel {kernel}"),
+                format!("residual {residual}"),
+                format!("activation {activation}"),
+                format!("parts {parts}"),
+                format!("state {state}"),
+            ],
+            Kernel::CausalConvGrad { kernel, residual, activation, parts } => vec![
+                format!("kernel {kernel}"),
+                format!("residual {residual}"),
+                format!("activation {activation}"),
+                format!("parts {parts}"),
+            ],
+            Kernel::CausalConvState { kernel, parts, state } => vec![
+                format!("kernel {kernel}"),
+                format!("parts {parts}"),
+                format!("state {state}"),
+            ],
+            Kernel::GlaScan { state } | Kernel::DeltaScan { state } | Kernel::SsdScan { state } => {
+                vec![format!("state {state}")]
+            }
+            Kernel::CrossEntropy { nll_square, z_loss }
+            | Kernel::CrossEntropyGrad { nll_square, z_loss } => {
+                vec![format!("nll_square {nll_square}"), format!("z_loss {z_loss}")]
+            }
+            Kernel::Clip { max } => vec![format!("max {}", or_none(max))],
+            Kernel::AdamW { beta1, beta2, eps, decay } => vec![
+                format!("beta1 {beta1}"),
+                format!("beta2 {beta2}"),
+                format!("eps {eps}"),
+                format!("decay {decay}"),
+            ],
+            Kernel::Embed
+            | Kernel::LinearGradInput
+            | Kernel::LinearGradWeight
+            | Kernel::SumTokens
+            | Kernel::RmsNormGrad
+            | Kernel::L2NormGrad
+            | Kernel::Add
+            | Kernel::Mul
+            | Kernel::SwiGlu
+            | Kernel::SwiGluGrad
+            | Kernel::Concat
+            | Kernel::AppendTime
+            | Kernel::GlaScanGrad
+            | Kernel::DeltaScanGrad
+            | Kernel::SsdScanGrad
+            | Kernel::Argmax
+            | Kernel::Accumulate
+            | Kernel::GradNorm => Vec::new(),
+        }
+    }
+}
+
+fn or_none(value: &Option<impl fmt::Display>) -> String {
+    value.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)
+}
+
+impl fmt::Display for Extent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let windowed = |f: &mut fmt::Formatter<'_>, word: &str, window: &Option<i64>| match window {
+            Some(w) => write!(f, "{word}({w})"),
+            None => f.write_str(word),
+        };
+        match self {
+            Extent::Batch => f.write_str("b"),
+            Extent::Time => f.write_str("t"),
+            Extent::Past(window) => windowed(f, "past", window),
+            Extent::Seen(window) => windowed(f, "seen", window),
+            Extent::Kept(window) => write!(f, "kept({window})"),
+            Extent::Fixed(n) => write!(f, "{n}"),
+        }
+    }
+}
+
+impl fmt::Display for DType {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            DType::F32 => "f32",
+            DType::F64 => "f64",
+            DType::I64 => "i64",
+        })
+    }
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Phase::Forward => "forward",
+            Phase::Loss => "loss",
+            Phase::Recompute => "recompute",
+            Phase::Backward => "backward",
+            Phase::Combine => "combine",
+            Phase::Update => "update",
+        })
+    }
+}
+
+impl fmt::Display for StatePart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StatePart::Inputs => "inputs",
+            StatePart::Keys => "keys",
+            StatePart::Values => "values",
+            StatePart::Matrix => "matrix",
+        })
+    }
+}
+
+impl fmt::Display for Input {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Input::Tokens => write!(f, "tokens"),
+            Input::Targets => write!(f, "targets"),
+            Input::Position => write!(f, "position"),
+            Input::GradScale => write!(f, "grad_scale"),
+            Input::Param(id) => write!(f, "param {}", id.0),
+            Input::State(id, part) => write!(f, "state {} {part}", id.0),
+            Input::Left(output) => write!(f, "left {output}"),
+            Input::Right(output) => write!(f, "right {output}"),
+            Input::Gradient(id) => write!(f, "gradient {}", id.0),
+            Input::FirstMoment(id) => write!(f, "first_moment {}", id.0),
+            Input::SecondMoment(id) => write!(f, "second_moment {}", id.0),
+            Input::LearningRate => write!(f, "learning_rate"),
+            Input::StepNumber => write!(f, "step_number"),
+        }
+    }
+}
+
+impl fmt::Display for Output {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Output::Logits => write!(f, "logits"),
+            Output::Nll => write!(f, "nll"),
+            Output::Loss => write!(f, "loss"),
+            Output::Counted => write!(f, "counted"),
+            Output::Argmax => write!(f, "argmax"),
+            Output::State(id, part) => write!(f, "state {} {part}", id.0),
+            Output::Gradient(id) => write!(f, "gradient {}", id.0),
+            Output::GradNorm => write!(f, "grad_norm"),
+            Output::Param(id) => write!(f, "param {}", id.0),
+            Output::FirstMoment(id) => write!(f, "first_moment {}", id.0),
+            Output::SecondMoment(id) => write!(f, "second_moment {}", id.0),
+        }
+    }
+}
+
+impl fmt::Display for RopeLayout {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            RopeLayout::Interleaved => "interleaved",
+            RopeLayout::Half => "half",
+        })
+    }
+}
+
+impl fmt::Display for Activation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Activation::Identity => "none",
+            Activation::Silu => "silu",
+        })
+    }
+}

@@ -1,0 +1,200 @@
+//! The whole front half in one place: texts in, one compiled architecture out.
+//!
+//! In: the files a person wrote, already read. Out: for one of their archs the graph, its identity,
+//! its fields and its canonical text. Must stay true: this is the only order of the passes; the
+//! canonical text alone, without std, compiles to the same identity.
+
+use std::collections::BTreeMap;
+
+use dsl::{Ast, Diagnostic, Diagnostics, FileId, Severity, Sources, Span};
+
+use crate::arch;
+use crate::canonical::{Identity, identify};
+use crate::diag;
+use crate::elaborate::{Field, elaborate, join};
+use crate::graph::Graph;
+use crate::inline;
+use crate::resolve::{Library, import_target, resolve};
+use crate::tree::ArchTree;
+
+/// The standard definitions, in the language.
+pub const STD: [(&str, &str); 8] = [
+    ("std/attention.canon", include_str!("../../std/attention.canon")),
+    ("std/decoder.canon", include_str!("../../std/decoder.canon")),
+    ("std/gated_deltanet.canon", include_str!("../../std/gated_deltanet.canon")),
+    ("std/gla.canon", include_str!("../../std/gla.canon")),
+    ("std/head.canon", include_str!("../../std/head.canon")),
+    ("std/init.canon", include_str!("../../std/init.canon")),
+    ("std/mamba2.canon", include_str!("../../std/mamba2.canon")),
+    ("std/swiglu.canon", include_str!("../../std/swiglu.canon")),
+];
+
+/// Which definitions a program may use beside its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Std {
+    Embedded,
+    /// A lock's text holds all it needs; what std says today must not change it.
+    None,
+}
+
+/// A set of parsed and resolved files.
+#[derive(Clone, Debug)]
+pub struct Program {
+    pub sources: Sources,
+    pub library: Library,
+    pub diagnostics: Diagnostics,
+    files: Vec<FileId>,
+}
+
+/// One architecture, compiled.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    pub name: String,
+    pub docs: Vec<String>,
+    pub tree: ArchTree,
+    pub graph: Graph,
+    pub fields: Vec<Field>,
+    pub identity: Identity,
+    /// Canonical text: every definition it uses, then the arch without `with`.
+    pub text: String,
+}
+
+/// Where the imports of a file lead, for whoever reads files.
+pub fn imports(name: &str, text: &str) -> Vec<String> {
+    let mut sources = Sources::new();
+    let file = sources.add(name, text);
+    let (ast, _) = dsl::parse(file, text);
+    ast.imports.iter().filter_map(|i| import_target(name, &i.path)).collect()
+}
+
+impl Program {
+    /// Parses and resolves; the diagnostics so far are in the result.
+    pub fn new(files: impl IntoIterator<Item = (String, String)>, std: Std) -> Program {
+        let mut sources = Sources::new();
+        let mut diagnostics = Diagnostics::new();
+        let mut parse = |sources: &mut Sources, name: &str, text: &str| -> (FileId, Ast) {
+            let file = sources.add(name, text);
+            let (ast, found) = dsl::parse(file, text);
+            diagnostics.extend(found);
+            (file, ast)
+        };
+        let standard: Vec<(FileId, Ast)> = match std {
+            Std::Embedded => STD.iter().map(|(n, t)| parse(&mut sources, n, t)).collect(),
+            Std::None => Vec::new(),
+        };
+        let asts: Vec<(FileId, Ast)> =
+            files.into_iter().map(|(n, t)| parse(&mut sources, &n, &t)).collect();
+        let files = asts.iter().map(|(file, _)| *file).collect();
+        let (library, found) = resolve(&sources, &asts, &standard);
+        diagnostics.extend(found);
+        Program { sources, library, diagnostics, files }
+    }
+
+    pub fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+
+    /// Names of the archs a file defines.
+    pub fn archs(&self, file: &str) -> Vec<String> {
+        match self.sources.find(file) {
+            Some(id) => self.library.archs(id).iter().map(|a| a.name.text.clone()).collect(),
+            None => Vec::new(),
+        }
+    }
+
+    /// Files given, in order.
+    pub fn files(&self) -> &[FileId] {
+        &self.files
+    }
+
+    /// Compiles the arch called `name` in `file`. Warnings come beside a result, errors instead.
+    pub fn compile(&self, file: &str, name: &str) -> (Option<Compiled>, Diagnostics) {
+        let mut diagnostics = Diagnostics::new();
+        if self.has_errors() {
+            return (None, diagnostics);
+        }
+        let Some(id) = self.sources.find(file) else { return (None, diagnostics) };
+        let archs = self.library.archs(id);
+        let Some(found) = archs.iter().find(|a| a.name.text == name) else {
+            let names: Vec<String> = archs.iter().map(|a| a.name.text.clone()).collect();
+            let span = Span::new(id, 0, 0);
+            diagnostics.push(diag::no_such_arch(span, name, &names));
+            return (None, diagnostics);
+        };
+        let Some(built) = arch::build(&self.library, id, found, &mut diagnostics) else {
+            return (None, diagnostics);
+        };
+        let compiled = compile_tree(&self.library, &built.tree, &mut diagnostics);
+        if let Some(compiled) = &compiled
+            && let Some(base) = &built.base
+        {
+            idle_edits(&self.library, base, compiled, &built.edits, &mut diagnostics);
+        }
+        (compiled, diagnostics)
+    }
+
+    /// All diagnostics as text.
+    pub fn render(&self, diagnostics: &[Diagnostic]) -> String {
+        dsl::render(&self.sources, diagnostics)
+    }
+}
+
+/// Elaborates and identifies a tree.
+pub fn compile_tree(
+    library: &Library,
+    tree: &ArchTree,
+    diagnostics: &mut Diagnostics,
+) -> Option<Compiled> {
+    let elaborated = elaborate(library, tree, diagnostics)?;
+    let identity = identify(&elaborated.graph);
+    Some(Compiled {
+        name: tree.name.clone(),
+        docs: tree.docs.clone(),
+        text: inline::text(library, tree),
+        tree: tree.clone(),
+        graph: elaborated.graph,
+        fields: elaborated.fields,
+        identity,
+    })
+}
+
+/// Warns of edits after which every field they name is what it was.
+fn idle_edits(
+    library: &Library,
+    base: &ArchTree,
+    compiled: &Compiled,
+    edits: &[arch::Edit],
+    diagnostics: &mut Diagnostics,
+) {
+    let mut ignored = Diagnostics::new();
+    let Some(before) = elaborate(library, base, &mut ignored) else { return };
+    let index = |fields: &[Field]| -> BTreeMap<String, String> {
+        fields.iter().map(|f| (f.path.clone(), f.value.clone())).collect()
+    };
+    let (before, after) = (index(&before.fields), index(&compiled.fields));
+    let under = |fields: &BTreeMap<String, String>, prefix: &str| -> Vec<(String, String)> {
+        fields
+            .range(prefix.to_owned()..)
+            .take_while(|(path, _)| path.starts_with(prefix))
+            .filter(|(path, _)| path.len() == prefix.len() || path[prefix.len()..].starts_with('.'))
+            .map(|(path, value)| (path.clone(), value.clone()))
+            .collect()
+    };
+    for edit in edits {
+        let paths: Vec<String> = match &edit.layers {
+            None => vec![edit.path.clone()],
+            Some(layers) => {
+                layers.iter().map(|n| join(&format!("layers.{n}"), &edit.path)).collect()
+            }
+        };
+        let same = paths.iter().all(|p| under(&before, p) == under(&after, p));
+        let value = paths.first().and_then(|p| after.get(p));
+        if same && let Some(value) = value {
+            diagnostics.push(diag::edit_changes_nothing(&edit.path, value, edit.span));
+        }
+    }
+    diagnostics.sort_by_key(|d| match d.severity {
+        Severity::Error => 0,
+        Severity::Warning => 1,
+    });
+}

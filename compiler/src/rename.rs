@@ -1,0 +1,139 @@
+//! Renaming of definitions inside syntax, for texts that put several files into one.
+//!
+//! In: an item or expression, and what each free name becomes. Out: the same with those names
+//! changed. Must stay true: locals, configuration, field names, paths and instance names stay.
+
+use std::collections::BTreeSet;
+
+use dsl::{Arg, Entry, Expr, ExprKind, Item, LayerList, LayerWhat, Segment, Select, Statement};
+
+pub(crate) struct Rename<F: FnMut(&str) -> Option<String>> {
+    to: F,
+    bound: BTreeSet<String>,
+}
+
+impl<F: FnMut(&str) -> Option<String>> Rename<F> {
+    pub(crate) fn new(to: F) -> Self {
+        Rename { to, bound: BTreeSet::new() }
+    }
+
+    fn name(&mut self, name: &mut String) {
+        if !self.bound.contains(name)
+            && let Some(new) = (self.to)(name)
+        {
+            *name = new;
+        }
+    }
+
+    pub(crate) fn item(&mut self, item: &mut Item) {
+        match item {
+            Item::Def(def) => {
+                if crate::op::find(&def.name.text).is_some() {
+                    self.bound.insert(def.name.text.clone());
+                }
+                for param in &mut def.config {
+                    if let Some(default) = &mut param.default {
+                        self.expr(default);
+                    }
+                    self.bound.insert(param.name.text.clone());
+                }
+                self.bound.extend(def.tensors.iter().map(|t| t.text.clone()));
+                self.statements(&mut def.body.statements);
+                def.body.result.iter_mut().for_each(|e| self.expr(e));
+            }
+            Item::Alias(alias) => self.expr(&mut alias.value),
+            Item::Init(table) => self.entries(&mut table.entries),
+            Item::Arch(_) => {}
+        }
+    }
+
+    fn statements(&mut self, statements: &mut [Statement]) {
+        for statement in statements {
+            match statement {
+                Statement::Let { names, value, span: _ } => {
+                    self.expr(value);
+                    self.bound.extend(names.iter().map(|n| n.text.clone()));
+                }
+                Statement::Param { name, dims, init, span: _ } => {
+                    dims.iter_mut().chain(init.as_mut()).for_each(|e| self.expr(e));
+                    self.bound.insert(name.text.clone());
+                }
+                Statement::Share { name, callee, entries, span: _ } => {
+                    self.name(&mut callee.text);
+                    self.entries(entries.as_deref_mut().unwrap_or(&mut []));
+                    self.bound.insert(name.text.clone());
+                }
+                Statement::If { condition, then, otherwise, span: _ } => {
+                    self.expr(condition);
+                    self.statements(then);
+                    self.statements(otherwise);
+                }
+            }
+        }
+    }
+
+    pub(crate) fn expr(&mut self, expr: &mut Expr) {
+        match &mut expr.kind {
+            ExprKind::Int(_) | ExprKind::Decimal(_) | ExprKind::Bool(_) => {}
+            ExprKind::Name(name) => self.name(name),
+            ExprKind::Applied { def, entries } => {
+                self.name(&mut def.text);
+                self.entries(entries);
+            }
+            ExprKind::Call { callee, instance, args } => {
+                self.name(&mut callee.text);
+                for Arg { name: _, value } in args {
+                    self.expr(value);
+                }
+                if let Some(instance) = instance {
+                    self.bound.insert(instance.text.clone());
+                }
+            }
+            ExprKind::Slot { name: _, args } => args.iter_mut().for_each(|a| self.expr(a)),
+            ExprKind::Unary(_, inner) => self.expr(inner),
+            ExprKind::Binary(_, a, b) => {
+                self.expr(a);
+                self.expr(b);
+            }
+        }
+    }
+
+    fn entries(&mut self, entries: &mut [Entry]) {
+        for entry in entries {
+            match entry {
+                Entry::Set { path, value, .. } | Entry::Replace { path, value, .. } => {
+                    self.path(path);
+                    self.expr(value);
+                }
+                Entry::Nested { path, entries, .. } => {
+                    self.path(path);
+                    self.entries(entries);
+                }
+                Entry::Layers { value, .. } => self.layers(value),
+                Entry::Fill { slots: _, with, .. } => self.expr(with),
+                Entry::Canon { slots: _, entries, .. } => {
+                    self.entries(entries.as_deref_mut().unwrap_or(&mut []));
+                }
+                Entry::Empty { .. } => {}
+            }
+        }
+    }
+
+    fn path(&mut self, path: &mut dsl::Path) {
+        for segment in &mut path.segments {
+            if let Segment::Layers { select: Select::Is { path: _, def }, .. } = segment {
+                self.name(&mut def.text);
+            }
+        }
+    }
+
+    fn layers(&mut self, list: &mut LayerList) {
+        if let Some(count) = &mut list.count {
+            self.expr(count);
+        }
+        match &mut list.what {
+            LayerWhat::One { layer, .. } => self.expr(layer),
+            LayerWhat::List(items) => items.iter_mut().for_each(|l| self.layers(l)),
+        }
+    }
+}

@@ -1,0 +1,258 @@
+//! PASS Asts → Library: which name means what, in which file.
+//!
+//! In: the parsed files of one compilation, standard ones included. Out: a [`Library`] that finds
+//! definitions by (file, name), and every broken import, unknown name and cycle. Must stay true: a
+//! name is looked up in the body, the definition's configuration, the arch's fields, imports and
+//! std, nothing else; imports and calls form DAGs.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dsl::{Alias, Arch, Ast, Diagnostics, FileId, InitTable, Item, Name, Sources};
+
+use crate::diag;
+use crate::names;
+use crate::op;
+use crate::order::topological;
+use crate::tree::{Callable, DefItem};
+
+/// What a name in a file's scope stands for.
+#[derive(Clone, Debug)]
+pub enum Entity {
+    Def(Rc<DefItem>),
+    Alias(Rc<Alias>, FileId),
+    Init(Rc<InitTable>, FileId),
+    Arch(Rc<Arch>, FileId),
+}
+
+impl Entity {
+    pub fn name(&self) -> &Name {
+        match self {
+            Entity::Def(item) => &item.def.name,
+            Entity::Alias(alias, _) => &alias.name,
+            Entity::Init(table, _) => &table.name,
+            Entity::Arch(arch, _) => &arch.name,
+        }
+    }
+}
+
+/// Every definition of one compilation, by file and name.
+#[derive(Clone, Debug, Default)]
+pub struct Library {
+    scopes: BTreeMap<FileId, BTreeMap<String, Entity>>,
+    own: BTreeMap<FileId, Vec<String>>,
+    std: BTreeMap<String, Entity>,
+}
+
+/// Where an import leads: its path, relative to the importing file, with `.` and `..` resolved.
+/// `None` if it is absolute or climbs out of what was named.
+pub fn import_target(importer: &str, path: &str) -> Option<String> {
+    if path.starts_with('/') || path.contains('\\') || path.contains(':') {
+        return None;
+    }
+    let mut parts: Vec<&str> = importer.split('/').collect();
+    parts.pop();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => match parts.last() {
+                Some(&last) if last != ".." => {
+                    parts.pop();
+                }
+                _ => parts.push(".."),
+            },
+            name => parts.push(name),
+        }
+    }
+    Some(parts.join("/"))
+}
+
+pub fn resolve(
+    sources: &Sources,
+    files: &[(FileId, Ast)],
+    std: &[(FileId, Ast)],
+) -> (Library, Diagnostics) {
+    let mut library = Library::default();
+    let mut diagnostics = Diagnostics::new();
+    for (file, ast) in std {
+        for entity in items(*file, ast) {
+            library.std.insert(entity.name().text.clone(), entity);
+        }
+        library.scopes.insert(*file, BTreeMap::new());
+    }
+    for (file, ast) in files {
+        let mut scope = BTreeMap::new();
+        let mut own = Vec::new();
+        for entity in items(*file, ast) {
+            let name = entity.name().clone();
+            own.push(name.text.clone());
+            // The parser has reported repeated definitions; the first stands.
+            scope.entry(name.text).or_insert(entity);
+        }
+        library.own.insert(*file, own);
+        library.scopes.insert(*file, scope);
+    }
+    import(sources, files, &mut library, &mut diagnostics);
+    import_cycles(sources, files, &mut diagnostics);
+    call_cycles(files, &library, &mut diagnostics);
+    for (file, ast) in files.iter().chain(std) {
+        names::check(&library, *file, ast, &mut diagnostics);
+    }
+    (library, diagnostics)
+}
+
+fn items(file: FileId, ast: &Ast) -> Vec<Entity> {
+    ast.items
+        .iter()
+        .map(|item| match item {
+            Item::Def(def) => Entity::Def(Rc::new(DefItem { file, def: def.clone() })),
+            Item::Alias(alias) => Entity::Alias(Rc::new(alias.clone()), file),
+            Item::Init(table) => Entity::Init(Rc::new(table.clone()), file),
+            Item::Arch(arch) => Entity::Arch(Rc::new(arch.clone()), file),
+        })
+        .collect()
+}
+
+fn import(
+    sources: &Sources,
+    files: &[(FileId, Ast)],
+    library: &mut Library,
+    diagnostics: &mut Diagnostics,
+) {
+    // Imports name what a file defines, not what it imports: one hop, no re-exports.
+    let exported: BTreeMap<FileId, BTreeMap<String, Entity>> = library.scopes.clone();
+    for (file, ast) in files {
+        for import in &ast.imports {
+            let target = import_target(sources.name(*file), &import.path);
+            let found = target.as_deref().and_then(|t| sources.find(t));
+            let Some((target_file, names)) = found.and_then(|f| Some((f, exported.get(&f)?))) else {
+                diagnostics.push(diag::unknown_import(
+                    import.path_span,
+                    &import.path,
+                    files.iter().map(|(f, _)| sources.name(*f)),
+                ));
+                continue;
+            };
+            let owned = library.own.get(&target_file).cloned().unwrap_or_default();
+            for wanted in &import.names {
+                let Some(entity) =
+                    names.get(&wanted.name.text).filter(|_| owned.contains(&wanted.name.text))
+                else {
+                    diagnostics.push(diag::unknown_imported_name(&wanted.name, &import.path, &owned));
+                    continue;
+                };
+                let alias = wanted.alias.as_ref().unwrap_or(&wanted.name);
+                let scope = library.scopes.entry(*file).or_default();
+                if let Some(before) = scope.get(&alias.text) {
+                    diagnostics.push(diag::defined_twice(alias, before.name().span));
+                    continue;
+                }
+                scope.insert(alias.text.clone(), entity.clone());
+            }
+        }
+    }
+}
+
+fn import_cycles(sources: &Sources, files: &[(FileId, Ast)], diagnostics: &mut Diagnostics) {
+    let mut edges = Vec::new();
+    for (i, (file, ast)) in files.iter().enumerate() {
+        for import in &ast.imports {
+            let target = import_target(sources.name(*file), &import.path)
+                .and_then(|t| files.iter().position(|(f, _)| sources.name(*f) == t));
+            edges.extend(target.map(|t| (i, t)));
+        }
+    }
+    if let Err(cycle) = topological(files.len(), &edges) {
+        let names: Vec<&str> =
+            cycle.iter().filter_map(|i| files.get(*i)).map(|(f, _)| sources.name(*f)).collect();
+        let at = cycle.first().and_then(|i| files.get(*i)).and_then(|(_, ast)| ast.imports.first());
+        if let Some(import) = at {
+            diagnostics.push(diag::import_cycle(import.path_span, &names));
+        }
+    }
+}
+
+fn call_cycles(files: &[(FileId, Ast)], library: &Library, diagnostics: &mut Diagnostics) {
+    let mut defs: Vec<(FileId, &Name)> = Vec::new();
+    let mut called: Vec<Vec<(FileId, Name)>> = Vec::new();
+    for (file, ast) in files {
+        for item in &ast.items {
+            let calls = names::references(item)
+                .into_iter()
+                .filter_map(|name| {
+                    let entity = library.lookup(*file, &name.text)?;
+                    let home = match &entity {
+                        Entity::Def(item) => item.file,
+                        Entity::Alias(_, f) | Entity::Init(_, f) | Entity::Arch(_, f) => *f,
+                    };
+                    Some((home, entity.name().clone()))
+                })
+                .collect();
+            let name = match item {
+                Item::Def(d) => &d.name,
+                Item::Alias(a) => &a.name,
+                Item::Init(t) => &t.name,
+                Item::Arch(a) => &a.name,
+            };
+            defs.push((*file, name));
+            called.push(calls);
+        }
+    }
+    let mut edges = Vec::new();
+    for (from, calls) in called.iter().enumerate() {
+        for (file, name) in calls {
+            let to = defs.iter().position(|(f, n)| f == file && n.text == name.text);
+            edges.extend(to.map(|to| (from, to)));
+        }
+    }
+    if let Err(cycle) = topological(defs.len(), &edges) {
+        let chain: Vec<&Name> = cycle.iter().filter_map(|i| defs.get(*i)).map(|d| d.1).collect();
+        if let Some(first) = chain.first() {
+            diagnostics.push(diag::call_cycle(first.span, &chain));
+        }
+    }
+}
+
+impl Library {
+    /// What `name` stands for in that file: its definitions and imports, then std.
+    pub fn lookup(&self, file: FileId, name: &str) -> Option<Entity> {
+        self.scopes.get(&file).and_then(|s| s.get(name)).or_else(|| self.std.get(name)).cloned()
+    }
+
+    /// A definition or primitive by that name; aliases are not callables but values.
+    pub fn callable(&self, file: FileId, name: &str) -> Option<Callable> {
+        match self.lookup(file, name) {
+            Some(Entity::Def(item)) => Some(Callable::Def(item)),
+            Some(Entity::Alias(..) | Entity::Init(..) | Entity::Arch(..)) => None,
+            None => op::find(name).map(Callable::Primitive),
+        }
+    }
+
+    /// Everything that can be named in a file, for suggestions.
+    pub fn visible(&self, file: FileId) -> Vec<&str> {
+        let mut names: Vec<&str> = self
+            .scopes
+            .get(&file)
+            .into_iter()
+            .flat_map(|s| s.keys())
+            .chain(self.std.keys())
+            .map(String::as_str)
+            .collect();
+        names.extend(op::ALL.iter().map(|p| p.name));
+        names
+    }
+
+    /// Archs defined in that file, in the order written.
+    pub fn archs(&self, file: FileId) -> Vec<Rc<Arch>> {
+        let scope = self.scopes.get(&file);
+        self.own
+            .get(&file)
+            .into_iter()
+            .flatten()
+            .filter_map(|name| match scope.and_then(|s| s.get(name)) {
+                Some(Entity::Arch(arch, home)) if *home == file => Some(arch.clone()),
+                _ => None,
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,368 @@
+//! What configuration can be. In: expressions evaluated by `elaborate`. Out: values with one
+//! canonical text each. Must stay true: arithmetic is exact and checked (i64, exact decimals,
+//! exact ratios and roots); no binary floating point decides a value.
+
+use std::fmt;
+use std::rc::Rc;
+
+use dsl::{Decimal, Span};
+
+use crate::graph::ParamId;
+use crate::tree::Applied;
+
+/// A configuration value, known at elaboration.
+#[derive(Clone, Debug)]
+pub enum Value {
+    Int(i64),
+    Decimal(Decimal),
+    Bool(bool),
+    /// A word out of a closed set: `interleaved`, `half`, `none`.
+    Word(&'static str),
+    /// A quotient that is neither an integer nor a finite decimal, with the place of its division:
+    /// only `floor`, `ceil_to`, `sqrt` and `rsqrt` may consume it.
+    Ratio(Ratio, Span),
+    /// An irrational root, for initial distributions only.
+    Root(Root),
+    /// A definition with configuration, not yet called, and the field of the arch that holds it.
+    Def(Rc<Applied>, Option<Rc<str>>),
+    /// A parameter-owning instance, for sharing its weight.
+    Instance(ParamId),
+    Init(InitRule),
+    /// The body computes on it; it is no configuration.
+    Tensors(Vec<crate::graph::Out>),
+}
+
+impl Value {
+    /// What a person would call this.
+    pub fn describe(&self) -> String {
+        match self {
+            Value::Int(n) => format!("the integer {n}"),
+            Value::Decimal(d) => format!("the number {d}"),
+            Value::Bool(b) => format!("`{b}`"),
+            Value::Word(w) => format!("the word `{w}`"),
+            Value::Ratio(r, _) => format!("the fraction {r}"),
+            Value::Root(r) => format!("the root {r}"),
+            Value::Def(applied, _) => format!("the definition `{}`", applied.name()),
+            Value::Instance(_) => "an instance".to_owned(),
+            Value::Init(rule) => format!("the init rule `{rule}`"),
+            Value::Tensors(outs) if outs.len() == 1 => "a tensor".to_owned(),
+            Value::Tensors(outs) => format!("{} tensors", outs.len()),
+        }
+    }
+
+    /// The canonical text of a field; definitions show their name only.
+    pub fn text(&self) -> String {
+        match self {
+            Value::Int(n) => n.to_string(),
+            Value::Decimal(d) => d.to_string(),
+            Value::Bool(b) => b.to_string(),
+            Value::Word(w) => (*w).to_owned(),
+            Value::Ratio(r, _) => r.to_string(),
+            Value::Root(r) => r.to_string(),
+            Value::Def(applied, _) => applied.name().to_owned(),
+            Value::Instance(id) => format!("instance {}", id.0),
+            Value::Init(rule) => rule.to_string(),
+            Value::Tensors(_) => "tensor".to_owned(),
+        }
+    }
+
+    pub fn as_ratio(&self) -> Option<Ratio> {
+        match self {
+            Value::Int(n) => Some(Ratio { num: i128::from(*n), den: 1 }),
+            Value::Decimal(d) => Ratio::from_decimal(*d),
+            Value::Ratio(r, _) => Some(*r),
+            Value::Bool(_)
+            | Value::Word(_)
+            | Value::Root(_)
+            | Value::Def(..)
+            | Value::Instance(_)
+            | Value::Init(_)
+            | Value::Tensors(_) => None,
+        }
+    }
+
+    pub fn as_decimal(&self) -> Option<Decimal> {
+        match self {
+            Value::Int(n) => Some(Decimal::from(*n)),
+            Value::Decimal(d) => Some(*d),
+            Value::Bool(_)
+            | Value::Word(_)
+            | Value::Ratio(..)
+            | Value::Root(_)
+            | Value::Def(..)
+            | Value::Instance(_)
+            | Value::Init(_)
+            | Value::Tensors(_) => None,
+        }
+    }
+}
+
+/// An exact fraction in lowest terms with a positive denominator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ratio {
+    pub num: i128,
+    pub den: i128,
+}
+
+fn gcd(a: i128, b: i128) -> i128 {
+    if b == 0 { a.abs().max(1) } else { gcd(b, a % b) }
+}
+
+impl Ratio {
+    pub fn new(num: i128, den: i128) -> Option<Ratio> {
+        if den == 0 || num == i128::MIN || den == i128::MIN {
+            return None;
+        }
+        let g = gcd(num, den) * den.signum();
+        Some(Ratio { num: num / g, den: den / g })
+    }
+
+    pub fn from_decimal(d: Decimal) -> Option<Ratio> {
+        let (mantissa, exponent) = d.parts();
+        let scale = 10i128.checked_pow(exponent.unsigned_abs())?;
+        if exponent >= 0 {
+            Ratio::new(mantissa.checked_mul(scale)?, 1)
+        } else {
+            Ratio::new(mantissa, scale)
+        }
+    }
+
+    pub fn mul(self, other: Ratio) -> Option<Ratio> {
+        Ratio::new(self.num.checked_mul(other.num)?, self.den.checked_mul(other.den)?)
+    }
+
+    pub fn div(self, other: Ratio) -> Option<Ratio> {
+        Ratio::new(self.num.checked_mul(other.den)?, self.den.checked_mul(other.num)?)
+    }
+
+    pub fn add(self, other: Ratio) -> Option<Ratio> {
+        let a = self.num.checked_mul(other.den)?;
+        let b = other.num.checked_mul(self.den)?;
+        Ratio::new(a.checked_add(b)?, self.den.checked_mul(other.den)?)
+    }
+
+    pub fn neg(self) -> Ratio {
+        Ratio { num: -self.num, den: self.den }
+    }
+
+    pub fn floor(self) -> i128 {
+        self.num.div_euclid(self.den)
+    }
+
+    pub fn pow(self, n: u32) -> Option<Ratio> {
+        Ratio::new(self.num.checked_pow(n)?, self.den.checked_pow(n)?)
+    }
+
+    pub fn to_f64(self) -> f64 {
+        // i128 to f64 rounds to nearest and IEEE division is exact-rounded on every platform.
+        self.num as f64 / self.den as f64
+    }
+
+    /// The simplest value that says the same: integer, else finite decimal, else a ratio.
+    pub fn to_value(self, at: Span) -> Value {
+        if self.den == 1
+            && let Ok(n) = i64::try_from(self.num)
+        {
+            return Value::Int(n);
+        }
+        let decimal = Decimal::new(self.num, 0)
+            .and_then(|n| Decimal::new(self.den, 0).and_then(|d| n.div(d)));
+        match decimal {
+            Ok(d) => Value::Decimal(d),
+            Err(_) => Value::Ratio(self, at),
+        }
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.den == 1 { write!(f, "{}", self.num) } else { write!(f, "{}/{}", self.num, self.den) }
+    }
+}
+
+/// `radicand^(1/degree)`, degree 1, 2 or 4, in lowest degree.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Root {
+    pub radicand: Ratio,
+    pub degree: u32,
+}
+
+fn exact_sqrt(n: i128) -> Option<i128> {
+    let root = n.checked_isqrt()?;
+    (root * root == n).then_some(root)
+}
+
+impl Root {
+    pub fn rational(radicand: Ratio) -> Root {
+        Root { radicand, degree: 1 }
+    }
+
+    /// The square root of this; `None` for negatives and beyond fourth roots.
+    pub fn sqrt(self) -> Option<Root> {
+        if self.radicand.num < 0 || self.degree > 2 {
+            return None;
+        }
+        Some(Root { radicand: self.radicand, degree: self.degree * 2 }.reduced())
+    }
+
+    fn reduced(mut self) -> Root {
+        while self.degree > 1 {
+            match (exact_sqrt(self.radicand.num), exact_sqrt(self.radicand.den)) {
+                (Some(num), Some(den)) => {
+                    self = Root { radicand: Ratio { num, den }, degree: self.degree / 2 };
+                }
+                _ => break,
+            }
+        }
+        self
+    }
+
+    fn raised(self, degree: u32) -> Option<Ratio> {
+        self.radicand.pow(degree / self.degree)
+    }
+
+    pub fn mul(self, other: Root) -> Option<Root> {
+        let degree = self.degree.max(other.degree);
+        let radicand = self.raised(degree)?.mul(other.raised(degree)?)?;
+        Some(Root { radicand, degree }.reduced())
+    }
+
+    pub fn div(self, other: Root) -> Option<Root> {
+        let degree = self.degree.max(other.degree);
+        let radicand = self.raised(degree)?.div(other.raised(degree)?)?;
+        Some(Root { radicand, degree }.reduced())
+    }
+
+    /// For drawing initial values; libm, so equal on every platform.
+    pub fn to_f64(self) -> f64 {
+        let mut x = self.radicand.to_f64();
+        let mut degree = self.degree;
+        while degree > 1 {
+            x = libm::sqrt(x);
+            degree /= 2;
+        }
+        x
+    }
+}
+
+impl fmt::Display for Root {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.degree {
+            1 => match self.radicand.to_value(Span::new(dsl::FileId(0), 0, 0)) {
+                Value::Decimal(d) => write!(f, "{d}"),
+                _ => write!(f, "{}", self.radicand),
+            },
+            2 => write!(f, "sqrt({})", Root::rational(self.radicand)),
+            _ => write!(f, "sqrt(sqrt({}))", Root::rational(self.radicand)),
+        }
+    }
+}
+
+/// How a parameter's first value is drawn. Scales are exact until a kernel needs an f64.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InitRule {
+    Ones,
+    Zeros,
+    /// Every element this value.
+    Constant(Root),
+    /// N(0, std²).
+    Normal { std: Root },
+    /// N(0, std²) truncated to ±bound·std.
+    TruncNormal { std: Root, bound: Root },
+    /// U(−limit, limit).
+    Uniform { limit: Root },
+    /// ln U(lo, hi), the decay rates of Mamba2 and Gated DeltaNet.
+    LogUniform { lo: Root, hi: Root },
+    /// The inverse softplus of max(exp U(ln lo, ln hi), floor), the time steps of Mamba2.
+    TimeStep { lo: Root, hi: Root, floor: Root },
+}
+
+impl InitRule {
+    pub const NAMES: [&'static str; 8] = [
+        "ones", "zeros", "constant", "normal", "trunc_normal", "uniform", "log_uniform", "time_step",
+    ];
+
+    /// Builds the rule called `name`; `Err` is the number of arguments it takes.
+    pub fn build(name: &str, args: &[Root]) -> Option<Result<InitRule, usize>> {
+        let rule = match (name, args) {
+            ("ones", []) => InitRule::Ones,
+            ("zeros", []) => InitRule::Zeros,
+            ("constant", [value]) => InitRule::Constant(*value),
+            ("normal", [std]) => InitRule::Normal { std: *std },
+            ("trunc_normal", [std, bound]) => InitRule::TruncNormal { std: *std, bound: *bound },
+            ("uniform", [limit]) => InitRule::Uniform { limit: *limit },
+            ("log_uniform", [lo, hi]) => InitRule::LogUniform { lo: *lo, hi: *hi },
+            ("time_step", [lo, hi, floor]) => {
+                InitRule::TimeStep { lo: *lo, hi: *hi, floor: *floor }
+            }
+            ("ones" | "zeros", _) => return Some(Err(0)),
+            ("constant" | "normal" | "uniform", _) => return Some(Err(1)),
+            ("trunc_normal" | "log_uniform", _) => return Some(Err(2)),
+            ("time_step", _) => return Some(Err(3)),
+            _ => return None,
+        };
+        Some(Ok(rule))
+    }
+
+    /// Why this rule cannot be drawn from, if it cannot.
+    pub fn problem(&self) -> Option<&'static str> {
+        let positive = |r: &Root| r.radicand.num > 0;
+        match self {
+            InitRule::Ones | InitRule::Zeros | InitRule::Constant(_) => None,
+            InitRule::Normal { std } => (!positive(std)).then_some("its std must be above 0"),
+            InitRule::TruncNormal { std, bound } => {
+                (!positive(std) || !positive(bound)).then_some("its std and bound must be above 0")
+            }
+            InitRule::Uniform { limit } => (!positive(limit)).then_some("its limit must be above 0"),
+            InitRule::LogUniform { lo, hi } => (lo.radicand.num < 0 || lo.to_f64() >= hi.to_f64())
+                .then_some("it needs 0 <= lo < hi"),
+            InitRule::TimeStep { lo, hi, floor } => {
+                (!positive(lo) || !positive(floor) || lo.to_f64() >= hi.to_f64())
+                    .then_some("it needs 0 < lo < hi and a floor above 0")
+            }
+        }
+    }
+}
+
+impl fmt::Display for InitRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            InitRule::Ones => write!(f, "ones"),
+            InitRule::Zeros => write!(f, "zeros"),
+            InitRule::Constant(value) => write!(f, "constant({value})"),
+            InitRule::Normal { std } => write!(f, "normal({std})"),
+            InitRule::TruncNormal { std, bound } => write!(f, "trunc_normal({std}, {bound})"),
+            InitRule::Uniform { limit } => write!(f, "uniform({limit})"),
+            InitRule::LogUniform { lo, hi } => write!(f, "log_uniform({lo}, {hi})"),
+            InitRule::TimeStep { lo, hi, floor } => write!(f, "time_step({lo}, {hi}, {floor})"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ratio(num: i128, den: i128) -> Root {
+        Root::rational(Ratio::new(num, den).unwrap())
+    }
+
+    #[test]
+    fn roots_reduce_and_print_exactly() {
+        assert_eq!(ratio(1, 2048).sqrt().unwrap().to_string(), "sqrt(0.00048828125)");
+        assert_eq!(ratio(1, 3072).sqrt().unwrap().to_string(), "sqrt(1/3072)");
+        assert_eq!(ratio(1, 4).sqrt().unwrap().to_string(), "0.5");
+        // sqrt(0.02) / 16^(1/4), the low-rank rule of GLA and Gated DeltaNet
+        let std = ratio(2, 100).sqrt().unwrap().div(ratio(16, 1).sqrt().unwrap().sqrt().unwrap());
+        assert_eq!(std.unwrap().to_string(), "sqrt(0.005)");
+        assert!((std.unwrap().to_f64() - 0.0707106781).abs() < 1e-9);
+    }
+
+    #[test]
+    fn ratios_become_the_simplest_value() {
+        let at = Span::new(dsl::FileId(0), 0, 0);
+        assert_eq!(Ratio::new(6, 3).unwrap().to_value(at).text(), "2");
+        assert_eq!(Ratio::new(1, 16).unwrap().to_value(at).text(), "0.0625");
+        assert_eq!(Ratio::new(-2, 6).unwrap().to_value(at).text(), "-1/3");
+    }
+}

@@ -1,0 +1,87 @@
+//! What is wrong, where, and what to type instead. In: spans and words. Out: one product type for
+//! every stage, and its rendering as text. Must stay true: messages carry no trailing period,
+//! rendering never panics on any span, colour never carries meaning.
+
+mod render;
+pub(crate) mod syntax;
+
+pub use render::{render, render_coloured};
+
+use crate::Span;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Severity {
+    Error,
+    Warning,
+}
+
+/// A place and what is to be said about it.
+#[derive(Clone, Debug)]
+pub struct Label {
+    pub span: Span,
+    pub text: String,
+}
+
+#[derive(Clone, Debug)]
+pub struct Diagnostic {
+    pub severity: Severity,
+    /// A stable word, `kebab-case`: what tests and editors refer to.
+    pub code: &'static str,
+    pub message: String,
+    /// The first is where it went wrong; the rest say what it conflicts with.
+    pub labels: Vec<Label>,
+    /// What to type.
+    pub help: Vec<String>,
+}
+
+pub type Diagnostics = Vec<Diagnostic>;
+
+impl Diagnostic {
+    pub fn error(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            severity: Severity::Error,
+            code,
+            message: message.into(),
+            labels: vec![Label { span, text: String::new() }],
+            help: Vec::new(),
+        }
+    }
+
+    pub fn warning(code: &'static str, span: Span, message: impl Into<String>) -> Diagnostic {
+        Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, span, message) }
+    }
+
+    /// What to say at the primary place.
+    pub fn here(mut self, text: impl Into<String>) -> Diagnostic {
+        if let Some(label) = self.labels.first_mut() {
+            label.text = text.into();
+        }
+        self
+    }
+
+    pub fn label(mut self, span: Span, text: impl Into<String>) -> Diagnostic {
+        self.labels.push(Label { span, text: text.into() });
+        self
+    }
+
+    pub fn help(mut self, text: impl Into<String>) -> Diagnostic {
+        self.help.push(text.into());
+        self
+    }
+
+    pub fn is_error(&self) -> bool {
+        self.severity == Severity::Error
+    }
+}
+
+/// The candidate nearest to `word`, if it is near enough to be what was meant.
+pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let mut best: Option<(f64, &str)> = None;
+    for candidate in candidates {
+        let score = strsim::jaro_winkler(&word.to_lowercase(), &candidate.to_lowercase());
+        if candidate != word && score > 0.8 && best.is_none_or(|(s, _)| score > s) {
+            best = Some((score, candidate));
+        }
+    }
+    best.map(|(_, candidate)| candidate)
+}

@@ -1,0 +1,320 @@
+//! Every way a text can fail to be a `.canon` file: one named constructor each.
+//!
+//! In: the place and the words found there. Out: a [`Diagnostic`] that says what is wrong, points
+//! at it and says what to type. Must stay true: one stable code per constructor, and a case in
+//! `tests/cases/parse` for each (the test reads this file).
+
+use crate::diag::{Diagnostic, suggest};
+use crate::limits::{MAX_ERRORS, MAX_EXPRESSION_HEIGHT, MAX_NESTING, MAX_SOURCE_BYTES, MAX_TOKENS};
+use crate::{FileId, Span};
+
+// --- bounds ---
+
+pub(crate) fn source_too_large(file: FileId, bytes: usize) -> Diagnostic {
+    let message = format!("the file has {bytes} bytes; at most {MAX_SOURCE_BYTES} are read");
+    Diagnostic::error("source-too-large", Span::new(file, 0, 0), message)
+        .here("not read")
+        .help("split it into files and `import` what each needs")
+}
+
+pub(crate) fn too_many_tokens(span: Span) -> Diagnostic {
+    let message = format!("the file has more than {MAX_TOKENS} words and signs");
+    Diagnostic::error("too-many-tokens", span, message)
+        .here("not read from here on")
+        .help("write repeated layers as `24 of decoder { … }`, or split the file")
+}
+
+pub(crate) fn nesting_too_deep(span: Span) -> Diagnostic {
+    Diagnostic::error("nesting-too-deep", span, format!("nested more than {MAX_NESTING} deep"))
+        .here("one level too many")
+        .help("name an inner part: `name = …` in a body, or a definition of its own")
+}
+
+pub(crate) fn expression_too_tall(span: Span) -> Diagnostic {
+    let message = format!("the expression is more than {MAX_EXPRESSION_HEIGHT} operators high");
+    Diagnostic::error("expression-too-tall", span, message)
+        .here("this operator is one too many")
+        .help("compute a part first: `name = …`")
+}
+
+pub(crate) fn too_many_errors(span: Span) -> Diagnostic {
+    let message = format!("more than {MAX_ERRORS} errors");
+    Diagnostic::error("too-many-errors", span, message)
+        .here("not read from here on")
+        .help("repair the first ones and check again")
+}
+
+// --- characters, numbers, strings ---
+
+pub(crate) fn invalid_utf8(file: FileId, offset: usize, line: usize, byte: u8) -> Diagnostic {
+    let message =
+        format!("the file is not UTF-8: byte 0x{byte:02x} at offset {offset}, line {line}");
+    Diagnostic::error("invalid-utf8", Span::new(file, offset, offset + 1), message)
+        .here("not a character")
+        .help("save the file as UTF-8")
+}
+
+pub(crate) fn bad_character(span: Span, text: &str) -> Diagnostic {
+    let error = |message: String| Diagnostic::error("bad-character", span, message);
+    let means = match text {
+        "&" | "&&" => Some("and"),
+        "|" | "||" => Some("or"),
+        "!" => Some("not"),
+        "#" => Some("//"),
+        "×" => Some("*"),
+        "≤" => Some("<="),
+        "≥" => Some(">="),
+        "≠" => Some("!="),
+        "−" | "–" => Some("-"),
+        _ => None,
+    };
+    match means {
+        Some(sign) => error(format!("`{text}` is not used here")).help(format!("write `{sign}`")),
+        None if text == ":" => {
+            error("`:` is not used".into()).help("write the name, a space and its value: `dim 512`")
+        }
+        None if text.is_ascii() => error(format!("`{text}` has no meaning in this language"))
+            .help("remove it, or put it into a `//` comment"),
+        None => error(format!("`{text}` is not ASCII"))
+            .help("names are made of A-Z a-z 0-9 and `_`; other characters only stand in comments"),
+    }
+}
+
+pub(crate) fn block_comment(span: Span) -> Diagnostic {
+    Diagnostic::error("block-comment", span, "`/* … */` is not a comment here")
+        .help("begin each line of the comment with `//`")
+}
+
+pub(crate) fn unterminated_string(span: Span) -> Diagnostic {
+    Diagnostic::error("unterminated-string", span, "the text in quotes does not end on its line")
+        .here("opened here")
+        .help("close it with `\"`")
+}
+
+pub(crate) fn bad_import_path(span: Span) -> Diagnostic {
+    Diagnostic::error("bad-import-path", span, "not the path of a file")
+        .here("paths are relative, use `/` and have no escapes")
+        .help("write it like \"parts/mixers.canon\"")
+}
+
+pub(crate) fn string_outside_import(span: Span) -> Diagnostic {
+    Diagnostic::error("string-outside-import", span, "only `import` takes text in quotes")
+        .help("write a name without quotes: `layout interleaved`")
+}
+
+pub(crate) fn bad_number(span: Span, text: &str) -> Diagnostic {
+    Diagnostic::error("bad-number", span, format!("`{text}` is neither a number nor a name"))
+        .help("numbers look like 12, 1_000, 0.5 or 1e-5; names do not begin with a digit")
+}
+
+pub(crate) fn integer_too_large(span: Span) -> Diagnostic {
+    let message = "the integer does not fit into 63 bits";
+    Diagnostic::error("integer-too-large", span, message)
+        .here(format!("the largest is {}", i64::MAX))
+        .help("write it as a decimal if it is not a count: `1e30`")
+}
+
+pub(crate) fn decimal_too_large(span: Span) -> Diagnostic {
+    let message = "the decimal has too many digits or too large an exponent to be kept exactly";
+    Diagnostic::error("decimal-too-large", span, message)
+        .here("at most 30 digits and an exponent within ±400")
+        .help("write fewer digits")
+}
+
+// --- what was expected ---
+
+/// The general case: `what` is wanted, `found` stands there.
+pub(crate) fn expected(span: Span, what: &str, found: &str) -> Diagnostic {
+    Diagnostic::error("unexpected", span, format!("expected {what}, found {found}"))
+}
+
+pub(crate) fn expected_keyword(span: Span, word: &str, found: &str) -> Diagnostic {
+    let message = format!("expected `{word}`, found {found}");
+    let error = Diagnostic::error("expected-keyword", span, message);
+    match suggest(found.trim_matches('`'), [word]) {
+        Some(word) => error.help(format!("did you mean `{word}`?")),
+        None => error.help(format!("write `{word}` here")),
+    }
+}
+
+pub(crate) fn reserved_word(span: Span, word: &str) -> Diagnostic {
+    Diagnostic::error("reserved-word", span, format!("`{word}` is a word of the language"))
+        .here("a name is wanted here")
+        .help(format!("choose another name, for example `{word}_`"))
+}
+
+pub(crate) fn unknown_definition(span: Span, word: &str, near: Option<&str>) -> Diagnostic {
+    let message = format!("`{word}` does not begin a definition");
+    let error = Diagnostic::error("unknown-definition", span, message);
+    match near {
+        Some(near) => error.help(format!("did you mean `{near}`?")),
+        None => {
+            error.help("a file holds `import`, `block`, `mixer`, `mlp`, `head`, `init`, `arch`")
+        }
+    }
+}
+
+pub(crate) fn unknown_statement(span: Span, word: &str, near: &str) -> Diagnostic {
+    Diagnostic::error("unknown-statement", span, format!("`{word}` does not begin a statement"))
+        .help(format!("did you mean `{near}`?"))
+}
+
+pub(crate) fn unclosed(open: Span, bracket: &str, close: &str, stop: Span) -> Diagnostic {
+    Diagnostic::error("unclosed", open, format!("`{bracket}` is never closed"))
+        .here("opened here")
+        .label(stop, format!("`{close}` is missing before this"))
+        .help(format!("write `{close}`"))
+}
+
+pub(crate) fn unmatched(span: Span, bracket: &str) -> Diagnostic {
+    Diagnostic::error("unmatched", span, format!("`{bracket}` closes nothing"))
+        .help("remove it, or open it before")
+}
+
+pub(crate) fn dangling_doc(span: Span) -> Diagnostic {
+    Diagnostic::error("dangling-doc", span, "`///` documents the definition below it")
+        .here("no definition follows")
+        .help("write `//` for a comment")
+}
+
+// --- definitions ---
+
+pub(crate) fn late_import(span: Span, first: Span) -> Diagnostic {
+    Diagnostic::error("late-import", span, "imports come before definitions")
+        .label(first, "the first definition")
+        .help("move the import to the top of the file")
+}
+
+pub(crate) fn missing_tensors(span: Span, kind: &str, name: &str) -> Diagnostic {
+    let message = format!("`{name}` does not say which tensors it takes");
+    Diagnostic::error("missing-tensors", span, message)
+        .help(format!("write `{kind} {name}(x) {{ … }}`, or `{kind} {name} = other {{ … }}`"))
+}
+
+pub(crate) fn missing_with(span: Span, arch: &str, base: &str) -> Diagnostic {
+    let message = format!("`{arch}` is made from `{base}` without `with`");
+    Diagnostic::error("missing-with", span, message)
+        .help(format!("write `arch {arch} = {base} with {{ … }}`"))
+}
+
+pub(crate) fn case_clash(span: Span, name: &str, other: &str, first: Span) -> Diagnostic {
+    let message = format!("`{name}` and `{other}` differ only in case");
+    Diagnostic::error("case-clash", span, message)
+        .label(first, format!("`{other}` is here"))
+        .help("rename one of them: file systems and readers take them for the same name")
+}
+
+pub(crate) fn duplicate_name(span: Span, name: &str, first: Span) -> Diagnostic {
+    Diagnostic::error("duplicate-name", span, format!("`{name}` is defined twice"))
+        .label(first, "first defined here")
+        .help("rename or remove one of them")
+}
+
+// --- bodies ---
+
+pub(crate) fn missing_result(span: Span, name: &str) -> Diagnostic {
+    Diagnostic::error("missing-result", span, format!("`{name}` has no result"))
+        .here("the last line of the body must be an expression")
+        .help("end the body with the tensor it returns")
+}
+
+/// `next` is the sign at the beginning of the line after, if it could have continued this one.
+pub(crate) fn unused_value(span: Span, next: Option<&str>) -> Diagnostic {
+    let error = Diagnostic::error("unused-value", span, "this value is not used")
+        .here("only the last expression of a body is its result")
+        .help("give it a name: `name = …`");
+    match next {
+        Some(sign) => error.help(format!("or move `{sign}` up, if the next line belongs to it")),
+        None => error,
+    }
+}
+
+pub(crate) fn value_in_if(span: Span) -> Diagnostic {
+    Diagnostic::error("value-in-if", span, "`if` holds statements, it has no value")
+        .help("give it a name in each branch: `h = …`, and use `h` after the `if`")
+}
+
+pub(crate) fn else_without_if(span: Span) -> Diagnostic {
+    Diagnostic::error("else-without-if", span, "`else` without an `if` before it")
+        .help("write `if CONDITION { … } else { … }`")
+}
+
+pub(crate) fn stray_semicolon(span: Span) -> Diagnostic {
+    Diagnostic::error("stray-semicolon", span, "`;` only stands between tensors and configuration")
+        .help("end the line, or write `,` between entries")
+}
+
+pub(crate) fn assignment_in_condition(span: Span) -> Diagnostic {
+    Diagnostic::error("assignment-in-condition", span, "`=` does not compare").help("write `==`")
+}
+
+pub(crate) fn chained_comparison(span: Span, first: Span) -> Diagnostic {
+    Diagnostic::error("chained-comparison", span, "comparisons do not chain")
+        .here("the second comparison")
+        .label(first, "the first")
+        .help("join them: `a < b and b < c`")
+}
+
+pub(crate) fn operator_on_new_line(span: Span, operator: &str) -> Diagnostic {
+    let message = format!("a line cannot begin with `{operator}`");
+    Diagnostic::error("operator-on-new-line", span, message)
+        .help(format!("end the line before with `{operator}`, or put parentheses around the whole"))
+}
+
+pub(crate) fn bracket_on_new_line(span: Span, bracket: &str) -> Diagnostic {
+    let message = format!("`{bracket}` stands alone");
+    Diagnostic::error("bracket-on-new-line", span, message)
+        .here("a bracket belongs to the name before it, on the same line")
+        .help(format!("move `{bracket}` up to the end of the line before"))
+}
+
+pub(crate) fn positional_after_named(span: Span, named: Span) -> Diagnostic {
+    let message = "arguments without a name come first";
+    Diagnostic::error("positional-after-named", span, message)
+        .label(named, "a named argument")
+        .help("move it before the named ones, or name it too")
+}
+
+// --- entries and paths ---
+
+pub(crate) fn missing_value(span: Span, path: &str) -> Diagnostic {
+    Diagnostic::error("missing-value", span, format!("`{path}` has no value"))
+        .help(format!("write `{path} VALUE` or `{path} {{ … }}`"))
+}
+
+pub(crate) fn value_on_new_line(span: Span, found: &str, path: &str, value: Span) -> Diagnostic {
+    let message = format!("{found} does not begin an entry");
+    Diagnostic::error("value-on-new-line", span, message)
+        .label(value, format!("read as the value of `{path}` on the line before"))
+        .help(format!("give `{path}` a value on its own line"))
+}
+
+pub(crate) fn entry_in_slot_list(span: Span, found: &str, name: &str) -> Diagnostic {
+    let message = format!("{found} stands in a list of slots");
+    Diagnostic::error("entry-in-slot-list", span, message)
+        .here(format!("`{name}` before it was read as a slot"))
+        .help(format!("a list of slots ends with its line: write `{name} …` on the next"))
+}
+
+pub(crate) fn bad_selection(span: Span, found: &str) -> Diagnostic {
+    let message = format!("{found} does not select layers");
+    Diagnostic::error("bad-selection", span, message).help(
+        "write `layers[3]`, `layers[0..6]`, `layers[every 4 from 3]`, \
+         `layers[mixer is attention]` or `layers[*]`",
+    )
+}
+
+pub(crate) fn empty_selection(span: Span, why: &str) -> Diagnostic {
+    Diagnostic::error("empty-selection", span, format!("this selects no layer: {why}"))
+        .help("layers count from 0, and the end of a range is excluded: `layers[0..6]`")
+}
+
+pub(crate) fn misplaced_layers(span: Span) -> Diagnostic {
+    Diagnostic::error("misplaced-layers", span, "`layers[…]` only begins a path")
+        .help("write it first: `layers[3].mixer.heads`")
+}
+
+pub(crate) fn layers_by_dot(span: Span, index: &str) -> Diagnostic {
+    Diagnostic::error("layers-by-dot", span, "layers are selected in brackets")
+        .help(format!("write `layers[{index}]`"))
+}

@@ -1,0 +1,352 @@
+//! Tokens to the syntax tree, by hand-written recursive descent.
+//!
+//! In: one file's text. Out: the tree of all that could be read, and every independent error. Must
+//! stay true: total, linear but for bounded lookahead, recursion no deeper than `MAX_NESTING`, and
+//! a tree without errors is the whole file. After an error reading goes on at the next entry,
+//! statement or definition.
+
+#![expect(clippy::wildcard_enum_match_arm, reason = "a parser asks for few of many tokens")]
+
+mod body;
+mod entry;
+mod expr;
+mod item;
+mod layers;
+mod names;
+
+use crate::diag::{Diagnostic, Diagnostics, syntax};
+use crate::lex::{self, Keyword, Lexed, Token, TokenKind};
+use crate::limits::{MAX_ERRORS, MAX_NESTING, MAX_SOURCE_BYTES};
+use crate::{Ast, FileId, Name, Span};
+
+/// Reads one file.
+pub fn parse(file: FileId, text: &str) -> (Ast, Diagnostics) {
+    if text.len() > MAX_SOURCE_BYTES {
+        return (Ast::default(), vec![syntax::source_too_large(file, text.len())]);
+    }
+    let (lexed, diagnostics) = lex::lex(file, text);
+    let Some(mut lexed) = lexed else {
+        return (Ast::default(), diagnostics);
+    };
+    let comments = std::mem::take(&mut lexed.comments);
+    let mut parser = Parser::new(file, text, &lexed, diagnostics);
+    let mut ast = parser.file();
+    ast.comments = comments;
+    names::check(&ast, &mut parser.diagnostics);
+    (ast, finish(parser.diagnostics))
+}
+
+/// Reads one file's bytes, which may not be text at all.
+pub fn parse_bytes(file: FileId, bytes: &[u8]) -> (Ast, Diagnostics) {
+    if bytes.len() > MAX_SOURCE_BYTES {
+        return (Ast::default(), vec![syntax::source_too_large(file, bytes.len())]);
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) => parse(file, text),
+        Err(error) => {
+            let (good, bad) = bytes.split_at(error.valid_up_to().min(bytes.len()));
+            let line = 1 + good.iter().filter(|b| **b == b'\n').count();
+            let byte = bad.first().copied().unwrap_or_default();
+            (Ast::default(), vec![syntax::invalid_utf8(file, good.len(), line, byte)])
+        }
+    }
+}
+
+/// In the order of the text, and no more than a person reads.
+fn finish(mut diagnostics: Diagnostics) -> Diagnostics {
+    diagnostics.sort_by_key(|d| d.labels.first().map(|label| label.span));
+    if diagnostics.len() > MAX_ERRORS {
+        let next = diagnostics.get(MAX_ERRORS).and_then(|d| d.labels.first()).map(|l| l.span);
+        diagnostics.truncate(MAX_ERRORS);
+        diagnostics.extend(next.map(syntax::too_many_errors));
+    }
+    diagnostics
+}
+
+/// A parsing function returns `None` after it has reported why; its caller decides where to go on.
+struct Parser<'a> {
+    file: FileId,
+    text: &'a str,
+    lexed: &'a Lexed,
+    at: usize,
+    /// The first of `lexed.docs` that no definition has taken.
+    doc: usize,
+    /// The `(` and `[` open here, since the innermost `{`; inside them newlines do not matter.
+    open: Vec<usize>,
+    depth: usize,
+    /// Of the tree of the expression, or of the tallest among the entries, read last.
+    height: usize,
+    diagnostics: Diagnostics,
+}
+
+impl<'a> Parser<'a> {
+    fn new(file: FileId, text: &'a str, lexed: &'a Lexed, diagnostics: Diagnostics) -> Parser<'a> {
+        Parser {
+            file,
+            text,
+            lexed,
+            at: 0,
+            doc: 0,
+            open: Vec::new(),
+            depth: 0,
+            height: 0,
+            diagnostics,
+        }
+    }
+
+    // --- looking ---
+
+    fn token(&self, ahead: usize) -> Token {
+        let tokens = &self.lexed.tokens;
+        let last = Token { kind: TokenKind::End, start: 0, end: 0, newline_before: true };
+        tokens.get(self.at + ahead).or(tokens.last()).copied().unwrap_or(last)
+    }
+
+    fn kind(&self) -> TokenKind {
+        self.token(0).kind
+    }
+
+    fn kind_at(&self, ahead: usize) -> TokenKind {
+        self.token(ahead).kind
+    }
+
+    fn is_keyword(&self, keyword: Keyword) -> bool {
+        self.kind() == TokenKind::Keyword(keyword)
+    }
+
+    fn span_of(&self, token: Token) -> Span {
+        Span { file: self.file, start: token.start, end: token.end }
+    }
+
+    fn span(&self) -> Span {
+        self.span_of(self.token(0))
+    }
+
+    /// From `start` to the end of the last token read.
+    fn since(&self, start: Span) -> Span {
+        let before = self.at.checked_sub(1).and_then(|at| self.lexed.tokens.get(at));
+        before.map_or(start, |token| start.to(self.span_of(*token)))
+    }
+
+    fn text_of(&self, token: Token) -> &'a str {
+        self.text.get(token.start as usize..token.end as usize).unwrap_or("")
+    }
+
+    /// A token that can be a name: not a hard keyword.
+    fn is_name(&self, ahead: usize) -> bool {
+        match self.kind_at(ahead) {
+            TokenKind::Name => true,
+            TokenKind::Keyword(keyword) => keyword.is_soft(),
+            _ => false,
+        }
+    }
+
+    /// Whether the token continues what stands before it: on the same line, or inside parentheses.
+    fn joined(&self, ahead: usize) -> bool {
+        !self.open.is_empty() || !self.token(ahead).newline_before
+    }
+
+    fn partner(&self, index: usize) -> Option<usize> {
+        self.lexed.partners.get(index).copied().flatten().map(|at| at as usize)
+    }
+
+    /// The token as messages call it.
+    fn found(&self) -> String {
+        let token = self.token(0);
+        match token.kind {
+            TokenKind::End => "the end of the file".into(),
+            TokenKind::Int | TokenKind::Decimal => {
+                format!("the number `{}`", lex::clip(self.text_of(token)))
+            }
+            _ => format!("`{}`", lex::clip(self.text_of(token))),
+        }
+    }
+
+    // --- moving ---
+
+    fn bump(&mut self) {
+        if self.at + 1 < self.lexed.tokens.len() {
+            self.at += 1;
+        }
+    }
+
+    fn eat(&mut self, kind: TokenKind) -> bool {
+        let there = self.kind() == kind;
+        if there {
+            self.bump();
+        }
+        there
+    }
+
+    fn report(&mut self, diagnostic: Diagnostic) {
+        let place = |d: &Diagnostic| d.labels.first().map(|l| l.span.start);
+        // Whatever is said about a place second follows from what was said first.
+        if self.diagnostics.last().is_none_or(|last| place(last) != place(&diagnostic)) {
+            self.diagnostics.push(diagnostic);
+        }
+        if self.diagnostics.len() > MAX_ERRORS {
+            self.at = self.lexed.tokens.len().saturating_sub(1);
+        }
+    }
+
+    fn gave_up(&self) -> bool {
+        self.diagnostics.len() > MAX_ERRORS
+    }
+
+    /// Reports that `what` should stand here.
+    fn expected<T>(&mut self, what: &str) -> Option<T> {
+        let span = self.span();
+        match self.kind() {
+            // Reported by the lexer.
+            TokenKind::Bad => {}
+            TokenKind::String => self.report(syntax::string_outside_import(span)),
+            TokenKind::Semicolon => self.report(syntax::stray_semicolon(span)),
+            _ => {
+                let found = self.found();
+                self.report(syntax::expected(span, what, &found));
+            }
+        }
+        None
+    }
+
+    fn expect(&mut self, kind: TokenKind, what: &str) -> Option<()> {
+        if self.eat(kind) { Some(()) } else { self.expected(what) }
+    }
+
+    fn expect_keyword(&mut self, keyword: Keyword) -> Option<()> {
+        if self.eat(TokenKind::Keyword(keyword)) {
+            return Some(());
+        }
+        if self.kind() != TokenKind::Bad {
+            let found = self.found();
+            self.report(syntax::expected_keyword(self.span(), keyword.word(), &found));
+        }
+        None
+    }
+
+    /// A name; `what` is its role, for the message.
+    fn name(&mut self, what: &str) -> Option<Name> {
+        let token = self.token(0);
+        if self.is_name(0) {
+            self.bump();
+            return Some(Name { text: self.text_of(token).to_string(), span: self.span_of(token) });
+        }
+        if let TokenKind::Keyword(keyword) = token.kind {
+            self.report(syntax::reserved_word(self.span(), keyword.word()));
+            return None;
+        }
+        self.expected(what)
+    }
+
+    // --- brackets ---
+
+    /// One level deeper, for `inside` only.
+    fn deeper<T>(&mut self, inside: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
+        if self.depth >= MAX_NESTING {
+            self.report(syntax::nesting_too_deep(self.span()));
+            // Nothing at this depth is worth a second report.
+            self.at = self.lexed.tokens.len().saturating_sub(1);
+            return None;
+        }
+        self.depth += 1;
+        let result = inside(self);
+        self.depth -= 1;
+        result
+    }
+
+    /// `{ … }`: newlines matter again inside. `inside` reads until [`Parser::at_close`] and always
+    /// gets there.
+    fn braces<T>(&mut self, inside: impl FnOnce(&mut Self) -> T) -> Option<T> {
+        let opener = self.span();
+        self.expect(TokenKind::LBrace, "`{`")?;
+        let outer = std::mem::take(&mut self.open);
+        let result = self.deeper(|p| Some(inside(p)));
+        self.open = outer;
+        if !self.eat(TokenKind::RBrace) && !self.gave_up() && result.is_some() {
+            self.report(syntax::unclosed(opener, "{", "}", self.span()));
+        }
+        result
+    }
+
+    /// Whether the innermost `{ … }` ends here, or should have: where some `{` of the file has no
+    /// partner, a definition at the very start of a line is taken to be one.
+    fn at_close(&self) -> bool {
+        match self.kind() {
+            TokenKind::RBrace | TokenKind::End => true,
+            _ => self.lexed.unbalanced && self.at_line_start() && self.at_definition(),
+        }
+    }
+
+    fn at_line_start(&self) -> bool {
+        let start = self.token(0).start as usize;
+        start == 0 || self.text.as_bytes().get(start - 1) == Some(&b'\n')
+    }
+
+    /// `( a, b, )` or `[ a, b, ]`, the opening bracket not yet read. The height is the tallest's.
+    fn list<T>(
+        &mut self,
+        what: &str,
+        mut item: impl FnMut(&mut Self) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let opener = self.at;
+        let (close, open_sign, close_sign) = match self.kind() {
+            TokenKind::LParen => (TokenKind::RParen, "(", ")"),
+            TokenKind::LBracket => (TokenKind::RBracket, "[", "]"),
+            _ => return self.expected(what),
+        };
+        let opener_span = self.span();
+        self.bump();
+        self.open.push(opener);
+        let (mut items, mut tallest) = (Vec::new(), 0);
+        while self.kind() != close {
+            let next = self.deeper(&mut item)?;
+            items.push(next);
+            tallest = tallest.max(self.height);
+            if self.kind() == close || self.eat(TokenKind::Comma) {
+                continue;
+            }
+            if self.partner(opener).is_none() {
+                self.report(syntax::unclosed(opener_span, open_sign, close_sign, self.span()));
+                return None;
+            }
+            return self.expected(&format!("`,` or `{close_sign}`"));
+        }
+        self.bump();
+        self.open.pop();
+        self.height = tallest;
+        Some(items)
+    }
+
+    // --- going on after an error ---
+
+    /// To where the next entry or statement of these braces can begin.
+    fn recover(&mut self) {
+        if let Some(close) = self.open.first().and_then(|open| self.partner(*open)) {
+            self.at = self.at.max(close + 1);
+        }
+        self.open.clear();
+        loop {
+            match self.kind() {
+                TokenKind::RBrace | TokenKind::End => return,
+                TokenKind::Comma => return self.bump(),
+                _ if self.at_close() => return,
+                _ if self.token(0).newline_before => return,
+                _ => self.skip(),
+            }
+        }
+    }
+
+    /// Past this token and, if it opens a bracket, past what closes it.
+    fn skip(&mut self) {
+        self.at = self.partner(self.at).unwrap_or(self.at);
+        self.bump();
+    }
+
+    /// Makes sure that a loop whose step failed at `before` goes on.
+    fn recover_from(&mut self, before: usize) {
+        if self.at == before && !self.at_close() {
+            self.skip();
+        }
+        self.recover();
+    }
+}

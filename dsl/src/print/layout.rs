@@ -1,0 +1,142 @@
+//! Pieces to lines: what fits on one line stands on one, and every comment comes out.
+//!
+//! In: [`Doc`]s and the comments with their places. Out: text. Must stay true: a comment is written
+//! exactly once, in order, and is always followed by the end of its line; no line ends in spaces.
+
+use super::doc::{self, Doc, DocKind, Upto};
+use crate::Comment;
+
+pub(super) const WIDTH: usize = 100;
+pub(super) const STEP: usize = 2;
+
+pub(super) struct Layout<'a> {
+    pub(super) out: String,
+    column: usize,
+    comments: &'a [Comment],
+    /// To keep blank lines where the author left some.
+    source: Option<&'a str>,
+}
+
+impl<'a> Layout<'a> {
+    pub(super) fn new(comments: &'a [Comment], source: Option<&'a str>) -> Layout<'a> {
+        Layout { out: String::new(), column: 0, comments, source }
+    }
+
+    /// `tail` is the width of what must follow on the same line; `flat`, whether the innermost
+    /// group is on one line.
+    pub(super) fn doc(&mut self, doc: &Doc, level: usize, flat: bool, tail: usize) {
+        match &doc.kind {
+            DocKind::Text(text) => self.text(text, level),
+            DocKind::IfFlat(text) if flat => self.text(text, level),
+            DocKind::IfBroken(text) if !flat => self.text(text, level),
+            DocKind::IfFlat(_) | DocKind::IfBroken(_) => {}
+            DocKind::Soft { flat: text } => match flat {
+                true => self.text(text, level),
+                false => self.newline(),
+            },
+            DocKind::Break { flat: text, at, first } => match flat {
+                true => self.text(text, level),
+                false => {
+                    let first = self.comments_before(Upto::all(*at), *first, level);
+                    self.newline();
+                    self.blank(*at, first);
+                }
+            },
+            DocKind::Close { flat: text, upto } => match flat {
+                true => self.text(text, level),
+                false => {
+                    self.comments_before(*upto, false, level + 1);
+                    self.newline();
+                }
+            },
+            DocKind::Trail { upto } => {
+                if !flat {
+                    self.trailing_comment(*upto);
+                }
+            }
+            DocKind::Concat(docs) => self.sequence(docs, level, flat, tail),
+            DocKind::Indent(docs) => self.sequence(docs, level + 1, flat, tail),
+            DocKind::Group(docs) => {
+                let column = if self.column == 0 { level * STEP } else { self.column };
+                let fits = doc.flat.is_some_and(|width| column + width + tail <= WIDTH);
+                self.sequence(docs, level, flat || fits, tail);
+            }
+        }
+    }
+
+    fn sequence(&mut self, docs: &[Doc], level: usize, flat: bool, tail: usize) {
+        let mut rest = docs;
+        while let Some((doc, after)) = rest.split_first() {
+            let (width, breaks) = doc::head(after);
+            self.doc(doc, level, flat, if breaks { width } else { width + tail });
+            rest = after;
+        }
+    }
+
+    pub(super) fn text(&mut self, text: &str, level: usize) {
+        if text.is_empty() {
+            return;
+        }
+        if self.column == 0 {
+            self.column = level * STEP;
+            self.out.extend(std::iter::repeat_n(' ', self.column));
+        }
+        self.out.push_str(text);
+        self.column += text.chars().count();
+    }
+
+    /// Ends the line, if there is one.
+    pub(super) fn newline(&mut self) {
+        if self.column > 0 {
+            self.out.push('\n');
+            self.column = 0;
+        }
+    }
+
+    /// Keeps a blank line that stands before `at` in the source.
+    pub(super) fn blank(&mut self, at: u32, first: bool) {
+        if !first && self.column == 0 && self.blank_before(at) && !self.out.ends_with("\n\n") {
+            self.out.push('\n');
+        }
+    }
+
+    fn blank_before(&self, at: u32) -> bool {
+        let Some(before) = self.source.and_then(|source| source.get(..at as usize)) else {
+            return false;
+        };
+        let gap = before.len() - before.trim_end().len();
+        before.get(before.len() - gap..).is_some_and(|gap| gap.matches('\n').count() > 1)
+    }
+
+    /// Writes the comments up to a place on lines of their own; says whether what comes next is
+    /// still the first in its brackets.
+    pub(super) fn comments_before(&mut self, upto: Upto, first: bool, level: usize) -> bool {
+        let mut first = first;
+        while let Some(comment) = self.next(upto) {
+            self.newline();
+            self.blank(comment.span.start, first);
+            self.text(&format!("//{}", comment.text), level);
+            first = false;
+        }
+        first
+    }
+
+    /// Puts a comment behind what stands on this line, if it stood behind something.
+    pub(super) fn trailing_comment(&mut self, upto: Upto) {
+        if self.column > 0
+            && self.comments.first().is_some_and(|comment| comment.trailing)
+            && let Some(comment) = self.next(upto)
+        {
+            self.text(&format!("  //{}", comment.text), 0);
+        }
+    }
+
+    fn next(&mut self, upto: Upto) -> Option<&'a Comment> {
+        let (comment, rest) = self.comments.split_first()?;
+        let here = comment.span.start < upto.at && (comment.before_close || !upto.closing_only);
+        here.then(|| {
+            self.comments = rest;
+            comment
+        })
+    }
+}

@@ -1,0 +1,65 @@
+//! Where text came from. In: file names and texts, given by the caller. Out: ids and byte ranges
+//! that any later stage can show to a person. Must stay true: a span is always a byte range inside
+//! its file's text, on character boundaries.
+
+/// A file in [`Sources`], by position.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct FileId(pub u32);
+
+/// Bytes `start..end` of one file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Span {
+    pub file: FileId,
+    pub start: u32,
+    pub end: u32,
+}
+
+impl Span {
+    pub fn new(file: FileId, start: usize, end: usize) -> Span {
+        // Sources refuses texts beyond 4 GiB long before this could truncate (MAX_SOURCE_BYTES).
+        Span { file, start: start as u32, end: end as u32 }
+    }
+
+    /// The smallest span that covers both; `self`'s file wins.
+    pub fn to(self, other: Span) -> Span {
+        if self.file != other.file {
+            return self;
+        }
+        Span { file: self.file, start: self.start.min(other.start), end: self.end.max(other.end) }
+    }
+}
+
+/// Every text of one compilation: the files a person wrote, and the embedded standard ones.
+#[derive(Clone, Debug, Default)]
+pub struct Sources {
+    files: Vec<(String, String)>,
+}
+
+impl Sources {
+    pub fn new() -> Sources {
+        Sources::default()
+    }
+
+    /// Adds a text under the name that diagnostics show (a path with `/`, relative).
+    pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
+        self.files.push((name.into(), text.into()));
+        FileId((self.files.len() - 1) as u32)
+    }
+
+    pub fn name(&self, file: FileId) -> &str {
+        self.files.get(file.0 as usize).map_or("<unknown>", |(name, _)| name)
+    }
+
+    pub fn text(&self, file: FileId) -> &str {
+        self.files.get(file.0 as usize).map_or("", |(_, text)| text)
+    }
+
+    /// The file added under exactly this name.
+    pub fn find(&self, name: &str) -> Option<FileId> {
+        self.files.iter().position(|(n, _)| n == name).map(|i| FileId(i as u32))
+    }
+
+    pub fn ids(&self) -> impl Iterator<Item = FileId> + use<> {
+        (0..self.files.len() as u32).map(FileId)
+    }
+}

@@ -1,0 +1,425 @@
+//! In: Depo's parameters and a generator. Out: samples of "which name comes k steps later on this cycle", token
+//! for token those of the published script. Must stay true: the order of draws (data spec, section 2); one draw
+//! moved changes every later token. The paper is "Physics of Language Models: Part 4.1", appendix A.
+
+use serde::Deserialize;
+
+use super::DataError;
+use super::cpython::set::{TupleSet, WIDTH_STEP};
+use super::cpython::{Random, Weights};
+use super::task::{Mode, Span, Tape, bounded};
+
+const QUERY: u32 = 9000;
+const ANSWER: u32 = 9500;
+const SEPARATOR: u32 = 9700;
+
+/// Parameters under their published names.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct DepoParams {
+    /// The largest cycle; tests use it, training draws 3..=N.
+    #[serde(rename = "N")]
+    pub n: i64,
+    /// The most hops a question asks for.
+    #[serde(rename = "K")]
+    pub k: i64,
+    /// Letters of the name alphabet; a name's last letter comes from a second alphabet of the same size.
+    pub mini_vocab: i64,
+    pub min_tlen: i64,
+    pub max_tlen: i64,
+    /// Questions a sample, at most one for each name.
+    #[serde(rename = "M", default = "ten")]
+    pub m: i64,
+    /// A token before each edge; off in all published settings.
+    #[serde(default)]
+    pub separator: bool,
+    #[serde(default = "published_bos")]
+    pub bos: i64,
+}
+
+fn ten() -> i64 {
+    10
+}
+
+fn published_bos() -> i64 {
+    9999
+}
+
+/// A checked Depo task.
+#[derive(Clone, Debug)]
+pub struct Depo {
+    size: u32,
+    hops: u32,
+    letters: u32,
+    least_len: u32,
+    most_len: u32,
+    questions: u32,
+    separator: bool,
+    bos: u32,
+    sizes: Weights,
+    /// The hops a test asks for; drawn from uniformly, repeats included.
+    test_hops: Vec<u32>,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scratch {
+    words: TupleSet,
+    names: Vec<u32>,
+    picks: Vec<u32>,
+}
+
+impl Depo {
+    pub fn new(params: DepoParams) -> Result<Depo, DataError> {
+        let DepoParams { n, k, mini_vocab, min_tlen, max_tlen, m, separator, bos } = params;
+        let bounded = |name, value, low, high, why| bounded("depo", name, value, low, high, why);
+        let size = bounded("N", n, 3, 65_536, "a cycle has 3 to 65536 names")?;
+        let hops =
+            bounded("K", k, 1, 499, "questions ask for 1 to 499 hops (tokens 9001 to 9499)")?;
+        let letters = bounded(
+            "mini_vocab",
+            mini_vocab,
+            1,
+            4500,
+            "names use tokens 1 to 2 * mini_vocab, below 9001",
+        )?;
+        let least_len = bounded("min_tlen", min_tlen, 1, 64, "a name has 1 to 64 tokens")?;
+        let most_len =
+            bounded("max_tlen", max_tlen, least_len, 64, "a name has min_tlen to 64 tokens")?;
+        let questions = bounded("M", m, 1, 65_536, "a sample asks 1 to 65536 questions")?;
+        let bos = bounded("bos", bos, 0, 1 << 24, "a token is a small non-negative number")?;
+        if bos != 0 && (bos <= 2 * letters || (QUERY + 1..=QUERY + hops).contains(&bos))
+            || [ANSWER, SEPARATOR].contains(&bos)
+        {
+            return Err(DataError::new(
+                format!("depo: bos is {bos}, which a name or a marker already uses"),
+                "set bos to 9999, as published",
+            ));
+        }
+        let space = name_space(letters, least_len, most_len);
+        if u64::from(size) > space {
+            return Err(DataError::new(
+                format!(
+                    "depo: N is {size}, but there are only {space} names of {least_len} to {most_len} tokens over {letters} letters"
+                ),
+                format!("lower N to {space}, or raise mini_vocab or max_tlen"),
+            ));
+        }
+        let sizes = Weights::sizes(size);
+        let test_hops = test_hops(hops);
+        Ok(Depo {
+            size,
+            hops,
+            letters,
+            least_len,
+            most_len,
+            questions,
+            separator,
+            bos,
+            sizes,
+            test_hops,
+        })
+    }
+
+    pub(super) fn vocab(&self) -> u32 {
+        1 + self.bos.max(if self.separator { SEPARATOR } else { ANSWER })
+    }
+
+    pub(super) fn least_tokens(&self, mode: Mode) -> u64 {
+        let size = match mode {
+            Mode::Train => 3,
+            Mode::Test => u64::from(self.size),
+        };
+        let name = u64::from(self.least_len);
+        let edge = 2 * name + u64::from(self.separator);
+        1 + size * edge + 1 + name + 1 + name
+    }
+
+    pub(super) fn canonical(&self) -> String {
+        let Depo {
+            size,
+            hops,
+            letters,
+            least_len,
+            most_len,
+            questions,
+            separator,
+            bos,
+            sizes: _,
+            test_hops: _,
+        } = self;
+        format!(
+            "K {hops}\nM {questions}\nN {size}\nbos {bos}\nmax_tlen {most_len}\nmin_tlen {least_len}\n\
+             mini_vocab {letters}\nseparator {separator}\n"
+        )
+    }
+
+    pub(super) fn sample(
+        &self,
+        random: &mut Random,
+        mode: Mode,
+        scratch: &mut Scratch,
+        tape: &mut Tape,
+    ) {
+        let Scratch { words: set, names, picks } = scratch;
+        let Tape { tokens, labels, answers } = tape;
+        let size = match mode {
+            Mode::Train => random.choose(&self.sizes) as u32 + 3,
+            Mode::Test => self.size,
+        };
+        words(random, set, size, self.letters, self.least_len, self.most_len);
+        names.clear();
+        set.order(names);
+        random.shuffle(names);
+        random.sample(size, size, picks);
+        // names[j] -> names[(j + 1) mod size] is the cycle; j is at most size + hops - 1.
+        let name = |j: u32| {
+            let j = if j < size { j } else { j % size };
+            set.padded(names[j as usize])
+        };
+
+        let mut writer = Writer::new(tokens, self.most_tokens(size));
+        writer.push(self.bos);
+        for &from in &*picks {
+            if self.separator {
+                writer.push(SEPARATOR);
+            }
+            writer.push_padded(name(from));
+            writer.push_padded(name(from + 1));
+        }
+        random.sample(size, size.min(self.questions), picks);
+        for &from in &*picks {
+            let hops = match mode {
+                Mode::Train => 1 + random.below(self.hops),
+                Mode::Test => self.test_hops[random.index(self.test_hops.len())],
+            };
+            writer.push(QUERY + hops);
+            writer.push_padded(name(from));
+            labels.resize(writer.at, 0);
+            writer.push(ANSWER);
+            let (answer, len) = name(from + hops);
+            answers.push(Span { start: writer.at, len, level: hops });
+            writer.push_padded((answer, len));
+            labels.resize(writer.at, 1);
+        }
+        writer.finish();
+    }
+
+    /// No sample of that size is longer.
+    fn most_tokens(&self, size: u32) -> usize {
+        let name = self.most_len as usize;
+        let (size, questions) = (size as usize, size.min(self.questions) as usize);
+        1 + size * (2 * name + usize::from(self.separator)) + questions * (2 + 2 * name)
+    }
+}
+
+/// Appends to a list that it makes long enough first, so that names, whose lengths no branch predictor can guess,
+/// are copied in pieces of fixed size. What is written past a name's end the next name overwrites.
+struct Writer<'a> {
+    tokens: &'a mut Vec<u32>,
+    at: usize,
+}
+
+impl<'a> Writer<'a> {
+    fn new(tokens: &'a mut Vec<u32>, most: usize) -> Writer<'a> {
+        let at = tokens.len();
+        tokens.resize(at + most + 64 + WIDTH_STEP, 0);
+        Writer { tokens, at }
+    }
+
+    #[inline]
+    fn push(&mut self, token: u32) {
+        self.tokens[self.at] = token;
+        self.at += 1;
+    }
+
+    #[inline]
+    fn push_padded(&mut self, (padded, len): (&[u32], usize)) {
+        let mut at = self.at;
+        for piece in padded.as_chunks::<WIDTH_STEP>().0 {
+            self.tokens[at..at + WIDTH_STEP].copy_from_slice(piece);
+            at += WIDTH_STEP;
+        }
+        self.at += len;
+    }
+
+    fn finish(self) {
+        self.tokens.truncate(self.at);
+    }
+}
+
+/// Fills `set` with `count` words of `least..=most` letters 1..=letters, `letters` added to each last one (data
+/// spec, 1.6). The caller guarantees that there are that many.
+pub(super) fn words(
+    random: &mut Random,
+    set: &mut TupleSet,
+    count: u32,
+    letters: u32,
+    least: u32,
+    most: u32,
+) {
+    set.reset(most as usize);
+    while set.len() < count as usize {
+        let len = least + random.below(most - least + 1);
+        set.insert_with(len as usize, |word| {
+            for letter in word.iter_mut() {
+                *letter = 1 + random.below(letters);
+            }
+            if let Some(last) = word.last_mut() {
+                *last += letters;
+            }
+        });
+    }
+}
+
+/// How many words there are, or more than any N if the sum is large.
+fn name_space(letters: u32, least: u32, most: u32) -> u64 {
+    (least..=most)
+        .map(|len| u64::from(letters).saturating_pow(len))
+        .fold(0, |sum: u64, count| sum.saturating_add(count))
+}
+
+/// 1, 2, 4, ... up to K, then 24 for K = 32, then K unless it is last. K = 32 so holds 32 twice, as published.
+fn test_hops(most: u32) -> Vec<u32> {
+    let mut hops: Vec<u32> = (0..9).map(|power| 1 << power).filter(|&hops| hops <= most).collect();
+    if most == 32 {
+        hops.push(24);
+    }
+    if hops.last() != Some(&most) {
+        hops.push(most);
+    }
+    hops
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::golden::{self, StreamDigest};
+    use crate::data::task::{Scratch, Task};
+    use serde_json::{Value, json};
+
+    fn parse(mut params: Value) -> Task {
+        params.as_object_mut().unwrap().remove("QA");
+        Task::parse("depo", params).unwrap()
+    }
+
+    fn labels(runs: &Value) -> Vec<u8> {
+        let run =
+            |run: &Value| vec![run[0].as_u64().unwrap() as u8; run[1].as_u64().unwrap() as usize];
+        runs.as_array().unwrap().iter().flat_map(run).collect()
+    }
+
+    #[test]
+    fn samples_equal_the_published_ones() {
+        let cases = golden::cases("depo");
+        assert_eq!(cases.len(), 33);
+        for case in &cases {
+            let mut random = Random::new(case["seed"].as_u64().unwrap());
+            let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
+            let mode = match case["mode"].as_str().unwrap() {
+                "qa" => Mode::Test,
+                _ => Mode::Train,
+            };
+            let samples = case["samples"].as_array().unwrap();
+            if case["mode"] == "script" {
+                for want in samples {
+                    // The script asks for 8 hops with its first alphabet and for 16 with its second.
+                    let (letters, least, most) =
+                        if want["K"] == 8 { (50, 1, 2) } else { (3, 5, 7) };
+                    let task = parse(json!({"N": want["N"], "K": want["K"], "mini_vocab": letters,
+                        "min_tlen": least, "max_tlen": most}));
+                    tape.clear();
+                    task.sample(&mut random, mode, &mut scratch, &mut tape);
+                    assert_eq!(tape.tokens, golden::tokens(&want["tokens"]));
+                    assert_eq!(tape.labels, labels(&want["labels_rle"]));
+                }
+                assert_eq!(random.next_u32(), case["next_u32_after"]);
+                continue;
+            }
+            let task = parse(case["params"].clone());
+            let (mut tokens_digest, mut labels_digest) =
+                (StreamDigest::default(), StreamDigest::default());
+            for number in 0..200 {
+                tape.clear();
+                task.sample(&mut random, mode, &mut scratch, &mut tape);
+                if let Some(want) = samples.get(number) {
+                    assert_eq!(tape.tokens, golden::tokens(&want["tokens"]));
+                    assert_eq!(tape.labels, labels(&want["labels_rle"]));
+                }
+                if let Some(want) = case["lens_first20"].get(number) {
+                    assert_eq!(tape.tokens.len(), want.as_u64().unwrap() as usize);
+                }
+                check_spans(&task, &tape);
+                tokens_digest.add(tape.tokens.iter().copied());
+                labels_digest.add(tape.labels.iter().map(|&label| u32::from(label)));
+            }
+            tokens_digest.check(&case["digest_tokens"]);
+            labels_digest.check(&case["digest_labels"]);
+            assert_eq!(random.next_u32(), case["next_u32_after"], "{}", case["id"]);
+        }
+    }
+
+    /// An answer's span is the labelled run after its marker, and its level the hops in the question's token.
+    fn check_spans(task: &Task, tape: &Tape) {
+        let mut labelled = 0;
+        for span in &tape.answers {
+            assert_eq!(tape.tokens[span.start - 1], ANSWER);
+            assert!(
+                tape.labels[span.start - 1..span.start + span.len].iter().all(|&label| label == 1)
+            );
+            let question = tape.tokens[..span.start]
+                .iter()
+                .rposition(|&token| (QUERY + 1..ANSWER).contains(&token));
+            assert_eq!(tape.tokens[question.unwrap()] - QUERY, span.level);
+            labelled += span.len + 1;
+        }
+        assert_eq!(labelled, tape.labels.iter().filter(|&&label| label == 1).count());
+        assert!(tape.tokens.iter().all(|&token| token < task.vocab()));
+    }
+
+    #[test]
+    fn the_published_test_hops() {
+        assert_eq!(test_hops(8), [1, 2, 4, 8]);
+        assert_eq!(test_hops(6), [1, 2, 4, 6]);
+        assert_eq!(test_hops(32), [1, 2, 4, 8, 16, 32, 24, 32]);
+        assert_eq!(test_hops(1), [1]);
+        assert_eq!(test_hops(499), [1, 2, 4, 8, 16, 32, 64, 128, 256, 499]);
+    }
+
+    #[test]
+    fn bad_parameters_name_themselves() {
+        let good = json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2});
+        let cases = [
+            ("N", json!(2), "N is 2"),
+            ("N", json!(2551), "only 2550 names of 1 to 2 tokens over 50 letters"),
+            ("K", json!(0), "K is 0"),
+            ("K", json!(500), "K is 500"),
+            ("mini_vocab", json!(0), "mini_vocab is 0"),
+            ("mini_vocab", json!(4501), "mini_vocab is 4501"),
+            ("min_tlen", json!(0), "min_tlen is 0"),
+            ("min_tlen", json!(3), "max_tlen is 2"),
+            ("max_tlen", json!(i64::MAX), "max_tlen is 9223372036854775807"),
+            ("M", json!(0), "M is 0"),
+            ("M", json!(-1), "M is -1"),
+            ("bos", json!(100), "bos is 100"),
+            ("bos", json!(9002), "bos is 9002"),
+            ("bos", json!(9500), "bos is 9500"),
+            ("QA", json!(true), "unknown field `QA`"),
+        ];
+        for (name, value, want) in cases {
+            let mut params = good.clone();
+            params[name] = value;
+            let error = Task::parse("depo", params).unwrap_err();
+            assert!(error.message.contains(want), "{error}");
+            assert!(!error.help.is_empty());
+        }
+    }
+
+    #[test]
+    fn every_name_there_is_can_be_used() {
+        let task = parse(json!({"N": 6, "K": 3, "mini_vocab": 2, "min_tlen": 1, "max_tlen": 2}));
+        let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
+        task.sample(&mut Random::new(5), Mode::Test, &mut scratch, &mut tape);
+        assert_eq!(tape.answers.len(), 6);
+        assert!(tape.answers[0].start as u64 + 1 >= task.least_tokens(Mode::Test));
+    }
+}

@@ -1,0 +1,332 @@
+//! In: Mano's parameters and a generator. Out: samples of prefix arithmetic modulo a small number with its value,
+//! token for token those of the published script. Must stay true: the order of draws (data spec, section 5),
+//! including those the script throws away. The paper is "Physics of Language Models: Part 4.1", appendix A.
+
+use serde::Deserialize;
+
+use super::DataError;
+use super::cpython::Random;
+use super::task::{Mode, Span, Tape, bounded};
+
+const VALUE: u32 = 5000;
+
+/// Parameters under their published names.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ManoParams {
+    /// The most operations; tests use it, training draws from `lens`.
+    #[serde(rename = "L")]
+    pub l: i64,
+    /// The operations, a letter each: `a` addition, `s` subtraction, `m` multiplication.
+    #[serde(default = "published_operations")]
+    pub ttype: String,
+    #[serde(default = "published_modulus")]
+    pub value_mod: i64,
+    /// Two tokens for each marker and operation, chosen at random.
+    #[serde(default = "yes")]
+    pub knowledge_augment: bool,
+    /// Operation counts in training; 1 to L when absent.
+    pub lens: Option<Vec<i64>>,
+    /// The number that stands for each of `lens` in the length token; `lens` itself when absent.
+    pub qids: Option<Vec<i64>>,
+    #[serde(default = "published_bos")]
+    pub bos: i64,
+}
+
+fn published_operations() -> String {
+    "asm".to_owned()
+}
+
+fn published_modulus() -> i64 {
+    23
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn published_bos() -> i64 {
+    9999
+}
+
+/// A checked Mano task.
+#[derive(Clone, Debug)]
+pub struct Mano {
+    operations: Vec<Operation>,
+    modulus: u32,
+    augment: bool,
+    bos: u32,
+    lengths: Vec<Length>,
+    test_length: Length,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Length {
+    operations: u32,
+    id: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Operation {
+    Add,
+    Subtract,
+    Multiply,
+}
+
+impl Operation {
+    /// The first of its two tokens; the second is 4 more.
+    fn token(self) -> u32 {
+        match self {
+            Operation::Add => 1,
+            Operation::Subtract => 2,
+            Operation::Multiply => 3,
+        }
+    }
+
+    fn apply(self, left: u32, right: u32, modulus: u32) -> u32 {
+        // Both are below the modulus, which is below 5000, so nothing overflows.
+        match self {
+            Operation::Add => (left + right) % modulus,
+            Operation::Subtract => (left + modulus - right) % modulus,
+            Operation::Multiply => (left * right) % modulus,
+        }
+    }
+}
+
+impl Mano {
+    pub fn new(params: ManoParams) -> Result<Mano, DataError> {
+        let ManoParams { l, ttype, value_mod, knowledge_augment, lens, qids, bos } = params;
+        let bounded = |name, value, low, high, why| bounded("mano", name, value, low, high, why);
+        let length =
+            |name, value| bounded(name, value, 1, 499, "length tokens allow 1 to 499 operations");
+        let most = length("L", l)?;
+        let modulus = bounded(
+            "value_mod",
+            value_mod,
+            2,
+            4900,
+            "values are 0 to value_mod - 1, tokens 5000 and up",
+        )?;
+        let bos = bounded("bos", bos, 9901, 1 << 24, "tokens up to 9900 may be values")?;
+        let lens = lens.unwrap_or_else(|| (1..=i64::from(most)).collect());
+        let qids = qids.unwrap_or_else(|| lens.clone());
+        if lens.is_empty() || lens.len() != qids.len() {
+            return Err(DataError::new(
+                format!("mano: lens has {} entries and qids {}", lens.len(), qids.len()),
+                "give lens at least one length and qids one number for each",
+            ));
+        }
+        let lengths: Result<Vec<Length>, DataError> = lens
+            .iter()
+            .zip(&qids)
+            .map(|(&len, &id)| {
+                Ok(Length { operations: length("lens", len)?, id: length("qids", id)? })
+            })
+            .collect();
+        Ok(Mano {
+            operations: operations(&ttype)?,
+            modulus,
+            augment: knowledge_augment,
+            bos,
+            lengths: lengths?,
+            test_length: Length { operations: most, id: most },
+        })
+    }
+
+    pub(super) fn vocab(&self) -> u32 {
+        self.bos + 1
+    }
+
+    pub(super) fn least_tokens(&self, mode: Mode) -> u64 {
+        let operations = match mode {
+            Mode::Train => self.lengths.iter().map(|length| length.operations).min().unwrap_or(0),
+            Mode::Test => self.test_length.operations,
+        };
+        2 * u64::from(operations) + 5
+    }
+
+    pub(super) fn canonical(&self) -> String {
+        let Mano { operations, modulus, augment, bos, lengths, test_length } = self;
+        let letters: String = operations
+            .iter()
+            .map(|operation| match operation {
+                Operation::Add => 'a',
+                Operation::Subtract => 's',
+                Operation::Multiply => 'm',
+            })
+            .collect();
+        let list = |number: fn(&Length) -> u32| {
+            lengths.iter().map(|length| number(length).to_string()).collect::<Vec<_>>().join(" ")
+        };
+        format!(
+            "L {}\nbos {bos}\nknowledge_augment {augment}\nlens {}\nqids {}\nttype {letters}\nvalue_mod {modulus}\n",
+            test_length.operations,
+            list(|length| length.operations),
+            list(|length| length.id),
+        )
+    }
+
+    pub(super) fn sample(&self, random: &mut Random, mode: Mode, tape: &mut Tape) {
+        let Length { operations, id } = match mode {
+            Mode::Train => self.lengths[random.index(self.lengths.len())],
+            Mode::Test => {
+                random.below(1);
+                self.test_length
+            }
+        };
+        // The script draws values for a flat form of the expression and never uses them.
+        for _ in 0..=operations {
+            random.below(self.modulus);
+        }
+        // Bos and length come first on the tape but are drawn last.
+        let start = tape.tokens.len();
+        tape.tokens.extend([self.bos, 10 * id]);
+        let value = self.expression(random, operations, &mut tape.tokens);
+        let mut variant = || if self.augment { random.below(2) } else { 0 };
+        if let Some([bos, length, ..]) = tape.tokens.get_mut(start..) {
+            *bos -= variant();
+            *length += variant();
+        }
+        tape.tokens.push(10 * id + 4 + variant());
+        tape.answers.push(Span { start: tape.tokens.len(), len: 1, level: operations });
+        tape.tokens.push(VALUE + value);
+    }
+
+    /// Writes an expression of that many operations in prefix form and gives its value.
+    fn expression(&self, random: &mut Random, operations: u32, tokens: &mut Vec<u32>) -> u32 {
+        if operations == 0 {
+            let value = random.below(self.modulus);
+            tokens.push(VALUE + value);
+            return value;
+        }
+        let operation = self.operations[random.index(self.operations.len())];
+        let left_operations = random.below(operations);
+        let at = tokens.len();
+        tokens.push(operation.token());
+        let left = self.expression(random, left_operations, tokens);
+        let right = self.expression(random, operations - 1 - left_operations, tokens);
+        // Which of its two tokens is drawn after both sides; the second one is first in the published list.
+        let second = if self.augment { random.below(2) == 0 } else { random.below(1) != 0 };
+        tokens[at] += if second { 4 } else { 0 };
+        operation.apply(left, right, self.modulus)
+    }
+}
+
+fn operations(letters: &str) -> Result<Vec<Operation>, DataError> {
+    let wrong = |message: String| {
+        DataError::new(message, "set ttype to letters of `asm`, each at most once")
+    };
+    let mut operations = Vec::new();
+    for letter in letters.chars() {
+        let operation = match letter {
+            'a' => Operation::Add,
+            's' => Operation::Subtract,
+            'm' => Operation::Multiply,
+            'd' => {
+                return Err(wrong(
+                    "mano: ttype asks for division, which no published data uses".to_owned(),
+                ));
+            }
+            _ => {
+                return Err(wrong(format!(
+                    "mano: ttype `{letters}` has a letter `{letter}` that names no operation"
+                )));
+            }
+        };
+        if operations.contains(&operation) {
+            return Err(wrong(format!("mano: ttype `{letters}` has `{letter}` twice")));
+        }
+        operations.push(operation);
+    }
+    if operations.is_empty() {
+        return Err(wrong("mano: ttype is empty".to_owned()));
+    }
+    Ok(operations)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::golden::{self, StreamDigest};
+    use crate::data::task::{Scratch, Task};
+    use serde_json::{Value, json};
+
+    #[test]
+    fn samples_equal_the_published_ones() {
+        let cases = golden::cases("mano");
+        assert_eq!(cases.len(), 14);
+        for case in &cases {
+            let mode = match case["mode"].as_str().unwrap() {
+                "qa" => Mode::Test,
+                _ => Mode::Train,
+            };
+            let samples = case["samples"].as_array().unwrap();
+            let count = if case["mode"] == "script" { samples.len() } else { 200 };
+            let (mut without_lists, mut with_lists) =
+                (case["params"].clone(), case["params"].clone());
+            if mode == Mode::Test {
+                // The published test call passes the one length; here the mode does.
+                with_lists["lens"] = Value::Null;
+                with_lists["qids"] = Value::Null;
+            }
+            without_lists["lens"] = Value::Null;
+            without_lists["qids"] = Value::Null;
+            for params in [with_lists, without_lists] {
+                let task = Task::parse("mano", params).unwrap();
+                let mut random = Random::new(case["seed"].as_u64().unwrap());
+                let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
+                let mut digest = StreamDigest::default();
+                for number in 0..count {
+                    tape.clear();
+                    task.sample(&mut random, mode, &mut scratch, &mut tape);
+                    if let Some(want) = samples.get(number) {
+                        assert_eq!(tape.tokens, golden::tokens(&want["tokens"]));
+                    }
+                    if let Some(want) = case["lens_first20"].get(number) {
+                        assert_eq!(tape.tokens.len(), want.as_u64().unwrap() as usize);
+                    }
+                    check_span(&task, mode, &tape);
+                    digest.add(tape.tokens.iter().copied());
+                }
+                if let Some(want) = case.get("digest_tokens") {
+                    digest.check(want);
+                }
+                assert_eq!(random.next_u32(), case["next_u32_after"], "{}", case["id"]);
+            }
+        }
+    }
+
+    fn check_span(task: &Task, mode: Mode, tape: &Tape) {
+        let [span] = tape.answers[..] else { panic!("one answer a sample") };
+        assert_eq!((span.start + 1, span.len), (tape.tokens.len(), 1));
+        assert_eq!(tape.tokens.len(), 2 * span.level as usize + 5);
+        assert!(tape.tokens.len() as u64 >= task.least_tokens(mode));
+        assert!(tape.labels.is_empty() && tape.tokens.iter().all(|&token| token < task.vocab()));
+    }
+
+    #[test]
+    fn bad_parameters_name_themselves() {
+        let cases = [
+            ("L", json!(0), "L is 0"),
+            ("L", json!(500), "L is 500"),
+            ("value_mod", json!(1), "value_mod is 1"),
+            ("value_mod", json!(-23), "value_mod is -23"),
+            ("value_mod", json!(4901), "value_mod is 4901"),
+            ("lens", json!([]), "lens has 0 entries and qids 0"),
+            ("qids", json!([1]), "lens has 4 entries and qids 1"),
+            ("lens", json!([0]), "lens is 0"),
+            ("qids", json!([1, 2, 3, 0]), "qids is 0"),
+            ("ttype", json!(""), "ttype is empty"),
+            ("ttype", json!("asmd"), "division"),
+            ("ttype", json!("aas"), "`a` twice"),
+            ("ttype", json!("+"), "`+`"),
+            ("bos", json!(9900), "bos is 9900"),
+        ];
+        for (name, value, want) in cases {
+            let mut params = json!({"L": 4});
+            params[name] = value;
+            let error = Task::parse("mano", params).unwrap_err();
+            assert!(error.message.contains(want), "{error}");
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! In: a task's name and parameters. Out: the checked task, and its samples on a tape. Must stay true: the list
+//! of tasks is closed and every match names each of them, so that a new one cannot be half added; the canonical
+//! text holds every parameter that decides a sample, since its digest keys the windows.
+
+use serde::Deserialize;
+use serde::de::Deserializer;
+
+use super::DataError;
+use super::cpython::Random;
+use super::depo::{self, Depo, DepoParams};
+use super::mano::{Mano, ManoParams};
+
+/// How sizes are drawn: as in training, or all at the largest as in the published tests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    Train,
+    Test,
+}
+
+/// The synthetic tasks of the pretraining playground that have a generator here.
+#[derive(Clone, Debug)]
+pub enum Task {
+    Depo(Depo),
+    Mano(Mano),
+}
+
+/// The names [`Task::parse`] knows.
+pub const TASKS: [&str; 2] = ["depo", "mano"];
+
+/// Samples one after the other, as a generator writes them.
+#[derive(Clone, Debug, Default)]
+pub struct Tape {
+    pub tokens: Vec<u32>,
+    /// 1 where a token is a target, beside each token; empty for tasks without labels.
+    pub labels: Vec<u8>,
+    pub answers: Vec<Span>,
+}
+
+/// The tokens of one answer on a tape, without the marker before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    pub start: usize,
+    pub len: usize,
+    /// How hard the question is: Depo's hops, Mano's operations.
+    pub level: u32,
+}
+
+impl Tape {
+    pub fn clear(&mut self) {
+        let Tape { tokens, labels, answers } = self;
+        tokens.clear();
+        labels.clear();
+        answers.clear();
+    }
+}
+
+/// Buffers that generators keep between samples.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    depo: depo::Scratch,
+}
+
+impl Task {
+    /// The task called `name` with parameters from any serde format (a TOML table, a JSON object). Parameter names
+    /// are the published ones (`N`, `K`, `mini_vocab`, ...).
+    pub fn parse<'de, D: Deserializer<'de>>(name: &str, params: D) -> Result<Task, DataError> {
+        let wrong = |error: D::Error| {
+            DataError::new(
+                format!("the parameters of task `{name}` cannot be read: {error}"),
+                format!("correct the data section that names `{name}`"),
+            )
+        };
+        match name {
+            "depo" => Depo::new(DepoParams::deserialize(params).map_err(wrong)?).map(Task::Depo),
+            "mano" => Mano::new(ManoParams::deserialize(params).map_err(wrong)?).map(Task::Mano),
+            _ => Err(DataError::new(
+                format!("there is no task `{name}`"),
+                format!("write one of: {}", TASKS.join(", ")),
+            )),
+        }
+    }
+
+    pub fn name(&self) -> &'static str {
+        match self {
+            Task::Depo(_) => "depo",
+            Task::Mano(_) => "mano",
+        }
+    }
+
+    /// One more than the largest token: the least vocabulary an architecture needs.
+    pub fn vocab(&self) -> u32 {
+        match self {
+            Task::Depo(depo) => depo.vocab(),
+            Task::Mano(mano) => mano.vocab(),
+        }
+    }
+
+    /// Whether samples say which of their tokens are targets.
+    pub fn has_labels(&self) -> bool {
+        match self {
+            Task::Depo(_) => true,
+            Task::Mano(_) => false,
+        }
+    }
+
+    /// No sample has its first whole answer in fewer tokens than this.
+    pub fn least_tokens(&self, mode: Mode) -> u64 {
+        match self {
+            Task::Depo(depo) => depo.least_tokens(mode),
+            Task::Mano(mano) => mano.least_tokens(mode),
+        }
+    }
+
+    /// Appends the next sample of `random` to `tape`.
+    pub fn sample(&self, random: &mut Random, mode: Mode, scratch: &mut Scratch, tape: &mut Tape) {
+        match self {
+            Task::Depo(depo) => depo.sample(random, mode, &mut scratch.depo, tape),
+            Task::Mano(mano) => mano.sample(random, mode, tape),
+        }
+    }
+
+    /// Every parameter, one a line, sorted, with the task's name first.
+    pub fn canonical(&self) -> String {
+        let lines = match self {
+            Task::Depo(depo) => depo.canonical(),
+            Task::Mano(mano) => mano.canonical(),
+        };
+        format!("task {}\n{lines}", self.name())
+    }
+
+    /// The identity of the task: what its windows are keyed by, and what a lock binds.
+    pub fn digest(&self) -> blake3::Hash {
+        blake3::Hasher::new_derive_key("canonc 1 data task")
+            .update(self.canonical().as_bytes())
+            .finalize()
+    }
+}
+
+/// `value` as u32 if it lies in `low..=high`; else an error that names the parameter and the bounds.
+pub(super) fn bounded(
+    task: &str,
+    name: &str,
+    value: i64,
+    low: u32,
+    high: u32,
+    why: &str,
+) -> Result<u32, DataError> {
+    match u32::try_from(value) {
+        Ok(value) if (low..=high).contains(&value) => Ok(value),
+        _ => Err(DataError::new(
+            format!("{task}: {name} is {value}, but {why}"),
+            format!("set {name} to a value from {low} to {high}"),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn the_listed_tasks_are_the_known_ones() {
+        let depo = json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2});
+        let mano = json!({"L": 4});
+        for (name, params) in TASKS.iter().zip([depo, mano]) {
+            assert_eq!(Task::parse(name, params).unwrap().name(), *name);
+        }
+        let error = Task::parse("deop", json!({})).unwrap_err();
+        assert_eq!(error.to_string(), "there is no task `deop`\nhelp: write one of: depo, mano");
+    }
+
+    #[test]
+    fn every_parameter_is_in_the_digest() {
+        let depo = json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2, "M": 10,
+            "separator": false, "bos": 9999});
+        let mano = json!({"L": 4, "ttype": "asm", "value_mod": 23, "knowledge_augment": true,
+            "lens": [1, 2], "qids": [1, 2], "bos": 9999});
+        let changed = [
+            (
+                "depo",
+                &depo,
+                vec![
+                    ("N", json!(13)),
+                    ("K", json!(3)),
+                    ("mini_vocab", json!(51)),
+                    ("min_tlen", json!(2)),
+                    ("max_tlen", json!(3)),
+                    ("M", json!(9)),
+                    ("separator", json!(true)),
+                    ("bos", json!(9998)),
+                ],
+            ),
+            (
+                "mano",
+                &mano,
+                vec![
+                    ("L", json!(5)),
+                    ("ttype", json!("as")),
+                    ("value_mod", json!(22)),
+                    ("knowledge_augment", json!(false)),
+                    ("lens", json!([1, 3])),
+                    ("qids", json!([1, 3])),
+                    ("bos", json!(9990)),
+                ],
+            ),
+        ];
+        for (name, params, changes) in changed {
+            assert_eq!(params.as_object().unwrap().len(), changes.len());
+            let digest = Task::parse(name, params.clone()).unwrap().digest();
+            for (key, value) in changes {
+                let mut other = params.clone();
+                other[key] = value;
+                assert_ne!(Task::parse(name, other).unwrap().digest(), digest, "{name} {key}");
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_parameters_are_refused() {
+        let error = Task::parse("mano", json!({"L": 4, "length": 3})).unwrap_err();
+        assert!(error.message.contains("unknown field `length`"), "{error}");
+    }
+}

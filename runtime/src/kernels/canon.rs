@@ -1,0 +1,288 @@
+//! The Canon layer: a depthwise causal convolution over time with a residual ("Physics of Language Models",
+//! Part 4.1; spec 1.2), forward and backward.
+//! In: n tensors [b, t, c_i] read as one of c = sum c_i channels that is never put together, one filter
+//! [c, k], optionally the k-1 inputs before the first. Out: n tensors, or the gradients, overwritten.
+//!     conv(x)[t] = sum_j w[j] x[t - (k-1) + j]      y = (x +) act(conv(x))
+//! Must stay true: the caller runs the path that `choose` named and records it; a given path has the same
+//! bits at any thread count; run(a ++ b, s) = run(a, s) ++ run(b, next_state(a, s)).
+
+mod fused;
+mod reference;
+mod strips;
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
+
+use tch::{Device, Kind, Tensor};
+
+use super::{Isa, KernelError};
+
+/// Kernel sizes the fused path is compiled for.
+pub const FUSED_KERNELS: std::ops::RangeInclusive<i64> = 2..=8;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Activation {
+    Identity,
+    Silu,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Options {
+    pub residual: bool,
+    /// Of the convolution's result; the residual is added after it.
+    pub activation: Activation,
+}
+
+/// What computes a Canon layer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Path {
+    /// Rust on ATen's threads.
+    Fused(Isa),
+    /// Plain tch, any device and dtype.
+    Reference(Reason),
+}
+
+/// Why a layer is not computed by the fused path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    Device(Device),
+    Kind(Kind),
+    KernelSize(i64),
+    /// Someone asked for it, to compare.
+    Asked,
+}
+
+/// The path for such a layer in this process. It is what will run: `forward` and `backward` take it as given.
+pub fn choose(kernel: i64, kind: Kind, device: Device) -> Path {
+    if device != Device::Cpu {
+        Path::Reference(Reason::Device(device))
+    } else if kind != Kind::Float {
+        Path::Reference(Reason::Kind(kind))
+    } else if !FUSED_KERNELS.contains(&kernel) {
+        Path::Reference(Reason::KernelSize(kernel))
+    } else {
+        Path::Fused(Isa::of_process())
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fused(isa) => write!(f, "fused/{isa}"),
+            Self::Reference(Reason::Device(device)) => write!(f, "reference (on {device:?})"),
+            Self::Reference(Reason::Kind(kind)) => write!(f, "reference ({kind:?})"),
+            Self::Reference(Reason::KernelSize(k)) => {
+                write!(f, "reference (kernel {k} is outside 2..=8)")
+            }
+            Self::Reference(Reason::Asked) => f.write_str("reference (asked for)"),
+        }
+    }
+}
+
+/// What a Canon layer reads.
+#[derive(Debug, Clone, Copy)]
+pub struct Operands<'a> {
+    /// [b, t, c_i] each; rows may be further apart than c_i (a `narrow` of a packed projection).
+    pub inputs: &'a [&'a Tensor],
+    /// [c, k] or [c, 1, k], tap k-1 for the present.
+    pub weight: &'a Tensor,
+    /// [b, k-1, c]: the inputs just before; none is all zeros.
+    pub state: Option<&'a Tensor>,
+}
+
+/// What a Canon layer's backward gives, each shaped as what it is the gradient of.
+#[derive(Debug)]
+pub struct Gradients {
+    pub inputs: Vec<Tensor>,
+    pub weight: Tensor,
+    /// Where a state was given. The state that comes out carries no gradient (training starts from zeros).
+    pub state: Option<Tensor>,
+}
+
+/// y, one [b, t, c_i] tensor for each input.
+pub fn forward(
+    path: Path,
+    operands: Operands<'_>,
+    options: Options,
+) -> Result<Vec<Tensor>, KernelError> {
+    let mut outputs =
+        operands.inputs.iter().map(|x| dense_like(x)).collect::<Result<Vec<_>, _>>()?;
+    forward_into(path, operands, options, &mut outputs)?;
+    Ok(outputs)
+}
+
+/// As [`forward`], overwriting tensors of the inputs' shapes that share no memory with the operands.
+pub fn forward_into(
+    path: Path,
+    operands: Operands<'_>,
+    options: Options,
+    outputs: &mut [Tensor],
+) -> Result<(), KernelError> {
+    let shape = Shape::of(&operands)?;
+    shape.expect_one_each("outputs", &operands, outputs.iter())?;
+    match path {
+        Path::Fused(isa) => fused::forward(isa, &shape, operands, options, outputs),
+        Path::Reference(_) => {
+            let results = reference::forward(&shape, operands, options)?;
+            copy_all(outputs, &results)
+        }
+    }
+}
+
+/// The gradients of sum(y * grads); recomputes what it needs of the forward pass.
+pub fn backward(
+    path: Path,
+    grads: &[&Tensor],
+    operands: Operands<'_>,
+    options: Options,
+) -> Result<Gradients, KernelError> {
+    let inputs = operands.inputs.iter().map(|x| dense_like(x)).collect::<Result<Vec<_>, _>>()?;
+    let state = operands.state.map(dense_like).transpose()?;
+    let mut into = Gradients { inputs, weight: dense_like(operands.weight)?, state };
+    backward_into(path, grads, operands, options, &mut into)?;
+    Ok(into)
+}
+
+/// As [`backward`], overwriting (never adding to) tensors that share no memory with the operands.
+pub fn backward_into(
+    path: Path,
+    grads: &[&Tensor],
+    operands: Operands<'_>,
+    options: Options,
+    into: &mut Gradients,
+) -> Result<(), KernelError> {
+    let shape = Shape::of(&operands)?;
+    shape.expect_one_each("output gradients", &operands, grads.iter().copied())?;
+    shape.expect_one_each("input gradients", &operands, into.inputs.iter())?;
+    if into.weight.size() != operands.weight.size() {
+        return Err(unlike("the weight's gradient", &into.weight.size(), &operands.weight.size()));
+    }
+    if into.state.as_ref().map(Tensor::size) != operands.state.map(Tensor::size) {
+        return Err(KernelError::new(
+            "the state's gradient is not of the state's shape".to_owned(),
+        ));
+    }
+    match path {
+        Path::Fused(isa) => fused::backward(isa, &shape, grads, operands, options, into),
+        Path::Reference(_) => {
+            let results = reference::backward(&shape, grads, operands, options)?;
+            copy_all(&mut into.inputs, &results.inputs)?;
+            into.weight.f_copy_(&results.weight)?;
+            if let (Some(into), Some(result)) = (&mut into.state, &results.state) {
+                into.f_copy_(result)?;
+            }
+            Ok(())
+        }
+    }
+}
+
+/// The state after these inputs: the last k-1 of state ++ inputs, [b, k-1, c].
+pub fn next_state(operands: Operands<'_>) -> Result<Tensor, KernelError> {
+    let Shape { batch, time, channels, kernel, .. } = Shape::of(&operands)?;
+    let past = kernel - 1;
+    let fresh = past.min(time);
+    let ends = operands
+        .inputs
+        .iter()
+        .map(|x| x.f_narrow(1, time - fresh, fresh))
+        .collect::<Result<Vec<_>, _>>()?;
+    let end = Tensor::f_cat(&ends, 2)?; // [b, min(k-1, t), c]
+    if fresh == past {
+        return Ok(end);
+    }
+    let kept = match operands.state {
+        Some(state) => state.f_narrow(1, fresh, past - fresh)?,
+        None => Tensor::f_zeros([batch, past - fresh, channels], (end.kind(), end.device()))?,
+    };
+    Ok(Tensor::f_cat(&[kept, end], 1)?)
+}
+
+/// The sizes that operands agree on.
+struct Shape {
+    batch: i64,
+    time: i64,
+    channels: i64,
+    kernel: i64,
+    /// (first channel, channels) of each input.
+    parts: Vec<(i64, i64)>,
+}
+
+impl Shape {
+    fn of(operands: &Operands<'_>) -> Result<Self, KernelError> {
+        let Operands { inputs, weight, state } = operands;
+        let size = weight.size();
+        let ([channels, kernel] | [channels, 1, kernel]) = size[..] else {
+            return Err(KernelError::new(format!(
+                "a Canon filter is [c, k] or [c, 1, k], got {size:?}"
+            )));
+        };
+        let mut parts = Vec::with_capacity(inputs.len());
+        let (mut first, mut rows) = (0, None);
+        for input in *inputs {
+            let size = input.size();
+            let [batch, time, width] = size[..] else {
+                return Err(KernelError::new(format!(
+                    "a Canon layer's input is [b, t, c], got {size:?}"
+                )));
+            };
+            if *rows.get_or_insert((batch, time)) != (batch, time) {
+                return Err(KernelError::new(format!(
+                    "Canon inputs of other batch or time: {rows:?} and {size:?}"
+                )));
+            }
+            parts.push((first, width));
+            first += width;
+        }
+        let Some((batch, time)) = rows else {
+            return Err(KernelError::new("a Canon layer without inputs".to_owned()));
+        };
+        if first != channels || kernel < 1 {
+            return Err(KernelError::new(format!("a Canon filter {size:?} over {first} channels")));
+        }
+        if let Some(state) = state {
+            let wanted = [batch, kernel - 1, channels];
+            if state.size() != wanted {
+                return Err(unlike("a Canon state", &state.size(), &wanted));
+            }
+        }
+        Ok(Self { batch, time, channels, kernel, parts })
+    }
+
+    fn expect_one_each<'t>(
+        &self,
+        what: &str,
+        operands: &Operands<'_>,
+        tensors: impl ExactSizeIterator<Item = &'t Tensor>,
+    ) -> Result<(), KernelError> {
+        if tensors.len() != self.parts.len() {
+            return Err(KernelError::new(format!(
+                "{} {what} for {} inputs",
+                tensors.len(),
+                self.parts.len()
+            )));
+        }
+        for (tensor, input) in tensors.zip(operands.inputs) {
+            if tensor.size() != input.size() {
+                return Err(unlike(what, &tensor.size(), &input.size()));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn unlike(what: &str, got: &[i64], wanted: &[i64]) -> KernelError {
+    KernelError::new(format!("{what} of shape {got:?}, expected {wanted:?}"))
+}
+
+/// A tensor of the same shape with dense rows, its contents undefined.
+fn dense_like(tensor: &Tensor) -> Result<Tensor, KernelError> {
+    Ok(Tensor::f_empty(tensor.size(), (tensor.kind(), tensor.device()))?)
+}
+
+fn copy_all(into: &mut [Tensor], from: &[Tensor]) -> Result<(), KernelError> {
+    for (into, from) in into.iter_mut().zip(from) {
+        into.f_copy_(from)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! The Canon layer in Rust, f32 on the CPU. In: checked operands. Out: results written in place.
+//! Blocks of BLOCK time steps of one batch item are the unit of work; strips.rs works on one.
+//! Must stay true: block cuts follow from the shape alone; a filter's gradient is summed over the rows of a
+//! block, then over blocks, always in the same order; so neither threads nor register width change a bit.
+
+use tch::Tensor;
+
+use super::super::ffi::{self, Rows, RowsMut};
+use super::super::{Isa, KernelError};
+use super::strips::{Backward, Forward, Slopes};
+use super::{FUSED_KERNELS, Gradients, Operands, Options, Shape};
+
+pub(super) const BLOCK: usize = 64;
+
+pub(super) fn forward(
+    isa: Isa,
+    shape: &Shape,
+    operands: Operands<'_>,
+    options: Options,
+    outputs: &mut [Tensor],
+) -> Result<(), KernelError> {
+    let parts = Parts::of(shape, operands)?;
+    for (i, output) in outputs.iter_mut().enumerate() {
+        let source = parts.source(i)?;
+        let mut out = RowsMut::of(output, &parts.reads(i))?;
+        ffi::parallel_blocks(
+            &mut out,
+            BLOCK,
+            &mut [],
+            0,
+            || (),
+            |(), block, rows, _| {
+                ffi::run_on(isa, Forward { source: &source, options, block, rows });
+            },
+        );
+    }
+    Ok(())
+}
+
+pub(super) fn backward(
+    isa: Isa,
+    shape: &Shape,
+    grads: &[&Tensor],
+    operands: Operands<'_>,
+    options: Options,
+    into: &mut Gradients,
+) -> Result<(), KernelError> {
+    let parts = Parts::of(shape, operands)?;
+    let kernel = parts.kernel;
+    let mut filter = vec![0.0; parts.taps.len()]; // [k, c]
+    for (i, input) in into.inputs.iter_mut().enumerate() {
+        let (source, dy) = (parts.source(i)?, Rows::of(grads[i])?);
+        let mut reads = parts.reads(i);
+        reads.push(grads[i]);
+        let mut out = RowsMut::of(input, &reads)?;
+        let width = source.channels;
+        let mut partials = vec![0.0; ffi::block_count(dy.sizes(), BLOCK) * kernel * width]; // [blocks, k, c_i]
+        ffi::parallel_blocks(
+            &mut out,
+            BLOCK,
+            &mut partials,
+            kernel * width,
+            Vec::new,
+            |local, block, rows, partial| {
+                ffi::run_on(
+                    isa,
+                    Backward { source: &source, dy, options, block, rows, partial, local },
+                );
+            },
+        );
+        let first = shape.parts[i].0 as usize;
+        for partial in partials.chunks_exact((kernel * width).max(1)) {
+            for (tap, sums) in partial.chunks_exact(width).enumerate() {
+                let whole = &mut filter[tap * parts.channels + first..][..width];
+                whole.iter_mut().zip(sums).for_each(|(whole, sum)| *whole += sum);
+            }
+        }
+    }
+    let weight = ffi::slice_mut(&mut into.weight, &[])?; // [c, k]
+    for (channel, taps) in weight.chunks_exact_mut(kernel).enumerate() {
+        for (tap, value) in taps.iter_mut().enumerate() {
+            *value = filter[tap * parts.channels + channel];
+        }
+    }
+    if let Some(into) = &mut into.state {
+        state_gradient(isa, shape, &parts, grads, options, into)?;
+    }
+    Ok(())
+}
+
+/// d state[s] = sum_j w[j] dp[s - j]: k-1 rows, so plain loops.
+fn state_gradient(
+    isa: Isa,
+    shape: &Shape,
+    parts: &Parts<'_>,
+    grads: &[&Tensor],
+    options: Options,
+    into: &mut Tensor,
+) -> Result<(), KernelError> {
+    let past = parts.kernel - 1;
+    let reads: Vec<&Tensor> =
+        parts.operands.inputs.iter().chain(grads).copied().chain(parts.operands.state).collect();
+    let into = ffi::slice_mut(into, &reads)?; // [b, k-1, c]
+    for (i, &(first, width)) in shape.parts.iter().enumerate() {
+        let (first, width) = (first as usize, width as usize);
+        let (source, dy) = (parts.source(i)?, Rows::of(grads[i])?);
+        for batch in 0..shape.batch as usize {
+            let rows = past.min(shape.time as usize);
+            let mut dp = vec![0.0; rows * width];
+            ffi::run_on(
+                isa,
+                Slopes { source: &source, dy, options, batch, first: 0, into: &mut dp },
+            );
+            for s in 0..past {
+                let row = &mut into[(batch * past + s) * parts.channels + first..][..width];
+                row.fill(0.0);
+                for tap in 0..=s {
+                    let Some(slopes) = dp.chunks_exact(width).nth(s - tap) else { continue };
+                    for ((value, w), slope) in row.iter_mut().zip(source.taps[tap]).zip(slopes) {
+                        *value += w * slope;
+                    }
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Operands as the loops want them: the filter by tap, the state by input.
+struct Parts<'a> {
+    operands: Operands<'a>,
+    states: Vec<Option<Tensor>>,
+    taps: Vec<f32>, // [k, c]
+    zeros: Vec<f32>,
+    firsts: Vec<usize>,
+    channels: usize,
+    kernel: usize,
+}
+
+impl<'a> Parts<'a> {
+    fn of(shape: &Shape, operands: Operands<'a>) -> Result<Self, KernelError> {
+        if !FUSED_KERNELS.contains(&shape.kernel) {
+            let message = format!("the fused Canon path takes kernels 2..=8, not {}", shape.kernel);
+            return Err(KernelError::new(message));
+        }
+        let (channels, kernel) = (shape.channels as usize, shape.kernel as usize);
+        let weight = ffi::slice(operands.weight)?; // [c, k]
+        let taps =
+            (0..kernel).flat_map(|tap| weight.iter().skip(tap).step_by(kernel).copied()).collect();
+        let states = shape
+            .parts
+            .iter()
+            .map(|&(first, width)| operands.state.map(|s| s.f_narrow(2, first, width)).transpose());
+        Ok(Self {
+            states: states.collect::<Result<_, _>>()?,
+            taps,
+            zeros: vec![0.0; channels],
+            firsts: shape.parts.iter().map(|part| part.0 as usize).collect(),
+            operands,
+            channels,
+            kernel,
+        })
+    }
+
+    fn source(&self, i: usize) -> Result<Source<'_>, KernelError> {
+        let rows = Rows::of(self.operands.inputs[i])?;
+        let [_, time, channels] = rows.sizes();
+        let taps = |tap: usize| {
+            &self.taps[tap.min(self.kernel - 1) * self.channels + self.firsts[i]..][..channels]
+        };
+        Ok(Source {
+            rows,
+            state: self.states[i].as_ref().map(Rows::of).transpose()?,
+            taps: std::array::from_fn(taps),
+            zeros: &self.zeros[..channels],
+            time,
+            channels,
+            kernel: self.kernel,
+        })
+    }
+
+    /// What a result for input i must not overwrite.
+    fn reads(&self, i: usize) -> Vec<&Tensor> {
+        [self.operands.inputs[i], self.operands.weight].into_iter().chain(&self.states[i]).collect()
+    }
+}
+
+/// One input with its past and its channels of the filter.
+pub(super) struct Source<'a> {
+    pub(super) rows: Rows<'a>,
+    pub(super) state: Option<Rows<'a>>,
+    /// The first `kernel` are meant.
+    pub(super) taps: [&'a [f32]; 8],
+    pub(super) zeros: &'a [f32],
+    pub(super) time: usize,
+    pub(super) channels: usize,
+    pub(super) kernel: usize,
+}
+
+impl<'a> Source<'a> {
+    /// Row t - (k-1), which is of the state before the first; zeros after the last.
+    #[inline(always)]
+    pub(super) fn delayed(&self, b: usize, t: usize) -> &'a [f32] {
+        let past = self.kernel - 1;
+        match (&self.state, t < past) {
+            (Some(state), true) => state.row(b, t),
+            (None, true) => self.zeros,
+            (_, false) if t - past < self.time => self.rows.row(b, t - past),
+            (_, false) => self.zeros,
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! The Canon layer in plain tch, any device and dtype: the meaning of the fused path, and what runs where
+//! that one does not. In: checked operands. Out: new tensors. Must stay readable before fast.
+
+use tch::{Kind, Tensor};
+
+use super::super::KernelError;
+use super::{Activation, Gradients, Operands, Options, Shape};
+
+pub(super) fn forward(
+    shape: &Shape,
+    operands: Operands<'_>,
+    options: Options,
+) -> Result<Vec<Tensor>, KernelError> {
+    let x = padded(shape, &operands)?; // [b, k-1+t, c]
+    let conv = convolve(shape, &x, operands.weight)?; // [b, t, c]
+    let acted = match options.activation {
+        Activation::Identity => conv,
+        Activation::Silu => conv.f_silu()?,
+    };
+    let y = if options.residual {
+        acted.f_add(&x.f_narrow(1, shape.kernel - 1, shape.time)?)?
+    } else {
+        acted
+    };
+    split(shape, &y)
+}
+
+/// With p = conv(x) and dp = dy act'(p):
+///     dx[t] = (dy[t] +) sum_j w[j] dp[t + (k-1) - j]      dw[j] = sum_{b,t} dp[t] x[t - (k-1) + j]
+pub(super) fn backward(
+    shape: &Shape,
+    grads: &[&Tensor],
+    operands: Operands<'_>,
+    options: Options,
+) -> Result<Gradients, KernelError> {
+    let past = shape.kernel - 1;
+    let x = padded(shape, &operands)?; // [b, k-1+t, c]
+    let dy = Tensor::f_cat(grads, 2)?; // [b, t, c]
+    let dp = match options.activation {
+        Activation::Identity => dy.shallow_clone(),
+        Activation::Silu => convolve(shape, &x, operands.weight)?.f_silu_backward(&dy)?,
+    };
+    let dx = x.f_zeros_like()?; // [b, k-1+t, c], the state's gradient in its first k-1 rows
+    if options.residual {
+        dx.f_narrow(1, past, shape.time)?.f_copy_(&dy)?;
+    }
+    let mut taps = Vec::new();
+    for tap in 0..shape.kernel {
+        let window = x.f_narrow(1, tap, shape.time)?; // [b, t, c]
+        let _ = dx.f_narrow(1, tap, shape.time)?.f_add_(&dp.f_mul(&filter(
+            shape,
+            operands.weight,
+            tap,
+        )?)?)?;
+        taps.push(dp.f_mul(&window)?.f_sum_dim_intlist(
+            [0i64, 1].as_slice(),
+            false,
+            None::<Kind>,
+        )?); // [c]
+    }
+    Ok(Gradients {
+        inputs: split(shape, &dx.f_narrow(1, past, shape.time)?)?,
+        weight: Tensor::f_stack(&taps, 1)?.f_reshape(operands.weight.size())?,
+        state: operands.state.map(|_| dx.f_narrow(1, 0, past)).transpose()?,
+    })
+}
+
+/// state ++ inputs, [b, k-1+t, c].
+fn padded(shape: &Shape, operands: &Operands<'_>) -> Result<Tensor, KernelError> {
+    let x = Tensor::f_cat(operands.inputs, 2)?;
+    let before = match operands.state {
+        Some(state) => state.shallow_clone(),
+        None => Tensor::f_zeros(
+            [shape.batch, shape.kernel - 1, shape.channels],
+            (x.kind(), x.device()),
+        )?,
+    };
+    Ok(Tensor::f_cat(&[before, x], 1)?)
+}
+
+/// [b, k-1+t, c] -> [b, t, c], one shifted product for each tap.
+fn convolve(shape: &Shape, x: &Tensor, weight: &Tensor) -> Result<Tensor, KernelError> {
+    let mut sum = x.f_narrow(1, 0, shape.time)?.f_mul(&filter(shape, weight, 0)?)?;
+    for tap in 1..shape.kernel {
+        sum = sum.f_add(&x.f_narrow(1, tap, shape.time)?.f_mul(&filter(shape, weight, tap)?)?)?;
+    }
+    Ok(sum)
+}
+
+/// Tap `tap` of every channel, [c].
+fn filter(shape: &Shape, weight: &Tensor, tap: i64) -> Result<Tensor, KernelError> {
+    Ok(weight.f_reshape([shape.channels, shape.kernel])?.f_select(1, tap)?)
+}
+
+/// [b, t, c] -> one [b, t, c_i] for each input.
+fn split(shape: &Shape, whole: &Tensor) -> Result<Vec<Tensor>, KernelError> {
+    shape
+        .parts
+        .iter()
+        .map(|&(first, width)| Ok(whole.f_narrow(2, first, width)?.f_contiguous()?))
+        .collect()
+}

@@ -1,0 +1,413 @@
+//! The only unsafe code: the C++ shim (native/shim.h), memory of CPU tensors as slices and rows, ATen's
+//! thread pool, and functions compiled for wider registers than the build asks for.
+//! In: tch tensors and safe closures. Out: safe calls, whose preconditions are checked here at run time.
+//! Must stay true: no panic unwinds into C++ and no C++ exception into Rust; two threads never hold the same
+//! row mutably; a view is taken, used and dropped inside one kernel call, which makes no tensor call meanwhile.
+#![expect(unsafe_code, reason = "the one module that may; every block says why it is sound")]
+
+use std::ffi::{CStr, CString, c_char, c_int, c_void};
+use std::marker::PhantomData;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+
+use tch::{Device, Kind, Tensor};
+
+use super::{Isa, KernelError};
+
+unsafe extern "C" {
+    fn canonc_last_error() -> *const c_char;
+    fn canonc_parallel_for(
+        count: i64,
+        grain: i64,
+        context: *mut c_void,
+        body: extern "C" fn(*mut c_void, i64, i64),
+    ) -> c_int;
+    fn canonc_cpu_capability() -> *const c_char;
+    fn canonc_torch_version() -> *const c_char;
+    fn canonc_build_config() -> *const c_char;
+    fn canonc_library_folder() -> *const c_char;
+    fn canonc_load_library(path: *const c_char) -> c_int;
+    fn canonc_set_deterministic(on: c_int) -> c_int;
+    fn canonc_is_deterministic() -> c_int;
+}
+
+/// The kernels ATen has picked for this process: `DEFAULT`, `AVX2`, `AVX512`, ...
+pub fn cpu_capability() -> String {
+    // SAFETY: the shim returns a static, null-terminated string.
+    text(unsafe { canonc_cpu_capability() })
+}
+
+/// The PyTorch version this binary was compiled against, as `2.11.0`.
+pub fn torch_version() -> String {
+    // SAFETY: the shim returns a string literal.
+    text(unsafe { canonc_torch_version() })
+}
+
+/// What libtorch says of how it was built: compiler, BLAS, oneDNN, capability.
+pub fn build_config() -> String {
+    // SAFETY: the shim returns a static, null-terminated string.
+    text(unsafe { canonc_build_config() })
+}
+
+/// The folder that the loaded libtorch_cpu lies in.
+pub fn library_folder() -> Result<PathBuf, KernelError> {
+    // SAFETY: no arguments; the result is null or a static string.
+    let folder = unsafe { canonc_library_folder() };
+    if folder.is_null() { Err(last_error()) } else { Ok(PathBuf::from(text(folder))) }
+}
+
+/// Loads a shared library for good, its symbols visible to all.
+pub(crate) fn load_library(path: &Path) -> Result<(), KernelError> {
+    let path = CString::new(path.as_os_str().as_bytes())
+        .map_err(|_| KernelError::new(format!("the path {} has a zero byte", path.display())))?;
+    // SAFETY: a null-terminated string that outlives the call.
+    checked(unsafe { canonc_load_library(path.as_ptr()) })
+}
+
+/// Deterministic algorithms or an error from the op that has none; no autotuning, no TF32.
+pub fn set_deterministic(on: bool) -> Result<(), KernelError> {
+    // SAFETY: a plain integer argument.
+    checked(unsafe { canonc_set_deterministic(c_int::from(on)) })
+}
+
+/// Whether [`set_deterministic`] is on.
+pub fn is_deterministic() -> bool {
+    // SAFETY: no arguments.
+    (unsafe { canonc_is_deterministic() }) != 0
+}
+
+fn text(pointer: *const c_char) -> String {
+    if pointer.is_null() {
+        return String::new();
+    }
+    // SAFETY: not null, and every string of the shim is null-terminated and lives until this thread's next call.
+    unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
+}
+
+fn last_error() -> KernelError {
+    // SAFETY: no arguments; never null.
+    KernelError::new(text(unsafe { canonc_last_error() }))
+}
+
+fn checked(status: c_int) -> Result<(), KernelError> {
+    if status == 0 { Ok(()) } else { Err(last_error()) }
+}
+
+/// `body` over disjoint pieces of `0..count` on ATen's own threads, at least `grain` to a piece. Where the
+/// cuts fall depends on the number of threads: a body must not let them show in its results.
+pub fn parallel_for(count: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
+    struct Context<'a, F> {
+        body: &'a F,
+        panic: Mutex<Option<Box<dyn std::any::Any + Send>>>,
+    }
+    extern "C" fn call<F: Fn(Range<usize>) + Sync>(context: *mut c_void, begin: i64, end: i64) {
+        // SAFETY: `context` is the Context<F> below, alive and only shared until canonc_parallel_for returns.
+        let context = unsafe { &*context.cast::<Context<'_, F>>() };
+        let piece = begin as usize..end as usize;
+        if let Err(panic) = catch_unwind(AssertUnwindSafe(|| (context.body)(piece)))
+            && let Ok(mut first) = context.panic.lock()
+        {
+            first.get_or_insert(panic);
+        }
+    }
+    fn callback<F: Fn(Range<usize>) + Sync>(_: &F) -> extern "C" fn(*mut c_void, i64, i64) {
+        call::<F>
+    }
+    let mut context = Context { body: &body, panic: Mutex::new(None) };
+    // SAFETY: `call::<F>` casts back to this very type, never unwinds, and F is Sync.
+    let status = unsafe {
+        canonc_parallel_for(
+            count as i64,
+            grain.max(1) as i64,
+            (&raw mut context).cast::<c_void>(),
+            callback(&body),
+        )
+    };
+    if let Ok(Some(panic)) = context.panic.into_inner() {
+        resume_unwind(panic);
+    }
+    // The body reports by panicking only, so this is OpenMP itself failing: nothing to go on with.
+    assert!(status == 0, "ATen's thread pool failed: {}", last_error());
+}
+
+/// All elements of a contiguous f32 CPU tensor.
+pub(crate) fn slice(tensor: &Tensor) -> Result<&[f32], KernelError> {
+    let count = contiguous_len(tensor)?;
+    // SAFETY: f32, on the CPU and contiguous (checked), so `count` floats lie there while `tensor` is
+    // borrowed; libtorch returns null for empty tensors, which is replaced.
+    Ok(unsafe { std::slice::from_raw_parts(base(tensor, count), count) })
+}
+
+/// All elements of a contiguous f32 CPU tensor, to write to, sharing no memory with what is read meanwhile.
+pub(crate) fn slice_mut<'a>(
+    tensor: &'a mut Tensor,
+    reads: &[&Tensor],
+) -> Result<&'a mut [f32], KernelError> {
+    let count = contiguous_len(tensor)?;
+    check_apart(tensor, reads)?;
+    // SAFETY: as in `slice`; apart from the call's operands (checked), and see the module's rule.
+    Ok(unsafe { std::slice::from_raw_parts_mut(base(tensor, count), count) })
+}
+
+fn base(tensor: &Tensor, count: usize) -> *mut f32 {
+    if count == 0 { std::ptr::NonNull::dangling().as_ptr() } else { tensor.data_ptr().cast() }
+}
+
+fn contiguous_len(tensor: &Tensor) -> Result<usize, KernelError> {
+    check_f32_cpu(tensor)?;
+    if !tensor.is_contiguous() {
+        return Err(KernelError::new(format!(
+            "a contiguous tensor is expected, got shape {:?} with strides {:?}",
+            tensor.size(),
+            tensor.stride()
+        )));
+    }
+    Ok(tensor.numel())
+}
+
+fn check_f32_cpu(tensor: &Tensor) -> Result<(), KernelError> {
+    if tensor.device() == Device::Cpu && tensor.kind() == Kind::Float {
+        return Ok(());
+    }
+    Err(KernelError::new(format!(
+        "an f32 tensor on the CPU is expected, got {:?} on {:?}",
+        tensor.kind(),
+        tensor.device()
+    )))
+}
+
+/// Where the rows of a [b, t, c] tensor lie; c is dense, b and t may have any stride that keeps rows apart.
+#[derive(Clone, Copy)]
+struct Layout {
+    pointer: *mut f32,
+    sizes: [usize; 3],
+    strides: [usize; 2],
+}
+
+impl Layout {
+    fn of(tensor: &Tensor) -> Result<Self, KernelError> {
+        check_f32_cpu(tensor)?;
+        let (sizes, strides) = (tensor.size(), tensor.stride());
+        let ([batch, time, channels], [over_batch, over_time, over_channels]) =
+            (sizes.as_slice(), strides.as_slice())
+        else {
+            return Err(KernelError::new(format!("a [b, t, c] tensor is expected, got {sizes:?}")));
+        };
+        let wide = |stride: i64, width: i64, count: i64| count <= 1 || stride >= width;
+        let over_rows = if *time <= 1 { *channels } else { over_time * (time - 1) + channels };
+        if (*over_channels != 1 && *channels > 1)
+            || !wide(*over_time, *channels, *time)
+            || !wide(*over_batch, over_rows, *batch)
+        {
+            return Err(KernelError::new(format!(
+                "rows of dense channels are expected, got shape {sizes:?} with strides {strides:?}"
+            )));
+        }
+        let sizes = [*batch as usize, *time as usize, *channels as usize];
+        // A size-1 dimension may carry any stride: it is never multiplied by more than 0.
+        Ok(Self {
+            pointer: base(tensor, sizes.iter().product()),
+            sizes,
+            strides: [*over_batch as usize, *over_time as usize],
+        })
+    }
+
+    /// Where row (b, t) starts. Panics outside the tensor.
+    fn row(&self, b: usize, t: usize) -> *mut f32 {
+        let [batch, time, _] = self.sizes;
+        assert!(b < batch && t < time, "row ({b}, {t}) of a [{batch}, {time}, c] tensor");
+        // SAFETY: inside the tensor's storage, since b and t are inside its sizes.
+        unsafe { self.pointer.add(b * self.strides[0] + t * self.strides[1]) }
+    }
+}
+
+/// The rows of a [b, t, c] f32 CPU tensor, which may be a `narrow` of a packed one.
+#[derive(Clone, Copy)]
+pub(crate) struct Rows<'a> {
+    layout: Layout,
+    borrow: PhantomData<&'a [f32]>,
+}
+
+// SAFETY: reading floats from several threads.
+unsafe impl Send for Rows<'_> {}
+// SAFETY: as above.
+unsafe impl Sync for Rows<'_> {}
+
+impl<'a> Rows<'a> {
+    pub(crate) fn of(tensor: &'a Tensor) -> Result<Self, KernelError> {
+        Ok(Self { layout: Layout::of(tensor)?, borrow: PhantomData })
+    }
+
+    /// [batch, time, channels]
+    pub(crate) fn sizes(&self) -> [usize; 3] {
+        self.layout.sizes
+    }
+
+    pub(crate) fn row(&self, b: usize, t: usize) -> &'a [f32] {
+        // SAFETY: `row` is inside the tensor, whose channels are dense, for as long as it is borrowed.
+        unsafe { std::slice::from_raw_parts(self.layout.row(b, t), self.layout.sizes[2]) }
+    }
+}
+
+/// The rows of a [b, t, c] f32 CPU tensor, to write to. Rows do not overlap (checked by the strides).
+pub(crate) struct RowsMut<'a> {
+    layout: Layout,
+    borrow: PhantomData<&'a mut [f32]>,
+}
+
+// SAFETY: shared only by `parallel_blocks`, which gives each row to one thread.
+unsafe impl Sync for RowsMut<'_> {}
+
+impl<'a> RowsMut<'a> {
+    /// `reads` is what the same kernel call reads: none of it may share memory with `tensor`.
+    pub(crate) fn of(tensor: &'a mut Tensor, reads: &[&Tensor]) -> Result<Self, KernelError> {
+        let layout = Layout::of(tensor)?;
+        check_apart(tensor, reads)?;
+        Ok(Self { layout, borrow: PhantomData })
+    }
+}
+
+fn check_apart(result: &Tensor, reads: &[&Tensor]) -> Result<(), KernelError> {
+    let written = span(result);
+    if reads
+        .iter()
+        .map(|read| span(read))
+        .any(|read| written.start < read.end && read.start < written.end)
+    {
+        return Err(KernelError::new(
+            "a kernel's result would overwrite one of its operands".to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+/// The addresses from a tensor's first to its last element.
+fn span(tensor: &Tensor) -> Range<usize> {
+    let start = tensor.data_ptr() as usize;
+    if tensor.numel() == 0 {
+        return start..start;
+    }
+    let last: i64 = tensor.size().iter().zip(tensor.stride()).map(|(n, s)| (n - 1) * s).sum();
+    start..start + (last as usize + 1) * tensor.kind().elt_size_in_bytes()
+}
+
+/// Rows `times` of one batch item.
+#[derive(Clone)]
+pub(crate) struct Block {
+    pub(crate) batch: usize,
+    pub(crate) times: Range<usize>,
+}
+
+/// What one thread may write while it works on a block.
+pub(crate) struct BlockMut<'a> {
+    layout: &'a Layout,
+    block: Block,
+}
+
+impl BlockMut<'_> {
+    /// Rows `first..first + N` of the block's batch item; those past the block's end are empty slices.
+    pub(crate) fn rows<const N: usize>(&mut self, first: usize) -> [&mut [f32]; N] {
+        assert!(self.block.times.contains(&first), "row {first} outside {:?}", self.block.times);
+        std::array::from_fn(|i| {
+            if first + i >= self.block.times.end {
+                return &mut [][..];
+            }
+            // SAFETY: inside the tensor; this block is handed out once, its rows are in no other block and
+            // do not overlap, and `&mut self` keeps other borrows of them away.
+            unsafe {
+                std::slice::from_raw_parts_mut(
+                    self.layout.row(self.block.batch, first + i),
+                    self.layout.sizes[2],
+                )
+            }
+        })
+    }
+}
+
+/// Number of blocks that [`parallel_blocks`] cuts [batch, time] into.
+pub(crate) fn block_count([batch, time, _]: [usize; 3], rows: usize) -> usize {
+    batch * time.div_ceil(rows)
+}
+
+/// Cuts `out` into blocks of `rows` time steps, cuts that depend on its shape only, and works on them on
+/// ATen's threads. Each call of `body` has its block's rows of `out` and `partials[index]` (of `width`
+/// floats) to itself; `local` makes what a thread reuses from block to block.
+pub(crate) fn parallel_blocks<L>(
+    out: &mut RowsMut<'_>,
+    rows: usize,
+    partials: &mut [f32],
+    width: usize,
+    local: impl Fn() -> L + Sync,
+    body: impl Fn(&mut L, &Block, &mut BlockMut<'_>, &mut [f32]) + Sync,
+) {
+    let sizes @ [_, time, channels] = out.layout.sizes;
+    let per_batch = time.div_ceil(rows);
+    let count = block_count(sizes, rows);
+    assert!(partials.len() == count * width, "{count} blocks of {width} in {}", partials.len());
+    let partials = Shared(partials.as_mut_ptr());
+    let out = &*out;
+    // Below some 2^15 elements to a thread, waking it costs more than it saves.
+    let grain = (1 << 15) / (rows * channels).max(1);
+    parallel_for(count, grain, |piece| {
+        let mut local = local();
+        for index in piece {
+            let (batch, first) = (index / per_batch, index % per_batch * rows);
+            let block = Block { batch, times: first..time.min(first + rows) };
+            let mut rows = BlockMut { layout: &out.layout, block: block.clone() };
+            // SAFETY: `count * width` floats are there, and `index` is in one piece only.
+            let partial =
+                unsafe { std::slice::from_raw_parts_mut(partials.get().add(index * width), width) };
+            body(&mut local, &block, &mut rows, partial);
+        }
+    });
+}
+
+struct Shared(*mut f32);
+
+// SAFETY: `parallel_blocks` derives disjoint slices from it.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// By method, so that closures capture the wrapper and not the bare pointer.
+    fn get(&self) -> *mut f32 {
+        self.0
+    }
+}
+
+/// Work to be compiled for several instruction sets. `run` must be `#[inline(always)]`, with all it calls in
+/// its loops: what is not inlined is compiled for the build's own target.
+pub(crate) trait Vectorised {
+    /// `FMA`: whether `mul_add` is one instruction here. `LANES`: floats to a register.
+    fn run<const FMA: bool, const LANES: usize>(self);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+fn on_avx2(work: impl Vectorised) {
+    work.run::<true, 8>();
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512vl,avx512bw,avx512dq,avx2,fma")]
+fn on_avx512(work: impl Vectorised) {
+    work.run::<true, 16>();
+}
+
+/// Runs `work` as compiled for `isa`. Panics where this CPU does not have it.
+pub(crate) fn run_on(isa: Isa, work: impl Vectorised) {
+    assert!(isa.is_available(), "{isa} kernels on a CPU without them");
+    match isa {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the CPU has these features (asserted above).
+        Isa::Avx512 => unsafe { on_avx512(work) },
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: the CPU has these features (asserted above).
+        Isa::Avx2 => unsafe { on_avx2(work) },
+        #[cfg(not(target_arch = "x86_64"))]
+        Isa::Avx512 | Isa::Avx2 => work.run::<false, 4>(), // never: `is_available` is false here
+        Isa::Portable => work.run::<{ cfg!(target_arch = "aarch64") }, 4>(),
+    }
+}
