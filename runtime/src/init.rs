@@ -201,7 +201,10 @@ mod tests {
                 hasher.update(&value.to_bits().to_le_bytes());
             }
         }
-        assert_eq!(hasher.finalize().to_hex().as_str(), "75285284c319d27315612bde51d66dca6f69f220b052ffc8bd6b400a4ffc4579");
+        assert_eq!(
+            hasher.finalize().to_hex().as_str(),
+            "75285284c319d27315612bde51d66dca6f69f220b052ffc8bd6b400a4ffc4579"
+        );
     }
 
     #[test]

@@ -219,7 +219,11 @@ mod tests {
                     Schedule::Cosine { lr_min_ratio, .. } if step == total => {
                         assert_eq!((want.as_f64(), got), (Some(1.0), lr_min_ratio));
                     }
-                    _ => {
+                    Schedule::Cosine { .. }
+                    | Schedule::Linear { .. }
+                    | Schedule::InvSqrt { .. }
+                    | Schedule::Constant
+                    | Schedule::Wsd { .. } => {
                         let want = want.as_f64().unwrap();
                         assert!(
                             (got - want).abs() <= 4e-16,

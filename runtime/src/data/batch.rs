@@ -149,6 +149,9 @@ mod tests {
         assert_eq!(plain[1], labelled[1]);
         assert_ne!(digest_of_windows(&plain), digest_of_windows(plain.iter().rev()));
         // The format is part of every run's log: these bytes never change.
-        assert_eq!(digest_of_windows(&plain).to_hex().as_str(), "ab9820dcb59b5679383cd9e11760014e6b000618be1f8cf9d3743fcc839a5698");
+        assert_eq!(
+            digest_of_windows(&plain).to_hex().as_str(),
+            "ab9820dcb59b5679383cd9e11760014e6b000618be1f8cf9d3743fcc839a5698"
+        );
     }
 }

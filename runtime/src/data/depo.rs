@@ -124,6 +124,16 @@ impl Depo {
         1 + self.bos.max(if self.separator { SEPARATOR } else { ANSWER })
     }
 
+    /// Every token a sample can hold, ascending.
+    pub(super) fn alphabet(&self) -> Vec<u32> {
+        let mut tokens: Vec<u32> = (1..=2 * self.letters).collect();
+        tokens.extend(QUERY + 1..=QUERY + self.hops);
+        tokens.extend([ANSWER, self.bos]);
+        tokens.extend(self.separator.then_some(SEPARATOR));
+        tokens.sort_unstable();
+        tokens
+    }
+
     pub(super) fn least_tokens(&self, mode: Mode) -> u64 {
         let size = match mode {
             Mode::Train => 3,

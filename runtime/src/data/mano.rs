@@ -137,6 +137,25 @@ impl Mano {
         self.bos + 1
     }
 
+    /// Every token a sample can hold, ascending.
+    pub(super) fn alphabet(&self) -> Vec<u32> {
+        let variants = u32::from(self.augment);
+        let mut tokens: Vec<u32> = (VALUE..VALUE + self.modulus).collect();
+        tokens.extend(self.bos - variants..=self.bos);
+        for operation in &self.operations {
+            tokens.push(operation.token());
+            tokens.extend(self.augment.then_some(operation.token() + 4));
+        }
+        for length in self.lengths.iter().chain([&self.test_length]) {
+            for first in [10 * length.id, 10 * length.id + 4] {
+                tokens.extend(first..=first + variants);
+            }
+        }
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens
+    }
+
     pub(super) fn least_tokens(&self, mode: Mode) -> u64 {
         let operations = match mode {
             Mode::Train => self.lengths.iter().map(|length| length.operations).min().unwrap_or(0),

@@ -95,6 +95,14 @@ impl Task {
         }
     }
 
+    /// Every token a sample can hold, ascending: the dense token i is the i-th of these.
+    pub fn alphabet(&self) -> Vec<u32> {
+        match self {
+            Task::Depo(depo) => depo.alphabet(),
+            Task::Mano(mano) => mano.alphabet(),
+        }
+    }
+
     /// Whether samples say which of their tokens are targets.
     pub fn has_labels(&self) -> bool {
         match self {
@@ -166,6 +174,8 @@ mod tests {
         for (name, params) in TASKS.iter().zip([depo, mano]) {
             assert_eq!(Task::parse(name, params).unwrap().name(), *name);
         }
+        let table: toml::Value = toml::from_str("L = 4\nlens = [4]").unwrap();
+        assert_eq!(Task::parse("mano", table).unwrap().least_tokens(Mode::Train), 13);
         let error = Task::parse("deop", json!({})).unwrap_err();
         assert_eq!(error.to_string(), "there is no task `deop`\nhelp: write one of: depo, mano");
     }

@@ -457,10 +457,19 @@ mod tests {
             TextWindows::new(index.clone(), options).unwrap().fill(0..100, &mut batch).unwrap();
             digest_of_windows(&batch.window_digests()).to_hex().to_string()
         };
-        assert_eq!(digest(vec![], Split::Train), "2bc9d585479997921b35ed29180591b8f828addb05289ad236960e24c6d2d2b8");
-        assert_eq!(digest(vec![2, 1], Split::Train), "0fa8a3eae38ce3419e5a749bcf76be0dc1889cfec28b55df8f2efc6837d9059a");
+        assert_eq!(
+            digest(vec![], Split::Train),
+            "2bc9d585479997921b35ed29180591b8f828addb05289ad236960e24c6d2d2b8"
+        );
+        assert_eq!(
+            digest(vec![2, 1], Split::Train),
+            "0fa8a3eae38ce3419e5a749bcf76be0dc1889cfec28b55df8f2efc6837d9059a"
+        );
         assert_eq!(digest(vec![2, 1], Split::HeldOut), digest(vec![], Split::HeldOut));
-        assert_eq!(index.identity().to_hex().as_str(), "47db4167d49d6f4c987e0d13c6d39327b52bf26da5536d92ab5c93705faa4961");
+        assert_eq!(
+            index.identity().to_hex().as_str(),
+            "47db4167d49d6f4c987e0d13c6d39327b52bf26da5536d92ab5c93705faa4961"
+        );
     }
 
     proptest! {

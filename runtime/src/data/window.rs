@@ -27,6 +27,15 @@ pub enum Order {
     Published,
 }
 
+/// How tokens are numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ids {
+    /// As the published generators write them, thousands of numbers no sample uses included.
+    Published,
+    /// By place in the task's alphabet, so that a small model needs no table for unused numbers.
+    Dense,
+}
+
 /// What, besides the task, decides the windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
@@ -37,6 +46,7 @@ pub struct Options {
     pub mode: Mode,
     pub order: Order,
     pub loss_on: LossOn,
+    pub ids: Ids,
 }
 
 /// The numbered windows of one task.
@@ -45,8 +55,10 @@ pub struct TaskWindows {
     task: Task,
     task_digest: blake3::Hash,
     options: Options,
+    /// The dense number of each published token; empty for published numbers.
+    dense: Vec<u32>,
     /// The published order's generator, and the window it is about to make.
-    published: Random,
+    published: Box<Random>,
     next: u64,
     scratch: Scratch,
     tape: Tape,
@@ -55,7 +67,7 @@ pub struct TaskWindows {
 impl TaskWindows {
     /// Refuses what could only ever give empty or misleading windows.
     pub fn new(task: Task, options: Options) -> Result<TaskWindows, DataError> {
-        let Options { seq_len, seed, split, mode, order, loss_on } = options;
+        let Options { seq_len, seed, split, mode, order, loss_on, ids } = options;
         let name = task.name();
         let least = task.least_tokens(mode);
         if (seq_len as u64) < least.saturating_sub(1) {
@@ -92,13 +104,25 @@ impl TaskWindows {
         }
         Ok(TaskWindows {
             task_digest: task.digest(),
+            dense: match ids {
+                Ids::Published => Vec::new(),
+                Ids::Dense => dense(&task),
+            },
             task,
             options,
-            published: Random::new(seed),
+            published: Box::new(Random::new(seed)),
             next: 0,
             scratch: Scratch::default(),
             tape: Tape::default(),
         })
+    }
+
+    /// The least vocabulary an architecture needs for these windows.
+    pub fn vocab(&self) -> u32 {
+        match self.options.ids {
+            Ids::Published => self.task.vocab(),
+            Ids::Dense => self.task.alphabet().len() as u32,
+        }
     }
 
     pub fn task(&self) -> &Task {
@@ -155,7 +179,7 @@ impl TaskWindows {
             Order::Indexed => {}
             Order::Published => {
                 if number < self.next {
-                    self.published = Random::new(self.options.seed);
+                    *self.published = Random::new(self.options.seed);
                     self.next = 0;
                 }
                 while self.next < number {
@@ -167,7 +191,8 @@ impl TaskWindows {
 
     /// Puts window `number` on the tape, `seq_len` + 1 tokens or more.
     fn make(&mut self, number: u64) {
-        let TaskWindows { task, task_digest, options, published, next, scratch, tape } = self;
+        let TaskWindows { task, task_digest, options, dense, published, next, scratch, tape } =
+            self;
         let mut keyed;
         let random = match options.order {
             Order::Indexed => {
@@ -176,12 +201,17 @@ impl TaskWindows {
             }
             Order::Published => {
                 *next = number + 1;
-                published
+                published.as_mut()
             }
         };
         tape.clear();
         while tape.tokens.len() <= options.seq_len {
             task.sample(random, options.mode, scratch, tape);
+        }
+        if !dense.is_empty() {
+            for token in &mut tape.tokens {
+                *token = dense.get(*token as usize).copied().unwrap_or(*token);
+            }
         }
     }
 
@@ -209,10 +239,21 @@ impl TaskWindows {
     }
 }
 
+/// The place in the alphabet of each published token; of others, a number that is no token.
+fn dense(task: &Task) -> Vec<u32> {
+    let mut table = vec![u32::MAX; task.vocab() as usize];
+    for (place, token) in task.alphabet().into_iter().enumerate() {
+        if let Some(entry) = table.get_mut(token as usize) {
+            *entry = place as u32;
+        }
+    }
+    table
+}
+
 /// The key of an indexed window. Its generator is Python's `random.Random(int.from_bytes(key, "little"))`.
 fn window_key(task: &blake3::Hash, options: &Options, number: u64) -> blake3::Hash {
     // The length of a window is no part of its key: a shorter window is the beginning of the longer one.
-    let Options { seq_len: _, seed, split, mode, order: _, loss_on: _ } = options;
+    let Options { seq_len: _, seed, split, mode, order: _, loss_on: _, ids: _ } = options;
     let mode: &str = match mode {
         Mode::Train => "train",
         Mode::Test => "test",
@@ -246,6 +287,7 @@ mod tests {
             mode: Mode::Train,
             order,
             loss_on: LossOn::Answer,
+            ids: Ids::Published,
         }
     }
 
@@ -331,7 +373,7 @@ mod tests {
                 let mut in_answers = 0;
                 for answer in &answers {
                     assert!(answer.len > 0 && answer.start + answer.len <= 128);
-                    assert_eq!(answer.complete || answer.start + answer.len == 128, true);
+                    assert!(answer.complete || answer.start + answer.len == 128);
                     for target in answer.start..answer.start + answer.len {
                         let want = i64::from(tokens[target + 1]);
                         assert_eq!(batch.targets()[row * 128 + target], want);
@@ -390,7 +432,10 @@ mod tests {
         assert_eq!(first(Options { seq_len: 64, ..base }).inputs(), &first(base).inputs()[..64]);
         // The keying never changes: it decides every indexed run's data.
         let digest = digest_of_windows(&first(base).window_digests());
-        assert_eq!(digest.to_hex().as_str(), "3b1dd0f086f2ffecc38da8fd77a95d239059dc7bd2af8331d5feb7c38499b567");
+        assert_eq!(
+            digest.to_hex().as_str(),
+            "3b1dd0f086f2ffecc38da8fd77a95d239059dc7bd2af8331d5feb7c38499b567"
+        );
     }
 
     #[test]
@@ -438,6 +483,28 @@ mod tests {
                     prop_assert_eq!(&alone.window_digests()[0], &together.window_digests()[at]);
                 }
             }
+        }
+    }
+
+    #[test]
+    fn dense_tokens_are_places_in_the_alphabet() {
+        let mano = Task::parse("mano", json!({"L": 4})).unwrap();
+        for (task, loss_on) in [(depo(), LossOn::Answer), (mano, LossOn::All)] {
+            let alphabet: Vec<i64> = task.alphabet().into_iter().map(i64::from).collect();
+            assert!(alphabet.is_sorted_by(|a, b| a < b));
+            let options = Options { loss_on, ids: Ids::Published, ..options(Order::Indexed) };
+            let mut published = TaskWindows::new(task.clone(), options).unwrap();
+            let mut dense = TaskWindows::new(task, Options { ids: Ids::Dense, ..options }).unwrap();
+            let (mut a, mut b) = (Batch::default(), Batch::default());
+            published.fill(0..50, &mut a).unwrap();
+            dense.fill(0..50, &mut b).unwrap();
+            let back: Vec<i64> = b.inputs().iter().map(|&i| alphabet[i as usize]).collect();
+            assert_eq!(back, a.inputs());
+            let most = b.inputs().iter().chain(b.targets()).max().unwrap();
+            assert!(*most < i64::from(dense.vocab()));
+            // Every token of the alphabet is one that samples use.
+            let used: std::collections::BTreeSet<i64> = back.into_iter().collect();
+            assert!(used.len() * 10 >= alphabet.len() * 9, "{} of {}", used.len(), alphabet.len());
         }
     }
 }

@@ -52,28 +52,23 @@ fn unit(words: [[u32; LANES]; 4], lane: usize) -> [f64; 2] {
 /// Blocks `block..block + LANES`.
 fn lanes(philox: &Philox, block: u64) -> [[u32; LANES]; 4] {
     let Philox { key, upper } = *philox;
-    let mut counters = [[0; LANES], [0; LANES], [upper[0]; LANES], [upper[1]; LANES]];
-    for lane in 0..LANES {
-        let block = block.wrapping_add(lane as u64);
-        counters[0][lane] = block as u32;
-        counters[1][lane] = (block >> 32) as u32;
-    }
-    rounds(counters, key)
+    let blocks: [u64; LANES] = std::array::from_fn(|lane| block.wrapping_add(lane as u64));
+    let (low, high) = (blocks.map(|block| block as u32), blocks.map(|block| (block >> 32) as u32));
+    rounds([low, high, [upper[0]; LANES], [upper[1]; LANES]], key)
 }
 
-fn rounds(mut x: [[u32; LANES]; 4], mut key: [u32; 2]) -> [[u32; LANES]; 4] {
+fn rounds(mut counters: [[u32; LANES]; 4], mut key: [u32; 2]) -> [[u32; LANES]; 4] {
+    let [x0, x1, x2, x3] = &mut counters;
     for _ in 0..10 {
-        for lane in 0..LANES {
-            let low = u64::from(x[0][lane]) * 0xd251_1f53;
-            let high = u64::from(x[2][lane]) * 0xcd9e_8d57;
-            x[0][lane] = (high >> 32) as u32 ^ x[1][lane] ^ key[0];
-            x[1][lane] = high as u32;
-            x[2][lane] = (low >> 32) as u32 ^ x[3][lane] ^ key[1];
-            x[3][lane] = low as u32;
+        for (((x0, x1), x2), x3) in x0.iter_mut().zip(&mut *x1).zip(&mut *x2).zip(&mut *x3) {
+            let first = u64::from(*x0) * 0xd251_1f53;
+            let second = u64::from(*x2) * 0xcd9e_8d57;
+            (*x0, *x1) = ((second >> 32) as u32 ^ *x1 ^ key[0], second as u32);
+            (*x2, *x3) = ((first >> 32) as u32 ^ *x3 ^ key[1], first as u32);
         }
         key = [key[0].wrapping_add(0x9e37_79b9), key[1].wrapping_add(0xbb67_ae85)];
     }
-    x
+    counters
 }
 
 #[cfg(test)]

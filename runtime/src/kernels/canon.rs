@@ -12,11 +12,11 @@ mod strips;
 #[cfg(test)]
 mod tests;
 
-use std::fmt;
-
 use tch::{Device, Kind, Tensor};
 
-use super::{Isa, KernelError};
+use super::path::choose as choose_by_kind;
+pub use super::path::{Path, Reason};
+use super::KernelError;
 
 /// Kernel sizes the fused path is compiled for.
 pub const FUSED_KERNELS: std::ops::RangeInclusive<i64> = 2..=8;
@@ -34,49 +34,13 @@ pub struct Options {
     pub activation: Activation,
 }
 
-/// What computes a Canon layer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Path {
-    /// Rust on ATen's threads.
-    Fused(Isa),
-    /// Plain tch, any device and dtype.
-    Reference(Reason),
-}
-
-/// Why a layer is not computed by the fused path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Reason {
-    Device(Device),
-    Kind(Kind),
-    KernelSize(i64),
-    /// Someone asked for it, to compare.
-    Asked,
-}
-
 /// The path for such a layer in this process. It is what will run: `forward` and `backward` take it as given.
 pub fn choose(kernel: i64, kind: Kind, device: Device) -> Path {
-    if device != Device::Cpu {
-        Path::Reference(Reason::Device(device))
-    } else if kind != Kind::Float {
-        Path::Reference(Reason::Kind(kind))
-    } else if !FUSED_KERNELS.contains(&kernel) {
-        Path::Reference(Reason::KernelSize(kernel))
-    } else {
-        Path::Fused(Isa::of_process())
-    }
-}
-
-impl fmt::Display for Path {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fused(isa) => write!(f, "fused/{isa}"),
-            Self::Reference(Reason::Device(device)) => write!(f, "reference (on {device:?})"),
-            Self::Reference(Reason::Kind(kind)) => write!(f, "reference ({kind:?})"),
-            Self::Reference(Reason::KernelSize(k)) => {
-                write!(f, "reference (kernel {k} is outside 2..=8)")
-            }
-            Self::Reference(Reason::Asked) => f.write_str("reference (asked for)"),
+    match choose_by_kind(kind, device) {
+        Path::Fused(_) if !FUSED_KERNELS.contains(&kernel) => {
+            Path::Reference(Reason::KernelSize(kernel))
         }
+        path => path,
     }
 }
 

@@ -287,7 +287,7 @@ fn side(index: &TextIndex, document: u32, held_out: HeldOut) -> Split {
     }
     let mut draw = [0; 8];
     hasher.finalize_xof().fill(&mut draw);
-    let millionths = u128::from(u64::from_le_bytes(draw)) * 1_000_000 >> 64;
+    let millionths = (u128::from(u64::from_le_bytes(draw)) * 1_000_000) >> 64;
     if millionths < u128::from(per_million) { Split::HeldOut } else { Split::Train }
 }
 

@@ -1,0 +1,62 @@
+//! Which of a kernel's implementations runs: said before it runs, and recorded.
+//! In: nothing. Out: [`Path`] for the project's own kernels, and why a slower one was taken.
+//! Must stay true: a path names one implementation, whose result it decides to the bit.
+
+use std::fmt;
+
+use tch::{Device, Kind};
+
+use super::Isa;
+
+/// What computes one of our kernels.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Path {
+    /// Rust on ATen's threads.
+    Fused(Isa),
+    /// Plain tch, any device and dtype.
+    Reference(Reason),
+}
+
+/// Why a kernel is not computed by the fused path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reason {
+    Device(Device),
+    Kind(Kind),
+    KernelSize(i64),
+    /// There is no other implementation yet.
+    Only,
+    /// Someone asked for it, to compare.
+    Asked,
+}
+
+/// The path of a kernel whose fused form takes any shape of f32 on the CPU.
+pub fn choose(kind: Kind, device: Device) -> Path {
+    if device != Device::Cpu {
+        Path::Reference(Reason::Device(device))
+    } else if kind != Kind::Float {
+        Path::Reference(Reason::Kind(kind))
+    } else {
+        Path::Fused(Isa::of_process())
+    }
+}
+
+impl fmt::Display for Path {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Fused(isa) => write!(f, "fused/{isa}"),
+            Self::Reference(reason) => write!(f, "reference ({reason})"),
+        }
+    }
+}
+
+impl fmt::Display for Reason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Device(device) => write!(f, "on {device:?}"),
+            Self::Kind(kind) => write!(f, "{kind:?}"),
+            Self::KernelSize(k) => write!(f, "kernel {k} is outside 2..=8"),
+            Self::Only => f.write_str("no other yet"),
+            Self::Asked => f.write_str("asked for"),
+        }
+    }
+}
