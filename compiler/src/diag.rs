@@ -41,6 +41,15 @@ pub(crate) fn defined_twice(name: &Name, before: Span) -> Diagnostic {
         .help(format!("rename one, or import with `as`: `import {} as other from …`", name.text))
 }
 
+pub(crate) fn names_a_primitive(name: &Name) -> Diagnostic {
+    Diagnostic::error(
+        "names-a-primitive",
+        name.span,
+        format!("`{}` is a primitive, and calls of that name stay the primitive", name.text),
+    )
+    .help("give the block another name; only a mixer or mlp, which is configured, may share one")
+}
+
 pub(crate) fn import_cycle(span: Span, files: &[&str]) -> Diagnostic {
     let chain = chain(files.iter().copied());
     Diagnostic::error("import-cycle", span, format!("these files import each other: {chain}"))

@@ -110,8 +110,6 @@ struct Frame {
     slots: Rc<Slots>,
     /// The slot whose fill this is.
     fill: Option<String>,
-    /// The definition whose body this is: its name means, inside, the primitive it wraps.
-    own: String,
 }
 
 /// The fills of the layer (or head) around a call, and which of its slots were declared.
@@ -150,6 +148,7 @@ impl Elaborator<'_> {
             let value = match &setting.value {
                 SettingValue::Expr(expr, _) => dsl::print_expr(expr),
                 SettingValue::Def(applied) => applied.name().to_owned(),
+                SettingValue::Known(value) => value.text(),
             };
             let path = format!("init.{role}");
             top.fields.push(Field { path, value, written: true, span: setting.span });

@@ -16,6 +16,7 @@ use crate::names;
 use crate::rename::Rename;
 use crate::resolve::{Entity, Library};
 use crate::tree::{Applied, ArchTree, Callable, Layer, Setting, SettingValue};
+use crate::value::Value;
 
 /// The text of the arch and all it needs.
 pub fn text(library: &Library, tree: &ArchTree) -> String {
@@ -77,8 +78,25 @@ impl Inliner<'_> {
         let value = match &setting.value {
             SettingValue::Def(applied) => self.applied(applied),
             SettingValue::Expr(expr, file) => self.expr(expr, *file),
+            SettingValue::Known(value) => self.literal(value),
         };
         Entry::Set { path: self.path(name), value, span: self.nowhere }
+    }
+
+    fn literal(&self, value: &Value) -> Expr {
+        let kind = match value {
+            Value::Int(n) => ExprKind::Int(*n),
+            Value::Decimal(d) => ExprKind::Decimal(*d),
+            Value::Bool(v) => ExprKind::Bool(*v),
+            Value::Word(_)
+            | Value::Ratio(..)
+            | Value::Root(_)
+            | Value::Def(..)
+            | Value::Instance(_)
+            | Value::Init(_)
+            | Value::Tensors(_) => ExprKind::Name(value.text()),
+        };
+        Expr { kind, span: self.nowhere }
     }
 
     fn applied(&mut self, applied: &Rc<Applied>) -> Expr {

@@ -83,7 +83,9 @@ struct Walk {
 
 impl Walk {
     fn name(&mut self, name: &Name, context: Use) {
-        if !self.bound.contains(&name.text) {
+        // A call of a primitive's name is the primitive, whatever a file calls its mixers.
+        let primitive = context == Use::Call && op::find(&name.text).is_some();
+        if !primitive && !self.bound.contains(&name.text) {
             self.found.push((name.clone(), context));
         }
     }
@@ -95,10 +97,6 @@ impl Walk {
     fn item(&mut self, item: &Item) {
         match item {
             Item::Def(def) => {
-                // There is no recursion: inside its own body a name means the primitive it wraps.
-                if op::find(&def.name.text).is_some() {
-                    self.bind(&def.name);
-                }
                 for param in &def.config {
                     if let Some(default) = &param.default {
                         self.expr(default);

@@ -36,6 +36,9 @@ use std::fmt;
 
 use dsl::Decimal;
 
+use crate::lower::{Backward, Call, Forward, Gradients, Lower, Lowered};
+use crate::plan::{Function, Kernel, ValId};
+
 /// Every primitive, by name. `param` is the 26th: it is syntax, and a node of its own in the graph.
 pub static ALL: [&Primitive; 25] = [
     &add::PRIMITIVE,
@@ -87,6 +90,10 @@ pub struct Primitive {
     pub shape: fn(&Attrs, &[Type]) -> Result<Shaped, Mismatch>,
     /// Forward cost per token, given the shaped operands (tensors, then parameters).
     pub cost: fn(&Attrs, &[Type], &[Type], Context) -> Cost,
+    /// The steps of a call.
+    pub forward: Forward,
+    /// The steps of its gradient.
+    pub backward: Backward,
 }
 
 impl fmt::Debug for Primitive {
@@ -420,4 +427,20 @@ fn pointwise_cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> C
 /// A view or a copy: nothing computed, nothing kept.
 fn reshape_cost(_: &Attrs, _: &[Type], _: &[Type], _: Context) -> Cost {
     Cost::default()
+}
+
+fn pointwise_forward(l: &mut Lower, call: &Call, f: Function) -> Lowered {
+    Lowered::one(l.one(Kernel::Pointwise(f), &call.operands))
+}
+
+/// dx = dy f′, with f′ from the operand or, where it is a simple function of it, from the result.
+fn pointwise_backward(
+    l: &mut Lower,
+    call: &Call,
+    made: &Lowered,
+    dy: &[Option<ValId>],
+    f: Function,
+) -> Gradients {
+    let saved = if f.keeps_result() { made.outputs[0] } else { call.operands[0] };
+    vec![dy[0].map(|dy| l.one(Kernel::PointwiseGrad(f), &[dy, saved]))]
 }

@@ -6,10 +6,14 @@
 //! shapes are explicit; two runs of one plan differ in nothing but their inputs; nothing here
 //! depends on a device.
 
+mod build;
 pub mod kernel;
 mod liveness;
 mod shape;
+#[cfg(test)]
+mod tests;
 mod text;
+mod update;
 
 use std::borrow::Cow;
 use std::rc::Rc;
@@ -18,8 +22,13 @@ use dsl::Span;
 
 use crate::graph::{ParamId, StateId};
 
+pub use crate::lower::Stream;
+pub use build::{
+    Decays, Loss, Optimizer, Options, Recompute, TrainOptions, evaluate, forward, train,
+};
 pub use kernel::{Activation, Function, Kernel, RopeLayout};
 pub use liveness::{Memory, Sizes};
+pub(crate) use shape::infer;
 
 /// An index into [`Plan::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,7 +38,7 @@ pub struct ValId(pub u32);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub values: Vec<Value>,
-    /// What the caller supplies, in this order.
+    /// What the caller supplies, and nothing that no step reads; in the order of [`Input`].
     pub inputs: Vec<(Input, ValId)>,
     pub steps: Vec<Step>,
     /// What the caller keeps. Not freed by any `drop_after`.
@@ -120,6 +129,10 @@ pub enum Input {
     Position,
     /// [] f64: 1 / counted targets of the whole step; multiplies every gradient.
     GradScale,
+    /// [] f64: after warm-up and schedule.
+    LearningRate,
+    /// [] i64: 1 for the first update.
+    StepNumber,
     /// f32, of the parameter's shape. `ParamId` indexes `graph.top.params`.
     Param(ParamId),
     /// See [`StatePart`]. `StateId` indexes `graph.top.states`.
@@ -132,10 +145,6 @@ pub enum Input {
     /// f32, of the parameter's shape: AdamW's running means; zeros before the first step.
     FirstMoment(ParamId),
     SecondMoment(ParamId),
-    /// [] f64: after warm-up and schedule.
-    LearningRate,
-    /// [] i64: 1 for the first update.
-    StepNumber,
 }
 
 /// What a plan leaves behind.
@@ -183,13 +192,13 @@ pub const IGNORED: i64 = -100;
 /// micro-batch indices, `update` once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainPlan {
-    /// In: tokens, targets, position, grad scale, parameters. Out: loss, counted, gradients in
-    /// parameter order.
+    /// In: tokens, targets, position (if an op asks), grad scale, parameters. Out: loss, counted,
+    /// then every gradient in parameter order.
     pub micro: Plan,
-    /// In: left and right of all of `micro`'s outputs. Out: their sums, written over the left.
+    /// In: left and right of each of `micro`'s outputs. Out: their sums, written over the left.
     pub combine: Plan,
-    /// In: learning rate, step number; per parameter gradient, value, both moments. Out: the norm,
-    /// then per parameter value and moments, written over their inputs.
+    /// In: learning rate, step number, and every parameter's value, gradient and moments. Out: the
+    /// norm, then per parameter its value and moments, written over their inputs.
     pub update: Plan,
 }
 

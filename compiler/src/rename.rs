@@ -28,9 +28,6 @@ impl<F: FnMut(&str) -> Option<String>> Rename<F> {
     pub(crate) fn item(&mut self, item: &mut Item) {
         match item {
             Item::Def(def) => {
-                if crate::op::find(&def.name.text).is_some() {
-                    self.bound.insert(def.name.text.clone());
-                }
                 for param in &mut def.config {
                     if let Some(default) = &mut param.default {
                         self.expr(default);
@@ -81,7 +78,10 @@ impl<F: FnMut(&str) -> Option<String>> Rename<F> {
                 self.entries(entries);
             }
             ExprKind::Call { callee, instance, args } => {
-                self.name(&mut callee.text);
+                // A call of a primitive's name is the primitive.
+                if crate::op::find(&callee.text).is_none() {
+                    self.name(&mut callee.text);
+                }
                 for Arg { name: _, value } in args {
                     self.expr(value);
                 }

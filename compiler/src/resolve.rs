@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dsl::{Alias, Arch, Ast, Diagnostics, FileId, InitTable, Item, Name, Sources};
+use dsl::{Alias, Arch, Ast, Diagnostics, FileId, InitTable, Item, Kind, Name, Sources};
 
 use crate::diag;
 use crate::names;
@@ -85,6 +85,14 @@ pub fn resolve(
         let mut own = Vec::new();
         for entity in items(*file, ast) {
             let name = entity.name().clone();
+            let kind = match &entity {
+                Entity::Def(item) => Some(item.def.kind),
+                Entity::Alias(alias, _) => Some(alias.kind),
+                Entity::Init(..) | Entity::Arch(..) => None,
+            };
+            if matches!(kind, Some(Kind::Block | Kind::Head)) && op::find(&name.text).is_some() {
+                diagnostics.push(diag::names_a_primitive(&name));
+            }
             own.push(name.text.clone());
             // The parser has reported repeated definitions; the first stands.
             scope.entry(name.text).or_insert(entity);

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use dsl::{ConfigParam, Def, Expr, FileId, Span};
 
 use crate::op::{self, Primitive};
+use crate::value::Value;
 
 /// A definition with its file, whose scope its body sees.
 #[derive(Debug)]
@@ -89,6 +90,8 @@ pub struct Setting {
 pub enum SettingValue {
     /// Evaluated in the arch's fields and that file's names.
     Expr(Rc<Expr>, FileId),
+    /// Evaluated already, in the body that configured it.
+    Known(Value),
     Def(Rc<Applied>),
 }
 

@@ -77,6 +77,8 @@ struct Parser<'a> {
     /// Of the tree of the expression, or of the tallest among the entries, read last.
     height: usize,
     diagnostics: Diagnostics,
+    /// Whether the rest is left unread, so that nothing can be said to be missing.
+    stopped: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -91,6 +93,7 @@ impl<'a> Parser<'a> {
             depth: 0,
             height: 0,
             diagnostics,
+            stopped: false,
         }
     }
 
@@ -179,22 +182,27 @@ impl<'a> Parser<'a> {
     }
 
     fn report(&mut self, diagnostic: Diagnostic) {
+        if self.diagnostics.len() > MAX_ERRORS {
+            return self.stop();
+        }
         let place = |d: &Diagnostic| d.labels.first().map(|l| l.span.start);
         // Whatever is said about a place second follows from what was said first.
         if self.diagnostics.last().is_none_or(|last| place(last) != place(&diagnostic)) {
             self.diagnostics.push(diagnostic);
         }
         if self.diagnostics.len() > MAX_ERRORS {
-            self.at = self.lexed.tokens.len().saturating_sub(1);
+            self.stop();
         }
     }
 
-    fn gave_up(&self) -> bool {
-        self.diagnostics.len() > MAX_ERRORS
+    /// Reads no further.
+    fn stop(&mut self) {
+        self.at = self.lexed.tokens.len().saturating_sub(1);
+        self.stopped = true;
     }
 
     /// Reports that `what` should stand here.
-    fn expected<T>(&mut self, what: &str) -> Option<T> {
+    fn expected<T>(&mut self, what: &str, help: &str) -> Option<T> {
         let span = self.span();
         match self.kind() {
             // Reported by the lexer.
@@ -203,14 +211,14 @@ impl<'a> Parser<'a> {
             TokenKind::Semicolon => self.report(syntax::stray_semicolon(span)),
             _ => {
                 let found = self.found();
-                self.report(syntax::expected(span, what, &found));
+                self.report(syntax::expected(span, what, &found, help));
             }
         }
         None
     }
 
-    fn expect(&mut self, kind: TokenKind, what: &str) -> Option<()> {
-        if self.eat(kind) { Some(()) } else { self.expected(what) }
+    fn expect(&mut self, kind: TokenKind, what: &str, help: &str) -> Option<()> {
+        if self.eat(kind) { Some(()) } else { self.expected(what, help) }
     }
 
     fn expect_keyword(&mut self, keyword: Keyword) -> Option<()> {
@@ -235,7 +243,7 @@ impl<'a> Parser<'a> {
             self.report(syntax::reserved_word(self.span(), keyword.word()));
             return None;
         }
-        self.expected(what)
+        self.expected(what, "names are made of A-Z a-z 0-9 and `_`, and begin with no digit")
     }
 
     // --- brackets ---
@@ -245,7 +253,7 @@ impl<'a> Parser<'a> {
         if self.depth >= MAX_NESTING {
             self.report(syntax::nesting_too_deep(self.span()));
             // Nothing at this depth is worth a second report.
-            self.at = self.lexed.tokens.len().saturating_sub(1);
+            self.stop();
             return None;
         }
         self.depth += 1;
@@ -258,11 +266,11 @@ impl<'a> Parser<'a> {
     /// gets there.
     fn braces<T>(&mut self, inside: impl FnOnce(&mut Self) -> T) -> Option<T> {
         let opener = self.span();
-        self.expect(TokenKind::LBrace, "`{`")?;
+        self.expect(TokenKind::LBrace, "`{`", "write `{ … }`")?;
         let outer = std::mem::take(&mut self.open);
         let result = self.deeper(|p| Some(inside(p)));
         self.open = outer;
-        if !self.eat(TokenKind::RBrace) && !self.gave_up() && result.is_some() {
+        if !self.eat(TokenKind::RBrace) && !self.stopped && result.is_some() {
             self.report(syntax::unclosed(opener, "{", "}", self.span()));
         }
         result
@@ -285,14 +293,14 @@ impl<'a> Parser<'a> {
     /// `( a, b, )` or `[ a, b, ]`, the opening bracket not yet read. The height is the tallest's.
     fn list<T>(
         &mut self,
-        what: &str,
+        (what, help): (&str, &str),
         mut item: impl FnMut(&mut Self) -> Option<T>,
     ) -> Option<Vec<T>> {
         let opener = self.at;
         let (close, open_sign, close_sign) = match self.kind() {
             TokenKind::LParen => (TokenKind::RParen, "(", ")"),
             TokenKind::LBracket => (TokenKind::RBracket, "[", "]"),
-            _ => return self.expected(what),
+            _ => return self.expected(what, help),
         };
         let opener_span = self.span();
         self.bump();
@@ -309,7 +317,8 @@ impl<'a> Parser<'a> {
                 self.report(syntax::unclosed(opener_span, open_sign, close_sign, self.span()));
                 return None;
             }
-            return self.expected(&format!("`,` or `{close_sign}`"));
+            let help = format!("write `,` between them, and `{close_sign}` after the last");
+            return self.expected(&format!("`,` or `{close_sign}`"), &help);
         }
         self.bump();
         self.open.pop();

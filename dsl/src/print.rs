@@ -10,6 +10,8 @@ mod doc;
 mod expr;
 mod layout;
 
+use std::ops::Range;
+
 use crate::limits::MAX_ERRORS;
 use crate::{
     ArchBody, Ast, Comment, ConfigParam, Def, Diagnostics, Expr, FileId, Import, Item, Span,
@@ -56,12 +58,14 @@ fn file(ast: &Ast, source: Option<&str>) -> String {
     let imports = ast.imports.iter().map(Top::Import);
     let tops: Vec<Top> = imports.chain(ast.items.iter().map(Top::Item)).collect();
     let mut before: Option<(bool, bool)> = None; // an import, several lines
+    let mut end = 0;
     for (i, top) in tops.iter().enumerate() {
         let start = top.span().start;
         let next = tops.get(i + 1).map_or(u32::MAX, |top| top.span().start);
         layout.newline();
         let mark = layout.out.len();
-        let docs_start = builder.docs_start(start, top.docs().len());
+        let docs_start = builder.docs_start(end..start, top.docs().len());
+        end = top.span().end;
         let first = layout.comments_before(Upto::all(start), before.is_none(), 0);
         layout.newline();
         layout.blank(docs_start, first);
@@ -186,11 +190,12 @@ impl Builder<'_> {
         let first = def.tensors.first().or(def.config.first().map(|param| &param.name));
         let first = first.map(|name| name.span.start);
         let broken = self.has_comment((from, end)) || self.on_new_line(first);
+        let mut open = vec![text("(")];
         let mut inner = Vec::new();
         if !def.tensors.is_empty() || def.config.is_empty() {
+            open.push(trail(Upto::all(first.unwrap_or(end))));
             inner.push(brk("", first.unwrap_or(end), true));
         }
-        let open = concat(vec![text("("), trail(Upto::all(first.unwrap_or(end)))]);
         inner.push(text(tensors));
         if !def.config.is_empty() {
             inner.push(text(";"));
@@ -206,7 +211,8 @@ impl Builder<'_> {
             inner.push(trail(Upto::all(next.unwrap_or(end))));
         }
         self.level -= 1;
-        group_if(broken, vec![open, indent(inner), close("", Upto::all(end)), text(")")])
+        open.extend([indent(inner), close("", Upto::all(end)), text(")")]);
+        group_if(broken, open)
     }
 
     fn param(&mut self, param: &ConfigParam) -> Doc {
@@ -241,24 +247,24 @@ impl Builder<'_> {
         self.source.and_then(|source| source.get(range)).is_some_and(|text| !text.contains('\n'))
     }
 
-    /// Whether a comment or a blank line stands between two neighbours.
+    /// Whether a blank line or a comment on a line of its own will stand between two neighbours.
     fn apart(&self, before: Span, after: Span) -> bool {
         let range = before.end as usize..after.start as usize;
         let gap = self.source.and_then(|source| source.get(range)).unwrap_or("");
-        gap.matches('\n').count() > 1 || self.own_line_comment((before.end, after.start))
+        // One comment can trail a line; what is more moves to lines of its own.
+        let from = self.comments.partition_point(|comment| comment.span.start < before.start);
+        let between = self.comments.get(from..).unwrap_or_default().iter();
+        let mut between = between.take_while(|comment| comment.span.start < after.start);
+        let trails = between.next().is_none_or(|comment| comment.trailing);
+        gap.matches('\n').count() > 1 || !trails || between.next().is_some()
     }
 
-    fn own_line_comment(&self, (start, end): (u32, u32)) -> bool {
-        let after = self.comments.partition_point(|comment| comment.span.start < start);
-        let between = self.comments.get(after..).unwrap_or_default();
-        between.iter().take_while(|c| c.span.start < end).any(|comment| !comment.trailing)
-    }
-
-    /// Where the `///` lines of the definition at `start` begin.
-    fn docs_start(&self, start: u32, lines: usize) -> u32 {
+    /// Where the `///` lines begin that stand between the item before and this one.
+    fn docs_start(&self, between: Range<u32>, lines: usize) -> u32 {
+        let (floor, start) = (between.start as usize, between.end);
         let Some(source) = self.source else { return start };
         let (mut at, mut left) = (start as usize, lines);
-        while left > 0 {
+        while left > 0 && at > floor {
             let end = source.get(..at).and_then(|before| before.rfind('\n'));
             let Some(end) = end else { break };
             at = source.get(..end).and_then(|before| before.rfind('\n')).map_or(0, |n| n + 1);

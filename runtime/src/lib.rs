@@ -1,9 +1,21 @@
+//! Plan and data in, a run folder out: the only crate that links libtorch, and only with its feature `torch`.
+//!
+//! In: locks and plans. Out: runs: metrics, checkpoints, attestations, reports. Must stay true: a run is a
+//! function of its lock; data, initial values, schedules, metrics and reports need no libtorch; device and dtype
+//! are arguments everywhere.
+
 #[cfg(feature = "torch")]
 pub mod bench;
+pub mod checkpoint;
+pub mod compare;
+pub mod data;
+pub mod fault;
+pub mod init;
 #[cfg(feature = "torch")]
 pub mod kernels;
+pub mod metrics;
 pub mod platform;
-pub mod data;
-pub mod init;
 pub mod reduce;
+pub mod report;
+pub mod run;
 pub mod schedule;

@@ -157,9 +157,8 @@ impl Elaborator<'_> {
         if let Some(Value::Def(applied, field)) = f.names.get(&name.text) {
             return Some(Callee::Applied(applied.clone(), field.clone()));
         }
-        if f.own == name.text
-            && let Some(callable) = crate::tree::primitive(&name.text)
-        {
+        // A primitive's name called is the primitive, also inside the mixer that shares its name.
+        if let Some(callable) = crate::tree::primitive(&name.text) {
             return Some(Callee::Applied(Rc::new(Applied::bare(callable, name.span)), None));
         }
         match self.library.lookup(f.file, &name.text) {
@@ -177,9 +176,6 @@ impl Elaborator<'_> {
                 return None;
             }
             None => {}
-        }
-        if let Some(callable) = crate::tree::primitive(&name.text) {
-            return Some(Callee::Applied(Rc::new(Applied::bare(callable, name.span)), None));
         }
         if FUNCTIONS.contains(&name.text.as_str()) || InitRule::NAMES.contains(&name.text.as_str()) {
             return Some(Callee::Function);
@@ -332,7 +328,6 @@ impl Elaborator<'_> {
             shared: BTreeMap::new(),
             slots: call.slots,
             fill: call.fill,
-            own: def.name.text.clone(),
         };
         let mut failed = false;
         for param in &def.config {
@@ -359,6 +354,7 @@ impl Elaborator<'_> {
                     SettingValue::Expr(expr, file) => {
                         (self.eval_arch(expr, *file), true, setting.span)
                     }
+                    SettingValue::Known(value) => (Some(value.clone()), true, setting.span),
                 },
                 (None, None) => match &param.default {
                     Some(default) => (self.eval(default, &mut frame, b), false, default.span),
@@ -461,16 +457,8 @@ impl Elaborator<'_> {
                 let out = self.raw_param(name, dims, init.as_ref(), *span, f, b)?;
                 f.names.insert(name.text.clone(), Value::Tensors(vec![out]));
             }
-            Statement::Share { name, callee, entries, span } => {
-                let expr = Expr {
-                    kind: dsl::ExprKind::Applied {
-                        def: callee.clone(),
-                        entries: entries.clone().unwrap_or_default(),
-                    },
-                    span: *span,
-                };
-                let applied =
-                    crate::arch::definition(self.library, f.file, &expr, self.diagnostics)?;
+            Statement::Share { name, callee, entries, span: _ } => {
+                let applied = self.configured(callee, entries.as_deref().unwrap_or(&[]), f, b)?;
                 f.shared.insert(name.text.clone(), applied);
             }
             Statement::If { condition, then, otherwise, span: _ } => {

@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use dsl::{BinaryOp, Expr, ExprKind, FileId, Name, Span, UnaryOp};
+use dsl::{BinaryOp, Entry, Expr, ExprKind, FileId, Name, Segment, Span, UnaryOp};
 
 use super::{Building, Elaborator, Frame, Slots};
 use crate::arch;
@@ -14,7 +14,7 @@ use crate::diag;
 use crate::graph::Out;
 use crate::op;
 use crate::resolve::Entity;
-use crate::tree::{Applied, Callable};
+use crate::tree::{Applied, Callable, Setting, SettingValue};
 use crate::value::{InitRule, Ratio, Root, Value};
 
 impl Elaborator<'_> {
@@ -35,7 +35,6 @@ impl Elaborator<'_> {
             shared: Default::default(),
             slots: Rc::new(Slots { holder, declared: Default::default() }),
             fill: None,
-            own: String::new(),
         }
     }
 
@@ -45,8 +44,8 @@ impl Elaborator<'_> {
             ExprKind::Decimal(d) => Some(d.to_int().map_or(Value::Decimal(*d), Value::Int)),
             ExprKind::Bool(v) => Some(Value::Bool(*v)),
             ExprKind::Name(name) => self.name(name, expr.span, f, b),
-            ExprKind::Applied { .. } => {
-                let applied = arch::definition(self.library, f.file, expr, self.diagnostics)?;
+            ExprKind::Applied { def, entries } => {
+                let applied = self.configured(def, entries, f, b)?;
                 Some(Value::Def(applied, None))
             }
             ExprKind::Call { callee, instance, args } => {
@@ -68,6 +67,51 @@ impl Elaborator<'_> {
                 self.binary(*op, left?, right?, expr.span, b)
             }
         }
+    }
+
+    /// A definition configured inside a body: plain settings see the body's names.
+    pub(super) fn configured(
+        &mut self,
+        def: &Name,
+        entries: &[Entry],
+        f: &mut Frame,
+        b: &mut Building,
+    ) -> Option<Rc<Applied>> {
+        let mut rest = Vec::new();
+        let mut known = Vec::new();
+        for entry in entries {
+            match entry {
+                Entry::Set { path, value, span } if path.segments.len() == 1 => {
+                    let Some(Segment::Name(name)) = path.segments.first() else { continue };
+                    match self.eval(value, f, b)? {
+                        // A definition keeps what the arch may say of it.
+                        Value::Def(..) => rest.push(entry.clone()),
+                        Value::Tensors(_) => {
+                            self.diagnostics.push(diag::tensor_as_config(value.span, &name.text));
+                            return None;
+                        }
+                        value => known.push((name.clone(), value, *span)),
+                    }
+                }
+                other => rest.push(other.clone()),
+            }
+        }
+        let kind = ExprKind::Applied { def: def.clone(), entries: rest };
+        let expr = Expr { kind, span: def.span };
+        let applied = arch::definition(self.library, f.file, &expr, self.diagnostics)?;
+        let mut applied = (*applied).clone();
+        let names: Vec<String> =
+            applied.callee.config_names().into_iter().map(str::to_owned).collect();
+        for (name, value, span) in known {
+            if !names.contains(&name.text) {
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                self.diagnostics.push(diag::unknown_argument(&name, &def.text, &names));
+                return None;
+            }
+            let setting = Setting { value: SettingValue::Known(value), span };
+            applied.config.insert(name.text, setting);
+        }
+        Some(Rc::new(applied))
     }
 
     pub(super) fn boolean(&mut self, expr: &Expr, f: &mut Frame, b: &mut Building) -> Option<bool> {

@@ -109,6 +109,7 @@ impl Elaborator<'_> {
                     SettingValue::Expr(expr, file) => {
                         (self.eval_arch(expr, *file), true, setting.span)
                     }
+                    SettingValue::Known(value) => (Some(value.clone()), true, setting.span),
                 },
                 (None, None) => match self.default(config, primitive, call.span) {
                     Some(Some(value)) => (Some(value), false, call.span),
@@ -287,7 +288,7 @@ impl Elaborator<'_> {
                 Some(SettingValue::Expr(expr, file)) => {
                     (expr.as_ref().clone(), Rc::new(BTreeMap::new()), *file)
                 }
-                Some(SettingValue::Def(_)) | None => {
+                Some(SettingValue::Def(_) | SettingValue::Known(_)) | None => {
                     self.diagnostics.push(diag::no_init(role, path, span));
                     return None;
                 }

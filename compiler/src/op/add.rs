@@ -1,6 +1,8 @@
 //! `a + b`: a + b, element by element; a parameter spreads over batch and time.
 
 use super::{Arity, Attrs, Context, Cost, Mismatch, Primitive, Shaped, Time, Type};
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "add",
@@ -11,6 +13,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -30,4 +34,13 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     let m: i64 = inputs.iter().map(Type::elements).sum();
     Cost { flops: n, moved: n + m, saved: 0 }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    Lowered::one(l.one(Kernel::Add, &call.operands))
+}
+
+/// da = db = dy, summed over batch and time where the operand was spread.
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    call.operands.iter().map(|operand| dy[0].map(|dy| l.unspread(dy, *operand))).collect()
 }

@@ -6,20 +6,20 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
     Shaped, State, Time, Type, per_head,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "attention",
     revision: 1,
     doc: "causal softmax attention, grouped queries, optional window (Vaswani et al. 2017, eq. 1)",
     tensors: Arity::Exactly(3),
-    config: &[Config {
-        name: "window",
-        kind: ConfigKind::OptionalInt,
-        default: Default::Absent,
-    }],
+    config: &[Config { name: "window", kind: ConfigKind::OptionalInt, default: Default::Absent }],
     time: Time::Stateful,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -37,7 +37,9 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     }
     if kv_heads != value_heads || heads % kv_heads != 0 {
         return Err(Mismatch::new(
-            format!("{heads} query heads cannot share {kv_heads} key and {value_heads} value heads"),
+            format!(
+                "{heads} query heads cannot share {kv_heads} key and {value_heads} value heads"
+            ),
             "make `kv_heads` equal for k and v and a divisor of `heads`",
         ));
     }
@@ -56,9 +58,39 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 
 fn cost(attrs: &Attrs, inputs: &[Type], outputs: &[Type], at: Context) -> Cost {
     let n: i64 = inputs.iter().chain(outputs).map(Type::elements).sum();
-    let per_step: i64 = inputs.first().map_or(0, Type::elements)
-        + outputs.iter().map(Type::elements).sum::<i64>();
+    let per_step: i64 =
+        inputs.first().map_or(0, Type::elements) + outputs.iter().map(Type::elements).sum::<i64>();
     // Each token sees half the sequence on average, or its window.
     let seen2 = attrs.optional_int("window").map_or(at.seq_len, |w| (2 * w).min(at.seq_len));
     Cost { flops: per_step * seen2, moved: n, saved: n }
+}
+
+/// Keys and values of the past stand in front of the new ones; a window keeps the last of both.
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    let window = call.attrs.optional_int("window");
+    let (q, mut k, mut v) = (call.operands[0], call.operands[1], call.operands[2]);
+    if let [keys, values] = call.past[..] {
+        k = l.one(Kernel::AppendTime, &[keys, k]);
+        v = l.one(Kernel::AppendTime, &[values, v]);
+    }
+    let [y, lse] = l.emit(Kernel::Attention { window }, &[q, k, v]);
+    let mut state = Vec::new();
+    if call.keeps_state {
+        state = vec![k, v];
+        if let Some(rows) = window {
+            state = state.iter().map(|x| l.one(Kernel::LastTime { rows }, &[*x])).collect();
+        }
+    }
+    Lowered { outputs: vec![y], saved: vec![lse], state }
+}
+
+/// From the saved log-sum-exp, as in FlashAttention-2 (Dao 2023, algorithm 2): P = exp(S − lse),
+/// dV = Pᵀ dY, dS = P ⊙ (dY Vᵀ − Σ dY ⊙ Y), dQ = dS K / sqrt(d), dK = dSᵀ Q / sqrt(d).
+fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let Some(dy) = dy[0] else { return Vec::new() };
+    let window = call.attrs.optional_int("window");
+    let (q, k, v) = (call.operands[0], call.operands[1], call.operands[2]);
+    let (y, lse) = (made.outputs[0], made.saved[0]);
+    let [dq, dk, dv] = l.emit(Kernel::AttentionGrad { window }, &[dy, q, k, v, y, lse]);
+    vec![Some(dq), Some(dk), Some(dv)]
 }

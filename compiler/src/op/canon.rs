@@ -6,6 +6,8 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Owned,
     Primitive, Shaped, State, Time, Type, channels,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Activation, Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "canon",
@@ -26,6 +28,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Stateful,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -59,4 +63,73 @@ pub(super) fn filter(attrs: &Attrs, x: &Type, op: &'static str) -> Result<Shaped
 pub(super) fn cost(attrs: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     Cost { flops: (2 * attrs.int("kernel") + 1) * n, moved: 2 * n, saved: n }
+}
+
+fn options(attrs: &Attrs) -> Filter {
+    let activation = match attrs.word("activation") {
+        "silu" => Activation::Silu,
+        _ => Activation::Identity,
+    };
+    Filter { kernel: attrs.int("kernel"), residual: attrs.flag("residual"), activation }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    options(&call.attrs).forward(l, call, &call.operands)
+}
+
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    options(&call.attrs).backward(l, &call.operands, dy)
+}
+
+/// A causal convolution over one or several tensors side by side.
+pub(super) struct Filter {
+    pub(super) kernel: i64,
+    pub(super) residual: bool,
+    pub(super) activation: Activation,
+}
+
+impl Filter {
+    /// `operands` are the tensors, then the weight.
+    pub(super) fn forward(&self, l: &mut Lower, call: &Call, operands: &[ValId]) -> Lowered {
+        let Filter { kernel, residual, activation } = *self;
+        let parts = operands.len() - 1;
+        let state = !call.past.is_empty();
+        let mut inputs = operands.to_vec();
+        inputs.extend(&call.past);
+        let kind = Kernel::CausalConv { kernel, residual, activation, parts, state };
+        let outputs = l.emit_all(kind, inputs);
+        let mut after = Vec::new();
+        if call.keeps_state {
+            let mut inputs = operands[..parts].to_vec();
+            inputs.extend(&call.past);
+            after.push(l.one(Kernel::CausalConvState { kernel, parts, state }, &inputs));
+        }
+        Lowered { outputs, saved: Vec::new(), state: after }
+    }
+
+    /// With c = conv(x) and dc = dy ⊙ act′(c): dx_s = Σ_j w_j ⊙ dc_{s+(kernel−1)−j} (+ dy_s),
+    /// dw_j = Σ_t dc_t ⊙ x_{t−(kernel−1)+j}; c is made again from x.
+    pub(super) fn backward(
+        &self,
+        l: &mut Lower,
+        operands: &[ValId],
+        dy: &[Option<ValId>],
+    ) -> Gradients {
+        let Filter { kernel, residual, activation } = *self;
+        let parts = operands.len() - 1;
+        let mut inputs = Vec::with_capacity(2 * parts + 1);
+        for (operand, dy) in operands.iter().zip(dy) {
+            inputs.push(match dy {
+                Some(dy) => *dy,
+                // A part that nothing used; its filter still learns nothing from it.
+                None => {
+                    let dims = l.value(*operand).dims.clone();
+                    l.one(Kernel::Zeros { dims }, &[])
+                }
+            });
+        }
+        inputs.extend(operands);
+        let kind = Kernel::CausalConvGrad { kernel, residual, activation, parts };
+        l.emit_all(kind, inputs).into_iter().map(Some).collect()
+    }
 }

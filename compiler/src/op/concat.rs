@@ -1,8 +1,8 @@
 //! `concat(a, b, …)`: channels side by side, in operand order.
 
-use super::{
-    Arity, Attrs, Mismatch, Primitive, Shaped, Time, Type, channels, reshape_cost,
-};
+use super::{Arity, Attrs, Mismatch, Primitive, Shaped, Time, Type, channels, reshape_cost};
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "concat",
@@ -13,6 +13,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost: reshape_cost,
+    forward,
+    backward,
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -23,4 +25,15 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
         })?;
     }
     Ok(Shaped::plain(Type::seq([total])))
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    Lowered::one(l.one(Kernel::Concat, &call.operands))
+}
+
+/// Each operand's gradient is its piece of dy.
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let Some(dy) = dy[0] else { return Vec::new() };
+    let widths = call.operands.iter().map(|id| l.widths(*id).iter().sum()).collect();
+    l.emit_all(Kernel::Split { widths }, vec![dy]).into_iter().map(Some).collect()
 }

@@ -5,6 +5,8 @@
 use super::{
     Arity, Attrs, Context, Cost, Mismatch, Primitive, Shaped, State, Time, Type, gla_scan, per_head,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "delta_scan",
@@ -15,6 +17,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Stateful,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -29,7 +33,9 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     let gates = Type::seq([heads]);
     if q != k || heads != value_heads || *beta != gates || *g != gates {
         return Err(Mismatch::new(
-            format!("q {q} and k {k} must be equal, v {v} must have their heads, and beta {beta} and g {g} one entry per head"),
+            format!(
+                "q {q} and k {k} must be equal, v {v} must have their heads, and beta {beta} and g {g} one entry per head"
+            ),
             format!("q has {heads} heads: project beta and g to {heads} channels"),
         ));
     }
@@ -42,4 +48,19 @@ fn cost(attrs: &Attrs, inputs: &[Type], outputs: &[Type], at: Context) -> Cost {
     // One more product than GLA: the error of the decayed state.
     let base = gla_scan::cost(attrs, inputs, outputs, at);
     Cost { flops: base.flops / 3 * 4, ..base }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    let inputs: Vec<ValId> = call.operands.iter().chain(&call.past).copied().collect();
+    let [y, state] = l.emit(Kernel::DeltaScan { state: !call.past.is_empty() }, &inputs);
+    let state = if call.keeps_state { vec![state] } else { Vec::new() };
+    Lowered { outputs: vec![y], saved: Vec::new(), state }
+}
+
+/// With S′ = exp(g_t) S_{t−1}, u = v_t − S′ᵀ k_t and dS the gradient of S_t (+ d^(−1/2) q_t dy_tᵀ):
+/// dβ = (dSᵀ k)·u, e = β dSᵀ k, dv = e, dk = β dS u − S′ e, dS′ = dS − k eᵀ, dg = Σ dS′ ⊙ S′,
+/// dS_{t−1} = exp(g_t) dS′. States are made again.
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
+    l.emit_all(Kernel::DeltaScanGrad, inputs).into_iter().map(Some).collect()
 }

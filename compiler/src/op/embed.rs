@@ -4,6 +4,8 @@ use super::{
     Arity, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Owned, Primitive,
     Shaped, Time, Type,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "embed",
@@ -19,6 +21,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -41,4 +45,15 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     Cost { flops: 0, moved: 2 * n, saved: 1 }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    Lowered::one(l.one(Kernel::Embed, &call.operands))
+}
+
+/// Tokens have no gradient; row i of the table's sums dy over the places of token i.
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let tokens = call.operands[0];
+    let vocab = l.widths(call.operands[1]).first().copied().unwrap_or(0);
+    vec![None, dy[0].map(|dy| l.one(Kernel::EmbedGrad { vocab }, &[dy, tokens]))]
 }

@@ -1,6 +1,9 @@
 //! `f32(x)`: marks an f32 island; every other dtype comes from the recipe's precision.
 
 use super::{Arity, Primitive, Time, pointwise_shape, reshape_cost};
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::ValId;
+use crate::precision;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "f32",
@@ -11,4 +14,19 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape: pointwise_shape,
     cost: reshape_cost,
+    forward,
+    backward,
 };
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    Lowered::one(precision::island(l, call.operands[0]))
+}
+
+/// The identity, in the operand's own precision.
+fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    if made.outputs[0] == call.operands[0] {
+        // One value: its gradient is already where it belongs.
+        return vec![None];
+    }
+    vec![dy[0].map(|dy| precision::leave_island(l, dy))]
+}

@@ -4,6 +4,8 @@
 use super::{
     Arity, Attrs, Context, Cost, Mismatch, Primitive, Shaped, State, Time, Type, per_head,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "gla_scan",
@@ -14,11 +16,16 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Stateful,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     let [q, k, v, g] = inputs else {
-        return Err(Mismatch::new("`gla_scan` takes q, k, v and g", "write `gla_scan(q, k, v, g)`"));
+        return Err(Mismatch::new(
+            "`gla_scan` takes q, k, v and g",
+            "write `gla_scan(q, k, v, g)`",
+        ));
     };
     let (heads, rows) = per_head("gla_scan", "q", q)?;
     let (value_heads, columns) = per_head("gla_scan", "v", v)?;
@@ -39,4 +46,19 @@ pub(super) fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> 
     let rows = inputs.first().and_then(|q| q.dims.last()).copied().unwrap_or(0);
     let values: i64 = outputs.iter().map(Type::elements).sum();
     Cost { flops: 6 * rows * values, moved: n, saved: n }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    let inputs: Vec<ValId> = call.operands.iter().chain(&call.past).copied().collect();
+    let [y, state] = l.emit(Kernel::GlaScan { state: !call.past.is_empty() }, &inputs);
+    let state = if call.keeps_state { vec![state] } else { Vec::new() };
+    Lowered { outputs: vec![y], saved: Vec::new(), state }
+}
+
+/// With dS the gradient of the state, from the last token to the first: dS += d^(−1/2) q_t dy_tᵀ,
+/// dq_t = d^(−1/2) S_t dy_t, dk_t = dS v_t, dv_t = dSᵀ k_t, dg_t = rows of exp(g_t) S_{t−1} ⊙ dS summed,
+/// dS ← diag(exp g_t) dS. States are made again.
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
+    l.emit_all(Kernel::GlaScanGrad, inputs).into_iter().map(Some).collect()
 }

@@ -1,9 +1,11 @@
 //! `heads(x, n)`: `[…, n·d]` to `[…, n, d]`, head j being channels `j·d .. (j+1)·d`.
 
 use super::{
-    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Primitive, Shaped, Time, Type,
-    reshape_cost,
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Primitive, Shaped, Time,
+    Type, reshape_cost,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "heads",
@@ -14,6 +16,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost: reshape_cost,
+    forward,
+    backward,
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -30,4 +34,15 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
         )),
         _ => Err(Mismatch::new("`heads` takes one tensor", "write `heads(x, n)`")),
     }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    let dims = call.results[0].dims.clone();
+    Lowered::one(l.one(Kernel::Reshape { dims }, &call.operands))
+}
+
+/// The inverse view.
+pub(super) fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let dims = l.widths(call.operands[0]);
+    vec![dy[0].map(|dy| l.one(Kernel::Reshape { dims }, &[dy]))]
 }

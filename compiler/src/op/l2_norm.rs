@@ -5,6 +5,8 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
     Shaped, Time, Type, last,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "l2_norm",
@@ -15,6 +17,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -34,4 +38,15 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     Cost { flops: 3 * n, moved: 2 * n, saved: n + 1 }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    let eps = call.attrs.decimal("eps");
+    let [y, rnorm] = l.emit(Kernel::L2Norm { eps }, &call.operands);
+    Lowered { outputs: vec![y], saved: vec![rnorm], state: Vec::new() }
+}
+
+/// With r = 1/sqrt(Σ x² + eps) and y = r x: dx = r (dy − y Σ(dy ⊙ y)).
+fn backward(l: &mut Lower, _: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    vec![dy[0].map(|dy| l.one(Kernel::L2NormGrad, &[dy, made.outputs[0], made.saved[0]]))]
 }

@@ -4,6 +4,8 @@ use super::{
     Arity, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Owned, Primitive,
     Shaped, Time, Type, channels,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "linear",
@@ -19,6 +21,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -45,4 +49,21 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     let m = inputs.first().map_or(0, Type::elements);
     Cost { flops: 2 * n * m, moved: n + m, saved: m }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    Lowered::one(l.one(Kernel::Linear { bias: call.operands.len() == 3 }, &call.operands))
+}
+
+/// dx = dy W, dW = Σ dyᵀ x, db = Σ dy, the sums over batch and time.
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let Some(dy) = dy[0] else { return Vec::new() };
+    let (x, weight) = (call.operands[0], call.operands[1]);
+    let dx = l.one(Kernel::LinearGradInput, &[dy, weight]);
+    let dweight = l.one(Kernel::LinearGradWeight, &[dy, x]);
+    let mut gradients = vec![Some(dx), Some(dweight)];
+    if call.operands.len() == 3 {
+        gradients.push(Some(l.one(Kernel::SumTokens, &[dy])));
+    }
+    gradients
 }

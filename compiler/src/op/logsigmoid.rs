@@ -1,6 +1,9 @@
 //! `logsigmoid(x)`: ln σ(x) = −softplus(−x), without overflow at either end
 
-use super::{Arity, Primitive, Time, pointwise_cost, pointwise_shape};
+use super::{
+    Arity, Primitive, Time, pointwise_backward, pointwise_cost, pointwise_forward, pointwise_shape,
+};
+use crate::plan::Function;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "logsigmoid",
@@ -11,4 +14,6 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape: pointwise_shape,
     cost: pointwise_cost,
+    forward: |l, call| pointwise_forward(l, call, Function::LogSigmoid),
+    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::LogSigmoid),
 };

@@ -1,8 +1,8 @@
 //! `merge(x)`: `[…, n, d]` to `[…, n·d]`, the inverse of `heads`.
 
-use super::{
-    Arity, Attrs, Mismatch, Primitive, Shaped, Time, Type, per_head, reshape_cost,
-};
+use super::{Arity, Attrs, Mismatch, Primitive, Shaped, Time, Type, heads, per_head, reshape_cost};
+use crate::lower::{Call, Lower, Lowered};
+use crate::plan::Kernel;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "merge",
@@ -13,6 +13,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost: reshape_cost,
+    forward,
+    backward: heads::backward,
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -23,4 +25,9 @@ fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
         }
         _ => Err(Mismatch::new("`merge` takes one tensor", "write `merge(x)`")),
     }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    let dims = call.results[0].dims.clone();
+    Lowered::one(l.one(Kernel::Reshape { dims }, &call.operands))
 }

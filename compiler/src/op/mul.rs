@@ -1,6 +1,8 @@
 //! `a * b`: a · b, element by element; a parameter spreads over batch and time.
 
 use super::{Arity, Attrs, Context, Cost, Mismatch, Primitive, Shaped, Time, Type};
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "mul",
@@ -11,6 +13,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -30,4 +34,20 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     let m: i64 = inputs.iter().map(Type::elements).sum();
     Cost { flops: n, moved: n + m, saved: m }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    Lowered::one(l.one(Kernel::Mul, &call.operands))
+}
+
+/// da = dy b, db = dy a, summed over batch and time where the operand was spread.
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let (a, b) = (call.operands[0], call.operands[1]);
+    [(a, b), (b, a)]
+        .into_iter()
+        .map(|(operand, other)| {
+            let product = l.one(Kernel::Mul, &[dy[0]?, other]);
+            Some(l.unspread(product, operand))
+        })
+        .collect()
 }

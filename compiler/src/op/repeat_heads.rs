@@ -5,6 +5,8 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
     Shaped, Time, Type, per_head,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "repeat_heads",
@@ -15,6 +17,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -34,4 +38,14 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = inputs.iter().chain(outputs).map(Type::elements).sum();
     Cost { flops: 0, moved: n, saved: 0 }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    Lowered::one(l.one(Kernel::RepeatHeads { times: call.attrs.int("times") }, &call.operands))
+}
+
+/// A head's gradient is the sum of its copies'.
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let times = call.attrs.int("times");
+    vec![dy[0].map(|dy| l.one(Kernel::RepeatHeadsGrad { times }, &[dy]))]
 }

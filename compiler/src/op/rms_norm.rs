@@ -5,6 +5,8 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Owned,
     Primitive, Shaped, Time, Type, last,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "rms_norm",
@@ -19,6 +21,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -39,4 +43,18 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     Cost { flops: 4 * n, moved: 2 * n, saved: n + 1 }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    let eps = call.attrs.decimal("eps");
+    let [y, rstd] = l.emit(Kernel::RmsNorm { eps }, &call.operands);
+    Lowered { outputs: vec![y], saved: vec![rstd], state: Vec::new() }
+}
+
+/// With r = 1/sqrt(mean x² + eps), n = r x and g = w ⊙ dy: dx = r (g − n mean(g ⊙ n)), dw = Σ dy ⊙ n.
+fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let Some(dy) = dy[0] else { return Vec::new() };
+    let (x, weight, rstd) = (call.operands[0], call.operands[1], made.saved[0]);
+    let [dx, dweight] = l.emit(Kernel::RmsNormGrad, &[dy, x, weight, rstd]);
+    vec![Some(dx), Some(dweight)]
 }

@@ -6,6 +6,8 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
     Shaped, Time, Type, per_head,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, RopeLayout, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "rope",
@@ -24,6 +26,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Positional,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -59,4 +63,23 @@ fn cost(attrs: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     let heads = inputs.first().and_then(|x| x.dims.first()).copied().unwrap_or(0);
     Cost { flops: 3 * heads * attrs.int("dims"), moved: 2 * n, saved: 0 }
+}
+
+fn kernel(attrs: &Attrs, inverse: bool) -> Kernel {
+    let layout = match attrs.word("layout") {
+        "half" => RopeLayout::Half,
+        _ => RopeLayout::Interleaved,
+    };
+    Kernel::Rope { theta: attrs.decimal("theta"), dims: attrs.int("dims"), layout, inverse }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    let position = l.position();
+    Lowered::one(l.one(kernel(&call.attrs, false), &[call.operands[0], position]))
+}
+
+/// A rotation's transpose is the rotation by the negative angle.
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let position = l.position();
+    vec![dy[0].map(|dy| l.one(kernel(&call.attrs, true), &[dy, position]))]
 }

@@ -1,9 +1,11 @@
 //! `x * 0.5`, `-x`, `x / 16`: every element times one exact decimal.
 
 use super::{
-    Arity, Attrs, AttrsExt, Attr, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
+    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
     Shaped, Time, Type,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "scale",
@@ -14,6 +16,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -30,4 +34,14 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
 fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     Cost { flops: n, moved: 2 * n, saved: 0 }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    Lowered::one(l.one(Kernel::Scale { by: call.attrs.decimal("by") }, &call.operands))
+}
+
+/// dx = by dy.
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let by = call.attrs.decimal("by");
+    vec![dy[0].map(|dy| l.one(Kernel::Scale { by }, &[dy]))]
 }

@@ -5,6 +5,8 @@ use super::{
     Arity, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Owned, Primitive, Shaped, Time,
     Type, canon,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Activation, Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "short_conv",
@@ -20,6 +22,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Stateful,
     shape,
     cost: canon::cost,
+    forward,
+    backward,
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -36,4 +40,26 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
         });
     }
     Ok(shaped)
+}
+
+fn filter(call: &Call) -> canon::Filter {
+    let kernel = call.attrs.int("kernel");
+    canon::Filter { kernel, residual: false, activation: Activation::Identity }
+}
+
+/// The convolution of `canon` without its residual, then the bias.
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    let mut made = filter(call).forward(l, call, &call.operands[..2]);
+    if let Some(bias) = call.operands.get(2) {
+        made.outputs = vec![l.one(Kernel::Add, &[made.outputs[0], *bias])];
+    }
+    made
+}
+
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let mut gradients = filter(call).backward(l, &call.operands[..2], dy);
+    if call.operands.len() == 3 {
+        gradients.push(dy[0].map(|dy| l.one(Kernel::SumTokens, &[dy])));
+    }
+    gradients
 }

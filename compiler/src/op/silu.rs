@@ -1,6 +1,9 @@
 //! `silu(x)`: x · σ(x) (Elfwing et al. 2018, eq. 3)
 
-use super::{Arity, Primitive, Time, pointwise_cost, pointwise_shape};
+use super::{
+    Arity, Primitive, Time, pointwise_backward, pointwise_cost, pointwise_forward, pointwise_shape,
+};
+use crate::plan::Function;
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "silu",
@@ -11,4 +14,6 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape: pointwise_shape,
     cost: pointwise_cost,
+    forward: |l, call| pointwise_forward(l, call, Function::Silu),
+    backward: |l, call, made, dy| pointwise_backward(l, call, made, dy, Function::Silu),
 };

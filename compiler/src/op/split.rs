@@ -4,6 +4,8 @@ use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Primitive, Shaped, Time,
     Type, channels, reshape_cost,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "split",
@@ -14,6 +16,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Pointwise,
     shape,
     cost: reshape_cost,
+    forward,
+    backward,
 };
 
 fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -27,7 +31,10 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
         let shown: Vec<String> = widths.iter().map(i64::to_string).collect();
         let total = sum.map_or("too much".to_owned(), |s| s.to_string());
         return Err(Mismatch::new(
-            format!("the widths {} add up to {total}, but there are {c} channels", shown.join(" + ")),
+            format!(
+                "the widths {} add up to {total}, but there are {c} channels",
+                shown.join(" + ")
+            ),
             format!("make the widths positive and add up to {c}"),
         ));
     }
@@ -35,4 +42,27 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     shaped.outputs = widths.iter().map(|w| Type::seq([*w])).collect();
     shaped.attrs.insert("widths", Attr::Ints(widths.to_vec()));
     Ok(shaped)
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    let widths = call.attrs.ints("widths").to_vec();
+    let outputs = l.emit_all(Kernel::Split { widths }, call.operands.clone());
+    Lowered { outputs, ..Lowered::default() }
+}
+
+/// The pieces' gradients side by side; a piece that nothing used sends zeros.
+fn backward(l: &mut Lower, _: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let pieces: Vec<ValId> = made
+        .outputs
+        .iter()
+        .zip(dy)
+        .map(|(output, dy)| match dy {
+            Some(dy) => *dy,
+            None => {
+                let dims = l.value(*output).dims.clone();
+                l.one(Kernel::Zeros { dims }, &[])
+            }
+        })
+        .collect();
+    vec![Some(l.one(Kernel::Concat, &pieces))]
 }

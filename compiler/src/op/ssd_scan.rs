@@ -5,6 +5,8 @@
 use super::{
     Arity, Attrs, Context, Cost, Mismatch, Primitive, Shaped, State, Time, Type, per_head,
 };
+use crate::lower::{Call, Gradients, Lower, Lowered};
+use crate::plan::{Kernel, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "ssd_scan",
@@ -15,6 +17,8 @@ pub(super) static PRIMITIVE: Primitive = Primitive {
     time: Time::Stateful,
     shape,
     cost,
+    forward,
+    backward,
 };
 
 fn shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
@@ -49,4 +53,19 @@ fn cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let columns = inputs.get(3).and_then(|b| b.dims.last()).copied().unwrap_or(0);
     let values: i64 = outputs.iter().map(Type::elements).sum();
     Cost { flops: 6 * columns * values, moved: n, saved: n }
+}
+
+fn forward(l: &mut Lower, call: &Call) -> Lowered {
+    let inputs: Vec<ValId> = call.operands.iter().chain(&call.past).copied().collect();
+    let [y, state] = l.emit(Kernel::SsdScan { state: !call.past.is_empty() }, &inputs);
+    let state = if call.keeps_state { vec![state] } else { Vec::new() };
+    Lowered { outputs: vec![y], saved: Vec::new(), state }
+}
+
+/// With α = exp(dt a), dS the gradient of S_t (+ dy_t c_tᵀ): dc = S_tᵀ dy, dx = dt dS b + d dy,
+/// db = dt dSᵀ x, ddt = Σ a α S_{t−1} ⊙ dS + x·(dS b), da = Σ dt α S_{t−1} ⊙ dS, dd = Σ x·dy,
+/// dS_{t−1} = α dS; sums over a group's heads for b and c. States are made again.
+fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
+    let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
+    l.emit_all(Kernel::SsdScanGrad, inputs).into_iter().map(Some).collect()
 }

@@ -30,6 +30,7 @@ pub struct Memory {
 
 /// Removes steps nothing depends on, and says after each step what is no longer needed.
 pub(crate) fn finish(plan: &mut Plan) {
+    plan.inputs.sort();
     let mut needed = vec![false; plan.values.len()];
     let mut mark = |id: &ValId| {
         let seen = needed.get_mut(id.0 as usize);
@@ -72,7 +73,8 @@ fn compact(plan: &mut Plan, inputs: &[ValId]) {
     let mut number = vec![None; plan.values.len()];
     let mut values = Vec::new();
     let mut read = vec![false; plan.values.len()];
-    let reads = plan.steps.iter().flat_map(|s| &s.inputs).chain(plan.outputs.iter().map(|(_, id)| id));
+    let reads =
+        plan.steps.iter().flat_map(|s| &s.inputs).chain(plan.outputs.iter().map(|(_, id)| id));
     for id in reads {
         if let Some(read) = read.get_mut(id.0 as usize) {
             *read = true;

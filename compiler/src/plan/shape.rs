@@ -5,6 +5,7 @@
 //! reports, never a panic); agrees with the doc comments of `kernel.rs`.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 
 use super::{DType, Extent, Kernel, Plan, ValId, Value};
 
@@ -46,10 +47,9 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
             let width = (0..inputs.len()).map(|i| extent(dims(i).last())).sum();
             vec![f32("y", join(init(dims(0)), &[Extent::Fixed(width)]))]
         }
-        Kernel::Split { widths } => widths
-            .iter()
-            .map(|w| f32("part", join(init(dims(0)), &[Extent::Fixed(*w)])))
-            .collect(),
+        Kernel::Split { widths } => {
+            widths.iter().map(|w| f32("part", join(init(dims(0)), &[Extent::Fixed(*w)]))).collect()
+        }
         Kernel::Zeros { dims } => vec![f32("zeros", dims.clone())],
         Kernel::RepeatHeads { times } => vec![f32("y", per_head(dims(0), |h| h * times))],
         Kernel::RepeatHeadsGrad { times } => {
@@ -77,10 +77,9 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::CausalConv { parts, kernel: _, residual: _, activation: _, state: _ } => {
             (0..*parts).map(|i| like("y", i)).collect()
         }
-        Kernel::CausalConvGrad { parts, kernel: _, residual: _, activation: _ } => (0..*parts)
-            .map(|i| like("dx", parts + i))
-            .chain([like("dweight", 2 * parts)])
-            .collect(),
+        Kernel::CausalConvGrad { parts, kernel: _, residual: _, activation: _ } => {
+            (0..*parts).map(|i| like("dx", parts + i)).chain([like("dweight", 2 * parts)]).collect()
+        }
         Kernel::CausalConvState { kernel, parts, state: _ } => {
             let width = (0..*parts).map(|i| extent(dims(i).last())).sum();
             let dims = vec![Extent::Batch, Extent::Fixed(kernel - 1), Extent::Fixed(width)];
@@ -151,7 +150,9 @@ fn fixed(dims: &[i64]) -> Vec<Extent> {
 fn extent(dim: Option<&Extent>) -> i64 {
     match dim {
         Some(Extent::Fixed(n)) => *n,
-        Some(Extent::Batch | Extent::Time | Extent::Past(_) | Extent::Seen(_) | Extent::Kept(_))
+        Some(
+            Extent::Batch | Extent::Time | Extent::Past(_) | Extent::Seen(_) | Extent::Kept(_),
+        )
         | None => 0,
     }
 }
@@ -175,7 +176,7 @@ impl Plan {
     /// the shapes their kernel gives, nothing read after it was dropped, nothing dropped twice.
     pub fn check(&self) -> Result<(), String> {
         let mut state = vec![Life::Unborn; self.values.len()];
-        let kept: Vec<ValId> = self.outputs.iter().map(|(_, id)| *id).collect();
+        let kept: BTreeSet<ValId> = self.outputs.iter().map(|(_, id)| *id).collect();
         for (_, id) in &self.inputs {
             set(&mut state, *id, Life::Unborn, Life::Given).map_err(|e| format!("input {e}"))?;
         }
@@ -206,17 +207,16 @@ impl Plan {
                 set(&mut state, *id, Life::Made, Life::Dropped).map_err(here)?;
             }
         }
-        for id in kept {
+        for id in &kept {
             match state.get(id.0 as usize) {
                 Some(Life::Given | Life::Made) => {}
                 life => return Err(format!("output %{} is {life:?}", id.0)),
             }
         }
-        match state.iter().position(|life| *life == Life::Made).map(|i| ValId(i as u32)) {
-            Some(id) if !self.outputs.iter().any(|(_, kept)| *kept == id) => {
-                Err(format!("%{} is never dropped", id.0))
-            }
-            _ => Ok(()),
+        let left = state.iter().enumerate().filter(|(_, life)| **life == Life::Made);
+        match left.map(|(at, _)| ValId(at as u32)).find(|id| !kept.contains(id)) {
+            Some(id) => Err(format!("%{} is never dropped", id.0)),
+            None => Ok(()),
         }
     }
 }

@@ -8,7 +8,10 @@ use std::fmt::{self, Write as _};
 
 use crate::digest::Digest;
 
-use super::{Activation, DType, Extent, Input, Kernel, Output, Phase, Plan, RopeLayout, StatePart, Step, TrainPlan, ValId};
+use super::{
+    Activation, DType, Extent, Input, Kernel, Output, Phase, Plan, RopeLayout, StatePart, Step,
+    TrainPlan, ValId,
+};
 
 const TAG: &str = "canonc.plan.v1";
 
@@ -16,7 +19,11 @@ impl Plan {
     pub fn text(&self) -> String {
         let mut text = String::new();
         for (input, id) in &self.inputs {
-            let _ = writeln!(text, "{} = given {input}{}", self.typed(*id), self.named(*id));
+            let _ = write!(text, "{} = given {input}", self.typed(*id));
+            // A parameter's or state's path; other inputs are named by what they are.
+            let name = self.value(*id).map_or("", |v| &v.name);
+            let path = if input.to_string().contains(name) { "" } else { name };
+            let _ = writeln!(text, "{}{path}", if path.is_empty() { "" } else { " " });
         }
         let mut place = None;
         for step in &self.steps {
@@ -58,11 +65,6 @@ impl Plan {
         let Some(value) = self.value(id) else { return format!("%{}", id.0) };
         let dims: Vec<String> = value.dims.iter().map(Extent::to_string).collect();
         format!("%{} {}[{}]", id.0, value.dtype, dims.join(", "))
-    }
-
-    /// A parameter's or state's path.
-    fn named(&self, id: ValId) -> String {
-        self.value(id).map_or_else(String::new, |v| format!(" {}", v.name))
     }
 }
 
@@ -176,11 +178,9 @@ impl Kernel {
                 format!("activation {activation}"),
                 format!("parts {parts}"),
             ],
-            Kernel::CausalConvState { kernel, parts, state } => vec![
-                format!("kernel {kernel}"),
-                format!("parts {parts}"),
-                format!("state {state}"),
-            ],
+            Kernel::CausalConvState { kernel, parts, state } => {
+                vec![format!("kernel {kernel}"), format!("parts {parts}"), format!("state {state}")]
+            }
             Kernel::GlaScan { state } | Kernel::DeltaScan { state } | Kernel::SsdScan { state } => {
                 vec![format!("state {state}")]
             }

@@ -60,8 +60,12 @@ fn one(sources: &Sources, diagnostic: &Diagnostic, colour: bool) -> String {
     } else {
         term::emit_into_string(&config, &excerpts, &report).ok()
     };
-    // Without its excerpt a message still says what is wrong.
-    text.unwrap_or_else(|| format!("{}: {}\n\n", diagnostic.code, diagnostic.message))
+    match text {
+        // codespan pads some lines.
+        Some(text) => text.lines().fold(String::new(), |out, line| out + line.trim_end() + "\n"),
+        // Without its excerpt a message still says what is wrong.
+        None => format!("{}: {}\n\n", diagnostic.code, diagnostic.message),
+    }
 }
 
 /// Without control characters, and of bearable length.
@@ -157,6 +161,9 @@ impl Excerpt {
             column.saturating_sub(LEAD_CHARS)
         };
         let start = self.text.len();
+        if cut > 0 {
+            self.text.push('…');
+        }
         let mut offsets = Vec::new();
         for (at, c) in line.char_indices().skip(cut).take(LINE_CHARS) {
             offsets.push((range.start + at, self.text.len()));

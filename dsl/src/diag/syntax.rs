@@ -124,8 +124,8 @@ pub(crate) fn decimal_too_large(span: Span) -> Diagnostic {
 // --- what was expected ---
 
 /// The general case: `what` is wanted, `found` stands there.
-pub(crate) fn expected(span: Span, what: &str, found: &str) -> Diagnostic {
-    Diagnostic::error("unexpected", span, format!("expected {what}, found {found}"))
+pub(crate) fn expected(span: Span, what: &str, found: &str, help: &str) -> Diagnostic {
+    Diagnostic::error("unexpected", span, format!("expected {what}, found {found}")).help(help)
 }
 
 pub(crate) fn expected_keyword(span: Span, word: &str, found: &str) -> Diagnostic {
@@ -155,7 +155,7 @@ pub(crate) fn unknown_definition(span: Span, word: &str, near: Option<&str>) -> 
 }
 
 pub(crate) fn unknown_statement(span: Span, word: &str, near: &str) -> Diagnostic {
-    Diagnostic::error("unknown-statement", span, format!("`{word}` does not begin a statement"))
+    Diagnostic::error("unknown-statement", span, format!("`{word}` is no word of the language"))
         .help(format!("did you mean `{near}`?"))
 }
 
@@ -218,13 +218,16 @@ pub(crate) fn missing_result(span: Span, name: &str) -> Diagnostic {
         .help("end the body with the tensor it returns")
 }
 
-/// `next` is the sign at the beginning of the line after, if it could have continued this one.
-pub(crate) fn unused_value(span: Span, next: Option<&str>) -> Diagnostic {
+/// `sign` begins the value if it stands at the beginning of a line and could have continued the
+/// line before.
+pub(crate) fn unused_value(span: Span, sign: Option<&str>) -> Diagnostic {
     let error = Diagnostic::error("unused-value", span, "this value is not used")
         .here("only the last expression of a body is its result")
         .help("give it a name: `name = …`");
-    match next {
-        Some(sign) => error.help(format!("or move `{sign}` up, if the next line belongs to it")),
+    match sign {
+        Some(sign) => {
+            error.help(format!("or move `{sign}` up, if it goes on with the line before"))
+        }
         None => error,
     }
 }

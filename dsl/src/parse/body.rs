@@ -7,7 +7,7 @@ use super::Parser;
 use super::expr::Braces;
 use crate::diag::{suggest, syntax};
 use crate::lex::{Keyword, TokenKind};
-use crate::{Body, Expr, Name, Statement};
+use crate::{Body, Expr, ExprKind, Name, Statement};
 
 impl Parser<'_> {
     /// `{ statements result }` of the definition `name`
@@ -72,14 +72,23 @@ impl Parser<'_> {
             // The line after was meant to belong to it: that is what the next report says.
             return;
         }
-        let next = match self.kind() {
-            TokenKind::Minus => Some("-"),
-            TokenKind::LParen => Some("("),
-            _ => None,
-        };
+        if self.kind() == TokenKind::Semicolon {
+            self.report(syntax::stray_semicolon(self.span()));
+            return self.recover();
+        }
+        if let ExprKind::Applied { def, .. } = &first.kind
+            && let Some(near) = suggest(&def.text, ["else"])
+        {
+            let error = syntax::unknown_statement(def.span, &def.text, near);
+            self.report(error);
+            return self.recover();
+        }
+        let before = self.text.get(..span.start as usize).unwrap_or("").trim_end_matches(' ');
+        let sign = self.text.get(span.start as usize..span.start as usize + 1);
+        let sign = sign.filter(|sign| matches!(*sign, "-" | "(") && before.ends_with('\n'));
         self.report(match in_if {
             true => syntax::value_in_if(span),
-            false => syntax::unused_value(span, next),
+            false => syntax::unused_value(span, sign),
         });
         self.recover();
     }
@@ -108,7 +117,7 @@ impl Parser<'_> {
         false
     }
 
-    /// `parm A [heads]`, `shared p = linear`: two names where only a statement has two.
+    /// `parm A [heads]`, `shared p = linear`, `iff a {`: two names where only a statement has two.
     fn misspelt_statement(&self) -> Option<&'static str> {
         if !self.is_name(1) || !self.joined(1) {
             return None;
@@ -116,6 +125,7 @@ impl Parser<'_> {
         let wanted = match self.kind_at(2) {
             TokenKind::LBracket => "param",
             TokenKind::Assign => "share",
+            TokenKind::LBrace => "if",
             _ => return None,
         };
         suggest(self.text_of(self.token(0)), [wanted])
@@ -170,7 +180,10 @@ impl Parser<'_> {
                 self.report(syntax::unmatched(span, &sign));
                 None
             }
-            _ => self.expected("a statement or the result"),
+            _ => self.expected(
+                "a statement or the result",
+                "a statement is `name = value`, `param …`, `share …` or `if …`",
+            ),
         }
     }
 
@@ -181,7 +194,7 @@ impl Parser<'_> {
         while self.eat(TokenKind::Comma) {
             names.push(self.name("a name")?);
         }
-        self.expect(TokenKind::Assign, "`=`")?;
+        self.expect(TokenKind::Assign, "`=`", "write `name = value`")?;
         let value = self.expr(Braces::Apply)?;
         Some(Statement::Let { names, value, span: self.since(start) })
     }
@@ -192,12 +205,17 @@ impl Parser<'_> {
         self.bump();
         let name = self.name("the name of a parameter")?;
         if self.kind() != TokenKind::LBracket {
-            return self.expected("its shape, such as `[heads]`");
+            return self.expected("its shape", "write `param NAME [heads, 4]`");
         }
-        let dims = self.list("`[`", |p| p.expr(Braces::Apply))?;
-        let init = match self.eat(TokenKind::Keyword(Keyword::Init)) {
-            true => Some(self.expr(Braces::Apply)?),
-            false => None,
+        let dims = self.list(("`[`", "write `[heads, 4]`"), |p| p.expr(Braces::Apply))?;
+        // On the next line `init` may also be a name that begins a statement or the result.
+        let assigned = self.kind_at(1) == TokenKind::Assign;
+        let ruled = self.is_keyword(Keyword::Init) && !assigned;
+        let init = if ruled && (self.joined(0) || self.is_name(1)) {
+            self.bump();
+            Some(self.expr(Braces::Apply)?)
+        } else {
+            None
         };
         Some(Statement::Param { name, dims, init, span: self.since(start) })
     }
@@ -207,7 +225,7 @@ impl Parser<'_> {
         let start = self.span();
         self.bump();
         let name = self.name("the name of the shared instance")?;
-        self.expect(TokenKind::Assign, "`=`")?;
+        self.expect(TokenKind::Assign, "`=`", "write `share name = linear { … }`")?;
         let callee = self.name("what is shared")?;
         let entries = if self.kind() == TokenKind::LBrace && self.joined(0) {
             Some(self.entries()?)

@@ -5,7 +5,7 @@
 
 use super::Parser;
 use super::expr::Braces;
-use crate::diag::syntax;
+use crate::diag::{suggest, syntax};
 use crate::lex::{Keyword, TokenKind};
 use crate::{Entry, ExprKind, Path, Span};
 
@@ -57,6 +57,11 @@ impl Parser<'_> {
                     if !field && !self.at_selection() {
                         self.bump();
                         let value = self.layer_list()?;
+                        if self.kind() == TokenKind::Dot {
+                            let list = format!("`{}`", self.written(value.span));
+                            self.report(syntax::bad_selection(value.span, &list));
+                            return None;
+                        }
                         return Some(Entry::Layers { value, span: self.since(start) });
                     }
                 }
@@ -174,7 +179,24 @@ impl Parser<'_> {
                 _ => {}
             },
         }
-        self.expected("an entry such as `heads 8`")
+        if let TokenKind::Keyword(keyword) = self.kind() {
+            // `fil A with …`, `layer 4 of …`: the word that was meant stands first.
+            let wanted = match keyword {
+                Keyword::With => "fill",
+                Keyword::Of => "layers",
+                _ => "",
+            };
+            if let Some(Entry::Set { path, .. }) = last
+                && let word = self.written(path.span)
+                && let Some(near) = suggest(&word, [wanted])
+            {
+                self.report(syntax::unknown_statement(path.span, &word, near));
+                return None;
+            }
+            self.report(syntax::reserved_word(span, keyword.word()));
+            return None;
+        }
+        self.expected("an entry", "an entry is a name and its value: `heads 8`, `rope { … }`")
     }
 
     /// Whether a binary operator stands here.

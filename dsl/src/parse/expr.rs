@@ -151,12 +151,17 @@ impl Parser<'_> {
             TokenKind::Keyword(keyword) => {
                 let word = keyword.word();
                 if keyword == Keyword::Not {
-                    return self.expected("a value; put `not …` into parentheses");
+                    return self.expected("a value", "put `not …` into parentheses");
                 }
                 self.report(syntax::reserved_word(start, word));
                 return None;
             }
-            _ => return self.expected("a value"),
+            _ => {
+                return self.expected(
+                    "a value",
+                    "a value is a number, a name, a call `f(x)` or a definition `f { heads 8 }`",
+                );
+            }
         };
         Some(Expr { kind, span: self.since(start) })
     }
@@ -172,7 +177,7 @@ impl Parser<'_> {
             self.report(syntax::unclosed(start, "(", ")", self.span()));
             return None;
         }
-        self.expect(TokenKind::RParen, "`)`")?;
+        self.expect(TokenKind::RParen, "`)`", "write `)` after the value")?;
         self.open.pop();
         inner.span = self.since(start);
         Some(inner)
@@ -182,7 +187,7 @@ impl Parser<'_> {
     fn slot(&mut self) -> Option<ExprKind> {
         self.bump();
         let name = self.name("the name of a slot")?;
-        let args = self.list("`(`", |p| p.expr(Braces::Apply))?;
+        let args = self.list(("`(`", "write `slot A(x)`"), |p| p.expr(Braces::Apply))?;
         self.height += 1;
         Some(ExprKind::Slot { name, args })
     }
@@ -205,7 +210,7 @@ impl Parser<'_> {
             return Some(ExprKind::Name(name.text));
         }
         let mut named: Option<Span> = None;
-        let args = self.list("`(`", |p| p.argument(&mut named))?;
+        let args = self.list(("`(`", "write `f(x)`"), |p| p.argument(&mut named))?;
         self.height += 1;
         Some(ExprKind::Call { callee: name, instance, args })
     }
@@ -231,7 +236,7 @@ impl Parser<'_> {
     /// A token as a count or an index; reported if it does not fit.
     pub(super) fn integer(&mut self, what: &str) -> Option<u64> {
         let token = self.token(0);
-        self.expect(TokenKind::Int, what)?;
+        self.expect(TokenKind::Int, what, "write a number such as 3")?;
         match self.text_of(token).replace('_', "").parse::<i64>() {
             Ok(value) => Some(value.unsigned_abs()),
             Err(_) => {

@@ -116,7 +116,7 @@ impl Parser<'_> {
         let token = self.token(0);
         let path_span = self.span();
         if token.kind != TokenKind::String {
-            return self.expected("the file in quotes: \"file.canon\"");
+            return self.expected("the file", "write it in quotes: `from \"file.canon\"`");
         }
         self.bump();
         let path = self.text_of(token).trim_matches('"').to_string();
@@ -153,7 +153,10 @@ impl Parser<'_> {
                     _ => None,
                 }
             }
-            _ => self.expected("a definition such as `block`, `mixer` or `arch`"),
+            _ => self.expected(
+                "a definition",
+                "begin with `block`, `mixer`, `mlp`, `head`, `init` or `arch`",
+            ),
         }
     }
 
@@ -185,7 +188,7 @@ impl Parser<'_> {
     fn signature(&mut self) -> Option<(Vec<Name>, Vec<ConfigParam>)> {
         let (mut tensors, mut config) = (Vec::new(), Vec::new());
         let (opener, opener_span) = (self.at, self.span());
-        self.expect(TokenKind::LParen, "`(` and the tensors it takes")?;
+        self.expect(TokenKind::LParen, "`(`", "write the tensors it takes: `(x)`")?;
         self.open.push(opener);
         while self.is_name(0) {
             tensors.push(self.name("a tensor")?);
@@ -219,7 +222,7 @@ impl Parser<'_> {
             self.report(syntax::reserved_word(self.span(), keyword.word()));
             return None;
         }
-        self.expected("`,`, `;` or `)`")
+        self.expected("`,`, `;` or `)`", "write `(x, y; heads, dim = 8)`")
     }
 
     /// `init NAME { role rule }`

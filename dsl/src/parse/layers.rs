@@ -34,7 +34,7 @@ impl Parser<'_> {
     #[expect(clippy::option_option, reason = "outer: reported; inner: neither stands here")]
     fn layer_group(&mut self) -> Option<Option<LayerWhat>> {
         if self.kind() == TokenKind::LBracket {
-            let list = self.list("`[`", |p| p.layer_list())?;
+            let list = self.list(("`[`", "write `[a, b]`"), |p| p.layer_list())?;
             return Some(Some(LayerWhat::List(list)));
         }
         if self.eat(TokenKind::Keyword(Keyword::Share)) {
@@ -137,6 +137,11 @@ impl Parser<'_> {
         if !self.eat(TokenKind::DotDot) {
             return Some(Select::Index(first));
         }
+        if self.kind() != TokenKind::Int {
+            let found = self.found();
+            self.report(syntax::bad_selection(self.span(), &found));
+            return None;
+        }
         let end = self.integer("the end of the range")?;
         if first >= end {
             let why = format!("{first}..{end} is empty");
@@ -150,7 +155,7 @@ impl Parser<'_> {
         self.bump();
         let step = self.integer("a step")?;
         let from = match self.eat(TokenKind::Keyword(Keyword::From)) {
-            true => self.integer("the first layer")?,
+            true => self.integer("the number of the first layer")?,
             false => 0,
         };
         if step == 0 {

@@ -64,8 +64,12 @@ fn statements(list: &[Statement], scopes: &mut Scopes, out: &mut Diagnostics) {
                 instances(value, &mut scopes.paths, out);
             }
             Statement::Param { name, .. } | Statement::Share { name, .. } => {
+                let before = out.len();
                 add(&mut scopes.values, name, Again::Fine, out);
+                // It is in both scopes, but one report is enough.
+                let reported = out.len() > before;
                 add(&mut scopes.paths, name, Again::Fine, out);
+                out.truncate(if reported { before + 1 } else { out.len() });
             }
             Statement::If { then, otherwise, .. } => {
                 statements(then, scopes, out);

@@ -10,6 +10,7 @@ use super::doc::{
 };
 use super::expr::{Applied, Level, names};
 use super::layout::{STEP, WIDTH};
+use crate::lex::Keyword;
 use crate::{Body, Entry, Expr, LayerList, LayerWhat, Path, Segment, Select, Span, Statement};
 
 /// Names differ this much in length at most where values are aligned.
@@ -31,28 +32,33 @@ impl Builder<'_> {
         let mut inner = self.statements(&body.statements, Upto::all(first));
         let mut results = Vec::new();
         for (i, result) in body.result.iter().enumerate() {
-            results.push(text(if i == 0 { "" } else { ", " }));
+            if i > 0 {
+                let start = result.span.start;
+                results.extend([text(","), trail(Upto::all(start)), brk(" ", start, true)]);
+            }
             results.push(self.expr(result));
         }
+        let last = body.result.last().map_or(first, |result| result.span.start);
+        let parted = self.has_comment((first, last));
         self.level -= 1;
         if !results.is_empty() {
             inner.push(brk(" ", first, body.statements.is_empty()));
-            inner.push(concat(results));
+            inner.push(group_if(parted, results));
             inner.push(trail(Upto::all(end)));
         }
         let start = body.statements.first().map_or(first, |s| s.span().start);
-        self.braced(!inline, inner, start, Upto::all(end))
+        let braced = self.braced(!inline, inner, start, Upto::all(end));
+        group_if(!inline, braced)
     }
 
     /// `{ … }`, the contents beginning at `first`.
-    fn braced(&mut self, broken: bool, inner: Vec<Doc>, first: u32, end: Upto) -> Doc {
+    fn braced(&mut self, broken: bool, inner: Vec<Doc>, first: u32, end: Upto) -> Vec<Doc> {
         if inner.is_empty() && !broken {
-            return text("{}");
+            return vec![text("{}")];
         }
-        let first =
-            Upto { at: first.min(end.at), closing_only: end.closing_only && inner.is_empty() };
-        let open = concat(vec![text("{"), trail(first)]);
-        group_if(broken, vec![open, indent(inner), close(" ", end), text("}")])
+        let closing_only = end.closing_only && inner.is_empty();
+        let open = trail(Upto { at: first.min(end.at), closing_only });
+        vec![text("{"), open, indent(inner), close(" ", end), text("}")]
     }
 
     /// Statements, each on a line of its own or in the row the author made.
@@ -65,7 +71,7 @@ impl Builder<'_> {
     }
 
     /// `{ … }` of an `if`.
-    fn branch(&mut self, list: &[Statement], broken: bool, end: Upto) -> Doc {
+    fn branch(&mut self, list: &[Statement], broken: bool, end: Upto) -> Vec<Doc> {
         self.level += 1;
         let inner = self.statements(list, end);
         self.level -= 1;
@@ -101,22 +107,37 @@ impl Builder<'_> {
             }
             Statement::If { condition, then, otherwise, span } => {
                 let inline = self.on_one_line(*span) && !self.has_comment((span.start, span.end));
-                let condition = self.expr_in(condition, Level::Or, Applied::Parenthesised);
-                let mut docs = vec![text("if "), condition, text(" ")];
-                let Some(next) = otherwise.first() else {
-                    docs.push(self.branch(then, !inline, Upto::all(span.end)));
-                    return concat(docs);
-                };
-                let end = Upto { at: next.span().start, closing_only: true };
-                docs.push(self.branch(then, !inline, end));
-                docs.push(text(" else "));
-                docs.push(match otherwise.as_slice() {
-                    [chained @ Statement::If { .. }] => self.statement(chained),
-                    _ => self.branch(otherwise, !inline, Upto::all(span.end)),
-                });
+                let docs = self.if_statement(condition, then, otherwise, span.end, inline);
                 group_if(!inline, docs)
             }
         }
+    }
+
+    /// All arms of an `if` are on one line, or none.
+    fn if_statement(
+        &mut self,
+        condition: &Expr,
+        then: &[Statement],
+        otherwise: &[Statement],
+        end: u32,
+        inline: bool,
+    ) -> Vec<Doc> {
+        let condition = self.expr_in(condition, Level::Or, Applied::Parenthesised);
+        let mut docs = vec![text("if "), condition, text(" ")];
+        let Some(next) = otherwise.first() else {
+            docs.extend(self.branch(then, !inline, Upto::all(end)));
+            return docs;
+        };
+        let then_end = Upto { at: next.span().start, closing_only: true };
+        docs.extend(self.branch(then, !inline, then_end));
+        docs.push(text(" else "));
+        docs.extend(match otherwise {
+            [Statement::If { condition, then, otherwise, .. }] => {
+                self.if_statement(condition, then, otherwise, end, inline)
+            }
+            _ => self.branch(otherwise, !inline, Upto::all(end)),
+        });
+        docs
     }
 
     // --- rows ---
@@ -208,12 +229,15 @@ impl Builder<'_> {
 
     fn entries(&mut self, entries: &[Entry], broken: bool, end: u32) -> Doc {
         self.level += 1;
+        // What is inside the values of roles has no roles.
+        let roles = std::mem::take(&mut self.roles);
         let spans: Vec<Span> = entries.iter().map(Entry::span).collect();
-        let parts: Vec<(String, Doc)> = entries.iter().map(|entry| self.entry(entry)).collect();
+        let parts: Vec<(String, Doc)> = entries.iter().map(|it| self.entry(it, roles)).collect();
         let width = |(name, doc): &(String, Doc)| doc.flat.map(|flat| name.len() + flat);
         let widths: Vec<Option<usize>> = parts.iter().map(width).collect();
         // `a b   c (d)` would be read as the call `b c (d)`.
-        let opens = |i: usize| parts.get(i).is_some_and(|(_, doc)| doc.first_char() == Some('('));
+        let opens =
+            |i: usize| parts.get(i).is_some_and(|(_, doc)| doc.first_text().starts_with('('));
         let rows = self.rows(&widths, &spans, |i| !opens(i));
         let mut padding = self.padding(entries, &spans, &rows).into_iter();
         let mut docs = Vec::new();
@@ -225,7 +249,8 @@ impl Builder<'_> {
         let inner = self.lay_rows(docs, &spans, &rows, " ", Upto::all(end));
         self.level -= 1;
         let first = spans.first().map_or(end, |span| span.start);
-        self.braced(broken, inner, first, Upto::all(end))
+        let braced = self.braced(broken, inner, first, Upto::all(end));
+        group_if(broken, braced)
     }
 
     /// How many spaces more each entry's name takes, so that the values of neighbours align.
@@ -271,11 +296,13 @@ impl Builder<'_> {
     }
 
     /// `canon (x)`: without parentheses it would be a list of slots.
-    fn value(&mut self, path: &Path, value: &Expr) -> Doc {
+    fn value(&mut self, path: &Path, value: &Expr, roles: bool) -> Doc {
         let doc = self.expr(value);
-        let begins_name = doc.first_char().is_some_and(|c| c.is_ascii_alphabetic() || c == '_');
+        let word = doc.first_text().split(' ').next().unwrap_or("");
+        let begins_name = word.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && Keyword::of(word).is_none_or(Keyword::is_soft);
         match path.segments.as_slice() {
-            [Segment::Name(name)] if name.text == "canon" && begins_name && !self.roles => {
+            [Segment::Name(name)] if name.text == "canon" && begins_name && !roles => {
                 concat(vec![text("("), doc, text(")")])
             }
             _ => doc,
@@ -283,10 +310,10 @@ impl Builder<'_> {
     }
 
     /// What the entry begins with, and what comes after it.
-    fn entry(&mut self, entry: &Entry) -> (String, Doc) {
+    fn entry(&mut self, entry: &Entry, roles: bool) -> (String, Doc) {
         match entry {
             Entry::Set { path, value, .. } => {
-                (format!("{} ", path_text(path)), self.value(path, value))
+                (format!("{} ", path_text(path)), self.value(path, value, roles))
             }
             Entry::Replace { path, value, .. } => {
                 (format!("{} = ", path_text(path)), self.expr(value))

@@ -136,18 +136,18 @@ pub(super) fn head(docs: &[Doc]) -> (usize, bool) {
 }
 
 impl Doc {
-    /// The first character it prints.
-    pub(super) fn first_char(&self) -> Option<char> {
+    /// The first words it prints.
+    pub(super) fn first_text(&self) -> &str {
         match &self.kind {
-            DocKind::Text(text) => text.chars().next(),
+            DocKind::Text(text) => text,
             DocKind::IfFlat(_)
             | DocKind::IfBroken(_)
             | DocKind::Soft { .. }
             | DocKind::Break { .. }
             | DocKind::Close { .. }
-            | DocKind::Trail { .. } => None,
+            | DocKind::Trail { .. } => "",
             DocKind::Concat(docs) | DocKind::Indent(docs) | DocKind::Group(docs) => {
-                docs.iter().find_map(Doc::first_char)
+                docs.iter().map(Doc::first_text).find(|text| !text.is_empty()).unwrap_or("")
             }
         }
     }

@@ -114,10 +114,11 @@ impl Builder<'_> {
             ExprKind::Binary(op, left, right) => {
                 let (_, l, r) = operands(*op);
                 let left = self.expr_in(left, l, applied);
-                self.level += 1;
+                // Two steps, so that a broken condition stands apart from what it guards.
+                self.level += 2;
                 let right = self.expr_in(right, r, applied);
-                self.level -= 1;
-                let right = group(vec![indent(vec![soft(" "), right])]);
+                self.level -= 2;
+                let right = group(vec![indent(vec![indent(vec![soft(" "), right])])]);
                 concat(vec![left, text(" "), text(op.sign()), right])
             }
         }

@@ -12,6 +12,8 @@ pub(super) const STEP: usize = 2;
 pub(super) struct Layout<'a> {
     pub(super) out: String,
     column: usize,
+    /// Whether the line ends in a comment, so that nothing can follow on it.
+    ended: bool,
     comments: &'a [Comment],
     /// To keep blank lines where the author left some.
     source: Option<&'a str>,
@@ -19,7 +21,7 @@ pub(super) struct Layout<'a> {
 
 impl<'a> Layout<'a> {
     pub(super) fn new(comments: &'a [Comment], source: Option<&'a str>) -> Layout<'a> {
-        Layout { out: String::new(), column: 0, comments, source }
+        Layout { out: String::new(), column: 0, ended: false, comments, source }
     }
 
     /// `tail` is the width of what must follow on the same line; `flat`, whether the innermost
@@ -77,6 +79,9 @@ impl<'a> Layout<'a> {
         if text.is_empty() {
             return;
         }
+        if self.ended {
+            self.newline();
+        }
         if self.column == 0 {
             self.column = level * STEP;
             self.out.extend(std::iter::repeat_n(' ', self.column));
@@ -91,6 +96,7 @@ impl<'a> Layout<'a> {
             self.out.push('\n');
             self.column = 0;
         }
+        self.ended = false;
     }
 
     /// Keeps a blank line that stands before `at` in the source.
@@ -116,6 +122,7 @@ impl<'a> Layout<'a> {
             self.newline();
             self.blank(comment.span.start, first);
             self.text(&format!("//{}", comment.text), level);
+            self.ended = true;
             first = false;
         }
         first
@@ -124,10 +131,12 @@ impl<'a> Layout<'a> {
     /// Puts a comment behind what stands on this line, if it stood behind something.
     pub(super) fn trailing_comment(&mut self, upto: Upto) {
         if self.column > 0
+            && !self.ended
             && self.comments.first().is_some_and(|comment| comment.trailing)
             && let Some(comment) = self.next(upto)
         {
             self.text(&format!("  //{}", comment.text), 0);
+            self.ended = true;
         }
     }
 

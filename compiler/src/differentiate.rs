@@ -1,0 +1,82 @@
+//! PASS Plan → Plan with gradients: every primitive's gradient rule, last call first.
+//!
+//! In: the tape of `lower`, a value and its gradient. Out: backward steps, and the gradient of each
+//! value. Must stay true: gradients that reach one value from several users are added in the order
+//! in which the reversed tape meets the users, so their sum is one fixed expression; a layer that
+//! is recomputed runs the very kernels of its forward pass.
+
+use crate::lower::{Lower, Taped};
+use crate::plan::{Kernel, Phase, ValId};
+
+/// Gradients by value.
+#[derive(Debug, Default)]
+pub(crate) struct Flow {
+    of: Vec<Option<ValId>>,
+}
+
+impl Flow {
+    pub(crate) fn of(&self, value: ValId) -> Option<ValId> {
+        self.of.get(value.0 as usize).copied().flatten()
+    }
+
+    fn set(&mut self, value: ValId, gradient: ValId) {
+        let at = value.0 as usize;
+        if self.of.len() <= at {
+            self.of.resize(at + 1, None);
+        }
+        self.of[at] = Some(gradient);
+    }
+
+    /// Adds what one more user sends back.
+    fn add(&mut self, lower: &mut Lower, value: ValId, gradient: ValId) {
+        let sum = match self.of(value) {
+            Some(before) => lower.one(Kernel::Add, &[before, gradient]),
+            None => gradient,
+        };
+        self.set(value, sum);
+    }
+}
+
+/// Emits the backward pass of everything on the tape, which it empties.
+pub(crate) fn differentiate(lower: &mut Lower, value: ValId, gradient: ValId) -> Flow {
+    let mut flow = Flow::default();
+    flow.set(value, gradient);
+    let tape = std::mem::take(&mut lower.tape);
+    lower.phase = Phase::Backward;
+    reverse(lower, tape, &mut flow);
+    lower.at(None);
+    flow
+}
+
+fn reverse<'g>(lower: &mut Lower<'g>, tape: Vec<Taped<'g>>, flow: &mut Flow) {
+    for taped in tape.into_iter().rev() {
+        match taped {
+            Taped::Op { primitive, call, lowered, source } => {
+                let back: Vec<Option<ValId>> =
+                    lowered.outputs.iter().map(|id| flow.of(*id)).collect();
+                if back.iter().all(Option::is_none) {
+                    continue;
+                }
+                lower.at(source);
+                let gradients = (primitive.backward)(lower, &call, &lowered, &back);
+                for (operand, gradient) in call.operands.iter().zip(gradients) {
+                    if let Some(gradient) = gradient {
+                        flow.add(lower, *operand, gradient);
+                    }
+                }
+            }
+            Taped::Layer { placed, inputs, outputs } => {
+                lower.phase = Phase::Recompute;
+                let again = lower.body(&placed, &inputs);
+                for (old, new) in outputs.iter().zip(again) {
+                    if let Some(gradient) = flow.of(*old) {
+                        flow.set(new, gradient);
+                    }
+                }
+                lower.phase = Phase::Backward;
+                let tape = std::mem::take(&mut lower.tape);
+                reverse(lower, tape, flow);
+            }
+        }
+    }
+}

@@ -1,0 +1,450 @@
+//! PASS Graph → Plan: the forward steps of every body, slots and layers inlined in canonical order.
+//!
+//! In: a graph; each primitive's forward rule, beside the primitive in `op/`. Out: steps, and the
+//! tape that `differentiate` reads backwards. Must stay true: one value per parameter however often
+//! it is used, so shared parameters sum their gradients; states are numbered as in `graph.top`;
+//! nothing is decided here that the graph, the precision or the stream does not say.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::graph::{Body, Graph, Node, NodeKind, ParamId, StateId};
+use crate::op::{self, Attr, Attrs, Primitive, State, Type};
+use crate::plan::{
+    DType, Extent, Input, Kernel, Output, Phase, Plan, Recompute, Source, StatePart, Step, ValId,
+    Value, infer,
+};
+use crate::precision::{self, Precision};
+
+/// What a forward or gradient rule sees of the call it lowers.
+#[derive(Clone, Debug)]
+pub struct Call<'g> {
+    pub attrs: Cow<'g, Attrs>,
+    /// Tensors, then parameters. `canon` in a slot has as many tensors as the slot.
+    pub operands: Vec<ValId>,
+    /// What the graph says it gives.
+    pub results: Cow<'g, [Type]>,
+    /// The state it starts from, one value per part; empty for zero state.
+    pub past: Vec<ValId>,
+    /// Whether the state it ends in is wanted.
+    pub keeps_state: bool,
+}
+
+/// What a forward rule gives.
+#[derive(Clone, Debug, Default)]
+pub struct Lowered {
+    pub outputs: Vec<ValId>,
+    /// What the gradient rule reads beside operands and outputs.
+    pub saved: Vec<ValId>,
+    /// The state it ends in, one value per part, if wanted.
+    pub state: Vec<ValId>,
+}
+
+impl Lowered {
+    pub fn one(output: ValId) -> Lowered {
+        Lowered { outputs: vec![output], ..Lowered::default() }
+    }
+}
+
+/// Gradients of a call's operands, in order; `None` where none flows.
+pub type Gradients = Vec<Option<ValId>>;
+
+/// Emits the steps of a call.
+pub type Forward = fn(&mut Lower, &Call) -> Lowered;
+
+/// Emits the steps of its gradient, given those of its outputs, at least one of them there.
+pub type Backward = fn(&mut Lower, &Call, &Lowered, &[Option<ValId>]) -> Gradients;
+
+/// A plan under construction.
+pub struct Lower<'g> {
+    pub(crate) graph: &'g Graph,
+    pub(crate) plan: Plan,
+    pub(crate) phase: Phase,
+    pub(crate) precision: Precision,
+    pub(crate) recompute: Recompute,
+    pub(crate) stream: Stream,
+    /// What was done, for `differentiate`.
+    pub(crate) tape: Vec<Taped<'g>>,
+    source: Option<Source>,
+    /// Inputs so far.
+    given: BTreeMap<Input, ValId>,
+    /// Parameters so far, as the precision has them used.
+    params: Vec<Option<ValId>>,
+}
+
+/// Where the state of a streaming plan comes from and goes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Stream {
+    /// Start from the states given; otherwise from zero.
+    pub state_in: bool,
+    /// Give the states after the last token.
+    pub state_out: bool,
+}
+
+pub(crate) enum Taped<'g> {
+    Op {
+        primitive: &'static Primitive,
+        call: Call<'g>,
+        lowered: Lowered,
+        source: Option<Source>,
+    },
+    /// A layer whose values are made again when its gradient is due.
+    Layer {
+        placed: Placed<'g>,
+        inputs: Vec<ValId>,
+        outputs: Vec<ValId>,
+    },
+}
+
+/// A body with its meaning in the whole.
+#[derive(Clone)]
+pub(crate) struct Placed<'g> {
+    body: &'g Body,
+    /// Global parameters and states for each of the body's; `None` for the top body's own.
+    params: Option<Vec<ParamId>>,
+    states: Option<Vec<StateId>>,
+    layer: Option<u32>,
+    slot: Option<Rc<str>>,
+}
+
+impl<'g> Lower<'g> {
+    pub(crate) fn new(graph: &'g Graph, precision: Precision) -> Lower<'g> {
+        Lower {
+            graph,
+            plan: Plan::default(),
+            phase: Phase::Forward,
+            precision,
+            recompute: Recompute::Nothing,
+            stream: Stream::default(),
+            tape: Vec::new(),
+            source: None,
+            given: BTreeMap::new(),
+            params: vec![None; graph.top.params.len()],
+        }
+    }
+
+    /// Appends one step and gives its results, as many as the kernel has.
+    pub fn emit<const N: usize>(&mut self, kernel: Kernel, inputs: &[ValId]) -> [ValId; N] {
+        let outputs = self.emit_all(kernel, inputs.to_vec());
+        // Rules name as many results as the contract of the kernel; `Plan::check` tests both.
+        std::array::from_fn(|i| outputs[i])
+    }
+
+    /// As [`Lower::emit`], for kernels of one result.
+    pub fn one(&mut self, kernel: Kernel, inputs: &[ValId]) -> ValId {
+        let [y] = self.emit(kernel, inputs);
+        y
+    }
+
+    /// As [`Lower::emit`], for kernels whose number of results varies.
+    pub fn emit_all(&mut self, kernel: Kernel, inputs: Vec<ValId>) -> Vec<ValId> {
+        let operands: Vec<&Value> = inputs.iter().map(|id| self.value(*id)).collect();
+        let made = infer(&kernel, &operands);
+        let outputs: Vec<ValId> = made.into_iter().map(|value| self.add(value)).collect();
+        self.plan.steps.push(Step {
+            kernel,
+            inputs,
+            outputs: outputs.clone(),
+            drop_after: Vec::new(),
+            phase: self.phase,
+            source: self.source.clone(),
+        });
+        outputs
+    }
+
+    pub fn value(&self, id: ValId) -> &Value {
+        &self.plan.values[id.0 as usize]
+    }
+
+    /// Whether a value has batch and time in front, rather than being made of parameters alone.
+    pub fn is_sequence(&self, id: ValId) -> bool {
+        self.value(id).dims.first() == Some(&Extent::Batch)
+    }
+
+    /// Extents after batch and time, if any.
+    pub fn widths(&self, id: ValId) -> Vec<i64> {
+        let fixed = |dim: &Extent| match dim {
+            Extent::Fixed(n) => Some(*n),
+            Extent::Batch | Extent::Time | Extent::Past(_) | Extent::Seen(_) | Extent::Kept(_) => {
+                None
+            }
+        };
+        self.value(id).dims.iter().filter_map(fixed).collect()
+    }
+
+    /// The gradient of an operand that a kernel may have spread over batch and time.
+    pub fn unspread(&mut self, gradient: ValId, operand: ValId) -> ValId {
+        if self.is_sequence(gradient) && !self.is_sequence(operand) {
+            self.one(Kernel::SumTokens, &[gradient])
+        } else {
+            gradient
+        }
+    }
+
+    /// The absolute position of the first token.
+    pub fn position(&mut self) -> ValId {
+        self.input(Input::Position, "position", Vec::new(), DType::I64)
+    }
+
+    /// A value that the caller gives, under the name of the first to ask for it.
+    pub(crate) fn input(
+        &mut self,
+        input: Input,
+        name: impl Into<Cow<'static, str>>,
+        dims: Vec<Extent>,
+        dtype: DType,
+    ) -> ValId {
+        if let Some(id) = self.given.get(&input) {
+            return *id;
+        }
+        let id = self.add(Value { name: name.into(), dims, dtype });
+        self.plan.inputs.push((input, id));
+        self.given.insert(input, id);
+        id
+    }
+
+    pub(crate) fn output(&mut self, output: Output, id: ValId) {
+        self.plan.outputs.push((output, id));
+    }
+
+    pub(crate) fn at(&mut self, source: Option<Source>) {
+        self.source = source;
+    }
+
+    fn add(&mut self, value: Value) -> ValId {
+        self.plan.values.push(value);
+        ValId((self.plan.values.len() - 1) as u32)
+    }
+
+    /// The value that stands for a parameter wherever it is used, if it is.
+    pub(crate) fn used(&self, id: ParamId) -> Option<ValId> {
+        self.params.get(id.0 as usize).copied().flatten()
+    }
+
+    fn param(&mut self, id: ParamId) -> ValId {
+        let at = id.0 as usize;
+        if let Some(known) = self.params[at] {
+            return known;
+        }
+        let param = &self.graph.top.params[at];
+        let (name, dims) = (param.path.clone(), fixed(&param.shape));
+        let master = self.input(Input::Param(id), name, dims, DType::F32);
+        let used = precision::parameter(self, master);
+        self.params[at] = Some(used);
+        used
+    }
+
+    /// Tokens to logits, with every state on the way.
+    pub(crate) fn forward(&mut self) -> ValId {
+        let graph = self.graph;
+        let dims = vec![Extent::Batch, Extent::Time];
+        let tokens = self.input(Input::Tokens, "tokens", dims, DType::I64);
+        let top = Placed { body: &graph.top, params: None, states: None, layer: None, slot: None };
+        let outputs = self.body(&top, &[tokens]);
+        self.source = None;
+        outputs[0]
+    }
+
+    /// The steps of one body.
+    pub(crate) fn body(&mut self, placed: &Placed<'g>, inputs: &[ValId]) -> Vec<ValId> {
+        let body = placed.body;
+        let mut made: Vec<Vec<ValId>> = vec![Vec::new(); body.nodes.len()];
+        for index in body.reachable() {
+            let node = &body.nodes[index as usize];
+            let operands: Vec<ValId> =
+                node.inputs.iter().map(|o| made[o.node as usize][o.port as usize]).collect();
+            made[index as usize] = self.node(placed, index, node, operands, inputs);
+        }
+        body.outputs.iter().map(|o| made[o.node as usize][o.port as usize]).collect()
+    }
+
+    fn node(
+        &mut self,
+        placed: &Placed<'g>,
+        index: u32,
+        node: &'g Node,
+        operands: Vec<ValId>,
+        inputs: &[ValId],
+    ) -> Vec<ValId> {
+        let source = |op: &'static str| {
+            Some(Source {
+                layer: placed.layer,
+                slot: placed.slot.clone(),
+                node: index,
+                op,
+                span: node.span,
+            })
+        };
+        match &node.kind {
+            NodeKind::Input(n) => vec![inputs[*n as usize]],
+            NodeKind::Param(id) => vec![self.param(placed.param(*id))],
+            NodeKind::Op { primitive, attrs, state } => {
+                self.source = source(primitive.name);
+                let attrs = Cow::Borrowed(attrs);
+                let results = Cow::Borrowed(node.types.as_slice());
+                self.call(primitive, attrs, operands, results, state.map(|id| placed.state(id)))
+            }
+            NodeKind::Slot { name, fill, params, states } => {
+                let fill = Placed {
+                    body: fill,
+                    params: Some(params.iter().map(|id| placed.param(*id)).collect()),
+                    states: Some(states.iter().map(|id| placed.state(*id)).collect()),
+                    layer: placed.layer,
+                    slot: Some(Rc::from(name.as_str())),
+                };
+                self.slot(&fill, operands, &node.types, source("slot"))
+            }
+            NodeKind::Layer { index, body, params, states } => {
+                let layer = Placed {
+                    body,
+                    params: Some(params.iter().map(|id| placed.param(*id)).collect()),
+                    states: Some(states.iter().map(|id| placed.state(*id)).collect()),
+                    layer: Some(*index),
+                    slot: None,
+                };
+                self.layer(layer, operands)
+            }
+        }
+    }
+
+    fn layer(&mut self, placed: Placed<'g>, inputs: Vec<ValId>) -> Vec<ValId> {
+        match self.recompute {
+            Recompute::Nothing => self.body(&placed, &inputs),
+            Recompute::Layers => {
+                let before = self.tape.len();
+                let outputs = self.body(&placed, &inputs);
+                self.tape.truncate(before);
+                self.tape.push(Taped::Layer { placed, inputs, outputs: outputs.clone() });
+                outputs
+            }
+        }
+    }
+
+    /// A filled slot: `canon` alone reads the operands where they lie; any other fill reads them
+    /// concatenated, and its result is split again.
+    fn slot(
+        &mut self,
+        fill: &Placed<'g>,
+        operands: Vec<ValId>,
+        types: &'g [Type],
+        source: Option<Source>,
+    ) -> Vec<ValId> {
+        if let Some((primitive, attrs, param, state)) = lone_canon(fill.body) {
+            self.source =
+                source.map(|s| Source { op: primitive.name, slot: fill.slot.clone(), ..s });
+            let weight = self.param(fill.param(param));
+            let operands = operands.into_iter().chain([weight]).collect();
+            let state = Some(fill.state(state));
+            let attrs = Cow::Borrowed(attrs);
+            return self.call(primitive, attrs, operands, Cow::Borrowed(types), state);
+        }
+        let (Some(concat), Some(split)) = (op::find("concat"), op::find("split")) else {
+            unreachable!("both are in `op::ALL`");
+        };
+        if operands.len() == 1 {
+            return self.body(fill, &operands);
+        }
+        let widths: Vec<i64> = types.iter().map(Type::elements).collect();
+        let whole = vec![Type::seq([widths.iter().sum::<i64>()])];
+        self.source = source.clone();
+        let x = self.call(concat, Cow::Owned(Attrs::new()), operands, Cow::Owned(whole), None);
+        let y = self.body(fill, &x);
+        self.source = source;
+        let attrs = Attrs::from([("widths", Attr::Ints(widths))]);
+        self.call(split, Cow::Owned(attrs), y, Cow::Borrowed(types), None)
+    }
+
+    /// One primitive, by its own rule.
+    fn call(
+        &mut self,
+        primitive: &'static Primitive,
+        attrs: Cow<'g, Attrs>,
+        operands: Vec<ValId>,
+        results: Cow<'g, [Type]>,
+        state: Option<StateId>,
+    ) -> Vec<ValId> {
+        let past = match state.filter(|_| self.stream.state_in) {
+            Some(id) => self.state_inputs(id),
+            None => Vec::new(),
+        };
+        let keeps_state = self.stream.state_out && state.is_some();
+        let call = Call { attrs, operands, results, past, keeps_state };
+        let lowered = (primitive.forward)(self, &call);
+        if let Some(id) = state {
+            for (part, value) in self.parts(id).into_iter().zip(&lowered.state) {
+                self.output(Output::State(id, part), *value);
+            }
+        }
+        let outputs = lowered.outputs.clone();
+        let source = self.source.clone();
+        self.tape.push(Taped::Op { primitive, call, lowered, source });
+        outputs
+    }
+
+    fn parts(&self, id: StateId) -> Vec<StatePart> {
+        state_parts(&self.graph.top.states[id.0 as usize].1).into_iter().map(|(p, _)| p).collect()
+    }
+
+    fn state_inputs(&mut self, id: StateId) -> Vec<ValId> {
+        let (path, state) = &self.graph.top.states[id.0 as usize];
+        state_parts(state)
+            .into_iter()
+            .map(|(part, dims)| {
+                self.input(Input::State(id, part), format!("{path} {part}"), dims, DType::F32)
+            })
+            .collect()
+    }
+}
+
+impl Placed<'_> {
+    fn param(&self, id: ParamId) -> ParamId {
+        self.params.as_ref().map_or(id, |params| params[id.0 as usize])
+    }
+
+    fn state(&self, id: StateId) -> StateId {
+        self.states.as_ref().map_or(id, |states| states[id.0 as usize])
+    }
+}
+
+/// The tensors of a state as a plan takes them in, with their shapes.
+pub(crate) fn state_parts(state: &State) -> Vec<(StatePart, Vec<Extent>)> {
+    let shape = |row: Extent, dims: &[i64]| {
+        [Extent::Batch, row].into_iter().chain(fixed(dims)).collect::<Vec<_>>()
+    };
+    match state {
+        State::Inputs { steps, channels } => {
+            vec![(StatePart::Inputs, shape(Extent::Fixed(*steps), &[*channels]))]
+        }
+        State::KeyValue { kv_heads, key_dim, value_dim, window } => {
+            let past = Extent::Past(*window);
+            vec![
+                (StatePart::Keys, shape(past, &[*kv_heads, *key_dim])),
+                (StatePart::Values, shape(past, &[*kv_heads, *value_dim])),
+            ]
+        }
+        State::Matrix { heads, rows, columns } => {
+            vec![(StatePart::Matrix, shape(Extent::Fixed(*heads), &[*rows, *columns]))]
+        }
+    }
+}
+
+fn fixed(dims: &[i64]) -> Vec<Extent> {
+    dims.iter().map(|d| Extent::Fixed(*d)).collect()
+}
+
+/// Whether a fill is `canon` of its input and nothing else.
+fn lone_canon(body: &Body) -> Option<(&'static Primitive, &Attrs, ParamId, StateId)> {
+    let [out] = body.outputs.as_slice() else { return None };
+    let node = body.nodes.get(out.node as usize)?;
+    let NodeKind::Op { primitive, attrs, state: Some(state) } = &node.kind else { return None };
+    let [x, weight] = node.inputs.as_slice() else { return None };
+    let x = body.nodes.get(x.node as usize)?;
+    let weight = body.nodes.get(weight.node as usize)?;
+    match (&x.kind, &weight.kind) {
+        (NodeKind::Input(0), NodeKind::Param(param)) if primitive.name == "canon" => {
+            Some((primitive, attrs, *param, *state))
+        }
+        _ => None,
+    }
+}

@@ -1,0 +1,160 @@
+//! The programs: streaming forward, evaluation, training.
+//!
+//! In: a graph and what is wanted of it. Out: finished plans. Must stay true: all three come from one
+//! lowering, so training computes what generation computes; passes run in the order written here.
+
+use dsl::Decimal;
+
+use super::{
+    DType, Extent, Input, Kernel, Output, Phase, Plan, TrainPlan, ValId, liveness, update,
+};
+use crate::differentiate::differentiate;
+use crate::fuse::fuse;
+use crate::graph::{Graph, ParamId};
+use crate::lower::{Lower, Stream};
+use crate::precision::Precision;
+
+/// What every plan is made with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    pub precision: Precision,
+    /// Use the kernels that do several steps at once.
+    pub fuse: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options { precision: Precision::F32, fuse: true }
+    }
+}
+
+/// The loss per counted target: nll + nll_square · nll² + z_loss · lse² (spec section 2.1).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Loss {
+    /// The release's `z_loss` is this one, at 1e-4.
+    pub nll_square: Decimal,
+    pub z_loss: Decimal,
+}
+
+impl Loss {
+    pub const CROSS_ENTROPY: Loss = Loss { nll_square: Decimal::ZERO, z_loss: Decimal::ZERO };
+}
+
+/// What the backward pass makes again instead of keeping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub enum Recompute {
+    #[default]
+    Nothing,
+    /// Everything inside a layer: only layer inputs are kept.
+    Layers,
+}
+
+/// AdamW and clipping (spec section 8).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Optimizer {
+    pub beta1: Decimal,
+    pub beta2: Decimal,
+    pub eps: Decimal,
+    pub weight_decay: Decimal,
+    pub decays: Decays,
+    /// Greatest global gradient norm.
+    pub clip: Option<Decimal>,
+}
+
+/// Which parameters weight decay acts on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Decays {
+    /// Every one, as the release does.
+    All,
+    /// The weights of `linear` and `embed`; not norms, biases, convolutions, decay rates.
+    Matrices,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TrainOptions {
+    pub common: Options,
+    pub loss: Loss,
+    pub optimizer: Optimizer,
+    pub recompute: Recompute,
+}
+
+/// Tokens [b, t], position, states if asked for → logits, states if asked for: prefill, chunked
+/// prefill and decoding are this one function.
+pub fn forward(graph: &Graph, stream: Stream, options: Options) -> Plan {
+    let mut lower = Lower::new(graph, options.precision);
+    lower.stream = stream;
+    let logits = lower.forward();
+    lower.output(Output::Logits, logits);
+    finished(lower, options)
+}
+
+/// Tokens, targets → loss, counted, nll, argmax.
+pub fn evaluate(graph: &Graph, loss: Loss, options: Options) -> Plan {
+    let mut lower = Lower::new(graph, options.precision);
+    let logits = lower.forward();
+    let parts = cross_entropy(&mut lower, loss, logits);
+    lower.output(Output::Nll, parts.nll);
+    let argmax = lower.one(Kernel::Argmax, &[logits]);
+    lower.output(Output::Argmax, argmax);
+    finished(lower, options)
+}
+
+/// A training step, in three parts.
+pub fn train(graph: &Graph, options: &TrainOptions) -> TrainPlan {
+    let micro = micro(graph, options);
+    let combine = update::combine(&micro);
+    TrainPlan { combine, update: update::update(graph, &options.optimizer), micro }
+}
+
+/// One micro-batch: loss and the gradient of every parameter.
+fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
+    let TrainOptions { common, loss, optimizer: _, recompute } = *options;
+    let mut lower = Lower::new(graph, common.precision);
+    lower.recompute = recompute;
+    let logits = lower.forward();
+    let CrossEntropy { nll, lse, targets } = cross_entropy(&mut lower, loss, logits);
+    lower.phase = Phase::Backward;
+    let scale = lower.input(Input::GradScale, "grad_scale", Vec::new(), DType::F64);
+    let Loss { nll_square, z_loss } = loss;
+    let kernel = Kernel::CrossEntropyGrad { nll_square, z_loss };
+    let seed = lower.one(kernel, &[logits, targets, nll, lse, scale]);
+    let flow = differentiate(&mut lower, logits, seed);
+    for (n, param) in graph.top.params.iter().enumerate() {
+        let id = ParamId(n as u32);
+        let made = lower.used(id).and_then(|value| flow.of(value));
+        let gradient = made.unwrap_or_else(|| {
+            // Elaboration refuses parameters without a user; a user may still ignore its operand.
+            let dims = param.shape.iter().map(|d| Extent::Fixed(*d)).collect();
+            lower.one(Kernel::Zeros { dims }, &[])
+        });
+        lower.output(Output::Gradient(id), gradient);
+    }
+    finished(lower, common)
+}
+
+struct CrossEntropy {
+    nll: ValId,
+    lse: ValId,
+    targets: ValId,
+}
+
+fn cross_entropy(lower: &mut Lower, loss: Loss, logits: ValId) -> CrossEntropy {
+    lower.phase = Phase::Loss;
+    let dims = vec![Extent::Batch, Extent::Time];
+    let targets = lower.input(Input::Targets, "targets", dims, DType::I64);
+    let Loss { nll_square, z_loss } = loss;
+    let kernel = Kernel::CrossEntropy { nll_square, z_loss };
+    let [nll, lse, sum, counted] = lower.emit(kernel, &[logits, targets]);
+    lower.output(Output::Loss, sum);
+    lower.output(Output::Counted, counted);
+    CrossEntropy { nll, lse, targets }
+}
+
+fn finished(lower: Lower, options: Options) -> Plan {
+    let mut plan = lower.plan;
+    if options.fuse {
+        fuse(&mut plan);
+    }
+    liveness::finish(&mut plan);
+    plan
+}

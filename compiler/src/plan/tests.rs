@@ -1,0 +1,87 @@
+//! The plan, executed in f64 by a scalar interpreter that knows kernels only by their contracts.
+//!
+//! In: architecture texts of a few hundred parameters. Out: every gradient rule against finite
+//! differences, the streaming law, the passes. Must stay true: the interpreter reads nothing but the
+//! plan, checks every shape the plan declares, and frees what the plan drops.
+
+mod golden;
+mod gradients;
+mod interpret;
+mod moves;
+mod norms;
+mod optimizer;
+mod passes;
+mod scans;
+mod streaming;
+mod tensor;
+mod time;
+
+use std::collections::BTreeMap;
+
+use dsl::Decimal;
+
+use self::interpret::run;
+use self::tensor::{Random, Tensor};
+use super::{Input, Loss, Optimizer, Options, Plan, Recompute, TrainOptions, build};
+use crate::graph::{Graph, ParamId};
+use crate::program::{Program, Std};
+
+/// The graph of the arch `tiny` in a text.
+fn graph(text: &str) -> Graph {
+    compiled(text, Std::Embedded)
+}
+
+fn compiled(text: &str, std: Std) -> Graph {
+    let file = ("tiny.canon".to_owned(), text.to_owned());
+    let program = Program::new([file], std);
+    let (compiled, diagnostics) = program.compile("tiny.canon", "tiny");
+    match compiled {
+        Some(compiled) => compiled.graph,
+        None => panic!(
+            "{}{}\n{text}",
+            program.render(&program.diagnostics),
+            program.render(&diagnostics)
+        ),
+    }
+}
+
+fn decimal(text: &str) -> Decimal {
+    Decimal::parse(text).unwrap_or(Decimal::ZERO)
+}
+
+fn options(fuse: bool, recompute: Recompute, loss: Loss) -> TrainOptions {
+    let optimizer = Optimizer {
+        beta1: decimal("0.9"),
+        beta2: decimal("0.95"),
+        eps: decimal("1e-8"),
+        weight_decay: decimal("0.1"),
+        decays: build::Decays::All,
+        clip: Some(decimal("1")),
+    };
+    let common = Options { fuse, ..Options::default() };
+    TrainOptions { common, loss, optimizer, recompute }
+}
+
+/// Random parameters of a graph: of order one, so that no path is too weak to be seen.
+fn parameters(graph: &Graph, random: &mut Random) -> BTreeMap<Input, Tensor> {
+    let mut inputs = BTreeMap::new();
+    for (n, param) in graph.top.params.iter().enumerate() {
+        let dims = param.shape.iter().map(|d| *d as usize).collect();
+        let scale = if param.role == "norm" { (1.0, 0.3) } else { (0.0, 0.5) };
+        let tensor = Tensor::from_fn(dims, |_| scale.0 + scale.1 * random.normal());
+        inputs.insert(Input::Param(ParamId(n as u32)), tensor);
+    }
+    inputs
+}
+
+fn tokens(graph: &Graph, batch: usize, time: usize, random: &mut Random) -> Tensor {
+    Tensor::from_fn(vec![batch, time], |_| random.below(graph.vocab as u64) as f64)
+}
+
+/// A plan that keeps its promises.
+fn checked(plan: &Plan) -> &Plan {
+    if let Err(problem) = plan.check() {
+        panic!("{problem}\n{}", plan.text());
+    }
+    plan
+}

@@ -1,0 +1,134 @@
+//! Executes a plan step by step; each kernel goes to the file of its kind.
+
+use std::collections::BTreeMap;
+
+use super::tensor::Tensor;
+use super::{moves, norms, optimizer, scans, time};
+use crate::plan::{Input, Kernel, Output, Plan, Sizes, ValId};
+
+/// Every output of a plan. Panics where the plan is wrong: an operand missing or dropped, a shape
+/// other than declared.
+pub(super) fn run(plan: &Plan, inputs: &BTreeMap<Input, Tensor>) -> BTreeMap<Output, Tensor> {
+    let mut sizes = Sizes { batch: 0, time: 0, past: 0 };
+    if let Some(tokens) = inputs.get(&Input::Tokens) {
+        sizes = Sizes { batch: tokens.dims[0] as i64, time: tokens.dims[1] as i64, past: 0 };
+    }
+    if let Some(position) = inputs.get(&Input::Position) {
+        sizes.past = position.data[0] as i64;
+    }
+    let mut values: Vec<Option<Tensor>> = vec![None; plan.values.len()];
+    for (input, id) in &plan.inputs {
+        let value = inputs.get(input).unwrap_or_else(|| panic!("no {input}"));
+        fits(plan, *id, value, sizes);
+        values[id.0 as usize] = Some(value.clone());
+    }
+    for (n, step) in plan.steps.iter().enumerate() {
+        let operands: Vec<&Tensor> = step
+            .inputs
+            .iter()
+            .map(|id| values[id.0 as usize].as_ref().unwrap_or_else(|| panic!("%{} at {n}", id.0)))
+            .collect();
+        let results = apply(&step.kernel, &operands, sizes);
+        assert_eq!(results.len(), step.outputs.len(), "{}", step.kernel.name());
+        for (id, result) in step.outputs.iter().zip(results) {
+            fits(plan, *id, &result, sizes);
+            values[id.0 as usize] = Some(result);
+        }
+        for id in &step.drop_after {
+            values[id.0 as usize] = None;
+        }
+    }
+    let given: Vec<ValId> = plan.inputs.iter().map(|(_, id)| *id).collect();
+    let kept: Vec<ValId> = plan.outputs.iter().map(|(_, id)| *id).collect();
+    for (n, value) in values.iter().enumerate() {
+        let id = ValId(n as u32);
+        let leaks = value.is_some() && !given.contains(&id) && !kept.contains(&id);
+        assert!(!leaks, "%{n} is left");
+    }
+    let result = |id: &ValId| values[id.0 as usize].clone().unwrap_or_else(|| panic!("%{}", id.0));
+    plan.outputs.iter().map(|(output, id)| (*output, result(id))).collect()
+}
+
+fn fits(plan: &Plan, id: ValId, tensor: &Tensor, sizes: Sizes) {
+    let value = &plan.values[id.0 as usize];
+    let dims: Vec<usize> = value.dims.iter().map(|d| d.at(sizes) as usize).collect();
+    assert_eq!(tensor.dims, dims, "%{} {}", id.0, value.name);
+}
+
+fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
+    match kernel {
+        Kernel::Embed => vec![moves::embed(x[0], x[1])],
+        Kernel::EmbedGrad { vocab } => vec![moves::embed_grad(x[0], x[1], *vocab as usize)],
+        Kernel::Linear { bias } => vec![norms::linear(x[0], x[1], bias.then(|| x[2]))],
+        Kernel::LinearGradInput => vec![norms::linear_grad_input(x[0], x[1])],
+        Kernel::LinearGradWeight => vec![norms::linear_grad_weight(x[0], x[1])],
+        Kernel::SumTokens => vec![moves::sum_tokens(x[0])],
+        Kernel::RmsNorm { eps } => norms::norm(x[0], Some(x[1]), eps.to_f64()),
+        Kernel::RmsNormGrad => norms::rms_norm_grad(x[0], x[1], x[2], x[3]),
+        Kernel::L2Norm { eps } => norms::norm(x[0], None, eps.to_f64()),
+        Kernel::L2NormGrad => vec![norms::l2_norm_grad(x[0], x[1], x[2])],
+        Kernel::Pointwise(f) => vec![x[0].map(|x| norms::function(*f, x))],
+        Kernel::PointwiseGrad(f) => {
+            vec![norms::zip(x[0], x[1], |dy, s| dy * norms::slope(*f, s))]
+        }
+        Kernel::Add => vec![norms::zip(x[0], x[1], |a, b| a + b)],
+        Kernel::Mul => vec![norms::zip(x[0], x[1], |a, b| a * b)],
+        Kernel::Scale { by } => vec![x[0].map(|x| by.to_f64() * x)],
+        Kernel::SwiGlu => vec![norms::swiglu(x[0], x[1])],
+        Kernel::SwiGluGrad => norms::swiglu_grad(x[0], x[1], x[2]),
+        Kernel::Reshape { dims } => vec![moves::reshape(x[0], dims)],
+        Kernel::Concat => vec![moves::concat(x)],
+        Kernel::Split { widths } => moves::split(x[0], widths),
+        Kernel::Zeros { dims } => {
+            vec![Tensor::zeros(dims.iter().map(|d| d.at(sizes) as usize).collect())]
+        }
+        Kernel::RepeatHeads { times } => vec![moves::repeat_heads(x[0], *times as usize)],
+        Kernel::RepeatHeadsGrad { times } => vec![moves::repeat_heads_grad(x[0], *times as usize)],
+        Kernel::Rope { theta, dims, layout, inverse } => {
+            let sign = if *inverse { -1.0 } else { 1.0 };
+            vec![time::rope(x[0], x[1].data[0], theta.to_f64(), *dims as usize, *layout, sign)]
+        }
+        Kernel::Attention { window } => time::attention(x[0], x[1], x[2], *window),
+        Kernel::AttentionGrad { window } => time::attention_grad(x, *window),
+        Kernel::AppendTime => vec![x[0].append(x[1])],
+        Kernel::LastTime { rows } => {
+            let time = x[0].dims[1];
+            vec![x[0].times(time.saturating_sub(*rows as usize), time)]
+        }
+        Kernel::CausalConv { kernel, residual, activation, parts, state } => {
+            let conv = time::Conv { residual: *residual, activation: *activation };
+            let past = state.then(|| x[parts + 1]);
+            conv.forward(&x[..*parts], x[*parts], past, *kernel as usize)
+        }
+        Kernel::CausalConvGrad { kernel, residual, activation, parts } => {
+            let conv = time::Conv { residual: *residual, activation: *activation };
+            conv.backward(&x[..*parts], &x[*parts..2 * parts], x[2 * parts], *kernel as usize)
+        }
+        Kernel::CausalConvState { kernel, parts, state } => {
+            let past = state.then(|| x[*parts]);
+            vec![time::conv_state(&x[..*parts], past, *kernel as usize)]
+        }
+        Kernel::GlaScan { state } => scans::gla(x, *state),
+        Kernel::GlaScanGrad => scans::gla_grad(x),
+        Kernel::DeltaScan { state } => scans::delta(x, *state),
+        Kernel::DeltaScanGrad => scans::delta_grad(x),
+        Kernel::SsdScan { state } => scans::ssd(x, *state),
+        Kernel::SsdScanGrad => scans::ssd_grad(x),
+        Kernel::CrossEntropy { nll_square, z_loss } => {
+            optimizer::cross_entropy(x[0], x[1], nll_square.to_f64(), z_loss.to_f64())
+        }
+        Kernel::CrossEntropyGrad { nll_square, z_loss } => {
+            vec![optimizer::cross_entropy_grad(x, nll_square.to_f64(), z_loss.to_f64())]
+        }
+        Kernel::Argmax => vec![optimizer::argmax(x[0])],
+        Kernel::Accumulate => vec![norms::zip(x[0], x[1], |a, b| a + b)],
+        Kernel::GradNorm => vec![optimizer::norm(x)],
+        Kernel::Clip { max } => {
+            let clipped = |max: f64| (max / (x[0].data[0] + 1e-6)).min(1.0);
+            vec![Tensor::number(max.map_or(1.0, |max| clipped(max.to_f64())))]
+        }
+        Kernel::AdamW { beta1, beta2, eps, decay } => {
+            optimizer::adamw(x, [beta1, beta2, eps, decay].map(|d| d.to_f64()))
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! Projections, norms and functions of single numbers.
+
+use super::tensor::Tensor;
+use crate::plan::Function;
+
+pub(super) fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
+    let mut dims = x.dims.clone();
+    dims.pop();
+    dims.push(weight.dims[0]);
+    let dot = |row: &[f64], w: &[f64]| row.iter().zip(w).map(|(a, b)| a * b).sum::<f64>();
+    let mut data = Vec::new();
+    for row in x.rows() {
+        for (o, w) in weight.rows().enumerate() {
+            data.push(dot(row, w) + bias.map_or(0.0, |b| b.data[o]));
+        }
+    }
+    Tensor { dims, data }
+}
+
+pub(super) fn linear_grad_input(dy: &Tensor, weight: &Tensor) -> Tensor {
+    let i = weight.width();
+    let mut dims = dy.dims.clone();
+    dims.pop();
+    dims.push(i);
+    let mut dx = Tensor::zeros(dims);
+    for (n, row) in dy.rows().enumerate() {
+        for (g, w) in row.iter().zip(weight.rows()) {
+            for (j, w) in w.iter().enumerate() {
+                dx.data[n * i + j] += g * w;
+            }
+        }
+    }
+    dx
+}
+
+pub(super) fn linear_grad_weight(dy: &Tensor, x: &Tensor) -> Tensor {
+    let mut dw = Tensor::zeros(vec![dy.width(), x.width()]);
+    for (dy, x) in dy.rows().zip(x.rows()) {
+        for (o, g) in dy.iter().enumerate() {
+            for (i, x) in x.iter().enumerate() {
+                dw.add_at(&[o, i], g * x);
+            }
+        }
+    }
+    dw
+}
+
+/// rms_norm with a weight (mean of squares), l2_norm without (sum of squares).
+pub(super) fn norm(x: &Tensor, weight: Option<&Tensor>, eps: f64) -> Vec<Tensor> {
+    let c = x.width();
+    let mean = if weight.is_some() { c as f64 } else { 1.0 };
+    let squares = |row: &[f64]| row.iter().map(|x| x * x).sum::<f64>();
+    let inverse: Vec<f64> =
+        x.rows().map(|row| 1.0 / libm::sqrt(squares(row) / mean + eps)).collect();
+    let w = |i: usize| weight.map_or(1.0, |w| w.data[i % c]);
+    let y = x.data.iter().enumerate().map(|(i, x)| w(i) * x * inverse[i / c]).collect();
+    let mut dims = x.dims.clone();
+    dims.pop();
+    vec![x.like(y), Tensor { dims, data: inverse }]
+}
+
+pub(super) fn rms_norm_grad(
+    dy: &Tensor,
+    x: &Tensor,
+    weight: &Tensor,
+    rstd: &Tensor,
+) -> Vec<Tensor> {
+    let c = x.width();
+    let mut dx = Vec::new();
+    let mut dw = vec![0.0; c];
+    for ((dy, x), r) in dy.rows().zip(x.rows()).zip(&rstd.data) {
+        let n: Vec<f64> = x.iter().map(|x| x * r).collect();
+        let g: Vec<f64> = dy.iter().zip(&weight.data).map(|(dy, w)| dy * w).collect();
+        let mean = g.iter().zip(&n).map(|(g, n)| g * n).sum::<f64>() / c as f64;
+        dx.extend(g.iter().zip(&n).map(|(g, n)| r * (g - n * mean)));
+        for (dw, (dy, n)) in dw.iter_mut().zip(dy.iter().zip(&n)) {
+            *dw += dy * n;
+        }
+    }
+    vec![x.like(dx), weight.like(dw)]
+}
+
+pub(super) fn l2_norm_grad(dy: &Tensor, y: &Tensor, rnorm: &Tensor) -> Tensor {
+    let mut dx = Vec::new();
+    for ((dy, y), r) in dy.rows().zip(y.rows()).zip(&rnorm.data) {
+        let dot = dy.iter().zip(y).map(|(a, b)| a * b).sum::<f64>();
+        dx.extend(dy.iter().zip(y).map(|(dy, y)| r * (dy - y * dot)));
+    }
+    y.like(dx)
+}
+
+pub(super) fn sigmoid(x: f64) -> f64 {
+    1.0 / (1.0 + libm::exp(-x))
+}
+
+pub(super) fn function(f: Function, x: f64) -> f64 {
+    match f {
+        Function::Silu => x * sigmoid(x),
+        Function::Sigmoid => sigmoid(x),
+        Function::Softplus if x > 20.0 => x,
+        Function::Softplus => libm::log1p(libm::exp(x)),
+        Function::LogSigmoid => x.min(0.0) - libm::log1p(libm::exp(-x.abs())),
+        Function::Exp => libm::exp(x),
+    }
+}
+
+/// f′, from the operand or the result as [`Function::keeps_result`] says.
+pub(super) fn slope(f: Function, s: f64) -> f64 {
+    match f {
+        Function::Silu => sigmoid(s) * (1.0 + s * (1.0 - sigmoid(s))),
+        Function::Sigmoid => s * (1.0 - s),
+        Function::Softplus if s > 20.0 => 1.0,
+        Function::Softplus => sigmoid(s),
+        Function::LogSigmoid => sigmoid(-s),
+        Function::Exp => s,
+    }
+}
+
+pub(super) fn swiglu(gate: &Tensor, up: &Tensor) -> Tensor {
+    zip(gate, up, |gate, up| function(Function::Silu, gate) * up)
+}
+
+pub(super) fn swiglu_grad(dy: &Tensor, gate: &Tensor, up: &Tensor) -> Vec<Tensor> {
+    let through = zip(dy, up, |dy, up| dy * up);
+    let dgate = zip(&through, gate, |d, gate| d * slope(Function::Silu, gate));
+    let dup = zip(dy, gate, |dy, gate| dy * function(Function::Silu, gate));
+    vec![dgate, dup]
+}
+
+/// Element by element; the shorter is spread over the longer's leading axes.
+pub(super) fn zip(a: &Tensor, b: &Tensor, f: impl Fn(f64, f64) -> f64) -> Tensor {
+    let long = if b.dims.len() > a.dims.len() { b } else { a };
+    let short = a.dims.len().min(b.dims.len());
+    assert_eq!(a.dims[a.dims.len() - short..], b.dims[b.dims.len() - short..]);
+    let at = |x: &Tensor, i: usize| x.data[i % x.data.len()];
+    long.like((0..long.data.len()).map(|i| f(at(a, i), at(b, i))).collect())
+}

@@ -1,0 +1,166 @@
+//! Lowering, fusion, liveness, memory and text.
+
+use super::{checked, graph, options};
+use crate::plan::{
+    DType, Extent, Input, Kernel, Loss, Options, Output, Plan, Recompute, Sizes, Stream, evaluate,
+    forward, train,
+};
+
+const LLAMA: &str = "arch tiny { vocab 5  dim 8  norm_eps 1e-5  init lingua  layers 3 of decoder {
+  mixer attention { heads 2 }  mlp swiglu { hidden 4 } }  canon A, B, C, D }";
+
+fn micro(text: &str, recompute: Recompute, fuse: bool) -> Plan {
+    let plan = train(&graph(text), &options(fuse, recompute, Loss::CROSS_ENTROPY)).micro;
+    checked(&plan);
+    plan
+}
+
+fn count(plan: &Plan, name: &str) -> usize {
+    plan.census().get(name).copied().unwrap_or(0)
+}
+
+#[test]
+fn a_canon_fill_reads_its_operands_where_they_lie() {
+    let plan = forward(&graph(LLAMA), Stream::default(), Options::default());
+    checked(&plan);
+    assert_eq!(count(&plan, "causal_conv"), 12);
+    assert_eq!(count(&plan, "concat") + count(&plan, "split"), 0);
+    let widest = plan.steps.iter().filter_map(|s| {
+        let Kernel::CausalConv { parts, .. } = s.kernel else { return None };
+        Some(parts)
+    });
+    assert_eq!(widest.max(), Some(3));
+    let other = LLAMA.replace("canon A, B, C, D", "fill B with rms_norm");
+    let plan = forward(&graph(&other), Stream::default(), Options::default());
+    assert_eq!((count(checked(&plan), "concat"), count(&plan, "split")), (3, 3));
+}
+
+#[test]
+fn swiglu_is_fused_both_ways_and_only_where_nothing_else_reads_silu() {
+    let plan = micro(LLAMA, Recompute::Nothing, true);
+    assert_eq!((count(&plan, "swiglu"), count(&plan, "swiglu_grad")), (3, 3));
+    assert_eq!(count(&plan, "pointwise") + count(&plan, "pointwise_grad"), 0);
+    let unfused = micro(LLAMA, Recompute::Nothing, false);
+    assert_eq!(count(&unfused, "swiglu"), 0);
+    assert!(unfused.steps.len() >= plan.steps.len() + 3 * 3);
+    let read_twice = "block probe(x) { s = silu(linear g (x, 4))  s * linear u (x, 4) + s }
+      arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 1 of probe }";
+    assert_eq!(count(&micro(read_twice, Recompute::Nothing, true), "swiglu"), 0);
+    let recomputed = micro(LLAMA, Recompute::Layers, true);
+    assert_eq!((count(&recomputed, "swiglu"), count(&recomputed, "swiglu_grad")), (6, 3));
+}
+
+#[test]
+fn recomputing_trades_steps_for_memory() {
+    let (kept, again) =
+        (micro(LLAMA, Recompute::Nothing, true), micro(LLAMA, Recompute::Layers, true));
+    let sizes = Sizes { batch: 4, time: 64, past: 0 };
+    assert!(again.steps.len() > kept.steps.len());
+    assert!(again.memory(sizes).peak < kept.memory(sizes).peak);
+    // The last projection of a layer is not needed again to differentiate it.
+    assert!(count(&again, "linear") < 2 * count(&kept, "linear"));
+}
+
+#[test]
+fn memory_counts_what_is_alive() {
+    // embed [b,t,2] → scale [b,t,2] → head: norm [b,t,2] + rstd, linear [b,t,3].
+    let text = "block probe(x) { x * 2 }
+      arch tiny { vocab 3  dim 2  norm_eps 1e-5  init lingua  layers 1 of probe }";
+    let plan = forward(&graph(text), Stream::default(), Options::default());
+    let memory = checked(&plan).memory(Sizes { batch: 1, time: 10, past: 0 });
+    // tokens 10 × i64; embed, norm, output.
+    assert_eq!(memory.inputs, 80 + 4 * (6 + 2 + 6));
+    // rms_norm: x and y and rstd; linear: y and logits.
+    assert_eq!(memory.peak, 4 * 10 * (2 + 2 + 1));
+    assert_eq!(memory.outputs, 4 * 10 * 3);
+}
+
+#[test]
+fn the_state_of_a_window_is_bounded_and_of_none_grows() {
+    let full =
+        forward(&graph(LLAMA), Stream { state_in: true, state_out: true }, Options::default());
+    let text = LLAMA.replace("heads 2", "heads 2  window 3");
+    let ring =
+        forward(&graph(&text), Stream { state_in: true, state_out: true }, Options::default());
+    let at =
+        |plan: &Plan, past: i64| checked(plan).memory(Sizes { batch: 1, time: 1, past }).outputs;
+    assert!(at(&full, 100) > at(&full, 10));
+    assert_eq!(at(&ring, 100), at(&ring, 10));
+}
+
+#[test]
+fn inputs_and_outputs_stand_in_the_order_promised() {
+    let plan = micro(LLAMA, Recompute::Nothing, true);
+    let inputs: Vec<Input> = plan.inputs.iter().map(|(i, _)| *i).collect();
+    assert!(inputs.is_sorted());
+    assert_eq!(inputs[..4], [Input::Tokens, Input::Targets, Input::Position, Input::GradScale]);
+    assert_eq!(plan.outputs[0].0, Output::Loss);
+    assert_eq!(plan.outputs[1].0, Output::Counted);
+    let gradients: Vec<Output> = plan.outputs[2..].iter().map(|(o, _)| *o).collect();
+    assert_eq!(gradients.len(), graph(LLAMA).top.params.len());
+    assert!(gradients.is_sorted());
+}
+
+#[test]
+fn check_notices_broken_plans() {
+    type Break = fn(&mut Plan);
+    let good = micro(LLAMA, Recompute::Nothing, true);
+    let broken: [(&str, Break); 6] = [
+        ("order", |p| p.steps.swap(0, 4)),
+        ("drop too early", |p| {
+            let id = p.steps[0].outputs[0];
+            p.steps[0].drop_after.push(id);
+        }),
+        ("never dropped", |p| {
+            for step in &mut p.steps {
+                step.drop_after.clear();
+            }
+        }),
+        ("dtype", |p| p.values.iter_mut().for_each(|v| v.dtype = DType::F64)),
+        ("shape", |p| {
+            let id = p.steps[2].outputs[0];
+            p.values[id.0 as usize].dims = vec![Extent::Fixed(1)];
+        }),
+        ("missing output", |p| {
+            p.steps.pop();
+        }),
+    ];
+    for (what, break_it) in broken {
+        let mut plan = good.clone();
+        break_it(&mut plan);
+        assert!(plan.check().is_err(), "{what}");
+    }
+}
+
+#[test]
+fn the_text_tells_plans_apart() {
+    let a = micro(LLAMA, Recompute::Nothing, true);
+    assert_eq!(a.digest(), micro(LLAMA, Recompute::Nothing, true).digest());
+    // Comments and names of blocks are not what is executed.
+    let commented = LLAMA.replace("arch tiny", "/// Words.\narch tiny");
+    assert_eq!(a.digest(), micro(&commented, Recompute::Nothing, true).digest());
+    let others = [
+        micro(LLAMA, Recompute::Nothing, false),
+        micro(LLAMA, Recompute::Layers, true),
+        micro(&LLAMA.replace("heads 2", "heads 2  window 9"), Recompute::Nothing, true),
+        micro(&LLAMA.replace("1e-5", "1e-6"), Recompute::Nothing, true),
+    ];
+    for other in others {
+        assert_ne!(a.digest(), other.digest());
+    }
+}
+
+#[test]
+fn text_of_a_small_plan() {
+    let text = "arch tiny { vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 1 of mixer_only {
+      mixer attention { heads 2  rope nope } }  canon A }";
+    let graph = graph(text);
+    let plan = forward(&graph, Stream { state_in: true, state_out: true }, Options::default());
+    insta::assert_snapshot!("forward", plan.text());
+    insta::assert_snapshot!(
+        "evaluate",
+        evaluate(&graph, Loss::CROSS_ENTROPY, Options::default()).text()
+    );
+    let plans = train(&graph, &options(true, Recompute::Nothing, Loss::CROSS_ENTROPY));
+    insta::assert_snapshot!("train", plans.text());
+}

@@ -1,0 +1,115 @@
+//! Dense row-major numbers, and where random ones come from.
+
+/// Integers are held as f64 too; all of the tests' are small.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Tensor {
+    pub(super) dims: Vec<usize>,
+    pub(super) data: Vec<f64>,
+}
+
+impl Tensor {
+    pub(super) fn zeros(dims: Vec<usize>) -> Tensor {
+        let count = dims.iter().product();
+        Tensor { dims, data: vec![0.0; count] }
+    }
+
+    pub(super) fn from_fn(dims: Vec<usize>, f: impl FnMut(usize) -> f64) -> Tensor {
+        let count = dims.iter().product();
+        Tensor { dims, data: (0..count).map(f).collect() }
+    }
+
+    pub(super) fn number(x: f64) -> Tensor {
+        Tensor { dims: Vec::new(), data: vec![x] }
+    }
+
+    pub(super) fn like(&self, data: Vec<f64>) -> Tensor {
+        assert_eq!(data.len(), self.data.len());
+        Tensor { dims: self.dims.clone(), data }
+    }
+
+    pub(super) fn map(&self, f: impl Fn(f64) -> f64) -> Tensor {
+        self.like(self.data.iter().map(|x| f(*x)).collect())
+    }
+
+    /// The last extent.
+    pub(super) fn width(&self) -> usize {
+        self.dims.last().copied().unwrap_or(1)
+    }
+
+    /// Everything but the last axis.
+    pub(super) fn rows(&self) -> impl Iterator<Item = &[f64]> {
+        self.data.chunks(self.width())
+    }
+
+    pub(super) fn at(&self, index: &[usize]) -> f64 {
+        self.data[self.offset(index)]
+    }
+
+    pub(super) fn add_at(&mut self, index: &[usize], x: f64) {
+        let at = self.offset(index);
+        self.data[at] += x;
+    }
+
+    fn offset(&self, index: &[usize]) -> usize {
+        assert_eq!(index.len(), self.dims.len(), "{index:?} in {:?}", self.dims);
+        index.iter().zip(&self.dims).fold(0, |at, (i, d)| {
+            assert!(i < d, "{index:?} in {:?}", self.dims);
+            at * d + i
+        })
+    }
+
+    /// Steps `from..to` of the time axis.
+    pub(super) fn times(&self, from: usize, to: usize) -> Tensor {
+        let inner: usize = self.dims[2..].iter().product();
+        let mut dims = self.dims.clone();
+        dims[1] = to - from;
+        let per_batch = self.dims[1] * inner;
+        let rows = |b: usize| &self.data[b * per_batch + from * inner..b * per_batch + to * inner];
+        let data = (0..self.dims[0]).flat_map(rows).copied().collect();
+        Tensor { dims, data }
+    }
+
+    /// Along the time axis.
+    pub(super) fn append(&self, other: &Tensor) -> Tensor {
+        let (a, b) =
+            (self.data.len() / self.dims[0].max(1), other.data.len() / other.dims[0].max(1));
+        let mut dims = self.dims.clone();
+        dims[1] += other.dims[1];
+        let mut data = Vec::with_capacity(self.data.len() + other.data.len());
+        for n in 0..self.dims[0] {
+            data.extend_from_slice(&self.data[n * a..(n + 1) * a]);
+            data.extend_from_slice(&other.data[n * b..(n + 1) * b]);
+        }
+        Tensor { dims, data }
+    }
+
+    pub(super) fn distance(&self, other: &Tensor) -> f64 {
+        assert_eq!(self.dims, other.dims);
+        self.data.iter().zip(&other.data).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max)
+    }
+}
+
+/// SplitMix64 (Steele et al. 2014).
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub(super) fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub(super) fn uniform(&mut self) -> f64 {
+        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// Twelve uniforms: near enough to a normal for tests.
+    pub(super) fn normal(&mut self) -> f64 {
+        (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
+    }
+}

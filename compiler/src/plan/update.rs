@@ -1,0 +1,93 @@
+//! What happens between micro-batches and after the last: sums, clipping, AdamW.
+//!
+//! In: what `micro` gives; parameters and their shapes. Out: the `combine` and `update` plans. Must
+//! stay true: one step per parameter in parameter order; every element's update is a function of
+//! its own gradient, moments and the three numbers, so it does not matter who holds which shard.
+
+use dsl::Decimal;
+
+use super::build::{Decays, Optimizer};
+use super::{
+    DType, Extent, Input, Kernel, Output, Phase, Plan, Step, ValId, Value, infer, liveness,
+};
+use crate::graph::{Graph, Param, ParamId};
+
+/// left + right of everything `micro` gives.
+pub(super) fn combine(micro: &Plan) -> Plan {
+    let mut plan = Plan::default();
+    for (output, id) in &micro.outputs {
+        let Some(value) = micro.value(*id) else { continue };
+        let value = Value { name: output.to_string().into(), ..value.clone() };
+        let left = give(&mut plan, Input::Left(*output), value.clone());
+        let right = give(&mut plan, Input::Right(*output), value);
+        let sum = step(&mut plan, Phase::Combine, Kernel::Accumulate, vec![left, right]);
+        plan.outputs.extend(sum.first().map(|sum| (*output, *sum)));
+    }
+    liveness::finish(&mut plan);
+    plan
+}
+
+/// Norm, clipping coefficient, then every parameter.
+pub(super) fn update(graph: &Graph, optimizer: &Optimizer) -> Plan {
+    let Optimizer { beta1, beta2, eps, weight_decay, decays, clip } = *optimizer;
+    let mut plan = Plan::default();
+    let number = |name: &'static str, dtype| Value { name: name.into(), dims: Vec::new(), dtype };
+    let lr = give(&mut plan, Input::LearningRate, number("learning_rate", DType::F64));
+    let count = give(&mut plan, Input::StepNumber, number("step_number", DType::I64));
+    let ids = |n: usize| ParamId(n as u32);
+    let tensor = |param: &Param| Value {
+        name: param.path.clone().into(),
+        dims: param.shape.iter().map(|d| Extent::Fixed(*d)).collect(),
+        dtype: DType::F32,
+    };
+    let params = || graph.top.params.iter().enumerate();
+    let gradients: Vec<ValId> = params()
+        .map(|(n, param)| give(&mut plan, Input::Gradient(ids(n)), tensor(param)))
+        .collect();
+    let norm = step(&mut plan, Phase::Update, Kernel::GradNorm, gradients.clone());
+    let coefficient = step(&mut plan, Phase::Update, Kernel::Clip { max: clip }, norm.clone());
+    plan.outputs.extend(norm.iter().map(|id| (Output::GradNorm, *id)));
+    for ((n, param), gradient) in params().zip(gradients) {
+        let id = ids(n);
+        let decay = if decayed(param, decays) { weight_decay } else { Decimal::ZERO };
+        let mut inputs = vec![
+            give(&mut plan, Input::Param(id), tensor(param)),
+            gradient,
+            give(&mut plan, Input::FirstMoment(id), tensor(param)),
+            give(&mut plan, Input::SecondMoment(id), tensor(param)),
+        ];
+        inputs.extend(coefficient.iter().chain([&lr, &count]));
+        let kernel = Kernel::AdamW { beta1, beta2, eps, decay };
+        let made = step(&mut plan, Phase::Update, kernel, inputs);
+        let kept = [Output::Param(id), Output::FirstMoment(id), Output::SecondMoment(id)];
+        plan.outputs.extend(kept.into_iter().zip(made));
+    }
+    liveness::finish(&mut plan);
+    plan
+}
+
+fn decayed(param: &Param, decays: Decays) -> bool {
+    match decays {
+        Decays::All => true,
+        Decays::Matrices => matches!(param.role.as_str(), "linear" | "embed"),
+    }
+}
+
+fn give(plan: &mut Plan, input: Input, value: Value) -> ValId {
+    let id = ValId(plan.values.len() as u32);
+    plan.values.push(value);
+    plan.inputs.push((input, id));
+    id
+}
+
+fn step(plan: &mut Plan, phase: Phase, kernel: Kernel, inputs: Vec<ValId>) -> Vec<ValId> {
+    let operands: Vec<&Value> = inputs.iter().filter_map(|id| plan.value(*id)).collect();
+    let mut outputs = Vec::new();
+    for value in infer(&kernel, &operands) {
+        outputs.push(ValId(plan.values.len() as u32));
+        plan.values.push(value);
+    }
+    let made = outputs.clone();
+    plan.steps.push(Step { kernel, inputs, outputs, drop_after: Vec::new(), phase, source: None });
+    made
+}
