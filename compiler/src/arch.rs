@@ -3,25 +3,25 @@
 //! In: the library and an arch. Out: its tree of fields. Must stay true: only `with` edits archs;
 //! a path that starts below a layer means every layer and must exist in each; two edits of one
 //! field in one `with` are an error; nothing is evaluated here but layer counts, so that defaults
-//! are recomputed after all edits.
+//! are recomputed after all edits; work and memory are bounded by [`MAX_REACHED`].
+
+mod define;
+mod edits;
+mod layers;
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dsl::{
-    Arch, ArchBody, Diagnostics, Entry, Expr, ExprKind, FileId, LayerList, LayerWhat, Name, Path,
-    Segment, Select, Span,
-};
+use dsl::{Alias, Arch, ArchBody, Diagnostics, Entry, Expr, ExprKind, FileId, Name, Path, Segment, Span};
 
 use crate::diag;
 use crate::resolve::{Entity, Library};
 use crate::tree::{
-    ARCH_FIELDS, ARCH_LEVEL, Applied, ArchTree, Callable, Layer, MAX_LAYERS, Setting, SettingValue,
-    SlotSetting,
+    ARCH_FIELDS, ARCH_LEVEL, Applied, ArchTree, Around, MAX_CHAIN, Setting, SettingValue, SlotSetting,
 };
 
-/// How long a chain of `with` may be, and how deep definitions may be configured in one another.
-const MAX_CHAIN: usize = 64;
+/// Layers that all edits of one arch reach together, each counted with its configuration.
+pub const MAX_REACHED: usize = 500_000;
 
 /// One applied edit, for the check that it changed something.
 #[derive(Clone, Debug)]
@@ -40,30 +40,60 @@ pub struct Built {
     pub edits: Vec<Edit>,
 }
 
+/// What aliases stand for, each worked out once.
+pub type Aliases = BTreeMap<(FileId, String), Option<Rc<Applied>>>;
+
 pub fn build(
     library: &Library,
     file: FileId,
     arch: &Arch,
     diagnostics: &mut Diagnostics,
 ) -> Option<Built> {
-    let mut builder = Builder { library, diagnostics, groups: 0 };
-    builder.arch(file, arch, 0)
+    let mut aliases = Aliases::new();
+    Builder::new(library, &mut aliases, None, diagnostics).arch(file, arch, 0)
 }
 
-/// The definition an expression names, with its configuration.
+/// The definition that an expression of an arch names, with its configuration.
 pub fn definition(
     library: &Library,
     file: FileId,
     expr: &Expr,
     diagnostics: &mut Diagnostics,
 ) -> Option<Rc<Applied>> {
-    Builder { library, diagnostics, groups: 0 }.definition(file, expr, 0)
+    let mut aliases = Aliases::new();
+    Builder::new(library, &mut aliases, None, diagnostics).definition(file, expr, 0)
+}
+
+/// The same in a body, which binds what is around.
+pub(crate) fn definition_in(
+    library: &Library,
+    file: FileId,
+    expr: &Expr,
+    around: Around,
+    aliases: &mut Aliases,
+    diagnostics: &mut Diagnostics,
+) -> Option<Rc<Applied>> {
+    Builder::new(library, aliases, around, diagnostics).definition(file, expr, 0)
+}
+
+/// What an alias stands for.
+pub(crate) fn alias(
+    library: &Library,
+    home: FileId,
+    alias: &Alias,
+    aliases: &mut Aliases,
+    diagnostics: &mut Diagnostics,
+) -> Option<Rc<Applied>> {
+    Builder::new(library, aliases, None, diagnostics).alias(home, alias, 0)
 }
 
 struct Builder<'a> {
     library: &'a Library,
+    aliases: &'a mut Aliases,
+    around: Around,
     diagnostics: &'a mut Diagnostics,
     groups: u32,
+    reached: usize,
 }
 
 /// What an entry puts at its path.
@@ -72,7 +102,16 @@ enum Put {
     Slot(SlotSetting),
 }
 
-impl Builder<'_> {
+impl<'a> Builder<'a> {
+    fn new(
+        library: &'a Library,
+        aliases: &'a mut Aliases,
+        around: Around,
+        diagnostics: &'a mut Diagnostics,
+    ) -> Builder<'a> {
+        Builder { library, aliases, around, diagnostics, groups: 0, reached: 0 }
+    }
+
     fn arch(&mut self, file: FileId, arch: &Arch, depth: usize) -> Option<Built> {
         let before = self.errors();
         if depth > MAX_CHAIN {
@@ -103,10 +142,13 @@ impl Builder<'_> {
             ArchBody::With { base, edits: entries } => {
                 let (base_arch, home) = match self.library.lookup(file, &base.text) {
                     Some(Entity::Arch(base_arch, home)) => (base_arch, home),
-                    // Unknown names are reported by the static check.
-                    None => return None,
                     Some(other) => {
-                        self.diagnostics.push(diag::not_an_arch(base, other.name().span));
+                        self.diagnostics.push(diag::not_an_arch(base, Some(other.name().span)));
+                        return None;
+                    }
+                    // The static check knows primitives too, which have no place.
+                    None => {
+                        self.diagnostics.push(diag::not_an_arch(base, None));
                         return None;
                     }
                 };
@@ -118,36 +160,12 @@ impl Builder<'_> {
         tree.name.clone_from(&arch.name.text);
         tree.docs.clone_from(&arch.docs);
         tree.span = arch.span;
-        self.repeated(&edits);
+        edits::repeated(&edits, self.diagnostics);
         (self.errors() == before).then_some(Built { tree, base, edits })
     }
 
     fn errors(&self) -> usize {
         self.diagnostics.iter().filter(|d| d.is_error()).count()
-    }
-
-    /// Two edits of one field, or of a field and something above it.
-    fn repeated(&mut self, edits: &[Edit]) {
-        for (i, later) in edits.iter().enumerate() {
-            let clash = edits[..i].iter().find(|earlier| {
-                let overlap = || match (&earlier.layers, &later.layers) {
-                    (None, None) => true,
-                    (Some(a), Some(b)) => {
-                        let (few, many) = if a.len() < b.len() { (a, b) } else { (b, a) };
-                        few.iter().any(|n| many.binary_search(n).is_ok())
-                    }
-                    (None, Some(_)) | (Some(_), None) => false,
-                };
-                let below = |a: &str, b: &str| {
-                    a == b || b.strip_prefix(a).is_some_and(|rest| rest.starts_with('.'))
-                };
-                (below(&earlier.path, &later.path) || below(&later.path, &earlier.path)) && overlap()
-            });
-            if let Some(earlier) = clash {
-                self.diagnostics.push(diag::edited_twice(&later.path, later.span, earlier.span));
-                return;
-            }
-        }
     }
 
     fn entries(
@@ -161,7 +179,7 @@ impl Builder<'_> {
         for entry in entries {
             if let Entry::Layers { value, span } = entry {
                 let mut layers = Vec::new();
-                if self.layer_list(&tree, file, value, None, &mut layers).is_some() {
+                if self.layer_list(file, value, &mut layers).is_some() {
                     if layers.is_empty() {
                         self.diagnostics.push(diag::zero_layers(*span));
                     }
@@ -171,6 +189,9 @@ impl Builder<'_> {
             }
         }
         for entry in entries {
+            if self.reached > MAX_REACHED {
+                break;
+            }
             self.entry(&mut tree, file, &[], entry, edits);
         }
         tree
@@ -187,12 +208,12 @@ impl Builder<'_> {
         let below = |path: &Path| -> Vec<Segment> {
             prefix.iter().chain(&path.segments).cloned().collect()
         };
-        match entry {
+        let (slots, fill, span): (&[Path], Option<Rc<Applied>>, Span) = match entry {
             Entry::Set { path, value, span } | Entry::Replace { path, value, span } => {
-                let setting = self.setting(file, value, *span, 0);
-                if let Some(setting) = setting {
+                if let Some(setting) = self.setting(file, value, *span, 0) {
                     self.put(tree, file, &below(path), path.span, Put::Setting(setting), edits);
                 }
+                return;
             }
             Entry::Nested { path, entries, span: _ } => {
                 let deeper = below(path);
@@ -204,40 +225,30 @@ impl Builder<'_> {
                         self.entry(tree, file, &deeper, inner, edits);
                     }
                 }
+                return;
             }
             Entry::Layers { span, .. } => {
                 if !prefix.is_empty() {
                     self.diagnostics.push(diag::layers_inside(*span));
                 }
+                return;
             }
-            Entry::Fill { slots, with, span } => {
-                let Some(fill) = self.definition(file, with, 0) else { return };
-                for slot in slots {
-                    let setting = SlotSetting { fill: Some(fill.clone()), span: *span };
-                    self.put(tree, file, &below(slot), slot.span, Put::Slot(setting), edits);
-                }
-            }
+            Entry::Fill { slots, with, span } => match self.definition(file, with, 0) {
+                Some(fill) => (slots, Some(fill), *span),
+                None => return,
+            },
             Entry::Canon { slots, entries, span } => {
-                let Some(fill) = self.canon(file, entries.as_deref().unwrap_or(&[]), *span) else {
-                    return;
-                };
-                for slot in slots {
-                    let setting = SlotSetting { fill: Some(fill.clone()), span: *span };
-                    self.put(tree, file, &below(slot), slot.span, Put::Slot(setting), edits);
+                match self.canon(file, entries.as_deref().unwrap_or(&[]), *span) {
+                    Some(fill) => (slots, Some(fill), *span),
+                    None => return,
                 }
             }
-            Entry::Empty { slots, span } => {
-                for slot in slots {
-                    let setting = SlotSetting { fill: None, span: *span };
-                    self.put(tree, file, &below(slot), slot.span, Put::Slot(setting), edits);
-                }
-            }
+            Entry::Empty { slots, span } => (slots, None, *span),
+        };
+        for slot in slots {
+            let setting = SlotSetting { fill: fill.clone(), span };
+            self.put(tree, file, &below(slot), slot.span, Put::Slot(setting), edits);
         }
-    }
-
-    fn canon(&mut self, file: FileId, entries: &[Entry], span: Span) -> Option<Rc<Applied>> {
-        let callee = crate::tree::primitive("canon")?;
-        self.configured(file, Applied::bare(callee, span), entries, 0)
     }
 
     fn init_row(
@@ -269,6 +280,10 @@ impl Builder<'_> {
         put: Put,
         edits: &mut Vec<Edit>,
     ) {
+        if path.len() > MAX_CHAIN {
+            self.diagnostics.push(diag::chain_too_long(span, MAX_CHAIN));
+            return;
+        }
         let names = |segments: &[Segment]| -> Option<Vec<Name>> {
             segments
                 .iter()
@@ -308,6 +323,9 @@ impl Builder<'_> {
         put: &Put,
         edits: &mut Vec<Edit>,
     ) {
+        if self.reach(selected.len(), span).is_none() {
+            return;
+        }
         // Layers that share an Rc keep sharing one: edit each distinct tree once.
         let mut done: BTreeMap<*const Applied, Option<Rc<Applied>>> = BTreeMap::new();
         let mut missing: Vec<(usize, String)> = Vec::new();
@@ -317,8 +335,11 @@ impl Builder<'_> {
             let edited = match done.get(&key) {
                 Some(edited) => edited.clone(),
                 None => {
-                    let result = self.put_applied(&layer.applied, path, put);
-                    let edited = match result {
+                    let size = layer.applied.config.len() + layer.applied.slots.len();
+                    if self.reach(size, span).is_none() {
+                        return;
+                    }
+                    let edited = match self.put_layer(&layer.applied, path, put) {
                         Ok(edited) => Some(edited),
                         Err(why) => {
                             missing.push((index, why));
@@ -338,11 +359,7 @@ impl Builder<'_> {
                 }
             }
         }
-        let mut shown: Vec<String> = path.iter().map(|n| n.text.clone()).collect();
-        if matches!(put, Put::Slot(_)) {
-            shown.insert(shown.len().saturating_sub(1), "slots".to_owned());
-        }
-        let shown = shown.join(".");
+        let shown = shown(path, put);
         if missing.is_empty() {
             edits.push(Edit { layers: Some(selected.to_vec()), path: shown, span });
         } else {
@@ -350,85 +367,17 @@ impl Builder<'_> {
         }
     }
 
-    /// A copy of `applied` with the value at `path`; `Err` says what there is instead.
-    fn put_applied(
-        &mut self,
-        applied: &Rc<Applied>,
-        path: &[Name],
-        put: &Put,
-    ) -> Result<Rc<Applied>, String> {
-        let mut edited = (**applied).clone();
-        match (path, put) {
-            ([], Put::Setting(Setting { value: SettingValue::Def(whole), .. })) => {
-                return Ok(whole.clone());
-            }
-            ([], _) => return Err("a layer is replaced by a definition only".to_owned()),
-            ([slot], Put::Slot(setting)) => {
-                edited.slots.insert(slot.text.clone(), setting.clone());
-            }
-            ([slots, slot, rest @ ..], Put::Setting(_)) if slots.text == "slots" && !rest.is_empty() => {
-                let old = edited.slots.get(&slot.text).and_then(|s| s.fill.clone());
-                let Some(old) = old else {
-                    return Err(format!("slot {} is empty", slot.text));
-                };
-                let fill = self.put_applied(&old, rest, put)?;
-                edited
-                    .slots
-                    .insert(slot.text.clone(), SlotSetting { fill: Some(fill), span: slot.span });
-            }
-            ([last], Put::Setting(setting)) => {
-                if !applied.callee.config_names().contains(&last.text.as_str()) {
-                    return Err(self.has_instead(applied, &last.text));
-                }
-                edited.config.insert(last.text.clone(), setting.clone());
-            }
-            ([first, rest @ ..], _) => {
-                // `mixer.B` with a slot: slots belong to the layer, whatever declares them.
-                let child = self.child(applied, &first.text)?;
-                let child = self.put_applied(&child, rest, put)?;
-                let value = SettingValue::Def(child);
-                edited.config.insert(first.text.clone(), Setting { value, span: first.span });
-            }
+    /// Counts work that grows with layers times edits, against its bound.
+    fn reach(&mut self, more: usize, span: Span) -> Option<()> {
+        let before = self.reached;
+        self.reached = before.saturating_add(more);
+        if self.reached <= MAX_REACHED {
+            return Some(());
         }
-        Ok(Rc::new(edited))
-    }
-
-    fn has_instead(&self, applied: &Applied, wanted: &str) -> String {
-        let names = applied.callee.config_names();
-        match dsl::suggest(wanted, names.iter().copied()) {
-            Some(near) => format!("`{}` has `{near}`", applied.name()),
-            None if names.is_empty() => format!("`{}` has no configuration", applied.name()),
-            None => format!("`{}` has {}", applied.name(), names.join(", ")),
+        if before <= MAX_REACHED {
+            self.diagnostics.push(diag::too_many_edits(span, MAX_REACHED));
         }
-    }
-
-    /// The definition configured at `name`, written or by default.
-    fn child(&mut self, applied: &Applied, name: &str) -> Result<Rc<Applied>, String> {
-        match applied.config.get(name) {
-            Some(Setting { value: SettingValue::Def(child), .. }) => return Ok(child.clone()),
-            Some(_) => return Err(format!("`{name}` of `{}` is no definition", applied.name())),
-            None => {}
-        }
-        let Some(param) = applied.callee.param(name) else {
-            return Err(self.has_instead(applied, name));
-        };
-        let file = match &applied.callee {
-            Callable::Def(item) => item.file,
-            Callable::Primitive(_) => param.name.span.file,
-        };
-        param
-            .default
-            .as_ref()
-            .and_then(|default| self.quiet_definition(file, default))
-            .ok_or_else(|| format!("`{name}` of `{}` is no definition", applied.name()))
-    }
-
-    fn quiet_definition(&mut self, file: FileId, expr: &Expr) -> Option<Rc<Applied>> {
-        match &expr.kind {
-            ExprKind::Name(name) => self.named(file, name, expr.span),
-            ExprKind::Applied { .. } => self.definition(file, expr, 0),
-            _ => None,
-        }
+        None
     }
 
     fn put_arch(
@@ -440,15 +389,22 @@ impl Builder<'_> {
         put: Put,
         edits: &mut Vec<Edit>,
     ) {
-        let shown = path.iter().map(|n| n.text.as_str()).collect::<Vec<_>>().join(".");
         let [first, rest @ ..] = path else { return };
+        let shown = match rest {
+            [] => first.text.clone(),
+            rest => format!("{}.{}", first.text, shown(rest, &put)),
+        };
         match (first.text.as_str(), rest, put) {
             ("head", [], Put::Setting(Setting { value: SettingValue::Def(head), .. })) => {
                 tree.head = Some(head);
             }
+            ("head", [], Put::Setting(setting)) => {
+                self.diagnostics.push(diag::not_a_definition(setting.span));
+                return;
+            }
             ("head", [_, ..], put) => {
                 let edited = match &tree.head {
-                    Some(head) => self.put_applied(head, rest, &put),
+                    Some(head) => self.put_layer(&head.clone(), rest, &put),
                     None => Err("say which head first: `head untied`".to_owned()),
                 };
                 match edited {
@@ -459,28 +415,10 @@ impl Builder<'_> {
                     }
                 }
             }
-            ("init", [], Put::Setting(Setting { value: SettingValue::Expr(expr, _), .. })) => {
-                let ExprKind::Name(name) = &expr.kind else {
-                    self.diagnostics.push(diag::not_an_init_table(expr.span));
+            ("init", [], Put::Setting(setting)) => {
+                if self.init_table(tree, file, &setting).is_none() {
+                    self.diagnostics.push(diag::not_an_init_table(setting.span));
                     return;
-                };
-                match self.library.lookup(file, name) {
-                    Some(Entity::Init(table, home)) => {
-                        tree.init_name.clone_from(name);
-                        tree.init.clear();
-                        let mut ignored = Vec::new();
-                        for entry in &table.entries {
-                            if let Entry::Set { path, value, span } = entry {
-                                self.init_row(tree, home, path, value, *span, &mut ignored);
-                            } else {
-                                self.diagnostics.push(diag::not_a_role(table.span));
-                            }
-                        }
-                    }
-                    _ => {
-                        self.diagnostics.push(diag::not_an_init_table(expr.span));
-                        return;
-                    }
                 }
             }
             ("init", [role], Put::Setting(setting)) => {
@@ -498,247 +436,31 @@ impl Builder<'_> {
         edits.push(Edit { layers: None, path: shown, span });
     }
 
-    fn select(
-        &mut self,
-        tree: &ArchTree,
-        file: FileId,
-        select: &Select,
-        span: Span,
-    ) -> Option<Vec<usize>> {
-        let count = tree.layers.len();
-        let selected: Vec<usize> = match select {
-            Select::All => (0..count).collect(),
-            Select::Index(i) => (0..count).filter(|n| *n as u64 == *i).collect(),
-            Select::Range(from, to) => {
-                if *to > count as u64 {
-                    self.diagnostics.push(diag::layer_out_of_range(span, *to, count));
-                    return None;
-                }
-                (0..count).filter(|n| (*from..*to).contains(&(*n as u64))).collect()
-            }
-            Select::Every { step, from } => {
-                if *step == 0 {
-                    self.diagnostics.push(diag::every_zero(span));
-                    return None;
-                }
-                let matches =
-                    |n: &usize| (*n as u64) >= *from && (*n as u64 - *from).is_multiple_of(*step);
-                (0..count).filter(matches).collect()
-            }
-            Select::Is { path, def } => {
-                let wanted = self.named(file, &def.text, def.span)?;
-                let mut selected = Vec::new();
-                for (n, layer) in tree.layers.iter().enumerate() {
-                    let mut here = layer.applied.clone();
-                    let found = path.iter().all(|name| match self.child(&here, &name.text) {
-                        Ok(child) => {
-                            here = child;
-                            true
-                        }
-                        Err(_) => false,
-                    });
-                    if found && here.callee.same(&wanted.callee) {
-                        selected.push(n);
-                    }
-                }
-                selected
-            }
-        };
-        if selected.is_empty() {
-            self.diagnostics.push(diag::selects_nothing(span, count));
-            return None;
-        }
-        Some(selected)
-    }
-
-    fn layer_list(
-        &mut self,
-        tree: &ArchTree,
-        file: FileId,
-        list: &LayerList,
-        share: Option<u32>,
-        out: &mut Vec<Layer>,
-    ) -> Option<()> {
-        let count = match &list.count {
-            None => 1,
-            Some(expr) => match expr.kind {
-                ExprKind::Int(n) => n,
-                _ => {
-                    self.diagnostics.push(diag::layer_count_not_a_number(expr.span));
-                    return None;
-                }
-            },
-        };
-        let count = usize::try_from(count).ok().filter(|n| *n <= MAX_LAYERS);
-        let Some(count) = count else {
-            self.diagnostics.push(diag::too_many_layers(list.span, MAX_LAYERS));
-            return None;
-        };
-        let mut once = Vec::new();
-        match &list.what {
-            LayerWhat::One { share: shared, layer } => {
-                let applied = self.definition(file, layer, 0)?;
-                let share = if *shared {
-                    self.groups += 1;
-                    Some(self.groups)
-                } else {
-                    share
-                };
-                once.push(Layer { applied, share });
-            }
-            LayerWhat::List(items) => {
-                for item in items {
-                    self.layer_list(tree, file, item, share, &mut once)?;
-                }
+    /// Takes over the rows of the table a setting names; `None` if it names none.
+    fn init_table(&mut self, tree: &mut ArchTree, file: FileId, setting: &Setting) -> Option<()> {
+        let (expr, ..) = setting.value.written().ok()?;
+        let ExprKind::Name(name) = &expr.kind else { return None };
+        let Some(Entity::Init(table, home)) = self.library.lookup(file, name) else { return None };
+        tree.init_name.clone_from(name);
+        tree.init.clear();
+        let mut rows = Vec::new();
+        for entry in &table.entries {
+            if let Entry::Set { path, value, span } = entry {
+                self.init_row(tree, home, path, value, *span, &mut rows);
+            } else {
+                self.diagnostics.push(diag::not_a_role(entry.span()));
             }
         }
-        if out.len() + once.len().saturating_mul(count) > MAX_LAYERS {
-            self.diagnostics.push(diag::too_many_layers(list.span, MAX_LAYERS));
-            return None;
-        }
-        for _ in 0..count {
-            out.extend(once.iter().cloned());
-        }
+        edits::repeated(&rows, self.diagnostics);
         Some(())
     }
+}
 
-    /// A value written in an arch: an expression to evaluate later, or a definition.
-    fn setting(&mut self, file: FileId, value: &Expr, span: Span, depth: usize) -> Option<Setting> {
-        let value = match &value.kind {
-            ExprKind::Name(name) => match self.named(file, name, value.span) {
-                Some(applied) => SettingValue::Def(applied),
-                None => SettingValue::Expr(Rc::new(value.clone()), file),
-            },
-            ExprKind::Applied { .. } => SettingValue::Def(self.definition(file, value, depth)?),
-            _ => SettingValue::Expr(Rc::new(value.clone()), file),
-        };
-        Some(Setting { value, span })
+/// The field a path leads to, below the arch or a layer: `mixer.rope.dims`, `slots.A`.
+fn shown(path: &[Name], put: &Put) -> String {
+    let mut names: Vec<&str> = path.iter().map(|n| n.text.as_str()).collect();
+    if matches!(put, Put::Slot(_)) {
+        names.insert(names.len().saturating_sub(1), "slots");
     }
-
-    /// What a bare name stands for, where a definition can stand.
-    fn named(&mut self, file: FileId, name: &str, span: Span) -> Option<Rc<Applied>> {
-        match self.library.lookup(file, name) {
-            Some(Entity::Def(item)) => Some(Rc::new(Applied::bare(Callable::Def(item), span))),
-            Some(Entity::Alias(alias, home)) => self.definition(home, &alias.value, 1),
-            Some(Entity::Init(..) | Entity::Arch(..)) => None,
-            // Of the primitives only an activation can be configured by name; it is a word.
-            None => None,
-        }
-    }
-
-    fn definition(&mut self, file: FileId, expr: &Expr, depth: usize) -> Option<Rc<Applied>> {
-        if depth > MAX_CHAIN {
-            self.diagnostics.push(diag::chain_too_long(expr.span, MAX_CHAIN));
-            return None;
-        }
-        let (name, entries): (Name, &[Entry]) = match &expr.kind {
-            ExprKind::Name(text) => (Name { text: text.clone(), span: expr.span }, &[]),
-            ExprKind::Applied { def, entries } => (def.clone(), entries),
-            _ => {
-                self.diagnostics.push(diag::not_a_definition(expr.span));
-                return None;
-            }
-        };
-        let base = match self.library.lookup(file, &name.text) {
-            Some(Entity::Alias(alias, home)) => {
-                let inner = self.definition(home, &alias.value, depth + 1)?;
-                Applied { span: expr.span, ..(*inner).clone() }
-            }
-            Some(Entity::Def(item)) => Applied::bare(Callable::Def(item), expr.span),
-            Some(Entity::Init(..) | Entity::Arch(..)) => {
-                self.diagnostics.push(diag::not_a_definition(name.span));
-                return None;
-            }
-            // Unknown names are reported by the static check.
-            None => Applied::bare(crate::tree::primitive(&name.text)?, expr.span),
-        };
-        self.configured(file, base, entries, depth)
-    }
-
-    fn configured(
-        &mut self,
-        file: FileId,
-        base: Applied,
-        entries: &[Entry],
-        depth: usize,
-    ) -> Option<Rc<Applied>> {
-        let mut applied = Rc::new(base);
-        let mut seen: Vec<(String, Span)> = Vec::new();
-        let before = self.errors();
-        for entry in entries {
-            self.configure(file, &mut applied, &[], entry, depth, &mut seen);
-        }
-        (self.errors() == before).then_some(applied)
-    }
-
-    fn configure(
-        &mut self,
-        file: FileId,
-        applied: &mut Rc<Applied>,
-        prefix: &[Name],
-        entry: &Entry,
-        depth: usize,
-        seen: &mut Vec<(String, Span)>,
-    ) {
-        let mut places: Vec<(Vec<Name>, Span, Put)> = Vec::new();
-        let full = |path: &Path| -> Option<Vec<Name>> {
-            let mut names = prefix.to_vec();
-            for segment in &path.segments {
-                match segment {
-                    Segment::Name(name) => names.push(name.clone()),
-                    Segment::Layers { .. } => return None,
-                }
-            }
-            Some(names)
-        };
-        let mut slots = |paths: &[Path], fill: Option<Rc<Applied>>, span: Span| -> bool {
-            for path in paths {
-                let Some(names) = full(path) else { return false };
-                places.push((names, path.span, Put::Slot(SlotSetting { fill: fill.clone(), span })));
-            }
-            true
-        };
-        let fits = match entry {
-            Entry::Set { path, value, span } | Entry::Replace { path, value, span } => {
-                let Some(setting) = self.setting(file, value, *span, depth + 1) else { return };
-                full(path).map(|p| places.push((p, path.span, Put::Setting(setting)))).is_some()
-            }
-            Entry::Nested { path, entries, span: _ } => {
-                let Some(deeper) = full(path) else {
-                    self.diagnostics.push(diag::layers_inside(path.span));
-                    return;
-                };
-                for inner in entries {
-                    self.configure(file, applied, &deeper, inner, depth + 1, seen);
-                }
-                return;
-            }
-            Entry::Layers { .. } => false,
-            Entry::Fill { slots: paths, with, span } => {
-                let Some(fill) = self.definition(file, with, depth + 1) else { return };
-                slots(paths, Some(fill), *span)
-            }
-            Entry::Canon { slots: paths, entries, span } => {
-                let Some(fill) = self.canon(file, entries.as_deref().unwrap_or(&[]), *span) else {
-                    return;
-                };
-                slots(paths, Some(fill), *span)
-            }
-            Entry::Empty { slots: paths, span } => slots(paths, None, *span),
-        };
-        if !fits {
-            self.diagnostics.push(diag::layers_inside(applied.span));
-        }
-        for (names, span, put) in places {
-            let shown = names.iter().map(|n| n.text.as_str()).collect::<Vec<_>>().join(".");
-            if let Some((_, before)) = seen.iter().find(|(path, _)| *path == shown) {
-                self.diagnostics.push(diag::edited_twice(&shown, span, *before));
-            }
-            seen.push((shown.clone(), span));
-            match self.put_applied(applied, &names, &put) {
-                Ok(edited) => *applied = edited,
-                Err(why) => self.diagnostics.push(diag::no_such_config(&shown, span, &why)),
-            }
-        }
-    }
+    names.join(".")
 }

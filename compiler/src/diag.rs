@@ -34,13 +34,6 @@ pub(crate) fn unknown_imported_name(name: &Name, path: &str, defined: &[String])
     }
 }
 
-pub(crate) fn defined_twice(name: &Name, before: Span) -> Diagnostic {
-    Diagnostic::error("defined-twice", name.span, format!("`{}` is defined twice", name.text))
-        .here("again here")
-        .label(before, "first here")
-        .help(format!("rename one, or import with `as`: `import {} as other from …`", name.text))
-}
-
 pub(crate) fn names_a_primitive(name: &Name) -> Diagnostic {
     Diagnostic::error(
         "names-a-primitive",
@@ -51,14 +44,14 @@ pub(crate) fn names_a_primitive(name: &Name) -> Diagnostic {
 }
 
 pub(crate) fn import_cycle(span: Span, files: &[&str]) -> Diagnostic {
-    let chain = chain(files.iter().copied());
-    Diagnostic::error("import-cycle", span, format!("these files import each other: {chain}"))
+    let circle = circle(files.iter().copied());
+    Diagnostic::error("import-cycle", span, format!("these files import each other: {circle}"))
         .help("move what both need into a third file")
 }
 
 pub(crate) fn call_cycle(span: Span, names: &[&Name]) -> Diagnostic {
-    let chain = chain(names.iter().map(|n| n.text.as_str()));
-    Diagnostic::error("call-cycle", span, format!("definitions use each other in a circle: {chain}"))
+    let circle = circle(names.iter().map(|n| n.text.as_str()));
+    Diagnostic::error("call-cycle", span, format!("definitions use each other in a circle: {circle}"))
         .help("the language has no recursion: repeat layers with `layers N of …`")
 }
 
@@ -71,6 +64,16 @@ pub(crate) fn unknown_name(name: &Name, value: bool, visible: &[&str]) -> Diagno
             "names come from the body, its configuration, the arch's fields, imports and std",
         ),
     }
+}
+
+pub(crate) fn too_much_config(name: &Name, limit: usize) -> Diagnostic {
+    Diagnostic::error(
+        "too-much-config",
+        name.span,
+        format!("a definition has at most {limit} configuration values"),
+    )
+    .here("one too many")
+    .help("split the definition, or pass definitions that carry their own configuration")
 }
 
 pub(crate) fn chain_too_long(span: Span, limit: usize) -> Diagnostic {
@@ -88,11 +91,14 @@ pub(crate) fn zero_layers(span: Span) -> Diagnostic {
         .help("an arch has at least one layer")
 }
 
-pub(crate) fn not_an_arch(name: &Name, defined: Span) -> Diagnostic {
-    Diagnostic::error("not-an-arch", name.span, format!("`{}` is not an arch", name.text))
+pub(crate) fn not_an_arch(name: &Name, defined: Option<Span>) -> Diagnostic {
+    let d = Diagnostic::error("not-an-arch", name.span, format!("`{}` is not an arch", name.text))
         .here("used as the base of `with`")
-        .label(defined, "defined here")
-        .help("`with` edits archs only; configure a definition with braces: `name { … }`")
+        .help("`with` edits archs only; configure a definition with braces: `name { … }`");
+    match defined {
+        Some(span) => d.label(span, "defined here"),
+        None => d,
+    }
 }
 
 pub(crate) fn edited_twice(path: &str, span: Span, before: Span) -> Diagnostic {
@@ -102,9 +108,22 @@ pub(crate) fn edited_twice(path: &str, span: Span, before: Span) -> Diagnostic {
         .help("keep one of them, or chain a second `with`")
 }
 
-pub(crate) fn edit_changes_nothing(path: &str, value: &str, span: Span) -> Diagnostic {
-    Diagnostic::warning("edit-changes-nothing", span, format!("`{path}` is {value} already"))
-        .help("remove the edit")
+pub(crate) fn edit_changes_nothing(path: &str, value: Option<&str>, span: Span) -> Diagnostic {
+    let message = match value {
+        Some(value) => format!("`{path}` is {value} already"),
+        None => format!("`{path}` is so already"),
+    };
+    Diagnostic::warning("edit-changes-nothing", span, message).help("remove the edit")
+}
+
+pub(crate) fn too_many_edits(span: Span, limit: usize) -> Diagnostic {
+    Diagnostic::error(
+        "too-many-edits",
+        span,
+        format!("the edits of this arch reach more than {limit} places in its layers"),
+    )
+    .here("not applied from here on")
+    .help("edit ranges of layers at once, or configure layers where they are listed")
 }
 
 pub(crate) fn layers_inside(span: Span) -> Diagnostic {
@@ -125,7 +144,9 @@ pub(crate) fn not_an_init_table(span: Span) -> Diagnostic {
 pub(crate) fn no_such_path(path: &str, span: Span, missing: &[(usize, String)]) -> Diagnostic {
     let layers: Vec<usize> = missing.iter().map(|(i, _)| *i).collect();
     let why = missing.iter().map(|(_, why)| why.as_str()).find(|why| !why.is_empty());
-    let d = Diagnostic::error("no-such-path", span, format!("{} have no `{path}`", ranges(&layers)));
+    let verb = if layers.len() == 1 { "has" } else { "have" };
+    let d =
+        Diagnostic::error("no-such-path", span, format!("{} {verb} no `{path}`", ranges(&layers)));
     d.help(why.unwrap_or("see `canonc show` for the paths of each layer"))
         .help("choose layers with `layers[mixer is attention].…` if only some have it")
 }
@@ -145,11 +166,6 @@ pub(crate) fn layer_out_of_range(span: Span, index: u64, count: usize) -> Diagno
         format!("this range ends at layer {index}, but there are {count}"),
     )
     .help(format!("ranges exclude their end: `layers[0..{count}]` is all of them"))
-}
-
-pub(crate) fn every_zero(span: Span) -> Diagnostic {
-    Diagnostic::error("every-zero", span, "every 0th layer is not possible")
-        .help("write `layers[every 4 from 3]`")
 }
 
 pub(crate) fn selects_nothing(span: Span, count: usize) -> Diagnostic {
@@ -236,6 +252,7 @@ pub(crate) fn unknown_argument(name: &Name, callee: &str, names: &[&str]) -> Dia
     );
     match suggest(&name.text, names.iter().copied()) {
         Some(near) => d.help(format!("did you mean `{near}`?")),
+        None if names.is_empty() => d.help("it takes its arguments by position"),
         None => d.help(format!("it has {}", list(names.iter().copied()))),
     }
 }
@@ -325,9 +342,53 @@ pub(crate) fn shared_layers_differ(span: Span, first: usize, second: usize) -> D
     Diagnostic::error(
         "shared-layers-differ",
         span,
-        format!("layers {first} and {second} are one shared instance, but were edited apart"),
+        format!("layers {first} and {second} are one shared instance, but own different parameters"),
     )
-    .help("edit all layers of a `share` alike")
+    .help("edit all layers of a `share` alike; `layer` may decide what they compute, not what they own")
+}
+
+pub(crate) fn shared_layers_apart(span: Span, first: usize, second: usize) -> Diagnostic {
+    Diagnostic::error(
+        "shared-layers-apart",
+        span,
+        format!("layers {first} and {second} are one shared instance, but no repeated list holds both"),
+    )
+    .help("write the shared layer in one list that repeats, such as `6 of [share a, b]`, and edit every repetition alike")
+}
+
+pub(crate) fn shared_start(path: &str, span: Span, got: &str, want: &str) -> Diagnostic {
+    Diagnostic::error(
+        "shared-start",
+        span,
+        format!("the shared parameter `{path}` starts as {want}, but here as {got}"),
+    )
+    .help("give the init rule once, where the parameter is first used")
+}
+
+pub(crate) fn shared_named(name: &Name, share: &str) -> Diagnostic {
+    Diagnostic::error(
+        "shared-named",
+        name.span,
+        format!("`{share}` is one shared instance, it cannot be called `{}` as well", name.text),
+    )
+    .help(format!("write `{share} (…)`"))
+}
+
+pub(crate) fn slot_below(span: Span, name: &str, holder: &str) -> Diagnostic {
+    Diagnostic::error(
+        "slot-below",
+        span,
+        format!("slot `{name}` is filled on `{holder}`, but slots belong to the layer"),
+    )
+    .help(format!("write `canon {name}` or `fill {name} with …` on the layer, beside its `mixer`"))
+}
+
+pub(crate) fn unused_init_row(span: Span, role: &str, roles: &[&str]) -> Diagnostic {
+    let d = Diagnostic::warning("unused-init-row", span, format!("no parameter has the role `{role}`"));
+    match suggest(role, roles.iter().copied()) {
+        Some(near) => d.help(format!("did you mean `{near}`?")),
+        None => d.help(format!("the roles here are {}", list(roles.iter().copied()))),
+    }
 }
 
 pub(crate) fn no_init(role: &str, path: &str, span: Span) -> Diagnostic {
@@ -389,8 +450,44 @@ pub(crate) fn too_deep(span: Span, limit: usize, chain_of: &[String]) -> Diagnos
         .help("flatten the definitions")
 }
 
-pub(crate) fn too_many_nodes(span: Span, limit: usize) -> Diagnostic {
-    Diagnostic::error("too-many-nodes", span, format!("this elaborates to more than {limit} nodes"))
+pub(crate) fn expression_too_deep(span: Span, limit: usize) -> Diagnostic {
+    Diagnostic::error(
+        "expression-too-deep",
+        span,
+        format!("expressions and the calls in them nest deeper than {limit}"),
+    )
+    .help("compute a part first: `name = …`")
+}
+
+pub(crate) fn too_many_steps(span: Span, limit: usize) -> Diagnostic {
+    Diagnostic::error(
+        "too-many-steps",
+        span,
+        format!("working this out takes more than {limit} steps"),
+    )
+    .help("repeat equal layers with `layers N of …`, or call fewer definitions from one another")
+}
+
+pub(crate) fn too_many_elements(span: Span, limit: i64) -> Diagnostic {
+    Diagnostic::error(
+        "too-many-elements",
+        span,
+        format!("all parameters together have more than {limit} elements"),
+    )
+    .help("use smaller sizes")
+}
+
+pub(crate) fn text_too_large(span: Span, why: &str) -> Diagnostic {
+    Diagnostic::error(
+        "text-too-large",
+        span,
+        format!("the text of this arch with all it uses could not be read back: {why}"),
+    )
+    .help("write equal layers once, as `24 of …`")
+}
+
+pub(crate) fn too_many(span: Span, what: &str, limit: usize) -> Diagnostic {
+    Diagnostic::error("too-many", span, format!("the layers up to here have more than {limit} {what}"))
         .help("use fewer layers or smaller definitions")
 }
 
@@ -417,12 +514,12 @@ pub(crate) fn fill_result(span: Span, slot: &str, got: &str, want: &str) -> Diag
     .help("a slot is filled by a block that returns the shape it was given")
 }
 
-pub(crate) fn unknown_slot(span: Span, slot: &str, layer: &str, declared: &[String]) -> Diagnostic {
+pub(crate) fn unknown_slot(span: Span, slot: &str, layer: &str, declared: &[&str]) -> Diagnostic {
     let d = Diagnostic::error("unknown-slot", span, format!("{layer} declares no slot `{slot}`"));
     if declared.is_empty() {
         d.help("it declares no slots")
     } else {
-        d.help(format!("it declares {}", list(declared.iter().map(String::as_str))))
+        d.help(format!("it declares {}", list(declared.iter().copied())))
     }
 }
 
@@ -444,16 +541,30 @@ fn tensors(n: usize) -> &'static str {
     if n == 1 { "tensor" } else { "tensors" }
 }
 
+/// How many names a message lists before it only counts.
+const SHOWN: usize = 12;
+
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
-    names.map(|n| format!("`{n}`")).collect::<Vec<_>>().join(", ")
+    let mut shown: Vec<String> = names.map(|n| format!("`{n}`")).collect();
+    let more = shown.len().saturating_sub(SHOWN);
+    shown.truncate(SHOWN);
+    let text = shown.join(", ");
+    if more > 0 { format!("{text} and {more} more") } else { text }
 }
 
+/// `a → b → … → z`, the middle left out if it is long.
 fn chain<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.collect();
-    if let Some(first) = names.first().copied() {
-        names.push(first);
+    if names.len() > SHOWN {
+        names.splice(SHOWN / 2..names.len() - SHOWN / 2 + 1, ["…"]);
     }
     names.join(" → ")
+}
+
+fn circle<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    let mut names: Vec<&str> = names.collect();
+    names.extend(names.first().copied());
+    chain(names.into_iter())
 }
 
 /// `layers 0..3, 5` for sorted or unsorted layer numbers.
@@ -471,6 +582,11 @@ pub(crate) fn ranges(indices: &[usize]) -> String {
         }
         parts.push(if start == end { start.to_string() } else { format!("{start}..{}", end + 1) });
         i += 1;
+    }
+    let more = parts.len().saturating_sub(SHOWN);
+    if more > 0 {
+        parts.truncate(SHOWN);
+        parts.push(format!("and {more} more places"));
     }
     let word = if sorted.len() == 1 { "layer" } else { "layers" };
     format!("{word} {}", parts.join(", "))

@@ -96,7 +96,7 @@ fn slot_names(body: &Body) -> Vec<String> {
 }
 
 /// Removes the parameters and states that nothing reachable uses any more, nested bodies first.
-fn drop_unused(body: &Body) -> Body {
+pub(crate) fn drop_unused(body: &Body) -> Body {
     let reachable = body.reachable();
     let mut out = body.clone();
     let mut params: BTreeMap<ParamId, ParamId> = BTreeMap::new();
@@ -104,7 +104,7 @@ fn drop_unused(body: &Body) -> Body {
     let mut used_params = vec![false; body.params.len()];
     let mut used_states = vec![false; body.states.len()];
     let mut nested: BTreeMap<*const Body, (Rc<Body>, Vec<usize>, Vec<usize>)> = BTreeMap::new();
-    let mut mark = |flags: &mut Vec<bool>, i: u32| {
+    let mark = |flags: &mut Vec<bool>, i: u32| {
         if let Some(flag) = flags.get_mut(i as usize) {
             *flag = true;
         }
@@ -125,7 +125,7 @@ fn drop_unused(body: &Body) -> Body {
                     .entry(Rc::as_ptr(inner))
                     .or_insert_with(|| {
                         let small = drop_unused(inner);
-                        let kept = kept(&inner.params, &small.params, |p| &p.path);
+                        let kept = kept(inner, &small);
                         let carried = kept_states(inner, &small);
                         (Rc::new(small), kept, carried)
                     })
@@ -190,11 +190,11 @@ fn compact(body: Body, reachable: &[u32]) -> Body {
     Body { outputs: body.outputs.iter().map(moved).collect(), nodes, ..body }
 }
 
-fn kept<T>(before: &[T], after: &[T], key: impl Fn(&T) -> &String) -> Vec<usize> {
-    after
-        .iter()
-        .filter_map(|a| before.iter().position(|b| key(b) == key(a)))
-        .collect()
+/// Paths of parameters are unique in a body.
+fn kept(before: &Body, after: &Body) -> Vec<usize> {
+    let places: BTreeMap<&str, usize> =
+        before.params.iter().enumerate().map(|(i, p)| (p.path.as_str(), i)).collect();
+    after.params.iter().filter_map(|p| places.get(p.path.as_str()).copied()).collect()
 }
 
 fn kept_states(before: &Body, after: &Body) -> Vec<usize> {

@@ -1,42 +1,197 @@
 //! The canonical text of an architecture: everything it uses, std included, and no `with`.
 //!
 //! In: an arch's tree. Out: `.canon` text that compiles alone to the same graph and manifest. Must
-//! stay true: depends on the tree only, not on how it was edited; two definitions of one name (a
-//! person's and std's) are told apart by a number; what a lock keeps is this text.
+//! stay true: depends on the tree only, not on how it was edited; definitions whose names would
+//! meet in one file (two of one name, or one that hides a primitive another uses) are told apart by
+//! a number; the text of the text is the text; what a lock keeps is this text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dsl::{
-    Arch, ArchBody, Ast, Entry, Expr, ExprKind, FileId, Item, LayerList, LayerWhat, Name, Path,
-    Segment, Span,
+    Arch, ArchBody, Ast, Diagnostics, Entry, Expr, ExprKind, FileId, Item, LayerList, LayerWhat,
+    Name, Path, Segment, Span,
 };
 
+use crate::diag;
 use crate::names;
 use crate::rename::Rename;
 use crate::resolve::{Entity, Library};
-use crate::tree::{Applied, ArchTree, Callable, Layer, Setting, SettingValue};
-use crate::value::Value;
+use crate::tree::{Applied, ArchTree, Callable, Layer, Setting};
 
 /// The text of the arch and all it needs.
-pub fn text(library: &Library, tree: &ArchTree) -> String {
-    let nowhere = Span::new(FileId(0), 0, 0);
-    let mut inliner = Inliner { library, names: BTreeMap::new(), taken: BTreeMap::new(), items: Vec::new(), nowhere };
+pub(crate) fn text(library: &Library, tree: &ArchTree, diagnostics: &mut Diagnostics) -> Option<String> {
+    let mut mentions = Mentions::new(library);
+    mentions.tree(tree);
+    let called = mentions.names(&tree.name);
+    let mut inliner = Inliner {
+        library,
+        called: &called,
+        nowhere: Span::new(FileId(0), 0, 0),
+        shared: BTreeMap::new(),
+        apart: None,
+        printed: 0,
+    };
     let arch = inliner.arch(tree);
-    let mut items = inliner.items;
-    items.sort_by_key(|(rank, name, _)| (*rank, name.clone()));
+    if let Some((first, second)) = inliner.apart {
+        let span = tree.layers.get(second).map_or(tree.span, |l| l.applied.span);
+        diagnostics.push(diag::shared_layers_apart(span, first, second));
+        return None;
+    }
+    if inliner.printed > MAX_PRINTED {
+        diagnostics.push(diag::text_too_large(tree.span, "it has too many different layers"));
+        return None;
+    }
+    let mut items: Vec<(u8, String, Item)> =
+        mentions.order.iter().map(|(home, entity)| inliner.item(*home, entity)).collect();
+    items.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
     let mut ast = Ast { items: items.into_iter().map(|(_, _, item)| item).collect(), ..Ast::default() };
     ast.items.push(Item::Arch(arch));
-    dsl::print(&ast)
+    let text = dsl::print(&ast);
+    // The bounds of the language hold for this text too: what cannot be read back is not locked.
+    let (_, errors) = dsl::parse(FileId(0), &text);
+    if let Some(error) = errors.first() {
+        diagnostics.push(diag::text_too_large(tree.span, &error.message));
+        return None;
+    }
+    Some(text)
+}
+
+/// Words of the layers and fields of an arch, beyond which nothing is printed.
+const MAX_PRINTED: usize = dsl::limits::MAX_TOKENS;
+
+type Key = (FileId, String);
+
+fn home(entity: &Entity) -> FileId {
+    match entity {
+        Entity::Def(item) => item.file,
+        Entity::Alias(_, home) | Entity::Init(_, home) | Entity::Arch(_, home) => *home,
+    }
+}
+
+fn item(entity: &Entity) -> Item {
+    match entity {
+        Entity::Def(item) => Item::Def(item.def.clone()),
+        Entity::Alias(alias, _) => Item::Alias(alias.as_ref().clone()),
+        Entity::Init(table, _) => Item::Init(table.as_ref().clone()),
+        Entity::Arch(arch, _) => Item::Arch(arch.as_ref().clone()),
+    }
+}
+
+/// Every definition and every built-in word that the text will name, in order of mention.
+struct Mentions<'a> {
+    library: &'a Library,
+    order: Vec<(FileId, Entity)>,
+    seen: BTreeSet<Key>,
+    walked: BTreeSet<*const Applied>,
+    builtin: BTreeSet<String>,
+}
+
+impl<'a> Mentions<'a> {
+    fn new(library: &'a Library) -> Mentions<'a> {
+        Mentions {
+            library,
+            order: Vec::new(),
+            seen: BTreeSet::new(),
+            walked: BTreeSet::new(),
+            builtin: BTreeSet::new(),
+        }
+    }
+
+    fn tree(&mut self, tree: &ArchTree) {
+        tree.fields.values().chain(tree.init.values()).for_each(|s| self.setting(s));
+        tree.head.iter().for_each(|head| self.applied(head));
+        tree.layers.iter().for_each(|layer| self.applied(&layer.applied));
+        // What the definitions mention in turn: a list, not recursion, since chains may be long.
+        let mut next = 0;
+        while let Some((file, entity)) = self.order.get(next).cloned() {
+            for name in names::references(&item(&entity)) {
+                self.name(file, &name.text);
+            }
+            next += 1;
+        }
+    }
+
+    fn setting(&mut self, setting: &Setting) {
+        match setting.value.written() {
+            Err(applied) => self.applied(applied),
+            Ok((expr, file, _)) => {
+                for name in names::references_in(expr) {
+                    self.name(file, &name.text);
+                }
+            }
+        }
+    }
+
+    fn applied(&mut self, applied: &Rc<Applied>) {
+        if !self.walked.insert(Rc::as_ptr(applied)) {
+            return;
+        }
+        match &applied.callee {
+            Callable::Primitive(p) => {
+                self.builtin.insert(p.name.to_owned());
+            }
+            Callable::Def(item) => self.entity(Entity::Def(item.clone())),
+        }
+        applied.config.values().for_each(|s| self.setting(s));
+        applied.slots.values().filter_map(|s| s.fill.as_ref()).for_each(|fill| self.applied(fill));
+    }
+
+    fn name(&mut self, file: FileId, name: &str) {
+        match self.library.lookup(file, name) {
+            Some(Entity::Arch(..)) => {}
+            Some(entity) => self.entity(entity),
+            None => {
+                self.builtin.insert(name.to_owned());
+            }
+        }
+    }
+
+    fn entity(&mut self, entity: Entity) {
+        let home = home(&entity);
+        if self.seen.insert((home, entity.name().text.clone())) {
+            self.order.push((home, entity));
+        }
+    }
+
+    /// What each definition is called in the text: its own name, unless that would mean another
+    /// there. Names that differ only in case cannot stand in one file either.
+    fn names(&self, arch: &str) -> BTreeMap<Key, String> {
+        let mut taken = BTreeSet::from([arch.to_lowercase()]);
+        let mut avoid: BTreeSet<String> = self.builtin.clone();
+        for (_, entity) in &self.order {
+            avoid.extend(names::binds(&item(entity)));
+        }
+        let mut called = BTreeMap::new();
+        for (home, entity) in &self.order {
+            let own = &entity.name().text;
+            let hides = self.builtin.contains(own);
+            let mut name = own.clone();
+            let mut number = 1;
+            while (number == 1 && hides)
+                || (number > 1 && avoid.contains(&name))
+                || taken.contains(&name.to_lowercase())
+            {
+                number += 1;
+                name = format!("{own}_{number}");
+            }
+            taken.insert(name.to_lowercase());
+            called.insert((*home, own.clone()), name);
+        }
+        called
+    }
 }
 
 struct Inliner<'a> {
     library: &'a Library,
-    /// What each definition, by home and name, is called in the text.
-    names: BTreeMap<(FileId, String), String>,
-    taken: BTreeMap<String, usize>,
-    items: Vec<(u8, String, Item)>,
+    called: &'a BTreeMap<Key, String>,
     nowhere: Span,
+    /// Where each group of shared layers was written.
+    shared: BTreeMap<u32, usize>,
+    /// Two layers of one group that the text would make two.
+    apart: Option<(usize, usize)>,
+    /// Settings and words of expressions so far.
+    printed: usize,
 }
 
 impl Inliner<'_> {
@@ -64,7 +219,7 @@ impl Inliner<'_> {
         if !rows.is_empty() {
             entries.push(Entry::Nested { path: self.path("init"), entries: rows, span });
         }
-        let what = LayerWhat::List(self.layers(&tree.layers));
+        let what = LayerWhat::List(self.layers(&tree.layers, 0));
         entries.push(Entry::Layers { value: LayerList { count: None, what, span }, span });
         Arch {
             docs: Vec::new(),
@@ -75,38 +230,22 @@ impl Inliner<'_> {
     }
 
     fn entry(&mut self, name: &str, setting: &Setting) -> Entry {
-        let value = match &setting.value {
-            SettingValue::Def(applied) => self.applied(applied),
-            SettingValue::Expr(expr, file) => self.expr(expr, *file),
-            SettingValue::Known(value) => self.literal(value),
+        let value = match setting.value.written() {
+            Err(applied) => self.applied(applied),
+            Ok((expr, file, _)) => self.expr(expr, file),
         };
         Entry::Set { path: self.path(name), value, span: self.nowhere }
     }
 
-    fn literal(&self, value: &Value) -> Expr {
-        let kind = match value {
-            Value::Int(n) => ExprKind::Int(*n),
-            Value::Decimal(d) => ExprKind::Decimal(*d),
-            Value::Bool(v) => ExprKind::Bool(*v),
-            Value::Word(_)
-            | Value::Ratio(..)
-            | Value::Root(_)
-            | Value::Def(..)
-            | Value::Instance(_)
-            | Value::Init(_)
-            | Value::Tensors(_) => ExprKind::Name(value.text()),
-        };
-        Expr { kind, span: self.nowhere }
-    }
-
     fn applied(&mut self, applied: &Rc<Applied>) -> Expr {
         let span = self.nowhere;
+        self.printed += 1;
+        if self.printed > MAX_PRINTED {
+            return Expr { kind: ExprKind::Int(0), span };
+        }
         let def = match &applied.callee {
             Callable::Primitive(p) => self.name(p.name),
-            Callable::Def(item) => {
-                let name = self.entity(item.file, &Entity::Def(item.clone()));
-                self.name(name)
-            }
+            Callable::Def(item) => self.name(self.called_as(item.file, &item.def.name.text)),
         };
         let mut entries: Vec<Entry> =
             applied.config.iter().map(|(name, setting)| self.entry(name, setting)).collect();
@@ -127,45 +266,29 @@ impl Inliner<'_> {
 
     /// The expression with definitions called what they are called in the text.
     fn expr(&mut self, expr: &Expr, file: FileId) -> Expr {
+        self.printed += 1 + (expr.span.end.saturating_sub(expr.span.start) / 2) as usize;
+        if self.printed > MAX_PRINTED {
+            return Expr { kind: ExprKind::Int(0), span: self.nowhere };
+        }
         let mut copy = expr.clone();
         let mut rename = Rename::new(|name: &str| self.reference(file, name));
         rename.expr(&mut copy);
         copy
     }
 
-    fn reference(&mut self, file: FileId, name: &str) -> Option<String> {
+    fn reference(&self, file: FileId, name: &str) -> Option<String> {
         let entity = self.library.lookup(file, name)?;
-        if matches!(entity, Entity::Arch(..)) {
-            return None;
-        }
-        let home = match &entity {
-            Entity::Def(item) => item.file,
-            Entity::Alias(_, home) | Entity::Init(_, home) | Entity::Arch(_, home) => *home,
-        };
-        Some(self.entity(home, &entity))
+        self.called.get(&(home(&entity), entity.name().text.clone())).cloned()
     }
 
-    /// Adds a definition, and what it uses, once; returns what it is called.
-    fn entity(&mut self, home: FileId, entity: &Entity) -> String {
-        let original = entity.name().text.clone();
-        let key = (home, original.clone());
-        if let Some(name) = self.names.get(&key) {
-            return name.clone();
-        }
-        let count = self.taken.entry(original.clone()).or_insert(0);
-        *count += 1;
-        let name = if *count == 1 { original } else { format!("{original}_{count}") };
-        self.names.insert(key, name.clone());
-        let mut item = match entity {
-            Entity::Def(item) => Item::Def(item.def.clone()),
-            Entity::Alias(alias, _) => Item::Alias(alias.as_ref().clone()),
-            Entity::Init(table, _) => Item::Init(table.as_ref().clone()),
-            Entity::Arch(arch, _) => Item::Arch(arch.as_ref().clone()),
-        };
-        // What it uses first, in order of mention, so that numbering is stable.
-        for used in names::references(&item) {
-            self.reference(home, &used.text);
-        }
+    fn called_as(&self, home: FileId, name: &str) -> String {
+        self.called.get(&(home, name.to_owned())).map_or_else(|| name.to_owned(), Clone::clone)
+    }
+
+    /// A definition as it stands in the text, with what it is sorted by.
+    fn item(&self, home: FileId, entity: &Entity) -> (u8, String, Item) {
+        let name = self.called_as(home, &entity.name().text);
+        let mut item = item(entity);
         let mut rename = Rename::new(|name: &str| self.reference(home, name));
         rename.item(&mut item);
         let rank = match &mut item {
@@ -186,35 +309,49 @@ impl Inliner<'_> {
             }
             Item::Arch(_) => 3,
         };
-        self.items.push((rank, name.clone(), item));
-        name
+        (rank, name, item)
     }
 
-    /// Layers as runs: the longest repetition from each place, shortest period first.
-    fn layers(&mut self, layers: &[Layer]) -> Vec<LayerList> {
+    /// Layers as runs: the longest repetition from each place, shortest period first. `from` is
+    /// the number of the first.
+    fn layers(&mut self, layers: &[Layer], from: usize) -> Vec<LayerList> {
         let span = self.nowhere;
-        let same = |a: &Layer, b: &Layer| Rc::ptr_eq(&a.applied, &b.applied) && a.share == b.share;
+        let key = |l: &Layer| (Rc::as_ptr(&l.applied), l.share);
+        // Where the same layer stands next: only there can a period end.
+        let mut later: BTreeMap<_, usize> = BTreeMap::new();
+        let mut next: Vec<Option<usize>> =
+            layers.iter().enumerate().rev().map(|(i, l)| later.insert(key(l), i)).collect();
+        next.reverse();
         let mut out = Vec::new();
         let mut at = 0;
         while let Some(layer) = layers.get(at) {
             let rest = &layers[at..];
             let mut best = (1usize, 1usize);
-            for period in 1..=rest.len().min(32) {
+            let mut place = next.get(at).copied().flatten();
+            while let Some(again) = place.filter(|_| best.0 * best.1 < rest.len()) {
+                let period = again - at;
                 let repeats = rest
                     .chunks_exact(period)
-                    .take_while(|c| c.iter().zip(rest).all(|(a, b)| same(a, b)))
+                    .take_while(|c| c.iter().zip(rest).all(|(a, b)| key(a) == key(b)))
                     .count();
                 if repeats > 1 && repeats * period > best.0 * best.1 {
                     best = (period, repeats);
                 }
+                place = next.get(again).copied().flatten();
             }
             let (period, repeats) = best;
             let count = (repeats > 1)
                 .then(|| Expr { kind: ExprKind::Int(repeats as i64), span });
             let what = if period == 1 {
+                if let Some(group) = layer.share {
+                    let first = *self.shared.entry(group).or_insert(from + at);
+                    if first != from + at && self.apart.is_none() {
+                        self.apart = Some((first, from + at));
+                    }
+                }
                 LayerWhat::One { share: layer.share.is_some(), layer: self.applied(&layer.applied) }
             } else {
-                LayerWhat::List(self.layers(&rest[..period]))
+                LayerWhat::List(self.layers(&rest[..period], from + at))
             };
             out.push(LayerList { count, what, span });
             at += period * repeats;

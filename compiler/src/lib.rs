@@ -8,18 +8,28 @@
 
 pub mod analyse;
 pub mod arch;
+pub mod artifacts;
 pub mod canonical;
+pub mod compare;
 mod diag;
+mod differentiate;
 pub mod digest;
+pub mod draw;
 pub mod elaborate;
 pub mod erase;
+pub mod field;
+mod fuse;
 pub mod graph;
 mod inline;
+pub mod lock;
+pub mod lower;
 mod names;
 pub mod op;
 mod order;
 pub mod plan;
+pub mod precision;
 pub mod program;
+pub mod recipe;
 mod rename;
 pub mod resolve;
 pub mod tree;

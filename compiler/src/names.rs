@@ -6,30 +6,66 @@
 
 use std::collections::BTreeSet;
 
+use dsl::limits::MAX_ERRORS;
 use dsl::{Arg, Ast, Diagnostics, Entry, Expr, ExprKind, FileId, Item, LayerList, LayerWhat, Name};
 use dsl::{ArchBody, Body, Select, Segment, Statement};
 
 use crate::diag;
 use crate::op;
 use crate::resolve::Library;
+use crate::tree::MAX_CONFIG;
 use crate::value::InitRule;
 
 /// Fields of the enclosing arch that any body may read; `embed` is the token table's instance.
-pub const ARCH_NAMES: [&str; 6] = ["dim", "vocab", "norm_eps", "layer", "layers", "embed"];
+pub(crate) const ARCH_NAMES: [&str; 6] = ["dim", "vocab", "norm_eps", "layer", "layers", "embed"];
 
 /// Functions on numbers.
-pub const FUNCTIONS: [&str; 6] = ["floor", "ceil_to", "sqrt", "rsqrt", "min", "max"];
+pub(crate) const FUNCTIONS: [&str; 6] = ["floor", "ceil_to", "sqrt", "rsqrt", "min", "max"];
 
 /// Names of definitions an item mentions, locals excluded.
-pub fn references(item: &Item) -> Vec<Name> {
+pub(crate) fn references(item: &Item) -> Vec<Name> {
     let mut walk = Walk::default();
     walk.item(item);
     walk.found.into_iter().map(|(name, _)| name).collect()
 }
 
-/// Reports every name in the file that nothing defines.
-pub fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mut Diagnostics) {
+/// The same of an expression that stands in an arch.
+pub(crate) fn references_in(expr: &Expr) -> Vec<Name> {
+    let mut walk = Walk::default();
+    walk.expr(expr);
+    walk.found.into_iter().map(|(name, _)| name).collect()
+}
+
+/// Every name an expression mentions, whatever it means there.
+pub(crate) fn mentions(expr: &Expr) -> BTreeSet<String> {
+    let mut walk = Walk { all: true, ..Walk::default() };
+    walk.expr(expr);
+    walk.found.into_iter().map(|(name, _)| name.text).collect()
+}
+
+/// Every name an item binds for itself, instances included.
+pub(crate) fn binds(item: &Item) -> Vec<String> {
+    let mut walk = Walk::default();
+    walk.item(item);
+    walk.bound.log.into_iter().map(|(_, name)| name).collect()
+}
+
+/// What statements bind, for the branch of an `if` that is not taken.
+pub(crate) fn bound_by(statements: &[Statement]) -> Vec<String> {
+    let mut walk = Walk::default();
+    walk.statements(statements);
+    walk.bound.log.into_iter().map(|(_, name)| name).collect()
+}
+
+/// Reports the names in the file that nothing defines, as many as a person reads.
+pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mut Diagnostics) {
+    let mut unknown = 0usize;
     for item in &ast.items {
+        if let Item::Def(def) = item
+            && let Some(extra) = def.config.get(MAX_CONFIG)
+        {
+            diagnostics.push(diag::too_much_config(&extra.name, MAX_CONFIG));
+        }
         let mut walk = Walk::default();
         walk.item(item);
         for (name, context) in walk.found {
@@ -46,15 +82,17 @@ pub fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mut Diagn
                     entity.is_some()
                         || op::find(text).is_some()
                         || op::WORDS.contains(&text)
-                        || ARCH_NAMES.contains(&text)
                         || InitRule::NAMES.contains(&text)
-                        || text == "fan_in"
                 }
                 Use::Def => entity.is_some() || op::find(text).is_some(),
             };
             if !known {
+                unknown += 1;
+                if unknown > MAX_ERRORS {
+                    return;
+                }
                 let mut visible: Vec<&str> = library.visible(file);
-                visible.extend(walk.bound.iter().map(String::as_str));
+                visible.extend(walk.bound.log.iter().map(|(_, name)| name.as_str()));
                 visible.extend(ARCH_NAMES);
                 visible.extend(FUNCTIONS);
                 visible.extend(InitRule::NAMES);
@@ -65,8 +103,9 @@ pub fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mut Diagn
     }
 }
 
+/// How a name is used.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+pub(crate) enum Use {
     /// Before parentheses.
     Call,
     /// Before braces, after `with`, after `is`.
@@ -75,9 +114,67 @@ enum Use {
     Value,
 }
 
+/// What a name that is bound stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Binds {
+    /// A tensor, a configuration value, a shared instance.
+    Value,
+    /// An instance: only its weight can be named, never a call of it.
+    Instance,
+}
+
+/// What a body has bound so far. The branches of an `if` do not see each other.
+#[derive(Debug, Default)]
+pub(crate) struct Bound {
+    names: BTreeSet<(Binds, String)>,
+    log: Vec<(Binds, String)>,
+}
+
+impl Bound {
+    pub(crate) fn insert(&mut self, what: Binds, name: &str) {
+        let entry = (what, name.to_owned());
+        if !self.names.contains(&entry) {
+            self.names.insert(entry.clone());
+            self.log.push(entry);
+        }
+    }
+
+    /// Whether the name, used like this, means something of the body rather than a definition.
+    pub(crate) fn hides(&self, name: &str, context: Use) -> bool {
+        let has = |what| self.names.contains(&(what, name.to_owned()));
+        match context {
+            Use::Call | Use::Def => has(Binds::Value),
+            Use::Value => {
+                has(Binds::Value) || has(Binds::Instance) || name == "fan_in" || ARCH_NAMES.contains(&name)
+            }
+        }
+    }
+
+    pub(crate) fn mark(&self) -> usize {
+        self.log.len()
+    }
+
+    /// Takes back what was bound since the mark.
+    pub(crate) fn hide(&mut self, mark: usize) -> Vec<(Binds, String)> {
+        let hidden = self.log.split_off(mark.min(self.log.len()));
+        for entry in &hidden {
+            self.names.remove(entry);
+        }
+        hidden
+    }
+
+    pub(crate) fn show(&mut self, hidden: Vec<(Binds, String)>) {
+        for (what, name) in hidden {
+            self.insert(what, &name);
+        }
+    }
+}
+
 #[derive(Default)]
 struct Walk {
-    bound: BTreeSet<String>,
+    /// Bound names are mentions too.
+    all: bool,
+    bound: Bound,
     found: Vec<(Name, Use)>,
 }
 
@@ -85,13 +182,13 @@ impl Walk {
     fn name(&mut self, name: &Name, context: Use) {
         // A call of a primitive's name is the primitive, whatever a file calls its mixers.
         let primitive = context == Use::Call && op::find(&name.text).is_some();
-        if !primitive && !self.bound.contains(&name.text) {
+        if self.all || !(primitive || self.bound.hides(&name.text, context)) {
             self.found.push((name.clone(), context));
         }
     }
 
     fn bind(&mut self, name: &Name) {
-        self.bound.insert(name.text.clone());
+        self.bound.insert(Binds::Value, &name.text);
     }
 
     fn item(&mut self, item: &Item) {
@@ -145,8 +242,11 @@ impl Walk {
                 }
                 Statement::If { condition, then, otherwise, span: _ } => {
                     self.expr(condition);
+                    let mark = self.bound.mark();
                     self.statements(then);
+                    let hidden = self.bound.hide(mark);
                     self.statements(otherwise);
+                    self.bound.show(hidden);
                 }
             }
         }
@@ -168,7 +268,9 @@ impl Walk {
                     self.expr(value);
                 }
                 // An instance may be named later as a shared weight.
-                self.bind_instance(instance.as_ref());
+                if let Some(name) = instance {
+                    self.bound.insert(Binds::Instance, &name.text);
+                }
             }
             ExprKind::Slot { name: _, args } => args.iter().for_each(|a| self.expr(a)),
             ExprKind::Unary(_, inner) => self.expr(inner),
@@ -176,12 +278,6 @@ impl Walk {
                 self.expr(a);
                 self.expr(b);
             }
-        }
-    }
-
-    fn bind_instance(&mut self, instance: Option<&Name>) {
-        if let Some(name) = instance {
-            self.bind(name);
         }
     }
 

@@ -4,12 +4,14 @@
 //! one cycle as a list of nodes. Must stay true: results depend on numbering alone, so they are
 //! the same on every run.
 
-use petgraph::algo::{tarjan_scc, toposort};
+use std::collections::{BTreeMap, BTreeSet};
+
+use petgraph::algo::{kosaraju_scc, toposort};
 use petgraph::graph::{DiGraph, NodeIndex};
 
 /// Nodes with everything they depend on before them, or a cycle `a → b → … → a` without the
 /// repeated end.
-pub fn topological(nodes: usize, edges: &[(usize, usize)]) -> Result<Vec<usize>, Vec<usize>> {
+pub(crate) fn topological(nodes: usize, edges: &[(usize, usize)]) -> Result<Vec<usize>, Vec<usize>> {
     let mut graph = DiGraph::<(), ()>::with_capacity(nodes, edges.len());
     for _ in 0..nodes {
         graph.add_node(());
@@ -24,36 +26,33 @@ pub fn topological(nodes: usize, edges: &[(usize, usize)]) -> Result<Vec<usize>,
 }
 
 fn cycle(graph: &DiGraph<(), ()>, edges: &[(usize, usize)]) -> Vec<usize> {
-    let mut components: Vec<Vec<usize>> = tarjan_scc(graph)
+    let loops: BTreeSet<usize> = edges.iter().filter(|(a, b)| a == b).map(|(a, _)| *a).collect();
+    // Kosaraju's algorithm keeps its own stack: chains of definitions may be long.
+    let component: BTreeSet<usize> = kosaraju_scc(graph)
         .into_iter()
-        .map(|c| c.into_iter().map(NodeIndex::index).collect())
-        .filter(|c: &Vec<usize>| {
-            c.len() > 1 || c.iter().any(|n| edges.contains(&(*n, *n)))
-        })
-        .collect();
-    for component in &mut components {
-        component.sort_unstable();
-    }
-    components.sort();
-    let Some(component) = components.first() else { return Vec::new() };
+        .map(|c| c.into_iter().map(NodeIndex::index).collect::<BTreeSet<usize>>())
+        .filter(|c| c.len() > 1 || c.iter().any(|n| loops.contains(n)))
+        .min()
+        .unwrap_or_default();
     let Some(&start) = component.first() else { return Vec::new() };
-    // Walk inside the component until a node repeats: every node there has a successor there.
-    let mut walk = vec![start];
-    loop {
-        let here = walk[walk.len() - 1];
-        let next = edges
-            .iter()
-            .filter(|(from, to)| *from == here && component.contains(to))
-            .map(|(_, to)| *to)
-            .min();
-        match next {
-            Some(next) => match walk.iter().position(|n| *n == next) {
-                Some(at) => return walk.split_off(at),
-                None => walk.push(next),
-            },
-            None => return walk,
-        }
+    let mut next: BTreeMap<usize, usize> = BTreeMap::new();
+    for &(from, to) in edges.iter().filter(|(a, b)| component.contains(a) && component.contains(b)) {
+        let least = next.entry(from).or_insert(to);
+        *least = to.min(*least);
     }
+    // Walk inside the component until a node repeats: every node there has a successor there.
+    let mut place = BTreeMap::from([(start, 0usize)]);
+    let mut walk = vec![start];
+    let mut here = start;
+    while let Some(&to) = next.get(&here) {
+        if let Some(at) = place.get(&to) {
+            return walk.split_off(*at);
+        }
+        place.insert(to, walk.len());
+        walk.push(to);
+        here = to;
+    }
+    walk
 }
 
 #[cfg(test)]

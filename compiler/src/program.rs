@@ -124,11 +124,11 @@ impl Program {
         let Some(built) = arch::build(&self.library, id, found, &mut diagnostics) else {
             return (None, diagnostics);
         };
+        // The base first, and of it only what the edits speak of: two graphs are not held at once.
+        let before = built.base.as_ref().and_then(|base| edited_fields(&self.library, base, &built.edits));
         let compiled = compile_tree(&self.library, &built.tree, &mut diagnostics);
-        if let Some(compiled) = &compiled
-            && let Some(base) = &built.base
-        {
-            idle_edits(&self.library, base, compiled, &built.edits, &mut diagnostics);
+        if let (Some(compiled), Some(before)) = (&compiled, before) {
+            idle_edits(&before, compiled, &built.edits, &mut diagnostics);
         }
         (compiled, diagnostics)
     }
@@ -146,11 +146,12 @@ pub fn compile_tree(
     diagnostics: &mut Diagnostics,
 ) -> Option<Compiled> {
     let elaborated = elaborate(library, tree, diagnostics)?;
+    let text = inline::text(library, tree, diagnostics)?;
     let identity = identify(&elaborated.graph);
     Some(Compiled {
         name: tree.name.clone(),
         docs: tree.docs.clone(),
-        text: inline::text(library, tree),
+        text,
         tree: tree.clone(),
         graph: elaborated.graph,
         fields: elaborated.fields,
@@ -158,38 +159,56 @@ pub fn compile_tree(
     })
 }
 
-/// Warns of edits after which every field they name is what it was.
-fn idle_edits(
+/// Where an edit lands among the fields, once for each layer it reached.
+fn landings(edit: &arch::Edit) -> Vec<String> {
+    match &edit.layers {
+        None => vec![edit.path.clone()],
+        Some(layers) => layers.iter().map(|n| join(&format!("layers.{n}"), &edit.path)).collect(),
+    }
+}
+
+/// The fields at a path and below it.
+fn under<'a>(
+    fields: &'a BTreeMap<String, String>,
+    path: &'a str,
+) -> impl Iterator<Item = (&'a String, &'a String)> {
+    fields
+        .range(path.to_owned()..)
+        .take_while(move |(found, _)| found.starts_with(path))
+        .filter(move |(found, _)| matches!(found.as_bytes().get(path.len()), None | Some(b'.')))
+}
+
+/// What the base says at the paths that are edited.
+fn edited_fields(
     library: &Library,
     base: &ArchTree,
+    edits: &[arch::Edit],
+) -> Option<BTreeMap<String, String>> {
+    let mut ignored = Diagnostics::new();
+    let fields = elaborate(library, base, &mut ignored)?.fields;
+    let index: BTreeMap<String, String> = fields.into_iter().map(|f| (f.path, f.value)).collect();
+    let mut kept = BTreeMap::new();
+    for path in edits.iter().flat_map(landings) {
+        kept.extend(under(&index, &path).map(|(path, value)| (path.clone(), value.clone())));
+    }
+    Some(kept)
+}
+
+/// Warns of edits after which every field they name is what it was.
+fn idle_edits(
+    before: &BTreeMap<String, String>,
     compiled: &Compiled,
     edits: &[arch::Edit],
     diagnostics: &mut Diagnostics,
 ) {
-    let mut ignored = Diagnostics::new();
-    let Some(before) = elaborate(library, base, &mut ignored) else { return };
-    let index = |fields: &[Field]| -> BTreeMap<String, String> {
-        fields.iter().map(|f| (f.path.clone(), f.value.clone())).collect()
-    };
-    let (before, after) = (index(&before.fields), index(&compiled.fields));
-    let under = |fields: &BTreeMap<String, String>, prefix: &str| -> Vec<(String, String)> {
-        fields
-            .range(prefix.to_owned()..)
-            .take_while(|(path, _)| path.starts_with(prefix))
-            .filter(|(path, _)| path.len() == prefix.len() || path[prefix.len()..].starts_with('.'))
-            .map(|(path, value)| (path.clone(), value.clone()))
-            .collect()
-    };
+    let after: BTreeMap<String, String> =
+        compiled.fields.iter().map(|f| (f.path.clone(), f.value.clone())).collect();
     for edit in edits {
-        let paths: Vec<String> = match &edit.layers {
-            None => vec![edit.path.clone()],
-            Some(layers) => {
-                layers.iter().map(|n| join(&format!("layers.{n}"), &edit.path)).collect()
-            }
-        };
-        let same = paths.iter().all(|p| under(&before, p) == under(&after, p));
-        let value = paths.first().and_then(|p| after.get(p));
-        if same && let Some(value) = value {
+        let paths = landings(edit);
+        let same = paths.iter().all(|path| under(before, path).eq(under(&after, path)));
+        let any = paths.iter().any(|path| under(&after, path).next().is_some());
+        if same && any {
+            let value = paths.first().and_then(|path| after.get(path)).map(String::as_str);
             diagnostics.push(diag::edit_changes_nothing(&edit.path, value, edit.span));
         }
     }

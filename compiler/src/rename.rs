@@ -1,28 +1,33 @@
 //! Renaming of definitions inside syntax, for texts that put several files into one.
 //!
 //! In: an item or expression, and what each free name becomes. Out: the same with those names
-//! changed. Must stay true: locals, configuration, field names, paths and instance names stay.
+//! changed. Must stay true: locals, configuration, field names, paths and instance names stay, also
+//! an instance name that was left out because the callee's name said it.
 
-use std::collections::BTreeSet;
+use dsl::{Arg, Entry, Expr, ExprKind, Item, LayerList, LayerWhat, Name, Segment, Select, Statement};
 
-use dsl::{Arg, Entry, Expr, ExprKind, Item, LayerList, LayerWhat, Segment, Select, Statement};
+use crate::names::{Binds, Bound, Use};
 
 pub(crate) struct Rename<F: FnMut(&str) -> Option<String>> {
     to: F,
-    bound: BTreeSet<String>,
+    bound: Bound,
 }
 
 impl<F: FnMut(&str) -> Option<String>> Rename<F> {
     pub(crate) fn new(to: F) -> Self {
-        Rename { to, bound: BTreeSet::new() }
+        Rename { to, bound: Bound::default() }
     }
 
-    fn name(&mut self, name: &mut String) {
-        if !self.bound.contains(name)
+    fn name(&mut self, name: &mut String, context: Use) {
+        if !self.bound.hides(name, context)
             && let Some(new) = (self.to)(name)
         {
             *name = new;
         }
+    }
+
+    fn bind(&mut self, name: &str) {
+        self.bound.insert(Binds::Value, name);
     }
 
     pub(crate) fn item(&mut self, item: &mut Item) {
@@ -32,9 +37,9 @@ impl<F: FnMut(&str) -> Option<String>> Rename<F> {
                     if let Some(default) = &mut param.default {
                         self.expr(default);
                     }
-                    self.bound.insert(param.name.text.clone());
+                    self.bind(&param.name.text);
                 }
-                self.bound.extend(def.tensors.iter().map(|t| t.text.clone()));
+                def.tensors.iter().for_each(|t| self.bind(&t.text));
                 self.statements(&mut def.body.statements);
                 def.body.result.iter_mut().for_each(|e| self.expr(e));
             }
@@ -49,21 +54,24 @@ impl<F: FnMut(&str) -> Option<String>> Rename<F> {
             match statement {
                 Statement::Let { names, value, span: _ } => {
                     self.expr(value);
-                    self.bound.extend(names.iter().map(|n| n.text.clone()));
+                    names.iter().for_each(|n| self.bind(&n.text));
                 }
                 Statement::Param { name, dims, init, span: _ } => {
                     dims.iter_mut().chain(init.as_mut()).for_each(|e| self.expr(e));
-                    self.bound.insert(name.text.clone());
+                    self.bind(&name.text);
                 }
                 Statement::Share { name, callee, entries, span: _ } => {
-                    self.name(&mut callee.text);
+                    self.name(&mut callee.text, Use::Def);
                     self.entries(entries.as_deref_mut().unwrap_or(&mut []));
-                    self.bound.insert(name.text.clone());
+                    self.bind(&name.text);
                 }
                 Statement::If { condition, then, otherwise, span: _ } => {
                     self.expr(condition);
+                    let mark = self.bound.mark();
                     self.statements(then);
+                    let hidden = self.bound.hide(mark);
                     self.statements(otherwise);
+                    self.bound.show(hidden);
                 }
             }
         }
@@ -72,21 +80,27 @@ impl<F: FnMut(&str) -> Option<String>> Rename<F> {
     pub(crate) fn expr(&mut self, expr: &mut Expr) {
         match &mut expr.kind {
             ExprKind::Int(_) | ExprKind::Decimal(_) | ExprKind::Bool(_) => {}
-            ExprKind::Name(name) => self.name(name),
+            ExprKind::Name(name) => self.name(name, Use::Value),
             ExprKind::Applied { def, entries } => {
-                self.name(&mut def.text);
+                self.name(&mut def.text, Use::Def);
                 self.entries(entries);
             }
             ExprKind::Call { callee, instance, args } => {
+                let before = callee.text.clone();
                 // A call of a primitive's name is the primitive.
                 if crate::op::find(&callee.text).is_none() {
-                    self.name(&mut callee.text);
+                    self.name(&mut callee.text, Use::Call);
                 }
                 for Arg { name: _, value } in args {
                     self.expr(value);
                 }
-                if let Some(instance) = instance {
-                    self.bound.insert(instance.text.clone());
+                match instance {
+                    Some(instance) => self.bound.insert(Binds::Instance, &instance.text),
+                    // The parameter's path was the callee's name, and stays so.
+                    None if callee.text != before => {
+                        *instance = Some(Name { text: before, span: callee.span });
+                    }
+                    None => {}
                 }
             }
             ExprKind::Slot { name: _, args } => args.iter_mut().for_each(|a| self.expr(a)),
@@ -122,7 +136,7 @@ impl<F: FnMut(&str) -> Option<String>> Rename<F> {
     fn path(&mut self, path: &mut dsl::Path) {
         for segment in &mut path.segments {
             if let Segment::Layers { select: Select::Is { path: _, def }, .. } = segment {
-                self.name(&mut def.text);
+                self.name(&mut def.text, Use::Def);
             }
         }
     }

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use dsl::limits::MAX_ERRORS;
 use dsl::{Alias, Arch, Ast, Diagnostics, FileId, InitTable, Item, Kind, Name, Sources};
 
 use crate::diag;
@@ -44,8 +45,8 @@ pub struct Library {
     std: BTreeMap<String, Entity>,
 }
 
-/// Where an import leads: its path, relative to the importing file, with `.` and `..` resolved.
-/// `None` if it is absolute or climbs out of what was named.
+/// Where an import leads: its path, relative to the importing file, with `.` and `..` resolved as
+/// far as names reach; `None` if it is absolute.
 pub fn import_target(importer: &str, path: &str) -> Option<String> {
     if path.starts_with('/') || path.contains('\\') || path.contains(':') {
         return None;
@@ -85,12 +86,7 @@ pub fn resolve(
         let mut own = Vec::new();
         for entity in items(*file, ast) {
             let name = entity.name().clone();
-            let kind = match &entity {
-                Entity::Def(item) => Some(item.def.kind),
-                Entity::Alias(alias, _) => Some(alias.kind),
-                Entity::Init(..) | Entity::Arch(..) => None,
-            };
-            if matches!(kind, Some(Kind::Block | Kind::Head)) && op::find(&name.text).is_some() {
+            if hides_a_primitive(&entity, &name.text) {
                 diagnostics.push(diag::names_a_primitive(&name));
             }
             own.push(name.text.clone());
@@ -121,6 +117,16 @@ fn items(file: FileId, ast: &Ast) -> Vec<Entity> {
         .collect()
 }
 
+/// Mixers and mlps are configured rather than called: they may be called what a primitive is.
+fn hides_a_primitive(entity: &Entity, name: &str) -> bool {
+    let kind = match entity {
+        Entity::Def(item) => Some(item.def.kind),
+        Entity::Alias(alias, _) => Some(alias.kind),
+        Entity::Init(..) | Entity::Arch(..) => None,
+    };
+    matches!(kind, Some(Kind::Block | Kind::Head)) && op::find(name).is_some()
+}
+
 fn import(
     sources: &Sources,
     files: &[(FileId, Ast)],
@@ -129,8 +135,12 @@ fn import(
 ) {
     // Imports name what a file defines, not what it imports: one hop, no re-exports.
     let exported: BTreeMap<FileId, BTreeMap<String, Entity>> = library.scopes.clone();
+    let nothing = Vec::new();
     for (file, ast) in files {
         for import in &ast.imports {
+            if diagnostics.len() > MAX_ERRORS {
+                return;
+            }
             let target = import_target(sources.name(*file), &import.path);
             let found = target.as_deref().and_then(|t| sources.find(t));
             let Some((target_file, names)) = found.and_then(|f| Some((f, exported.get(&f)?))) else {
@@ -141,21 +151,22 @@ fn import(
                 ));
                 continue;
             };
-            let owned = library.own.get(&target_file).cloned().unwrap_or_default();
             for wanted in &import.names {
-                let Some(entity) =
-                    names.get(&wanted.name.text).filter(|_| owned.contains(&wanted.name.text))
-                else {
-                    diagnostics.push(diag::unknown_imported_name(&wanted.name, &import.path, &owned));
+                let Some(entity) = names.get(&wanted.name.text) else {
+                    if diagnostics.len() <= MAX_ERRORS {
+                        let owned = library.own.get(&target_file).unwrap_or(&nothing);
+                        let unknown = diag::unknown_imported_name(&wanted.name, &import.path, owned);
+                        diagnostics.push(unknown);
+                    }
                     continue;
                 };
                 let alias = wanted.alias.as_ref().unwrap_or(&wanted.name);
-                let scope = library.scopes.entry(*file).or_default();
-                if let Some(before) = scope.get(&alias.text) {
-                    diagnostics.push(diag::defined_twice(alias, before.name().span));
-                    continue;
+                if wanted.alias.is_some() && hides_a_primitive(entity, &alias.text) {
+                    diagnostics.push(diag::names_a_primitive(alias));
                 }
-                scope.insert(alias.text.clone(), entity.clone());
+                // The parser has reported a name that is imported and defined; the latter stands.
+                let scope = library.scopes.entry(*file).or_default();
+                scope.entry(alias.text.clone()).or_insert_with(|| entity.clone());
             }
         }
     }
@@ -206,11 +217,15 @@ fn call_cycles(files: &[(FileId, Ast)], library: &Library, diagnostics: &mut Dia
             called.push(calls);
         }
     }
+    let mut numbers: BTreeMap<(FileId, &str), usize> = BTreeMap::new();
+    for (i, (file, name)) in defs.iter().enumerate() {
+        numbers.entry((*file, &name.text)).or_insert(i);
+    }
     let mut edges = Vec::new();
     for (from, calls) in called.iter().enumerate() {
         for (file, name) in calls {
-            let to = defs.iter().position(|(f, n)| f == file && n.text == name.text);
-            edges.extend(to.map(|to| (from, to)));
+            let to = numbers.get(&(*file, name.text.as_str()));
+            edges.extend(to.map(|to| (from, *to)));
         }
     }
     if let Err(cycle) = topological(defs.len(), &edges) {

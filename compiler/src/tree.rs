@@ -9,7 +9,7 @@ use std::rc::Rc;
 
 use dsl::{ConfigParam, Def, Expr, FileId, Span};
 
-use crate::op::{self, Primitive};
+use crate::op::{self, ConfigKind, Primitive};
 use crate::value::Value;
 
 /// A definition with its file, whose scope its body sees.
@@ -42,6 +42,21 @@ impl Callable {
         }
     }
 
+    /// Names of the configuration that a call may give by position: not shared weights and init
+    /// rules, nor what takes any number of integers.
+    pub fn positional(&self) -> Vec<&str> {
+        let Callable::Primitive(primitive) = self else { return self.config_names() };
+        let plain = |c: &&op::Config| match c.kind {
+            ConfigKind::Int
+            | ConfigKind::OptionalInt
+            | ConfigKind::Decimal
+            | ConfigKind::Bool
+            | ConfigKind::Word(_) => true,
+            ConfigKind::Ints | ConfigKind::Weight | ConfigKind::Init => false,
+        };
+        primitive.config.iter().filter(plain).map(|c| c.name).collect()
+    }
+
     /// The configuration parameter of that name, for definitions in the language.
     pub fn param(&self, name: &str) -> Option<&ConfigParam> {
         match self {
@@ -67,12 +82,24 @@ pub struct Applied {
     pub config: BTreeMap<String, Setting>,
     /// Fills and explicit emptiness by slot name; a slot not named here is empty.
     pub slots: BTreeMap<String, SlotSetting>,
+    /// How many definitions are configured inside one another here; bounded by [`MAX_CHAIN`].
+    pub height: usize,
     pub span: Span,
 }
 
 impl Applied {
     pub fn bare(callee: Callable, span: Span) -> Applied {
-        Applied { callee, config: BTreeMap::new(), slots: BTreeMap::new(), span }
+        Applied { callee, config: BTreeMap::new(), slots: BTreeMap::new(), height: 1, span }
+    }
+
+    /// Makes room for a definition inside this one; `Err` says why there is none.
+    pub(crate) fn raise(&mut self, child: Option<&Applied>) -> Result<(), String> {
+        let height = child.map_or(1, |child| child.height + 1).max(self.height);
+        if height > MAX_CHAIN {
+            return Err(format!("definitions nest at most {MAX_CHAIN} deep"));
+        }
+        self.height = height;
+        Ok(())
     }
 
     pub fn name(&self) -> &str {
@@ -90,10 +117,32 @@ pub struct Setting {
 pub enum SettingValue {
     /// Evaluated in the arch's fields and that file's names.
     Expr(Rc<Expr>, FileId),
-    /// Evaluated already, in the body that configured it.
-    Known(Value),
+    /// Written in a body: evaluated in what that binds, too.
+    Inside(Rc<Expr>, FileId, Around),
     Def(Rc<Applied>),
 }
+
+impl SettingValue {
+    pub(crate) fn expression(expr: Rc<Expr>, file: FileId, around: Around) -> SettingValue {
+        match around {
+            Some(_) => SettingValue::Inside(expr, file, around),
+            None => SettingValue::Expr(expr, file),
+        }
+    }
+
+    /// The expression it is, and where it is evaluated; else the definition it is.
+    pub(crate) fn written(&self) -> Result<(&Expr, FileId, &Around), &Rc<Applied>> {
+        match self {
+            SettingValue::Expr(expr, file) => Ok((expr, *file, &None)),
+            SettingValue::Inside(expr, file, around) => Ok((expr, *file, around)),
+            SettingValue::Def(applied) => Err(applied),
+        }
+    }
+}
+
+/// Names that the body around an expression binds, as far as the expression mentions them. What
+/// has no value as configuration (a tensor, a name bound in another branch) hides definitions too.
+pub type Around = Option<Rc<BTreeMap<String, Option<Value>>>>;
 
 #[derive(Clone, Debug)]
 pub struct SlotSetting {
@@ -129,10 +178,21 @@ pub const ARCH_FIELDS: [&str; 3] = ["vocab", "dim", "norm_eps"];
 /// Names that a path in `with` reads at the arch's level rather than in every layer.
 pub const ARCH_LEVEL: [&str; 6] = ["vocab", "dim", "norm_eps", "head", "init", "layers"];
 
+/// Roles of the parameters that primitives own: the usual rows of an init table.
+pub const ROLES: [&str; 7] =
+    ["embed", "linear", "bias", "norm", "canon", "short_conv", "short_conv_bias"];
+
 /// The most layers an arch may have, checked before any is built.
 pub const MAX_LAYERS: usize = 10_000;
 
-/// What a bare name can be configured as: a callable by that name in a scope.
+/// How long a chain of `with` or of aliases may be, how deep definitions may be configured in one
+/// another, and how long a path is.
+pub const MAX_CHAIN: usize = 48;
+
+/// Configuration values of one definition, and slots filled in one place.
+pub const MAX_CONFIG: usize = 128;
+
+/// The primitive of that name, as something to call.
 pub fn primitive(name: &str) -> Option<Callable> {
     op::find(name).map(Callable::Primitive)
 }

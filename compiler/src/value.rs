@@ -2,6 +2,7 @@
 //! canonical text each. Must stay true: arithmetic is exact and checked (i64, exact decimals,
 //! exact ratios and roots); no binary floating point decides a value.
 
+use std::cmp::Ordering;
 use std::fmt;
 use std::rc::Rc;
 
@@ -149,6 +150,29 @@ impl Ratio {
         self.num.div_euclid(self.den)
     }
 
+    /// Exact for all fractions: whole parts first, then the reciprocals of what is left.
+    pub fn compare(self, other: Ratio) -> Ordering {
+        let (mut a, mut b) = (self, other);
+        let mut turned = false;
+        loop {
+            let (x, y) = (a.floor(), b.floor());
+            let (left, right) = (a.num - x * a.den, b.num - y * b.den);
+            let order = match (x.cmp(&y), left, right) {
+                (Ordering::Equal, 0, 0) => Ordering::Equal,
+                (Ordering::Equal, 0, _) => Ordering::Less,
+                (Ordering::Equal, _, 0) => Ordering::Greater,
+                (Ordering::Equal, _, _) => {
+                    a = Ratio { num: a.den, den: left };
+                    b = Ratio { num: b.den, den: right };
+                    turned = !turned;
+                    continue;
+                }
+                (order, _, _) => order,
+            };
+            return if turned { order.reverse() } else { order };
+        }
+    }
+
     pub fn pow(self, n: u32) -> Option<Ratio> {
         Ratio::new(self.num.checked_pow(n)?, self.den.checked_pow(n)?)
     }
@@ -233,6 +257,17 @@ impl Root {
         Some(Root { radicand, degree }.reduced())
     }
 
+    /// Whether this is below the other; `None` if that takes more digits than fit.
+    pub fn less(self, other: Root) -> Option<bool> {
+        let negative = |r: Root| r.radicand.num < 0;
+        if negative(self) != negative(other) {
+            return Some(negative(self));
+        }
+        let degree = self.degree.max(other.degree);
+        let order = self.raised(degree)?.compare(other.raised(degree)?);
+        Some(order == Ordering::Less)
+    }
+
     /// For drawing initial values; libm, so equal on every platform.
     pub fn to_f64(self) -> f64 {
         let mut x = self.radicand.to_f64();
@@ -314,10 +349,10 @@ impl InitRule {
                 (!positive(std) || !positive(bound)).then_some("its std and bound must be above 0")
             }
             InitRule::Uniform { limit } => (!positive(limit)).then_some("its limit must be above 0"),
-            InitRule::LogUniform { lo, hi } => (lo.radicand.num < 0 || lo.to_f64() >= hi.to_f64())
+            InitRule::LogUniform { lo, hi } => (lo.radicand.num < 0 || lo.less(*hi) != Some(true))
                 .then_some("it needs 0 <= lo < hi"),
             InitRule::TimeStep { lo, hi, floor } => {
-                (!positive(lo) || !positive(floor) || lo.to_f64() >= hi.to_f64())
+                (!positive(lo) || !positive(floor) || lo.less(*hi) != Some(true))
                     .then_some("it needs 0 < lo < hi and a floor above 0")
             }
         }
@@ -356,6 +391,19 @@ mod tests {
         let std = ratio(2, 100).sqrt().unwrap().div(ratio(16, 1).sqrt().unwrap().sqrt().unwrap());
         assert_eq!(std.unwrap().to_string(), "sqrt(0.005)");
         assert!((std.unwrap().to_f64() - 0.0707106781).abs() < 1e-9);
+    }
+
+    #[test]
+    fn comparison_is_exact_where_products_overflow() {
+        let big = 10i128.pow(37);
+        let (a, b) = (Ratio::new(big + 1, big).unwrap(), Ratio::new(big + 2, big + 1).unwrap());
+        // 1 + 1/n and 1 + 1/(n + 1)
+        assert_eq!(a.compare(b), Ordering::Greater);
+        assert_eq!(b.compare(a), Ordering::Less);
+        assert_eq!(a.compare(a), Ordering::Equal);
+        assert_eq!(Ratio::new(-1, 3).unwrap().compare(Ratio::new(-1, 2).unwrap()), Ordering::Greater);
+        assert_eq!(ratio(2, 1).sqrt().unwrap().less(ratio(3, 2)), Some(true));
+        assert_eq!(ratio(3, 2).less(ratio(2, 1).sqrt().unwrap()), Some(false));
     }
 
     #[test]

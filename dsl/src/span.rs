@@ -54,9 +54,9 @@ impl Sources {
         self.files.get(file.0 as usize).map_or("", |(_, text)| text)
     }
 
-    /// The file added under exactly this name.
+    /// The file added under exactly this name; a person's own comes after an embedded one.
     pub fn find(&self, name: &str) -> Option<FileId> {
-        self.files.iter().position(|(n, _)| n == name).map(|i| FileId(i as u32))
+        self.files.iter().rposition(|(n, _)| n == name).map(|i| FileId(i as u32))
     }
 
     pub fn ids(&self) -> impl Iterator<Item = FileId> + use<> {

@@ -78,7 +78,7 @@ pub fn read(folder: &Path) -> Result<Curves, RunError> {
                         curves.metrics.entry(name).or_default().push((eval.step, value));
                     }
                 };
-                put("held-out loss".to_owned(), Some(eval.nll));
+                put("held-out loss".to_owned(), eval.nll);
                 put("answer tokens right".to_owned(), eval.tokens.ratio());
                 put("whole answers right".to_owned(), eval.exact().ratio());
                 for (level, score) in &eval.answers {

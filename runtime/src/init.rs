@@ -4,7 +4,7 @@
 //! does too. The rules are those of the released models (spec, section 7).
 
 mod normal;
-mod philox;
+pub(crate) mod philox;
 
 use std::fmt;
 

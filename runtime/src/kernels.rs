@@ -3,9 +3,22 @@
 //! Must stay true: every fused kernel has a plain-tch reference beside it; one `choose` per kernel says which
 //! runs, before it runs; nothing falls back silently; results have the same bits at any thread count.
 
+pub mod arrange;
+pub mod attention;
 pub mod canon;
 mod ffi;
 mod lanes;
+pub mod linear;
+pub mod loss;
+pub mod norm;
+pub mod path;
+pub mod pointwise;
+pub mod rope;
+pub mod scan;
+pub mod swiglu;
+#[cfg(test)]
+mod tests;
+pub mod update;
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -138,7 +151,7 @@ pub fn cuda_devices() -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+mod checks {
     use std::sync::Mutex;
 
     use super::*;

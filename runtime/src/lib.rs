@@ -4,18 +4,34 @@
 //! function of its lock; data, initial values, schedules, metrics and reports need no libtorch; device and dtype
 //! are arguments everywhere.
 
+pub mod attest;
 #[cfg(feature = "torch")]
 pub mod bench;
 pub mod checkpoint;
 pub mod compare;
 pub mod data;
+#[cfg(feature = "torch")]
+pub mod evaluate;
 pub mod fault;
+#[cfg(feature = "torch")]
+pub mod forward;
+#[cfg(feature = "torch")]
+pub mod generate;
 pub mod init;
 #[cfg(feature = "torch")]
+pub mod execute;
+#[cfg(feature = "torch")]
+pub mod weights;
+#[cfg(feature = "torch")]
 pub mod kernels;
+pub mod job;
 pub mod metrics;
 pub mod platform;
+pub mod progress;
 pub mod reduce;
 pub mod report;
 pub mod run;
 pub mod schedule;
+#[cfg(feature = "torch")]
+pub mod train;
+pub mod verify;

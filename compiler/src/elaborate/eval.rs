@@ -4,50 +4,45 @@
 //! Must stay true: checked 64-bit and exact decimal arithmetic only; a division that is not exact
 //! survives just long enough for `floor`, `ceil_to` or a root to consume it.
 
-use std::rc::Rc;
+use std::cmp::Ordering;
 
-use dsl::{BinaryOp, Entry, Expr, ExprKind, FileId, Name, Segment, Span, UnaryOp};
+use dsl::{BinaryOp, Expr, ExprKind, FileId, Name, Span, UnaryOp};
 
-use super::{Building, Elaborator, Frame, Slots};
-use crate::arch;
+use super::frame::Frame;
+use super::{Building, Elaborator, MAX_EVALUATIONS};
 use crate::diag;
 use crate::graph::Out;
 use crate::op;
-use crate::resolve::Entity;
-use crate::tree::{Applied, Callable, Setting, SettingValue};
-use crate::value::{InitRule, Ratio, Root, Value};
+use crate::tree::Around;
+use crate::value::{Ratio, Root, Value};
 
 impl Elaborator<'_> {
-    /// A value written in an arch: it sees the arch's fields and its own file.
-    pub(super) fn eval_arch(&mut self, expr: &Expr, file: FileId) -> Option<Value> {
-        let mut frame = self.arch_frame(file);
+    /// A value written in an arch, or in a body that configures a definition.
+    pub(super) fn eval_arch(&mut self, expr: &Expr, file: FileId, around: &Around) -> Option<Value> {
+        let mut frame = self.arch_frame(file, around);
         self.eval(expr, &mut frame, &mut Building::default())
     }
 
-    pub(super) fn arch_frame(&self, file: FileId) -> Frame {
-        let primitive = op::ALL[0];
-        let holder = Rc::new(Applied::bare(Callable::Primitive(primitive), self.tree.span));
-        Frame {
-            file,
-            names: Default::default(),
-            path: String::new(),
-            instances: Default::default(),
-            shared: Default::default(),
-            slots: Rc::new(Slots { holder, declared: Default::default() }),
-            fill: None,
+    pub(super) fn eval(&mut self, expr: &Expr, f: &mut Frame, b: &mut Building) -> Option<Value> {
+        self.step(expr.span)?;
+        if self.evaluations >= MAX_EVALUATIONS {
+            self.stopped = true;
+            self.diagnostics.push(diag::expression_too_deep(expr.span, MAX_EVALUATIONS));
+            return None;
         }
+        self.evaluations += 1;
+        let value = self.evaluate(expr, f, b);
+        self.evaluations -= 1;
+        value
     }
 
-    pub(super) fn eval(&mut self, expr: &Expr, f: &mut Frame, b: &mut Building) -> Option<Value> {
+    fn evaluate(&mut self, expr: &Expr, f: &mut Frame, b: &mut Building) -> Option<Value> {
         match &expr.kind {
             ExprKind::Int(n) => Some(Value::Int(*n)),
             ExprKind::Decimal(d) => Some(d.to_int().map_or(Value::Decimal(*d), Value::Int)),
             ExprKind::Bool(v) => Some(Value::Bool(*v)),
             ExprKind::Name(name) => self.name(name, expr.span, f, b),
-            ExprKind::Applied { def, entries } => {
-                let applied = self.configured(def, entries, f, b)?;
-                Some(Value::Def(applied, None))
-            }
+            ExprKind::Applied { .. } => Some(Value::Def(self.definition(expr, f)?, None)),
             ExprKind::Call { callee, instance, args } => {
                 self.call(expr.span, callee, instance.as_ref(), args, f, b)
             }
@@ -56,70 +51,56 @@ impl Elaborator<'_> {
                 let value = self.eval(inner, f, b)?;
                 self.unary(*op, value, expr.span, b)
             }
-            ExprKind::Binary(op @ (BinaryOp::And | BinaryOp::Or), left, right) => {
-                let left = self.boolean(left, f, b)?;
-                // The right side is evaluated all the same: an error there is an error.
-                let right = self.boolean(right, f, b)?;
-                Some(Value::Bool(if *op == BinaryOp::And { left && right } else { left || right }))
-            }
-            ExprKind::Binary(op, left, right) => {
-                let (left, right) = (self.eval(left, f, b), self.eval(right, f, b));
-                self.binary(*op, left?, right?, expr.span, b)
-            }
+            ExprKind::Binary(..) => self.operators(expr, f, b),
         }
     }
 
-    /// A definition configured inside a body: plain settings see the body's names.
-    pub(super) fn configured(
-        &mut self,
-        def: &Name,
-        entries: &[Entry],
-        f: &mut Frame,
-        b: &mut Building,
-    ) -> Option<Rc<Applied>> {
-        let mut rest = Vec::new();
-        let mut known = Vec::new();
-        for entry in entries {
-            match entry {
-                Entry::Set { path, value, span } if path.segments.len() == 1 => {
-                    let Some(Segment::Name(name)) = path.segments.first() else { continue };
-                    match self.eval(value, f, b)? {
-                        // A definition keeps what the arch may say of it.
-                        Value::Def(..) => rest.push(entry.clone()),
-                        Value::Tensors(_) => {
-                            self.diagnostics.push(diag::tensor_as_config(value.span, &name.text));
-                            return None;
-                        }
-                        value => known.push((name.clone(), value, *span)),
-                    }
+    /// Operators, the leftmost operand first: `a + b + c` nests no deeper than `a + b`.
+    fn operators(&mut self, expr: &Expr, f: &mut Frame, b: &mut Building) -> Option<Value> {
+        let mut spine = Vec::new();
+        let mut leftmost = expr;
+        while let ExprKind::Binary(op, left, right) = &leftmost.kind {
+            spine.push((*op, left.span, right.as_ref(), leftmost.span));
+            leftmost = left;
+        }
+        let mut value = self.eval(leftmost, f, b);
+        for (op, left_span, right, span) in spine.into_iter().rev() {
+            // The right side is evaluated all the same: an error there is an error.
+            let right_value = self.eval(right, f, b);
+            let (left_value, right_value) = (value?, right_value?);
+            value = match op {
+                BinaryOp::And | BinaryOp::Or => {
+                    let left = self.truth(left_value, left_span)?;
+                    let right = self.truth(right_value, right.span)?;
+                    let both = if op == BinaryOp::And { left && right } else { left || right };
+                    Some(Value::Bool(both))
                 }
-                other => rest.push(other.clone()),
-            }
+                BinaryOp::Eq
+                | BinaryOp::Ne
+                | BinaryOp::Lt
+                | BinaryOp::Le
+                | BinaryOp::Gt
+                | BinaryOp::Ge
+                | BinaryOp::Add
+                | BinaryOp::Sub
+                | BinaryOp::Mul
+                | BinaryOp::Div => self.binary(op, left_value, right_value, span, b),
+            };
         }
-        let kind = ExprKind::Applied { def: def.clone(), entries: rest };
-        let expr = Expr { kind, span: def.span };
-        let applied = arch::definition(self.library, f.file, &expr, self.diagnostics)?;
-        let mut applied = (*applied).clone();
-        let names: Vec<String> =
-            applied.callee.config_names().into_iter().map(str::to_owned).collect();
-        for (name, value, span) in known {
-            if !names.contains(&name.text) {
-                let names: Vec<&str> = names.iter().map(String::as_str).collect();
-                self.diagnostics.push(diag::unknown_argument(&name, &def.text, &names));
-                return None;
-            }
-            let setting = Setting { value: SettingValue::Known(value), span };
-            applied.config.insert(name.text, setting);
-        }
-        Some(Rc::new(applied))
+        value
     }
 
     pub(super) fn boolean(&mut self, expr: &Expr, f: &mut Frame, b: &mut Building) -> Option<bool> {
-        match self.eval(expr, f, b)? {
+        let value = self.eval(expr, f, b)?;
+        self.truth(value, expr.span)
+    }
+
+    fn truth(&mut self, value: Value, span: Span) -> Option<bool> {
+        match value {
             Value::Bool(v) => Some(v),
             other => {
                 let got = other.describe();
-                self.diagnostics.push(diag::wrong_kind(expr.span, "this condition", &got, "true or false"));
+                self.diagnostics.push(diag::wrong_kind(span, "this condition", &got, "true or false"));
                 None
             }
         }
@@ -135,69 +116,6 @@ impl Elaborator<'_> {
                 None
             }
         }
-    }
-
-    fn name(&mut self, name: &str, span: Span, f: &mut Frame, b: &mut Building) -> Option<Value> {
-        if let Some(value) = f.names.get(name) {
-            return Some(value.clone());
-        }
-        if f.instances.contains_key(name)
-            && let Some(id) = b.by_path.get(&super::join(&f.path, name))
-        {
-            return Some(Value::Instance(*id));
-        }
-        if name == "fan_in"
-            && let Some(n) = self.fan_in
-        {
-            return Some(Value::Int(n));
-        }
-        if name == "layer"
-            && let Some(n) = self.layer
-        {
-            self.uses_layer = true;
-            return Some(Value::Int(n));
-        }
-        if let Some(value) = self.arch.get(name) {
-            return Some(value.clone());
-        }
-        if name == "embed"
-            && b.top
-            && let Some(id) = b.by_path.get("embed")
-        {
-            return Some(Value::Instance(*id));
-        }
-        match self.library.lookup(f.file, name) {
-            Some(Entity::Def(item)) => {
-                return Some(Value::Def(Rc::new(Applied::bare(Callable::Def(item), span)), None));
-            }
-            Some(Entity::Alias(alias, home)) => {
-                let applied = arch::definition(self.library, home, &alias.value, self.diagnostics)?;
-                return Some(Value::Def(applied, None));
-            }
-            Some(Entity::Init(..) | Entity::Arch(..)) => {
-                self.diagnostics.push(diag::not_a_definition(span));
-                return None;
-            }
-            None => {}
-        }
-        if let Some(word) = op::WORDS.iter().find(|w| **w == name) {
-            return Some(Value::Word(word));
-        }
-        if let Some(Ok(rule)) = InitRule::build(name, &[]) {
-            return Some(Value::Init(rule));
-        }
-        if let Some(primitive) = op::find(name) {
-            let applied = Applied::bare(Callable::Primitive(primitive), span);
-            return Some(Value::Def(Rc::new(applied), None));
-        }
-        if crate::tree::ARCH_FIELDS.contains(&name) {
-            if !self.tree.fields.contains_key(name) {
-                self.diagnostics.push(diag::missing_arch_field(self.tree.span, name));
-            }
-            return None;
-        }
-        self.diagnostics.push(diag::name_used_before(name, span));
-        None
     }
 
     fn unary(&mut self, op: UnaryOp, value: Value, span: Span, b: &mut Building) -> Option<Value> {
@@ -378,10 +296,7 @@ fn simplest(root: Root, span: Span) -> Value {
 }
 
 fn less(a: Ratio, b: Ratio) -> bool {
-    match (a.num.checked_mul(b.den), b.num.checked_mul(a.den)) {
-        (Some(x), Some(y)) => x < y,
-        _ => a.to_f64() < b.to_f64(),
-    }
+    a.compare(b) == Ordering::Less
 }
 
 fn comparison(op: BinaryOp, left: &Value, right: &Value) -> Option<bool> {

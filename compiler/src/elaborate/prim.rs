@@ -4,17 +4,16 @@
 //! checked by the primitive's own rule and every size by the bounds of the language; a parameter
 //! starts as its call says, else as the arch's init table says for its role, else it is an error.
 
-use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dsl::{Decimal, Expr, FileId, Span};
+use dsl::{Decimal, Span};
 
-use super::call::Call;
-use super::{Building, Elaborator, Field, MAX_ELEMENTS, MAX_NODES, MAX_WIDTH, join};
+use super::call::{Call, Rule};
+use super::{Building, Elaborator, Field, MAX_ELEMENTS, MAX_WIDTH, join};
 use crate::diag;
 use crate::graph::{NodeKind, Out, Param, ParamId};
 use crate::op::{self, Attr, Attrs, Config, ConfigKind, Default, Primitive, Type};
-use crate::tree::{Applied, SettingValue};
+use crate::tree::Applied;
 use crate::value::{InitRule, Value};
 
 impl Elaborator<'_> {
@@ -57,11 +56,7 @@ impl Elaborator<'_> {
                 return None;
             }
         }
-        self.nodes += 1;
-        if self.nodes > MAX_NODES {
-            self.diagnostics.push(diag::too_many_nodes(span, MAX_NODES));
-            return None;
-        }
+        self.step(span)?;
         let count = types.len() as u32;
         let node = b.body.push(kind, inputs, types, span);
         Some((0..count).map(|port| Out { node, port }).collect())
@@ -81,11 +76,27 @@ impl Elaborator<'_> {
         let mut failed = false;
         for config in primitive.config {
             let setting = applied.config.get(config.name);
+            let field = call.field.as_deref().map(|at| join(at, config.name));
             if config.kind == ConfigKind::Init {
-                if let Some(setting) = setting
-                    && let SettingValue::Expr(expr, file) = &setting.value
-                {
-                    init = Some((expr.as_ref().clone(), Rc::new(BTreeMap::new()), *file));
+                let Some(setting) = setting else { continue };
+                match (setting.value.written(), &init) {
+                    (_, Some((given, ..))) => {
+                        let (at, given) = (setting.span, given.span);
+                        self.diagnostics.push(diag::set_by_caller(at, config.name, primitive.name, given));
+                        failed = true;
+                    }
+                    (Err(inner), None) => {
+                        let got = format!("the definition `{}`", inner.name());
+                        self.diagnostics.push(diag::not_an_init(setting.span, &got));
+                        failed = true;
+                    }
+                    (Ok((expr, file, around)), None) => {
+                        init = Some((expr.clone(), around.clone(), file));
+                        if let Some(path) = field {
+                            let (value, span) = (dsl::print_expr(expr), setting.span);
+                            b.add_field(Field { path, value, written: true, span });
+                        }
+                    }
                 }
                 continue;
             }
@@ -93,7 +104,6 @@ impl Elaborator<'_> {
                 attrs.insert(config.name, Attr::Ints(widths.clone()));
                 continue;
             }
-            let field = call.field.as_deref().map(|at| join(at, config.name));
             let (value, written, span) = match (call.passed.get(config.name), setting) {
                 (Some((value, span)), None) => (Some(value.clone()), true, *span),
                 (Some((_, given)), Some(setting)) => {
@@ -102,14 +112,11 @@ impl Elaborator<'_> {
                     failed = true;
                     continue;
                 }
-                (None, Some(setting)) => match &setting.value {
-                    SettingValue::Def(inner) => {
-                        (Some(Value::Def(inner.clone(), None)), true, setting.span)
+                (None, Some(setting)) => match setting.value.written() {
+                    Err(inner) => (Some(Value::Def(inner.clone(), None)), true, setting.span),
+                    Ok((expr, file, around)) => {
+                        (self.eval_arch(expr, file, around), true, setting.span)
                     }
-                    SettingValue::Expr(expr, file) => {
-                        (self.eval_arch(expr, *file), true, setting.span)
-                    }
-                    SettingValue::Known(value) => (Some(value.clone()), true, setting.span),
                 },
                 (None, None) => match self.default(config, primitive, call.span) {
                     Some(Some(value)) => (Some(value), false, call.span),
@@ -145,7 +152,7 @@ impl Elaborator<'_> {
                 continue;
             };
             if let Some(path) = field {
-                b.fields.push(Field { path, value: attr.to_string(), written, span });
+                b.add_field(Field { path, value: attr.to_string(), written, span });
             }
             attrs.insert(config.name, attr);
         }
@@ -163,7 +170,7 @@ impl Elaborator<'_> {
         let mut inputs = call.tensors.clone();
         for (i, owned) in shaped.params.iter().enumerate() {
             let id = match weight.filter(|_| i == 0) {
-                Some(id) => self.shared_param(b, id, owned, call.span)?,
+                Some(id) => self.shared_weight(b, id, owned, &init, call.span)?,
                 None => self.owned_param(b, owned, &init, &call)?,
             };
             inputs.push(b.param_node(id, call.span));
@@ -201,8 +208,8 @@ impl Elaborator<'_> {
             Default::Bool(v) => Some(Value::Bool(v)),
             Default::Word(w) => Some(Value::Word(w)),
             Default::Absent => None,
-            Default::ArchField(field) => match self.arch.get(field) {
-                Some(value) => Some(value.clone()),
+            Default::ArchField(field) => match self.arch_field(field) {
+                Some(value) => Some(value),
                 None => {
                     if !self.tree.fields.contains_key(field) {
                         self.diagnostics.push(diag::missing_arch_field(self.tree.span, field));
@@ -217,17 +224,42 @@ impl Elaborator<'_> {
         })
     }
 
-    fn shared_param(
+    /// Another instance's weight, which starts as its owner says.
+    fn shared_weight(
         &mut self,
         b: &Building,
         id: ParamId,
         owned: &op::Owned,
+        init: &Option<Rule>,
+        span: Span,
+    ) -> Option<ParamId> {
+        let rule = match init {
+            Some(_) => Some(self.init_of(owned.role, "", owned.fan_in, init.clone(), span)?),
+            None => None,
+        };
+        self.same_param(b, id, &owned.shape, rule.as_ref(), span)
+    }
+
+    /// The parameter, if what is said of it here is what it is.
+    pub(super) fn same_param(
+        &mut self,
+        b: &Building,
+        id: ParamId,
+        shape: &[i64],
+        rule: Option<&InitRule>,
         span: Span,
     ) -> Option<ParamId> {
         let param = b.body.params.get(id.0 as usize)?;
-        if param.shape != owned.shape {
-            let (got, want) = (dims(&owned.shape), dims(&param.shape));
+        if param.shape != shape {
+            let (got, want) = (dims(shape), dims(&param.shape));
             self.diagnostics.push(diag::shared_differs(&param.path, span, &got, &want));
+            return None;
+        }
+        if let Some(rule) = rule
+            && *rule != param.init
+        {
+            let (got, want) = (rule.to_string(), param.init.to_string());
+            self.diagnostics.push(diag::shared_start(&param.path, span, &got, &want));
             return None;
         }
         Some(id)
@@ -237,21 +269,25 @@ impl Elaborator<'_> {
         &mut self,
         b: &mut Building,
         owned: &op::Owned,
-        init: &Option<(Expr, Rc<BTreeMap<String, Value>>, FileId)>,
+        init: &Option<Rule>,
         call: &Call,
     ) -> Option<ParamId> {
         let path = join(&call.path, owned.suffix);
-        if let Some(id) = b.by_path.get(&path).copied() {
-            if call.shared {
-                return self.shared_param(b, id, owned, call.span);
-            }
-            let before = b.param_spans.get(id.0 as usize).copied().unwrap_or(call.span);
-            self.diagnostics.push(diag::instance_twice(&path, call.span, before));
-            return None;
-        }
-        self.check_size(&owned.shape, &path, call.span)?;
         // A call's own rule is for its weight; a bias starts as the table says.
         let given = init.clone().filter(|_| owned.suffix.is_empty());
+        if let Some(id) = b.by_path.get(&path).copied() {
+            if !call.again {
+                let before = b.param_spans.get(id.0 as usize).copied().unwrap_or(call.span);
+                self.diagnostics.push(diag::instance_twice(&path, call.span, before));
+                return None;
+            }
+            let rule = match given {
+                Some(_) => Some(self.init_of(owned.role, &path, owned.fan_in, given, call.span)?),
+                None => None,
+            };
+            return self.same_param(b, id, &owned.shape, rule.as_ref(), call.span);
+        }
+        self.check_size(&owned.shape, &path, call.span)?;
         let rule = self.init_of(owned.role, &path, owned.fan_in, given, call.span)?;
         let param = Param {
             path,
@@ -279,23 +315,25 @@ impl Elaborator<'_> {
         role: &str,
         path: &str,
         fan_in: i64,
-        given: Option<(Expr, Rc<BTreeMap<String, Value>>, FileId)>,
+        given: Option<Rule>,
         span: Span,
     ) -> Option<InitRule> {
-        let (expr, names, file) = match given {
+        let (expr, around, file) = match given {
             Some(given) => given,
-            None => match self.tree.init.get(role).map(|s| &s.value) {
-                Some(SettingValue::Expr(expr, file)) => {
-                    (expr.as_ref().clone(), Rc::new(BTreeMap::new()), *file)
+            None => match self.tree.init.get(role).map(|s| s.value.written()) {
+                Some(Ok((expr, file, around))) => (expr.clone(), around.clone(), file),
+                Some(Err(applied)) => {
+                    let got = format!("the definition `{}`", applied.name());
+                    self.diagnostics.push(diag::not_an_init(applied.span, &got));
+                    return None;
                 }
-                Some(SettingValue::Def(_) | SettingValue::Known(_)) | None => {
+                None => {
                     self.diagnostics.push(diag::no_init(role, path, span));
                     return None;
                 }
             },
         };
-        let mut frame = self.arch_frame(file);
-        frame.names = (*names).clone();
+        let mut frame = self.arch_frame(file, &around);
         let outer = self.fan_in.replace(fan_in);
         let value = self.eval(&expr, &mut frame, &mut Building::default());
         self.fan_in = outer;

@@ -9,7 +9,8 @@ use std::rc::Rc;
 use dsl::{Expr, Name, Span};
 
 use super::call::Call;
-use super::{Building, Elaborator, Field, Frame, join};
+use super::frame::Frame;
+use super::{Building, Elaborator, Field, join};
 use crate::diag;
 use crate::graph::{NodeKind, Out, Param};
 use crate::op::Type;
@@ -50,26 +51,17 @@ impl Elaborator<'_> {
                 }
             }
         }
+        self.check_case(name, f);
         let slots = f.slots.clone();
-        let holder_field = "slots";
-        let first = !slots.declared.borrow().contains(&name.text);
-        if first {
-            slots.declared.borrow_mut().push(name.text.clone());
-        }
+        let field = join(&slots.field, &name.text);
+        slots.declared.borrow_mut().insert(name.text.clone());
         let setting = slots.holder.slots.get(&name.text);
+        let at = setting.map_or(span, |s| s.span);
         let Some(fill) = setting.and_then(|s| s.fill.clone()) else {
-            if first {
-                b.fields.push(Field {
-                    path: format!("{holder_field}.{}", name.text),
-                    value: "empty".to_owned(),
-                    written: setting.is_some(),
-                    span: setting.map_or(span, |s| s.span),
-                });
-            }
+            let value = "empty".to_owned();
+            b.add_field(Field { path: field, value, written: setting.is_some(), span: at });
             return Some(Value::Tensors(operands));
         };
-        let at = setting.map_or(span, |s| s.span);
-        let field = format!("{holder_field}.{}", name.text);
         let mut inner = Building::default();
         let ty = Type::seq([width]);
         inner.body.inputs.push(ty.clone());
@@ -83,7 +75,7 @@ impl Elaborator<'_> {
             field: Some(Rc::from(field.as_str())),
             slots: slots.clone(),
             fill: Some(name.text.clone()),
-            shared: false,
+            again: false,
         };
         let outs = self.call_applied(&mut inner, &fill, call)?;
         match outs.as_slice() {
@@ -96,27 +88,36 @@ impl Elaborator<'_> {
             }
         }
         inner.body.outputs = outs;
-        self.unused(&inner);
-        if first {
-            b.fields.push(Field { path: field, value: fill.name().to_owned(), written: true, span: at });
-            b.fields.append(&mut inner.fields);
-        }
+        let (fill_body, fields) = self.finish(inner);
+        b.add_field(Field { path: field, value: fill.name().to_owned(), written: true, span: at });
+        fields.into_iter().for_each(|field| b.add_field(field));
         let instance = join(&f.path, &name.text);
         let mut params = Vec::new();
-        for param in &inner.body.params {
+        for param in &fill_body.params {
             let path = join(&instance, &param.path);
-            if let Some(before) = b.by_path.get(&path).copied() {
-                let before = b.param_spans.get(before.0 as usize).copied().unwrap_or(span);
-                self.diagnostics.push(diag::instance_twice(&path, span, before));
-                return None;
-            }
-            params.push(b.add_param(Param { path, ..param.clone() }, at));
+            let id = match b.by_path.get(&path).copied() {
+                // The slot of a shared instance that is called again.
+                Some(id) if f.again && !f.instances.contains_key(&name.text) => {
+                    self.same_param(b, id, &param.shape, Some(&param.init), at)?
+                }
+                Some(id) => {
+                    let before = b.param_spans.get(id.0 as usize).copied().unwrap_or(span);
+                    self.diagnostics.push(diag::instance_twice(&path, span, before));
+                    return None;
+                }
+                None => b.add_param(Param { path, ..param.clone() }, at),
+            };
+            params.push(id);
+        }
+        if !params.is_empty() {
+            self.remember_instance(name, false, f);
         }
         let mut states = Vec::new();
-        for (path, state) in &inner.body.states {
+        for (path, state) in &fill_body.states {
             states.push(b.add_state(join(&instance, path), state.clone()));
         }
-        let kind = NodeKind::Slot { name: name.text.clone(), fill: Rc::new(inner.body), params, states };
-        self.push(b, kind, operands, types, span).map(Value::Tensors)
+        let (name, fill) = (name.text.clone(), Rc::new(fill_body));
+        self.push(b, NodeKind::Slot { name, fill, params, states }, operands, types, span)
+            .map(Value::Tensors)
     }
 }

@@ -5,7 +5,7 @@
 
 /// Philox under one key.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Philox {
+pub(crate) struct Philox {
     key: [u32; 2],
     upper: [u32; 2],
 }
@@ -14,7 +14,7 @@ pub(super) struct Philox {
 const LANES: usize = 8;
 
 impl Philox {
-    pub(super) fn new(key: &blake3::Hash) -> Philox {
+    pub(crate) fn new(key: &blake3::Hash) -> Philox {
         let mut words = [0u32; 4];
         for (word, bytes) in words.iter_mut().zip(key.as_bytes().chunks_exact(4)) {
             *word = bytes.iter().rev().fold(0, |word, &byte| word << 8 | u32::from(byte));
@@ -24,7 +24,7 @@ impl Philox {
     }
 
     /// The draws of elements `first..first + out.len()`: multiples of 2^-52 plus 2^-53, so never 0 or 1.
-    pub(super) fn uniforms(&self, first: u64, out: &mut [f64]) {
+    pub(crate) fn uniforms(&self, first: u64, out: &mut [f64]) {
         let mut block = first / 2;
         // An odd start takes the second half of its block.
         let (head, rest) = out.split_at_mut(usize::from(first % 2 == 1).min(out.len()));

@@ -143,19 +143,31 @@ pub fn backward_into(
 
 /// The state after these inputs: the last k-1 of state ++ inputs, [b, k-1, c].
 pub fn next_state(operands: Operands<'_>) -> Result<Tensor, KernelError> {
-    let Shape { batch, time, channels, kernel, .. } = Shape::of(&operands)?;
+    let Shape { kernel, .. } = Shape::of(&operands)?;
+    next_state_of(operands.inputs, kernel, operands.state)
+}
+
+/// As [`next_state`], for a filter of `kernel` taps.
+pub fn next_state_of(
+    inputs: &[&Tensor],
+    kernel: i64,
+    state: Option<&Tensor>,
+) -> Result<Tensor, KernelError> {
     let past = kernel - 1;
-    let fresh = past.min(time);
-    let ends = operands
-        .inputs
-        .iter()
-        .map(|x| x.f_narrow(1, time - fresh, fresh))
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut ends = Vec::with_capacity(inputs.len());
+    for x in inputs {
+        let time = x.size().get(1).copied().unwrap_or(0);
+        ends.push(x.f_narrow(1, time - past.min(time), past.min(time))?);
+    }
     let end = Tensor::f_cat(&ends, 2)?; // [b, min(k-1, t), c]
+    let size = end.size();
+    let [batch, fresh, channels] = size[..] else {
+        return Err(KernelError::new(format!("a Canon layer's input is [b, t, c], got {size:?}")));
+    };
     if fresh == past {
         return Ok(end);
     }
-    let kept = match operands.state {
+    let kept = match state {
         Some(state) => state.f_narrow(1, fresh, past - fresh)?,
         None => Tensor::f_zeros([batch, past - fresh, channels], (end.kind(), end.device()))?,
     };

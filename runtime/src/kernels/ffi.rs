@@ -365,14 +365,48 @@ pub(crate) fn parallel_blocks<L>(
     });
 }
 
-struct Shared(*mut f32);
+/// A slice to write to, cut into pieces of `chunk` elements, the last of which may be shorter.
+pub(crate) struct Cut<'a, T> {
+    pub(crate) data: &'a mut [T],
+    pub(crate) chunk: usize,
+}
 
-// SAFETY: `parallel_blocks` derives disjoint slices from it.
-unsafe impl Sync for Shared {}
+/// Runs `body` for each of `count` chunks on ATen's threads, at least `grain` to a thread; each call has its piece
+/// of every one of `outs` to itself. Which chunks there are does not depend on the threads.
+pub(crate) fn parallel_cuts<T: Send, const N: usize>(
+    count: usize,
+    grain: usize,
+    outs: [Cut<'_, T>; N],
+    body: impl Fn(usize, [&mut [T]; N]) + Sync,
+) {
+    for Cut { data, chunk } in &outs {
+        assert!(data.len().div_ceil((*chunk).max(1)) == count, "{count} cuts of {}", data.len());
+    }
+    let outs = outs.map(|Cut { data, chunk }| (Shared(data.as_mut_ptr()), data.len(), chunk));
+    let outs = &outs;
+    parallel_for(count, grain, |piece| {
+        for index in piece {
+            let pieces = std::array::from_fn(|i| {
+                let (pointer, len, chunk) = &outs[i];
+                let first = index * chunk;
+                let count = len.saturating_sub(first).min(*chunk);
+                // SAFETY: first < len, since there are exactly `count` cuts (asserted), so the piece lies inside
+                // the slice; pieces of other indices do not overlap it, and `index` is in one piece only.
+                unsafe { std::slice::from_raw_parts_mut(pointer.get().add(first), count) }
+            });
+            body(index, pieces);
+        }
+    });
+}
 
-impl Shared {
+struct Shared<T>(*mut T);
+
+// SAFETY: `parallel_blocks` and `parallel_cuts` derive disjoint slices from it, one to a thread.
+unsafe impl<T: Send> Sync for Shared<T> {}
+
+impl<T> Shared<T> {
     /// By method, so that closures capture the wrapper and not the bare pointer.
-    fn get(&self) -> *mut f32 {
+    fn get(&self) -> *mut T {
         self.0
     }
 }

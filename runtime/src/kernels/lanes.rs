@@ -19,12 +19,12 @@ pub(crate) fn mul_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// 1 / (1 + exp(-x)), within a few units in the last place.
+/// exp(x), within a few units in the last place; x is held to where the result is a normal number.
 #[inline(always)]
-pub(crate) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
+pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {
     // exp(y) = 2^n exp(r), |r| <= ln 2 / 2; the polynomial and the split of ln 2 are those of Cephes' expf.
     const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
-    let y = (-x).clamp(-87.0, 88.0);
+    let y = x.clamp(-87.0, 88.0);
     let shifted = mul_add::<FMA>(y, std::f32::consts::LOG2_E, ROUND);
     let n = shifted - ROUND;
     let r = mul_add::<FMA>(n, 2.121_944_4e-4, mul_add::<FMA>(n, -355.0 / 512.0, y));
@@ -33,6 +33,84 @@ pub(crate) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
         p = mul_add::<FMA>(p, r, coefficient);
     }
     let exp_r = mul_add::<FMA>(p, r * r, r + 1.0);
-    let power = f32::from_bits((shifted.to_bits() << 23).wrapping_add(127 << 23));
-    1.0 / (1.0 + exp_r * power)
+    exp_r * f32::from_bits((shifted.to_bits() << 23).wrapping_add(127 << 23))
+}
+
+/// 1 / (1 + exp(-x)), within a few units in the last place.
+#[inline(always)]
+pub(crate) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
+    1.0 / (1.0 + exp::<FMA>(-x))
+}
+
+/// Sums run in this many lanes whatever the registers are, so that their order is one.
+const SUMS: usize = 16;
+
+/// Σ a b.
+#[inline(always)]
+pub(crate) fn dot<const FMA: bool>(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0f32; SUMS];
+    let (bulk_a, bulk_b) = (a.chunks_exact(SUMS), b.chunks_exact(SUMS));
+    let (rest_a, rest_b) = (bulk_a.remainder(), bulk_b.remainder());
+    for (a, b) in bulk_a.zip(bulk_b) {
+        for l in 0..SUMS {
+            sums[l] = mul_add::<FMA>(a[l], b[l], sums[l]);
+        }
+    }
+    for ((sum, a), b) in sums.iter_mut().zip(rest_a).zip(rest_b) {
+        *sum = mul_add::<FMA>(*a, *b, *sum);
+    }
+    total(sums)
+}
+
+/// Σ a².
+#[inline(always)]
+pub(crate) fn sum_squares<const FMA: bool>(a: &[f32]) -> f32 {
+    dot::<FMA>(a, a)
+}
+
+/// The greatest of the numbers among them.
+#[inline(always)]
+pub(crate) fn max(a: &[f32]) -> f32 {
+    let mut most = [f32::NEG_INFINITY; SUMS];
+    let bulk = a.chunks_exact(SUMS);
+    let rest = bulk.remainder();
+    for a in bulk {
+        for l in 0..SUMS {
+            most[l] = if a[l] > most[l] { a[l] } else { most[l] };
+        }
+    }
+    for (most, a) in most.iter_mut().zip(rest) {
+        *most = if *a > *most { *a } else { *most };
+    }
+    most.iter().fold(f32::NEG_INFINITY, |most, &a| if a > most { a } else { most })
+}
+
+/// Σ exp(a − less).
+#[inline(always)]
+pub(crate) fn sum_exp<const FMA: bool>(a: &[f32], less: f32) -> f32 {
+    let mut sums = [0.0f32; SUMS];
+    let bulk = a.chunks_exact(SUMS);
+    let rest = bulk.remainder();
+    for a in bulk {
+        for l in 0..SUMS {
+            sums[l] += exp::<FMA>(a[l] - less);
+        }
+    }
+    for (sum, a) in sums.iter_mut().zip(rest) {
+        *sum += exp::<FMA>(a - less);
+    }
+    total(sums)
+}
+
+/// Lanes added pairwise, neighbours at distance 8, 4, 2, 1.
+#[inline(always)]
+fn total(mut sums: [f32; SUMS]) -> f32 {
+    let mut half = SUMS / 2;
+    while half > 0 {
+        for l in 0..half {
+            sums[l] += sums[l + half];
+        }
+        half /= 2;
+    }
+    sums[0]
 }

@@ -4,6 +4,7 @@
 use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
 
+use super::super::Isa;
 use super::*;
 
 const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);

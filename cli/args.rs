@@ -1,0 +1,436 @@
+//! What can be typed: every command, option and example, and nothing that acts.
+//!
+//! In: argv, as clap reads it. Out: plain values, one struct for each command. Must stay true: each
+//! command's help ends with examples that work as they stand in this repository; a command that
+//! needs libtorch stands behind `#[cfg(feature = "torch")]` and in [`NEEDS_TORCH`], so that a build
+//! without it says so instead of not knowing the word.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Commands that only a build with libtorch has.
+pub(crate) const NEEDS_TORCH: [&str; 7] =
+    ["bench", "compare", "data", "demo", "forward", "generate", "run"];
+
+/// Compiles language-model architectures, locks experiments, and proves what two of them differ in
+#[derive(Debug, Parser)]
+#[command(
+    name = "canonc",
+    version,
+    disable_help_subcommand = true,
+    after_help = "\
+Examples:
+  canonc new demo                                  a runnable architecture and recipe in ./demo
+  canonc check                                     every .canon file under arch/
+  canonc show arch/llamacanon_1B.canon             parameters, FLOPs, memory, state
+  canonc graph arch/llamacanon_1B.canon --format svg > llamacanon.svg
+  canonc build arch/llamacanon_1B.canon            writes lockfiles/llamacanon_1B.lock
+
+Exit codes: 0 fine, 1 a finding (drift, confound, unformatted file), 2 bad input or usage,
+3 this machine cannot, 75 interrupted with a good checkpoint."
+)]
+pub(crate) struct Cli {
+    /// When to colour what goes to a terminal; `auto` respects NO_COLOR
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
+    pub(crate) color: When,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum When {
+    /// On a terminal, unless NO_COLOR is set
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    New(NewArgs),
+    Check(CheckArgs),
+    Fmt(FmtArgs),
+    Show(ShowArgs),
+    Graph(GraphArgs),
+    Build(BuildArgs),
+    Bind(BindArgs),
+    Diff(DiffArgs),
+    #[cfg(feature = "torch")]
+    Run(RunArgs),
+    Verify(VerifyArgs),
+    #[cfg(feature = "torch")]
+    Compare(CompareArgs),
+    /// Prove a Llama and a LlamaCanon differ in nothing else, train both, draw the curves
+    #[cfg(feature = "torch")]
+    Demo,
+    #[cfg(feature = "torch")]
+    Bench(BenchArgs),
+    Doctor(DoctorArgs),
+    Completions(CompletionsArgs),
+    /// A word that is none of the above; `main` says what was meant.
+    #[command(external_subcommand)]
+    Unknown(Vec<OsString>),
+}
+
+/// Write a runnable architecture, recipe and comparison into an empty folder
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc new          into this folder, if it is empty
+  canonc new demo     into ./demo, made if it is not there")]
+pub(crate) struct NewArgs {
+    /// The folder; it must be empty or not exist yet
+    #[arg(default_value = ".", value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}
+
+/// Report every error of every file: syntax, names, shapes, slots
+#[derive(Args, Debug)]
+#[command(
+    after_help = "\
+Examples:
+  canonc check                                   every .canon file under arch/
+  canonc check arch/llama_1B.canon my/archs      these files and folders
+  canonc check --json | jq '.diagnostics[].message'
+
+Exit codes: 0 no errors (there may be warnings), 2 errors.",
+    after_long_help = "\
+Examples:
+  canonc check                                   every .canon file under arch/
+  canonc check arch/llama_1B.canon my/archs      these files and folders
+  canonc check --json | jq '.diagnostics[].message'
+
+Exit codes: 0 no errors (there may be warnings), 2 errors.
+
+Schema of --json, one object on standard output:
+  schema       \"canonc.check.v1\"
+  files        how many files were asked for
+  archs        how many architectures compiled
+  errors, warnings
+  diagnostics  in the order found, each:
+    severity   \"error\" or \"warning\"
+    code       a stable word such as \"unknown-slot\"; null when a file could not be read
+    message    what is wrong
+    labels     places, the first being where it went wrong, each:
+      file     as it was named, with `/`
+      start, end   {byte, line, column}; line and column count from 1, columns in characters
+      text     what is to be said about the place; may be empty
+    help       what to type, a list"
+)]
+pub(crate) struct CheckArgs {
+    /// Files, and folders whose .canon files are meant [default: arch]
+    #[arg(value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+    /// Diagnostics as JSON on standard output (`--help` states the schema)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Format .canon files in place
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc fmt arch std               every .canon file in both folders
+  canonc fmt --check arch           lists what is not formatted and exits 1
+  canonc fmt - < a.canon > b.canon  from standard input to standard output")]
+pub(crate) struct FmtArgs {
+    /// Files, and folders whose .canon files are meant; `-` is standard input
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write nothing; list the files that are not formatted, and exit 1 if there are any
+    #[arg(long)]
+    pub(crate) check: bool,
+}
+
+/// Parameters, FLOPs, memory and state of an architecture; or a standard definition
+#[derive(Args, Debug)]
+#[command(
+    after_help = "\
+Examples:
+  canonc show arch/llamacanon_1B.canon
+  canonc show arch/llama_1B.canon --seq-len 8192
+  canonc show arch/llama_1B.canon --json | jq '.archs[0].parameters.total'
+  canonc show std                  what the standard library defines
+  canonc show attention            one of its definitions, with its text",
+    after_long_help = "\
+Examples:
+  canonc show arch/llamacanon_1B.canon
+  canonc show arch/llama_1B.canon --seq-len 8192
+  canonc show arch/llama_1B.canon --json | jq '.archs[0].parameters.total'
+  canonc show std                  what the standard library defines
+  canonc show attention            one of its definitions, with its text
+
+Schema of --json, one object on standard output (archs only):
+  schema   \"canonc.show.v1\"
+  seq_len  tokens of one sequence, what the costs are for
+  archs    each:
+    name, docs, vocab, dim, layers, graph, manifest   the last two are digests
+    parameters   {total, non_embedding, canon, short_conv}
+    flops_per_token      {forward, training}; a multiply-add counts two
+    bytes_per_sequence   {activations}; f32, without recomputation
+    optimizer_bytes      parameters, gradients and both AdamW moments, f32
+    state                {per_sequence, per_token}; elements after seq_len tokens, and what each adds
+    tables               one for each kind of layer, and one for what stands outside them:
+      layers       their numbers; null outside the layers
+      definition   what the layer is; null outside the layers
+      parts        its mixer and its MLP
+      parameters   each {path, shape, init, count}; paths below `layers.N.`, counts of one layer
+      state        each {path, kind, shape, elements, per_token}; of one layer and sequence"
+)]
+pub(crate) struct ShowArgs {
+    /// A .canon file or a lock; `std`; or the name of a standard definition or primitive
+    #[arg(value_name = "FILE|NAME")]
+    pub(crate) what: PathBuf,
+    /// The architecture to show, if the file defines several [default: all]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) arch: Option<String>,
+    /// Tokens of one sequence
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(i64).range(1..=1 << 32))]
+    pub(crate) seq_len: i64,
+    /// As JSON on standard output (`--help` states the schema)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The compute graph of an architecture, as text or as a picture
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc graph arch/llamacanon_1B.canon                    what the structural hash covers
+  canonc graph arch/llamacanon_1B.canon --format svg > llamacanon.svg
+  canonc graph arch/hybrid_1B.canon --format dot | dot -Tpdf > hybrid.pdf
+  canonc graph arch/llamacanon_1B.canon --erase B,D        as if slots B and D were empty
+  canonc graph arch/llamacanon_1B.canon --layer 0          the body of one layer
+  canonc graph lockfiles/demo.lock --arch llama_demo --plan  every step of its training
+  canonc graph --artifacts                                 archs, recipes, locks, runs: what is stale")]
+pub(crate) struct GraphArgs {
+    /// A .canon file or a lock
+    #[arg(value_name = "FILE", required_unless_present = "artifacts")]
+    pub(crate) file: Option<PathBuf>,
+    /// The architecture to show, if the file defines several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) arch: Option<String>,
+    /// The canonical text that is hashed, Graphviz' language, or a picture
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) format: GraphFormat,
+    /// Only the body of this layer
+    #[arg(long, value_name = "N")]
+    pub(crate) layer: Option<u32>,
+    /// Empty these slots first: names with commas between, or `all`
+    #[arg(long, value_name = "SLOTS", value_delimiter = ',')]
+    pub(crate) erase: Vec<String>,
+    /// What a training step executes: forward, backward, sum, update. As its lock says; for a .canon
+    /// file with AdamW and cross-entropy in f32
+    #[arg(long, conflicts_with_all = ["format", "layer"])]
+    pub(crate) plan: bool,
+    /// Instead: what is made from what in this folder, and what is stale or missing (text or dot)
+    #[arg(long, conflicts_with_all = ["file", "arch", "layer", "erase", "plan"])]
+    pub(crate) artifacts: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum GraphFormat {
+    #[default]
+    Text,
+    Dot,
+    Svg,
+}
+
+/// Compile architectures, recipes and comparisons into locks
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc build arch/llamacanon_1B.canon     writes lockfiles/llamacanon_1B.lock
+  canonc build recipes/*.toml               one lock for each point of each sweep
+  canonc build --check arch/*.canon         writes nothing; exits 1 if it would")]
+pub(crate) struct BuildArgs {
+    /// .canon files, recipes and comparisons
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Write nothing; name the locks that are missing or stale, and exit 1 if there are any
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Where locks go
+    #[arg(long, value_name = "DIR", default_value = "lockfiles")]
+    pub(crate) out: PathBuf,
+}
+
+/// Close an open lock: put the digest of its data in
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc bind lockfiles/llama_1B_nemotron.lock --data nemotron_cc.index")]
+pub(crate) struct BindArgs {
+    /// The lock to close
+    #[arg(value_name = "LOCK")]
+    pub(crate) lock: PathBuf,
+    /// The prepared data it names
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: PathBuf,
+}
+
+/// Say what two locks differ in: treatment, confounds, consequences
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc diff lockfiles/llama_1B.lock lockfiles/llamacanon_1B.lock --treatment canon
+  canonc diff lockfiles/a.lock lockfiles/b.lock --treatment canon --treatment optimizer.lr
+  canonc diff lockfiles/a.lock lockfiles/b.lock --json
+
+Exit codes: 0 controlled, 1 confounded.")]
+pub(crate) struct DiffArgs {
+    /// One lock
+    #[arg(value_name = "A")]
+    pub(crate) a: PathBuf,
+    /// The other
+    #[arg(value_name = "B")]
+    pub(crate) b: PathBuf,
+    /// A field that is meant to differ; `canon` is short for the Canon slots
+    #[arg(long = "treatment", value_name = "T")]
+    pub(crate) treatment: Vec<String>,
+    /// The verdict as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Run what a comparison still lacks, then say what its arms differ by, seed by seed
+#[cfg(feature = "torch")]
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc build recipes/demo.toml && canonc compare lockfiles/demo.lock
+  canonc compare lockfiles/demo.lock --out demo/report.html
+
+Runs lie in runs/<comparison>/<run>; interrupting and repeating goes on where it stopped.")]
+pub(crate) struct CompareArgs {
+    /// A lock of kind comparison
+    #[arg(value_name = "LOCK")]
+    pub(crate) lock: PathBuf,
+    /// Where runs go, each comparison in a folder of its name
+    #[arg(long, value_name = "DIR", default_value = "runs")]
+    pub(crate) dir: PathBuf,
+    /// The page with the curves [default: report.html beside the runs]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: Option<PathBuf>,
+}
+
+/// Time our kernels beside libtorch's, in one process
+#[cfg(feature = "torch")]
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc bench canon               the Canon layer at the two shapes the README quotes
+  canonc bench canon --rounds 50")]
+pub(crate) struct BenchArgs {
+    /// What to time
+    #[arg(value_enum)]
+    pub(crate) what: BenchWhat,
+    /// Rounds; each times every contender once
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
+    pub(crate) rounds: u16,
+}
+
+#[cfg(feature = "torch")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchWhat {
+    /// Forward and backward of one Canon layer
+    Canon,
+}
+
+/// Say what this machine has, what it lacks, and what to type about it
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc doctor
+  canonc doctor --json
+
+Schema of --json: {schema: \"canonc.doctor.v1\", facts: [{name, value, state, help}]}, where state is
+\"has\", \"lacks\" or \"unknown\", and help (null if there is none) says what to type.")]
+pub(crate) struct DoctorArgs {
+    /// As JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Print the completions of a shell
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc completions bash > ~/.local/share/bash-completion/completions/canonc
+  canonc completions zsh  > \"${fpath[1]}/_canonc\"
+  canonc completions fish > ~/.config/fish/completions/canonc.fish")]
+pub(crate) struct CompletionsArgs {
+    /// Whose
+    #[arg(value_enum)]
+    pub(crate) shell: clap_complete::Shell,
+}
+
+/// Train what a lock says until it is done, going on where it stopped
+#[cfg(feature = "torch")]
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc run                                          the only experiment lock under lockfiles/
+  canonc run --lock lockfiles/depo_llama.lock         in runs/depo_llama
+  canonc run --lock depo.lock --dir /scratch/depo     in another folder
+  canonc run --lock depo.lock --dry-run               memory, disk and time, without training
+  canonc run --lock depo.lock --stop-after-step 100   leaves a checkpoint and exits 75
+
+Interrupting (Ctrl-C, SIGTERM) finishes the step, leaves a checkpoint and exits 75; the same command
+goes on from there, and steps that were logged already have to come out the same. A second Ctrl-C
+ends at once; what is lost is done again.")]
+pub(crate) struct RunArgs {
+    /// A lock of kind experiment [default: the only one under lockfiles/]
+    #[arg(long, value_name = "LOCK", num_args = 0..=1)]
+    pub(crate) lock: Option<Option<PathBuf>>,
+    /// The run's folder [default: runs/NAME, NAME being the lock's]
+    #[arg(long, value_name = "DIR")]
+    pub(crate) dir: Option<PathBuf>,
+    /// The prepared documents of a lock on text [default: data/SOURCE.index]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: Option<PathBuf>,
+    /// Say what the run would take, and write nothing
+    #[arg(long)]
+    pub(crate) dry_run: bool,
+    /// Another device than the lock's: the same id, another platform section
+    #[arg(long, value_enum, value_name = "DEVICE")]
+    pub(crate) device: Option<RunDevice>,
+    /// Leave a checkpoint after this step and exit 75
+    #[arg(long, value_name = "N")]
+    pub(crate) stop_after_step: Option<u64>,
+    /// Break at a named point, `NAME` or `NAME:COUNT`: for tests of what survives
+    #[arg(long, value_name = "POINT", hide = true)]
+    pub(crate) fault: Option<String>,
+}
+
+#[cfg(feature = "torch")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum RunDevice {
+    Cpu,
+    Cuda,
+}
+
+/// Check every digest of a run or a lock again, offline
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc verify runs/depo_llama            lock, metrics chain, checkpoints, attestation
+  canonc verify depo_llama                 the same: a name under runs/
+  canonc verify lockfiles/depo_llama.lock  every line of the lock, derived again
+
+Exit codes: 0 everything holds, 1 something does not.
+Schema of --json: {schema: \"canonc.verify.v1\", holds: [text], broken: [text], skipped: [text]}.")]
+pub(crate) struct VerifyArgs {
+    /// A run's folder, its name under runs/, or a lock
+    #[arg(value_name = "RUN|LOCK")]
+    pub(crate) what: PathBuf,
+    /// The prepared documents of a run on text [default: data/SOURCE.index]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: Option<PathBuf>,
+    /// As JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}

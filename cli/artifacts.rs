@@ -1,0 +1,175 @@
+//! `canonc graph --artifacts`: everything in this folder that is made from something, and how it stands.
+//!
+//! In: `arch/`, `recipes/`, `lockfiles/`, `runs/` of the folder canonc is started in. Out: the artefact
+//! graph. Must stay true: looks, and writes nothing; a lock is current if building it again would not
+//! change it; a run belongs to the lock it carries, not to the one of its name.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use compiler::artifacts::{Artifact, Artifacts, Kind, State};
+use compiler::lock::{self, Experiment, Lock};
+use compiler::recipe::{self, Source};
+use compiler::resolve::import_target;
+use dsl::{FileId, Sources};
+use runtime::run::Paths;
+
+use crate::build::{built, settled};
+use crate::fail::Failure;
+use crate::files::canon_files;
+use crate::load::{Content, name, read};
+use crate::locks;
+
+/// Where things are, as every command has it.
+const ARCHS: &str = "arch";
+const RECIPES: &str = "recipes";
+const LOCKS: &str = "lockfiles";
+const RUNS: &str = "runs";
+
+/// The graph of the folder canonc is started in.
+pub(crate) fn artifacts() -> Result<Artifacts, Failure> {
+    let mut all = Artifacts::default();
+    let mut sources: Vec<PathBuf> = Vec::new();
+    if Path::new(ARCHS).is_dir() {
+        sources.extend(canon_files(Path::new(ARCHS)).unwrap_or_default());
+    }
+    sources.extend(listed(RECIPES, "toml"));
+    if sources.is_empty() && !Path::new(LOCKS).is_dir() {
+        return Err(Failure::bad_input(format!(
+            "there is no `{ARCHS}`, `{RECIPES}` or `{LOCKS}` here"
+        ))
+        .help("start it in the folder of a project; `canonc new DIR` writes a first one"));
+    }
+    let mut made = BTreeSet::new();
+    for source in &sources {
+        add_source(&mut all, source, &mut made);
+    }
+    for path in listed(LOCKS, "lock") {
+        if made.contains(&name(&path)) {
+            continue;
+        }
+        let text = locks::standing(&path)?.unwrap_or_default();
+        match lock::source_of(&text) {
+            // A source outside of the usual folders.
+            Some(source) if Path::new(&source).is_file() && all.get(&source).is_none() => {
+                add_source(&mut all, Path::new(&source), &mut made);
+            }
+            Some(_) | None => {}
+        }
+        // Nothing that was built makes it.
+        let note = lock::source_of(&text).map(|source| format!("made from {source}"));
+        let note = note.unwrap_or_else(|| "no lock of canonc".to_owned());
+        all.add(name(&path), Artifact { kind: Kind::Lock, state: State::Orphan, note });
+    }
+    Ok(all)
+}
+
+/// A source, what it reads, and the locks it makes.
+fn add_source(all: &mut Artifacts, source: &Path, made: &mut BTreeSet<String>) {
+    let path = name(source);
+    let built = built(source);
+    let state = if built.is_ok() { State::Current } else { State::Broken };
+    let kind = read_by(all, source, &path);
+    all.add(path.clone(), Artifact { kind, state, note: String::new() });
+    for lock in built.unwrap_or_default() {
+        let file = Path::new(LOCKS).join(format!("{}.lock", lock.name()));
+        let lock_path = name(&file);
+        all.need(lock_path.clone(), path.clone());
+        made.insert(lock_path.clone());
+        let (lock, state) = match settled(&file, lock) {
+            Ok((lock, None)) => (lock, State::Missing),
+            Ok((lock, Some(before))) if before == lock::write(&lock) => (lock, State::Current),
+            Ok((lock, Some(_))) => (lock, State::Stale),
+            Err(failure) => {
+                // Another source's lock, or none at all, stands in its place.
+                let note = failure.message.unwrap_or_default();
+                all.add(lock_path, Artifact { kind: Kind::Lock, state: State::Broken, note });
+                continue;
+            }
+        };
+        let open = if lock.open_inputs().is_empty() { "" } else { ", open" };
+        let note = format!("{} {}{open}", lock.kind(), lock.id().short());
+        all.add(lock_path.clone(), Artifact { kind: Kind::Lock, state, note });
+        add_runs(all, &lock, &lock_path);
+    }
+}
+
+/// What a source names: an arch its imports, a recipe its archs, a comparison its recipes.
+fn read_by(all: &mut Artifacts, source: &Path, path: &str) -> Kind {
+    let text = match read(source) {
+        Ok(Content::Text(text)) => text,
+        Ok(Content::Not(_)) | Err(_) => String::new(),
+    };
+    if source.extension().is_some_and(|extension| extension == "canon") {
+        let (ast, _) = dsl::parse(FileId(0), &text);
+        for target in ast.imports.iter().filter_map(|i| import_target(path, &i.path)) {
+            all.need(path, target);
+        }
+        return Kind::Arch;
+    }
+    let mut sources = Sources::new();
+    let id = sources.add(path, text.clone());
+    match recipe::source(&text) {
+        Source::Recipe => {
+            let archs = recipe::read(&sources, id).0.map(|recipe| recipe.archs);
+            for (arch, _) in archs.unwrap_or_default() {
+                all.need(path, arch.path);
+            }
+            Kind::Recipe
+        }
+        Source::Comparison => {
+            let arms = recipe::comparison::read(&sources, id).0.map(|comparison| comparison.arms);
+            for (_, recipe) in arms.unwrap_or_default() {
+                all.need(path, recipe);
+            }
+            Kind::Comparison
+        }
+    }
+}
+
+/// The runs that a lock stands for, and the report on them.
+fn add_runs(all: &mut Artifacts, lock: &Lock, lock_path: &str) {
+    match lock {
+        Lock::Arch(_) => {}
+        Lock::Experiment(experiment) => {
+            add_run(all, experiment, &Path::new(RUNS).join(&experiment.name), lock_path);
+        }
+        Lock::Comparison(comparison) => {
+            let folder = Path::new(RUNS).join(&comparison.name);
+            let report = folder.join("report.html");
+            let state = if report.is_file() { State::Current } else { State::Missing };
+            let report = name(&report);
+            for run in comparison.runs() {
+                let run_folder = folder.join(&run.experiment.name);
+                add_run(all, &run.experiment, &run_folder, lock_path);
+                all.need(report.clone(), name(&run_folder));
+            }
+            all.add(report, Artifact { kind: Kind::Report, state, note: String::new() });
+        }
+    }
+}
+
+fn add_run(all: &mut Artifacts, experiment: &Experiment, folder: &Path, lock_path: &str) {
+    let paths = Paths::new(folder);
+    let state = match fs::read_to_string(paths.lock()) {
+        Err(_) => State::Missing,
+        Ok(text) if text != lock::write(&Lock::Experiment(experiment.clone())) => State::Stale,
+        Ok(_) if paths.attestation().is_file() => State::Current,
+        Ok(_) => State::Unfinished,
+    };
+    let path = name(folder);
+    all.need(path.clone(), lock_path);
+    all.add(path, Artifact { kind: Kind::Run, state, note: String::new() });
+}
+
+/// Files of a folder with that ending, by name.
+fn listed(folder: &str, ending: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == ending))
+        .collect();
+    paths.sort();
+    paths
+}

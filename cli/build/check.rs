@@ -1,0 +1,69 @@
+//! `canonc build --check`: what building would change, fact by fact, and nothing written.
+//!
+//! In: a lock built anew and what stands in its place. Out: exit 1 if they differ, with each fact that
+//! does; locks that nothing makes any more. Must stay true: writes nothing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use compiler::lock::{self, Drift, Lock};
+
+use super::settled;
+use crate::args::BuildArgs;
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::{locks, output};
+
+/// Facts shown of one lock before the rest is only counted.
+const MAX_SHOWN: usize = 20;
+
+pub(super) fn check(path: &Path, lock: Lock) -> Outcome {
+    let (lock, before) = settled(path, lock)?;
+    let text = lock::write(&lock);
+    let name = shown(path);
+    let Some(before) = before else {
+        output::note(&format!("{name}: missing; `canonc build {}` writes it", lock.source()));
+        return Ok(Exit::Finding);
+    };
+    if before == text {
+        output::note(&format!("{name}: up to date"));
+        return Ok(Exit::Fine);
+    }
+    output::note(&format!("{name}: stale; `canonc build {}` writes it again", lock.source()));
+    let drift = lock::drift(&before, &text);
+    for Drift { key, before, after } in drift.iter().take(MAX_SHOWN) {
+        let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".to_owned());
+        output::note(&format!("  {key}: {} -> {}", value(before), value(after)));
+    }
+    if let Some(more) = drift.len().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
+        output::note(&format!("  … and {more} more"));
+    }
+    if drift.is_empty() {
+        output::note("  (other than as canonc writes it, though every fact is the same)");
+    }
+    Ok(Exit::Finding)
+}
+
+/// Locks in the folder that say they were made from `source`, and are not any more.
+pub(super) fn orphans(
+    args: &BuildArgs,
+    source: &str,
+    made: &BTreeMap<PathBuf, String>,
+) -> Result<Exit, Failure> {
+    let Ok(entries) = fs::read_dir(&args.out) else { return Ok(Exit::Fine) };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.sort();
+    let mut worst = Exit::Fine;
+    for path in paths {
+        let is_lock = path.extension().is_some_and(|extension| extension == "lock");
+        if !is_lock || made.contains_key(&path) {
+            continue;
+        }
+        let text = locks::standing(&path)?.unwrap_or_default();
+        if lock::source_of(&text).as_deref() == Some(source) {
+            output::note(&format!("{}: no longer made by `{source}`; delete it", shown(&path)));
+            worst = if args.check { Exit::Finding } else { worst };
+        }
+    }
+    Ok(worst)
+}

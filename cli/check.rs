@@ -1,0 +1,224 @@
+//! `canonc check`: every diagnostic of every file, in one run.
+//!
+//! In: files and folders. Out: diagnostics, as text on standard error or as JSON on standard output;
+//! exit 0 without errors, 2 with. Must stay true: each file is judged with its own imports, so one
+//! broken file hides nothing in another; what several files share is reported once; the JSON is the
+//! schema of `canonc check --help`.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use dsl::{Diagnostic, Severity, Sources, Span};
+use serde::Serialize;
+
+use crate::args::CheckArgs;
+use crate::fail::{Exit, Failure, Outcome};
+use crate::files::canon_files;
+use crate::load::load;
+use crate::output;
+
+/// Where architectures are, unless said otherwise.
+const DEFAULT_FOLDER: &str = "arch";
+
+pub(crate) fn check(args: &CheckArgs) -> Outcome {
+    let mut report = Report::new(args.json);
+    for argument in arguments(&args.files)? {
+        match canon_files(&argument) {
+            Ok(files) => files.iter().for_each(|file| report.file(file)),
+            Err(failure) => report.failure(&failure),
+        }
+    }
+    report.end()
+}
+
+fn arguments(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
+    if !files.is_empty() {
+        return Ok(files.to_vec());
+    }
+    if !Path::new(DEFAULT_FOLDER).is_dir() {
+        return Err(Failure::bad_input(format!("there is no folder `{DEFAULT_FOLDER}` here"))
+            .help("name what to check: `canonc check FILE…`")
+            .help("`canonc new DIR` writes a first architecture"));
+    }
+    Ok(vec![PathBuf::from(DEFAULT_FOLDER)])
+}
+
+/// What has been found so far.
+struct Report {
+    /// Collected for JSON; otherwise shown at once.
+    json: Option<Vec<Found>>,
+    /// What has been reported, by its places.
+    seen: BTreeSet<(String, Vec<(String, u32, u32)>)>,
+    files: usize,
+    archs: usize,
+    errors: usize,
+    warnings: usize,
+}
+
+impl Report {
+    fn new(json: bool) -> Report {
+        Report {
+            json: json.then(Vec::new),
+            seen: BTreeSet::new(),
+            files: 0,
+            archs: 0,
+            errors: 0,
+            warnings: 0,
+        }
+    }
+
+    fn file(&mut self, path: &Path) {
+        self.files += 1;
+        let loaded = match load(path) {
+            Ok(loaded) => loaded,
+            Err(failure) => return self.failure(&failure),
+        };
+        let sources = &loaded.program.sources;
+        self.diagnostics(sources, &loaded.diagnostics);
+        for arch in loaded.archs() {
+            let (compiled, found) = loaded.compile(&arch);
+            self.diagnostics(sources, &found);
+            self.archs += usize::from(compiled.is_some());
+        }
+    }
+
+    fn diagnostics(&mut self, sources: &Sources, found: &[Diagnostic]) {
+        for diagnostic in found {
+            let places = diagnostic.labels.iter().map(|label| label.span);
+            // Numbers of files differ from program to program, names do not.
+            let places = places
+                .map(|span| (sources.name(span.file).to_owned(), span.start, span.end))
+                .collect();
+            // A file that several import says the same each time.
+            if !self.seen.insert((diagnostic.message.clone(), places)) {
+                continue;
+            }
+            match diagnostic.severity {
+                Severity::Error => self.errors += 1,
+                Severity::Warning => self.warnings += 1,
+            }
+            match &mut self.json {
+                Some(all) => all.push(Found::of(sources, diagnostic)),
+                None => output::diagnostics(sources, std::slice::from_ref(diagnostic)),
+            }
+        }
+    }
+
+    fn failure(&mut self, failure: &Failure) {
+        self.errors += 1;
+        match &mut self.json {
+            Some(all) => all.push(Found::failure(failure)),
+            None => output::failure(failure),
+        }
+    }
+
+    fn end(self) -> Outcome {
+        let Report { json, seen: _, files, archs, errors, warnings } = self;
+        match json {
+            Some(diagnostics) => {
+                let schema = "canonc.check.v1";
+                output::json(&Checked { schema, files, archs, errors, warnings, diagnostics })?;
+            }
+            None => {
+                let checked =
+                    format!("{}, {}", output::count(files, "file"), output::count(archs, "arch"));
+                let found = match (errors, warnings) {
+                    (0, 0) => "nothing to report".to_owned(),
+                    (0, w) => output::count(w, "warning"),
+                    (e, 0) => output::count(e, "error"),
+                    (e, w) => {
+                        format!("{}, {}", output::count(e, "error"), output::count(w, "warning"))
+                    }
+                };
+                output::note(&format!("{checked}: {found}"));
+            }
+        }
+        Ok(if errors == 0 { Exit::Fine } else { Exit::BadInput })
+    }
+}
+
+// The schema of `--json`.
+
+#[derive(Serialize)]
+struct Checked {
+    schema: &'static str,
+    files: usize,
+    archs: usize,
+    errors: usize,
+    warnings: usize,
+    diagnostics: Vec<Found>,
+}
+
+#[derive(Serialize)]
+struct Found {
+    severity: &'static str,
+    code: Option<&'static str>,
+    message: String,
+    labels: Vec<Place>,
+    help: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Place {
+    file: String,
+    start: At,
+    end: At,
+    text: String,
+}
+
+#[derive(Serialize)]
+struct At {
+    byte: usize,
+    line: usize,
+    column: usize,
+}
+
+impl Found {
+    fn of(sources: &Sources, diagnostic: &Diagnostic) -> Found {
+        let Diagnostic { severity, code, message, labels, help } = diagnostic;
+        let severity = match severity {
+            Severity::Error => "error",
+            Severity::Warning => "warning",
+        };
+        let labels = labels.iter().map(|label| Place::of(sources, label.span, &label.text));
+        Found {
+            severity,
+            code: Some(code),
+            message: message.clone(),
+            labels: labels.collect(),
+            help: help.clone(),
+        }
+    }
+
+    fn failure(failure: &Failure) -> Found {
+        Found {
+            severity: "error",
+            code: None,
+            message: failure.message.clone().unwrap_or_default(),
+            labels: Vec::new(),
+            help: failure.help.clone(),
+        }
+    }
+}
+
+impl Place {
+    fn of(sources: &Sources, span: Span, text: &str) -> Place {
+        let source = sources.text(span.file);
+        Place {
+            file: sources.name(span.file).to_owned(),
+            start: At::of(source, span.start),
+            end: At::of(source, span.end),
+            text: text.to_owned(),
+        }
+    }
+}
+
+impl At {
+    fn of(source: &str, byte: u32) -> At {
+        let byte = byte as usize;
+        let before = source.get(..byte).unwrap_or(source);
+        let line = 1 + before.matches('\n').count();
+        let column = 1 + before.rsplit('\n').next().unwrap_or("").chars().count();
+        At { byte, line, column }
+    }
+}

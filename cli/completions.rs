@@ -1,0 +1,17 @@
+//! `canonc completions`: what a shell needs to complete commands, options and file names.
+//!
+//! In: a shell's name. Out: its script on standard output. Must stay true: made from the same
+//! definitions that read argv, so it cannot disagree with them.
+
+use clap::CommandFactory;
+
+use crate::args::{Cli, CompletionsArgs};
+use crate::fail::{Exit, Outcome};
+use crate::output;
+
+pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
+    let mut script = Vec::new();
+    clap_complete::generate(args.shell, &mut Cli::command(), "canonc", &mut script);
+    output::data(&String::from_utf8_lossy(&script))?;
+    Ok(Exit::Fine)
+}

@@ -1,0 +1,31 @@
+//! `canonc diff`: what two locks differ in, and whether that is the treatment alone.
+//!
+//! In: two locks and, to try one out, a treatment. Out: the verdict on standard output, as text or JSON;
+//! exit 0 if controlled, 1 if confounded, 2 if the question makes no sense. Must stay true: locks only,
+//! no source is read; a treatment typed here is called exploratory.
+
+use compiler::compare::{self, Refusal, Side};
+
+use crate::args::DiffArgs;
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::{locks, output};
+
+pub(crate) fn diff(args: &DiffArgs) -> Outcome {
+    let (a, a_text) = locks::read(&args.a)?;
+    let (b, b_text) = locks::read(&args.b)?;
+    let (a_name, b_name) = (shown(&args.a), shown(&args.b));
+    let sides = (Side::lock(&a_name, &a, &a_text), Side::lock(&b_name, &b, &b_text));
+    let (left, right) = (sides.0.map_err(refused)?, sides.1.map_err(refused)?);
+    let verdict = compare::controlled(&left, &right, &args.treatment).map_err(refused)?;
+    if args.json {
+        output::json(&compare::json(&verdict, true))?;
+    } else {
+        output::data(&compare::text(&verdict, true))?;
+    }
+    Ok(if verdict.is_controlled() { Exit::Fine } else { Exit::Finding })
+}
+
+fn refused(refusal: Refusal) -> Failure {
+    let Refusal { code: _, message, help } = refusal;
+    Failure::bad_input(message).help(help)
+}

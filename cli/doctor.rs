@@ -1,0 +1,197 @@
+//! `canonc doctor`: what this machine has, what it lacks, and what to type about it.
+//!
+//! In: the machine. Out: facts, as text or JSON on standard output. Must stay true: looks, and
+//! changes nothing; starts programs only to ask their version; what cannot be seen is `unknown`, not
+//! missing; every lack names its cure; the exit code is 0, since looking has worked.
+
+mod tools;
+
+use std::path::{Path, PathBuf};
+
+use runtime::platform::{Host, observe_host};
+use serde::Serialize;
+
+use crate::args::DoctorArgs;
+use crate::fail::{Exit, Outcome, shown};
+use crate::output;
+
+/// One thing that was looked at.
+#[derive(Serialize)]
+struct Fact {
+    name: &'static str,
+    value: String,
+    state: State,
+    help: Option<String>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Has,
+    Lacks,
+    Unknown,
+}
+
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    facts: Vec<Fact>,
+}
+
+pub(crate) fn doctor(args: &DoctorArgs) -> Outcome {
+    let facts = facts();
+    if args.json {
+        output::json(&Report { schema: "canonc.doctor.v1", facts })?;
+    } else {
+        output::data(&text(&facts))?;
+    }
+    Ok(Exit::Fine)
+}
+
+impl Fact {
+    fn has(name: &'static str, value: impl Into<String>) -> Fact {
+        Fact { name, value: value.into(), state: State::Has, help: None }
+    }
+
+    fn lacks(name: &'static str, value: impl Into<String>, help: impl Into<String>) -> Fact {
+        Fact { name, value: value.into(), state: State::Lacks, help: Some(help.into()) }
+    }
+
+    fn unknown(name: &'static str) -> Fact {
+        Fact { name, value: "the system does not say".to_owned(), state: State::Unknown, help: None }
+    }
+}
+
+fn facts() -> Vec<Fact> {
+    let mut facts = vec![Fact::has("canonc", this_binary())];
+    facts.extend(host(&observe_host()));
+    facts.push(disk());
+    #[cfg(feature = "torch")]
+    facts.extend(torch());
+    facts.push(libtorch());
+    facts.extend(tools::facts());
+    facts
+}
+
+fn this_binary() -> String {
+    let with = if cfg!(feature = "torch") { "with" } else { "without" };
+    format!("{}, built {with} libtorch", env!("CARGO_PKG_VERSION"))
+}
+
+fn host(host: &Host) -> Vec<Fact> {
+    let Host { system, cpu_model, cores, memory_bytes, cpu_capability, env } = host;
+    let cpu = match cpu_model.as_str() {
+        "" => Fact::unknown("CPU"),
+        model => Fact::has("CPU", model),
+    };
+    let memory = match memory_bytes {
+        0 => Fact::unknown("memory"),
+        bytes => Fact::has("memory", format!("{}B", output::rounded(*bytes))),
+    };
+    let mut facts = vec![
+        Fact::has("system", system),
+        cpu,
+        Fact::has("cores", output::count(*cores, "thread") + " at once"),
+        Fact::has("vectors", cpu_capability.name()),
+        memory,
+    ];
+    if !env.is_empty() {
+        let set: Vec<String> = env.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        facts.push(Fact::has("environment", set.join(" ")));
+    }
+    facts
+}
+
+/// What a run of some size writes: checkpoints of parameters and two moments.
+const ROOM: u64 = 2_000_000_000;
+
+fn disk() -> Fact {
+    match fs4::available_space(".") {
+        Ok(free) if free < ROOM => Fact::lacks(
+            "disk here",
+            format!("{}B free", output::rounded(free)),
+            "make room: libtorch takes 1.3 GB, checkpoints of a small run some hundred MB",
+        ),
+        Ok(free) => Fact::has("disk here", format!("{}B free", output::rounded(free))),
+        Err(_) => Fact::unknown("disk here"),
+    }
+}
+
+#[cfg(feature = "torch")]
+fn torch() -> Vec<Fact> {
+    let runtime::platform::Torch { version, folder, cpu_capability, isa, threads, blas, .. } =
+        runtime::platform::observe().torch;
+    let threads = output::count(threads, "thread");
+    let mut facts = vec![
+        Fact::has("torch", format!("{version}, {cpu_capability}, {threads}, from {folder}")),
+        Fact::has("kernels", format!("{isa:?}")),
+    ];
+    if !blas.is_empty() {
+        facts.push(Fact::has("BLAS", blas));
+    }
+    facts.push(cuda());
+    facts
+}
+
+#[cfg(feature = "torch")]
+fn cuda() -> Fact {
+    let torch = runtime::platform::observe().torch;
+    if !torch.has_cuda {
+        let help = "runs use the CPU; for a GPU, build with a libtorch that has CUDA: `export LIBTORCH_USE_PYTORCH=1`";
+        return Fact::lacks("CUDA", "this libtorch is for CPUs", help);
+    }
+    match runtime::kernels::cuda_devices() {
+        0 => Fact::lacks("CUDA", "libtorch has it, no device was found", "`nvidia-smi` says whether the driver works"),
+        n => Fact::has("CUDA", output::count(n, "device")),
+    }
+}
+
+/// The libtorch that a build would link, in the order the build looks.
+fn libtorch() -> Fact {
+    let name = "libtorch";
+    let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
+    let fetch = "`make libtorch` fetches it (544 MB, once), then `make build`";
+    if set("LIBTORCH_USE_PYTORCH").is_some() {
+        return Fact::has(name, "the PyTorch that python3 imports (LIBTORCH_USE_PYTORCH)");
+    }
+    if let Some(folder) = set("LIBTORCH").map(PathBuf::from) {
+        let value = format!("{} (LIBTORCH)", shown(&folder));
+        if has_libtorch(&folder) {
+            return Fact::has(name, value);
+        }
+        // cargo sets the variable too; then the folder is merely not fetched yet.
+        let help = format!("`unset LIBTORCH`, or point it at a folder with lib/{}; {fetch}", library());
+        return Fact::lacks(name, format!("{value} has no lib/{}", library()), help);
+    }
+    let fetched = Path::new("third_party/libtorch/torch");
+    if has_libtorch(fetched) {
+        return Fact::has(name, shown(fetched));
+    }
+    Fact::lacks(name, "not here", fetch)
+}
+
+fn has_libtorch(folder: &Path) -> bool {
+    folder.join("lib").join(library()).is_file()
+}
+
+fn library() -> String {
+    use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
+    format!("{DLL_PREFIX}torch_cpu{DLL_SUFFIX}")
+}
+
+fn text(facts: &[Fact]) -> String {
+    let width = facts.iter().map(|fact| fact.name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for Fact { name, value, state, help } in facts {
+        let mark = match state {
+            State::Has => "has    ",
+            State::Lacks => "lacks  ",
+            State::Unknown => "unknown",
+        };
+        text += &format!("{mark}  {name:width$}  {value}\n");
+        if let Some(help) = help {
+            text += &format!("{:9}{:width$}  help: {help}\n", "", "");
+        }
+    }
+    text
+}

@@ -1,0 +1,99 @@
+//! Programs that building and fetching need, asked for their versions.
+//!
+//! In: PATH. Out: a fact for each. Must stay true: each program is started with `--version` and the
+//! like only, is given a few seconds, and cannot hang or fail the command.
+
+use std::io::Read;
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use super::Fact;
+
+/// A version is printed at once; what takes longer is broken.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// A program, how it is asked, and how to get it.
+struct Tool {
+    name: &'static str,
+    /// Tried in order; the first that answers counts.
+    commands: &'static [&'static [&'static str]],
+    help: &'static str,
+}
+
+const TOOLS: [Tool; 6] = [
+    Tool {
+        name: "cargo",
+        commands: &[&["cargo", "--version"]],
+        help: "building needs it: https://rustup.rs",
+    },
+    Tool {
+        name: "C++ compiler",
+        commands: &[&["c++", "--version"], &["g++", "--version"], &["clang++", "--version"]],
+        help: "building with libtorch needs one (Debian, Ubuntu: `apt install g++`)",
+    },
+    Tool {
+        name: "make",
+        commands: &[&["make", "--version"]],
+        help: "`apt install make`, or the cargo commands that the Makefile shows",
+    },
+    Tool {
+        name: "python3",
+        commands: &[&["python3", "--version"]],
+        help: "fetching libtorch needs it (Debian, Ubuntu: `apt install python3`)",
+    },
+    Tool {
+        name: "pip",
+        commands: &[&["python3", "-m", "pip", "--version"]],
+        help: "fetching libtorch needs it (Debian, Ubuntu: `apt install python3-pip`; others: `python3 -m ensurepip --user`)",
+    },
+    Tool {
+        name: "NVIDIA driver",
+        commands: &[&["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]],
+        help: "only GPUs need it; runs use the CPU without",
+    },
+];
+
+pub(super) fn facts() -> Vec<Fact> {
+    // All at once: some take half a second.
+    let asked: Vec<_> = TOOLS
+        .iter()
+        .map(|tool| (tool, thread::spawn(|| tool.commands.iter().find_map(|c| version(c)))))
+        .collect();
+    asked
+        .into_iter()
+        .map(|(tool, answer)| match answer.join().ok().flatten() {
+            Some(version) => Fact::has(tool.name, version),
+            None => Fact::lacks(tool.name, "not found", tool.help),
+        })
+        .collect()
+}
+
+/// The first line a command prints, if it succeeds in time.
+fn version(command: &[&str]) -> Option<String> {
+    let (program, arguments) = command.split_first()?;
+    let mut child = Command::new(program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    let mut out = child.stdout.take()?;
+    let (send, receive) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = out.by_ref().take(1 << 16).read_to_end(&mut bytes);
+        // Nobody waits any more once patience has run out.
+        let _ = send.send(bytes);
+    });
+    let answer = receive.recv_timeout(PATIENCE);
+    if answer.is_err() {
+        let _ = child.kill();
+    }
+    let succeeded = child.wait().is_ok_and(|status| status.success());
+    let text = String::from_utf8_lossy(&answer.ok()?).into_owned();
+    let line = text.lines().next()?.trim().to_owned();
+    (succeeded && !line.is_empty()).then_some(line)
+}

@@ -1,0 +1,142 @@
+//! Why a command stops, and the number it stops with.
+//!
+//! In: words. Out: one error type for the whole command line, and its text: message, place, help.
+//! Must stay true: the exit codes are those of the help text (0 fine, 1 finding, 2 bad input or
+//! usage, 3 this machine cannot, 75 interrupted with a good checkpoint); a message has no trailing
+//! period and names what was asked for; nothing here prints.
+
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+/// How a command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Exit {
+    Fine,
+    /// Drift, a confound, a mismatch, an unformatted file.
+    Finding,
+    /// Bad input or usage.
+    BadInput,
+    /// This machine cannot: permissions, disk, a missing library.
+    Machine,
+    /// Interrupted with a good checkpoint.
+    #[cfg(feature = "torch")]
+    Interrupted,
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(match exit {
+            Exit::Fine => 0,
+            Exit::Finding => 1,
+            Exit::BadInput => 2,
+            Exit::Machine => 3,
+            #[cfg(feature = "torch")]
+            Exit::Interrupted => 75,
+        })
+    }
+}
+
+/// What a command returns.
+pub(crate) type Outcome = Result<Exit, Failure>;
+
+/// A command that could not do its work.
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    /// `None` where everything has been said already, or nobody listens any more.
+    pub(crate) message: Option<String>,
+    /// A file, or a file with line and column.
+    pub(crate) place: Option<String>,
+    /// What to type, one line each.
+    pub(crate) help: Vec<String>,
+}
+
+impl Failure {
+    pub(crate) fn bad_input(message: impl Into<String>) -> Failure {
+        Failure {
+            exit: Exit::BadInput,
+            message: Some(message.into()),
+            place: None,
+            help: Vec::new(),
+        }
+    }
+
+    pub(crate) fn machine(message: impl Into<String>) -> Failure {
+        Failure { exit: Exit::Machine, ..Failure::bad_input(message) }
+    }
+
+    /// Ends the command without a further word: diagnostics have been shown.
+    pub(crate) fn shown(exit: Exit) -> Failure {
+        Failure { exit, message: None, place: None, help: Vec::new() }
+    }
+
+    pub(crate) fn at(mut self, place: impl Into<String>) -> Failure {
+        self.place = Some(place.into());
+        self
+    }
+
+    pub(crate) fn help(mut self, text: impl Into<String>) -> Failure {
+        self.help.push(text.into());
+        self
+    }
+
+    /// What could not be read, and why.
+    pub(crate) fn cannot_read(path: &Path, error: &io::Error) -> Failure {
+        Failure::bad_input(format!("`{}` cannot be read: {}", shown(path), reason(error)))
+    }
+
+    /// What could not be written, and why.
+    pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+        Failure::machine(format!("`{}` cannot be written: {}", shown(path), reason(error)))
+    }
+
+    /// For a command that this binary was built without.
+    pub(crate) fn without_torch(command: &str) -> Failure {
+        Failure::machine(format!(
+            "this canonc was built without libtorch, which `canonc {command}` needs"
+        ))
+        .help("build it with: `make build` (fetches libtorch), then target/release/canonc")
+        .help("`canonc doctor` says what this machine lacks for that")
+    }
+
+    /// As a person reads it. Empty if nothing is left to say.
+    pub(crate) fn render(&self, coloured: bool) -> String {
+        let Some(message) = &self.message else { return String::new() };
+        let (red, bold, plain) =
+            if coloured { ("\x1b[1;31m", "\x1b[1m", "\x1b[0m") } else { ("", "", "") };
+        let mut text = format!("{red}error{plain}{bold}: {message}{plain}\n");
+        if let Some(place) = &self.place {
+            text += &format!("  --> {place}\n");
+        }
+        for help in &self.help {
+            text += &format!("  = help: {help}\n");
+        }
+        text
+    }
+}
+
+/// A path as canonc writes paths: with `/`, and without what could disturb a terminal.
+pub(crate) fn shown(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// Why a file operation failed, in words, without the numbers of the operating system.
+pub(crate) fn reason(error: &io::Error) -> String {
+    #[expect(clippy::wildcard_enum_match_arm, reason = "an open set; the rest says it itself")]
+    match error.kind() {
+        io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
+        io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
+        io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        io::ErrorKind::NotADirectory => "a part of the path is not a folder".to_owned(),
+        io::ErrorKind::StorageFull => "the disk is full".to_owned(),
+        io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),
+        _ => {
+            let text = error.to_string();
+            let words = text.split(" (os error").next().unwrap_or(&text);
+            words.to_lowercase()
+        }
+    }
+}

@@ -1,0 +1,149 @@
+//! Files of the machine: finding them, and replacing them so that nothing is ever half written.
+//!
+//! In: paths a person typed. Out: the `.canon` files meant by them in a fixed order; new contents
+//! in place. Must stay true: a file is replaced by renaming a complete one over it, keeps its
+//! permissions, and is left alone if it is read-only; folder links are not followed, so a search
+//! ends; the order does not depend on the file system.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::fail::{Failure, shown};
+
+/// Files of one search; more is a mistake in the argument, such as `/`.
+const MAX_FOUND: usize = 10_000;
+/// Folders inside one another.
+const MAX_FOLDER_DEPTH: usize = 32;
+
+/// The `.canon` files an argument means: itself, or all under it if it is a folder.
+pub(crate) fn canon_files(argument: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let metadata = fs::metadata(argument).map_err(|error| missing(argument, &error))?;
+    if !metadata.is_dir() {
+        return Ok(vec![argument.to_owned()]);
+    }
+    let mut found = Vec::new();
+    search(argument, argument, 0, &mut found)?;
+    if found.is_empty() {
+        return Err(Failure::bad_input(format!("no .canon file is under `{}`", shown(argument)))
+            .help("name a file, or a folder that has some; `canonc new DIR` writes a first one"));
+    }
+    Ok(found)
+}
+
+fn search(
+    root: &Path,
+    folder: &Path,
+    depth: usize,
+    found: &mut Vec<PathBuf>,
+) -> Result<(), Failure> {
+    let entries = fs::read_dir(folder).and_then(Iterator::collect::<io::Result<Vec<_>>>);
+    let mut entries = entries.map_err(|error| Failure::cannot_read(folder, &error))?;
+    entries.sort_by_key(fs::DirEntry::file_name);
+    for entry in entries {
+        let path = entry.path();
+        let kind = entry.file_type().map_err(|error| Failure::cannot_read(&path, &error))?;
+        let hidden = entry.file_name().to_string_lossy().starts_with('.');
+        if kind.is_dir() && !hidden && depth < MAX_FOLDER_DEPTH {
+            search(root, &path, depth + 1, found)?;
+        } else if !kind.is_dir() && path.extension() == Some(OsStr::new("canon")) {
+            if found.len() == MAX_FOUND {
+                return Err(Failure::bad_input(format!(
+                    "more than {MAX_FOUND} .canon files are under `{}`",
+                    shown(root)
+                ))
+                .help("name a smaller folder"));
+            }
+            found.push(path);
+        }
+    }
+    Ok(())
+}
+
+/// Why a path named by a person cannot be opened, with the nearest name there is.
+pub(crate) fn missing(path: &Path, error: &io::Error) -> Failure {
+    if error.kind() != io::ErrorKind::NotFound {
+        return Failure::cannot_read(path, error);
+    }
+    let folder = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        Some(_) | None => Path::new("."),
+    };
+    if !folder.is_dir() {
+        return Failure::bad_input(format!(
+            "there is no `{}`: there is no folder `{}`",
+            shown(path),
+            shown(folder)
+        ))
+        .help("paths are relative to the folder canonc is started in");
+    }
+    let failure = Failure::bad_input(format!("there is no `{}`", shown(path)));
+    match nearest(path) {
+        Some(near) => failure.help(format!("did you mean `{}`?", shown(&near))),
+        None => failure.help(format!("`ls {}` shows what is there", shown(folder))),
+    }
+}
+
+/// The file beside a missing one whose name is most like it.
+pub(crate) fn nearest(path: &Path) -> Option<PathBuf> {
+    let wanted = path.file_name()?.to_str()?;
+    let folder = path.parent()?;
+    let listed = if folder == Path::new("") { Path::new(".") } else { folder };
+    let entries = fs::read_dir(listed).ok()?.take(MAX_FOUND);
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    let near = dsl::suggest(wanted, names.iter().map(String::as_str))?;
+    Some(folder.join(near))
+}
+
+/// Puts `text` in the place of what the file holds, all of it or nothing. A link stays a link.
+pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+    // Renaming over a link would put a file in its place.
+    let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    let before = fs::metadata(&real).ok();
+    let folder = match real.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        Some(_) | None => Path::new("."),
+    };
+    // A rename needs no permission of the file itself; but whoever took it meant it.
+    let locked = |metadata: &fs::Metadata| metadata.permissions().readonly();
+    if before.as_ref().is_some_and(locked) {
+        return Err(Failure::machine(format!("`{}` is read-only", shown(path)))
+            .help(format!("`chmod u+w {}`, and repeat", shown(path))));
+    }
+    if cfg!(unix) && fs::metadata(folder).as_ref().is_ok_and(locked) {
+        return Err(Failure::machine(format!(
+            "`{}` cannot be written: its folder is read-only",
+            shown(path)
+        ))
+        .help(format!("`chmod u+w {}`, and repeat", shown(folder))));
+    }
+    let permissions = before.as_ref().map(fs::Metadata::permissions);
+    persist(folder, &real, text, permissions).map_err(|error| Failure::cannot_write(path, &error))
+}
+
+fn persist(
+    folder: &Path,
+    path: &Path,
+    text: &str,
+    permissions: Option<fs::Permissions>,
+) -> io::Result<()> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".canonc-");
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::PermissionsExt;
+        // As any new file: the umask takes from this. A temporary file would be private.
+        builder.permissions(fs::Permissions::from_mode(0o666));
+    }
+    let mut file = builder.tempfile_in(folder)?;
+    file.write_all(text.as_bytes())?;
+    if let Some(permissions) = permissions {
+        file.as_file().set_permissions(permissions)?;
+    }
+    file.as_file().sync_all()?;
+    file.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}

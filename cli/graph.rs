@@ -1,0 +1,172 @@
+//! `canonc graph`: what an architecture computes, as the text that is hashed or as a picture.
+//!
+//! In: a file, an arch, a layer, slots to empty. Out: one document on standard output. Must stay
+//! true: the text is exactly what the structural hash covers (of the erased graph, if slots were
+//! erased); a picture shows the same graph.
+
+use compiler::canonical::{Identity, identify};
+use compiler::draw::{Subject, TooLarge, dot, svg};
+use compiler::erase::erase;
+use compiler::graph::{Body, Graph, NodeKind};
+use compiler::plan::{self, Decays, Loss, Optimizer, Options, Recompute, TrainOptions};
+use compiler::program::Compiled;
+use dsl::{Decimal, NumberError};
+
+use crate::args::{GraphArgs, GraphFormat};
+use crate::fail::{Exit, Failure, Outcome};
+
+use crate::load::{self, Found};
+use crate::{artifacts, output};
+
+pub(crate) fn graph(args: &GraphArgs) -> Outcome {
+    let Some(file) = &args.file else { return artifact_graph(args.format) };
+    let load::Archs { name, found } = load::archs(file, args.arch.as_deref())?;
+    let [Found { compiled, train }] = found.as_slice() else {
+        let names: Vec<&str> = found.iter().map(|found| found.compiled.name.as_str()).collect();
+        return Err(Failure::bad_input(format!(
+            "`{name}` holds {} archs: {}",
+            names.len(),
+            names.join(", ")
+        ))
+        .help(format!("name one: `--arch {}`", names.first().unwrap_or(&""))));
+    };
+    let layers = compiled.graph.layers().count();
+    if let Some(layer) = args.layer
+        && layer as usize >= layers
+    {
+        return Err(Failure::bad_input(format!(
+            "`{}` has {layers} layers, there is no layer {layer}",
+            compiled.name
+        ))
+        .help(format!("layers are numbered from 0 to {}", layers.saturating_sub(1))));
+    }
+    let graph = erased(compiled, &args.erase)?;
+    let subject = Subject { name: &compiled.name, graph: &graph, fields: &compiled.fields };
+    let text = match args.format {
+        GraphFormat::Text if args.plan => train_plan(&graph, *train)?,
+        GraphFormat::Text => text(&identify(&graph), args.layer),
+        GraphFormat::Dot => dot(&subject, args.layer),
+        GraphFormat::Svg => svg(&subject, args.layer).map_err(|error| too_large(error, args))?,
+    };
+    output::data(&text)?;
+    Ok(Exit::Fine)
+}
+
+fn artifact_graph(format: GraphFormat) -> Outcome {
+    let all = artifacts::artifacts()?;
+    let text = match format {
+        GraphFormat::Text => all.text(),
+        GraphFormat::Dot => all.dot(),
+        GraphFormat::Svg => {
+            return Err(Failure::bad_input("the artefact graph has no SVG form")
+                .help("`canonc graph --artifacts --format dot | dot -Tsvg` draws it"));
+        }
+    };
+    let text = text.map_err(|circle| {
+        Failure::bad_input(format!("these are made from each other: {}", circle.join(", ")))
+            .help("`canonc check` says where")
+    })?;
+    output::data(&text)?;
+    Ok(Exit::Fine)
+}
+
+fn train_plan(graph: &Graph, options: Option<TrainOptions>) -> Result<String, Failure> {
+    let options = match options {
+        Some(options) => options,
+        None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
+    };
+    Ok(plan::train(graph, &options).text())
+}
+
+/// What `--plan` shows of an arch that no lock trains: AdamW and cross-entropy as the release has them.
+fn usual() -> Result<TrainOptions, NumberError> {
+    Ok(TrainOptions {
+        common: Options::default(),
+        loss: Loss::CROSS_ENTROPY,
+        optimizer: Optimizer {
+            beta1: Decimal::new(9, -1)?,
+            beta2: Decimal::new(95, -2)?,
+            eps: Decimal::new(1, -8)?,
+            weight_decay: Decimal::new(1, -1)?,
+            decays: Decays::All,
+            clip: Some(Decimal::ONE),
+        },
+        recompute: Recompute::default(),
+    })
+}
+
+fn erased(compiled: &Compiled, slots: &[String]) -> Result<Graph, Failure> {
+    let filled = filled(&compiled.graph);
+    let all = slots.iter().any(|slot| slot == "all");
+    let unknown = slots.iter().find(|slot| *slot != "all" && !filled.contains(slot));
+    if let Some(unknown) = unknown {
+        let failure = Failure::bad_input(format!(
+            "no slot `{unknown}` is filled in `{}`",
+            compiled.name
+        ));
+        return Err(if filled.is_empty() {
+            failure.help("none of its slots is; leave `--erase` out")
+        } else {
+            failure.help(format!("filled are {}; `--erase all` empties all", filled.join(", ")))
+        });
+    }
+    if slots.is_empty() {
+        return Ok(compiled.graph.clone());
+    }
+    Ok(erase(&compiled.graph, &|_, name| all || slots.iter().any(|slot| slot == name)))
+}
+
+/// Names of the slots that are filled anywhere.
+fn filled(graph: &Graph) -> Vec<String> {
+    fn collect(body: &Body, names: &mut Vec<String>) {
+        for node in &body.nodes {
+            match &node.kind {
+                NodeKind::Slot { name, .. } => names.push(name.clone()),
+                NodeKind::Layer { body, .. } => collect(body, names),
+                NodeKind::Input(_) | NodeKind::Param(_) | NodeKind::Op { .. } => {}
+            }
+        }
+    }
+    let mut names = Vec::new();
+    collect(&graph.top, &mut names);
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// All of the canonical text; or the body of one layer with the bodies it uses.
+fn text(identity: &Identity, layer: Option<u32>) -> String {
+    let all = &identity.graph_text;
+    let Some(layer) = layer else { return all.clone() };
+    let bodies: Vec<&str> = all.split_inclusive("end\n").collect();
+    let top = bodies.last().copied().unwrap_or("");
+    let mut of_layers = top.lines().filter_map(|line| {
+        let (_, rest) = line.split_once("= layer {body ")?;
+        rest.split('}').next()
+    });
+    let Some(digest) = of_layers.nth(layer as usize) else { return String::new() };
+    let find = |digest: &str| {
+        bodies.iter().copied().find(|body| {
+            body.strip_prefix("body ").is_some_and(|rest| rest.starts_with(digest))
+        })
+    };
+    let Some(body) = find(digest) else { return String::new() };
+    let mut fills: Vec<&str> = body
+        .split("fill ")
+        .skip(1)
+        .filter_map(|rest| find(rest.split('}').next()?))
+        .collect();
+    fills.sort_unstable();
+    fills.dedup();
+    fills.push(body);
+    fills.concat()
+}
+
+fn too_large(error: TooLarge, args: &GraphArgs) -> Failure {
+    let TooLarge { boxes } = error;
+    let failure = Failure::bad_input(format!("a picture of {boxes} boxes cannot be read"));
+    match args.layer {
+        None => failure.help("draw one layer: `--layer 0`").help("or leave it to Graphviz: `--format dot`"),
+        Some(_) => failure.help("leave it to Graphviz: `--format dot`"),
+    }
+}

@@ -1,0 +1,379 @@
+//! A `.canon` file and all it imports, from the disk to a program; or a lock.
+//!
+//! In: a path a person typed. Out: the program, and every diagnostic so far, including those of
+//! files that could not be read, at the import that wanted them. Must stay true: reads at most
+//! [`MAX_FILES`] files of at most `MAX_SOURCE_BYTES`, whatever they hold; names are the paths as
+//! typed, with `/`; nothing but text reaches the compiler.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use compiler::lock::{Experiment, Lock};
+use compiler::plan::TrainOptions;
+use compiler::program::{Compiled, Program, Std};
+use compiler::resolve::import_target;
+use dsl::limits::MAX_SOURCE_BYTES;
+use dsl::{Diagnostic, Diagnostics, FileId, Label, Span};
+
+use crate::fail::{Exit, Failure, reason, shown};
+use crate::files::{missing, nearest};
+use crate::{locks, output};
+
+/// Files of one program: the one asked for and all it imports, however indirectly.
+const MAX_FILES: usize = 256;
+/// Missing files for which a name like theirs is looked up.
+const MAX_SUGGESTIONS: usize = 20;
+
+/// A program, and what was wrong on the way to it.
+pub(crate) struct Loaded {
+    pub(crate) program: Program,
+    /// What the program calls the file that was asked for.
+    pub(crate) name: String,
+    /// Of reading, syntax and names.
+    pub(crate) diagnostics: Diagnostics,
+}
+
+/// What a file holds.
+pub(crate) enum Content {
+    Text(String),
+    Not(Trouble),
+}
+
+/// Why bytes are not a source.
+pub(crate) enum Trouble {
+    /// They are not UTF-8.
+    NotText(Vec<u8>),
+    /// They are more than the language takes: so many, if that is known before a pipe's end.
+    TooLarge(Option<u64>),
+}
+
+/// Why a file is not in the program, though it is there.
+enum Left {
+    Not(Trouble),
+    Unreadable(String),
+    TooMany,
+}
+
+/// One import statement: where it leads, who wrote it, and where its path stands.
+struct Wanted {
+    /// As a name of this program; `written` is as it stands in the importer.
+    target: String,
+    written: String,
+    importer: String,
+    span: Span,
+}
+
+/// The file and its imports. Fails only where the file itself cannot be read.
+pub(crate) fn load(path: &Path) -> Result<Loaded, Failure> {
+    let name = name(path);
+    let content = read(path).map_err(|error| match path.is_dir() {
+        true => folder_given(path),
+        false => missing(path, &error),
+    })?;
+    let mut texts: Vec<(String, String)> = Vec::new();
+    let mut left: BTreeMap<String, Left> = BTreeMap::new();
+    let mut imports: Vec<Wanted> = Vec::new();
+    take(&name, content, &mut texts, &mut left, &mut imports);
+    let mut next = 0;
+    while let Some(Wanted { target, .. }) = imports.get(next) {
+        let target = target.clone();
+        next += 1;
+        if left.contains_key(&target) || texts.iter().any(|(known, _)| *known == target) {
+            continue;
+        }
+        if texts.len() + left.len() >= MAX_FILES {
+            left.insert(target, Left::TooMany);
+            break;
+        }
+        match read(Path::new(&target)) {
+            Ok(content) => take(&target, content, &mut texts, &mut left, &mut imports),
+            // The compiler says that there is no such file.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => {
+                left.insert(target, Left::Unreadable(reason(&error)));
+            }
+        }
+    }
+    let mut program = Program::new(texts, Std::Embedded);
+    let diagnostics = explain(&mut program, &left, &imports);
+    Ok(Loaded { program, name, diagnostics })
+}
+
+/// Sorts a file in: text and its imports, or trouble.
+fn take(
+    name: &str,
+    content: Content,
+    texts: &mut Vec<(String, String)>,
+    left: &mut BTreeMap<String, Left>,
+    imports: &mut Vec<Wanted>,
+) {
+    let text = match content {
+        Content::Text(text) => text,
+        Content::Not(trouble) => {
+            left.insert(name.to_owned(), Left::Not(trouble));
+            return;
+        }
+    };
+    // Most files import nothing, and the program parses each anyway.
+    let ast = text.contains("import").then(|| dsl::parse(FileId(0), &text).0).unwrap_or_default();
+    for import in &ast.imports {
+        if let Some(target) = import_target(name, &import.path) {
+            let (written, importer) = (import.path.clone(), name.to_owned());
+            imports.push(Wanted { target, written, importer, span: import.path_span });
+        }
+    }
+    texts.push((name.to_owned(), text));
+}
+
+/// The program's diagnostics, with better ones for files that are there and cannot be used.
+fn explain(
+    program: &mut Program,
+    left: &BTreeMap<String, Left>,
+    imports: &[Wanted],
+) -> Diagnostics {
+    let mut out = Diagnostics::new();
+    for (name, why) in left {
+        match why {
+            Left::Not(Trouble::NotText(bytes)) => {
+                // What is text can be shown; offsets before the first bad byte stay what they are.
+                let file = program.sources.add(name.clone(), String::from_utf8_lossy(bytes));
+                out.extend(dsl::parse_bytes(file, bytes).1);
+            }
+            Left::Not(Trouble::TooLarge(bytes)) => {
+                let file = program.sources.add(name.clone(), "");
+                out.push(source_too_large(file, *bytes));
+            }
+            Left::Unreadable(why) => {
+                let message = format!("`{name}` cannot be read: {why}");
+                let help = "make it readable, or import something else";
+                out.extend(at_imports(program, imports, name, "cannot-read-import", &message, help));
+            }
+            Left::TooMany => {
+                let message = format!("more than {MAX_FILES} files are imported");
+                let help = "put what belongs together into one file";
+                out.extend(at_imports(program, imports, name, "too-many-files", &message, help));
+            }
+        }
+    }
+    let stopped = left.values().any(|why| matches!(why, Left::TooMany));
+    let by_place: BTreeMap<(&str, u32), &Wanted> =
+        imports.iter().map(|w| ((w.importer.as_str(), w.span.start), w)).collect();
+    let mut suggested = 0;
+    for diagnostic in &program.diagnostics {
+        let at = diagnostic.labels.first().map(|label| label.span);
+        let place = at.map(|span| (program.sources.name(span.file), span.start));
+        let wanted = place.and_then(|place| by_place.get(&place));
+        match wanted.filter(|_| diagnostic.code == "unknown-import") {
+            Some(wanted) if stopped || left.contains_key(&wanted.target) => {}
+            // Each looks through a folder.
+            Some(wanted) if suggested < MAX_SUGGESTIONS => {
+                suggested += 1;
+                out.push(suggest_file(diagnostic.clone(), wanted));
+            }
+            Some(_) | None => out.push(diagnostic.clone()),
+        }
+    }
+    out
+}
+
+/// One error for each import of that file.
+fn at_imports(
+    program: &Program,
+    imports: &[Wanted],
+    target: &str,
+    code: &'static str,
+    message: &str,
+    help: &str,
+) -> Diagnostics {
+    let wanted = imports.iter().filter(|wanted| wanted.target == target);
+    wanted
+        .filter_map(|wanted| {
+            let file = program.sources.find(&wanted.importer)?;
+            let span = Span { file, ..wanted.span };
+            Some(Diagnostic::error(code, span, message).here("imported here").help(help))
+        })
+        .collect()
+}
+
+/// The compiler knows the files it was given; only here is it known what else lies in the folder.
+fn suggest_file(mut diagnostic: Diagnostic, wanted: &Wanted) -> Diagnostic {
+    let target = Path::new(&wanted.target);
+    let near = nearest(target).filter(|near| near.extension() == target.extension());
+    if let Some(name) = near.as_deref().and_then(Path::file_name).and_then(|n| n.to_str()) {
+        let path = match wanted.written.rsplit_once('/') {
+            Some((folder, _)) => format!("{folder}/{name}"),
+            None => name.to_owned(),
+        };
+        diagnostic.help = vec![format!("did you mean `{path}`?")];
+    }
+    diagnostic
+}
+
+/// Never more than a little over what the language takes: what is too large costs nothing.
+pub(crate) fn read(path: &Path) -> io::Result<Content> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    if size > MAX_SOURCE_BYTES as u64 {
+        return Ok(Content::Not(Trouble::TooLarge(Some(size))));
+    }
+    let mut bytes = Vec::new();
+    file.take(MAX_SOURCE_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    Ok(Content::of(bytes))
+}
+
+impl Content {
+    pub(crate) fn of(bytes: Vec<u8>) -> Content {
+        if bytes.len() > MAX_SOURCE_BYTES {
+            return Content::Not(Trouble::TooLarge(None));
+        }
+        match String::from_utf8(bytes) {
+            Ok(text) => Content::Text(text),
+            Err(error) => Content::Not(Trouble::NotText(error.into_bytes())),
+        }
+    }
+}
+
+/// As the parser says it, but of a file that was not read.
+pub(crate) fn source_too_large(file: FileId, bytes: Option<u64>) -> Diagnostic {
+    let message = match bytes {
+        Some(bytes) => format!("the file has {bytes} bytes; at most {MAX_SOURCE_BYTES} are read"),
+        None => format!("the file has more than the {MAX_SOURCE_BYTES} bytes that are read"),
+    };
+    Diagnostic::error("source-too-large", Span::new(file, 0, 0), message)
+        .here("not read")
+        .help("split it into files and `import` what each needs")
+}
+
+fn folder_given(path: &Path) -> Failure {
+    let failure = Failure::bad_input(format!("`{}` is a folder, not a .canon file", shown(path)));
+    let first = crate::files::canon_files(path).ok().and_then(|files| files.into_iter().next());
+    match first {
+        Some(first) => failure.help(format!("name a file in it, such as `{}`", shown(&first))),
+        None => failure.help("no .canon file is under it; `canonc new DIR` writes a first one"),
+    }
+}
+
+/// A path as programs and locks name files: relative where it can be, `/` between, no `.` parts.
+pub(crate) fn name(path: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    let relative = here.and_then(|here| path.strip_prefix(here).ok().map(PathBuf::from));
+    let text = relative.as_deref().unwrap_or(path).to_string_lossy();
+    let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
+    let mut parts: Vec<&str> = text.split('/').filter(|part| *part != ".").collect();
+    if parts.len() > 1 {
+        // `a//b` is `a/b`; the empty part before a leading `/` stays.
+        let first = parts.remove(0);
+        parts.retain(|part| !part.is_empty());
+        parts.insert(0, first);
+    }
+    parts.join("/")
+}
+
+impl Loaded {
+    pub(crate) fn has_errors(&self) -> bool {
+        self.diagnostics.iter().any(Diagnostic::is_error)
+    }
+
+    /// The archs that the file defines, in order.
+    pub(crate) fn archs(&self) -> Vec<String> {
+        if self.has_errors() { Vec::new() } else { self.program.archs(&self.name) }
+    }
+
+    /// One of them, compiled. What is wrong inside a definition from elsewhere names the arch too.
+    pub(crate) fn compile(&self, arch: &str) -> (Option<Compiled>, Diagnostics) {
+        let (compiled, mut found) = self.program.compile(&self.name, arch);
+        let file = self.program.sources.find(&self.name);
+        let archs = file.map(|file| self.program.library.archs(file)).unwrap_or_default();
+        let Some(here) = archs.iter().find(|a| a.name.text == arch).map(|a| a.name.span) else {
+            return (compiled, found);
+        };
+        for diagnostic in &mut found {
+            if diagnostic.labels.iter().all(|label| label.span.file != here.file) {
+                let text = "in this arch".to_owned();
+                diagnostic.labels.push(Label { span: here, text });
+            }
+        }
+        (compiled, found)
+    }
+}
+
+/// Architectures out of one file.
+pub(crate) struct Archs {
+    /// The file, as programs and locks name it.
+    pub(crate) name: String,
+    pub(crate) found: Vec<Found>,
+}
+
+/// One architecture, and what it is trained with, where that is known.
+pub(crate) struct Found {
+    pub(crate) compiled: Compiled,
+    pub(crate) train: Option<TrainOptions>,
+}
+
+/// The archs of a `.canon` file or a lock, or the one of that name; diagnostics have been shown.
+pub(crate) fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
+    if path.extension().is_some_and(|extension| extension == "lock") {
+        return locked(path, arch);
+    }
+    let (loaded, compiled) = compile(path, arch)?;
+    let found = compiled.into_iter().map(|compiled| Found { compiled, train: None });
+    Ok(Archs { name: loaded.name, found: found.collect() })
+}
+
+/// The archs of a `.canon` file, or the one of that name; diagnostics have been shown.
+pub(crate) fn compile(path: &Path, arch: Option<&str>) -> Result<(Loaded, Vec<Compiled>), Failure> {
+    let loaded = load(path)?;
+    output::diagnostics(&loaded.program.sources, &loaded.diagnostics);
+    if loaded.has_errors() {
+        return Err(Failure::shown(Exit::BadInput));
+    }
+    let names = match arch {
+        Some(name) => vec![name.to_owned()],
+        None => loaded.archs(),
+    };
+    if names.is_empty() {
+        return Err(Failure::bad_input("this file defines no arch")
+            .at(&loaded.name)
+            .help("define one: `arch NAME { … }`; `canonc new DIR` writes a first one"));
+    }
+    let mut compiled = Vec::new();
+    let mut failed = false;
+    for name in names {
+        let (result, found) = loaded.compile(&name);
+        output::diagnostics(&loaded.program.sources, &found);
+        match result {
+            Some(result) => compiled.push(result),
+            None => failed = true,
+        }
+    }
+    if failed { Err(Failure::shown(Exit::BadInput)) } else { Ok((loaded, compiled)) }
+}
+
+/// The archs of a lock: one, or one for each arm.
+fn locked(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
+    let of = |experiment: &Experiment| Found {
+        compiled: experiment.arch.compiled.clone(),
+        train: Some(experiment.train_options()),
+    };
+    let (lock, _) = locks::read(path)?;
+    let all: Vec<Found> = match lock {
+        Lock::Arch(lock) => vec![Found { compiled: lock.arch.compiled.clone(), train: None }],
+        Lock::Experiment(experiment) => vec![of(&experiment)],
+        Lock::Comparison(comparison) => {
+            comparison.arms.iter().map(|arm| of(&arm.experiment)).collect()
+        }
+    };
+    let names: Vec<String> = all.iter().map(|found| found.compiled.name.clone()).collect();
+    let wanted = |found: &Found| arch.is_none_or(|arch| found.compiled.name == arch);
+    let found: Vec<Found> = all.into_iter().filter(wanted).collect();
+    match arch {
+        Some(arch) if found.is_empty() => {
+            Err(Failure::bad_input(format!("this lock holds no arch `{arch}`"))
+                .at(name(path))
+                .help(format!("it holds {}", names.join(", "))))
+        }
+        Some(_) | None => Ok(Archs { name: name(path), found }),
+    }
+}

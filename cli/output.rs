@@ -1,0 +1,174 @@
+//! The only place that writes to the terminal.
+//!
+//! In: text. Out: data on standard output, everything else on standard error. Must stay true: a
+//! closed pipe ends the command quietly; colour follows `--color`, NO_COLOR and what is a terminal,
+//! and never carries meaning.
+
+use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+
+use dsl::{Diagnostic, Sources};
+use serde::Serialize;
+
+use crate::args::When;
+use crate::fail::{Exit, Failure, reason};
+
+static COLOUR: OnceLock<When> = OnceLock::new();
+
+/// Called once, before anything is written.
+pub(crate) fn set_colour(when: When) {
+    // A second call changes nothing: there is one command line.
+    let _ = COLOUR.set(when);
+}
+
+/// Whether standard error is to be coloured.
+pub(crate) fn coloured() -> bool {
+    colour_on(&io::stderr())
+}
+
+/// Whether standard output is.
+pub(crate) fn coloured_data() -> bool {
+    colour_on(&io::stdout())
+}
+
+fn colour_on(stream: &impl IsTerminal) -> bool {
+    match COLOUR.get().copied().unwrap_or_default() {
+        When::Always => true,
+        When::Never => false,
+        When::Auto => {
+            let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+            let dumb = std::env::var_os("TERM").is_some_and(|term| term == "dumb");
+            !set("NO_COLOR") && !dumb && stream.is_terminal()
+        }
+    }
+}
+
+/// Data: what a pipe or a file is to receive.
+pub(crate) fn data(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Ok(()) => Ok(()),
+        // Whoever read this has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::shown(Exit::Fine)),
+        Err(error) => {
+            Err(Failure::machine(format!("standard output cannot be written: {}", reason(&error))))
+        }
+    }
+}
+
+/// A value as JSON, one object, with a newline after it.
+pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
+    match serde_json::to_string_pretty(value) {
+        Ok(text) => data(&(text + "\n")),
+        Err(error) => Err(Failure::machine(format!("the JSON cannot be written: {error}"))),
+    }
+}
+
+/// A line for the person, not for the pipe.
+pub(crate) fn note(text: &str) {
+    // Standard error may be closed; there is nobody left to tell.
+    let _ = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Diagnostics with excerpts of their sources.
+pub(crate) fn diagnostics(sources: &Sources, found: &[Diagnostic]) {
+    let text = match coloured() {
+        true => dsl::render_coloured(sources, found),
+        false => dsl::render(sources, found),
+    };
+    let _ = io::stderr().lock().write_all(text.as_bytes());
+}
+
+pub(crate) fn failure(failure: &Failure) {
+    let _ = io::stderr().lock().write_all(failure.render(coloured()).as_bytes());
+}
+
+/// `1 file`, `2 files`.
+pub(crate) fn count(n: usize, word: &str) -> String {
+    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
+}
+
+/// `1,366,460,416`
+pub(crate) fn grouped(n: impl Into<i128>) -> String {
+    let digits = n.into().to_string();
+    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |d| ("-", d));
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    format!("{sign}{text}")
+}
+
+/// Three figures and a decimal prefix: `1.37 G`.
+pub(crate) fn rounded(n: impl Into<i128>) -> String {
+    let n = n.into();
+    let mut value = n as f64;
+    let mut prefix = "";
+    for next in ["k", "M", "G", "T", "P", "E"] {
+        // What would round to four figures takes the next prefix.
+        if value.abs() < 999.5 {
+            break;
+        }
+        value /= 1000.0;
+        prefix = next;
+    }
+    if prefix.is_empty() {
+        return format!("{n} ");
+    }
+    let digits = if value.abs() < 9.995 { 2 } else { usize::from(value.abs() < 99.95) };
+    format!("{value:.digits$} {prefix}")
+}
+
+/// Rows as columns two spaces apart; `right` says which columns are numbers. Indented by `indent`.
+pub(crate) fn table(rows: &[Vec<String>], right: &[bool], indent: usize) -> String {
+    let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
+    let width = |c: usize| {
+        rows.iter().filter_map(|row| row.get(c)).map(|s| s.chars().count()).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..columns).map(width).collect();
+    let mut text = String::new();
+    for row in rows {
+        let mut line = " ".repeat(indent);
+        for ((cell, width), c) in row.iter().zip(&widths).zip(0..) {
+            let pad = " ".repeat(width - cell.chars().count().min(*width));
+            match right.get(c) {
+                Some(true) => line += &format!("{pad}{cell}  "),
+                Some(false) | None => line += &format!("{cell}{pad}  "),
+            }
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_for_people() {
+        let cases: [(i128, &str, &str); 8] = [
+            (0, "0", "0 "),
+            (999, "999", "999 "),
+            (1000, "1,000", "1.00 k"),
+            (9_995_000, "9,995,000", "9.99 M"),
+            (99_949_999, "99,949,999", "99.9 M"),
+            (999_499_999, "999,499,999", "999 M"),
+            (999_500_000, "999,500,000", "1.00 G"),
+            (-1_366_460_416, "-1,366,460,416", "-1.37 G"),
+        ];
+        for (n, exact, short) in cases {
+            assert_eq!((grouped(n).as_str(), rounded(n).as_str()), (exact, short), "{n}");
+        }
+    }
+
+    #[test]
+    fn a_table_lines_up_and_has_no_trailing_blanks() {
+        let rows = [vec!["a".to_owned(), "10".to_owned()], vec!["bcd".to_owned(), "9".to_owned()]];
+        assert_eq!(table(&rows, &[false, true], 2), "  a    10\n  bcd   9\n");
+    }
+}

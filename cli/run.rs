@@ -1,0 +1,303 @@
+//! `canonc run`: trains what a lock says, in a folder of its own, until it is done.
+//!
+//! In: a lock, or none where there is only one to run. Out: the run's folder; progress on standard
+//! error. Must stay true: the lock alone decides the result, and `--device` makes another lock of
+//! it; libtorch starts in the environment the lock requires, so the process may start itself again;
+//! one Ctrl-C leaves a good checkpoint, a second one ends at once.
+
+use std::io::{IsTerminal, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::time::Instant;
+
+use compiler::field::{FieldValue, Fields};
+use compiler::lock::{Device, Experiment, Lock};
+use runtime::fault::Faults;
+use runtime::job::{Estimate, Job, estimate};
+use runtime::metrics::{Evaluation, Score, Step};
+use runtime::platform::needs_reexec;
+use runtime::progress::{Progress, bytes, rounded, span};
+use runtime::run::{Event, Paths, read_experiment};
+use runtime::train::{End, How, Options, Watch, machine, spec, time, train};
+
+use crate::args::{RunArgs, RunDevice};
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::output;
+use crate::runs::{self, failure};
+
+/// A second Ctrl-C ends as a shell would say it.
+const INTERRUPTED_TWICE: i32 = 130;
+
+pub(crate) fn run(args: &RunArgs) -> Outcome {
+    let path = match &args.lock {
+        Some(Some(named)) => named.clone(),
+        Some(None) | None => runs::only_experiment()?,
+    };
+    let text = runs::read_text(&path)?;
+    let locked = read_experiment(&shown(&path), &text).map_err(failure)?;
+    let experiment = on_device(locked, args.device)?;
+    start_again(&experiment)?;
+    let text = compiler::lock::write(&Lock::Experiment(experiment.clone()));
+    let folder = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => Path::new(runs::FOLDER).join(&experiment.name),
+    };
+    let documents = runs::documents(&experiment, args.data.as_deref())?;
+    let mut job = Job::new(&experiment, &text, documents).map_err(failure)?;
+    let on = machine(&experiment.platform).map_err(failure)?;
+    if args.dry_run {
+        let flops = experiment.analysis.train_flops_per_token as f64
+            * experiment.batch.tokens_per_step as f64;
+        let timing = time(&mut job, on, flops).map_err(failure)?;
+        return dry_run(&experiment, &folder, &job, timing);
+    }
+    let faults = match &args.fault {
+        None => Faults::none(),
+        Some(text) => Faults::parse(text).map_err(|error| Failure::bad_input(error.to_string()))?,
+    };
+    let stop = stop_on_signals()?;
+    let options = Options { stop: &stop, stop_after: args.stop_after_step, faults: &faults };
+    output::note(&format!(
+        "{}: {} steps of {} tokens, lock {}, in {}",
+        experiment.name,
+        experiment.budget.steps,
+        output::grouped(i128::from(experiment.batch.tokens_per_step)),
+        experiment.id().short(),
+        shown(&folder)
+    ));
+    let mut screen = Screen::new(&experiment);
+    let end = train(&mut job, &folder, on, &options, &mut screen);
+    screen.clear();
+    match end.map_err(failure)? {
+        End::Finished(attestation) => {
+            output::note(&format!(
+                "finished: weights {}, metrics {}; `canonc verify {}` checks all of it",
+                attestation.weights.short(),
+                attestation.metrics.short(),
+                shown(&folder)
+            ));
+            Ok(Exit::Fine)
+        }
+        End::Already(attestation) => {
+            output::note(&format!(
+                "already finished: {} steps, weights {}, in {}",
+                attestation.steps,
+                attestation.weights.short(),
+                shown(&folder)
+            ));
+            Ok(Exit::Fine)
+        }
+        End::Interrupted { step } => {
+            output::note(&format!(
+                "interrupted after step {step}, with a checkpoint; the same command goes on from there"
+            ));
+            Ok(Exit::Interrupted)
+        }
+    }
+}
+
+/// The experiment as another device runs it: the same id, another platform section.
+fn on_device(experiment: Experiment, device: Option<RunDevice>) -> Result<Experiment, Failure> {
+    let word = match device {
+        None => return Ok(experiment),
+        Some(RunDevice::Cpu) => "cpu",
+        Some(RunDevice::Cuda) => "cuda",
+    };
+    let values = Fields::from([("platform.device".to_owned(), FieldValue::text(word))]);
+    experiment.with(experiment.name.clone(), &values).map_err(|problems| {
+        let first = problems.into_iter().next();
+        first.map_or_else(
+            || Failure::bad_input(format!("the lock cannot run on {word}")),
+            |problem| Failure::bad_input(problem.message).help(problem.help),
+        )
+    })
+}
+
+/// Replaces this process by one whose environment is what the lock requires, if it is not.
+fn start_again(experiment: &Experiment) -> Result<(), Failure> {
+    let spec = spec(&experiment.platform).map_err(failure)?;
+    let Some(missing) = needs_reexec(&spec, |name| std::env::var(name).ok()) else {
+        return Ok(());
+    };
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::machine(format!("this process cannot find its own program: {error}"))
+    })?;
+    let mut command = std::process::Command::new(program);
+    command.args(std::env::args_os().skip(1)).envs(missing);
+    Err(become_it(command))
+}
+
+#[cfg(unix)]
+fn become_it(mut command: std::process::Command) -> Failure {
+    use std::os::unix::process::CommandExt;
+    let error = command.exec();
+    Failure::machine(format!("canonc cannot start itself again: {error}"))
+}
+
+/// Where a process cannot become another one, it waits for it and ends as it did.
+#[cfg(not(unix))]
+fn become_it(mut command: std::process::Command) -> Failure {
+    match command.status() {
+        Ok(status) => Failure::shown(match status.code() {
+            Some(0) => Exit::Fine,
+            Some(1) => Exit::Finding,
+            Some(2) => Exit::BadInput,
+            Some(75) => Exit::Interrupted,
+            Some(_) | None => Exit::Machine,
+        }),
+        Err(error) => Failure::machine(format!("canonc cannot start itself again: {error}")),
+    }
+}
+
+/// Becomes true with the first SIGINT or SIGTERM; the second ends the process.
+pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+    let stop = Arc::new(AtomicBool::new(false));
+    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
+        // In this order: the first signal finds it false and sets it.
+        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED_TWICE, stop.clone())
+            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
+            .map_err(|error| Failure::machine(format!("signals cannot be waited for: {error}")))?;
+    }
+    Ok(stop)
+}
+
+fn dry_run(
+    experiment: &Experiment,
+    folder: &Path,
+    job: &Job,
+    timing: runtime::train::Timing,
+) -> Outcome {
+    let Estimate { parameters, state_bytes, memory_bytes, disk_bytes, tokens, epochs } = estimate(job);
+    let seconds = timing.step_seconds * experiment.budget.steps as f64;
+    let how = match timing.how {
+        How::Run => "from micro-batches run just now",
+        How::Flops => "from FLOPs and the speed of a matrix product, measured just now",
+    };
+    let there = match Paths::new(folder).lock().exists() {
+        true => format!("{} (begun)", shown(folder)),
+        false => shown(folder),
+    };
+    let device = match experiment.platform.device {
+        Device::Cpu => "cpu",
+        Device::Cuda => "cuda",
+    };
+    let mut rows = vec![
+        ("lock", format!("{} ({})", experiment.name, experiment.id().short())),
+        ("folder", there),
+        ("device", device.to_owned()),
+        ("parameters", output::grouped(i128::from(parameters))),
+        ("steps", output::grouped(i128::from(experiment.budget.steps))),
+        ("tokens", output::grouped(i128::from(tokens))),
+        (
+            "memory",
+            format!("{} (weights and moments {}), besides libtorch itself", bytes(memory_bytes), bytes(state_bytes)),
+        ),
+        ("disk", format!("{} at most", bytes(disk_bytes))),
+        (
+            "time",
+            format!("{} ({} a step, {} tok/s), {how}", span(seconds), span(timing.step_seconds), {
+                rounded(experiment.batch.tokens_per_step as f64 / timing.step_seconds.max(1e-9))
+            }),
+        ),
+    ];
+    let passes = epochs.map_or_else(|| "generated, never repeated".to_owned(), |n| format!("{n:.3}"));
+    rows.insert(6, ("epochs", passes));
+    let rows: Vec<Vec<String>> =
+        rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    output::data(&output::table(&rows, &[], 0))?;
+    Ok(Exit::Fine)
+}
+
+/// Progress: one line that is written over on a terminal, lines in a log.
+struct Screen {
+    progress: Progress,
+    every: u64,
+    last: u64,
+    terminal: bool,
+    drawn: Option<Instant>,
+    /// Whether the cursor stands behind a line that is to be written over.
+    open: bool,
+}
+
+/// Seconds between two drawings of a line that is written over.
+const REDRAW: f64 = 0.1;
+
+impl Screen {
+    fn new(experiment: &Experiment) -> Screen {
+        Screen {
+            progress: Progress::new(experiment.budget.steps, experiment.batch.tokens_per_step),
+            every: experiment.log_every.max(1),
+            last: experiment.budget.steps,
+            terminal: std::io::stderr().is_terminal(),
+            drawn: None,
+            open: false,
+        }
+    }
+
+    fn clear(&mut self) {
+        if std::mem::take(&mut self.open) {
+            draw("\r\x1b[2K");
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        self.clear();
+        output::note(text);
+    }
+}
+
+/// Standard error may be closed; there is nobody left to tell.
+fn draw(text: &str) {
+    let mut stream = std::io::stderr().lock();
+    let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+}
+
+impl Watch for Screen {
+    fn step(&mut self, step: &Step, seconds: f64) {
+        let status = self.progress.step(step.step, step.loss, step.lr, seconds);
+        if self.terminal {
+            let due = self.drawn.is_none_or(|drawn| drawn.elapsed().as_secs_f64() > REDRAW);
+            if due {
+                draw(&format!("\r\x1b[2K{status}"));
+                (self.drawn, self.open) = (Some(Instant::now()), true);
+            }
+        } else if step.step.is_multiple_of(self.every) || step.step == self.last {
+            self.line(&status.to_string());
+        }
+    }
+
+    fn evaluation(&mut self, evaluation: &Evaluation, seconds: f64) {
+        let Evaluation { step, nll, counted: _, tokens, answers } = evaluation;
+        let mut parts = vec![format!("evaluation after step {step}:")];
+        parts.extend(nll.map(|nll| format!("loss {nll:.4}")));
+        let percent = |score: Score| score.ratio().map(|ratio| format!("{:.1}%", 100.0 * ratio));
+        parts.extend(percent(*tokens).map(|share| format!("answer tokens {share}")));
+        parts.extend(percent(evaluation.exact()).map(|share| format!("whole answers {share}")));
+        let levels: Vec<String> = answers
+            .iter()
+            .filter_map(|(level, score)| Some(format!("{level}: {}", percent(*score)?)))
+            .collect();
+        if levels.len() > 1 {
+            parts.push(format!("({})", levels.join(", ")));
+        }
+        parts.push(format!("in {}", span(seconds)));
+        self.line(&parts.join(" "));
+    }
+
+    fn event(&mut self, event: &Event) {
+        let text = match event {
+            Event::Started { step: 0, .. } | Event::Interrupted { .. } | Event::Finished { .. } => return,
+            Event::Started { step, .. } => format!("going on after step {step}"),
+            Event::MetricsCut { .. } => {
+                "the metrics log ended in a torn line, which is cut off".to_owned()
+            }
+            Event::CheckpointRefused { name, why } => format!("warning: {name} is not used: {why}"),
+            Event::Proved { step, lines } => {
+                format!("{lines} logged lines up to step {step} came out the same again")
+            }
+            Event::Failed { .. } => return,
+        };
+        self.line(&text);
+    }
+}

@@ -1,0 +1,88 @@
+//! Runs and locks on this machine: where they lie, and what a run's error is to the command line.
+//!
+//! In: what a person named, or nothing. Out: paths, texts, prepared documents. Must stay true: where
+//! nothing is named there is exactly one thing it can mean, or the list is shown.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use compiler::lock::{DataSource, Experiment};
+use runtime::data::text::file;
+use runtime::data::text::index::TextIndex;
+use runtime::run::{Kind, RunError};
+
+use crate::fail::{Exit, Failure, shown};
+use crate::files;
+
+/// Where runs go, each in a folder of its lock's name.
+pub(crate) const FOLDER: &str = "runs";
+#[cfg(feature = "torch")]
+const LOCKS: &str = "lockfiles";
+
+/// A run's error with its exit code.
+pub(crate) fn failure(error: RunError) -> Failure {
+    let RunError { kind, message, help } = error;
+    let failure = Failure::bad_input(message).help(help);
+    let exit = match kind {
+        Kind::Finding => Exit::Finding,
+        Kind::Input => Exit::BadInput,
+        Kind::Machine => Exit::Machine,
+    };
+    Failure { exit, ..failure }
+}
+
+pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
+    let bytes = std::fs::read(path).map_err(|error| files::missing(path, &error))?;
+    String::from_utf8(bytes)
+        .map_err(|_| Failure::bad_input(format!("`{}` is no lock: it is not text", shown(path))))
+}
+
+/// The one experiment lock there is.
+#[cfg(feature = "torch")]
+pub(crate) fn only_experiment() -> Result<PathBuf, Failure> {
+    let entries = std::fs::read_dir(LOCKS).into_iter().flatten().flatten();
+    let mut paths: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| path.extension().is_some_and(|extension| extension == "lock"))
+        .collect();
+    paths.sort();
+    let is_experiment = |path: &PathBuf| {
+        let text = std::fs::read_to_string(path).ok()?;
+        let lock = runtime::run::read_lock(&shown(path), &text).ok()?;
+        (lock.kind() == "experiment").then(|| path.clone())
+    };
+    let found: Vec<PathBuf> = paths.iter().filter_map(is_experiment).collect();
+    match found.as_slice() {
+        [only] => Ok(only.clone()),
+        [] => Err(Failure::bad_input(format!("no experiment lock is under `{LOCKS}`"))
+            .help("`canonc build recipes/NAME.toml` writes one; `canonc new DIR` writes a first recipe")),
+        several => {
+            let mut failure = Failure::bad_input(format!(
+                "{} experiment locks are under `{LOCKS}`, and none is named",
+                several.len()
+            ));
+            for path in several {
+                failure = failure.help(format!("canonc run --lock {}", shown(path)));
+            }
+            Err(failure)
+        }
+    }
+}
+
+/// The prepared documents of a lock that trains on text.
+pub(crate) fn documents(
+    experiment: &Experiment,
+    given: Option<&Path>,
+) -> Result<Option<Arc<TextIndex>>, Failure> {
+    let DataSource::Text { name, .. } = &experiment.data.source else {
+        return Ok(None);
+    };
+    let usual = Path::new("data").join(format!("{name}.index"));
+    let path = given.unwrap_or(&usual);
+    if !path.exists() {
+        return Err(Failure::bad_input(format!("the documents \"{name}\" are not at `{}`", shown(path)))
+            .help("name the prepared file with --data PATH; `canonc data prepare` makes one"));
+    }
+    let index = file::load(path).map_err(|error| Failure::bad_input(error.message).help(error.help))?;
+    Ok(Some(Arc::new(index)))
+}

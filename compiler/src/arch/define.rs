@@ -1,0 +1,328 @@
+//! Definitions with configuration: what an expression, an alias or a path into one stands for.
+//!
+//! In: expressions and entries as written. Out: [`Applied`] trees. Must stay true: an alias is
+//! worked out once; how deep and how wide a tree gets is bounded while it is made; every failure
+//! is reported.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dsl::{Alias, Entry, Expr, ExprKind, FileId, Name, Path, Segment, Span};
+
+use super::{Builder, Put, shown};
+use crate::diag;
+use crate::names;
+use crate::op;
+use crate::resolve::Entity;
+use crate::tree::{Applied, Around, Callable, MAX_CHAIN, MAX_CONFIG, Setting, SettingValue, SlotSetting};
+use crate::value::Value;
+
+impl Builder<'_> {
+    /// A value written in an arch or a body: an expression to evaluate later, or a definition.
+    pub(super) fn setting(
+        &mut self,
+        file: FileId,
+        value: &Expr,
+        span: Span,
+        depth: usize,
+    ) -> Option<Setting> {
+        let later = |around: Around| {
+            SettingValue::expression(Rc::new(value.clone()), file, around)
+        };
+        let value = match &value.kind {
+            ExprKind::Name(name) => match self.held(name) {
+                Some(Some(Value::Def(applied, _))) => SettingValue::Def(applied.clone()),
+                Some(_) => later(self.mentioned(value)),
+                None => match self.named(file, name, value.span, depth) {
+                    Some(applied) => SettingValue::Def(applied),
+                    None => later(None),
+                },
+            },
+            ExprKind::Applied { .. } => SettingValue::Def(self.definition(file, value, depth)?),
+            _ => later(self.mentioned(value)),
+        };
+        Some(Setting { value, span })
+    }
+
+    /// What the body around binds the name to, if it binds it.
+    fn held(&self, name: &str) -> Option<&Option<Value>> {
+        self.around.as_ref().and_then(|around| around.get(name))
+    }
+
+    /// The part of what is around that an expression mentions.
+    fn mentioned(&self, expr: &Expr) -> Around {
+        let around = self.around.as_ref()?;
+        let names: BTreeMap<String, Option<Value>> = names::mentions(expr)
+            .into_iter()
+            .filter_map(|name| around.get(&name).map(|value| (name, value.clone())))
+            .collect();
+        (!names.is_empty()).then(|| Rc::new(names))
+    }
+
+    /// What a bare name stands for where a definition can stand; not what is a word there.
+    pub(super) fn named(
+        &mut self,
+        file: FileId,
+        name: &str,
+        span: Span,
+        depth: usize,
+    ) -> Option<Rc<Applied>> {
+        match self.library.lookup(file, name) {
+            Some(Entity::Def(item)) => Some(Rc::new(Applied::bare(Callable::Def(item), span))),
+            Some(Entity::Alias(alias, home)) => self.alias(home, &alias, depth + 1),
+            Some(Entity::Init(..) | Entity::Arch(..)) => None,
+            None if op::WORDS.contains(&name) => None,
+            None => crate::tree::primitive(name).map(|p| Rc::new(Applied::bare(p, span))),
+        }
+    }
+
+    pub(super) fn alias(&mut self, home: FileId, alias: &Alias, depth: usize) -> Option<Rc<Applied>> {
+        let key = (home, alias.name.text.clone());
+        if let Some(known) = self.aliases.get(&key) {
+            return known.clone();
+        }
+        // What an alias says is said in its file, not in the body that uses it.
+        let around = self.around.take();
+        let made = self.definition(home, &alias.value, depth);
+        self.around = around;
+        self.aliases.insert(key, made.clone());
+        made
+    }
+
+    pub(super) fn definition(
+        &mut self,
+        file: FileId,
+        expr: &Expr,
+        depth: usize,
+    ) -> Option<Rc<Applied>> {
+        if depth > MAX_CHAIN {
+            self.diagnostics.push(diag::chain_too_long(expr.span, MAX_CHAIN));
+            return None;
+        }
+        let (name, entries): (Name, &[Entry]) = match &expr.kind {
+            ExprKind::Name(text) => (Name { text: text.clone(), span: expr.span }, &[]),
+            ExprKind::Applied { def, entries } => (def.clone(), entries),
+            _ => {
+                self.diagnostics.push(diag::not_a_definition(expr.span));
+                return None;
+            }
+        };
+        let base = match self.held(&name.text) {
+            Some(Some(Value::Def(applied, _))) => Some((**applied).clone()),
+            Some(_) => None,
+            None => match self.library.lookup(file, &name.text) {
+                Some(Entity::Alias(alias, home)) => {
+                    Some((*self.alias(home, &alias, depth + 1)?).clone())
+                }
+                Some(Entity::Def(item)) => Some(Applied::bare(Callable::Def(item), expr.span)),
+                Some(Entity::Init(..) | Entity::Arch(..)) => None,
+                None => crate::tree::primitive(&name.text).map(|p| Applied::bare(p, expr.span)),
+            },
+        };
+        let Some(base) = base else {
+            self.diagnostics.push(diag::not_a_definition(name.span));
+            return None;
+        };
+        self.configured(file, Applied { span: expr.span, ..base }, entries, depth)
+    }
+
+    /// The filling that `canon A, B { … }` is short for.
+    pub(super) fn canon(&mut self, file: FileId, entries: &[Entry], span: Span) -> Option<Rc<Applied>> {
+        let callee = crate::tree::primitive("canon")?;
+        self.configured(file, Applied::bare(callee, span), entries, 0)
+    }
+
+    fn configured(
+        &mut self,
+        file: FileId,
+        mut applied: Applied,
+        entries: &[Entry],
+        depth: usize,
+    ) -> Option<Rc<Applied>> {
+        let mut seen = BTreeMap::new();
+        let before = self.errors();
+        for entry in entries {
+            self.configure(file, &mut applied, &[], entry, depth, &mut seen);
+        }
+        (self.errors() == before).then(|| Rc::new(applied))
+    }
+
+    fn configure(
+        &mut self,
+        file: FileId,
+        applied: &mut Applied,
+        prefix: &[Name],
+        entry: &Entry,
+        depth: usize,
+        seen: &mut BTreeMap<String, Span>,
+    ) {
+        let full = |path: &Path| -> Option<Vec<Name>> {
+            let below = path.segments.iter().map(|segment| match segment {
+                Segment::Name(name) => Some(name.clone()),
+                Segment::Layers { .. } => None,
+            });
+            prefix.iter().cloned().map(Some).chain(below).collect()
+        };
+        let slots = |paths: &[Path], fill: Option<Rc<Applied>>, span: Span| {
+            paths
+                .iter()
+                .map(|path| {
+                    let put = Put::Slot(SlotSetting { fill: fill.clone(), span });
+                    Some((full(path)?, path.span, put))
+                })
+                .collect()
+        };
+        let places: Option<Vec<(Vec<Name>, Span, Put)>> = match entry {
+            Entry::Set { path, value, span } | Entry::Replace { path, value, span } => {
+                let Some(setting) = self.setting(file, value, *span, depth + 1) else { return };
+                full(path).map(|names| vec![(names, path.span, Put::Setting(setting))])
+            }
+            Entry::Nested { path, entries, span: _ } => {
+                match full(path).filter(|names| names.len() <= MAX_CHAIN) {
+                    Some(deeper) => {
+                        for inner in entries {
+                            self.configure(file, applied, &deeper, inner, depth + 1, seen);
+                        }
+                    }
+                    None => self.diagnostics.push(diag::layers_inside(path.span)),
+                }
+                return;
+            }
+            Entry::Layers { .. } => None,
+            Entry::Fill { slots: paths, with, span } => {
+                let Some(fill) = self.definition(file, with, depth + 1) else { return };
+                slots(paths, Some(fill), *span)
+            }
+            Entry::Canon { slots: paths, entries, span } => {
+                let entries = entries.as_deref().unwrap_or(&[]);
+                let Some(fill) = self.canon(file, entries, *span) else { return };
+                slots(paths, Some(fill), *span)
+            }
+            Entry::Empty { slots: paths, span } => slots(paths, None, *span),
+        };
+        let Some(places) = places else {
+            self.diagnostics.push(diag::layers_inside(entry.span()));
+            return;
+        };
+        for (names, span, put) in places {
+            if names.len() > MAX_CHAIN {
+                self.diagnostics.push(diag::chain_too_long(span, MAX_CHAIN));
+                return;
+            }
+            let path = shown(&names, &put);
+            if let Some(before) = seen.insert(path.clone(), span) {
+                self.diagnostics.push(diag::edited_twice(&path, span, before));
+            }
+            if let Err(why) = self.put_applied(applied, &names, &put) {
+                self.diagnostics.push(diag::no_such_config(&path, span, &why));
+            }
+        }
+    }
+
+    /// A copy with the value at `path`; `Err` says what there is instead.
+    pub(super) fn put_layer(
+        &mut self,
+        applied: &Applied,
+        path: &[Name],
+        put: &Put,
+    ) -> Result<Rc<Applied>, String> {
+        if let ([], Put::Setting(Setting { value: SettingValue::Def(whole), .. })) = (path, put) {
+            return Ok(whole.clone());
+        }
+        let mut edited = applied.clone();
+        self.put_applied(&mut edited, path, put)?;
+        Ok(Rc::new(edited))
+    }
+
+    fn put_applied(&mut self, applied: &mut Applied, path: &[Name], put: &Put) -> Result<(), String> {
+        match (path, put) {
+            ([], _) => return Err("a layer is replaced by a definition only".to_owned()),
+            ([slot], Put::Slot(setting)) => {
+                applied.raise(setting.fill.as_deref())?;
+                applied.slots.insert(slot.text.clone(), setting.clone());
+                if applied.slots.len() > MAX_CONFIG {
+                    return Err(format!("at most {MAX_CONFIG} slots are filled in one place"));
+                }
+            }
+            // What is filled is filled on the layer, or the same slot would have two names.
+            ([first, rest @ ..], Put::Slot(_)) => {
+                let slot = rest.last().unwrap_or(first);
+                return Err(format!(
+                    "slots belong to the layer, whatever in it declares them: write `{}`",
+                    slot.text
+                ));
+            }
+            ([slots, slot, rest @ ..], Put::Setting(_))
+                if slots.text == "slots" && !rest.is_empty() =>
+            {
+                let fill = applied.slots.get_mut(&slot.text).and_then(|s| s.fill.as_mut());
+                let Some(fill) = fill else {
+                    return Err(format!("slot {} is empty", slot.text));
+                };
+                let fill = Rc::make_mut(fill);
+                self.put_applied(fill, rest, put)?;
+                let height = fill.height;
+                applied.height = applied.height.max(height + 1);
+            }
+            ([last], Put::Setting(setting)) => {
+                if !applied.callee.config_names().contains(&last.text.as_str()) {
+                    return Err(has_instead(applied, &last.text));
+                }
+                if let SettingValue::Def(child) = &setting.value {
+                    applied.raise(Some(child))?;
+                }
+                applied.config.insert(last.text.clone(), setting.clone());
+            }
+            ([first, rest @ ..], Put::Setting(_)) => {
+                let mut child = self.child(applied, &first.text)?;
+                let span = applied.config.get(&first.text).map_or(first.span, |s| s.span);
+                // Held once if the tree above is: no copy is made.
+                applied.config.remove(&first.text);
+                self.put_applied(Rc::make_mut(&mut child), rest, put)?;
+                applied.raise(Some(&child))?;
+                let value = SettingValue::Def(child);
+                applied.config.insert(first.text.clone(), Setting { value, span });
+            }
+        }
+        Ok(())
+    }
+
+    /// The definition configured at `name`, written or by default.
+    pub(super) fn child(&mut self, applied: &Applied, name: &str) -> Result<Rc<Applied>, String> {
+        let no_definition = || format!("`{name}` of `{}` is no definition", applied.name());
+        match applied.config.get(name) {
+            Some(Setting { value: SettingValue::Def(child), .. }) => return Ok(child.clone()),
+            Some(_) => return Err(no_definition()),
+            None => {}
+        }
+        let (Some(param), Callable::Def(item)) = (applied.callee.param(name), &applied.callee) else {
+            return Err(has_instead(applied, name));
+        };
+        let Some(default) = &param.default else { return Err(no_definition()) };
+        let mentioned = names::mentions(default);
+        if let Some(other) = item.def.config.iter().find(|c| mentioned.contains(&c.name.text)) {
+            return Err(format!(
+                "`{name}` of `{}` is computed from `{}`: set it whole",
+                applied.name(),
+                other.name.text
+            ));
+        }
+        let around = self.around.take();
+        let made = match &default.kind {
+            ExprKind::Name(name) => self.named(item.file, name, default.span, 0),
+            ExprKind::Applied { .. } => self.definition(item.file, default, 0),
+            _ => None,
+        };
+        self.around = around;
+        made.ok_or_else(no_definition)
+    }
+}
+
+fn has_instead(applied: &Applied, wanted: &str) -> String {
+    let names = applied.callee.config_names();
+    match dsl::suggest(wanted, names.iter().copied()) {
+        Some(near) => format!("`{}` has `{near}`", applied.name()),
+        None if names.is_empty() => format!("`{}` has no configuration", applied.name()),
+        None => format!("`{}` has {}", applied.name(), names.join(", ")),
+    }
+}

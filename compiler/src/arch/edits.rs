@@ -1,0 +1,61 @@
+//! Two edits of one field in one place, or of a field and something above it.
+//!
+//! In: the edits of one `with`, an arch or an init table. Out: one diagnostic for the first pair.
+//! Must stay true: linear (up to a logarithm) in edits times layers, since both may be many.
+
+use std::collections::BTreeMap;
+
+use dsl::Diagnostics;
+
+use super::Edit;
+use crate::diag;
+
+/// No layer: the arch itself.
+const ARCH: usize = usize::MAX;
+
+pub(super) fn repeated(edits: &[Edit], diagnostics: &mut Diagnostics) {
+    let mut paths = Paths::default();
+    // The first edit of a path, or of something below it, in one layer.
+    let mut at: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+    let mut below: BTreeMap<(usize, usize), usize> = BTreeMap::new();
+    for (i, edit) in edits.iter().enumerate() {
+        let steps = paths.steps(&edit.path);
+        let Some((&own, above)) = steps.split_last() else { continue };
+        for layer in edit.layers.as_deref().unwrap_or(&[ARCH]) {
+            let known = steps
+                .iter()
+                .filter_map(|step| at.get(&(*step, *layer)))
+                .chain(below.get(&(own, *layer)))
+                .min();
+            if let Some(earlier) = known.and_then(|earlier| edits.get(*earlier)) {
+                diagnostics.push(diag::edited_twice(&edit.path, edit.span, earlier.span));
+                return;
+            }
+        }
+        for layer in edit.layers.as_deref().unwrap_or(&[ARCH]) {
+            at.insert((own, *layer), i);
+            for step in above {
+                below.entry((*step, *layer)).or_insert(i);
+            }
+        }
+    }
+}
+
+/// Numbers for dotted paths and for what they start with.
+#[derive(Default)]
+struct Paths {
+    of: BTreeMap<String, usize>,
+}
+
+impl Paths {
+    /// `a`, `a.b` and `a.b.c` for `a.b.c`.
+    fn steps(&mut self, path: &str) -> Vec<usize> {
+        let ends = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
+        ends.filter_map(|end| path.get(..end))
+            .map(|prefix| {
+                let next = self.of.len();
+                *self.of.entry(prefix.to_owned()).or_insert(next)
+            })
+            .collect()
+    }
+}

@@ -1,0 +1,113 @@
+//! Which layers there are, and which of them a path means.
+//!
+//! In: layer lists and selections as written. Out: a flat list, layer numbers. Must stay true: the
+//! count is bounded before the list is made; a selection of nothing is an error, not a silent edit
+//! of nothing.
+
+use dsl::{ExprKind, FileId, LayerList, LayerWhat, Select, Span};
+
+use super::Builder;
+use crate::diag;
+use crate::tree::{ArchTree, Layer, MAX_LAYERS};
+
+impl Builder<'_> {
+    pub(super) fn layer_list(
+        &mut self,
+        file: FileId,
+        list: &LayerList,
+        out: &mut Vec<Layer>,
+    ) -> Option<()> {
+        let count = match &list.count {
+            None => 1,
+            Some(expr) => match expr.kind {
+                ExprKind::Int(n) => n,
+                _ => {
+                    self.diagnostics.push(diag::layer_count_not_a_number(expr.span));
+                    return None;
+                }
+            },
+        };
+        let count = usize::try_from(count).ok().filter(|n| *n <= MAX_LAYERS);
+        let Some(count) = count else {
+            self.diagnostics.push(diag::too_many_layers(list.span, MAX_LAYERS));
+            return None;
+        };
+        let mut once = Vec::new();
+        match &list.what {
+            LayerWhat::One { share, layer } => {
+                let applied = self.definition(file, layer, 0)?;
+                let share = share.then(|| {
+                    self.groups += 1;
+                    self.groups
+                });
+                once.push(Layer { applied, share });
+            }
+            LayerWhat::List(items) => {
+                for item in items {
+                    self.layer_list(file, item, &mut once)?;
+                }
+            }
+        }
+        if out.len().saturating_add(once.len().saturating_mul(count)) > MAX_LAYERS {
+            self.diagnostics.push(diag::too_many_layers(list.span, MAX_LAYERS));
+            return None;
+        }
+        for _ in 0..count {
+            out.extend(once.iter().cloned());
+        }
+        Some(())
+    }
+
+    pub(super) fn select(
+        &mut self,
+        tree: &ArchTree,
+        file: FileId,
+        select: &Select,
+        span: Span,
+    ) -> Option<Vec<usize>> {
+        let count = tree.layers.len();
+        let place = |n: u64| usize::try_from(n).unwrap_or(usize::MAX).min(count);
+        let selected: Vec<usize> = match select {
+            Select::All => (0..count).collect(),
+            Select::Index(i) => (place(*i)..place(i.saturating_add(1))).collect(),
+            Select::Range(from, to) => {
+                if *to > count as u64 {
+                    self.diagnostics.push(diag::layer_out_of_range(span, *to, count));
+                    return None;
+                }
+                (place(*from)..place(*to)).collect()
+            }
+            // The parser has refused a step of 0.
+            Select::Every { step, from } => {
+                (place(*from)..count).step_by(place(*step).max(1)).collect()
+            }
+            Select::Is { path, def } => {
+                self.reach(count, span)?;
+                let Some(wanted) = self.named(file, &def.text, def.span, 0) else {
+                    self.diagnostics.push(diag::not_a_definition(def.span));
+                    return None;
+                };
+                let mut selected = Vec::new();
+                for (n, layer) in tree.layers.iter().enumerate() {
+                    let mut here = layer.applied.clone();
+                    let found = path.iter().all(|name| match self.child(&here, &name.text) {
+                        Ok(child) => {
+                            here = child;
+                            true
+                        }
+                        Err(_) => false,
+                    });
+                    if found && here.callee.same(&wanted.callee) {
+                        selected.push(n);
+                    }
+                }
+                selected
+            }
+        };
+        if selected.is_empty() {
+            self.diagnostics.push(diag::selects_nothing(span, count));
+            return None;
+        }
+        Some(selected)
+    }
+}

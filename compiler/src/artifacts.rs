@@ -1,0 +1,217 @@
+//! The artefact graph: archs, recipes, comparisons, the locks they make, runs and reports.
+//!
+//! In: artefacts and what each is made from, as whoever reads files found them. Out: the same, what
+//! is needed before what needs it, as text or in Graphviz' language. Must stay true: pure; the order
+//! depends on the artefacts alone; a circle is named, not walked.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use crate::order::topological;
+
+/// What an artefact is. The order is the way from text to result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    Arch,
+    Recipe,
+    Comparison,
+    Lock,
+    Run,
+    Report,
+}
+
+/// How it stands with an artefact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// A source, or what its sources make now.
+    Current,
+    /// Not what its sources make now.
+    Stale,
+    /// Not there yet.
+    Missing,
+    /// Started and not finished.
+    Unfinished,
+    /// Cannot be read or compiled.
+    Broken,
+    /// There, and nothing makes it any more.
+    Orphan,
+}
+
+/// One artefact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Artifact {
+    pub kind: Kind,
+    pub state: State,
+    /// More words about it; may be empty.
+    pub note: String,
+}
+
+/// Artefacts by path, and what each is made from.
+#[derive(Clone, Debug, Default)]
+pub struct Artifacts {
+    all: BTreeMap<String, Artifact>,
+    needs: BTreeMap<String, Vec<String>>,
+}
+
+impl Kind {
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Arch => "arch",
+            Kind::Recipe => "recipe",
+            Kind::Comparison => "comparison",
+            Kind::Lock => "lock",
+            Kind::Run => "run",
+            Kind::Report => "report",
+        }
+    }
+}
+
+impl State {
+    pub fn word(self) -> &'static str {
+        match self {
+            State::Current => "current",
+            State::Stale => "stale",
+            State::Missing => "missing",
+            State::Unfinished => "unfinished",
+            State::Broken => "broken",
+            State::Orphan => "orphan",
+        }
+    }
+
+    fn colour(self) -> &'static str {
+        match self {
+            State::Current => "#dafbe1",
+            State::Stale | State::Unfinished => "#fff8c5",
+            State::Missing => "#ffffff",
+            State::Broken | State::Orphan => "#ffebe9",
+        }
+    }
+}
+
+impl Artifacts {
+    /// Adds an artefact; what is known of a path already stays.
+    pub fn add(&mut self, path: impl Into<String>, artifact: Artifact) {
+        self.all.entry(path.into()).or_insert(artifact);
+    }
+
+    /// Says that one is made from another.
+    pub fn need(&mut self, path: impl Into<String>, needed: impl Into<String>) {
+        let needed = needed.into();
+        let list = self.needs.entry(path.into()).or_default();
+        if !list.contains(&needed) {
+            list.push(needed);
+        }
+    }
+
+    pub fn get(&self, path: &str) -> Option<&Artifact> {
+        self.all.get(path)
+    }
+
+    /// Paths, kind by kind, each after what it needs; or those of one circle.
+    pub fn in_order(&self) -> Result<Vec<&str>, Vec<&str>> {
+        // What waits for nothing comes out last number first; so the alphabet is numbered backwards.
+        let paths: Vec<&str> = self.all.keys().rev().map(String::as_str).collect();
+        let number = |path: &str| paths.binary_search_by(|known| path.cmp(known)).ok();
+        let mut edges = Vec::new();
+        for (path, needs) in &self.needs {
+            let from = number(path);
+            edges.extend(needs.iter().filter_map(|needed| Some((from?, number(needed)?))));
+        }
+        let named = |order: Vec<usize>| -> Vec<&str> {
+            order.into_iter().filter_map(|n| paths.get(n).copied()).collect()
+        };
+        let mut order = named(topological(paths.len(), &edges).map_err(named)?);
+        order.sort_by_key(|path| self.all.get(*path).map(|artifact| artifact.kind));
+        Ok(order)
+    }
+
+    /// What a path is made from, as far as it is known here.
+    fn needs(&self, path: &str) -> impl Iterator<Item = &str> {
+        let listed = self.needs.get(path).into_iter().flatten();
+        listed.filter(|needed| self.all.contains_key(*needed)).map(String::as_str)
+    }
+
+    /// One line each: kind, state, path, what it is made from.
+    pub fn text(&self) -> Result<String, Vec<&str>> {
+        let order = self.in_order()?;
+        let width = order.iter().map(|path| path.chars().count()).max().unwrap_or(0);
+        let mut text = String::new();
+        for path in order {
+            let Some(Artifact { kind, state, note }) = self.all.get(path) else { continue };
+            let (kind, state) = (kind.word(), state.word());
+            let pad = " ".repeat(width - path.chars().count().min(width));
+            let mut line = format!("{kind:10}  {state:10}  {path}{pad}");
+            let needs: Vec<&str> = self.needs(path).collect();
+            match needs.as_slice() {
+                [] => {}
+                [one] => line += &format!("  from {one}"),
+                // A report is made from hundreds of runs.
+                [first, .., last] if needs.len() > 3 => {
+                    line += &format!("  from {first} … {last} ({} in all)", needs.len());
+                }
+                several => line += &format!("  from {}", several.join(", ")),
+            }
+            if !note.is_empty() {
+                line += &format!("  ({note})");
+            }
+            let _ = writeln!(text, "{}", line.trim_end());
+        }
+        Ok(text)
+    }
+
+    /// The same for `dot`.
+    pub fn dot(&self) -> Result<String, Vec<&str>> {
+        let order = self.in_order()?;
+        let number: BTreeMap<&str, usize> = order.iter().copied().zip(0..).collect();
+        let mut text = String::from(
+            "digraph {\n  rankdir=LR\n  node [fontname=\"Helvetica\", fontsize=11, shape=box, style=\"rounded,filled\"]\n  edge [color=\"#57606a\", arrowsize=0.6]\n",
+        );
+        for (path, n) in &number {
+            let Some(Artifact { kind, state, note }) = self.all.get(*path) else { continue };
+            let note = if note.is_empty() { String::new() } else { format!("\\n{note}") };
+            let label = format!("{path}\\n{}, {}{note}", kind.word(), state.word());
+            let (label, colour) = (label.replace('"', "'"), state.colour());
+            let _ = writeln!(text, "  n{n} [label=\"{label}\", fillcolor=\"{colour}\"]");
+        }
+        for (path, n) in &number {
+            for needed in self.needs(path).filter_map(|needed| number.get(needed)) {
+                let _ = writeln!(text, "  n{needed} -> n{n}");
+            }
+        }
+        text.push_str("}\n");
+        Ok(text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn artifact(kind: Kind) -> Artifact {
+        Artifact { kind, state: State::Current, note: String::new() }
+    }
+
+    #[test]
+    fn what_is_needed_comes_first() {
+        let mut all = Artifacts::default();
+        all.add("b.canon", artifact(Kind::Arch));
+        all.add("a.lock", artifact(Kind::Lock));
+        all.add("a.canon", artifact(Kind::Arch));
+        all.add("c.canon", artifact(Kind::Arch));
+        all.need("a.canon", "b.canon");
+        all.need("a.lock", "a.canon");
+        all.need("a.lock", "never.heard.of");
+        assert_eq!(all.in_order(), Ok(vec!["b.canon", "a.canon", "c.canon", "a.lock"]));
+        assert_eq!(all.text().unwrap().lines().last().unwrap(), "lock        current     a.lock   from a.canon");
+    }
+
+    #[test]
+    fn a_circle_is_named() {
+        let mut all = Artifacts::default();
+        all.add("a", artifact(Kind::Arch));
+        all.add("b", artifact(Kind::Arch));
+        all.need("a", "b");
+        all.need("b", "a");
+        assert_eq!(all.in_order().map_err(|circle| circle.len()), Err(2));
+    }
+}

@@ -1,0 +1,209 @@
+//! Nodes of the graph that one arm has and the other has not.
+//!
+//! In: two graphs. Out: nodes added, removed and changed, each with the line it was written on. Must
+//! stay true: it explains and decides nothing; a node is told by what it computes and owns and by what
+//! its operands are, slots looked through, so that filling a slot is one added node and not a change of
+//! everything behind it; equal layers are told once.
+
+use std::collections::BTreeMap;
+
+use dsl::Span;
+
+use super::verdict::{Place, Sources};
+use crate::graph::{Body, Graph, Node, NodeKind, Out};
+use crate::lock::sets;
+use crate::program::Compiled;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum What {
+    Added,
+    Removed,
+    Changed,
+}
+
+/// One node, in all layers where it is so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeChange {
+    pub what: What,
+    /// `layers.0..24`; empty outside the layers.
+    pub layers: String,
+    /// What it is called: `slot A`, `linear mixer.wq`.
+    pub node: String,
+    pub a: Option<String>,
+    pub b: Option<String>,
+    pub places: [Option<Place>; 2],
+}
+
+/// A node in words.
+#[derive(Clone, Debug)]
+struct Told {
+    name: String,
+    text: String,
+    span: Span,
+}
+
+type Difference = (What, Option<Told>, Option<Told>);
+
+pub(super) fn changes(archs: [&Compiled; 2], sources: &Sources<'_>) -> Vec<NodeChange> {
+    let [a, b] = archs.map(|arch| &arch.graph);
+    let mut changes = Vec::new();
+    let mut tell = |layers: &str, differences: &[Difference]| {
+        for (what, a, b) in differences {
+            let name = a.as_ref().or(b.as_ref()).map_or(String::new(), |told| told.name.clone());
+            changes.push(NodeChange {
+                what: *what,
+                layers: layers.to_owned(),
+                node: name,
+                a: a.as_ref().map(|told| told.text.clone()),
+                b: b.as_ref().map(|told| told.text.clone()),
+                places: [a, b].map(|told| told.as_ref().map(|told| sources.arch(told.span))),
+            });
+        }
+    };
+    tell("", &differences(&a.top, &b.top));
+    // Layers whose bodies are the same two bodies differ in the same nodes.
+    let [bodies_a, bodies_b] = [a, b].map(layer_bodies);
+    let mut pairs: BTreeMap<(*const Body, *const Body), Vec<usize>> = BTreeMap::new();
+    for (layer, (x, y)) in bodies_a.iter().zip(&bodies_b).enumerate() {
+        pairs.entry((std::ptr::from_ref(*x), std::ptr::from_ref(*y))).or_default().push(layer);
+    }
+    let mut ordered: Vec<Vec<usize>> = pairs.into_values().collect();
+    ordered.sort();
+    for layers in ordered {
+        let bodies = layers.first().and_then(|n| Some((bodies_a.get(*n)?, bodies_b.get(*n)?)));
+        let Some((x, y)) = bodies else { continue };
+        let found = differences(x, y);
+        if !found.is_empty() {
+            tell(&format!("layers.{}", sets(&layers).join(" ")), &found);
+        }
+    }
+    let (fewer, more) = (bodies_a.len().min(bodies_b.len()), bodies_a.len().max(bodies_b.len()));
+    if fewer < more {
+        let what = if bodies_a.len() < bodies_b.len() { What::Added } else { What::Removed };
+        let told = format!("{} layers", more - fewer);
+        changes.push(NodeChange {
+            what,
+            layers: format!("layers.{fewer}..{more}"),
+            node: told,
+            a: None,
+            b: None,
+            places: [None, None],
+        });
+    }
+    changes
+}
+
+fn layer_bodies(graph: &Graph) -> Vec<&Body> {
+    graph.layers().map(|(_, body, _, _)| body.as_ref()).collect()
+}
+
+/// Nodes as multisets of what they are; those of one name are changes of each other.
+fn differences(a: &Body, b: &Body) -> Vec<Difference> {
+    if std::ptr::eq(a, b) {
+        return Vec::new();
+    }
+    let [mut only_a, mut only_b] = [told(a), told(b)];
+    let mut shared: BTreeMap<String, usize> = BTreeMap::new();
+    let mut count: BTreeMap<&str, [usize; 2]> = BTreeMap::new();
+    for (side, list) in [&only_a, &only_b].into_iter().enumerate() {
+        for node in list {
+            count.entry(&node.text).or_default()[side] += 1;
+        }
+    }
+    for (text, [in_a, in_b]) in count {
+        shared.insert(text.to_owned(), in_a.min(in_b));
+    }
+    for list in [&mut only_a, &mut only_b] {
+        let mut left = shared.clone();
+        list.retain(|node| match left.get_mut(&node.text) {
+            Some(n) if *n > 0 => {
+                *n -= 1;
+                false
+            }
+            Some(_) | None => true,
+        });
+    }
+    let mut out = Vec::new();
+    for node in only_a {
+        let twin = only_b.iter().position(|other| other.name == node.name);
+        match twin {
+            Some(at) => out.push((What::Changed, Some(node), Some(only_b.remove(at)))),
+            None => out.push((What::Removed, Some(node), None)),
+        }
+    }
+    out.extend(only_b.into_iter().map(|node| (What::Added, None, Some(node))));
+    out
+}
+
+fn told(body: &Body) -> Vec<Told> {
+    let order = body.reachable();
+    let nodes = order.iter().filter_map(|id| body.nodes.get(*id as usize));
+    nodes.filter_map(|node| describe(body, node)).collect()
+}
+
+fn describe(body: &Body, node: &Node) -> Option<Told> {
+    let span = node.span;
+    match &node.kind {
+        NodeKind::Input(_) | NodeKind::Param(_) | NodeKind::Layer { .. } => None,
+        NodeKind::Op { primitive, attrs, state: _ } => {
+            let attrs: Vec<String> = attrs.iter().map(|(key, value)| format!("{key} {value}")).collect();
+            let params = params(body, node);
+            let operands: Vec<String> =
+                node.inputs.iter().filter_map(|out| operand(body, *out)).collect();
+            let name = [&[primitive.name.to_owned()], params.0.as_slice()].concat().join(" ");
+            let mut text = name.clone();
+            if !attrs.is_empty() {
+                text += &format!(" {{{}}}", attrs.join(", "));
+            }
+            for param in params.1 {
+                text += &format!(" {param}");
+            }
+            text += &format!(" of {}", operands.join(", "));
+            Some(Told { name, text, span })
+        }
+        NodeKind::Slot { name, fill, .. } => {
+            let inside: Vec<String> = told(fill).into_iter().map(|node| node.text).collect();
+            let operands: Vec<String> =
+                node.inputs.iter().filter_map(|out| operand(body, *out)).collect();
+            let text = format!("slot {name} over {}: {}", operands.join(", "), inside.join("; "));
+            Some(Told { name: format!("slot {name}"), text, span })
+        }
+    }
+}
+
+/// Paths of a node's own parameters, and what they are.
+fn params(body: &Body, node: &Node) -> (Vec<String>, Vec<String>) {
+    let (mut names, mut texts) = (Vec::new(), Vec::new());
+    for out in &node.inputs {
+        let kind = body.nodes.get(out.node as usize).map(|node| &node.kind);
+        if let Some(NodeKind::Param(id)) = kind
+            && let Some(param) = body.params.get(id.0 as usize)
+        {
+            let dims: Vec<String> = param.shape.iter().map(i64::to_string).collect();
+            texts.push(format!("[{}] {}", dims.join(","), param.init));
+            if !param.path.is_empty() {
+                names.push(param.path.clone());
+            }
+        }
+    }
+    (names, texts)
+}
+
+/// What an operand is; parameters are told elsewhere, and slots are looked through.
+fn operand(body: &Body, out: Out) -> Option<String> {
+    let node = body.nodes.get(out.node as usize)?;
+    match &node.kind {
+        NodeKind::Input(_) => Some("the input".to_owned()),
+        NodeKind::Param(_) => None,
+        NodeKind::Layer { index, .. } => Some(format!("layer {index}")),
+        NodeKind::Slot { .. } => {
+            node.inputs.get(out.port as usize).and_then(|inner| operand(body, *inner))
+        }
+        NodeKind::Op { primitive, .. } => {
+            let params = params(body, node).0;
+            let name = [&[primitive.name.to_owned()], params.as_slice()].concat().join(" ");
+            let port = if node.types.len() > 1 { format!(".{}", out.port) } else { String::new() };
+            Some(format!("{name}{port}"))
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! Why a treatment says nothing about two arms, one constructor each.
+//!
+//! In: the entry and what the arms are. Out: an error that says what to write. Must stay true: bad
+//! treatments are refused, never read as a weaker claim.
+
+use super::Side;
+
+/// A treatment, or a pair of locks, that cannot be judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// A stable word, `kebab-case`.
+    pub code: &'static str,
+    pub message: String,
+    pub help: String,
+}
+
+fn refusal(code: &'static str, message: String, help: impl Into<String>) -> Refusal {
+    Refusal { code, message, help: help.into() }
+}
+
+impl Refusal {
+    pub(super) fn unknown(entry: &str, near: Option<&str>) -> Refusal {
+        let message = format!("treatment `{entry}`: neither arm has such a field");
+        let help = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "write `canon`, a field of the lock such as `optimizer.lr`, or a field of every layer such as `rope.dims`".to_owned(),
+        };
+        refusal("unknown-treatment", message, help)
+    }
+
+    pub(super) fn derived(entry: &str, doc: &str) -> Refusal {
+        let message = format!("treatment `{entry}`: this is derived, not chosen");
+        let doc = doc.trim_end_matches('.');
+        refusal("derived-treatment", message, format!("declare what it follows from ({doc})"))
+    }
+
+    /// A default that differs because something else does.
+    pub(super) fn follows(entry: &str, path: &str) -> Refusal {
+        let message = format!("treatment `{entry}`: `{path}` is a default in both arms");
+        refusal(
+            "derived-treatment",
+            message,
+            "it differs because another field does: declare that one, and this one is a consequence",
+        )
+    }
+
+    pub(super) fn agree(entry: &str, value: &str, below: &[String]) -> Refusal {
+        let value = if value.is_empty() { String::new() } else { format!(": both have {value}") };
+        let message = format!("treatment `{entry}`: the arms agree on it{value}");
+        let help = match below {
+            [] => "leave it out of the treatment".to_owned(),
+            below => format!("what differs lies below it: {}", below.join(", ")),
+        };
+        refusal("idle-treatment", message, help)
+    }
+
+    pub(super) fn twice(entry: &str, before: &str) -> Refusal {
+        let message = if entry == before {
+            format!("treatment `{entry}` stands twice")
+        } else {
+            format!("treatment `{entry}` is already part of `{before}`")
+        };
+        refusal("treatment-twice", message, "leave one of them out: a factor counts once")
+    }
+
+    pub(super) fn one_sided(entry: &str, path: &str) -> Refusal {
+        let above = path.rsplit_once('.').map_or(path, |(above, _)| above);
+        refusal(
+            "one-sided-treatment",
+            format!("treatment `{entry}`: only one arm has `{path}`"),
+            format!("declare what brings it: `{above}`"),
+        )
+    }
+
+    pub(super) fn not_of_archs(entry: &str) -> Refusal {
+        refusal(
+            "unknown-treatment",
+            format!("treatment `{entry}`: locks of kind arch have no such field"),
+            "compare experiment locks: `canonc build` a recipe",
+        )
+    }
+
+    pub(super) fn kinds(a: &Side<'_>, b: &Side<'_>) -> Refusal {
+        let kind = |side: &Side<'_>| if side.experiment.is_some() { "experiment" } else { "arch" };
+        let message = format!(
+            "`{}` is a lock of kind {}, `{}` of kind {}",
+            a.label,
+            kind(a),
+            b.label,
+            kind(b)
+        );
+        refusal("other-kind", message, "compare two archs or two experiments")
+    }
+
+    pub(super) fn comparison(name: &str) -> Refusal {
+        refusal(
+            "other-kind",
+            format!("`{name}` is a lock of kind comparison: it holds its own verdict"),
+            "compare two archs or two experiments",
+        )
+    }
+
+    pub(super) fn inconsistent(what: &str) -> Refusal {
+        refusal(
+            "internal-inconsistency",
+            what.to_owned(),
+            "this is a fault of canonc: please report it with both locks",
+        )
+    }
+}

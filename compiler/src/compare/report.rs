@@ -1,0 +1,286 @@
+//! A verdict as a page of text, and as data for programs.
+//!
+//! In: a verdict. Out: text with one group after the other, the answer first; or the same as a
+//! serialisable [`Report`]. Must stay true: every difference shows both values and where each stands;
+//! a treatment that was not declared in a comparison file is called exploratory.
+
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::{Change, NodeChange, Outcome, Place, Verdict, What};
+use crate::digest::Digest;
+
+/// Nodes shown before the rest is only counted.
+const MAX_NODES: usize = 40;
+
+/// The page. `exploratory` says that the treatment was typed rather than declared.
+pub fn text(verdict: &Verdict, exploratory: bool) -> String {
+    let [a, b] = &verdict.labels;
+    let mut out = format!("{}\n  a  {a}\n  b  {b}\n", verdict.headline());
+    for input in &verdict.assumed {
+        let _ = writeln!(out, "  both read {input}, which has no digest yet: assumed equal by name");
+    }
+    if exploratory && !verdict.treatment.is_empty() {
+        out += "  exploratory: this treatment was given on the command line; declare it in a comparison file\n";
+    }
+    if !verdict.treatment.is_empty() {
+        out += "\ntreatment\n";
+        for declared in &verdict.treatment {
+            let factors = match declared.factors {
+                1 => String::new(),
+                n => format!("  ({n} factors)"),
+            };
+            let _ = writeln!(out, "  {}{factors}", declared.entry);
+            changes(&mut out, &declared.changes, "    ");
+        }
+    }
+    group(&mut out, "confounds", &verdict.confounds);
+    group(&mut out, "consequences", &verdict.consequences);
+    group(&mut out, "platform", &verdict.platform);
+    group(&mut out, "cosmetic", &verdict.cosmetic);
+    if !verdict.nodes.is_empty() {
+        out += "\ngraph\n";
+        for node in verdict.nodes.iter().take(MAX_NODES) {
+            node_lines(&mut out, node);
+        }
+        if let Some(more) = verdict.nodes.len().checked_sub(MAX_NODES).filter(|more| *more > 0) {
+            let _ = writeln!(out, "  … and {more} more");
+        }
+    }
+    proof(&mut out, verdict);
+    if let Outcome::Confounded(_) = verdict.outcome {
+        let declaration = verdict.declaration();
+        if !declaration.is_empty() {
+            let entries: Vec<String> = declaration.iter().map(|e| format!("--treatment {e}")).collect();
+            let _ = writeln!(
+                out,
+                "\nhelp: make the arms agree, or ask about all of it: {}",
+                entries.join(" ")
+            );
+        }
+    }
+    out
+}
+
+fn group(out: &mut String, title: &str, list: &[Change]) {
+    if !list.is_empty() {
+        let _ = writeln!(out, "\n{title}");
+        changes(out, list, "  ");
+    }
+}
+
+fn changes(out: &mut String, list: &[Change], indent: &str) {
+    let width = list.iter().map(|change| change.path.chars().count()).max().unwrap_or(0).min(44);
+    for change in list {
+        let Change { path, a, b, defaults, places, note } = change;
+        let pad = " ".repeat(width.saturating_sub(path.chars().count()));
+        let mut line = format!("{indent}{path}");
+        if a.is_some() || b.is_some() {
+            let value = |value: &Option<String>, default: bool| match value {
+                Some(value) if default => format!("{value} (default)"),
+                Some(value) => value.clone(),
+                None => "absent".to_owned(),
+            };
+            let _ = write!(line, "{pad}  {} -> {}", value(a, defaults[0]), value(b, defaults[1]));
+        }
+        if !note.is_empty() {
+            let _ = write!(line, "  {note}");
+        }
+        let _ = writeln!(out, "{}", line.trim_end());
+        let at = |place: &Option<Place>| place.as_ref().map(Place::to_string);
+        let shown: Vec<String> = places.iter().filter_map(at).collect();
+        if !shown.is_empty() {
+            let _ = writeln!(out, "{indent}  at {}", shown.join(" and "));
+        }
+    }
+}
+
+fn node_lines(out: &mut String, node: &NodeChange) {
+    let NodeChange { what, layers, node: name, a, b, places } = node;
+    let place = |i: usize| places[i].as_ref().map_or(String::new(), |p| format!("  at {p}"));
+    let layers = if layers.is_empty() { String::new() } else { format!("{layers}  ") };
+    let _ = match what {
+        What::Added => writeln!(out, "  + {layers}{}{}", b.as_deref().unwrap_or(name), place(1)),
+        What::Removed => writeln!(out, "  - {layers}{}{}", a.as_deref().unwrap_or(name), place(0)),
+        What::Changed => writeln!(
+            out,
+            "  ~ {layers}{}{}\n    {}{}{}",
+            a.as_deref().unwrap_or(name),
+            place(0),
+            " ".repeat(layers.chars().count()),
+            b.as_deref().unwrap_or(name),
+            place(1)
+        ),
+    };
+}
+
+fn proof(out: &mut String, verdict: &Verdict) {
+    let digest = |digest: &Option<Digest>| digest.map_or("none".to_owned(), |d| d.short());
+    let sign = |equal: bool| if equal { "=" } else { "!=" };
+    let line = |out: &mut String, what: &str, [a, b]: [String; 2]| {
+        let _ = writeln!(out, "  {what:<30} {a} {} {b}", sign(a == b));
+    };
+    out.push_str("\nproof\n");
+    let with = if verdict.treatment.is_empty() { "" } else { ", treatment replaced" };
+    line(out, &format!("graph{with}"), [0, 1].map(|i| digest(&verdict.proof.graph[i])));
+    line(out, &format!("manifest{with}"), [0, 1].map(|i| digest(&verdict.proof.manifest[i])));
+    if let Some(erased) = &verdict.proof.erased {
+        let slots = erased.slots.join(", ");
+        line(out, &format!("graph, {slots} erased"), erased.graph.map(|d| d.short()));
+        line(out, &format!("manifest, {slots} erased"), erased.manifest.map(|d| d.short()));
+    }
+}
+
+impl std::fmt::Display for Place {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}:{}", self.file, self.line)
+    }
+}
+
+/// A verdict for programs; the schema is `canonc.diff.v1`.
+#[derive(Clone, Debug, Serialize)]
+pub struct Report {
+    pub schema: &'static str,
+    pub a: String,
+    pub b: String,
+    /// `identical`, `controlled`, `bundle` or `confounded`.
+    pub verdict: &'static str,
+    pub controlled: bool,
+    pub factors: usize,
+    pub headline: String,
+    /// Declared on the command line rather than in a comparison file.
+    pub exploratory: bool,
+    /// Inputs without a digest, assumed equal by name.
+    pub assumed: Vec<String>,
+    pub treatment: Vec<ReportEntry>,
+    pub confounds: Vec<ReportChange>,
+    pub consequences: Vec<ReportChange>,
+    pub platform: Vec<ReportChange>,
+    pub cosmetic: Vec<ReportChange>,
+    pub graph: Vec<ReportNode>,
+    pub proof: ReportProof,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ReportEntry {
+    pub entry: String,
+    pub factors: usize,
+    pub changes: Vec<ReportChange>,
+}
+
+/// `a` and `b` are null where an arm has no such field; `at_a` and `at_b` are `file:line` or null.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReportChange {
+    pub path: String,
+    pub a: Option<String>,
+    pub b: Option<String>,
+    pub at_a: Option<String>,
+    pub at_b: Option<String>,
+    pub note: String,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ReportNode {
+    /// `added`, `removed` or `changed`.
+    pub change: &'static str,
+    pub layers: String,
+    pub node: String,
+    pub a: Option<String>,
+    pub b: Option<String>,
+    pub at_a: Option<String>,
+    pub at_b: Option<String>,
+}
+
+/// Digests of both arms, a's with b's values at the treatment; null where that could not be built.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReportProof {
+    pub graph: [Option<String>; 2],
+    pub manifest: [Option<String>; 2],
+    pub erased_slots: Vec<String>,
+    pub erased_graph: Option<[String; 2]>,
+    pub erased_manifest: Option<[String; 2]>,
+}
+
+/// The verdict as data.
+pub fn json(verdict: &Verdict, exploratory: bool) -> Report {
+    let Verdict {
+        labels: [a, b],
+        outcome,
+        assumed,
+        treatment,
+        confounds,
+        consequences,
+        platform,
+        cosmetic,
+        nodes,
+        proof,
+    } = verdict;
+    let word = match outcome {
+        Outcome::Identical => "identical",
+        Outcome::Controlled => "controlled",
+        Outcome::Bundle(_) => "bundle",
+        Outcome::Confounded(_) => "confounded",
+    };
+    let hex = |pair: &[Option<Digest>; 2]| pair.map(|digest| digest.map(|d| d.to_string()));
+    let both = |pair: &[Digest; 2]| pair.map(|digest| digest.to_string());
+    Report {
+        schema: "canonc.diff.v1",
+        a: a.clone(),
+        b: b.clone(),
+        verdict: word,
+        controlled: verdict.is_controlled(),
+        factors: treatment.iter().map(|declared| declared.factors).sum(),
+        headline: verdict.headline(),
+        exploratory: exploratory && !treatment.is_empty(),
+        assumed: assumed.clone(),
+        treatment: treatment
+            .iter()
+            .map(|declared| ReportEntry {
+                entry: declared.entry.clone(),
+                factors: declared.factors,
+                changes: report(&declared.changes),
+            })
+            .collect(),
+        confounds: report(confounds),
+        consequences: report(consequences),
+        platform: report(platform),
+        cosmetic: report(cosmetic),
+        graph: nodes.iter().map(report_node).collect(),
+        proof: ReportProof {
+            graph: hex(&proof.graph),
+            manifest: hex(&proof.manifest),
+            erased_slots: proof.erased.as_ref().map_or(Vec::new(), |e| e.slots.clone()),
+            erased_graph: proof.erased.as_ref().map(|e| both(&e.graph)),
+            erased_manifest: proof.erased.as_ref().map(|e| both(&e.manifest)),
+        },
+    }
+}
+
+fn report(changes: &[Change]) -> Vec<ReportChange> {
+    let one = |change: &Change| {
+        let Change { path, a, b, defaults: _, places, note } = change;
+        let [at_a, at_b] = [0, 1].map(|i| places[i].as_ref().map(Place::to_string));
+        let (a, b, note) = (a.clone(), b.clone(), note.clone());
+        ReportChange { path: path.clone(), a, b, at_a, at_b, note }
+    };
+    changes.iter().map(one).collect()
+}
+
+fn report_node(node: &NodeChange) -> ReportNode {
+    let NodeChange { what, layers, node, a, b, places } = node;
+    let [at_a, at_b] = [0, 1].map(|i| places[i].as_ref().map(Place::to_string));
+    ReportNode {
+        change: match what {
+            What::Added => "added",
+            What::Removed => "removed",
+            What::Changed => "changed",
+        },
+        layers: layers.clone(),
+        node: node.clone(),
+        a: a.clone(),
+        b: b.clone(),
+        at_a,
+        at_b,
+    }
+}

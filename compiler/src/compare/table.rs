@@ -1,0 +1,98 @@
+//! Differences in the fields of the table, each in its group.
+//!
+//! In: both arms and arm a with b's values at the treatment. Out: confounds, consequences, what is only
+//! platform or cosmetic. Must stay true: a field's class alone decides its group; steps and total tokens
+//! decide training, so a difference in them is a confound even where it follows from another field,
+//! unless it is declared.
+
+use std::collections::BTreeSet;
+
+use super::{Change, Judge, effective};
+use crate::field::{self, Class, FieldValue, Origin, TABLE};
+use crate::lock::{Experiment, is_bound};
+
+impl Judge<'_> {
+    /// Differences in the table's fields, each where it belongs.
+    pub(super) fn table(
+        &self,
+        made: Option<&Experiment>,
+        declared: &BTreeSet<&'static str>,
+        confounds: &mut Vec<Change>,
+        consequences: &mut Vec<Change>,
+        cosmetic: &mut Vec<Change>,
+    ) {
+        let (Some([a, b]), Some([ours, theirs])) = (self.experiments, &self.effective) else { return };
+        let made = made.map_or_else(|| ours.clone(), effective);
+        let per_step = "batch.tokens_per_step";
+        let same_step = a.value(per_step) == b.value(per_step);
+        let chosen = |path: &str| a.fields.contains_key(path) && b.fields.contains_key(path);
+        let told = if chosen("budget.tokens") { "budget.tokens" } else { "budget.steps" };
+        for def in TABLE {
+            let path = def.path;
+            let (before, after) = (ours.get(path), theirs.get(path));
+            if declared.contains(path) || before == after && made.get(path) == after {
+                continue;
+            }
+            let change = || self.field_change(path, before, after);
+            match (def.origin, def.class) {
+                (Origin::Derived, _) | (_, Class::Platform | Class::Cosmetic) => {}
+                (Origin::Decides, _) => {
+                    let other =
+                        if path == "budget.steps" { "budget.tokens" } else { "budget.steps" };
+                    // Steps of equal size: the budget is one number said twice.
+                    let said = same_step && (declared.contains(other) || path != told);
+                    if said {
+                        consequences.push(change());
+                    } else {
+                        confounds.push(change().note("decides training"));
+                    }
+                }
+                (Origin::Free, _) if made.get(path) == after => consequences.push(change()),
+                (Origin::Free, Class::Measured) => {
+                    confounds.push(change().note("measured differently"));
+                }
+                (Origin::Free, Class::Semantic) => {
+                    let named_only = path == "data.source" && is_bound(ours) && is_bound(theirs);
+                    if named_only {
+                        cosmetic.push(change().note("the digest says which data"));
+                    } else {
+                        confounds.push(change());
+                    }
+                }
+            }
+        }
+    }
+
+    /// Derived fields that differ between the arms as they are, but those that identify or decide.
+    pub(super) fn derived_changes(&self) -> Vec<Change> {
+        let hidden = ["arch.graph", "arch.manifest", "data.task_digest"];
+        TABLE
+            .iter()
+            .filter(|def| def.origin == Origin::Derived && !hidden.contains(&def.path))
+            .filter_map(|def| {
+                let [a, b] = self.sides.map(|side| side.derived(def.path));
+                // What follows was written nowhere.
+                (a != b).then(|| Change {
+                    places: [None, None],
+                    ..self.field_change(def.path, a.as_ref(), b.as_ref())
+                })
+            })
+            .collect()
+    }
+
+    pub(super) fn class_changes(&self, class: Class, declared: &BTreeSet<&'static str>) -> Vec<Change> {
+        let Some([a, b]) = &self.effective else { return Vec::new() };
+        TABLE
+            .iter()
+            .filter(|def| def.class == class && def.origin == Origin::Free)
+            .filter(|def| !declared.contains(def.path) && a.get(def.path) != b.get(def.path))
+            .map(|def| self.field_change(def.path, a.get(def.path), b.get(def.path)))
+            .collect()
+    }
+
+    pub(super) fn field_change(&self, path: &str, a: Option<&FieldValue>, b: Option<&FieldValue>) -> Change {
+        let unit = field::find(path).map_or("", |def| def.unit);
+        let places = [0, 1].map(|i| self.sources.fact(i, path));
+        Change::of_field(path, a, b, unit, places)
+    }
+}

@@ -1,0 +1,226 @@
+//! What a treatment's entry means: which fields of these two arms.
+//!
+//! In: `canon`, `rope.dims`, `optimizer.lr`, `arch.layers.*.slots.A`, and the arms. Out: the general
+//! paths and layers an entry stands for, or why it stands for none. Must stay true (design, section 6):
+//! an entry names free fields; one that names nothing, only derived values, or what the arms agree on
+//! is an error; entries that name several independent fields count as several.
+
+use std::collections::BTreeSet;
+
+use super::Refusal;
+use super::index::{Layer, Pair};
+use crate::field::{self, Fields, Origin};
+
+/// An entry that holds: what it covers where the arms differ.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Entry {
+    pub(super) text: String,
+    /// Fields of the arch: general path and the layers where the arms differ.
+    pub(super) cells: Vec<(String, Vec<Layer>)>,
+    /// Fields of the table.
+    pub(super) fields: Vec<&'static str>,
+    /// Independent fields it stands for.
+    pub(super) factors: usize,
+}
+
+/// Every slot of every layer; what the paper's Canon layers are fills of.
+const CANON: &str = "canon";
+const SLOTS: &str = "arch.layers.*.slots.*";
+
+/// Which layers a pattern means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Selection {
+    All,
+    Some { from: usize, to: usize, step: usize },
+}
+
+impl Selection {
+    fn has(&self, layer: Layer) -> bool {
+        match (self, layer) {
+            (Selection::All, _) | (_, None) => true,
+            (Selection::Some { from, to, step }, Some(layer)) => {
+                (*from..*to).contains(&layer) && (layer - from).is_multiple_of(*step)
+            }
+        }
+    }
+}
+
+/// A pattern as general path and layers: `arch.layers.0..6.mixer` is `arch.layers.*.mixer`, 0 to 5.
+fn pattern(text: &str) -> Option<(String, Selection)> {
+    let rest = text.strip_prefix("arch.layers.").or_else(|| text.strip_prefix("arch.layers["));
+    let Some(rest) = rest else { return Some((text.to_owned(), Selection::All)) };
+    if text == "arch.layers" {
+        return Some((text.to_owned(), Selection::All));
+    }
+    // `0..24/4` holds dots of its own.
+    let mut end = rest.find(|c: char| !c.is_ascii_digit() && !"*./]".contains(c)).unwrap_or(rest.len());
+    if let Some(close) = rest.get(..end).and_then(|s| s.find(']')) {
+        end = close + 1;
+    }
+    let (selector, tail) = rest.split_at_checked(end)?;
+    let selector = selector.trim_end_matches('.').trim_end_matches(']');
+    let tail = tail.trim_start_matches('.');
+    let selection = if selector == "*" {
+        Selection::All
+    } else {
+        let (range, step) = selector.split_once('/').unwrap_or((selector, "1"));
+        let (from, to) = match range.split_once("..") {
+            Some((from, to)) => (from.parse().ok()?, to.parse().ok()?),
+            None => {
+                let only: usize = range.parse().ok()?;
+                (only, only.checked_add(1)?)
+            }
+        };
+        let step: usize = step.parse().ok().filter(|step| *step > 0)?;
+        Selection::Some { from, to, step }
+    };
+    let dot = if tail.is_empty() { "" } else { "." };
+    Some((format!("arch.layers.*{dot}{tail}"), selection))
+}
+
+/// Whether a general path is one that a pattern means; `*` in it stands for one slot's name.
+fn means(pattern: &str, path: &str) -> bool {
+    match pattern.strip_suffix(".slots.*") {
+        Some(holder) => path
+            .strip_prefix(holder)
+            .and_then(|rest| rest.strip_prefix(".slots."))
+            .is_some_and(|slot| !slot.contains('.')),
+        None => pattern == path,
+    }
+}
+
+/// Resolves one entry. `tables` are both arms' own fields; none for archs.
+pub(super) fn resolve(
+    text: &str,
+    pair: &Pair<'_>,
+    tables: Option<[&Fields; 2]>,
+) -> Result<Entry, Refusal> {
+    let text = text.trim();
+    let known: BTreeSet<&String> = pair.paths();
+    let full = if text == CANON { SLOTS } else { text };
+    let mut cells: Vec<(String, Vec<Layer>)> = Vec::new();
+    let mut fields: Vec<&'static str> = Vec::new();
+    let mut found = Vec::new();
+    let exact = pattern(full).filter(|(general, _)| known.iter().any(|path| means(general, path)));
+    let row = field::find(full);
+    let mut selection = Selection::All;
+    match (exact, row) {
+        (Some((general, selected)), _) => {
+            selection = selected;
+            found.extend(known.iter().filter(|path| means(&general, path)).map(|p| (*p).clone()));
+        }
+        (None, Some(def)) if def.origin == Origin::Derived => {
+            return Err(Refusal::derived(text, def.doc));
+        }
+        (None, Some(def)) if tables.is_some() => fields.push(def.path),
+        (None, Some(_)) => return Err(Refusal::not_of_archs(text)),
+        (None, None) => {
+            let ends = |path: &str| {
+                path.strip_suffix(full).is_some_and(|rest| rest.ends_with('.')) && !full.is_empty()
+            };
+            found.extend(known.iter().filter(|path| ends(path)).map(|path| (*path).clone()));
+            if tables.is_some() {
+                let free = field::TABLE.iter().filter(|def| def.origin != Origin::Derived);
+                fields.extend(free.map(|def| def.path).filter(|path| ends(path)));
+            }
+            if found.is_empty() && fields.is_empty() {
+                return Err(unknown(text, &known, tables.is_some()));
+            }
+        }
+    }
+    let mut derived = None;
+    for path in &found {
+        let differing: Vec<Layer> =
+            pair.differing(path).into_iter().filter(|layer| selection.has(*layer)).collect();
+        let free: Vec<Layer> =
+            differing.iter().copied().filter(|layer| pair.written(path, *layer)).collect();
+        if free.is_empty() && !differing.is_empty() {
+            derived = Some(path.clone());
+        } else if !free.is_empty() {
+            cells.push((path.clone(), free));
+        }
+    }
+    let agreed = fields.iter().find_map(|path| value(tables, path));
+    if let Some([a, b]) = tables {
+        fields.retain(|path| differs(a, b, path));
+    }
+    if cells.is_empty() && fields.is_empty() {
+        return Err(match (derived, found.first()) {
+            (Some(path), _) => Refusal::follows(text, &path),
+            (None, Some(path)) => {
+                let layer = pair.a.get(path, None).map(|_| None).unwrap_or(Some(0));
+                let cell = pair.a.get(path, layer).or(pair.b.get(path, layer));
+                let below: Vec<String> = beneath(pair, path);
+                Refusal::agree(text, cell.map_or("", |cell| &cell.value), &below)
+            }
+            (None, None) => Refusal::agree(text, &agreed.unwrap_or_default(), &[]),
+        });
+    }
+    // The slots are one thing that an arch has or has not; other fields are one thing each.
+    let factors = if full == SLOTS { 1 } else { cells.len() + fields.len() };
+    Ok(Entry { text: text.to_owned(), cells, fields, factors })
+}
+
+fn value(tables: Option<[&Fields; 2]>, path: &str) -> Option<String> {
+    Some(tables?.first()?.get(path)?.plain())
+}
+
+/// Whether a table's field differs; of the budget, what was written may be either.
+fn differs(a: &Fields, b: &Fields, path: &str) -> bool {
+    a.get(path) != b.get(path)
+}
+
+/// Fields below a path on which the arms differ.
+fn beneath(pair: &Pair<'_>, path: &str) -> Vec<String> {
+    let prefix = format!("{path}.");
+    let below = pair.paths().into_iter().filter(|p| p.starts_with(&prefix));
+    below.filter(|p| !pair.differing(p).is_empty()).cloned().collect()
+}
+
+fn unknown(text: &str, known: &BTreeSet<&String>, table: bool) -> Refusal {
+    let ends = known.iter().map(|path| path.trim_start_matches("arch.layers.*."));
+    let mut words: BTreeSet<&str> = ends.collect();
+    words.extend(known.iter().map(|path| path.as_str()));
+    words.insert(CANON);
+    if table {
+        words.extend(field::writable().map(|def| def.path));
+    }
+    let alias = field::suggest(text).filter(|_| table);
+    let last = text.rsplit('.').next().unwrap_or(text);
+    let near = dsl::suggest(text, words.iter().copied())
+        .or(alias)
+        .or_else(|| words.iter().copied().find(|word| word.rsplit('.').next() == Some(last)));
+    Refusal::unknown(text, near)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_name_layers() {
+        for (text, general, layers) in [
+            ("arch.layers.*.slots.A", "arch.layers.*.slots.A", vec![0, 1, 2, 3]),
+            ("arch.layers.0..2.mixer.heads", "arch.layers.*.mixer.heads", vec![0, 1]),
+            ("arch.layers[1..3].mixer", "arch.layers.*.mixer", vec![1, 2]),
+            ("arch.layers.3.mlp", "arch.layers.*.mlp", vec![3]),
+            ("arch.layers.1..4/2.mlp", "arch.layers.*.mlp", vec![1, 3]),
+            ("arch.layers.*", "arch.layers.*", vec![0, 1, 2, 3]),
+            ("arch.layers", "arch.layers", vec![0, 1, 2, 3]),
+            ("arch.vocab", "arch.vocab", vec![0, 1, 2, 3]),
+        ] {
+            let (path, selection) = pattern(text).unwrap();
+            let found: Vec<usize> = (0..4).filter(|n| selection.has(Some(*n))).collect();
+            assert_eq!((path.as_str(), found), (general, layers), "{text}");
+        }
+        assert_eq!(pattern("arch.layers.x.y"), None);
+        assert_eq!(pattern("arch.layers.0..2/0.y"), None);
+    }
+
+    #[test]
+    fn stars_stand_for_one_slot() {
+        assert!(means(SLOTS, "arch.layers.*.slots.A"));
+        assert!(!means(SLOTS, "arch.layers.*.slots.A.kernel"));
+        assert!(!means(SLOTS, "arch.layers.*.mixer"));
+    }
+}

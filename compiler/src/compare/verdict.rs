@@ -1,0 +1,421 @@
+//! What was found: differences, each with both values and both places.
+//!
+//! In: cells and fields that differ. Out: data that reports, locks and programs read. Must stay true: a
+//! place is a line of the lock's file where there is one; equal differences of many layers are one.
+
+use std::collections::BTreeMap;
+
+use dsl::{FileId, Span};
+
+use super::index::{Cell, Index, Layer};
+use super::Refusal;
+use super::nodes::NodeChange;
+use crate::analyse::Analysis;
+use crate::digest::Digest;
+use crate::field::FieldValue;
+use crate::lock::{Experiment, Lock, LockedArch, costs, line_of, sets};
+
+/// One arm.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    pub label: &'a str,
+    pub(super) arch: &'a LockedArch,
+    pub(super) experiment: Option<&'a Experiment>,
+    /// Of arch locks, whose costs stand in no experiment.
+    pub(super) analysis: Option<&'a Analysis>,
+    /// The lock's file and text.
+    pub(super) file: Option<(&'a str, &'a str)>,
+}
+
+/// A line that a person can open.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    /// The lock's file; where there is none, the arm's name.
+    pub file: String,
+    pub line: usize,
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Change {
+    /// `arch.layers.0..24.mixer.rope.dims`, `optimizer.lr`, `definition decoder`.
+    pub path: String,
+    /// `None` where an arm has no such thing.
+    pub a: Option<String>,
+    pub b: Option<String>,
+    /// Whether nobody wrote the value.
+    pub defaults: [bool; 2],
+    pub places: [Option<Place>; 2],
+    /// What else there is to say: `+0.15%`, `decides training`.
+    pub note: String,
+}
+
+/// An entry of the treatment and what it changes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Declared {
+    pub entry: String,
+    pub factors: usize,
+    pub changes: Vec<Change>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// No treatment, and nothing differs that could change a result.
+    Identical,
+    /// The treatment and nothing else.
+    Controlled,
+    /// Several independent factors and nothing else: no difference can be laid to one of them.
+    Bundle(usize),
+    /// So many differences beside the treatment.
+    Confounded(usize),
+}
+
+/// What the verdict rests on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Proof {
+    /// After substitution: arm a's and arm b's; nothing where a could not be built so.
+    pub graph: [Option<Digest>; 2],
+    pub manifest: [Option<Digest>; 2],
+    /// The second proof, of treatments that are slots.
+    pub erased: Option<Erased>,
+    pub consistent: bool,
+}
+
+/// Both arms without the slots of the treatment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Erased {
+    pub slots: Vec<String>,
+    pub graph: [Digest; 2],
+    pub manifest: [Digest; 2],
+}
+
+/// The answer, with everything that differs in its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    pub labels: [String; 2],
+    pub outcome: Outcome,
+    /// Named inputs without a digest that both arms name alike.
+    pub assumed: Vec<String>,
+    pub treatment: Vec<Declared>,
+    pub confounds: Vec<Change>,
+    pub consequences: Vec<Change>,
+    pub platform: Vec<Change>,
+    pub cosmetic: Vec<Change>,
+    pub nodes: Vec<NodeChange>,
+    pub proof: Proof,
+}
+
+impl<'a> Side<'a> {
+    /// One lock of a `diff`, with its text and the name of its file.
+    pub fn lock(file: &'a str, lock: &'a Lock, text: &'a str) -> Result<Side<'a>, Refusal> {
+        let side = |arch: &'a LockedArch, experiment| Side {
+            label: lock.name(),
+            arch,
+            experiment,
+            analysis: None,
+            file: Some((file, text)),
+        };
+        match lock {
+            Lock::Arch(arch) => {
+                Ok(Side { analysis: Some(&arch.analysis), ..side(&arch.arch, None) })
+            }
+            Lock::Experiment(experiment) => Ok(side(&experiment.arch, Some(experiment))),
+            Lock::Comparison(_) => Err(Refusal::comparison(lock.name())),
+        }
+    }
+
+    /// One arm of a comparison.
+    pub fn arm(name: &'a str, experiment: &'a Experiment) -> Side<'a> {
+        let arch = &experiment.arch;
+        Side { label: name, arch, experiment: Some(experiment), analysis: None, file: None }
+    }
+
+    /// A derived value.
+    pub(super) fn derived(&self, path: &str) -> Option<FieldValue> {
+        match (self.experiment, self.analysis) {
+            (Some(experiment), _) => experiment.value(path).cloned(),
+            (None, Some(analysis)) => costs(analysis).remove(path),
+            (None, None) => None,
+        }
+    }
+}
+
+impl Verdict {
+    /// Controlled, as a bundle or not, or the same experiment.
+    pub fn is_controlled(&self) -> bool {
+        match self.outcome {
+            Outcome::Identical | Outcome::Controlled | Outcome::Bundle(_) => true,
+            Outcome::Confounded(_) => false,
+        }
+    }
+
+    /// One line, as locks and reports show it.
+    pub fn headline(&self) -> String {
+        let entries: Vec<&str> = self.treatment.iter().map(|d| d.entry.as_str()).collect();
+        let entries = entries.join(", ");
+        let assumed = if self.assumed.is_empty() { "" } else { "; data assumed equal by name" };
+        match self.outcome {
+            Outcome::Identical => format!("identical{assumed}"),
+            Outcome::Controlled => format!("controlled for {entries}{assumed}"),
+            Outcome::Bundle(n) => format!(
+                "bundle of {n} factors ({entries}): controlled, but not attributable to one of them{assumed}"
+            ),
+            Outcome::Confounded(n) => {
+                let s = if n == 1 { "" } else { "s" };
+                let beside = if entries.is_empty() {
+                    "no treatment is declared".to_owned()
+                } else {
+                    format!("beside {entries}")
+                };
+                format!("confounded: {n} difference{s}, {beside}")
+            }
+        }
+    }
+
+    /// The treatment that would make a bundle of everything that differs: entries as people write them.
+    pub fn declaration(&self) -> Vec<String> {
+        let mut entries: Vec<String> = self.treatment.iter().map(|d| d.entry.clone()).collect();
+        for change in &self.confounds {
+            let path = change.path.as_str();
+            let free = !path.contains(' ') && change.note != "measured differently";
+            let short = match path.strip_prefix("arch.layers.") {
+                Some(rest) => {
+                    let end = rest.find(|c: char| !c.is_ascii_digit() && !"./".contains(c));
+                    rest.get(end.unwrap_or(rest.len())..).unwrap_or(rest).to_owned()
+                }
+                None => path.to_owned(),
+            };
+            let slot = short.strip_prefix("slots.").is_some_and(|slot| !slot.contains('.'));
+            let entry = if slot {
+                "canon".to_owned()
+            } else if short.is_empty() {
+                "arch.layers.*".to_owned()
+            } else {
+                // `mixer.rope.dims` is written `rope.dims`.
+                let parts: Vec<&str> = short.split('.').collect();
+                match parts.as_slice() {
+                    [.., a, b] if path.starts_with("arch.layers.") => format!("{a}.{b}"),
+                    _ => short,
+                }
+            };
+            if free && !entries.contains(&entry) {
+                entries.push(entry);
+            }
+        }
+        entries
+    }
+}
+
+impl Change {
+    /// A difference that is no field's.
+    pub(super) fn of_arch(what: String) -> Change {
+        Change {
+            path: what,
+            a: None,
+            b: None,
+            defaults: [false, false],
+            places: [None, None],
+            note: String::new(),
+        }
+    }
+
+    pub(super) fn of_field(
+        path: &str,
+        a: Option<&FieldValue>,
+        b: Option<&FieldValue>,
+        unit: &str,
+        places: [Option<Place>; 2],
+    ) -> Change {
+        let shown = |value: &FieldValue| {
+            let space = if unit.is_empty() { "" } else { " " };
+            format!("{}{space}{unit}", value.plain())
+        };
+        let note = match (a, b) {
+            (Some(a), Some(b)) => percent(a, b),
+            (Some(_), None) | (None, Some(_)) | (None, None) => String::new(),
+        };
+        Change {
+            path: path.to_owned(),
+            a: a.map(shown),
+            b: b.map(shown),
+            defaults: [false, false],
+            places,
+            note,
+        }
+    }
+
+    pub(super) fn note(self, note: &str) -> Change {
+        Change { note: note.to_owned(), ..self }
+    }
+}
+
+/// How much larger an integer became, in hundredths of a percent; exact arithmetic, rounded down.
+fn percent(a: &FieldValue, b: &FieldValue) -> String {
+    let whole = |value: &FieldValue| match value {
+        FieldValue::Int(n) => Some(i128::from(*n)),
+        FieldValue::Big(n) => i128::try_from(*n).ok(),
+        FieldValue::Real(_) | FieldValue::Bool(_) | FieldValue::Text(_) | FieldValue::List(_) => None,
+    };
+    let (Some(a), Some(b)) = (whole(a), whole(b)) else { return String::new() };
+    let Some(difference) = b.checked_sub(a).and_then(|d| d.checked_mul(1_000_000)) else {
+        return String::new();
+    };
+    if a <= 0 {
+        return String::new();
+    }
+    let millionths = (difference / a).unsigned_abs();
+    let sign = if difference < 0 { '-' } else { '+' };
+    let (whole, rest) = (millionths / 10_000, millionths % 10_000);
+    if whole == 0 && rest < 1000 {
+        format!("{sign}0.{rest:04}%")
+    } else {
+        format!("{sign}{whole}.{:02}%", rest / 100)
+    }
+}
+
+/// Cells of one general path, grouped by what they change.
+pub(super) fn layered(
+    path: &str,
+    layers: &[Layer],
+    indices: [&Index; 2],
+    sources: &Sources<'_>,
+) -> Vec<Change> {
+    type Key = (Option<String>, Option<String>, [bool; 2]);
+    let mut groups: BTreeMap<Key, Vec<Layer>> = BTreeMap::new();
+    for layer in layers {
+        let cells = indices.map(|index| index.get(path, *layer));
+        let [a, b] = [0, 1].map(|i| {
+            cells[i].map(|cell| shown(path, *layer, cell, indices[i], cells[1 - i].is_none()))
+        });
+        let defaults = cells.map(|cell| cell.is_some_and(|cell| !cell.written));
+        groups.entry((a, b, defaults)).or_default().push(*layer);
+    }
+    let mut changes = Vec::new();
+    for ((a, b, defaults), layers) in groups {
+        let first = layers.first().copied().flatten();
+        let places = indices.map(|index| {
+            index.get(path, first).map(|cell| sources.arch(cell.span))
+        });
+        let change = |path: String| Change {
+            path,
+            a: a.clone(),
+            b: b.clone(),
+            defaults,
+            places: places.clone(),
+            note: if a == b { "defined differently".to_owned() } else { String::new() },
+        };
+        let numbers: Vec<usize> = layers.iter().copied().flatten().collect();
+        if numbers.is_empty() {
+            changes.push(change(path.to_owned()));
+        }
+        for set in sets(&numbers) {
+            changes.push(change(path.replacen('*', &set, 1)));
+        }
+    }
+    changes.sort_by(|a, b| a.path.cmp(&b.path));
+    changes
+}
+
+/// A value; of a definition that the other arm has nothing in the place of, with its settings.
+fn shown(path: &str, layer: Layer, cell: &Cell, index: &Index, alone: bool) -> String {
+    let slot = path.contains(".slots.");
+    if !(alone || slot) {
+        return cell.value.clone();
+    }
+    let prefix = format!("{path}.");
+    let settings: Vec<String> = index
+        .paths()
+        .filter_map(|other| {
+            let name = other.strip_prefix(&prefix)?;
+            Some(format!("{name} {}", index.get(other, layer)?.value))
+        })
+        .collect();
+    if settings.is_empty() {
+        cell.value.clone()
+    } else {
+        format!("{} ({})", cell.value, settings.join(", "))
+    }
+}
+
+/// Where things stand in both arms' locks.
+pub(super) struct Sources<'a> {
+    sides: [&'a Side<'a>; 2],
+    files: [FileId; 2],
+    /// The line of the lock before the arch text's first; 0 without a file.
+    offsets: [usize; 2],
+    facts: [BTreeMap<&'a str, usize>; 2],
+}
+
+impl<'a> Sources<'a> {
+    pub(super) fn new(sides: [&'a Side<'a>; 2], files: [FileId; 2]) -> Sources<'a> {
+        let text = |side: &'a Side<'a>| side.file.map_or("", |(_, text)| text);
+        Sources {
+            sides,
+            files,
+            offsets: sides.map(|side| arch_offset(text(side))),
+            facts: sides.map(|side| fact_lines(text(side))),
+        }
+    }
+
+    fn name(&self, side: usize) -> String {
+        let side = self.sides[side.min(1)];
+        side.file.map_or_else(|| format!("{} (arch)", side.label), |(file, _)| file.to_owned())
+    }
+
+    /// A place in an arch's text.
+    pub(super) fn arch(&self, span: Span) -> Place {
+        let side = usize::from(span.file != self.files[0]);
+        let text = &self.sides[side].arch.text;
+        let line = self.offsets[side] + line_of(text, span.start as usize);
+        Place { file: self.name(side), line }
+    }
+
+    /// The line of a field of the table.
+    pub(super) fn fact(&self, side: usize, path: &str) -> Option<Place> {
+        let line = *self.facts.get(side)?.get(path)?;
+        Some(Place { file: self.name(side), line })
+    }
+}
+
+/// The line on which the block of the arch's text opens.
+fn arch_offset(text: &str) -> usize {
+    let mut inside = false;
+    for (i, line) in text.lines().enumerate() {
+        if line.starts_with('[') {
+            inside = line == "[arch]";
+        } else if inside && line == "text = '''" {
+            return i + 1;
+        }
+    }
+    0
+}
+
+/// Lines of facts by path, in the sections that hold fields.
+fn fact_lines(text: &str) -> BTreeMap<&str, usize> {
+    let mut lines = BTreeMap::new();
+    let mut holds = false;
+    for (i, line) in text.lines().enumerate() {
+        if line.starts_with('[') {
+            let sections = ["[train]", "[eval]", "[platform]", "[cosmetic]", "[derived]"];
+            holds = sections.contains(&line);
+        } else if holds && let Some((path, _)) = line.split_once(" = ") {
+            lines.entry(path).or_insert(i + 1);
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percents_are_of_exact_integers() {
+        let of = |a: i64, b: i64| percent(&FieldValue::Int(a), &FieldValue::Int(b));
+        assert_eq!(of(1_364_396_032, 1_366_460_416), "+0.15%");
+        assert_eq!(of(1000, 990), "-1.00%");
+        assert_eq!(of(1_000_000, 1_000_050), "+0.0050%");
+        assert_eq!(of(1, 3), "+200.00%");
+        assert_eq!(of(0, 3), "");
+    }
+}

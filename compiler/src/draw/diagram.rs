@@ -1,0 +1,353 @@
+//! A body as boxes and lines, with the words a person reads on them.
+//!
+//! In: a body of the graph. Out: a [`Diagram`] for the layout and for Graphviz. Must stay true:
+//! boxes stand in canonical order, operands before users; a parameter with one user is written on
+//! the box of that user, any other is a box of its own; nothing but words is lost.
+
+use std::collections::BTreeMap;
+
+use crate::graph::{Body, Node, NodeKind, Out, ParamId};
+use crate::op::{Attr, Attrs, AttrsExt, ConfigKind, Primitive, Time, Type};
+
+/// What a box is, for its colour.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// What comes in and goes out.
+    Terminal,
+    /// Owns a matrix: linear, embed.
+    Matrix,
+    Norm,
+    /// Sees one number at a time, or only moves them.
+    Plain,
+    /// Sees the position or earlier time steps.
+    Time,
+    Slot,
+    /// A parameter that has no one box to stand on.
+    Param,
+    /// Layers, in the picture of the whole.
+    Stack,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Box {
+    pub(super) class: Class,
+    pub(super) title: String,
+    /// A second, smaller line; may be empty.
+    pub(super) note: String,
+    /// All there is to say, for a tool tip.
+    pub(super) details: String,
+    pub(super) inputs: usize,
+    pub(super) outputs: usize,
+    /// The instance around it: `mixer` for `mixer.wq`.
+    pub(super) region: Option<String>,
+    /// A function of parameters alone: drawn just above its user.
+    pub(super) constant: bool,
+    /// Runs of layers, for [`Class::Stack`].
+    pub(super) cards: Vec<Card>,
+}
+
+/// Equal layers one after another.
+#[derive(Clone, Debug)]
+pub(super) struct Card {
+    /// How often the cards from here on to the next frame repeat as a group; 1 for none.
+    pub(super) repeats: usize,
+    pub(super) runs: Vec<Run>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) count: usize,
+    pub(super) title: String,
+    pub(super) note: String,
+    pub(super) slots: String,
+}
+
+/// An output of a box to an input of a later one.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Line {
+    pub(super) from: (usize, usize),
+    pub(super) to: (usize, usize),
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Diagram {
+    pub(super) boxes: Vec<Box>,
+    pub(super) lines: Vec<Line>,
+}
+
+impl Box {
+    pub(super) fn new(class: Class, title: impl Into<String>, note: impl Into<String>) -> Box {
+        Box {
+            class,
+            title: title.into(),
+            note: note.into(),
+            details: String::new(),
+            inputs: 1,
+            outputs: 1,
+            region: None,
+            constant: false,
+            cards: Vec::new(),
+        }
+    }
+}
+
+/// The diagram of a body. `input` and `output` name what comes in and goes out.
+pub(super) fn diagram(body: &Body, input: &str, output: &str) -> Diagram {
+    let mut builder = Builder::new(body);
+    for id in body.reachable() {
+        builder.node(id, input);
+    }
+    builder.outputs(output);
+    builder.diagram
+}
+
+/// Builds a diagram node by node; `stack` uses it for the graph's top.
+pub(super) struct Builder<'a> {
+    body: &'a Body,
+    pub(super) diagram: Diagram,
+    /// The box of each node drawn so far.
+    of: BTreeMap<u32, usize>,
+    /// Nodes of parameters that are written on the box of their one user.
+    written: BTreeMap<u32, ParamId>,
+}
+
+impl<'a> Builder<'a> {
+    pub(super) fn new(body: &'a Body) -> Builder<'a> {
+        let mut users: BTreeMap<u32, (ParamId, usize, bool)> = BTreeMap::new();
+        for id in body.reachable() {
+            let Some(node) = body.nodes.get(id as usize) else { continue };
+            for input in &node.inputs {
+                if let Some(param) = param_of(body, *input) {
+                    let (_, count, owned) = users.entry(input.node).or_insert((param, 0, false));
+                    *count += 1;
+                    *owned = owns_parameters(node);
+                }
+            }
+        }
+        let written = users.into_iter().filter(|(_, (_, count, owned))| *count == 1 && *owned);
+        let written = written.map(|(node, (param, ..))| (node, param)).collect();
+        Builder { body, diagram: Diagram::default(), of: BTreeMap::new(), written }
+    }
+
+    /// Adds the box of a node and the lines to it, unless it is written on another.
+    pub(super) fn node(&mut self, id: u32, input: &str) {
+        let Some(node) = self.body.nodes.get(id as usize) else { return };
+        let mut drawn = match &node.kind {
+            NodeKind::Input(_) => {
+                let dims = node.types.first().map(shape).unwrap_or_default();
+                Box { inputs: 0, ..Box::new(Class::Terminal, input, dims) }
+            }
+            NodeKind::Param(param) => {
+                if self.written.contains_key(&id) {
+                    return;
+                }
+                let param = self.body.params.get(param.0 as usize);
+                let path = param.map_or("", |param| &param.path);
+                let note = node.types.first().map(shape).unwrap_or_default();
+                let details = param.map(|p| format!("{path}, init {}", p.init));
+                Box {
+                    inputs: 0,
+                    details: details.unwrap_or_default(),
+                    region: region(path),
+                    ..Box::new(Class::Param, last(path), note)
+                }
+            }
+            NodeKind::Op { primitive, attrs, state } => {
+                let mut drawn = self.op(node, primitive, attrs);
+                if let Some((_, state)) = state.and_then(|s| self.body.states.get(s.0 as usize)) {
+                    drawn.details += &format!("\nstate {state}");
+                }
+                drawn
+            }
+            NodeKind::Slot { name, fill, params, .. } => {
+                let (title, note) = fill_words(fill);
+                let mut drawn = Box::new(Class::Slot, format!("{name}: {title}"), note);
+                let paths = params.iter().filter_map(|p| self.body.params.get(p.0 as usize));
+                for param in paths {
+                    drawn.region = region(&param.path).or(drawn.region);
+                    drawn.details +=
+                        &format!("{} {:?}, init {}\n", param.path, param.shape, param.init);
+                }
+                drawn
+            }
+            NodeKind::Layer { index, .. } => Box::new(Class::Stack, format!("layer {index}"), ""),
+        };
+        drawn.constant = node.types.iter().all(|ty| !ty.time);
+        drawn.outputs = node.types.len();
+        let operands: Vec<Out> =
+            node.inputs.iter().copied().filter(|o| !self.written.contains_key(&o.node)).collect();
+        drawn.inputs = operands.len();
+        let this = self.push(drawn);
+        self.of.insert(id, this);
+        for (port, operand) in operands.into_iter().enumerate() {
+            self.line(operand, this, port);
+        }
+    }
+
+    pub(super) fn push(&mut self, drawn: Box) -> usize {
+        self.diagram.boxes.push(drawn);
+        self.diagram.boxes.len() - 1
+    }
+
+    /// Says that a node is drawn as (part of) this box.
+    pub(super) fn draw_as(&mut self, node: u32, drawn: usize) {
+        self.of.insert(node, drawn);
+    }
+
+    /// A line from what is drawn for `out` to an input of a box.
+    pub(super) fn line(&mut self, out: Out, to: usize, port: usize) {
+        if let Some(&from) = self.of.get(&out.node) {
+            let line = Line { from: (from, out.port as usize), to: (to, port) };
+            self.diagram.lines.push(line);
+        }
+    }
+
+    pub(super) fn outputs(&mut self, name: &str) {
+        for out in self.body.outputs.clone() {
+            let dims = self.body.nodes.get(out.node as usize);
+            let dims = dims.and_then(|node| node.types.get(out.port as usize)).map(shape);
+            let terminal = Box::new(Class::Terminal, name, dims.unwrap_or_default());
+            let this = self.push(Box { outputs: 0, ..terminal });
+            self.line(out, this, 0);
+        }
+    }
+
+    fn op(&self, node: &Node, primitive: &Primitive, attrs: &Attrs) -> Box {
+        let params: Vec<_> = node
+            .inputs
+            .iter()
+            .filter_map(|o| self.body.params.get(self.written.get(&o.node)?.0 as usize))
+            .collect();
+        let path = params.first().map_or("", |param| &param.path);
+        let input = node.inputs.first().map(|out| self.body.ty(*out));
+        let mut drawn = op_words(primitive, attrs, input, node.types.first());
+        if !path.is_empty() {
+            if drawn.title != last(path) {
+                drawn.title = format!("{} {}", drawn.title, last(path));
+            }
+            drawn.region = region(path);
+        }
+        drawn.details = format!("{}@{}", primitive.name, primitive.revision);
+        for (name, value) in attrs {
+            drawn.details += &format!(", {name} {value}");
+        }
+        for param in params {
+            drawn.details += &format!("\n{} {:?}, init {}", param.path, param.shape, param.init);
+        }
+        drawn
+    }
+}
+
+/// Whether the op is called with an instance name, and so can be labelled with its parameters.
+fn owns_parameters(node: &Node) -> bool {
+    match &node.kind {
+        NodeKind::Op { primitive, .. } => {
+            primitive.config.iter().any(|config| config.kind == ConfigKind::Init)
+        }
+        NodeKind::Input(_)
+        | NodeKind::Param(_)
+        | NodeKind::Slot { .. }
+        | NodeKind::Layer { .. } => false,
+    }
+}
+
+fn param_of(body: &Body, out: Out) -> Option<ParamId> {
+    match body.nodes.get(out.node as usize)?.kind {
+        NodeKind::Param(param) => Some(param),
+        NodeKind::Input(_)
+        | NodeKind::Op { .. }
+        | NodeKind::Slot { .. }
+        | NodeKind::Layer { .. } => None,
+    }
+}
+
+/// Class, title and note of a primitive.
+fn op_words(primitive: &Primitive, attrs: &Attrs, input: Option<&Type>, output: Option<&Type>) -> Box {
+    let name = primitive.name;
+    let out = output.map(shape).unwrap_or_default();
+    let width = |ty: Option<&Type>| ty.and_then(|ty| ty.dims.last()).copied().unwrap_or(0);
+    let class = match primitive.time {
+        Time::Positional | Time::Stateful => Class::Time,
+        Time::Pointwise => match name {
+            "linear" | "embed" => Class::Matrix,
+            "rms_norm" | "l2_norm" => Class::Norm,
+            _ => Class::Plain,
+        },
+    };
+    let (title, note) = match name {
+        "linear" => (name.to_owned(), format!("{} → {}", width(input), width(output))),
+        "embed" => (name.to_owned(), format!("→ {out}")),
+        "add" => ("+".to_owned(), String::new()),
+        "mul" => ("×".to_owned(), String::new()),
+        "heads" => (format!("heads {}", attrs.int("count")), String::new()),
+        "scale" => (format!("scale {}", values(attrs)), String::new()),
+        "rope" => {
+            let (dims, head_dim) = (attrs.int("dims"), width(input));
+            let part = if dims == head_dim {
+                format!("all {dims} channels")
+            } else {
+                format!("{dims} of {head_dim} channels")
+            };
+            (name.to_owned(), part)
+        }
+        "attention" | "gla_scan" | "delta_scan" | "ssd_scan" => {
+            let window = match attrs.get("window") {
+                Some(Attr::Int(window)) => format!(", window {window}"),
+                Some(_) | None => String::new(),
+            };
+            (name.to_owned(), format!("heads {out}{window}"))
+        }
+        _ if class == Class::Time => (name.to_owned(), words(attrs)),
+        _ => (name.to_owned(), String::new()),
+    };
+    Box::new(class, title, note)
+}
+
+/// What fills a slot: the op if it is one, with its configuration.
+fn fill_words(fill: &Body) -> (String, String) {
+    let mut ops = fill.reachable().into_iter().filter_map(|id| {
+        match &fill.nodes.get(id as usize)?.kind {
+            NodeKind::Op { primitive, attrs, .. } => Some((primitive.name, words(attrs))),
+            NodeKind::Input(_)
+            | NodeKind::Param(_)
+            | NodeKind::Slot { .. }
+            | NodeKind::Layer { .. } => None,
+        }
+    });
+    match (ops.next(), ops.count()) {
+        (None, _) => ("identity".to_owned(), String::new()),
+        (Some((name, words)), 0) => (name.to_owned(), words),
+        (Some((name, _)), more) => ("block".to_owned(), format!("{name} and {more} more")),
+    }
+}
+
+/// `kernel 4, residual`: what is set, without what is not.
+fn words(attrs: &Attrs) -> String {
+    let words = attrs.iter().filter_map(|(name, value)| match value {
+        Attr::Bool(true) => Some((*name).to_owned()),
+        Attr::Bool(false) | Attr::None | Attr::Word("none") => None,
+        Attr::Int(_) | Attr::Decimal(_) | Attr::Word(_) | Attr::Ints(_) => {
+            Some(format!("{name} {value}"))
+        }
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn values(attrs: &Attrs) -> String {
+    attrs.values().map(Attr::to_string).collect::<Vec<_>>().join(" ")
+}
+
+/// The extents without batch and time: `32 × 64`.
+pub(super) fn shape(ty: &Type) -> String {
+    ty.dims.iter().map(i64::to_string).collect::<Vec<_>>().join(" × ")
+}
+
+/// `wq` of `mixer.wq`.
+fn last(path: &str) -> &str {
+    path.rsplit('.').next().unwrap_or(path)
+}
+
+/// `mixer` of `mixer.wq`; none for `pre_mixer`.
+fn region(path: &str) -> Option<String> {
+    path.split_once('.').map(|(first, _)| first.to_owned())
+}

@@ -1,0 +1,150 @@
+//! Where boxes and lines go: ranks from top to bottom, few crossings, straight lines.
+//!
+//! In: a diagram and the size of each box. Out: a place for each box and a route for each line.
+//! Must stay true: operands stand above users; boxes never overlap; equal input gives equal output.
+//! The method is Sugiyama's (ranks, then order by barycenters, then coordinates), the last step by
+//! isotonic regression: each rank takes the places nearest to its neighbours' that keep its order.
+
+mod columns;
+mod net;
+
+use super::diagram::Diagram;
+use net::Net;
+
+/// Between boxes side by side, and beside a line that passes.
+pub(super) const GAP: f64 = 22.0;
+const LINE_GAP: f64 = 14.0;
+/// Between ranks.
+const RANK_GAP: f64 = 21.0;
+/// Rounds of ordering, of moving, and of moving once long lines are fixed.
+const ORDER_ROUNDS: usize = 12;
+const MOVE_ROUNDS: usize = 120;
+const LAST_ROUNDS: usize = 60;
+
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Size {
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+/// A box's middle and size.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Place {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) size: Size,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Layout {
+    pub(super) places: Vec<Place>,
+    /// For each line its points: out of a box, down between others, into a box.
+    pub(super) routes: Vec<Vec<(f64, f64)>>,
+    pub(super) size: Size,
+}
+
+/// How far right of a box's middle its port number `port` of `ports` is.
+pub(super) fn port_offset(size: Size, port: usize, ports: usize) -> f64 {
+    // Lines meet in the middle of what is hardly wider than their tips.
+    if ports < 2 || size.width < 40.0 {
+        return 0.0;
+    }
+    size.width * ((port as f64 + 0.5) / ports as f64 - 0.5)
+}
+
+pub(super) fn layout(diagram: &Diagram, sizes: &[Size]) -> Layout {
+    let ranks = ranks(diagram);
+    let mut net = Net::new(diagram, sizes, &ranks);
+    net.order();
+    let xs = columns::columns(&net);
+    finish(&net, diagram, sizes, &ranks, &xs)
+}
+
+/// As high as operands allow; what depends on parameters alone, as low as its users allow.
+fn ranks(diagram: &Diagram) -> Vec<usize> {
+    let mut ranks = vec![0usize; diagram.boxes.len()];
+    let at = |ranks: &[usize], i: usize| ranks.get(i).copied().unwrap_or(0);
+    // Lines lead from earlier boxes to later ones, and are listed by the later one.
+    for line in &diagram.lines {
+        let rank = at(&ranks, line.from.0) + 1;
+        if let Some(to) = ranks.get_mut(line.to.0) {
+            *to = rank.max(*to);
+        }
+    }
+    let mut lowest: Vec<Option<usize>> = vec![None; diagram.boxes.len()];
+    for (i, drawn) in diagram.boxes.iter().enumerate().rev() {
+        if drawn.constant
+            && let Some(Some(low)) = lowest.get(i)
+            && let Some(rank) = ranks.get_mut(i)
+        {
+            *rank = (*low).max(*rank);
+        }
+        let above = at(&ranks, i).saturating_sub(1);
+        for line in diagram.lines.iter().filter(|line| line.to.0 == i) {
+            if let Some(low) = lowest.get_mut(line.from.0) {
+                *low = Some(low.map_or(above, |known| known.min(above)));
+            }
+        }
+    }
+    ranks
+}
+
+/// Places and routes, the leftmost item at 0.
+fn finish(
+    net: &Net,
+    diagram: &Diagram,
+    sizes: &[Size],
+    ranks: &[usize],
+    xs: &[f64],
+) -> Layout {
+    let size_of = |i: usize| sizes.get(i).copied().unwrap_or_default();
+    let x_of = |i: usize| xs.get(i).copied().unwrap_or(0.0);
+    let left = net.items.iter().enumerate().map(|(i, item)| x_of(i) - item.width / 2.0);
+    let left = left.fold(f64::INFINITY, f64::min);
+    let left = if left.is_finite() { left } else { 0.0 };
+    let mut heights = vec![0.0f64; net.rows.len()];
+    for (rank, size) in ranks.iter().zip(sizes) {
+        if let Some(height) = heights.get_mut(*rank) {
+            *height = height.max(size.height);
+        }
+    }
+    // Top and bottom of each rank.
+    let mut spans = Vec::with_capacity(heights.len());
+    let mut y = 0.0;
+    for height in &heights {
+        spans.push((y, y + height));
+        y += height + RANK_GAP;
+    }
+    let span = |rank: usize| spans.get(rank).copied().unwrap_or((0.0, 0.0));
+    let rank_of = |i: usize| ranks.get(i).copied().unwrap_or(0);
+    let places: Vec<Place> = (0..diagram.boxes.len())
+        .map(|i| {
+            let (top, bottom) = span(rank_of(i));
+            Place { x: x_of(i) - left, y: (top + bottom) / 2.0, size: size_of(i) }
+        })
+        .collect();
+    let place = |i: usize| places.get(i).copied().unwrap_or_default();
+    let routes = diagram.lines.iter().zip(&net.chains).map(|(line, chain)| {
+        let (from, out) = line.from;
+        let (to, port) = line.to;
+        let (first, last) = (place(from), place(to));
+        let outputs = diagram.boxes.get(from).map_or(1, |b| b.outputs);
+        let inputs = diagram.boxes.get(to).map_or(1, |b| b.inputs);
+        let x = first.x + port_offset(first.size, out, outputs);
+        let mut route =
+            vec![(x, first.y + first.size.height / 2.0), (x, span(rank_of(from)).1)];
+        for item in chain.iter().skip(1).take(chain.len().saturating_sub(2)) {
+            let rank = net.items.get(*item).map_or(0, |item| item.rank);
+            let x = x_of(*item) - left;
+            route.extend([(x, span(rank).0), (x, span(rank).1)]);
+        }
+        let x = last.x + port_offset(last.size, port, inputs);
+        route.extend([(x, span(rank_of(to)).0), (x, last.y - last.size.height / 2.0)]);
+        route
+    });
+    let routes: Vec<Vec<(f64, f64)>> = routes.collect();
+    let right = places.iter().map(|p| p.x + p.size.width / 2.0);
+    let right = right.chain(routes.iter().flatten().map(|(x, _)| *x)).fold(0.0, f64::max);
+    let height = spans.last().map_or(0.0, |(_, bottom)| *bottom);
+    Layout { places, routes, size: Size { width: right, height } }
+}

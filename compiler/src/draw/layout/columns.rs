@@ -1,0 +1,180 @@
+//! How far right everything stands.
+//!
+//! In: a net whose rows are in order. Out: the middle of every item. Must stay true: neighbours in a
+//! row keep their distance and order. Each row in turn takes the places nearest to what its
+//! neighbours above and below ask for; at the end columns (long lines, boxes that are each other's
+//! only neighbours) are made straight.
+
+use std::collections::BTreeMap;
+
+use super::net::Net;
+use super::{GAP, LAST_ROUNDS, LINE_GAP, MOVE_ROUNDS};
+
+/// The pull of a column on what stands in it: all but absolute.
+const STRAIGHT: f64 = 1e6;
+
+pub(super) fn columns(net: &Net) -> Vec<f64> {
+    let mut xs = packed(net);
+    let depth = net.rows.len();
+    for round in 0..MOVE_ROUNDS + LAST_ROUNDS {
+        let down = round % 2 == 0;
+        // Towards the end both neighbours count, so that neither side is favoured.
+        let both = round + 40 >= MOVE_ROUNDS;
+        let straight = if round < MOVE_ROUNDS { BTreeMap::new() } else { straight(net, &xs) };
+        for step in 0..depth {
+            let rank = if down { step } else { depth - 1 - step };
+            move_row(net, rank, (down || both, !down || both), &straight, &mut xs);
+        }
+    }
+    xs
+}
+
+/// Every row from the left, as close as it goes.
+fn packed(net: &Net) -> Vec<f64> {
+    let mut xs = vec![0.0; net.items.len()];
+    for row in &net.rows {
+        let mut x = 0.0;
+        let mut before: Option<usize> = None;
+        for &item in row {
+            x += before.map_or(0.0, |before| distance(net, before, item));
+            before = Some(item);
+            xs.iter_mut().skip(item).take(1).for_each(|place| *place = x);
+        }
+    }
+    xs
+}
+
+/// Where each column is to be: outside of what pushes it, if nothing stands outside of it.
+fn straight(net: &Net, xs: &[f64]) -> BTreeMap<usize, f64> {
+    struct Column {
+        xs: Vec<f64>,
+        line: bool,
+        leftmost: bool,
+        rightmost: bool,
+    }
+    let mut columns: BTreeMap<usize, Column> = BTreeMap::new();
+    for row in &net.rows {
+        for (i, &at) in row.iter().enumerate() {
+            let Some(item) = net.items.get(at) else { continue };
+            let Some((column, offset)) = item.column else { continue };
+            let column = columns.entry(column).or_insert_with(|| Column {
+                xs: Vec::new(),
+                line: true,
+                leftmost: true,
+                rightmost: true,
+            });
+            column.xs.push(xs.get(at).copied().unwrap_or(0.0) - offset);
+            column.line &= item.drawn.is_none();
+            column.leftmost &= i == 0;
+            column.rightmost &= i + 1 == row.len();
+        }
+    }
+    let place = |column: Column| match column {
+        Column { xs, line: true, leftmost: true, .. } => xs.into_iter().fold(f64::INFINITY, f64::min),
+        Column { xs, line: true, rightmost: true, .. } => {
+            xs.into_iter().fold(f64::NEG_INFINITY, f64::max)
+        }
+        Column { xs, .. } => xs.iter().sum::<f64>() / xs.len() as f64,
+    };
+    columns.into_iter().map(|(column, found)| (column, place(found))).collect()
+}
+
+/// `sides`: whether what is above pulls, and what is below.
+fn move_row(
+    net: &Net,
+    rank: usize,
+    sides: (bool, bool),
+    straight: &BTreeMap<usize, f64>,
+    xs: &mut [f64],
+) {
+    let Some(row) = net.rows.get(rank) else { return };
+    let x = |item: usize| xs.get(item).copied().unwrap_or(0.0);
+    let mut sums: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+    let mut pull = |item: usize, to: f64, weight: f64| {
+        let (sum, total) = sums.entry(item).or_insert((0.0, 0.0));
+        *sum += to * weight;
+        *total += weight;
+    };
+    if sides.0 {
+        for p in net.pieces_below(rank.checked_sub(1)) {
+            pull(p.below, x(p.above) + p.above_offset - p.below_offset, p.weight);
+        }
+    }
+    if sides.1 {
+        for p in net.pieces_below(Some(rank)) {
+            pull(p.above, x(p.below) + p.below_offset - p.above_offset, p.weight);
+        }
+    }
+    for &item in row {
+        let column = net.items.get(item).and_then(|item| item.column);
+        if let Some((column, offset)) = column
+            && let Some(to) = straight.get(&column)
+        {
+            pull(item, to + offset, STRAIGHT);
+        }
+    }
+    let mut at = 0.0;
+    let mut before: Option<usize> = None;
+    let mut offsets = Vec::with_capacity(row.len());
+    let mut wanted = Vec::with_capacity(row.len());
+    for &item in row {
+        at += before.map_or(0.0, |before| distance(net, before, item));
+        before = Some(item);
+        offsets.push(at);
+        let (to, weight) = match sums.get(&item) {
+            Some((sum, weight)) => (sum / weight, *weight),
+            None => (x(item), 0.01),
+        };
+        wanted.push((to - at, weight));
+    }
+    for ((item, offset), place) in row.iter().zip(&offsets).zip(isotonic(&wanted)) {
+        if let Some(x) = xs.get_mut(*item) {
+            *x = place + offset;
+        }
+    }
+}
+
+/// How far apart the middles of neighbours in a row must be.
+fn distance(net: &Net, left: usize, right: usize) -> f64 {
+    let item = |i: usize| net.items.get(i).map_or((0.0, false), |i| (i.width, i.drawn.is_some()));
+    let ((left, left_box), (right, right_box)) = (item(left), item(right));
+    let gap = if left_box && right_box { GAP } else { LINE_GAP };
+    (left + right) / 2.0 + gap
+}
+
+/// The rising sequence nearest to the wanted values, by weighted squares (pool adjacent violators).
+fn isotonic(wanted: &[(f64, f64)]) -> Vec<f64> {
+    // (mean, weight, how many)
+    let mut pools: Vec<(f64, f64, usize)> = Vec::with_capacity(wanted.len());
+    for &(value, weight) in wanted {
+        let mut pool = (value, weight, 1);
+        while let Some(&(mean, heavy, count)) = pools.last() {
+            if mean <= pool.0 {
+                break;
+            }
+            pools.pop();
+            let total = heavy + pool.1;
+            pool = ((mean * heavy + pool.0 * pool.1) / total, total, count + pool.2);
+        }
+        pools.push(pool);
+    }
+    pools.iter().flat_map(|(mean, _, count)| std::iter::repeat_n(*mean, *count)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn isotonic_pools_what_falls() {
+        let cases: [(&[(f64, f64)], &[f64]); 4] = [
+            (&[], &[]),
+            (&[(1.0, 1.0), (2.0, 1.0)], &[1.0, 2.0]),
+            (&[(3.0, 1.0), (1.0, 1.0), (5.0, 1.0)], &[2.0, 2.0, 5.0]),
+            (&[(4.0, 3.0), (0.0, 1.0)], &[3.0, 3.0]),
+        ];
+        for (wanted, got) in cases {
+            assert_eq!(isotonic(wanted), got);
+        }
+    }
+}

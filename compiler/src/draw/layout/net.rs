@@ -1,0 +1,333 @@
+//! The net that is laid out: boxes and the places where long lines pass, rank by rank.
+//!
+//! In: a diagram, sizes, ranks. Out: items in rows, in an order with few crossings, and the pieces of
+//! line between neighbouring rows. Must stay true: lines from one port share their way down; the
+//! order is a function of the diagram alone.
+
+use std::collections::BTreeMap;
+
+use super::{ORDER_ROUNDS, Size, port_offset};
+use crate::draw::diagram::{Class, Diagram};
+
+/// How strongly the ends of a piece pull each other: boxes that are each other's only neighbour,
+/// the ports of a wide slot, boxes in general, and the ends of a line that passes others.
+const ONLY: f64 = 20.0;
+const PORT: f64 = 8.0;
+const PLAIN: f64 = 1.0;
+const SIDE: f64 = 0.02;
+
+/// A box, or the place where a long line crosses a rank.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Item {
+    pub(super) drawn: Option<usize>,
+    pub(super) width: f64,
+    pub(super) rank: usize,
+    /// What it stands straight below or above in the end, and how far right of it.
+    pub(super) column: Option<(usize, f64)>,
+}
+
+/// A piece of line between neighbouring ranks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Piece {
+    pub(super) above: usize,
+    pub(super) above_offset: f64,
+    pub(super) below: usize,
+    pub(super) below_offset: f64,
+    pub(super) weight: f64,
+}
+
+pub(super) struct Net {
+    pub(super) items: Vec<Item>,
+    /// Pieces by the rank of their upper end.
+    pub(super) pieces: Vec<Vec<Piece>>,
+    /// The items each line passes, first and last included.
+    pub(super) chains: Vec<Vec<usize>>,
+    /// Items by rank, in order from the left.
+    pub(super) rows: Vec<Vec<usize>>,
+}
+
+impl Net {
+    pub(super) fn new(diagram: &Diagram, sizes: &[Size], ranks: &[usize]) -> Net {
+        let mut builder = Builder::new(diagram, sizes, ranks);
+        for line in &diagram.lines {
+            builder.line(line.from, line.to);
+        }
+        let Builder { items, pieces: all, chains, .. } = builder;
+        let depth = items.iter().map(|item| item.rank + 1).max().unwrap_or(0);
+        let mut pieces = vec![Vec::new(); depth];
+        for piece in all {
+            let rank = items.get(piece.above).map_or(0, |item| item.rank);
+            if let Some(list) = pieces.get_mut(rank) {
+                list.push(piece);
+            }
+        }
+        let mut net = Net { items, pieces, chains, rows: vec![Vec::new(); depth] };
+        net.first_order();
+        net
+    }
+
+    /// From the bottom up, operands from left to right: as the text names them.
+    fn first_order(&mut self) {
+        let mut above: Vec<Vec<(usize, f64)>> = vec![Vec::new(); self.items.len()];
+        let mut has_below = vec![false; self.items.len()];
+        for piece in self.pieces.iter().flatten() {
+            if let Some(list) = above.get_mut(piece.below) {
+                list.push((piece.above, piece.below_offset));
+            }
+            if let Some(flag) = has_below.get_mut(piece.above) {
+                *flag = true;
+            }
+        }
+        for list in &mut above {
+            list.sort_by(|a, b| a.1.total_cmp(&b.1));
+        }
+        let mut seen = vec![false; self.items.len()];
+        let ends = (0..self.items.len()).filter(|i| has_below.get(*i) == Some(&false));
+        let mut stack: Vec<usize> = ends.rev().collect();
+        while let Some(item) = stack.pop() {
+            match seen.get_mut(item) {
+                Some(seen) if !*seen => *seen = true,
+                Some(_) | None => continue,
+            }
+            let rank = self.items.get(item).map_or(0, |item| item.rank);
+            if let Some(row) = self.rows.get_mut(rank) {
+                row.push(item);
+            }
+            stack.extend(above.get(item).into_iter().flatten().rev().map(|(i, _)| *i));
+        }
+    }
+
+    /// Sweeps down and up by barycenters; keeps the order with the fewest crossings.
+    pub(super) fn order(&mut self) {
+        let mut best = (self.crossings(), self.rows.clone());
+        for round in 0..ORDER_ROUNDS {
+            if best.0 == 0 {
+                break;
+            }
+            let down = round % 2 == 0;
+            let mut place = self.positions();
+            let depth = self.rows.len();
+            for step in 1..depth {
+                let rank = if down { step } else { depth - 1 - step };
+                self.sort_row(rank, down, &mut place);
+            }
+            let crossings = self.crossings();
+            if crossings < best.0 {
+                best = (crossings, self.rows.clone());
+            }
+        }
+        self.rows = best.1;
+    }
+
+    /// Each item's number in its row.
+    fn positions(&self) -> Vec<f64> {
+        let mut place = vec![0.0; self.items.len()];
+        for row in &self.rows {
+            for (i, item) in row.iter().enumerate() {
+                if let Some(place) = place.get_mut(*item) {
+                    *place = i as f64;
+                }
+            }
+        }
+        place
+    }
+
+    fn sort_row(&mut self, rank: usize, down: bool, place: &mut [f64]) {
+        let mut sums: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
+        let pieces = if down { self.pieces_below(rank.checked_sub(1)) } else { self.pieces_below(Some(rank)) };
+        for piece in pieces {
+            let (this, other, offset) = match down {
+                true => (piece.below, piece.above, piece.above_offset),
+                false => (piece.above, piece.below, piece.below_offset),
+            };
+            let width = self.items.get(other).map_or(0.0, |item| item.width).max(1.0);
+            let at = place.get(other).copied().unwrap_or(0.0) + offset / width;
+            let (sum, count) = sums.entry(this).or_insert((0.0, 0.0));
+            *sum += at;
+            *count += 1.0;
+        }
+        let Some(row) = self.rows.get_mut(rank) else { return };
+        let wanted = |item: &usize| match sums.get(item) {
+            Some((sum, count)) => sum / count,
+            // Nothing draws it anywhere: it stays.
+            None => place.get(*item).copied().unwrap_or(0.0),
+        };
+        row.sort_by(|a, b| wanted(a).total_cmp(&wanted(b)));
+        for (i, item) in row.iter().enumerate() {
+            if let Some(place) = place.get_mut(*item) {
+                *place = i as f64;
+            }
+        }
+    }
+
+    /// Pairs of pieces between the same ranks that cross.
+    fn crossings(&self) -> usize {
+        let place = self.positions();
+        let end = |item: usize, offset: f64| {
+            let width = self.items.get(item).map_or(0.0, |item| item.width).max(1.0);
+            place.get(item).copied().unwrap_or(0.0) + offset / width
+        };
+        let mut count = 0;
+        for pieces in &self.pieces {
+            let mut ends: Vec<(f64, f64)> = pieces
+                .iter()
+                .map(|p| (end(p.above, p.above_offset), end(p.below, p.below_offset)))
+                .collect();
+            ends.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
+            // Lower ends met so far, sorted: those right of this one cross it.
+            let mut below: Vec<f64> = Vec::with_capacity(ends.len());
+            for (_, end) in &ends {
+                let at = below.partition_point(|known| known.total_cmp(end).is_le());
+                count += below.len() - at;
+                below.insert(at, *end);
+            }
+        }
+        count
+    }
+
+    /// Pieces from that rank to the next.
+    pub(super) fn pieces_below(&self, rank: Option<usize>) -> &[Piece] {
+        rank.and_then(|rank| self.pieces.get(rank)).map_or(&[], Vec::as_slice)
+    }
+}
+
+struct Builder<'a> {
+    diagram: &'a Diagram,
+    sizes: &'a [Size],
+    ranks: &'a [usize],
+    items: Vec<Item>,
+    pieces: Vec<Piece>,
+    chains: Vec<Vec<usize>>,
+    /// The item of a port's line on a rank; the column of a port's line.
+    passing: BTreeMap<(usize, usize, usize), usize>,
+    long: BTreeMap<(usize, usize), usize>,
+    columns: usize,
+    /// For each box, how many are one rank above and one rank below.
+    near: Vec<(usize, usize)>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(diagram: &'a Diagram, sizes: &'a [Size], ranks: &'a [usize]) -> Builder<'a> {
+        let rank = |i: usize| ranks.get(i).copied().unwrap_or(0);
+        let mut near = vec![(0usize, 0usize); diagram.boxes.len()];
+        for line in diagram.lines.iter().filter(|l| rank(l.to.0) == rank(l.from.0) + 1) {
+            near.iter_mut().skip(line.to.0).take(1).for_each(|(above, _)| *above += 1);
+            near.iter_mut().skip(line.from.0).take(1).for_each(|(_, below)| *below += 1);
+        }
+        let items = sizes.iter().zip(ranks).enumerate();
+        let items = items.map(|(i, (size, rank))| Item {
+            drawn: Some(i),
+            width: size.width,
+            rank: *rank,
+            column: None,
+        });
+        Builder {
+            diagram,
+            sizes,
+            ranks,
+            items: items.collect(),
+            pieces: Vec::new(),
+            chains: Vec::new(),
+            passing: BTreeMap::new(),
+            long: BTreeMap::new(),
+            columns: 0,
+            near,
+        }
+    }
+
+    fn rank(&self, drawn: usize) -> usize {
+        self.ranks.get(drawn).copied().unwrap_or(0)
+    }
+
+    /// How far right of its box's middle an end of a line is.
+    fn offset(&self, (drawn, port): (usize, usize), output: bool) -> f64 {
+        let size = self.sizes.get(drawn).copied().unwrap_or_default();
+        let ports = self.diagram.boxes.get(drawn).map_or(1, |b| match output {
+            true => b.outputs,
+            false => b.inputs,
+        });
+        port_offset(size, port, ports)
+    }
+
+    fn line(&mut self, from: (usize, usize), to: (usize, usize)) {
+        let (first, last) = (self.rank(from.0), self.rank(to.0));
+        let (out, into) = (self.offset(from, true), self.offset(to, false));
+        let mut chain = vec![from.0];
+        let mut above = (from.0, out);
+        // Past one rank a line still belongs to its ends; past more it goes its own way.
+        let pull = if last > first + 2 { SIDE } else { PLAIN };
+        for rank in first + 1..last {
+            let item = match self.passing.get(&(from.0, from.1, rank)) {
+                Some(item) => *item,
+                None => {
+                    let item = self.pass(from, rank);
+                    let weight = if above.0 == from.0 { pull } else { PLAIN };
+                    self.piece(above, (item, 0.0), weight);
+                    item
+                }
+            };
+            chain.push(item);
+            above = (item, 0.0);
+        }
+        let weight = match above.0 == from.0 {
+            true => self.weight(from.0, to.0),
+            false => pull,
+        };
+        if weight == ONLY {
+            self.align(from.0, to.0, out - into);
+        }
+        self.piece(above, (to.0, into), weight);
+        chain.push(to.0);
+        self.chains.push(chain);
+    }
+
+    /// A new place where a port's line crosses a rank.
+    fn pass(&mut self, from: (usize, usize), rank: usize) -> usize {
+        let column = match self.long.get(&from) {
+            Some(column) => *column,
+            None => {
+                self.columns += 1;
+                self.long.insert(from, self.columns);
+                self.columns
+            }
+        };
+        self.items.push(Item { drawn: None, width: 0.0, rank, column: Some((column, 0.0)) });
+        let item = self.items.len() - 1;
+        self.passing.insert((from.0, from.1, rank), item);
+        item
+    }
+
+    fn piece(&mut self, above: (usize, f64), below: (usize, f64), weight: f64) {
+        let ((above, above_offset), (below, below_offset)) = (above, below);
+        self.pieces.push(Piece { above, above_offset, below, below_offset, weight });
+    }
+
+    /// The pull between boxes on neighbouring ranks.
+    fn weight(&self, from: usize, to: usize) -> f64 {
+        let one_above = self.near.get(to).is_some_and(|(above, _)| *above == 1);
+        let one_below = self.near.get(from).is_some_and(|(_, below)| *below == 1);
+        let wide = |i: usize| {
+            self.diagram.boxes.get(i).is_some_and(|b| b.class == Class::Slot && b.outputs > 1)
+        };
+        match one_above && one_below {
+            true => ONLY,
+            false if wide(from) || wide(to) => PORT,
+            false => PLAIN,
+        }
+    }
+
+    /// Puts a box into the column of the one above it, `shift` to the right.
+    fn align(&mut self, above: usize, below: usize, shift: f64) {
+        let (column, at) = match self.items.get(above).and_then(|item| item.column) {
+            Some(column) => column,
+            None => {
+                self.columns += 1;
+                let column = (self.columns, 0.0);
+                self.items.iter_mut().skip(above).take(1).for_each(|i| i.column = Some(column));
+                column
+            }
+        };
+        let place = Some((column, at + shift));
+        self.items.iter_mut().skip(below).take(1).for_each(|item| item.column = place);
+    }
+}

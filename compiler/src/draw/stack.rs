@@ -1,0 +1,145 @@
+//! The whole architecture as one short column: runs of equal layers as one box each.
+//!
+//! In: a graph and its kinds of layers. Out: the diagram of the graph's top, layers folded into
+//! cards. Must stay true: every layer is counted in exactly one run; a repeating group of runs is
+//! one card with its number of repeats.
+
+use super::diagram::{Box, Builder, Card, Class, Diagram, Run};
+use super::{LayerKind, Subject};
+use crate::graph::{Graph, NodeKind};
+
+/// Cards shown before the rest is only counted.
+const MAX_CARDS: usize = 24;
+/// The longest group of layers that is looked for as repeating.
+const MAX_PERIOD: usize = 32;
+
+pub(super) fn diagram(subject: &Subject, kinds: &[LayerKind]) -> Diagram {
+    let top = &subject.graph.top;
+    let mut builder = Builder::new(top);
+    let mut stack: Option<usize> = None;
+    for id in top.reachable() {
+        let Some(node) = top.nodes.get(id as usize) else { continue };
+        match (&node.kind, stack) {
+            (NodeKind::Layer { .. }, Some(drawn)) => builder.draw_as(id, drawn),
+            (NodeKind::Layer { .. }, None) => {
+                let cards = cards(subject, kinds);
+                let drawn = builder.push(Box { cards, ..Box::new(Class::Stack, "", "") });
+                for input in &node.inputs {
+                    builder.line(*input, drawn, 0);
+                }
+                builder.draw_as(id, drawn);
+                stack = Some(drawn);
+            }
+            (
+                NodeKind::Input(_)
+                | NodeKind::Param(_)
+                | NodeKind::Op { .. }
+                | NodeKind::Slot { .. },
+                _,
+            ) => builder.node(id, "tokens"),
+        }
+    }
+    builder.outputs("logits");
+    builder.diagram
+}
+
+/// The kind of each layer, by place.
+fn sequence(graph: &Graph, kinds: &[LayerKind]) -> Vec<usize> {
+    let mut of: Vec<(u32, usize)> = kinds
+        .iter()
+        .enumerate()
+        .flat_map(|(kind, layers)| layers.layers.iter().map(move |layer| (*layer, kind)))
+        .collect();
+    of.sort_unstable();
+    debug_assert_eq!(of.len(), graph.layers().count());
+    of.into_iter().map(|(_, kind)| kind).collect()
+}
+
+fn cards(subject: &Subject, kinds: &[LayerKind]) -> Vec<Card> {
+    let mut rest: &[usize] = &sequence(subject.graph, kinds);
+    let mut cards: Vec<Card> = Vec::new();
+    while !rest.is_empty() {
+        if cards.len() == MAX_CARDS {
+            let run = Run {
+                count: rest.len(),
+                title: "more layers".to_owned(),
+                note: "not of one pattern".to_owned(),
+                slots: String::new(),
+            };
+            cards.push(Card { repeats: 1, runs: vec![run] });
+            break;
+        }
+        let (period, repeats) = group(rest);
+        let (this, after) = rest.split_at((period * repeats).min(rest.len()));
+        // A run of one kind is a card that does not repeat.
+        let (shown, repeats) = match period {
+            1 => (this, 1),
+            _ => (this.get(..period).unwrap_or(this), repeats),
+        };
+        cards.push(Card { repeats, runs: runs(subject, kinds, shown) });
+        rest = after;
+    }
+    cards
+}
+
+/// The group that covers most from here on, shortest first: its length, and how often it comes.
+fn group(rest: &[usize]) -> (usize, usize) {
+    let mut best = (1, 1);
+    for period in 1..=rest.len().min(MAX_PERIOD) {
+        let first = rest.get(..period).unwrap_or(rest);
+        let repeats = rest.chunks_exact(period).take_while(|chunk| *chunk == first).count();
+        if repeats > 1 && repeats * period > best.0 * best.1 {
+            best = (period, repeats);
+        }
+    }
+    best
+}
+
+fn runs(subject: &Subject, kinds: &[LayerKind], sequence: &[usize]) -> Vec<Run> {
+    let equal = sequence.chunk_by(|a, b| a == b);
+    equal
+        .filter_map(|run| {
+            let kind = kinds.get(*run.first()?)?;
+            let (title, note) = subject.layer_words(*kind.layers.first()?);
+            Some(Run { count: run.len(), title, note, slots: slots(kind) })
+        })
+        .collect()
+}
+
+/// The slots that are filled in layers of a kind: `A B C D`.
+pub(super) fn slots(kind: &LayerKind) -> String {
+    let mut names: Vec<&str> = kind
+        .body
+        .nodes
+        .iter()
+        .filter_map(|node| match &node.kind {
+            NodeKind::Slot { name, .. } => Some(name.as_str()),
+            NodeKind::Input(_)
+            | NodeKind::Param(_)
+            | NodeKind::Op { .. }
+            | NodeKind::Layer { .. } => None,
+        })
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    names.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::group;
+
+    #[test]
+    fn the_group_that_covers_most() {
+        let cases: [(&[usize], (usize, usize)); 5] = [
+            (&[0], (1, 1)),
+            (&[0, 0, 0], (1, 3)),
+            (&[0, 0, 1, 0, 0, 1], (3, 2)),
+            (&[0, 0, 0, 0, 1, 0], (1, 4)),
+            (&[0, 1, 2], (1, 1)),
+        ];
+        for (sequence, found) in cases {
+            assert_eq!(group(sequence), found, "{sequence:?}");
+        }
+    }
+}

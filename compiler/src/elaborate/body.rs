@@ -1,0 +1,172 @@
+//! Bodies: statements in order, raw parameters, shared instances, branches.
+//!
+//! In: statements and what is bound so far. Out: more bound. Must stay true: a branch is chosen by
+//! configuration only, and the names of the other hide definitions without having a value; what a
+//! body says of a shared or raw parameter is said once.
+
+use std::rc::Rc;
+
+use dsl::{Entry, Expr, ExprKind, Name, Span, Statement};
+
+use super::frame::Frame;
+use super::{Building, Elaborator, join};
+use crate::diag;
+use crate::graph::{Out, Param};
+use crate::names::mentions;
+use crate::value::Value;
+
+impl Elaborator<'_> {
+    pub(super) fn statements(
+        &mut self,
+        list: &[Statement],
+        f: &mut Frame,
+        b: &mut Building,
+    ) -> Option<()> {
+        // After a failure later statements would only repeat it.
+        list.iter().try_for_each(|statement| self.statement(statement, f, b))
+    }
+
+    fn statement(&mut self, statement: &Statement, f: &mut Frame, b: &mut Building) -> Option<()> {
+        match statement {
+            Statement::Let { names, value, span } => self.bind(names, value, *span, f, b),
+            Statement::Param { name, dims, init, span } => {
+                let out = self.raw_param(name, dims, init.as_ref(), *span, f, b)?;
+                f.bind(&name.text, Value::Tensors(vec![out]));
+                Some(())
+            }
+            Statement::Share { name, callee, entries, span } => {
+                self.share(name, callee, entries.as_deref().unwrap_or(&[]), *span, f)
+            }
+            Statement::If { condition, then, otherwise, span: _ } => {
+                if self.boolean(condition, f, b)? {
+                    self.statements(then, f, b)?;
+                    f.skip(otherwise);
+                } else {
+                    self.statements(otherwise, f, b)?;
+                    f.skip(then);
+                }
+                Some(())
+            }
+        }
+    }
+
+    fn bind(
+        &mut self,
+        names: &[Name],
+        value: &Expr,
+        span: Span,
+        f: &mut Frame,
+        b: &mut Building,
+    ) -> Option<()> {
+        match (names, self.eval(value, f, b)?) {
+            (names, Value::Tensors(outs)) => {
+                if names.len() != outs.len() {
+                    let (got, want) = (outs.len(), names.len());
+                    self.diagnostics.push(diag::result_count(span, "this", got, want));
+                    return None;
+                }
+                for (name, out) in names.iter().zip(outs) {
+                    f.bind(&name.text, Value::Tensors(vec![out]));
+                }
+            }
+            ([_], Value::Ratio(r, at)) => {
+                let (num, den) = (r.num.to_string(), r.den.to_string());
+                self.diagnostics.push(diag::inexact_division(at, &num, &den));
+                return None;
+            }
+            ([name], value) => f.bind(&name.text, value),
+            (names, _) => {
+                self.diagnostics.push(diag::result_count(span, "this", 1, names.len()));
+                return None;
+            }
+        }
+        Some(())
+    }
+
+    fn share(
+        &mut self,
+        name: &Name,
+        callee: &Name,
+        entries: &[Entry],
+        span: Span,
+        f: &mut Frame,
+    ) -> Option<()> {
+        let before = f.instances.get(&name.text).map(|(span, _)| *span);
+        if f.shared.contains_key(&name.text) || before.is_some() {
+            let before = before.unwrap_or(name.span);
+            self.diagnostics.push(diag::instance_twice(&name.text, name.span, before));
+            return None;
+        }
+        let field = match f.names.get(&callee.text) {
+            Some(Value::Def(_, field)) => field.clone(),
+            _ => None,
+        };
+        let kind = ExprKind::Applied { def: callee.clone(), entries: entries.to_vec() };
+        let expr = Expr { kind, span };
+        let applied = self.definition(&expr, f)?;
+        f.shared.insert(name.text.clone(), (applied, field));
+        f.hide(&name.text);
+        Some(())
+    }
+
+    /// A definition with configuration that a body writes: it sees what the body binds.
+    pub(super) fn definition(
+        &mut self,
+        expr: &Expr,
+        f: &Frame,
+    ) -> Option<Rc<crate::tree::Applied>> {
+        let around = f.around(mentions(expr));
+        crate::arch::definition_in(
+            self.library,
+            f.file,
+            expr,
+            around,
+            &mut self.aliases,
+            self.diagnostics,
+        )
+    }
+
+    fn raw_param(
+        &mut self,
+        name: &Name,
+        dims: &[Expr],
+        init: Option<&Expr>,
+        span: Span,
+        f: &mut Frame,
+        b: &mut Building,
+    ) -> Option<Out> {
+        let mut shape = Vec::new();
+        for dim in dims {
+            match self.eval(dim, f, b)? {
+                Value::Int(n) if n > 0 => shape.push(n),
+                other => {
+                    let got = other.describe();
+                    self.diagnostics.push(diag::wrong_kind(dim.span, "this size", &got, "a positive integer"));
+                    return None;
+                }
+            }
+        }
+        let fan_in = shape.last().copied().unwrap_or(1);
+        let given = init.map(|e| (e.clone(), f.around(mentions(e)), f.file));
+        let path = join(&f.path, &name.text);
+        self.check_size(&shape, &path, span)?;
+        let rule = self.init_of(&name.text, &path, fan_in, given, span)?;
+        let known = b.by_path.get(&path).copied();
+        let id = match known {
+            Some(id) if f.again && !f.instances.contains_key(&name.text) => {
+                self.same_param(b, id, &shape, Some(&rule), span)?
+            }
+            Some(id) => {
+                let before = b.param_spans.get(id.0 as usize).copied().unwrap_or(span);
+                self.diagnostics.push(diag::instance_twice(&name.text, span, before));
+                return None;
+            }
+            None => {
+                let (role, slot) = (name.text.clone(), f.fill.clone());
+                b.add_param(Param { path, shape, init: rule, role, slot }, span)
+            }
+        };
+        self.remember_instance(name, false, f);
+        Some(b.param_node(id, span))
+    }
+}

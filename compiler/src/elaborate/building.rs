@@ -1,0 +1,94 @@
+//! A body under construction.
+//!
+//! In: nodes, parameters, states and fields as calls make them. Out: a [`Body`] and its fields.
+//! Must stay true: paths of parameters are unique in a body, paths of states too; a field that two
+//! calls of one definition record is one field.
+
+use std::collections::BTreeMap;
+
+use dsl::Span;
+
+use super::Field;
+use crate::graph::{Body, NodeKind, Out, Param, ParamId, StateId};
+use crate::op::{State, Type};
+
+#[derive(Default)]
+pub(super) struct Building {
+    pub(super) body: Body,
+    pub(super) by_path: BTreeMap<String, ParamId>,
+    pub(super) param_spans: Vec<Span>,
+    pub(super) fields: Vec<Field>,
+    /// The top body: `embed` can be named here.
+    pub(super) top: bool,
+    param_nodes: BTreeMap<ParamId, u32>,
+    field_places: BTreeMap<String, usize>,
+    state_paths: BTreeMap<String, u32>,
+}
+
+impl Building {
+    pub(super) fn add_param(&mut self, param: Param, span: Span) -> ParamId {
+        let id = ParamId(self.body.params.len() as u32);
+        self.by_path.insert(param.path.clone(), id);
+        self.body.params.push(param);
+        self.param_spans.push(span);
+        id
+    }
+
+    /// A layer's parameter in the top body: its number makes the path unique, none looks it up.
+    pub(super) fn place_param(&mut self, param: Param, span: Span) -> ParamId {
+        self.body.params.push(param);
+        self.param_spans.push(span);
+        ParamId((self.body.params.len() - 1) as u32)
+    }
+
+    /// A layer's state in the top body.
+    pub(super) fn place_state(&mut self, path: String, state: State) -> StateId {
+        self.body.states.push((path, state));
+        StateId((self.body.states.len() - 1) as u32)
+    }
+
+    /// Whether a parameter lives at this path or below it.
+    pub(super) fn owns(&self, path: &str) -> bool {
+        if self.by_path.contains_key(path) {
+            return true;
+        }
+        let below = format!("{path}.");
+        self.by_path.range(below.clone()..).next().is_some_and(|(p, _)| p.starts_with(&below))
+    }
+
+    /// Calls of one shared instance have each their own state: `conv`, `conv#2`.
+    pub(super) fn add_state(&mut self, path: String, state: State) -> StateId {
+        let times = self.state_paths.entry(path.clone()).or_insert(0);
+        *times += 1;
+        let path = if *times == 1 { path } else { format!("{path}#{times}") };
+        self.body.states.push((path, state));
+        StateId((self.body.states.len() - 1) as u32)
+    }
+
+    /// Records a field once; where two calls see different defaults, both values.
+    pub(super) fn add_field(&mut self, field: Field) {
+        let known = self.field_places.get(&field.path).and_then(|at| self.fields.get_mut(*at));
+        match known {
+            None => {
+                self.field_places.insert(field.path.clone(), self.fields.len());
+                self.fields.push(field);
+            }
+            Some(known) => {
+                if known.value.split("; ").all(|value| value != field.value) {
+                    known.value = format!("{}; {}", known.value, field.value);
+                }
+            }
+        }
+    }
+
+    /// The node that stands for a parameter in this body.
+    pub(super) fn param_node(&mut self, id: ParamId, span: Span) -> Out {
+        if let Some(node) = self.param_nodes.get(&id) {
+            return Out::first(*node);
+        }
+        let shape = self.body.params.get(id.0 as usize).map_or(Vec::new(), |p| p.shape.clone());
+        let node = self.body.push(NodeKind::Param(id), vec![], vec![Type::constant(shape)], span);
+        self.param_nodes.insert(id, node);
+        Out::first(node)
+    }
+}

@@ -1,0 +1,264 @@
+//! What names mean inside one call.
+//!
+//! In: a name, and how it is used. Out: what it stands for. Must stay true: a name is looked up in
+//! the body, the definition's configuration, the arch's fields, the file with its imports and std,
+//! in that order, but for calls of a primitive's name, which are the primitive; what hides what is
+//! the same here as in the static look at names
+//! (`crate::names`), since the canonical text is written by that.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use dsl::{FileId, Name, Span, Statement};
+
+use super::{Building, Elaborator, join};
+use crate::arch;
+use crate::diag;
+use crate::names::{self, ARCH_NAMES, FUNCTIONS};
+use crate::op;
+use crate::resolve::Entity;
+use crate::tree::{Applied, Around, Callable};
+use crate::value::{InitRule, Value};
+
+pub(super) struct Frame {
+    /// Whose names the code may use.
+    pub(super) file: FileId,
+    pub(super) names: BTreeMap<String, Value>,
+    /// Instance path of this call; empty at the root of a body.
+    pub(super) path: String,
+    pub(super) slots: Rc<Slots>,
+    /// The slot whose fill this is.
+    pub(super) fill: Option<String>,
+    /// Inside a shared instance: parameters that exist already are meant.
+    pub(super) again: bool,
+    /// Instance names given so far to what owns parameters, and whether by `share`.
+    pub(super) instances: BTreeMap<String, (Span, bool)>,
+    pub(super) shared: BTreeMap<String, (Rc<Applied>, Option<Rc<str>>)>,
+    /// Parts of parameter paths in lower case: no two may differ in case only.
+    cases: BTreeMap<String, (String, Span)>,
+    /// Every name bound so far, also in a branch that was not taken: it hides definitions.
+    bound: BTreeSet<String>,
+    /// Instance names written so far: they hide definitions where a value is wanted.
+    named: BTreeSet<String>,
+}
+
+/// The fills of the layer (or head) around a call, and which of its slots were declared.
+pub(super) struct Slots {
+    pub(super) holder: Rc<Applied>,
+    /// The path of its slots among the fields: `slots`, `head.slots`.
+    pub(super) field: String,
+    pub(super) declared: RefCell<BTreeSet<String>>,
+}
+
+pub(super) enum Callee {
+    Applied(Rc<Applied>, Option<Rc<str>>),
+    Shared(Rc<Applied>, Option<Rc<str>>),
+    Function,
+}
+
+impl Frame {
+    pub(super) fn new(file: FileId, path: String, slots: Rc<Slots>) -> Frame {
+        Frame {
+            file,
+            names: BTreeMap::new(),
+            path,
+            slots,
+            fill: None,
+            again: false,
+            instances: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            cases: BTreeMap::new(),
+            bound: BTreeSet::new(),
+            named: BTreeSet::new(),
+        }
+    }
+
+    pub(super) fn bind(&mut self, name: &str, value: Value) {
+        self.names.insert(name.to_owned(), value);
+        self.bound.insert(name.to_owned());
+    }
+
+    /// Hides definitions of that name without giving it a value.
+    pub(super) fn hide(&mut self, name: &str) {
+        self.bound.insert(name.to_owned());
+    }
+
+    pub(super) fn name_instance(&mut self, name: &str) {
+        self.named.insert(name.to_owned());
+    }
+
+    /// The names of a branch that is not taken stay without a value.
+    pub(super) fn skip(&mut self, statements: &[Statement]) {
+        self.bound.extend(names::bound_by(statements));
+    }
+
+    /// What of this body an expression in it can mention; tensors are no configuration.
+    pub(super) fn around(&self, mentioned: BTreeSet<String>) -> Around {
+        let names: BTreeMap<String, Option<Value>> = mentioned
+            .into_iter()
+            .filter(|name| self.bound.contains(name))
+            .map(|name| {
+                let value = self.names.get(&name).filter(|v| !matches!(v, Value::Tensors(_)));
+                (name, value.cloned())
+            })
+            .collect();
+        (!names.is_empty()).then(|| Rc::new(names))
+    }
+}
+
+impl Elaborator<'_> {
+    /// Where what is written in an arch is evaluated: it sees the arch's fields, its own file, and
+    /// the body around it if it was written in one.
+    pub(super) fn arch_frame(&self, file: FileId, around: &Around) -> Frame {
+        let holder = Rc::new(Applied::bare(Callable::Primitive(op::ALL[0]), self.tree.span));
+        let field = String::new();
+        let slots = Rc::new(Slots { holder, field, declared: RefCell::default() });
+        let mut frame = Frame::new(file, String::new(), slots);
+        for (name, value) in around.iter().flat_map(|around| around.iter()) {
+            match value {
+                Some(value) => frame.bind(name, value.clone()),
+                None => frame.hide(name),
+            }
+        }
+        frame
+    }
+
+    /// Gives an instance name to what owns parameters.
+    pub(super) fn remember_instance(&mut self, name: &Name, shared: bool, f: &mut Frame) {
+        self.check_case(name, f);
+        f.instances.entry(name.text.clone()).or_insert((name.span, shared));
+    }
+
+    /// Names that are parts of parameter paths: instances, raw parameters, slots.
+    pub(super) fn check_case(&mut self, name: &Name, f: &mut Frame) {
+        let (first, before) = f
+            .cases
+            .entry(name.text.to_lowercase())
+            .or_insert_with(|| (name.text.clone(), name.span));
+        if *first != name.text {
+            self.diagnostics.push(diag::instance_case(&name.text, name.span, first, *before));
+        }
+    }
+
+    /// Calls look among what can be called: a configured number of the same name hides other
+    /// definitions, but no function.
+    pub(super) fn callee(&mut self, name: &Name, f: &Frame) -> Option<Callee> {
+        let text = name.text.as_str();
+        if let Some((applied, field)) = f.shared.get(text) {
+            return Some(Callee::Shared(applied.clone(), field.clone()));
+        }
+        if let Some(Value::Def(applied, field)) = f.names.get(text) {
+            return Some(Callee::Applied(applied.clone(), field.clone()));
+        }
+        // A primitive's name called is the primitive, also inside the mixer that shares its name.
+        if let Some(callable) = crate::tree::primitive(text) {
+            return Some(Callee::Applied(Rc::new(Applied::bare(callable, name.span)), None));
+        }
+        if !f.bound.contains(text) {
+            match self.library.lookup(f.file, text) {
+                Some(Entity::Def(item)) => {
+                    let applied = Applied::bare(Callable::Def(item), name.span);
+                    return Some(Callee::Applied(Rc::new(applied), None));
+                }
+                Some(Entity::Alias(alias, home)) => {
+                    let applied = self.alias(home, &alias)?;
+                    return Some(Callee::Applied(applied, None));
+                }
+                Some(Entity::Init(..)) => {
+                    self.diagnostics.push(diag::not_callable(name, "an init table"));
+                    return None;
+                }
+                Some(Entity::Arch(..)) => {
+                    self.diagnostics.push(diag::not_callable(name, "an arch"));
+                    return None;
+                }
+                None => {}
+            }
+        }
+        if FUNCTIONS.contains(&text) || InitRule::NAMES.contains(&text) {
+            return Some(Callee::Function);
+        }
+        match f.names.get(text) {
+            Some(value) => self.diagnostics.push(diag::not_callable(name, &value.describe())),
+            None => self.diagnostics.push(diag::name_used_before(text, name.span)),
+        }
+        None
+    }
+
+    pub(super) fn alias(&mut self, home: FileId, alias: &dsl::Alias) -> Option<Rc<Applied>> {
+        arch::alias(self.library, home, alias, &mut self.aliases, self.diagnostics)
+    }
+
+    /// A name where a value is wanted.
+    pub(super) fn name(
+        &mut self,
+        name: &str,
+        span: Span,
+        f: &mut Frame,
+        b: &mut Building,
+    ) -> Option<Value> {
+        if let Some(value) = f.names.get(name) {
+            return Some(value.clone());
+        }
+        if f.named.contains(name) || f.bound.contains(name) {
+            if let Some(id) = b.by_path.get(&join(&f.path, name)) {
+                return Some(Value::Instance(*id));
+            }
+            self.diagnostics.push(diag::name_used_before(name, span));
+            return None;
+        }
+        match (name, self.fan_in, self.layer) {
+            ("fan_in", Some(n), _) => return Some(Value::Int(n)),
+            ("layer", _, Some(n)) => {
+                self.uses_layer = true;
+                return Some(Value::Int(n));
+            }
+            _ => {}
+        }
+        if let Some(field) = crate::tree::ARCH_FIELDS.into_iter().find(|field| *field == name) {
+            let value = self.arch_field(field);
+            if value.is_none() && !self.tree.fields.contains_key(name) {
+                self.diagnostics.push(diag::missing_arch_field(self.tree.span, name));
+            }
+            return value;
+        }
+        if let Some(value) = self.arch.get(name) {
+            return Some(value.clone());
+        }
+        if name == "embed"
+            && b.top
+            && let Some(id) = b.by_path.get("embed")
+        {
+            return Some(Value::Instance(*id));
+        }
+        if name == "fan_in" || ARCH_NAMES.contains(&name) {
+            self.diagnostics.push(diag::name_used_before(name, span));
+            return None;
+        }
+        match self.library.lookup(f.file, name) {
+            Some(Entity::Def(item)) => {
+                return Some(Value::Def(Rc::new(Applied::bare(Callable::Def(item), span)), None));
+            }
+            Some(Entity::Alias(alias, home)) => {
+                return Some(Value::Def(self.alias(home, &alias)?, None));
+            }
+            Some(Entity::Init(..) | Entity::Arch(..)) => {
+                self.diagnostics.push(diag::not_a_definition(span));
+                return None;
+            }
+            None => {}
+        }
+        if let Some(word) = op::WORDS.iter().find(|w| **w == name) {
+            return Some(Value::Word(word));
+        }
+        if let Some(Ok(rule)) = InitRule::build(name, &[]) {
+            return Some(Value::Init(rule));
+        }
+        if let Some(primitive) = crate::tree::primitive(name) {
+            return Some(Value::Def(Rc::new(Applied::bare(primitive, span)), None));
+        }
+        self.diagnostics.push(diag::name_used_before(name, span));
+        None
+    }
+}

@@ -1,0 +1,154 @@
+//! The list of layers: elaborated where they differ, placed one by one.
+//!
+//! In: the flat list of the tree. Out: one node for each layer in the top body. Must stay true: a
+//! layer that fails leaves no graph; layers of one `share` are one instance, with equal parameters
+//! throughout and a state for each place.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::{Building, Elaborator, Field, MAX_FIELDS, MAX_NODES, MAX_TENSORS, join};
+use crate::diag;
+use crate::graph::{Body, NodeKind, Out, Param, ParamId};
+use crate::op::Type;
+use crate::tree::Applied;
+
+/// A layer elaborated once, for all equal layers.
+struct LayerBody {
+    body: Rc<Body>,
+    fields: Vec<Field>,
+}
+
+/// Where a shared layer stands first, and what it owns there.
+struct Owner {
+    index: usize,
+    body: Rc<Body>,
+    params: Vec<ParamId>,
+}
+
+impl Elaborator<'_> {
+    pub(super) fn layers(&mut self, top: &mut Building, mut x: Out, dim: i64) -> Option<Out> {
+        let tree = self.tree;
+        let mut memo: BTreeMap<*const Applied, Option<Rc<LayerBody>>> = BTreeMap::new();
+        let mut owners: BTreeMap<u32, Owner> = BTreeMap::new();
+        let count = tree.layers.len().to_string();
+        let path = "layers".to_owned();
+        top.add_field(Field { path, value: count, written: true, span: tree.span });
+        let mut failed = false;
+        for (index, layer) in tree.layers.iter().enumerate() {
+            let key = Rc::as_ptr(&layer.applied);
+            let known = memo.get(&key).cloned();
+            let elaborated = match known {
+                Some(known) => known,
+                None => {
+                    self.uses_layer = false;
+                    self.layer = Some(index as i64);
+                    let made = self.layer_body(&layer.applied, dim).map(Rc::new);
+                    self.layer = None;
+                    if !self.uses_layer || made.is_none() {
+                        memo.insert(key, made.clone());
+                    }
+                    made
+                }
+            };
+            let Some(elaborated) = elaborated else {
+                failed = true;
+                continue;
+            };
+            let owner = layer.share.and_then(|group| owners.get(&group));
+            x = self.place_layer(top, x, index, owner, &layer.applied, &elaborated)?;
+            if let Some(group) = layer.share
+                && let Some(NodeKind::Layer { body, params, .. }) = top.body.nodes.last().map(|n| &n.kind)
+            {
+                let (body, params) = (body.clone(), params.clone());
+                owners.entry(group).or_insert(Owner { index, body, params });
+            }
+        }
+        (!failed).then_some(x)
+    }
+
+    fn place_layer(
+        &mut self,
+        top: &mut Building,
+        x: Out,
+        index: usize,
+        owner: Option<&Owner>,
+        applied: &Rc<Applied>,
+        elaborated: &LayerBody,
+    ) -> Option<Out> {
+        let span = applied.span;
+        let body = &elaborated.body;
+        self.nodes += body.nodes.len();
+        if self.nodes > MAX_NODES {
+            self.diagnostics.push(diag::too_many(span, "nodes", MAX_NODES));
+            return None;
+        }
+        if top.body.params.len() + top.body.states.len() + body.params.len() + body.states.len()
+            > MAX_TENSORS
+        {
+            self.diagnostics.push(diag::too_many(span, "parameters and states", MAX_TENSORS));
+            return None;
+        }
+        if top.fields.len() + elaborated.fields.len() > MAX_FIELDS {
+            self.diagnostics.push(diag::too_many(span, "configuration values", MAX_FIELDS));
+            return None;
+        }
+        let here = format!("layers.{index}");
+        let params: Vec<ParamId> = match owner {
+            None => body
+                .params
+                .iter()
+                .map(|param| top.place_param(Param { path: join(&here, &param.path), ..param.clone() }, span))
+                .collect(),
+            Some(owner) => {
+                if !same_params(&owner.body, body) {
+                    self.diagnostics.push(diag::shared_layers_differ(span, owner.index, index));
+                    return None;
+                }
+                owner.params.clone()
+            }
+        };
+        let mut states = Vec::with_capacity(body.states.len());
+        for (path, state) in &body.states {
+            states.push(top.place_state(join(&here, path), state.clone()));
+        }
+        let written = |path: String, value: String| Field { path, value, written: true, span };
+        top.fields.push(written(here.clone(), applied.name().to_owned()));
+        if let Some(owner) = owner {
+            top.fields.push(written(format!("{here}.share"), owner.index.to_string()));
+        }
+        for field in &elaborated.fields {
+            top.fields.push(Field { path: join(&here, &field.path), ..field.clone() });
+        }
+        let ty = top.body.ty(x).clone();
+        let kind = NodeKind::Layer { index: index as u32, body: body.clone(), params, states };
+        Some(Out::first(top.body.push(kind, vec![x], vec![ty], span)))
+    }
+
+    fn layer_body(&mut self, applied: &Rc<Applied>, dim: i64) -> Option<LayerBody> {
+        let mut b = Building::default();
+        let ty = Type::seq([dim]);
+        b.body.inputs.push(ty.clone());
+        let x = b.body.push(NodeKind::Input(0), vec![], vec![ty.clone()], applied.span);
+        let outs = self.holder_call(&mut b, applied, Out::first(x), "", Some(""))?;
+        match outs.as_slice() {
+            [out] if *b.body.ty(*out) == ty => {}
+            outs => {
+                let got = super::shown(&b.body, outs);
+                let want = ty.to_string();
+                self.diagnostics.push(diag::layer_result(applied.span, applied.name(), &got, &want));
+                return None;
+            }
+        }
+        b.body.outputs = outs;
+        let (body, fields) = self.finish(b);
+        Some(LayerBody { body: Rc::new(body), fields })
+    }
+}
+
+/// Whether two elaborations of one shared layer own the same: `layer` may change what they compute,
+/// never what they own.
+fn same_params(a: &Body, b: &Body) -> bool {
+    let same = |x: &Param, y: &Param| x.path == y.path && x.shape == y.shape && x.init == y.init;
+    a.params.len() == b.params.len() && a.params.iter().zip(&b.params).all(|(x, y)| same(x, y))
+}

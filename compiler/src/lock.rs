@@ -1,0 +1,284 @@
+//! Locks: the resolved, hashed, self-sufficient form of one arch, experiment or comparison.
+//!
+//! In: compiled archs and checked fields, or the text of a lock. Out: a [`Lock`], or its canonical
+//! text ([`text`] says what stands where). Must stay true (design, section 6): a lock's text alone
+//! re-derives every line of it, or is refused with the first line that differs; `write(read(x)) == x`;
+//! only closed locks run; ids are digests over text that a person can see.
+
+mod arch;
+mod comparison;
+mod derive;
+mod error;
+mod experiment;
+mod layers;
+mod read;
+mod task;
+pub mod text;
+
+use std::rc::Rc;
+
+use crate::analyse::{Analysis, analyse};
+use crate::digest::Digest;
+use crate::field::{FieldDef, FieldValue, Fields};
+use crate::program::Compiled;
+
+pub use arch::LockedArch;
+pub(crate) use arch::{line_of, together};
+pub(crate) use derive::costs;
+pub use comparison::{
+    Arm, Choose, Comparison, Declared, Grid, NoComparison, Role, Run, Selection,
+};
+pub(crate) use comparison::{grid_row, seed_list, zip_seeds};
+pub use error::LockError;
+pub use experiment::{
+    Batch, Budget, CanonKernel, Checkpoint, Data, DataSource, Device, Digests, Evaluation,
+    EvaluationMode, Experiment, Ids, LossOn, Order, Platform, Schedule, Seeds,
+};
+pub(crate) use experiment::{is_bound, of_class};
+pub(crate) use layers::{sets, split as split_layer};
+pub use read::{MAX_LOCK_BYTES, read, read_bytes};
+pub use text::{Drift, VERSION, drift, source_of, write};
+
+/// The sequence length that an arch lock counts costs at.
+pub const ARCH_SEQ_LEN: i64 = 4096;
+
+/// One lock.
+#[derive(Clone, Debug)]
+pub enum Lock {
+    Arch(ArchLock),
+    Experiment(Experiment),
+    Comparison(Comparison),
+}
+
+/// An architecture by itself.
+#[derive(Clone, Debug)]
+pub struct ArchLock {
+    pub name: String,
+    /// The `.canon` file it was made from; says nothing to a digest.
+    pub source: String,
+    pub arch: Rc<LockedArch>,
+    /// At [`ARCH_SEQ_LEN`].
+    pub analysis: Analysis,
+}
+
+/// What is wrong with an experiment, at the field it is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    pub path: String,
+    /// A stable word, `kebab-case`.
+    pub code: &'static str,
+    pub message: String,
+    pub help: String,
+}
+
+impl Problem {
+    pub(crate) fn new(
+        path: &str,
+        code: &'static str,
+        message: String,
+        help: impl Into<String>,
+    ) -> Problem {
+        Problem { path: path.to_owned(), code, message, help: help.into() }
+    }
+
+    fn missing(def: &FieldDef) -> Problem {
+        let last = def.path.split_once('.').map_or(def.path, |(_, rest)| rest);
+        let doc = def.doc.trim_end_matches('.');
+        Problem::new(
+            def.path,
+            "missing-field",
+            format!("`{}` is not set, and has no default", def.path),
+            format!("add `{last} = …` under `[{}]`: {} ({doc})", def.section(), def.kind.describe()),
+        )
+    }
+
+    /// A field that says nothing beside the others.
+    fn idle(def: &FieldDef, fields: &Fields) -> Problem {
+        let (on, words) = def.only.unwrap_or(("", &[]));
+        let has = fields.get(on).map_or_else(String::new, FieldValue::to_string);
+        let words: Vec<String> = words.iter().map(|w| format!("\"{w}\"")).collect();
+        Problem::new(
+            def.path,
+            "idle-field",
+            format!("`{}` says nothing where {on} = {has}", def.path),
+            format!("leave it out; it belongs to {on} = {}", words.join(" or ")),
+        )
+    }
+}
+
+impl ArchLock {
+    pub fn new(
+        name: impl Into<String>,
+        source: impl Into<String>,
+        compiled: &Compiled,
+    ) -> Result<ArchLock, LockError> {
+        let arch = Rc::new(LockedArch::new(compiled)?);
+        Ok(ArchLock::of(name.into(), source.into(), arch))
+    }
+
+    fn of(name: String, source: String, arch: Rc<LockedArch>) -> ArchLock {
+        let analysis = analyse(&arch.compiled.graph, ARCH_SEQ_LEN);
+        ArchLock { name, source, arch, analysis }
+    }
+}
+
+impl Lock {
+    pub fn name(&self) -> &str {
+        match self {
+            Lock::Arch(lock) => &lock.name,
+            Lock::Experiment(lock) => &lock.name,
+            Lock::Comparison(lock) => &lock.name,
+        }
+    }
+
+    /// What the lock was made from.
+    pub fn source(&self) -> &str {
+        match self {
+            Lock::Arch(lock) => &lock.source,
+            Lock::Experiment(lock) => &lock.source,
+            Lock::Comparison(lock) => &lock.source,
+        }
+    }
+
+    /// `arch`, `experiment` or `comparison`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Lock::Arch(_) => "arch",
+            Lock::Experiment(_) => "experiment",
+            Lock::Comparison(_) => "comparison",
+        }
+    }
+
+    pub fn id(&self) -> Digest {
+        match self {
+            Lock::Arch(lock) => lock.arch.id(),
+            Lock::Experiment(lock) => lock.id(),
+            Lock::Comparison(lock) => lock.id(),
+        }
+    }
+
+    /// Named inputs without a digest, each once; none of a closed lock.
+    pub fn open_inputs(&self) -> Vec<String> {
+        match self {
+            Lock::Arch(_) => Vec::new(),
+            Lock::Experiment(lock) => lock.open_inputs(),
+            Lock::Comparison(lock) => {
+                let mut inputs: Vec<String> =
+                    lock.arms.iter().flat_map(|arm| arm.experiment.open_inputs()).collect();
+                inputs.sort();
+                inputs.dedup();
+                inputs
+            }
+        }
+    }
+
+    /// The lock's canonical text.
+    pub fn text(&self) -> String {
+        write(self)
+    }
+}
+
+/// The experiment of a lock that is to run: of that kind, and closed.
+pub fn runnable(lock: Lock) -> Result<Experiment, LockError> {
+    let (name, kind, inputs) = (lock.name().to_owned(), lock.kind(), lock.open_inputs());
+    match lock {
+        Lock::Experiment(experiment) if inputs.is_empty() => Ok(experiment),
+        Lock::Experiment(_) => Err(error::open(&name, &inputs)),
+        Lock::Arch(_) | Lock::Comparison(_) => Err(error::other_kind(&name, kind, "experiment")),
+    }
+}
+
+/// The comparison of a lock that is to be carried out: of that kind, and closed.
+pub fn comparable(lock: Lock) -> Result<Comparison, LockError> {
+    let (name, kind, inputs) = (lock.name().to_owned(), lock.kind(), lock.open_inputs());
+    match lock {
+        Lock::Comparison(comparison) if inputs.is_empty() => Ok(comparison),
+        Lock::Comparison(_) => Err(error::open(&name, &inputs)),
+        Lock::Arch(_) | Lock::Experiment(_) => Err(error::other_kind(&name, kind, "comparison")),
+    }
+}
+
+/// What the data turned out to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bound {
+    pub digest: Digest,
+    /// Training tokens of one pass, where the reader of the data counts them.
+    pub tokens: Option<i64>,
+}
+
+/// Closes a lock: the digest of the data its source names, in every experiment it holds. Binding to
+/// the same data again changes nothing; to other data is refused.
+pub fn bind(lock: &Lock, data: Bound) -> Result<Lock, LockError> {
+    match lock {
+        Lock::Arch(arch) => {
+            Err(error::nothing_to_bind(&arch.name, "an architecture reads no data"))
+        }
+        Lock::Experiment(experiment) => Ok(Lock::Experiment(bind_one(experiment, data)?)),
+        Lock::Comparison(comparison) => {
+            let arms = comparison.arms.iter().map(|arm| {
+                Ok(Arm { experiment: bind_one(&arm.experiment, data)?, ..arm.clone() })
+            });
+            let arms = arms.collect::<Result<Vec<Arm>, LockError>>()?;
+            Ok(Lock::Comparison(comparison.with_arms(arms)?))
+        }
+    }
+}
+
+fn bind_one(experiment: &Experiment, data: Bound) -> Result<Experiment, LockError> {
+    let name = &experiment.name;
+    let bound = match &experiment.data.source {
+        DataSource::Task { name: task, .. } => {
+            let why = format!("task `{task}` is known by its digest");
+            return Err(error::nothing_to_bind(name, &why));
+        }
+        DataSource::Text { digest, .. } => *digest,
+    };
+    if let Some(bound) = bound.filter(|bound| *bound != data.digest) {
+        return Err(error::bound_otherwise(name, &bound.short(), &data.digest.short()));
+    }
+    let mut values = Fields::new();
+    values.insert("data.digest".to_owned(), FieldValue::text(data.digest.to_string()));
+    if let Some(tokens) = data.tokens.filter(|tokens| *tokens > 0) {
+        values.insert("data.tokens".to_owned(), FieldValue::Int(tokens));
+    }
+    experiment.with(name.clone(), &values).map_err(error::first)
+}
+
+/// The bindings of a lock as it stood, carried over to one built anew from the same recipe: so that
+/// building again does not open what was closed.
+pub fn keep_binding(built: &Lock, before: &Lock) -> Result<Option<Lock>, LockError> {
+    let (Some(new), Some(old)) = (text_source(built), text_source(before)) else { return Ok(None) };
+    match (new, old) {
+        ((name, None, _), (same, Some(digest), tokens)) if name == same => {
+            bind(built, Bound { digest, tokens }).map(Some)
+        }
+        _ => Ok(None),
+    }
+}
+
+/// Name, digest and size of the text that all experiments of a lock read.
+fn text_source(lock: &Lock) -> Option<(String, Option<Digest>, Option<i64>)> {
+    let one = |experiment: &Experiment| match &experiment.data.source {
+        DataSource::Text { name, digest, .. } => {
+            let tokens = match experiment.value("data.tokens") {
+                Some(FieldValue::Int(n)) => Some(*n),
+                Some(_) | None => None,
+            };
+            Some((name.clone(), *digest, tokens))
+        }
+        DataSource::Task { .. } => None,
+    };
+    match lock {
+        Lock::Arch(_) => None,
+        Lock::Experiment(experiment) => one(experiment),
+        Lock::Comparison(comparison) => {
+            let mut found: Vec<_> =
+                comparison.arms.iter().map(|arm| one(&arm.experiment)).collect();
+            found.dedup();
+            match found.as_slice() {
+                [Some(only)] => Some(only.clone()),
+                _ => None,
+            }
+        }
+    }
+}

@@ -1,0 +1,122 @@
+//! An architecture as a lock keeps it: one text, and what that text alone means.
+//!
+//! In: a compiled arch, or the text of one out of a lock. Out: the arch compiled from its canonical
+//! text without std. Must stay true: what a lock says of an arch is derived from this text and
+//! nothing else, so a lock means the same when std has changed.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dsl::{FileId, Span};
+
+use super::error::{self, LockError};
+use crate::canonical::Identity;
+use crate::digest::Digest;
+use crate::graph::{Body, NodeKind};
+use crate::program::{Compiled, Program, Std};
+
+/// What the text is called inside a lock.
+const FILE: &str = "arch";
+const ID_TAG: &str = "canonc.arch.v1";
+
+/// An arch and its text.
+#[derive(Clone, Debug)]
+pub struct LockedArch {
+    pub name: String,
+    /// The canonical text: every definition it uses, then the arch.
+    pub text: String,
+    pub compiled: Compiled,
+}
+
+impl LockedArch {
+    /// Locks an arch that was compiled from a person's files.
+    pub fn new(compiled: &Compiled) -> Result<LockedArch, LockError> {
+        let locked = LockedArch::from_text(&compiled.name, &compiled.text)?;
+        if locked.compiled.identity != compiled.identity {
+            return Err(error::inconsistent(&format!(
+                "the text of `{}` alone gives another graph than its sources",
+                compiled.name
+            )));
+        }
+        Ok(locked)
+    }
+
+    /// Compiles the text out of a lock.
+    pub fn from_text(name: &str, text: &str) -> Result<LockedArch, LockError> {
+        let program = Program::new([(FILE.to_owned(), text.to_owned())], Std::None);
+        let (compiled, found) = program.compile(FILE, name);
+        let broken = program.diagnostics.iter().chain(&found).find(|d| d.is_error());
+        let Some(compiled) = compiled.filter(|_| broken.is_none()) else {
+            let why = broken.map_or("it does not compile", |d| d.message.as_str());
+            return Err(error::broken_arch(name, why));
+        };
+        if compiled.text != text {
+            return Err(error::not_canonical(name));
+        }
+        Ok(LockedArch { name: name.to_owned(), text: text.to_owned(), compiled })
+    }
+
+    pub fn identity(&self) -> &Identity {
+        &self.compiled.identity
+    }
+
+    /// What identifies the arch: its graph and its manifest.
+    pub fn id(&self) -> Digest {
+        let Identity { graph_text: _, graph, manifest_text: _, manifest } = self.identity();
+        Digest::of(ID_TAG, &format!("graph = \"{graph}\"\nmanifest = \"{manifest}\"\n"))
+    }
+
+    /// The line of the text, counted from 1, that a place in it is on.
+    pub fn line(&self, span: Span) -> usize {
+        line_of(&self.text, span.start as usize)
+    }
+
+    /// The primitives it uses and the revision of each.
+    pub fn revisions(&self) -> BTreeMap<&'static str, u32> {
+        let mut found = BTreeMap::new();
+        let mut seen = Vec::new();
+        revisions(&self.compiled.graph.top, &mut seen, &mut found);
+        found
+    }
+}
+
+fn revisions(
+    body: &Body,
+    seen: &mut Vec<*const Body>,
+    found: &mut BTreeMap<&'static str, u32>,
+) {
+    let mut last: Option<*const Body> = None;
+    for node in &body.nodes {
+        match &node.kind {
+            NodeKind::Input(_) | NodeKind::Param(_) => {}
+            NodeKind::Op { primitive, .. } => {
+                found.insert(primitive.name, primitive.revision);
+            }
+            NodeKind::Slot { fill: inner, .. } | NodeKind::Layer { body: inner, .. } => {
+                let place = Rc::as_ptr(inner);
+                // Equal layers stand side by side, so the list is rarely searched.
+                if last != Some(place) && !seen.contains(&place) {
+                    seen.push(place);
+                    revisions(inner, seen, found);
+                }
+                last = Some(place);
+            }
+        }
+    }
+}
+
+/// The line, counted from 1, of a byte of a text.
+pub(crate) fn line_of(text: &str, byte: usize) -> usize {
+    1 + text.bytes().take(byte).filter(|b| *b == b'\n').count()
+}
+
+/// Two arch texts as one program, so that parts of one can stand in the other.
+pub(crate) fn together(a: &LockedArch, b: &LockedArch) -> (Program, [FileId; 2]) {
+    let files = [("a".to_owned(), a.text.clone()), ("b".to_owned(), b.text.clone())];
+    let program = Program::new(files, Std::None);
+    let ids = match program.files() {
+        [a, b, ..] => [*a, *b],
+        _ => [FileId(0), FileId(1)],
+    };
+    (program, ids)
+}

@@ -1,0 +1,670 @@
+//! One experiment: every effective value, typed, and its digests.
+//!
+//! In: an arch and the written fields. Out: an [`Experiment`], or every independent problem. Must stay
+//! true (design, section 6): nothing that decides a result is left out or left to a default later on;
+//! derived values are computed here and nowhere else, exactly; equal computations have equal ids.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use dsl::Decimal;
+
+use super::{LockedArch, Problem, derive, task};
+use crate::analyse::Analysis;
+use crate::digest::Digest;
+use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE, UNBOUND};
+use crate::plan::{Decays, Loss, Optimizer, Options, Recompute, TrainOptions};
+use crate::precision::Precision;
+
+const TRAIN_TAG: &str = "canonc.train.v1";
+const EVAL_TAG: &str = "canonc.eval.v1";
+const PLATFORM_TAG: &str = "canonc.platform.v1";
+
+/// A resolved experiment: what a lock of that kind says.
+#[derive(Clone, Debug)]
+pub struct Experiment {
+    pub name: String,
+    /// The recipe it was made from; says nothing to a digest.
+    pub source: String,
+    pub arch: Rc<LockedArch>,
+    /// At `data.seq_len`.
+    pub analysis: Analysis,
+    pub data: Data,
+    pub batch: Batch,
+    pub loss: Loss,
+    pub lr: Decimal,
+    pub optimizer: Optimizer,
+    pub schedule: Schedule,
+    pub budget: Budget,
+    pub seeds: Seeds,
+    pub precision: Precision,
+    pub evaluation: Evaluation,
+    pub checkpoint: Checkpoint,
+    /// Steps between lines of progress.
+    pub log_every: u64,
+    pub platform: Platform,
+    pub digests: Digests,
+    /// Every free field, defaults filled in; of the budget the one that was written.
+    pub(crate) fields: Fields,
+    pub(crate) derived: BTreeMap<&'static str, FieldValue>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digests {
+    /// The id: everything that changes the computation in exact arithmetic.
+    pub train: Digest,
+    /// And what is measured of it.
+    pub eval: Digest,
+    /// What is required of the machine.
+    pub platform: Digest,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Data {
+    pub seq_len: u64,
+    pub loss_on: LossOn,
+    pub source: DataSource,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossOn {
+    Answer,
+    All,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum DataSource {
+    Task {
+        name: String,
+        /// Under their published names, as the generator reads them.
+        params: toml::Table,
+        order: Order,
+        ids: Ids,
+    },
+    Text {
+        /// What people call it.
+        name: String,
+        /// `None` while the lock is open.
+        digest: Option<Digest>,
+        add_bos: bool,
+        add_eos: bool,
+        /// Of a million documents, how many are held out.
+        held_out_per_million: u32,
+        held_out_seed: u64,
+        weights: Vec<u64>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Indexed,
+    Published,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ids {
+    Published,
+    Dense,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Of one micro-batch.
+    pub sequences: u64,
+    /// Of one step.
+    pub micro_batches: u64,
+    pub tokens_per_step: u64,
+}
+
+/// How the learning rate goes; reals are exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    Constant,
+    Cosine { warmup: u64, lr_min_ratio: Decimal, cycle: Decimal, theta: Decimal },
+    Linear { warmup: u64, lr_min_ratio: Decimal },
+    InvSqrt { warmup: u64, lr_min_ratio: Decimal, exp_factor: Decimal },
+    Wsd { warmup: u64, lr_min_ratio: Decimal, cycle: Decimal, decay_fraction: Decimal },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub steps: u64,
+    pub tokens: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seeds {
+    pub init: u64,
+    pub data: u64,
+    pub eval: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evaluation {
+    /// Steps between; 0: after the last step only.
+    pub every: u64,
+    pub windows: u64,
+    pub metrics: Vec<String>,
+    /// Sizes of samples as in training, rather than all at the largest; text has no sizes.
+    pub mode: Option<EvaluationMode>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvaluationMode {
+    Train,
+    Test,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Steps between; 0: after the last step only.
+    pub every: u64,
+    pub keep: u64,
+}
+
+/// What is required of the machine; `None` takes what it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Platform {
+    pub threads: Option<u32>,
+    /// `default`, `avx2` or `avx512`.
+    pub cpu_capability: Option<String>,
+    /// `auto`, `avx2-strict` or `compatible`.
+    pub blas: Option<String>,
+    pub device: Device,
+    pub fuse: bool,
+    pub recompute: Recompute,
+    pub canon: CanonKernel,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    Cpu,
+    Cuda,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CanonKernel {
+    Fused,
+    Reference,
+}
+
+// What a checked field holds. Fields are read only after `complete` has put a value of the right
+// kind at every path that exists, so the fallbacks below are never seen.
+
+pub(super) fn int(fields: &Fields, path: &str) -> i64 {
+    if let Some(FieldValue::Int(n)) = fields.get(path) { *n } else { 0 }
+}
+
+fn count(fields: &Fields, path: &str) -> u64 {
+    u64::try_from(int(fields, path)).unwrap_or(0)
+}
+
+pub(super) fn real(fields: &Fields, path: &str) -> Decimal {
+    if let Some(FieldValue::Real(x)) = fields.get(path) { *x } else { Decimal::ZERO }
+}
+
+pub(super) fn truth(fields: &Fields, path: &str) -> bool {
+    matches!(fields.get(path), Some(FieldValue::Bool(true)))
+}
+
+pub(super) fn text<'a>(fields: &'a Fields, path: &str) -> &'a str {
+    if let Some(FieldValue::Text(text)) = fields.get(path) { text } else { "" }
+}
+
+pub(super) fn list<'a>(fields: &'a Fields, path: &str) -> &'a [FieldValue] {
+    if let Some(FieldValue::List(items)) = fields.get(path) { items } else { &[] }
+}
+
+fn seed(fields: &Fields, path: &str) -> u64 {
+    match fields.get(path) {
+        Some(FieldValue::Int(n)) => *n as u64,
+        Some(FieldValue::Big(n)) => *n as u64,
+        Some(
+            FieldValue::Real(_) | FieldValue::Bool(_) | FieldValue::Text(_) | FieldValue::List(_),
+        )
+        | None => 0,
+    }
+}
+
+fn counts(fields: &Fields, path: &str) -> Vec<u64> {
+    let one = |item: &FieldValue| match item {
+        FieldValue::Int(n) => u64::try_from(*n).ok(),
+        FieldValue::Big(_)
+        | FieldValue::Real(_)
+        | FieldValue::Bool(_)
+        | FieldValue::Text(_)
+        | FieldValue::List(_) => None,
+    };
+    list(fields, path).iter().filter_map(one).collect()
+}
+
+impl Experiment {
+    /// Resolves written fields: defaults, checks, derived values, digests.
+    pub fn new(
+        name: String,
+        source: String,
+        arch: Rc<LockedArch>,
+        written: Fields,
+    ) -> Result<Experiment, Vec<Problem>> {
+        let fields = complete(written)?;
+        let mut problems = Vec::new();
+        task::check(&fields, &mut problems);
+        let budget = budget(&fields, &mut problems);
+        let batch = Batch {
+            sequences: count(&fields, "batch.sequences"),
+            micro_batches: count(&fields, "batch.micro_batches"),
+            tokens_per_step: derive::tokens_per_step(&fields).unwrap_or(0),
+        };
+        let schedule = schedule(&fields, budget.steps, &mut problems);
+        let data = data(&fields, &mut problems);
+        fits(&arch, &fields, &mut problems);
+        let (loss, lr, optimizer) = update(&fields);
+        if !problems.is_empty() {
+            return Err(problems);
+        }
+        let seq_len = int(&fields, "data.seq_len");
+        let analysis = crate::analyse::analyse(&arch.compiled.graph, seq_len);
+        let derived = derive::derived(&fields, &arch, &analysis, budget);
+        let digests = digests(&fields, &derived);
+        Ok(Experiment {
+            name,
+            source,
+            analysis,
+            data,
+            batch,
+            loss,
+            lr,
+            optimizer,
+            schedule,
+            budget,
+            seeds: Seeds {
+                init: seed(&fields, "seeds.init"),
+                data: seed(&fields, "seeds.data"),
+                eval: seed(&fields, "seeds.eval"),
+            },
+            precision: Precision::F32,
+            evaluation: evaluation(&fields),
+            checkpoint: Checkpoint {
+                every: count(&fields, "checkpoint.every"),
+                keep: count(&fields, "checkpoint.keep"),
+            },
+            log_every: count(&fields, "log.every"),
+            platform: platform(&fields),
+            digests,
+            arch,
+            fields,
+            derived,
+        })
+    }
+
+    /// The experiment with other values at some paths.
+    pub fn with(&self, name: String, values: &Fields) -> Result<Experiment, Vec<Problem>> {
+        let mut fields = self.fields.clone();
+        // The budget holds one of the two; a new one replaces either.
+        if values.contains_key("budget.steps") || values.contains_key("budget.tokens") {
+            fields.retain(|path, _| !path.starts_with("budget."));
+        }
+        fields.extend(values.iter().map(|(path, value)| (path.clone(), value.clone())));
+        Experiment::new(name, self.source.clone(), self.arch.clone(), fields)
+    }
+
+    /// The id: what a run is a run of.
+    pub fn id(&self) -> Digest {
+        self.digests.train
+    }
+
+    /// Named inputs without a digest; a lock that has any is open and does not run.
+    pub fn open_inputs(&self) -> Vec<String> {
+        match &self.data.source {
+            DataSource::Text { name, digest: None, .. } => vec![format!("data.source = \"{name}\"")],
+            DataSource::Text { digest: Some(_), .. } | DataSource::Task { .. } => Vec::new(),
+        }
+    }
+
+    /// A free field's effective value, or a derived one, by path.
+    pub fn value(&self, path: &str) -> Option<&FieldValue> {
+        self.derived.get(path).or_else(|| self.fields.get(path))
+    }
+
+    /// What the plan of a training step is made with.
+    pub fn train_options(&self) -> TrainOptions {
+        TrainOptions {
+            common: Options { precision: self.precision, fuse: self.platform.fuse },
+            loss: self.loss,
+            optimizer: self.optimizer,
+            recompute: self.platform.recompute,
+        }
+    }
+
+    /// The text that the `train` digest covers.
+    pub fn train_text(&self) -> String {
+        lines(&train(&self.fields, &self.derived))
+    }
+
+    /// The text that the `eval` digest covers.
+    pub fn eval_text(&self) -> String {
+        lines(&eval(&self.fields, self.digests.train))
+    }
+
+    /// The text that the `platform` digest covers.
+    pub fn platform_text(&self) -> String {
+        lines(&of_class(&self.fields, Class::Platform))
+    }
+}
+
+/// Defaults filled in, and every field known to belong.
+fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
+    let mut problems = Vec::new();
+    let mut fields = written;
+    // What decides which other fields exist has to be known first.
+    let deciding = ["data.task", "schedule.kind"];
+    let unknown: Vec<&str> =
+        deciding.into_iter().filter(|path| !fields.contains_key(*path)).collect();
+    for def in TABLE {
+        if def.origin != Origin::Free || def.only.is_some_and(|(on, _)| unknown.contains(&on)) {
+            continue;
+        }
+        let written = fields.contains_key(def.path);
+        match (def.exists(&fields), written) {
+            (true, true) | (false, false) => {}
+            (true, false) => match field::default_of(def, &fields) {
+                Some(value) => {
+                    fields.insert(def.path.to_owned(), value);
+                }
+                // A default that follows from something missing: that is reported.
+                None if matches!(def.default, field::Default::From(_)) => {}
+                None => problems.push(Problem::missing(def)),
+            },
+            (false, true) => problems.push(Problem::idle(def, &fields)),
+        }
+    }
+    if problems.is_empty() { Ok(fields) } else { Err(problems) }
+}
+
+fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Budget {
+    let nothing = Budget { steps: 1, tokens: 1 };
+    let mut wrong = |path: &str, message: String, help: String| {
+        problems.push(Problem::new(path, "bad-budget", message, help));
+        nothing
+    };
+    let Some(per_step) = derive::tokens_per_step(fields) else {
+        let message = "sequences x micro_batches x seq_len does not fit into 63 bits".to_owned();
+        return wrong("batch.sequences", message, "make the step smaller".to_owned());
+    };
+    match (fields.get("budget.steps"), fields.get("budget.tokens")) {
+        (Some(FieldValue::Int(steps)), None) => {
+            let steps = *steps as u64;
+            match steps.checked_mul(per_step).filter(|tokens| i64::try_from(*tokens).is_ok()) {
+                Some(tokens) => Budget { steps, tokens },
+                None => wrong(
+                    "budget.steps",
+                    format!("{steps} steps of {per_step} tokens do not fit into 63 bits"),
+                    "lower steps".to_owned(),
+                ),
+            }
+        }
+        (None, Some(FieldValue::Int(tokens))) => {
+            let tokens = *tokens as u64;
+            let steps = tokens / per_step;
+            if !tokens.is_multiple_of(per_step) || steps == 0 {
+                let (down, up) = (steps.max(1) * per_step, (steps + 1) * per_step);
+                let near =
+                    if down == up || steps == 0 { format!("{down}") } else { format!("{down} or {up}") };
+                return wrong(
+                    "budget.tokens",
+                    format!("{tokens} tokens are no whole number of steps of {per_step} tokens"),
+                    format!("write tokens = {near}"),
+                );
+            }
+            if steps > 1_000_000_000_000 {
+                let message = format!("{tokens} tokens are {steps} steps of {per_step} tokens");
+                return wrong("budget.tokens", message, "lower tokens".to_owned());
+            }
+            Budget { steps, tokens }
+        }
+        (Some(_), Some(_)) => wrong(
+            "budget.tokens",
+            "the budget has both steps and tokens".to_owned(),
+            "write one of the two: the other follows".to_owned(),
+        ),
+        (None | Some(_), None | Some(_)) => wrong(
+            "budget",
+            "the budget has neither steps nor tokens".to_owned(),
+            "add `steps = 600` under `[budget]`, or `tokens = …`".to_owned(),
+        ),
+    }
+}
+
+fn schedule(fields: &Fields, steps: u64, problems: &mut Vec<Problem>) -> Schedule {
+    let warmup = count(fields, "schedule.warmup");
+    let lr_min_ratio = real(fields, "schedule.lr_min_ratio");
+    let cycle = real(fields, "schedule.cycle");
+    if warmup > steps {
+        problems.push(Problem::new(
+            "schedule.warmup",
+            "bad-schedule",
+            format!("warmup takes {warmup} steps, but the run has {steps}"),
+            "lower warmup, or raise the budget",
+        ));
+    }
+    match text(fields, "schedule.kind") {
+        "cosine" => {
+            Schedule::Cosine { warmup, lr_min_ratio, cycle, theta: real(fields, "schedule.theta") }
+        }
+        "linear" => Schedule::Linear { warmup, lr_min_ratio },
+        "inv_sqrt" => Schedule::InvSqrt {
+            warmup,
+            lr_min_ratio,
+            exp_factor: real(fields, "schedule.exp_factor"),
+        },
+        "wsd" => {
+            if lr_min_ratio.is_zero() {
+                problems.push(Problem::new(
+                    "schedule.lr_min_ratio",
+                    "bad-schedule",
+                    "lr_min_ratio is 0, which wsd's hyperbola never reaches".to_owned(),
+                    "set lr_min_ratio above 0",
+                ));
+            }
+            let whole = Decimal::from(i64::try_from(steps).unwrap_or(i64::MAX)).mul(cycle);
+            if whole.is_ok_and(|w| w.compare(Decimal::ONE) == std::cmp::Ordering::Less) {
+                problems.push(Problem::new(
+                    "schedule.cycle",
+                    "bad-schedule",
+                    format!("a cycle of {cycle} of {steps} steps is less than one step"),
+                    "raise cycle, or the budget",
+                ));
+            }
+            let decay_fraction = real(fields, "schedule.decay_fraction");
+            Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction }
+        }
+        _ => Schedule::Constant,
+    }
+}
+
+fn data(fields: &Fields, problems: &mut Vec<Problem>) -> Data {
+    let seq_len = count(fields, "data.seq_len");
+    let loss_on =
+        if text(fields, "data.loss_on") == "answer" { LossOn::Answer } else { LossOn::All };
+    let source = match text(fields, "data.task") {
+        "text" => {
+            let million = Decimal::from(1_000_000);
+            let per_million = real(fields, "data.held_out").mul(million).ok().and_then(Decimal::to_int);
+            if per_million.is_none() {
+                problems.push(Problem::new(
+                    "data.held_out",
+                    "bad-held-out",
+                    "held_out is no whole number of millionths".to_owned(),
+                    "write at most six decimals",
+                ));
+            }
+            DataSource::Text {
+                name: text(fields, "data.source").to_owned(),
+                digest: Digest::parse(text(fields, "data.digest")),
+                add_bos: truth(fields, "data.add_bos"),
+                add_eos: truth(fields, "data.add_eos"),
+                held_out_per_million: per_million.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
+                held_out_seed: seed(fields, "data.held_out_seed"),
+                weights: counts(fields, "data.weights"),
+            }
+        }
+        name => DataSource::Task {
+            name: name.to_owned(),
+            params: task::params(fields).map(|(name, v)| (name.to_owned(), as_toml(v))).collect(),
+            order: match text(fields, "data.order") {
+                "published" => Order::Published,
+                _ => Order::Indexed,
+            },
+            ids: if text(fields, "data.ids") == "dense" { Ids::Dense } else { Ids::Published },
+        },
+    };
+    Data { seq_len, loss_on, source }
+}
+
+/// Parameters of tasks are integers, truths, words and lists of integers.
+fn as_toml(value: &FieldValue) -> toml::Value {
+    match value {
+        FieldValue::Int(n) => toml::Value::Integer(*n),
+        FieldValue::Bool(b) => toml::Value::Boolean(*b),
+        FieldValue::List(items) => toml::Value::Array(items.iter().map(as_toml).collect()),
+        FieldValue::Text(text) => toml::Value::String(text.clone()),
+        FieldValue::Big(_) | FieldValue::Real(_) => toml::Value::String(value.to_string()),
+    }
+}
+
+/// Whether the arch can read the data.
+fn fits(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
+    let (has, wants) = (arch.compiled.graph.vocab, task::vocab(fields));
+    if has < wants {
+        let dense = text(fields, "data.ids") == "published";
+        let hint = if dense { ", or write ids = \"dense\" under [data]" } else { "" };
+        problems.push(Problem::new(
+            "arch",
+            "vocab-too-small",
+            format!("arch `{}` has vocab {has}, but this data needs {wants}", arch.name),
+            format!("use an arch with `vocab {wants}` or more{hint}"),
+        ));
+    }
+}
+
+fn update(fields: &Fields) -> (Loss, Decimal, Optimizer) {
+    let loss = Loss {
+        nll_square: real(fields, "loss.nll_square"),
+        z_loss: real(fields, "loss.z_loss"),
+    };
+    let beta = |i: usize| match list(fields, "optimizer.betas").get(i) {
+        Some(FieldValue::Real(x)) => *x,
+        Some(
+            FieldValue::Int(_)
+            | FieldValue::Big(_)
+            | FieldValue::Bool(_)
+            | FieldValue::Text(_)
+            | FieldValue::List(_),
+        )
+        | None => Decimal::ZERO,
+    };
+    let optimizer = Optimizer {
+        beta1: beta(0),
+        beta2: beta(1),
+        eps: real(fields, "optimizer.eps"),
+        weight_decay: real(fields, "optimizer.weight_decay"),
+        decays: match text(fields, "optimizer.decay") {
+            "matrices" => Decays::Matrices,
+            _ => Decays::All,
+        },
+        clip: match fields.get("optimizer.clip") {
+            Some(FieldValue::Real(x)) => Some(*x),
+            Some(_) | None => None,
+        },
+    };
+    (loss, real(fields, "optimizer.lr"), optimizer)
+}
+
+fn evaluation(fields: &Fields) -> Evaluation {
+    let metrics = list(fields, "evaluation.metrics").iter().map(FieldValue::plain).collect();
+    Evaluation {
+        every: count(fields, "evaluation.every"),
+        windows: count(fields, "evaluation.windows"),
+        metrics,
+        mode: match text(fields, "evaluation.mode") {
+            "train" => Some(EvaluationMode::Train),
+            "test" => Some(EvaluationMode::Test),
+            _ => None,
+        },
+    }
+}
+
+fn platform(fields: &Fields) -> Platform {
+    let word = |path: &str| Some(text(fields, path).to_owned()).filter(|word| word != "any");
+    Platform {
+        threads: match fields.get("platform.threads") {
+            Some(FieldValue::Int(n)) => u32::try_from(*n).ok(),
+            Some(_) | None => None,
+        },
+        cpu_capability: word("platform.cpu_capability"),
+        blas: word("platform.blas"),
+        device: if text(fields, "platform.device") == "cuda" { Device::Cuda } else { Device::Cpu },
+        fuse: truth(fields, "platform.fuse"),
+        recompute: match text(fields, "platform.recompute") {
+            "layers" => Recompute::Layers,
+            _ => Recompute::Nothing,
+        },
+        canon: match text(fields, "platform.kernels.canon") {
+            "reference" => CanonKernel::Reference,
+            _ => CanonKernel::Fused,
+        },
+    }
+}
+
+/// A path and its value as text.
+pub(crate) type Line = (String, String);
+
+pub(crate) fn lines(facts: &[Line]) -> String {
+    facts.iter().map(|(path, value)| format!("{path} = {value}\n")).collect()
+}
+
+pub(crate) fn of_class(fields: &Fields, class: Class) -> Vec<Line> {
+    TABLE
+        .iter()
+        .filter(|def| def.class == class && def.origin == Origin::Free)
+        .filter_map(|def| Some((def, fields.get(def.path)?)))
+        .filter(|(def, value)| def.enters(value))
+        .map(|(def, value)| (def.path.to_owned(), value.to_string()))
+        .collect()
+}
+
+/// Whether text data is known by its digest, so that its name says nothing any more.
+pub(crate) fn is_bound(fields: &Fields) -> bool {
+    !matches!(text(fields, "data.digest"), "" | UNBOUND)
+}
+
+/// What changes the computation: semantic fields, with derived digests for what has one, and the
+/// budget as steps however it was written.
+pub(crate) fn train(fields: &Fields, derived: &BTreeMap<&'static str, FieldValue>) -> Vec<Line> {
+    let mut facts = of_class(fields, Class::Semantic);
+    facts.retain(|(path, _)| path != "data.source" || !is_bound(fields));
+    for def in TABLE {
+        let enters = def.class == Class::Semantic && def.origin == Origin::Derived;
+        if (enters || def.path == "budget.steps")
+            && let Some(value) = derived.get(def.path)
+        {
+            facts.push((def.path.to_owned(), value.to_string()));
+        }
+    }
+    facts.sort();
+    facts
+}
+
+/// What is measured, of which training.
+pub(crate) fn eval(fields: &Fields, train: Digest) -> Vec<Line> {
+    let mut facts = of_class(fields, Class::Measured);
+    facts.push(("train".to_owned(), format!("\"{train}\"")));
+    facts
+}
+
+fn digests(fields: &Fields, derived: &BTreeMap<&'static str, FieldValue>) -> Digests {
+    let train = Digest::of(TRAIN_TAG, &lines(&self::train(fields, derived)));
+    let eval = Digest::of(EVAL_TAG, &lines(&self::eval(fields, train)));
+    let platform = Digest::of(PLATFORM_TAG, &lines(&of_class(fields, Class::Platform)));
+    Digests { train, eval, platform }
+}

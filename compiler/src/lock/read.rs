@@ -1,0 +1,302 @@
+//! The text of a lock, read back and derived again.
+//!
+//! In: bytes. Out: the lock, or why it cannot be used. Must stay true: `version` is read before
+//! anything else is understood; the lock is built again from its free facts and its arch text alone,
+//! and what that gives must be the file, byte for byte; any input gets its answer in bounded time.
+
+use std::rc::Rc;
+
+use dsl::limits::MAX_SOURCE_BYTES;
+use toml::de::DeValue;
+
+use super::text::{VERSION, write};
+use super::{ArchLock, Arm, Comparison, Experiment, Lock, LockError, LockedArch};
+use super::{error, line_of, task};
+use crate::field::{self, FieldValue, Fields, Kind, Origin, shown};
+use crate::op;
+use crate::recipe::facts::{self, Fact};
+
+/// Larger files are refused before anything is read from them.
+pub const MAX_LOCK_BYTES: usize = 64 << 20;
+
+/// Reads a file of unknown contents.
+pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Lock, LockError> {
+    if bytes.len() > MAX_LOCK_BYTES {
+        return Err(error::too_large(bytes.len(), MAX_LOCK_BYTES));
+    }
+    match std::str::from_utf8(bytes) {
+        Ok(text) => read(name, text),
+        Err(_) => Err(error::not_text()),
+    }
+}
+
+/// Reads the text of a lock; `name` is the file's, for messages.
+pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
+    if text.len() > MAX_LOCK_BYTES {
+        return Err(error::too_large(text.len(), MAX_LOCK_BYTES));
+    }
+    let source = head(text, "source").map(|(_, value)| value.trim_matches('"').to_owned());
+    let source = source.as_deref();
+    check_version(name, text, source)?;
+    let table = facts::parse(text).map_err(|errors| {
+        let lines = text.lines().count();
+        match errors.first() {
+            // A string or block that is never closed ends with the file.
+            Some(first) => {
+                let line = line_of(text, first.at.start);
+                let open = text.matches("'''").count() % 2 == 1 || line >= lines;
+                if open { error::cut_short(lines, source) } else { error::not_toml(line, &first.message) }
+            }
+            None => error::not_a_lock(name),
+        }
+    })?;
+    let (leaves, _) = facts::leaves(&table);
+    let reader = Reader { text, facts: &leaves };
+    let lock = reader.lock()?;
+    same(text, &write(&lock), source)?;
+    Ok(lock)
+}
+
+/// A fact above the first section, without understanding the rest: its line and its value.
+fn head<'t>(text: &'t str, key: &str) -> Option<(usize, &'t str)> {
+    let above = text.lines().enumerate().take_while(|(_, line)| !line.starts_with('['));
+    above
+        .filter_map(|(i, line)| Some((i + 1, line.strip_prefix(key)?.trim_start().strip_prefix('=')?)))
+        .map(|(line, value)| (line, value.trim()))
+        .next()
+}
+
+fn check_version(name: &str, text: &str, source: Option<&str>) -> Result<(), LockError> {
+    match head(text, "version") {
+        Some((_, found)) if found == VERSION.to_string() => Ok(()),
+        Some((line, found)) if !found.is_empty() && found.bytes().all(|b| b.is_ascii_digit()) => {
+            let found: String = found.chars().take(20).collect();
+            Err(error::other_version(line, &found, VERSION, source))
+        }
+        Some(_) | None => Err(error::not_a_lock(name)),
+    }
+}
+
+/// The file must be what its own facts give.
+fn same(text: &str, derived: &str, source: Option<&str>) -> Result<(), LockError> {
+    if text == derived {
+        return Ok(());
+    }
+    let (mut section, mut block) = (String::new(), String::new());
+    let mut found = text.split('\n');
+    for (i, want) in derived.split('\n').enumerate() {
+        let line = i + 1;
+        let Some(got) = found.next() else { return Err(error::truncated(line, want, source)) };
+        if got != want {
+            // The last line of a file cut short: nothing follows, and what is there begins right.
+            if found.clone().next().is_none() && want.starts_with(got) {
+                return Err(error::truncated(line, want, source));
+            }
+            let key = match (want.split_once(" = "), block.is_empty()) {
+                (_, false) => block,
+                (Some((key, _)), true) => format!("{section}{key}"),
+                (None, true) => format!("{section}line {line}"),
+            };
+            let value = |line: &str| line.split_once(" = ").map_or(line, |(_, value)| value).to_owned();
+            let same_key = got.split_once(" = ").map(|(key, _)| key)
+                == want.split_once(" = ").map(|(key, _)| key);
+            let got = if same_key { value(got) } else { format!("`{got}`") };
+            let want = if same_key { value(want) } else { format!("`{want}`") };
+            return Err(error::differs(line, &key, &short(&got), &short(&want)));
+        }
+        if !block.is_empty() {
+            if want.ends_with("'''") {
+                block.clear();
+            }
+        } else if let Some(name) = want.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+            section = format!("{name}.");
+        } else if let Some(key) = want.strip_suffix(" = '''") {
+            block = format!("{section}{key}");
+        }
+    }
+    let line = derived.split('\n').count();
+    Err(error::extra_line(line + 1, &short(found.next().unwrap_or(""))))
+}
+
+fn short(text: &str) -> String {
+    let mut out: String =
+        text.chars().take(90).map(|c| if c.is_control() { '?' } else { c }).collect();
+    if text.chars().nth(90).is_some() {
+        out.push('…');
+    }
+    out
+}
+
+/// The facts of one lock, or of one arm of a comparison.
+struct Reader<'a, 'i> {
+    text: &'a str,
+    facts: &'a [Fact<'a, 'i>],
+}
+
+/// Sections whose facts follow from the others: derived again and compared, not read.
+const FOLLOWING: [&str; 5] = ["arch.derived.", "arch.free.", "derived.", "digests.", "revisions."];
+
+impl<'a, 'i> Reader<'a, 'i> {
+    fn find(&self, path: &str) -> Option<&Fact<'a, 'i>> {
+        let at = self.facts.binary_search_by(|fact| fact.path.as_str().cmp(path)).ok()?;
+        self.facts.get(at)
+    }
+
+    fn line(&self, fact: &Fact<'_, '_>) -> usize {
+        line_of(self.text, fact.key.start)
+    }
+
+    fn string(&self, path: &str) -> Result<&'a str, LockError> {
+        match self.find(path) {
+            Some(Fact { value: DeValue::String(text), .. }) => Ok(text.as_ref()),
+            Some(fact) => {
+                let why = format!("{} is not a string", shown(fact.value));
+                Err(error::bad_fact(self.line(fact), path, &why))
+            }
+            None => Err(error::missing_fact(path)),
+        }
+    }
+
+    fn lock(&self) -> Result<Lock, LockError> {
+        let (kind, name) = (self.string("kind")?, self.string("name")?.to_owned());
+        let source = self.string("source")?.to_owned();
+        match kind {
+            "arch" => {
+                self.known("", &["graph.text", "manifest.text"])?;
+                self.revisions("", &source)?;
+                Ok(Lock::Arch(ArchLock::of(name, source, self.arch("")?)))
+            }
+            "experiment" => {
+                self.known("", &[])?;
+                Ok(Lock::Experiment(self.experiment("", name, source)?))
+            }
+            "comparison" => self.comparison(name, source).map(Lock::Comparison),
+            _ => {
+                let line = self.find("kind").map_or(1, |fact| self.line(fact));
+                Err(error::bad_kind(line, &short(kind)))
+            }
+        }
+    }
+
+    /// Refuses facts that no lock has, so that nothing is read over.
+    fn known(&self, prefix: &str, more: &[&str]) -> Result<(), LockError> {
+        let own = ["kind", "name", "source", "version", "arch.name", "arch.text"];
+        for fact in self.facts {
+            let Some(path) = fact.path.strip_prefix(prefix) else { continue };
+            let field = sections().find_map(|section| path.strip_prefix(section));
+            let fits = own.contains(&path)
+                || more.contains(&path)
+                || path == "cosmetic.budget.given"
+                || path == "eval.train"
+                || FOLLOWING.iter().any(|section| path.starts_with(section))
+                || field.is_some_and(|field| field::find(field).is_some());
+            if !fits {
+                let near = field.and_then(field::suggest);
+                return Err(error::unknown_fact(self.line(fact), &short(path), near));
+            }
+        }
+        Ok(())
+    }
+
+    /// Primitives and generators that compute something else here, named before anything is derived.
+    fn revisions(&self, prefix: &str, source: &str) -> Result<(), LockError> {
+        let section = format!("{prefix}revisions.");
+        for fact in self.facts {
+            let Some(what) = fact.path.strip_prefix(&section) else { continue };
+            let found = match Kind::Int(0, i64::MAX).read(fact.value) {
+                Ok(FieldValue::Int(found)) => found,
+                Ok(_) => 0,
+                Err(why) => return Err(error::bad_fact(self.line(fact), &fact.path, &why)),
+            };
+            let here = match what.split_once('.') {
+                Some(("op", name)) => op::find(name).map(|op| i64::from(op.revision)),
+                Some(("task", name)) => task::revision(name),
+                Some(_) | None => None,
+            };
+            if here != Some(found) {
+                return Err(error::other_revision(&short(what), found, here, source));
+            }
+        }
+        Ok(())
+    }
+
+    fn arch(&self, prefix: &str) -> Result<Rc<LockedArch>, LockError> {
+        let name = self.string(&format!("{prefix}arch.name"))?;
+        let text = self.string(&format!("{prefix}arch.text"))?;
+        if text.len() > MAX_SOURCE_BYTES {
+            return Err(error::broken_arch(&short(name), "the text is too large"));
+        }
+        LockedArch::from_text(name, text).map(Rc::new).map_err(|e| LockError {
+            line: self.find(&format!("{prefix}arch.text")).map(|fact| self.line(fact)),
+            ..e
+        })
+    }
+
+    fn experiment(&self, prefix: &str, name: String, source: String) -> Result<Experiment, LockError> {
+        self.revisions(prefix, &source)?;
+        let arch = self.arch(prefix)?;
+        let fields = self.fields(prefix)?;
+        Experiment::new(name, source, arch, fields).map_err(error::first)
+    }
+
+    fn fields(&self, prefix: &str) -> Result<Fields, LockError> {
+        let mut fields = Fields::new();
+        for fact in self.facts {
+            let Some(path) = fact.path.strip_prefix(prefix) else { continue };
+            let Some(path) = sections().find_map(|section| path.strip_prefix(section)) else { continue };
+            let Some(def) = field::find(path).filter(|def| def.origin != Origin::Derived) else { continue };
+            match def.kind.read(fact.value) {
+                Ok(value) => {
+                    fields.insert(path.to_owned(), value);
+                }
+                Err(why) => return Err(error::bad_fact(self.line(fact), path, &why)),
+            }
+        }
+        // The id knows steps only; what was written stands apart.
+        let given = format!("{prefix}cosmetic.budget.given");
+        if self.string(&given)? == "tokens" {
+            fields.remove("budget.steps");
+            let path = format!("{prefix}derived.budget.tokens");
+            let fact = self.find(&path).ok_or_else(|| error::missing_fact(&path))?;
+            let tokens = Kind::Int(1, i64::MAX)
+                .read(fact.value)
+                .map_err(|why| error::bad_fact(self.line(fact), &path, &why))?;
+            fields.insert("budget.tokens".to_owned(), tokens);
+        }
+        Ok(fields)
+    }
+
+    fn comparison(&self, name: String, source: String) -> Result<Comparison, LockError> {
+        let mut names: Vec<&str> = self
+            .facts
+            .iter()
+            .filter_map(|fact| fact.path.strip_prefix("arm.")?.split_once('.'))
+            .map(|(arm, _)| arm)
+            .collect();
+        names.dedup();
+        let own = ["comparison.", "digests.", "runs.", "verdict.", "arm."];
+        for fact in self.facts {
+            let path = fact.path.as_str();
+            let top = ["kind", "name", "source", "version"].contains(&path);
+            if !top && !own.iter().any(|section| path.starts_with(section)) {
+                return Err(error::unknown_fact(self.line(fact), &short(path), None));
+            }
+        }
+        let mut arms = Vec::new();
+        for arm in names {
+            let prefix = format!("arm.{arm}.");
+            self.known(&prefix, &[])?;
+            let experiment = self.experiment(&prefix, format!("{name}-{arm}"), source.clone())?;
+            arms.push(Arm { name: arm.to_owned(), experiment });
+        }
+        let facts = self.facts.iter().filter_map(|fact| {
+            Some((fact.path.strip_prefix("comparison.")?, fact.value, self.line(fact)))
+        });
+        Comparison::from_facts(name, source, arms, facts)
+    }
+}
+
+/// The sections that hold fields of the table.
+fn sections() -> impl Iterator<Item = &'static str> {
+    ["train.", "eval.", "platform.", "cosmetic."].into_iter()
+}

@@ -1,0 +1,159 @@
+//! Synthetic tasks as a lock knows them: identity, vocabulary, and what cannot be.
+//!
+//! In: the data fields of an experiment. Out: the task's digest, the tokens it uses, and problems.
+//! Must stay true: every parameter that decides a sample is in the digest, and so is the revision of
+//! the generator; a task that the generator would refuse is refused here, before anything is locked.
+
+use std::collections::BTreeSet;
+
+use super::Problem;
+use super::experiment::{int, list, text, truth};
+use crate::digest::Digest;
+use crate::field::{FieldValue, Fields, GENERATORS, TABLE};
+
+const TASK_TAG: &str = "canonc.task.v1";
+
+/// Fields of `[data]` that say how samples are used, not what they are.
+const USES: [&str; 5] = ["data.ids", "data.loss_on", "data.order", "data.seq_len", "data.task"];
+
+/// The parameters of the task by their published names.
+pub(super) fn params(fields: &Fields) -> impl Iterator<Item = (&'static str, &FieldValue)> {
+    TABLE
+        .iter()
+        .filter(|def| def.section() == "data" && !USES.contains(&def.path))
+        .filter_map(|def| Some((def.path.strip_prefix("data.")?, fields.get(def.path)?)))
+}
+
+pub(super) fn revision(task: &str) -> Option<i64> {
+    GENERATORS.iter().find(|(name, _)| *name == task).map(|(_, revision)| *revision)
+}
+
+/// The identity of a synthetic task.
+pub(super) fn digest(fields: &Fields) -> Digest {
+    let task = text(fields, "data.task");
+    let mut lines = String::new();
+    for (name, value) in params(fields) {
+        lines += &format!("{name} = {value}\n");
+    }
+    let revision = revision(task).unwrap_or(0);
+    Digest::of(TASK_TAG, &format!("task = \"{task}\"\nrevision = {revision}\n{lines}"))
+}
+
+/// The published tokens that samples can hold (data spec, sections 2 and 5); text has its bytes and
+/// two marks.
+fn alphabet(fields: &Fields) -> BTreeSet<i64> {
+    let mut tokens = BTreeSet::new();
+    let bos = int(fields, "data.bos");
+    match text(fields, "data.task") {
+        "depo" => {
+            tokens.extend(1..=2 * int(fields, "data.mini_vocab"));
+            tokens.extend(9001..=9000 + int(fields, "data.K"));
+            tokens.extend([9500, bos]);
+            tokens.extend(truth(fields, "data.separator").then_some(9700));
+        }
+        "mano" => {
+            let second = i64::from(truth(fields, "data.knowledge_augment"));
+            tokens.extend(5000..5000 + int(fields, "data.value_mod"));
+            tokens.extend(bos - second..=bos);
+            for (letter, token) in [('a', 1), ('s', 2), ('m', 3)] {
+                if text(fields, "data.ttype").contains(letter) {
+                    tokens.extend([token, token + 4 * second]);
+                }
+            }
+            let longest = FieldValue::Int(int(fields, "data.L"));
+            for id in list(fields, "data.qids").iter().chain([&longest]) {
+                let FieldValue::Int(id) = id else { continue };
+                for first in [10 * id, 10 * id + 4] {
+                    tokens.extend(first..=first + second);
+                }
+            }
+        }
+        _ => tokens.extend(0..258),
+    }
+    tokens
+}
+
+/// The least vocabulary an arch needs.
+pub(super) fn vocab(fields: &Fields) -> i64 {
+    let tokens = alphabet(fields);
+    match text(fields, "data.ids") {
+        "dense" => tokens.len() as i64,
+        _ => tokens.last().map_or(0, |last| last + 1),
+    }
+}
+
+/// What no sample could be made of.
+pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
+    let mut problem = |path: &str, message: String, help: &str| {
+        problems.push(Problem::new(path, "bad-task", message, help));
+    };
+    let seq_len = int(fields, "data.seq_len");
+    let task = text(fields, "data.task");
+    let least = match task {
+        "depo" => {
+            let (n, letters) = (int(fields, "data.N"), int(fields, "data.mini_vocab"));
+            let (least, most) = (int(fields, "data.min_tlen"), int(fields, "data.max_tlen"));
+            let bos = int(fields, "data.bos");
+            if most < least {
+                problem("data.max_tlen", format!("max_tlen is {most}, but min_tlen is {least}"), "set max_tlen to min_tlen or more");
+            }
+            // The letters of a name tell names apart; more tokens make more names.
+            let names = (least..=most)
+                .map(|len| i128::from(letters).saturating_pow(len as u32))
+                .fold(0i128, i128::saturating_add);
+            if i128::from(n) > names {
+                problem(
+                    "data.N",
+                    format!("N is {n}, but there are only {names} names of {least} to {most} tokens over {letters} letters"),
+                    "lower N, or raise mini_vocab or max_tlen",
+                );
+            }
+            let used = (1..=2 * letters).contains(&bos)
+                || (9001..=9000 + int(fields, "data.K")).contains(&bos)
+                || [9500, 9700].contains(&bos);
+            if used {
+                problem("data.bos", format!("bos is {bos}, which a name or a marker already uses"), "leave bos out: it is 9999, as published");
+            }
+            let edge = 2 * least + i64::from(truth(fields, "data.separator"));
+            1 + 3 * edge + 1 + least + 1 + least
+        }
+        "mano" => {
+            let (lens, qids) = (list(fields, "data.lens"), list(fields, "data.qids"));
+            if lens.is_empty() || lens.len() != qids.len() {
+                problem(
+                    "data.qids",
+                    format!("lens has {} entries and qids {}", lens.len(), qids.len()),
+                    "give lens at least one length and qids one number for each, or leave both out",
+                );
+            }
+            let bos = int(fields, "data.bos");
+            if bos < 9901 {
+                problem("data.bos", format!("bos is {bos}, but tokens up to 9900 may be values"), "leave bos out: it is 9999, as published");
+            }
+            let shortest = lens.iter().filter_map(|len| match len {
+                FieldValue::Int(len) => Some(*len),
+                FieldValue::Big(_)
+                | FieldValue::Real(_)
+                | FieldValue::Bool(_)
+                | FieldValue::Text(_)
+                | FieldValue::List(_) => None,
+            });
+            2 * shortest.min().unwrap_or(1) + 5
+        }
+        _ => 1,
+    };
+    if seq_len < least - 1 {
+        problem(
+            "data.seq_len",
+            format!("a window of {seq_len} ends before the first answer of any {task} sample, which takes {least} tokens"),
+            "raise seq_len, or make the task smaller",
+        );
+    }
+    if text(fields, "data.loss_on") == "answer" && task != "depo" {
+        problem(
+            "data.loss_on",
+            format!("loss_on is \"answer\", but {task} does not label its answers"),
+            "write loss_on = \"all\", as published",
+        );
+    }
+}

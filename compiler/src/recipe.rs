@@ -1,0 +1,188 @@
+//! PASS TOML → Recipe: what a person wrote of an experiment, checked field by field.
+//!
+//! In: the text of a recipe. Out: an arch's name and the written fields, with the place of each, and
+//! the points of its sweep; or all independent errors. Must stay true: a key that the field table
+//! does not know is an error; numbers are the digits written; a recipe names archs and never edits
+//! one; what is not written is filled in by the table, nowhere else.
+
+pub mod comparison;
+mod diag;
+pub(crate) mod facts;
+mod sweep;
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::rc::Rc;
+
+use dsl::limits::MAX_SOURCE_BYTES;
+use dsl::{Diagnostics, FileId, Sources, Span};
+use toml::de::DeValue;
+
+use crate::field::{self, Fields, Origin, shown};
+use crate::lock::{Experiment, LockedArch, Problem};
+use crate::resolve::import_target;
+
+pub use comparison::ComparisonFile;
+pub(crate) use sweep::along;
+pub use sweep::{Axis, MAX_POINTS, Point};
+
+/// What a TOML file of ours is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    Recipe,
+    Comparison,
+}
+
+/// An arch as a recipe names it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ArchRef {
+    /// The file, relative to where the recipe's own name is relative to.
+    pub path: String,
+    /// Which of its archs; `None` where it has one.
+    pub name: Option<String>,
+}
+
+/// A recipe, read.
+#[derive(Clone, Debug)]
+pub struct Recipe {
+    pub file: FileId,
+    /// The arch, or those that are swept.
+    pub archs: Vec<(ArchRef, Span)>,
+    pub written: Fields,
+    pub axes: Vec<Axis>,
+    spans: BTreeMap<String, Span>,
+}
+
+/// Which of the two a text is: a comparison has arms.
+pub fn source(text: &str) -> Source {
+    match facts::parse(text) {
+        Ok(table) if table.keys().any(|key| key.get_ref() == "arms") => Source::Comparison,
+        Ok(_) => Source::Recipe,
+        // Broken text is reported as what it probably is.
+        Err(_) if text.lines().any(|line| line.trim() == "[arms]") => Source::Comparison,
+        Err(_) => Source::Recipe,
+    }
+}
+
+pub fn read(sources: &Sources, file: FileId) -> (Option<Recipe>, Diagnostics) {
+    let mut diagnostics = Diagnostics::new();
+    let text = sources.text(file);
+    let span = |at: &Range<usize>| Span::new(file, at.start, at.end);
+    if text.len() > MAX_SOURCE_BYTES {
+        diagnostics.push(diag::too_large(span(&(0..0)), text.len(), MAX_SOURCE_BYTES));
+        return (None, diagnostics);
+    }
+    let table = match facts::parse(text) {
+        Ok(table) => table,
+        Err(errors) => {
+            diagnostics.extend(errors.iter().map(|e| diag::not_toml(span(&e.at), &e.message)));
+            return (None, diagnostics);
+        }
+    };
+    let (leaves, tables) = facts::leaves(&table);
+    let mut recipe = Recipe {
+        file,
+        archs: Vec::new(),
+        written: Fields::new(),
+        axes: Vec::new(),
+        spans: tables.iter().map(|(path, at)| (path.clone(), span(at))).collect(),
+    };
+    for fact in &leaves {
+        let (key, at) = (span(&fact.key), span(&fact.at));
+        if fact.path == "arch" {
+            match arch_ref(sources.name(file), fact.value) {
+                Some(arch) => recipe.archs.push((arch, at)),
+                None => diagnostics.push(diag::bad_arch(at, &shown(fact.value))),
+            }
+            recipe.spans.insert("arch".to_owned(), at);
+        } else if let Some(path) = fact.path.strip_prefix("sweep.") {
+            recipe.axis(sources.name(file), path, key, fact.value, at, &mut diagnostics);
+        } else {
+            match field::find(&fact.path) {
+                Some(def) if def.origin == Origin::Derived => {
+                    diagnostics.push(diag::derived_key(key, def));
+                }
+                Some(def) => {
+                    match def.kind.read(fact.value) {
+                        Ok(value) => {
+                            recipe.written.insert(fact.path.clone(), value);
+                        }
+                        Err(why) => diagnostics.push(diag::bad_value(at, &fact.path, &why)),
+                    }
+                    recipe.spans.insert(fact.path.clone(), at);
+                }
+                None => diagnostics.push(diag::unknown_key(key, &fact.path, &["arch", "sweep"])),
+            }
+        }
+    }
+    recipe.check_axes(&mut diagnostics);
+    if recipe.archs.is_empty() && !recipe.spans.contains_key("arch") {
+        diagnostics.push(diag::missing_arch(span(&(0..0))));
+    }
+    if diagnostics.is_empty() { (Some(recipe), diagnostics) } else { (None, diagnostics) }
+}
+
+/// `"../arch/family.canon#llama_1B"`, relative to the file that says so.
+fn arch_ref(importer: &str, value: &DeValue<'_>) -> Option<ArchRef> {
+    let DeValue::String(text) = value else { return None };
+    let (path, name) = match text.split_once('#') {
+        Some((path, name)) => (path, Some(name)),
+        None => (text.as_ref(), None),
+    };
+    if name.is_some_and(str::is_empty) || !path.ends_with(".canon") {
+        return None;
+    }
+    if text.chars().any(char::is_control) {
+        return None;
+    }
+    let path = import_target(importer, path)?;
+    Some(ArchRef { path, name: name.map(str::to_owned) })
+}
+
+impl Recipe {
+    /// Where a field was written, or the nearest place to it.
+    pub fn place(&self, path: &str) -> Span {
+        let section = path.split('.').next().unwrap_or(path);
+        let known = self.spans.get(path).or_else(|| self.spans.get(section));
+        known.copied().unwrap_or(Span::new(self.file, 0, 0))
+    }
+
+    /// Every point of the sweep, in order; one without a sweep.
+    pub fn points(&self) -> Vec<Point> {
+        sweep::points(self)
+    }
+
+    /// One experiment per point. `stem` begins each name; `arch` gives what a reference compiles to
+    /// (nothing where that failed and was reported).
+    pub fn experiments(
+        &self,
+        stem: &str,
+        source: &str,
+        arch: &dyn Fn(&ArchRef) -> Option<Rc<LockedArch>>,
+    ) -> (Vec<Experiment>, Diagnostics) {
+        let mut diagnostics = Diagnostics::new();
+        let mut experiments = Vec::new();
+        let points = self.points();
+        for (name, point) in sweep::names(stem, &points).into_iter().zip(points) {
+            let Some(arch) = self.archs.get(point.arch).and_then(|(a, _)| arch(a)) else { continue };
+            match Experiment::new(name, source.to_owned(), arch, point.fields) {
+                Ok(experiment) => experiments.push(experiment),
+                Err(problems) => {
+                    for found in problems {
+                        self.report(&found, &mut diagnostics);
+                    }
+                }
+            }
+        }
+        (experiments, diagnostics)
+    }
+
+    /// Adds a problem once, however many points have it.
+    fn report(&self, found: &Problem, diagnostics: &mut Diagnostics) {
+        let Problem { path, code, message, help } = found;
+        let made = diag::problem(self.place(path), code, message, help);
+        if !diagnostics.iter().any(|d| d.message == made.message) {
+            diagnostics.push(made);
+        }
+    }
+}

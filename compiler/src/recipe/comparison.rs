@@ -1,0 +1,374 @@
+//! Comparison files: which recipes are arms, and what is meant to differ between them.
+//!
+//! In: TOML with `base`, `treatment`, `[arms]`, `[seeds]`, and if wanted `[again]` (the A/A arm), `[grid]`
+//! and `[selection]`. Out: a [`ComparisonFile`], or every error in it. Must stay true: a treatment is
+//! declared here once, before any run; a nuisance or a seed cannot be a treatment.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use dsl::limits::MAX_SOURCE_BYTES;
+use dsl::{Diagnostics, FileId, Sources, Span};
+use toml::de::DeValue;
+
+use super::facts::Fact;
+use super::{diag, facts};
+use crate::field::shown;
+use crate::lock::{Arm, Choose, Comparison, Declared, Experiment, NoComparison, Seeds, Selection};
+use crate::lock::{grid_row, seed_list, zip_seeds};
+use crate::resolve::import_target;
+
+/// A comparison file, read.
+#[derive(Clone, Debug)]
+pub struct ComparisonFile {
+    pub file: FileId,
+    /// Name of the arm and path of its recipe, relative to where this file's own name is.
+    pub arms: Vec<(String, String)>,
+    declared: Declared,
+    spans: BTreeMap<String, Span>,
+}
+
+const KEYS: [&str; 7] = ["again", "arms", "base", "grid", "seeds", "selection", "treatment"];
+const SELECTION: [&str; 3] = ["selection.choose", "selection.metric", "selection.per_arm"];
+const METRICS: [&str; 3] = ["answer_accuracy", "loss", "token_accuracy"];
+
+pub fn read(sources: &Sources, file: FileId) -> (Option<ComparisonFile>, Diagnostics) {
+    let mut diagnostics = Diagnostics::new();
+    let text = sources.text(file);
+    let span = |at: &Range<usize>| Span::new(file, at.start, at.end);
+    if text.len() > MAX_SOURCE_BYTES {
+        diagnostics.push(diag::too_large(span(&(0..0)), text.len(), MAX_SOURCE_BYTES));
+        return (None, diagnostics);
+    }
+    let table = match facts::parse(text) {
+        Ok(table) => table,
+        Err(errors) => {
+            diagnostics.extend(errors.iter().map(|e| diag::not_toml(span(&e.at), &e.message)));
+            return (None, diagnostics);
+        }
+    };
+    let (leaves, tables) = facts::leaves(&table);
+    let spans = tables.iter().map(|(path, at)| (path.clone(), span(at))).collect();
+    let mut reader = Reader { file, name: sources.name(file), diagnostics, spans };
+    let found = reader.all(&leaves);
+    let Reader { diagnostics, spans, .. } = reader;
+    let (arms, declared) = found;
+    if diagnostics.is_empty() {
+        (Some(ComparisonFile { file, arms, declared, spans }), diagnostics)
+    } else {
+        (None, diagnostics)
+    }
+}
+
+struct Reader<'s> {
+    file: FileId,
+    name: &'s str,
+    diagnostics: Diagnostics,
+    spans: BTreeMap<String, Span>,
+}
+
+impl Reader<'_> {
+    fn span(&self, at: &Range<usize>) -> Span {
+        Span::new(self.file, at.start, at.end)
+    }
+
+    fn all(&mut self, leaves: &[Fact<'_, '_>]) -> (Vec<(String, String)>, Declared) {
+        let mut arms: Vec<(String, String)> = Vec::new();
+        let mut seeds: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+        let mut treatment: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
+        let mut grid = Vec::new();
+        let mut selection =
+            Selection { metric: "loss".to_owned(), choose: Choose::Least, per_arm: true };
+        let mut chosen = None;
+        let mut base = None;
+        for fact in leaves {
+            let (key, at) = (self.span(&fact.key), self.span(&fact.at));
+            self.spans.insert(fact.path.clone(), at);
+            let path = fact.path.as_str();
+            match (path.split_once('.'), fact.value) {
+                (None, DeValue::String(text)) if path == "base" => base = Some((text.to_string(), at)),
+                (None, value) if path == "treatment" => {
+                    let entries = self.strings(path, value, at);
+                    treatment.insert(None, entries);
+                }
+                (Some(("treatment", arm)), value) => {
+                    let entries = self.strings(path, value, at);
+                    treatment.insert(Some(arm.to_owned()), entries);
+                }
+                (Some(("arms", arm)), DeValue::String(recipe)) => {
+                    self.arm(arm, recipe, key, at, &mut arms);
+                }
+                (Some(("seeds" | "again", which)), value)
+                    if ["init", "data", "eval"].contains(&which) =>
+                {
+                    match seed_list(value) {
+                        Ok(list) if list.is_empty() => {
+                            self.diagnostics.push(diag::empty_list(at, path));
+                        }
+                        Ok(list) => {
+                            seeds.insert(path.to_owned(), list);
+                        }
+                        Err(why) => self.diagnostics.push(diag::bad_value(at, path, &why)),
+                    }
+                }
+                (Some(("grid", paths)), value) => match grid_row(paths, value) {
+                    Ok(row) => grid.push(row),
+                    Err(why) => self.diagnostics.push(diag::bad_value(at, path, &why)),
+                },
+                (Some(("selection", "metric")), DeValue::String(text))
+                    if METRICS.contains(&text.as_ref()) =>
+                {
+                    selection.metric = text.to_string();
+                }
+                (Some(("selection", "choose")), DeValue::String(text)) if text == "least" => {
+                    chosen = Some(Choose::Least);
+                }
+                (Some(("selection", "choose")), DeValue::String(text)) if text == "most" => {
+                    chosen = Some(Choose::Most);
+                }
+                (Some(("selection", "per_arm")), DeValue::Boolean(per_arm)) => {
+                    selection.per_arm = *per_arm;
+                }
+                (_, value) => self.unknown(path, value, key, at),
+            }
+        }
+        let best = if selection.metric == "loss" { Choose::Least } else { Choose::Most };
+        selection.choose = chosen.unwrap_or(best);
+        let base = self.base(base, &arms);
+        let treatment = self.treatment(treatment, &arms, &base);
+        let (seeds, again) = self.seeds(&seeds);
+        for path in grid.iter().flat_map(|row: &crate::lock::Grid| &row.paths) {
+            if treatment.values().flatten().any(|entry| entry == path) {
+                let at = self.place("treatment");
+                self.diagnostics.push(diag::nuisance_in_treatment(at, path));
+            }
+        }
+        (arms, Declared { base, treatment, seeds, again, grid, selection })
+    }
+
+    fn place(&self, path: &str) -> Span {
+        self.spans.get(path).copied().unwrap_or(Span::new(self.file, 0, 0))
+    }
+
+    fn arm(
+        &mut self,
+        arm: &str,
+        recipe: &str,
+        key: Span,
+        at: Span,
+        arms: &mut Vec<(String, String)>,
+    ) {
+        let letters = arm.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        let twin = arms.iter().any(|(known, _)| known.eq_ignore_ascii_case(arm));
+        if !letters || arm.is_empty() || arm.len() > 40 || twin {
+            self.diagnostics.push(diag::bad_arm_name(key, arm));
+        }
+        let clean = !recipe.chars().any(char::is_control) && recipe.ends_with(".toml");
+        match import_target(self.name, recipe).filter(|_| clean) {
+            Some(path) => arms.push((arm.to_owned(), path)),
+            None => {
+                let want = "the path of a recipe relative to this file, with `/`";
+                let got = shown(&DeValue::String(recipe.into()));
+                self.diagnostics.push(diag::wrong_shape(at, &format!("arms.{arm}"), &got, want));
+            }
+        }
+    }
+
+    fn strings(&mut self, path: &str, value: &DeValue<'_>, at: Span) -> Vec<String> {
+        let want = "a list of field paths in quotes, such as [\"canon\"]";
+        let DeValue::Array(items) = value else {
+            self.diagnostics.push(diag::wrong_shape(at, path, &shown(value), want));
+            return Vec::new();
+        };
+        let mut out = Vec::new();
+        for item in items {
+            match item.get_ref() {
+                DeValue::String(text) => out.push(text.to_string()),
+                other => {
+                    let at = self.span(&item.span());
+                    self.diagnostics.push(diag::wrong_shape(at, path, &shown(other), want));
+                }
+            }
+        }
+        if items.is_empty() {
+            self.diagnostics.push(diag::empty_list(at, path));
+        }
+        out
+    }
+
+    fn unknown(&mut self, path: &str, value: &DeValue<'_>, key: Span, at: Span) {
+        let got = shown(value);
+        let found = match path {
+            "base" => diag::wrong_shape(at, path, &got, "the name of an arm"),
+            "selection.metric" => {
+                diag::wrong_shape(at, path, &got, "\"answer_accuracy\", \"loss\" or \"token_accuracy\"")
+            }
+            "selection.choose" => diag::wrong_shape(at, path, &got, "\"least\" or \"most\""),
+            "selection.per_arm" => diag::wrong_shape(at, path, &got, "true or false"),
+            _ if path.starts_with("arms.") => {
+                diag::wrong_shape(at, path, &got, "the path of a recipe, such as \"llama.toml\"")
+            }
+            _ if path.starts_with("seeds.") || path.starts_with("again.") => {
+                let known = ["init", "data", "eval"];
+                diag::unknown_comparison_key(key, path, &known)
+            }
+            _ => {
+                let known: Vec<&str> = KEYS.iter().chain(&SELECTION).copied().collect();
+                diag::unknown_comparison_key(key, path, &known)
+            }
+        };
+        self.diagnostics.push(found);
+    }
+
+    fn base(&mut self, base: Option<(String, Span)>, arms: &[(String, String)]) -> String {
+        let names: Vec<&str> = arms.iter().map(|(name, _)| name.as_str()).collect();
+        if arms.len() < 2 {
+            let at = self.place("arms");
+            self.diagnostics.push(diag::too_few_arms(at, arms.len()));
+        }
+        match base {
+            Some((base, _)) if names.contains(&base.as_str()) => base,
+            Some((base, at)) => {
+                self.diagnostics.push(diag::no_such_arm(at, &base, &names));
+                base
+            }
+            None => {
+                if !self.spans.contains_key("base") {
+                    let at = Span::new(self.file, 0, 0);
+                    self.diagnostics.push(diag::missing_key(at, "base", "base = \"llama\""));
+                }
+                String::new()
+            }
+        }
+    }
+
+    /// For each arm but the base: its own list, or the one for all.
+    fn treatment(
+        &mut self,
+        written: BTreeMap<Option<String>, Vec<String>>,
+        arms: &[(String, String)],
+        base: &str,
+    ) -> BTreeMap<String, Vec<String>> {
+        if written.is_empty() {
+            let at = Span::new(self.file, 0, 0);
+            let example = "treatment = [\"canon\"]";
+            self.diagnostics.push(diag::missing_key(at, "treatment", example));
+        }
+        let names: Vec<&str> =
+            arms.iter().map(|(name, _)| name.as_str()).filter(|name| *name != base).collect();
+        for arm in written.keys().flatten() {
+            if !names.contains(&arm.as_str()) {
+                let at = self.place(&format!("treatment.{arm}"));
+                self.diagnostics.push(diag::no_such_arm(at, arm, &names));
+            }
+        }
+        let mut treatment = BTreeMap::new();
+        for name in names {
+            let own = written.get(&Some(name.to_owned())).or_else(|| written.get(&None));
+            match own {
+                Some(entries) => {
+                    treatment.insert(name.to_owned(), entries.clone());
+                }
+                None if !written.is_empty() => {
+                    let at = self.place("treatment");
+                    let example = format!("{name} = [\"canon\"]");
+                    self.diagnostics.push(diag::missing_key(at, &format!("treatment.{name}"), &example));
+                }
+                None => {}
+            }
+        }
+        treatment
+    }
+
+    fn seeds(&mut self, lists: &BTreeMap<String, Vec<u64>>) -> (Vec<Seeds>, Vec<Seeds>) {
+        let mut read = |prefix: &str| match zip_seeds(lists, prefix) {
+            Ok(seeds) => seeds,
+            Err((path, _)) => {
+                let of = |path: &str| lists.get(path).map_or(0, Vec::len);
+                let kinds = ["init", "data", "eval"];
+                let most = kinds.iter().map(|kind| of(&format!("{prefix}.{kind}"))).max();
+                let at = self.spans.get(&path).copied().unwrap_or(Span::new(self.file, 0, 0));
+                self.diagnostics.push(diag::seed_counts(at, &path, of(&path), most.unwrap_or(0)));
+                Vec::new()
+            }
+        };
+        let (seeds, mut again) = (read("seeds"), read("again"));
+        for needed in ["seeds.init", "seeds.data"] {
+            if !lists.contains_key(needed) && !self.spans.contains_key(needed) {
+                let at = self.place("seeds");
+                let example = format!("{} = [1, 2, 3]", needed.trim_start_matches("seeds."));
+                self.diagnostics.push(diag::missing_key(at, needed, &example));
+            }
+        }
+        if again.len() > seeds.len() {
+            let at = self.place("again");
+            self.diagnostics.push(diag::seed_counts(at, "again", again.len(), seeds.len()));
+        }
+        for (again, seeds) in again.iter_mut().zip(&seeds) {
+            // What the A/A arm does not vary stays as it is in the base.
+            let varied = |kind: &str| lists.contains_key(&format!("again.{kind}"));
+            *again = Seeds {
+                init: if varied("init") { again.init } else { seeds.init },
+                data: if varied("data") { again.data } else { seeds.data },
+                eval: if varied("eval") { again.eval } else { seeds.eval },
+            };
+        }
+        for pair in &again {
+            if seeds.iter().any(|s| (s.init, s.data) == (pair.init, pair.data)) {
+                let at = self.place("again");
+                let shown = format!("init {}, data {}", pair.init, pair.data);
+                self.diagnostics.push(diag::seeds_again(at, &shown));
+                break;
+            }
+        }
+        (seeds, again)
+    }
+}
+
+impl ComparisonFile {
+    /// Where something is declared, or the nearest place to it.
+    pub fn place(&self, path: &str) -> Span {
+        let section = path.split('.').next().unwrap_or(path);
+        let known = self.spans.get(path).or_else(|| self.spans.get(section));
+        known.copied().unwrap_or(Span::new(self.file, 0, 0))
+    }
+
+    /// The comparison of these arms, in the order of `arms`.
+    pub fn comparison(
+        &self,
+        name: &str,
+        source: &str,
+        arms: Vec<(String, Experiment)>,
+    ) -> Result<Comparison, NoComparison> {
+        let arms = arms.into_iter().map(|(name, experiment)| Arm { name, experiment }).collect();
+        Comparison::new(name.to_owned(), source.to_owned(), arms, self.declared.clone())
+    }
+
+    /// What kept arms from making a comparison, at its places in the file. A confound is told by the
+    /// report of its verdict; here only where it was declared.
+    pub fn explain(&self, why: &NoComparison) -> Diagnostics {
+        match why {
+            NoComparison::Problems(problems) => problems
+                .iter()
+                .map(|p| diag::problem(self.place(&p.path), p.code, &p.message, &p.help))
+                .collect(),
+            NoComparison::Treatment(arm, refusal) => {
+                let at = self.treatment_place(arm);
+                vec![diag::problem(at, refusal.code, &refusal.message, &refusal.help)]
+            }
+            NoComparison::Confounded(arm, verdict) => {
+                let message = format!("arm `{arm}` differs from the base in more than its treatment");
+                let help = format!(
+                    "make the arms agree, or declare it: treatment = [{}]",
+                    verdict.declaration().iter().map(|e| format!("\"{e}\"")).collect::<Vec<_>>().join(", ")
+                );
+                vec![diag::problem(self.treatment_place(arm), "confounded", &message, &help)]
+            }
+        }
+    }
+
+    fn treatment_place(&self, arm: &str) -> Span {
+        let own = self.spans.get(&format!("treatment.{arm}"));
+        own.copied().unwrap_or_else(|| self.place("treatment"))
+    }
+}

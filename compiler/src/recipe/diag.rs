@@ -1,0 +1,174 @@
+//! Every way a recipe or a comparison file can be wrong, one constructor each.
+//!
+//! In: places in the file, the key, the value. Out: diagnostics that the renderer of `.canon` files
+//! shows with an excerpt. Must stay true: each names the key and both values where there are two,
+//! and says what to type.
+
+use dsl::{Diagnostic, Span};
+
+use crate::field::{self, FieldDef};
+
+pub(super) fn not_toml(at: Span, why: &str) -> Diagnostic {
+    Diagnostic::error("not-toml", at, format!("this is not TOML: {why}"))
+        .help("one fact a line: `key = value`, strings in quotes, sections as `[section]`")
+}
+
+pub(super) fn too_large(at: Span, bytes: usize, limit: usize) -> Diagnostic {
+    let message = format!("the file has {bytes} bytes; at most {limit} are read");
+    Diagnostic::error("source-too-large", at, message).help("a recipe is a page of text")
+}
+
+pub(super) fn unknown_key(key: Span, path: &str, other: &[&str]) -> Diagnostic {
+    let d = Diagnostic::error("unknown-key", key, format!("there is no field `{path}`"));
+    let near = field::suggest(path).or_else(|| dsl::suggest(path, other.iter().copied()));
+    match near {
+        Some(near) => match (near.split_once('.'), path.split_once('.')) {
+            (Some((section, last)), Some((own, _))) if section == own => {
+                d.help(format!("did you mean `{last}`?"))
+            }
+            (Some((section, last)), _) => {
+                d.help(format!("did you mean `{last}` in `[{section}]`?"))
+            }
+            (None, _) => d.help(format!("did you mean `{near}`?")),
+        },
+        None => {
+            let section = path.split('.').next().unwrap_or(path);
+            let mut known: Vec<&str> = field::writable()
+                .filter(|def| def.section() == section)
+                .filter_map(|def| def.path.split_once('.').map(|(_, rest)| rest))
+                .collect();
+            known.dedup();
+            if known.is_empty() {
+                d.help("the sections are data, batch, loss, optimizer, schedule, budget, seeds, precision, evaluation, checkpoint, log, platform, sweep")
+            } else {
+                d.help(format!("`[{section}]` has {}", known.join(", ")))
+            }
+        }
+    }
+}
+
+pub(super) fn derived_key(key: Span, def: &FieldDef) -> Diagnostic {
+    let message = format!("`{}` is derived, not chosen", def.path);
+    Diagnostic::error("derived-key", key, message)
+        .here(def.doc.trim_end_matches('.'))
+        .help("leave it out: the lock shows its value")
+}
+
+pub(super) fn bad_value(at: Span, path: &str, why: &str) -> Diagnostic {
+    Diagnostic::error("bad-value", at, format!("`{path}`: {why}"))
+        .help(match field::find(path) {
+            Some(def) => format!("{path} is {}: {}", def.kind.describe(), def.doc.trim_end_matches('.')),
+            None => "correct the value".to_owned(),
+        })
+}
+
+pub(super) fn missing_arch(at: Span) -> Diagnostic {
+    Diagnostic::error("missing-arch", at, "the recipe names no arch")
+        .help("add `arch = \"../arch/llama_tiny.canon\"`, a path relative to this file")
+}
+
+pub(super) fn bad_arch(at: Span, written: &str) -> Diagnostic {
+    Diagnostic::error("bad-arch", at, format!("`arch`: {written} names no .canon file"))
+        .help("write a path relative to this file with `/`, such as \"../arch/llama_tiny.canon\"")
+        .help("of a file with several archs, add which: \"../arch/family.canon#llama_1B\"")
+}
+
+pub(super) fn swept_and_fixed(sweep: Span, path: &str, fixed: Span) -> Diagnostic {
+    Diagnostic::error("swept-and-fixed", sweep, format!("`{path}` is both fixed and swept"))
+        .here("swept here")
+        .label(fixed, "fixed here")
+        .help("keep one of the two")
+}
+
+pub(super) fn swept_twice(at: Span, path: &str, before: Span) -> Diagnostic {
+    Diagnostic::error("swept-twice", at, format!("`{path}` is swept twice"))
+        .label(before, "first here")
+        .help("keep one of the two")
+}
+
+pub(super) fn not_a_list(at: Span, path: &str, got: &str) -> Diagnostic {
+    Diagnostic::error("not-a-list", at, format!("`{path}`: {got} is not a list of values"))
+        .help(format!("write `{path} = [{got}]`, with one value or more"))
+}
+
+pub(super) fn empty_list(at: Span, path: &str) -> Diagnostic {
+    Diagnostic::error("empty-list", at, format!("`{path}` has no values"))
+        .help("give it at least one, or leave it out")
+}
+
+pub(super) fn not_a_tuple(at: Span, path: &str, got: &str, want: usize) -> Diagnostic {
+    let message = format!("`{path}`: {got} is not a list of {want}, one value for each key");
+    Diagnostic::error("not-a-tuple", at, message)
+        .help("write `\"optimizer.lr, optimizer.weight_decay\" = [[0.002, 0.02], [0.003, 0.0133]]`")
+}
+
+pub(super) fn value_twice(at: Span, path: &str, value: &str) -> Diagnostic {
+    Diagnostic::error("value-twice", at, format!("`{path}` holds {value} twice"))
+        .help("equal points would be one lock: leave one out")
+}
+
+pub(super) fn too_many_points(at: Span, points: usize, limit: usize) -> Diagnostic {
+    Diagnostic::error("too-many-points", at, format!("this makes {points} locks; at most {limit}"))
+        .help("split it into several files")
+}
+
+/// What is wrong with the experiment as a whole, at the field it is about.
+pub(super) fn problem(at: Span, code: &'static str, message: &str, help: &str) -> Diagnostic {
+    Diagnostic::error(code, at, message).help(help)
+}
+
+// Comparison files.
+
+pub(super) fn missing_key(at: Span, key: &str, example: &str) -> Diagnostic {
+    Diagnostic::error("missing-key", at, format!("the comparison has no `{key}`"))
+        .help(format!("add `{example}`"))
+}
+
+pub(super) fn unknown_comparison_key(key: Span, path: &str, known: &[&str]) -> Diagnostic {
+    let d = Diagnostic::error("unknown-key", key, format!("a comparison has no `{path}`"));
+    match dsl::suggest(path, known.iter().copied()) {
+        Some(near) => d.help(format!("did you mean `{near}`?")),
+        None => d.help(format!("it has {}", known.join(", "))),
+    }
+}
+
+pub(super) fn no_such_arm(at: Span, name: &str, arms: &[&str]) -> Diagnostic {
+    let d = Diagnostic::error("no-such-arm", at, format!("there is no arm `{name}`"));
+    match dsl::suggest(name, arms.iter().copied()) {
+        Some(near) => d.help(format!("did you mean `{near}`?")),
+        None => d.help(format!("the arms are {}", arms.join(", "))),
+    }
+}
+
+pub(super) fn too_few_arms(at: Span, arms: usize) -> Diagnostic {
+    Diagnostic::error("too-few-arms", at, format!("a comparison of {arms} is none"))
+        .help("give `[arms]` two or more, each `name = \"recipe.toml\"`")
+}
+
+pub(super) fn bad_arm_name(at: Span, name: &str) -> Diagnostic {
+    Diagnostic::error("bad-arm-name", at, format!("`{name}` cannot name an arm"))
+        .help("arms become parts of file names: letters, digits, `_`, 1 to 40 of them")
+}
+
+pub(super) fn wrong_shape(at: Span, path: &str, got: &str, want: &str) -> Diagnostic {
+    Diagnostic::error("bad-value", at, format!("`{path}`: {got} is not {want}"))
+        .help(format!("`{path}` is {want}"))
+}
+
+pub(super) fn seed_counts(at: Span, path: &str, got: usize, want: usize) -> Diagnostic {
+    let message = format!("`{path}` has {got} seeds, but another list has {want}");
+    Diagnostic::error("seed-counts", at, message)
+        .help("seeds are taken together, first with first: give every list the same length, or one")
+}
+
+pub(super) fn seeds_again(at: Span, pair: &str) -> Diagnostic {
+    let message = format!("`again` repeats the seeds of a base run: {pair}");
+    Diagnostic::error("seeds-again", at, message)
+        .help("the A/A arm measures noise: give it init and data seeds that no run of the base has")
+}
+
+pub(super) fn nuisance_in_treatment(at: Span, path: &str) -> Diagnostic {
+    let message = format!("`{path}` is in the treatment and is varied in every arm");
+    Diagnostic::error("nuisance-in-treatment", at, message)
+        .help("a field is either what is compared or a nuisance: keep one of the two")
+}

@@ -1,0 +1,18 @@
+//! Recipes, locks and comparisons, from text to verdict.
+//!
+//! In: the committed archs and recipes, and texts made here. Out: snapshots beside each module, and
+//! properties. Must stay true: no libtorch; one module a concern; every refusal has a case.
+
+#![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
+
+mod lock {
+    mod bind;
+    mod comparison;
+    mod controlled;
+    mod fields;
+    mod files;
+    mod hand_edited;
+    mod recipe;
+    mod support;
+    mod treatment;
+}

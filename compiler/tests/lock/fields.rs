@@ -1,0 +1,202 @@
+//! Every field of the table does what its class promises.
+
+use compiler::field::{Class, FieldDef, FieldValue, Fields, Kind, Origin, TABLE, UNBOUND, find};
+use compiler::lock::{Experiment, Lock, write};
+use dsl::Decimal;
+
+use super::support::{DEPO, MANO, TEXT, experiment_of, small};
+
+/// Another value that the field takes; `None` where there is only one.
+fn other(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldValue> {
+    let text = |text: &str| FieldValue::text(text);
+    let real = |text: &str| FieldValue::Real(Decimal::parse(text).unwrap());
+    Some(match (def.kind, value) {
+        (Kind::Int(_, high), Some(FieldValue::Int(n))) => {
+            FieldValue::Int(if *n < high { n + 1 } else { n - 1 })
+        }
+        (Kind::IntOr(low, ..), _) => FieldValue::Int(low + 1),
+        (Kind::Real(_), Some(FieldValue::Real(x))) => {
+            real(if *x == Decimal::parse("0.25").unwrap() { "0.5" } else { "0.25" })
+        }
+        (Kind::RealOr(_, word), _) => text(word),
+        (Kind::Pair(_), _) => FieldValue::List(vec![real("0.9"), real("0.98")]),
+        (Kind::Bool, Some(FieldValue::Bool(b))) => FieldValue::Bool(!b),
+        (Kind::Word(words, _), Some(FieldValue::Text(now))) => {
+            text(words.iter().find(|word| *word != now)?)
+        }
+        (Kind::Words(words), _) => text_list(&words[1..2]),
+        (Kind::Name, _) => text("another"),
+        (Kind::Letters(_), _) => text("as"),
+        (Kind::Seed, _) => FieldValue::Big(u128::from(u64::MAX)),
+        (Kind::Ints(..), Some(FieldValue::List(items))) if items.is_empty() => {
+            FieldValue::List(vec![FieldValue::Int(3)])
+        }
+        (Kind::Ints(..), _) => FieldValue::List(vec![FieldValue::Int(1), FieldValue::Int(3)]),
+        (Kind::Digest, _) => text(&"ab".repeat(32)),
+        (kind, value) => panic!("{}: {kind:?} {value:?}", def.path),
+    })
+}
+
+fn text_list(words: &[&str]) -> FieldValue {
+    FieldValue::List(words.iter().map(|w| FieldValue::text(*w)).collect())
+}
+
+/// One experiment in which each field exists.
+fn bases() -> Vec<Experiment> {
+    let arch = small();
+    let linear = DEPO.replace("cosine", "linear");
+    [DEPO, MANO, TEXT, &linear].iter().map(|text| experiment_of(text, &arch)).collect()
+}
+
+#[test]
+fn each_class_enters_the_digests_it_should_and_no_other() {
+    let bases = bases();
+    let mut mutated = 0;
+    for def in TABLE.iter().filter(|def| def.origin != Origin::Derived) {
+        let holds = |base: &&Experiment| base.value(def.path).is_some();
+        let base = bases.iter().find(holds).unwrap_or_else(|| panic!("no base has {}", def.path));
+        let Some(value) = other(def, base.value(def.path)) else {
+            // One word only: it is in the id all the same, so that a second one can come.
+            assert_eq!(def.class, Class::Semantic, "{}", def.path);
+            assert!(base.train_text().contains(&format!("{} = ", def.path)), "{}", def.path);
+            continue;
+        };
+        let mut values = Fields::from([(def.path.to_owned(), value)]);
+        // Fields that only go together with others.
+        if def.path == "data.task" {
+            let mano = bases.iter().find(|b| b.value("data.L").is_some()).unwrap();
+            assert_ne!(mano.id(), base.id());
+            continue;
+        }
+        if def.path == "schedule.kind" {
+            let linear = bases.last().unwrap();
+            assert_ne!(linear.id(), base.id());
+            continue;
+        }
+        if def.path == "budget.tokens" {
+            let twice = match base.value(def.path) {
+                Some(FieldValue::Int(n)) => FieldValue::Int(2 * n),
+                value => panic!("{value:?}"),
+            };
+            values.insert(def.path.to_owned(), twice);
+        }
+        if def.path == "data.N" {
+            values.insert(def.path.to_owned(), FieldValue::Int(11));
+        }
+        if def.path == "data.lens" {
+            // Without numbers of its own each length is its own number.
+            let lens = FieldValue::List(vec![FieldValue::Int(2), FieldValue::Int(1)]);
+            values.insert(def.path.to_owned(), lens);
+        }
+        let changed = base.with(base.name.clone(), &values);
+        let changed = changed.unwrap_or_else(|e| panic!("{}: {e:?}", def.path));
+        let same = |a, b| a == b;
+        let (old, new) = (base.digests, changed.digests);
+        let got = [
+            same(old.train, new.train),
+            same(old.eval, new.eval),
+            same(old.platform, new.platform),
+        ];
+        let want = match def.class {
+            Class::Semantic => [false, false, true],
+            Class::Measured => [true, false, true],
+            Class::Platform => [true, true, false],
+            Class::Cosmetic => [true, true, true],
+        };
+        assert_eq!(got, want, "train, eval, platform kept by a change of {}", def.path);
+        // Whatever it is, the lock shows it.
+        let [before, after] =
+            [base, &changed].map(|e| write(&Lock::Experiment(e.clone())));
+        assert_ne!(before, after, "{}", def.path);
+        mutated += 1;
+    }
+    assert!(mutated > 60, "{mutated}");
+}
+
+#[test]
+fn the_arch_is_in_the_id_by_its_graph_and_manifest_alone() {
+    use super::support::{SMALL, compiled_text, locked};
+    let id = |text: &str, name: &str| experiment_of(DEPO, &locked(&compiled_text(text, name))).id();
+    let base = id(SMALL, "small");
+    // Another way to write the same arch, under another name.
+    let rewritten = "
+        /// The same, unrolled by hand over a layer of one's own.
+        arch other {
+          dim 8  norm_eps 0.00001  vocab 10400
+          init lingua
+          layers [
+            mine { mixer attention { heads 2  kv_heads 2 } mlp swiglu { hidden 16 } },
+            mine { mixer attention { heads 2 } mlp swiglu { multiple_of 1  hidden 16 } },
+          ]
+        }
+        block mine(y; mixer, mlp) {
+          z = y + mixer(slot A(rms_norm pre_mixer (y)))
+          z + mlp(slot C(rms_norm pre_mlp (z)))
+        }";
+    assert_eq!(id(rewritten, "other"), base);
+    for (from, to) in [("hidden 16", "hidden 24"), ("norm_eps 1e-5", "norm_eps 1e-6"), ("2 of", "3 of")] {
+        assert_ne!(id(&SMALL.replace(from, to), "small"), base, "{to}");
+    }
+    assert_ne!(id(SMALL, "smallcanon"), base);
+}
+
+#[test]
+fn derived_values_are_exact_and_listed() {
+    let bases = bases();
+    for def in TABLE.iter().filter(|def| def.origin == Origin::Derived) {
+        let bound = |base: &Experiment| {
+            let digest = FieldValue::text("ab".repeat(32));
+            let values = Fields::from([
+                ("data.digest".to_owned(), digest),
+                ("data.tokens".to_owned(), FieldValue::Int(6400)),
+            ]);
+            base.with("bound".to_owned(), &values).unwrap()
+        };
+        let all = bases.iter().cloned().chain([bound(&bases[2])]);
+        let listed = all.into_iter().any(|base| {
+            write(&Lock::Experiment(base)).lines().any(|l| l.starts_with(&format!("{} = ", def.path)))
+        });
+        assert!(listed, "{}", def.path);
+    }
+    let value = |base: usize, path: &str| bases[base].value(path).unwrap().to_string();
+    // The release keeps lr x wd x steps at 9.6 (9.58 where 0.0133 is rounded).
+    let text = DEPO.replace("steps = 600", "steps = 240000");
+    for (lr, wd, product) in [("0.002", "0.02", "9.6"), ("0.003", "0.0133", "9.576")] {
+        let text = text.replace("0.003", lr).replace("0.0133", wd);
+        let experiment = experiment_of(&text, &small());
+        assert_eq!(experiment.value("optimizer.lr_wd_steps").unwrap().to_string(), product);
+    }
+    assert_eq!(value(0, "schedule.warmup_share"), "0.1");
+    assert_eq!(value(0, "batch.tokens_per_step"), "4096");
+    assert_eq!(value(0, "budget.tokens"), "2457600");
+    assert_eq!(value(1, "budget.steps"), "100");
+    // 2457600 tokens of training at some 3e5 FLOP each, as an integer of any size.
+    let per_token = bases[0].analysis.train_flops_per_token;
+    assert_eq!(value(0, "budget.flops"), (per_token * 2_457_600).to_string());
+    let shares = experiment_of(&DEPO.replace("warmup = 60", "warmup = 20"), &small());
+    assert_eq!(shares.value("schedule.warmup_share").unwrap().to_string(), "\"1/30\"");
+}
+
+#[test]
+fn a_budget_means_the_same_however_it_is_written() {
+    let arch = small();
+    let steps = experiment_of(DEPO, &arch);
+    let tokens = experiment_of(&DEPO.replace("steps = 600", "tokens = 2457600"), &arch);
+    assert_eq!(steps.budget, tokens.budget);
+    assert_eq!(steps.digests, tokens.digests);
+    assert_ne!(write(&Lock::Experiment(steps)), write(&Lock::Experiment(tokens)));
+}
+
+#[test]
+fn the_name_of_bound_data_says_nothing_any_more() {
+    let arch = small();
+    let open = experiment_of(TEXT, &arch);
+    assert_eq!(find("data.digest").unwrap().kind.describe(), format!("64 hexadecimal digits, or \"{UNBOUND}\""));
+    let digest = ("data.digest".to_owned(), FieldValue::text("ab".repeat(32)));
+    let renamed = ("data.source".to_owned(), FieldValue::text("c4"));
+    let with = |fields: Fields| open.with("x".to_owned(), &fields).unwrap();
+    let bound = with(Fields::from([digest.clone()]));
+    assert_ne!(bound.id(), open.id());
+    assert_eq!(with(Fields::from([digest, renamed.clone()])).id(), bound.id());
+    assert_ne!(with(Fields::from([renamed])).id(), open.id());
+}

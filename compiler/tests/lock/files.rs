@@ -1,0 +1,201 @@
+//! Locks as files: one text each, read back to the same, small and quick however many layers.
+
+use compiler::lock::{Lock, drift, read, write};
+use compiler::recipe;
+use proptest::prelude::*;
+
+use super::support::{
+    DEPO, MANO, TEXT, arch_lock, arch_text_lock, compiled, experiment_of, experiments_of, file,
+    locked, small,
+};
+
+fn demo_arms() -> Vec<Lock> {
+    let arms = ["llama", "llamacanon"].map(|arm| {
+        let path = format!("recipes/demo_{arm}.toml");
+        let arch = locked(&compiled(&format!("arch/{arm}_demo.canon")));
+        let mut made = experiments_of(&path, &file(&path), &arch).unwrap();
+        Lock::Experiment(made.remove(0))
+    });
+    arms.into()
+}
+
+pub(super) fn demo() -> Lock {
+    let mut sources = dsl::Sources::new();
+    let id = sources.add("recipes/demo.toml", file("recipes/demo.toml"));
+    let (read, found) = recipe::comparison::read(&sources, id);
+    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+    let arms = demo_arms().into_iter().zip(&read.arms).map(|(lock, (name, _))| match lock {
+        Lock::Experiment(experiment) => (name.clone(), experiment),
+        lock => panic!("{}", lock.kind()),
+    });
+    let arms = arms.collect();
+    Lock::Comparison(read.comparison("demo", "recipes/demo.toml", arms).unwrap())
+}
+
+/// Locks of every kind.
+pub(super) fn some_locks() -> Vec<Lock> {
+    let arch = small();
+    let mut locks: Vec<Lock> =
+        [DEPO, MANO, TEXT].iter().map(|text| Lock::Experiment(experiment_of(text, &arch))).collect();
+    locks.extend([arch_lock("arch/hybridcanon_tiny.canon"), arch_lock("arch/mamba2_tiny.canon")]);
+    locks.extend(demo_arms());
+    locks.push(demo());
+    locks
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    for lock in some_locks() {
+        let text = write(&lock);
+        let again = read(lock.name(), &text).unwrap_or_else(|e| panic!("{}: {e}", lock.name()));
+        assert_eq!(write(&again), text);
+        assert_eq!(again.id(), lock.id());
+        assert_eq!((again.kind(), again.name(), again.source()), (lock.kind(), lock.name(), lock.source()));
+        // Valid TOML, LF only, one newline at the end.
+        let _: toml::Table = text.parse().unwrap();
+        assert!(!text.contains('\r') && text.ends_with('\n') && !text.ends_with("\n\n"));
+        assert_eq!(drift(&text, &text), []);
+    }
+}
+
+#[test]
+fn every_committed_arch_locks() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../arch");
+    let mut count = 0;
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let name = entry.unwrap().file_name().into_string().unwrap();
+        let lock = arch_lock(&format!("arch/{name}"));
+        let text = write(&lock);
+        assert_eq!(write(&read(&name, &text).unwrap()), text, "{name}");
+        count += 1;
+    }
+    assert!(count >= 37, "{count}");
+}
+
+#[test]
+fn the_texts_are_these() {
+    let [experiment, comparison] = [demo_arms().remove(1), demo()].map(|lock| write(&lock));
+    insta::assert_snapshot!("experiment", experiment);
+    insta::assert_snapshot!("comparison", comparison);
+    insta::assert_snapshot!("arch", write(&arch_lock("arch/hybridcanon_tiny.canon")));
+}
+
+#[test]
+fn ten_thousand_layers_of_a_few_kinds_are_a_few_lines() {
+    let text = "block even = decoder { mixer attention { heads 2 }  mlp swiglu { hidden 16 } }\n\
+         block odd = decoder { mixer attention { heads 1 }  mlp swiglu { hidden 16 } }\n\
+         arch deep { vocab 300  dim 8  norm_eps 1e-5  init lingua  layers 2500 of [3 of even, odd] }\n\
+         arch deepcanon = deep with { canon layers[every 4 from 3].A }";
+    let lock = arch_text_lock(text, "deepcanon");
+    let text = write(&lock);
+    let fields = text.split("\n[arch.free]\n").nth(1).unwrap().split("\n[graph]\n").next().unwrap();
+    assert!(fields.lines().count() < 150, "{}", fields.lines().count());
+    assert!(fields.contains("\"layers.3..10000/4.slots.A\" = \"canon\""));
+    assert_eq!(write(&read("deep", &text).unwrap()), text);
+}
+
+#[test]
+fn drift_is_told_fact_by_fact() {
+    let arch = small();
+    let text = |recipe: &str| write(&Lock::Experiment(experiment_of(recipe, &arch)));
+    let before = text(DEPO);
+    let after = text(&DEPO.replace("lr = 0.003", "lr = 0.002").replace("init = 1", "init = 2"));
+    let told: Vec<String> = drift(&before, &after)
+        .into_iter()
+        .map(|d| format!("{}: {} -> {}", d.key, d.before.unwrap(), d.after.unwrap()))
+        .collect();
+    assert_eq!(
+        told,
+        [
+            "derived.optimizer.lr_wd_steps: 0.02394 -> 0.01596",
+            "train.optimizer.lr: 0.003 -> 0.002",
+            "train.seeds.init: 1 -> 2"
+        ]
+    );
+    let missing = before.replace("optimizer.lr = 0.003\n", "");
+    let found = drift(&missing, &before);
+    assert_eq!(found[0].key, "train.optimizer.lr");
+    assert_eq!((found[0].before.as_deref(), found[0].after.as_deref()), (None, Some("0.003")));
+}
+
+fn edited() -> impl Strategy<Value = (usize, Vec<(u8, prop::sample::Index, prop::sample::Index, String)>)> {
+    let word = prop_oneof![
+        "[a-z_.]{1,6} = [0-9]{1,3}\n",
+        "[\\x20-\\x7e\n]{0,6}",
+        Just("'''".to_owned()),
+        Just("\u{0}é\"".to_owned()),
+    ];
+    let edit = (0u8..6, any::<prop::sample::Index>(), any::<prop::sample::Index>(), word);
+    (0usize..8, prop::collection::vec(edit, 1..4))
+}
+
+/// One random damage to a text, on character boundaries or not at all.
+fn damage(text: &str, how: u8, from: prop::sample::Index, to: prop::sample::Index, word: &str) -> String {
+    let mut cuts: Vec<usize> = text.char_indices().map(|(i, _)| i).collect();
+    cuts.push(text.len());
+    let (mut a, mut b) = (cuts[from.index(cuts.len())], cuts[to.index(cuts.len())]);
+    if a > b {
+        (a, b) = (b, a);
+    }
+    match how {
+        0 => text[..a].to_owned(),
+        1 => text[..a].to_owned() + &text[b.min(a + 40).max(a)..].to_owned(),
+        2 => format!("{}{word}{}", &text[..a], &text[a..]),
+        3 => {
+            let mut lines: Vec<&str> = text.lines().collect();
+            let (i, j) = (from.index(lines.len()), to.index(lines.len()));
+            lines.swap(i, j);
+            lines.join("\n") + "\n"
+        }
+        4 => {
+            let mut lines: Vec<&str> = text.lines().collect();
+            lines.remove(from.index(lines.len()));
+            lines.join("\n") + "\n"
+        }
+        _ => {
+            let digit = |c: char| if c.is_ascii_digit() { '7' } else { c };
+            let (head, tail) = text.split_at(a);
+            let mut chars = tail.chars();
+            let first = chars.next().map_or(String::new(), |c| digit(c).to_string());
+            format!("{head}{first}{}", chars.as_str())
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn no_damaged_lock_is_accepted((which, edits) in edited()) {
+        thread_local! {
+            static TEXTS: Vec<String> = some_locks().iter().map(write).collect();
+        }
+        let original = TEXTS.with(|texts| texts[which % texts.len()].clone());
+        let mut text = original.clone();
+        for (how, from, to, word) in &edits {
+            if !text.is_empty() && text.lines().next().is_some() {
+                text = damage(&text, *how, *from, *to, word);
+            }
+        }
+        match read("damaged", &text) {
+            Ok(lock) => {
+                prop_assert_eq!(write(&lock), text.clone());
+                prop_assert_eq!(text, original);
+            }
+            Err(error) => {
+                prop_assert!(!error.message.is_empty() && !error.help.is_empty());
+                prop_assert!(!error.message.ends_with('.'), "{}", error.message);
+            }
+        }
+    }
+
+    #[test]
+    fn no_text_at_all_makes_the_readers_panic(text in "\\PC{0,200}") {
+        prop_assert!(read("random", &text).is_err());
+        let arch = small();
+        let _ = experiments_of("recipes/random.toml", &text, &arch);
+        let mut sources = dsl::Sources::new();
+        let id = sources.add("recipes/random.toml", format!("[arms]\n{text}"));
+        let _ = recipe::comparison::read(&sources, id);
+    }
+}

@@ -1,0 +1,90 @@
+//! Treatments that say nothing about two arms, each refused with what to write instead.
+
+use compiler::compare::Refusal;
+use compiler::lock::Lock;
+
+use super::files::demo;
+use super::support::{DEPO, TEXT, arch_lock, arch_text_lock, experiment_of, judge, small};
+
+const X: &str = "arch x { vocab 300  dim 16  norm_eps 1e-5  init lingua
+  layers 4 of decoder { mixer attention { heads 4 }  mlp swiglu { hidden 32 } } }";
+
+fn refusals() -> Vec<(String, Refusal)> {
+    let [llama, canon, release] = ["llama_1B", "llamacanon_1B", "llamacanon_1B_release"]
+        .map(|name| arch_lock(&format!("arch/{name}.canon")));
+    let x = arch_text_lock(X, "x");
+    let changed = |edit: &str| {
+        let text = format!("{}\narch x = y with {{ {edit} }}", X.replace("arch x", "arch y"));
+        arch_text_lock(&text, "x")
+    };
+    let recipe = |text: &str| Lock::Experiment(experiment_of(text, &small()));
+    let depo = recipe(DEPO);
+    let faster = recipe(&DEPO.replace("lr = 0.003", "lr = 0.006"));
+    let kernel = changed("canon A { kernel 3 }");
+    let cases: [(&Lock, &Lock, &[&str]); 18] = [
+        (&llama, &canon, &["canno"]),
+        (&llama, &release, &["rope.dim"]),
+        (&llama, &canon, &["rope.dims"]),
+        (&llama, &llama, &["canon"]),
+        (&llama, &release, &["mixer"]),
+        (&llama, &canon, &["arch.graph"]),
+        (&llama, &canon, &["arch.parameters"]),
+        (&llama, &canon, &["optimizer.lr"]),
+        (&llama, &canon, &["canon", "slots.A"]),
+        (&llama, &canon, &["canon", "canon"]),
+        (&llama, &canon, &["slots.A.kernel"]),
+        (&x, &kernel, &["slots.A.kernel"]),
+        (&x, &kernel, &["slots.A", "slots.A.kernel"]),
+        (&x, &changed("mixer.heads 2"), &["head_dim"]),
+        (&depo, &faster, &["learning_rate"]),
+        (&depo, &faster, &["optimizer.weight_decay"]),
+        (&depo, &faster, &["optimizer.lr_wd_steps"]),
+        (&depo, &llama, &[]),
+    ];
+    let mut found: Vec<(String, Refusal)> = cases
+        .iter()
+        .map(|(a, b, treatment)| {
+            let case = format!("{} {} {treatment:?}", a.name(), b.name());
+            match judge(a, b, treatment) {
+                Err(refusal) => (case, refusal),
+                Ok(verdict) => panic!("{case}: {}", verdict.headline()),
+            }
+        })
+        .collect();
+    found.push(("demo".to_owned(), judge(&demo(), &demo(), &[]).unwrap_err()));
+    let text = recipe(TEXT);
+    found.push(("text".to_owned(), judge(&text, &text, &["data.epochs"]).unwrap_err()));
+    found
+}
+
+#[test]
+fn each_is_refused_with_a_cure() {
+    let mut shown = String::new();
+    for (case, Refusal { code, message, help }) in refusals() {
+        assert!(!message.ends_with('.') && !help.ends_with('.'), "{message} {help}");
+        shown += &format!("{case}\n  [{code}] {message}\n  help: {help}\n");
+    }
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn an_entry_that_names_several_fields_is_several_factors() {
+    use compiler::compare::Outcome;
+    let edit = "canon A { kernel 3 }  canon C { kernel 3 }";
+    let with = |edit: &str| {
+        let text = format!("{}\narch x = y with {{ {edit} }}", X.replace("arch x", "arch y"));
+        arch_text_lock(&text, "x")
+    };
+    let verdict = judge(&with("canon A, C"), &with(edit), &["kernel"]).unwrap();
+    assert_eq!(verdict.outcome, Outcome::Bundle(2));
+    // In some layers only, under one name.
+    let some = with("canon layers[0..2].A");
+    for entry in ["arch.layers.0..2.slots.A", "arch.layers[0..2].slots.A", "slots.A", "canon"] {
+        let verdict = judge(&arch_text_lock(X, "x"), &some, &[entry]).unwrap();
+        assert_eq!(verdict.outcome, Outcome::Controlled, "{entry}");
+    }
+    let verdict = judge(&arch_text_lock(X, "x"), &some, &["arch.layers.0.slots.A"]).unwrap();
+    assert_eq!(verdict.confounds[0].path, "arch.layers.1.slots.A");
+    let each = ["arch.layers.0.slots.A", "arch.layers.1.slots.A"];
+    assert_eq!(judge(&arch_text_lock(X, "x"), &some, &each).unwrap().outcome, Outcome::Bundle(2));
+}

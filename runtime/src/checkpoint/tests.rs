@@ -1,0 +1,262 @@
+//! Checkpoints of two small tensors, broken in every way a disk or a hand can break them.
+
+use super::*;
+
+fn lock() -> Digest {
+    Digest::of("test", "lock")
+}
+
+fn chain(step: u64) -> Digest {
+    Digest::of("chain", &step.to_string())
+}
+
+fn slots() -> Vec<Slot> {
+    vec![
+        Slot { path: "embed".to_owned(), shape: vec![3, 2] },
+        Slot { path: "layers.0.norm".to_owned(), shape: vec![2] },
+    ]
+}
+
+/// What step `step` has in a part's tensor.
+fn bytes(step: u64, part: Part, index: usize) -> Vec<u8> {
+    let count = slots()[index].elements();
+    let first = 100.0 * step as f32 + 10.0 * part as u8 as f32;
+    (0..count).flat_map(|at| (first + at as f32).to_le_bytes()).collect()
+}
+
+struct Folder {
+    root: tempfile::TempDir,
+    store: Store,
+}
+
+impl Folder {
+    fn new() -> Folder {
+        let root = tempfile::tempdir().unwrap();
+        let store = Store::new(root.path().to_owned(), lock(), slots());
+        Folder { root, store }
+    }
+
+    fn with(steps: &[u64]) -> Folder {
+        let mut folder = Folder::new();
+        for step in steps {
+            folder.save(*step).unwrap();
+        }
+        folder
+    }
+
+    fn save(&mut self, step: u64) -> Result<Manifest, RunError> {
+        save(&mut self.store, step, step, &Faults::none())
+    }
+
+    fn path(&self, step: u64, file: &str) -> PathBuf {
+        self.root.path().join(name_of(step)).join(file)
+    }
+
+    /// As the next process would see it: the step found, and why others were not.
+    fn find(&self) -> Result<(Option<u64>, Vec<String>), RunError> {
+        let mut store = Store::new(self.root.path().to_owned(), lock(), slots());
+        let (found, refused) = store.find(|_| true)?;
+        if let Some(found) = &found {
+            let step = found.manifest.step;
+            let mut seen = Vec::new();
+            store
+                .load(found, &mut |part, index, loaded| {
+                    assert_eq!(loaded, bytes(step, part, index));
+                    seen.push((part, index));
+                    Ok(())
+                })
+                .unwrap();
+            assert_eq!(seen.len(), 6);
+        }
+        let refused = refused.into_iter().map(|Refused { name, why }| format!("{name}: {why}"));
+        Ok((found.map(|found| found.manifest.step), refused.collect()))
+    }
+}
+
+fn save(store: &mut Store, step: u64, content: u64, faults: &Faults) -> Result<Manifest, RunError> {
+    let mut read = |part: Part, index: usize, out: &mut Vec<u8>| {
+        out.extend(bytes(content, part, index));
+        Ok(())
+    };
+    store.save(step, chain(step), &mut read, faults)
+}
+
+#[test]
+fn what_is_saved_is_found_and_loaded() {
+    let folder = Folder::with(&[5, 10]);
+    assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
+    let manifest = verify(&folder.root.path().join(name_of(10))).unwrap();
+    assert_eq!((manifest.step, manifest.chain, manifest.lock), (10, chain(10), lock()));
+    assert_eq!(latest(folder.root.path()).unwrap().unwrap(), "step-0000000010");
+    assert_eq!(Folder::new().find().unwrap(), (None, vec![]));
+}
+
+#[test]
+fn equal_tensors_give_equal_files_that_other_readers_read() {
+    let (one, two) = (Folder::with(&[5]), Folder::with(&[5]));
+    for file in ["weights.safetensors", "first_moment.safetensors", "checkpoint.toml"] {
+        assert_eq!(fs::read(one.path(5, file)).unwrap(), fs::read(two.path(5, file)).unwrap());
+    }
+    let file = fs::read(one.path(5, "weights.safetensors")).unwrap();
+    let read = safetensors::SafeTensors::deserialize(&file).unwrap();
+    assert_eq!(read.tensor("embed").unwrap().shape(), [3, 2]);
+    assert_eq!(read.tensor("embed").unwrap().data(), bytes(5, Part::Weights, 0));
+    // A digest of tensors is of their paths, shapes and bytes, and of no file.
+    let hash = |index| {
+        let tagged = [&b"canonc.tensor.v1\n"[..], &bytes(5, Part::Weights, index)].concat();
+        blake3::hash(&tagged)
+    };
+    let text = format!("embed f32 [3, 2] {}\nlayers.0.norm f32 [2] {}\n", hash(0), hash(1));
+    let manifest = verify(&one.root.path().join(name_of(5))).unwrap();
+    assert_eq!(manifest.weights.tensors, Digest::of("canonc.tensors.v1", &text));
+}
+
+#[test]
+fn old_ones_go_and_two_that_verify_stay() {
+    let mut folder = Folder::with(&[5, 10, 15, 20]);
+    folder.store.prune(0, &Faults::none()).unwrap();
+    assert_eq!(folder.store.names().unwrap(), [name_of(20), name_of(15)]);
+    folder.save(25).unwrap();
+    // One of the two newest is broken before a new process prunes: three stay.
+    fs::write(folder.path(20, "weights.safetensors"), "").unwrap();
+    let mut store = Store::new(folder.root.path().to_owned(), lock(), slots());
+    store.prune(2, &Faults::none()).unwrap();
+    assert_eq!(store.names().unwrap(), [name_of(25), name_of(20), name_of(15)]);
+    store.prune(3, &Faults::none()).unwrap();
+    assert_eq!(store.names().unwrap().len(), 3);
+}
+
+#[test]
+fn a_newer_one_that_was_never_announced_is_passed_over_and_written_again() {
+    let mut folder = Folder::with(&[5, 10]);
+    fs::write(folder.root.path().join("latest"), "step-0000000005\n").unwrap();
+    assert_eq!(folder.find().unwrap(), (Some(5), vec![]));
+    let first = verify(&folder.root.path().join(name_of(10))).unwrap();
+    assert_eq!(folder.save(10).unwrap(), first);
+    assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
+    // The same step with another result is a finding, and what was there stays.
+    let error = save(&mut folder.store, 10, 11, &Faults::none()).unwrap_err();
+    assert_eq!(error.kind, crate::run::Kind::Finding);
+    assert!(
+        error.message.contains("reached before with another result: its weights are"),
+        "{error}"
+    );
+    assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
+}
+
+#[test]
+fn pointers_that_point_nowhere_are_said_and_survived() {
+    for (pointer, why) in [
+        ("", "latest: it names no checkpoint"),
+        ("step-00000", "latest: it names no checkpoint"),
+        ("../../etc\n", "latest: it names no checkpoint"),
+        ("step-0000000099\n", "step-0000000099: `latest` names it, and it is gone"),
+    ] {
+        let folder = Folder::with(&[5, 10]);
+        fs::write(folder.root.path().join("latest"), pointer).unwrap();
+        let (found, refused) = folder.find().unwrap();
+        assert_eq!(found, Some(10));
+        assert!(refused[0].starts_with(why), "{refused:?}");
+    }
+    let folder = Folder::with(&[5]);
+    fs::remove_file(folder.root.path().join("latest")).unwrap();
+    assert_eq!(folder.find().unwrap(), (Some(5), vec![]));
+}
+
+#[test]
+fn damage_falls_back_with_a_reason_and_is_repaired_by_the_next_save() {
+    type Damage = fn(&Folder);
+    let cases: [(&str, Damage); 7] = [
+        ("weights.safetensors has 0 bytes", |folder| {
+            fs::write(folder.path(10, "weights.safetensors"), "").unwrap();
+        }),
+        ("first_moment.safetensors is missing", |folder| {
+            fs::remove_file(folder.path(10, "first_moment.safetensors")).unwrap();
+        }),
+        ("checkpoint.toml: ", |folder| {
+            fs::remove_file(folder.path(10, "checkpoint.toml")).unwrap()
+        }),
+        ("it holds `extra`", |folder| fs::write(folder.path(10, "extra"), "").unwrap()),
+        ("it is of step 5", |folder| {
+            for file in ["weights.safetensors", "first_moment.safetensors"] {
+                fs::copy(folder.path(5, file), folder.path(10, file)).unwrap();
+            }
+            for file in ["second_moment.safetensors", "checkpoint.toml"] {
+                fs::copy(folder.path(5, file), folder.path(10, file)).unwrap();
+            }
+        }),
+        ("it is of lock", |folder| {
+            let other = Digest::of("test", "another lock");
+            fs::remove_dir_all(folder.root.path().join(name_of(10))).unwrap();
+            let mut store = Store::new(folder.root.path().to_owned(), other, slots());
+            save(&mut store, 10, 10, &Faults::none()).unwrap();
+        }),
+        ("checkpoint.toml: its seal is", |folder| {
+            let path = folder.path(10, "checkpoint.toml");
+            let text = fs::read_to_string(&path).unwrap().replace("step = 10", "step = 11");
+            fs::write(path, text).unwrap();
+        }),
+    ];
+    for (why, damage) in cases {
+        let mut folder = Folder::with(&[5, 10]);
+        damage(&folder);
+        let (found, refused) = folder.find().unwrap();
+        assert_eq!(found, Some(5), "{why}");
+        assert!(refused.len() == 1 && refused[0].contains(why), "{refused:?} for {why}");
+        match folder.save(10) {
+            Ok(_) => assert_eq!(folder.find().unwrap(), (Some(10), vec![]), "{why}"),
+            // Whole, but not this run's step: it is not ours to delete.
+            Err(error) => assert!(
+                why.starts_with("it is of") && error.message.contains("instead"),
+                "{why}: {error}"
+            ),
+        }
+    }
+}
+
+#[test]
+fn a_chain_the_log_does_not_have_is_refused() {
+    let folder = Folder::with(&[5, 10]);
+    let mut store = Store::new(folder.root.path().to_owned(), lock(), slots());
+    let (found, refused) = store.find(|head| head == chain(5)).unwrap();
+    assert_eq!(found.unwrap().manifest.step, 5);
+    assert!(refused[0].why.contains("does not reach step 10"), "{refused:?}");
+    let error = store.find(|_| false).unwrap_err();
+    assert!(
+        error.message.contains("no checkpoint in") && error.help.contains("from step 0"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_full_disk_leaves_what_was_there() {
+    let mut folder = Folder::with(&[5]);
+    let full = Faults::parse("checkpoint-full:2").unwrap();
+    let error = save(&mut folder.store, 10, 10, &full).unwrap_err();
+    assert!(error.message.contains("disk is full"), "{error}");
+    assert_eq!(folder.find().unwrap(), (Some(5), vec![]));
+    let names: Vec<_> =
+        fs::read_dir(folder.root.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+    assert_eq!(names.len(), 2, "{names:?}");
+}
+
+#[test]
+fn a_bit_flipped_or_an_end_lost_anywhere_is_found() {
+    let folder = Folder::with(&[5, 10]);
+    for file in ["weights.safetensors", "second_moment.safetensors", "checkpoint.toml"] {
+        let path = folder.path(10, file);
+        let whole = fs::read(&path).unwrap();
+        // The line feed after the seal is no part of what is sealed.
+        for at in 0..whole.len() - 1 {
+            let mut flipped = whole.clone();
+            flipped[at] ^= 1 << (at % 8);
+            for content in [&flipped[..], &whole[..at]] {
+                fs::write(&path, content).unwrap();
+                let (found, refused) = folder.find().unwrap();
+                assert_eq!((found, refused.len()), (Some(5), 1), "{file} at {at}");
+            }
+        }
+        fs::write(&path, whole).unwrap();
+    }
+    assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
+}

@@ -1,0 +1,308 @@
+//! Running plans on libtorch.
+//!
+//! In: a plan, a machine (device, dtype, which kernels) and tensors for the plan's inputs. Out: its outputs, and
+//! which path computed each kernel. Must stay true: every path is chosen when the plan is bound, before anything
+//! runs, and is recorded; nothing is tracked for autograd; memory is freed where the plan says; numbers (losses,
+//! rates, positions given by the caller) stay on the CPU.
+//!
+//! [`Trainer`], [`Evaluator`] and [`Streamer`] are the three ways a plan is used.
+
+mod choose;
+mod dispatch;
+mod sharing;
+mod stream;
+mod train;
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+
+use compiler::plan::{DType, Extent, Input, Kernel, Output, Plan, Sizes, ValId, Value};
+use tch::{Device, Kind, Tensor};
+
+use crate::kernels::arrange::copy;
+use crate::kernels::{KernelError, rope};
+use crate::run::RunError;
+
+pub use choose::{Choice, Paths, choose};
+pub use stream::{Carried, Streamer};
+pub use train::{Evaluation, Evaluator, Moments, Sums, Trainer, check_ids};
+
+/// What plans are run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Machine {
+    pub device: Device,
+    /// What `f32` of a plan is: `Float`, or `Double` to check results.
+    pub kind: Kind,
+    pub kernels: KernelRequest,
+}
+
+/// Which implementation a kernel should have where there are several.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum KernelRequest {
+    /// The fastest there is for the device and dtype.
+    Fastest,
+    /// Plain tch throughout, to compare with.
+    Reference,
+}
+
+/// Why a plan could not be run.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ExecuteError {
+    message: String,
+}
+
+impl ExecuteError {
+    pub fn new(message: impl Into<String>) -> Self {
+        Self { message: message.into() }
+    }
+}
+
+impl fmt::Display for ExecuteError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl std::error::Error for ExecuteError {}
+
+impl From<ExecuteError> for RunError {
+    /// What a plan cannot do here, inputs having been checked before, is this machine's: memory, mostly.
+    fn from(error: ExecuteError) -> Self {
+        RunError::machine(error.message, "see that the machine has the memory that `--dry-run` names")
+    }
+}
+
+impl From<KernelError> for ExecuteError {
+    fn from(error: KernelError) -> Self {
+        Self::new(error.to_string())
+    }
+}
+
+impl From<tch::TchError> for ExecuteError {
+    fn from(error: tch::TchError) -> Self {
+        KernelError::from(error).into()
+    }
+}
+
+/// One kernel alone, as a plan on `machine` would run it, its operands' values as that plan has them. libtorch may
+/// track it: this is how tests differentiate a plan's forward steps by autograd.
+pub fn compute(
+    kernel: &Kernel,
+    values: &[&Value],
+    operands: &[&Tensor],
+    machine: Machine,
+    sizes: Sizes,
+) -> Result<Vec<Tensor>, KernelError> {
+    let context = dispatch::Context {
+        machine,
+        sizes,
+        consumes_first: false,
+        tables: &RefCell::default(),
+    };
+    dispatch::run(kernel, choose(kernel, values, machine), operands, &context)
+}
+
+/// One plan bound to a machine.
+#[derive(Debug)]
+pub struct Executor {
+    plan: Plan,
+    machine: Machine,
+    /// How each step is computed.
+    choices: Vec<Choice>,
+    /// Whether a step may use up its first operand.
+    consumes: Vec<bool>,
+    /// Whether an output must be made the caller's own.
+    copies: Vec<bool>,
+    runs: Cell<u64>,
+    tables: RefCell<rope::Tables>,
+}
+
+impl Executor {
+    pub fn new(plan: Plan, machine: Machine) -> Result<Self, ExecuteError> {
+        if !matches!(machine.kind, Kind::Float | Kind::Double) {
+            return Err(ExecuteError::new(format!(
+                "plans run in f32 or f64, not {:?}\nhelp: use --dtype f32",
+                machine.kind
+            )));
+        }
+        let mut choices = Vec::with_capacity(plan.steps.len());
+        for step in &plan.steps {
+            let operands: Vec<_> = step.inputs.iter().filter_map(|id| plan.value(*id)).collect();
+            choices.push(choose(&step.kernel, &operands, machine));
+        }
+        let (consumes, copies) = (sharing::consumable(&plan), sharing::copied(&plan));
+        Ok(Self {
+            plan,
+            machine,
+            choices,
+            consumes,
+            copies,
+            runs: Cell::new(0),
+            tables: RefCell::default(),
+        })
+    }
+
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    pub fn machine(&self) -> Machine {
+        self.machine
+    }
+
+    /// What has run so far, by kernel and path.
+    pub fn paths(&self) -> Paths {
+        let mut paths = Paths::default();
+        for (step, choice) in self.plan.steps.iter().zip(&self.choices) {
+            paths.add(step.kernel.name(), *choice, self.runs.get());
+        }
+        paths
+    }
+
+    /// Runs every step. `give` supplies each input of the plan; what comes back is in the order of its outputs.
+    /// An input that the plan writes over is changed in place.
+    pub fn run(
+        &self,
+        mut give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
+    ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
+        let _guard = tch::no_grad_guard();
+        let mut values: Vec<Option<Tensor>> = self.plan.values.iter().map(|_| None).collect();
+        let mut given = Vec::with_capacity(self.plan.inputs.len());
+        for (input, id) in &self.plan.inputs {
+            given.push((*input, *id, give(*input)?));
+        }
+        let sizes = sizes_of(&given);
+        for (input, id, tensor) in given {
+            let tensor = self.fitted(input, id, tensor, sizes)?;
+            put(&mut values, id, tensor);
+        }
+        for (n, step) in self.plan.steps.iter().enumerate() {
+            let operands: Option<Vec<&Tensor>> =
+                step.inputs.iter().map(|id| values.get(id.0 as usize)?.as_ref()).collect();
+            let (Some(operands), Some(choice)) = (operands, self.choices.get(n)) else {
+                return Err(self.broken(n, "an operand is not there"));
+            };
+            let context = dispatch::Context {
+                machine: self.machine,
+                sizes,
+                consumes_first: self.consumes.get(n) == Some(&true),
+                tables: &self.tables,
+            };
+            let results = dispatch::run(&step.kernel, *choice, &operands, &context)
+                .map_err(|error| self.broken(n, &error.to_string()))?;
+            if results.len() != step.outputs.len() {
+                return Err(self.broken(n, "its kernel gave another number of results"));
+            }
+            for (id, result) in step.outputs.iter().zip(results) {
+                debug_assert!(
+                    self.has_shape(*id, &result, sizes),
+                    "step {n} ({}) gave {:?}, not {:?}",
+                    step.kernel.name(),
+                    result.size(),
+                    self.plan.value(*id),
+                );
+                put(&mut values, *id, result);
+            }
+            for id in &step.drop_after {
+                if let Some(value) = values.get_mut(id.0 as usize) {
+                    *value = None;
+                }
+            }
+        }
+        self.runs.set(self.runs.get() + 1);
+        let mut outputs = Vec::with_capacity(self.plan.outputs.len());
+        for ((output, id), copied) in self.plan.outputs.iter().zip(&self.copies) {
+            let Some(value) = values.get(id.0 as usize).and_then(Option::as_ref) else {
+                return Err(ExecuteError::new(format!("the plan never makes {output}")));
+            };
+            let value = if *copied { copy(value)? } else { value.shallow_clone() };
+            outputs.push((*output, value));
+        }
+        Ok(outputs)
+    }
+
+    /// An input as the plan wants it: shape and dtype checked, on the machine's device.
+    fn fitted(
+        &self,
+        input: Input,
+        id: ValId,
+        tensor: Tensor,
+        sizes: Sizes,
+    ) -> Result<Tensor, ExecuteError> {
+        let Some(value) = self.plan.value(id) else {
+            return Err(ExecuteError::new(format!("the plan has no value for {input}")));
+        };
+        let dims: Vec<i64> = value.dims.iter().map(|d| d.at(sizes)).collect();
+        if tensor.size() != dims {
+            return Err(ExecuteError::new(format!(
+                "{input} ({}) is of shape {:?}, and the plan takes {dims:?}",
+                value.name,
+                tensor.size()
+            )));
+        }
+        let kind = self.kind_of(value.dtype);
+        if tensor.kind() != kind {
+            return Err(ExecuteError::new(format!(
+                "{input} ({}) is {:?}, and the plan takes {kind:?}",
+                value.name,
+                tensor.kind()
+            )));
+        }
+        // A number mixes with tensors of any device, and some are read on the CPU.
+        let device = if dims.is_empty() { tensor.device() } else { self.machine.device };
+        if tensor.device() == device { Ok(tensor) } else { Ok(tensor.f_to_device(device)?) }
+    }
+
+    fn kind_of(&self, dtype: DType) -> Kind {
+        match dtype {
+            DType::F32 => self.machine.kind,
+            DType::F64 => Kind::Double,
+            DType::I64 => Kind::Int64,
+        }
+    }
+
+    fn has_shape(&self, id: ValId, tensor: &Tensor, sizes: Sizes) -> bool {
+        self.plan.value(id).is_some_and(|value| {
+            tensor.kind() == self.kind_of(value.dtype)
+                && tensor.size() == value.dims.iter().map(|d| d.at(sizes)).collect::<Vec<_>>()
+        })
+    }
+
+    fn broken(&self, n: usize, why: &str) -> ExecuteError {
+        let place = self.plan.steps.get(n).map_or_else(String::new, |step| {
+            let layer = step.source.as_ref().and_then(|s| s.layer);
+            let layer = layer.map_or_else(String::new, |l| format!(" of layer {l}"));
+            format!("{}, {}{layer}", step.phase, step.kernel.name())
+        });
+        ExecuteError::new(format!("step {n} ({place}): {why}"))
+    }
+}
+
+fn put(values: &mut [Option<Tensor>], id: ValId, tensor: Tensor) {
+    if let Some(slot) = values.get_mut(id.0 as usize) {
+        *slot = Some(tensor);
+    }
+}
+
+/// The open extents, read off the tensors given: tokens or targets are [batch, time], keys [batch, past, …].
+fn sizes_of(given: &[(Input, ValId, Tensor)]) -> Sizes {
+    let mut sizes = Sizes { batch: 0, time: 0, past: 0 };
+    for (input, _, tensor) in given {
+        match (input, tensor.size().as_slice()) {
+            (Input::Tokens | Input::Targets, [batch, time]) => {
+                (sizes.batch, sizes.time) = (*batch, *time);
+            }
+            (Input::State(_, compiler::plan::StatePart::Keys), [_, past, ..]) => {
+                // A windowed state holds fewer rows than there were tokens; a growing one holds them all.
+                sizes.past = sizes.past.max(*past);
+            }
+            _ => {}
+        }
+    }
+    sizes
+}
+
+/// Whether an extent is the tokens given, for choosing before sizes are known.
+pub(crate) fn is_time(extent: Option<&Extent>) -> bool {
+    matches!(extent, Some(Extent::Time))
+}

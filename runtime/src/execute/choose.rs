@@ -1,0 +1,130 @@
+//! Which implementation each kernel of a plan gets on a machine.
+//!
+//! In: a kernel, its operands' types, the machine. Out: the choice, and a tally of choices that a run saves. Must
+//! stay true: a choice is made from types alone, before anything runs; where the fastest cannot be had, the choice
+//! says why; adding a kernel breaks this build until someone has decided.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use compiler::plan::{Kernel, Value};
+
+use super::{KernelRequest, Machine, is_time};
+use crate::kernels::path::{self, Path, Reason};
+use crate::kernels::{attention, canon};
+
+/// How one step is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Choice {
+    /// Not at all: its results look into its operand's memory.
+    View,
+    /// By libtorch's own operation.
+    Library,
+    /// By ours, this way.
+    Ours(Path),
+    Attention(attention::Path),
+}
+
+impl fmt::Display for Choice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Choice::View => f.write_str("view"),
+            Choice::Library => f.write_str("libtorch"),
+            Choice::Ours(path) => path.fmt(f),
+            Choice::Attention(path) => path.fmt(f),
+        }
+    }
+}
+
+/// The choice for `kernel` on `machine`.
+pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice {
+    let Machine { device, kind, kernels } = machine;
+    let asked = kernels == KernelRequest::Reference;
+    let ours = || match asked {
+        true => Choice::Ours(Path::Reference(Reason::Asked)),
+        false => Choice::Ours(path::choose(kind, device)),
+    };
+    let dims = |i: usize| operands.get(i).map_or(&[][..], |v| v.dims.as_slice());
+    match kernel {
+        Kernel::Reshape { .. } | Kernel::Split { .. } => Choice::View,
+        Kernel::Embed
+        | Kernel::EmbedGrad { .. }
+        | Kernel::Linear { .. }
+        | Kernel::LinearGradInput
+        | Kernel::LinearGradWeight
+        | Kernel::Pointwise(_)
+        | Kernel::PointwiseGrad(_)
+        | Kernel::Add
+        | Kernel::Mul
+        | Kernel::Scale { .. }
+        | Kernel::Concat
+        | Kernel::Zeros { .. }
+        | Kernel::RepeatHeads { .. }
+        | Kernel::RepeatHeadsGrad { .. }
+        | Kernel::AppendTime
+        | Kernel::LastTime { .. }
+        | Kernel::CausalConvState { .. }
+        | Kernel::Argmax
+        | Kernel::Accumulate
+        | Kernel::Clip { .. } => Choice::Library,
+        Kernel::SumTokens
+        | Kernel::RmsNorm { .. }
+        | Kernel::RmsNormGrad
+        | Kernel::SwiGlu
+        | Kernel::SwiGluGrad
+        | Kernel::Rope { .. }
+        | Kernel::CrossEntropy { .. }
+        | Kernel::CrossEntropyGrad { .. }
+        | Kernel::GradNorm
+        | Kernel::AdamW { .. } => ours(),
+        Kernel::L2Norm { .. }
+        | Kernel::L2NormGrad
+        | Kernel::GlaScan { .. }
+        | Kernel::GlaScanGrad
+        | Kernel::DeltaScan { .. }
+        | Kernel::DeltaScanGrad
+        | Kernel::SsdScan { .. }
+        | Kernel::SsdScanGrad => Choice::Ours(Path::Reference(Reason::Only)),
+        Kernel::CausalConv { kernel, .. } | Kernel::CausalConvGrad { kernel, .. } => {
+            Choice::Ours(match asked {
+                true => Path::Reference(Reason::Asked),
+                false => canon::choose(*kernel, kind, device),
+            })
+        }
+        Kernel::Attention { window } | Kernel::AttentionGrad { window } => {
+            // The gradient has dy in front of q, k and v.
+            let first = usize::from(matches!(kernel, Kernel::AttentionGrad { .. }));
+            let plain = window.is_none() && is_time(dims(first + 1).get(1));
+            let even = dims(first).last() == dims(first + 2).last();
+            Choice::Attention(match asked {
+                true => attention::Path::Reference(attention::Reason::Asked),
+                false => attention::choose(plain, even, device, kind),
+            })
+        }
+    }
+}
+
+/// How often each kernel took each path.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Paths {
+    counts: BTreeMap<(&'static str, String), u64>,
+}
+
+impl Paths {
+    pub(super) fn add(&mut self, kernel: &'static str, choice: Choice, times: u64) {
+        if times > 0 {
+            *self.counts.entry((kernel, choice.to_string())).or_default() += times;
+        }
+    }
+
+    pub fn merge(&mut self, other: &Paths) {
+        for ((kernel, path), times) in &other.counts {
+            *self.counts.entry((kernel, path.clone())).or_default() += times;
+        }
+    }
+
+    /// Kernel, path, times; by kernel, then path.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str, u64)> {
+        self.counts.iter().map(|((kernel, path), times)| (*kernel, path.as_str(), *times))
+    }
+}

@@ -1,0 +1,244 @@
+//! One step: a kernel of the plan to a kernel of the runtime.
+//!
+//! In: the kernel with its attributes, the choice made for it, its operands. Out: its results, in the plan's order.
+//! Must stay true: the match is exhaustive; the choice is followed, never reconsidered.
+
+use std::cell::RefCell;
+
+use compiler::plan::{self, Kernel, Sizes};
+use tch::Tensor;
+
+use super::{Choice, Machine};
+use crate::kernels::path::Path;
+use crate::kernels::scan::{delta, gla, ssd};
+use crate::kernels::{
+    KernelError, arrange, attention, canon, linear, loss, norm, pointwise, rope, swiglu, update,
+};
+
+/// What a step may depend on beside its operands.
+pub(super) struct Context<'a> {
+    pub(super) machine: Machine,
+    pub(super) sizes: Sizes,
+    /// The first operand's memory may hold a result.
+    pub(super) consumes_first: bool,
+    pub(super) tables: &'a RefCell<rope::Tables>,
+}
+
+pub(super) fn run(
+    kernel: &Kernel,
+    choice: Choice,
+    operands: &[&Tensor],
+    context: &Context<'_>,
+) -> Result<Vec<Tensor>, KernelError> {
+    // Operand i of the kernel's contract.
+    let x = |i: usize| -> Result<&Tensor, KernelError> {
+        operands.get(i).copied().ok_or_else(|| wrong(format!("operand {i} is missing")))
+    };
+    let number = |i: usize| -> Result<f64, KernelError> { Ok(x(i)?.f_double_value(&[])?) };
+    let integer = |i: usize| -> Result<i64, KernelError> { Ok(x(i)?.f_int64_value(&[])?) };
+    let ours = || match choice {
+        Choice::Ours(path) => Ok(path),
+        Choice::View | Choice::Library | Choice::Attention(_) => {
+            Err(wrong(format!("`{choice}` was chosen for it")))
+        }
+    };
+    Ok(match kernel {
+        Kernel::Embed => vec![linear::embed(x(0)?, x(1)?)?],
+        Kernel::EmbedGrad { vocab } => vec![linear::embed_grad(x(0)?, x(1)?, *vocab)?],
+        Kernel::Linear { bias } => {
+            let bias = if *bias { Some(x(2)?) } else { None };
+            vec![linear::linear(x(0)?, x(1)?, bias)?]
+        }
+        Kernel::LinearGradInput => vec![linear::linear_grad_input(x(0)?, x(1)?)?],
+        Kernel::LinearGradWeight => vec![linear::linear_grad_weight(x(0)?, x(1)?)?],
+        Kernel::SumTokens => vec![linear::sum_tokens(ours()?, x(0)?)?],
+
+        Kernel::RmsNorm { eps } => {
+            let (y, rstd) = norm::rms_norm(ours()?, x(0)?, x(1)?, eps.to_f64())?;
+            vec![y, rstd]
+        }
+        Kernel::RmsNormGrad => {
+            let (dx, dweight) = norm::rms_norm_grad(ours()?, x(0)?, x(1)?, x(2)?, x(3)?)?;
+            vec![dx, dweight]
+        }
+        Kernel::L2Norm { eps } => {
+            let (y, rnorm) = norm::l2_norm(x(0)?, eps.to_f64())?;
+            vec![y, rnorm]
+        }
+        Kernel::L2NormGrad => vec![norm::l2_norm_grad(x(0)?, x(1)?, x(2)?)?],
+
+        Kernel::Pointwise(function) => vec![pointwise::apply(*function, x(0)?)?],
+        Kernel::PointwiseGrad(function) => vec![pointwise::gradient(*function, x(0)?, x(1)?)?],
+        // One of unequal ranks is spread over the other's leading axes.
+        Kernel::Add => vec![x(0)?.f_add(x(1)?)?],
+        Kernel::Mul => vec![x(0)?.f_mul(x(1)?)?],
+        Kernel::Scale { by } => vec![x(0)?.f_mul_scalar(by.to_f64())?],
+        Kernel::SwiGlu => vec![swiglu::forward(ours()?, x(0)?, x(1)?)?],
+        Kernel::SwiGluGrad => {
+            let (dgate, dup) = swiglu::backward(ours()?, x(0)?, x(1)?, x(2)?)?;
+            vec![dgate, dup]
+        }
+
+        Kernel::Reshape { dims } => vec![arrange::reshape(x(0)?, dims)?],
+        Kernel::Concat => vec![Tensor::f_cat(operands, -1)?],
+        Kernel::Split { widths } => x(0)?.f_split_with_sizes(widths, -1)?,
+        Kernel::Zeros { dims } => {
+            let dims: Vec<i64> = dims.iter().map(|d| d.at(context.sizes)).collect();
+            let Machine { kind, device, kernels: _ } = context.machine;
+            vec![Tensor::f_zeros(dims, (kind, device))?]
+        }
+        Kernel::RepeatHeads { times } => vec![arrange::repeat_heads(x(0)?, *times)?],
+        Kernel::RepeatHeadsGrad { times } => vec![arrange::sum_repeats(x(0)?, *times)?],
+        Kernel::AppendTime => vec![arrange::append_time(x(0)?, x(1)?)?],
+        Kernel::LastTime { rows } => vec![arrange::last_time(x(0)?, *rows)?],
+
+        Kernel::Rope { theta, dims, layout, inverse } => {
+            let rotation = rope::Rotation {
+                theta: theta.to_f64(),
+                dims: *dims,
+                layout: *layout,
+                inverse: *inverse,
+            };
+            let mut tables = context.tables.borrow_mut();
+            vec![rope::apply(ours()?, x(0)?, integer(1)?, rotation, &mut tables)?]
+        }
+        Kernel::Attention { window } => {
+            let operands = attention::Operands { q: x(0)?, k: x(1)?, v: x(2)?, window: *window };
+            let (y, lse) = attention::forward(attention_path(choice)?, operands)?;
+            vec![y, lse]
+        }
+        Kernel::AttentionGrad { window } => {
+            let operands = attention::Operands { q: x(1)?, k: x(2)?, v: x(3)?, window: *window };
+            let path = attention_path(choice)?;
+            let (dq, dk, dv) = attention::backward(path, x(0)?, operands, x(4)?, x(5)?)?;
+            vec![dq, dk, dv]
+        }
+        Kernel::CausalConv { residual, activation, parts, state, kernel: _ } => {
+            let state = if *state { Some(x(parts + 1)?) } else { None };
+            let operands = canon::Operands { inputs: some(operands, 0, *parts)?, weight: x(*parts)?, state };
+            canon::forward(ours()?, operands, options(*residual, *activation))?
+        }
+        Kernel::CausalConvGrad { residual, activation, parts, kernel: _ } => {
+            let grads = some(operands, 0, *parts)?;
+            let operands = canon::Operands {
+                inputs: some(operands, *parts, *parts)?,
+                weight: x(2 * parts)?,
+                state: None,
+            };
+            let options = options(*residual, *activation);
+            let gradients = canon::backward(ours()?, grads, operands, options)?;
+            let mut results = gradients.inputs;
+            results.push(gradients.weight);
+            results
+        }
+        Kernel::CausalConvState { kernel, parts, state } => {
+            let state = if *state { Some(x(*parts)?) } else { None };
+            vec![canon::next_state_of(some(operands, 0, *parts)?, *kernel, state)?]
+        }
+        Kernel::GlaScan { state } => {
+            let operands = gla::Operands { q: x(0)?, k: x(1)?, v: x(2)?, g: x(3)? };
+            let state = if *state { Some(x(4)?) } else { None };
+            let scanned = gla::forward(operands, state)?;
+            vec![scanned.y, scanned.state]
+        }
+        Kernel::GlaScanGrad => {
+            let operands = gla::Operands { q: x(1)?, k: x(2)?, v: x(3)?, g: x(4)? };
+            gla::backward(x(0)?, operands)?.into()
+        }
+        Kernel::DeltaScan { state } => {
+            let operands =
+                delta::Operands { q: x(0)?, k: x(1)?, v: x(2)?, beta: x(3)?, g: x(4)? };
+            let state = if *state { Some(x(5)?) } else { None };
+            let scanned = delta::forward(operands, state)?;
+            vec![scanned.y, scanned.state]
+        }
+        Kernel::DeltaScanGrad => {
+            let operands =
+                delta::Operands { q: x(1)?, k: x(2)?, v: x(3)?, beta: x(4)?, g: x(5)? };
+            delta::backward(x(0)?, operands)?.into()
+        }
+        Kernel::SsdScan { state } => {
+            let operands =
+                ssd::Operands { x: x(0)?, dt: x(1)?, a: x(2)?, b: x(3)?, c: x(4)?, d: x(5)? };
+            let state = if *state { Some(x(6)?) } else { None };
+            let scanned = ssd::forward(operands, state)?;
+            vec![scanned.y, scanned.state]
+        }
+        Kernel::SsdScanGrad => {
+            let operands =
+                ssd::Operands { x: x(1)?, dt: x(2)?, a: x(3)?, b: x(4)?, c: x(5)?, d: x(6)? };
+            ssd::backward(x(0)?, operands)?.into()
+        }
+
+        Kernel::CrossEntropy { nll_square, z_loss } => {
+            let terms =
+                loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() };
+            let loss::Losses { nll, lse, loss, counted } =
+                loss::forward(ours()?, x(0)?, x(1)?, terms)?;
+            vec![nll, lse, loss, counted]
+        }
+        Kernel::CrossEntropyGrad { nll_square, z_loss } => {
+            let terms =
+                loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() };
+            let kept = loss::Kept { targets: x(1)?, nll: x(2)?, lse: x(3)? };
+            let over = context.consumes_first;
+            vec![loss::backward(ours()?, x(0)?, kept, number(4)?, terms, over)?]
+        }
+        Kernel::Argmax => vec![loss::argmax(x(0)?)?],
+
+        Kernel::Accumulate => vec![update::accumulate(x(0)?, x(1)?)?],
+        Kernel::GradNorm => vec![update::grad_norm(ours()?, operands)?],
+        Kernel::Clip { max } => vec![update::clip(x(0)?, max.map(|max| max.to_f64()))?],
+        Kernel::AdamW { beta1, beta2, eps, decay } => {
+            let update = update::Update {
+                p: x(0)?,
+                g: x(1)?,
+                m: x(2)?,
+                v: x(3)?,
+                coefficient: x(4)?,
+            };
+            let options = update::AdamW {
+                beta1: beta1.to_f64(),
+                beta2: beta2.to_f64(),
+                eps: eps.to_f64(),
+                decay: decay.to_f64(),
+                lr: number(5)?,
+                step: integer(6)?,
+            };
+            let (p, m, v) = update::adamw(ours()?, update, options)?;
+            vec![p, m, v]
+        }
+    })
+}
+
+fn attention_path(choice: Choice) -> Result<attention::Path, KernelError> {
+    match choice {
+        Choice::Attention(path) => Ok(path),
+        Choice::View | Choice::Library | Choice::Ours(Path::Fused(_) | Path::Reference(_)) => {
+            Err(wrong(format!("`{choice}` was chosen for it")))
+        }
+    }
+}
+
+/// `count` operands from `first`.
+fn some<'a, 't>(
+    operands: &'a [&'t Tensor],
+    first: usize,
+    count: usize,
+) -> Result<&'a [&'t Tensor], KernelError> {
+    operands.get(first..first + count).ok_or_else(|| {
+        wrong(format!("{} operands, and {} are wanted", operands.len(), first + count))
+    })
+}
+
+fn options(residual: bool, activation: plan::Activation) -> canon::Options {
+    let activation = match activation {
+        plan::Activation::Identity => canon::Activation::Identity,
+        plan::Activation::Silu => canon::Activation::Silu,
+    };
+    canon::Options { residual, activation }
+}
+
+fn wrong(why: String) -> KernelError {
+    KernelError::new(format!("{why}\nhelp: this is a fault of canonc; please report it"))
+}

@@ -1,0 +1,87 @@
+//! Which values of a plan are one memory.
+//!
+//! In: a plan. Out: the steps that may use up their first operand, and the outputs that must be copied. Must stay
+//! true: memory that anyone else looks into, or that the caller gave or gets, is never used up; no two outputs that
+//! the caller may write to are one memory.
+
+use compiler::plan::{Output, Plan, ValId};
+
+/// The memory each value lies in, named by the value that made it.
+struct Roots {
+    of: Vec<usize>,
+    /// How many values lie there.
+    lodgers: Vec<usize>,
+}
+
+impl Roots {
+    fn of(plan: &Plan) -> Self {
+        let count = plan.values.len();
+        let mut roots = Self { of: (0..count).collect(), lodgers: vec![1; count] };
+        for step in &plan.steps {
+            let over = step.kernel.writes_over();
+            for (n, output) in step.outputs.iter().enumerate() {
+                let from = match over.iter().find(|(o, _)| *o == n) {
+                    Some((_, input)) => step.inputs.get(*input),
+                    None if step.kernel.is_view() => step.inputs.first(),
+                    None => None,
+                };
+                if let Some(from) = from {
+                    roots.join(*output, *from);
+                }
+            }
+        }
+        roots
+    }
+
+    fn join(&mut self, value: ValId, with: ValId) {
+        let root = self.at(with);
+        if let Some(slot) = self.of.get_mut(value.0 as usize) {
+            *slot = root;
+        }
+        if let Some(lodgers) = self.lodgers.get_mut(root) {
+            *lodgers += 1;
+        }
+    }
+
+    fn at(&self, value: ValId) -> usize {
+        self.of.get(value.0 as usize).copied().unwrap_or(usize::MAX)
+    }
+}
+
+/// For each step, whether its first operand is its alone and dies with it: that memory may hold a result.
+pub(super) fn consumable(plan: &Plan) -> Vec<bool> {
+    let roots = Roots::of(plan);
+    let callers = || plan.inputs.iter().map(|(_, id)| id).chain(plan.outputs.iter().map(|(_, id)| id));
+    let mut shared = vec![false; plan.values.len()];
+    for id in callers() {
+        if let Some(shared) = shared.get_mut(roots.at(*id)) {
+            *shared = true;
+        }
+    }
+    plan.steps
+        .iter()
+        .map(|step| {
+            let Some(first) = step.inputs.first() else { return false };
+            let root = roots.at(*first);
+            step.drop_after.contains(first)
+                && step.inputs.iter().filter(|id| *id == first).count() == 1
+                && roots.lodgers.get(root) == Some(&1)
+                && shared.get(root) == Some(&false)
+        })
+        .collect()
+}
+
+/// For each output, whether an earlier one lies in the same memory. Only gradients are ever written to.
+pub(super) fn copied(plan: &Plan) -> Vec<bool> {
+    let roots = Roots::of(plan);
+    let mut seen = Vec::new();
+    plan.outputs
+        .iter()
+        .map(|(output, id)| {
+            let root = roots.at(*id);
+            let again = seen.contains(&root) && matches!(output, Output::Gradient(_));
+            seen.push(root);
+            again
+        })
+        .collect()
+}

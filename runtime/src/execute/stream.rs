@@ -1,0 +1,126 @@
+//! A plan run over a sequence in pieces: (tokens, position, state) → (logits, state).
+//!
+//! In: weights and the next tokens. Out: their logits. Must stay true: any way of cutting a sequence gives the same
+//! logits up to rounding; a state is never changed, so that keeping one is enough to go back to it.
+
+use std::collections::BTreeMap;
+
+use compiler::graph::StateId;
+use compiler::plan::{Extent, Input, Output, Plan, StatePart};
+use tch::{Kind, Tensor};
+
+use super::train::{at, unknown};
+use super::{ExecuteError, Executor, Machine, Paths};
+use crate::weights::Weights;
+
+/// A streaming plan bound to a machine.
+#[derive(Debug)]
+pub struct Streamer {
+    executor: Executor,
+}
+
+/// What a sequence leaves behind for its next piece.
+#[derive(Debug)]
+pub struct Carried {
+    /// Tokens so far.
+    pub position: i64,
+    states: BTreeMap<(StateId, StatePart), Tensor>,
+}
+
+impl Carried {
+    /// Bytes held.
+    pub fn bytes(&self) -> usize {
+        self.states.values().map(|t| t.numel() * t.kind().elt_size_in_bytes()).sum()
+    }
+}
+
+impl Streamer {
+    pub fn new(plan: Plan, machine: Machine) -> Result<Self, ExecuteError> {
+        Ok(Self { executor: Executor::new(plan, machine)? })
+    }
+
+    pub fn paths(&self) -> Paths {
+        self.executor.paths()
+    }
+
+    /// The state before the first token of `batch` sequences.
+    pub fn start(&self, batch: i64) -> Result<Carried, ExecuteError> {
+        let plan = self.executor.plan();
+        let Machine { device, kind, kernels: _ } = self.executor.machine();
+        let mut states = BTreeMap::new();
+        for (input, id) in &plan.inputs {
+            let (Input::State(state, part), Some(value)) = (input, plan.value(*id)) else {
+                continue;
+            };
+            let dims: Vec<i64> = value
+                .dims
+                .iter()
+                .map(|extent| match extent {
+                    Extent::Batch => batch,
+                    Extent::Fixed(n) => *n,
+                    // Nothing has been seen.
+                    Extent::Time | Extent::Past(_) | Extent::Seen(_) | Extent::Kept(_) => 0,
+                })
+                .collect();
+            states.insert((*state, *part), Tensor::f_zeros(dims, (kind, device))?);
+        }
+        Ok(Carried { position: 0, states })
+    }
+
+    /// Logits [batch, time, vocab] of the next `tokens` [batch, time], and the state after them.
+    pub fn forward(
+        &self,
+        weights: &Weights,
+        tokens: &Tensor,
+        carried: &Carried,
+    ) -> Result<(Tensor, Carried), ExecuteError> {
+        let outputs = self.executor.run(|input| match input {
+            Input::Tokens => Ok(tokens.shallow_clone()),
+            Input::Position => Ok(Tensor::from(carried.position)),
+            Input::Param(id) => at(&weights.tensors, id.0, "parameter"),
+            Input::State(id, part) => match carried.states.get(&(id, part)) {
+                Some(state) => Ok(state.shallow_clone()),
+                None => Err(unknown(input)),
+            },
+            Input::Targets
+            | Input::GradScale
+            | Input::Left(_)
+            | Input::Right(_)
+            | Input::Gradient(_)
+            | Input::FirstMoment(_)
+            | Input::SecondMoment(_)
+            | Input::LearningRate
+            | Input::StepNumber => Err(unknown(input)),
+        })?;
+        let time = tokens.size().get(1).copied().unwrap_or(0);
+        let mut after = Carried { position: carried.position + time, states: BTreeMap::new() };
+        let mut logits = None;
+        for (output, tensor) in outputs {
+            match output {
+                Output::Logits => logits = Some(tensor),
+                Output::State(id, part) => {
+                    after.states.insert((id, part), tensor);
+                }
+                Output::Nll
+                | Output::Loss
+                | Output::Counted
+                | Output::Argmax
+                | Output::Gradient(_)
+                | Output::GradNorm
+                | Output::Param(_)
+                | Output::FirstMoment(_)
+                | Output::SecondMoment(_) => {}
+            }
+        }
+        match logits {
+            Some(logits) => Ok((logits, after)),
+            None => Err(ExecuteError::new("the streaming plan gives no logits")),
+        }
+    }
+
+    /// One row of ids as tokens [1, time].
+    pub fn row(ids: &[i64]) -> Result<Tensor, ExecuteError> {
+        let tokens = Tensor::f_from_slice(ids)?.f_to_kind(Kind::Int64)?;
+        Ok(tokens.f_reshape([1, ids.len() as i64])?)
+    }
+}

@@ -1,0 +1,317 @@
+//! A training step's three plans, and the plan that measures.
+//!
+//! In: weights, a micro-batch of tokens and targets, then a learning rate. Out: sums over the micro-batch, sums of
+//! sums, new weights and moments; for measuring, each token's loss and likeliest guess. Must stay true: gradients,
+//! weights and moments are in parameter order; `combine` and `update` write over what they are given.
+
+use compiler::plan::{IGNORED, Input, Output, Plan, TrainPlan};
+use tch::{Kind, Tensor};
+
+use super::{ExecuteError, Executor, Machine, Paths};
+use crate::run::RunError;
+use crate::weights::Weights;
+
+/// `micro`, `combine` and `update` bound to a machine.
+#[derive(Debug)]
+pub struct Trainer {
+    micro: Executor,
+    combine: Executor,
+    update: Executor,
+}
+
+/// What a micro-batch leaves behind, and what several of them add up to.
+#[derive(Debug)]
+pub struct Sums {
+    /// [] f64, not divided by the number of targets.
+    loss: Tensor,
+    /// [] i64
+    counted: Tensor,
+    /// In parameter order, of the parameters' shapes.
+    pub gradients: Vec<Tensor>,
+}
+
+/// AdamW's running means, in parameter order.
+#[derive(Debug)]
+pub struct Moments {
+    pub first: Vec<Tensor>,
+    pub second: Vec<Tensor>,
+}
+
+impl Moments {
+    /// As before the first step.
+    pub fn zeros(weights: &Weights) -> Result<Self, ExecuteError> {
+        let zeros = || {
+            weights.tensors.iter().map(Tensor::f_zeros_like).collect::<Result<Vec<_>, _>>()
+        };
+        Ok(Self { first: zeros()?, second: zeros()? })
+    }
+}
+
+impl Sums {
+    /// The training loss, summed over counted targets.
+    pub fn loss_sum(&self) -> Result<f64, ExecuteError> {
+        Ok(self.loss.f_double_value(&[])?)
+    }
+
+    /// Targets that are not ignored.
+    pub fn counted(&self) -> Result<i64, ExecuteError> {
+        Ok(self.counted.f_int64_value(&[])?)
+    }
+}
+
+impl Trainer {
+    pub fn new(plans: TrainPlan, machine: Machine) -> Result<Self, ExecuteError> {
+        let TrainPlan { micro, combine, update } = plans;
+        Ok(Self {
+            micro: Executor::new(micro, machine)?,
+            combine: Executor::new(combine, machine)?,
+            update: Executor::new(update, machine)?,
+        })
+    }
+
+    pub fn machine(&self) -> Machine {
+        self.micro.machine()
+    }
+
+    /// What has run so far, by kernel and path.
+    pub fn paths(&self) -> Paths {
+        let mut paths = self.micro.paths();
+        paths.merge(&self.combine.paths());
+        paths.merge(&self.update.paths());
+        paths
+    }
+
+    /// Forward and backward. `tokens` and `targets` are [batch, time] i64; `scale` is 1 / the counted targets of
+    /// the whole step, and multiplies every gradient.
+    pub fn micro_batch(
+        &self,
+        weights: &Weights,
+        tokens: &Tensor,
+        targets: &Tensor,
+        scale: f64,
+    ) -> Result<Sums, ExecuteError> {
+        let outputs = self.micro.run(|input| batch_input(input, weights, tokens, targets, scale))?;
+        sums(outputs, weights.tensors.len())
+    }
+
+    /// left + right, written over the left.
+    pub fn combine(&self, left: Sums, right: Sums) -> Result<Sums, ExecuteError> {
+        let count = left.gradients.len();
+        let pick = |sums: &Sums, output: Output| match output {
+            Output::Loss => Ok(sums.loss.shallow_clone()),
+            Output::Counted => Ok(sums.counted.shallow_clone()),
+            Output::Gradient(id) => at(&sums.gradients, id.0, "gradient"),
+            Output::Logits
+            | Output::Nll
+            | Output::Argmax
+            | Output::State(..)
+            | Output::GradNorm
+            | Output::Param(_)
+            | Output::FirstMoment(_)
+            | Output::SecondMoment(_) => Err(unknown(Input::Left(output))),
+        };
+        let outputs = self.combine.run(|input| match input {
+            Input::Left(output) => pick(&left, output),
+            Input::Right(output) => pick(&right, output),
+            Input::Tokens
+            | Input::Targets
+            | Input::Position
+            | Input::GradScale
+            | Input::Param(_)
+            | Input::State(..)
+            | Input::Gradient(_)
+            | Input::FirstMoment(_)
+            | Input::SecondMoment(_)
+            | Input::LearningRate
+            | Input::StepNumber => Err(unknown(input)),
+        })?;
+        sums(outputs, count)
+    }
+
+    /// Clips and steps: weights and moments are changed in place. `step` is 1 for the first update. Gives the
+    /// global norm of the gradients before clipping.
+    pub fn update(
+        &self,
+        weights: &mut Weights,
+        moments: &mut Moments,
+        gradients: &[Tensor],
+        lr: f64,
+        step: i64,
+    ) -> Result<f64, ExecuteError> {
+        let outputs = self.update.run(|input| match input {
+            Input::Param(id) => at(&weights.tensors, id.0, "parameter"),
+            Input::Gradient(id) => at(gradients, id.0, "gradient"),
+            Input::FirstMoment(id) => at(&moments.first, id.0, "first moment"),
+            Input::SecondMoment(id) => at(&moments.second, id.0, "second moment"),
+            Input::LearningRate => Ok(Tensor::from(lr)),
+            Input::StepNumber => Ok(Tensor::from(step)),
+            Input::Tokens
+            | Input::Targets
+            | Input::Position
+            | Input::GradScale
+            | Input::State(..)
+            | Input::Left(_)
+            | Input::Right(_) => Err(unknown(input)),
+        })?;
+        match outputs.iter().find(|(output, _)| *output == Output::GradNorm) {
+            Some((_, norm)) => Ok(norm.f_double_value(&[])?),
+            None => Err(ExecuteError::new("the update plan gives no gradient norm")),
+        }
+    }
+}
+
+/// A plan that gives losses and guesses and no gradients.
+#[derive(Debug)]
+pub struct Evaluator {
+    executor: Executor,
+}
+
+#[derive(Debug)]
+pub struct Evaluation {
+    /// [batch, time]: −ln p(target), 0 where ignored.
+    pub nll: Tensor,
+    /// [batch, time] i64: the likeliest next token.
+    pub argmax: Tensor,
+    /// The training loss, summed over counted targets.
+    pub loss_sum: f64,
+    pub counted: i64,
+}
+
+impl Evaluator {
+    pub fn new(plan: Plan, machine: Machine) -> Result<Self, ExecuteError> {
+        Ok(Self { executor: Executor::new(plan, machine)? })
+    }
+
+    pub fn paths(&self) -> Paths {
+        self.executor.paths()
+    }
+
+    pub fn evaluate(
+        &self,
+        weights: &Weights,
+        tokens: &Tensor,
+        targets: &Tensor,
+    ) -> Result<Evaluation, ExecuteError> {
+        let outputs =
+            self.executor.run(|input| batch_input(input, weights, tokens, targets, 1.0))?;
+        let find = |wanted: Output| {
+            let found = outputs.iter().find(|(output, _)| *output == wanted);
+            found
+                .map(|(_, tensor)| tensor.shallow_clone())
+                .ok_or_else(|| ExecuteError::new(format!("the evaluation plan gives no {wanted}")))
+        };
+        Ok(Evaluation {
+            nll: find(Output::Nll)?,
+            argmax: find(Output::Argmax)?,
+            loss_sum: find(Output::Loss)?.f_double_value(&[])?,
+            counted: find(Output::Counted)?.f_int64_value(&[])?,
+        })
+    }
+}
+
+/// The inputs that a plan over whole rows of text has.
+pub(super) fn batch_input(
+    input: Input,
+    weights: &Weights,
+    tokens: &Tensor,
+    targets: &Tensor,
+    scale: f64,
+) -> Result<Tensor, ExecuteError> {
+    match input {
+        Input::Tokens => Ok(tokens.shallow_clone()),
+        Input::Targets => Ok(targets.shallow_clone()),
+        Input::Position => Ok(Tensor::from(0i64)),
+        Input::GradScale => Ok(Tensor::from(scale)),
+        Input::Param(id) => at(&weights.tensors, id.0, "parameter"),
+        Input::State(..)
+        | Input::Left(_)
+        | Input::Right(_)
+        | Input::Gradient(_)
+        | Input::FirstMoment(_)
+        | Input::SecondMoment(_)
+        | Input::LearningRate
+        | Input::StepNumber => Err(unknown(input)),
+    }
+}
+
+/// Tokens or targets that a person gave: [batch, time] i64, of at least one token, each in 0..vocab; targets may
+/// be ignored.
+pub fn check_ids(what: &str, ids: &Tensor, vocab: i64, targets: bool) -> Result<(), RunError> {
+    let size = ids.size();
+    if ids.kind() != Kind::Int64 || size.len() != 2 || size.contains(&0) {
+        return Err(RunError::input(
+            format!("{what} are {:?} of shape {size:?}", ids.kind()),
+            "give them as i64 of [batch, time], at least one token",
+        ));
+    }
+    match first_outside(ids, vocab, targets)? {
+        None => Ok(()),
+        Some((row, column, id)) => {
+            let also = if targets { format!(", or {IGNORED} for none") } else { String::new() };
+            Err(RunError::input(
+                format!("{what}[{row}, {column}] is {id}, and the vocabulary has {vocab}"),
+                format!("use ids of 0..{vocab}{also}"),
+            ))
+        }
+    }
+}
+
+/// The first id that is none, with its place.
+fn first_outside(
+    ids: &Tensor,
+    vocab: i64,
+    targets: bool,
+) -> Result<Option<(i64, i64, i64)>, ExecuteError> {
+    let mut bad = ids.f_lt(0)?.f_logical_or(&ids.f_ge(vocab)?)?;
+    if targets {
+        bad = bad.f_logical_and(&ids.f_ne(IGNORED)?)?;
+    }
+    let places = bad.f_nonzero()?; // [n, 2]
+    if places.size().first() == Some(&0) {
+        return Ok(None);
+    }
+    let (row, column) = (places.f_int64_value(&[0, 0])?, places.f_int64_value(&[0, 1])?);
+    Ok(Some((row, column, ids.f_int64_value(&[row, column])?)))
+}
+
+fn sums(outputs: Vec<(Output, Tensor)>, count: usize) -> Result<Sums, ExecuteError> {
+    let (mut loss, mut counted) = (None, None);
+    let mut gradients = Vec::with_capacity(count);
+    for (output, tensor) in outputs {
+        match output {
+            Output::Loss => loss = Some(tensor),
+            Output::Counted => counted = Some(tensor),
+            Output::Gradient(id) if id.0 as usize == gradients.len() => gradients.push(tensor),
+            Output::Gradient(_)
+            | Output::Logits
+            | Output::Nll
+            | Output::Argmax
+            | Output::State(..)
+            | Output::GradNorm
+            | Output::Param(_)
+            | Output::FirstMoment(_)
+            | Output::SecondMoment(_) => {
+                return Err(ExecuteError::new(format!("a training plan gives {output} out of turn")));
+            }
+        }
+    }
+    match (loss, counted) {
+        (Some(loss), Some(counted)) if gradients.len() == count => {
+            Ok(Sums { loss, counted, gradients })
+        }
+        _ => Err(ExecuteError::new(format!(
+            "a training plan gives {} of {count} gradients, or no loss",
+            gradients.len()
+        ))),
+    }
+}
+
+pub(super) fn at(tensors: &[Tensor], index: u32, what: &str) -> Result<Tensor, ExecuteError> {
+    tensors.get(index as usize).map(Tensor::shallow_clone).ok_or_else(|| {
+        ExecuteError::new(format!("{what} {index} is wanted, and there are {}", tensors.len()))
+    })
+}
+
+pub(super) fn unknown(input: Input) -> ExecuteError {
+    ExecuteError::new(format!("this plan asks for {input}, which it is never given"))
+}

@@ -1,0 +1,135 @@
+//! What an arch with given weights makes of given tokens: logits, losses, gradients.
+//!
+//! In: a graph, weights, tokens, perhaps targets. Out: named tensors. Must stay true: the three plans run here are
+//! those that generation, evaluation and training run; losses are means over counted targets, and gradients are of
+//! that mean.
+
+use compiler::graph::Graph;
+use compiler::plan::{
+    self, Decays, IGNORED, Loss, Optimizer, Options, Recompute, Stream, TrainOptions,
+};
+use tch::{Kind, Tensor};
+
+use crate::execute::{
+    Evaluation, Evaluator, ExecuteError, Machine, Paths, Streamer, Sums, Trainer, check_ids,
+};
+use crate::run::RunError;
+use crate::weights::Weights;
+
+/// What is asked.
+#[derive(Debug)]
+pub struct Request<'a> {
+    pub graph: &'a Graph,
+    pub weights: &'a Weights,
+    /// [batch, time] i64
+    pub tokens: &'a Tensor,
+    /// [batch, time] i64; needed for losses and gradients.
+    pub targets: Option<&'a Tensor>,
+    pub gradients: bool,
+    pub loss: Loss,
+    pub machine: Machine,
+}
+
+/// What came out.
+#[derive(Debug)]
+pub struct Answer {
+    /// [batch, time, vocab]
+    pub logits: Tensor,
+    pub measured: Option<Measured>,
+    /// By parameter path, in parameter order.
+    pub gradients: Vec<(String, Tensor)>,
+    pub paths: Paths,
+}
+
+#[derive(Debug)]
+pub struct Measured {
+    /// The training loss, a mean over counted targets.
+    pub loss: f64,
+    pub counted: i64,
+    /// [batch, time]
+    pub nll: Tensor,
+}
+
+pub fn forward(request: &Request<'_>) -> Result<Answer, RunError> {
+    let Request { graph, weights, tokens, targets, gradients, loss, machine } = request;
+    check_ids("tokens", tokens, graph.vocab, false)?;
+    if let Some(targets) = targets {
+        check_ids("targets", targets, graph.vocab, true)?;
+        if targets.size() != tokens.size() {
+            return Err(RunError::input(
+                format!("targets are {:?} and tokens {:?}", targets.size(), tokens.size()),
+                "give one target for each token",
+            ));
+        }
+    } else if *gradients {
+        return Err(RunError::input("gradients of no loss", "give --targets"));
+    }
+    let weights = weights.to(machine.device, machine.kind)?;
+    let options = Options::default();
+    let streamer = Streamer::new(plan::forward(graph, Stream::default(), options), *machine)?;
+    let start = streamer.start(tokens.size().first().copied().unwrap_or(0))?;
+    let (logits, _) = streamer.forward(&weights, tokens, &start)?;
+    let mut answer =
+        Answer { logits, measured: None, gradients: Vec::new(), paths: streamer.paths() };
+    let Some(targets) = targets else { return Ok(answer) };
+
+    let counted = counted(targets)?;
+    let evaluator = Evaluator::new(plan::evaluate(graph, *loss, options), *machine)?;
+    let Evaluation { nll, argmax: _, loss_sum, counted: _ } =
+        evaluator.evaluate(&weights, tokens, targets)?;
+    answer.paths.merge(&evaluator.paths());
+    answer.measured = Some(Measured { loss: loss_sum / counted as f64, counted, nll });
+    if *gradients {
+        let trainer = Trainer::new(plan::train(graph, &backward_only(*loss, options)), *machine)?;
+        let scale = 1.0 / counted as f64;
+        let Sums { gradients, .. } = trainer.micro_batch(&weights, tokens, targets, scale)?;
+        answer.paths.merge(&trainer.paths());
+        answer.gradients = weights.paths.iter().cloned().zip(gradients).collect();
+    }
+    Ok(answer)
+}
+
+impl Answer {
+    /// As a file holds it: `logits`; `loss` [1] f64 and `nll`, if there were targets; `grad.<path>`.
+    pub fn named(&self) -> Vec<(String, Tensor)> {
+        let mut named = vec![("logits".to_owned(), self.logits.shallow_clone())];
+        if let Some(Measured { loss, counted: _, nll }) = &self.measured {
+            named.push(("loss".to_owned(), Tensor::from_slice(&[*loss])));
+            named.push(("nll".to_owned(), nll.shallow_clone()));
+        }
+        for (path, gradient) in &self.gradients {
+            named.push((format!("grad.{path}"), gradient.shallow_clone()));
+        }
+        named
+    }
+}
+
+/// Targets that are not ignored, of which there must be one.
+fn counted(targets: &Tensor) -> Result<i64, RunError> {
+    let count = targets
+        .f_ne(IGNORED)
+        .and_then(|counts| counts.f_sum(Kind::Int64))
+        .and_then(|sum| sum.f_int64_value(&[]))
+        .map_err(ExecuteError::from)?;
+    if count == 0 {
+        return Err(RunError::input(
+            format!("all targets are {IGNORED}, so there is no loss"),
+            "give at least one target",
+        ));
+    }
+    Ok(count)
+}
+
+/// Options of a training plan whose update is never run.
+fn backward_only(loss: Loss, common: Options) -> TrainOptions {
+    let none = loss.z_loss; // any number: nothing reads these
+    let optimizer = Optimizer {
+        beta1: none,
+        beta2: none,
+        eps: none,
+        weight_decay: none,
+        decays: Decays::All,
+        clip: None,
+    };
+    TrainOptions { common, loss, optimizer, recompute: Recompute::Nothing }
+}

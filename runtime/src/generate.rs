@@ -1,0 +1,219 @@
+//! Sampling from an arch, token by token.
+//!
+//! In: a graph, weights, a prompt, how to sample. Out: tokens, each given to the caller as it is drawn. Must stay
+//! true: the same request gives the same tokens wherever logits have the same bits: draws are a function of (seed,
+//! how many came before); the state is carried, so a token costs the same however long the text is, but for
+//! attention.
+
+use std::ops::ControlFlow;
+
+use compiler::graph::Graph;
+use compiler::plan::{self, Options, Stream};
+use tch::Kind;
+
+use crate::execute::{Carried, ExecuteError, Machine, Paths, Streamer, check_ids};
+use crate::init::philox::Philox;
+use crate::run::RunError;
+use crate::weights::Weights;
+
+/// How the next token is chosen.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Sampling {
+    /// 0 takes the likeliest, the lowest id among equals.
+    pub temperature: f64,
+    /// Only among this many of the likeliest.
+    pub top_k: Option<usize>,
+    pub seed: u64,
+}
+
+#[derive(Debug)]
+pub struct Request<'a> {
+    pub graph: &'a Graph,
+    pub weights: &'a Weights,
+    /// At least one token.
+    pub prompt: &'a [i64],
+    pub max_tokens: usize,
+    pub sampling: Sampling,
+    /// Drawing this one ends the text; it is not given.
+    pub stop: Option<i64>,
+    pub machine: Machine,
+}
+
+/// What came out beside the tokens.
+#[derive(Debug)]
+pub struct Generated {
+    pub tokens: Vec<i64>,
+    /// Bytes of state carried at the end.
+    pub state_bytes: usize,
+    pub paths: Paths,
+}
+
+/// Prompt tokens taken at once: bounds what attention holds meanwhile.
+const PREFILL: usize = 256;
+
+/// Draws tokens until there are enough, the stop token comes, or `each` breaks.
+pub fn generate(
+    request: &Request<'_>,
+    mut each: impl FnMut(i64) -> ControlFlow<()>,
+) -> Result<Generated, RunError> {
+    let Request { graph, weights, prompt, max_tokens, sampling, stop, machine } = request;
+    check(sampling)?;
+    if prompt.is_empty() {
+        return Err(RunError::input("the prompt is empty", "give at least one token"));
+    }
+    check_ids("the prompt's tokens", &Streamer::row(prompt)?, graph.vocab, false)?;
+    let weights = weights.to(machine.device, machine.kind)?;
+    let stream = Stream { state_in: true, state_out: true };
+    let streamer = Streamer::new(plan::forward(graph, stream, Options::default()), *machine)?;
+    let mut carried = streamer.start(1)?;
+    let mut last = Vec::new();
+    for piece in prompt.chunks(PREFILL) {
+        (last, carried) = advance(&streamer, &weights, piece, &carried)?;
+    }
+    let draws = Philox::new(&key(sampling.seed));
+    let mut tokens = Vec::new();
+    while tokens.len() < *max_tokens {
+        let token = choose(&last, *sampling, &draws, tokens.len() as u64)?;
+        if Some(token) == *stop {
+            break;
+        }
+        tokens.push(token);
+        if each(token).is_break() || tokens.len() == *max_tokens {
+            break;
+        }
+        (last, carried) = advance(&streamer, &weights, &[token], &carried)?;
+    }
+    Ok(Generated { tokens, state_bytes: carried.bytes(), paths: streamer.paths() })
+}
+
+fn check(sampling: &Sampling) -> Result<(), RunError> {
+    let Sampling { temperature, top_k, seed: _ } = *sampling;
+    if !temperature.is_finite() || temperature < 0.0 {
+        return Err(RunError::input(
+            format!("the temperature is {temperature}"),
+            "give one of 0 (the likeliest token) or more",
+        ));
+    }
+    if top_k == Some(0) {
+        return Err(RunError::input("top-k of 0 leaves no token", "give 1 or more"));
+    }
+    Ok(())
+}
+
+/// Logits after the last of `piece`, and the state.
+fn advance(
+    streamer: &Streamer,
+    weights: &Weights,
+    piece: &[i64],
+    carried: &Carried,
+) -> Result<(Vec<f64>, Carried), ExecuteError> {
+    let (logits, after) = streamer.forward(weights, &Streamer::row(piece)?, carried)?;
+    let last = logits.f_select(1, -1)?.f_reshape([-1])?.f_to_kind(Kind::Double)?; // [vocab]
+    Ok((Vec::try_from(last.f_to_device(tch::Device::Cpu)?)?, after))
+}
+
+/// The next token after logits. `index`: how many were drawn before.
+fn choose(
+    logits: &[f64],
+    sampling: Sampling,
+    draws: &Philox,
+    index: u64,
+) -> Result<i64, RunError> {
+    let Sampling { temperature, top_k, seed: _ } = sampling;
+    if let Some(bad) = logits.iter().find(|logit| logit.is_nan() || **logit == f64::INFINITY) {
+        return Err(RunError::finding(
+            format!("the model gave a logit of {bad}"),
+            "see that the weights are those of a run that did not diverge",
+        ));
+    }
+    // By logit, then by id: the order in which top-k keeps tokens.
+    let mut order: Vec<usize> = (0..logits.len()).collect();
+    let logit = |i: &usize| logits.get(*i).copied().unwrap_or(f64::NEG_INFINITY);
+    order.sort_by(|a, b| logit(b).total_cmp(&logit(a)).then(a.cmp(b)));
+    let kept = match temperature {
+        0.0 => 1,
+        _ => top_k.unwrap_or(usize::MAX),
+    };
+    order.truncate(kept);
+    let Some(best) = order.first() else {
+        return Err(RunError::input("the vocabulary is empty", "give an arch with tokens"));
+    };
+    let most = logit(best);
+    let weights: Vec<f64> =
+        order.iter().map(|i| libm::exp((logit(i) - most) / temperature.max(f64::MIN_POSITIVE))).collect();
+    let mut uniform = [0.0];
+    draws.uniforms(index, &mut uniform);
+    let mut left = uniform[0] * weights.iter().sum::<f64>();
+    let mut chosen = *best;
+    for (token, weight) in order.iter().zip(&weights) {
+        if *weight > 0.0 {
+            chosen = *token;
+        }
+        left -= weight;
+        if left < 0.0 {
+            break;
+        }
+    }
+    Ok(chosen as i64)
+}
+
+fn key(seed: u64) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new_derive_key("canonc 1 sample");
+    hasher.update(&seed.to_le_bytes());
+    hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sampled(logits: &[f64], temperature: f64, top_k: Option<usize>, count: u64) -> Vec<i64> {
+        let sampling = Sampling { temperature, top_k, seed: 7 };
+        let draws = Philox::new(&key(sampling.seed));
+        (0..count).map(|n| choose(logits, sampling, &draws, n).unwrap()).collect()
+    }
+
+    #[test]
+    fn temperature_zero_takes_the_likeliest_and_the_lowest_of_equals() {
+        assert_eq!(sampled(&[0.5, 2.0, 2.0, -1.0], 0.0, None, 3), [1, 1, 1]);
+        assert_eq!(sampled(&[f64::NEG_INFINITY, -5.0], 0.0, None, 1), [1]);
+    }
+
+    #[test]
+    fn frequencies_are_those_of_the_softmax() {
+        let logits = [0.0, libm::log(2.0), libm::log(5.0), f64::NEG_INFINITY];
+        let drawn = sampled(&logits, 1.0, None, 8000);
+        let count = |token| drawn.iter().filter(|t| **t == token).count() as f64;
+        for (token, share) in [(0, 0.125), (1, 0.25), (2, 0.625)] {
+            // Five standard errors of a share of 8000 draws are under 0.03.
+            assert!((count(token) / 8000.0 - share).abs() < 0.03, "{token}: {}", count(token));
+        }
+        assert_eq!(count(3), 0.0);
+        let of_two = sampled(&logits, 1.0, Some(2), 1000);
+        assert!(of_two.iter().all(|token| [1, 2].contains(token)));
+        assert_ne!(sampled(&logits, 1.0, None, 50), sampled(&logits, 3.0, None, 50));
+    }
+
+    #[test]
+    fn draws_depend_on_the_seed_and_the_count_alone() {
+        let logits = vec![0.0; 100];
+        assert_eq!(sampled(&logits, 1.0, None, 40), sampled(&logits, 1.0, None, 40));
+        let other = Philox::new(&key(8));
+        let sampling = Sampling { temperature: 1.0, top_k: None, seed: 8 };
+        let drawn: Vec<i64> =
+            (0..40).map(|n| choose(&logits, sampling, &other, n).unwrap()).collect();
+        assert_ne!(drawn, sampled(&logits, 1.0, None, 40));
+    }
+
+    #[test]
+    fn what_cannot_be_sampled_is_refused() {
+        let draws = Philox::new(&key(0));
+        let sampling = Sampling { temperature: 1.0, top_k: None, seed: 0 };
+        for bad in [f64::NAN, f64::INFINITY] {
+            assert!(choose(&[0.0, bad], sampling, &draws, 0).is_err());
+        }
+        for (temperature, top_k) in [(-1.0, None), (f64::NAN, None), (1.0, Some(0))] {
+            assert!(check(&Sampling { temperature, top_k, seed: 0 }).is_err());
+        }
+    }
+}

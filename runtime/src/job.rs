@@ -1,0 +1,315 @@
+//! In: a locked experiment and, for text, its documents. Out: a job: plans, windows, rates and cadences, ready to
+//! run or to be checked; no tensor. Must stay true: every value is the experiment's, none is assumed here; the
+//! windows of a step are that step's alone; documents that are not those locked are refused.
+
+mod estimate;
+
+use std::sync::Arc;
+
+use compiler::digest::Digest;
+use compiler::graph::{Graph, Param};
+use compiler::lock::{self, DataSource, Digests, EvaluationMode, Experiment};
+use compiler::plan::{self, Plan, TrainPlan};
+
+use crate::checkpoint::Slot;
+use crate::data::batch::Batch;
+use crate::data::task::{Mode, Task};
+use crate::data::text::index::TextIndex;
+use crate::data::text::{self, HeldOut, Marks, TextWindows};
+use crate::data::window::{self, Ids, LossOn, Order, TaskWindows};
+use crate::data::{Split, Windows};
+use crate::run::{RunError, digest_of};
+use crate::schedule::{self, Schedule};
+
+pub use estimate::{Estimate, estimate};
+
+/// Of a plan's text, in attestations.
+pub const PLAN_TAG: &str = "canonc.plan.v1";
+
+/// Everything that a run is a function of, and where its marks on the way are.
+#[derive(Debug)]
+pub struct Job {
+    pub name: String,
+    pub lock_text: String,
+    pub digests: Digests,
+    pub graph: Graph,
+    pub plans: TrainPlan,
+    pub evaluation: Plan,
+    pub init_seed: u64,
+    pub steps: u64,
+    pub micro_batches: u64,
+    /// Windows of one micro-batch.
+    pub rows: u64,
+    pub seq_len: u64,
+    pub lr: f64,
+    pub schedule: Schedule,
+    pub train: Windows,
+    pub held_out: Windows,
+    pub evaluation_windows: u64,
+    pub metrics: Metrics,
+    pub cadence: Cadence,
+}
+
+/// When to do what is not training; it changes no bit of any weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cadence {
+    /// Steps between checkpoints; 0 for the last step only.
+    pub checkpoint: u64,
+    /// Checkpoints that are kept.
+    pub keep: usize,
+    /// Steps between evaluations; 0 for the last step only.
+    pub evaluation: u64,
+    /// Steps between lines of progress.
+    pub log: u64,
+}
+
+/// What evaluations report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    pub loss: bool,
+    /// Tokens of answers.
+    pub tokens: bool,
+    /// Whole answers.
+    pub answers: bool,
+}
+
+impl Cadence {
+    pub fn saves_after(&self, step: u64) -> bool {
+        self.checkpoint > 0 && step.is_multiple_of(self.checkpoint)
+    }
+
+    pub fn evaluates_after(&self, step: u64, last: u64) -> bool {
+        step == last || (self.evaluation > 0 && step.is_multiple_of(self.evaluation))
+    }
+}
+
+impl Job {
+    /// `documents` are needed where the task is text.
+    pub fn new(
+        experiment: &Experiment,
+        lock_text: &str,
+        documents: Option<Arc<TextIndex>>,
+    ) -> Result<Job, RunError> {
+        let graph = &experiment.arch.compiled.graph;
+        let options = experiment.train_options();
+        let budget = experiment.budget;
+        let schedule = schedule(&experiment.schedule);
+        schedule::check(&schedule, budget.steps).map_err(|error| input(&error.to_string()))?;
+        let (train, held_out) = windows(experiment, documents)?;
+        let evaluation = &experiment.evaluation;
+        let reports = |name: &str| evaluation.metrics.iter().any(|metric| metric == name);
+        Ok(Job {
+            name: experiment.name.clone(),
+            lock_text: lock_text.to_owned(),
+            digests: experiment.digests,
+            graph: graph.clone(),
+            plans: plan::train(graph, &options),
+            evaluation: plan::evaluate(graph, options.loss, options.common),
+            init_seed: experiment.seeds.init,
+            steps: budget.steps,
+            micro_batches: experiment.batch.micro_batches,
+            rows: experiment.batch.sequences,
+            seq_len: experiment.data.seq_len,
+            lr: experiment.lr.to_f64(),
+            schedule,
+            train,
+            held_out,
+            evaluation_windows: evaluation.windows,
+            metrics: Metrics {
+                loss: reports("loss"),
+                tokens: reports("token_accuracy"),
+                answers: reports("answer_accuracy"),
+            },
+            cadence: Cadence {
+                checkpoint: experiment.checkpoint.every,
+                keep: usize::try_from(experiment.checkpoint.keep).unwrap_or(usize::MAX),
+                evaluation: evaluation.every,
+                log: experiment.log_every,
+            },
+        })
+    }
+
+    /// The lock's id.
+    pub fn id(&self) -> Digest {
+        self.digests.train
+    }
+
+    /// The learning rate of the step after `step` updates.
+    pub fn rate(&self, step: u64) -> f64 {
+        self.lr * schedule::factor(&self.schedule, step, self.steps)
+    }
+
+    /// The micro-batches of the step after `step` updates, in order.
+    pub fn batches(&mut self, step: u64) -> Result<Vec<Batch>, RunError> {
+        let (rows, count) = (self.rows, self.micro_batches);
+        let first = step
+            .checked_mul(count)
+            .and_then(|micro_batches| micro_batches.checked_mul(rows))
+            .filter(|first| first.checked_add(count.saturating_mul(rows)).is_some())
+            .ok_or_else(|| input("the windows of this run are more than can be numbered"))?;
+        match &mut self.train {
+            // The published order can only be walked, so a resumed run walks it again.
+            Windows::Task(windows) => windows.replay_to(first),
+            Windows::Text(_) => {}
+        }
+        let mut batches = Vec::new();
+        for at in 0..count {
+            let start = first + at * rows;
+            let mut batch = Batch::default();
+            self.train.fill(start..start + rows, &mut batch)?;
+            batches.push(batch);
+        }
+        Ok(batches)
+    }
+
+    /// Every parameter's path and shape, in parameter order.
+    pub fn slots(&self) -> Vec<Slot> {
+        let slot = |param: &Param| Slot {
+            path: param.path.clone(),
+            shape: param.shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect(),
+        };
+        self.graph.params().iter().map(slot).collect()
+    }
+
+    /// What is executed, as text: training, then evaluation.
+    pub fn plan_text(&self) -> String {
+        format!("{}evaluate\n{}", self.plans.text(), self.evaluation.text())
+    }
+}
+
+fn schedule(schedule: &lock::Schedule) -> Schedule {
+    match *schedule {
+        lock::Schedule::Constant => Schedule::Constant,
+        lock::Schedule::Cosine { warmup, lr_min_ratio, cycle, theta } => Schedule::Cosine {
+            warmup,
+            lr_min_ratio: lr_min_ratio.to_f64(),
+            cycle: cycle.to_f64(),
+            theta: theta.to_f64(),
+        },
+        lock::Schedule::Linear { warmup, lr_min_ratio } => {
+            Schedule::Linear { warmup, lr_min_ratio: lr_min_ratio.to_f64() }
+        }
+        lock::Schedule::InvSqrt { warmup, lr_min_ratio, exp_factor } => Schedule::InvSqrt {
+            warmup,
+            lr_min_ratio: lr_min_ratio.to_f64(),
+            exponent: exp_factor.to_f64(),
+        },
+        lock::Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => {
+            Schedule::Wsd {
+                warmup,
+                lr_min_ratio: lr_min_ratio.to_f64(),
+                cycle: cycle.to_f64(),
+                decay: decay_fraction.to_f64(),
+            }
+        }
+    }
+}
+
+/// Windows to train on, and windows kept apart from them.
+fn windows(
+    experiment: &Experiment,
+    documents: Option<Arc<TextIndex>>,
+) -> Result<(Windows, Windows), RunError> {
+    let seq_len = usize::try_from(experiment.data.seq_len)
+        .map_err(|_| input("a window is longer than this machine can address"))?;
+    let seeds = experiment.seeds;
+    match &experiment.data.source {
+        DataSource::Task { name, params, order, ids } => {
+            let task = Task::parse(name, params.clone())?;
+            let mode = match experiment.evaluation.mode {
+                Some(EvaluationMode::Train) => Mode::Train,
+                Some(EvaluationMode::Test) | None => Mode::Test,
+            };
+            let train = window::Options {
+                seq_len,
+                seed: seeds.data,
+                split: Split::Train,
+                mode: Mode::Train,
+                order: match order {
+                    lock::Order::Indexed => Order::Indexed,
+                    lock::Order::Published => Order::Published,
+                },
+                loss_on: match experiment.data.loss_on {
+                    lock::LossOn::Answer => LossOn::Answer,
+                    lock::LossOn::All => LossOn::All,
+                },
+                ids: match ids {
+                    lock::Ids::Published => Ids::Published,
+                    lock::Ids::Dense => Ids::Dense,
+                },
+            };
+            let held_out = window::Options {
+                seed: seeds.eval,
+                split: Split::HeldOut,
+                mode,
+                order: Order::Indexed,
+                ..train
+            };
+            let make =
+                |options| TaskWindows::new(task.clone(), options).map(Windows::Task);
+            Ok((make(train)?, make(held_out)?))
+        }
+        DataSource::Text {
+            name,
+            digest,
+            add_bos,
+            add_eos,
+            held_out_per_million,
+            held_out_seed,
+            weights,
+        } => {
+            let index = the_documents(name, *digest, documents)?;
+            let make = |split, seed| {
+                let options = text::Options {
+                    seq_len,
+                    seed,
+                    split,
+                    held_out: HeldOut { seed: *held_out_seed, per_million: *held_out_per_million },
+                    marks: Marks { bos: *add_bos, eos: *add_eos },
+                    weights: weights.clone(),
+                };
+                TextWindows::new(index.clone(), options).map(Windows::Text)
+            };
+            Ok((make(Split::Train, seeds.data)?, make(Split::HeldOut, seeds.eval)?))
+        }
+    }
+}
+
+/// The documents, if they are those that were locked.
+fn the_documents(
+    name: &str,
+    digest: Option<Digest>,
+    documents: Option<Arc<TextIndex>>,
+) -> Result<Arc<TextIndex>, RunError> {
+    let Some(digest) = digest else {
+        return Err(RunError::input(
+            format!("the lock is open: data.source \"{name}\" has no digest yet"),
+            "close it: `canonc bind LOCK --data PATH`",
+        ));
+    };
+    let Some(index) = documents else {
+        return Err(RunError::input(
+            format!("the lock trains on the documents \"{name}\", and none are given"),
+            "name the prepared file with --data PATH",
+        ));
+    };
+    let found = digest_of(*index.identity());
+    if found != digest {
+        return Err(RunError::finding(
+            format!(
+                "the documents \"{name}\" are not those that were locked: their digest is {}, the lock has {}",
+                found.short(),
+                digest.short()
+            ),
+            "restore them, or bind a new lock to what they are now: `canonc bind LOCK --data PATH`",
+        ));
+    }
+    Ok(index)
+}
+
+fn input(text: &str) -> RunError {
+    match text.split_once("\nhelp: ") {
+        Some((message, help)) => RunError::input(message, help),
+        None => RunError::input(text, "correct the recipe and build it again"),
+    }
+}

@@ -1,0 +1,43 @@
+//! What moves elements and computes nothing.
+//! In: tensors of the plan's shapes. Out: views where the plan says so, else new tensors.
+
+use tch::{Kind, Tensor};
+
+use super::KernelError;
+
+/// [b, t, …] -> [b, t, dims…].
+pub fn reshape(x: &Tensor, dims: &[i64]) -> Result<Tensor, KernelError> {
+    let mut size: Vec<i64> = x.size().iter().take(2).copied().collect();
+    size.extend(dims);
+    Ok(x.f_reshape(size)?)
+}
+
+/// [b, t, h, d] -> [b, t, h·times, d], each head beside its copies.
+pub fn repeat_heads(x: &Tensor, times: i64) -> Result<Tensor, KernelError> {
+    Ok(x.f_repeat_interleave_self_int(times, 2, None)?)
+}
+
+/// [b, t, h·times, d] -> [b, t, h, d], summed over each head's copies.
+pub fn sum_repeats(dy: &Tensor, times: i64) -> Result<Tensor, KernelError> {
+    let apart = dy.f_unflatten(2, [-1, times].as_slice())?; // [b, t, h, times, d]
+    Ok(apart.f_sum_dim_intlist([3i64].as_slice(), false, None::<Kind>)?)
+}
+
+/// past ++ x along time.
+pub fn append_time(past: &Tensor, x: &Tensor) -> Result<Tensor, KernelError> {
+    Ok(Tensor::f_cat(&[past, x], 1)?)
+}
+
+/// The last min(rows, s) of s steps.
+pub fn last_time(x: &Tensor, rows: i64) -> Result<Tensor, KernelError> {
+    let steps = x.size().get(1).copied().unwrap_or(0);
+    let kept = rows.min(steps);
+    copy(&x.f_narrow(1, steps - kept, kept)?)
+}
+
+/// The same elements in dense memory of their own.
+pub fn copy(x: &Tensor) -> Result<Tensor, KernelError> {
+    let mut copy = Tensor::f_empty(x.size(), (x.kind(), x.device()))?;
+    copy.f_copy_(x)?;
+    Ok(copy)
+}

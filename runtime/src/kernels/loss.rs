@@ -1,0 +1,251 @@
+//! Cross-entropy over the vocabulary, its squared terms, and the likeliest token.
+//! In: logits [b, t, v], targets [b, t] i64 (`IGNORED` counts for nothing). Out: nll and lse [b, t], the summed
+//! loss and count; or dlogits. Must stay true: loss is Σ nll + a nll² + z lse² over counted targets, in f64 and in
+//! token order; a target outside the vocabulary is an error, never a read elsewhere.
+
+use compiler::plan::IGNORED;
+use tch::{Device, Kind, Tensor};
+
+use super::arrange::copy;
+use super::ffi::{self, Cut, Vectorised};
+use super::lanes::{exp, max, sum_exp};
+use super::linear::grain;
+use super::path::Path;
+use super::{Isa, KernelError};
+
+/// Factors of the squared terms.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Terms {
+    pub nll_square: f64,
+    pub z_loss: f64,
+}
+
+#[derive(Debug)]
+pub struct Losses {
+    /// [b, t]: −ln p(target), 0 where ignored.
+    pub nll: Tensor,
+    /// [b, t]: ln Σ exp(logits).
+    pub lse: Tensor,
+    /// [] f64
+    pub loss: Tensor,
+    /// [] i64
+    pub counted: Tensor,
+}
+
+pub fn forward(
+    path: Path,
+    logits: &Tensor,
+    targets: &Tensor,
+    terms: Terms,
+) -> Result<Losses, KernelError> {
+    let Terms { nll_square, z_loss } = terms;
+    let (nll, lse) = match path {
+        Path::Fused(isa) => fused_forward(isa, logits, targets)?,
+        Path::Reference(_) => {
+            let lse = logits.f_logsumexp([-1i64].as_slice(), false)?;
+            let index = targets.f_clamp_min(0)?.f_unsqueeze(-1)?;
+            let picked = logits.f_gather(-1, &index, false)?.f_squeeze_dim(-1)?;
+            let ignored = targets.f_eq(IGNORED)?;
+            (lse.f_sub(&picked)?.f_masked_fill(&ignored, 0.0)?, lse)
+        }
+    };
+    let counts = targets.f_ne(IGNORED)?;
+    let (nll64, lse64) = (nll.f_to_kind(Kind::Double)?, lse.f_to_kind(Kind::Double)?);
+    let mut each = nll64.f_add(&nll64.f_square()?.f_mul_scalar(nll_square)?)?;
+    if z_loss != 0.0 {
+        each = each.f_add(&lse64.f_square()?.f_mul_scalar(z_loss)?)?;
+    }
+    let each = each.f_masked_fill(&counts.f_logical_not()?, 0.0)?;
+    let loss = in_order(&each)?;
+    Ok(Losses { nll, lse, loss, counted: counts.f_sum(Kind::Int64)? })
+}
+
+/// The sum of f64 numbers in their order: libtorch's depends on the number of threads.
+fn in_order(each: &Tensor) -> Result<Tensor, KernelError> {
+    if each.device() != Device::Cpu {
+        return Ok(each.f_sum(None::<Kind>)?);
+    }
+    let each: Vec<f64> = Vec::try_from(each.f_reshape([-1])?)?;
+    Ok(Tensor::from(each.iter().sum::<f64>()))
+}
+
+/// What the gradient reads of the forward pass.
+#[derive(Debug, Clone, Copy)]
+pub struct Kept<'a> {
+    pub targets: &'a Tensor,
+    pub nll: &'a Tensor,
+    pub lse: &'a Tensor,
+}
+
+/// scale ((1 + 2 a nll)(p − onehot(target)) + 2 z lse p), p = exp(logits − lse), 0 where ignored. Written over
+/// `logits` if that is permitted.
+pub fn backward(
+    path: Path,
+    logits: &Tensor,
+    kept: Kept<'_>,
+    scale: f64,
+    terms: Terms,
+    over_logits: bool,
+) -> Result<Tensor, KernelError> {
+    let Terms { nll_square, z_loss } = terms;
+    let Kept { targets, nll, lse } = kept;
+    let counts = targets.f_ne(IGNORED)?;
+    // [b, t]: what multiplies the target's −1, and what multiplies p.
+    let down = nll
+        .f_mul_scalar(2.0 * nll_square * scale)?
+        .f_add_scalar(scale)?
+        .f_mul(&counts)?;
+    let spread = lse.f_mul_scalar(2.0 * z_loss * scale)?.f_mul(&counts)?.f_add(&down)?;
+    if let Path::Fused(isa) = path {
+        return fused_backward(isa, logits, kept, &down, &spread, over_logits);
+    }
+    let mut d = if over_logits { logits.shallow_clone() } else { copy(logits)? };
+    let _ = d.f_sub_(&lse.f_unsqueeze(-1)?)?;
+    let _ = d.f_exp_()?;
+    let _ = d.f_mul_(&spread.f_unsqueeze(-1)?)?;
+    let index = targets.f_clamp_min(0)?.f_unsqueeze(-1)?;
+    let _ = d.f_scatter_add_(-1, &index, &down.f_neg()?.f_unsqueeze(-1)?)?;
+    Ok(d)
+}
+
+/// [b, t] i64: the lowest index of the greatest.
+pub fn argmax(logits: &Tensor) -> Result<Tensor, KernelError> {
+    Ok(logits.f_argmax(-1, false)?)
+}
+
+/// Rows to a chunk.
+const ROWS: usize = 8;
+
+fn fused_forward(
+    isa: Isa,
+    logits: &Tensor,
+    targets: &Tensor,
+) -> Result<(Tensor, Tensor), KernelError> {
+    let logits = logits.f_contiguous()?;
+    let options = (Kind::Float, logits.device());
+    let mut nll = Tensor::f_empty(targets.size(), options)?;
+    let mut lse = Tensor::f_empty(targets.size(), options)?;
+    let rows = Rows::of(&logits, targets)?;
+    let reads = [&logits];
+    let outs = [ffi::slice_mut(&mut nll, &reads)?, ffi::slice_mut(&mut lse, &reads)?];
+    ffi::parallel_cuts(
+        rows.targets.len().div_ceil(ROWS),
+        grain(ROWS * rows.vocab),
+        outs.map(|data| Cut { data, chunk: ROWS }),
+        |chunk, [nll, lse]| {
+            let first = chunk * ROWS;
+            let targets = &rows.targets[first..][..nll.len()];
+            let logits = &rows.logits[first * rows.vocab..][..nll.len() * rows.vocab];
+            ffi::run_on(isa, Forward { logits, targets, nll, lse });
+        },
+    );
+    Ok((nll, lse))
+}
+
+fn fused_backward(
+    isa: Isa,
+    logits: &Tensor,
+    kept: Kept<'_>,
+    down: &Tensor,
+    spread: &Tensor,
+    over_logits: bool,
+) -> Result<Tensor, KernelError> {
+    let mut d = if over_logits && logits.is_contiguous() {
+        logits.shallow_clone()
+    } else {
+        copy(logits)?
+    };
+    let rows = Rows::of(&d, kept.targets)?;
+    let (targets, vocab) = (rows.targets, rows.vocab);
+    let (lse, down, spread) =
+        (kept.lse.f_contiguous()?, down.f_contiguous()?, spread.f_contiguous()?);
+    let (lses, downs, spreads) = (ffi::slice(&lse)?, ffi::slice(&down)?, ffi::slice(&spread)?);
+    let out = ffi::slice_mut(&mut d, &[&lse, &down, &spread])?;
+    ffi::parallel_cuts(
+        targets.len().div_ceil(ROWS),
+        grain(ROWS * vocab),
+        [Cut { data: out, chunk: ROWS * vocab }],
+        |chunk, [d]| {
+            let first = chunk * ROWS;
+            for (row, d) in d.chunks_exact_mut(vocab).enumerate() {
+                let n = first + row;
+                ffi::run_on(isa, Backward { d, lse: lses[n], spread: spreads[n] });
+                if let Ok(target) = usize::try_from(targets[n]) {
+                    d[target] -= downs[n];
+                }
+            }
+        },
+    );
+    Ok(d)
+}
+
+/// Logits as rows, targets checked against their width.
+struct Rows<'a> {
+    logits: &'a [f32],
+    targets: Vec<i64>,
+    vocab: usize,
+}
+
+impl<'a> Rows<'a> {
+    fn of(logits: &'a Tensor, targets: &Tensor) -> Result<Self, KernelError> {
+        let vocab = logits.size().last().map_or(0, |v| *v as usize);
+        let targets: Vec<i64> = Vec::try_from(targets.f_reshape([-1])?)?;
+        let logits = ffi::slice(logits)?;
+        if vocab == 0 || logits.len() != vocab * targets.len() {
+            return Err(KernelError::new(format!(
+                "{} logits for {} targets over {vocab}",
+                logits.len(),
+                targets.len()
+            )));
+        }
+        let fits = |target: &i64| *target == IGNORED || (0..vocab as i64).contains(target);
+        if let Some(target) = targets.iter().find(|target| !fits(target)) {
+            return Err(KernelError::new(format!(
+                "target {target} is outside the vocabulary of {vocab}"
+            )));
+        }
+        Ok(Self { logits, targets, vocab })
+    }
+}
+
+struct Forward<'a> {
+    logits: &'a [f32],
+    targets: &'a [i64],
+    nll: &'a mut [f32],
+    lse: &'a mut [f32],
+}
+
+impl Vectorised for Forward<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Forward { logits, targets, nll, lse } = self;
+        let vocab = logits.len() / targets.len().max(1);
+        let rows = logits.chunks_exact(vocab).zip(targets);
+        for ((row, target), (nll, lse)) in rows.zip(nll.iter_mut().zip(lse)) {
+            let most = max(row);
+            let sum = sum_exp::<FMA>(row, most);
+            let whole = f64::from(most) + libm::log(f64::from(sum));
+            *lse = whole as f32;
+            *nll = match usize::try_from(*target) {
+                Ok(target) => (whole - f64::from(row[target])) as f32,
+                Err(_) => 0.0,
+            };
+        }
+    }
+}
+
+/// d holds logits, then spread · exp(logits − lse).
+struct Backward<'a> {
+    d: &'a mut [f32],
+    lse: f32,
+    spread: f32,
+}
+
+impl Vectorised for Backward<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        for d in self.d.iter_mut() {
+            *d = self.spread * exp::<FMA>(*d - self.lse);
+        }
+    }
+}

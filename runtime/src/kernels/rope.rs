@@ -1,0 +1,254 @@
+//! Rotary positions (Su et al. 2021; spec 1.3): pair i of a head turns by (position + t) · theta^(−2i/dims).
+//! In: x [b, t, h, d], a table. Out: y [b, t, h, d], new memory; channels from `dims` on are copied.
+//! Must stay true: the angles are computed in f64 by libm and rounded once, so that they depend on neither platform
+//! nor how a sequence was cut; turning back is turning by the negative angle.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use compiler::plan::RopeLayout;
+use tch::{Device, Kind, Tensor};
+
+use super::ffi::{self, Rows, RowsMut, Vectorised};
+use super::lanes::{load, mul_add, store};
+use super::path::Path;
+use super::{Isa, KernelError};
+
+/// What a rotation is, but for where it begins.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rotation {
+    pub theta: f64,
+    pub dims: i64,
+    pub layout: RopeLayout,
+    pub inverse: bool,
+}
+
+/// y for x whose first token is at `position`.
+pub fn apply(
+    path: Path,
+    x: &Tensor,
+    position: i64,
+    rotation: Rotation,
+    tables: &mut Tables,
+) -> Result<Tensor, KernelError> {
+    let size = x.size();
+    let [_, time, _, width] = size[..] else {
+        return Err(KernelError::new(format!("rope takes [b, t, h, d], got {size:?}")));
+    };
+    let Rotation { dims, .. } = rotation;
+    if dims < 2 || dims % 2 != 0 || dims > width {
+        return Err(KernelError::new(format!("rope over {dims} channels of heads of {width}")));
+    }
+    let table = tables.get(rotation, position, time, x.kind(), x.device())?;
+    match path {
+        Path::Fused(isa) => fused(isa, x, rotation, &table),
+        Path::Reference(_) => reference(x, rotation, &table),
+    }
+}
+
+/// Cosines and sines for a stretch of positions, spread over channels so that
+/// y_j = x_j cos_j + x_partner(j) sin_j: sin is negative in the first of each pair.
+#[derive(Debug)]
+pub struct Table {
+    cos: Tensor, // [t, dims]
+    sin: Tensor, // [t, dims]
+}
+
+/// The tables of a plan's rotations, kept while the positions stay the same.
+#[derive(Debug, Default)]
+pub struct Tables {
+    kept: BTreeMap<(u64, i64, bool), (i64, i64, Rc<Table>)>,
+}
+
+impl Tables {
+    fn get(
+        &mut self,
+        rotation: Rotation,
+        position: i64,
+        time: i64,
+        kind: Kind,
+        device: Device,
+    ) -> Result<Rc<Table>, KernelError> {
+        let key = (
+            rotation.theta.to_bits(),
+            rotation.dims,
+            rotation.layout == RopeLayout::Interleaved,
+        );
+        if let Some((first, count, table)) = self.kept.get(&key)
+            && (*first, *count) == (position, time)
+        {
+            return Ok(Rc::clone(table));
+        }
+        let table = Rc::new(Table::new(rotation, position, time, kind, device)?);
+        self.kept.insert(key, (position, time, Rc::clone(&table)));
+        Ok(table)
+    }
+}
+
+impl Table {
+    fn new(
+        rotation: Rotation,
+        position: i64,
+        time: i64,
+        kind: Kind,
+        device: Device,
+    ) -> Result<Self, KernelError> {
+        let Rotation { theta, dims, layout, inverse: _ } = rotation;
+        let pairs = dims / 2;
+        let (mut cos, mut sin) = (Vec::new(), Vec::new());
+        let rates: Vec<f64> =
+            (0..pairs).map(|i| libm::pow(theta, -2.0 * i as f64 / dims as f64)).collect();
+        for t in position..position.saturating_add(time) {
+            let turned: Vec<(f64, f64)> =
+                rates.iter().map(|rate| libm::sincos(t as f64 * rate)).collect();
+            for j in 0..dims {
+                let (pair, first) = match layout {
+                    RopeLayout::Interleaved => (j / 2, j % 2 == 0),
+                    RopeLayout::Half => (j % pairs, j < pairs),
+                };
+                let (s, c) = turned[pair as usize];
+                cos.push(c);
+                sin.push(if first { -s } else { s });
+            }
+        }
+        let tensor = |values: &[f64]| -> Result<Tensor, KernelError> {
+            let table = Tensor::f_from_slice(values)?.f_reshape([time, dims])?;
+            Ok(table.f_to_kind(kind)?.f_to_device(device)?)
+        };
+        Ok(Self { cos: tensor(&cos)?, sin: tensor(&sin)? })
+    }
+}
+
+fn reference(x: &Tensor, rotation: Rotation, table: &Table) -> Result<Tensor, KernelError> {
+    let Rotation { dims, layout, inverse, .. } = rotation;
+    let width = x.size().last().copied().unwrap_or(dims);
+    let head = x.f_narrow(-1, 0, dims)?; // [b, t, h, dims]
+    let pairs = match layout {
+        RopeLayout::Interleaved => [dims / 2, 2],
+        RopeLayout::Half => [2, dims / 2],
+    };
+    let along = if layout == RopeLayout::Interleaved { -1 } else { -2 };
+    let partner = head
+        .f_unflatten(-1, pairs.as_slice())?
+        .f_flip([along].as_slice())?
+        .f_flatten(-2, -1)?; // [b, t, h, dims]
+    let sin = if inverse { table.sin.f_neg()? } else { table.sin.shallow_clone() };
+    // [t, dims] -> [t, 1, dims]: over batch and heads.
+    let turned = head
+        .f_mul(&table.cos.f_unsqueeze(1)?)?
+        .f_add(&partner.f_mul(&sin.f_unsqueeze(1)?)?)?;
+    if dims == width {
+        return Ok(turned);
+    }
+    Ok(Tensor::f_cat(&[turned, x.f_narrow(-1, dims, width - dims)?], -1)?)
+}
+
+/// Time steps to a block of work.
+const BLOCK: usize = 32;
+
+fn fused(isa: Isa, x: &Tensor, rotation: Rotation, table: &Table) -> Result<Tensor, KernelError> {
+    let size = x.size();
+    let x = x.f_flatten(2, 3)?; // [b, t, h·d]
+    let mut y = Tensor::f_empty(x.size(), (Kind::Float, x.device()))?;
+    let (cos, sin) = (ffi::slice(&table.cos)?, ffi::slice(&table.sin)?);
+    let rows_in = Rows::of(&x)?;
+    let mut rows_out = RowsMut::of(&mut y, &[&x])?;
+    let dims = rotation.dims as usize;
+    let width = size.last().map_or(dims, |d| *d as usize);
+    ffi::parallel_blocks(
+        &mut rows_out,
+        BLOCK,
+        &mut [],
+        0,
+        || (),
+        |(), block, out, _| {
+            for t in block.times.clone() {
+                let [y] = out.rows::<1>(t);
+                let (cos, sin) = (&cos[t * dims..][..dims], &sin[t * dims..][..dims]);
+                let x = rows_in.row(block.batch, t);
+                ffi::run_on(isa, Turn { x, cos, sin, width, rotation, y });
+            }
+        },
+    );
+    Ok(y.f_reshape(size)?)
+}
+
+/// One token: all its heads.
+struct Turn<'a> {
+    x: &'a [f32],
+    cos: &'a [f32],
+    sin: &'a [f32],
+    width: usize,
+    rotation: Rotation,
+    y: &'a mut [f32],
+}
+
+impl Vectorised for Turn<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Turn { x, cos, sin, width, rotation, y } = self;
+        let sign = if rotation.inverse { -1.0 } else { 1.0 };
+        let dims = cos.len();
+        for (x, y) in x.chunks_exact(width).zip(y.chunks_exact_mut(width)) {
+            y[dims..].copy_from_slice(&x[dims..]);
+            match rotation.layout {
+                RopeLayout::Interleaved => {
+                    let bulk = dims - dims % LANES;
+                    for at in (0..bulk).step_by(LANES) {
+                        neighbours::<FMA, LANES>(x, cos, sin, sign, y, at);
+                    }
+                    for at in (bulk..dims).step_by(2) {
+                        neighbours::<FMA, 2>(x, cos, sin, sign, y, at);
+                    }
+                }
+                RopeLayout::Half => {
+                    let half = dims / 2;
+                    let bulk = half - half % LANES;
+                    for at in (0..bulk).step_by(LANES) {
+                        halves::<FMA, LANES>(x, cos, sin, sign, y, at);
+                    }
+                    for at in bulk..half {
+                        halves::<FMA, 1>(x, cos, sin, sign, y, at);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Channels at..at + W, whose partners are their neighbours.
+#[inline(always)]
+fn neighbours<const FMA: bool, const W: usize>(
+    x: &[f32],
+    cos: &[f32],
+    sin: &[f32],
+    sign: f32,
+    y: &mut [f32],
+    at: usize,
+) {
+    let (x, cos, sin) = (load::<W>(x, at), load::<W>(cos, at), load::<W>(sin, at));
+    let turned: [f32; W] =
+        std::array::from_fn(|l| mul_add::<FMA>(x[l], cos[l], x[l ^ 1] * (sign * sin[l])));
+    store(y, at, &turned);
+}
+
+/// Channels at..at + W and their partners, half the width on.
+#[inline(always)]
+fn halves<const FMA: bool, const W: usize>(
+    x: &[f32],
+    cos: &[f32],
+    sin: &[f32],
+    sign: f32,
+    y: &mut [f32],
+    at: usize,
+) {
+    let half = cos.len() / 2;
+    let (low, high) = (load::<W>(x, at), load::<W>(x, at + half));
+    let turn = |x: &[f32; W], partner: &[f32; W], at: usize| -> [f32; W] {
+        let (cos, sin) = (load::<W>(cos, at), load::<W>(sin, at));
+        std::array::from_fn(|l| mul_add::<FMA>(x[l], cos[l], partner[l] * (sign * sin[l])))
+    };
+    let turned = [turn(&low, &high, at), turn(&high, &low, at + half)];
+    store(y, at, &turned[0]);
+    store(y, at + half, &turned[1]);
+}

@@ -1,0 +1,85 @@
+//! Linear recurrences with a matrix per head, one token at a time in plain tch: what each scan means.
+//! In: tensors [b, t, h, …] and optionally the state before. Out: y and the state after; or, from zero state, every
+//! operand's gradient. Must stay true: forward(a ++ b, s) = forward(a, s) ++ forward(b, state after a); the
+//! gradients keep every token's state, so memory grows with time: these are references, to be measured against.
+
+pub mod delta;
+pub mod gla;
+pub mod ssd;
+
+use tch::{Kind, Tensor};
+
+use super::KernelError;
+
+/// What a scan gives.
+#[derive(Debug)]
+pub struct Scanned {
+    /// [b, t, h, e]
+    pub y: Tensor,
+    /// [b, h, d, e]
+    pub state: Tensor,
+}
+
+type Result<T> = std::result::Result<T, KernelError>;
+
+/// Step t of [b, t, …].
+fn at(x: &Tensor, t: i64) -> Result<Tensor> {
+    Ok(x.f_select(1, t)?)
+}
+
+/// a bᵀ: [b, h, d] and [b, h, e] -> [b, h, d, e].
+fn outer(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+    Ok(a.f_unsqueeze(-1)?.f_mul(&b.f_unsqueeze(-2)?)?)
+}
+
+/// S x: [b, h, d, e] and [b, h, e] -> [b, h, d].
+fn apply(state: &Tensor, x: &Tensor) -> Result<Tensor> {
+    Ok(state.f_matmul(&x.f_unsqueeze(-1)?)?.f_squeeze_dim(-1)?)
+}
+
+/// Sᵀ x: [b, h, d, e] and [b, h, d] -> [b, h, e].
+fn apply_t(state: &Tensor, x: &Tensor) -> Result<Tensor> {
+    Ok(x.f_unsqueeze(-2)?.f_matmul(state)?.f_squeeze_dim(-2)?)
+}
+
+/// Summed over the last `axes` axes.
+fn sum_last(x: &Tensor, axes: i64) -> Result<Tensor> {
+    let axes: Vec<i64> = (1..=axes).map(|axis| -axis).collect();
+    Ok(x.f_sum_dim_intlist(axes.as_slice(), false, None::<Kind>)?)
+}
+
+/// A number per head, over the matrix: [b, h] -> [b, h, 1, 1].
+fn over_matrix(x: &Tensor) -> Result<Tensor> {
+    Ok(x.f_unsqueeze(-1)?.f_unsqueeze(-1)?)
+}
+
+/// Pieces that were made from the last token to the first, as [b, t, …].
+fn reversed(mut pieces: Vec<Tensor>) -> Result<Tensor> {
+    pieces.reverse();
+    Ok(Tensor::f_stack(&pieces, 1)?)
+}
+
+/// The state given, or zeros.
+fn start(state: Option<&Tensor>, size: [i64; 4], like: &Tensor) -> Result<Tensor> {
+    match state {
+        Some(state) if state.size() == size => Ok(state.shallow_clone()),
+        Some(state) => Err(KernelError::new(format!(
+            "a scan's state of shape {:?}, expected {size:?}",
+            state.size()
+        ))),
+        None => Ok(Tensor::f_zeros(size, (like.kind(), like.device()))?),
+    }
+}
+
+/// [b, t, h, d], or why not.
+fn four(what: &str, x: &Tensor) -> Result<[i64; 4]> {
+    match x.size().as_slice() {
+        [b, t, h, d] => Ok([*b, *t, *h, *d]),
+        size => Err(KernelError::new(format!("a scan takes {what} as [b, t, h, d], got {size:?}"))),
+    }
+}
+
+/// 1/sqrt(d), which scales queries.
+fn scale(d: i64) -> f64 {
+    1.0 / (d as f64).sqrt()
+}

@@ -1,0 +1,99 @@
+//! The gated delta rule (Yang et al. 2024, equation 10; spec 4):
+//!     S ← exp(g_t) S,   S ← S + β_t k_t (v_t − Sᵀ k_t)ᵀ,   y_t = d^(−1/2) Sᵀ q_t
+//! In: q, k [b, t, h, d], v [b, t, h, e], beta and g [b, t, h]. Out: y [b, t, h, e] and S [b, h, d, e]; or dq, dk,
+//! dv, dbeta, dg.
+
+use tch::Tensor;
+
+use super::{
+    Result, Scanned, apply, apply_t, at, four, outer, over_matrix, reversed, scale, start, sum_last,
+};
+
+#[derive(Debug, Clone, Copy)]
+pub struct Operands<'a> {
+    pub q: &'a Tensor,
+    pub k: &'a Tensor,
+    pub v: &'a Tensor,
+    pub beta: &'a Tensor,
+    pub g: &'a Tensor,
+}
+
+pub fn forward(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+    let [_, time, _, d] = four("q", operands.q)?;
+    let mut s = begin(operands, state)?;
+    let mut y = Vec::new();
+    for t in 0..time {
+        s = Step::of(operands, &s, t)?.after;
+        y.push(apply_t(&s, &at(operands.q, t)?)?);
+    }
+    Ok(Scanned { y: Tensor::f_stack(&y, 1)?.f_mul_scalar(scale(d))?, state: s })
+}
+
+/// With D = ∂/∂S_t and the error r = v − S′ᵀ k of the decayed state S′: D gains d^(−1/2) q dyᵀ;
+/// dq = d^(−1/2) S dy; du = Dᵀ k; dβ = du · r; dv = β du; D′ = D − k dvᵀ; dk = D (β r) − S′ dv;
+/// dg = exp g Σ D′ ⊙ S_{t−1}; then D ← exp(g) D′.
+pub fn backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 5]> {
+    let Operands { q, k, v: _, beta, g: _ } = operands;
+    let [_, time, _, d] = four("q", q)?;
+    let mut states = vec![begin(operands, None)?];
+    for t in 0..time {
+        if let Some(before) = states.last() {
+            states.push(Step::of(operands, before, t)?.after);
+        }
+    }
+    let (mut dq, mut dk, mut dv) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut dbeta, mut dg) = (Vec::new(), Vec::new());
+    let mut ds: Option<Tensor> = None;
+    for t in (0..time).rev() {
+        states.pop();
+        let Some(before) = states.last() else { break };
+        let Step { decay, decayed, error, after } = Step::of(operands, before, t)?;
+        let dy = at(dy, t)?.f_mul_scalar(scale(d))?; // [b, h, e]
+        let (k, beta) = (at(k, t)?, at(beta, t)?.f_unsqueeze(-1)?);
+        let from_y = outer(&at(q, t)?, &dy)?;
+        let whole = match ds {
+            Some(ds) => ds.f_add(&from_y)?,
+            None => from_y,
+        };
+        dq.push(apply(&after, &dy)?);
+        let du = apply_t(&whole, &k)?; // [b, h, e]
+        dbeta.push(sum_last(&du.f_mul(&error)?, 1)?);
+        let dr = du.f_mul(&beta)?;
+        let dk_in = apply(&whole, &error.f_mul(&beta)?)?;
+        dk.push(dk_in.f_sub(&apply(&decayed, &dr)?)?);
+        let d_decayed = whole.f_sub(&outer(&k, &dr)?)?;
+        dv.push(dr);
+        dg.push(sum_last(&d_decayed.f_mul(before)?, 2)?.f_mul(&decay)?);
+        ds = Some(d_decayed.f_mul(&over_matrix(&decay)?)?);
+    }
+    Ok([reversed(dq)?, reversed(dk)?, reversed(dv)?, reversed(dbeta)?, reversed(dg)?])
+}
+
+fn begin(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Tensor> {
+    let [b, _, h, d] = four("q", operands.q)?;
+    let [_, _, _, e] = four("v", operands.v)?;
+    start(state, [b, h, d, e], operands.q)
+}
+
+/// One token's work.
+struct Step {
+    /// exp g, [b, h]
+    decay: Tensor,
+    /// S′, [b, h, d, e]
+    decayed: Tensor,
+    /// v − S′ᵀ k, [b, h, e]
+    error: Tensor,
+    after: Tensor,
+}
+
+impl Step {
+    fn of(operands: Operands<'_>, s: &Tensor, t: i64) -> Result<Step> {
+        let Operands { q: _, k, v, beta, g } = operands;
+        let (k, beta) = (at(k, t)?, at(beta, t)?.f_unsqueeze(-1)?);
+        let decay = at(g, t)?.f_exp()?;
+        let decayed = s.f_mul(&over_matrix(&decay)?)?;
+        let error = at(v, t)?.f_sub(&apply_t(&decayed, &k)?)?;
+        let after = decayed.f_add(&outer(&k, &error.f_mul(&beta)?)?)?;
+        Ok(Step { decay, decayed, error, after })
+    }
+}

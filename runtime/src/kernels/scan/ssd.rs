@@ -1,0 +1,111 @@
+//! Mamba2's state-space recurrence (Dao and Gu 2024, section 7; spec 5):
+//!     S ← exp(dt_t a) S + dt_t x_t b_tᵀ,   y_t = S c_t + d x_t
+//! In: x [b, t, h, p], dt [b, t, h], a and d [h], b and c [b, t, groups, n]. Out: y [b, t, h, p] and S
+//! [b, h, p, n]; or dx, ddt, da, db, dc, dd. Head j reads group ⌊j·groups/h⌋.
+
+use tch::{Kind, Tensor};
+
+use super::super::KernelError;
+use super::super::arrange::{repeat_heads, sum_repeats};
+use super::{
+    Result, Scanned, apply, apply_t, at, four, outer, over_matrix, reversed, start, sum_last,
+};
+
+#[derive(Debug, Clone, Copy)]
+pub struct Operands<'a> {
+    pub x: &'a Tensor,
+    pub dt: &'a Tensor,
+    pub a: &'a Tensor,
+    pub b: &'a Tensor,
+    pub c: &'a Tensor,
+    pub d: &'a Tensor,
+}
+
+pub fn forward(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+    let (scan, mut s) = Scan::begin(operands, state)?;
+    let mut y = Vec::new();
+    for t in 0..scan.time {
+        s = scan.step(&s, t)?;
+        y.push(apply(&s, &at(&scan.c, t)?)?);
+    }
+    let through = operands.x.f_mul(&operands.d.f_unsqueeze(-1)?)?; // [b, t, h, p]
+    Ok(Scanned { y: Tensor::f_stack(&y, 1)?.f_add(&through)?, state: s })
+}
+
+/// With D = ∂/∂S_t: D gains dy cᵀ; dc = Sᵀ dy; dx = dt D b + d dy; db = dt Dᵀ x; dd = Σ dy · x; with
+/// α = exp(dt a) and dα = Σ D ⊙ S_{t−1}: ddt = x · D b + a α dα, da = Σ dt α dα; then D ← α D.
+pub fn backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 6]> {
+    let (scan, zeros) = Scan::begin(operands, None)?;
+    let Operands { x, dt, a, b: _, c: _, d } = operands;
+    let mut states = vec![zeros];
+    for t in 0..scan.time {
+        if let Some(before) = states.last() {
+            states.push(scan.step(before, t)?);
+        }
+    }
+    let (mut dx, mut ddt, mut da) = (Vec::new(), Vec::new(), Vec::new());
+    let (mut db, mut dc) = (Vec::new(), Vec::new());
+    let mut ds: Option<Tensor> = None;
+    for t in (0..scan.time).rev() {
+        let (Some(after), Some(before)) = (states.pop(), states.last()) else { break };
+        let (dy, x, dt) = (at(dy, t)?, at(x, t)?, at(dt, t)?);
+        let (b, c) = (at(&scan.b, t)?, at(&scan.c, t)?); // [b, h, n]
+        let from_y = outer(&dy, &c)?;
+        let whole = match ds {
+            Some(ds) => ds.f_add(&from_y)?,
+            None => from_y,
+        };
+        let each = dt.f_unsqueeze(-1)?; // [b, h, 1]
+        let into_x = apply(&whole, &b)?; // [b, h, p]
+        dx.push(into_x.f_mul(&each)?);
+        db.push(apply_t(&whole, &x)?.f_mul(&each)?);
+        dc.push(apply_t(&after, &dy)?);
+        let alpha = dt.f_mul(a)?.f_exp()?; // [b, h]
+        let dalpha = sum_last(&whole.f_mul(before)?, 2)?.f_mul(&alpha)?;
+        ddt.push(sum_last(&into_x.f_mul(&x)?, 1)?.f_add(&dalpha.f_mul(a)?)?);
+        da.push(dalpha.f_mul(&dt)?);
+        ds = Some(whole.f_mul(&over_matrix(&alpha)?)?);
+    }
+    let per_head = |x: &Tensor| x.f_sum_dim_intlist([0i64, 1].as_slice(), false, None::<Kind>);
+    let through = dy.f_mul(&d.f_unsqueeze(-1)?)?;
+    Ok([
+        reversed(dx)?.f_add(&through)?,
+        reversed(ddt)?,
+        per_head(&reversed(da)?)?,
+        sum_repeats(&reversed(db)?, scan.times)?,
+        sum_repeats(&reversed(dc)?, scan.times)?,
+        per_head(&sum_last(&dy.f_mul(x)?, 1)?)?,
+    ])
+}
+
+/// Operands with b and c spread over heads.
+struct Scan<'a> {
+    operands: Operands<'a>,
+    b: Tensor, // [b, t, h, n]
+    c: Tensor, // [b, t, h, n]
+    time: i64,
+    /// Heads to a group.
+    times: i64,
+}
+
+impl<'a> Scan<'a> {
+    fn begin(operands: Operands<'a>, state: Option<&Tensor>) -> Result<(Self, Tensor)> {
+        let [batch, time, heads, p] = four("x", operands.x)?;
+        let [_, _, groups, n] = four("b", operands.b)?;
+        if groups == 0 || heads % groups != 0 {
+            return Err(KernelError::new(format!("{heads} heads over {groups} groups")));
+        }
+        let times = heads / groups;
+        let (b, c) = (repeat_heads(operands.b, times)?, repeat_heads(operands.c, times)?);
+        let s = start(state, [batch, heads, p, n], operands.x)?;
+        Ok((Self { operands, b, c, time, times }, s))
+    }
+
+    fn step(&self, s: &Tensor, t: i64) -> Result<Tensor> {
+        let Operands { x, dt, a, .. } = self.operands;
+        let dt = at(dt, t)?;
+        let kept = s.f_mul(&over_matrix(&dt.f_mul(a)?.f_exp()?)?)?;
+        let x = at(x, t)?.f_mul(&dt.f_unsqueeze(-1)?)?;
+        Ok(kept.f_add(&outer(&x, &at(&self.b, t)?)?)?)
+    }
+}

@@ -1,0 +1,240 @@
+//! Every fused kernel against its reference, at awkward shapes; its bits at several thread counts and register
+//! widths; libtorch's flash attention against attention as it is written.
+
+use compiler::plan::RopeLayout;
+use tch::{Device, Kind, Tensor};
+
+use super::path::{Path, Reason};
+use super::{Isa, arrange, attention, linear, loss, norm, rope, swiglu, update};
+
+const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);
+const ASKED: Path = Path::Reference(Reason::Asked);
+/// [b, t, c]: one of everything, odd ones, several blocks.
+const SHAPES: [[i64; 3]; 5] = [[1, 1, 1], [2, 5, 7], [1, 33, 16], [3, 70, 33], [2, 300, 130]];
+
+/// Everything some kernel gives at a shape, by a path.
+type Run = fn([i64; 3], Path) -> Vec<Tensor>;
+
+/// A kernel, and by how much of the largest element its fused form may differ.
+const KERNELS: [(&str, f64, Run); 7] = [
+    ("sum_tokens", 1e-5, sum_tokens),
+    ("rms_norm", 4e-6, rms_norm),
+    ("swiglu", 2e-6, gated),
+    ("rope", 2e-6, turned),
+    ("cross_entropy", 4e-6, losses),
+    ("grad_norm", 1e-12, norms),
+    ("adamw", 2e-6, updated),
+];
+
+/// The same numbers for the same name and shape, whatever ran before.
+fn numbers(name: &str, size: &[i64]) -> Tensor {
+    let seed = name.bytes().fold(17u64, |seed, b| seed.wrapping_mul(131) + u64::from(b));
+    let mut state = seed;
+    let count: i64 = size.iter().product();
+    let mut draw = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1 << 23) as f32 - 1.0
+    };
+    let values: Vec<f32> = (0..count).map(|_| 2.0 * (draw() + draw() + draw())).collect();
+    Tensor::from_slice(&values).reshape(size)
+}
+
+fn sum_tokens([b, t, c]: [i64; 3], path: Path) -> Vec<Tensor> {
+    vec![linear::sum_tokens(path, &numbers("dy", &[b, t, c, 2])).unwrap()]
+}
+
+fn rms_norm(shape: [i64; 3], path: Path) -> Vec<Tensor> {
+    let [x, dy] = ["x", "dy"].map(|name| numbers(name, &shape));
+    let weight = numbers("weight", &shape[2..]);
+    let (y, rstd) = norm::rms_norm(path, &x, &weight, 1e-5).unwrap();
+    let (dx, dweight) = norm::rms_norm_grad(path, &dy, &x, &weight, &rstd).unwrap();
+    vec![y, rstd, dx, dweight]
+}
+
+fn gated(shape: [i64; 3], path: Path) -> Vec<Tensor> {
+    let [gate, up, dy] = ["gate", "up", "dy"].map(|name| numbers(name, &shape));
+    let (dgate, dup) = swiglu::backward(path, &dy, &gate, &up).unwrap();
+    vec![swiglu::forward(path, &gate, &up).unwrap(), dgate, dup]
+}
+
+/// Both layouts, both directions, whole heads and parts, and heads cut out of a wider tensor.
+fn turned([b, t, c]: [i64; 3], path: Path) -> Vec<Tensor> {
+    let wide = numbers("x", &[b, t, 3, 2 * c + 4]);
+    let whole = arrange::copy(&wide.narrow(3, 0, 2 * c)).unwrap();
+    let mut tables = rope::Tables::default();
+    let mut all = Vec::new();
+    for layout in [RopeLayout::Interleaved, RopeLayout::Half] {
+        for inverse in [false, true] {
+            for (x, dims) in [(&whole, 2 * c), (&wide, 2 * c), (&wide, 2)] {
+                let rotation = rope::Rotation { theta: 100.0, dims, layout, inverse };
+                all.push(rope::apply(path, x, 3, rotation, &mut tables).unwrap());
+            }
+        }
+    }
+    all
+}
+
+fn losses([b, t, c]: [i64; 3], path: Path) -> Vec<Tensor> {
+    let logits = numbers("logits", &[b, t, c]) * 3.0;
+    let ids: Vec<i64> = (0..b * t).map(|i| if i % 7 == 4 { -100 } else { (i * 5) % c }).collect();
+    let targets = Tensor::from_slice(&ids).reshape([b, t]);
+    let terms = loss::Terms { nll_square: 0.01, z_loss: 0.002 };
+    let loss::Losses { nll, lse, loss, counted } =
+        loss::forward(path, &logits, &targets, terms).unwrap();
+    let kept = loss::Kept { targets: &targets, nll: &nll, lse: &lse };
+    let apart = loss::backward(path, &logits, kept, 0.125, terms, false).unwrap();
+    let over = loss::backward(path, &logits, kept, 0.125, terms, true).unwrap();
+    assert_eq!(over.data_ptr(), logits.data_ptr());
+    assert!(over == apart);
+    vec![nll, lse, loss, counted, apart]
+}
+
+fn norms(shape: [i64; 3], path: Path) -> Vec<Tensor> {
+    let gradients = [numbers("g", &shape), numbers("h", &[1 << 15, 3])];
+    vec![update::grad_norm(path, &gradients.iter().collect::<Vec<_>>()).unwrap()]
+}
+
+fn updated(shape: [i64; 3], path: Path) -> Vec<Tensor> {
+    let [p, g, m] = ["p", "g", "m"].map(|name| numbers(name, &shape));
+    let v = numbers("v", &shape).square();
+    let coefficient = Tensor::from(0.7);
+    for step in 1..4 {
+        let options =
+            update::AdamW { beta1: 0.9, beta2: 0.95, eps: 1e-8, decay: 0.1, lr: 1e-2, step };
+        let of = update::Update { p: &p, g: &g, m: &m, v: &v, coefficient: &coefficient };
+        let (after, _, _) = update::adamw(path, of, options).unwrap();
+        assert_eq!(after.data_ptr(), p.data_ptr());
+    }
+    vec![p, m, v]
+}
+
+fn assert_close(a: &[Tensor], b: &[Tensor], within: f64, place: &str) {
+    assert_eq!(a.len(), b.len());
+    for (n, (a, b)) in a.iter().zip(b).enumerate() {
+        assert_eq!(a.size(), b.size(), "{place}, result {n}");
+        let b = b.to_kind(Kind::Double);
+        // Operands are of order one: what cancels to less is not held to more digits.
+        let size = b.abs().max().double_value(&[]).max(0.1);
+        let error = (a.to_kind(Kind::Double) - b).abs().max().double_value(&[]) / size;
+        assert!(error <= within, "{place}, result {n}: {error:e} of {size:e}");
+    }
+}
+
+fn assert_same_bits(a: &[Tensor], b: &[Tensor], place: &str) {
+    for (n, (a, b)) in a.iter().zip(b).enumerate() {
+        assert!(a == b, "{place}, result {n}");
+    }
+}
+
+#[test]
+fn fused_kernels_agree_with_their_references() {
+    for (name, within, run) in KERNELS {
+        for shape in SHAPES {
+            let place = format!("{name} at {shape:?}");
+            let want = run(shape, ASKED);
+            assert_close(&run(shape, Path::Fused(Isa::of_process())), &want, within, &place);
+            assert_close(&run(shape, Path::Fused(Isa::Portable)), &want, within, &place);
+        }
+    }
+}
+
+#[test]
+fn fused_kernels_give_the_same_bits_on_any_number_of_threads_and_lanes() {
+    let before = tch::get_num_threads();
+    for (name, _, run) in KERNELS {
+        for shape in [[3, 70, 33], [2, 300, 130]] {
+            let fused = Path::Fused(Isa::of_process());
+            let [one, three] = [1, 3].map(|threads| {
+                tch::set_num_threads(threads);
+                run(shape, fused)
+            });
+            tch::set_num_threads(1);
+            assert_same_bits(&one, &three, &format!("{name} at {shape:?}, 3 threads"));
+            if Isa::Avx512.is_available() {
+                let [wide, narrow] = [Isa::Avx512, Isa::Avx2].map(|isa| run(shape, Path::Fused(isa)));
+                assert_same_bits(&wide, &narrow, &format!("{name} at {shape:?}, avx512 and avx2"));
+            }
+        }
+    }
+    tch::set_num_threads(before);
+}
+
+#[test]
+fn flash_attention_is_attention() {
+    use attention::{Operands, Path, Reason};
+    let asked = Path::Reference(Reason::Asked);
+    // t, s, heads, kv, window, path
+    for (t, s, h, kv, window, path) in [
+        (1, 1, 1, 1, None, Path::Flash),
+        (40, 40, 4, 4, None, Path::Flash),
+        (40, 40, 6, 2, None, Path::Flash),
+        (40, 40, 4, 1, Some(7), Path::MaskedFlash),
+        (40, 40, 2, 2, Some(100), Path::MaskedFlash),
+        (5, 40, 4, 2, None, Path::MaskedFlash),
+        (5, 40, 4, 2, Some(6), Path::MaskedFlash),
+        (1, 40, 4, 4, None, Path::MaskedFlash),
+        (1, 40, 4, 4, Some(9), Path::MaskedFlash),
+    ] {
+        let place = format!("t {t}, s {s}, {h} heads over {kv}, window {window:?}");
+        let q = numbers("q", &[2, t, h, 8]);
+        let [k, v] = ["k", "v"].map(|name| numbers(name, &[2, s, kv, 8]));
+        let operands = Operands { q: &q, k: &k, v: &v, window };
+        let (y, lse) = attention::forward(path, operands).unwrap();
+        let (want, want_lse) = attention::forward(asked, operands).unwrap();
+        assert_close(&[y.shallow_clone(), lse.shallow_clone()], &[want, want_lse], 3e-6, &place);
+        if t == s {
+            let dy = numbers("dy", &[2, t, h, 8]);
+            let got = attention::backward(path, &dy, operands, &y, &lse).unwrap();
+            let want = attention::backward(asked, &dy, operands, &y, &lse).unwrap();
+            assert_close(&[got.0, got.1, got.2], &[want.0, want.1, want.2], 1e-5, &place);
+        }
+    }
+}
+
+#[test]
+fn a_loss_of_nan_is_nan_and_large_logits_do_not_overflow() {
+    let targets = Tensor::from_slice(&[1i64, 0, 2]).reshape([1, 3]);
+    let logits = Tensor::from_slice(&[1e30f32, -1e30, 0.0, 88.0, 200.0, 300.0, f32::NAN, 0.0, 1.0]);
+    let logits = logits.reshape([1, 3, 3]);
+    let terms = loss::Terms { nll_square: 0.0, z_loss: 0.0 };
+    for path in [ASKED, Path::Fused(Isa::of_process())] {
+        let losses = loss::forward(path, &logits, &targets, terms).unwrap();
+        let nll: Vec<f32> = Vec::try_from(losses.nll.reshape([-1])).unwrap();
+        assert_eq!(nll[0], 2e30);
+        assert_eq!(nll[1], 212.0);
+        assert!(nll[2].is_nan());
+        assert!(losses.loss.double_value(&[]).is_nan());
+    }
+}
+
+#[test]
+fn targets_outside_the_vocabulary_are_refused() {
+    let logits = Tensor::zeros([1, 2, 5], CPU);
+    for bad in [5i64, -1, i64::MIN, i64::MAX] {
+        let targets = Tensor::from_slice(&[0, bad]).reshape([1, 2]);
+        let terms = loss::Terms { nll_square: 0.0, z_loss: 0.0 };
+        let path = Path::Fused(Isa::of_process());
+        let error = loss::forward(path, &logits, &targets, terms).unwrap_err();
+        assert_eq!(error.to_string(), format!("target {bad} is outside the vocabulary of 5"));
+    }
+}
+
+#[test]
+fn clipping_keeps_small_gradients_and_nan() {
+    let clip = |norm: f64, max| update::clip(&Tensor::from(norm), max).unwrap().double_value(&[]);
+    assert_eq!(clip(0.5, Some(1.0)), 1.0);
+    assert_eq!(clip(4.0, None), 1.0);
+    assert!((clip(4.0, Some(1.0)) - 0.25).abs() < 1e-6);
+    assert!(clip(f64::NAN, Some(1.0)).is_nan());
+}
+
+#[test]
+fn rope_refuses_what_is_no_rotation() {
+    let x = Tensor::zeros([1, 2, 1, 6], CPU);
+    for dims in [0, 3, 8, -2] {
+        let layout = RopeLayout::Half;
+        let rotation = rope::Rotation { theta: 10.0, dims, layout, inverse: false };
+        let error = rope::apply(ASKED, &x, 0, rotation, &mut rope::Tables::default()).unwrap_err();
+        assert_eq!(error.to_string(), format!("rope over {dims} channels of heads of 6"));
+    }
+}

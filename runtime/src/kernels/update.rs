@@ -1,0 +1,213 @@
+//! The end of a step: sums of gradients, their norm, clipping, AdamW (Loshchilov and Hutter 2019, algorithm 2;
+//! spec 8). In: gradients, parameters and moments. Out: changed in place, or [] f64 numbers.
+//! Must stay true: sums of squares run in f64, by chunks of CHUNK in order, tensor after tensor; AdamW is
+//! elementwise; so threads change no bit.
+
+use tch::{Device, Kind, Tensor};
+
+use super::ffi::{self, Cut, Vectorised};
+use super::lanes::mul_add;
+use super::linear::grain;
+use super::path::Path;
+use super::{Isa, KernelError};
+
+/// Elements to a chunk.
+const CHUNK: usize = 1 << 14;
+
+/// a + b, written over a.
+pub fn accumulate(a: &Tensor, b: &Tensor) -> Result<Tensor, KernelError> {
+    Ok(a.shallow_clone().f_add_(b)?)
+}
+
+/// sqrt Σ g², [] f64.
+pub fn grad_norm(path: Path, gradients: &[&Tensor]) -> Result<Tensor, KernelError> {
+    let isa = match path {
+        Path::Fused(isa) => isa,
+        Path::Reference(_) => {
+            let device = gradients.first().map_or(Device::Cpu, |g| g.device());
+            let mut sum = Tensor::f_zeros([0i64; 0].as_slice(), (Kind::Double, device))?;
+            for g in gradients {
+                sum = sum.f_add(&g.f_to_kind(Kind::Double)?.f_square()?.f_sum(None::<Kind>)?)?;
+            }
+            return Ok(sum.f_sqrt()?);
+        }
+    };
+    let mut sum = 0.0f64;
+    for g in gradients {
+        let g = g.f_contiguous()?;
+        sum += sum_of_squares(isa, ffi::slice(&g)?);
+    }
+    Ok(Tensor::from(sum.sqrt()))
+}
+
+fn sum_of_squares(isa: Isa, g: &[f32]) -> f64 {
+    let chunks = g.len().div_ceil(CHUNK);
+    let mut partials = vec![0.0f64; chunks];
+    ffi::parallel_cuts(
+        chunks,
+        grain(CHUNK),
+        [Cut { data: &mut partials, chunk: 1 }],
+        |chunk, [partial]| {
+            let last = g.len().min((chunk + 1) * CHUNK);
+            ffi::run_on(isa, Squares { g: &g[chunk * CHUNK..last], into: &mut partial[0] });
+        },
+    );
+    partials.iter().sum()
+}
+
+/// min(1, max / (norm + 1e-6)), or 1; [] f64.
+pub fn clip(norm: &Tensor, max: Option<f64>) -> Result<Tensor, KernelError> {
+    Ok(match max {
+        Some(max) => norm.f_add_scalar(1e-6)?.f_reciprocal()?.f_mul_scalar(max)?.f_clamp_max(1.0)?,
+        None => norm.f_ones_like()?,
+    })
+}
+
+/// What AdamW is told.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct AdamW {
+    pub beta1: f64,
+    pub beta2: f64,
+    pub eps: f64,
+    pub decay: f64,
+    pub lr: f64,
+    /// 1 for the first update.
+    pub step: i64,
+}
+
+/// A parameter with its gradient, moments and the clipping coefficient [] f64.
+#[derive(Debug, Clone, Copy)]
+pub struct Update<'a> {
+    pub p: &'a Tensor,
+    pub g: &'a Tensor,
+    pub m: &'a Tensor,
+    pub v: &'a Tensor,
+    pub coefficient: &'a Tensor,
+}
+
+impl AdamW {
+    /// 1 − βⁿ.
+    fn corrections(&self) -> (f64, f64) {
+        let n = self.step as f64;
+        (1.0 - libm::pow(self.beta1, n), 1.0 - libm::pow(self.beta2, n))
+    }
+}
+
+/// p, m and v, changed.
+pub fn adamw(
+    path: Path,
+    update: Update<'_>,
+    options: AdamW,
+) -> Result<(Tensor, Tensor, Tensor), KernelError> {
+    let AdamW { beta1, beta2, eps, decay, lr, step: _ } = options;
+    let Update { p, g, m, v, coefficient } = update;
+    let (first, second) = options.corrections();
+    let (mut p, mut m, mut v) = (p.shallow_clone(), m.shallow_clone(), v.shallow_clone());
+    match path {
+        Path::Reference(_) => {
+            let g = g.f_mul(&coefficient.f_to_kind(g.kind())?)?;
+            let _ = p.f_mul_scalar_(1.0 - lr * decay)?;
+            let _ = m.f_mul_scalar_(beta1)?;
+            let _ = m.f_add_(&g.f_mul_scalar(1.0 - beta1)?)?;
+            let _ = v.f_mul_scalar_(beta2)?;
+            let _ = v.f_add_(&g.f_square()?.f_mul_scalar(1.0 - beta2)?)?;
+            let root = v.f_sqrt()?.f_mul_scalar(1.0 / second.sqrt())?.f_add_scalar(eps)?;
+            let _ = p.f_sub_(&m.f_div(&root)?.f_mul_scalar(lr / first)?)?;
+        }
+        Path::Fused(isa) => {
+            let g = g.f_contiguous()?;
+            let gs = ffi::slice(&g)?;
+            let factors = Factors {
+                coefficient: coefficient.f_double_value(&[])? as f32,
+                keep: (1.0 - lr * decay) as f32,
+                beta1: beta1 as f32,
+                rest1: (1.0 - beta1) as f32,
+                beta2: beta2 as f32,
+                rest2: (1.0 - beta2) as f32,
+                root: (1.0 / second.sqrt()) as f32,
+                eps: eps as f32,
+                rate: (lr / first) as f32,
+            };
+            let count = gs.len();
+            let outs = [
+                ffi::slice_mut(&mut p, &[&g])?,
+                ffi::slice_mut(&mut m, &[&g])?,
+                ffi::slice_mut(&mut v, &[&g])?,
+            ];
+            if outs.iter().any(|out| out.len() != count) {
+                return Err(KernelError::new(format!("AdamW with {count} gradients for others")));
+            }
+            ffi::parallel_cuts(
+                count.div_ceil(CHUNK),
+                grain(CHUNK),
+                outs.map(|data| Cut { data, chunk: CHUNK }),
+                |chunk, [p, m, v]| {
+                    let g = &gs[chunk * CHUNK..][..p.len()];
+                    ffi::run_on(isa, Step { p, g, m, v, factors });
+                },
+            );
+        }
+    }
+    Ok((p, m, v))
+}
+
+struct Squares<'a> {
+    g: &'a [f32],
+    into: &'a mut f64,
+}
+
+impl Vectorised for Squares<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        const W: usize = 8;
+        let mut sums = [0.0f64; W];
+        let bulk = self.g.chunks_exact(W);
+        let rest = bulk.remainder();
+        for g in bulk {
+            for l in 0..W {
+                let g = f64::from(g[l]);
+                sums[l] += g * g;
+            }
+        }
+        for (sum, g) in sums.iter_mut().zip(rest) {
+            *sum += f64::from(*g) * f64::from(*g);
+        }
+        *self.into = sums.iter().sum();
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Factors {
+    coefficient: f32,
+    keep: f32,
+    beta1: f32,
+    rest1: f32,
+    beta2: f32,
+    rest2: f32,
+    root: f32,
+    eps: f32,
+    rate: f32,
+}
+
+struct Step<'a> {
+    p: &'a mut [f32],
+    g: &'a [f32],
+    m: &'a mut [f32],
+    v: &'a mut [f32],
+    factors: Factors,
+}
+
+impl Vectorised for Step<'_> {
+    #[inline(always)]
+    fn run<const FMA: bool, const LANES: usize>(self) {
+        let Step { p, g, m, v, factors: f } = self;
+        let state = p.iter_mut().zip(m.iter_mut()).zip(v.iter_mut());
+        for (((p, m), v), g) in state.zip(g) {
+            let g = f.coefficient * g;
+            *m = mul_add::<FMA>(f.beta1, *m, f.rest1 * g);
+            *v = mul_add::<FMA>(f.beta2, *v, f.rest2 * g * g);
+            let root = mul_add::<FMA>(v.sqrt(), f.root, f.eps);
+            *p = mul_add::<FMA>(f.keep, *p, -(f.rate * (*m / root)));
+        }
+    }
+}

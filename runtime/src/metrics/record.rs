@@ -1,0 +1,252 @@
+//! In: the facts of a start, a step or an evaluation. Out: one line of JSON, and back. Must stay true: members in
+//! one fixed order; floats shortest that read back to the same bits, `"NaN"`, `"inf"` and `"-inf"` as strings since
+//! JSON has none; counts instead of ratios wherever a ratio would be rounded.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use compiler::digest::Digest;
+use serde_json::Value;
+
+/// One line of the log.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Record {
+    /// The first line.
+    Start(Start),
+    Step(Step),
+    Evaluation(Evaluation),
+}
+
+/// Whose log it is, and where the parameters began.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Start {
+    /// The lock's `train` digest, its id.
+    pub lock: Digest,
+    /// The lock's `eval` digest: what evaluations measure.
+    pub eval: Digest,
+    /// Over every initial parameter.
+    pub initial: Digest,
+}
+
+/// One update.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Step {
+    /// From 1.
+    pub step: u64,
+    /// The training loss a counted target, before the update.
+    pub loss: f64,
+    /// Of the summed gradients, before clipping.
+    pub grad_norm: f64,
+    pub lr: f64,
+    /// Over the step's windows, in order.
+    pub batch: Digest,
+    /// Targets that counted.
+    pub counted: u64,
+}
+
+/// What the parameters can do after `step` updates.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Evaluation {
+    pub step: u64,
+    /// Mean −ln p over counted targets, if it is to be reported.
+    pub nll: Option<f64>,
+    pub counted: u64,
+    /// Tokens of complete answers, each guessed from the true ones before it; nothing for text.
+    pub tokens: Score,
+    /// Complete answers right in every token, by level: Depo's hops, Mano's operations.
+    pub answers: BTreeMap<u32, Score>,
+}
+
+/// How many of how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Score {
+    pub right: u64,
+    pub of: u64,
+}
+
+impl Score {
+    pub fn add(&mut self, right: bool) {
+        self.of += 1;
+        self.right += u64::from(right);
+    }
+
+    /// As a fraction of 1; `None` of none.
+    pub fn ratio(self) -> Option<f64> {
+        (self.of > 0).then(|| self.right as f64 / self.of as f64)
+    }
+}
+
+impl Evaluation {
+    /// All levels together.
+    pub fn exact(&self) -> Score {
+        self.answers.values().fold(Score::default(), |sum, score| Score {
+            right: sum.right + score.right,
+            of: sum.of + score.of,
+        })
+    }
+}
+
+impl Record {
+    /// The line without its chain.
+    pub fn text(&self) -> String {
+        match self {
+            Record::Start(Start { lock, eval, initial }) => format!(
+                "{{\"kind\":\"start\",\"version\":1,\"lock\":\"{lock}\",\"eval\":\"{eval}\",\"initial\":\"{initial}\"}}"
+            ),
+            Record::Step(Step { step, loss, grad_norm, lr, batch, counted }) => format!(
+                "{{\"kind\":\"step\",\"step\":{step},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"batch\":\"{batch}\",\"counted\":{counted}}}",
+                float(*loss),
+                float(*grad_norm),
+                float(*lr),
+            ),
+            Record::Evaluation(Evaluation { step, nll, counted, tokens, answers }) => {
+                let mut text = format!(
+                    "{{\"kind\":\"eval\",\"step\":{step},\"nll\":{},\"counted\":{counted},\"tokens\":{},\"answers\":{{",
+                    nll.map_or_else(|| "null".to_owned(), float),
+                    score(*tokens),
+                );
+                for (at, (level, answers)) in answers.iter().enumerate() {
+                    let comma = if at == 0 { "" } else { "," };
+                    let _ = write!(text, "{comma}\"{level}\":{}", score(*answers));
+                }
+                text.push_str("}}");
+                text
+            }
+        }
+    }
+
+    /// Reads a line, with or without its chain.
+    pub fn parse(line: &str) -> Option<Record> {
+        let value: Value = serde_json::from_str(line).ok()?;
+        let digest = |name: &str| Digest::parse(value.get(name)?.as_str()?);
+        let count = |name: &str| value.get(name)?.as_u64();
+        let float = |name: &str| read_float(value.get(name)?);
+        match value.get("kind")?.as_str()? {
+            "start" => Some(Record::Start(Start {
+                lock: digest("lock")?,
+                eval: digest("eval")?,
+                initial: digest("initial")?,
+            })),
+            "step" => Some(Record::Step(Step {
+                step: count("step")?,
+                loss: float("loss")?,
+                grad_norm: float("grad_norm")?,
+                lr: float("lr")?,
+                batch: digest("batch")?,
+                counted: count("counted")?,
+            })),
+            "eval" => {
+                let answers = value.get("answers")?.as_object()?.iter();
+                Some(Record::Evaluation(Evaluation {
+                    step: count("step")?,
+                    nll: match value.get("nll")? {
+                        Value::Null => None,
+                        value => Some(read_float(value)?),
+                    },
+                    counted: count("counted")?,
+                    tokens: read_score(value.get("tokens")?)?,
+                    answers: answers
+                        .map(|(level, score)| Some((level.parse().ok()?, read_score(score)?)))
+                        .collect::<Option<_>>()?,
+                }))
+            }
+            _ => None,
+        }
+    }
+
+    /// What a person calls it.
+    pub fn place(&self) -> String {
+        match self {
+            Record::Start(_) => "the start".to_owned(),
+            Record::Step(step) => format!("step {}", step.step),
+            Record::Evaluation(evaluation) => {
+                format!("the evaluation after step {}", evaluation.step)
+            }
+        }
+    }
+
+    /// Every member that is not the same in `now`, with both values.
+    pub(super) fn differences(&self, now: &Record) -> Vec<String> {
+        let members = |record: &Record| -> Vec<(String, String)> {
+            let value: Value = serde_json::from_str(&record.text()).unwrap_or_default();
+            let members = value.as_object().cloned().unwrap_or_default().into_iter();
+            members.map(|(name, value)| (name, value.to_string())).collect()
+        };
+        let (before, after) = (members(self), members(now));
+        if before.iter().map(|(name, _)| name).ne(after.iter().map(|(name, _)| name)) {
+            return vec![format!("logged is {}, now comes {}", self.place(), now.place())];
+        }
+        let pairs = before.iter().zip(&after).filter(|(before, after)| before != after);
+        pairs
+            .map(|((name, before), (_, after))| format!("{name} was {before} and is {after}"))
+            .collect()
+    }
+}
+
+fn float(value: f64) -> String {
+    if value.is_finite() { format!("{value:?}") } else { format!("\"{value}\"") }
+}
+
+fn read_float(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        None => value.as_f64(),
+        Some(text @ ("NaN" | "inf" | "-inf")) => text.parse().ok(),
+        Some(_) => None,
+    }
+}
+
+fn score(Score { right, of }: Score) -> String {
+    format!("{{\"right\":{right},\"of\":{of}}}")
+}
+
+fn read_score(value: &Value) -> Option<Score> {
+    Some(Score { right: value.get("right")?.as_u64()?, of: value.get("of")?.as_u64()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_evaluation_as_text() {
+        let mut answers = BTreeMap::new();
+        answers.insert(10, Score { right: 0, of: 3 });
+        answers.insert(2, Score { right: 4, of: 5 });
+        let tokens = Score { right: 9, of: 12 };
+        let evaluation = Evaluation { step: 100, nll: Some(1.25), counted: 44, tokens, answers };
+        assert_eq!(evaluation.exact(), Score { right: 4, of: 8 });
+        assert_eq!(evaluation.exact().ratio(), Some(0.5));
+        let record = Record::Evaluation(evaluation);
+        assert_eq!(
+            record.text(),
+            r#"{"kind":"eval","step":100,"nll":1.25,"counted":44,"tokens":{"right":9,"of":12},"answers":{"2":{"right":4,"of":5},"10":{"right":0,"of":3}}}"#
+        );
+        assert_eq!(Record::parse(&record.text()), Some(record));
+    }
+
+    #[test]
+    fn a_step_where_an_evaluation_was_says_so() {
+        let digest = Digest::of("test", "");
+        let start = Record::Start(Start { lock: digest, eval: digest, initial: digest });
+        let tokens = Score::default();
+        let evaluation = Record::Evaluation(Evaluation {
+            step: 3,
+            nll: None,
+            counted: 0,
+            tokens,
+            answers: BTreeMap::new(),
+        });
+        assert_eq!(
+            start.differences(&evaluation),
+            ["logged is the start, now comes the evaluation after step 3"]
+        );
+        assert_eq!(Score::default().ratio(), None);
+    }
+
+    #[test]
+    fn lines_of_other_kinds_are_not_guessed_at() {
+        for line in ["", "{}", "[]", r#"{"kind":"step"}"#, r#"{"kind":"stop","step":1}"#] {
+            assert_eq!(Record::parse(line), None, "{line}");
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! In: each step's number, loss and seconds. Out: one line that says how far, how fast and how long to go. Must stay
+//! true: no clock of its own and no printing: the caller times and shows; the rate follows the last steps, so that
+//! the first one and an evaluation between do not decide it.
+
+use std::fmt;
+
+/// Follows a run.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    total: u64,
+    /// Tokens of one step.
+    tokens: u64,
+    /// Seconds a step, smoothed.
+    seconds: Option<f64>,
+}
+
+/// What there is to say after a step.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Status {
+    pub step: u64,
+    pub total: u64,
+    pub loss: f64,
+    pub lr: f64,
+    pub tokens_per_second: f64,
+    /// Seconds to the last step.
+    pub left: f64,
+}
+
+/// The share of the newest step in the smoothed time.
+const NEWEST: f64 = 0.1;
+
+impl Progress {
+    pub fn new(total: u64, tokens: u64) -> Progress {
+        Progress { total, tokens, seconds: None }
+    }
+
+    pub fn step(&mut self, step: u64, loss: f64, lr: f64, seconds: f64) -> Status {
+        let smoothed = match self.seconds {
+            None => seconds,
+            Some(before) => before + NEWEST * (seconds - before),
+        };
+        self.seconds = Some(smoothed);
+        Status {
+            step,
+            total: self.total,
+            loss,
+            lr,
+            tokens_per_second: self.tokens as f64 / smoothed.max(1e-9),
+            left: smoothed * self.total.saturating_sub(step) as f64,
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Status { step, total, loss, lr, tokens_per_second, left } = self;
+        let share = 100.0 * *step as f64 / (*total).max(1) as f64;
+        write!(
+            f,
+            "step {step}/{total} ({share:.0}%)  loss {loss:.4}  lr {lr:.2e}  {} tok/s  {} left",
+            rounded(*tokens_per_second),
+            span(*left)
+        )
+    }
+}
+
+/// `950`, `12.3k`, `4.56M`.
+pub fn rounded(value: f64) -> String {
+    match value {
+        value if value < 1e4 => format!("{value:.0}"),
+        value if value < 1e6 => format!("{:.1}k", value / 1e3),
+        value if value < 1e9 => format!("{:.2}M", value / 1e6),
+        value => format!("{:.2}G", value / 1e9),
+    }
+}
+
+/// `4.2 s`, `3 min 20 s`, `5 h 07 min`, `12 d 3 h`.
+pub fn span(seconds: f64) -> String {
+    let whole = seconds.max(0.0).round() as u64;
+    let (minutes, hours, days) = (whole / 60, whole / 3600, whole / 86400);
+    match whole {
+        0..10 => format!("{:.1} s", seconds.max(0.0)),
+        10..60 => format!("{whole} s"),
+        60..3600 => format!("{minutes} min {:02} s", whole % 60),
+        3600..86400 => format!("{hours} h {:02} min", minutes % 60),
+        _ => format!("{days} d {} h", hours % 24),
+    }
+}
+
+/// `512 B`, `1.5 KiB`, `3.2 GiB`.
+pub fn bytes(count: u64) -> String {
+    let units = ["KiB", "MiB", "GiB", "TiB"];
+    if count < 1024 {
+        return format!("{count} B");
+    }
+    let mut value = count as f64 / 1024.0;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < units.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    format!("{value:.1} {}", units.get(unit).unwrap_or(&"TiB"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_slow_first_step_is_forgotten() {
+        let mut progress = Progress::new(600, 4096);
+        progress.step(1, 9.0, 0.0, 100.0);
+        let status = (2..100).map(|step| progress.step(step, 2.5, 3e-3, 0.1)).last().unwrap();
+        assert!((status.left - 50.0).abs() < 5.0, "{status:?}");
+        assert!((status.tokens_per_second - 40960.0).abs() < 2000.0, "{status:?}");
+    }
+
+    #[test]
+    fn a_line() {
+        let mut progress = Progress::new(600, 4096);
+        let line = progress.step(150, 2.345_67, 3e-3, 0.1).to_string();
+        assert_eq!(line, "step 150/600 (25%)  loss 2.3457  lr 3.00e-3  41.0k tok/s  45 s left");
+    }
+
+    #[test]
+    fn spans_and_sizes_for_people() {
+        let spans = [0.0, 9.26, 59.4, 200.0, 3600.0 * 5.0 + 420.0, 86400.0 * 12.1].map(span);
+        assert_eq!(spans, ["0.0 s", "9.3 s", "59 s", "3 min 20 s", "5 h 07 min", "12 d 2 h"]);
+        assert_eq!([0, 1023, 1536, 3 << 30].map(bytes), ["0 B", "1023 B", "1.5 KiB", "3.0 GiB"]);
+        assert_eq!([950.0, 12_345.0, 4.56e6].map(rounded), ["950", "12.3k", "4.56M"]);
+    }
+}

@@ -1,0 +1,110 @@
+//! In: bytes and a path in a run's folder. Out: files that are there whole or not at all. Must stay true: nothing
+//! is replaced but by rename of a synced file, and the folder is synced after; a failure names the path, what was
+//! done to it and what to do, and leaves what was there before.
+
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use compiler::digest::Digest;
+
+use super::RunError;
+
+/// Prefix of names that are unfinished work of a process that may be gone; any writer may delete them.
+pub(crate) const UNFINISHED: &str = ".unfinished-";
+
+/// Writes `bytes` to `path`, over any file already there; `before_rename` runs when they are durable under the
+/// temporary name.
+pub(crate) fn replace(
+    path: &Path,
+    bytes: &[u8],
+    before_rename: impl FnOnce() -> io::Result<()>,
+) -> io::Result<()> {
+    let temporary = unfinished(path);
+    let written = (|| {
+        let mut file = File::create(&temporary)?;
+        file.write_all(bytes)?;
+        file.sync_all()?;
+        before_rename()?;
+        fs::rename(&temporary, path)?;
+        sync_folder(parent(path))
+    })();
+    if written.is_err() {
+        // Only our own temporary file; the first error is the one to show.
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// The name beside `path` that its content has until it is whole.
+pub(crate) fn unfinished(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(UNFINISHED);
+    name.push(path.file_name().unwrap_or_default());
+    path.with_file_name(name)
+}
+
+pub(crate) fn parent(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Makes renames inside `folder` durable.
+#[cfg(unix)]
+pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
+    File::open(folder)?.sync_all()
+}
+
+/// Other systems cannot open a folder as a file; their rename is as durable as they make it.
+#[cfg(not(unix))]
+pub(crate) fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// Deletes what processes that are gone left unfinished in `folder`.
+pub(crate) fn sweep(folder: &Path) -> io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            let is_folder = entry.file_type()?.is_dir();
+            if is_folder {
+                fs::remove_dir_all(entry.path())?
+            } else {
+                fs::remove_file(entry.path())?
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What to say when `path` could not be written (or made, synced, deleted).
+pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> RunError {
+    let path = path.display();
+    let kind = error.kind();
+    if matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        return RunError::machine(
+            format!("the disk is full: {path} was not written"),
+            "make room and repeat the command; the run goes on from its last checkpoint",
+        );
+    }
+    if matches!(kind, io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
+        return RunError::machine(
+            format!("{path} cannot be written: {error}"),
+            "make the folder writable, or name another one with --dir",
+        );
+    }
+    RunError::machine(
+        format!("{path} was not written: {error}"),
+        "see that the folder is there and the disk is well, and repeat the command",
+    )
+}
+
+/// What to say when `path` could not be read.
+pub(crate) fn cannot_read(path: &Path, error: &io::Error) -> RunError {
+    RunError::machine(
+        format!("{} cannot be read: {error}", path.display()),
+        "see that it is there and readable, and repeat the command",
+    )
+}
+
+pub(crate) fn digest_of(hash: blake3::Hash) -> Digest {
+    Digest::parse(&hash.to_hex()).expect("a hash is 64 lower-case hexadecimal digits")
+}

@@ -1,0 +1,370 @@
+//! In: a job (everything a lock says, ready to run) and a folder. Out: the run in that folder, further along or
+//! finished. Must stay true: weights after step n are a function of the job; a step that was logged before comes out
+//! the same or the run stops; whatever happens between two steps, the next process goes on from a whole checkpoint.
+
+mod machine;
+mod state;
+mod timing;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use compiler::digest::Digest;
+
+use crate::attest::{Attestation, Circumstances};
+use crate::checkpoint::{Manifest, Refused, Store};
+use crate::evaluate::evaluate;
+use crate::execute::{Evaluator, Machine, Trainer};
+use crate::fault::Faults;
+use crate::job::{Job, PLAN_TAG};
+use crate::metrics::{Appended, Evaluation, Log, Record, Start, Step};
+use crate::run::{Event, RunError, RunFolder, append_line, belongs};
+
+pub use machine::{machine, spec};
+pub use state::{State, gradients};
+pub(crate) use state::{tensors, values};
+pub use timing::{How, Timing, time};
+
+/// How a job is run; none of it changes what comes out.
+#[derive(Debug)]
+pub struct Options<'a> {
+    /// Checkpoint and return after the step that is under way when this becomes true.
+    pub stop: &'a AtomicBool,
+    /// Checkpoint and return after this step.
+    pub stop_after: Option<u64>,
+    pub faults: &'a Faults,
+}
+
+/// Who is told how it goes.
+pub trait Watch {
+    fn step(&mut self, step: &Step, seconds: f64);
+    fn evaluation(&mut self, evaluation: &Evaluation, seconds: f64);
+    /// Anything that a person should know of: what was found, cut, refused, proved.
+    fn event(&mut self, event: &Event);
+}
+
+/// How it ended.
+#[derive(Clone, Debug, PartialEq)]
+pub enum End {
+    /// All steps are done and attested.
+    Finished(Attestation),
+    /// They were done before.
+    Already(Attestation),
+    /// There is a checkpoint of this step to go on from.
+    Interrupted { step: u64 },
+}
+
+/// Trains until the last step or until told to stop.
+pub fn train(
+    job: &mut Job,
+    folder: &Path,
+    machine: Machine,
+    options: &Options<'_>,
+    watch: &mut dyn Watch,
+) -> Result<End, RunError> {
+    let ours = |found: &str| belongs(folder, job.digests, job.cadence.evaluation, found);
+    let folder = RunFolder::open(folder, &job.lock_text, ours, options.faults)?;
+    if let Some(done) = attested(job, &folder, watch)? {
+        return Ok(End::Already(done));
+    }
+    let mut run = Run::begin(job, folder, machine, options, watch)?;
+    let end = run.go_on();
+    if let Err(error) = &end {
+        let why = error.message.clone();
+        // The error itself is what matters; a folder that cannot take this line says so in it.
+        let _ = run.folder.record(&Event::Failed { step: run.state.step, why });
+    }
+    end
+}
+
+/// The attestation of a run that is done, if there is one that can be believed.
+fn attested(
+    job: &Job,
+    folder: &RunFolder,
+    watch: &mut dyn Watch,
+) -> Result<Option<Attestation>, RunError> {
+    let path = folder.paths.attestation();
+    let Ok(text) = std::fs::read_to_string(&path) else { return Ok(None) };
+    let why = match Attestation::parse(&text) {
+        Ok(attestation) if attestation.lock == job.id() => return Ok(Some(attestation)),
+        Ok(attestation) => format!("it is of lock {}", attestation.lock.short()),
+        Err(why) => why,
+    };
+    let event = Event::CheckpointRefused { name: "attestation.toml".to_owned(), why };
+    watch.event(&event);
+    folder.record(&event)?;
+    Ok(None)
+}
+
+/// A run in this process.
+struct Run<'a> {
+    job: &'a mut Job,
+    folder: RunFolder,
+    machine: Machine,
+    options: &'a Options<'a>,
+    watch: &'a mut dyn Watch,
+    trainer: Trainer,
+    evaluator: Evaluator,
+    state: State,
+    log: Log,
+    store: Store,
+    /// What the last checkpoint holds.
+    saved: Option<Manifest>,
+    counted: u64,
+}
+
+impl<'a> Run<'a> {
+    /// Opens the log, finds the state to go on from and binds the plans.
+    fn begin(
+        job: &'a mut Job,
+        folder: RunFolder,
+        machine: Machine,
+        options: &'a Options<'a>,
+        watch: &'a mut dyn Watch,
+    ) -> Result<Run<'a>, RunError> {
+        let mut tell = |event: Event| {
+            watch.event(&event);
+            folder.record(&event)
+        };
+        let mut log = Log::open(&folder.paths.metrics())?;
+        if let Some(line) = log.cut() {
+            tell(Event::MetricsCut { line: line.to_owned() })?;
+        }
+        folder.keep(&folder.paths.plan(), &job.plan_text())?;
+        let trainer = Trainer::new(job.plans.clone(), machine)?;
+        let evaluator = Evaluator::new(job.evaluation.clone(), machine)?;
+        let mut store = Store::new(folder.paths.checkpoints(), job.id(), job.slots());
+        let (found, refused) = store.find(|chain| log.holds(chain))?;
+        for Refused { name, why } in refused {
+            tell(Event::CheckpointRefused { name, why })?;
+        }
+        let (state, saved) = match found {
+            None => (State::initial(job, machine)?, None),
+            Some(found) => {
+                let state = State::load(job, machine, &store, &found)?;
+                log.go_on_after(found.manifest.chain);
+                (state, Some(found.manifest))
+            }
+        };
+        tell(Event::Started { step: state.step, machine: machine::line(&machine::facts()) })?;
+        let counted = logged_targets(&folder, state.step)?;
+        Ok(Run {
+            job,
+            folder,
+            machine,
+            options,
+            watch,
+            trainer,
+            evaluator,
+            state,
+            log,
+            store,
+            saved,
+            counted,
+        })
+    }
+
+    fn go_on(&mut self) -> Result<End, RunError> {
+        let to_prove = self.log.left_to_prove();
+        if self.state.step == 0 {
+            let initial = self.state.weights_digest(self.job)?;
+            let start = Start { lock: self.job.id(), eval: self.job.digests.eval, initial };
+            self.append(&Record::Start(start))?;
+        }
+        let last = self.job.steps;
+        if self.state.step < last && self.stops() {
+            return Ok(End::Interrupted { step: self.state.step });
+        }
+        while self.state.step < last {
+            self.step()?;
+            let step = self.state.step;
+            if self.job.cadence.evaluates_after(step, last) {
+                self.evaluate()?;
+            }
+            if to_prove > 0 && self.log.left_to_prove() == 0 && self.log.proved() as usize == to_prove {
+                self.tell(Event::Proved { step, lines: self.log.proved() })?;
+            }
+            let stops = self.stops();
+            if stops || step == last || self.job.cadence.saves_after(step) {
+                self.checkpoint()?;
+            }
+            if stops && step < last {
+                self.tell(Event::Interrupted { step })?;
+                return Ok(End::Interrupted { step });
+            }
+        }
+        if self.log.left_to_prove() > 0 {
+            return Err(RunError::finding(
+                format!(
+                    "{} has {} lines more than a run of {last} steps",
+                    self.folder.paths.metrics().display(),
+                    self.log.left_to_prove()
+                ),
+                "restore the file, or move the run's folder away and run again from the start",
+            ));
+        }
+        self.finish()
+    }
+
+    /// Whether this process is to train no further.
+    fn stops(&self) -> bool {
+        let Options { stop, stop_after, faults: _ } = self.options;
+        stop.load(Ordering::Relaxed) || stop_after.is_some_and(|after| self.state.step >= after)
+    }
+
+    /// One update.
+    fn step(&mut self) -> Result<(), RunError> {
+        let start = Instant::now();
+        let step = self.state.advance(self.job, &self.trainer)?;
+        let seconds = start.elapsed().as_secs_f64();
+        self.counted += step.counted;
+        let new = self.append(&Record::Step(step.clone()))?;
+        if new == Appended::New {
+            self.time(&format!("{{\"step\":{},\"seconds\":{seconds:?}}}", step.step))?;
+        }
+        self.watch.step(&step, seconds);
+        if !(step.loss.is_finite() && step.grad_norm.is_finite()) {
+            return Err(RunError::finding(
+                format!(
+                    "training diverged: step {} has loss {} and gradient norm {}",
+                    step.step, step.loss, step.grad_norm
+                ),
+                "lower optimizer.lr, lengthen schedule.warmup or lower optimizer.clip in a new recipe",
+            ));
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<(), RunError> {
+        let start = Instant::now();
+        let evaluation = evaluate(self.job, &self.evaluator, &self.state, self.machine.device)?;
+        let seconds = start.elapsed().as_secs_f64();
+        let new = self.append(&Record::Evaluation(evaluation.clone()))?;
+        if new == Appended::New {
+            let step = self.state.step;
+            self.time(&format!("{{\"evaluation\":{step},\"evaluation_seconds\":{seconds:?}}}"))?;
+        }
+        self.watch.evaluation(&evaluation, seconds);
+        Ok(())
+    }
+
+    /// Makes the log durable, then the state, then forgets old states.
+    fn checkpoint(&mut self) -> Result<(), RunError> {
+        self.log.sync()?;
+        self.keep_kernels()?;
+        let Some(chain) = self.log.head() else { return Ok(()) };
+        let state = &self.state;
+        let mut read = |part, index, out: &mut Vec<u8>| state.read(part, index, out);
+        let faults = self.options.faults;
+        let manifest = self.store.save(state.step, chain, &mut read, faults)?;
+        self.store.prune(self.job.cadence.keep, faults)?;
+        self.saved = Some(manifest);
+        Ok(())
+    }
+
+    /// Adds the paths of this process to those that earlier ones took.
+    fn keep_kernels(&self) -> Result<BTreeMap<String, BTreeSet<String>>, RunError> {
+        let path = self.folder.paths.kernels();
+        let mut kernels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let before = std::fs::read_to_string(&path).unwrap_or_default();
+        let before = before.lines().filter_map(|line| line.split_once(" = "));
+        let mut paths = self.trainer.paths();
+        paths.merge(&self.evaluator.paths());
+        for (kernel, path) in before.chain(paths.iter().map(|(kernel, path, _)| (kernel, path))) {
+            kernels.entry(kernel.to_owned()).or_default().insert(path.to_owned());
+        }
+        let lines = kernels.iter().flat_map(|(kernel, paths)| {
+            paths.iter().map(move |path| format!("{kernel} = {path}\n"))
+        });
+        self.folder.keep(&path, &lines.collect::<String>())?;
+        Ok(kernels)
+    }
+
+    fn finish(&mut self) -> Result<End, RunError> {
+        let (Some(saved), Some(metrics)) = (self.saved.take(), self.log.head()) else {
+            return Err(RunError::input(
+                "the lock has no steps to run",
+                "raise budget.steps in the recipe and build it again",
+            ));
+        };
+        let (sessions, seconds) = history(&self.folder)?;
+        let here = machine::line(&machine::facts());
+        let attestation = Attestation {
+            name: self.job.name.clone(),
+            lock: self.job.id(),
+            eval: self.job.digests.eval,
+            platform: self.job.digests.platform,
+            steps: self.job.steps,
+            counted: self.counted,
+            metrics,
+            lines: self.log.lines(),
+            weights: saved.weights.tensors,
+            first_moment: saved.first_moment.tensors,
+            second_moment: saved.second_moment.tensors,
+            plan: Digest::of(PLAN_TAG, &self.job.plan_text()),
+            kernels: self.keep_kernels()?,
+            machine: machine::facts(),
+            other_machines: sessions
+                .iter()
+                .filter(|machine| **machine != here)
+                .cloned()
+                .collect::<BTreeSet<_>>()
+                .into_iter()
+                .collect(),
+        };
+        let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
+        let circumstances = Circumstances {
+            finished: now,
+            seconds,
+            processes: sessions.len() as u64,
+            proved: self.log.proved(),
+        };
+        attestation.write(&self.folder.paths.attestation(), circumstances, self.options.faults)?;
+        self.tell(Event::Finished { step: self.state.step })?;
+        Ok(End::Finished(attestation))
+    }
+
+    fn append(&mut self, record: &Record) -> Result<Appended, RunError> {
+        self.log.append(record, self.options.faults)
+    }
+
+    fn time(&self, line: &str) -> Result<(), RunError> {
+        append_line(&self.folder.paths.timings(), line)
+    }
+
+    fn tell(&mut self, event: Event) -> Result<(), RunError> {
+        self.watch.event(&event);
+        self.folder.record(&event)
+    }
+}
+
+/// Counted targets of the logged steps up to `step`.
+fn logged_targets(folder: &RunFolder, step: u64) -> Result<u64, RunError> {
+    let (records, _) = crate::metrics::read(&folder.paths.metrics())?;
+    let counts = records.iter().map(|record| match record {
+        Record::Step(logged) if logged.step <= step => logged.counted,
+        Record::Step(_) | Record::Start(_) | Record::Evaluation(_) => 0,
+    });
+    Ok(counts.sum())
+}
+
+/// The machine of every process that worked on the run, and the seconds of its steps and evaluations.
+fn history(folder: &RunFolder) -> Result<(Vec<String>, f64), RunError> {
+    let lines = |path: &Path| -> Vec<serde_json::Value> {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        // A line torn by the end of a process says nothing.
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+    };
+    let events = lines(&folder.paths.events());
+    let machines = events
+        .iter()
+        .filter(|event| event.get("event").is_some_and(|event| event == "started"))
+        .filter_map(|event| Some(event.get("machine")?.as_str()?.to_owned()));
+    let timings = lines(&folder.paths.timings());
+    let seconds = timings.iter().filter_map(|timing| {
+        timing.get("seconds").or_else(|| timing.get("evaluation_seconds"))?.as_f64()
+    });
+    Ok((machines.collect(), seconds.sum()))
+}

@@ -1,0 +1,109 @@
+//! In: what an experiment requires of the machine. Out: the environment libtorch must start in, the machine plans
+//! run on, and what was observed. Must stay true: a requirement that this machine cannot meet is refused by name,
+//! never met halfway; what is observed has no part in any result.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use compiler::lock::{CanonKernel, Device, Platform};
+use tch::Kind;
+
+use crate::execute::{KernelRequest, Machine};
+use crate::kernels::{self, CudaLibrary};
+use crate::platform::{self, BlasMode, CpuCapability, PlatformSpec};
+use crate::run::RunError;
+
+/// The device and kernels that a platform section asks for.
+pub fn machine(required: &Platform) -> Result<Machine, RunError> {
+    let device = match required.device {
+        Device::Cpu => tch::Device::Cpu,
+        Device::Cuda => cuda()?,
+    };
+    let kernels = match required.canon {
+        CanonKernel::Fused => KernelRequest::Fastest,
+        CanonKernel::Reference => KernelRequest::Reference,
+    };
+    Ok(Machine { device, kind: Kind::Float, kernels })
+}
+
+/// What has to stand in the environment before libtorch is loaded.
+pub fn spec(required: &Platform) -> Result<PlatformSpec, RunError> {
+    let lacks = |field: &str, value: &str| {
+        RunError::machine(
+            format!("this canonc does not know platform.{field} = \"{value}\""),
+            "use the canonc that wrote the lock",
+        )
+    };
+    let capabilities = [CpuCapability::Default, CpuCapability::Avx2, CpuCapability::Avx512];
+    let modes = [BlasMode::Auto, BlasMode::Avx2Strict, BlasMode::Compatible];
+    let cpu_capability = match required.cpu_capability.as_deref() {
+        None => None,
+        Some(name) => {
+            let known = capabilities.into_iter().find(|known| known.name() == name);
+            Some(known.ok_or_else(|| lacks("cpu_capability", name))?)
+        }
+    };
+    if let Some(wanted) = cpu_capability {
+        let here = platform::observe_host().cpu_capability;
+        if wanted > here {
+            return Err(RunError::machine(
+                format!("the lock requires a CPU with {wanted}, and this one has {here}"),
+                "run it on a machine that has it, or lock it anew with another platform.cpu_capability",
+            ));
+        }
+    }
+    let blas = match required.blas.as_deref() {
+        None => None,
+        Some(name) => {
+            let known = modes.into_iter().find(|known| known.name() == name);
+            Some(known.ok_or_else(|| lacks("blas", name))?)
+        }
+    };
+    Ok(PlatformSpec { threads: required.threads, cpu_capability, blas })
+}
+
+fn cuda() -> Result<tch::Device, RunError> {
+    if kernels::cuda_devices() > 0 {
+        return Ok(tch::Device::Cuda(0));
+    }
+    let why = match kernels::cuda_library() {
+        CudaLibrary::Absent => "this libtorch has no CUDA half".to_owned(),
+        CudaLibrary::Loaded => "no GPU or driver is found".to_owned(),
+        CudaLibrary::Failed(why) => why.clone(),
+    };
+    Err(RunError::machine(
+        format!("the lock runs on cuda, and this machine cannot: {why}"),
+        "run it where there is a GPU; `canonc doctor` says what this machine lacks",
+    ))
+}
+
+/// What a result may depend on, as far as this process can see it.
+pub(super) fn facts() -> BTreeMap<String, String> {
+    let platform::Observed { host, torch } = platform::observe();
+    let mut facts: BTreeMap<String, String> = [
+        ("blas", torch.blas),
+        ("canonc", env!("CARGO_PKG_VERSION").to_owned()),
+        ("cores", host.cores.to_string()),
+        ("cpu", host.cpu_model),
+        ("cpu_capability", torch.cpu_capability),
+        ("kernels", torch.isa.to_string()),
+        ("libtorch", torch.version),
+        ("memory_bytes", host.memory_bytes.to_string()),
+        ("system", host.system),
+        ("threads", torch.threads.to_string()),
+    ]
+    .map(|(fact, value)| (fact.to_owned(), value))
+    .into();
+    facts.extend(host.env.into_iter().map(|(name, value)| (format!("env.{name}"), value)));
+    facts
+}
+
+/// The facts as one line: what tells the processes of one run apart.
+pub(super) fn line(facts: &BTreeMap<String, String>) -> String {
+    let mut line = String::new();
+    for (at, (fact, value)) in facts.iter().enumerate() {
+        let comma = if at == 0 { "" } else { "; " };
+        let _ = write!(line, "{comma}{fact} {value}");
+    }
+    line
+}

@@ -1,0 +1,73 @@
+//! In: a job and a machine. Out: how long a step will take, and how that was found. Must stay true: the weights are
+//! the run's own initial ones and nothing is written; where one micro-batch alone would take too long, its FLOPs are
+//! divided by the speed of a matrix product, and the answer says so.
+
+use std::time::Instant;
+
+use tch::{Kind, Tensor};
+
+use super::state::{gradients, tensors};
+use super::State;
+use crate::execute::{ExecuteError, Machine, Trainer};
+use crate::job::Job;
+use crate::run::RunError;
+
+/// Seconds of a step, and where the number comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Timing {
+    pub step_seconds: f64,
+    pub how: How,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum How {
+    /// Micro-batches and an update were run.
+    Run,
+    /// FLOPs, by the measured speed of a matrix product.
+    Flops,
+}
+
+/// A micro-batch that would take more than this is not run.
+const PATIENCE: f64 = 5.0;
+const MICRO_BATCHES: usize = 3;
+
+/// `flops` are those of one step, forward and backward.
+pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunError> {
+    let speed = matmul_speed(machine)?;
+    let step_seconds = flops / speed;
+    if step_seconds / job.micro_batches.max(1) as f64 > PATIENCE {
+        return Ok(Timing { step_seconds, how: How::Flops });
+    }
+    let trainer = Trainer::new(job.plans.clone(), machine)?;
+    let mut state = State::initial(job, machine)?;
+    let batches = job.batches(0)?;
+    let Some(batch) = batches.first() else { return Ok(Timing { step_seconds, how: How::Flops }) };
+    let (inputs, targets) = tensors(batch, machine.device)?;
+    let mut fastest = f64::INFINITY;
+    for _ in 0..MICRO_BATCHES {
+        let start = Instant::now();
+        let sums = trainer.micro_batch(&state.weights, &inputs, &targets, 1.0)?;
+        // The value is asked for, so that work still queued on a device is done.
+        sums.loss_sum()?;
+        fastest = fastest.min(start.elapsed().as_secs_f64());
+    }
+    let sums = gradients(&trainer, &state.weights, batches.get(..1).unwrap_or_default(), &[0], 1)?;
+    let start = Instant::now();
+    trainer
+        .update(&mut state.weights, &mut state.moments, &sums.gradients, 0.0, 1)?;
+    let update = start.elapsed().as_secs_f64();
+    Ok(Timing { step_seconds: fastest * job.micro_batches as f64 + update, how: How::Run })
+}
+
+/// FLOPs a second of a square product of f32.
+fn matmul_speed(machine: Machine) -> Result<f64, ExecuteError> {
+    const SIZE: i64 = 1024;
+    let a = Tensor::f_ones([SIZE, SIZE], (Kind::Float, machine.device))?;
+    let mut fastest = f64::INFINITY;
+    for _ in 0..3 {
+        let start = Instant::now();
+        a.f_matmul(&a)?.f_double_value(&[0, 0])?;
+        fastest = fastest.min(start.elapsed().as_secs_f64());
+    }
+    Ok(2.0 * (SIZE as f64).powi(3) / fastest.max(1e-9))
+}

@@ -1,0 +1,107 @@
+//! Safetensors files as tensors by name, and back.
+//!
+//! In: a path. Out: every tensor of the file, on the CPU, in the file's own dtype. Must stay true: a file is read
+//! whole and checked before any tensor is made; a file is written whole or not at all.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use safetensors::tensor::{Dtype, SafeTensors, View};
+use tch::{Device, Kind, Tensor};
+
+use crate::execute::ExecuteError;
+use crate::run::{RunError, cannot_read, cannot_write, replace};
+
+pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, RunError> {
+    let bytes = std::fs::read(path).map_err(|error| cannot_read(path, &error))?;
+    parse(&bytes).map_err(|why| {
+        RunError::input(
+            format!("{} is no safetensors file that can be used: {why}", path.display()),
+            "give a whole .safetensors file of floats or integers",
+        )
+    })
+}
+
+/// As [`read`], of bytes; the error says why.
+pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, String> {
+    let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
+    let mut tensors = BTreeMap::new();
+    for (name, view) in file.iter() {
+        let kind = kind_of(view.dtype())
+            .ok_or_else(|| format!("{name} is of dtype {:?}", view.dtype()))?;
+        let size: Vec<i64> = view.shape().iter().map(|n| *n as i64).collect();
+        let tensor = Tensor::f_from_data_size(view.data(), &size, kind)
+            .map_err(|error| format!("{name} of shape {size:?}: {error}"))?;
+        tensors.insert(name.to_owned(), tensor);
+    }
+    Ok(tensors)
+}
+
+/// Over any file already there.
+pub fn write(path: &Path, tensors: &[(&str, &Tensor)]) -> Result<(), RunError> {
+    let mut stored = Vec::with_capacity(tensors.len());
+    for (name, tensor) in tensors {
+        stored.push((*name, Stored::of(tensor)?));
+    }
+    let bytes = safetensors::serialize(stored, None).map_err(|error| {
+        ExecuteError::new(format!("{} could not be laid out: {error}", path.display()))
+    })?;
+    replace(path, &bytes, || Ok(())).map_err(|error| cannot_write(path, &error))
+}
+
+fn kind_of(dtype: Dtype) -> Option<Kind> {
+    KINDS.iter().find(|(d, _)| *d == dtype).map(|(_, kind)| *kind)
+}
+
+const KINDS: [(Dtype, Kind); 10] = [
+    (Dtype::F64, Kind::Double),
+    (Dtype::F32, Kind::Float),
+    (Dtype::BF16, Kind::BFloat16),
+    (Dtype::F16, Kind::Half),
+    (Dtype::I64, Kind::Int64),
+    (Dtype::I32, Kind::Int),
+    (Dtype::I16, Kind::Int16),
+    (Dtype::I8, Kind::Int8),
+    (Dtype::U8, Kind::Uint8),
+    (Dtype::BOOL, Kind::Bool),
+];
+
+/// A tensor's bytes as the format wants them.
+struct Stored {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    bytes: Vec<u8>,
+}
+
+impl Stored {
+    fn of(tensor: &Tensor) -> Result<Self, ExecuteError> {
+        let kind = tensor.kind();
+        let Some((dtype, _)) = KINDS.iter().find(|(_, k)| *k == kind) else {
+            return Err(ExecuteError::new(format!("safetensors has no dtype for {kind:?}")));
+        };
+        let dense = tensor.f_to_device(Device::Cpu)?.f_contiguous()?;
+        let mut bytes = vec![0; dense.numel() * kind.elt_size_in_bytes()];
+        dense.f_copy_data_u8(&mut bytes, dense.numel())?;
+        let shape = dense.size().iter().map(|n| *n as usize).collect();
+        Ok(Self { dtype: *dtype, shape, bytes })
+    }
+}
+
+impl View for Stored {
+    fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    fn shape(&self) -> &[usize] {
+        &self.shape
+    }
+
+    fn data(&self) -> Cow<'_, [u8]> {
+        Cow::Borrowed(&self.bytes)
+    }
+
+    fn data_len(&self) -> usize {
+        self.bytes.len()
+    }
+}

@@ -1,0 +1,191 @@
+//! What others call our parameters (spec section 6).
+//!
+//! In: nothing. Out: one table per layout: a tensor of theirs, and the parameters of ours that are its rows, in
+//! order. `{i}` is a layer. Must stay true: data only; where two rows share a name, the first whose parameters an
+//! arch has is meant; where two names hold one parameter, either will do.
+
+/// One tensor of a foreign file.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Row {
+    pub(super) theirs: &'static str,
+    pub(super) ours: &'static [&'static str],
+}
+
+/// A way of naming.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Layout {
+    pub(super) name: &'static str,
+    /// A tensor that only this layout has.
+    pub(super) sign: &'static str,
+    pub(super) rows: &'static [Row],
+    /// Endings of names that hold nothing learned.
+    pub(super) idle: &'static [&'static str],
+}
+
+/// In front of every name in Lingua checkpoints of the linear models.
+pub(super) const LINGUA_PREFIX: &str = "trans.";
+
+pub(super) static LAYOUTS: [Layout; 4] = [
+    Layout {
+        name: "Hugging Face Llama",
+        sign: "model.embed_tokens.weight",
+        rows: HF_LLAMA,
+        idle: &["rotary_emb.inv_freq"],
+    },
+    Layout {
+        name: "Lingua Llama",
+        sign: "tok_embeddings.weight",
+        rows: LINGUA_LLAMA,
+        idle: &["rope.freqs", "rope_embeddings.freqs_cis"],
+    },
+    Layout {
+        name: "flash-linear-attention",
+        sign: "model.embeddings.weight",
+        rows: FLASH_LINEAR,
+        idle: &[],
+    },
+    Layout { name: "Mamba2", sign: "backbone.embeddings.weight", rows: MAMBA2, idle: &[] },
+];
+
+const fn row(theirs: &'static str, ours: &'static [&'static str]) -> Row {
+    Row { theirs, ours }
+}
+
+const HF_LLAMA: &[Row] = &[
+    row("model.embed_tokens.weight", &["embed"]),
+    row("model.layers.{i}.input_layernorm.weight", &["layers.{i}.pre_mixer"]),
+    row("model.layers.{i}.canonA.weight", &["layers.{i}.A"]),
+    row("model.layers.{i}.self_attn.q_proj.weight", &["layers.{i}.mixer.wq"]),
+    row("model.layers.{i}.self_attn.k_proj.weight", &["layers.{i}.mixer.wk"]),
+    row("model.layers.{i}.self_attn.v_proj.weight", &["layers.{i}.mixer.wv"]),
+    row("model.layers.{i}.self_attn.q_norm.weight", &["layers.{i}.mixer.q_norm"]),
+    row("model.layers.{i}.self_attn.k_norm.weight", &["layers.{i}.mixer.k_norm"]),
+    row("model.layers.{i}.self_attn.canonB.weight", &["layers.{i}.mixer.B"]),
+    row("model.layers.{i}.self_attn.o_proj.weight", &["layers.{i}.mixer.wo"]),
+    row("model.layers.{i}.post_attention_layernorm.weight", &["layers.{i}.pre_mlp"]),
+    row("model.layers.{i}.canonC.weight", &["layers.{i}.C"]),
+    row("model.layers.{i}.mlp.gate_proj.weight", &["layers.{i}.mlp.gate"]),
+    row("model.layers.{i}.mlp.up_proj.weight", &["layers.{i}.mlp.up"]),
+    row("model.layers.{i}.mlp.canonD.weight", &["layers.{i}.mlp.D"]),
+    row("model.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
+    row("model.norm.weight", &["head.norm"]),
+    row("lm_head.weight", &["head.output"]),
+    row("lm_head.weight", &["embed"]), // tied
+];
+
+const LINGUA_LLAMA: &[Row] = &[
+    row("tok_embeddings.weight", &["embed"]),
+    row("layers.{i}.attention_norm.weight", &["layers.{i}.pre_mixer"]),
+    row("layers.{i}.canonA.weight", &["layers.{i}.A"]),
+    row("layers.{i}.attention.wq.weight", &["layers.{i}.mixer.wq"]),
+    row("layers.{i}.attention.wk.weight", &["layers.{i}.mixer.wk"]),
+    row("layers.{i}.attention.wv.weight", &["layers.{i}.mixer.wv"]),
+    row("layers.{i}.attention.q_norm.weight", &["layers.{i}.mixer.q_norm"]),
+    row("layers.{i}.attention.k_norm.weight", &["layers.{i}.mixer.k_norm"]),
+    row("layers.{i}.attention.canonB.weight", &["layers.{i}.mixer.B"]),
+    row("layers.{i}.attention.wo.weight", &["layers.{i}.mixer.wo"]),
+    row("layers.{i}.ffn_norm.weight", &["layers.{i}.pre_mlp"]),
+    row("layers.{i}.canonC.weight", &["layers.{i}.C"]),
+    row("layers.{i}.feed_forward.w1.weight", &["layers.{i}.mlp.gate"]),
+    row("layers.{i}.feed_forward.w3.weight", &["layers.{i}.mlp.up"]),
+    row("layers.{i}.feed_forward.canonD.weight", &["layers.{i}.mlp.D"]),
+    row("layers.{i}.feed_forward.w2.weight", &["layers.{i}.mlp.down"]),
+    row("norm.weight", &["head.norm"]),
+    row("output.weight", &["head.output"]),
+    row("output.weight", &["embed"]),             // tied
+    row("output.tied_module.weight", &["embed"]), // tied, as Lingua writes it
+];
+
+/// GLA5 and GDN2: the mixers' own names do not meet.
+const FLASH_LINEAR: &[Row] = &[
+    row("model.embeddings.weight", &["embed"]),
+    row("model.layers.{i}.attn_norm.weight", &["layers.{i}.pre_mixer"]),
+    row("model.layers.{i}.canonA.weight", &["layers.{i}.A"]),
+    row("model.layers.{i}.attn.q_proj.weight", &["layers.{i}.mixer.wq"]),
+    row("model.layers.{i}.attn.k_proj.weight", &["layers.{i}.mixer.wk"]),
+    row("model.layers.{i}.attn.v_proj.weight", &["layers.{i}.mixer.wv"]),
+    row("model.layers.{i}.attn.q_conv1d.weight", &["layers.{i}.mixer.conv_q"]),
+    row("model.layers.{i}.attn.k_conv1d.weight", &["layers.{i}.mixer.conv_k"]),
+    row("model.layers.{i}.attn.v_conv1d.weight", &["layers.{i}.mixer.conv_v"]),
+    row("model.layers.{i}.attn.canonB.weight", &["layers.{i}.mixer.B"]),
+    row("model.layers.{i}.attn.gk_proj.0.weight", &["layers.{i}.mixer.decay_down"]),
+    row("model.layers.{i}.attn.gk_proj.1.weight", &["layers.{i}.mixer.decay_up"]),
+    row("model.layers.{i}.attn.gk_proj.1.bias", &["layers.{i}.mixer.decay_up.bias"]),
+    row("model.layers.{i}.attn.A_log", &["layers.{i}.mixer.A_log"]),
+    row("model.layers.{i}.attn.dt_bias", &["layers.{i}.mixer.dt_bias"]),
+    row("model.layers.{i}.attn.b_proj.weight", &["layers.{i}.mixer.wbeta"]),
+    row("model.layers.{i}.attn.a_proj.weight", &["layers.{i}.mixer.wa"]),
+    row("model.layers.{i}.attn.g_proj.0.weight", &["layers.{i}.mixer.gate_down"]),
+    row("model.layers.{i}.attn.g_proj.1.weight", &["layers.{i}.mixer.gate_up"]),
+    row("model.layers.{i}.attn.g_proj.1.bias", &["layers.{i}.mixer.gate_up.bias"]),
+    // One norm under three names: GLA5 with either of its norm kernels, GDN2.
+    row("model.layers.{i}.attn.g_norm_swish_gate.weight", &["layers.{i}.mixer.o_norm"]),
+    row("model.layers.{i}.attn.g_norm.weight", &["layers.{i}.mixer.o_norm"]),
+    row("model.layers.{i}.attn.o_norm.weight", &["layers.{i}.mixer.o_norm"]),
+    row("model.layers.{i}.attn.o_proj.weight", &["layers.{i}.mixer.wo"]),
+    row("model.layers.{i}.mlp_norm.weight", &["layers.{i}.pre_mlp"]),
+    row("model.layers.{i}.canonC.weight", &["layers.{i}.C"]),
+    // GDN2 with and without D; GLA5 keeps both matrices in one under the first's name.
+    row(
+        "model.layers.{i}.mlp.both_proj.weight",
+        &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"],
+    ),
+    row("model.layers.{i}.mlp.up_proj.weight", &["layers.{i}.mlp.up"]),
+    row("model.layers.{i}.mlp.gate_proj.weight", &["layers.{i}.mlp.gate"]),
+    row(
+        "model.layers.{i}.mlp.gate_proj.weight",
+        &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"],
+    ),
+    row("model.layers.{i}.mlp.canonD.weight", &["layers.{i}.mlp.D"]),
+    row("model.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
+    row("model.norm.weight", &["head.norm"]),
+    row("lm_head.weight", &["head.output"]),
+    row("lm_head.weight", &["embed"]), // tied
+];
+
+const MAMBA2: &[Row] = &[
+    row("backbone.embeddings.weight", &["embed"]),
+    row("backbone.layers.{i}.norm.weight", &["layers.{i}.pre_mixer"]),
+    row("backbone.layers.{i}.canonA.weight", &["layers.{i}.A"]),
+    row(
+        "backbone.layers.{i}.mixer.in_proj.weight",
+        &[
+            "layers.{i}.mixer.wz",
+            "layers.{i}.mixer.wx",
+            "layers.{i}.mixer.wb",
+            "layers.{i}.mixer.wc",
+            "layers.{i}.mixer.wdt",
+        ],
+    ),
+    row("backbone.layers.{i}.mixer.canonB.weight", &["layers.{i}.mixer.B"]),
+    row(
+        "backbone.layers.{i}.mixer.conv1d.weight",
+        &["layers.{i}.mixer.conv_x", "layers.{i}.mixer.conv_b", "layers.{i}.mixer.conv_c"],
+    ),
+    // Without its convolution the release keeps a frozen, zero one.
+    row("backbone.layers.{i}.mixer.conv1d.weight", &[]),
+    row(
+        "backbone.layers.{i}.mixer.conv1d.bias",
+        &[
+            "layers.{i}.mixer.conv_x.bias",
+            "layers.{i}.mixer.conv_b.bias",
+            "layers.{i}.mixer.conv_c.bias",
+        ],
+    ),
+    row("backbone.layers.{i}.mixer.dt_bias", &["layers.{i}.mixer.dt_bias"]),
+    row("backbone.layers.{i}.mixer.A_log", &["layers.{i}.mixer.A_log"]),
+    row("backbone.layers.{i}.mixer.D", &["layers.{i}.mixer.D"]),
+    row("backbone.layers.{i}.mixer.norm.weight", &["layers.{i}.mixer.norm"]),
+    row("backbone.layers.{i}.mixer.out_proj.weight", &["layers.{i}.mixer.wo"]),
+    row("backbone.layers.{i}.pre_mlp_layernorm.weight", &["layers.{i}.pre_mlp"]),
+    row("backbone.layers.{i}.canonC.weight", &["layers.{i}.C"]),
+    row(
+        "backbone.layers.{i}.mlp.both_proj.weight",
+        &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"],
+    ),
+    row("backbone.layers.{i}.mlp.canonD.weight", &["layers.{i}.mlp.D"]),
+    row("backbone.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
+    row("backbone.norm_f.weight", &["head.norm"]),
+    row("lm_head.weight", &["head.output"]),
+    row("lm_head.weight", &["embed"]), // tied
+];

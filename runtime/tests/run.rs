@@ -1,0 +1,13 @@
+//! What a run promises, in one process: equal bits however it is cut, refusals of whatever is not as it was.
+//!
+//! In: recipes and archs as text, in temporary folders. Must stay true: each case trains for well under a second, on
+//! one thread, and can fail. What needs a process to die is in the command line's tests.
+
+mod run {
+    mod bits;
+    mod damage;
+    mod data;
+    mod score;
+    mod support;
+    mod verify;
+}

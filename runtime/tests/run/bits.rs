@@ -1,0 +1,202 @@
+//! Equal bits: two runs, a run cut and gone on with, arms that share parameters and data, sums in any order.
+
+use runtime::checkpoint::Part;
+use runtime::data::batch::Batch;
+use runtime::execute::Trainer;
+use runtime::metrics::Record;
+use runtime::run::Event;
+use runtime::train::{End, State, gradients, machine};
+
+use super::support::*;
+
+const LAST: u64 = 8;
+
+#[test]
+fn two_runs_of_one_lock_are_equal_in_every_byte() {
+    let experiment = depo(&[]);
+    let (one, two) = (Folder::finished(&experiment), Folder::finished(&experiment));
+    assert_eq!(differing(&one.bits(LAST), &two.bits(LAST)), Vec::<String>::new());
+    let text = |folder: &Folder| {
+        let text = String::from_utf8(bytes(&folder.paths().attestation())).unwrap();
+        text.split("[unsealed]").next().unwrap().to_owned()
+    };
+    assert_eq!(text(&one), text(&two));
+    // And they are not equal because nothing happened.
+    let steps = steps(&one.records());
+    assert_eq!(steps.len(), LAST as usize);
+    assert!(steps.windows(2).all(|pair| pair[0].loss != pair[1].loss && pair[0].batch != pair[1].batch));
+    let other = Folder::finished(&depo(&[("init = 1", "init = 3")]));
+    assert!(differing(&one.bits(LAST), &other.bits(LAST)).contains(&"weights.safetensors".to_owned()));
+}
+
+#[test]
+fn a_run_stopped_anywhere_and_gone_on_with_is_the_straight_run() {
+    let experiment = depo(&[]);
+    let straight = Folder::finished(&experiment);
+    let cut = Folder::new();
+    for step in [1, 2, 4, 5, 7] {
+        cut.stop_at(&experiment, step);
+    }
+    // Told to stop where it already is, it does nothing.
+    let (end, told) = cut.run(&experiment, Some(3), None);
+    assert_eq!((end.unwrap(), told.steps.len()), (End::Interrupted { step: 7 }, 0));
+    cut.finish(&experiment);
+    assert_eq!(differing(&straight.bits(LAST), &cut.bits(LAST)), Vec::<String>::new());
+}
+
+#[test]
+fn steps_after_the_last_checkpoint_are_proved_again() {
+    let experiment = depo(&[]);
+    let straight = Folder::finished(&experiment);
+    let folder = Folder::new();
+    // The disk is full when step 6 is to be saved: five steps and their lines are there, the checkpoint of 3 too.
+    let (end, _) = folder.run(&experiment, None, Some("checkpoint-full:4"));
+    assert!(end.unwrap_err().message.contains("disk is full"));
+    let (end, told) = folder.run(&experiment, None, None);
+    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    // Steps 4 to 6 and the evaluation after 4.
+    assert!(told.events.contains(&Event::Proved { step: 6, lines: 4 }), "{:?}", told.events);
+    assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
+}
+
+#[test]
+fn a_finished_run_says_so_and_touches_nothing() {
+    let experiment = depo(&[]);
+    let folder = Folder::finished(&experiment);
+    let before = (folder.bits(LAST), bytes(&folder.paths().attestation()));
+    let (end, told) = folder.run(&experiment, None, None);
+    assert!(matches!(end, Ok(End::Already(_))), "{end:?}");
+    assert!(told.steps.is_empty() && told.events.is_empty());
+    assert!((folder.bits(LAST), bytes(&folder.paths().attestation())) == before);
+}
+
+#[test]
+fn arms_share_initial_parameters_and_batches() {
+    let (base, canon) = (depo(&[]), experiment("small_canon", DEPO, &[]));
+    let mut jobs = [&base, &canon].map(|experiment| job(experiment, None).unwrap());
+    let machine = machine(&base.platform).unwrap();
+    let [one, two] = [0, 1].map(|at: usize| State::initial(&jobs[at], machine).unwrap());
+    let slots = [jobs[0].slots(), jobs[1].slots()];
+    let mut shared = 0;
+    for (index, slot) in slots[0].iter().enumerate() {
+        let other = slots[1].iter().position(|other| other == slot).expect("the twin has it too");
+        let (mut left, mut right) = (Vec::new(), Vec::new());
+        one.read(Part::Weights, index, &mut left).unwrap();
+        two.read(Part::Weights, other, &mut right).unwrap();
+        assert_eq!(left, right, "{}", slot.path);
+        shared += 1;
+    }
+    assert!(shared > 10 && slots[1].len() > slots[0].len());
+    for step in 0..4 {
+        let digests = |batches: Vec<Batch>| -> Vec<_> {
+            batches.iter().flat_map(Batch::window_digests).collect()
+        };
+        let [one, two] = &mut jobs;
+        assert_eq!(digests(one.batches(step).unwrap()), digests(two.batches(step).unwrap()));
+    }
+    // And as the logs of their runs have it.
+    let (one, two) = (Folder::finished(&base), Folder::finished(&canon));
+    let (one, two) = (steps(&one.records()), steps(&two.records()));
+    assert!(one.iter().zip(&two).all(|(one, two)| one.batch == two.batch && one.lr == two.lr));
+    assert!(one.iter().zip(&two).all(|(one, two)| one.loss != two.loss));
+}
+
+#[test]
+fn micro_batches_sum_to_equal_bits_in_any_order_of_arrival() {
+    one_thread();
+    let experiment = depo(&[("micro_batches = 2", "micro_batches = 8")]);
+    let mut job = job(&experiment, None).unwrap();
+    let machine = machine(&experiment.platform).unwrap();
+    let trainer = Trainer::new(job.plans.clone(), machine).unwrap();
+    let state = State::initial(&job, machine).unwrap();
+    let batches = job.batches(0).unwrap();
+    let counted: u64 = batches.iter().map(Batch::counted_targets).sum();
+    let sums = |order: &[u64]| {
+        let sums = gradients(&trainer, &state.weights, &batches, order, counted).unwrap();
+        let mut bits = vec![sums.loss_sum().unwrap().to_bits()];
+        for gradient in &sums.gradients {
+            let flat = Vec::<f32>::try_from(gradient.reshape([-1])).unwrap();
+            bits.extend(flat.iter().map(|value| u64::from(value.to_bits())));
+        }
+        bits
+    };
+    let want = sums(&[0, 1, 2, 3, 4, 5, 6, 7]);
+    for order in [[7, 6, 5, 4, 3, 2, 1, 0], [3, 0, 6, 1, 7, 2, 5, 4], [4, 5, 0, 7, 2, 3, 6, 1]] {
+        assert!(sums(&order) == want, "{order:?}");
+    }
+    // Eight one after another would not have given these: the shape of the sum is what makes them equal.
+    let one_by_one = batches.chunks(1).map(|batch| {
+        let sums = gradients(&trainer, &state.weights, batch, &[0], counted).unwrap();
+        Vec::<f32>::try_from(sums.gradients[0].reshape([-1])).unwrap()
+    });
+    let running = one_by_one.reduce(|mut left, right| {
+        left.iter_mut().zip(right).for_each(|(left, right)| *left += right);
+        left
+    });
+    let tree: Vec<u64> = want[1..].iter().take(running.as_ref().unwrap().len()).copied().collect();
+    let running: Vec<u64> = running.unwrap().iter().map(|x| u64::from(x.to_bits())).collect();
+    assert!(running != tree);
+}
+
+#[test]
+fn cosmetic_fields_change_no_bit_of_losses_and_weights() {
+    let base = depo(&[]);
+    let want = Folder::finished(&base);
+    let changes: [(&str, &str); 4] = [
+        ("every = 3", "every = 1"),
+        ("every = 3", "every = 0\nkeep = 5"),
+        ("[evaluation]\nevery = 4", "[evaluation]\nevery = 1"),
+        ("[platform]", "[log]\nevery = 1\n[platform]"),
+    ];
+    for change in changes {
+        let experiment = depo(&[change]);
+        assert_eq!(experiment.digests, base.digests, "{change:?}");
+        let folder = Folder::finished(&experiment);
+        assert_eq!(steps(&folder.records()), steps(&want.records()), "{change:?}");
+        let (mut bits, mut wanted) = (folder.bits(LAST), want.bits(LAST));
+        // Lines of evaluations stand in one log and not in the other.
+        for file in ["metrics.jsonl", "checkpoint.toml"] {
+            bits.remove(file);
+            wanted.remove(file);
+        }
+        assert_eq!(differing(&wanted, &bits), Vec::<String>::new(), "{change:?}");
+    }
+}
+
+#[test]
+fn platform_fields_keep_three_steps_within_rounding() {
+    let short = ("steps = 8", "steps = 3");
+    let arch = |changes: &[(&str, &str)]| experiment("small_canon", DEPO, changes);
+    let base = arch(&[short]);
+    let want = steps(&Folder::finished(&base).records());
+    let changes = [
+        ("threads = 1", "threads = 1\nfuse = false"),
+        ("threads = 1", "threads = 1\nrecompute = \"layers\""),
+        ("threads = 1", "threads = 1\nkernels.canon = \"reference\""),
+    ];
+    for change in changes {
+        let experiment = arch(&[short, change]);
+        assert_eq!(experiment.id(), base.id(), "{change:?}");
+        assert_ne!(experiment.digests.platform, base.digests.platform, "{change:?}");
+        let found = steps(&Folder::finished(&experiment).records());
+        for (want, found) in want.iter().zip(&found) {
+            let close = |a: f64, b: f64| (a - b).abs() <= 2e-5 * a.abs().max(1.0);
+            assert!(close(want.loss, found.loss) && close(want.grad_norm, found.grad_norm), "{change:?}: {want:?} {found:?}");
+            assert_eq!((want.batch, want.lr, want.counted), (found.batch, found.lr, found.counted));
+        }
+        assert_eq!(found.len(), 3);
+    }
+}
+
+#[test]
+fn evaluations_come_when_they_are_due_and_at_the_end() {
+    let folder = Folder::finished(&depo(&[("steps = 8", "steps = 6")]));
+    let places: Vec<String> = folder.records().iter().map(Record::place).collect();
+    let evaluations: Vec<&String> = places.iter().filter(|place| place.contains("eval")).collect();
+    assert_eq!(evaluations, ["the evaluation after step 4", "the evaluation after step 6"]);
+    assert_eq!(places[0], "the start");
+    let Some(Record::Evaluation(evaluation)) = folder.records().pop() else { panic!("the last line") };
+    assert_eq!(evaluation.answers.keys().copied().collect::<Vec<_>>(), [1, 2]);
+    assert!(evaluation.tokens.of >= evaluation.exact().of && evaluation.exact().of > 0);
+    assert!(evaluation.nll.unwrap() > 0.0 && evaluation.counted > 0);
+}

@@ -1,0 +1,215 @@
+//! Folders that are not as a run left them: what can be survived is, and said; what cannot is refused by name.
+
+use std::fs;
+
+use compiler::digest::Digest;
+use runtime::metrics::{Log, Record};
+use runtime::run::{Event, Kind};
+use runtime::train::End;
+
+use super::support::*;
+
+const LAST: u64 = 8;
+
+fn overwrite(path: &std::path::Path, change: impl FnOnce(&mut Vec<u8>)) {
+    let mut content = bytes(path);
+    change(&mut content);
+    fs::write(path, content).unwrap();
+}
+
+#[test]
+fn a_damaged_checkpoint_is_passed_over_said_and_made_again() {
+    let experiment = depo(&[]);
+    let straight = Folder::finished(&experiment);
+    type Damage = fn(&mut Vec<u8>);
+    let damages: [(&str, Damage, &str); 4] = [
+        ("weights.safetensors", |content| content.truncate(content.len() / 2), "bytes, and had"),
+        ("second_moment.safetensors", |content| content[300] ^= 4, "has digest"),
+        ("first_moment.safetensors", Vec::clear, "has 0 bytes"),
+        ("checkpoint.toml", |content| content[90] ^= 1, "checkpoint.toml"),
+    ];
+    for (file, damage, why) in damages {
+        let folder = Folder::new();
+        folder.stop_at(&experiment, 7);
+        overwrite(&folder.checkpoint(7).join(file), damage);
+        let (end, told) = folder.run(&experiment, None, None);
+        assert!(matches!(end, Ok(End::Finished(_))), "{file}: {end:?}");
+        let said = told.events.iter().any(|event| {
+            matches!(event, Event::CheckpointRefused { name, why: said }
+                if name == "step-0000000007" && said.contains(why))
+        });
+        assert!(said, "{file}: {:?}", told.events);
+        assert!(told.events.iter().any(|event| matches!(event, Event::Started { step: 6, .. })));
+        let recorded = fs::read_to_string(folder.paths().events()).unwrap();
+        assert!(recorded.contains("checkpoint refused"), "{recorded}");
+        assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn without_any_good_checkpoint_the_run_is_refused_and_nothing_is_lost() {
+    let experiment = depo(&[]);
+    let folder = Folder::new();
+    folder.stop_at(&experiment, 7);
+    for step in [6, 7] {
+        overwrite(&folder.checkpoint(step).join("weights.safetensors"), |content| content[200] ^= 1);
+    }
+    let before = bytes(&folder.paths().metrics());
+    let error = folder.fails(&experiment);
+    assert_eq!(error.kind, Kind::Finding);
+    assert!(error.message.contains("step-0000000006") && error.message.contains("step-0000000007"), "{error}");
+    assert_eq!(bytes(&folder.paths().metrics()), before);
+    // As the message says: without them, all logged steps have to come out the same again.
+    fs::remove_dir_all(folder.paths().checkpoints()).unwrap();
+    let (end, told) = folder.run(&experiment, None, None);
+    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert!(told.events.contains(&Event::Proved { step: 7, lines: 9 }), "{:?}", told.events);
+}
+
+#[test]
+fn a_checkpoint_of_another_arch_is_refused() {
+    let (experiment, other) = (depo(&[]), experiment("small_canon", DEPO, &[]));
+    let (folder, theirs) = (Folder::new(), Folder::new());
+    folder.stop_at(&experiment, 7);
+    theirs.stop_at(&other, 7);
+    fs::remove_dir_all(folder.checkpoint(7)).unwrap();
+    fs::rename(theirs.checkpoint(7), folder.checkpoint(7)).unwrap();
+    let (end, told) = folder.run(&experiment, None, None);
+    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    let refused = format!("{:?}", told.events);
+    assert!(refused.contains(&format!("it is of lock {}", other.id().short())), "{refused}");
+}
+
+#[test]
+fn a_folder_of_another_lock_is_left_alone() {
+    let folder = Folder::new();
+    folder.stop_at(&depo(&[]), 4);
+    let before = bytes(&folder.paths().metrics());
+    let others = [
+        (depo(&[("lr = 0.01", "lr = 0.02")]), "another lock"),
+        (depo(&[("windows = 3", "windows = 4")]), "another evaluation section"),
+        (depo(&[("threads = 1", "threads = 1\nfuse = false")]), "another platform section"),
+        (depo(&[("[evaluation]\nevery = 4", "[evaluation]\nevery = 2")]), "evaluated every 4 steps"),
+    ];
+    for (other, why) in others {
+        let error = folder.fails(&other);
+        assert_eq!(error.kind, Kind::Input, "{error}");
+        assert!(error.message.contains(why) && error.help.contains("--dir"), "{error}");
+    }
+    assert_eq!(bytes(&folder.paths().metrics()), before);
+    // What changes no logged line may be another.
+    folder.finish(&depo(&[("every = 3", "every = 2")]));
+}
+
+#[test]
+fn a_lock_edited_by_hand_is_refused_with_its_line() {
+    let experiment = depo(&[]);
+    let folder = Folder::new();
+    folder.stop_at(&experiment, 4);
+    let text = fs::read_to_string(folder.paths().lock()).unwrap();
+    fs::write(folder.paths().lock(), text.replace("lr = 0.01", "lr = 0.02")).unwrap();
+    let error = folder.fails(&experiment);
+    assert_eq!(error.kind, Kind::Input);
+    assert!(error.message.contains("lock:"), "{error}");
+    fs::write(folder.paths().lock(), &text[..text.len() / 2]).unwrap();
+    assert_eq!(folder.fails(&experiment).kind, Kind::Input);
+    fs::write(folder.paths().lock(), text).unwrap();
+    folder.finish(&experiment);
+}
+
+#[test]
+fn a_line_altered_in_the_log_is_refused_by_its_number() {
+    let experiment = depo(&[]);
+    let folder = Folder::new();
+    folder.stop_at(&experiment, 7);
+    let text = fs::read_to_string(folder.paths().metrics()).unwrap();
+    fs::write(folder.paths().metrics(), text.replacen("\"step\":2,", "\"step\":9,", 1)).unwrap();
+    let error = folder.fails(&experiment);
+    assert_eq!(error.kind, Kind::Finding);
+    assert!(error.message.contains("line 3 of") && error.message.contains("altered"), "{error}");
+}
+
+#[test]
+fn a_step_that_comes_out_otherwise_stops_the_run_with_both_values() {
+    let experiment = depo(&[]);
+    let folder = Folder::new();
+    folder.stop_at(&experiment, 5);
+    // A log that someone wrote with care: step 5 has another loss, and the chain is right.
+    let mut records = folder.records();
+    let claimed = match records.last_mut() {
+        Some(Record::Step(step)) => {
+            step.loss = 0.125;
+            step.step
+        }
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(claimed, 5);
+    fs::remove_file(folder.paths().metrics()).unwrap();
+    let mut log = Log::open(&folder.paths().metrics()).unwrap();
+    for record in &records {
+        log.append(record, &runtime::fault::Faults::none()).unwrap();
+    }
+    drop(log);
+    let before = bytes(&folder.paths().metrics());
+    let (end, told) = folder.run(&experiment, None, None);
+    let error = end.unwrap_err();
+    assert_eq!(error.kind, Kind::Finding);
+    assert!(error.message.starts_with("step 5 is not what"), "{error}");
+    assert!(error.message.contains("loss was 0.125 and is "), "{error}");
+    // The checkpoint of step 5 is of another log, so the run went on from step 3.
+    assert!(told.events.iter().any(|event| matches!(event, Event::Started { step: 3, .. })));
+    assert_eq!(bytes(&folder.paths().metrics()), before);
+}
+
+#[test]
+fn a_torn_end_of_the_log_is_cut_and_said() {
+    let experiment = depo(&[]);
+    let straight = Folder::finished(&experiment);
+    let folder = Folder::new();
+    let (end, _) = folder.run(&experiment, None, Some("metrics-full:6"));
+    assert!(end.unwrap_err().message.contains("disk is full"));
+    let (end, told) = folder.run(&experiment, None, None);
+    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert!(told.events.iter().any(|event| matches!(event, Event::MetricsCut { .. })));
+    assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
+}
+
+#[test]
+fn a_full_disk_at_any_durable_step_loses_nothing() {
+    let experiment = depo(&[]);
+    let straight = Folder::finished(&experiment);
+    for fault in ["metrics-full:1", "metrics-full:9", "checkpoint-full:1", "checkpoint-full:8", "attest-full"] {
+        let folder = Folder::new();
+        let error = folder.run(&experiment, None, Some(fault)).0.unwrap_err();
+        assert_eq!(error.kind, Kind::Machine, "{fault}");
+        assert!(error.message.contains("disk is full"), "{fault}: {error}");
+        folder.finish(&experiment);
+        assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new(), "{fault}");
+    }
+}
+
+#[test]
+fn an_attestation_that_is_no_longer_whole_is_written_again() {
+    let experiment = depo(&[]);
+    let folder = Folder::finished(&experiment);
+    overwrite(&folder.paths().attestation(), |content| content.truncate(100));
+    let (end, told) = folder.run(&experiment, None, None);
+    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert!(told.steps.is_empty(), "the last checkpoint is all that is needed");
+    assert!(format!("{:?}", told.events).contains("attestation.toml"));
+}
+
+#[test]
+fn divergence_is_a_finding_that_stays_one() {
+    let experiment = depo(&[("lr = 0.01", "lr = 1e9"), ("warmup = 2", "warmup = 0")]);
+    let folder = Folder::new();
+    for _ in 0..2 {
+        let error = folder.fails(&experiment);
+        assert_eq!(error.kind, Kind::Finding);
+        assert!(error.message.starts_with("training diverged: step "), "{error}");
+        assert!(error.help.contains("optimizer.lr"));
+    }
+    let last = folder.records().pop().unwrap();
+    assert!(last.text().contains("\"NaN\"") || last.text().contains("\"inf\""), "{}", last.text());
+    assert_ne!(experiment.id(), Digest::of("", ""));
+}

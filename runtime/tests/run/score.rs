@@ -1,0 +1,50 @@
+//! Accuracies during training, against the same counted the slow way.
+
+use std::collections::BTreeMap;
+
+use runtime::data::batch::Batch;
+use runtime::evaluate::evaluate;
+use runtime::execute::Evaluator;
+use runtime::metrics::Score;
+use runtime::train::{State, machine};
+
+use super::support::*;
+
+#[test]
+fn an_evaluation_is_what_counting_one_window_at_a_time_gives() {
+    one_thread();
+    let experiment = depo(&[("windows = 3", "windows = 7")]);
+    let mut job = job(&experiment, None).unwrap();
+    let machine = machine(&experiment.platform).unwrap();
+    let evaluator = Evaluator::new(job.evaluation.clone(), machine).unwrap();
+    let state = State::initial(&job, machine).unwrap();
+    let found = evaluate(&mut job, &evaluator, &state, machine.device).unwrap();
+
+    let (mut nll, mut counted) = (0.0, 0);
+    let mut tokens = Score::default();
+    let mut answers: BTreeMap<u32, Score> = BTreeMap::new();
+    for window in 0..7 {
+        let mut batch = Batch::default();
+        job.held_out.fill(window..window + 1, &mut batch).unwrap();
+        let tensor = |values: &[i64]| tch::Tensor::from_slice(values).reshape([1, -1]);
+        let (inputs, targets) = (tensor(batch.inputs()), tensor(batch.targets()));
+        let result = evaluator.evaluate(&state.weights, &inputs, &targets).unwrap();
+        nll += result.loss_sum;
+        counted += result.counted;
+        let guesses = Vec::<i64>::try_from(result.argmax.reshape([-1])).unwrap();
+        for answer in batch.answers().iter().filter(|answer| answer.complete) {
+            let place = answer.start..answer.start + answer.len;
+            let mut whole = true;
+            for at in place {
+                let right = guesses[at] == batch.targets()[at];
+                tokens.add(right);
+                whole &= right;
+            }
+            answers.entry(answer.level).or_default().add(whole);
+        }
+    }
+    assert_eq!((found.tokens, &found.answers), (tokens, &answers));
+    assert_eq!(found.counted, counted as u64);
+    assert!((found.nll.unwrap() - nll / counted as f64).abs() < 1e-6);
+    assert!(tokens.right > 0 && tokens.right < tokens.of, "{tokens:?}");
+}

@@ -1,0 +1,227 @@
+//! Experiments small enough to train in a moment, and runs of them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use compiler::lock::{self, Experiment, Lock, LockedArch};
+use compiler::program::{Program, Std};
+use compiler::recipe;
+use dsl::Sources;
+use runtime::attest::Attestation;
+use runtime::data::text::index::TextIndex;
+use runtime::fault::Faults;
+use runtime::job::Job;
+use runtime::metrics::{Evaluation, Record, Step, read};
+use runtime::run::{Event, Paths, RunError};
+use runtime::train::{End, Options, Watch, machine, train};
+
+const ARCH: &str = "
+arch small {
+  vocab 16   dim 16   norm_eps 1e-5
+  init lingua
+  layers 2 of decoder {
+    mixer attention { heads 2 }
+    mlp swiglu { hidden 32 }
+  }
+}
+arch small_canon = small with { canon A, B, C, D }
+arch small_text = small with { vocab 258 }
+";
+
+/// Depo with few letters: eight steps of 2 micro-batches of 2 windows, a checkpoint every three.
+pub(crate) const DEPO: &str = r#"
+[data]
+task = "depo"
+N = 4
+K = 2
+mini_vocab = 4
+min_tlen = 1
+max_tlen = 2
+ids = "dense"
+seq_len = 32
+[batch]
+sequences = 2
+micro_batches = 2
+[budget]
+steps = 8
+[optimizer]
+lr = 0.01
+weight_decay = 0.1
+[schedule]
+kind = "cosine"
+warmup = 2
+[seeds]
+init = 1
+data = 2
+[evaluation]
+every = 4
+windows = 3
+[checkpoint]
+every = 3
+[platform]
+threads = 1
+"#;
+
+/// The recipe's experiment, with some lines changed.
+pub(crate) fn experiment(arch: &str, recipe_text: &str, changes: &[(&str, &str)]) -> Experiment {
+    let mut text = format!("arch = \"archs.canon#{arch}\"\n{recipe_text}");
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    let program = Program::new([("archs.canon".to_owned(), ARCH.to_owned())], Std::Embedded);
+    let mut sources = Sources::new();
+    let file = sources.add("small.toml", &text);
+    let (read, found) = recipe::read(&sources, file);
+    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+    let compile = |wanted: &recipe::ArchRef| {
+        let name = wanted.name.as_deref().unwrap();
+        let (compiled, found) = program.compile("archs.canon", name);
+        let compiled = compiled.unwrap_or_else(|| panic!("{}", program.render(&found)));
+        Some(Rc::new(LockedArch::new(&compiled).unwrap()))
+    };
+    let (experiments, found) = read.experiments("small", "small.toml", &compile);
+    assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
+    experiments.into_iter().next().unwrap()
+}
+
+pub(crate) fn depo(changes: &[(&str, &str)]) -> Experiment {
+    experiment("small", DEPO, changes)
+}
+
+pub(crate) fn lock_text(experiment: &Experiment) -> String {
+    lock::write(&Lock::Experiment(experiment.clone()))
+}
+
+/// What a watcher was told.
+#[derive(Debug, Default)]
+pub(crate) struct Told {
+    pub(crate) steps: Vec<Step>,
+    pub(crate) evaluations: Vec<Evaluation>,
+    pub(crate) events: Vec<Event>,
+}
+
+impl Watch for Told {
+    fn step(&mut self, step: &Step, _: f64) {
+        self.steps.push(step.clone());
+    }
+
+    fn evaluation(&mut self, evaluation: &Evaluation, _: f64) {
+        self.evaluations.push(evaluation.clone());
+    }
+
+    fn event(&mut self, event: &Event) {
+        self.events.push(event.clone());
+    }
+}
+
+pub(crate) fn job(experiment: &Experiment, documents: Option<Arc<TextIndex>>) -> Result<Job, RunError> {
+    Job::new(experiment, &lock_text(experiment), documents)
+}
+
+/// One thread, so that cases beside one another do not wait for each other's.
+pub(crate) fn one_thread() {
+    tch::set_num_threads(1);
+}
+
+/// A folder with a run in it.
+pub(crate) struct Folder {
+    root: tempfile::TempDir,
+    pub(crate) documents: Option<Arc<TextIndex>>,
+}
+
+impl Folder {
+    pub(crate) fn new() -> Folder {
+        one_thread();
+        Folder { root: tempfile::tempdir().unwrap(), documents: None }
+    }
+
+    /// A finished run.
+    pub(crate) fn finished(experiment: &Experiment) -> Folder {
+        let folder = Folder::new();
+        folder.finish(experiment);
+        folder
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.root.path().join("run")
+    }
+
+    pub(crate) fn paths(&self) -> Paths {
+        Paths::new(self.path())
+    }
+
+    pub(crate) fn run(
+        &self,
+        experiment: &Experiment,
+        stop_after: Option<u64>,
+        fault: Option<&str>,
+    ) -> (Result<End, RunError>, Told) {
+        let faults = fault.map_or_else(Faults::none, |fault| Faults::parse(fault).unwrap());
+        let stop = AtomicBool::new(false);
+        let options = Options { stop: &stop, stop_after, faults: &faults };
+        let mut told = Told::default();
+        let end = job(experiment, self.documents.clone()).and_then(|mut job| {
+            let machine = machine(&experiment.platform)?;
+            train(&mut job, &self.path(), machine, &options, &mut told)
+        });
+        (end, told)
+    }
+
+    pub(crate) fn finish(&self, experiment: &Experiment) -> Attestation {
+        match self.run(experiment, None, None).0.unwrap() {
+            End::Finished(attestation) => attestation,
+            end => panic!("{end:?}"),
+        }
+    }
+
+    /// Trains to `step` and leaves a checkpoint there.
+    pub(crate) fn stop_at(&self, experiment: &Experiment, step: u64) {
+        let (end, _) = self.run(experiment, Some(step), None);
+        assert_eq!(end.unwrap(), End::Interrupted { step });
+    }
+
+    pub(crate) fn fails(&self, experiment: &Experiment) -> RunError {
+        self.run(experiment, None, None).0.unwrap_err()
+    }
+
+    pub(crate) fn records(&self) -> Vec<Record> {
+        read(&self.paths().metrics()).unwrap().0
+    }
+
+    /// Every byte that has to be the same in another run of the lock: metrics, and the last state's tensors.
+    pub(crate) fn bits(&self, step: u64) -> BTreeMap<String, Vec<u8>> {
+        let last = self.checkpoint(step);
+        let mut bits = BTreeMap::new();
+        for file in ["weights.safetensors", "first_moment.safetensors", "second_moment.safetensors"] {
+            bits.insert(file.to_owned(), bytes(&last.join(file)));
+        }
+        bits.insert("metrics.jsonl".to_owned(), bytes(&self.paths().metrics()));
+        bits.insert("checkpoint.toml".to_owned(), bytes(&last.join("checkpoint.toml")));
+        bits
+    }
+
+    pub(crate) fn checkpoint(&self, step: u64) -> PathBuf {
+        self.paths().checkpoints().join(format!("step-{step:010}"))
+    }
+}
+
+pub(crate) fn bytes(path: &Path) -> Vec<u8> {
+    std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// Which of two sets of bytes differ.
+pub(crate) fn differing(one: &BTreeMap<String, Vec<u8>>, two: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+    one.keys().filter(|name| one.get(*name) != two.get(*name)).cloned().collect()
+}
+
+pub(crate) fn steps(records: &[Record]) -> Vec<Step> {
+    let step = |record: &Record| match record {
+        Record::Step(step) => Some(step.clone()),
+        Record::Start(_) | Record::Evaluation(_) => None,
+    };
+    records.iter().filter_map(step).collect()
+}

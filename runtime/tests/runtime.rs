@@ -1,0 +1,13 @@
+//! The one test binary of the crate: plans, run.
+//!
+//! In: archs as text, vectors of the reference code, random cases. Must stay true: what a plan computes is what the
+//! published models compute, what libtorch's autograd computes, and the same however it is cut and run.
+#![cfg(feature = "torch")]
+
+mod runtime {
+    mod archs;
+    mod golden;
+    mod gradients;
+    mod streaming;
+    mod support;
+}

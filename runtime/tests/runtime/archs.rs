@@ -1,0 +1,133 @@
+//! Small archs that between them use every primitive and every form of it.
+
+use compiler::program::Compiled;
+
+use super::support::arch;
+
+/// A name, and the arch of that name in a text.
+pub(crate) const ARCHS: [(&str, &str); 17] = [
+    ("plain", "arch plain { @ layers 2 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 20 } } }"),
+    (
+        "grouped",
+        "arch base { @ layers 2 of decoder {
+           mixer attention { heads 4  kv_heads 2  head_dim 6  qk_norm true  rope { dims 4  layout half } }
+           mlp swiglu { hidden 20 } } }
+         arch grouped = base with { canon A, B, C, D }",
+    ),
+    (
+        "filters",
+        "arch base { @ layers 2 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 20 } } }
+         arch filters = base with {
+           canon A { kernel 2  activation silu }  canon B { kernel 3  residual false }
+           canon C { kernel 8 }                   canon D { kernel 1  residual false  activation silu } }",
+    ),
+    (
+        "windowed",
+        "arch windowed { @ layers 2 of decoder { mixer attention { heads 2  kv_heads 1  window 4 } mlp swiglu { hidden 20 } } }",
+    ),
+    (
+        "two_windows",
+        "block near = decoder { mixer attention { heads 2  window 3 } mlp swiglu { hidden 20 } }
+         block far = decoder { mixer attention { heads 2  rope nope } mlp swiglu { hidden 20 } }
+         arch two_windows { @ layers [near, far, near] }",
+    ),
+    (
+        "tied",
+        "arch tied_head { @ head tied  layers 1 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 20 } } }",
+    ),
+    (
+        "shared_layers",
+        "arch shared_layers { @ layers 3 of share decoder { mixer attention { heads 2 } mlp swiglu { hidden 20 } } }",
+    ),
+    (
+        "one_matrix",
+        "mixer keys_are_queries(x; heads) {
+           q = linear wq (x, dim)
+           linear wo (merge(attention(heads(q, heads), heads(q, heads), heads(q, heads))), dim)
+         }
+         arch one_matrix { @ layers 1 of decoder { mixer keys_are_queries { heads 2 } mlp swiglu { hidden 20 } } }",
+    ),
+    (
+        "wide_values",
+        "mixer wide(x; heads) {
+           q = linear wq (x, dim)   k = linear wk (x, dim)   v = linear wv (x, 2 * dim, bias = true)
+           linear wo (merge(attention(heads(q, heads), heads(k, heads), heads(v, heads), window = 5)), dim)
+         }
+         arch wide_values { @ layers 1 of decoder { mixer wide { heads 2 } mlp swiglu { hidden 20 } } }",
+    ),
+    (
+        "functions",
+        "mixer gates(x; heads) {
+           a = linear wa (x, dim)   b = linear wb (x, heads, bias = true)
+           param bias [heads] init ones
+           param spread [dim] init ones
+           t = softplus(b + bias) * sigmoid(b) + logsigmoid(b) / 4
+           u = repeat_heads(heads(l2_norm(exp(a / 8)), heads), 2)
+           s, r = split(a * spread, dim / 2, dim / 2)
+           y = concat(silu(s), r, merge(u)) * 0.5
+           linear wo (concat(y, t), dim)
+         }
+         arch functions { @ layers 2 of decoder { mixer gates { heads 2 } mlp swiglu { hidden 20 } } }",
+    ),
+    (
+        "filled",
+        "block low_rank(x; width, rank) { linear up (silu(linear down (x, rank)), width) }
+         arch base { @ layers 1 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 20 } } }
+         arch filled = base with { fill B with low_rank { width 36  rank 3 }  fill A with low_rank { width 12  rank 2 } }",
+    ),
+    (
+        "gla_arch",
+        "arch base { @ layers 2 of decoder { mixer gla { heads 2 } mlp swiglu { hidden 20 } } }
+         arch gla_arch = base with { canon A, C, D }",
+    ),
+    (
+        "gla_bare",
+        "arch gla_bare { @ layers 1 of decoder { mixer gla { heads 3  short_conv false } mlp swiglu { hidden 20 } } }",
+    ),
+    (
+        "delta_arch",
+        "arch base { @ layers 2 of decoder { mixer gated_deltanet { heads 2 } mlp swiglu { hidden 20 } } }
+         arch delta_arch = base with { canon A, B, C, D }",
+    ),
+    (
+        "mamba_arch",
+        "arch base { @ layers 2 of decoder { mixer mamba2 { heads 4  state 5  groups 2 } mlp swiglu { hidden 20 } } }
+         arch mamba_arch = base with { canon A, B, C, D }",
+    ),
+    (
+        "mamba_bare",
+        "arch mamba_bare { @ layers 2 of mixer_only { mixer mamba2 { heads 3  state 5  short_conv false } } }",
+    ),
+    (
+        "hybrid",
+        "block recurrent = decoder { mixer gated_deltanet { heads 2 } mlp swiglu { hidden 20 } }
+         block softmax = decoder { mixer attention { heads 2  window 6 } mlp swiglu { hidden 20 } }
+         arch base { @ layers [recurrent, softmax] }
+         arch hybrid = base with { canon A, C  canon layers[mixer is attention].B }",
+    ),
+];
+
+/// Compiled, every parameter of order one: the released rules start some near zero, where errors would not show.
+pub(crate) fn all() -> Vec<(&'static str, Compiled)> {
+    ARCHS.iter().map(|(name, text)| (*name, compiled(name, text))).collect()
+}
+
+pub(crate) fn named(name: &str) -> Compiled {
+    let (name, text) = ARCHS.iter().find(|(known, _)| *known == name).unwrap();
+    compiled(name, text)
+}
+
+fn compiled(name: &str, text: &str) -> Compiled {
+    let head = "vocab 23  dim 12  norm_eps 1e-5  init spread";
+    let init = "init spread {
+        embed normal(1)
+        linear normal(0.4)
+        bias normal(0.5)
+        norm uniform(1.5)
+        canon uniform(0.7)
+        short_conv uniform(0.7)
+        short_conv_bias normal(0.5)
+    }";
+    let name = if name == "tied" { "tied_head" } else { name };
+    arch(&format!("{init}\n{}", text.replace('@', head)), name)
+}

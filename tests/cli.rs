@@ -1,0 +1,109 @@
+//! The real binary, run as a person runs it: exit code, standard output and standard error.
+//!
+//! In: arguments, and folders made for one test. Out: snapshots beside this file, digests and the
+//! folder's name replaced. Must stay true: the same with and without libtorch; every command has its
+//! help, its work and its bad input here.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+mod cli {
+    mod bad_input;
+    mod check;
+    mod fmt;
+    mod graph;
+    mod other;
+    mod show;
+}
+
+/// What a run of the binary left behind.
+struct Ran {
+    code: i32,
+    stdout: String,
+    stderr: String,
+}
+
+/// The root of this repository, where `arch/` is.
+fn root() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Runs `canonc` in a folder, without the person's own settings.
+fn canonc(dir: &Path, arguments: &[&str]) -> Ran {
+    canonc_reading(dir, arguments, "")
+}
+
+/// The same, with text on standard input.
+fn canonc_reading(dir: &Path, arguments: &[&str], input: &str) -> Ran {
+    let mut child = command(dir, arguments).stdin(Stdio::piped()).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(input.as_bytes()).unwrap();
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    Ran {
+        code: output.status.code().unwrap_or(-1),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+fn command(dir: &Path, arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
+    command.current_dir(dir).args(arguments).env_remove("NO_COLOR").env("COLUMNS", "100");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+impl Ran {
+    /// All of it, for a snapshot.
+    fn text(&self, dir: &Path) -> String {
+        let Ran { code, stdout, stderr } = self;
+        let text = format!("exit {code}\n--- stdout\n{stdout}--- stderr\n{stderr}");
+        let dir = dir.to_string_lossy();
+        let text = text.replace(dir.as_ref(), "[dir]");
+        // Windows: the binary's name in usage lines.
+        digests_replaced(&text.replace("canonc.exe", "canonc"))
+    }
+}
+
+/// `[digest]` for every run of 64 hexadecimal digits: what they are is locked elsewhere.
+fn digests_replaced(text: &str) -> String {
+    let mut out = String::new();
+    let mut run = String::new();
+    for c in text.chars().chain(['\n']) {
+        if c.is_ascii_hexdigit() && !c.is_ascii_uppercase() {
+            run.push(c);
+            continue;
+        }
+        out += if run.len() == 64 { "[digest]" } else { &run };
+        run.clear();
+        out.push(c);
+    }
+    out.pop();
+    out
+}
+
+/// A folder with these files, gone at the end of the test.
+fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    for (path, text) in files {
+        let path = dir.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    }
+    dir
+}
+
+/// An architecture that is right.
+const GOOD: &str = "\
+/// A small one.
+arch good {
+  vocab 16   dim 8   norm_eps 1e-5
+  init lingua
+  layers 2 of decoder {
+    mixer attention { heads 2 }
+    mlp   swiglu { hidden 16 }
+  }
+}
+";

@@ -1,0 +1,123 @@
+//! Files that are not there, not text, not to be had, or too much.
+
+use std::fs;
+use std::io::Write;
+
+use crate::{GOOD, canonc, folder, root};
+
+#[test]
+fn a_file_that_is_not_there() {
+    let near = canonc(&root(), &["show", "arch/lama_1B.canon"]);
+    insta::assert_snapshot!("near", near.text(&root()));
+    let far = canonc(&root(), &["graph", "nowhere/x.canon"]);
+    insta::assert_snapshot!("far", far.text(&root()));
+}
+
+#[test]
+fn a_folder_instead_of_a_file() {
+    let dir = folder(&[("a/x.canon", GOOD), ("b/readme", "")]);
+    for (name, argument) in [("with_files", "./a"), ("without", "./b")] {
+        insta::assert_snapshot!(name, canonc(dir.path(), &["show", argument]).text(dir.path()));
+    }
+}
+
+#[test]
+fn not_text() {
+    let dir = folder(&[("user.canon", "import x from \"bytes.canon\"\n")]);
+    fs::write(dir.path().join("bytes.canon"), b"// fine\narch a\xff {\n}\n").unwrap();
+    for command in ["check", "show", "fmt"] {
+        let ran = canonc(dir.path(), &[command, "bytes.canon"]);
+        insta::assert_snapshot!(format!("bytes_{command}"), ran.text(dir.path()));
+    }
+    let imported = canonc(dir.path(), &["check", "user.canon"]);
+    insta::assert_snapshot!("imported", imported.text(dir.path()));
+}
+
+#[test]
+fn an_arch_that_is_missing() {
+    let dir = folder(&[("empty.canon", "// nothing\n")]);
+    insta::assert_snapshot!(canonc(dir.path(), &["show", "empty.canon"]).text(dir.path()));
+}
+
+#[test]
+fn imports_that_cannot_be_had() {
+    let text = "\
+import good from \"god.canon\"
+import good as a from \"sub\"
+import good as b from \"other/good.canon\"
+import good as c from \"/etc/passwd\"
+";
+    let dir = folder(&[("user.canon", text), ("good.canon", GOOD), ("sub/good.canon", GOOD)]);
+    insta::assert_snapshot!(canonc(dir.path(), &["check", "user.canon"]).text(dir.path()));
+}
+
+#[test]
+fn imports_in_a_circle() {
+    let dir = folder(&[
+        ("a.canon", "import b from \"b.canon\"\nblock a(x) {\n  b(x)\n}\n"),
+        ("b.canon", "import a from \"a.canon\"\nblock b(x) {\n  a(x)\n}\n"),
+    ]);
+    let ran = canonc(dir.path(), &["check", "a.canon"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("import-cycle"), "{}", ran.stderr);
+}
+
+#[test]
+fn more_imports_than_anyone_writes() {
+    let dir = folder(&[]);
+    for i in 0..300 {
+        let next = i + 1;
+        let text = format!("import x{next} from \"{next}.canon\"\nblock x{i}(x) {{\n  x{next}(x)\n}}\n");
+        fs::write(dir.path().join(format!("{i}.canon")), text).unwrap();
+    }
+    let ran = canonc(dir.path(), &["check", "0.canon"]);
+    let first: String = ran.stderr.split_inclusive("\n\n").take(1).collect();
+    insta::assert_snapshot!(first);
+    assert_eq!(ran.code, 2);
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn unreadable() {
+    // Opens, and then cannot be read; permissions would not stop the superuser.
+    let dir = folder(&[("user.canon", "import x from \"memory.canon\"\n")]);
+    std::os::unix::fs::symlink("/proc/self/mem", dir.path().join("memory.canon")).unwrap();
+    let direct = canonc(dir.path(), &["show", "memory.canon"]);
+    insta::assert_snapshot!("direct", direct.text(dir.path()));
+    let imported = canonc(dir.path(), &["check", "user.canon"]);
+    insta::assert_snapshot!("imported_unreadable", imported.text(dir.path()));
+    let endless = canonc(dir.path(), &["check", "/dev/zero"]);
+    insta::assert_snapshot!("endless", endless.text(dir.path()));
+}
+
+#[test]
+fn a_hundred_megabytes_of_brackets() {
+    let dir = folder(&[]);
+    let path = dir.path().join("brackets.canon");
+    let mut file = fs::File::create(&path).unwrap();
+    for _ in 0..100 {
+        file.write_all(&[b'['; 1_000_000]).unwrap();
+    }
+    drop(file);
+    for command in ["check", "fmt", "show", "graph"] {
+        let ran = canonc(dir.path(), &[command, "brackets.canon"]);
+        assert_eq!(ran.code, 2, "{command}");
+        assert!(ran.stderr.contains("has 100000000 bytes"), "{command}: {}", ran.stderr);
+    }
+    // As many as are read at all.
+    fs::write(&path, vec![b'['; 1 << 20]).unwrap();
+    let ran = canonc(dir.path(), &["check", "brackets.canon"]);
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("nesting-too-deep"), "{}", ran.stderr);
+}
+
+#[test]
+fn as_deep_as_the_bounds_allow() {
+    // Terms of a sum nest to the left: the tallest tree an expression may have.
+    let sum = vec!["x"; 200].join(" + ");
+    let tall = format!("block tall(x; mixer) {{\n  {sum}\n}}\n");
+    let arch = GOOD.replace("decoder", "tall").replace("mlp   swiglu { hidden 16 }", "");
+    let dir = folder(&[("tall.canon", &(tall + &arch))]);
+    let ran = canonc(dir.path(), &["graph", "tall.canon"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+}

@@ -1,0 +1,104 @@
+//! `canonc new`, `doctor`, `completions`, and what belongs to no command.
+
+use std::io::Read;
+use std::process::Command;
+
+use crate::{canonc, command, folder, root};
+
+#[test]
+fn help_of_every_command_has_examples() {
+    let top = canonc(&root(), &["--help"]);
+    assert_eq!((top.code, top.stderr.as_str()), (0, ""));
+    for verb in ["new", "check", "fmt", "show", "graph", "doctor", "completions"] {
+        assert!(top.stdout.contains(&format!("\n  {verb} ")), "{verb} in {}", top.stdout);
+        let long = canonc(&root(), &[verb, "--help"]);
+        assert_eq!((long.code, long.stderr.as_str()), (0, ""));
+        for part in ["Usage: canonc", "Examples:\n  canonc "] {
+            assert!(long.stdout.contains(part), "{verb}: {}", long.stdout);
+        }
+    }
+    assert!(canonc(&root(), &["--version"]).stdout.starts_with("canonc 0."));
+}
+
+#[test]
+fn usage_errors() {
+    for (name, arguments) in [
+        ("unknown_command", &["chekc"] as &[&str]),
+        ("far_from_any", &["xyzzy", "--help"]),
+        ("unknown_option", &["check", "--jason"]),
+        ("missing_file", &["graph"]),
+        ("bad_number", &["show", "x.canon", "--seq-len", "0"]),
+    ] {
+        insta::assert_snapshot!(name, canonc(&root(), arguments).text(&root()));
+    }
+    let bare = canonc(&root(), &[]);
+    assert_eq!((bare.code, bare.stdout.as_str()), (2, ""));
+    assert!(bare.stderr.contains("Usage: canonc"), "{}", bare.stderr);
+}
+
+#[cfg(not(feature = "torch"))]
+#[test]
+fn a_command_that_needs_libtorch_says_so() {
+    let ran = canonc(&root(), &["run", "--lock", "x.lock"]);
+    insta::assert_snapshot!(ran.text(&root()));
+}
+
+#[test]
+fn new_writes_what_passes() {
+    let dir = folder(&[]);
+    let ran = canonc(dir.path(), &["new", "first"]);
+    insta::assert_snapshot!("new", ran.text(dir.path()));
+    let first = dir.path().join("first");
+    let check = canonc(&first, &["check"]);
+    assert_eq!(check.code, 0, "{}", check.stderr);
+    assert!(check.stderr.contains("nothing to report"), "{}", check.stderr);
+    insta::assert_snapshot!("again", canonc(dir.path(), &["new", "first"]).text(dir.path()));
+    insta::assert_snapshot!("occupied", canonc(&first, &["new"]).text(dir.path()));
+}
+
+#[test]
+fn completions_of_every_shell() {
+    for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
+        let ran = canonc(&root(), &["completions", shell]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{shell}");
+        assert!(ran.stdout.contains("canonc") && ran.stdout.contains("seq-len"), "{shell}");
+    }
+}
+
+#[test]
+fn doctor_looks_and_says() {
+    let dir = folder(&[]);
+    let text = canonc(dir.path(), &["doctor"]);
+    assert_eq!((text.code, text.stderr.as_str()), (0, ""));
+    let json = canonc(dir.path(), &["doctor", "--json"]);
+    let value: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(value["schema"], "canonc.doctor.v1");
+    let facts = value["facts"].as_array().unwrap();
+    for name in ["canonc", "system", "cores", "disk here", "libtorch", "cargo", "python3", "pip"] {
+        let fact = facts.iter().find(|fact| fact["name"] == name);
+        let fact = fact.unwrap_or_else(|| panic!("no {name} in {}", json.stdout));
+        assert_eq!(fact["state"] == "lacks", fact["help"].is_string(), "{fact}");
+        assert!(text.stdout.contains(name), "{name}");
+    }
+    // Nothing is found on an empty PATH, and nothing fails.
+    let mut poor = command(dir.path(), &["doctor", "--json"]);
+    let poor = poor.env("PATH", "").env("LIBTORCH", "/nowhere").output().unwrap();
+    let value: serde_json::Value = serde_json::from_slice(&poor.stdout).unwrap();
+    for fact in value["facts"].as_array().unwrap() {
+        if ["cargo", "python3", "pip", "make", "libtorch"].contains(&fact["name"].as_str().unwrap()) {
+            assert_eq!(fact["state"], "lacks", "{fact}");
+        }
+    }
+    assert!(poor.status.success());
+}
+
+#[test]
+fn a_closed_pipe_is_quiet() {
+    let mut command: Command = command(&root(), &["graph", "arch/hybridcanon_1B.canon"]);
+    let mut child = command.spawn().unwrap();
+    let mut byte = [0];
+    child.stdout.take().unwrap().read_exact(&mut byte).unwrap();
+    // The reading end is closed here, with most of the text unwritten or in the pipe.
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"".as_slice()));
+}

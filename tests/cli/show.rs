@@ -1,0 +1,73 @@
+//! `canonc show`.
+
+use crate::{GOOD, canonc, folder, root};
+
+#[test]
+fn architectures() {
+    for name in ["llamacanon_1B", "gla5canon_1B", "hybridcanon_tiny"] {
+        let ran = canonc(&root(), &["show", &format!("arch/{name}.canon")]);
+        insta::assert_snapshot!(name, ran.text(&root()));
+    }
+}
+
+#[test]
+fn several_archs_in_one_file() {
+    let two = format!("{GOOD}\narch other = good with {{ canon A }}\n");
+    let dir = folder(&[("two.canon", &two)]);
+    let both = canonc(dir.path(), &["show", "two.canon"]);
+    let one = canonc(dir.path(), &["show", "two.canon", "--arch", "other"]);
+    assert_eq!((both.code, one.code), (0, 0));
+    assert!(both.stdout.starts_with("good ") && both.stdout.contains("\nother "));
+    assert!(both.stdout.ends_with(&one.stdout));
+    let none = canonc(dir.path(), &["show", "two.canon", "--arch", "otter"]);
+    insta::assert_snapshot!("no_such_arch", none.text(dir.path()));
+}
+
+#[test]
+fn json_adds_up() {
+    for name in ["llamacanon_1B", "gdn2canon_tiny", "hybridcanon_tiny", "mamba2_1B"] {
+        let ran = canonc(&root(), &["show", "--json", &format!("arch/{name}.canon")]);
+        let value: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(value["schema"], "canonc.show.v1");
+        let arch = &value["archs"][0];
+        let tables = arch["tables"].as_array().unwrap();
+        let times = |table: &serde_json::Value| {
+            table["layers"].as_array().map_or(1, |layers| layers.len() as i64)
+        };
+        let sum = |column: &str, field: &str| -> i64 {
+            let of = |table: &serde_json::Value| -> i64 {
+                let rows = table[column].as_array().unwrap();
+                rows.iter().map(|row| row[field].as_i64().unwrap()).sum()
+            };
+            tables.iter().map(|table| times(table) * of(table)).sum()
+        };
+        assert_eq!(sum("parameters", "count"), arch["parameters"]["total"], "{name}");
+        assert_eq!(sum("state", "elements"), arch["state"]["per_sequence"], "{name}");
+        assert_eq!(sum("state", "per_token"), arch["state"]["per_token"], "{name}");
+        assert_eq!(ran.code, 0);
+    }
+}
+
+#[test]
+fn shared_layers_count_once() {
+    let shared = GOOD.replace("2 of decoder", "2 of share decoder");
+    let dir = folder(&[("shared.canon", &shared)]);
+    insta::assert_snapshot!(canonc(dir.path(), &["show", "shared.canon"]).text(dir.path()));
+}
+
+#[test]
+fn standard_definitions() {
+    for name in ["std", "attention", "decoder", "canon", "lingua"] {
+        insta::assert_snapshot!(name, canonc(&root(), &["show", name]).text(&root()));
+    }
+}
+
+#[test]
+fn unknown_names() {
+    let dir = folder(&[]);
+    for name in ["atention", "xyzzy"] {
+        insta::assert_snapshot!(name, canonc(dir.path(), &["show", name]).text(dir.path()));
+    }
+    let json = canonc(dir.path(), &["show", "--json", "attention"]);
+    insta::assert_snapshot!("name_as_json", json.text(dir.path()));
+}

@@ -1,0 +1,471 @@
+//! `canonc run` and `canonc verify` as processes: killed, interrupted, refused, and gone on with.
+//!
+//! In: a small recipe, locked here, in a temporary folder. Must stay true: a run that was killed anywhere and gone on
+//! with has the bits of the straight run: weights, both moments, metrics; every refusal has its exit code and says
+//! what to type. No test waits for time to pass.
+#![cfg(feature = "torch")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::rc::Rc;
+
+use compiler::field::{FieldValue, Fields};
+use compiler::lock::{self, ArchLock, Experiment, Lock, LockedArch};
+use compiler::program::{Program, Std};
+use compiler::recipe;
+use runtime::attest::Attestation;
+use runtime::fault::POINTS;
+use runtime::metrics::{self, Record, Step};
+
+const ARCH: &str = "
+arch small {
+  vocab 16   dim 16   norm_eps 1e-5
+  init lingua
+  layers 1 of decoder {
+    mixer attention { heads 2 }
+    mlp swiglu { hidden 32 }
+  }
+}
+arch small_canon = small with { canon A, B, C, D }
+arch small_text = small with { vocab 258 }
+";
+
+const DEPO: &str = r#"
+[data]
+task = "depo"
+N = 4
+K = 1
+mini_vocab = 4
+min_tlen = 1
+max_tlen = 2
+ids = "dense"
+seq_len = 24
+[batch]
+sequences = 2
+micro_batches = 2
+[budget]
+steps = 6
+[optimizer]
+lr = 0.01
+weight_decay = 0.1
+[schedule]
+kind = "cosine"
+warmup = 2
+[seeds]
+init = 1
+data = 2
+[evaluation]
+every = 3
+windows = 2
+[checkpoint]
+every = 2
+[log]
+every = 1
+[platform]
+threads = 1
+"#;
+
+fn experiment(arch: &str, recipe_text: &str, changes: &[(&str, &str)]) -> Experiment {
+    let mut text = format!("arch = \"archs.canon#{arch}\"\n{recipe_text}");
+    for (from, to) in changes {
+        assert!(text.contains(from), "{from}");
+        text = text.replace(from, to);
+    }
+    let mut sources = dsl::Sources::new();
+    let file = sources.add("small.toml", &text);
+    let (read, found) = recipe::read(&sources, file);
+    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+    let compile = |wanted: &recipe::ArchRef| Some(Rc::new(arch_named(wanted.name.as_deref()?)));
+    let (experiments, found) = read.experiments("small", "small.toml", &compile);
+    assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
+    experiments.into_iter().next().unwrap()
+}
+
+fn arch_named(name: &str) -> LockedArch {
+    let program = Program::new([("archs.canon".to_owned(), ARCH.to_owned())], Std::Embedded);
+    let (compiled, found) = program.compile("archs.canon", name);
+    LockedArch::new(&compiled.unwrap_or_else(|| panic!("{}", program.render(&found)))).unwrap()
+}
+
+/// A folder that commands are typed in, with a lock in `lockfiles/`.
+struct Place {
+    root: tempfile::TempDir,
+}
+
+impl Place {
+    fn new(experiment: &Experiment) -> Place {
+        let place = Place::empty();
+        place.lock("small", &Lock::Experiment(experiment.clone()));
+        place
+    }
+
+    fn empty() -> Place {
+        let root = tempfile::tempdir().unwrap();
+        fs::create_dir(root.path().join("lockfiles")).unwrap();
+        Place { root }
+    }
+
+    fn lock(&self, name: &str, lock: &Lock) {
+        fs::write(self.path(&format!("lockfiles/{name}.lock")), lock::write(lock)).unwrap();
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    /// The command, in the environment that a lock for one thread asks for.
+    fn command(&self, words: &str) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
+        command.current_dir(self.root.path()).args(words.split_whitespace());
+        for name in ["OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
+            command.env(name, "1");
+        }
+        for name in ["OMP_DYNAMIC", "MKL_DYNAMIC"] {
+            command.env(name, "FALSE");
+        }
+        command
+    }
+
+    fn type_in(&self, words: &str) -> Output {
+        self.command(words).output().unwrap()
+    }
+
+    /// Exits with the code; gives what was said on both streams.
+    fn exits(&self, code: i32, words: &str) -> String {
+        let output = self.type_in(words);
+        let said = said(&output);
+        assert_eq!(output.status.code(), Some(code), "{words}\n{said}");
+        said
+    }
+
+    fn start(&self, words: &str) -> (Child, BufReader<std::process::ChildStderr>) {
+        let mut child =
+            self.command(words).stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
+        let lines = BufReader::new(child.stderr.take().unwrap());
+        (child, lines)
+    }
+
+    /// What has to be the same in every run of a lock.
+    fn bits(&self, run: &str, step: u64) -> BTreeMap<&'static str, Vec<u8>> {
+        let checkpoint = format!("{run}/checkpoints/step-{step:010}");
+        let read = |path: String| {
+            fs::read(self.path(&path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+        };
+        let files = ["weights.safetensors", "first_moment.safetensors", "second_moment.safetensors"];
+        let mut bits: BTreeMap<_, _> =
+            files.into_iter().map(|file| (file, read(format!("{checkpoint}/{file}")))).collect();
+        bits.insert("metrics", read(format!("{run}/metrics.jsonl")));
+        bits
+    }
+
+    fn attestation(&self, run: &str) -> Attestation {
+        let text = fs::read_to_string(self.path(&format!("{run}/attestation.toml"))).unwrap();
+        Attestation::parse(&text).unwrap()
+    }
+
+    fn steps(&self, run: &str) -> Vec<Step> {
+        let (records, _) = metrics::read(&self.path(&format!("{run}/metrics.jsonl"))).unwrap();
+        let step = |record| match record {
+            Record::Step(step) => Some(step),
+            Record::Start(_) | Record::Evaluation(_) => None,
+        };
+        records.into_iter().filter_map(step).collect()
+    }
+}
+
+fn said(output: &Output) -> String {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    text(&output.stdout) + &text(&output.stderr)
+}
+
+fn same(one: &BTreeMap<&str, Vec<u8>>, two: &BTreeMap<&str, Vec<u8>>, why: &str) {
+    let differing: Vec<_> = one.keys().filter(|name| one.get(*name) != two.get(*name)).collect();
+    assert!(differing.is_empty(), "{why}: {differing:?} differ");
+}
+
+fn signal(child: &Child, name: &str) {
+    let status = Command::new("kill").args([name, &child.id().to_string()]).status().unwrap();
+    assert!(status.success());
+}
+
+#[test]
+fn a_run_finishes_is_verified_and_is_not_run_again() {
+    let place = Place::new(&experiment("small_canon", DEPO, &[]));
+    let said = place.exits(0, "run --lock");
+    for what in ["small: 6 steps", "step 6/6", "whole answers", "finished: weights", "canonc verify runs/small"] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    assert!(!said.contains('\r'), "a log has lines");
+    let said = place.exits(0, "verify small");
+    assert!(said.contains("attestation: seal") && !said.contains("BROKEN"), "{said}");
+    let before = place.bits("runs/small", 6);
+    let said = place.exits(0, "run --lock lockfiles/small.lock");
+    assert!(said.contains("already finished: 6 steps"), "{said}");
+    same(&before, &place.bits("runs/small", 6), "already finished");
+    let kernels = place.attestation("runs/small").kernels;
+    assert!(kernels["causal_conv"].iter().all(|path| path.contains("fused")), "{kernels:?}");
+}
+
+#[test]
+fn killed_at_every_fault_point_and_gone_on_with_it_is_the_straight_run() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    place.exits(0, "run --dir straight");
+    let straight = place.bits("straight", 6);
+    let counts = |name: &str| match name.split('-').next() {
+        Some("metrics") => vec![1, 5],
+        Some("checkpoint" | "pointer") => vec![1, 2],
+        _ => vec![1],
+    };
+    for (point, name) in POINTS {
+        for count in counts(name) {
+            let run = format!("{name}-{count}");
+            let output = place.type_in(&format!("run --dir {run} --fault {name}:{count}"));
+            if point.fills_disk() {
+                assert_eq!(output.status.code(), Some(3), "{run}: {}", said(&output));
+                assert!(said(&output).contains("disk is full"), "{run}: {}", said(&output));
+            } else {
+                assert_eq!(output.status.code(), None, "{run} did not die: {}", said(&output));
+            }
+            let said = place.exits(0, &format!("run --dir {run}"));
+            same(&straight, &place.bits(&run, 6), &format!("{run}: {said}"));
+            let said = place.exits(0, &format!("verify {run}"));
+            assert!(said.contains("attestation: seal"), "{run}: {said}");
+        }
+    }
+}
+
+#[test]
+fn killed_at_ten_random_moments_and_gone_on_with_it_is_the_straight_run() {
+    let place = Place::new(&experiment("small", DEPO, &[("steps = 6", "steps = 12")]));
+    place.exits(0, "run --dir straight");
+    let straight = place.bits("straight", 12);
+    // Marsaglia's xorshift: the same moments, as far as lines go, in every run of this test.
+    let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+    let mut below = |limit: u64| {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random % limit
+    };
+    for run in ["one", "two", "three", "four", "five"] {
+        for _ in 0..2 {
+            let (mut child, mut lines) = place.start(&format!("run --dir {run}"));
+            for _ in 0..below(14) {
+                let mut line = String::new();
+                lines.read_line(&mut line).unwrap();
+            }
+            // Somewhere inside the next step, whatever is being done there.
+            for _ in 0..below(4_000_000) {
+                std::hint::spin_loop();
+            }
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
+        let said = place.exits(0, &format!("run --dir {run}"));
+        same(&straight, &place.bits(run, 12), &format!("{run}: {said}"));
+        place.exits(0, &format!("verify {run}"));
+    }
+}
+
+#[test]
+fn an_interrupt_finishes_the_step_and_leaves_a_checkpoint() {
+    let place = Place::new(&experiment("small", DEPO, &[("steps = 6", "steps = 300")]));
+    for name in ["-INT", "-TERM"] {
+        let run = format!("run{name}");
+        let (mut child, mut lines) = place.start(&format!("run --dir {run}"));
+        let mut line = String::new();
+        while !line.contains("step 2/300") {
+            line.clear();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
+        }
+        signal(&child, name);
+        let rest: Vec<String> = lines.lines().map(Result::unwrap).collect();
+        assert_eq!(child.wait().unwrap().code(), Some(75), "{rest:?}");
+        assert!(rest.last().unwrap().contains("the same command goes on from there"), "{rest:?}");
+        let done = place.steps(&run).len() as u64;
+        place.bits(&run, done);
+        // Gone on with for one step more, and compared with what never stopped.
+        place.exits(75, &format!("run --dir {run} --stop-after-step {}", done + 1));
+        place.exits(75, &format!("run --dir straight{name} --stop-after-step {}", done + 1));
+        same(&place.bits(&format!("straight{name}"), done + 1), &place.bits(&run, done + 1), name);
+    }
+}
+
+#[test]
+fn a_second_interrupt_ends_at_once() {
+    // One step that takes minutes.
+    let long = [("micro_batches = 2", "micro_batches = 1000000"), ("steps = 6", "steps = 2")];
+    let place = Place::new(&experiment("small", DEPO, &long));
+    let (mut child, mut lines) = place.start("run");
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert!(line.contains("2 steps"), "{line}");
+    signal(&child, "-INT");
+    signal(&child, "-INT");
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+}
+
+#[test]
+fn one_writer_at_a_time() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    place.exits(75, "run --stop-after-step 1");
+    let writer = fs::OpenOptions::new().write(true).open(place.path("runs/small/writer")).unwrap();
+    writer.lock().unwrap();
+    let said = place.exits(3, "run");
+    assert!(said.contains("is being written by process") && said.contains("--dir"), "{said}");
+    drop(writer);
+    place.exits(0, "run");
+}
+
+#[test]
+fn a_lock_is_found_or_the_list_is_shown() {
+    let place = Place::empty();
+    assert!(place.exits(2, "run").contains("no experiment lock is under"));
+    let small = experiment("small", DEPO, &[]);
+    place.lock("one", &Lock::Experiment(small.clone()));
+    let arch = arch_named("small");
+    let arch = ArchLock::new("small", "archs.canon", &arch.compiled).unwrap();
+    place.lock("small", &Lock::Arch(arch));
+    place.exits(75, "run --stop-after-step 1");
+    place.lock("two", &Lock::Experiment(small));
+    let said = place.exits(2, "run");
+    for line in ["2 experiment locks", "canonc run --lock lockfiles/one.lock", "lockfiles/two.lock"] {
+        assert!(said.contains(line), "{said}");
+    }
+    let said = place.exits(2, "run --lock lockfiles/small.lock");
+    assert!(said.contains("kind arch; experiment is needed"), "{said}");
+}
+
+#[test]
+fn a_dry_run_says_what_it_takes_and_writes_nothing() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    let output = place.type_in("run --dry-run");
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let table = String::from_utf8(output.stdout).unwrap();
+    for row in ["parameters", "memory", "disk", "time", "epochs", "tokens", "from micro-batches run just now"] {
+        assert!(table.contains(row), "{row}: {table}");
+    }
+    // 6 steps of 2 x 2 windows of 24.
+    assert!(table.lines().any(|line| line.starts_with("tokens") && line.ends_with(" 576")), "{table}");
+    assert!(!place.path("runs").exists());
+}
+
+#[test]
+fn what_cannot_be_run_is_refused_with_its_code() {
+    let small = experiment("small", DEPO, &[]);
+    let place = Place::new(&small);
+    let path = place.path("lockfiles/small.lock");
+    let text = fs::read_to_string(&path).unwrap();
+    let edited = text.replace("lr = 0.01", "lr = 0.02");
+    assert_ne!(edited, text);
+    for (content, what) in [
+        (edited.as_str(), "small.lock"),
+        (&text[..text.len() / 2], "small.lock"),
+        (&text.replacen("version = 1", "version = 9", 1), "version 9"),
+        ("", "small.lock"),
+    ] {
+        fs::write(&path, content).unwrap();
+        let said = place.exits(2, "run --lock lockfiles/small.lock");
+        assert!(said.contains(what) && said.contains("help: "), "{said}");
+        assert!(!place.path("runs").exists(), "nothing is left half made");
+        place.exits(1, "verify lockfiles/small.lock");
+    }
+    fs::write(&path, &text).unwrap();
+    place.exits(0, "verify lockfiles/small.lock");
+    assert!(place.exits(2, "run --lock lockfiles/smal.lock").contains("did you mean"));
+    assert!(place.exits(2, "run --fault nowhere").contains("metrics-torn"));
+    // Nobody may write there, not even root.
+    let said = place.exits(3, "run --dir /proc/canonc");
+    assert!(said.contains("/proc/canonc") && said.contains("--dir"), "{said}");
+    let said = place.exits(2, "run --dir lockfiles");
+    assert!(said.contains("is no run's folder"), "{said}");
+    if runtime::kernels::cuda_devices() == 0 {
+        let said = place.exits(3, "run --device cuda");
+        assert!(said.contains("this machine cannot") && said.contains("canonc doctor"), "{said}");
+    }
+}
+
+#[test]
+fn documents_are_found_bound_and_checked() {
+    let task = DEPO.find("task").unwrap()..DEPO.find("seq_len").unwrap();
+    let mut recipe = DEPO.to_owned();
+    recipe.replace_range(task, "task = \"text\"\nsource = \"small\"\nheld_out = 0.25\n");
+    let open = experiment("small_text", &recipe, &[]);
+    let place = Place::new(&open);
+    let said = place.exits(2, "run --lock lockfiles/small.lock");
+    assert!(said.contains("open") && said.contains("canonc bind"), "{said}");
+
+    let index = |count: usize| {
+        let lines: String = (0..count).map(|i| format!("{{\"text\": \"document {i}\"}}\n")).collect();
+        let files = vec![runtime::data::text::index::SourceFiles {
+            name: "small".to_owned(),
+            files: vec![("memory".to_owned(), std::io::Cursor::new(lines))],
+        }];
+        let bad = runtime::data::text::index::OnBadLine::Refuse;
+        runtime::data::text::index::TextIndex::build(files, bad).unwrap().0
+    };
+    let documents = index(40);
+    let digest = FieldValue::text(documents.identity().to_hex().to_string());
+    let bound = open.with("small".to_owned(), &Fields::from([("data.digest".to_owned(), digest)]));
+    place.lock("small", &Lock::Experiment(bound.unwrap()));
+    assert!(place.exits(2, "run").contains("data/small.index"));
+    fs::create_dir(place.path("data")).unwrap();
+    runtime::data::text::file::save(&index(41), &place.path("data/small.index")).unwrap();
+    let said = place.exits(1, "run");
+    assert!(said.contains("are not those that were locked"), "{said}");
+    runtime::data::text::file::save(&documents, &place.path("other.index")).unwrap();
+    place.exits(0, "run --data other.index");
+    let said = place.exits(0, "verify small --data other.index");
+    assert!(said.contains("data of 6 computed again"), "{said}");
+}
+
+#[test]
+fn the_platform_section_is_the_environment_libtorch_starts_in() {
+    let short = ("steps = 6", "steps = 3");
+    let small = |changes: &[(&str, &str)]| experiment("small_canon", DEPO, changes);
+    let place = Place::new(&small(&[short]));
+    let two = "threads = 2\ncpu_capability = \"default\"\nblas = \"compatible\"";
+    place.lock("other", &Lock::Experiment(small(&[short, ("threads = 1", two)])));
+    place.exits(0, "run --lock lockfiles/small.lock --dir one");
+    place.exits(0, "run --lock lockfiles/other.lock --dir two");
+    let (one, two) = (place.attestation("one"), place.attestation("two"));
+    assert_eq!((one.lock, one.machine["threads"].as_str()), (two.lock, "1"));
+    assert_ne!(one.platform, two.platform);
+    assert_eq!(two.machine["threads"], "2");
+    assert_eq!(two.machine["cpu_capability"].to_lowercase(), "default");
+    assert_eq!(two.machine["env.MKL_CBWR"], "COMPATIBLE");
+    // Another rounding, the same run.
+    let (one, two) = (place.steps("one"), place.steps("two"));
+    assert_eq!((one.len(), two.len()), (3, 3));
+    for (one, two) in one.iter().zip(&two) {
+        assert_eq!((one.batch, one.counted), (two.batch, two.counted));
+        assert!((one.loss - two.loss).abs() < 2e-5 * one.loss, "{one:?} {two:?}");
+    }
+    let said = place.exits(2, "run --lock lockfiles/other.lock --dir one");
+    assert!(said.contains("another platform section"), "{said}");
+}
+
+#[test]
+fn verify_names_what_is_broken() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    place.exits(0, "run");
+    let json = |code| -> serde_json::Value {
+        let output = place.type_in("verify runs/small --json");
+        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    assert_eq!(json(0)["broken"].as_array().unwrap().len(), 0);
+    let weights = place.path("runs/small/checkpoints/step-0000000006/weights.safetensors");
+    let mut content = fs::read(&weights).unwrap();
+    *content.last_mut().unwrap() ^= 1;
+    fs::write(&weights, content).unwrap();
+    let broken = json(1)["broken"].to_string();
+    assert!(broken.contains("step-0000000006: weights.safetensors has digest"), "{broken}");
+    let said = place.exits(1, "verify runs/small");
+    assert!(said.contains("BROKEN") && said.contains("1 finding"), "{said}");
+    assert!(Path::new(&weights).exists());
+    assert!(place.exits(2, "verify nowhere").contains("nowhere"));
+}
