@@ -17,13 +17,25 @@ pub(crate) fn bench(args: &BenchArgs) -> Outcome {
 
 fn canon_layers(args: &BenchArgs) -> Outcome {
     let mut rows = vec![
-        ["shape", "threads", "path", "libtorch conv1d", "shifted sums", "canonc", "speed-up over conv1d", "difference"]
-            .map(str::to_owned)
-            .to_vec(),
+        [
+            "shape",
+            "threads",
+            "path",
+            "libtorch conv1d",
+            "shifted sums",
+            "canonc",
+            "speed-up over conv1d",
+            "difference",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
     ];
     for shape in CANON_SHAPES {
-        let result = canon(shape, usize::from(args.rounds)).map_err(|error| Failure::machine(error.to_string()))?;
-        let CanonBench { conv1d, shifted, ours, threads, path, speedup, largest_difference, .. } = &result;
+        let result = canon(shape, usize::from(args.rounds))
+            .map_err(|error| Failure::machine(error.to_string()))?;
+        let CanonBench {
+            conv1d, shifted, ours, threads, path, speedup, largest_difference, ..
+        } = &result;
         let CanonShape { batch, time, channels, kernel: _ } = shape;
         let ms = |milliseconds: f64| format!("{milliseconds:.2} ms");
         rows.push(vec![

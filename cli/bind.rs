@@ -32,8 +32,7 @@ fn bind_with(
         Lock::Experiment(experiment) => Some(experiment),
         Lock::Comparison(comparison) => comparison.arms.first().map(|arm| &arm.experiment),
     };
-    let reads_text =
-        experiment.is_some_and(|e| matches!(e.data.source, DataSource::Text { .. }));
+    let reads_text = experiment.is_some_and(|e| matches!(e.data.source, DataSource::Text { .. }));
     // A lock that reads no text is refused before any data is looked for.
     let bound = match reads_text {
         true => data(&args.data, experiment)?,
@@ -67,7 +66,8 @@ fn documents(path: &Path, experiment: Option<&Experiment>) -> Result<Bound, Fail
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(files::missing(path, &error).help("`canonc data prepare` makes such a file"));
     }
-    let wrong = |error: runtime::data::DataError| Failure::bad_input(error.message).help(error.help);
+    let wrong =
+        |error: runtime::data::DataError| Failure::bad_input(error.message).help(error.help);
     let index = file::load(path).map_err(wrong)?;
     let hex = index.identity().to_hex();
     let digest = Digest::parse(hex.as_str())

@@ -37,10 +37,15 @@ pub(crate) fn build(args: &BuildArgs) -> Outcome {
         let source = load::name(file);
         for lock in built {
             let path = args.out.join(format!("{}.lock", lock.name()));
-            if let Some(before) = made.insert(path.clone(), source.clone()).filter(|b| *b != source) {
+            if let Some(before) = made.insert(path.clone(), source.clone()).filter(|b| *b != source)
+            {
                 return Err(two_sources(&path, &before, &source));
             }
-            worst = worst.max(if args.check { check::check(&path, lock)? } else { write(&path, lock)? });
+            worst = worst.max(if args.check {
+                check::check(&path, lock)?
+            } else {
+                write(&path, lock)?
+            });
         }
         worst = worst.max(check::orphans(args, &source, &made)?);
     }
@@ -264,7 +269,11 @@ fn describe(path: &Path, lock: &Lock) {
         Lock::Arch(_) | Lock::Experiment(_) => {}
         Lock::Comparison(comparison) => {
             for (arm, verdict) in &comparison.verdicts {
-                output::note(&format!("  {arm} against {}: {}", comparison.base, verdict.headline()));
+                output::note(&format!(
+                    "  {arm} against {}: {}",
+                    comparison.base,
+                    verdict.headline()
+                ));
             }
             output::note(&format!("  {}", output::count(comparison.runs().len(), "run")));
         }

@@ -43,12 +43,15 @@ fn arguments(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(vec![PathBuf::from(DEFAULT_FOLDER)])
 }
 
+/// Where a diagnostic points: files by name, since their numbers differ from program to program.
+type Places = Vec<(String, u32, u32)>;
+
 /// What has been found so far.
 struct Report {
     /// Collected for JSON; otherwise shown at once.
     json: Option<Vec<Found>>,
-    /// What has been reported, by its places.
-    seen: BTreeSet<(String, Vec<(String, u32, u32)>)>,
+    /// Messages that have been reported, and where.
+    seen: BTreeSet<(String, Places)>,
     files: usize,
     archs: usize,
     errors: usize,
@@ -85,10 +88,8 @@ impl Report {
     fn diagnostics(&mut self, sources: &Sources, found: &[Diagnostic]) {
         for diagnostic in found {
             let places = diagnostic.labels.iter().map(|label| label.span);
-            // Numbers of files differ from program to program, names do not.
-            let places = places
-                .map(|span| (sources.name(span.file).to_owned(), span.start, span.end))
-                .collect();
+            let named = |span: Span| (sources.name(span.file).to_owned(), span.start, span.end);
+            let places: Places = places.map(named).collect();
             // A file that several import says the same each time.
             if !self.seen.insert((diagnostic.message.clone(), places)) {
                 continue;

@@ -85,9 +85,9 @@ fn arms(runs: &[&Run], folder: &Path) -> Result<Vec<Arm>, Failure> {
     let mut arms: Vec<(String, usize, Role, Vec<Curves>)> = Vec::new();
     for run in runs {
         let curves = compare::read(&folder.join(&run.experiment.name)).map_err(failure)?;
-        let known = arms
-            .iter_mut()
-            .find(|(arm, point, role, _)| *arm == run.arm && *point == run.point && *role == run.role);
+        let known = arms.iter_mut().find(|(arm, point, role, _)| {
+            *arm == run.arm && *point == run.point && *role == run.role
+        });
         match known {
             Some((_, _, _, found)) => found.push(curves),
             None => arms.push((run.arm.clone(), run.point, run.role, vec![curves])),
@@ -112,7 +112,8 @@ fn heading(comparison: &Comparison) -> Heading {
     for (arm, verdict) in &comparison.verdicts {
         verdicts.push(format!("{arm} against {}: {}", comparison.base, verdict.headline()));
         for change in &verdict.consequences {
-            let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+            let side =
+                |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
             let (a, b) = (side(&change.a), side(&change.b));
             notes.push(format!("consequence: {} {a} → {b} {}", change.path, change.note));
         }

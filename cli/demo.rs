@@ -32,10 +32,9 @@ pub(crate) fn demo() -> Outcome {
         output::note(&format!("\n$ canonc {}", step.join(" ")));
         let program = std::env::current_exe()
             .map_err(|error| Failure::machine(format!("canonc does not find itself: {error}")))?;
-        let status = Command::new(program)
-            .args(step)
-            .status()
-            .map_err(|error| Failure::machine(format!("`canonc {}` does not start: {error}", step.join(" "))))?;
+        let status = Command::new(program).args(step).status().map_err(|error| {
+            Failure::machine(format!("`canonc {}` does not start: {error}", step.join(" ")))
+        })?;
         match status.code() {
             Some(0) => {}
             Some(75) => {

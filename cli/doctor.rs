@@ -58,7 +58,12 @@ impl Fact {
     }
 
     fn unknown(name: &'static str) -> Fact {
-        Fact { name, value: "the system does not say".to_owned(), state: State::Unknown, help: None }
+        Fact {
+            name,
+            value: "the system does not say".to_owned(),
+            state: State::Unknown,
+            help: None,
+        }
     }
 }
 
@@ -141,7 +146,11 @@ fn cuda() -> Fact {
         return Fact::lacks("CUDA", "this libtorch is for CPUs", help);
     }
     match runtime::kernels::cuda_devices() {
-        0 => Fact::lacks("CUDA", "libtorch has it, no device was found", "`nvidia-smi` says whether the driver works"),
+        0 => Fact::lacks(
+            "CUDA",
+            "libtorch has it, no device was found",
+            "`nvidia-smi` says whether the driver works",
+        ),
         n => Fact::has("CUDA", output::count(n, "device")),
     }
 }
@@ -160,7 +169,8 @@ fn libtorch() -> Fact {
             return Fact::has(name, value);
         }
         // cargo sets the variable too; then the folder is merely not fetched yet.
-        let help = format!("`unset LIBTORCH`, or point it at a folder with lib/{}; {fetch}", library());
+        let help =
+            format!("`unset LIBTORCH`, or point it at a folder with lib/{}; {fetch}", library());
         return Fact::lacks(name, format!("{value} has no lib/{}", library()), help);
     }
     let fetched = Path::new("third_party/libtorch/torch");

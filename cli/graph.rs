@@ -53,15 +53,12 @@ pub(crate) fn graph(args: &GraphArgs) -> Outcome {
 }
 
 fn artifact_graph(format: GraphFormat) -> Outcome {
+    if format == GraphFormat::Svg {
+        return Err(Failure::bad_input("the artefact graph has no SVG form")
+            .help("`canonc graph --artifacts --format dot | dot -Tsvg` draws it"));
+    }
     let all = artifacts::artifacts()?;
-    let text = match format {
-        GraphFormat::Text => all.text(),
-        GraphFormat::Dot => all.dot(),
-        GraphFormat::Svg => {
-            return Err(Failure::bad_input("the artefact graph has no SVG form")
-                .help("`canonc graph --artifacts --format dot | dot -Tsvg` draws it"));
-        }
-    };
+    let text = if format == GraphFormat::Dot { all.dot() } else { all.text() };
     let text = text.map_err(|circle| {
         Failure::bad_input(format!("these are made from each other: {}", circle.join(", ")))
             .help("`canonc check` says where")
@@ -100,10 +97,8 @@ fn erased(compiled: &Compiled, slots: &[String]) -> Result<Graph, Failure> {
     let all = slots.iter().any(|slot| slot == "all");
     let unknown = slots.iter().find(|slot| *slot != "all" && !filled.contains(slot));
     if let Some(unknown) = unknown {
-        let failure = Failure::bad_input(format!(
-            "no slot `{unknown}` is filled in `{}`",
-            compiled.name
-        ));
+        let failure =
+            Failure::bad_input(format!("no slot `{unknown}` is filled in `{}`", compiled.name));
         return Err(if filled.is_empty() {
             failure.help("none of its slots is; leave `--erase` out")
         } else {
@@ -146,16 +141,14 @@ fn text(identity: &Identity, layer: Option<u32>) -> String {
     });
     let Some(digest) = of_layers.nth(layer as usize) else { return String::new() };
     let find = |digest: &str| {
-        bodies.iter().copied().find(|body| {
-            body.strip_prefix("body ").is_some_and(|rest| rest.starts_with(digest))
-        })
+        bodies
+            .iter()
+            .copied()
+            .find(|body| body.strip_prefix("body ").is_some_and(|rest| rest.starts_with(digest)))
     };
     let Some(body) = find(digest) else { return String::new() };
-    let mut fills: Vec<&str> = body
-        .split("fill ")
-        .skip(1)
-        .filter_map(|rest| find(rest.split('}').next()?))
-        .collect();
+    let mut fills: Vec<&str> =
+        body.split("fill ").skip(1).filter_map(|rest| find(rest.split('}').next()?)).collect();
     fills.sort_unstable();
     fills.dedup();
     fills.push(body);
@@ -166,7 +159,9 @@ fn too_large(error: TooLarge, args: &GraphArgs) -> Failure {
     let TooLarge { boxes } = error;
     let failure = Failure::bad_input(format!("a picture of {boxes} boxes cannot be read"));
     match args.layer {
-        None => failure.help("draw one layer: `--layer 0`").help("or leave it to Graphviz: `--format dot`"),
+        None => failure
+            .help("draw one layer: `--layer 0`")
+            .help("or leave it to Graphviz: `--format dot`"),
         Some(_) => failure.help("leave it to Graphviz: `--format dot`"),
     }
 }

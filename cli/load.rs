@@ -15,7 +15,7 @@ use compiler::plan::TrainOptions;
 use compiler::program::{Compiled, Program, Std};
 use compiler::resolve::import_target;
 use dsl::limits::MAX_SOURCE_BYTES;
-use dsl::{Diagnostic, Diagnostics, FileId, Label, Span};
+use dsl::{Ast, Diagnostic, Diagnostics, FileId, Label, Span};
 
 use crate::fail::{Exit, Failure, reason, shown};
 use crate::files::{missing, nearest};
@@ -117,7 +117,7 @@ fn take(
         }
     };
     // Most files import nothing, and the program parses each anyway.
-    let ast = text.contains("import").then(|| dsl::parse(FileId(0), &text).0).unwrap_or_default();
+    let ast = if text.contains("import") { dsl::parse(FileId(0), &text).0 } else { Ast::default() };
     for import in &ast.imports {
         if let Some(target) = import_target(name, &import.path) {
             let (written, importer) = (import.path.clone(), name.to_owned());
@@ -148,7 +148,14 @@ fn explain(
             Left::Unreadable(why) => {
                 let message = format!("`{name}` cannot be read: {why}");
                 let help = "make it readable, or import something else";
-                out.extend(at_imports(program, imports, name, "cannot-read-import", &message, help));
+                out.extend(at_imports(
+                    program,
+                    imports,
+                    name,
+                    "cannot-read-import",
+                    &message,
+                    help,
+                ));
             }
             Left::TooMany => {
                 let message = format!("more than {MAX_FILES} files are imported");
@@ -284,6 +291,9 @@ impl Loaded {
     /// One of them, compiled. What is wrong inside a definition from elsewhere names the arch too.
     pub(crate) fn compile(&self, arch: &str) -> (Option<Compiled>, Diagnostics) {
         let (compiled, mut found) = self.program.compile(&self.name, arch);
+        if found.is_empty() {
+            return (compiled, found);
+        }
         let file = self.program.sources.find(&self.name);
         let archs = file.map(|file| self.program.library.archs(file)).unwrap_or_default();
         let Some(here) = archs.iter().find(|a| a.name.text == arch).map(|a| a.name.span) else {

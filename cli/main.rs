@@ -21,6 +21,10 @@ mod doctor;
 mod fail;
 mod files;
 mod fmt;
+#[cfg(feature = "torch")]
+mod forward;
+#[cfg(feature = "torch")]
+mod generate;
 mod graph;
 mod load;
 mod locks;
@@ -46,15 +50,14 @@ const STACK_BYTES: usize = 256 << 20;
 
 fn main() -> ExitCode {
     let thread = std::thread::Builder::new().name("canonc".to_owned()).stack_size(STACK_BYTES);
-    let code = match thread.spawn(start) {
+    match thread.spawn(start) {
         // A panic has been shown by its hook; 101 is what Rust ends with.
         Ok(thread) => thread.join().unwrap_or(ExitCode::from(101)),
         Err(error) => finish(Err(Failure::machine(format!(
             "this machine does not let a thread start: {}",
             fail::reason(&error)
         )))),
-    };
-    code
+    }
 }
 
 fn start() -> ExitCode {
@@ -85,6 +88,10 @@ fn dispatch(command: Command) -> Outcome {
         Command::Demo => demo::demo(),
         #[cfg(feature = "torch")]
         Command::Bench(args) => bench::bench(&args),
+        #[cfg(feature = "torch")]
+        Command::Forward(args) => forward::forward(&args),
+        #[cfg(feature = "torch")]
+        Command::Generate(args) => generate::generate(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Unknown(words) => Err(unknown(&words)),

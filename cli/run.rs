@@ -168,7 +168,8 @@ fn dry_run(
     job: &Job,
     timing: runtime::train::Timing,
 ) -> Outcome {
-    let Estimate { parameters, state_bytes, memory_bytes, disk_bytes, tokens, epochs } = estimate(job);
+    let Estimate { parameters, state_bytes, memory_bytes, disk_bytes, tokens, epochs } =
+        estimate(job);
     let seconds = timing.step_seconds * experiment.budget.steps as f64;
     let how = match timing.how {
         How::Run => "from micro-batches run just now",
@@ -191,7 +192,11 @@ fn dry_run(
         ("tokens", output::grouped(i128::from(tokens))),
         (
             "memory",
-            format!("{} (weights and moments {}), besides libtorch itself", bytes(memory_bytes), bytes(state_bytes)),
+            format!(
+                "{} (weights and moments {}), besides libtorch itself",
+                bytes(memory_bytes),
+                bytes(state_bytes)
+            ),
         ),
         ("disk", format!("{} at most", bytes(disk_bytes))),
         (
@@ -201,7 +206,8 @@ fn dry_run(
             }),
         ),
     ];
-    let passes = epochs.map_or_else(|| "generated, never repeated".to_owned(), |n| format!("{n:.3}"));
+    let passes =
+        epochs.map_or_else(|| "generated, never repeated".to_owned(), |n| format!("{n:.3}"));
     rows.insert(6, ("epochs", passes));
     let rows: Vec<Vec<String>> =
         rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
@@ -287,7 +293,9 @@ impl Watch for Screen {
 
     fn event(&mut self, event: &Event) {
         let text = match event {
-            Event::Started { step: 0, .. } | Event::Interrupted { .. } | Event::Finished { .. } => return,
+            Event::Started { step: 0, .. } | Event::Interrupted { .. } | Event::Finished { .. } => {
+                return;
+            }
             Event::Started { step, .. } => format!("going on after step {step}"),
             Event::MetricsCut { .. } => {
                 "the metrics log ended in a torn line, which is cut off".to_owned()

@@ -3,7 +3,9 @@
 //! In: what a person named, or nothing. Out: paths, texts, prepared documents. Must stay true: where
 //! nothing is named there is exactly one thing it can mean, or the list is shown.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(feature = "torch")]
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use compiler::lock::{DataSource, Experiment};
@@ -54,8 +56,9 @@ pub(crate) fn only_experiment() -> Result<PathBuf, Failure> {
     let found: Vec<PathBuf> = paths.iter().filter_map(is_experiment).collect();
     match found.as_slice() {
         [only] => Ok(only.clone()),
-        [] => Err(Failure::bad_input(format!("no experiment lock is under `{LOCKS}`"))
-            .help("`canonc build recipes/NAME.toml` writes one; `canonc new DIR` writes a first recipe")),
+        [] => Err(Failure::bad_input(format!("no experiment lock is under `{LOCKS}`")).help(
+            "`canonc build recipes/NAME.toml` writes one; `canonc new DIR` writes a first recipe",
+        )),
         several => {
             let mut failure = Failure::bad_input(format!(
                 "{} experiment locks are under `{LOCKS}`, and none is named",
@@ -80,9 +83,13 @@ pub(crate) fn documents(
     let usual = Path::new("data").join(format!("{name}.index"));
     let path = given.unwrap_or(&usual);
     if !path.exists() {
-        return Err(Failure::bad_input(format!("the documents \"{name}\" are not at `{}`", shown(path)))
-            .help("name the prepared file with --data PATH; `canonc data prepare` makes one"));
+        return Err(Failure::bad_input(format!(
+            "the documents \"{name}\" are not at `{}`",
+            shown(path)
+        ))
+        .help("name the prepared file with --data PATH; `canonc data prepare` makes one"));
     }
-    let index = file::load(path).map_err(|error| Failure::bad_input(error.message).help(error.help))?;
+    let index =
+        file::load(path).map_err(|error| Failure::bad_input(error.message).help(error.help))?;
     Ok(Some(Arc::new(index)))
 }

@@ -16,13 +16,22 @@ use crate::fail::{Exit, Failure, Outcome};
 use crate::{load, output};
 
 pub(crate) fn show(args: &ShowArgs) -> Outcome {
-    if let Some(name) = definition_name(&args.what) {
-        if args.json {
-            return Err(Failure::bad_input(format!("`--json` is for archs, `{name}` is a name"))
+    if let Some(name) = word(&args.what) {
+        match definition::text(name) {
+            Some(_) if args.json => {
+                return Err(Failure::bad_input(format!(
+                    "`--json` is for archs, `{name}` is a name"
+                ))
                 .help(format!("`canonc show {name}` prints its text")));
+            }
+            Some(text) => {
+                output::data(&text)?;
+                return Ok(Exit::Fine);
+            }
+            // A folder, which is refused as one.
+            None if args.what.exists() => {}
+            None => return Err(definition::unknown(name)),
         }
-        output::data(&definition::text(name)?)?;
-        return Ok(Exit::Fine);
     }
     let load::Archs { name, found } = load::archs(&args.what, args.arch.as_deref())?;
     let compiled = found.iter().map(|found| &found.compiled);
@@ -38,8 +47,8 @@ pub(crate) fn show(args: &ShowArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// The argument as a name of std, if it cannot be a file.
-fn definition_name(what: &Path) -> Option<&str> {
+/// The argument as a name that std may have; a file of that name comes first.
+fn word(what: &Path) -> Option<&str> {
     let text = what.to_str()?;
     let word = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     (word && !what.is_file()).then_some(text)

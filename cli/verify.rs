@@ -30,7 +30,11 @@ pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
                 },
                 Err(error) => {
                     let help = error.help.clone();
-                    return finish(args, Report { broken: vec![error.message], ..Report::default() }, Some(help));
+                    return finish(
+                        args,
+                        Report { broken: vec![error.message], ..Report::default() },
+                        Some(help),
+                    );
                 }
             }
         }
@@ -96,6 +100,8 @@ fn finish(args: &VerifyArgs, report: Report, help: Option<String>) -> Outcome {
     let failure = Failure { exit: Exit::Finding, ..failure };
     Err(match help {
         Some(help) => failure.help(help),
-        None => failure.help("restore it from a copy, or run the lock again in a new folder (--dir)"),
+        None => {
+            failure.help("restore it from a copy, or run the lock again in a new folder (--dir)")
+        }
     })
 }

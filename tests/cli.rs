@@ -63,12 +63,12 @@ impl Ran {
         let dir = dir.to_string_lossy();
         let text = text.replace(dir.as_ref(), "[dir]");
         // Windows: the binary's name in usage lines.
-        digests_replaced(&text.replace("canonc.exe", "canonc"))
+        hex_replaced(&text.replace("canonc.exe", "canonc"), 64, "[digest]")
     }
 }
 
-/// `[digest]` for every run of 64 hexadecimal digits: what they are is locked elsewhere.
-fn digests_replaced(text: &str) -> String {
+/// `with` for every run of so many hexadecimal digits: what they are is locked elsewhere.
+fn hex_replaced(text: &str, digits: usize, with: &str) -> String {
     let mut out = String::new();
     let mut run = String::new();
     for c in text.chars().chain(['\n']) {
@@ -76,7 +76,7 @@ fn digests_replaced(text: &str) -> String {
             run.push(c);
             continue;
         }
-        out += if run.len() == 64 { "[digest]" } else { &run };
+        out += if run.len() == digits { with } else { &run };
         run.clear();
         out.push(c);
     }

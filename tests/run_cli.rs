@@ -19,6 +19,7 @@ use compiler::recipe;
 use runtime::attest::Attestation;
 use runtime::fault::POINTS;
 use runtime::metrics::{self, Record, Step};
+use runtime::verify::{Report, verify};
 
 const ARCH: &str = "
 arch small {
@@ -154,11 +155,19 @@ impl Place {
         let read = |path: String| {
             fs::read(self.path(&path)).unwrap_or_else(|error| panic!("{path}: {error}"))
         };
-        let files = ["weights.safetensors", "first_moment.safetensors", "second_moment.safetensors"];
+        let files =
+            ["weights.safetensors", "first_moment.safetensors", "second_moment.safetensors"];
         let mut bits: BTreeMap<_, _> =
             files.into_iter().map(|file| (file, read(format!("{checkpoint}/{file}")))).collect();
         bits.insert("metrics", read(format!("{run}/metrics.jsonl")));
         bits
+    }
+
+    /// Every claim of a finished run.
+    fn holds(&self, run: &str) {
+        let Report { holds, broken, skipped } = verify(&self.path(run), None).unwrap();
+        assert_eq!((broken, skipped), (vec![], vec![]), "{run}");
+        assert!(holds.iter().any(|line| line.contains("attestation: seal")), "{run}: {holds:?}");
     }
 
     fn attestation(&self, run: &str) -> Attestation {
@@ -195,7 +204,13 @@ fn signal(child: &Child, name: &str) {
 fn a_run_finishes_is_verified_and_is_not_run_again() {
     let place = Place::new(&experiment("small_canon", DEPO, &[]));
     let said = place.exits(0, "run --lock");
-    for what in ["small: 6 steps", "step 6/6", "whole answers", "finished: weights", "canonc verify runs/small"] {
+    for what in [
+        "small: 6 steps",
+        "step 6/6",
+        "whole answers",
+        "finished: weights",
+        "canonc verify runs/small",
+    ] {
         assert!(said.contains(what), "{what}: {said}");
     }
     assert!(!said.contains('\r'), "a log has lines");
@@ -231,8 +246,7 @@ fn killed_at_every_fault_point_and_gone_on_with_it_is_the_straight_run() {
             }
             let said = place.exits(0, &format!("run --dir {run}"));
             same(&straight, &place.bits(&run, 6), &format!("{run}: {said}"));
-            let said = place.exits(0, &format!("verify {run}"));
-            assert!(said.contains("attestation: seal"), "{run}: {said}");
+            place.holds(&run);
         }
     }
 }
@@ -266,7 +280,7 @@ fn killed_at_ten_random_moments_and_gone_on_with_it_is_the_straight_run() {
         }
         let said = place.exits(0, &format!("run --dir {run}"));
         same(&straight, &place.bits(run, 12), &format!("{run}: {said}"));
-        place.exits(0, &format!("verify {run}"));
+        place.holds(run);
     }
 }
 
@@ -297,7 +311,7 @@ fn an_interrupt_finishes_the_step_and_leaves_a_checkpoint() {
 #[test]
 fn a_second_interrupt_ends_at_once() {
     // One step that takes minutes.
-    let long = [("micro_batches = 2", "micro_batches = 1000000"), ("steps = 6", "steps = 2")];
+    let long = [("micro_batches = 2", "micro_batches = 100000"), ("steps = 6", "steps = 2")];
     let place = Place::new(&experiment("small", DEPO, &long));
     let (mut child, mut lines) = place.start("run");
     let mut line = String::new();
@@ -332,7 +346,8 @@ fn a_lock_is_found_or_the_list_is_shown() {
     place.exits(75, "run --stop-after-step 1");
     place.lock("two", &Lock::Experiment(small));
     let said = place.exits(2, "run");
-    for line in ["2 experiment locks", "canonc run --lock lockfiles/one.lock", "lockfiles/two.lock"] {
+    for line in ["2 experiment locks", "canonc run --lock lockfiles/one.lock", "lockfiles/two.lock"]
+    {
         assert!(said.contains(line), "{said}");
     }
     let said = place.exits(2, "run --lock lockfiles/small.lock");
@@ -345,11 +360,22 @@ fn a_dry_run_says_what_it_takes_and_writes_nothing() {
     let output = place.type_in("run --dry-run");
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let table = String::from_utf8(output.stdout).unwrap();
-    for row in ["parameters", "memory", "disk", "time", "epochs", "tokens", "from micro-batches run just now"] {
+    for row in [
+        "parameters",
+        "memory",
+        "disk",
+        "time",
+        "epochs",
+        "tokens",
+        "from micro-batches run just now",
+    ] {
         assert!(table.contains(row), "{row}: {table}");
     }
     // 6 steps of 2 x 2 windows of 24.
-    assert!(table.lines().any(|line| line.starts_with("tokens") && line.ends_with(" 576")), "{table}");
+    assert!(
+        table.lines().any(|line| line.starts_with("tokens") && line.ends_with(" 576")),
+        "{table}"
+    );
     assert!(!place.path("runs").exists());
 }
 
@@ -399,7 +425,8 @@ fn documents_are_found_bound_and_checked() {
     assert!(said.contains("open") && said.contains("canonc bind"), "{said}");
 
     let index = |count: usize| {
-        let lines: String = (0..count).map(|i| format!("{{\"text\": \"document {i}\"}}\n")).collect();
+        let lines: String =
+            (0..count).map(|i| format!("{{\"text\": \"document {i}\"}}\n")).collect();
         let files = vec![runtime::data::text::index::SourceFiles {
             name: "small".to_owned(),
             files: vec![("memory".to_owned(), std::io::Cursor::new(lines))],

@@ -164,9 +164,10 @@ impl Table {
             Some(layers) => {
                 let word = if layers.len() == 1 { "layer" } else { "layers" };
                 let name = definition.as_deref().unwrap_or("layer");
-                let shared = match layers.len() - owners.min(&layers.len()) {
-                    0 => String::new(),
-                    _ => format!(", of which {owners} have their own"),
+                let shared = match *owners {
+                    n if n >= layers.len() => String::new(),
+                    1 => ", shared by all".to_owned(),
+                    n => format!(", shared: {n} instances"),
                 };
                 let of = match parts.is_empty() {
                     true => String::new(),

@@ -19,26 +19,29 @@ struct Standard {
     source: String,
 }
 
-pub(super) fn text(name: &str) -> Result<String, Failure> {
+/// What is standard under that name; `std` is the list.
+pub(super) fn text(name: &str) -> Option<String> {
     let all = standard();
     if name == "std" {
-        return Ok(list(&all));
+        return Some(list(&all));
     }
     let mut parts: Vec<String> =
         all.iter().filter(|standard| standard.name == name).map(Standard::text).collect();
     parts.extend(op::find(name).map(primitive));
-    if parts.is_empty() {
-        let known = all.iter().map(|standard| standard.name.as_str());
-        let known = known.chain(op::ALL.iter().map(|p| p.name)).chain(["std"]);
-        let failure = Failure::bad_input(format!(
-            "there is no file `{name}`, and nothing standard is called that"
-        ));
-        return Err(match dsl::suggest(name, known) {
-            Some(near) => failure.help(format!("did you mean `canonc show {near}`?")),
-            None => failure.help("`canonc show std` lists the standard definitions"),
-        });
+    (!parts.is_empty()).then(|| parts.join("\n"))
+}
+
+/// Neither a file nor a standard name.
+pub(super) fn unknown(name: &str) -> Failure {
+    let all = standard();
+    let known = all.iter().map(|standard| standard.name.as_str());
+    let known = known.chain(op::ALL.iter().map(|p| p.name)).chain(["std"]);
+    let message = format!("there is no file `{name}`, and nothing standard is called that");
+    let failure = Failure::bad_input(message);
+    match dsl::suggest(name, known) {
+        Some(near) => failure.help(format!("did you mean `canonc show {near}`?")),
+        None => failure.help("`canonc show std` lists the standard definitions"),
     }
-    Ok(parts.join("\n"))
 }
 
 fn standard() -> Vec<Standard> {
@@ -83,13 +86,20 @@ fn list(all: &[Standard]) -> String {
             text += &format!("{file}\n");
         }
         let docs = standard.docs.join(" ");
-        let first = docs.split_inclusive(". ").next().unwrap_or("").trim_end();
+        let first = first_sentence(&docs);
         text += &format!("  {} {}\n      {first}\n", standard.word, standard.name);
     }
     text += "primitives\n";
     let rows: Vec<Vec<String>> =
         op::ALL.iter().map(|p| vec![p.name.to_owned(), p.doc.to_owned()]).collect();
     text + &output::table(&rows, &[false, false], 2)
+}
+
+/// Up to a full stop before a capital: one in `et al. 2024` ends nothing.
+fn first_sentence(text: &str) -> &str {
+    let capital = |rest: &str| rest.chars().next().is_some_and(char::is_uppercase);
+    let stop = text.match_indices(". ").find(|(at, _)| text.get(at + 2..).is_some_and(capital));
+    stop.and_then(|(at, _)| text.get(..=at)).unwrap_or(text)
 }
 
 fn primitive(primitive: &Primitive) -> String {
@@ -103,7 +113,8 @@ fn primitive(primitive: &Primitive) -> String {
         Time::Positional => "sees one time step and its position",
         Time::Stateful => "sees earlier time steps through a declared state",
     };
-    let mut text = format!("primitive {name}, revision {revision}\n  {doc}\n  takes {takes}; {time}\n");
+    let mut text =
+        format!("primitive {name}, revision {revision}\n  {doc}\n  takes {takes}; {time}\n");
     let rows: Vec<Vec<String>> = config.iter().map(row).collect();
     text += &output::table(&rows, &[false, false, false], 2);
     text

@@ -140,17 +140,12 @@ impl<'a> Builder<'a> {
                 (tree, None)
             }
             ArchBody::With { base, edits: entries } => {
-                let (base_arch, home) = match self.library.lookup(file, &base.text) {
-                    Some(Entity::Arch(base_arch, home)) => (base_arch, home),
-                    Some(other) => {
-                        self.diagnostics.push(diag::not_an_arch(base, Some(other.name().span)));
-                        return None;
-                    }
+                let Some((base_arch, home)) = self.library.arch(file, &base.text) else {
                     // The static check knows primitives too, which have no place.
-                    None => {
-                        self.diagnostics.push(diag::not_an_arch(base, None));
-                        return None;
-                    }
+                    let other = self.library.lookup(file, &base.text);
+                    let place = other.map(|other| other.name().span);
+                    self.diagnostics.push(diag::not_an_arch(base, place));
+                    return None;
                 };
                 let base_tree = self.arch(home, &base_arch, depth + 1)?.tree;
                 let tree = self.entries(base_tree.clone(), file, entries, &mut edits);

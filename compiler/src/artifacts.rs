@@ -202,7 +202,10 @@ mod tests {
         all.need("a.lock", "a.canon");
         all.need("a.lock", "never.heard.of");
         assert_eq!(all.in_order(), Ok(vec!["b.canon", "a.canon", "c.canon", "a.lock"]));
-        assert_eq!(all.text().unwrap().lines().last().unwrap(), "lock        current     a.lock   from a.canon");
+        assert_eq!(
+            all.text().unwrap().lines().last().unwrap(),
+            "lock        current     a.lock   from a.canon"
+        );
     }
 
     #[test]

@@ -13,8 +13,8 @@ mod proof;
 mod refusal;
 mod report;
 mod table;
-mod treatment;
 mod transplant;
+mod treatment;
 mod verdict;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -111,7 +111,7 @@ impl Judge<'_> {
             entries.push(resolve(text, &pair, tables)?);
         }
         self.check_overlap(&entries)?;
-        let cells: Vec<Cell> = entries.iter().flat_map(Entry::places).collect();
+        let cells: BTreeSet<Cell> = entries.iter().flat_map(Entry::places).collect();
         let fields: BTreeSet<&'static str> =
             entries.iter().flat_map(|entry| entry.fields.iter().copied()).collect();
 
@@ -230,7 +230,7 @@ impl Judge<'_> {
 
     fn substitute(
         &self,
-        cells: &[Cell],
+        cells: &BTreeSet<Cell>,
         fields: &BTreeSet<&'static str>,
     ) -> Result<Substituted, String> {
         let arch = self.with_cells(cells)?;
@@ -242,7 +242,7 @@ impl Judge<'_> {
         Ok(Substituted { arch, index, experiment })
     }
 
-    fn with_cells(&self, cells: &[Cell]) -> Result<Compiled, String> {
+    fn with_cells(&self, cells: &BTreeSet<Cell>) -> Result<Compiled, String> {
         let [a, b] = self.archs;
         if cells.is_empty() {
             return Ok(a.clone());
@@ -281,11 +281,10 @@ impl Judge<'_> {
     fn remaining_cells(
         &self,
         left: &Pair<'_>,
-        cells: &[Cell],
+        cells: &BTreeSet<Cell>,
         failed: bool,
     ) -> BTreeMap<String, Vec<Layer>> {
-        let declared: BTreeSet<&Cell> = cells.iter().collect();
-        let mut differing: Vec<Cell> = Vec::new();
+        let mut differing: BTreeSet<Cell> = BTreeSet::new();
         for path in left.paths() {
             for layer in left.differing(path) {
                 let cell = (path.clone(), layer);
@@ -294,10 +293,9 @@ impl Judge<'_> {
                 let differs = value(left.a) != value(left.b);
                 let here = |index: &Index| index.get("arch.layers.*", layer).is_some();
                 let told = layer.is_none() || here(left.a) && here(left.b);
-                let excused =
-                    failed && (declared.contains(&cell) || self.part_of(path, layer, cells));
+                let excused = failed && (cells.contains(&cell) || self.part_of(path, layer, cells));
                 if differs && told && !excused {
-                    differing.push(cell);
+                    differing.insert(cell);
                 }
             }
         }
@@ -310,24 +308,29 @@ impl Judge<'_> {
         remaining
     }
 
-    /// Whether a cell stands in one arm only because the treatment put something above it there.
-    fn part_of(&self, path: &str, layer: Layer, cells: &[Cell]) -> bool {
-        let one_sided = self.indices.iter().any(|index| index.get(path, layer).is_none());
-        one_sided
-            && cells.iter().any(|(above, at)| {
-                *at == layer && path.strip_prefix(above.as_str()).is_some_and(|r| r.starts_with('.'))
-            })
+    /// Whether a cell stands in one arm only because of one above it.
+    fn part_of(&self, path: &str, layer: Layer, cells: &BTreeSet<Cell>) -> bool {
+        if self.indices.iter().all(|index| index.get(path, layer).is_some()) {
+            return false;
+        }
+        let mut above = path;
+        while let Some((parent, _)) = above.rsplit_once('.') {
+            if cells.contains(&(parent.to_owned(), layer)) {
+                return true;
+            }
+            above = parent;
+        }
+        false
     }
 
     /// Arch fields that differed and no longer do, though nobody declared them: they follow.
     fn vanished(
         &self,
         left: &Pair<'_>,
-        cells: &[Cell],
+        cells: &BTreeSet<Cell>,
         remaining: &BTreeMap<String, Vec<Layer>>,
         consequences: &mut Vec<Change>,
     ) {
-        let declared: BTreeSet<&Cell> = cells.iter().collect();
         let pair = self.pair();
         for path in pair.paths() {
             let told = remaining.get(path);
@@ -335,7 +338,11 @@ impl Judge<'_> {
                 .differing(path)
                 .into_iter()
                 .filter(|layer| !told.is_some_and(|told| told.contains(layer)))
-                .filter(|layer| !declared.contains(&(path.clone(), *layer)))
+                .filter(|layer| {
+                    let value = |i: usize| self.indices[i].get(path, *layer).map(|c| &c.value);
+                    value(0) != value(1)
+                })
+                .filter(|layer| !cells.contains(&(path.clone(), *layer)))
                 .filter(|layer| !self.part_of(path, *layer, cells))
                 .filter(|layer| {
                     let here = |i: &Index| i.get("arch.layers.*", *layer).is_some();
@@ -352,10 +359,10 @@ impl Judge<'_> {
         &self,
         made: &Compiled,
         remaining: &BTreeMap<String, Vec<Layer>>,
-        declared: &[Cell],
+        declared: &BTreeSet<Cell>,
     ) -> Vec<Change> {
         let pair = self.pair();
-        let cells: Vec<Cell> = remaining
+        let cells: BTreeSet<Cell> = remaining
             .iter()
             .flat_map(|(path, layers)| layers.iter().map(move |layer| (path.clone(), *layer)))
             .filter(|(path, layer)| pair.written(path, *layer))
@@ -486,11 +493,8 @@ fn substitute_fields(
             fields.insert(def.path.to_owned(), value.clone());
         }
     }
-    let arch = LockedArch {
-        name: a.arch.name.clone(),
-        text: arch.text.clone(),
-        compiled: arch.clone(),
-    };
+    let arch =
+        LockedArch { name: a.arch.name.clone(), text: arch.text.clone(), compiled: arch.clone() };
     Experiment::new(a.name.clone(), a.source.clone(), Rc::new(arch), fields)
         .map_err(|problems| problems.first().map_or_else(String::new, |p| p.message.clone()))
 }

@@ -58,8 +58,7 @@ pub fn layer_kinds(graph: &Graph) -> Vec<LayerKind> {
     let mut by_identity: BTreeMap<(Digest, Vec<String>), usize> = BTreeMap::new();
     for (index, body, ..) in graph.layers() {
         let kind = *known.entry(Rc::as_ptr(body)).or_insert_with(|| {
-            let alone =
-                Graph { top: body.as_ref().clone(), vocab: graph.vocab, dim: graph.dim };
+            let alone = Graph { top: body.as_ref().clone(), vocab: graph.vocab, dim: graph.dim };
             let paths = body.params.iter().map(|Param { path, .. }| path.clone()).collect();
             *by_identity.entry((identify(&alone).graph, paths)).or_insert_with(|| {
                 kinds.push(LayerKind { layers: Vec::new(), body: body.clone() });
@@ -126,7 +125,9 @@ mod tests {
     fn compiled(text: &str, arch: &str) -> Compiled {
         let program = Program::new([("a.canon".to_owned(), text.to_owned())], Std::Embedded);
         let (compiled, found) = program.compile("a.canon", arch);
-        compiled.unwrap_or_else(|| panic!("{}", program.render(&[program.diagnostics.clone(), found].concat())))
+        compiled.unwrap_or_else(|| {
+            panic!("{}", program.render(&[program.diagnostics.clone(), found].concat()))
+        })
     }
 
     fn subject(compiled: &Compiled) -> Subject<'_> {

@@ -37,7 +37,7 @@ pub const MAX_DEPTH: usize = 32;
 /// How deep expressions, and the calls in them, may nest.
 pub const MAX_EVALUATIONS: usize = 400;
 /// Expressions evaluated and calls made; equal layers count once.
-pub const MAX_STEPS: usize = 600_000;
+pub const MAX_STEPS: usize = 400_000;
 /// Nodes of the whole graph, layers unrolled.
 pub const MAX_NODES: usize = 4_000_000;
 /// Parameters and states of the whole graph.

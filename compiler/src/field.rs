@@ -12,7 +12,7 @@ mod value;
 use std::collections::BTreeMap;
 
 pub use value::{Bounds, FieldValue, Kind, UNBOUND};
-pub(crate) use value::{quote, shown};
+pub(crate) use value::{quote, row, shown, string};
 
 /// Values of free fields by path.
 pub type Fields = BTreeMap<String, FieldValue>;
@@ -79,7 +79,12 @@ const fn free(path: &'static str, class: Class, kind: Kind, doc: &'static str) -
     FieldDef { path, class, origin, kind, default, only, since, neutral, unit, doc, also }
 }
 
-const fn derived(path: &'static str, class: Class, unit: &'static str, doc: &'static str) -> FieldDef {
+const fn derived(
+    path: &'static str,
+    class: Class,
+    unit: &'static str,
+    doc: &'static str,
+) -> FieldDef {
     let kind = Kind::Name;
     FieldDef { origin: Origin::Derived, unit, ..free(path, class, kind, doc) }
 }
@@ -205,6 +210,7 @@ pub const TABLE: &[FieldDef] = &[
     free("optimizer.betas", Semantic, Pair(Bounds::BelowOne), "Decay of both moments.").is("[0.9, 0.95]"),
     free("optimizer.clip", Semantic, RealOr(Bounds::Positive, "none"), "The largest global gradient norm.").is("1"),
     free("optimizer.decay", Semantic, Word(&["all", "matrices"], &[]), "What weight decay acts on: everything, or matrices and tables only.").is("\"all\""),
+    derived("optimizer.decayed", Semantic, "", "Digest of the parameters that decay acts on, where it is not all."),
     free("optimizer.eps", Semantic, Real(Bounds::Positive), "Added to the root of the second moment.").is("1e-8"),
     free("optimizer.kind", Semantic, Word(&["adamw"], &[]), "The update rule.").is("\"adamw\""),
     free("optimizer.lr", Semantic, Real(Bounds::Positive), "Base learning rate.").also(&["learning_rate"]),
@@ -258,8 +264,12 @@ pub fn suggest(path: &str) -> Option<&'static str> {
     }
     let own = writable().filter(|def| def.section() == section);
     let near = dsl::suggest(last, own.filter_map(|def| def.path.rsplit('.').next()));
-    let in_section = near.and_then(|near| find(&format!("{section}.{near}"))).map(|def| def.path);
-    in_section.or_else(|| dsl::suggest(path, writable().map(|def| def.path)))
+    if let Some(def) = near.and_then(|near| find(&format!("{section}.{near}"))) {
+        return Some(def.path);
+    }
+    // Whole paths are alike by their sections alone, so only where that is wrong too.
+    let known = writable().any(|def| def.section() == section);
+    dsl::suggest(path, writable().map(|def| def.path)).filter(|_| !known)
 }
 
 /// A value that follows from what is written, or the default; `None` where it has to be written.

@@ -11,6 +11,7 @@ mod derive;
 mod error;
 mod experiment;
 mod layers;
+mod parts;
 mod read;
 mod task;
 pub mod text;
@@ -24,18 +25,17 @@ use crate::program::Compiled;
 
 pub use arch::LockedArch;
 pub(crate) use arch::{line_of, together};
-pub(crate) use derive::costs;
-pub use comparison::{
-    Arm, Choose, Comparison, Declared, Grid, NoComparison, Role, Run, Selection,
-};
+pub use comparison::{Arm, Choose, Comparison, Declared, Grid, NoComparison, Role, Run, Selection};
 pub(crate) use comparison::{grid_row, seed_list, zip_seeds};
+pub(crate) use derive::costs;
 pub use error::LockError;
-pub use experiment::{
-    Batch, Budget, CanonKernel, Checkpoint, Data, DataSource, Device, Digests, Evaluation,
-    EvaluationMode, Experiment, Ids, LossOn, Order, Platform, Schedule, Seeds,
-};
+pub use experiment::Experiment;
 pub(crate) use experiment::{is_bound, of_class};
 pub(crate) use layers::{sets, split as split_layer};
+pub use parts::{
+    Batch, Budget, CanonKernel, Checkpoint, Data, DataSource, Device, Digests, Evaluation,
+    EvaluationMode, Ids, LossOn, Order, Platform, Schedule, Seeds,
+};
 pub use read::{MAX_LOCK_BYTES, read, read_bytes};
 pub use text::{Drift, VERSION, drift, source_of, write};
 
@@ -44,6 +44,7 @@ pub const ARCH_SEQ_LEN: i64 = 4096;
 
 /// One lock.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "few are held, and none is moved in a loop")]
 pub enum Lock {
     Arch(ArchLock),
     Experiment(Experiment),
@@ -88,7 +89,11 @@ impl Problem {
             def.path,
             "missing-field",
             format!("`{}` is not set, and has no default", def.path),
-            format!("add `{last} = …` under `[{}]`: {} ({doc})", def.section(), def.kind.describe()),
+            format!(
+                "add `{last} = …` under `[{}]`: {} ({doc})",
+                def.section(),
+                def.kind.describe()
+            ),
         )
     }
 
@@ -215,9 +220,10 @@ pub fn bind(lock: &Lock, data: Bound) -> Result<Lock, LockError> {
         }
         Lock::Experiment(experiment) => Ok(Lock::Experiment(bind_one(experiment, data)?)),
         Lock::Comparison(comparison) => {
-            let arms = comparison.arms.iter().map(|arm| {
-                Ok(Arm { experiment: bind_one(&arm.experiment, data)?, ..arm.clone() })
-            });
+            let arms = comparison
+                .arms
+                .iter()
+                .map(|arm| Ok(Arm { experiment: bind_one(&arm.experiment, data)?, ..arm.clone() }));
             let arms = arms.collect::<Result<Vec<Arm>, LockError>>()?;
             Ok(Lock::Comparison(comparison.with_arms(arms)?))
         }

@@ -29,6 +29,7 @@ pub use build::{
 pub use kernel::{Activation, Function, Kernel, RopeLayout};
 pub use liveness::{Memory, Sizes};
 pub(crate) use shape::infer;
+pub(crate) use update::decayed;
 
 /// An index into [`Plan::values`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

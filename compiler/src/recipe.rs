@@ -164,7 +164,9 @@ impl Recipe {
         let mut experiments = Vec::new();
         let points = self.points();
         for (name, point) in sweep::names(stem, &points).into_iter().zip(points) {
-            let Some(arch) = self.archs.get(point.arch).and_then(|(a, _)| arch(a)) else { continue };
+            let Some(arch) = self.archs.get(point.arch).and_then(|(a, _)| arch(a)) else {
+                continue;
+            };
             match Experiment::new(name, source.to_owned(), arch, point.fields) {
                 Ok(experiment) => experiments.push(experiment),
                 Err(problems) => {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dsl::limits::MAX_ERRORS;
-use dsl::{Alias, Arch, Ast, Diagnostics, FileId, InitTable, Item, Kind, Name, Sources};
+use dsl::{Alias, Arch, ArchBody, Ast, Diagnostics, FileId, InitTable, Item, Kind, Name, Sources};
 
 use crate::diag;
 use crate::names;
@@ -199,6 +199,10 @@ fn call_cycles(files: &[(FileId, Ast)], library: &Library, diagnostics: &mut Dia
             let calls = names::references(item)
                 .into_iter()
                 .filter_map(|name| {
+                    let base = base_of(item).filter(|base| base.text == name.text);
+                    if let Some((arch, home)) = base.and_then(|b| library.arch(*file, &b.text)) {
+                        return Some((home, arch.name.clone()));
+                    }
                     let entity = library.lookup(*file, &name.text)?;
                     let home = match &entity {
                         Entity::Def(item) => item.file,
@@ -236,10 +240,31 @@ fn call_cycles(files: &[(FileId, Ast)], library: &Library, diagnostics: &mut Dia
     }
 }
 
+/// What an arch is made from.
+fn base_of(item: &Item) -> Option<&Name> {
+    match item {
+        Item::Arch(Arch { body: ArchBody::With { base, .. }, .. }) => Some(base),
+        Item::Arch(_) | Item::Def(_) | Item::Alias(_) | Item::Init(_) => None,
+    }
+}
+
 impl Library {
-    /// What `name` stands for in that file: its definitions and imports, then std.
+    /// What `name` stands for in that file: its definitions and imports, then std. An arch hides no
+    /// definition of std: where a definition is meant, an arch never is.
     pub fn lookup(&self, file: FileId, name: &str) -> Option<Entity> {
-        self.scopes.get(&file).and_then(|s| s.get(name)).or_else(|| self.std.get(name)).cloned()
+        let own = self.scopes.get(&file).and_then(|s| s.get(name));
+        match (own, self.std.get(name)) {
+            (Some(Entity::Arch(..)) | None, Some(std)) => Some(std.clone()),
+            (own, _) => own.cloned(),
+        }
+    }
+
+    /// The arch of that name, and its file.
+    pub fn arch(&self, file: FileId, name: &str) -> Option<(Rc<Arch>, FileId)> {
+        match self.scopes.get(&file).and_then(|s| s.get(name)) {
+            Some(Entity::Arch(arch, home)) => Some((arch.clone(), *home)),
+            _ => None,
+        }
     }
 
     /// A definition or primitive by that name; aliases are not callables but values.

@@ -48,6 +48,12 @@ impl Part {
     }
 }
 
+/// Appends a tensor's little-endian f32 bytes.
+pub type ReadTensor<'a> = dyn FnMut(Part, usize, &mut Vec<u8>) -> Result<(), RunError> + 'a;
+
+/// Takes a tensor's little-endian f32 bytes.
+pub type WriteTensor<'a> = dyn FnMut(Part, usize, &[u8]) -> Result<(), RunError> + 'a;
+
 /// The checkpoints of one run.
 #[derive(Debug)]
 pub struct Store {
@@ -80,12 +86,12 @@ impl Store {
         Store { folder, lock, slots, verified: BTreeSet::new() }
     }
 
-    /// Writes a checkpoint and moves the pointer to it. `read` appends a tensor's little-endian f32 bytes.
+    /// Writes a checkpoint and moves the pointer to it.
     pub fn save(
         &mut self,
         step: u64,
         chain: Digest,
-        read: &mut dyn FnMut(Part, usize, &mut Vec<u8>) -> Result<(), RunError>,
+        read: &mut ReadTensor<'_>,
         faults: &Faults,
     ) -> Result<Manifest, RunError> {
         let name = name_of(step);
@@ -196,16 +202,12 @@ impl Store {
     }
 
     /// Gives every tensor of a checkpoint to `write`, as little-endian f32 bytes.
-    pub fn load(
-        &self,
-        found: &Found,
-        write: &mut dyn FnMut(Part, usize, &[u8]) -> Result<(), RunError>,
-    ) -> Result<(), RunError> {
+    pub fn load(&self, found: &Found, write: &mut WriteTensor<'_>) -> Result<(), RunError> {
         let place = self.folder.join(&found.name);
         for part in PARTS {
             let path = place.join(part.file());
             let digest = found.manifest.content(part).file;
-            files::load(&path, digest, &self.slots, &mut |index, bytes| write(part, index, bytes))
+            files::load(&path, part, digest, &self.slots, write)
                 .map_err(|why| damaged(&path, &why))?;
         }
         Ok(())
@@ -242,7 +244,7 @@ impl Store {
         temporary: &Path,
         step: u64,
         chain: Digest,
-        read: &mut dyn FnMut(Part, usize, &mut Vec<u8>) -> Result<(), RunError>,
+        read: &mut ReadTensor<'_>,
         faults: &Faults,
     ) -> Result<Manifest, RunError> {
         let made = match fs::remove_dir_all(temporary) {
@@ -254,9 +256,7 @@ impl Store {
         let mut contents = Vec::with_capacity(PARTS.len());
         for part in PARTS {
             let path = temporary.join(part.file());
-            let content = files::save(&path, &header, &self.slots, faults, &mut |index, bytes| {
-                read(part, index, bytes)
-            })?;
+            let content = files::save(&path, part, &header, &self.slots, faults, read)?;
             contents.push(content);
         }
         let [weights, first_moment, second_moment] = contents.try_into().map_err(|_| {

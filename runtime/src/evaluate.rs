@@ -55,7 +55,8 @@ pub fn evaluate(
 fn score(batch: &Batch, guesses: &[i64], tokens: &mut Score, answers: &mut BTreeMap<u32, Score>) {
     for Answer { row, start, len, level, complete } in batch.answers() {
         let place = row * batch.seq_len() + start;
-        let (guesses, wanted) = (guesses.get(place..place + len), batch.targets().get(place..place + len));
+        let (guesses, wanted) =
+            (guesses.get(place..place + len), batch.targets().get(place..place + len));
         let (Some(guesses), Some(wanted), true) = (guesses, wanted, *complete) else { continue };
         let right = guesses.iter().zip(wanted).filter(|(guess, wanted)| guess == wanted).count();
         tokens.right += right as u64;

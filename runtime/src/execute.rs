@@ -20,7 +20,7 @@ use compiler::plan::{DType, Extent, Input, Kernel, Output, Plan, Sizes, ValId, V
 use tch::{Device, Kind, Tensor};
 
 use crate::kernels::arrange::copy;
-use crate::kernels::{KernelError, rope};
+use crate::kernels::{CudaLibrary, KernelError, cuda_devices, cuda_library, rope};
 use crate::run::RunError;
 
 pub use choose::{Choice, Paths, choose};
@@ -34,6 +34,26 @@ pub struct Machine {
     /// What `f32` of a plan is: `Float`, or `Double` to check results.
     pub kind: Kind,
     pub kernels: KernelRequest,
+}
+
+impl Machine {
+    /// The CPU, or the first GPU if this machine has one that libtorch can use.
+    pub fn of(cuda: bool, double: bool, kernels: KernelRequest) -> Result<Self, RunError> {
+        let kind = if double { Kind::Double } else { Kind::Float };
+        if !cuda {
+            return Ok(Self { device: Device::Cpu, kind, kernels });
+        }
+        if cuda_devices() > 0 {
+            return Ok(Self { device: Device::Cuda(0), kind, kernels });
+        }
+        let why = match cuda_library() {
+            CudaLibrary::Absent => "its libtorch is for CPUs alone".to_owned(),
+            CudaLibrary::Loaded => "no NVIDIA GPU answers".to_owned(),
+            CudaLibrary::Failed(why) => format!("libtorch_cuda does not load: {why}"),
+        };
+        let message = format!("this machine cannot use CUDA: {why}");
+        Err(RunError::machine(message, "run on the CPU; `canonc doctor` says what there is"))
+    }
 }
 
 /// Which implementation a kernel should have where there are several.

@@ -4,6 +4,8 @@
 //! those that generation, evaluation and training run; losses are means over counted targets, and gradients are of
 //! that mean.
 
+use std::path::Path;
+
 use compiler::graph::Graph;
 use compiler::plan::{
     self, Decays, IGNORED, Loss, Optimizer, Options, Recompute, Stream, TrainOptions,
@@ -14,7 +16,7 @@ use crate::execute::{
     Evaluation, Evaluator, ExecuteError, Machine, Paths, Streamer, Sums, Trainer, check_ids,
 };
 use crate::run::RunError;
-use crate::weights::Weights;
+use crate::weights::{Weights, file};
 
 /// What is asked.
 #[derive(Debug)]
@@ -90,6 +92,13 @@ pub fn forward(request: &Request<'_>) -> Result<Answer, RunError> {
 }
 
 impl Answer {
+    /// To a safetensors file, over any file already there.
+    pub fn write(&self, path: &Path) -> Result<(), RunError> {
+        let named = self.named();
+        let all: Vec<(&str, &Tensor)> = named.iter().map(|(name, t)| (name.as_str(), t)).collect();
+        file::write(path, &all)
+    }
+
     /// As a file holds it: `logits`; `loss` [1] f64 and `nll`, if there were targets; `grad.<path>`.
     pub fn named(&self) -> Vec<(String, Tensor)> {
         let mut named = vec![("logits".to_owned(), self.logits.shallow_clone())];

@@ -194,14 +194,12 @@ fn schedule(schedule: &lock::Schedule) -> Schedule {
             lr_min_ratio: lr_min_ratio.to_f64(),
             exponent: exp_factor.to_f64(),
         },
-        lock::Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => {
-            Schedule::Wsd {
-                warmup,
-                lr_min_ratio: lr_min_ratio.to_f64(),
-                cycle: cycle.to_f64(),
-                decay: decay_fraction.to_f64(),
-            }
-        }
+        lock::Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => Schedule::Wsd {
+            warmup,
+            lr_min_ratio: lr_min_ratio.to_f64(),
+            cycle: cycle.to_f64(),
+            decay: decay_fraction.to_f64(),
+        },
     }
 }
 
@@ -245,8 +243,7 @@ fn windows(
                 order: Order::Indexed,
                 ..train
             };
-            let make =
-                |options| TaskWindows::new(task.clone(), options).map(Windows::Task);
+            let make = |options| TaskWindows::new(task.clone(), options).map(Windows::Task);
             Ok((make(train)?, make(held_out)?))
         }
         DataSource::Text {

@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use compiler::digest::Digest;
 
 use crate::fault::{Faults, Point};
-use crate::run::{RunError, cannot_read, cannot_write};
+use crate::run::{RunError, cannot_read, cannot_write, parent, sync_folder};
 
 pub use record::{Evaluation, Record, Score, Start, Step};
 
@@ -86,6 +86,8 @@ impl Log {
     pub fn open(path: &Path) -> Result<Log, RunError> {
         let write = |error: io::Error| cannot_write(path, &error);
         let file = OpenOptions::new().append(true).create(true).open(path).map_err(write)?;
+        // The name of a file just made is the folder's, and as durable as that.
+        sync_folder(parent(path)).map_err(write)?;
         let Read { heads, lines, whole, torn } = read_lines(path)?;
         if torn.is_some() {
             file.set_len(whole).and_then(|()| file.sync_all()).map_err(write)?;

@@ -183,7 +183,10 @@ impl<'a> Run<'a> {
             if self.job.cadence.evaluates_after(step, last) {
                 self.evaluate()?;
             }
-            if to_prove > 0 && self.log.left_to_prove() == 0 && self.log.proved() as usize == to_prove {
+            if to_prove > 0
+                && self.log.left_to_prove() == 0
+                && self.log.proved() as usize == to_prove
+            {
                 self.tell(Event::Proved { step, lines: self.log.proved() })?;
             }
             let stops = self.stops();

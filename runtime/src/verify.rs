@@ -48,7 +48,9 @@ pub fn verify(folder: &Path, documents: Option<Arc<TextIndex>>) -> Result<Report
             return Ok(report);
         }
     };
-    report.holds.push(format!("lock {}: every line follows from its text", experiment.id().short()));
+    report
+        .holds
+        .push(format!("lock {}: every line follows from its text", experiment.id().short()));
     let log = check_log(&paths, &experiment, &mut report);
     if let Some(log) = &log {
         remake(log, &experiment, &text, documents, &mut report);
@@ -92,22 +94,34 @@ fn check_log(paths: &Paths, experiment: &Experiment, report: &mut Report) -> Opt
         match record {
             Record::Start(start) if at == 0 => {
                 if start.lock != digests.train || start.eval != digests.eval {
-                    wrong(format!("it is of lock {}, and the lock is {}", start.lock.short(), digests.train.short()));
+                    wrong(format!(
+                        "it is of lock {}, and the lock is {}",
+                        start.lock.short(),
+                        digests.train.short()
+                    ));
                 }
             }
             Record::Step(next) if at > 0 && evaluated && next.step == step + 1 && step < last => {
                 step += 1;
                 evaluated = !due(step);
             }
-            Record::Evaluation(evaluation) if !evaluated && evaluation.step == step => evaluated = true,
+            Record::Evaluation(evaluation) if !evaluated && evaluation.step == step => {
+                evaluated = true
+            }
             Record::Start(_) | Record::Step(_) | Record::Evaluation(_) => {
-                wrong(format!("line {} is {}, which does not follow there", at + 1, record.place()));
+                wrong(format!(
+                    "line {} is {}, which does not follow there",
+                    at + 1,
+                    record.place()
+                ));
                 break;
             }
         }
     }
     if report.broken.len() == before {
-        report.holds.push(format!("metrics: {} lines chained, to step {step} of {last}", records.len()));
+        report
+            .holds
+            .push(format!("metrics: {} lines chained, to step {step} of {last}", records.len()));
     }
     Some(Log { records, heads })
 }
@@ -133,7 +147,8 @@ fn remake(
     for (at, step) in log.steps().enumerate() {
         let rate = job.rate(step.step - 1);
         if rate.to_bits() != step.lr.to_bits() {
-            let what = format!("step {} logged lr {:?}, and the lock gives {rate:?}", step.step, step.lr);
+            let what =
+                format!("step {} logged lr {:?}, and the lock gives {rate:?}", step.step, step.lr);
             report.broken.push(what);
             break;
         }
@@ -275,7 +290,8 @@ fn check_attestation(
         if let Some(head) = log.heads.last() {
             same("a metrics chain of", attestation.metrics, *head);
         }
-        let (lines, counted) = (log.heads.len() as u64, log.steps().map(|step| step.counted).sum::<u64>());
+        let (lines, counted) =
+            (log.heads.len() as u64, log.steps().map(|step| step.counted).sum::<u64>());
         let steps = log.steps().count() as u64;
         for (what, claimed, found) in [
             ("lines", attestation.lines, lines),

@@ -16,7 +16,7 @@ fn a_file_that_is_not_there() {
 #[test]
 fn a_folder_instead_of_a_file() {
     let dir = folder(&[("a/x.canon", GOOD), ("b/readme", "")]);
-    for (name, argument) in [("with_files", "./a"), ("without", "./b")] {
+    for (name, argument) in [("with_files", "./a"), ("without", "./b"), ("a_word", "a")] {
         insta::assert_snapshot!(name, canonc(dir.path(), &["show", argument]).text(dir.path()));
     }
 }
@@ -67,7 +67,8 @@ fn more_imports_than_anyone_writes() {
     let dir = folder(&[]);
     for i in 0..300 {
         let next = i + 1;
-        let text = format!("import x{next} from \"{next}.canon\"\nblock x{i}(x) {{\n  x{next}(x)\n}}\n");
+        let text =
+            format!("import x{next} from \"{next}.canon\"\nblock x{i}(x) {{\n  x{next}(x)\n}}\n");
         fs::write(dir.path().join(format!("{i}.canon")), text).unwrap();
     }
     let ran = canonc(dir.path(), &["check", "0.canon"]);

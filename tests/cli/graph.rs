@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::{GOOD, canonc, folder, root};
+use crate::{GOOD, canonc, folder, hex_replaced, root};
 
 #[test]
 fn text_and_dot() {
@@ -76,6 +76,59 @@ fn names_cannot_break_the_picture() {
     let ran = canonc(dir.path(), &["graph", "a b&<.canon", "--format", "svg"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
     well_formed(&ran.stdout);
+}
+
+#[test]
+fn of_a_lock_and_its_plan() {
+    let dir = folder(&[]);
+    assert_eq!(canonc(dir.path(), &["new", "."]).code, 0);
+    let build = ["build", "arch/first.canon", "arch/firstcanon.canon", "recipes/depo.toml"];
+    assert_eq!(canonc(dir.path(), &build).code, 0);
+    let source = canonc(dir.path(), &["graph", "arch/firstcanon.canon"]);
+    let lock = canonc(dir.path(), &["graph", "lockfiles/firstcanon.lock"]);
+    assert_eq!((lock.code, &lock.stdout), (0, &source.stdout));
+    let comparison = ["graph", "lockfiles/depo.lock", "--arch", "firstcanon"];
+    assert_eq!(canonc(dir.path(), &comparison).stdout, source.stdout);
+    let plan = canonc(dir.path(), &[&comparison[..], &["--plan"]].concat());
+    assert_eq!(plan.code, 0, "{}", plan.stderr);
+    for part in ["micro\n", "\ncombine\n", "\nupdate\n", "= causal_conv_grad", ", layer 1\n"] {
+        assert!(plan.stdout.contains(part), "no {part} in {}", plan.stdout);
+    }
+    // A lock says its own weight decay, a source the usual one: equal here.
+    let usual = canonc(dir.path(), &["graph", "arch/firstcanon.canon", "--plan"]);
+    assert_eq!(usual.stdout, plan.stdout);
+    for (name, arguments) in [
+        ("no_such_arch_in_lock", &["graph", "lockfiles/depo.lock", "--arch", "second"] as &[&str]),
+        ("which_arm", &["show", "lockfiles/none.lock"]),
+    ] {
+        insta::assert_snapshot!(name, canonc(dir.path(), arguments).text(dir.path()));
+    }
+}
+
+#[test]
+fn artefacts_and_how_they_stand() {
+    let dir = folder(&[]);
+    assert_eq!(canonc(dir.path(), &["new", "."]).code, 0);
+    let build = ["build", "arch/first.canon", "arch/firstcanon.canon", "recipes/depo.toml"];
+    assert_eq!(canonc(dir.path(), &build).code, 0);
+    let path = dir.path().join("arch/firstcanon.canon");
+    let text = std::fs::read_to_string(&path).unwrap();
+    std::fs::write(&path, text.replace("A, B, C, D", "A, C")).unwrap();
+    std::fs::write(dir.path().join("arch/broken.canon"), "arch {").unwrap();
+    std::fs::rename(
+        dir.path().join("lockfiles/first.lock"),
+        dir.path().join("lockfiles/other.lock"),
+    )
+    .unwrap();
+    let ran = canonc(dir.path(), &["graph", "--artifacts"]);
+    insta::assert_snapshot!("artefacts", hex_replaced(&ran.text(dir.path()), 12, "[id]"));
+    let dot = canonc(dir.path(), &["graph", "--artifacts", "--format", "dot"]);
+    assert!(dot.stdout.starts_with("digraph {") && dot.stdout.contains(" -> "));
+    let svg = canonc(dir.path(), &["graph", "--artifacts", "--format", "svg"]);
+    insta::assert_snapshot!("artefacts_as_svg", svg.text(dir.path()));
+    let nowhere = folder(&[]);
+    let ran = canonc(nowhere.path(), &["graph", "--artifacts"]);
+    insta::assert_snapshot!("no_artefacts", ran.text(nowhere.path()));
 }
 
 #[test]

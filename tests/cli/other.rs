@@ -52,6 +52,14 @@ fn new_writes_what_passes() {
     let check = canonc(&first, &["check"]);
     assert_eq!(check.code, 0, "{}", check.stderr);
     assert!(check.stderr.contains("nothing to report"), "{}", check.stderr);
+    // What it says to type next works, as far as this binary goes.
+    let next = ran.stderr.lines().filter_map(|line| line.strip_prefix("  canonc "));
+    for line in next.filter(|line| !line.starts_with("compare")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ran = canonc(&first, &words);
+        assert_eq!(ran.code, 0, "{line}: {}{}", ran.stdout, ran.stderr);
+    }
+    assert!(first.join("lockfiles/depo.lock").is_file());
     insta::assert_snapshot!("again", canonc(dir.path(), &["new", "first"]).text(dir.path()));
     insta::assert_snapshot!("occupied", canonc(&first, &["new"]).text(dir.path()));
 }
@@ -85,7 +93,8 @@ fn doctor_looks_and_says() {
     let poor = poor.env("PATH", "").env("LIBTORCH", "/nowhere").output().unwrap();
     let value: serde_json::Value = serde_json::from_slice(&poor.stdout).unwrap();
     for fact in value["facts"].as_array().unwrap() {
-        if ["cargo", "python3", "pip", "make", "libtorch"].contains(&fact["name"].as_str().unwrap()) {
+        if ["cargo", "python3", "pip", "make", "libtorch"].contains(&fact["name"].as_str().unwrap())
+        {
             assert_eq!(fact["state"], "lacks", "{fact}");
         }
     }

@@ -57,8 +57,18 @@ fn shared_layers_count_once() {
 
 #[test]
 fn standard_definitions() {
-    for name in ["std", "attention", "decoder", "canon", "lingua"] {
+    for name in ["std", "canon"] {
         insta::assert_snapshot!(name, canonc(&root(), &["show", name]).text(&root()));
+    }
+    for (name, file) in [("attention", "attention"), ("decoder", "decoder"), ("lingua", "init")] {
+        let ran = canonc(&root(), &["show", name]);
+        let file = format!("std/{file}.canon");
+        let (heading, text) = ran.stdout.split_once('\n').unwrap();
+        assert_eq!((ran.code, heading.to_owned()), (0, format!("// {file}")));
+        // A primitive of the same name is shown below.
+        let text = text.split("\nprimitive ").next().unwrap();
+        let source = std::fs::read_to_string(root().join(&file)).unwrap();
+        assert!(text.starts_with("/// ") && source.contains(text.trim_end()), "{text}");
     }
 }
 

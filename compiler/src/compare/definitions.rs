@@ -4,7 +4,7 @@
 //! only where fields explain nothing, so that a renamed local is never reported.
 
 use super::index::Definitions;
-use super::verdict::{Change, Sources};
+use super::verdict::{Change, Place, Sources};
 
 pub(super) fn differing_definitions(
     definitions: [&Definitions; 2],
@@ -20,16 +20,19 @@ pub(super) fn differing_definitions(
         if ours.map(|(text, _)| text) == theirs.map(|(text, _)| text) {
             continue;
         }
-        let places = [
-            ours.map(|(_, span)| sources.arch(*span)),
-            theirs.map(|(_, span)| sources.arch(*span)),
-        ];
-        let [mine, other] = match (ours, theirs) {
-            (Some((a, _)), Some((b, _))) => first_difference(a, b).map(Some),
-            (Some(_), None) => [Some("defined".to_owned()), None],
-            (None, Some(_)) => [None, Some("defined".to_owned())],
-            (None, None) => [None, None],
+        let (below, [mine, other]) = match (ours, theirs) {
+            (Some((a, _)), Some((b, _))) => {
+                let (line, differ) = first_difference(a, b);
+                (line, differ.map(Some))
+            }
+            (Some(_), None) => (0, [Some("defined".to_owned()), None]),
+            (None, Some(_)) => (0, [None, Some("defined".to_owned())]),
+            (None, None) => continue,
         };
+        let places = [ours, theirs].map(|own| {
+            let place = sources.arch(own?.1);
+            Some(Place { line: place.line + below, ..place })
+        });
         changes.push(Change {
             path: format!("definition {name}"),
             a: mine,
@@ -42,13 +45,16 @@ pub(super) fn differing_definitions(
     changes
 }
 
-/// The first line where two texts part.
-fn first_difference(a: &str, b: &str) -> [String; 2] {
+/// The first line where two texts part: its number from 0, and both.
+fn first_difference(a: &str, b: &str) -> (usize, [String; 2]) {
     let (mut a, mut b) = (a.lines(), b.lines());
+    let mut line = 0;
     loop {
         let (x, y) = (a.next(), b.next());
         if x != y || x.is_none() {
-            return [x, y].map(|line| line.unwrap_or("(nothing more)").trim().to_owned());
+            let shown = |line: Option<&str>| line.unwrap_or("(nothing more)").trim().to_owned();
+            return (line, [x, y].map(shown));
         }
+        line += 1;
     }
 }

@@ -91,7 +91,8 @@ impl Definitions {
                     open.extend(uses.get(&next).into_iter().flatten().cloned());
                 }
             }
-            let texts = closure.iter().filter_map(|name| own.get(name)).map(|(text, _)| text.as_str());
+            let texts =
+                closure.iter().filter_map(|name| own.get(name)).map(|(text, _)| text.as_str());
             whole.insert(name.clone(), texts.collect::<Vec<_>>().concat());
         }
         Definitions { own, whole }

@@ -146,7 +146,8 @@ fn describe(body: &Body, node: &Node) -> Option<Told> {
     match &node.kind {
         NodeKind::Input(_) | NodeKind::Param(_) | NodeKind::Layer { .. } => None,
         NodeKind::Op { primitive, attrs, state: _ } => {
-            let attrs: Vec<String> = attrs.iter().map(|(key, value)| format!("{key} {value}")).collect();
+            let attrs: Vec<String> =
+                attrs.iter().map(|(key, value)| format!("{key} {value}")).collect();
             let params = params(body, node);
             let operands: Vec<String> =
                 node.inputs.iter().filter_map(|out| operand(body, *out)).collect();

@@ -34,10 +34,13 @@ impl Judge<'_> {
 
     /// Both arms without the slots of the treatment; of a, with b's values at the rest of it.
     fn erased(&self, entries: &[Entry], slots: &BTreeSet<(u32, &str)>) -> Option<Erased> {
-        let rest: Vec<Cell> = entries
+        let rest: BTreeSet<Cell> = entries
             .iter()
             .flat_map(Entry::places)
-            .filter(|(path, _)| !path.starts_with("arch.layers.*.slots."))
+            .filter(|(path, _)| {
+                let slot = path.strip_prefix("arch.layers.*.slots.");
+                slot.is_none_or(|slot| slot.contains('.'))
+            })
             .collect();
         let ours = self.with_cells(&rest).ok()?;
         let without = |arch: &Compiled| {
@@ -77,4 +80,3 @@ impl Judge<'_> {
         }
     }
 }
-

@@ -19,7 +19,8 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
     let [a, b] = &verdict.labels;
     let mut out = format!("{}\n  a  {a}\n  b  {b}\n", verdict.headline());
     for input in &verdict.assumed {
-        let _ = writeln!(out, "  both read {input}, which has no digest yet: assumed equal by name");
+        let _ =
+            writeln!(out, "  both read {input}, which has no digest yet: assumed equal by name");
     }
     if exploratory && !verdict.treatment.is_empty() {
         out += "  exploratory: this treatment was given on the command line; declare it in a comparison file\n";
@@ -49,10 +50,11 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
         }
     }
     proof(&mut out, verdict);
-    if let Outcome::Confounded(_) = verdict.outcome {
+    if exploratory && !verdict.is_controlled() {
         let declaration = verdict.declaration();
         if !declaration.is_empty() {
-            let entries: Vec<String> = declaration.iter().map(|e| format!("--treatment {e}")).collect();
+            let entries: Vec<String> =
+                declaration.iter().map(|e| format!("--treatment {e}")).collect();
             let _ = writeln!(
                 out,
                 "\nhelp: make the arms agree, or ask about all of it: {}",

@@ -21,7 +21,9 @@ impl Judge<'_> {
         consequences: &mut Vec<Change>,
         cosmetic: &mut Vec<Change>,
     ) {
-        let (Some([a, b]), Some([ours, theirs])) = (self.experiments, &self.effective) else { return };
+        let (Some([a, b]), Some([ours, theirs])) = (self.experiments, &self.effective) else {
+            return;
+        };
         let made = made.map_or_else(|| ours.clone(), effective);
         let per_step = "batch.tokens_per_step";
         let same_step = a.value(per_step) == b.value(per_step);
@@ -65,7 +67,7 @@ impl Judge<'_> {
 
     /// Derived fields that differ between the arms as they are, but those that identify or decide.
     pub(super) fn derived_changes(&self) -> Vec<Change> {
-        let hidden = ["arch.graph", "arch.manifest", "data.task_digest"];
+        let hidden = ["arch.graph", "arch.manifest", "data.task_digest", "optimizer.decayed"];
         TABLE
             .iter()
             .filter(|def| def.origin == Origin::Derived && !hidden.contains(&def.path))
@@ -80,7 +82,11 @@ impl Judge<'_> {
             .collect()
     }
 
-    pub(super) fn class_changes(&self, class: Class, declared: &BTreeSet<&'static str>) -> Vec<Change> {
+    pub(super) fn class_changes(
+        &self,
+        class: Class,
+        declared: &BTreeSet<&'static str>,
+    ) -> Vec<Change> {
         let Some([a, b]) = &self.effective else { return Vec::new() };
         TABLE
             .iter()
@@ -90,9 +96,17 @@ impl Judge<'_> {
             .collect()
     }
 
-    pub(super) fn field_change(&self, path: &str, a: Option<&FieldValue>, b: Option<&FieldValue>) -> Change {
+    pub(super) fn field_change(
+        &self,
+        path: &str,
+        a: Option<&FieldValue>,
+        b: Option<&FieldValue>,
+    ) -> Change {
         let unit = field::find(path).map_or("", |def| def.unit);
         let places = [0, 1].map(|i| self.sources.fact(i, path));
-        Change::of_field(path, a, b, unit, places)
+        let change = Change::of_field(path, a, b, unit, places);
+        // How much a number someone chose grew says nothing.
+        let free = field::find(path).is_some_and(|def| def.origin == Origin::Free);
+        if free { change.note("") } else { change }
     }
 }

@@ -6,7 +6,7 @@
 //! nothing below it yet (an empty slot); layers that share a definition keep sharing it; a value is the
 //! other arm's effective one, however it came about.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dsl::{BinaryOp, Decimal, Diagnostics, Expr, ExprKind, FileId, Span, UnaryOp};
@@ -25,10 +25,10 @@ pub(super) fn transplant(
     a: &ArchTree,
     b: &ArchTree,
     b_fields: &Index,
-    places: &[Place],
+    places: &BTreeSet<Place>,
 ) -> Result<ArchTree, String> {
     let mut tree = a.clone();
-    let mut places = places.to_vec();
+    let mut places: Vec<&Place> = places.iter().collect();
     // The number of layers first, then what stands higher in the tree.
     places.sort_by_key(|(path, layer)| {
         (path != "arch.layers", path.matches('.').count(), path.clone(), *layer)
@@ -39,7 +39,7 @@ pub(super) fn transplant(
     let mut alive: Vec<Rc<Applied>> = Vec::new();
     // Numbers of groups are names only; theirs must not meet ours.
     let groups = a.layers.iter().filter_map(|l| l.share).max().unwrap_or(0) + 1;
-    for (path, layer) in &places {
+    for (path, layer) in places {
         let value = b_fields.get(path, *layer).map(|cell| cell.value.clone());
         let swap = Swap { library, value: value.clone() };
         let rest = path.strip_prefix("arch.").unwrap_or(path);
@@ -82,14 +82,21 @@ pub(super) fn transplant(
     Ok(tree)
 }
 
-fn replace_top(tree: &mut ArchTree, b: &ArchTree, path: &str, swap: &Swap<'_>) -> Result<(), String> {
+fn replace_top(
+    tree: &mut ArchTree,
+    b: &ArchTree,
+    path: &str,
+    swap: &Swap<'_>,
+) -> Result<(), String> {
     let segments: Vec<&str> = path.split('.').collect();
     match segments.as_slice() {
         ["layers"] => {
             // As many layers as the other has, of our own kinds: their kinds are fields of their own.
             let ours = tree.layers.clone();
-            tree.layers =
-                (0..b.layers.len()).filter_map(|i| ours.get(i % ours.len().max(1))).cloned().collect();
+            tree.layers = (0..b.layers.len())
+                .filter_map(|i| ours.get(i % ours.len().max(1)))
+                .cloned()
+                .collect();
         }
         ["init", role] => match b.init.get(*role) {
             Some(setting) => {
@@ -108,7 +115,9 @@ fn replace_top(tree: &mut ArchTree, b: &ArchTree, path: &str, swap: &Swap<'_>) -
                 tree.fields.remove(*field);
             }
         },
-        ["head", rest @ ..] | [rest @ ..] => {
+        rest => {
+            // The head's slots stand at the top, beside its other fields under `head`.
+            let rest = rest.strip_prefix(&["head"]).unwrap_or(rest);
             let (Some(ours), Some(theirs)) = (&tree.head, &b.head) else {
                 return Err(format!("`{path}` is in one arm only"));
             };
@@ -132,7 +141,8 @@ impl Swap<'_> {
         match path {
             [] => return Ok(switched(a, b)),
             ["slots", slot] => {
-                let fill = |applied: &Applied| applied.slots.get(*slot).and_then(|s| s.fill.clone());
+                let fill =
+                    |applied: &Applied| applied.slots.get(*slot).and_then(|s| s.fill.clone());
                 let span = b.slots.get(*slot).map_or(b.span, |s| s.span);
                 let fill = match (fill(a), fill(b)) {
                     (Some(ours), Some(theirs)) => Some(Rc::new(switched(&ours, &theirs))),
@@ -141,7 +151,8 @@ impl Swap<'_> {
                 edited.slots.insert((*slot).to_owned(), SlotSetting { fill, span });
             }
             ["slots", slot, rest @ ..] => {
-                let fill = |applied: &Applied| applied.slots.get(*slot).and_then(|s| s.fill.clone());
+                let fill =
+                    |applied: &Applied| applied.slots.get(*slot).and_then(|s| s.fill.clone());
                 let (Some(ours), Some(theirs)) = (fill(a), fill(b)) else {
                     return Err(format!("slot {slot} is filled in one arm only"));
                 };
@@ -155,7 +166,9 @@ impl Swap<'_> {
                 let theirs = self.definition(b, name);
                 let span = b.config.get(*name).map_or(b.span, |s| s.span);
                 let value = match (self.definition(a, name), theirs) {
-                    (Some(ours), Some(theirs)) => SettingValue::Def(Rc::new(switched(&ours, &theirs))),
+                    (Some(ours), Some(theirs)) => {
+                        SettingValue::Def(Rc::new(switched(&ours, &theirs)))
+                    }
                     (None, Some(theirs)) => SettingValue::Def(theirs),
                     (_, None) => match (self.literal(span), b.config.get(*name)) {
                         (Some(value), _) => value,
@@ -166,7 +179,8 @@ impl Swap<'_> {
                 edited.config.insert((*name).to_owned(), Setting { value, span });
             }
             [name, rest @ ..] => {
-                let (Some(ours), Some(theirs)) = (self.definition(a, name), self.definition(b, name))
+                let (Some(ours), Some(theirs)) =
+                    (self.definition(a, name), self.definition(b, name))
                 else {
                     return Err(format!("`{name}` is a definition in one arm only"));
                 };
@@ -224,7 +238,11 @@ impl Swap<'_> {
                 Ok(n) => expr(ExprKind::Int(n)),
                 Err(_) => expr(ExprKind::Decimal(Decimal::parse(digits).ok()?)),
             };
-            Some(if negative { expr(ExprKind::Unary(UnaryOp::Neg, Box::new(plain))) } else { plain })
+            Some(if negative {
+                expr(ExprKind::Unary(UnaryOp::Neg, Box::new(plain)))
+            } else {
+                plain
+            })
         };
         let word = |text: &str| {
             !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
@@ -260,5 +278,11 @@ fn switched(a: &Applied, b: &Applied) -> Applied {
         }
     }
     // Slots belong to the layer, whatever it is.
-    Applied { callee: b.callee.clone(), config, slots: a.slots.clone(), height: a.height.max(b.height), span: b.span }
+    Applied {
+        callee: b.callee.clone(),
+        config,
+        slots: a.slots.clone(),
+        height: a.height.max(b.height),
+        span: b.span,
+    }
 }

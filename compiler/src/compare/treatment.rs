@@ -53,7 +53,8 @@ fn pattern(text: &str) -> Option<(String, Selection)> {
         return Some((text.to_owned(), Selection::All));
     }
     // `0..24/4` holds dots of its own.
-    let mut end = rest.find(|c: char| !c.is_ascii_digit() && !"*./]".contains(c)).unwrap_or(rest.len());
+    let mut end =
+        rest.find(|c: char| !c.is_ascii_digit() && !"*./]".contains(c)).unwrap_or(rest.len());
     if let Some(close) = rest.get(..end).and_then(|s| s.find(']')) {
         end = close + 1;
     }
@@ -178,9 +179,14 @@ fn beneath(pair: &Pair<'_>, path: &str) -> Vec<String> {
 }
 
 fn unknown(text: &str, known: &BTreeSet<&String>, table: bool) -> Refusal {
-    let ends = known.iter().map(|path| path.trim_start_matches("arch.layers.*."));
-    let mut words: BTreeSet<&str> = ends.collect();
-    words.extend(known.iter().map(|path| path.as_str()));
+    let mut words: BTreeSet<&str> = BTreeSet::new();
+    for path in known {
+        let short = path.trim_start_matches("arch.layers.*.");
+        words.extend([path.as_str(), short]);
+        // `rope.dims` of `mixer.rope.dims`.
+        let dots: Vec<usize> = short.match_indices('.').map(|(at, _)| at + 1).collect();
+        words.extend(dots.iter().filter_map(|at| short.get(*at..)).filter(|s| s.contains('.')));
+    }
     words.insert(CANON);
     if table {
         words.extend(field::writable().map(|def| def.path));

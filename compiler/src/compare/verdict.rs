@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 
 use dsl::{FileId, Span};
 
-use super::index::{Cell, Index, Layer};
 use super::Refusal;
+use super::index::{Cell, Index, Layer};
 use super::nodes::NodeChange;
 use crate::analyse::Analysis;
 use crate::digest::Digest;
@@ -254,7 +254,9 @@ fn percent(a: &FieldValue, b: &FieldValue) -> String {
     let whole = |value: &FieldValue| match value {
         FieldValue::Int(n) => Some(i128::from(*n)),
         FieldValue::Big(n) => i128::try_from(*n).ok(),
-        FieldValue::Real(_) | FieldValue::Bool(_) | FieldValue::Text(_) | FieldValue::List(_) => None,
+        FieldValue::Real(_) | FieldValue::Bool(_) | FieldValue::Text(_) | FieldValue::List(_) => {
+            None
+        }
     };
     let (Some(a), Some(b)) = (whole(a), whole(b)) else { return String::new() };
     let Some(difference) = b.checked_sub(a).and_then(|d| d.checked_mul(1_000_000)) else {
@@ -293,9 +295,8 @@ pub(super) fn layered(
     let mut changes = Vec::new();
     for ((a, b, defaults), layers) in groups {
         let first = layers.first().copied().flatten();
-        let places = indices.map(|index| {
-            index.get(path, first).map(|cell| sources.arch(cell.span))
-        });
+        let places =
+            indices.map(|index| index.get(path, first).map(|cell| sources.arch(cell.span)));
         let change = |path: String| Change {
             path,
             a: a.clone(),

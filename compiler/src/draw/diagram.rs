@@ -262,7 +262,12 @@ fn param_of(body: &Body, out: Out) -> Option<ParamId> {
 }
 
 /// Class, title and note of a primitive.
-fn op_words(primitive: &Primitive, attrs: &Attrs, input: Option<&Type>, output: Option<&Type>) -> Box {
+fn op_words(
+    primitive: &Primitive,
+    attrs: &Attrs,
+    input: Option<&Type>,
+    output: Option<&Type>,
+) -> Box {
     let name = primitive.name;
     let out = output.map(shape).unwrap_or_default();
     let width = |ty: Option<&Type>| ty.and_then(|ty| ty.dims.last()).copied().unwrap_or(0);
@@ -305,15 +310,14 @@ fn op_words(primitive: &Primitive, attrs: &Attrs, input: Option<&Type>, output: 
 
 /// What fills a slot: the op if it is one, with its configuration.
 fn fill_words(fill: &Body) -> (String, String) {
-    let mut ops = fill.reachable().into_iter().filter_map(|id| {
-        match &fill.nodes.get(id as usize)?.kind {
+    let mut ops =
+        fill.reachable().into_iter().filter_map(|id| match &fill.nodes.get(id as usize)?.kind {
             NodeKind::Op { primitive, attrs, .. } => Some((primitive.name, words(attrs))),
             NodeKind::Input(_)
             | NodeKind::Param(_)
             | NodeKind::Slot { .. }
             | NodeKind::Layer { .. } => None,
-        }
-    });
+        });
     match (ops.next(), ops.count()) {
         (None, _) => ("identity".to_owned(), String::new()),
         (Some((name, words)), 0) => (name.to_owned(), words),

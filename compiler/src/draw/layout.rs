@@ -90,13 +90,7 @@ fn ranks(diagram: &Diagram) -> Vec<usize> {
 }
 
 /// Places and routes, the leftmost item at 0.
-fn finish(
-    net: &Net,
-    diagram: &Diagram,
-    sizes: &[Size],
-    ranks: &[usize],
-    xs: &[f64],
-) -> Layout {
+fn finish(net: &Net, diagram: &Diagram, sizes: &[Size], ranks: &[usize], xs: &[f64]) -> Layout {
     let size_of = |i: usize| sizes.get(i).copied().unwrap_or_default();
     let x_of = |i: usize| xs.get(i).copied().unwrap_or(0.0);
     let left = net.items.iter().enumerate().map(|(i, item)| x_of(i) - item.width / 2.0);
@@ -131,8 +125,7 @@ fn finish(
         let outputs = diagram.boxes.get(from).map_or(1, |b| b.outputs);
         let inputs = diagram.boxes.get(to).map_or(1, |b| b.inputs);
         let x = first.x + port_offset(first.size, out, outputs);
-        let mut route =
-            vec![(x, first.y + first.size.height / 2.0), (x, span(rank_of(from)).1)];
+        let mut route = vec![(x, first.y + first.size.height / 2.0), (x, span(rank_of(from)).1)];
         for item in chain.iter().skip(1).take(chain.len().saturating_sub(2)) {
             let rank = net.items.get(*item).map_or(0, |item| item.rank);
             let x = x_of(*item) - left;

@@ -99,8 +99,7 @@ fn lanes(diagram: &Diagram, layout: &Layout) -> Vec<Lane> {
     let mut lanes: Vec<Lane> = Vec::new();
     for (drawn, place) in diagram.boxes.iter().zip(&layout.places) {
         let Some(region) = &drawn.region else { continue };
-        let (top, bottom) =
-            (place.y - place.size.height / 2.0, place.y + place.size.height / 2.0);
+        let (top, bottom) = (place.y - place.size.height / 2.0, place.y + place.size.height / 2.0);
         match lanes.iter_mut().find(|lane| lane.name == *region) {
             Some(lane) => {
                 lane.top = lane.top.min(top);
@@ -190,12 +189,8 @@ fn link(canvas: &mut Canvas, whole: &Panel, x: f64, layer: &Panel, beside: f64) 
     let Place { x: middle, y, size } = *place;
     let right = left + middle + size.width / 2.0;
     let (upper, lower) = (top + y - size.height / 2.0, top + y + size.height / 2.0);
-    let corners = [
-        (right, upper),
-        (beside, MARGIN),
-        (beside, MARGIN + layer.size().height),
-        (right, lower),
-    ];
+    let corners =
+        [(right, upper), (beside, MARGIN), (beside, MARGIN + layer.size().height), (right, lower)];
     canvas.polygon("link", &corners);
 }
 

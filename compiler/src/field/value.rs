@@ -117,8 +117,10 @@ impl Kind {
             Kind::Words(words) => format!("a list of some of {}", quoted(words)),
             Kind::Name => format!("a name of 1 to {MAX_NAME} bytes without control characters"),
             Kind::Letters(letters) => format!("some of the letters \"{letters}\", each once"),
-            Kind::Seed => "an integer from 0 to 2^63 - 1, or a string like \"0xffff0123\" up to 64 bits"
-                .to_owned(),
+            Kind::Seed => {
+                "an integer from 0 to 2^63 - 1, or a string like \"0xffff0123\" up to 64 bits"
+                    .to_owned()
+            }
             Kind::Ints(low, high) => format!("a list of integers from {low} to {high}"),
             Kind::Digest => format!("64 hexadecimal digits, or \"{UNBOUND}\""),
         }
@@ -139,7 +141,10 @@ impl Kind {
             {
                 Ok(FieldValue::Text(word.to_owned()))
             }
-            (Kind::Real(bounds) | Kind::RealOr(bounds, _), DeValue::Integer(_) | DeValue::Float(_)) => {
+            (
+                Kind::Real(bounds) | Kind::RealOr(bounds, _),
+                DeValue::Integer(_) | DeValue::Float(_),
+            ) => {
                 let x = real(value)?;
                 if bounds.hold(x) { Ok(FieldValue::Real(x)) } else { wrong() }
             }
@@ -176,12 +181,9 @@ impl Kind {
             (Kind::Words(words), DeValue::Array(items)) => {
                 let mut set = Vec::new();
                 for item in items {
-                    match item.get_ref() {
-                        DeValue::String(text) if words.contains(&text.as_ref()) => {
-                            set.push(text.to_string());
-                        }
-                        other => return Err(format!("{} is none of {}", shown(other), quoted(words))),
-                    }
+                    let word = string(item.get_ref()).filter(|text| words.contains(text));
+                    let none = || format!("{} is none of {}", shown(item.get_ref()), quoted(words));
+                    set.push(word.ok_or_else(none)?.to_owned());
                 }
                 set.sort();
                 set.dedup();
@@ -199,7 +201,11 @@ impl Kind {
                 let once = text.chars().enumerate().all(|(i, c)| {
                     letters.contains(c) && text.chars().skip(i + 1).all(|other| other != c)
                 });
-                if once && !text.is_empty() { Ok(FieldValue::Text(text.to_string())) } else { wrong() }
+                if once && !text.is_empty() {
+                    Ok(FieldValue::Text(text.to_string()))
+                } else {
+                    wrong()
+                }
             }
             (Kind::Seed, DeValue::Integer(_)) => match int(value)? {
                 n if n >= 0 => Ok(FieldValue::Int(n)),
@@ -219,14 +225,9 @@ impl Kind {
                 }
                 let mut list = Vec::new();
                 for item in items {
-                    match item.get_ref() {
-                        DeValue::Integer(_) => match int(item.get_ref())? {
-                            n if (low..=high).contains(&n) => list.push(FieldValue::Int(n)),
-                            n => {
-                                return Err(format!("{n} is not an integer from {low} to {high}"));
-                            }
-                        },
-                        other => return Err(format!("{} is not an integer", shown(other))),
+                    match int(item.get_ref())? {
+                        n if (low..=high).contains(&n) => list.push(FieldValue::Int(n)),
+                        n => return Err(format!("{n} is not an integer from {low} to {high}")),
                     }
                 }
                 Ok(FieldValue::List(list))
@@ -284,6 +285,19 @@ pub(crate) fn shown(value: &DeValue<'_>) -> String {
     }
 }
 
+pub(crate) fn string<'a>(value: &'a DeValue<'_>) -> Option<&'a str> {
+    if let DeValue::String(text) = value { Some(text) } else { None }
+}
+
+/// One place on an axis as the values of so many fields; `None` if it has another number of them.
+pub(crate) fn row<'a, 'i>(value: &'a DeValue<'i>, fields: usize) -> Option<Vec<&'a DeValue<'i>>> {
+    if fields == 1 {
+        return Some(vec![value]);
+    }
+    let DeValue::Array(items) = value else { return None };
+    (items.len() == fields).then(|| items.iter().map(toml::Spanned::get_ref).collect())
+}
+
 fn int(value: &DeValue<'_>) -> Result<i64, String> {
     let DeValue::Integer(written) = value else {
         return Err(format!("{} is not an integer", shown(value)));
@@ -318,7 +332,9 @@ fn real(value: &DeValue<'_>) -> Result<Decimal, String> {
     let (mantissa, exponent) = x.parts();
     let digits = mantissa.unsigned_abs().to_string().len();
     if digits > MAX_DIGITS {
-        return Err(format!("{text} has {digits} significant digits; at most {MAX_DIGITS} are kept"));
+        return Err(format!(
+            "{text} has {digits} significant digits; at most {MAX_DIGITS} are kept"
+        ));
     }
     if !x.is_zero() && !(-40..=30).contains(&exponent) {
         return Err(format!("{text} lies outside 1e-40 to 1e30"));

@@ -80,11 +80,7 @@ impl LockedArch {
     }
 }
 
-fn revisions(
-    body: &Body,
-    seen: &mut Vec<*const Body>,
-    found: &mut BTreeMap<&'static str, u32>,
-) {
+fn revisions(body: &Body, seen: &mut Vec<*const Body>, found: &mut BTreeMap<&'static str, u32>) {
     let mut last: Option<*const Body> = None;
     for node in &body.nodes {
         match &node.kind {

@@ -9,7 +9,8 @@ use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
-use super::experiment::{Line, Seeds};
+use super::experiment::Line;
+use super::parts::Seeds;
 use super::{Experiment, LockError, Problem, error};
 use crate::compare::{Refusal, Side, Verdict, controlled};
 use crate::digest::Digest;
@@ -163,7 +164,8 @@ impl Comparison {
         for arm in self.arms.iter().filter(|arm| arm.name != self.base) {
             let empty = Vec::new();
             let treatment = self.treatment.get(&arm.name).unwrap_or(&empty);
-            let sides = [Side::arm(&base.name, &base.experiment), Side::arm(&arm.name, &arm.experiment)];
+            let sides =
+                [Side::arm(&base.name, &base.experiment), Side::arm(&arm.name, &arm.experiment)];
             let verdict = controlled(&sides[0], &sides[1], treatment)
                 .map_err(|refusal| NoComparison::Treatment(arm.name.clone(), refusal))?;
             if !verdict.is_controlled() {
@@ -311,9 +313,9 @@ impl Comparison {
                     declared.selection.per_arm = *per_arm;
                 }
                 (Some(("treatment", arm)), DeValue::Array(entries)) => {
-                    let text = |entry: &toml::Spanned<DeValue<'_>>| match entry.get_ref() {
-                        DeValue::String(text) => Ok(text.to_string()),
-                        other => Err(wrong(format!("{} is not a string", shown(other)))),
+                    let text = |entry: &toml::Spanned<DeValue<'_>>| {
+                        let not = || wrong(format!("{} is not a string", shown(entry.get_ref())));
+                        field::string(entry.get_ref()).map(str::to_owned).ok_or_else(not)
                     };
                     let entries = entries.iter().map(text).collect::<Result<Vec<_>, _>>()?;
                     declared.treatment.insert(arm.to_owned(), entries);
@@ -321,8 +323,10 @@ impl Comparison {
                 (_, value) => return Err(wrong(format!("{} has no meaning here", shown(value)))),
             }
         }
-        declared.seeds = zip_seeds(&seeds, "seeds").map_err(|(path, why)| error::bad_fact(1, &path, &why))?;
-        declared.again = zip_seeds(&seeds, "again").map_err(|(path, why)| error::bad_fact(1, &path, &why))?;
+        declared.seeds =
+            zip_seeds(&seeds, "seeds").map_err(|(path, why)| error::bad_fact(1, &path, &why))?;
+        declared.again =
+            zip_seeds(&seeds, "again").map_err(|(path, why)| error::bad_fact(1, &path, &why))?;
         Comparison::new(name, source, arms, declared).map_err(no_longer)
     }
 }
@@ -341,7 +345,11 @@ fn no_longer(why: NoComparison) -> LockError {
     }
 }
 
-fn with(experiment: &Experiment, name: String, values: &Fields) -> Result<Experiment, Vec<Problem>> {
+fn with(
+    experiment: &Experiment,
+    name: String,
+    values: &Fields,
+) -> Result<Experiment, Vec<Problem>> {
     experiment.with(name, values)
 }
 
@@ -370,7 +378,8 @@ fn points(grid: &[Grid]) -> Result<Vec<Point>, Problem> {
 type SeedKind = (&'static str, fn(&Seeds) -> u64);
 
 /// The three seeds by name.
-const SEED_KINDS: [SeedKind; 3] = [("data", |s| s.data), ("eval", |s| s.eval), ("init", |s| s.init)];
+const SEED_KINDS: [SeedKind; 3] =
+    [("data", |s| s.data), ("eval", |s| s.eval), ("init", |s| s.init)];
 
 fn seed_value(seed: u64) -> FieldValue {
     FieldValue::count(i128::from(seed))
@@ -429,7 +438,8 @@ pub(crate) fn grid_row(paths: &str, value: &DeValue<'_>) -> Result<Grid, String>
             }
             Some(def) => defs.push(def),
             None => {
-                let near = field::suggest(path).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+                let near = field::suggest(path)
+                    .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
                 return Err(format!("there is no field `{path}`{near}"));
             }
         }
@@ -439,15 +449,8 @@ pub(crate) fn grid_row(paths: &str, value: &DeValue<'_>) -> Result<Grid, String>
     };
     let mut values = Vec::new();
     for item in items {
-        let row: Vec<&DeValue<'_>> = match item.get_ref() {
-            DeValue::Array(row) if defs.len() > 1 && row.len() == defs.len() => {
-                row.iter().map(toml::Spanned::get_ref).collect()
-            }
-            other if defs.len() > 1 => {
-                return Err(format!("{} is not a list of {}", shown(other), defs.len()));
-            }
-            one => vec![one],
-        };
+        let not = || format!("{} is not a list of {}", shown(item.get_ref()), defs.len());
+        let row = field::row(item.get_ref(), defs.len()).ok_or_else(not)?;
         let read = defs.iter().zip(row).map(|(def, value)| def.kind.read(value));
         let read = read.collect::<Result<Vec<_>, _>>()?;
         if values.contains(&read) {

@@ -8,11 +8,16 @@ use std::collections::BTreeMap;
 
 use dsl::{Decimal, FileId, Span};
 
-use super::experiment::{Budget, int, real, text};
+use super::experiment::{int, real, text};
+use super::parts::Budget;
 use super::{LockedArch, task};
 use crate::analyse::Analysis;
+use crate::digest::Digest;
 use crate::field::{FieldValue, Fields};
+use crate::plan::{Decays, decayed};
 use crate::value::Ratio;
+
+const DECAYED_TAG: &str = "canonc.decayed.v1";
 
 pub(super) fn tokens_per_step(fields: &Fields) -> Option<u64> {
     let product = int(fields, "batch.sequences")
@@ -89,6 +94,13 @@ pub(super) fn derived(
         let steps = i64::try_from(steps).unwrap_or(i64::MAX);
         let warmup = u64::try_from(int(fields, "schedule.warmup")).unwrap_or(0);
         out.insert("schedule.warmup_share", quotient(warmup, steps));
+    }
+    if text(fields, "optimizer.decay") == "matrices" {
+        let params = arch.compiled.graph.params().iter();
+        let paths = params.filter(|param| decayed(param, Decays::Matrices));
+        let lines: String = paths.map(|param| format!("{}\n", param.path)).collect();
+        let digest = Digest::of(DECAYED_TAG, &lines);
+        out.insert("optimizer.decayed", FieldValue::text(digest.to_string()));
     }
     // Nine digits, nine digits and twelve make at most thirty, which a decimal holds.
     let product = real(fields, "optimizer.lr")

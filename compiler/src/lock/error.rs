@@ -42,10 +42,7 @@ fn at(line: usize, error: LockError) -> LockError {
 }
 
 fn rebuild(source: Option<&str>) -> String {
-    match source {
-        Some(source) => format!("write it again: `canonc build {source}`"),
-        None => REBUILD.to_owned(),
-    }
+    format!("write it again: `canonc build {}`", source.unwrap_or("SOURCE"))
 }
 
 pub(crate) fn not_a_lock(name: &str) -> LockError {
@@ -68,7 +65,12 @@ pub(crate) fn not_text() -> LockError {
     error("lock-not-text", "the file is not UTF-8 text", REBUILD)
 }
 
-pub(crate) fn other_version(line: usize, found: &str, known: u32, source: Option<&str>) -> LockError {
+pub(crate) fn other_version(
+    line: usize,
+    found: &str,
+    known: u32,
+    source: Option<&str>,
+) -> LockError {
     at(
         line,
         error(
@@ -80,11 +82,15 @@ pub(crate) fn other_version(line: usize, found: &str, known: u32, source: Option
 }
 
 pub(crate) fn truncated(line: usize, wanted: &str, source: Option<&str>) -> LockError {
+    let wanted = match wanted {
+        "" => "the end of the line".to_owned(),
+        wanted => format!("`{wanted}`"),
+    };
     at(
         line,
         error(
             "lock-truncated",
-            format!("the lock ends here, where `{wanted}` should follow"),
+            format!("the lock ends here, where {wanted} should follow"),
             rebuild(source),
         ),
     )
@@ -161,8 +167,35 @@ pub(crate) fn differs(line: usize, key: &str, found: &str, derived: &str) -> Loc
     )
 }
 
-pub(crate) fn extra_line(line: usize, found: &str) -> LockError {
-    at(line, error("lock-edited", format!("`{found}` is no part of this lock"), REBUILD))
+/// A digest that is not that of the facts it covers.
+pub(crate) fn edited(
+    line: usize,
+    digest: &str,
+    covers: &str,
+    found: &str,
+    derived: &str,
+) -> LockError {
+    let message = format!(
+        "`{digest}` stands as {found}, but {covers} gives {derived}: one of the two was edited"
+    );
+    at(line, error("lock-edited", message, REBUILD))
+}
+
+/// Another line than the lock has at that place.
+pub(crate) fn other_line(line: usize, found: &str, wanted: &str) -> LockError {
+    let message = match (found, wanted) {
+        ("", "") => "an empty line is no part of this lock".to_owned(),
+        (found, "") => format!("`{found}` is no part of this lock"),
+        ("", wanted) => format!("an empty line stands where `{wanted}` should"),
+        (found, wanted) => format!("`{found}` stands where `{wanted}` should"),
+    };
+    at(line, error("lock-edited", message, REBUILD))
+}
+
+pub(crate) fn line_ends(line: usize) -> LockError {
+    let message = "the lock has line ends of Windows, but a lock is hashed with its own";
+    let help = "add `*.lock text eol=lf` to .gitattributes, and restore the file";
+    at(line, error("lock-line-ends", message, help))
 }
 
 pub(crate) fn problem(path: &str, message: &str, help: &str) -> LockError {

@@ -9,6 +9,10 @@ use std::rc::Rc;
 
 use dsl::Decimal;
 
+use super::parts::{
+    Batch, Budget, CanonKernel, Checkpoint, Data, DataSource, Device, Digests, Evaluation,
+    EvaluationMode, Ids, LossOn, Order, Platform, Schedule, Seeds,
+};
 use super::{LockedArch, Problem, derive, task};
 use crate::analyse::Analysis;
 use crate::digest::Digest;
@@ -16,7 +20,7 @@ use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE, UNBOUND};
 use crate::plan::{Decays, Loss, Optimizer, Options, Recompute, TrainOptions};
 use crate::precision::Precision;
 
-const TRAIN_TAG: &str = "canonc.train.v1";
+pub(super) const TRAIN_TAG: &str = "canonc.train.v1";
 const EVAL_TAG: &str = "canonc.eval.v1";
 const PLATFORM_TAG: &str = "canonc.platform.v1";
 
@@ -47,145 +51,6 @@ pub struct Experiment {
     /// Every free field, defaults filled in; of the budget the one that was written.
     pub(crate) fields: Fields,
     pub(crate) derived: BTreeMap<&'static str, FieldValue>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Digests {
-    /// The id: everything that changes the computation in exact arithmetic.
-    pub train: Digest,
-    /// And what is measured of it.
-    pub eval: Digest,
-    /// What is required of the machine.
-    pub platform: Digest,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub struct Data {
-    pub seq_len: u64,
-    pub loss_on: LossOn,
-    pub source: DataSource,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LossOn {
-    Answer,
-    All,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub enum DataSource {
-    Task {
-        name: String,
-        /// Under their published names, as the generator reads them.
-        params: toml::Table,
-        order: Order,
-        ids: Ids,
-    },
-    Text {
-        /// What people call it.
-        name: String,
-        /// `None` while the lock is open.
-        digest: Option<Digest>,
-        add_bos: bool,
-        add_eos: bool,
-        /// Of a million documents, how many are held out.
-        held_out_per_million: u32,
-        held_out_seed: u64,
-        weights: Vec<u64>,
-    },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    Indexed,
-    Published,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ids {
-    Published,
-    Dense,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batch {
-    /// Of one micro-batch.
-    pub sequences: u64,
-    /// Of one step.
-    pub micro_batches: u64,
-    pub tokens_per_step: u64,
-}
-
-/// How the learning rate goes; reals are exact.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Schedule {
-    Constant,
-    Cosine { warmup: u64, lr_min_ratio: Decimal, cycle: Decimal, theta: Decimal },
-    Linear { warmup: u64, lr_min_ratio: Decimal },
-    InvSqrt { warmup: u64, lr_min_ratio: Decimal, exp_factor: Decimal },
-    Wsd { warmup: u64, lr_min_ratio: Decimal, cycle: Decimal, decay_fraction: Decimal },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
-    pub steps: u64,
-    pub tokens: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Seeds {
-    pub init: u64,
-    pub data: u64,
-    pub eval: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Evaluation {
-    /// Steps between; 0: after the last step only.
-    pub every: u64,
-    pub windows: u64,
-    pub metrics: Vec<String>,
-    /// Sizes of samples as in training, rather than all at the largest; text has no sizes.
-    pub mode: Option<EvaluationMode>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EvaluationMode {
-    Train,
-    Test,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Checkpoint {
-    /// Steps between; 0: after the last step only.
-    pub every: u64,
-    pub keep: u64,
-}
-
-/// What is required of the machine; `None` takes what it has.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Platform {
-    pub threads: Option<u32>,
-    /// `default`, `avx2` or `avx512`.
-    pub cpu_capability: Option<String>,
-    /// `auto`, `avx2-strict` or `compatible`.
-    pub blas: Option<String>,
-    pub device: Device,
-    pub fuse: bool,
-    pub recompute: Recompute,
-    pub canon: CanonKernel,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Device {
-    Cpu,
-    Cuda,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CanonKernel {
-    Fused,
-    Reference,
 }
 
 // What a checked field holds. Fields are read only after `complete` has put a value of the right
@@ -255,13 +120,11 @@ impl Experiment {
             micro_batches: count(&fields, "batch.micro_batches"),
             tokens_per_step: derive::tokens_per_step(&fields).unwrap_or(0),
         };
-        let schedule = schedule(&fields, budget.steps, &mut problems);
+        let schedule = schedule(&fields, budget.map(|b| b.steps), &mut problems);
         let data = data(&fields, &mut problems);
         fits(&arch, &fields, &mut problems);
         let (loss, lr, optimizer) = update(&fields);
-        if !problems.is_empty() {
-            return Err(problems);
-        }
+        let Some(budget) = budget.filter(|_| problems.is_empty()) else { return Err(problems) };
         let seq_len = int(&fields, "data.seq_len");
         let analysis = crate::analyse::analyse(&arch.compiled.graph, seq_len);
         let derived = derive::derived(&fields, &arch, &analysis, budget);
@@ -316,7 +179,9 @@ impl Experiment {
     /// Named inputs without a digest; a lock that has any is open and does not run.
     pub fn open_inputs(&self) -> Vec<String> {
         match &self.data.source {
-            DataSource::Text { name, digest: None, .. } => vec![format!("data.source = \"{name}\"")],
+            DataSource::Text { name, digest: None, .. } => {
+                vec![format!("data.source = \"{name}\"")]
+            }
             DataSource::Text { digest: Some(_), .. } | DataSource::Task { .. } => Vec::new(),
         }
     }
@@ -381,11 +246,10 @@ fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
     if problems.is_empty() { Ok(fields) } else { Err(problems) }
 }
 
-fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Budget {
-    let nothing = Budget { steps: 1, tokens: 1 };
+fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Budget> {
     let mut wrong = |path: &str, message: String, help: String| {
         problems.push(Problem::new(path, "bad-budget", message, help));
-        nothing
+        None
     };
     let Some(per_step) = derive::tokens_per_step(fields) else {
         let message = "sequences x micro_batches x seq_len does not fit into 63 bits".to_owned();
@@ -395,7 +259,7 @@ fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Budget {
         (Some(FieldValue::Int(steps)), None) => {
             let steps = *steps as u64;
             match steps.checked_mul(per_step).filter(|tokens| i64::try_from(*tokens).is_ok()) {
-                Some(tokens) => Budget { steps, tokens },
+                Some(tokens) => Some(Budget { steps, tokens }),
                 None => wrong(
                     "budget.steps",
                     format!("{steps} steps of {per_step} tokens do not fit into 63 bits"),
@@ -408,8 +272,11 @@ fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Budget {
             let steps = tokens / per_step;
             if !tokens.is_multiple_of(per_step) || steps == 0 {
                 let (down, up) = (steps.max(1) * per_step, (steps + 1) * per_step);
-                let near =
-                    if down == up || steps == 0 { format!("{down}") } else { format!("{down} or {up}") };
+                let near = if down == up || steps == 0 {
+                    format!("{down}")
+                } else {
+                    format!("{down} or {up}")
+                };
                 return wrong(
                     "budget.tokens",
                     format!("{tokens} tokens are no whole number of steps of {per_step} tokens"),
@@ -420,7 +287,7 @@ fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Budget {
                 let message = format!("{tokens} tokens are {steps} steps of {per_step} tokens");
                 return wrong("budget.tokens", message, "lower tokens".to_owned());
             }
-            Budget { steps, tokens }
+            Some(Budget { steps, tokens })
         }
         (Some(_), Some(_)) => wrong(
             "budget.tokens",
@@ -435,11 +302,12 @@ fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Budget {
     }
 }
 
-fn schedule(fields: &Fields, steps: u64, problems: &mut Vec<Problem>) -> Schedule {
+/// `steps` is unknown where the budget is wrong; that has been said.
+fn schedule(fields: &Fields, steps: Option<u64>, problems: &mut Vec<Problem>) -> Schedule {
     let warmup = count(fields, "schedule.warmup");
     let lr_min_ratio = real(fields, "schedule.lr_min_ratio");
     let cycle = real(fields, "schedule.cycle");
-    if warmup > steps {
+    if let Some(steps) = steps.filter(|steps| warmup > *steps) {
         problems.push(Problem::new(
             "schedule.warmup",
             "bad-schedule",
@@ -466,8 +334,11 @@ fn schedule(fields: &Fields, steps: u64, problems: &mut Vec<Problem>) -> Schedul
                     "set lr_min_ratio above 0",
                 ));
             }
-            let whole = Decimal::from(i64::try_from(steps).unwrap_or(i64::MAX)).mul(cycle);
-            if whole.is_ok_and(|w| w.compare(Decimal::ONE) == std::cmp::Ordering::Less) {
+            let less_than_one = |steps: &u64| {
+                let whole = Decimal::from(i64::try_from(*steps).unwrap_or(i64::MAX)).mul(cycle);
+                whole.is_ok_and(|w| w.compare(Decimal::ONE) == std::cmp::Ordering::Less)
+            };
+            if let Some(steps) = steps.filter(less_than_one) {
                 problems.push(Problem::new(
                     "schedule.cycle",
                     "bad-schedule",
@@ -489,7 +360,8 @@ fn data(fields: &Fields, problems: &mut Vec<Problem>) -> Data {
     let source = match text(fields, "data.task") {
         "text" => {
             let million = Decimal::from(1_000_000);
-            let per_million = real(fields, "data.held_out").mul(million).ok().and_then(Decimal::to_int);
+            let per_million =
+                real(fields, "data.held_out").mul(million).ok().and_then(Decimal::to_int);
             if per_million.is_none() {
                 problems.push(Problem::new(
                     "data.held_out",
@@ -548,10 +420,8 @@ fn fits(arch: &LockedArch, fields: &Fields, problems: &mut Vec<Problem>) {
 }
 
 fn update(fields: &Fields) -> (Loss, Decimal, Optimizer) {
-    let loss = Loss {
-        nll_square: real(fields, "loss.nll_square"),
-        z_loss: real(fields, "loss.z_loss"),
-    };
+    let loss =
+        Loss { nll_square: real(fields, "loss.nll_square"), z_loss: real(fields, "loss.z_loss") };
     let beta = |i: usize| match list(fields, "optimizer.betas").get(i) {
         Some(FieldValue::Real(x)) => *x,
         Some(

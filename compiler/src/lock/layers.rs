@@ -48,7 +48,8 @@ pub(crate) fn lines(fields: &[Field]) -> Vec<Line> {
         let mut kind = String::new();
         for field in fields {
             let rest = split(&field.path).map_or("", |(_, rest)| rest);
-            for part in [rest, "\u{0}", &field.value, if field.written { "\u{1}" } else { "\u{2}" }] {
+            for part in [rest, "\u{0}", &field.value, if field.written { "\u{1}" } else { "\u{2}" }]
+            {
                 kind.push_str(part);
             }
         }

@@ -9,9 +9,11 @@ use std::rc::Rc;
 use dsl::limits::MAX_SOURCE_BYTES;
 use toml::de::DeValue;
 
+use super::experiment::TRAIN_TAG;
 use super::text::{VERSION, write};
 use super::{ArchLock, Arm, Comparison, Experiment, Lock, LockError, LockedArch};
 use super::{error, line_of, task};
+use crate::digest::Digest;
 use crate::field::{self, FieldValue, Fields, Kind, Origin, shown};
 use crate::op;
 use crate::recipe::facts::{self, Fact};
@@ -35,9 +37,12 @@ pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
     if text.len() > MAX_LOCK_BYTES {
         return Err(error::too_large(text.len(), MAX_LOCK_BYTES));
     }
-    let source = head(text, "source").map(|(_, value)| value.trim_matches('"').to_owned());
+    let source = head(text, "source").map(|(_, value)| short(value.trim_matches('"')));
     let source = source.as_deref();
     check_version(name, text, source)?;
+    if let Some(at) = text.find('\r') {
+        return Err(error::line_ends(line_of(text, at)));
+    }
     let table = facts::parse(text).map_err(|errors| {
         let lines = text.lines().count();
         match errors.first() {
@@ -45,23 +50,48 @@ pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
             Some(first) => {
                 let line = line_of(text, first.at.start);
                 let open = text.matches("'''").count() % 2 == 1 || line >= lines;
-                if open { error::cut_short(lines, source) } else { error::not_toml(line, &first.message) }
+                if open {
+                    error::cut_short(lines, source)
+                } else {
+                    error::not_toml(line, &first.message)
+                }
             }
             None => error::not_a_lock(name),
         }
     })?;
     let (leaves, _) = facts::leaves(&table);
     let reader = Reader { text, facts: &leaves };
-    let lock = reader.lock()?;
+    let lock = reader.lock().map_err(|error| match last_section(text) {
+        // What is missing was cut off, if what comes last is missing too.
+        Some(last) if error.code == "lock-missing-field" => {
+            error::truncated(text.lines().count(), &last, source)
+        }
+        Some(_) | None => error,
+    })?;
     same(text, &write(&lock), source)?;
     Ok(lock)
+}
+
+/// The section that ends a lock of this kind, if the text lacks it.
+fn last_section(text: &str) -> Option<String> {
+    let last = match head(text, "kind")?.1 {
+        "\"arch\"" => "[manifest]".to_owned(),
+        "\"experiment\"" => "[arch.derived]".to_owned(),
+        _ => {
+            let arms = text.lines().filter_map(|line| line.strip_prefix("[arm.")?.split_once('.'));
+            format!("[arm.{}.arch.derived]", arms.map(|(arm, _)| arm).next_back()?)
+        }
+    };
+    (!text.lines().any(|line| line == last)).then_some(last)
 }
 
 /// A fact above the first section, without understanding the rest: its line and its value.
 fn head<'t>(text: &'t str, key: &str) -> Option<(usize, &'t str)> {
     let above = text.lines().enumerate().take_while(|(_, line)| !line.starts_with('['));
     above
-        .filter_map(|(i, line)| Some((i + 1, line.strip_prefix(key)?.trim_start().strip_prefix('=')?)))
+        .filter_map(|(i, line)| {
+            Some((i + 1, line.strip_prefix(key)?.trim_start().strip_prefix('=')?))
+        })
         .map(|(line, value)| (line, value.trim()))
         .next()
 }
@@ -92,17 +122,22 @@ fn same(text: &str, derived: &str, source: Option<&str>) -> Result<(), LockError
             if found.clone().next().is_none() && want.starts_with(got) {
                 return Err(error::truncated(line, want, source));
             }
-            let key = match (want.split_once(" = "), block.is_empty()) {
-                (_, false) => block,
-                (Some((key, _)), true) => format!("{section}{key}"),
-                (None, true) => format!("{section}line {line}"),
+            let fact = |line: &str| {
+                let (key, value) = line.split_once(" = ")?;
+                Some((key.to_owned(), value.to_owned()))
             };
-            let value = |line: &str| line.split_once(" = ").map_or(line, |(_, value)| value).to_owned();
-            let same_key = got.split_once(" = ").map(|(key, _)| key)
-                == want.split_once(" = ").map(|(key, _)| key);
-            let got = if same_key { value(got) } else { format!("`{got}`") };
-            let want = if same_key { value(want) } else { format!("`{want}`") };
-            return Err(error::differs(line, &key, &short(&got), &short(&want)));
+            let facts = fact(got).zip(fact(want)).filter(|_| block.is_empty());
+            return Err(match facts {
+                Some(((got, found), (want, derived))) if got == want => {
+                    let key = format!("{section}{}", want.trim_matches('"'));
+                    let (found, derived) = (short(&found), short(&derived));
+                    match covered(text, &section, &key) {
+                        Some(covers) => error::edited(line, &key, covers, &found, &derived),
+                        None => error::differs(line, &key, &found, &derived),
+                    }
+                }
+                Some(_) | None => error::other_line(line, &short(got), &short(want)),
+            });
         }
         if !block.is_empty() {
             if want.ends_with("'''") {
@@ -115,7 +150,37 @@ fn same(text: &str, derived: &str, source: Option<&str>) -> Result<(), LockError
         }
     }
     let line = derived.split('\n').count();
-    Err(error::extra_line(line + 1, &short(found.next().unwrap_or(""))))
+    Err(error::other_line(line, &short(found.next().unwrap_or("")), ""))
+}
+
+/// What a digest that does not hold is a digest of. Of an experiment `eval` comes before `train`, which
+/// it covers: the narrowest is told.
+fn covered(text: &str, section: &str, key: &str) -> Option<&'static str> {
+    let prefix = section.strip_suffix("digests.")?;
+    let digest = key.rsplit('.').next()?;
+    Some(match digest {
+        "arch" | "graph" | "manifest" => "the arch's text",
+        "eval" => {
+            // Right for what [train] holds, so that it is [eval] itself, or wrong already.
+            let lines = |name: &str| {
+                let head = format!("\n[{prefix}{name}]\n");
+                let body = text.split_once(head.as_str())?.1;
+                Some(body.split("\n\n").next().unwrap_or(body).to_owned() + "\n")
+            };
+            let stands = text.split_once(&format!("\n[{prefix}digests]\n"))?.1;
+            let train = stands.lines().find_map(|line| line.strip_prefix("train = "))?;
+            let right = Digest::of(TRAIN_TAG, &lines("train")?);
+            if train == format!("\"{right}\"") {
+                "[eval], or the arch's text,"
+            } else {
+                "[train], or the arch's text,"
+            }
+        }
+        "platform" => "[platform]",
+        "train" => "[train], or the arch's text,",
+        "comparison" => "[comparison] with [verdict] and [runs]",
+        _ => "the rest of the file",
+    })
 }
 
 fn short(text: &str) -> String {
@@ -232,7 +297,12 @@ impl<'a, 'i> Reader<'a, 'i> {
         })
     }
 
-    fn experiment(&self, prefix: &str, name: String, source: String) -> Result<Experiment, LockError> {
+    fn experiment(
+        &self,
+        prefix: &str,
+        name: String,
+        source: String,
+    ) -> Result<Experiment, LockError> {
         self.revisions(prefix, &source)?;
         let arch = self.arch(prefix)?;
         let fields = self.fields(prefix)?;
@@ -243,8 +313,12 @@ impl<'a, 'i> Reader<'a, 'i> {
         let mut fields = Fields::new();
         for fact in self.facts {
             let Some(path) = fact.path.strip_prefix(prefix) else { continue };
-            let Some(path) = sections().find_map(|section| path.strip_prefix(section)) else { continue };
-            let Some(def) = field::find(path).filter(|def| def.origin != Origin::Derived) else { continue };
+            let Some(path) = sections().find_map(|section| path.strip_prefix(section)) else {
+                continue;
+            };
+            let Some(def) = field::find(path).filter(|def| def.origin != Origin::Derived) else {
+                continue;
+            };
             match def.kind.read(fact.value) {
                 Ok(value) => {
                     fields.insert(path.to_owned(), value);

@@ -95,16 +95,22 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
             let (least, most) = (int(fields, "data.min_tlen"), int(fields, "data.max_tlen"));
             let bos = int(fields, "data.bos");
             if most < least {
-                problem("data.max_tlen", format!("max_tlen is {most}, but min_tlen is {least}"), "set max_tlen to min_tlen or more");
+                problem(
+                    "data.max_tlen",
+                    format!("max_tlen is {most}, but min_tlen is {least}"),
+                    "set max_tlen to min_tlen or more",
+                );
             }
             // The letters of a name tell names apart; more tokens make more names.
             let names = (least..=most)
                 .map(|len| i128::from(letters).saturating_pow(len as u32))
                 .fold(0i128, i128::saturating_add);
-            if i128::from(n) > names {
+            if most >= least && i128::from(n) > names {
                 problem(
                     "data.N",
-                    format!("N is {n}, but there are only {names} names of {least} to {most} tokens over {letters} letters"),
+                    format!(
+                        "N is {n}, but there are only {names} names of {least} to {most} tokens over {letters} letters"
+                    ),
                     "lower N, or raise mini_vocab or max_tlen",
                 );
             }
@@ -112,7 +118,11 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
                 || (9001..=9000 + int(fields, "data.K")).contains(&bos)
                 || [9500, 9700].contains(&bos);
             if used {
-                problem("data.bos", format!("bos is {bos}, which a name or a marker already uses"), "leave bos out: it is 9999, as published");
+                problem(
+                    "data.bos",
+                    format!("bos is {bos}, which a name or a marker already uses"),
+                    "leave bos out: it is 9999, as published",
+                );
             }
             let edge = 2 * least + i64::from(truth(fields, "data.separator"));
             1 + 3 * edge + 1 + least + 1 + least
@@ -128,7 +138,11 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
             }
             let bos = int(fields, "data.bos");
             if bos < 9901 {
-                problem("data.bos", format!("bos is {bos}, but tokens up to 9900 may be values"), "leave bos out: it is 9999, as published");
+                problem(
+                    "data.bos",
+                    format!("bos is {bos}, but tokens up to 9900 may be values"),
+                    "leave bos out: it is 9999, as published",
+                );
             }
             let shortest = lens.iter().filter_map(|len| match len {
                 FieldValue::Int(len) => Some(*len),
@@ -145,7 +159,9 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
     if seq_len < least - 1 {
         problem(
             "data.seq_len",
-            format!("a window of {seq_len} ends before the first answer of any {task} sample, which takes {least} tokens"),
+            format!(
+                "a window of {seq_len} ends before the first answer of any {task} sample, which takes {least} tokens"
+            ),
             "raise seq_len, or make the task smaller",
         );
     }

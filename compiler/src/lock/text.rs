@@ -17,7 +17,8 @@
 //! - experiment: `train` is over LINES(train), tag `canonc.train.v1`, and is the id; `eval` over
 //!   LINES(eval), whose last line names `train`, tag `canonc.eval.v1`; `platform` over
 //!   LINES(platform), tag `canonc.platform.v1`. `data.task_digest` is over `task = "NAME"`, `revision = N`
-//!   and the task's parameters (`K = 2` …), sorted, one a line, tag `canonc.task.v1`.
+//!   and the task's parameters (`K = 2` …), sorted, one a line, tag `canonc.task.v1`; `optimizer.decayed`
+//!   over the paths of the decayed parameters in the manifest's order, one a line, tag `canonc.decayed.v1`.
 //! - comparison: `comparison` is over LINES(comparison), LINES(verdict) and LINES(runs), tag
 //!   `canonc.comparison.v1`; each arm is an experiment, its sections under `arm.NAME.`.
 //! - `[arch.free]` and `[arch.derived]` are for people and for `diff`: equal layers share a line, and
@@ -28,7 +29,9 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use super::experiment::{Line, eval, train};
-use super::{ArchLock, Comparison, Experiment, Lock, LockedArch, derive, is_bound, layers, of_class};
+use super::{
+    ArchLock, Comparison, Experiment, Lock, LockedArch, derive, is_bound, layers, of_class,
+};
 use crate::digest::Digest;
 use crate::field::{Class, FieldValue, GENERATORS, Origin, TABLE, quote};
 
@@ -114,7 +117,8 @@ fn arch(lock: &ArchLock) -> Vec<Section> {
         fact("graph", hex(identity.graph)),
         fact("manifest", hex(identity.manifest)),
     ];
-    let costs = derive::costs(analysis).into_iter().map(|(path, value)| fact(path, value)).collect();
+    let costs =
+        derive::costs(analysis).into_iter().map(|(path, value)| fact(path, value)).collect();
     let mut sections = vec![
         Section::new("digests", digests),
         Section::new("derived", costs),
@@ -269,11 +273,7 @@ pub fn drift(before: &str, after: &str) -> Vec<Drift> {
     for key in keys {
         let (before, after) = (old.get(key), new.get(key));
         if before != after {
-            all.push(Drift {
-                key: key.clone(),
-                before: before.cloned(),
-                after: after.cloned(),
-            });
+            all.push(Drift { key: key.clone(), before: before.cloned(), after: after.cloned() });
         }
     }
     let digest = |d: &Drift| {

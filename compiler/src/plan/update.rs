@@ -66,7 +66,8 @@ pub(super) fn update(graph: &Graph, optimizer: &Optimizer) -> Plan {
     plan
 }
 
-fn decayed(param: &Param, decays: Decays) -> bool {
+/// Whether weight decay acts on a parameter. Locks hash the answer, since a role is in no graph.
+pub(crate) fn decayed(param: &Param, decays: Decays) -> bool {
     match decays {
         Decays::All => true,
         Decays::Matrices => matches!(param.role.as_str(), "linear" | "embed"),

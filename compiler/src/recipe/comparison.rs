@@ -13,7 +13,7 @@ use toml::de::DeValue;
 
 use super::facts::Fact;
 use super::{diag, facts};
-use crate::field::shown;
+use crate::field::{self, shown};
 use crate::lock::{Arm, Choose, Comparison, Declared, Experiment, NoComparison, Seeds, Selection};
 use crate::lock::{grid_row, seed_list, zip_seeds};
 use crate::resolve::import_target;
@@ -86,7 +86,9 @@ impl Reader<'_> {
             self.spans.insert(fact.path.clone(), at);
             let path = fact.path.as_str();
             match (path.split_once('.'), fact.value) {
-                (None, DeValue::String(text)) if path == "base" => base = Some((text.to_string(), at)),
+                (None, DeValue::String(text)) if path == "base" => {
+                    base = Some((text.to_string(), at))
+                }
                 (None, value) if path == "treatment" => {
                     let entries = self.strings(path, value, at);
                     treatment.insert(None, entries);
@@ -113,7 +115,7 @@ impl Reader<'_> {
                 }
                 (Some(("grid", paths)), value) => match grid_row(paths, value) {
                     Ok(row) => grid.push(row),
-                    Err(why) => self.diagnostics.push(diag::bad_value(at, path, &why)),
+                    Err(why) => self.diagnostics.push(diag::bad_grid(at, paths, &why)),
                 },
                 (Some(("selection", "metric")), DeValue::String(text))
                     if METRICS.contains(&text.as_ref()) =>
@@ -182,11 +184,11 @@ impl Reader<'_> {
         };
         let mut out = Vec::new();
         for item in items {
-            match item.get_ref() {
-                DeValue::String(text) => out.push(text.to_string()),
-                other => {
-                    let at = self.span(&item.span());
-                    self.diagnostics.push(diag::wrong_shape(at, path, &shown(other), want));
+            match field::string(item.get_ref()) {
+                Some(text) => out.push(text.to_owned()),
+                None => {
+                    let (at, got) = (self.span(&item.span()), shown(item.get_ref()));
+                    self.diagnostics.push(diag::wrong_shape(at, path, &got, want));
                 }
             }
         }
@@ -200,21 +202,27 @@ impl Reader<'_> {
         let got = shown(value);
         let found = match path {
             "base" => diag::wrong_shape(at, path, &got, "the name of an arm"),
-            "selection.metric" => {
-                diag::wrong_shape(at, path, &got, "\"answer_accuracy\", \"loss\" or \"token_accuracy\"")
-            }
+            "selection.metric" => diag::wrong_shape(
+                at,
+                path,
+                &got,
+                "\"answer_accuracy\", \"loss\" or \"token_accuracy\"",
+            ),
             "selection.choose" => diag::wrong_shape(at, path, &got, "\"least\" or \"most\""),
             "selection.per_arm" => diag::wrong_shape(at, path, &got, "true or false"),
             _ if path.starts_with("arms.") => {
                 diag::wrong_shape(at, path, &got, "the path of a recipe, such as \"llama.toml\"")
             }
             _ if path.starts_with("seeds.") || path.starts_with("again.") => {
-                let known = ["init", "data", "eval"];
+                let section = path.split('.').next().unwrap_or(path);
+                let known = ["init", "data", "eval"].map(|kind| format!("{section}.{kind}"));
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
                 diag::unknown_comparison_key(key, path, &known)
             }
             _ => {
-                let known: Vec<&str> = KEYS.iter().chain(&SELECTION).copied().collect();
-                diag::unknown_comparison_key(key, path, &known)
+                let inner = path.starts_with("selection.");
+                let known: &[&str] = if inner { &SELECTION } else { &KEYS };
+                diag::unknown_comparison_key(key, path, known)
             }
         };
         self.diagnostics.push(found);
@@ -272,7 +280,11 @@ impl Reader<'_> {
                 None if !written.is_empty() => {
                     let at = self.place("treatment");
                     let example = format!("{name} = [\"canon\"]");
-                    self.diagnostics.push(diag::missing_key(at, &format!("treatment.{name}"), &example));
+                    self.diagnostics.push(diag::missing_key(
+                        at,
+                        &format!("treatment.{name}"),
+                        &example,
+                    ));
                 }
                 None => {}
             }
@@ -281,6 +293,7 @@ impl Reader<'_> {
     }
 
     fn seeds(&mut self, lists: &BTreeMap<String, Vec<u64>>) -> (Vec<Seeds>, Vec<Seeds>) {
+        let mut failed = false;
         let mut read = |prefix: &str| match zip_seeds(lists, prefix) {
             Ok(seeds) => seeds,
             Err((path, _)) => {
@@ -289,6 +302,7 @@ impl Reader<'_> {
                 let most = kinds.iter().map(|kind| of(&format!("{prefix}.{kind}"))).max();
                 let at = self.spans.get(&path).copied().unwrap_or(Span::new(self.file, 0, 0));
                 self.diagnostics.push(diag::seed_counts(at, &path, of(&path), most.unwrap_or(0)));
+                failed = true;
                 Vec::new()
             }
         };
@@ -299,6 +313,9 @@ impl Reader<'_> {
                 let example = format!("{} = [1, 2, 3]", needed.trim_start_matches("seeds."));
                 self.diagnostics.push(diag::missing_key(at, needed, &example));
             }
+        }
+        if failed {
+            return (seeds, again);
         }
         if again.len() > seeds.len() {
             let at = self.place("again");
@@ -357,10 +374,16 @@ impl ComparisonFile {
                 vec![diag::problem(at, refusal.code, &refusal.message, &refusal.help)]
             }
             NoComparison::Confounded(arm, verdict) => {
-                let message = format!("arm `{arm}` differs from the base in more than its treatment");
+                let message =
+                    format!("arm `{arm}` differs from the base in more than its treatment");
                 let help = format!(
                     "make the arms agree, or declare it: treatment = [{}]",
-                    verdict.declaration().iter().map(|e| format!("\"{e}\"")).collect::<Vec<_>>().join(", ")
+                    verdict
+                        .declaration()
+                        .iter()
+                        .map(|e| format!("\"{e}\""))
+                        .collect::<Vec<_>>()
+                        .join(", ")
                 );
                 vec![diag::problem(self.treatment_place(arm), "confounded", &message, &help)]
             }

@@ -55,11 +55,12 @@ pub(super) fn derived_key(key: Span, def: &FieldDef) -> Diagnostic {
 }
 
 pub(super) fn bad_value(at: Span, path: &str, why: &str) -> Diagnostic {
-    Diagnostic::error("bad-value", at, format!("`{path}`: {why}"))
-        .help(match field::find(path) {
-            Some(def) => format!("{path} is {}: {}", def.kind.describe(), def.doc.trim_end_matches('.')),
-            None => "correct the value".to_owned(),
-        })
+    Diagnostic::error("bad-value", at, format!("`{path}`: {why}")).help(match field::find(path) {
+        Some(def) => {
+            format!("{path} is {}: {}", def.kind.describe(), def.doc.trim_end_matches('.'))
+        }
+        None => "correct the value".to_owned(),
+    })
 }
 
 pub(super) fn missing_arch(at: Span) -> Diagnostic {
@@ -165,6 +166,11 @@ pub(super) fn seeds_again(at: Span, pair: &str) -> Diagnostic {
     let message = format!("`again` repeats the seeds of a base run: {pair}");
     Diagnostic::error("seeds-again", at, message)
         .help("the A/A arm measures noise: give it init and data seeds that no run of the base has")
+}
+
+pub(super) fn bad_grid(at: Span, paths: &str, why: &str) -> Diagnostic {
+    Diagnostic::error("bad-value", at, format!("`grid`: `{paths}`: {why}"))
+        .help("write `\"optimizer.lr\" = [0.001, 0.002]`: the values that every arm is run with")
 }
 
 pub(super) fn nuisance_in_treatment(at: Span, path: &str) -> Diagnostic {

@@ -42,7 +42,9 @@ pub(crate) fn parse(text: &str) -> Result<DeTable<'_>, Vec<NotToml>> {
 }
 
 /// Every leaf, and every table's own place.
-pub(crate) fn leaves<'a, 'i>(table: &'a DeTable<'i>) -> (Vec<Fact<'a, 'i>>, Vec<(String, Range<usize>)>) {
+pub(crate) fn leaves<'a, 'i>(
+    table: &'a DeTable<'i>,
+) -> (Vec<Fact<'a, 'i>>, Vec<(String, Range<usize>)>) {
     let (mut facts, mut tables) = (Vec::new(), Vec::new());
     // Tables nest no deeper than the parser allows, so recursion is bounded.
     walk(table, "", &mut facts, &mut tables);

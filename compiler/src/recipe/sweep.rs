@@ -62,7 +62,11 @@ impl Recipe {
             for item in items {
                 match arch_ref(importer, item.get_ref()) {
                     Some(arch) if self.archs.iter().any(|(known, _)| *known == arch) => {
-                        diagnostics.push(diag::value_twice(span(item), path, &shown(item.get_ref())));
+                        diagnostics.push(diag::value_twice(
+                            span(item),
+                            path,
+                            &shown(item.get_ref()),
+                        ));
                     }
                     Some(arch) => self.archs.push((arch, span(item))),
                     None => diagnostics.push(diag::bad_arch(span(item), &shown(item.get_ref()))),
@@ -92,15 +96,10 @@ impl Recipe {
         }
         let mut values: Vec<Vec<FieldValue>> = Vec::new();
         for item in items {
-            let row: Vec<&DeValue<'_>> = match item.get_ref() {
-                DeValue::Array(row) if defs.len() > 1 && row.len() == defs.len() => {
-                    row.iter().map(toml::Spanned::get_ref).collect()
-                }
-                other if defs.len() > 1 => {
-                    diagnostics.push(diag::not_a_tuple(span(item), path, &shown(other), defs.len()));
-                    continue;
-                }
-                one => vec![one],
+            let Some(row) = field::row(item.get_ref(), defs.len()) else {
+                let got = shown(item.get_ref());
+                diagnostics.push(diag::not_a_tuple(span(item), path, &got, defs.len()));
+                continue;
             };
             let mut read = Vec::new();
             for (def, value) in defs.iter().zip(row) {

@@ -105,8 +105,7 @@ fn each_class_enters_the_digests_it_should_and_no_other() {
         };
         assert_eq!(got, want, "train, eval, platform kept by a change of {}", def.path);
         // Whatever it is, the lock shows it.
-        let [before, after] =
-            [base, &changed].map(|e| write(&Lock::Experiment(e.clone())));
+        let [before, after] = [base, &changed].map(|e| write(&Lock::Experiment(e.clone())));
         assert_ne!(before, after, "{}", def.path);
         mutated += 1;
     }
@@ -134,7 +133,9 @@ fn the_arch_is_in_the_id_by_its_graph_and_manifest_alone() {
           z + mlp(slot C(rms_norm pre_mlp (z)))
         }";
     assert_eq!(id(rewritten, "other"), base);
-    for (from, to) in [("hidden 16", "hidden 24"), ("norm_eps 1e-5", "norm_eps 1e-6"), ("2 of", "3 of")] {
+    for (from, to) in
+        [("hidden 16", "hidden 24"), ("norm_eps 1e-5", "norm_eps 1e-6"), ("2 of", "3 of")]
+    {
         assert_ne!(id(&SMALL.replace(from, to), "small"), base, "{to}");
     }
     assert_ne!(id(SMALL, "smallcanon"), base);
@@ -152,9 +153,13 @@ fn derived_values_are_exact_and_listed() {
             ]);
             base.with("bound".to_owned(), &values).unwrap()
         };
-        let all = bases.iter().cloned().chain([bound(&bases[2])]);
+        let matrices = Fields::from([("optimizer.decay".to_owned(), FieldValue::text("matrices"))]);
+        let matrices = bases[0].with("matrices".to_owned(), &matrices).unwrap();
+        let all = bases.iter().cloned().chain([bound(&bases[2]), matrices]);
         let listed = all.into_iter().any(|base| {
-            write(&Lock::Experiment(base)).lines().any(|l| l.starts_with(&format!("{} = ", def.path)))
+            write(&Lock::Experiment(base))
+                .lines()
+                .any(|l| l.starts_with(&format!("{} = ", def.path)))
         });
         assert!(listed, "{}", def.path);
     }
@@ -191,7 +196,10 @@ fn a_budget_means_the_same_however_it_is_written() {
 fn the_name_of_bound_data_says_nothing_any_more() {
     let arch = small();
     let open = experiment_of(TEXT, &arch);
-    assert_eq!(find("data.digest").unwrap().kind.describe(), format!("64 hexadecimal digits, or \"{UNBOUND}\""));
+    assert_eq!(
+        find("data.digest").unwrap().kind.describe(),
+        format!("64 hexadecimal digits, or \"{UNBOUND}\"")
+    );
     let digest = ("data.digest".to_owned(), FieldValue::text("ab".repeat(32)));
     let renamed = ("data.source".to_owned(), FieldValue::text("c4"));
     let with = |fields: Fields| open.with("x".to_owned(), &fields).unwrap();
@@ -199,4 +207,20 @@ fn the_name_of_bound_data_says_nothing_any_more() {
     assert_ne!(bound.id(), open.id());
     assert_eq!(with(Fields::from([digest, renamed.clone()])).id(), bound.id());
     assert_ne!(with(Fields::from([renamed])).id(), open.id());
+}
+
+#[test]
+fn what_decays_is_in_the_id_by_path() {
+    use compiler::digest::Digest;
+    let matrices = DEPO.replace("lr = 0.003", "decay = \"matrices\", lr = 0.003");
+    let experiment = experiment_of(&matrices, &small());
+    let manifest = &experiment.arch.identity().manifest_text;
+    let paths = manifest.lines().map(|line| line.split(' ').next().unwrap());
+    let decayed = paths.filter(|path| !path.contains("pre_") && !path.ends_with("norm"));
+    let lines: String = decayed.map(|path| format!("{path}\n")).collect();
+    assert_eq!(lines.lines().count(), 2 + 2 * 7);
+    let value = experiment.value("optimizer.decayed").unwrap().plain();
+    assert_eq!(value, Digest::of("canonc.decayed.v1", &lines).to_string());
+    assert!(experiment.train_text().contains(&value));
+    assert!(experiment_of(DEPO, &small()).value("optimizer.decayed").is_none());
 }

@@ -26,7 +26,7 @@ pub(super) fn demo() -> Lock {
     let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
     let arms = demo_arms().into_iter().zip(&read.arms).map(|(lock, (name, _))| match lock {
         Lock::Experiment(experiment) => (name.clone(), experiment),
-        lock => panic!("{}", lock.kind()),
+        Lock::Arch(_) | Lock::Comparison(_) => panic!("an arm is an experiment"),
     });
     let arms = arms.collect();
     Lock::Comparison(read.comparison("demo", "recipes/demo.toml", arms).unwrap())
@@ -35,8 +35,10 @@ pub(super) fn demo() -> Lock {
 /// Locks of every kind.
 pub(super) fn some_locks() -> Vec<Lock> {
     let arch = small();
-    let mut locks: Vec<Lock> =
-        [DEPO, MANO, TEXT].iter().map(|text| Lock::Experiment(experiment_of(text, &arch))).collect();
+    let mut locks: Vec<Lock> = [DEPO, MANO, TEXT]
+        .iter()
+        .map(|text| Lock::Experiment(experiment_of(text, &arch)))
+        .collect();
     locks.extend([arch_lock("arch/hybridcanon_tiny.canon"), arch_lock("arch/mamba2_tiny.canon")]);
     locks.extend(demo_arms());
     locks.push(demo());
@@ -50,7 +52,10 @@ fn what_is_written_is_read_back() {
         let again = read(lock.name(), &text).unwrap_or_else(|e| panic!("{}: {e}", lock.name()));
         assert_eq!(write(&again), text);
         assert_eq!(again.id(), lock.id());
-        assert_eq!((again.kind(), again.name(), again.source()), (lock.kind(), lock.name(), lock.source()));
+        assert_eq!(
+            (again.kind(), again.name(), again.source()),
+            (lock.kind(), lock.name(), lock.source())
+        );
         // Valid TOML, LF only, one newline at the end.
         let _: toml::Table = text.parse().unwrap();
         assert!(!text.contains('\r') && text.ends_with('\n') && !text.ends_with("\n\n"));
@@ -118,7 +123,8 @@ fn drift_is_told_fact_by_fact() {
     assert_eq!((found[0].before.as_deref(), found[0].after.as_deref()), (None, Some("0.003")));
 }
 
-fn edited() -> impl Strategy<Value = (usize, Vec<(u8, prop::sample::Index, prop::sample::Index, String)>)> {
+fn edited()
+-> impl Strategy<Value = (usize, Vec<(u8, prop::sample::Index, prop::sample::Index, String)>)> {
     let word = prop_oneof![
         "[a-z_.]{1,6} = [0-9]{1,3}\n",
         "[\\x20-\\x7e\n]{0,6}",
@@ -130,7 +136,13 @@ fn edited() -> impl Strategy<Value = (usize, Vec<(u8, prop::sample::Index, prop:
 }
 
 /// One random damage to a text, on character boundaries or not at all.
-fn damage(text: &str, how: u8, from: prop::sample::Index, to: prop::sample::Index, word: &str) -> String {
+fn damage(
+    text: &str,
+    how: u8,
+    from: prop::sample::Index,
+    to: prop::sample::Index,
+    word: &str,
+) -> String {
     let mut cuts: Vec<usize> = text.char_indices().map(|(i, _)| i).collect();
     cuts.push(text.len());
     let (mut a, mut b) = (cuts[from.index(cuts.len())], cuts[to.index(cuts.len())]);
@@ -139,7 +151,7 @@ fn damage(text: &str, how: u8, from: prop::sample::Index, to: prop::sample::Inde
     }
     match how {
         0 => text[..a].to_owned(),
-        1 => text[..a].to_owned() + &text[b.min(a + 40).max(a)..].to_owned(),
+        1 => text[..a].to_owned() + &text[b.min(a + 40).max(a)..],
         2 => format!("{}{word}{}", &text[..a], &text[a..]),
         3 => {
             let mut lines: Vec<&str> = text.lines().collect();

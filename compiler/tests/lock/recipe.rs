@@ -1,0 +1,265 @@
+//! Recipes and comparison files that are wrong, each shown as a person sees it; and sweeps.
+
+use std::rc::Rc;
+
+use compiler::lock::LockedArch;
+use compiler::recipe;
+use dsl::Sources;
+
+use super::support::{DEPO, MANO, SMALL, TEXT, compiled_text, experiments_of, locked, small};
+
+/// A recipe as people lay it out.
+const LAID_OUT: &str = "arch = \"../arch/small.canon\"
+
+[data]
+task = \"depo\"
+seq_len = 128
+N = 12
+K = 2
+mini_vocab = 50
+min_tlen = 1
+max_tlen = 2
+
+[batch]
+sequences = 32
+
+[optimizer]
+lr = 0.003
+weight_decay = 0.0133
+
+[schedule]
+kind = \"cosine\"
+warmup = 60
+
+[budget]
+steps = 600
+
+[seeds]
+init = 1
+data = 1
+";
+
+fn wrong(text: &str, arch: &Rc<LockedArch>) -> String {
+    match experiments_of("recipes/test.toml", text, arch) {
+        Err(shown) => shown,
+        Ok(made) => panic!("{} locks of\n{text}", made.len()),
+    }
+}
+
+#[test]
+fn each_mistake_is_told_with_its_place_and_cure() {
+    let arch = small();
+    let edit = |from: &str, to: &str| {
+        assert!(LAID_OUT.contains(from), "{from}");
+        LAID_OUT.replacen(from, to, 1)
+    };
+    let cases: [(&str, String); 40] = [
+        ("no toml", edit("lr = 0.003", "lr = ")),
+        ("twice", edit("lr = 0.003", "lr = 0.003\nlr = 0.004")),
+        ("unknown section", edit("[optimizer]", "[optimiser]")),
+        ("unknown key", edit("weight_decay", "weigth_decay")),
+        ("another's name", edit("lr =", "learning_rate =")),
+        ("key of another section", edit("warmup = 60", "warmup = 60\nlr = 0.1")),
+        ("key of nothing", edit("[budget]", "[budget]\nxyzzy = 1")),
+        ("derived key", edit("[budget]", "[budget]\nflops = 1")),
+        ("no arch", edit("arch = \"../arch/small.canon\"", "")),
+        ("arch of nothing", edit("small.canon", "small.toml")),
+        ("arch absolute", edit("../arch/small.canon", "/arch/small.canon")),
+        ("missing field", edit("lr = 0.003\n", "")),
+        ("missing task", edit("task = \"depo\"\n", "")),
+        ("missing budget", edit("steps = 600", "")),
+        ("both budgets", edit("steps = 600", "steps = 600\ntokens = 2457600")),
+        ("tokens that do not divide", edit("steps = 600", "tokens = 2457601")),
+        ("fewer tokens than a step", edit("steps = 600", "tokens = 100")),
+        ("zero steps", edit("steps = 600", "steps = 0")),
+        ("negative", edit("sequences = 32", "sequences = -3")),
+        ("overflow", edit("sequences = 32", "sequences = 99999999999999999999")),
+        ("not an integer", edit("sequences = 32", "sequences = 3.5")),
+        ("nan", edit("lr = 0.003", "lr = nan")),
+        ("minus zero", edit("weight_decay = 0.0133", "weight_decay = -0.0")),
+        ("too many digits", edit("lr = 0.003", "lr = 0.00316227766017")),
+        ("lr zero", edit("lr = 0.003", "lr = 0")),
+        ("a word for a number", edit("lr = 0.003", "lr = \"0.003\"")),
+        ("bf16", edit("[budget]", "[precision]\npolicy = \"bf16\"\n[budget]")),
+        ("unknown task", edit("\"depo\"", "\"deop\"")),
+        ("later task", edit("\"depo\"", "\"capo\"")),
+        ("field of another task", edit("K = 2", "K = 2\nL = 4")),
+        ("field of another schedule", edit("warmup = 60", "warmup = 60\nexp_factor = 0.5")),
+        ("warmup too long", edit("warmup = 60", "warmup = 601")),
+        ("names that do not exist", edit("N = 12", "N = 3000")),
+        ("lengths crossed", edit("min_tlen = 1", "min_tlen = 3")),
+        ("window too short", edit("seq_len = 128", "seq_len = 8")),
+        ("bos taken", edit("K = 2", "K = 2\nbos = 7")),
+        ("keep one checkpoint", edit("[budget]", "[checkpoint]\nkeep = 1\n[budget]")),
+        ("seed too large", edit("init = 1", "init = 18446744073709551616")),
+        ("threads none", edit("[budget]", "[platform]\nthreads = 0\n[budget]")),
+        ("date", edit("lr = 0.003", "lr = 1979-05-27")),
+    ];
+    let mut shown = String::new();
+    for (name, text) in &cases {
+        shown += &format!("# {name}\n{}\n", wrong(text, &arch));
+    }
+    // Other tasks and archs.
+    let tiny = locked(&compiled_text(&SMALL.replace("10400", "300"), "small"));
+    let more = [
+        ("vocabulary too small", wrong(LAID_OUT, &tiny)),
+        ("loss on answers", wrong(&MANO.replace("L = 4", "loss_on = \"answer\", L = 4"), &arch)),
+        ("lists of other lengths", wrong(&MANO.replace("qids = [1, 2]", "qids = [1]"), &arch)),
+        ("letters twice", wrong(&MANO.replace("L = 4", "L = 4, ttype = \"aa\""), &arch)),
+        (
+            "held out too finely",
+            wrong(&TEXT.replace("seq_len", "held_out = 0.0000001, seq_len"), &arch),
+        ),
+        ("no digest", wrong(&TEXT.replace("seq_len", "digest = \"abc\", seq_len"), &arch)),
+        (
+            "wsd to zero",
+            wrong(&MANO.replace("warmup = 10", "warmup = 10, lr_min_ratio = 0"), &arch),
+        ),
+        ("wsd cycle", wrong(&MANO.replace("warmup = 10", "warmup = 1, cycle = 0.001"), &arch)),
+        (
+            "several at once",
+            wrong(&LAID_OUT.replace("lr =", "rl =").replace("N = 12", "N = 1"), &arch),
+        ),
+    ];
+    for (name, text) in more {
+        shown += &format!("# {name}\n{text}\n");
+    }
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn sweeps_make_named_points_in_order() {
+    let arch = small();
+    let sweep = |lines: &str| {
+        let text = format!("{}\n[sweep]\n{lines}\n", DEPO.replace("lr = 0.003, ", ""));
+        experiments_of("recipes/lr.toml", &text, &arch)
+    };
+    let names = |lines: &str| -> Vec<String> {
+        sweep(lines).unwrap_or_else(|e| panic!("{e}")).into_iter().map(|e| e.name).collect()
+    };
+    assert_eq!(
+        names("optimizer.lr = [0.001, 0.002]\nseeds.eval = [7, 8]"),
+        ["lr-lr0.001-eval7", "lr-lr0.001-eval8", "lr-lr0.002-eval7", "lr-lr0.002-eval8"]
+    );
+    assert_eq!(names("optimizer.lr = [2e-3]"), ["lr-lr0.002"]);
+    let made = sweep("optimizer.lr = [0.001, 0.002]\noptimizer.betas = [[0.9, 0.95], [0.9, 0.98]]")
+        .unwrap();
+    assert_eq!(made.len(), 4);
+    let ids: std::collections::BTreeSet<_> = made.iter().map(|e| e.id()).collect();
+    assert_eq!(ids.len(), 4);
+    // Fields that move together, as in the published recipes.
+    let pairs = "\"optimizer.lr, optimizer.clip\" = [[0.002, 1], [0.003, \"none\"]]";
+    let made = sweep(pairs).unwrap();
+    assert_eq!(made[0].name, "lr-lr0.002-clip1");
+    assert_eq!((made[1].name.as_str(), made[1].optimizer.clip), ("lr-lr0.003-clipnone", None));
+    let archs = "arch = [\"a.canon\", \"b.canon#c\"]\n\"optimizer.lr\" = [0.1]";
+    let text = format!(
+        "{}\n[sweep]\n{archs}\n",
+        DEPO.replace("lr = 0.003, ", "").replace("arch = \"small.canon\"\n", "")
+    );
+    let made = experiments_of("recipes/s.toml", &text, &arch).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(
+        made.iter().map(|e| e.name.as_str()).collect::<Vec<_>>(),
+        ["s-a-lr0.1", "s-c-lr0.1"]
+    );
+}
+
+#[test]
+fn sweeps_that_are_wrong() {
+    let arch = small();
+    let mut shown = String::new();
+    for (name, lines) in [
+        ("not a list", "optimizer.clip = 1"),
+        ("empty", "optimizer.clip = []"),
+        ("unknown", "optimizer.lrr = [1]"),
+        ("derived", "budget.flops = [1]"),
+        ("fixed too", "optimizer.lr = [0.1]"),
+        ("the arch too", "arch = [\"b.canon\"]"),
+        ("twice", "optimizer.clip = [1]\n\"optimizer.clip, seeds.eval\" = [[1, 2]]"),
+        ("a bad value", "optimizer.clip = [1, -1]"),
+        ("equal values", "optimizer.clip = [1, 1.0]"),
+        ("no tuple", "\"optimizer.clip, seeds.eval\" = [[1, 2], 3]"),
+        ("no arch file", "arch = [\"b\"]"),
+        ("both budgets", "budget.tokens = [4096]"),
+        ("too many", "\"seeds.eval\" = [SEEDS]\nbatch.micro_batches = [SEEDS]"),
+    ] {
+        let many: Vec<String> = (1..=101).map(|n| n.to_string()).collect();
+        let text = format!("{DEPO}\n[sweep]\n{}\n", lines.replace("SEEDS", &many.join(", ")));
+        shown += &format!("# {name}\n{}\n", wrong(&text, &arch));
+    }
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn comparison_files_that_are_wrong() {
+    const GOOD: &str = "base = \"a\"\ntreatment = [\"canon\"]\n[arms]\na = \"a.toml\"\nb = \"b.toml\"\n\
+        [seeds]\ninit = [1, 2]\ndata = [1, 2]\n[again]\ninit = [3, 4]\ndata = [3, 4]\n";
+    let read = |text: &str| {
+        let mut sources = Sources::new();
+        let file = sources.add("recipes/compare.toml", text);
+        let (read, found) = recipe::comparison::read(&sources, file);
+        assert_eq!(read.is_none(), !found.is_empty());
+        dsl::render(&sources, &found)
+    };
+    assert_eq!(read(GOOD), "");
+    assert_eq!(recipe::source(GOOD), recipe::Source::Comparison);
+    assert_eq!(recipe::source(DEPO), recipe::Source::Recipe);
+    let mut shown = String::new();
+    for (name, from, to) in [
+        ("no toml", "base =", "base"),
+        ("no base", "base = \"a\"\n", ""),
+        ("base of nothing", "base = \"a\"", "base = \"aa\""),
+        ("base is no name", "base = \"a\"", "base = 3"),
+        ("no treatment", "treatment = [\"canon\"]\n", ""),
+        ("treatment is no list", "treatment = [\"canon\"]", "treatment = \"canon\""),
+        ("treatment is empty", "treatment = [\"canon\"]", "treatment = []"),
+        ("treatment of nothing", "treatment = [\"canon\"]", "treatment = { c = [\"canon\"] }"),
+        (
+            "treatment of the base",
+            "treatment = [\"canon\"]",
+            "treatment = { a = [\"x\"], b = [\"canon\"] }",
+        ),
+        ("one arm", "b = \"b.toml\"\n", ""),
+        ("arms of one name", "b = \"b.toml\"", "A = \"b.toml\""),
+        ("an arm's name", "b = \"b.toml\"", "\"b c\" = \"b.toml\""),
+        ("an arm is no recipe", "b = \"b.toml\"", "b = \"b.lock\""),
+        ("an arm is no path", "b = \"b.toml\"", "b = 7"),
+        ("unknown key", "base =", "bass = 1\nbase ="),
+        ("unknown seed", "init = [1, 2]", "inti = [1, 2]\ninit = [1, 2]"),
+        ("no seeds", "init = [1, 2]\n", ""),
+        ("seed counts", "init = [1, 2]", "init = [1, 2, 3]"),
+        ("seeds are no list", "init = [1, 2]", "init = 1"),
+        ("seeds are empty", "init = [1, 2]", "init = []"),
+        ("seed is no seed", "init = [1, 2]", "init = [1, -2]"),
+        (
+            "again is not other",
+            "[again]\ninit = [3, 4]\ndata = [3, 4]",
+            "[again]\ninit = [2, 4]\ndata = [2, 4]",
+        ),
+        (
+            "again is more",
+            "[again]\ninit = [3, 4]\ndata = [3, 4]",
+            "[again]\ninit = [3, 4, 5]\ndata = [3, 4, 5]",
+        ),
+        ("grid of nothing", "[again]", "[grid]\n\"optimizer.lrr\" = [1]\n[again]"),
+        ("grid of seeds", "[again]", "[grid]\n\"seeds.init\" = [1]\n[again]"),
+        ("grid is no list", "[again]", "[grid]\n\"optimizer.lr\" = 1\n[again]"),
+        ("grid with a bad value", "[again]", "[grid]\n\"optimizer.lr\" = [1, nan]\n[again]"),
+        (
+            "grid in the treatment",
+            "\"canon\"]",
+            "\"canon\", \"optimizer.lr\"]\ngrid = { \"optimizer.lr\" = [1, 2] }",
+        ),
+        (
+            "selection",
+            "[again]",
+            "[selection]\nmetric = \"bleu\"\nchoose = \"best\"\nper_arm = 1\nby = 2\n[again]",
+        ),
+    ] {
+        assert!(GOOD.contains(from), "{from}");
+        let text = read(&GOOD.replacen(from, to, 1));
+        assert!(!text.is_empty(), "{name}");
+        shown += &format!("# {name}\n{text}\n");
+    }
+    insta::assert_snapshot!(shown);
+}

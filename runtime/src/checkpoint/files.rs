@@ -12,6 +12,7 @@ use compiler::digest::Digest;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 
 use super::manifest::Content;
+use super::{Part, ReadTensor, WriteTensor};
 use crate::fault::{Faults, Point};
 use crate::run::{RunError, cannot_write, digest_of};
 
@@ -48,10 +49,11 @@ impl TensorDigests {
 /// Writes and syncs one file.
 pub(super) fn save(
     path: &Path,
+    part: Part,
     header: &str,
     slots: &[Slot],
     faults: &Faults,
-    read: &mut dyn FnMut(usize, &mut Vec<u8>) -> Result<(), RunError>,
+    read: &mut ReadTensor<'_>,
 ) -> Result<Content, RunError> {
     let io = |error: io::Error| cannot_write(path, &error);
     let mut file = Digesting {
@@ -70,7 +72,7 @@ pub(super) fn save(
     let mut bytes = Vec::new();
     for (index, slot) in slots.iter().enumerate() {
         bytes.clear();
-        read(index, &mut bytes)?;
+        read(part, index, &mut bytes)?;
         if bytes.len() != 4 * slot.elements() {
             return Err(RunError::machine(
                 format!("{} has {} bytes, not 4 x {:?}", slot.path, bytes.len(), slot.shape),
@@ -122,9 +124,10 @@ fn head_of(header: &str, slots: &[Slot]) -> Result<Vec<u8>, String> {
 /// Gives every tensor of the file to `write`, in parameter order, if the file has the digest.
 pub(super) fn load(
     path: &Path,
+    part: Part,
     digest: Digest,
     slots: &[Slot],
-    write: &mut dyn FnMut(usize, &[u8]) -> Result<(), RunError>,
+    write: &mut WriteTensor<'_>,
 ) -> Result<(), String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let mut hasher = blake3::Hasher::new();
@@ -147,7 +150,7 @@ pub(super) fn load(
                 slot.shape
             ));
         }
-        write(index, tensor.data()).map_err(|error| error.message)?;
+        write(part, index, tensor.data()).map_err(|error| error.message)?;
     }
     Ok(())
 }

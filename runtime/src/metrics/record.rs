@@ -140,8 +140,8 @@ impl Record {
                 Some(Record::Evaluation(Evaluation {
                     step: count("step")?,
                     nll: match value.get("nll")? {
-                        Value::Null => None,
-                        value => Some(read_float(value)?),
+                        nll if nll.is_null() => None,
+                        nll => Some(read_float(nll)?),
                     },
                     counted: count("counted")?,
                     tokens: read_score(value.get("tokens")?)?,

@@ -93,7 +93,7 @@ pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> RunError {
     }
     RunError::machine(
         format!("{path} was not written: {error}"),
-        "see that the folder is there and the disk is well, and repeat the command",
+        "see that the folder can be made and the disk is well, or name another folder with --dir",
     )
 }
 

@@ -68,8 +68,7 @@ impl State {
         let lr = job.rate(self.step);
         let number = i64::try_from(self.step + 1).map_err(|_| broken("too many steps"))?;
         let State { step, weights, moments } = self;
-        let grad_norm = trainer
-            .update(weights, moments, &sums.gradients, lr, number)?;
+        let grad_norm = trainer.update(weights, moments, &sums.gradients, lr, number)?;
         let loss_sum = sums.loss_sum()?;
         *step += 1;
         Ok(Step {
@@ -96,12 +95,7 @@ impl State {
     }
 
     /// Appends a tensor's elements as little-endian f32.
-    pub fn read(
-        &self,
-        part: Part,
-        index: usize,
-        out: &mut Vec<u8>,
-    ) -> Result<(), RunError> {
+    pub fn read(&self, part: Part, index: usize, out: &mut Vec<u8>) -> Result<(), RunError> {
         let tensors = match part {
             Part::Weights => &self.weights.tensors,
             Part::FirstMoment => &self.moments.first,
@@ -129,9 +123,8 @@ pub fn gradients(
     let mut tree: Tree<Result<Sums, ExecuteError>> = Tree::new(batches.len() as u64);
     for index in order {
         let Some(batch) = batches.get(*index as usize) else { continue };
-        let sums = tensors(batch, trainer.machine().device).and_then(|(tokens, targets)| {
-            trainer.micro_batch(weights, &tokens, &targets, scale)
-        });
+        let sums = tensors(batch, trainer.machine().device)
+            .and_then(|(tokens, targets)| trainer.micro_batch(weights, &tokens, &targets, scale));
         let add = |left: Result<Sums, _>, right: Result<Sums, _>| trainer.combine(left?, right?);
         tree.push(*index, sums, add).map_err(unbalanced)?;
     }

@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use tch::{Kind, Tensor};
 
-use super::state::{gradients, tensors};
 use super::State;
+use super::state::{gradients, tensors};
 use crate::execute::{ExecuteError, Machine, Trainer};
 use crate::job::Job;
 use crate::run::RunError;
@@ -53,8 +53,7 @@ pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunEr
     }
     let sums = gradients(&trainer, &state.weights, batches.get(..1).unwrap_or_default(), &[0], 1)?;
     let start = Instant::now();
-    trainer
-        .update(&mut state.weights, &mut state.moments, &sums.gradients, 0.0, 1)?;
+    trainer.update(&mut state.weights, &mut state.moments, &sums.gradients, 0.0, 1)?;
     let update = start.elapsed().as_secs_f64();
     Ok(Timing { step_seconds: fastest * job.micro_batches as f64 + update, how: How::Run })
 }

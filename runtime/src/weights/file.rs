@@ -38,6 +38,30 @@ pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, String> {
     Ok(tensors)
 }
 
+/// One tensor of ids out of a file, as i64.
+pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
+    let mut tensors = read(path)?;
+    let Some(tensor) = tensors.remove(name) else {
+        let names: Vec<&str> = tensors.keys().map(String::as_str).collect();
+        return Err(RunError::input(
+            format!("{} has no tensor `{name}`", path.display()),
+            match names.as_slice() {
+                [] => "it is empty".to_owned(),
+                names => format!("it has {}", names.join(", ")),
+            },
+        ));
+    };
+    match tensor.kind() {
+        Kind::Int64 | Kind::Int | Kind::Int16 | Kind::Uint8 => {
+            Ok(tensor.f_to_kind(Kind::Int64).map_err(ExecuteError::from)?)
+        }
+        kind => Err(RunError::input(
+            format!("`{name}` of {} is {kind:?}, and ids are integers", path.display()),
+            "store it as i64 of [batch, time]",
+        )),
+    }
+}
+
 /// Over any file already there.
 pub fn write(path: &Path, tensors: &[(&str, &Tensor)]) -> Result<(), RunError> {
     let mut stored = Vec::with_capacity(tensors.len());

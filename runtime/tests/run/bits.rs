@@ -24,9 +24,13 @@ fn two_runs_of_one_lock_are_equal_in_every_byte() {
     // And they are not equal because nothing happened.
     let steps = steps(&one.records());
     assert_eq!(steps.len(), LAST as usize);
-    assert!(steps.windows(2).all(|pair| pair[0].loss != pair[1].loss && pair[0].batch != pair[1].batch));
+    assert!(
+        steps.windows(2).all(|pair| pair[0].loss != pair[1].loss && pair[0].batch != pair[1].batch)
+    );
     let other = Folder::finished(&depo(&[("init = 1", "init = 3")]));
-    assert!(differing(&one.bits(LAST), &other.bits(LAST)).contains(&"weights.safetensors".to_owned()));
+    assert!(
+        differing(&one.bits(LAST), &other.bits(LAST)).contains(&"weights.safetensors".to_owned())
+    );
 }
 
 #[test]
@@ -181,7 +185,10 @@ fn platform_fields_keep_three_steps_within_rounding() {
         let found = steps(&Folder::finished(&experiment).records());
         for (want, found) in want.iter().zip(&found) {
             let close = |a: f64, b: f64| (a - b).abs() <= 2e-5 * a.abs().max(1.0);
-            assert!(close(want.loss, found.loss) && close(want.grad_norm, found.grad_norm), "{change:?}: {want:?} {found:?}");
+            assert!(
+                close(want.loss, found.loss) && close(want.grad_norm, found.grad_norm),
+                "{change:?}: {want:?} {found:?}"
+            );
             assert_eq!((want.batch, want.lr, want.counted), (found.batch, found.lr, found.counted));
         }
         assert_eq!(found.len(), 3);
@@ -195,7 +202,9 @@ fn evaluations_come_when_they_are_due_and_at_the_end() {
     let evaluations: Vec<&String> = places.iter().filter(|place| place.contains("eval")).collect();
     assert_eq!(evaluations, ["the evaluation after step 4", "the evaluation after step 6"]);
     assert_eq!(places[0], "the start");
-    let Some(Record::Evaluation(evaluation)) = folder.records().pop() else { panic!("the last line") };
+    let Some(Record::Evaluation(evaluation)) = folder.records().pop() else {
+        panic!("the last line")
+    };
     assert_eq!(evaluation.answers.keys().copied().collect::<Vec<_>>(), [1, 2]);
     assert!(evaluation.tokens.of >= evaluation.exact().of && evaluation.exact().of > 0);
     assert!(evaluation.nll.unwrap() > 0.0 && evaluation.counted > 0);

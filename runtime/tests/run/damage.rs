@@ -52,12 +52,17 @@ fn without_any_good_checkpoint_the_run_is_refused_and_nothing_is_lost() {
     let folder = Folder::new();
     folder.stop_at(&experiment, 7);
     for step in [6, 7] {
-        overwrite(&folder.checkpoint(step).join("weights.safetensors"), |content| content[200] ^= 1);
+        overwrite(&folder.checkpoint(step).join("weights.safetensors"), |content| {
+            content[200] ^= 1
+        });
     }
     let before = bytes(&folder.paths().metrics());
     let error = folder.fails(&experiment);
     assert_eq!(error.kind, Kind::Finding);
-    assert!(error.message.contains("step-0000000006") && error.message.contains("step-0000000007"), "{error}");
+    assert!(
+        error.message.contains("step-0000000006") && error.message.contains("step-0000000007"),
+        "{error}"
+    );
     assert_eq!(bytes(&folder.paths().metrics()), before);
     // As the message says: without them, all logged steps have to come out the same again.
     fs::remove_dir_all(folder.paths().checkpoints()).unwrap();
@@ -89,7 +94,10 @@ fn a_folder_of_another_lock_is_left_alone() {
         (depo(&[("lr = 0.01", "lr = 0.02")]), "another lock"),
         (depo(&[("windows = 3", "windows = 4")]), "another evaluation section"),
         (depo(&[("threads = 1", "threads = 1\nfuse = false")]), "another platform section"),
-        (depo(&[("[evaluation]\nevery = 4", "[evaluation]\nevery = 2")]), "evaluated every 4 steps"),
+        (
+            depo(&[("[evaluation]\nevery = 4", "[evaluation]\nevery = 2")]),
+            "evaluated every 4 steps",
+        ),
     ];
     for (other, why) in others {
         let error = folder.fails(&other);
@@ -178,13 +186,23 @@ fn a_torn_end_of_the_log_is_cut_and_said() {
 fn a_full_disk_at_any_durable_step_loses_nothing() {
     let experiment = depo(&[]);
     let straight = Folder::finished(&experiment);
-    for fault in ["metrics-full:1", "metrics-full:9", "checkpoint-full:1", "checkpoint-full:8", "attest-full"] {
+    for fault in [
+        "metrics-full:1",
+        "metrics-full:9",
+        "checkpoint-full:1",
+        "checkpoint-full:8",
+        "attest-full",
+    ] {
         let folder = Folder::new();
         let error = folder.run(&experiment, None, Some(fault)).0.unwrap_err();
         assert_eq!(error.kind, Kind::Machine, "{fault}");
         assert!(error.message.contains("disk is full"), "{fault}: {error}");
         folder.finish(&experiment);
-        assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new(), "{fault}");
+        assert_eq!(
+            differing(&straight.bits(LAST), &folder.bits(LAST)),
+            Vec::<String>::new(),
+            "{fault}"
+        );
     }
 }
 

@@ -15,8 +15,9 @@ use super::support::*;
 const LAST: u64 = 8;
 
 fn documents(count: usize) -> Arc<TextIndex> {
-    let lines: String =
-        (0..count).map(|i| format!("{{\"text\": \"document {i} of {count}, {}\"}}\n", i * i)).collect();
+    let lines: String = (0..count)
+        .map(|i| format!("{{\"text\": \"document {i} of {count}, {}\"}}\n", i * i))
+        .collect();
     let files = vec![SourceFiles {
         name: "small".to_owned(),
         files: vec![("memory".to_owned(), Cursor::new(lines))],
@@ -78,7 +79,10 @@ fn the_published_order_is_walked_again_after_a_stop() {
     cut.stop_at(&experiment, 4);
     cut.finish(&experiment);
     assert_eq!(differing(&straight.bits(LAST), &cut.bits(LAST)), Vec::<String>::new());
-    assert_ne!(steps(&straight.records())[0].batch, steps(&Folder::finished(&depo(&[])).records())[0].batch);
+    assert_ne!(
+        steps(&straight.records())[0].batch,
+        steps(&Folder::finished(&depo(&[])).records())[0].batch
+    );
 }
 
 #[test]

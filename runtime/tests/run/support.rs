@@ -118,7 +118,10 @@ impl Watch for Told {
     }
 }
 
-pub(crate) fn job(experiment: &Experiment, documents: Option<Arc<TextIndex>>) -> Result<Job, RunError> {
+pub(crate) fn job(
+    experiment: &Experiment,
+    documents: Option<Arc<TextIndex>>,
+) -> Result<Job, RunError> {
     Job::new(experiment, &lock_text(experiment), documents)
 }
 
@@ -174,7 +177,7 @@ impl Folder {
     pub(crate) fn finish(&self, experiment: &Experiment) -> Attestation {
         match self.run(experiment, None, None).0.unwrap() {
             End::Finished(attestation) => attestation,
-            end => panic!("{end:?}"),
+            end @ (End::Already(_) | End::Interrupted { .. }) => panic!("{end:?}"),
         }
     }
 
@@ -196,7 +199,8 @@ impl Folder {
     pub(crate) fn bits(&self, step: u64) -> BTreeMap<String, Vec<u8>> {
         let last = self.checkpoint(step);
         let mut bits = BTreeMap::new();
-        for file in ["weights.safetensors", "first_moment.safetensors", "second_moment.safetensors"] {
+        for file in ["weights.safetensors", "first_moment.safetensors", "second_moment.safetensors"]
+        {
             bits.insert(file.to_owned(), bytes(&last.join(file)));
         }
         bits.insert("metrics.jsonl".to_owned(), bytes(&self.paths().metrics()));
@@ -214,7 +218,10 @@ pub(crate) fn bytes(path: &Path) -> Vec<u8> {
 }
 
 /// Which of two sets of bytes differ.
-pub(crate) fn differing(one: &BTreeMap<String, Vec<u8>>, two: &BTreeMap<String, Vec<u8>>) -> Vec<String> {
+pub(crate) fn differing(
+    one: &BTreeMap<String, Vec<u8>>,
+    two: &BTreeMap<String, Vec<u8>>,
+) -> Vec<String> {
     one.keys().filter(|name| one.get(*name) != two.get(*name)).cloned().collect()
 }
 

@@ -18,7 +18,14 @@ fn everything_of_a_finished_run_holds() {
     let folder = Folder::finished(&depo(&[]));
     let Report { holds, broken, skipped } = report(&folder);
     assert_eq!((broken, skipped), (vec![], vec![]));
-    for what in ["lock ", "metrics: 11 lines", "data of 8", "step-0000000008", "step-0000000006", "attestation"] {
+    for what in [
+        "lock ",
+        "metrics: 11 lines",
+        "data of 8",
+        "step-0000000008",
+        "step-0000000006",
+        "attestation",
+    ] {
         assert!(holds.iter().any(|line| line.contains(what)), "{what}: {holds:?}");
     }
 }
@@ -51,7 +58,8 @@ fn each_broken_claim_is_named() {
     let cases: [(&str, Break); 8] = [
         ("line 3 of", |folder| {
             let text = fs::read_to_string(folder.paths().metrics()).unwrap();
-            fs::write(folder.paths().metrics(), text.replacen("\"step\":2,", "\"step\":3,", 1)).unwrap();
+            fs::write(folder.paths().metrics(), text.replacen("\"step\":2,", "\"step\":3,", 1))
+                .unwrap();
         }),
         ("step 3 logged lr", |folder| {
             forge(folder, |record| {
@@ -82,13 +90,16 @@ fn each_broken_claim_is_named() {
         }),
         ("attestation.toml: its seal is", |folder| {
             let text = fs::read_to_string(folder.paths().attestation()).unwrap();
-            fs::write(folder.paths().attestation(), text.replace("steps = 8", "steps = 9")).unwrap();
+            fs::write(folder.paths().attestation(), text.replace("steps = 8", "steps = 9"))
+                .unwrap();
         }),
         ("it claims weights", |folder| {
             let text = fs::read_to_string(folder.paths().attestation()).unwrap();
             let attestation = Attestation::parse(&text).unwrap();
             let other = Attestation { weights: attestation.lock, ..attestation };
-            other.write(&folder.paths().attestation(), Default::default(), &Faults::none()).unwrap();
+            other
+                .write(&folder.paths().attestation(), Default::default(), &Faults::none())
+                .unwrap();
         }),
         ("it claims plan", |folder| fs::write(folder.paths().plan(), "another plan").unwrap()),
     ];

@@ -70,7 +70,9 @@ fn straight(net: &Net, xs: &[f64]) -> BTreeMap<usize, f64> {
         }
     }
     let place = |column: Column| match column {
-        Column { xs, line: true, leftmost: true, .. } => xs.into_iter().fold(f64::INFINITY, f64::min),
+        Column { xs, line: true, leftmost: true, .. } => {
+            xs.into_iter().fold(f64::INFINITY, f64::min)
+        }
         Column { xs, line: true, rightmost: true, .. } => {
             xs.into_iter().fold(f64::NEG_INFINITY, f64::max)
         }

@@ -134,7 +134,11 @@ impl Net {
 
     fn sort_row(&mut self, rank: usize, down: bool, place: &mut [f64]) {
         let mut sums: BTreeMap<usize, (f64, f64)> = BTreeMap::new();
-        let pieces = if down { self.pieces_below(rank.checked_sub(1)) } else { self.pieces_below(Some(rank)) };
+        let pieces = if down {
+            self.pieces_below(rank.checked_sub(1))
+        } else {
+            self.pieces_below(Some(rank))
+        };
         for piece in pieces {
             let (this, other, offset) = match down {
                 true => (piece.below, piece.above, piece.above_offset),

@@ -5,9 +5,7 @@
 
 use std::fmt::Write as _;
 
-use super::style::{
-    GROUP_PADDING, REPEAT_WIDTH, RUN_GAP, card_size, escaped, number, run_size,
-};
+use super::style::{GROUP_PADDING, REPEAT_WIDTH, RUN_GAP, card_size, escaped, number, run_size};
 use crate::draw::diagram::{Box, Card, Class, Run};
 use crate::draw::layout::{Place, Size};
 

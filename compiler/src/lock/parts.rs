@@ -1,0 +1,148 @@
+//! The parts of an experiment, typed: what the runtime reads.
+//!
+//! In: nothing; `experiment` fills them from checked fields. Must stay true: closed sets are enums,
+//! reals stay exact, and a value that is not set is `None` only where that means something.
+
+use dsl::Decimal;
+
+use crate::digest::Digest;
+use crate::plan::Recompute;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Digests {
+    /// The id: everything that changes the computation in exact arithmetic.
+    pub train: Digest,
+    /// And what is measured of it.
+    pub eval: Digest,
+    /// What is required of the machine.
+    pub platform: Digest,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct Data {
+    pub seq_len: u64,
+    pub loss_on: LossOn,
+    pub source: DataSource,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LossOn {
+    Answer,
+    All,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum DataSource {
+    Task {
+        name: String,
+        /// Under their published names, as the generator reads them.
+        params: toml::Table,
+        order: Order,
+        ids: Ids,
+    },
+    Text {
+        /// What people call it.
+        name: String,
+        /// `None` while the lock is open.
+        digest: Option<Digest>,
+        add_bos: bool,
+        add_eos: bool,
+        /// Of a million documents, how many are held out.
+        held_out_per_million: u32,
+        held_out_seed: u64,
+        weights: Vec<u64>,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Indexed,
+    Published,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ids {
+    Published,
+    Dense,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batch {
+    /// Of one micro-batch.
+    pub sequences: u64,
+    /// Of one step.
+    pub micro_batches: u64,
+    pub tokens_per_step: u64,
+}
+
+/// How the learning rate goes; reals are exact.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Schedule {
+    Constant,
+    Cosine { warmup: u64, lr_min_ratio: Decimal, cycle: Decimal, theta: Decimal },
+    Linear { warmup: u64, lr_min_ratio: Decimal },
+    InvSqrt { warmup: u64, lr_min_ratio: Decimal, exp_factor: Decimal },
+    Wsd { warmup: u64, lr_min_ratio: Decimal, cycle: Decimal, decay_fraction: Decimal },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Budget {
+    pub steps: u64,
+    pub tokens: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Seeds {
+    pub init: u64,
+    pub data: u64,
+    pub eval: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evaluation {
+    /// Steps between; 0: after the last step only.
+    pub every: u64,
+    pub windows: u64,
+    pub metrics: Vec<String>,
+    /// Sizes of samples as in training, rather than all at the largest; text has no sizes.
+    pub mode: Option<EvaluationMode>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EvaluationMode {
+    Train,
+    Test,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Steps between; 0: after the last step only.
+    pub every: u64,
+    pub keep: u64,
+}
+
+/// What is required of the machine; `None` takes what it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Platform {
+    pub threads: Option<u32>,
+    /// `default`, `avx2` or `avx512`.
+    pub cpu_capability: Option<String>,
+    /// `auto`, `avx2-strict` or `compatible`.
+    pub blas: Option<String>,
+    pub device: Device,
+    pub fuse: bool,
+    pub recompute: Recompute,
+    pub canon: CanonKernel,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Device {
+    Cpu,
+    Cuda,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CanonKernel {
+    Fused,
+    Reference,
+}

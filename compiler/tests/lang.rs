@@ -1,0 +1,27 @@
+//! The language and the graph, from text to identity: what must differ, what must agree, what must
+//! be refused, and how cheaply.
+//!
+//! In: the committed archs, `tests/cases`, LANGUAGE.md, generated texts. Out: one test binary with
+//! a module a concern. Must stay true: no libtorch; every diagnostic has a case; no input costs
+//! more than a second and 256 MB.
+
+#![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
+
+mod lang {
+    mod bounds;
+    mod counts;
+    mod documented;
+    mod erasure;
+    mod generate;
+    mod hashes;
+    mod ids;
+    mod refusals;
+    mod roundtrip;
+    mod rules;
+    mod support;
+    mod tidy;
+}
+
+/// Counts what a child process of `bounds` allocates, and refuses more than its limit.
+#[global_allocator]
+static ALLOCATOR: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, usize::MAX);

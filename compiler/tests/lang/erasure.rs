@@ -1,0 +1,89 @@
+//! Erasure: what a Canon arch is without its slots is its twin, byte for byte.
+//!
+//! In: the committed pairs, and random archs with random slot sets. Must stay true: graph text,
+//! digest and manifest of the erased graph are those of the arch without those fills, also when
+//! only some slots are erased, and what is left costs the same.
+
+use std::collections::BTreeSet;
+
+use compiler::analyse::analyse;
+use compiler::canonical::identify;
+use compiler::erase::{erase, erase_all};
+use compiler::graph::Graph;
+use compiler::program::Compiled;
+use proptest::prelude::*;
+
+use super::generate::random;
+use super::support::{arch, compiled, files};
+
+fn assert_same(erased: &Graph, twin: &Compiled, name: &str) {
+    let identity = identify(erased);
+    assert_eq!(identity.graph_text, twin.identity.graph_text, "{name}");
+    assert_eq!(identity.manifest_text, twin.identity.manifest_text, "{name}");
+    assert_eq!(identity, twin.identity, "{name}");
+    assert_eq!(analyse(erased, 128), analyse(&twin.graph, 128), "{name}");
+    let paths = |graph: &Graph| graph.top.states.iter().map(|s| s.0.clone()).collect::<Vec<_>>();
+    assert_eq!(paths(erased), paths(&twin.graph), "{name}");
+}
+
+#[test]
+fn every_committed_pair() {
+    let mut pairs = 0;
+    for file in files("arch", ".canon") {
+        let name = file.trim_start_matches("arch/").trim_end_matches(".canon");
+        let Some((family, size)) = name.split_once("canon_") else { continue };
+        let canon = arch(name);
+        // The release's archs differ from the twin by RoPE as well: without Canon layers they are
+        // the twin with that edit.
+        let twin = match size.strip_suffix("_release") {
+            None => arch(&format!("{family}_{size}")),
+            Some(size) => {
+                let edit = if size == "1B" { 16 } else { 32 };
+                let text = arch(&format!("{family}_{size}")).text;
+                compiled(&format!(
+                    "{text}\narch turned = {family}_{size} with {{ mixer.rope.dims {edit} }}"
+                ))
+            }
+        };
+        assert_ne!(canon.identity.graph, twin.identity.graph, "{name}");
+        assert_same(&erase_all(&canon.graph), &twin, name);
+        // What has no slots filled is what it was.
+        assert_same(&erase_all(&twin.graph), &twin, name);
+        pairs += 1;
+    }
+    assert!(pairs >= 18, "{pairs} pairs");
+}
+
+#[test]
+fn some_slots_of_some_layers() {
+    let all = arch("llamacanon_tiny");
+    let text = arch("llama_tiny").text;
+    let edited = |fills: &str| compiled(&format!("{text}\narch b = llama_tiny with {{ {fills} }}"));
+    assert_same(&erase(&all.graph, &|_, slot| slot == "B"), &edited("canon A, C, D"), "B");
+    assert_same(
+        &erase(&all.graph, &|layer, _| layer == Some(0)),
+        &edited("canon layers[1].A, layers[1].B, layers[1].C, layers[1].D"),
+        "layer 0",
+    );
+    assert_same(
+        &erase(&all.graph, &|layer, slot| layer == Some(1) || slot == "D"),
+        &edited("canon layers[0].A, layers[0].B, layers[0].C"),
+        "layer 1, and D",
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn random_archs_and_slot_sets(
+        random in random(),
+        kept in proptest::sample::subsequence(vec!["A", "B", "C", "D", "E"], 0..=5),
+    ) {
+        let all = random.filled(|_| true);
+        assert_same(&erase_all(&all.graph), &random.base(), "all");
+        let kept: BTreeSet<&str> = kept.into_iter().collect();
+        let some = random.filled(|slot| kept.contains(slot));
+        assert_same(&erase(&all.graph, &|_, slot| !kept.contains(slot)), &some, "some");
+    }
+}

@@ -1,0 +1,111 @@
+//! Programs out of files and texts, as the command line makes them.
+//!
+//! In: names of committed files, or texts. Out: compiled archs, or rendered diagnostics. Must stay
+//! true: a failure names the text and what was wrong with it.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+use compiler::program::{Compiled, Program, Std, imports};
+use dsl::Diagnostics;
+
+/// The name of the text under test.
+pub(crate) const TEXT: &str = "test.canon";
+
+pub(crate) fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
+
+pub(crate) fn read(path: &str) -> String {
+    std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
+}
+
+/// The files of a folder with this ending, sorted, by name from the root of the repository.
+pub(crate) fn files(folder: &str, ending: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
+    let names: BTreeSet<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.ends_with(ending))
+        .collect();
+    names.into_iter().map(|name| format!("{folder}/{name}")).collect()
+}
+
+/// A file and all that it imports.
+fn with_imports(name: &str, files: &mut Vec<(String, String)>) {
+    if files.iter().all(|(known, _)| known != name) {
+        let text = read(name);
+        let next = imports(name, &text);
+        files.push((name.to_owned(), text));
+        next.iter().for_each(|import| with_imports(import, files));
+    }
+}
+
+pub(crate) fn program(name: &str) -> Program {
+    let mut files = Vec::new();
+    with_imports(name, &mut files);
+    Program::new(files, Std::Embedded)
+}
+
+pub(crate) fn program_of(text: &str) -> Program {
+    Program::new([(TEXT.to_owned(), text.to_owned())], Std::Embedded)
+}
+
+/// The archs of a committed file.
+pub(crate) fn compiled_file(name: &str) -> Vec<Compiled> {
+    let program = program(name);
+    program.archs(name).iter().map(|arch| compiled_in(&program, name, arch)).collect()
+}
+
+/// An arch of a committed file under `arch/`, which is called as the file is.
+pub(crate) fn arch(name: &str) -> Compiled {
+    let file = format!("arch/{name}.canon");
+    compiled_in(&program(&file), &file, name)
+}
+
+pub(crate) fn compiled_in(program: &Program, file: &str, arch: &str) -> Compiled {
+    let (compiled, found) = program.compile(file, arch);
+    compiled.unwrap_or_else(|| {
+        let all = [program.diagnostics.as_slice(), &found].concat();
+        panic!("{file}: `{arch}` does not compile\n{}", program.render(&all))
+    })
+}
+
+/// The last arch of a text.
+pub(crate) fn compiled(text: &str) -> Compiled {
+    let program = program_of(text);
+    match program.archs(TEXT).last() {
+        Some(name) => compiled_in(&program, TEXT, name),
+        None => panic!("no arch in\n{text}\n{}", program.render(&program.diagnostics)),
+    }
+}
+
+/// All that is said of a text: of the program, and of each of its archs in order.
+pub(crate) fn said(program: &Program, file: &str) -> Diagnostics {
+    let mut all = program.diagnostics.clone();
+    for arch in program.archs(file) {
+        let (compiled, found) = program.compile(file, &arch);
+        let errors = found.iter().any(dsl::Diagnostic::is_error) || program.has_errors();
+        assert_eq!(compiled.is_none(), errors, "{file}: `{arch}` fails in silence, or in spite");
+        all.extend(found);
+    }
+    all
+}
+
+/// The codes of what is said of a text.
+pub(crate) fn codes(text: &str) -> Vec<&'static str> {
+    said(&program_of(text), TEXT).iter().map(|d| d.code).collect()
+}
+
+/// An arch of one text with these layers, small and ordinary elsewhere.
+pub(crate) fn with_layers(definitions: &str, layers: &str) -> String {
+    format!(
+        "{definitions}\narch a {{\n  vocab 64\n  dim 16\n  norm_eps 1e-5\n  init lingua\n  layers {layers}\n}}\n"
+    )
+}
+
+/// Where tests may write.
+pub(crate) fn scratch(name: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&path).unwrap();
+    path
+}
