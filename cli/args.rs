@@ -93,15 +93,7 @@ pub(crate) struct NewArgs {
 
 /// Report every error of every file: syntax, names, shapes, slots
 #[derive(Args, Debug)]
-#[command(
-    after_help = "\
-Examples:
-  canonc check                                   every .canon file under arch/
-  canonc check arch/llama_1B.canon my/archs      these files and folders
-  canonc check --json | jq '.diagnostics[].message'
-
-Exit codes: 0 no errors (there may be warnings), 2 errors.",
-    after_long_help = "\
+#[command(after_help = "\
 Examples:
   canonc check                                   every .canon file under arch/
   canonc check arch/llama_1B.canon my/archs      these files and folders
@@ -122,8 +114,7 @@ Schema of --json, one object on standard output:
       file     as it was named, with `/`
       start, end   {byte, line, column}; line and column count from 1, columns in characters
       text     what is to be said about the place; may be empty
-    help       what to type, a list"
-)]
+    help       what to type, a list")]
 pub(crate) struct CheckArgs {
     /// Files, and folders whose .canon files are meant [default: arch]
     #[arg(value_name = "FILE")]
@@ -151,15 +142,7 @@ pub(crate) struct FmtArgs {
 
 /// Parameters, FLOPs, memory and state of an architecture; or a standard definition
 #[derive(Args, Debug)]
-#[command(
-    after_help = "\
-Examples:
-  canonc show arch/llamacanon_1B.canon
-  canonc show arch/llama_1B.canon --seq-len 8192
-  canonc show arch/llama_1B.canon --json | jq '.archs[0].parameters.total'
-  canonc show std                  what the standard library defines
-  canonc show attention            one of its definitions, with its text",
-    after_long_help = "\
+#[command(after_help = "\
 Examples:
   canonc show arch/llamacanon_1B.canon
   canonc show arch/llama_1B.canon --seq-len 8192
@@ -182,8 +165,7 @@ Schema of --json, one object on standard output (archs only):
       definition   what the layer is; null outside the layers
       parts        its mixer and its MLP
       parameters   each {path, shape, init, count}; paths below `layers.N.`, counts of one layer
-      state        each {path, kind, shape, elements, per_token}; of one layer and sequence"
-)]
+      state        each {path, kind, shape, elements, per_token}; of one layer and sequence")]
 pub(crate) struct ShowArgs {
     /// A .canon file or a lock; `std`; or the name of a standard definition or primitive
     #[arg(value_name = "FILE|NAME")]

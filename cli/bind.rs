@@ -21,11 +21,10 @@ pub(crate) fn bind(args: &BindArgs) -> Outcome {
     bind_with(args, &documents)
 }
 
-/// `data` reads what is at the path, as an experiment would.
-fn bind_with(
-    args: &BindArgs,
-    data: &dyn Fn(&Path, Option<&Experiment>) -> Result<Bound, Failure>,
-) -> Outcome {
+/// Reads what is at the path, as an experiment would.
+type ReadData = dyn Fn(&Path, Option<&Experiment>) -> Result<Bound, Failure>;
+
+fn bind_with(args: &BindArgs, data: &ReadData) -> Outcome {
     let (before, text) = locks::read(&args.lock)?;
     let experiment = match &before {
         Lock::Arch(_) => None,

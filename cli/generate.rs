@@ -38,11 +38,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         weights: &weights,
         prompt: &prompt,
         max_tokens: args.max_tokens,
-        sampling: Sampling {
-            temperature: args.temperature,
-            top_k: args.top_k,
-            seed: args.seed,
-        },
+        sampling: Sampling { temperature: args.temperature, top_k: args.top_k, seed: args.seed },
         stop: as_text.then_some(i64::from(EOS)),
         machine,
     };

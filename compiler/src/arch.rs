@@ -5,6 +5,11 @@
 //! field in one `with` are an error; nothing is evaluated here but layer counts, so that defaults
 //! are recomputed after all edits; work and memory are bounded by [`MAX_REACHED`].
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is left over is named in an error, whatever it is"
+)]
+
 mod define;
 mod edits;
 mod layers;
@@ -12,12 +17,15 @@ mod layers;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dsl::{Alias, Arch, ArchBody, Diagnostics, Entry, Expr, ExprKind, FileId, Name, Path, Segment, Span};
+use dsl::{
+    Alias, Arch, ArchBody, Diagnostics, Entry, Expr, ExprKind, FileId, Name, Path, Segment, Span,
+};
 
 use crate::diag;
 use crate::resolve::{Entity, Library};
 use crate::tree::{
-    ARCH_FIELDS, ARCH_LEVEL, Applied, ArchTree, Around, MAX_CHAIN, Setting, SettingValue, SlotSetting,
+    ARCH_FIELDS, ARCH_LEVEL, Applied, ArchTree, Around, MAX_CHAIN, Setting, SettingValue,
+    SlotSetting,
 };
 
 /// Layers that all edits of one arch reach together, each counted with its configuration.
@@ -125,9 +133,10 @@ impl<'a> Builder<'a> {
                     name: String::new(),
                     docs: Vec::new(),
                     fields: BTreeMap::new(),
-                    head: self.library.callable(file, "untied").map(|callee| {
-                        Rc::new(Applied::bare(callee, arch.name.span))
-                    }),
+                    head: self
+                        .library
+                        .callable(file, "untied")
+                        .map(|callee| Rc::new(Applied::bare(callee, arch.name.span))),
                     init_name: String::new(),
                     init: BTreeMap::new(),
                     layers: Vec::new(),

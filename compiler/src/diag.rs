@@ -16,7 +16,9 @@ pub(crate) fn unknown_import<'a>(
         .here("looked for relative to this file");
     match suggest(path, files.iter().copied()) {
         Some(near) => d.help(format!("did you mean `{near}`?")),
-        None => d.help("write a relative path with `/`, such as `import llama_1B from \"llama_1B.canon\"`"),
+        None => d.help(
+            "write a relative path with `/`, such as `import llama_1B from \"llama_1B.canon\"`",
+        ),
     }
 }
 
@@ -51,8 +53,12 @@ pub(crate) fn import_cycle(span: Span, files: &[&str]) -> Diagnostic {
 
 pub(crate) fn call_cycle(span: Span, names: &[&Name]) -> Diagnostic {
     let circle = circle(names.iter().map(|n| n.text.as_str()));
-    Diagnostic::error("call-cycle", span, format!("definitions use each other in a circle: {circle}"))
-        .help("the language has no recursion: repeat layers with `layers N of …`")
+    Diagnostic::error(
+        "call-cycle",
+        span,
+        format!("definitions use each other in a circle: {circle}"),
+    )
+    .help("the language has no recursion: repeat layers with `layers N of …`")
 }
 
 pub(crate) fn unknown_name(name: &Name, value: bool, visible: &[&str]) -> Diagnostic {
@@ -127,8 +133,12 @@ pub(crate) fn too_many_edits(span: Span, limit: usize) -> Diagnostic {
 }
 
 pub(crate) fn layers_inside(span: Span) -> Diagnostic {
-    Diagnostic::error("layers-inside", span, "`layers` belongs to the arch, not inside a definition")
-        .help("write `layers …` or `layers[…].path value` directly in the arch")
+    Diagnostic::error(
+        "layers-inside",
+        span,
+        "`layers` belongs to the arch, not inside a definition",
+    )
+    .help("write `layers …` or `layers[…].path value` directly in the arch")
 }
 
 pub(crate) fn not_a_role(span: Span) -> Diagnostic {
@@ -226,8 +236,12 @@ pub(crate) fn set_by_caller(span: Span, name: &str, callee: &str, call: Span) ->
 }
 
 pub(crate) fn not_callable(name: &Name, got: &str) -> Diagnostic {
-    Diagnostic::error("not-callable", name.span, format!("`{}` is {got}, not a definition", name.text))
-        .help("only blocks, mixers, mlps and primitives are applied to tensors")
+    Diagnostic::error(
+        "not-callable",
+        name.span,
+        format!("`{}` is {got}, not a definition", name.text),
+    )
+    .help("only blocks, mixers, mlps and primitives are applied to tensors")
 }
 
 pub(crate) fn tensor_count(span: Span, callee: &str, got: usize, want: &str) -> Diagnostic {
@@ -236,7 +250,8 @@ pub(crate) fn tensor_count(span: Span, callee: &str, got: usize, want: &str) -> 
 }
 
 pub(crate) fn too_many_arguments(span: Span, callee: &str, names: &[&str]) -> Diagnostic {
-    let d = Diagnostic::error("too-many-arguments", span, format!("`{callee}` takes no such argument"));
+    let d =
+        Diagnostic::error("too-many-arguments", span, format!("`{callee}` takes no such argument"));
     if names.is_empty() {
         d.help(format!("`{callee}` has no configuration"))
     } else {
@@ -284,23 +299,27 @@ pub(crate) fn result_count(span: Span, callee: &str, got: usize, want: usize) ->
     Diagnostic::error(
         "result-count",
         span,
-        format!("`{callee}` gives {got} {}, but {want} {} wanted", tensors(got), if want == 1 { "is" } else { "are" }),
+        format!(
+            "`{callee}` gives {got} {}, but {want} {} wanted",
+            tensors(got),
+            if want == 1 { "is" } else { "are" }
+        ),
     )
     .help("name as many results as there are: `a, b = …`")
 }
 
 pub(crate) fn layer_result(span: Span, callee: &str, got: &str, want: &str) -> Diagnostic {
-    Diagnostic::error(
-        "layer-result",
-        span,
-        format!("layer `{callee}` turns {want} into {got}"),
-    )
-    .help("a layer returns one tensor of the shape it was given")
+    Diagnostic::error("layer-result", span, format!("layer `{callee}` turns {want} into {got}"))
+        .help("a layer returns one tensor of the shape it was given")
 }
 
 pub(crate) fn head_result(span: Span, callee: &str, got: &str, want: &str) -> Diagnostic {
-    Diagnostic::error("head-result", span, format!("head `{callee}` gives {got}, not logits {want}"))
-        .help("end the head with `linear output (…, vocab)`")
+    Diagnostic::error(
+        "head-result",
+        span,
+        format!("head `{callee}` gives {got}, not logits {want}"),
+    )
+    .help("end the head with `linear output (…, vocab)`")
 }
 
 pub(crate) fn name_used_before(name: &str, span: Span) -> Diagnostic {
@@ -384,7 +403,8 @@ pub(crate) fn slot_below(span: Span, name: &str, holder: &str) -> Diagnostic {
 }
 
 pub(crate) fn unused_init_row(span: Span, role: &str, roles: &[&str]) -> Diagnostic {
-    let d = Diagnostic::warning("unused-init-row", span, format!("no parameter has the role `{role}`"));
+    let d =
+        Diagnostic::warning("unused-init-row", span, format!("no parameter has the role `{role}`"));
     match suggest(role, roles.iter().copied()) {
         Some(near) => d.help(format!("did you mean `{near}`?")),
         None => d.help(format!("the roles here are {}", list(roles.iter().copied()))),
@@ -415,8 +435,12 @@ pub(crate) fn bad_init(span: Span, rule: &str, why: &str) -> Diagnostic {
 }
 
 pub(crate) fn not_an_init(span: Span, got: &str) -> Diagnostic {
-    Diagnostic::error("not-an-init", span, format!("an init rule is needed here, but this is {got}"))
-        .help("write, for example, `normal(0.02)` or `ones`")
+    Diagnostic::error(
+        "not-an-init",
+        span,
+        format!("an init rule is needed here, but this is {got}"),
+    )
+    .help("write, for example, `normal(0.02)` or `ones`")
 }
 
 pub(crate) fn inexact_division(span: Span, a: &str, b: &str) -> Diagnostic {
@@ -487,8 +511,12 @@ pub(crate) fn text_too_large(span: Span, why: &str) -> Diagnostic {
 }
 
 pub(crate) fn too_many(span: Span, what: &str, limit: usize) -> Diagnostic {
-    Diagnostic::error("too-many", span, format!("the layers up to here have more than {limit} {what}"))
-        .help("use fewer layers or smaller definitions")
+    Diagnostic::error(
+        "too-many",
+        span,
+        format!("the layers up to here have more than {limit} {what}"),
+    )
+    .help("use fewer layers or smaller definitions")
 }
 
 pub(crate) fn slot_outside(span: Span, name: &str) -> Diagnostic {
@@ -524,12 +552,17 @@ pub(crate) fn unknown_slot(span: Span, slot: &str, layer: &str, declared: &[&str
 }
 
 pub(crate) fn unused_result(name: &str, span: Span) -> Diagnostic {
-    Diagnostic::error("unused-parameters", span, format!("`{name}` owns parameters that no output uses"))
-        .help("use its result, or remove the call")
+    Diagnostic::error(
+        "unused-parameters",
+        span,
+        format!("`{name}` owns parameters that no output uses"),
+    )
+    .help("use its result, or remove the call")
 }
 
 pub(crate) fn no_such_arch(span: Span, wanted: &str, found: &[String]) -> Diagnostic {
-    let d = Diagnostic::error("no-such-arch", span, format!("this file defines no arch `{wanted}`"));
+    let d =
+        Diagnostic::error("no-such-arch", span, format!("this file defines no arch `{wanted}`"));
     if found.is_empty() {
         d.help(format!("define one: `arch {wanted} {{ … }}`"))
     } else {

@@ -6,6 +6,11 @@
 //! down and depends on nothing else; equal layers that ignore their number are elaborated once;
 //! nothing fails without a diagnostic, and nothing that failed is left out of a graph.
 
+#![expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "what is left over is named in an error, whatever it is"
+)]
+
 mod body;
 mod building;
 mod call;
@@ -69,7 +74,11 @@ pub struct Elaborated {
     pub fields: Vec<Field>,
 }
 
-pub fn elaborate(library: &Library, tree: &ArchTree, diagnostics: &mut Diagnostics) -> Option<Elaborated> {
+pub fn elaborate(
+    library: &Library,
+    tree: &ArchTree,
+    diagnostics: &mut Diagnostics,
+) -> Option<Elaborated> {
     let before = diagnostics.len();
     let mut e = Elaborator {
         library,
@@ -280,7 +289,8 @@ impl Elaborator<'_> {
 
     fn embedding(&mut self, top: &mut Building, tokens: Out) -> Option<Out> {
         let embed = op::find("embed")?;
-        let applied = Rc::new(Applied::bare(crate::tree::Callable::Primitive(embed), self.tree.span));
+        let applied =
+            Rc::new(Applied::bare(crate::tree::Callable::Primitive(embed), self.tree.span));
         let outs = self.holder_call(top, &applied, tokens, "embed", None)?;
         outs.first().copied()
     }

@@ -95,6 +95,9 @@ fn slot_names(body: &Body) -> Vec<String> {
     names
 }
 
+/// A body without its unused parameters and states, and which of both it kept.
+type Smaller = (Rc<Body>, Vec<usize>, Vec<usize>);
+
 /// Removes the parameters and states that nothing reachable uses any more, nested bodies first.
 pub(crate) fn drop_unused(body: &Body) -> Body {
     let reachable = body.reachable();
@@ -103,7 +106,7 @@ pub(crate) fn drop_unused(body: &Body) -> Body {
     let mut states: BTreeMap<StateId, StateId> = BTreeMap::new();
     let mut used_params = vec![false; body.params.len()];
     let mut used_states = vec![false; body.states.len()];
-    let mut nested: BTreeMap<*const Body, (Rc<Body>, Vec<usize>, Vec<usize>)> = BTreeMap::new();
+    let mut nested: BTreeMap<*const Body, Smaller> = BTreeMap::new();
     let mark = |flags: &mut Vec<bool>, i: u32| {
         if let Some(flag) = flags.get_mut(i as usize) {
             *flag = true;

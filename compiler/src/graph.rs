@@ -153,9 +153,10 @@ impl Graph {
             NodeKind::Layer { index, body, params, states } => {
                 Some((*index, body, params.as_slice(), states.as_slice()))
             }
-            NodeKind::Input(_) | NodeKind::Param(_) | NodeKind::Op { .. } | NodeKind::Slot { .. } => {
-                None
-            }
+            NodeKind::Input(_)
+            | NodeKind::Param(_)
+            | NodeKind::Op { .. }
+            | NodeKind::Slot { .. } => None,
         })
     }
 }

@@ -20,7 +20,11 @@ use crate::resolve::{Entity, Library};
 use crate::tree::{Applied, ArchTree, Callable, Layer, Setting};
 
 /// The text of the arch and all it needs.
-pub(crate) fn text(library: &Library, tree: &ArchTree, diagnostics: &mut Diagnostics) -> Option<String> {
+pub(crate) fn text(
+    library: &Library,
+    tree: &ArchTree,
+    diagnostics: &mut Diagnostics,
+) -> Option<String> {
     let mut mentions = Mentions::new(library);
     mentions.tree(tree);
     let called = mentions.names(&tree.name);
@@ -45,7 +49,8 @@ pub(crate) fn text(library: &Library, tree: &ArchTree, diagnostics: &mut Diagnos
     let mut items: Vec<(u8, String, Item)> =
         mentions.order.iter().map(|(home, entity)| inliner.item(*home, entity)).collect();
     items.sort_by(|a, b| (a.0, &a.1).cmp(&(b.0, &b.1)));
-    let mut ast = Ast { items: items.into_iter().map(|(_, _, item)| item).collect(), ..Ast::default() };
+    let mut ast =
+        Ast { items: items.into_iter().map(|(_, _, item)| item).collect(), ..Ast::default() };
     ast.items.push(Item::Arch(arch));
     let text = dsl::print(&ast);
     // The bounds of the language hold for this text too: what cannot be read back is not locked.
@@ -340,8 +345,7 @@ impl Inliner<'_> {
                 place = next.get(again).copied().flatten();
             }
             let (period, repeats) = best;
-            let count = (repeats > 1)
-                .then(|| Expr { kind: ExprKind::Int(repeats as i64), span });
+            let count = (repeats > 1).then_some(Expr { kind: ExprKind::Int(repeats as i64), span });
             let what = if period == 1 {
                 if let Some(group) = layer.share {
                     let first = *self.shared.entry(group).or_insert(from + at);

@@ -7,8 +7,8 @@
 use std::collections::BTreeSet;
 
 use dsl::limits::MAX_ERRORS;
+use dsl::{ArchBody, Body, Segment, Select, Statement};
 use dsl::{Arg, Ast, Diagnostics, Entry, Expr, ExprKind, FileId, Item, LayerList, LayerWhat, Name};
-use dsl::{ArchBody, Body, Select, Segment, Statement};
 
 use crate::diag;
 use crate::op;
@@ -145,7 +145,10 @@ impl Bound {
         match context {
             Use::Call | Use::Def => has(Binds::Value),
             Use::Value => {
-                has(Binds::Value) || has(Binds::Instance) || name == "fan_in" || ARCH_NAMES.contains(&name)
+                has(Binds::Value)
+                    || has(Binds::Instance)
+                    || name == "fan_in"
+                    || ARCH_NAMES.contains(&name)
             }
         }
     }

@@ -214,7 +214,9 @@ impl AttrsExt for Attrs {
         match self.get(name) {
             Some(Attr::Decimal(d)) => *d,
             Some(Attr::Int(n)) => Decimal::from(*n),
-            Some(Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None) | None => Decimal::ZERO,
+            Some(Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None) | None => {
+                Decimal::ZERO
+            }
         }
     }
 

@@ -11,7 +11,10 @@ use petgraph::graph::{DiGraph, NodeIndex};
 
 /// Nodes with everything they depend on before them, or a cycle `a → b → … → a` without the
 /// repeated end.
-pub(crate) fn topological(nodes: usize, edges: &[(usize, usize)]) -> Result<Vec<usize>, Vec<usize>> {
+pub(crate) fn topological(
+    nodes: usize,
+    edges: &[(usize, usize)],
+) -> Result<Vec<usize>, Vec<usize>> {
     let mut graph = DiGraph::<(), ()>::with_capacity(nodes, edges.len());
     for _ in 0..nodes {
         graph.add_node(());
@@ -36,7 +39,8 @@ fn cycle(graph: &DiGraph<(), ()>, edges: &[(usize, usize)]) -> Vec<usize> {
         .unwrap_or_default();
     let Some(&start) = component.first() else { return Vec::new() };
     let mut next: BTreeMap<usize, usize> = BTreeMap::new();
-    for &(from, to) in edges.iter().filter(|(a, b)| component.contains(a) && component.contains(b)) {
+    for &(from, to) in edges.iter().filter(|(a, b)| component.contains(a) && component.contains(b))
+    {
         let least = next.entry(from).or_insert(to);
         *least = to.min(*least);
     }

@@ -125,7 +125,8 @@ impl Program {
             return (None, diagnostics);
         };
         // The base first, and of it only what the edits speak of: two graphs are not held at once.
-        let before = built.base.as_ref().and_then(|base| edited_fields(&self.library, base, &built.edits));
+        let before =
+            built.base.as_ref().and_then(|base| edited_fields(&self.library, base, &built.edits));
         let compiled = compile_tree(&self.library, &built.tree, &mut diagnostics);
         if let (Some(compiled), Some(before)) = (&compiled, before) {
             idle_edits(&before, compiled, &built.edits, &mut diagnostics);

@@ -4,7 +4,9 @@
 //! changed. Must stay true: locals, configuration, field names, paths and instance names stay, also
 //! an instance name that was left out because the callee's name said it.
 
-use dsl::{Arg, Entry, Expr, ExprKind, Item, LayerList, LayerWhat, Name, Segment, Select, Statement};
+use dsl::{
+    Arg, Entry, Expr, ExprKind, Item, LayerList, LayerWhat, Name, Segment, Select, Statement,
+};
 
 use crate::names::{Binds, Bound, Use};
 

@@ -143,7 +143,8 @@ fn import(
             }
             let target = import_target(sources.name(*file), &import.path);
             let found = target.as_deref().and_then(|t| sources.find(t));
-            let Some((target_file, names)) = found.and_then(|f| Some((f, exported.get(&f)?))) else {
+            let Some((target_file, names)) = found.and_then(|f| Some((f, exported.get(&f)?)))
+            else {
                 diagnostics.push(diag::unknown_import(
                     import.path_span,
                     &import.path,
@@ -155,7 +156,8 @@ fn import(
                 let Some(entity) = names.get(&wanted.name.text) else {
                     if diagnostics.len() <= MAX_ERRORS {
                         let owned = library.own.get(&target_file).unwrap_or(&nothing);
-                        let unknown = diag::unknown_imported_name(&wanted.name, &import.path, owned);
+                        let unknown =
+                            diag::unknown_imported_name(&wanted.name, &import.path, owned);
                         diagnostics.push(unknown);
                     }
                     continue;

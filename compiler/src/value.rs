@@ -109,6 +109,10 @@ fn gcd(a: i128, b: i128) -> i128 {
     if b == 0 { a.abs().max(1) } else { gcd(b, a % b) }
 }
 
+#[expect(
+    clippy::should_implement_trait,
+    reason = "checked: these give nothing where operators would overflow"
+)]
 impl Ratio {
     pub fn new(num: i128, den: i128) -> Option<Ratio> {
         if den == 0 || num == i128::MIN || den == i128::MIN {
@@ -189,18 +193,25 @@ impl Ratio {
         {
             return Value::Int(n);
         }
-        let decimal = Decimal::new(self.num, 0)
-            .and_then(|n| Decimal::new(self.den, 0).and_then(|d| n.div(d)));
-        match decimal {
-            Ok(d) => Value::Decimal(d),
-            Err(_) => Value::Ratio(self, at),
+        match self.to_decimal() {
+            Some(d) => Value::Decimal(d),
+            None => Value::Ratio(self, at),
         }
+    }
+
+    /// As a finite decimal, if it is one.
+    fn to_decimal(self) -> Option<Decimal> {
+        Decimal::new(self.num, 0).ok()?.div(Decimal::new(self.den, 0).ok()?).ok()
     }
 }
 
 impl fmt::Display for Ratio {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.den == 1 { write!(f, "{}", self.num) } else { write!(f, "{}/{}", self.num, self.den) }
+        if self.den == 1 {
+            write!(f, "{}", self.num)
+        } else {
+            write!(f, "{}/{}", self.num, self.den)
+        }
     }
 }
 
@@ -216,6 +227,10 @@ fn exact_sqrt(n: i128) -> Option<i128> {
     (root * root == n).then_some(root)
 }
 
+#[expect(
+    clippy::should_implement_trait,
+    reason = "checked: these give nothing where operators would overflow"
+)]
 impl Root {
     pub fn rational(radicand: Ratio) -> Root {
         Root { radicand, degree: 1 }
@@ -283,9 +298,9 @@ impl Root {
 impl fmt::Display for Root {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.degree {
-            1 => match self.radicand.to_value(Span::new(dsl::FileId(0), 0, 0)) {
-                Value::Decimal(d) => write!(f, "{d}"),
-                _ => write!(f, "{}", self.radicand),
+            1 => match self.radicand.to_decimal() {
+                Some(d) => write!(f, "{d}"),
+                None => write!(f, "{}", self.radicand),
             },
             2 => write!(f, "sqrt({})", Root::rational(self.radicand)),
             _ => write!(f, "sqrt(sqrt({}))", Root::rational(self.radicand)),
@@ -301,20 +316,41 @@ pub enum InitRule {
     /// Every element this value.
     Constant(Root),
     /// N(0, std²).
-    Normal { std: Root },
+    Normal {
+        std: Root,
+    },
     /// N(0, std²) truncated to ±bound·std.
-    TruncNormal { std: Root, bound: Root },
+    TruncNormal {
+        std: Root,
+        bound: Root,
+    },
     /// U(−limit, limit).
-    Uniform { limit: Root },
+    Uniform {
+        limit: Root,
+    },
     /// ln U(lo, hi), the decay rates of Mamba2 and Gated DeltaNet.
-    LogUniform { lo: Root, hi: Root },
+    LogUniform {
+        lo: Root,
+        hi: Root,
+    },
     /// The inverse softplus of max(exp U(ln lo, ln hi), floor), the time steps of Mamba2.
-    TimeStep { lo: Root, hi: Root, floor: Root },
+    TimeStep {
+        lo: Root,
+        hi: Root,
+        floor: Root,
+    },
 }
 
 impl InitRule {
     pub const NAMES: [&'static str; 8] = [
-        "ones", "zeros", "constant", "normal", "trunc_normal", "uniform", "log_uniform", "time_step",
+        "ones",
+        "zeros",
+        "constant",
+        "normal",
+        "trunc_normal",
+        "uniform",
+        "log_uniform",
+        "time_step",
     ];
 
     /// Builds the rule called `name`; `Err` is the number of arguments it takes.
@@ -348,7 +384,9 @@ impl InitRule {
             InitRule::TruncNormal { std, bound } => {
                 (!positive(std) || !positive(bound)).then_some("its std and bound must be above 0")
             }
-            InitRule::Uniform { limit } => (!positive(limit)).then_some("its limit must be above 0"),
+            InitRule::Uniform { limit } => {
+                (!positive(limit)).then_some("its limit must be above 0")
+            }
             InitRule::LogUniform { lo, hi } => (lo.radicand.num < 0 || lo.less(*hi) != Some(true))
                 .then_some("it needs 0 <= lo < hi"),
             InitRule::TimeStep { lo, hi, floor } => {
@@ -401,7 +439,10 @@ mod tests {
         assert_eq!(a.compare(b), Ordering::Greater);
         assert_eq!(b.compare(a), Ordering::Less);
         assert_eq!(a.compare(a), Ordering::Equal);
-        assert_eq!(Ratio::new(-1, 3).unwrap().compare(Ratio::new(-1, 2).unwrap()), Ordering::Greater);
+        assert_eq!(
+            Ratio::new(-1, 3).unwrap().compare(Ratio::new(-1, 2).unwrap()),
+            Ordering::Greater
+        );
         assert_eq!(ratio(2, 1).sqrt().unwrap().less(ratio(3, 2)), Some(true));
         assert_eq!(ratio(3, 2).less(ratio(2, 1).sqrt().unwrap()), Some(false));
     }

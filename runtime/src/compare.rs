@@ -126,16 +126,14 @@ fn mean(values: &[f64]) -> Option<f64> {
 pub fn rows(arms: &[Arm]) -> Vec<Row> {
     let finals: Vec<Vec<BTreeMap<String, f64>>> =
         arms.iter().map(|arm| arm.runs.iter().map(last).collect()).collect();
-    let mut names: Vec<String> = finals
-        .iter()
-        .flatten()
-        .flat_map(|run| run.keys().cloned())
-        .collect();
+    let mut names: Vec<String> =
+        finals.iter().flatten().flat_map(|run| run.keys().cloned()).collect();
     names.sort_by_key(|name| (rank(name), name.clone()));
     names.dedup();
     let at = |role: Role| arms.iter().position(|arm| arm.role == role);
     let pairs = |a: Option<usize>, b: Option<usize>, name: &str| -> Vec<f64> {
-        let (Some(a), Some(b)) = (a.and_then(|i| finals.get(i)), b.and_then(|i| finals.get(i))) else {
+        let (Some(a), Some(b)) = (a.and_then(|i| finals.get(i)), b.and_then(|i| finals.get(i)))
+        else {
             return Vec::new();
         };
         a.iter().zip(b).filter_map(|(a, b)| Some(b.get(name)? - a.get(name)?)).collect()
@@ -145,7 +143,14 @@ pub fn rows(arms: &[Arm]) -> Vec<Row> {
         .map(|metric| {
             let means = finals
                 .iter()
-                .map(|runs| mean(&runs.iter().filter_map(|run| run.get(&metric).copied()).collect::<Vec<_>>()))
+                .map(|runs| {
+                    mean(
+                        &runs
+                            .iter()
+                            .filter_map(|run| run.get(&metric).copied())
+                            .collect::<Vec<_>>(),
+                    )
+                })
                 .collect();
             let paired = pairs(at(Role::Base), at(Role::Treatment), &metric);
             let again = pairs(at(Role::Base), at(Role::Again), &metric);
@@ -169,12 +174,20 @@ fn rank(metric: &str) -> u8 {
 pub fn table(arms: &[Arm]) -> Table {
     let mut head = vec![String::new()];
     head.extend(arms.iter().map(|arm| arm.name.clone()));
-    head.extend(["paired difference".to_owned(), "lowest … highest".to_owned(), "A/A band".to_owned()]);
+    head.extend([
+        "paired difference".to_owned(),
+        "lowest … highest".to_owned(),
+        "A/A band".to_owned(),
+    ]);
     let mut cells = Vec::new();
     for row in rows(arms) {
         let share = row.metric.contains("right");
-        let show = |value: f64| if share { format!("{:.1}%", 100.0 * value) } else { format!("{value:.4}") };
-        let signed = |value: f64| if share { format!("{:+.1}", 100.0 * value) } else { format!("{value:+.4}") };
+        let show = |value: f64| {
+            if share { format!("{:.1}%", 100.0 * value) } else { format!("{value:.4}") }
+        };
+        let signed = |value: f64| {
+            if share { format!("{:+.1}", 100.0 * value) } else { format!("{value:+.4}") }
+        };
         let mut line = vec![row.metric.clone()];
         line.extend(row.means.iter().map(|m| m.map_or("–".to_owned(), show)));
         line.push(mean(&row.paired).map_or("–".to_owned(), signed));
@@ -186,7 +199,8 @@ pub fn table(arms: &[Arm]) -> Table {
             }
             _ => "–".to_owned(),
         });
-        let unsigned = |v: f64| if share { format!("±{:.1}", 100.0 * v) } else { format!("±{v:.4}") };
+        let unsigned =
+            |v: f64| if share { format!("±{:.1}", 100.0 * v) } else { format!("±{v:.4}") };
         line.push(row.band.map_or("–".to_owned(), unsigned));
         cells.push(line);
     }
@@ -196,10 +210,17 @@ pub fn table(arms: &[Arm]) -> Table {
         .collect();
     if times.iter().any(Option::is_some) {
         let mut line = vec!["step time".to_owned()];
-        line.extend(times.iter().map(|t| t.map_or("–".to_owned(), |t| format!("{:.1} ms", 1000.0 * t))));
-        let base = arms.iter().position(|a| a.role == Role::Base).and_then(|i| times.get(i).copied().flatten());
-        let treated =
-            arms.iter().position(|a| a.role == Role::Treatment).and_then(|i| times.get(i).copied().flatten());
+        line.extend(
+            times.iter().map(|t| t.map_or("–".to_owned(), |t| format!("{:.1} ms", 1000.0 * t))),
+        );
+        let base = arms
+            .iter()
+            .position(|a| a.role == Role::Base)
+            .and_then(|i| times.get(i).copied().flatten());
+        let treated = arms
+            .iter()
+            .position(|a| a.role == Role::Treatment)
+            .and_then(|i| times.get(i).copied().flatten());
         line.push(match (base, treated) {
             (Some(base), Some(treated)) => format!("×{:.2}", treated / base),
             _ => "–".to_owned(),
@@ -221,7 +242,12 @@ impl Table {
         let lines: Vec<&Vec<String>> = std::iter::once(&self.head).chain(&self.rows).collect();
         let columns = lines.iter().map(|line| line.len()).max().unwrap_or(0);
         let width = |column: usize| {
-            lines.iter().filter_map(|line| line.get(column)).map(|c| c.chars().count()).max().unwrap_or(0)
+            lines
+                .iter()
+                .filter_map(|line| line.get(column))
+                .map(|c| c.chars().count())
+                .max()
+                .unwrap_or(0)
         };
         let widths: Vec<usize> = (0..columns).map(width).collect();
         let mut text = String::new();
@@ -248,7 +274,8 @@ mod tests {
     use super::*;
 
     fn run(loss: f64, right: f64) -> Curves {
-        let metrics = BTreeMap::from([("answer tokens right".to_owned(), vec![(10, 0.0), (20, right)])]);
+        let metrics =
+            BTreeMap::from([("answer tokens right".to_owned(), vec![(10, 0.0), (20, right)])]);
         Curves { loss: (1..=20).map(|s| (s, loss)).collect(), metrics, step_seconds: Some(0.01) }
     }
 

@@ -88,7 +88,10 @@ impl std::error::Error for ExecuteError {}
 impl From<ExecuteError> for RunError {
     /// What a plan cannot do here, inputs having been checked before, is this machine's: memory, mostly.
     fn from(error: ExecuteError) -> Self {
-        RunError::machine(error.message, "see that the machine has the memory that `--dry-run` names")
+        RunError::machine(
+            error.message,
+            "see that the machine has the memory that `--dry-run` names",
+        )
     }
 }
 
@@ -113,12 +116,8 @@ pub fn compute(
     machine: Machine,
     sizes: Sizes,
 ) -> Result<Vec<Tensor>, KernelError> {
-    let context = dispatch::Context {
-        machine,
-        sizes,
-        consumes_first: false,
-        tables: &RefCell::default(),
-    };
+    let context =
+        dispatch::Context { machine, sizes, consumes_first: false, tables: &RefCell::default() };
     dispatch::run(kernel, choose(kernel, values, machine), operands, &context)
 }
 

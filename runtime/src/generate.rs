@@ -113,12 +113,7 @@ fn advance(
 }
 
 /// The next token after logits. `index`: how many were drawn before.
-fn choose(
-    logits: &[f64],
-    sampling: Sampling,
-    draws: &Philox,
-    index: u64,
-) -> Result<i64, RunError> {
+fn choose(logits: &[f64], sampling: Sampling, draws: &Philox, index: u64) -> Result<i64, RunError> {
     let Sampling { temperature, top_k, seed: _ } = sampling;
     if let Some(bad) = logits.iter().find(|logit| logit.is_nan() || **logit == f64::INFINITY) {
         return Err(RunError::finding(
@@ -139,8 +134,10 @@ fn choose(
         return Err(RunError::input("the vocabulary is empty", "give an arch with tokens"));
     };
     let most = logit(best);
-    let weights: Vec<f64> =
-        order.iter().map(|i| libm::exp((logit(i) - most) / temperature.max(f64::MIN_POSITIVE))).collect();
+    let weights: Vec<f64> = order
+        .iter()
+        .map(|i| libm::exp((logit(i) - most) / temperature.max(f64::MIN_POSITIVE)))
+        .collect();
     let mut uniform = [0.0];
     draws.uniforms(index, &mut uniform);
     let mut left = uniform[0] * weights.iter().sum::<f64>();

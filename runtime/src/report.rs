@@ -89,7 +89,13 @@ fn lines(arms: &[Arm], points: impl Fn(&crate::compare::Curves) -> Vec<(u64, f64
     for (arm, found) in arms.iter().enumerate() {
         for (run, curves) in found.runs.iter().enumerate() {
             let (steps, values) = points(curves).into_iter().unzip();
-            lines.push(Line { label: format!("{} #{}", found.name, run + 1), arm, run, steps, values });
+            lines.push(Line {
+                label: format!("{} #{}", found.name, run + 1),
+                arm,
+                run,
+                steps,
+                values,
+            });
         }
     }
     lines
@@ -104,7 +110,10 @@ fn pair(arms: &[Arm]) -> Option<(&Arm, usize, &Arm)> {
 fn difference_title(arms: &[Arm]) -> String {
     match pair(arms) {
         Some((base, _, treated)) => {
-            format!("training loss, {} minus {}, paired by seed (band: A/A)", treated.name, base.name)
+            format!(
+                "training loss, {} minus {}, paired by seed (band: A/A)",
+                treated.name, base.name
+            )
         }
         None => String::new(),
     }

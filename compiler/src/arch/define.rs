@@ -14,7 +14,9 @@ use crate::diag;
 use crate::names;
 use crate::op;
 use crate::resolve::Entity;
-use crate::tree::{Applied, Around, Callable, MAX_CHAIN, MAX_CONFIG, Setting, SettingValue, SlotSetting};
+use crate::tree::{
+    Applied, Around, Callable, MAX_CHAIN, MAX_CONFIG, Setting, SettingValue, SlotSetting,
+};
 use crate::value::Value;
 
 impl Builder<'_> {
@@ -26,9 +28,7 @@ impl Builder<'_> {
         span: Span,
         depth: usize,
     ) -> Option<Setting> {
-        let later = |around: Around| {
-            SettingValue::expression(Rc::new(value.clone()), file, around)
-        };
+        let later = |around: Around| SettingValue::expression(Rc::new(value.clone()), file, around);
         let value = match &value.kind {
             ExprKind::Name(name) => match self.held(name) {
                 Some(Some(Value::Def(applied, _))) => SettingValue::Def(applied.clone()),
@@ -76,7 +76,12 @@ impl Builder<'_> {
         }
     }
 
-    pub(super) fn alias(&mut self, home: FileId, alias: &Alias, depth: usize) -> Option<Rc<Applied>> {
+    pub(super) fn alias(
+        &mut self,
+        home: FileId,
+        alias: &Alias,
+        depth: usize,
+    ) -> Option<Rc<Applied>> {
         let key = (home, alias.name.text.clone());
         if let Some(known) = self.aliases.get(&key) {
             return known.clone();
@@ -127,7 +132,12 @@ impl Builder<'_> {
     }
 
     /// The filling that `canon A, B { … }` is short for.
-    pub(super) fn canon(&mut self, file: FileId, entries: &[Entry], span: Span) -> Option<Rc<Applied>> {
+    pub(super) fn canon(
+        &mut self,
+        file: FileId,
+        entries: &[Entry],
+        span: Span,
+    ) -> Option<Rc<Applied>> {
         let callee = crate::tree::primitive("canon")?;
         self.configured(file, Applied::bare(callee, span), entries, 0)
     }
@@ -234,7 +244,12 @@ impl Builder<'_> {
         Ok(Rc::new(edited))
     }
 
-    fn put_applied(&mut self, applied: &mut Applied, path: &[Name], put: &Put) -> Result<(), String> {
+    fn put_applied(
+        &mut self,
+        applied: &mut Applied,
+        path: &[Name],
+        put: &Put,
+    ) -> Result<(), String> {
         match (path, put) {
             ([], _) => return Err("a layer is replaced by a definition only".to_owned()),
             ([slot], Put::Slot(setting)) => {
@@ -295,7 +310,8 @@ impl Builder<'_> {
             Some(_) => return Err(no_definition()),
             None => {}
         }
-        let (Some(param), Callable::Def(item)) = (applied.callee.param(name), &applied.callee) else {
+        let (Some(param), Callable::Def(item)) = (applied.callee.param(name), &applied.callee)
+        else {
             return Err(has_instead(applied, name));
         };
         let Some(default) = &param.default else { return Err(no_definition()) };

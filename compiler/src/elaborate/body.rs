@@ -141,7 +141,12 @@ impl Elaborator<'_> {
                 Value::Int(n) if n > 0 => shape.push(n),
                 other => {
                     let got = other.describe();
-                    self.diagnostics.push(diag::wrong_kind(dim.span, "this size", &got, "a positive integer"));
+                    self.diagnostics.push(diag::wrong_kind(
+                        dim.span,
+                        "this size",
+                        &got,
+                        "a positive integer",
+                    ));
                     return None;
                 }
             }

@@ -133,7 +133,12 @@ impl Elaborator<'_> {
                 Some(root) => roots.push(root),
                 None => {
                     let got = arg.describe();
-                    self.diagnostics.push(diag::wrong_kind(span, &callee.text, &got, "given numbers"));
+                    self.diagnostics.push(diag::wrong_kind(
+                        span,
+                        &callee.text,
+                        &got,
+                        "given numbers",
+                    ));
                     return None;
                 }
             }
@@ -202,7 +207,12 @@ impl Elaborator<'_> {
                 (None, Value::Int(n)) if variadic && !tensors.is_empty() => widths.push(n),
                 (None, value) if variadic && !tensors.is_empty() => {
                     let got = value.describe();
-                    self.diagnostics.push(diag::wrong_kind(place, "this width", &got, "an integer"));
+                    self.diagnostics.push(diag::wrong_kind(
+                        place,
+                        "this width",
+                        &got,
+                        "an integer",
+                    ));
                     failed = true;
                 }
                 (None, value) => {
@@ -220,7 +230,11 @@ impl Elaborator<'_> {
                             position += 1;
                         }
                         None => {
-                            self.diagnostics.push(diag::too_many_arguments(place, callee.name(), &names));
+                            self.diagnostics.push(diag::too_many_arguments(
+                                place,
+                                callee.name(),
+                                &names,
+                            ));
                             failed = true;
                         }
                     }
@@ -349,7 +363,12 @@ impl Elaborator<'_> {
                     continue;
                 }
                 (Some((_, given)), Some(setting)) => {
-                    self.diagnostics.push(diag::set_by_caller(setting.span, name, applied.name(), *given));
+                    self.diagnostics.push(diag::set_by_caller(
+                        setting.span,
+                        name,
+                        applied.name(),
+                        *given,
+                    ));
                     failed = true;
                     continue;
                 }
@@ -362,7 +381,11 @@ impl Elaborator<'_> {
                 (None, None) => match &param.default {
                     Some(default) => (self.eval(default, frame, b), false, default.span),
                     None => {
-                        self.diagnostics.push(diag::missing_config(call.span, applied.name(), name));
+                        self.diagnostics.push(diag::missing_config(
+                            call.span,
+                            applied.name(),
+                            name,
+                        ));
                         failed = true;
                         continue;
                     }
@@ -378,7 +401,11 @@ impl Elaborator<'_> {
             };
             let value = match value {
                 Some(Value::Ratio(r, at)) => {
-                    self.diagnostics.push(diag::inexact_division(at, &r.num.to_string(), &r.den.to_string()));
+                    self.diagnostics.push(diag::inexact_division(
+                        at,
+                        &r.num.to_string(),
+                        &r.den.to_string(),
+                    ));
                     None
                 }
                 Some(Value::Tensors(_)) => {

@@ -18,7 +18,12 @@ use crate::value::{Ratio, Root, Value};
 
 impl Elaborator<'_> {
     /// A value written in an arch, or in a body that configures a definition.
-    pub(super) fn eval_arch(&mut self, expr: &Expr, file: FileId, around: &Around) -> Option<Value> {
+    pub(super) fn eval_arch(
+        &mut self,
+        expr: &Expr,
+        file: FileId,
+        around: &Around,
+    ) -> Option<Value> {
         let mut frame = self.arch_frame(file, around);
         self.eval(expr, &mut frame, &mut Building::default())
     }
@@ -100,7 +105,12 @@ impl Elaborator<'_> {
             Value::Bool(v) => Some(v),
             other => {
                 let got = other.describe();
-                self.diagnostics.push(diag::wrong_kind(span, "this condition", &got, "true or false"));
+                self.diagnostics.push(diag::wrong_kind(
+                    span,
+                    "this condition",
+                    &got,
+                    "true or false",
+                ));
                 None
             }
         }
@@ -121,7 +131,9 @@ impl Elaborator<'_> {
     fn unary(&mut self, op: UnaryOp, value: Value, span: Span, b: &mut Building) -> Option<Value> {
         match (op, &value) {
             (UnaryOp::Not, Value::Bool(v)) => Some(Value::Bool(!v)),
-            (UnaryOp::Neg, Value::Tensors(_)) => self.scale(&value, Ratio { num: -1, den: 1 }, span, b),
+            (UnaryOp::Neg, Value::Tensors(_)) => {
+                self.scale(&value, Ratio { num: -1, den: 1 }, span, b)
+            }
             (UnaryOp::Neg, number) if number.as_ratio().is_some() => {
                 number.as_ratio().map(|r| r.neg().to_value(span))
             }
@@ -129,7 +141,12 @@ impl Elaborator<'_> {
                 let (word, want) =
                     if op == UnaryOp::Not { ("not", "true or false") } else { ("-", "a number") };
                 let got = other.describe();
-                self.diagnostics.push(diag::wrong_kind(span, &format!("operand of `{word}`"), &got, want));
+                self.diagnostics.push(diag::wrong_kind(
+                    span,
+                    &format!("operand of `{word}`"),
+                    &got,
+                    want,
+                ));
                 None
             }
         }
@@ -178,9 +195,7 @@ impl Elaborator<'_> {
                 BinaryOp::Ge => return Some(Value::Bool(!less(x, y))),
                 BinaryOp::And | BinaryOp::Or | BinaryOp::Eq | BinaryOp::Ne => None,
             };
-            let fits = result.filter(|r| {
-                r.den != 1 || i64::try_from(r.num).is_ok()
-            });
+            let fits = result.filter(|r| r.den != 1 || i64::try_from(r.num).is_ok());
             return match fits {
                 Some(r) => Some(r.to_value(span)),
                 None => {

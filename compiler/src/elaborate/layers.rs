@@ -58,7 +58,8 @@ impl Elaborator<'_> {
             let owner = layer.share.and_then(|group| owners.get(&group));
             x = self.place_layer(top, x, index, owner, &layer.applied, &elaborated)?;
             if let Some(group) = layer.share
-                && let Some(NodeKind::Layer { body, params, .. }) = top.body.nodes.last().map(|n| &n.kind)
+                && let Some(NodeKind::Layer { body, params, .. }) =
+                    top.body.nodes.last().map(|n| &n.kind)
             {
                 let (body, params) = (body.clone(), params.clone());
                 owners.entry(group).or_insert(Owner { index, body, params });
@@ -98,7 +99,9 @@ impl Elaborator<'_> {
             None => body
                 .params
                 .iter()
-                .map(|param| top.place_param(Param { path: join(&here, &param.path), ..param.clone() }, span))
+                .map(|param| {
+                    top.place_param(Param { path: join(&here, &param.path), ..param.clone() }, span)
+                })
                 .collect(),
             Some(owner) => {
                 if !same_params(&owner.body, body) {
@@ -136,7 +139,12 @@ impl Elaborator<'_> {
             outs => {
                 let got = super::shown(&b.body, outs);
                 let want = ty.to_string();
-                self.diagnostics.push(diag::layer_result(applied.span, applied.name(), &got, &want));
+                self.diagnostics.push(diag::layer_result(
+                    applied.span,
+                    applied.name(),
+                    &got,
+                    &want,
+                ));
                 return None;
             }
         }

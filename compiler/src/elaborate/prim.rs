@@ -52,7 +52,12 @@ impl Elaborator<'_> {
             let width = ty.dims.iter().try_fold(1i64, |n, d| n.checked_mul(*d));
             let limit = if ty.time { MAX_WIDTH } else { MAX_ELEMENTS };
             if width.is_none_or(|n| n > limit) {
-                self.diagnostics.push(diag::too_large(span, "a tensor here", &ty.to_string(), limit));
+                self.diagnostics.push(diag::too_large(
+                    span,
+                    "a tensor here",
+                    &ty.to_string(),
+                    limit,
+                ));
                 return None;
             }
         }
@@ -82,7 +87,12 @@ impl Elaborator<'_> {
                 match (setting.value.written(), &init) {
                     (_, Some((given, ..))) => {
                         let (at, given) = (setting.span, given.span);
-                        self.diagnostics.push(diag::set_by_caller(at, config.name, primitive.name, given));
+                        self.diagnostics.push(diag::set_by_caller(
+                            at,
+                            config.name,
+                            primitive.name,
+                            given,
+                        ));
                         failed = true;
                     }
                     (Err(inner), None) => {
@@ -108,7 +118,12 @@ impl Elaborator<'_> {
                 (Some((value, span)), None) => (Some(value.clone()), true, *span),
                 (Some((_, given)), Some(setting)) => {
                     let at = setting.span;
-                    self.diagnostics.push(diag::set_by_caller(at, config.name, primitive.name, *given));
+                    self.diagnostics.push(diag::set_by_caller(
+                        at,
+                        config.name,
+                        primitive.name,
+                        *given,
+                    ));
                     failed = true;
                     continue;
                 }
@@ -182,7 +197,11 @@ impl Elaborator<'_> {
 
     fn wrong(&mut self, config: &Config, got: &Value, span: Span) {
         if let Value::Ratio(r, at) = got {
-            self.diagnostics.push(diag::inexact_division(*at, &r.num.to_string(), &r.den.to_string()));
+            self.diagnostics.push(diag::inexact_division(
+                *at,
+                &r.num.to_string(),
+                &r.den.to_string(),
+            ));
             return;
         }
         let want = match config.kind {
@@ -199,7 +218,12 @@ impl Elaborator<'_> {
     }
 
     /// `None` after an error, `Some(None)` for an absent value.
-    fn default(&mut self, config: &Config, primitive: &Primitive, span: Span) -> Option<Option<Value>> {
+    fn default(
+        &mut self,
+        config: &Config,
+        primitive: &Primitive,
+        span: Span,
+    ) -> Option<Option<Value>> {
         Some(match config.default {
             Default::Int(n) => Some(Value::Int(n)),
             Default::Decimal(mantissa, exponent) => {

@@ -16,9 +16,27 @@ use super::support::{TEXT, compiled_in};
 
 /// What a person's own definitions may be called: a layer, a mixer, an mlp, a fill, an alias.
 const NAMES: [&str; 21] = [
-    "softmax", "swiglu", "rotary", "nope", "decoder", "mixer_only", "untied", "lingua", "gla",
-    "ones", "floor", "layer", "dim", "Decoder", "decoder_2", "swiglu_2", "swiglu_3", "mine",
-    "base", "filled", "rope_2",
+    "softmax",
+    "swiglu",
+    "rotary",
+    "nope",
+    "decoder",
+    "mixer_only",
+    "untied",
+    "lingua",
+    "gla",
+    "ones",
+    "floor",
+    "layer",
+    "dim",
+    "Decoder",
+    "decoder_2",
+    "swiglu_2",
+    "swiglu_3",
+    "mine",
+    "base",
+    "filled",
+    "rope_2",
 ];
 
 /// Names that only a mixer or an mlp may have.
@@ -66,10 +84,16 @@ impl Random {
 type Layer = (String, &'static [&'static str]);
 
 fn attention() -> impl Strategy<Value = Layer> {
-    let rope = select(vec!["", "rope nope", "rope { dims 2 }", "rope { layout half }", "rope.theta 500"]);
+    let rope =
+        select(vec!["", "rope nope", "rope { dims 2 }", "rope { layout half }", "rope.theta 500"]);
     let window = select(vec!["", "window 4", "window layer + 2", "window none"]);
     let kv = select(vec!["", "kv_heads 1", "kv_heads 2"]);
-    let mlp = select(vec!["swiglu { hidden 40 }", "swiglu { multiple_of 8 }", "my_mlp", "my_mlp { width 24 }"]);
+    let mlp = select(vec![
+        "swiglu { hidden 40 }",
+        "swiglu { multiple_of 8 }",
+        "my_mlp",
+        "my_mlp { width 24 }",
+    ]);
     (rope, window, kv, any::<bool>(), mlp).prop_map(|(rope, window, kv, qk_norm, mlp)| {
         let mixer = format!("attention {{ heads 4, qk_norm {qk_norm}\n{kv}\n{rope}\n{window} }}");
         (format!("decoder {{ mixer {mixer}  mlp {mlp} }}"), ["A", "B", "C", "D"].as_slice())
@@ -81,11 +105,17 @@ fn layer() -> impl Strategy<Value = Layer> {
     let conv = any::<bool>();
     let gla = conv.prop_map(|conv| {
         let mixer = format!("gla {{ heads 4, short_conv {conv}, gate_rank 4 }}");
-        (format!("decoder {{ mixer {mixer}  mlp swiglu {{ hidden 40 }} }}"), ["A", "C", "D"].as_slice())
+        (
+            format!("decoder {{ mixer {mixer}  mlp swiglu {{ hidden 40 }} }}"),
+            ["A", "C", "D"].as_slice(),
+        )
     });
     let mamba = (conv, 1..=2i64).prop_map(|(conv, groups)| {
         let mixer = format!("mamba2 {{ heads 4, state 8, groups {groups}, short_conv {conv} }}");
-        (format!("decoder {{ mixer {mixer}  mlp swiglu {{ hidden 40 }} }}"), ["A", "B", "C", "D"].as_slice())
+        (
+            format!("decoder {{ mixer {mixer}  mlp swiglu {{ hidden 40 }} }}"),
+            ["A", "B", "C", "D"].as_slice(),
+        )
     });
     prop_oneof![
         4 => attention(),
@@ -207,7 +237,8 @@ pub(crate) fn random() -> impl Strategy<Value = Random> {
                 let share = if g.share { "share " } else { "" };
                 format!("{} of {share}{}", g.count, g.layer.0)
             };
-            let (repeated, plain): (Vec<&Group>, Vec<&Group>) = groups.iter().partition(|g| g.repeated);
+            let (repeated, plain): (Vec<&Group>, Vec<&Group>) =
+                groups.iter().partition(|g| g.repeated);
             let mut list: Vec<String> = plain.iter().map(|g| one(g)).collect();
             if !repeated.is_empty() {
                 let inner: Vec<String> = repeated.iter().map(|g| one(g)).collect();
@@ -260,12 +291,14 @@ fn fills(
     let mut fills = Vec::new();
     for (slot, place, with, all) in wanted {
         let range = if all { 0..layers.len() } else { layers[place.index(layers.len())].1.clone() };
-        let free = range.clone().all(|i| layers[i].0.contains(&slot) && !taken.contains(&(slot, i)));
+        let free =
+            range.clone().all(|i| layers[i].0.contains(&slot) && !taken.contains(&(slot, i)));
         if range.is_empty() || !free {
             continue;
         }
         taken.extend(range.clone().map(|i| (slot, i)));
-        let selected = if all { String::new() } else { format!("layers[{}..{}].", range.start, range.end) };
+        let selected =
+            if all { String::new() } else { format!("layers[{}..{}].", range.start, range.end) };
         fills.push(Fill { slot, layers: selected, with: with.to_owned() });
     }
     fills

@@ -62,7 +62,8 @@ fn what_is_one_graph_agrees() {
         let apart: Vec<&str> = text.lines().filter_map(|l| l.strip_prefix("// not: ")).collect();
         let program = program(&file);
         let archs = program.archs(&file);
-        let compiled: Vec<_> = archs.iter().map(|arch| compiled_in(&program, &file, arch)).collect();
+        let compiled: Vec<_> =
+            archs.iter().map(|arch| compiled_in(&program, &file, arch)).collect();
         let first = &compiled[0].identity;
         for other in compiled.iter().skip(1) {
             let name = format!("{file}: `{}` and `{}`", compiled[0].name, other.name);

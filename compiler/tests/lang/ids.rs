@@ -121,7 +121,10 @@ fn recomputed(name: &str, identity: &Identity) -> usize {
             assert!(bodies.insert(digest_of, params).is_none(), "{name}: {digest_of} twice");
             false
         });
-        assert!(waiting.len() < before, "{name}: bodies use each other in a circle, or one is missing");
+        assert!(
+            waiting.len() < before,
+            "{name}: bodies use each other in a circle, or one is missing"
+        );
     }
     let (kind, claimed, text) = whole;
     assert_eq!((*kind, digest("canonc.graph.v1", text)), ("graph", claimed.to_string()), "{name}");
@@ -188,12 +191,18 @@ fn python() -> Result<PathBuf, String> {
         return Ok(python);
     }
     let run = |program: &Path, args: &[&str]| -> Result<(), String> {
-        let out = Command::new(program).args(args).output().map_err(|e| format!("{}: {e}", program.display()))?;
+        let out = Command::new(program)
+            .args(args)
+            .output()
+            .map_err(|e| format!("{}: {e}", program.display()))?;
         let said = String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned();
         out.status.success().then_some(()).ok_or(said)
     };
     run(&own, &["-m", "venv", home.to_str().unwrap()])?;
-    run(&python, &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "blake3==1.0.5"])?;
+    run(
+        &python,
+        &["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "blake3==1.0.5"],
+    )?;
     has_it(&python).then_some(python).ok_or("Python is older than 3.11".to_owned())
 }
 
@@ -227,18 +236,25 @@ fn python_finds_the_same() {
     let python = match python() {
         Ok(python) => python,
         Err(why) => {
-            let missing = ["No such file", "not found", "ensurepip", "No module named", "older than"];
-            let offline = ["Could not find a version", "Temporary failure", "Connection", "Network"];
+            let missing =
+                ["No such file", "not found", "ensurepip", "No module named", "older than"];
+            let offline =
+                ["Could not find a version", "Temporary failure", "Connection", "Network"];
             let excused = missing.iter().chain(&offline).any(|word| why.contains(word));
             assert!(excused, "{why}");
-            eprintln!("NOT RUN: tests/verify_ids.py needs python3 >= 3.11, pip and its package blake3: {why}");
+            eprintln!(
+                "NOT RUN: tests/verify_ids.py needs python3 >= 3.11, pip and its package blake3: {why}"
+            );
             return;
         }
     };
     let verify = |paths: &[PathBuf]| {
         let script = root().join("tests/verify_ids.py");
         let out = Command::new(&python).arg(script).args(paths).output().unwrap();
-        (out.status.code(), String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned())
+        (
+            out.status.code(),
+            String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned(),
+        )
     };
     let (code, said) = verify(&paths);
     assert_eq!(code, Some(0), "{said}");
@@ -261,6 +277,10 @@ fn python_finds_the_same() {
         assert!(said.contains("Wrong: "), "{said}");
     }
     let changed = folder.join("changed.json");
-    std::fs::write(&changed, serde_json::to_string(&identities).unwrap().replacen("@1 {", "@2 {", 1)).unwrap();
+    std::fs::write(
+        &changed,
+        serde_json::to_string(&identities).unwrap().replacen("@1 {", "@2 {", 1),
+    )
+    .unwrap();
     assert_eq!(verify(&[changed]).0, Some(1));
 }

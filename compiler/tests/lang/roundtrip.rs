@@ -12,7 +12,12 @@ use super::support::{TEXT, compiled, compiled_file, compiled_in, files, program_
 
 fn assert_stands_alone(one: &Compiled) {
     let program = Program::new([("lock".to_owned(), one.text.clone())], Std::None);
-    assert!(program.diagnostics.is_empty(), "{}\n{}", program.render(&program.diagnostics), one.text);
+    assert!(
+        program.diagnostics.is_empty(),
+        "{}\n{}",
+        program.render(&program.diagnostics),
+        one.text
+    );
     let again = compiled_in(&program, "lock", &one.name);
     assert_eq!(again.text, one.text);
     assert_eq!(again.identity.graph_text, one.identity.graph_text, "{}", one.text);
@@ -45,7 +50,11 @@ fn an_instance_name_left_out_survives_renaming() {
     );
     let files = [("other.canon".to_owned(), other), (TEXT.to_owned(), text)];
     let one = compiled_in(&Program::new(files, Std::Embedded), TEXT, "a");
-    assert!(one.identity.manifest_text.contains("layers.0.other.w "), "{}", one.identity.manifest_text);
+    assert!(
+        one.identity.manifest_text.contains("layers.0.other.w "),
+        "{}",
+        one.identity.manifest_text
+    );
     assert!(one.text.contains("proj_2"), "{}", one.text);
     assert_stands_alone(&one);
 }
@@ -55,24 +64,44 @@ fn an_instance_name_left_out_survives_renaming() {
 fn names_that_meet() {
     for (definitions, layers) in [
         // An mlp called what a fill's primitive is called.
-        ("mlp canon(x) {\n  linear w (x, dim)\n}", "2 of decoder { mixer attention { heads 4 }  mlp canon\ncanon A, B }"),
+        (
+            "mlp canon(x) {\n  linear w (x, dim)\n}",
+            "2 of decoder { mixer attention { heads 4 }  mlp canon\ncanon A, B }",
+        ),
         // A mixer called `short_conv`, beside one with a setting of that name.
-        ("mixer short_conv(x) {\n  linear w (x, dim)\n}", "[decoder { mixer short_conv  mlp swiglu }, decoder { mixer gla { heads 4 }  mlp swiglu }]"),
+        (
+            "mixer short_conv(x) {\n  linear w (x, dim)\n}",
+            "[decoder { mixer short_conv  mlp swiglu }, decoder { mixer gla { heads 4 }  mlp swiglu }]",
+        ),
         // Definitions that differ from std's in case only.
-        ("block Decoder(x) {\n  x + linear Swiglu (x, dim)\n}", "[Decoder, decoder { mixer attention { heads 4 }  mlp swiglu }]"),
+        (
+            "block Decoder(x) {\n  x + linear Swiglu (x, dim)\n}",
+            "[Decoder, decoder { mixer attention { heads 4 }  mlp swiglu }]",
+        ),
         // What std means by `floor` and `ceil_to`.
-        ("block floor(x) {\n  x + linear w (x, dim)\n}\nblock ceil_to(x) {\n  x + linear w (x, dim)\n}", "[floor, ceil_to, decoder { mixer attention { heads 4 }  mlp swiglu }]"),
+        (
+            "block floor(x) {\n  x + linear w (x, dim)\n}\nblock ceil_to(x) {\n  x + linear w (x, dim)\n}",
+            "[floor, ceil_to, decoder { mixer attention { heads 4 }  mlp swiglu }]",
+        ),
         // An init rule's name, which Mamba2 uses.
-        ("block ones(x) {\n  x + linear w (x, dim)\n}\nblock log_uniform(x) {\n  x + ones(x)\n}", "[log_uniform, decoder { mixer mamba2 { heads 4 }  mlp swiglu }]"),
+        (
+            "block ones(x) {\n  x + linear w (x, dim)\n}\nblock log_uniform(x) {\n  x + ones(x)\n}",
+            "[log_uniform, decoder { mixer mamba2 { heads 4 }  mlp swiglu }]",
+        ),
         // A name that would be made by telling two apart.
-        ("block rotary(q, k; head_dim) {\n  q, rope(k)\n}\nblock rotary_2(q, k; head_dim) {\n  rope(q), k\n}", "[decoder { mixer attention { heads 4, rope rotary }  mlp swiglu }, decoder { mixer attention { heads 4, rope rotary_2 }  mlp swiglu }, decoder { mixer gated_deltanet { heads 4 }  mlp swiglu }]"),
+        (
+            "block rotary(q, k; head_dim) {\n  q, rope(k)\n}\nblock rotary_2(q, k; head_dim) {\n  rope(q), k\n}",
+            "[decoder { mixer attention { heads 4, rope rotary }  mlp swiglu }, decoder { mixer attention { heads 4, rope rotary_2 }  mlp swiglu }, decoder { mixer gated_deltanet { heads 4 }  mlp swiglu }]",
+        ),
         // A field of every arch.
         ("block dim(x; layer = 1) {\n  x + linear w (x, dim * layer)\n}", "2 of dim"),
     ] {
         let text = with_layers(definitions, layers);
         assert_stands_alone(&compiled(&text));
         // And when the arch itself is called what std calls something.
-        for name in ["rotary", "untied", "Attention"].into_iter().filter(|n| !definitions.contains(n)) {
+        for name in
+            ["rotary", "untied", "Attention"].into_iter().filter(|n| !definitions.contains(n))
+        {
             assert_stands_alone(&compiled(&text.replace("arch a {", &format!("arch {name} {{"))));
         }
     }
@@ -81,9 +110,15 @@ fn names_that_meet() {
 /// One tree, one text, whatever edits led to it.
 #[test]
 fn the_way_leaves_no_trace() {
-    let base = with_layers("", "4 of decoder { mixer attention { heads 4 }  mlp swiglu { hidden 8 } }");
-    let direct = with_layers("", "4 of decoder { mixer attention { heads 2 }  mlp swiglu { hidden 8 }  canon A }");
-    let edited = format!("{base}\narch b = a with {{ canon A, B  mixer.heads 8 }}\narch c = b with {{ empty B  mixer.heads 2 }}");
+    let base =
+        with_layers("", "4 of decoder { mixer attention { heads 4 }  mlp swiglu { hidden 8 } }");
+    let direct = with_layers(
+        "",
+        "4 of decoder { mixer attention { heads 2 }  mlp swiglu { hidden 8 }  canon A }",
+    );
+    let edited = format!(
+        "{base}\narch b = a with {{ canon A, B  mixer.heads 8 }}\narch c = b with {{ empty B  mixer.heads 2 }}"
+    );
     let text = |t: &str| compiled(t).text.replace("arch c ", "arch a ");
     assert_eq!(text(&edited), text(&direct));
 }

@@ -22,7 +22,8 @@ pub(crate) fn read(path: &str) -> String {
 
 /// The files of a folder with this ending, sorted, by name from the root of the repository.
 pub(crate) fn files(folder: &str, ending: &str) -> Vec<String> {
-    let entries = std::fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
+    let entries =
+        std::fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
     let names: BTreeSet<String> = entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .filter(|name| name.ends_with(ending))

@@ -240,8 +240,8 @@ fn another_name_of_a_parameter_is_another_initial_value() {
 }
 
 #[test]
-fn ten_thousand_layers_are_compared() {
-    let deep = X.replace("4 of", "10000 of");
+fn many_layers_are_compared_at_once() {
+    let deep = X.replace("4 of", "1000 of");
     let canon =
         format!("{}\narch x = y with {{ canon A, B }}", deep.replace("arch x {", "arch y {"));
     assert_eq!(of_archs(&deep, &canon, &["canon"]).outcome, Outcome::Controlled);
@@ -250,7 +250,7 @@ fn ten_thousand_layers_are_compared() {
         deep.replace("arch x {", "arch y {")
     );
     let verdict = of_archs(&deep, &theta, &["canon"]);
-    assert_eq!(paths(&verdict), ["arch.layers.1..9998/3.mixer.rope.theta"]);
+    assert_eq!(paths(&verdict), ["arch.layers.1..998/3.mixer.rope.theta"]);
 }
 
 #[test]

@@ -115,7 +115,8 @@ pub(super) fn run(
         }
         Kernel::CausalConv { residual, activation, parts, state, kernel: _ } => {
             let state = if *state { Some(x(parts + 1)?) } else { None };
-            let operands = canon::Operands { inputs: some(operands, 0, *parts)?, weight: x(*parts)?, state };
+            let operands =
+                canon::Operands { inputs: some(operands, 0, *parts)?, weight: x(*parts)?, state };
             canon::forward(ours()?, operands, options(*residual, *activation))?
         }
         Kernel::CausalConvGrad { residual, activation, parts, kernel: _ } => {
@@ -146,15 +147,13 @@ pub(super) fn run(
             gla::backward(x(0)?, operands)?.into()
         }
         Kernel::DeltaScan { state } => {
-            let operands =
-                delta::Operands { q: x(0)?, k: x(1)?, v: x(2)?, beta: x(3)?, g: x(4)? };
+            let operands = delta::Operands { q: x(0)?, k: x(1)?, v: x(2)?, beta: x(3)?, g: x(4)? };
             let state = if *state { Some(x(5)?) } else { None };
             let scanned = delta::forward(operands, state)?;
             vec![scanned.y, scanned.state]
         }
         Kernel::DeltaScanGrad => {
-            let operands =
-                delta::Operands { q: x(1)?, k: x(2)?, v: x(3)?, beta: x(4)?, g: x(5)? };
+            let operands = delta::Operands { q: x(1)?, k: x(2)?, v: x(3)?, beta: x(4)?, g: x(5)? };
             delta::backward(x(0)?, operands)?.into()
         }
         Kernel::SsdScan { state } => {
@@ -171,15 +170,13 @@ pub(super) fn run(
         }
 
         Kernel::CrossEntropy { nll_square, z_loss } => {
-            let terms =
-                loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() };
+            let terms = loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() };
             let loss::Losses { nll, lse, loss, counted } =
                 loss::forward(ours()?, x(0)?, x(1)?, terms)?;
             vec![nll, lse, loss, counted]
         }
         Kernel::CrossEntropyGrad { nll_square, z_loss } => {
-            let terms =
-                loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() };
+            let terms = loss::Terms { nll_square: nll_square.to_f64(), z_loss: z_loss.to_f64() };
             let kept = loss::Kept { targets: x(1)?, nll: x(2)?, lse: x(3)? };
             let over = context.consumes_first;
             vec![loss::backward(ours()?, x(0)?, kept, number(4)?, terms, over)?]
@@ -190,13 +187,8 @@ pub(super) fn run(
         Kernel::GradNorm => vec![update::grad_norm(ours()?, operands)?],
         Kernel::Clip { max } => vec![update::clip(x(0)?, max.map(|max| max.to_f64()))?],
         Kernel::AdamW { beta1, beta2, eps, decay } => {
-            let update = update::Update {
-                p: x(0)?,
-                g: x(1)?,
-                m: x(2)?,
-                v: x(3)?,
-                coefficient: x(4)?,
-            };
+            let update =
+                update::Update { p: x(0)?, g: x(1)?, m: x(2)?, v: x(3)?, coefficient: x(4)? };
             let options = update::AdamW {
                 beta1: beta1.to_f64(),
                 beta2: beta2.to_f64(),

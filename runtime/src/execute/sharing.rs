@@ -51,7 +51,8 @@ impl Roots {
 /// For each step, whether its first operand is its alone and dies with it: that memory may hold a result.
 pub(super) fn consumable(plan: &Plan) -> Vec<bool> {
     let roots = Roots::of(plan);
-    let callers = || plan.inputs.iter().map(|(_, id)| id).chain(plan.outputs.iter().map(|(_, id)| id));
+    let callers =
+        || plan.inputs.iter().map(|(_, id)| id).chain(plan.outputs.iter().map(|(_, id)| id));
     let mut shared = vec![false; plan.values.len()];
     for id in callers() {
         if let Some(shared) = shared.get_mut(roots.at(*id)) {

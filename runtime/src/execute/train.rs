@@ -40,9 +40,8 @@ pub struct Moments {
 impl Moments {
     /// As before the first step.
     pub fn zeros(weights: &Weights) -> Result<Self, ExecuteError> {
-        let zeros = || {
-            weights.tensors.iter().map(Tensor::f_zeros_like).collect::<Result<Vec<_>, _>>()
-        };
+        let zeros =
+            || weights.tensors.iter().map(Tensor::f_zeros_like).collect::<Result<Vec<_>, _>>();
         Ok(Self { first: zeros()?, second: zeros()? })
     }
 }
@@ -90,7 +89,8 @@ impl Trainer {
         targets: &Tensor,
         scale: f64,
     ) -> Result<Sums, ExecuteError> {
-        let outputs = self.micro.run(|input| batch_input(input, weights, tokens, targets, scale))?;
+        let outputs =
+            self.micro.run(|input| batch_input(input, weights, tokens, targets, scale))?;
         sums(outputs, weights.tensors.len())
     }
 
@@ -291,7 +291,9 @@ fn sums(outputs: Vec<(Output, Tensor)>, count: usize) -> Result<Sums, ExecuteErr
             | Output::Param(_)
             | Output::FirstMoment(_)
             | Output::SecondMoment(_) => {
-                return Err(ExecuteError::new(format!("a training plan gives {output} out of turn")));
+                return Err(ExecuteError::new(format!(
+                    "a training plan gives {output} out of turn"
+                )));
             }
         }
     }

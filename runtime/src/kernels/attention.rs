@@ -52,7 +52,9 @@ impl fmt::Display for Path {
             Self::Flash => f.write_str("libtorch flash"),
             Self::MaskedFlash => f.write_str("libtorch flash, masked"),
             Self::Reference(Reason::Device(device)) => write!(f, "reference (on {device:?})"),
-            Self::Reference(Reason::Widths) => f.write_str("reference (value width is not key width)"),
+            Self::Reference(Reason::Widths) => {
+                f.write_str("reference (value width is not key width)")
+            }
             Self::Reference(Reason::Kind(kind)) => write!(f, "reference ({kind:?})"),
             Self::Reference(Reason::Asked) => f.write_str("reference (asked for)"),
         }
@@ -144,8 +146,7 @@ pub fn backward(
         Path::Reference(_) => {
             let p = shape.scores(operands, &q, &k)?.f_sub(&lse.f_unsqueeze(-1)?)?.f_exp()?;
             let dp = dy.f_matmul(&v.f_transpose(-2, -1)?)?; // [b, h, t, s]
-            let along =
-                dy.f_mul(&y)?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;
+            let along = dy.f_mul(&y)?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;
             let ds = dp.f_sub(&along)?.f_mul(&p)?.f_mul_scalar(scale)?;
             (
                 ds.f_matmul(&k)?,
@@ -178,7 +179,12 @@ impl Shape {
         let (q, k, v) = (q.size(), k.size(), v.size());
         match (q.as_slice(), k.as_slice(), v.as_slice()) {
             ([b, t, h, d], [kb, s, kv, kd], [vb, vs, vkv, _])
-                if b == kb && b == vb && d == kd && s == vs && kv == vkv && s >= t
+                if b == kb
+                    && b == vb
+                    && d == kd
+                    && s == vs
+                    && kv == vkv
+                    && s >= t
                     && *kv > 0
                     && h % kv == 0 =>
             {
@@ -198,7 +204,8 @@ impl Shape {
     fn by_head(&self, operands: Operands<'_>) -> Result<(Tensor, Tensor, Tensor), KernelError> {
         let Operands { q, k, v, window: _ } = operands;
         let kv = |x: &Tensor| -> Result<Tensor, KernelError> {
-            let all = if self.times == 1 { x.shallow_clone() } else { repeat_heads(x, self.times)? };
+            let all =
+                if self.times == 1 { x.shallow_clone() } else { repeat_heads(x, self.times)? };
             Ok(all.f_transpose(1, 2)?)
         };
         Ok((q.f_transpose(1, 2)?, kv(k)?, kv(v)?))

@@ -14,9 +14,9 @@ mod tests;
 
 use tch::{Device, Kind, Tensor};
 
+use super::KernelError;
 use super::path::choose as choose_by_kind;
 pub use super::path::{Path, Reason};
-use super::KernelError;
 
 /// Kernel sizes the fused path is compiled for.
 pub const FUSED_KERNELS: std::ops::RangeInclusive<i64> = 2..=8;

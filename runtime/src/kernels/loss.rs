@@ -91,10 +91,7 @@ pub fn backward(
     let Kept { targets, nll, lse } = kept;
     let counts = targets.f_ne(IGNORED)?;
     // [b, t]: what multiplies the target's −1, and what multiplies p.
-    let down = nll
-        .f_mul_scalar(2.0 * nll_square * scale)?
-        .f_add_scalar(scale)?
-        .f_mul(&counts)?;
+    let down = nll.f_mul_scalar(2.0 * nll_square * scale)?.f_add_scalar(scale)?.f_mul(&counts)?;
     let spread = lse.f_mul_scalar(2.0 * z_loss * scale)?.f_mul(&counts)?.f_add(&down)?;
     if let Path::Fused(isa) = path {
         return fused_backward(isa, logits, kept, &down, &spread, over_logits);
@@ -150,11 +147,8 @@ fn fused_backward(
     spread: &Tensor,
     over_logits: bool,
 ) -> Result<Tensor, KernelError> {
-    let mut d = if over_logits && logits.is_contiguous() {
-        logits.shallow_clone()
-    } else {
-        copy(logits)?
-    };
+    let mut d =
+        if over_logits && logits.is_contiguous() { logits.shallow_clone() } else { copy(logits)? };
     let rows = Rows::of(&d, kept.targets)?;
     let (targets, vocab) = (rows.targets, rows.vocab);
     let (lse, down, spread) =

@@ -69,11 +69,8 @@ impl Tables {
         kind: Kind,
         device: Device,
     ) -> Result<Rc<Table>, KernelError> {
-        let key = (
-            rotation.theta.to_bits(),
-            rotation.dims,
-            rotation.layout == RopeLayout::Interleaved,
-        );
+        let key =
+            (rotation.theta.to_bits(), rotation.dims, rotation.layout == RopeLayout::Interleaved);
         if let Some((first, count, table)) = self.kept.get(&key)
             && (*first, *count) == (position, time)
         {
@@ -128,15 +125,12 @@ fn reference(x: &Tensor, rotation: Rotation, table: &Table) -> Result<Tensor, Ke
         RopeLayout::Half => [2, dims / 2],
     };
     let along = if layout == RopeLayout::Interleaved { -1 } else { -2 };
-    let partner = head
-        .f_unflatten(-1, pairs.as_slice())?
-        .f_flip([along].as_slice())?
-        .f_flatten(-2, -1)?; // [b, t, h, dims]
+    let partner =
+        head.f_unflatten(-1, pairs.as_slice())?.f_flip([along].as_slice())?.f_flatten(-2, -1)?; // [b, t, h, dims]
     let sin = if inverse { table.sin.f_neg()? } else { table.sin.shallow_clone() };
     // [t, dims] -> [t, 1, dims]: over batch and heads.
-    let turned = head
-        .f_mul(&table.cos.f_unsqueeze(1)?)?
-        .f_add(&partner.f_mul(&sin.f_unsqueeze(1)?)?)?;
+    let turned =
+        head.f_mul(&table.cos.f_unsqueeze(1)?)?.f_add(&partner.f_mul(&sin.f_unsqueeze(1)?)?)?;
     if dims == width {
         return Ok(turned);
     }

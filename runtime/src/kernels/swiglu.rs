@@ -4,11 +4,11 @@
 
 use tch::{Kind, Tensor};
 
+use super::KernelError;
 use super::ffi::{self, Cut, Vectorised};
 use super::lanes::{load, mul_add, sigmoid, store};
 use super::linear::grain;
 use super::path::Path;
-use super::KernelError;
 
 const CHUNK: usize = 4096;
 
@@ -64,8 +64,7 @@ pub fn backward(
         outs.map(|data| Cut { data, chunk: CHUNK }),
         |chunk, [dgate, dup]| {
             let (at, count) = (chunk * CHUNK, dgate.len());
-            let (dy, gate, up) =
-                (&dys[at..][..count], &gates[at..][..count], &ups[at..][..count]);
+            let (dy, gate, up) = (&dys[at..][..count], &gates[at..][..count], &ups[at..][..count]);
             ffi::run_on(isa, Backward { dy, gate, up, dgate, dup });
         },
     );
@@ -91,8 +90,7 @@ impl Vectorised for Forward<'_> {
         #[inline(always)]
         fn strip<const FMA: bool, const W: usize>(work: &mut Forward<'_>, at: usize) {
             let (gate, up) = (load::<W>(work.gate, at), load::<W>(work.up, at));
-            let y: [f32; W] =
-                std::array::from_fn(|l| gate[l] * sigmoid::<FMA>(gate[l]) * up[l]);
+            let y: [f32; W] = std::array::from_fn(|l| gate[l] * sigmoid::<FMA>(gate[l]) * up[l]);
             store(work.y, at, &y);
         }
         let mut work = self;

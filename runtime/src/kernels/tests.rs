@@ -32,7 +32,8 @@ fn numbers(name: &str, size: &[i64]) -> Tensor {
     let mut state = seed;
     let count: i64 = size.iter().product();
     let mut draw = || {
-        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 40) as f32 / (1 << 23) as f32 - 1.0
     };
     let values: Vec<f32> = (0..count).map(|_| 2.0 * (draw() + draw() + draw())).collect();
@@ -151,7 +152,8 @@ fn fused_kernels_give_the_same_bits_on_any_number_of_threads_and_lanes() {
             tch::set_num_threads(1);
             assert_same_bits(&one, &three, &format!("{name} at {shape:?}, 3 threads"));
             if Isa::Avx512.is_available() {
-                let [wide, narrow] = [Isa::Avx512, Isa::Avx2].map(|isa| run(shape, Path::Fused(isa)));
+                let [wide, narrow] =
+                    [Isa::Avx512, Isa::Avx2].map(|isa| run(shape, Path::Fused(isa)));
                 assert_same_bits(&wide, &narrow, &format!("{name} at {shape:?}, avx512 and avx2"));
             }
         }

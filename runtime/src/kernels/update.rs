@@ -58,7 +58,9 @@ fn sum_of_squares(isa: Isa, g: &[f32]) -> f64 {
 /// min(1, max / (norm + 1e-6)), or 1; [] f64.
 pub fn clip(norm: &Tensor, max: Option<f64>) -> Result<Tensor, KernelError> {
     Ok(match max {
-        Some(max) => norm.f_add_scalar(1e-6)?.f_reciprocal()?.f_mul_scalar(max)?.f_clamp_max(1.0)?,
+        Some(max) => {
+            norm.f_add_scalar(1e-6)?.f_reciprocal()?.f_mul_scalar(max)?.f_clamp_max(1.0)?
+        }
         None => norm.f_ones_like()?,
     })
 }

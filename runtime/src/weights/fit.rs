@@ -109,10 +109,7 @@ pub fn pieces(graph: &Graph, sizes: &BTreeMap<&str, Vec<i64>>) -> Result<Vec<Pie
 }
 
 /// The layout's name, the pieces, and what is missing, extra or misshapen.
-fn lay(
-    graph: &Graph,
-    sizes: &BTreeMap<&str, Vec<i64>>,
-) -> (String, Vec<Piece>, Vec<String>) {
+fn lay(graph: &Graph, sizes: &BTreeMap<&str, Vec<i64>>) -> (String, Vec<Piece>, Vec<String>) {
     let layout = LAYOUTS.iter().find(|layout| sizes.contains_key(layout.sign));
     let index: BTreeMap<&str, usize> =
         graph.params().iter().enumerate().map(|(n, p)| (p.path.as_str(), n)).collect();
@@ -156,7 +153,8 @@ fn lay(
             let theirs: Vec<&str> = rows
                 .iter()
                 .filter(|(_, choices)| {
-                    layout.is_some() && choices.iter().any(|ours| n.is_some_and(|n| ours.contains(n)))
+                    layout.is_some()
+                        && choices.iter().any(|ours| n.is_some_and(|n| ours.contains(n)))
                 })
                 .map(|(name, _)| name.as_str())
                 .collect();
@@ -240,7 +238,10 @@ fn taken(
 ) -> Result<Vec<Tensor>, String> {
     let failed = |error: tch::TchError| format!("{name}: {error}");
     if !matches!(tensor.kind(), Kind::Float | Kind::BFloat16 | Kind::Half) {
-        return Err(format!("dtype: {name} is {:?}, and weights are f32, bf16 or f16", tensor.kind()));
+        return Err(format!(
+            "dtype: {name} is {:?}, and weights are f32, bf16 or f16",
+            tensor.kind()
+        ));
     }
     let tensor = tensor.f_to_kind(Kind::Float).map_err(failed)?;
     let finite = tensor.f_isfinite().and_then(|t| t.f_all()).and_then(|t| t.f_int64_value(&[]));
@@ -252,14 +253,20 @@ fn taken(
         let zeros = tensor.f_count_nonzero(None).and_then(|t| t.f_int64_value(&[]));
         return match zeros.map_err(failed)? {
             0 => Ok(Vec::new()),
-            n => Err(format!("extra: {name} has {n} numbers that are not 0, and the arch has no place for it")),
+            n => Err(format!(
+                "extra: {name} has {n} numbers that are not 0, and the arch has no place for it"
+            )),
         };
     }
     let mut first = 0;
     let mut parts = Vec::with_capacity(ours.len());
     for param in ours.iter().filter_map(|n| params.get(*n)) {
         let rows = param.shape.first().copied().unwrap_or(1);
-        let part = if ours.len() == 1 { Ok(tensor.shallow_clone()) } else { tensor.f_narrow(0, first, rows) };
+        let part = if ours.len() == 1 {
+            Ok(tensor.shallow_clone())
+        } else {
+            tensor.f_narrow(0, first, rows)
+        };
         let part = part.and_then(|t| t.f_reshape(&param.shape)).and_then(|t| t.f_contiguous());
         parts.push(part.map_err(failed)?);
         first += rows;

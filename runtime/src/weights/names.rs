@@ -126,16 +126,10 @@ const FLASH_LINEAR: &[Row] = &[
     row("model.layers.{i}.mlp_norm.weight", &["layers.{i}.pre_mlp"]),
     row("model.layers.{i}.canonC.weight", &["layers.{i}.C"]),
     // GDN2 with and without D; GLA5 keeps both matrices in one under the first's name.
-    row(
-        "model.layers.{i}.mlp.both_proj.weight",
-        &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"],
-    ),
+    row("model.layers.{i}.mlp.both_proj.weight", &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"]),
     row("model.layers.{i}.mlp.up_proj.weight", &["layers.{i}.mlp.up"]),
     row("model.layers.{i}.mlp.gate_proj.weight", &["layers.{i}.mlp.gate"]),
-    row(
-        "model.layers.{i}.mlp.gate_proj.weight",
-        &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"],
-    ),
+    row("model.layers.{i}.mlp.gate_proj.weight", &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"]),
     row("model.layers.{i}.mlp.canonD.weight", &["layers.{i}.mlp.D"]),
     row("model.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
     row("model.norm.weight", &["head.norm"]),
@@ -179,10 +173,7 @@ const MAMBA2: &[Row] = &[
     row("backbone.layers.{i}.mixer.out_proj.weight", &["layers.{i}.mixer.wo"]),
     row("backbone.layers.{i}.pre_mlp_layernorm.weight", &["layers.{i}.pre_mlp"]),
     row("backbone.layers.{i}.canonC.weight", &["layers.{i}.C"]),
-    row(
-        "backbone.layers.{i}.mlp.both_proj.weight",
-        &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"],
-    ),
+    row("backbone.layers.{i}.mlp.both_proj.weight", &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"]),
     row("backbone.layers.{i}.mlp.canonD.weight", &["layers.{i}.mlp.D"]),
     row("backbone.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
     row("backbone.norm_f.weight", &["head.norm"]),

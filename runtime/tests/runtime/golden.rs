@@ -62,7 +62,9 @@ impl Case {
     fn under(&self, prefix: &str) -> BTreeMap<String, Tensor> {
         self.tensors
             .iter()
-            .filter_map(|(name, t)| Some((name.strip_prefix(prefix)?.to_owned(), t.shallow_clone())))
+            .filter_map(|(name, t)| {
+                Some((name.strip_prefix(prefix)?.to_owned(), t.shallow_clone()))
+            })
             .collect()
     }
 
@@ -98,8 +100,11 @@ fn arch_text(h: &Value) -> String {
         Some(mlp) => format!("decoder {{ mixer {mixer}  mlp {mlp} }}"),
         None => format!("mixer_only {{ mixer {mixer} }}"),
     };
-    let slots: Vec<String> =
-        "ABCD".chars().filter(|slot| of(h, "canon_set").contains(*slot)).map(String::from).collect();
+    let slots: Vec<String> = "ABCD"
+        .chars()
+        .filter(|slot| of(h, "canon_set").contains(*slot))
+        .map(String::from)
+        .collect();
     let activation = if h["canon_activation"] == true { "silu" } else { "none" };
     let canon = match slots.is_empty() {
         true => String::new(),
@@ -317,8 +322,7 @@ fn decode(
     let want =
         Tensor::cat(&[case.tensor("decode/prefill_logits"), case.tensor("decode/step_logits")], 1);
     let streamer = streamer(&compiled.graph, machine);
-    let as_released: Vec<i64> =
-        [prefill].into_iter().chain((prefill..time).map(|_| 1)).collect();
+    let as_released: Vec<i64> = [prefill].into_iter().chain((prefill..time).map(|_| 1)).collect();
     for pieces in [as_released, vec![1; time as usize], vec![2, 1, 3, 10, time - 16], vec![time]] {
         let (mut carried, mut first) = (streamer.start(batch).unwrap(), 0);
         for count in &pieces {

@@ -102,9 +102,26 @@ fn autograd_of_the_same_steps_agrees_for_every_primitive() {
     assert_eq!(
         met,
         [
-            "add", "argmax", "attention", "causal_conv", "concat", "cross_entropy", "delta_scan",
-            "embed", "gla_scan", "l2_norm", "linear", "mul", "pointwise", "repeat_heads", "reshape",
-            "rms_norm", "rope", "scale", "split", "ssd_scan",
+            "add",
+            "argmax",
+            "attention",
+            "causal_conv",
+            "concat",
+            "cross_entropy",
+            "delta_scan",
+            "embed",
+            "gla_scan",
+            "l2_norm",
+            "linear",
+            "mul",
+            "pointwise",
+            "repeat_heads",
+            "reshape",
+            "rms_norm",
+            "rope",
+            "scale",
+            "split",
+            "ssd_scan",
         ]
     );
 }
@@ -237,7 +254,8 @@ fn every_kernel_that_ran_is_on_the_record() {
             *seen.entry(kernel).or_default() += times as usize;
             let fused = path.starts_with("fused/") || path == "libtorch flash";
             assert!(!fused || machine == FAST, "{kernel} took {path} on {machine:?}");
-            if ["rms_norm", "rope", "swiglu", "cross_entropy_grad", "causal_conv"].contains(&kernel) {
+            if ["rms_norm", "rope", "swiglu", "cross_entropy_grad", "causal_conv"].contains(&kernel)
+            {
                 assert_eq!(fused, machine == FAST, "{kernel} took {path} on {machine:?}");
             }
         }

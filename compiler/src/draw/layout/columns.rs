@@ -167,9 +167,12 @@ fn isotonic(wanted: &[(f64, f64)]) -> Vec<f64> {
 mod tests {
     use super::*;
 
+    /// Places and weights that are wanted, and places that are got.
+    type Case = (&'static [(f64, f64)], &'static [f64]);
+
     #[test]
     fn isotonic_pools_what_falls() {
-        let cases: [(&[(f64, f64)], &[f64]); 4] = [
+        let cases: [Case; 4] = [
             (&[], &[]),
             (&[(1.0, 1.0), (2.0, 1.0)], &[1.0, 2.0]),
             (&[(3.0, 1.0), (1.0, 1.0), (5.0, 1.0)], &[2.0, 2.0, 5.0]),

@@ -88,7 +88,7 @@ pub(super) fn classes<'a>(
 
 /// An upper estimate of a text's width at 12 pixels, bold.
 fn width(text: &str) -> f64 {
-    text.chars().map(|c| if c.is_ascii_lowercase() { 6.8 } else { 7.6 }).sum()
+    text.chars().map(|c| if c.is_ascii_lowercase() { 7.5 } else { 8.2 }).sum()
 }
 
 /// At 10.5 pixels.
