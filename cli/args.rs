@@ -260,13 +260,43 @@ pub(crate) struct BindArgs {
 
 /// Say what two locks differ in: treatment, confounds, consequences
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    after_help = "\
 Examples:
   canonc diff lockfiles/llama_1B.lock lockfiles/llamacanon_1B.lock --treatment canon
   canonc diff lockfiles/a.lock lockfiles/b.lock --treatment canon --treatment optimizer.lr
   canonc diff lockfiles/a.lock lockfiles/b.lock --json
 
-Exit codes: 0 controlled, 1 confounded.")]
+Exit codes: 0 controlled, 1 confounded, 2 the locks or the treatment cannot be judged.",
+    after_long_help = "\
+Examples:
+  canonc diff lockfiles/llama_1B.lock lockfiles/llamacanon_1B.lock --treatment canon
+  canonc diff lockfiles/a.lock lockfiles/b.lock --treatment canon --treatment optimizer.lr
+  canonc diff lockfiles/a.lock lockfiles/b.lock --json | jq '.confounds[].path'
+
+A treatment names fields: `canon` is every slot's fill; `optimizer.lr` a field of the lock;
+`rope.dims` a field of every layer that has it; `arch.layers.0..6.slots.A` some layers alone.
+
+Exit codes: 0 controlled, 1 confounded, 2 the locks or the treatment cannot be judged.
+
+Schema of --json, one object on standard output:
+  schema       \"canonc.diff.v1\"
+  a, b         names of the locks
+  verdict      \"identical\", \"controlled\", \"bundle\" or \"confounded\"
+  controlled   whether nothing but the treatment differs
+  factors      independent fields in the treatment
+  headline     the verdict in one line
+  exploratory  whether the treatment was typed rather than declared in a comparison file
+  assumed      inputs without a digest that were taken to be equal by name
+  treatment    each {entry, factors, changes}
+  confounds, consequences, platform, cosmetic, and changes: lists, each
+    path, a, b   the field and both values; null where a lock has no such field
+    at_a, at_b   file:line, or null
+    note         `+0.15%`, `decides training`, `measured differently`; may be empty
+  graph        each {change (added, removed, changed), layers, node, a, b, at_a, at_b}
+  proof        {graph, manifest, erased_slots, erased_graph, erased_manifest}: digests of both
+               locks, a's with b's values at the treatment; null where that could not be built"
+)]
 pub(crate) struct DiffArgs {
     /// One lock
     #[arg(value_name = "A")]

@@ -240,10 +240,16 @@ pub(crate) fn settled(path: &Path, lock: Lock) -> Result<(Lock, Option<String>),
         ))
         .help(format!("delete it if `{source}` is gone, rename one of the two, or use --out"))),
         Some(_) => {
-            let bound = lock::read(&shown(path), &before)
-                .and_then(|standing| lock::keep_binding(&lock, &standing))
-                // A lock that cannot be read has no binding worth keeping.
-                .unwrap_or(None);
+            let standing = lock::read(&shown(path), &before);
+            if let Err(error) = &standing
+                && error.code == "lock-version"
+            {
+                let failure = locks::refused(path, error.clone());
+                return Err(failure.help("or delete it, and build it as this canonc does"));
+            }
+            // A lock that cannot be read has no binding worth keeping.
+            let bound =
+                standing.and_then(|standing| lock::keep_binding(&lock, &standing)).unwrap_or(None);
             Ok((bound.unwrap_or(lock), Some(before)))
         }
     }

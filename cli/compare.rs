@@ -17,6 +17,7 @@ use crate::args::CompareArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::files;
 use crate::output;
+use crate::run::stop_on_signals;
 use crate::runs::{failure, read_text};
 
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
@@ -28,6 +29,8 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     let folder = args.dir.join(&comparison.name);
     std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
     let runs = comparison.runs();
+    // A run under way takes the signal itself and leaves a checkpoint; this process waits for it.
+    let _stop = stop_on_signals()?;
     for (number, run) in runs.iter().enumerate() {
         let exit = carry_out(run, &folder, number + 1, runs.len())?;
         if exit != Exit::Fine {

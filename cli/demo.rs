@@ -10,6 +10,7 @@ use std::process::Command;
 
 use crate::fail::{Exit, Failure, Outcome};
 use crate::output;
+use crate::run::stop_on_signals;
 
 const BASE: &str = "llama_demo";
 const TREATED: &str = "llamacanon_demo";
@@ -28,6 +29,8 @@ pub(crate) fn demo() -> Outcome {
         &["show", &arch(TREATED), "--seq-len", "128"],
         &["compare", &lock("demo"), "--out", "demo/report.html"],
     ];
+    // The commands take signals themselves; this process waits for them.
+    let _stop = stop_on_signals()?;
     for step in steps {
         output::note(&format!("\n$ canonc {}", step.join(" ")));
         let program = std::env::current_exe()

@@ -13,6 +13,7 @@ mod cli {
     mod check;
     mod fmt;
     mod graph;
+    mod locks;
     mod other;
     mod show;
 }

@@ -224,18 +224,15 @@ fn a_run_finishes_is_verified_and_is_not_run_again() {
     assert!(kernels["causal_conv"].iter().all(|path| path.contains("fused")), "{kernels:?}");
 }
 
-#[test]
-fn killed_at_every_fault_point_and_gone_on_with_it_is_the_straight_run() {
+/// Breaks a run at each point of that family, goes on with it, and compares it with the straight run.
+fn broken_at(family: &dyn Fn(&str) -> bool, counts: &[u64]) {
     let place = Place::new(&experiment("small", DEPO, &[]));
     place.exits(0, "run --dir straight");
     let straight = place.bits("straight", 6);
-    let counts = |name: &str| match name.split('-').next() {
-        Some("metrics") => vec![1, 5],
-        Some("checkpoint" | "pointer") => vec![1, 2],
-        _ => vec![1],
-    };
-    for (point, name) in POINTS {
-        for count in counts(name) {
+    let points: Vec<_> = POINTS.into_iter().filter(|(_, name)| family(name)).collect();
+    assert!(points.len() >= 4);
+    for (point, name) in points {
+        for count in counts {
             let run = format!("{name}-{count}");
             let output = place.type_in(&format!("run --dir {run} --fault {name}:{count}"));
             if point.fills_disk() {
@@ -245,10 +242,33 @@ fn killed_at_every_fault_point_and_gone_on_with_it_is_the_straight_run() {
                 assert_eq!(output.status.code(), None, "{run} did not die: {}", said(&output));
             }
             let said = place.exits(0, &format!("run --dir {run}"));
+            assert_eq!(
+                said.contains("torn line"),
+                ["metrics-torn", "metrics-full"].contains(&name)
+            );
             same(&straight, &place.bits(&run, 6), &format!("{run}: {said}"));
             place.holds(&run);
         }
     }
+}
+
+#[test]
+fn killed_at_every_point_of_the_log_and_gone_on_with_it_is_the_straight_run() {
+    broken_at(&|name| name.starts_with("metrics"), &[1, 5]);
+}
+
+#[test]
+fn killed_at_every_point_of_a_checkpoint_and_gone_on_with_it_is_the_straight_run() {
+    broken_at(&|name| name.starts_with("checkpoint") || name.starts_with("pointer"), &[1, 2]);
+}
+
+#[test]
+fn killed_at_any_other_point_and_gone_on_with_it_is_the_straight_run() {
+    let other =
+        |name: &str| ["folder", "prune", "attest"].iter().any(|word| name.starts_with(word));
+    broken_at(&other, &[1]);
+    let families = ["metrics", "checkpoint", "pointer", "folder", "prune", "attest"];
+    assert!(POINTS.iter().all(|(_, name)| families.iter().any(|family| name.starts_with(family))));
 }
 
 #[test]

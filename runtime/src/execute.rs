@@ -15,8 +15,9 @@ mod train;
 
 use std::cell::{Cell, RefCell};
 use std::fmt;
+use std::time::{Duration, Instant};
 
-use compiler::plan::{DType, Extent, Input, Kernel, Output, Plan, Sizes, ValId, Value};
+use compiler::plan::{DType, Extent, Input, Kernel, Output, Plan, Sizes, Step, ValId, Value};
 use tch::{Device, Kind, Tensor};
 
 use crate::kernels::arrange::copy;
@@ -121,6 +122,9 @@ pub fn compute(
     dispatch::run(kernel, choose(kernel, values, machine), operands, &context)
 }
 
+/// Who is told how long each step took.
+pub type Watch<'a> = &'a mut dyn FnMut(&Step, Duration);
+
 /// One plan bound to a machine.
 #[derive(Debug)]
 pub struct Executor {
@@ -182,7 +186,16 @@ impl Executor {
     /// An input that the plan writes over is changed in place.
     pub fn run(
         &self,
+        give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
+    ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
+        self.run_timed(give, None)
+    }
+
+    /// As [`Executor::run`], telling how long each step took. On a GPU that is how long it took to ask.
+    pub fn run_timed(
+        &self,
         mut give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
+        mut watch: Option<Watch<'_>>,
     ) -> Result<Vec<(Output, Tensor)>, ExecuteError> {
         let _guard = tch::no_grad_guard();
         let mut values: Vec<Option<Tensor>> = self.plan.values.iter().map(|_| None).collect();
@@ -201,6 +214,7 @@ impl Executor {
             let (Some(operands), Some(choice)) = (operands, self.choices.get(n)) else {
                 return Err(self.broken(n, "an operand is not there"));
             };
+            let began = watch.is_some().then(Instant::now);
             let context = dispatch::Context {
                 machine: self.machine,
                 sizes,
@@ -226,6 +240,9 @@ impl Executor {
                 if let Some(value) = values.get_mut(id.0 as usize) {
                     *value = None;
                 }
+            }
+            if let (Some(watch), Some(began)) = (&mut watch, began) {
+                watch(step, began.elapsed());
             }
         }
         self.runs.set(self.runs.get() + 1);

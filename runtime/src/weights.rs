@@ -40,7 +40,7 @@ impl Weights {
     /// From a safetensors file with our paths, Hugging Face's names or Lingua's; in f32.
     pub fn load(graph: &Graph, path: &Path) -> Result<Self, RunError> {
         let tensors = file::read(path)?;
-        fit::weights(graph, tensors).map_err(|misfit| misfit.of(path))
+        fit::weights(graph, &tensors).map_err(|misfit| misfit.of(path))
     }
 
     /// To a safetensors file, under our paths.

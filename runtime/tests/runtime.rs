@@ -6,8 +6,11 @@
 
 mod runtime {
     mod archs;
+    mod erasure;
     mod golden;
     mod gradients;
     mod streaming;
     mod support;
+    mod uses;
+    mod weights;
 }

@@ -264,27 +264,45 @@ pub struct Drift {
     pub after: Option<String>,
 }
 
-/// What `after` says differently from `before`, fact by fact; digests last and only if nothing else
-/// differs, since they follow from the rest.
+/// What `after` says differently from `before`, fact by fact: first what someone chose, then what
+/// follows; digests and the graph's own text only if nothing else differs, since the rest gives them.
 pub fn drift(before: &str, after: &str) -> Vec<Drift> {
     let (old, new) = (facts_of(before), facts_of(after));
     let keys: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
-    let mut all = Vec::new();
+    let mut all: Vec<(Rank, Drift)> = Vec::new();
     for key in keys {
         let (before, after) = (old.get(key), new.get(key));
         if before != after {
-            all.push(Drift { key: key.clone(), before: before.cloned(), after: after.cloned() });
+            let (before, after) = (before.cloned(), after.cloned());
+            all.push((rank(key), Drift { key: key.clone(), before, after }));
         }
     }
-    let digest = |d: &Drift| {
-        let of_arm = d.key.strip_prefix("arm.").and_then(|rest| rest.split_once('.'));
-        let key = of_arm.map_or(d.key.as_str(), |(_, key)| key);
-        key.starts_with("digests.") || key == "eval.train" || key.starts_with("runs.")
-    };
-    if all.iter().any(|d| !digest(d)) {
-        all.retain(|d| !digest(d));
+    if all.iter().any(|(rank, _)| *rank != Rank::Given) {
+        all.retain(|(rank, _)| *rank != Rank::Given);
     }
-    all
+    all.sort_by_key(|(rank, _)| *rank);
+    all.into_iter().map(|(_, drift)| drift).collect()
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Rank {
+    Chosen,
+    Derived,
+    /// By all the rest of the lock.
+    Given,
+}
+
+fn rank(key: &str) -> Rank {
+    let of_arm = key.strip_prefix("arm.").and_then(|rest| rest.split_once('.'));
+    let key = of_arm.map_or(key, |(_, key)| key);
+    let begins = |sections: &[&str]| sections.iter().any(|section| key.starts_with(section));
+    if begins(&["digests.", "runs.", "graph.", "manifest.", "train.arch."]) || key == "eval.train" {
+        Rank::Given
+    } else if begins(&["derived.", "arch.derived.", "revisions.", "verdict."]) {
+        Rank::Derived
+    } else {
+        Rank::Chosen
+    }
 }
 
 /// Facts of any text that looks like a lock, however damaged: by section and key, blocks by line.

@@ -7,7 +7,7 @@
 use compiler::plan::{IGNORED, Input, Output, Plan, TrainPlan};
 use tch::{Kind, Tensor};
 
-use super::{ExecuteError, Executor, Machine, Paths};
+use super::{ExecuteError, Executor, Machine, Paths, Watch};
 use crate::run::RunError;
 use crate::weights::Weights;
 

@@ -11,7 +11,7 @@ use safetensors::tensor::{Dtype, SafeTensors, View};
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::ExecuteError;
-use crate::run::{RunError, cannot_read, cannot_write, replace};
+use crate::run::{RunError, cannot_read, replace};
 
 pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, RunError> {
     let bytes = std::fs::read(path).map_err(|error| cannot_read(path, &error))?;
@@ -71,7 +71,12 @@ pub fn write(path: &Path, tensors: &[(&str, &Tensor)]) -> Result<(), RunError> {
     let bytes = safetensors::serialize(stored, None).map_err(|error| {
         ExecuteError::new(format!("{} could not be laid out: {error}", path.display()))
     })?;
-    replace(path, &bytes, || Ok(())).map_err(|error| cannot_write(path, &error))
+    replace(path, &bytes, || Ok(())).map_err(|error| {
+        RunError::machine(
+            format!("{} was not written: {error}", path.display()),
+            "see that its folder is there, can be written to and has room",
+        )
+    })
 }
 
 fn kind_of(dtype: Dtype) -> Option<Kind> {

@@ -65,7 +65,7 @@ impl From<ExecuteError> for Misfit {
 }
 
 /// The parameters of `graph` out of a file's tensors.
-pub fn weights(graph: &Graph, tensors: BTreeMap<String, Tensor>) -> Result<Weights, Misfit> {
+pub fn weights(graph: &Graph, tensors: &BTreeMap<String, Tensor>) -> Result<Weights, Misfit> {
     let tensors = renamed(tensors);
     let sizes: BTreeMap<&str, Vec<i64>> =
         tensors.iter().map(|(name, tensor)| (name.as_str(), tensor.size())).collect();
@@ -192,17 +192,17 @@ fn expanded(layout: &Layout, index: &BTreeMap<&str, usize>) -> BTreeMap<String, 
 }
 
 /// Names without what Lingua puts in front, and with the one embedding's name that varies made one.
-fn renamed(tensors: BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
+fn renamed(tensors: &BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
     let lingua = tensors.keys().any(|name| name.starts_with(LINGUA_PREFIX));
     tensors
-        .into_iter()
+        .iter()
         .map(|(name, tensor)| {
-            let name = if lingua { name.replace(LINGUA_PREFIX, "") } else { name };
+            let name = if lingua { name.replace(LINGUA_PREFIX, "") } else { name.clone() };
             let name = match name.strip_prefix("backbone.embedding.") {
                 Some(rest) => format!("backbone.embeddings.{rest}"),
                 None => name,
             };
-            (name, tensor)
+            (name, tensor.shallow_clone())
         })
         .collect()
 }

@@ -81,7 +81,7 @@ impl Case {
     }
 
     fn weights(&self, compiled: &Compiled, machine: Machine) -> Weights {
-        let weights = fit::weights(&compiled.graph, self.under("w/"))
+        let weights = fit::weights(&compiled.graph, &self.under("w/"))
             .unwrap_or_else(|misfit| panic!("{}{misfit}", self.name()));
         weights.to(machine.device, machine.kind).unwrap()
     }

@@ -1,0 +1,252 @@
+//! `canonc build`, `bind` and `diff`: files written and not written, and every exit code.
+
+use std::path::Path;
+
+use runtime::data::text::file;
+use runtime::data::text::index::{OnBadLine, SourceFiles, TextIndex};
+
+use super::super::{Ran, canonc, folder, hex_replaced};
+
+const ARCHS: &str = "\
+arch small {
+  vocab 300   dim 8   norm_eps 1e-5
+  init lingua
+  layers 2 of decoder {
+    mixer attention { heads 2 }
+    mlp   swiglu { hidden 16 }
+  }
+}
+arch smallcanon = small with { canon A, B, C, D }
+";
+
+const RECIPE: &str = "\
+arch = \"../arch/small.canon#small\"
+data = { task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2, ids = \"dense\" }
+batch = { sequences = 4 }
+optimizer = { lr = 0.003, weight_decay = 0.1 }
+schedule = { kind = \"cosine\", warmup = 10 }
+budget = { steps = 100 }
+seeds = { init = 1, data = 1 }
+";
+
+const COMPARISON: &str = "\
+base = \"a\"
+treatment = [\"canon\"]
+[arms]
+a = \"a.toml\"
+b = \"b.toml\"
+[seeds]
+init = [1, 2]
+data = [1, 2]
+";
+
+fn project() -> tempfile::TempDir {
+    folder(&[
+        ("arch/small.canon", ARCHS),
+        ("recipes/a.toml", RECIPE),
+        ("recipes/b.toml", &RECIPE.replace("#small", "#smallcanon")),
+        ("recipes/pair.toml", COMPARISON),
+    ])
+}
+
+fn shown(ran: &Ran, dir: &Path) -> String {
+    hex_replaced(&ran.text(dir), 12, "[id]")
+}
+
+fn edit(dir: &Path, path: &str, from: &str, to: &str) {
+    let path = dir.join(path);
+    let text = std::fs::read_to_string(&path).unwrap();
+    assert!(text.contains(from), "{from}");
+    std::fs::write(path, text.replace(from, to)).unwrap();
+}
+
+fn locks(dir: &Path) -> Vec<String> {
+    let Ok(entries) = std::fs::read_dir(dir.join("lockfiles")) else { return Vec::new() };
+    let mut names: Vec<String> =
+        entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+#[test]
+fn what_is_built_is_named_and_not_written_twice() {
+    let dir = project();
+    let dir = dir.path();
+    let all =
+        ["build", "arch/small.canon", "recipes/a.toml", "recipes/b.toml", "recipes/pair.toml"];
+    let missing = canonc(dir, &[&["build", "--check"], &all[1..]].concat());
+    insta::assert_snapshot!("missing", shown(&missing, dir));
+    assert_eq!(locks(dir), [""; 0]);
+    insta::assert_snapshot!("built", shown(&canonc(dir, &all), dir));
+    assert_eq!(locks(dir), ["a.lock", "b.lock", "pair.lock", "small.lock", "smallcanon.lock"]);
+    let written = |name: &str| {
+        std::fs::metadata(dir.join("lockfiles").join(name)).unwrap().modified().unwrap()
+    };
+    let before: Vec<_> = locks(dir).iter().map(|name| written(name)).collect();
+    insta::assert_snapshot!("again", shown(&canonc(dir, &all), dir));
+    let after: Vec<_> = locks(dir).iter().map(|name| written(name)).collect();
+    assert_eq!(before, after);
+    // Drift, fact by fact, and nothing written.
+    edit(dir, "recipes/a.toml", "lr = 0.003", "lr = 0.002");
+    edit(dir, "arch/small.canon", "hidden 16", "hidden 24");
+    insta::assert_snapshot!(
+        "stale",
+        shown(&canonc(dir, &["build", "--check", "arch/small.canon", "recipes/a.toml"]), dir)
+    );
+    let still: Vec<_> = locks(dir).iter().map(|name| written(name)).collect();
+    assert_eq!(before, still);
+}
+
+#[test]
+fn a_confounded_comparison_is_not_locked() {
+    let dir = project();
+    let dir = dir.path();
+    edit(dir, "recipes/b.toml", "weight_decay = 0.1", "weight_decay = 0.2");
+    let ran = canonc(dir, &["build", "recipes/pair.toml"]);
+    insta::assert_snapshot!("confounded", shown(&ran, dir));
+    assert_eq!((ran.code, locks(dir)), (1, vec![]));
+}
+
+#[test]
+fn nothing_of_anyone_else_is_written_over() {
+    let dir = project();
+    let dir = dir.path();
+    let mut text = String::new();
+    let mut show = |what: &str, ran: Ran| {
+        text += &format!("# {what}\n{}\n", shown(&ran, dir));
+    };
+    std::fs::create_dir(dir.join("lockfiles")).unwrap();
+    std::fs::write(dir.join("lockfiles/a.lock"), "my own notes\n").unwrap();
+    show("a file that is no lock", canonc(dir, &["build", "recipes/a.toml"]));
+    std::fs::remove_file(dir.join("lockfiles/a.lock")).unwrap();
+    assert_eq!(canonc(dir, &["build", "recipes/a.toml"]).code, 0);
+    std::fs::create_dir(dir.join("other")).unwrap();
+    std::fs::copy(dir.join("recipes/a.toml"), dir.join("other/a.toml")).unwrap();
+    show("a lock of another recipe", canonc(dir, &["build", "other/a.toml"]));
+    show(
+        "two of one name",
+        canonc(dir, &["build", "other/a.toml", "recipes/a.toml", "--out", "new"]),
+    );
+    show("a lock", canonc(dir, &["build", "lockfiles/a.lock"]));
+    show("neither", canonc(dir, &["build", "recipes"]));
+    show("missing", canonc(dir, &["build", "recipes/c.toml"]));
+    edit(dir, "recipes/b.toml", "#smallcanon", "");
+    show("which arch", canonc(dir, &["build", "recipes/b.toml"]));
+    edit(dir, "recipes/b.toml", "small.canon", "smalll.canon");
+    show("no such arch", canonc(dir, &["build", "recipes/b.toml"]));
+    edit(dir, "recipes/pair.toml", "b.toml", "c.toml");
+    show("no such arm", canonc(dir, &["build", "recipes/pair.toml"]));
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn locks_that_nothing_makes_any_more_are_named() {
+    let dir = project();
+    let dir = dir.path();
+    let sweep = "[sweep]\nseeds.eval = [1, 2, 3]\n";
+    std::fs::write(dir.join("recipes/s.toml"), format!("{RECIPE}{sweep}")).unwrap();
+    assert_eq!(canonc(dir, &["build", "recipes/s.toml"]).code, 0);
+    assert_eq!(locks(dir), ["s-eval1.lock", "s-eval2.lock", "s-eval3.lock"]);
+    edit(dir, "recipes/s.toml", "[1, 2, 3]", "[1, 2]");
+    let built = canonc(dir, &["build", "recipes/s.toml"]);
+    insta::assert_snapshot!("orphan", shown(&built, dir));
+    assert_eq!(canonc(dir, &["build", "--check", "recipes/s.toml"]).code, 1);
+    std::fs::remove_file(dir.join("lockfiles/s-eval3.lock")).unwrap();
+    assert_eq!(canonc(dir, &["build", "--check", "recipes/s.toml"]).code, 0);
+}
+
+#[test]
+fn exit_codes_of_diff() {
+    let dir = project();
+    let dir = dir.path();
+    assert_eq!(canonc(dir, &["build", "arch/small.canon", "recipes/a.toml"]).code, 0);
+    let diff = |more: &[&str]| {
+        let arguments = ["diff", "lockfiles/small.lock", "lockfiles/smallcanon.lock"];
+        canonc(dir, &[&arguments[..], more].concat())
+    };
+    insta::assert_snapshot!("controlled", shown(&diff(&["--treatment", "canon"]), dir));
+    assert_eq!(diff(&["--treatment", "canon"]).code, 0);
+    assert_eq!(diff(&[]).code, 1);
+    let json = diff(&["--treatment", "canon", "--json"]);
+    assert!(
+        json.stdout.starts_with("{\n  \"schema\": \"canonc.diff.v1\"") && json.stderr.is_empty()
+    );
+    let mut text = String::new();
+    let mut show = |what: &str, ran: Ran| {
+        assert_eq!(ran.code, 2, "{what}");
+        text += &format!("# {what}\n{}\n", shown(&ran, dir));
+    };
+    show("a treatment of nothing", diff(&["--treatment", "rope.dims"]));
+    show("another kind", canonc(dir, &["diff", "lockfiles/small.lock", "lockfiles/a.lock"]));
+    show("no such lock", canonc(dir, &["diff", "lockfiles/small.lock", "lockfiles/smal.lock"]));
+    show("a folder", canonc(dir, &["diff", "lockfiles/small.lock", "lockfiles"]));
+    edit(dir, "lockfiles/small.lock", "heads 2", "heads 4");
+    show("edited by hand", diff(&[]));
+    edit(dir, "lockfiles/small.lock", "version = 1", "version = 9");
+    show("another version", diff(&[]));
+    std::fs::write(dir.join("lockfiles/small.lock"), b"\xff\xfe").unwrap();
+    show("no text", diff(&[]));
+    insta::assert_snapshot!("not_judged", text);
+}
+
+fn index(dir: &Path, name: &str, documents: &str) {
+    let files = vec![("memory".to_owned(), std::io::Cursor::new(documents.to_owned()))];
+    let source = SourceFiles { name: "c4".to_owned(), files };
+    let (index, _) = TextIndex::build(vec![source], OnBadLine::Refuse).unwrap();
+    file::save(&index, &dir.join(name)).unwrap();
+}
+
+#[test]
+fn binding_closes_a_lock_and_building_again_keeps_it() {
+    let dir = project();
+    let dir = dir.path();
+    let text = "data = { task = \"text\", seq_len = 16, source = \"c4\", held_out = 0 }";
+    let recipe: Vec<&str> =
+        RECIPE.lines().map(|l| if l.starts_with("data = ") { text } else { l }).collect();
+    std::fs::write(dir.join("recipes/t.toml"), recipe.join("\n") + "\n").unwrap();
+    index(dir, "c4.index", "{\"text\": \"hello\"}\n{\"text\": \"world\"}\n");
+    index(dir, "other.index", "{\"text\": \"else\"}\n");
+    let mut text = String::new();
+    let mut show = |what: &str, ran: Ran| {
+        text += &format!("# {what}\n{}\n", shown(&ran, dir));
+    };
+    show("open", canonc(dir, &["build", "recipes/t.toml"]));
+    show("no data", canonc(dir, &["bind", "lockfiles/t.lock", "--data", "c5.index"]));
+    show("no index", canonc(dir, &["bind", "lockfiles/t.lock", "--data", "recipes/t.toml"]));
+    show("bound", canonc(dir, &["bind", "lockfiles/t.lock", "--data", "c4.index"]));
+    show("bound again", canonc(dir, &["bind", "lockfiles/t.lock", "--data", "c4.index"]));
+    show("built again", canonc(dir, &["build", "recipes/t.toml"]));
+    show("other data", canonc(dir, &["bind", "lockfiles/t.lock", "--data", "other.index"]));
+    edit(dir, "recipes/t.toml", "lr = 0.003", "lr = 0.002");
+    show("built with another rate", canonc(dir, &["build", "recipes/t.toml"]));
+    assert_eq!(canonc(dir, &["build", "recipes/a.toml"]).code, 0);
+    show("nothing to bind", canonc(dir, &["bind", "lockfiles/a.lock", "--data", "c4.index"]));
+    insta::assert_snapshot!(text);
+    // 100 steps of 4 windows of 16 tokens, over 14 tokens: two documents with their marks.
+    let lock = std::fs::read_to_string(dir.join("lockfiles/t.lock")).unwrap();
+    assert!(
+        lock.contains("data.epochs = \"3200/7\"\n") && lock.contains("data.tokens = 14\n"),
+        "{lock}"
+    );
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_cannot_be_written_loses_nothing() {
+    use std::os::unix::fs::PermissionsExt;
+    let dir = project();
+    let dir = dir.path();
+    assert_eq!(canonc(dir, &["build", "recipes/a.toml"]).code, 0);
+    let before = std::fs::read(dir.join("lockfiles/a.lock")).unwrap();
+    edit(dir, "recipes/a.toml", "lr = 0.003", "lr = 0.002");
+    let permissions = |mode| {
+        std::fs::set_permissions(dir.join("lockfiles"), std::fs::Permissions::from_mode(mode))
+            .unwrap();
+    };
+    permissions(0o555);
+    let ran = canonc(dir, &["build", "recipes/a.toml"]);
+    permissions(0o755);
+    insta::assert_snapshot!("read_only", shown(&ran, dir));
+    assert_eq!((ran.code, std::fs::read(dir.join("lockfiles/a.lock")).unwrap()), (3, before));
+    assert_eq!(locks(dir), ["a.lock"]);
+}
