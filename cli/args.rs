@@ -333,20 +333,35 @@ pub(crate) struct CompareArgs {
     pub(crate) out: Option<PathBuf>,
 }
 
-/// Time our kernels beside libtorch's, in one process
+/// Time our kernels beside libtorch's, and whole training steps
 #[cfg(feature = "torch")]
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   canonc bench canon               the Canon layer at the two shapes the README quotes
-  canonc bench canon --rounds 50")]
+  canonc bench canon --rounds 50
+  canonc bench step arch/llamacanon_tiny.canon --batch 8 --seq-len 512")]
 pub(crate) struct BenchArgs {
     /// What to time
     #[arg(value_enum)]
     pub(crate) what: BenchWhat,
+    /// Whose step: a .canon file or a lock
+    #[arg(value_name = "FILE", required_if_eq("what", "step"))]
+    pub(crate) file: Option<PathBuf>,
+    /// The architecture that is meant, if the file holds several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) arch: Option<String>,
+    /// Sequences of a step
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
+    pub(crate) batch: i64,
+    /// Tokens of a sequence
+    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(i64).range(1..=1 << 24))]
+    pub(crate) seq_len: i64,
     /// Rounds; each times every contender once
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
 }
 
 #[cfg(feature = "torch")]
@@ -354,6 +369,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchWhat {
     /// Forward and backward of one Canon layer
     Canon,
+    /// A training step of an architecture, and where its time goes
+    Step,
 }
 
 /// Logits, losses and gradients of given weights on given tokens

@@ -76,7 +76,7 @@ fn train_plan(graph: &Graph, options: Option<TrainOptions>) -> Result<String, Fa
 }
 
 /// What `--plan` shows of an arch that no lock trains: AdamW and cross-entropy as the release has them.
-fn usual() -> Result<TrainOptions, NumberError> {
+pub(crate) fn usual() -> Result<TrainOptions, NumberError> {
     Ok(TrainOptions {
         common: Options::default(),
         loss: Loss::CROSS_ENTROPY,

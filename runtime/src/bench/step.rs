@@ -64,13 +64,8 @@ pub fn step(
         let _ = sums.loss_sum()?; // a GPU is done when its number is here
         let micro = began.elapsed();
         let began = Instant::now();
-        let _ = trainer.update(
-            &mut weights,
-            &mut moments,
-            &sums.gradients,
-            1e-4,
-            round as i64 + 1,
-        )?;
+        let _ =
+            trainer.update(&mut weights, &mut moments, &sums.gradients, 1e-4, round as i64 + 1)?;
         if timed {
             micros.push(micro.as_secs_f64() * 1e3);
             updates.push(began.elapsed().as_secs_f64() * 1e3);

@@ -89,9 +89,20 @@ impl Trainer {
         targets: &Tensor,
         scale: f64,
     ) -> Result<Sums, ExecuteError> {
-        let outputs =
-            self.micro.run(|input| batch_input(input, weights, tokens, targets, scale))?;
-        sums(outputs, weights.tensors.len())
+        self.micro_batch_timed(weights, tokens, targets, scale, None)
+    }
+
+    /// As [`Trainer::micro_batch`], telling how long each step took.
+    pub fn micro_batch_timed(
+        &self,
+        weights: &Weights,
+        tokens: &Tensor,
+        targets: &Tensor,
+        scale: f64,
+        watch: Option<Watch<'_>>,
+    ) -> Result<Sums, ExecuteError> {
+        let give = |input| batch_input(input, weights, tokens, targets, scale);
+        sums(self.micro.run_timed(give, watch)?, weights.tensors.len())
     }
 
     /// left + right, written over the left.

@@ -40,7 +40,7 @@ pub fn choose(kernel: i64, kind: Kind, device: Device) -> Path {
         Path::Fused(_) if !FUSED_KERNELS.contains(&kernel) => {
             Path::Reference(Reason::KernelSize(kernel))
         }
-        path => path,
+        path @ (Path::Fused(_) | Path::Reference(_)) => path,
     }
 }
 

@@ -54,10 +54,13 @@ pub struct Table {
     sin: Tensor, // [t, dims]
 }
 
+/// The first position, how many there are, and their table.
+type Kept = (i64, i64, Rc<Table>);
+
 /// The tables of a plan's rotations, kept while the positions stay the same.
 #[derive(Debug, Default)]
 pub struct Tables {
-    kept: BTreeMap<(u64, i64, bool), (i64, i64, Rc<Table>)>,
+    kept: BTreeMap<(u64, i64, bool), Kept>,
 }
 
 impl Tables {

@@ -51,6 +51,7 @@ pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
             },
         ));
     };
+    #[expect(clippy::wildcard_enum_match_arm, reason = "every other kind is refused by name")]
     match tensor.kind() {
         Kind::Int64 | Kind::Int | Kind::Int16 | Kind::Uint8 => {
             Ok(tensor.f_to_kind(Kind::Int64).map_err(ExecuteError::from)?)

@@ -221,9 +221,8 @@ fn check(case: &Case, machine: Machine) {
     let compiled = case.compiled();
     let mut worst = Worst::default();
     // What is left in f64 is the rounding of the stored numbers to f32.
-    let within = |name: &str| match machine.kind {
-        Kind::Double => 1e-6,
-        _ => case.tolerance(name),
+    let within = |name: &str| {
+        if machine.kind == Kind::Double { 1e-6 } else { case.tolerance(name) }
     };
     if case.tensors.contains_key("out/logits") {
         forward_and_backward(case, &compiled, machine, &within, &mut worst);

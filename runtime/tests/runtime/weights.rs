@@ -158,10 +158,7 @@ fn a_tied_head_is_the_embedding_under_any_name() {
     theirs.insert("output.weight".to_owned(), embedding + 1.0);
     assert_eq!(
         faults(&compiled, theirs),
-        [
-            "(names of Lingua Llama)",
-            "twice and unequal: output.weight and another are embed",
-        ]
+        ["(names of Lingua Llama)", "twice and unequal: output.weight and another are embed",]
     );
 }
 
