@@ -5,10 +5,18 @@
 //! needs libtorch stands behind `#[cfg(feature = "torch")]` and in [`NEEDS_TORCH`], so that a build
 //! without it says so instead of not knowing the word.
 
+#[cfg(feature = "torch")]
+mod compute;
+
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+
+#[cfg(feature = "torch")]
+pub(crate) use compute::{
+    BenchArgs, BenchWhat, ForwardArgs, GenerateArgs, MachineArgs, OnDevice, WithKernels, WithType,
+};
 
 /// Commands that only a build with libtorch has.
 pub(crate) const NEEDS_TORCH: [&str; 7] =
@@ -331,179 +339,6 @@ pub(crate) struct CompareArgs {
     /// The page with the curves [default: report.html beside the runs]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
-}
-
-/// Time our kernels beside libtorch's, and whole training steps
-#[cfg(feature = "torch")]
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  canonc bench canon               the Canon layer at the two shapes the README quotes
-  canonc bench canon --rounds 50
-  canonc bench step arch/llamacanon_tiny.canon --batch 8 --seq-len 512")]
-pub(crate) struct BenchArgs {
-    /// What to time
-    #[arg(value_enum)]
-    pub(crate) what: BenchWhat,
-    /// Whose step: a .canon file or a lock
-    #[arg(value_name = "FILE", required_if_eq("what", "step"))]
-    pub(crate) file: Option<PathBuf>,
-    /// The architecture that is meant, if the file holds several
-    #[arg(long, value_name = "NAME")]
-    pub(crate) arch: Option<String>,
-    /// Sequences of a step
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
-    pub(crate) batch: i64,
-    /// Tokens of a sequence
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(i64).range(1..=1 << 24))]
-    pub(crate) seq_len: i64,
-    /// Rounds; each times every contender once
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) rounds: u16,
-    #[command(flatten)]
-    pub(crate) machine: MachineArgs,
-}
-
-#[cfg(feature = "torch")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BenchWhat {
-    /// Forward and backward of one Canon layer
-    Canon,
-    /// A training step of an architecture, and where its time goes
-    Step,
-}
-
-/// Logits, losses and gradients of given weights on given tokens
-#[cfg(feature = "torch")]
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  canonc forward arch/llama_tiny.canon --weights w.safetensors --tokens t.safetensors --out o.safetensors
-  canonc forward lockfiles/depo_llama.lock --weights w.safetensors --tokens t.safetensors \\
-      --targets targets --grad --dtype f64 --out o.safetensors
-
-Weights may have our paths, Hugging Face's names or Lingua's. Tokens are the tensor `tokens`, i64
-[batch, time]; targets a tensor of the same file by its name, or `targets` of another file, -100
-being ignored. The output has `logits`; with targets `nll` and `loss` [1] f64 (a mean; a lock's own
-loss, cross-entropy for a .canon file); with --grad `grad.PATH`, the gradient of that mean.
-
-Schema of --json: {schema: \"canonc.forward.v1\", out, loss, counted, tensors: [{name, shape}],
-kernels: [{kernel, path, times}]}; loss and counted are null without targets.")]
-pub(crate) struct ForwardArgs {
-    /// A .canon file or a lock
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// The architecture that is meant, if the file holds several
-    #[arg(long, value_name = "NAME")]
-    pub(crate) arch: Option<String>,
-    /// The parameters, in safetensors
-    #[arg(long, value_name = "FILE")]
-    pub(crate) weights: PathBuf,
-    /// A safetensors file with `tokens`
-    #[arg(long, value_name = "FILE")]
-    pub(crate) tokens: PathBuf,
-    /// Targets: a tensor of the tokens' file, or another file
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) targets: Option<PathBuf>,
-    /// Every parameter's gradient as well
-    #[arg(long, requires = "targets")]
-    pub(crate) grad: bool,
-    /// Where the tensors go
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
-    #[command(flatten)]
-    pub(crate) machine: MachineArgs,
-    /// What was done, as JSON on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// Sample text or tokens from an architecture with given weights
-#[cfg(feature = "torch")]
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  canonc generate arch/llama_tiny.canon --weights w.safetensors --prompt 'Once upon'
-  canonc generate depo.lock --weights w.safetensors --prompt-tokens 1,2,3 --temperature 0
-  canonc generate arch/llama_tiny.canon --weights w.safetensors --prompt A --top-k 40 --seed 7
-
-The draw of each token is a function of the seed and its place. A text prompt is for archs of the
-byte tokenizer (vocabulary 258); it begins a document, and the text ends where the document does.
-
-Schema of --json: {schema: \"canonc.generate.v1\", tokens, text, state_bytes, kernels: [{kernel, path,
-times}]}; text is null for a prompt of tokens, state_bytes what is carried from token to token.")]
-pub(crate) struct GenerateArgs {
-    /// A .canon file or a lock
-    #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
-    /// The architecture that is meant, if the file holds several
-    #[arg(long, value_name = "NAME")]
-    pub(crate) arch: Option<String>,
-    /// The parameters, in safetensors
-    #[arg(long, value_name = "FILE")]
-    pub(crate) weights: PathBuf,
-    /// A text to go on from
-    #[arg(long, value_name = "TEXT", conflicts_with = "prompt_tokens")]
-    pub(crate) prompt: Option<String>,
-    /// Tokens to go on from
-    #[arg(long, value_name = "IDS", value_delimiter = ',')]
-    pub(crate) prompt_tokens: Option<Vec<i64>>,
-    /// Stop after this many
-    #[arg(long, value_name = "N", default_value_t = 64)]
-    pub(crate) max_tokens: usize,
-    /// 0 takes the likeliest token each time
-    #[arg(long, value_name = "T", default_value_t = 1.0)]
-    pub(crate) temperature: f64,
-    /// Only among this many of the likeliest [default: all]
-    #[arg(long, value_name = "K")]
-    pub(crate) top_k: Option<usize>,
-    /// Which draws are made
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
-    #[command(flatten)]
-    pub(crate) machine: MachineArgs,
-    /// Tokens, text and the kernels' paths as JSON on standard output, at the end
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-/// What computes.
-#[cfg(feature = "torch")]
-#[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct MachineArgs {
-    /// f64 is for checking results
-    #[arg(long, value_enum, value_name = "TYPE", default_value_t)]
-    pub(crate) dtype: WithType,
-    /// Where it runs
-    #[arg(long, value_enum, value_name = "DEVICE", default_value_t)]
-    pub(crate) device: OnDevice,
-    /// The fastest kernels there are, or libtorch's plain operations throughout
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t)]
-    pub(crate) kernels: WithKernels,
-}
-
-#[cfg(feature = "torch")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WithType {
-    #[default]
-    F32,
-    F64,
-}
-
-#[cfg(feature = "torch")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnDevice {
-    #[default]
-    Cpu,
-    Cuda,
-}
-
-#[cfg(feature = "torch")]
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WithKernels {
-    #[default]
-    Fastest,
-    Reference,
 }
 
 /// Say what this machine has, what it lacks, and what to type about it

@@ -5,6 +5,10 @@
 //! what to type. No test waits for time to pass.
 #![cfg(feature = "torch")]
 
+mod run_cli {
+    mod uses;
+}
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};

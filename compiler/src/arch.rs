@@ -28,7 +28,8 @@ use crate::tree::{
     SlotSetting,
 };
 
-/// Layers that all edits of one arch reach together, each counted with its configuration.
+/// Layers that all edits of one arch reach together, and what its layers are copies of, each
+/// counted with its configuration.
 pub const MAX_REACHED: usize = 500_000;
 
 /// One applied edit, for the check that it changed something.
@@ -133,10 +134,7 @@ impl<'a> Builder<'a> {
                     name: String::new(),
                     docs: Vec::new(),
                     fields: BTreeMap::new(),
-                    head: self
-                        .library
-                        .callable(file, "untied")
-                        .map(|callee| Rc::new(Applied::bare(callee, arch.name.span))),
+                    head: self.named(file, "untied", arch.name.span, 0),
                     init_name: String::new(),
                     init: BTreeMap::new(),
                     layers: Vec::new(),
@@ -315,6 +313,12 @@ impl<'a> Builder<'a> {
             self.diagnostics.push(diag::layers_inside(span));
             return;
         };
+        if rest.is_empty()
+            && !matches!(put, Put::Setting(Setting { value: SettingValue::Def(_), .. }))
+        {
+            self.diagnostics.push(diag::not_a_definition(span));
+            return;
+        }
         self.put_layers(tree, &selected, &rest, span, &put, edits);
     }
 
@@ -367,7 +371,7 @@ impl<'a> Builder<'a> {
         if missing.is_empty() {
             edits.push(Edit { layers: Some(selected.to_vec()), path: shown, span });
         } else {
-            self.diagnostics.push(diag::no_such_path(&shown, span, &missing));
+            self.diagnostics.push(diag::no_such_path(&shown, span, &missing, selected.len()));
         }
     }
 

@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dsl::limits::MAX_ERRORS;
-use dsl::{Diagnostics, Span};
+use dsl::{Diagnostics, Label, Span};
 
 use crate::arch::Aliases;
 use crate::diag;
@@ -206,7 +206,10 @@ impl Elaborator<'_> {
             written: true,
             span,
         });
-        let outputs = self.holder_call(&mut top, &head, x, &path, Some(&path))?;
+        let said = self.diagnostics.len();
+        let outputs = self.holder_call(&mut top, &head, x, &path, Some(&path));
+        self.point_at_layer(said, span);
+        let outputs = outputs?;
         let logits = Type::seq([vocab]);
         match outputs.as_slice() {
             [out] if *top.body.ty(*out) == logits => {}
@@ -330,6 +333,19 @@ impl Elaborator<'_> {
             }
         }
         Some(outs)
+    }
+
+    /// What is wrong inside a definition is shown with the layer (or head) it is wrong for.
+    fn point_at_layer(&mut self, from: usize, layer: Span) {
+        for d in self.diagnostics.iter_mut().skip(from) {
+            let inside = d.labels.iter().any(|label| {
+                let at = label.span;
+                at.file == layer.file && layer.start <= at.start && at.end <= layer.end
+            });
+            if !inside {
+                d.labels.push(Label { span: layer, text: "for this".to_owned() });
+            }
+        }
     }
 
     /// A finished body, without what no output depends on. Parameters there would be initialised,

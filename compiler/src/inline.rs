@@ -321,28 +321,23 @@ impl Inliner<'_> {
     /// the number of the first.
     fn layers(&mut self, layers: &[Layer], from: usize) -> Vec<LayerList> {
         let span = self.nowhere;
-        let key = |l: &Layer| (Rc::as_ptr(&l.applied), l.share);
-        // Where the same layer stands next: only there can a period end.
-        let mut later: BTreeMap<_, usize> = BTreeMap::new();
-        let mut next: Vec<Option<usize>> =
-            layers.iter().enumerate().rev().map(|(i, l)| later.insert(key(l), i)).collect();
-        next.reverse();
+        let mut numbers = BTreeMap::new();
+        let ids: Vec<usize> = layers
+            .iter()
+            .map(|l| {
+                let next = numbers.len();
+                *numbers.entry((Rc::as_ptr(&l.applied), l.share)).or_insert(next)
+            })
+            .collect();
         let mut out = Vec::new();
         let mut at = 0;
-        while let Some(layer) = layers.get(at) {
-            let rest = &layers[at..];
+        while let (Some(layer), Some(rest)) = (layers.get(at), ids.get(at..)) {
             let mut best = (1usize, 1usize);
-            let mut place = next.get(at).copied().flatten();
-            while let Some(again) = place.filter(|_| best.0 * best.1 < rest.len()) {
-                let period = again - at;
-                let repeats = rest
-                    .chunks_exact(period)
-                    .take_while(|c| c.iter().zip(rest).all(|(a, b)| key(a) == key(b)))
-                    .count();
+            for (period, common) in common_prefixes(rest).into_iter().enumerate().skip(1) {
+                let repeats = 1 + common / period;
                 if repeats > 1 && repeats * period > best.0 * best.1 {
                     best = (period, repeats);
                 }
-                place = next.get(again).copied().flatten();
             }
             let (period, repeats) = best;
             let count = (repeats > 1).then_some(Expr { kind: ExprKind::Int(repeats as i64), span });
@@ -355,11 +350,26 @@ impl Inliner<'_> {
                 }
                 LayerWhat::One { share: layer.share.is_some(), layer: self.applied(&layer.applied) }
             } else {
-                LayerWhat::List(self.layers(&rest[..period], from + at))
+                LayerWhat::List(self.layers(&layers[at..at + period], from + at))
             };
             out.push(LayerList { count, what, span });
             at += period * repeats;
         }
         out
     }
+}
+
+/// How far the list, from each place on, is what it is from its beginning (Gusfield's Z values).
+fn common_prefixes(ids: &[usize]) -> Vec<usize> {
+    let mut common = vec![0; ids.len()];
+    let (mut start, mut end) = (0, 0);
+    for i in 1..ids.len() {
+        let known = if i < end { common[i - start].min(end - i) } else { 0 };
+        let more = ids[i + known..].iter().zip(&ids[known..]).take_while(|(a, b)| a == b).count();
+        common[i] = known + more;
+        if i + common[i] > end {
+            (start, end) = (i, i + common[i]);
+        }
+    }
+    common
 }

@@ -4,7 +4,7 @@
 //! its fields and its canonical text. Must stay true: this is the only order of the passes; the
 //! canonical text alone, without std, compiles to the same identity.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dsl::{Ast, Diagnostic, Diagnostics, FileId, Severity, Sources, Span};
 
@@ -125,11 +125,14 @@ impl Program {
             return (None, diagnostics);
         };
         // The base first, and of it only what the edits speak of: two graphs are not held at once.
-        let before =
-            built.base.as_ref().and_then(|base| edited_fields(&self.library, base, &built.edits));
+        let before = built.base.as_ref().and_then(|base| {
+            let fields = elaborate(&self.library, base, &mut Diagnostics::new())?.fields;
+            Some(edited_fields(&fields, &built.edits))
+        });
         let compiled = compile_tree(&self.library, &built.tree, &mut diagnostics);
         if let (Some(compiled), Some(before)) = (&compiled, before) {
-            idle_edits(&before, compiled, &built.edits, &mut diagnostics);
+            let after = edited_fields(&compiled.fields, &built.edits);
+            idle_edits(&before, &after, &built.edits, &mut diagnostics);
         }
         (compiled, diagnostics)
     }
@@ -170,46 +173,51 @@ fn landings(edit: &arch::Edit) -> Vec<String> {
 
 /// The fields at a path and below it.
 fn under<'a>(
-    fields: &'a BTreeMap<String, String>,
+    fields: &'a BTreeMap<&str, &str>,
     path: &'a str,
-) -> impl Iterator<Item = (&'a String, &'a String)> {
+) -> impl Iterator<Item = (&'a str, &'a str)> {
     fields
-        .range(path.to_owned()..)
+        .range(path..)
+        .map(|(found, value)| (*found, *value))
         .take_while(move |(found, _)| found.starts_with(path))
         .filter(move |(found, _)| matches!(found.as_bytes().get(path.len()), None | Some(b'.')))
 }
 
-/// What the base says at the paths that are edited.
-fn edited_fields(
-    library: &Library,
-    base: &ArchTree,
-    edits: &[arch::Edit],
-) -> Option<BTreeMap<String, String>> {
-    let mut ignored = Diagnostics::new();
-    let fields = elaborate(library, base, &mut ignored)?.fields;
-    let index: BTreeMap<String, String> = fields.into_iter().map(|f| (f.path, f.value)).collect();
-    let mut kept = BTreeMap::new();
-    for path in edits.iter().flat_map(landings) {
-        kept.extend(under(&index, &path).map(|(path, value)| (path.clone(), value.clone())));
-    }
-    Some(kept)
+/// The fields that some edit may have reached: few of those of ten thousand layers.
+fn edited_fields(fields: &[Field], edits: &[arch::Edit]) -> Vec<Field> {
+    let layers: BTreeSet<usize> =
+        edits.iter().flat_map(|e| e.layers.iter().flatten()).copied().collect();
+    let paths: BTreeSet<&str> = edits.iter().map(|e| e.path.as_str()).collect();
+    let reached = |path: &str| {
+        let ends = path.match_indices('.').map(|(at, _)| at).chain([path.len()]);
+        ends.filter_map(|end| path.get(..end)).any(|start| paths.contains(start))
+    };
+    let in_layer = |path: &str| {
+        let Some(rest) = path.strip_prefix("layers.") else { return false };
+        let (number, below) = rest.split_once('.').unwrap_or((rest, ""));
+        number.parse().is_ok_and(|n: usize| layers.contains(&n))
+            && (reached(below) || paths.contains(""))
+    };
+    fields.iter().filter(|f| reached(&f.path) || in_layer(&f.path)).cloned().collect()
 }
 
 /// Warns of edits after which every field they name is what it was.
 fn idle_edits(
-    before: &BTreeMap<String, String>,
-    compiled: &Compiled,
+    before: &[Field],
+    after: &[Field],
     edits: &[arch::Edit],
     diagnostics: &mut Diagnostics,
 ) {
-    let after: BTreeMap<String, String> =
-        compiled.fields.iter().map(|f| (f.path.clone(), f.value.clone())).collect();
+    let before: BTreeMap<&str, &str> =
+        before.iter().map(|f| (f.path.as_str(), f.value.as_str())).collect();
+    let after: BTreeMap<&str, &str> =
+        after.iter().map(|f| (f.path.as_str(), f.value.as_str())).collect();
     for edit in edits {
         let paths = landings(edit);
-        let same = paths.iter().all(|path| under(before, path).eq(under(&after, path)));
+        let same = paths.iter().all(|path| under(&before, path).eq(under(&after, path)));
         let any = paths.iter().any(|path| under(&after, path).next().is_some());
         if same && any {
-            let value = paths.first().and_then(|path| after.get(path)).map(String::as_str);
+            let value = paths.first().and_then(|path| after.get(path.as_str())).copied();
             diagnostics.push(diag::edit_changes_nothing(&edit.path, value, edit.span));
         }
     }

@@ -15,7 +15,7 @@ use crate::diag;
 use crate::names;
 use crate::op;
 use crate::order::topological;
-use crate::tree::{Callable, DefItem};
+use crate::tree::DefItem;
 
 /// What a name in a file's scope stands for.
 #[derive(Clone, Debug)]
@@ -266,15 +266,6 @@ impl Library {
         match self.scopes.get(&file).and_then(|s| s.get(name)) {
             Some(Entity::Arch(arch, home)) => Some((arch.clone(), *home)),
             _ => None,
-        }
-    }
-
-    /// A definition or primitive by that name; aliases are not callables but values.
-    pub fn callable(&self, file: FileId, name: &str) -> Option<Callable> {
-        match self.lookup(file, name) {
-            Some(Entity::Def(item)) => Some(Callable::Def(item)),
-            Some(Entity::Alias(..) | Entity::Init(..) | Entity::Arch(..)) => None,
-            None => op::find(name).map(Callable::Primitive),
         }
     }
 

@@ -12,6 +12,7 @@ mod lang {
     mod counts;
     mod documented;
     mod erasure;
+    mod fuzz;
     mod generate;
     mod hashes;
     mod ids;

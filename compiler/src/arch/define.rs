@@ -112,12 +112,13 @@ impl Builder<'_> {
                 return None;
             }
         };
-        let base = match self.held(&name.text) {
-            Some(Some(Value::Def(applied, _))) => Some((**applied).clone()),
+        let base = match self.held(&name.text).cloned() {
+            Some(Some(Value::Def(applied, _))) => Some(self.copy(&applied, expr.span)?),
             Some(_) => None,
             None => match self.library.lookup(file, &name.text) {
                 Some(Entity::Alias(alias, home)) => {
-                    Some((*self.alias(home, &alias, depth + 1)?).clone())
+                    let applied = self.alias(home, &alias, depth + 1)?;
+                    Some(self.copy(&applied, expr.span)?)
                 }
                 Some(Entity::Def(item)) => Some(Applied::bare(Callable::Def(item), expr.span)),
                 Some(Entity::Init(..) | Entity::Arch(..)) => None,
@@ -129,6 +130,12 @@ impl Builder<'_> {
             return None;
         };
         self.configured(file, Applied { span: expr.span, ..base }, entries, depth)
+    }
+
+    /// What a definition with configuration is a copy of, counted by its size.
+    fn copy(&mut self, applied: &Applied, span: Span) -> Option<Applied> {
+        self.reach(applied.config.len() + applied.slots.len(), span)?;
+        Some(applied.clone())
     }
 
     /// The filling that `canon A, B { … }` is short for.

@@ -62,7 +62,7 @@ impl Elaborator<'_> {
             (names, Value::Tensors(outs)) => {
                 if names.len() != outs.len() {
                     let (got, want) = (outs.len(), names.len());
-                    self.diagnostics.push(diag::result_count(span, "this", got, want));
+                    self.diagnostics.push(diag::result_count(span, got, want));
                     return None;
                 }
                 for (name, out) in names.iter().zip(outs) {
@@ -76,7 +76,7 @@ impl Elaborator<'_> {
             }
             ([name], value) => f.bind(&name.text, value),
             (names, _) => {
-                self.diagnostics.push(diag::result_count(span, "this", 1, names.len()));
+                self.diagnostics.push(diag::result_count(span, 1, names.len()));
                 return None;
             }
         }
@@ -116,14 +116,12 @@ impl Elaborator<'_> {
         f: &Frame,
     ) -> Option<Rc<crate::tree::Applied>> {
         let around = f.around(mentions(expr));
-        crate::arch::definition_in(
-            self.library,
-            f.file,
-            expr,
-            around,
-            &mut self.aliases,
-            self.diagnostics,
-        )
+        let (library, aliases) = (self.library, &mut self.aliases);
+        let made =
+            crate::arch::definition_in(library, f.file, expr, around, aliases, self.diagnostics)?;
+        // It is as large as what it is made from.
+        self.steps += made.config.len() + made.slots.len();
+        Some(made)
     }
 
     fn raw_param(

@@ -220,8 +220,11 @@ impl Elaborator<'_> {
                         Arity::Exactly(n) | Arity::AtLeast(n) => tensors.len() < n,
                     };
                     if wants_more {
-                        let got = value.describe();
-                        self.diagnostics.push(diag::not_a_tensor(place, &got));
+                        // One that failed may be the tensor that is missing.
+                        if !failed {
+                            let got = value.describe();
+                            self.diagnostics.push(diag::not_a_tensor(place, &got));
+                        }
                         return None;
                     }
                     match by_position.get(position) {
@@ -370,6 +373,7 @@ impl Elaborator<'_> {
                         *given,
                     ));
                     failed = true;
+                    frame.break_off(name);
                     continue;
                 }
                 (None, Some(setting)) => match setting.value.written() {
@@ -387,6 +391,7 @@ impl Elaborator<'_> {
                             name,
                         ));
                         failed = true;
+                        frame.break_off(name);
                         continue;
                     }
                 },
@@ -417,8 +422,7 @@ impl Elaborator<'_> {
             };
             let Some(value) = value else {
                 failed = true;
-                // What is computed from it would only be reported again.
-                frame.hide(name);
+                frame.break_off(name);
                 continue;
             };
             if let Some(path) = field {

@@ -41,6 +41,8 @@ pub(super) struct Frame {
     bound: BTreeSet<String>,
     /// Instance names written so far: they hide definitions where a value is wanted.
     named: BTreeSet<String>,
+    /// Configuration whose value could not be found, which has been reported.
+    broken: BTreeSet<String>,
 }
 
 /// The fills of the layer (or head) around a call, and which of its slots were declared.
@@ -71,6 +73,7 @@ impl Frame {
             cases: BTreeMap::new(),
             bound: BTreeSet::new(),
             named: BTreeSet::new(),
+            broken: BTreeSet::new(),
         }
     }
 
@@ -82,6 +85,12 @@ impl Frame {
     /// Hides definitions of that name without giving it a value.
     pub(super) fn hide(&mut self, name: &str) {
         self.bound.insert(name.to_owned());
+    }
+
+    /// What is computed from it would only be reported again.
+    pub(super) fn break_off(&mut self, name: &str) {
+        self.broken.insert(name.to_owned());
+        self.hide(name);
     }
 
     pub(super) fn name_instance(&mut self, name: &str) {
@@ -200,6 +209,9 @@ impl Elaborator<'_> {
     ) -> Option<Value> {
         if let Some(value) = f.names.get(name) {
             return Some(value.clone());
+        }
+        if f.broken.contains(name) {
+            return None;
         }
         if f.named.contains(name) || f.bound.contains(name) {
             if let Some(id) = b.by_path.get(&join(&f.path, name)) {

@@ -43,7 +43,9 @@ impl Elaborator<'_> {
                 None => {
                     self.uses_layer = false;
                     self.layer = Some(index as i64);
+                    let said = self.diagnostics.len();
                     let made = self.layer_body(&layer.applied, dim).map(Rc::new);
+                    self.point_at_layer(said, layer.applied.span);
                     self.layer = None;
                     if !self.uses_layer || made.is_none() {
                         memo.insert(key, made.clone());

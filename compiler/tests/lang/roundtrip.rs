@@ -4,6 +4,7 @@
 //! text compiles to the same identity and to itself; what it says does not depend on how the arch
 //! came to be what it is.
 
+use compiler::lock::{ArchLock, Lock, write};
 use compiler::program::{Compiled, Program, Std};
 use proptest::prelude::*;
 
@@ -28,6 +29,13 @@ fn assert_stands_alone(one: &Compiled) {
     // The same fields, but for the names of definitions that had to be told apart.
     let paths = |c: &Compiled| c.fields.iter().map(|f| f.path.clone()).collect::<Vec<_>>();
     assert_eq!(paths(&again), paths(one), "{}", one.text);
+    // A lock of it is read back as what it is.
+    let lock = Lock::Arch(ArchLock::new(&one.name, "test.canon", one).unwrap());
+    let text = write(&lock);
+    match compiler::lock::read("test.lock", &text) {
+        Ok(again) => assert_eq!(write(&again), text),
+        Err(e) => panic!("{e:?}\n{text}"),
+    }
     // With std beside it, it means the same: what it holds comes first.
     let beside = compiled_in(&program_of(&one.text), TEXT, &one.name);
     assert_eq!(beside.identity, one.identity);

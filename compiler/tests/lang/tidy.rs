@@ -1,1 +1,243 @@
-//! To come.
+//! What a reader may rely on without looking: layers, sizes, places.
+//!
+//! In: the files of the repository. Must stay true: `use` lines and Cargo.toml agree that data flows
+//! `dsl <- compiler <- runtime <- cli`; libraries that one module owns stay in it; no file is longer
+//! than it may be; `unsafe` has one home; nothing points at the machine it was written on.
+
+use std::path::Path;
+
+use compiler::op;
+
+use super::support::{files, read, root};
+
+/// Longest file of code, in lines.
+const LINES: usize = 600;
+
+/// What git ignores, and git itself.
+const SKIPPED: [&str; 6] = ["target", "third_party", "runs", "demo", "__pycache__", ".git"];
+
+/// All files of the repository, by name from its root, sorted.
+fn all() -> Vec<String> {
+    fn walk(folder: &Path, found: &mut Vec<String>) {
+        for entry in std::fs::read_dir(folder).unwrap() {
+            let entry = entry.unwrap();
+            let (path, name) = (entry.path(), entry.file_name());
+            let name = name.to_string_lossy();
+            if entry.file_type().unwrap().is_dir() {
+                // Ignored at the root only, but for Python's, which stand anywhere.
+                let here = folder == root() || name == "__pycache__";
+                if !(here && SKIPPED.contains(&name.as_ref())) {
+                    walk(&path, found);
+                }
+            } else {
+                let path = path.strip_prefix(root()).unwrap();
+                found.push(path.to_string_lossy().replace('\\', "/"));
+            }
+        }
+    }
+    let mut found = Vec::new();
+    walk(root(), &mut found);
+    found.sort();
+    assert!(found.len() > 200, "{} files", found.len());
+    found
+}
+
+fn code() -> Vec<(String, String)> {
+    let names = all().into_iter().filter(|name| name.ends_with(".rs"));
+    names.map(|name| (name.clone(), read(&name))).collect()
+}
+
+/// Whether a word stands in a line outside a longer one.
+fn has_word(line: &str, word: &str) -> bool {
+    line.match_indices(word).any(|(at, _)| {
+        let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
+        !line[..at].chars().next_back().is_some_and(part_of_name)
+            && !line[at + word.len()..].chars().next().is_some_and(part_of_name)
+    })
+}
+
+/// A line without its comment: words may be spoken of.
+fn spoken(line: &str) -> &str {
+    line.split_once("//").map_or(line, |(code, _)| code)
+}
+
+#[test]
+fn data_flows_one_way() {
+    // What the code of each folder must not name.
+    for (folder, above) in [
+        ("dsl/src/", ["compiler", "runtime", "tch", "torch_sys"].as_slice()),
+        ("compiler/src/", &["runtime", "tch", "torch_sys"]),
+        ("runtime/src/", &["canonc", "clap"]),
+    ] {
+        for (name, text) in code().iter().filter(|(name, _)| name.starts_with(folder)) {
+            for line in text.lines().map(spoken) {
+                for word in above {
+                    let names = line.contains(&format!("{word}::"))
+                        || has_word(line, &format!("use {word}"));
+                    assert!(!(names && has_word(line, word)), "{name} names {word}: {line}");
+                }
+            }
+        }
+    }
+    for (manifest, above) in [
+        ("dsl/Cargo.toml", ["compiler", "runtime", "tch", "torch-sys"].as_slice()),
+        ("compiler/Cargo.toml", &["runtime", "tch", "torch-sys", "clap"]),
+        ("runtime/Cargo.toml", &["clap", "canonc"]),
+    ] {
+        for line in read(manifest).lines() {
+            let key = line.split(['.', ' ', '=']).next().unwrap();
+            assert!(!above.contains(&key), "{manifest} depends on {key}");
+        }
+    }
+}
+
+#[test]
+fn a_library_stays_in_the_module_that_owns_it() {
+    for (word, homes) in [
+        ("nom", ["dsl/src/lex.rs", "dsl/src/parse"].as_slice()),
+        ("petgraph", &["compiler/src/order.rs"]),
+        ("codespan_reporting", &["dsl/src/diag"]),
+        ("tch", &["runtime/"]),
+        ("torch_sys", &["runtime/", "cli/", "build.rs"]),
+    ] {
+        for (name, text) in code() {
+            let used = text.lines().map(spoken).any(|line| has_word(line, &format!("{word}::")));
+            let allowed = homes.iter().any(|home| name.starts_with(home));
+            assert!(!used || allowed || name.ends_with("tidy.rs"), "{name} uses {word}");
+        }
+    }
+    // Only the command line prints.
+    for (name, text) in code() {
+        let library =
+            ["dsl/src/", "compiler/src/", "runtime/src/"].iter().any(|f| name.starts_with(f));
+        let prints =
+            text.lines().map(spoken).any(|l| has_word(l, "println!") || has_word(l, "eprintln!"));
+        let tests = text.find("#[cfg(test)]").unwrap_or(text.len());
+        let early = text[..tests]
+            .lines()
+            .map(spoken)
+            .any(|l| has_word(l, "println!") || has_word(l, "eprintln!"));
+        assert!(!(library && prints && early), "{name} prints");
+    }
+}
+
+#[test]
+fn files_are_short_and_say_what_they_are() {
+    for (name, text) in code() {
+        let lines = text.lines().count();
+        assert!(lines <= LINES, "{name} has {lines} lines, more than {LINES}");
+        assert!(text.starts_with("//! "), "{name} does not open with what it is");
+    }
+}
+
+#[test]
+fn unsafe_has_one_home() {
+    for (name, text) in code() {
+        if name.starts_with("runtime/src/kernels/ffi") {
+            continue;
+        }
+        for line in text.lines().map(spoken) {
+            let quoted = line.contains('"') && name.ends_with("tidy.rs");
+            assert!(quoted || !has_word(line, "unsafe"), "{name}: {line}");
+        }
+    }
+    for library in ["dsl/src/lib.rs", "compiler/src/lib.rs"] {
+        assert!(read(library).contains("#![forbid(unsafe_code)]"), "{library}");
+    }
+}
+
+#[test]
+fn nothing_is_left_undone() {
+    let words = ["todo!", "unimplemented!", "#[ignore", "dbg!(", "#[allow(", "#![allow("];
+    for (name, text) in code().into_iter().filter(|(name, _)| !name.ends_with("tidy.rs")) {
+        for line in text.lines().map(spoken) {
+            for word in words {
+                assert!(!line.contains(word), "{name}: {word}");
+            }
+        }
+    }
+    for name in all() {
+        assert!(
+            !name.ends_with(".snap.new") && !name.ends_with(".pending-snap"),
+            "{name} waits for review"
+        );
+        assert!(!name.ends_with(".proptest-regressions"), "{name}: make it a case of its own");
+    }
+}
+
+/// Hosts that anyone can reach; others, and folders of one machine, are no business of a clone.
+const HOSTS: [&str; 16] = [
+    "github.com",
+    "crates.io",
+    "docs.rs",
+    "doc.rust-lang.org",
+    "rustup.rs",
+    "sh.rustup.rs",
+    "pypi.org",
+    "files.pythonhosted.org",
+    "download.pytorch.org",
+    "pytorch.org",
+    "arxiv.org",
+    "huggingface.co",
+    "www.apache.org",
+    "www.w3.org",
+    "json-schema.org",
+    "platform.openai.com",
+];
+
+#[test]
+fn nothing_points_at_one_machine() {
+    // In halves, so that this file does not hold what it looks for.
+    let folders = [
+        concat!("/wo", "rk/"),
+        concat!("/ro", "ot/"),
+        concat!("/Use", "rs/"),
+        concat!("../sha", "red"),
+    ];
+    for name in all() {
+        // Data of others is as it came; pictures and tensors are no text.
+        let Ok(text) = std::fs::read_to_string(root().join(&name)) else { continue };
+        for folder in folders {
+            assert!(!text.contains(folder), "{name} names {folder}");
+        }
+        for scheme in ["https://", "http://"] {
+            for (at, _) in text.match_indices(scheme) {
+                let host: String = text[at + scheme.len()..]
+                    .chars()
+                    .take_while(|c| c.is_ascii_alphanumeric() || ".-".contains(*c))
+                    .collect();
+                let here = ["", "localhost", "127.0.0.1", "{host}"].contains(&host.as_str());
+                assert!(here || HOSTS.contains(&host.as_str()), "{name} names the host {host}");
+            }
+        }
+    }
+    let lock = read("Cargo.lock");
+    for source in lock.lines().filter(|line| line.starts_with("source = ")) {
+        assert_eq!(source, "source = \"registry+https://github.com/rust-lang/crates.io-index\"");
+    }
+}
+
+#[test]
+fn every_primitive_has_its_file() {
+    let names: Vec<String> =
+        op::ALL.iter().map(|p| format!("compiler/src/op/{}.rs", p.name)).collect();
+    let not_ops = ["compiler/src/op/grad.rs", "compiler/src/op/lower.rs"];
+    let found: Vec<String> = files("compiler/src/op", ".rs")
+        .into_iter()
+        .filter(|file| !not_ops.contains(&file.as_str()))
+        .collect();
+    assert_eq!(found, names);
+    for primitive in op::ALL {
+        let text = read(&format!("compiler/src/op/{}.rs", primitive.name));
+        assert!(text.contains("pub(super) static PRIMITIVE: Primitive"), "{}", primitive.name);
+        assert!(text.contains(&format!("name: \"{}\"", primitive.name)), "{}", primitive.name);
+    }
+}
+
+/// One test binary a crate, each with its modules beside it.
+#[test]
+fn tests_are_few_binaries() {
+    for manifest in ["Cargo.toml", "dsl/Cargo.toml", "compiler/Cargo.toml", "runtime/Cargo.toml"] {
+        assert!(read(manifest).contains("autotests = false"), "{manifest}");
+    }
+}

@@ -128,3 +128,60 @@ impl Paths {
         self.counts.iter().map(|((kernel, path), times)| (*kernel, path.as_str(), *times))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use compiler::plan::{DType, Extent};
+    use tch::{Device, Kind};
+
+    use super::*;
+
+    fn path(kernel: &Kernel, operands: &[&Value], machine: Machine) -> String {
+        choose(kernel, operands, machine).to_string()
+    }
+
+    fn heads(time: Extent, width: i64) -> Value {
+        let dims = vec![Extent::Batch, time, Extent::Fixed(2), Extent::Fixed(width)];
+        Value { name: "x".into(), dims, dtype: DType::F32 }
+    }
+
+    #[test]
+    fn what_cannot_be_fast_says_why_before_it_runs() {
+        let fast =
+            Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::Fastest };
+        let cuda = Machine { device: Device::Cuda(0), ..fast };
+        let double = Machine { kind: Kind::Double, ..fast };
+        let plain = Machine { kernels: KernelRequest::Reference, ..fast };
+        let swiglu = |machine| path(&Kernel::SwiGlu, &[], machine);
+        assert!(swiglu(fast).starts_with("fused/"));
+        assert_eq!(swiglu(cuda), "reference (on Cuda(0))");
+        assert_eq!(swiglu(double), "reference (Double)");
+        assert_eq!(swiglu(plain), "reference (asked for)");
+        assert_eq!(path(&Kernel::GlaScanGrad, &[], fast), "reference (no other yet)");
+        assert_eq!(path(&Kernel::Concat, &[], plain), "libtorch");
+        assert_eq!(path(&Kernel::Reshape { dims: vec![] }, &[], fast), "view");
+    }
+
+    #[test]
+    fn attention_goes_by_its_operands() {
+        let fast =
+            Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::Fastest };
+        let (now, wide) = (heads(Extent::Time, 8), heads(Extent::Time, 16));
+        let seen = heads(Extent::Seen(None), 8);
+        let of = |window, k: &Value, v: &Value, machine| {
+            path(&Kernel::Attention { window }, &[&now, k, v], machine)
+        };
+        assert_eq!(of(None, &now, &now, fast), "libtorch flash");
+        assert_eq!(of(Some(4), &now, &now, fast), "libtorch flash, masked");
+        assert_eq!(of(None, &seen, &seen, fast), "libtorch flash, masked");
+        assert_eq!(of(None, &now, &wide, fast), "reference (value width is not key width)");
+        let cuda = Machine { device: Device::Cuda(1), ..fast };
+        assert_eq!(of(None, &now, &now, cuda), "reference (on Cuda(1))");
+        let grad = Kernel::AttentionGrad { window: None };
+        assert_eq!(path(&grad, &[&now, &now, &now, &now], fast), "libtorch flash");
+        assert_eq!(
+            path(&grad, &[&now, &now, &now, &wide], fast),
+            "reference (value width is not key width)"
+        );
+    }
+}

@@ -1,0 +1,378 @@
+//! Every way an architecture can be wrong once its names are known: values, calls, sharing, init,
+//! slots, sizes.
+//!
+//! In: places and the two things that disagree. Out: diagnostics. Must stay true: as in the module
+//! above.
+
+use dsl::{Diagnostic, Name, Span, suggest};
+
+use super::{chain, list};
+
+pub(crate) fn missing_arch_field(arch: Span, field: &str) -> Diagnostic {
+    Diagnostic::error("missing-arch-field", arch, format!("the arch does not say its `{field}`"))
+        .help(match field {
+            "vocab" => "add `vocab 32000`",
+            "dim" => "add `dim 2048`",
+            _ => "add `norm_eps 1e-5`",
+        })
+}
+
+pub(crate) fn bad_arch_field(span: Span, field: &str, got: &str, want: &str) -> Diagnostic {
+    Diagnostic::error("bad-arch-field", span, format!("`{field}` is {got}, but must be {want}"))
+        .help(format!("write `{field} {}`", if field == "norm_eps" { "1e-5" } else { "1024" }))
+}
+
+pub(crate) fn missing_config(call: Span, callee: &str, name: &str) -> Diagnostic {
+    Diagnostic::error("missing-config", call, format!("`{callee}` needs `{name}`"))
+        .help(format!("say it where `{callee}` is configured or called: `{name} …`"))
+}
+
+pub(crate) fn wrong_kind(span: Span, what: &str, got: &str, want: &str) -> Diagnostic {
+    // A name is quoted, a description is not.
+    let what = if what.contains(' ') { what.to_owned() } else { format!("`{what}`") };
+    Diagnostic::error("wrong-kind", span, format!("{what} is {got}, but must be {want}"))
+        .help(format!("give {want}"))
+}
+
+pub(crate) fn set_by_caller(span: Span, name: &str, callee: &str, call: Span) -> Diagnostic {
+    Diagnostic::error(
+        "set-by-caller",
+        span,
+        format!("`{name}` of `{callee}` is given by the definition that calls it"),
+    )
+    .here("set here")
+    .label(call, "given here")
+    .help("remove the setting, or change the call")
+}
+
+pub(crate) fn not_callable(name: &Name, got: &str) -> Diagnostic {
+    Diagnostic::error(
+        "not-callable",
+        name.span,
+        format!("`{}` is {got}, not a definition", name.text),
+    )
+    .help("only blocks, mixers, mlps and primitives are applied to tensors")
+}
+
+pub(crate) fn tensor_count(span: Span, callee: &str, got: usize, want: &str) -> Diagnostic {
+    Diagnostic::error("tensor-count", span, format!("`{callee}` takes {want}, but gets {got}"))
+        .help("tensors come first, then configuration")
+}
+
+pub(crate) fn too_many_arguments(span: Span, callee: &str, names: &[&str]) -> Diagnostic {
+    let d =
+        Diagnostic::error("too-many-arguments", span, format!("`{callee}` takes no such argument"));
+    if names.is_empty() {
+        d.help(format!("`{callee}` has no configuration"))
+    } else {
+        d.help(format!("its configuration is {}", list(names.iter().copied())))
+    }
+}
+
+pub(crate) fn unknown_argument(name: &Name, callee: &str, names: &[&str]) -> Diagnostic {
+    let d = Diagnostic::error(
+        "unknown-argument",
+        name.span,
+        format!("`{callee}` has no configuration `{}`", name.text),
+    );
+    match suggest(&name.text, names.iter().copied()) {
+        Some(near) => d.help(format!("did you mean `{near}`?")),
+        None if names.is_empty() => d.help("it takes its arguments by position"),
+        None => d.help(format!("it has {}", list(names.iter().copied()))),
+    }
+}
+
+pub(crate) fn argument_twice(name: &str, span: Span) -> Diagnostic {
+    Diagnostic::error("argument-twice", span, format!("`{name}` is given twice"))
+        .help("give it once, by position or by name")
+}
+
+pub(crate) fn not_a_tensor(span: Span, got: &str) -> Diagnostic {
+    Diagnostic::error("not-a-tensor", span, format!("a tensor is needed here, but this is {got}"))
+        .help("tensors come before configuration in a call")
+}
+
+pub(crate) fn tensor_as_config(span: Span, what: &str) -> Diagnostic {
+    Diagnostic::error(
+        "tensor-as-config",
+        span,
+        format!("`{what}` is configuration, which is known before any tensor is"),
+    )
+    .help("pass a number, a word or a definition")
+}
+
+pub(crate) fn mismatch(span: Span, message: String, help: String) -> Diagnostic {
+    Diagnostic::error("shape-mismatch", span, message).help(help)
+}
+
+pub(crate) fn result_count(span: Span, got: usize, want: usize) -> Diagnostic {
+    Diagnostic::error(
+        "result-count",
+        span,
+        format!(
+            "this gives {got} {}, but {want} {} wanted",
+            tensors(got),
+            if want == 1 { "is" } else { "are" }
+        ),
+    )
+    .help("name as many results as there are: `a, b = …`")
+}
+
+pub(crate) fn layer_result(span: Span, callee: &str, got: &str, want: &str) -> Diagnostic {
+    Diagnostic::error("layer-result", span, format!("layer `{callee}` turns {want} into {got}"))
+        .help("a layer returns one tensor of the shape it was given")
+}
+
+pub(crate) fn head_result(span: Span, callee: &str, got: &str, want: &str) -> Diagnostic {
+    Diagnostic::error(
+        "head-result",
+        span,
+        format!("head `{callee}` gives {got}, not logits {want}"),
+    )
+    .help("end the head with `linear output (…, vocab)`")
+}
+
+pub(crate) fn name_used_before(name: &str, span: Span) -> Diagnostic {
+    Diagnostic::error("not-bound", span, format!("`{name}` has no value here"))
+        .help("bind it first, in every branch that leads here")
+}
+
+pub(crate) fn instance_twice(name: &str, span: Span, before: Span) -> Diagnostic {
+    Diagnostic::error(
+        "instance-twice",
+        span,
+        format!("two calls that own parameters are both called `{name}`"),
+    )
+    .here("again here")
+    .label(before, "first here")
+    .help("name the calls apart, or make one instance with `share` and call that twice")
+}
+
+pub(crate) fn instance_case(name: &str, span: Span, other: &str, before: Span) -> Diagnostic {
+    Diagnostic::error(
+        "names-differ-in-case",
+        span,
+        format!("`{name}` and `{other}` differ only in case"),
+    )
+    .label(before, format!("`{other}` is here"))
+    .help("give one of them another name")
+}
+
+pub(crate) fn shared_differs(path: &str, span: Span, got: &str, want: &str) -> Diagnostic {
+    Diagnostic::error(
+        "shared-differs",
+        span,
+        format!("the shared parameter `{path}` is {want}, but here {got} is needed"),
+    )
+    .help("sharing needs equal shapes")
+}
+
+pub(crate) fn shared_layers_differ(span: Span, first: usize, second: usize) -> Diagnostic {
+    Diagnostic::error(
+        "shared-layers-differ",
+        span,
+        format!("layers {first} and {second} are one shared instance, but own different parameters"),
+    )
+    .help("edit all layers of a `share` alike; `layer` may decide what they compute, not what they own")
+}
+
+pub(crate) fn shared_layers_apart(span: Span, first: usize, second: usize) -> Diagnostic {
+    Diagnostic::error(
+        "shared-layers-apart",
+        span,
+        format!("layers {first} and {second} are one shared instance, but no repeated list holds both"),
+    )
+    .help("write the shared layer in one list that repeats, such as `6 of [share a, b]`, and edit every repetition alike")
+}
+
+pub(crate) fn shared_start(path: &str, span: Span, got: &str, want: &str) -> Diagnostic {
+    Diagnostic::error(
+        "shared-start",
+        span,
+        format!("the shared parameter `{path}` starts as {want}, but here as {got}"),
+    )
+    .help("give the init rule once, where the parameter is first used")
+}
+
+pub(crate) fn shared_named(name: &Name, share: &str) -> Diagnostic {
+    Diagnostic::error(
+        "shared-named",
+        name.span,
+        format!("`{share}` is one shared instance, it cannot be called `{}` as well", name.text),
+    )
+    .help(format!("write `{share} (…)`"))
+}
+
+pub(crate) fn slot_below(span: Span, name: &str, holder: &str) -> Diagnostic {
+    Diagnostic::error(
+        "slot-below",
+        span,
+        format!("slot `{name}` is filled on `{holder}`, but slots belong to the layer"),
+    )
+    .help(format!("write `canon {name}` or `fill {name} with …` on the layer, beside its `mixer`"))
+}
+
+pub(crate) fn unused_init_row(span: Span, role: &str, roles: &[&str]) -> Diagnostic {
+    let d =
+        Diagnostic::warning("unused-init-row", span, format!("no parameter has the role `{role}`"));
+    match suggest(role, roles.iter().copied()) {
+        Some(near) => d.help(format!("did you mean `{near}`?")),
+        None => d.help(format!("the roles here are {}", list(roles.iter().copied()))),
+    }
+}
+
+pub(crate) fn no_init(role: &str, path: &str, span: Span) -> Diagnostic {
+    Diagnostic::error(
+        "no-init",
+        span,
+        format!("nothing says how `{path}` starts: the arch's init table has no `{role}`"),
+    )
+    .help(format!("add a row (`init.{role} normal(0.02)`), or `init = …` to this call"))
+}
+
+pub(crate) fn init_arguments(span: Span, name: &str, got: usize, want: usize) -> Diagnostic {
+    Diagnostic::error(
+        "init-arguments",
+        span,
+        format!(
+            "`{name}` takes {want} {}, but gets {got}",
+            if want == 1 { "number" } else { "numbers" }
+        ),
+    )
+    .help("see LANGUAGE.md for the init rules")
+}
+
+pub(crate) fn bad_init(span: Span, rule: &str, why: &str) -> Diagnostic {
+    Diagnostic::error("bad-init", span, format!("`{rule}` is not possible: {why}"))
+        .help("see LANGUAGE.md for the init rules")
+}
+
+pub(crate) fn not_an_init(span: Span, got: &str) -> Diagnostic {
+    Diagnostic::error(
+        "not-an-init",
+        span,
+        format!("an init rule is needed here, but this is {got}"),
+    )
+    .help("write, for example, `normal(0.02)` or `ones`")
+}
+
+pub(crate) fn inexact_division(span: Span, a: &str, b: &str) -> Diagnostic {
+    Diagnostic::error("inexact-division", span, format!("{a} divided by {b} is not exact"))
+        .help("name the rounding: `floor(a / b)` or `ceil_to(a / b, 256)`")
+}
+
+pub(crate) fn division_by_zero(span: Span) -> Diagnostic {
+    Diagnostic::error("division-by-zero", span, "this divides by zero")
+        .help("check the fields it is computed from")
+}
+
+pub(crate) fn overflow(span: Span, what: &str) -> Diagnostic {
+    Diagnostic::error("overflow", span, format!("{what} is too large for 64-bit arithmetic"))
+        .help("use smaller sizes")
+}
+
+pub(crate) fn operands(span: Span, op: &str, a: &str, b: &str) -> Diagnostic {
+    Diagnostic::error("operands", span, format!("`{op}` does not take {a} and {b}"))
+        .help("tensors take `+`, `-`, `*` with tensors and `*`, `/` with numbers; numbers take all")
+}
+
+pub(crate) fn too_large(span: Span, what: &str, got: &str, limit: i64) -> Diagnostic {
+    Diagnostic::error("too-large", span, format!("{what} is {got}: more than {limit} elements"))
+        .help("use smaller sizes")
+}
+
+pub(crate) fn too_deep(span: Span, limit: usize, chain_of: &[String]) -> Diagnostic {
+    let shown = chain(chain_of.iter().map(String::as_str));
+    Diagnostic::error("too-deep", span, format!("calls nest deeper than {limit}: {shown}"))
+        .help("flatten the definitions")
+}
+
+pub(crate) fn expression_too_deep(span: Span, limit: usize) -> Diagnostic {
+    Diagnostic::error(
+        "expression-too-deep",
+        span,
+        format!("expressions and the calls in them nest deeper than {limit}"),
+    )
+    .help("compute a part first: `name = …`")
+}
+
+pub(crate) fn too_many_steps(span: Span, limit: usize) -> Diagnostic {
+    Diagnostic::error(
+        "too-many-steps",
+        span,
+        format!("working this out takes more than {limit} steps"),
+    )
+    .help("repeat equal layers with `layers N of …`, or call fewer definitions from one another")
+}
+
+pub(crate) fn too_many_elements(span: Span, limit: i64) -> Diagnostic {
+    Diagnostic::error(
+        "too-many-elements",
+        span,
+        format!("all parameters together have more than {limit} elements"),
+    )
+    .help("use smaller sizes")
+}
+
+pub(crate) fn text_too_large(span: Span, why: &str) -> Diagnostic {
+    Diagnostic::error(
+        "text-too-large",
+        span,
+        format!("the text of this arch with all it uses could not be read back: {why}"),
+    )
+    .help("write equal layers once, as `24 of …`")
+}
+
+pub(crate) fn too_many(span: Span, what: &str, limit: usize) -> Diagnostic {
+    Diagnostic::error(
+        "too-many",
+        span,
+        format!("the layers up to here have more than {limit} {what}"),
+    )
+    .help("use fewer layers or smaller definitions")
+}
+
+pub(crate) fn slot_outside(span: Span, name: &str) -> Diagnostic {
+    Diagnostic::error("slot-outside", span, format!("slot `{name}` is inside another slot's fill"))
+        .help("a fill declares no slots of its own")
+}
+
+pub(crate) fn slot_shape(span: Span, name: &str, got: &str) -> Diagnostic {
+    Diagnostic::error(
+        "slot-shape",
+        span,
+        format!("slot `{name}` takes [batch, time, channels], but gets {got}"),
+    )
+    .help("put the slot before `heads`, or `merge` first")
+}
+
+pub(crate) fn fill_result(span: Span, slot: &str, got: &str, want: &str) -> Diagnostic {
+    Diagnostic::error(
+        "fill-result",
+        span,
+        format!("the fill of slot `{slot}` turns {want} into {got}"),
+    )
+    .help("a slot is filled by a block that returns the shape it was given")
+}
+
+pub(crate) fn unknown_slot(span: Span, slot: &str, layer: &str, declared: &[&str]) -> Diagnostic {
+    let d = Diagnostic::error("unknown-slot", span, format!("{layer} declares no slot `{slot}`"));
+    if declared.is_empty() {
+        d.help("it declares no slots")
+    } else {
+        d.help(format!("it declares {}", list(declared.iter().copied())))
+    }
+}
+
+pub(crate) fn unused_result(name: &str, span: Span) -> Diagnostic {
+    Diagnostic::error(
+        "unused-parameters",
+        span,
+        format!("`{name}` owns parameters that no output uses"),
+    )
+    .help("use its result, or remove the call")
+}
+
+fn tensors(n: usize) -> &'static str {
+    if n == 1 { "tensor" } else { "tensors" }
+}

@@ -1,0 +1,146 @@
+//! `canonc forward`, `canonc generate` and `canonc bench step` as processes: the reference model's own numbers out of
+//! files, equal text for equal requests, refusals with their exit codes.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use runtime::weights::file;
+
+/// A folder with an arch, its weights under Hugging Face's names, tokens and targets, all of the golden case.
+struct Place {
+    root: tempfile::TempDir,
+}
+
+const ARCH: &str = "
+arch base {
+  vocab 97   dim 32   norm_eps 1e-5
+  init lingua
+  layers 2 of decoder {
+    mixer attention { heads 4 }
+    mlp swiglu { hidden 64 }
+  }
+}
+arch golden = base with { canon A, B, C, D }
+";
+
+impl Place {
+    fn new() -> Place {
+        let root = tempfile::tempdir().unwrap();
+        let case = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("tests/golden/models/llamacanon_ABCD.safetensors");
+        let tensors = file::read(&case).unwrap();
+        let weights: Vec<_> =
+            tensors.iter().filter_map(|(name, t)| Some((name.strip_prefix("w/")?, t))).collect();
+        file::write(&root.path().join("w.safetensors"), &weights).unwrap();
+        let ids = [("tokens", &tensors["in/tokens"]), ("next", &tensors["in/targets"])];
+        file::write(&root.path().join("t.safetensors"), &ids).unwrap();
+        file::write(&root.path().join("gold.safetensors"), &[("logits", &tensors["out/logits"])])
+            .unwrap();
+        fs::write(root.path().join("a.canon"), ARCH).unwrap();
+        Place { root }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.root.path().join(name)
+    }
+
+    fn type_in(&self, words: &str) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
+        command.current_dir(self.root.path()).args(words.split_whitespace());
+        for name in ["OMP_NUM_THREADS", "MKL_NUM_THREADS"] {
+            command.env(name, "1");
+        }
+        command.output().unwrap()
+    }
+
+    /// What stands on standard output, of a command that works.
+    fn works(&self, words: &str) -> String {
+        let output = self.type_in(words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(0), "{words}: {said}");
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// What stands on standard error, of one that ends with that code.
+    fn refused(&self, code: i32, words: &str) -> String {
+        let output = self.type_in(words);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "{words}: {said}");
+        said
+    }
+
+    /// A tensor of floats out of a file, flat.
+    fn floats(&self, name: &str, tensor: &str) -> Vec<f64> {
+        let tensors = file::read(&self.path(name)).unwrap();
+        Vec::try_from(tensors[tensor].reshape([-1])).unwrap()
+    }
+}
+
+#[test]
+fn forward_gives_the_reference_models_numbers() {
+    let place = Place::new();
+    let ask = "forward a.canon --arch golden --weights w.safetensors --tokens t.safetensors";
+    let said = place.works(&format!("{ask} --targets next --grad --dtype f64 --out o.safetensors"));
+    let loss = place.floats("o.safetensors", "loss")[0];
+    assert!(said.starts_with(&format!("loss {loss} over ")), "{said}");
+    let (got, want) =
+        (place.floats("o.safetensors", "logits"), place.floats("gold.safetensors", "logits"));
+    assert_eq!(got.len(), want.len());
+    assert!(got.iter().zip(&want).all(|(a, b)| (a - b).abs() < 1e-6));
+    assert_eq!(place.floats("o.safetensors", "grad.layers.1.mlp.D").len(), 128 * 4);
+
+    let json = place.works(&format!("{ask} --kernels reference --json --out plain.safetensors"));
+    assert!(
+        json.contains("\"schema\": \"canonc.forward.v1\"") && json.contains("\"loss\": null"),
+        "{json}"
+    );
+    assert!(json.contains("reference (asked for)") && !json.contains("fused"), "{json}");
+}
+
+#[test]
+fn equal_requests_give_equal_text() {
+    let place = Place::new();
+    let ask = "generate a.canon --arch golden --weights w.safetensors --prompt-tokens 1,2,3 --max-tokens 12";
+    let text = place.works(&format!("{ask} --seed 4"));
+    assert_eq!(text.split_whitespace().count(), 12);
+    assert_eq!(place.works(&format!("{ask} --seed 4")), text);
+    assert_ne!(place.works(&format!("{ask} --seed 5")), text);
+    let json = place.works(&format!("{ask} --seed 4 --json"));
+    assert!(json.contains("\"text\": null") && json.contains("\"state_bytes\": "), "{json}");
+}
+
+#[test]
+fn bench_times_a_step_by_kernel() {
+    let place = Place::new();
+    let table = place.works("bench step a.canon --arch golden --batch 1 --seq-len 8 --rounds 1");
+    for word in ["forward and backward", "  causal_conv_grad", "libtorch flash", "update"] {
+        assert!(table.contains(word), "{word} in:\n{table}");
+    }
+}
+
+#[test]
+fn refusals_say_what_to_type() {
+    let place = Place::new();
+    let ask = "--arch golden --tokens t.safetensors --out o.safetensors";
+    let forward = |rest: &str| format!("forward a.canon {ask} {rest}");
+    for (code, words, part) in [
+        (2, forward("--weights none.safetensors"), "there is no `none.safetensors`"),
+        (2, forward("--weights t.safetensors"), "does not hold this arch's weights"),
+        (2, forward("--weights w.safetensors --targets other"), "has no tensor `other`"),
+        (2, forward("--weights w.safetensors --targets none/other"), "there is no `none/other`"),
+        (2, forward("--weights w.safetensors --grad"), "--targets"),
+        (2, forward("--weights w.safetensors --dtype f16"), "f16"),
+        (2, "forward a.canon --weights w.safetensors --tokens t.safetensors --out o.safetensors".to_owned(), "--arch base"),
+        (3, "forward a.canon --arch golden --weights w.safetensors --tokens t.safetensors --out no/o.safetensors".to_owned(), "no/o.safetensors was not written"),
+        (2, "generate a.canon --arch golden --weights w.safetensors".to_owned(), "--prompt TEXT"),
+        (2, "generate a.canon --arch golden --weights w.safetensors --prompt A".to_owned(), "vocabulary of 258"),
+        (2, "generate a.canon --arch golden --weights w.safetensors --prompt-tokens 97".to_owned(), "use ids of 0..97"),
+        (2, "generate a.canon --arch golden --weights w.safetensors --prompt-tokens 1 --temperature=-1".to_owned(), "temperature is -1"),
+        (2, "bench step".to_owned(), "FILE"),
+    ] {
+        let said = place.refused(code, &words);
+        assert!(said.contains(part), "{words}: {said}");
+    }
+    assert!(!place.path("o.safetensors").exists());
+}
