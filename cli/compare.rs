@@ -47,6 +47,9 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     output::data(&format!("{said}\n{}\n{}\n", table.text(), table.caption))?;
     let page = report::page(&heading, &arms).map_err(Failure::machine)?;
     let out = args.out.clone().unwrap_or_else(|| folder.join("report.html"));
+    if let Some(parent) = out.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| Failure::cannot_write(parent, &error))?;
+    }
     files::replace(&out, &page)?;
     output::note(&format!("curves: {}", shown(&out)));
     Ok(Exit::Fine)

@@ -17,6 +17,7 @@ mod layers;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use dsl::limits::MAX_ERRORS;
 use dsl::{
     Alias, Arch, ArchBody, Diagnostics, Entry, Expr, ExprKind, FileId, Name, Path, Segment, Span,
 };
@@ -191,7 +192,7 @@ impl<'a> Builder<'a> {
             }
         }
         for entry in entries {
-            if self.reached > MAX_REACHED {
+            if self.reached > MAX_REACHED || self.diagnostics.len() > MAX_ERRORS {
                 break;
             }
             self.entry(&mut tree, file, &[], entry, edits);
@@ -221,6 +222,9 @@ impl<'a> Builder<'a> {
                 let deeper = below(path);
                 let is_init = matches!(deeper.as_slice(), [Segment::Name(n)] if n.text == "init");
                 for inner in entries {
+                    if self.diagnostics.len() > MAX_ERRORS {
+                        break;
+                    }
                     if is_init && let Entry::Set { path, value, span } = inner {
                         self.init_row(tree, file, path, value, *span, edits);
                     } else {
@@ -248,6 +252,9 @@ impl<'a> Builder<'a> {
             Entry::Empty { slots, span } => (slots, None, *span),
         };
         for slot in slots {
+            if self.diagnostics.len() > MAX_ERRORS {
+                break;
+            }
             let setting = SlotSetting { fill: fill.clone(), span };
             self.put(tree, file, &below(slot), slot.span, Put::Slot(setting), edits);
         }

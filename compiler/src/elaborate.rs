@@ -49,6 +49,8 @@ pub const MAX_NODES: usize = 4_000_000;
 pub const MAX_TENSORS: usize = 300_000;
 /// Configuration values of the whole arch, layers unrolled.
 pub const MAX_FIELDS: usize = 400_000;
+/// Letters of all paths of parameters, states and fields together.
+pub const MAX_PATHS: usize = 1 << 25;
 /// Channels per token of any tensor, rows of any table.
 pub const MAX_WIDTH: i64 = 1 << 26;
 /// Elements of any parameter.
@@ -89,6 +91,7 @@ pub fn elaborate(
         arch: BTreeMap::new(),
         pending: Vec::new(),
         nodes: 0,
+        paths: 0,
         steps: 0,
         evaluations: 0,
         stopped: false,
@@ -126,6 +129,7 @@ struct Elaborator<'a> {
     /// Fields of the arch being worked out, outermost first.
     pending: Vec<&'static str>,
     nodes: usize,
+    paths: usize,
     steps: usize,
     evaluations: usize,
     /// A bound was passed, or there are as many errors as a person reads.
@@ -380,11 +384,10 @@ impl Elaborator<'_> {
     fn unused_rows(&mut self, top: &Body) {
         let mut roles: BTreeSet<&str> = ROLES.into_iter().collect();
         roles.extend(top.params.iter().map(|p| p.role.as_str()));
-        let roles: Vec<&str> = roles.into_iter().collect();
-        for (role, setting) in &self.tree.init {
-            if !roles.contains(&role.as_str()) {
-                self.diagnostics.push(diag::unused_init_row(setting.span, role, &roles));
-            }
+        let names: Vec<&str> = roles.iter().copied().collect();
+        let idle = self.tree.init.iter().filter(|(role, _)| !roles.contains(role.as_str()));
+        for (role, setting) in idle.take(MAX_ERRORS) {
+            self.diagnostics.push(diag::unused_init_row(setting.span, role, &names));
         }
     }
 }

@@ -61,7 +61,8 @@ pub(crate) fn bound_by(statements: &[Statement]) -> Vec<String> {
 pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mut Diagnostics) {
     let mut unknown = 0usize;
     for item in &ast.items {
-        if let Item::Def(def) = item
+        if diagnostics.len() <= MAX_ERRORS
+            && let Item::Def(def) = item
             && let Some(extra) = def.config.get(MAX_CONFIG)
         {
             diagnostics.push(diag::too_much_config(&extra.name, MAX_CONFIG));

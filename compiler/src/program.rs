@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use dsl::limits::MAX_ERRORS;
 use dsl::{Ast, Diagnostic, Diagnostics, FileId, Severity, Sources, Span};
 
 use crate::arch;
@@ -212,13 +213,18 @@ fn idle_edits(
         before.iter().map(|f| (f.path.as_str(), f.value.as_str())).collect();
     let after: BTreeMap<&str, &str> =
         after.iter().map(|f| (f.path.as_str(), f.value.as_str())).collect();
+    let mut told = 0;
     for edit in edits {
+        if told == MAX_ERRORS {
+            break;
+        }
         let paths = landings(edit);
         let same = paths.iter().all(|path| under(&before, path).eq(under(&after, path)));
         let any = paths.iter().any(|path| under(&after, path).next().is_some());
         if same && any {
             let value = paths.first().and_then(|path| after.get(path.as_str())).copied();
             diagnostics.push(diag::edit_changes_nothing(&edit.path, value, edit.span));
+            told += 1;
         }
     }
     diagnostics.sort_by_key(|d| match d.severity {

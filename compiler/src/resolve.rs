@@ -86,7 +86,7 @@ pub fn resolve(
         let mut own = Vec::new();
         for entity in items(*file, ast) {
             let name = entity.name().clone();
-            if hides_a_primitive(&entity, &name.text) {
+            if diagnostics.len() <= MAX_ERRORS && hides_a_primitive(&entity, &name.text) {
                 diagnostics.push(diag::names_a_primitive(&name));
             }
             own.push(name.text.clone());

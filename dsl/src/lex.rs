@@ -14,7 +14,7 @@ use nom::sequence::{pair, preceded, terminated};
 use nom::{IResult, Parser};
 
 use crate::diag::{Diagnostics, syntax};
-use crate::limits::{MAX_ERRORS, MAX_NESTING, MAX_TOKENS};
+use crate::limits::{MAX_ERRORS, MAX_NAME_BYTES, MAX_NESTING, MAX_TOKENS};
 use crate::{Comment, FileId, Kind, Span};
 
 /// The reserved words. [`Keyword::is_soft`] ones are ordinary names wherever they are not wanted
@@ -190,6 +190,10 @@ pub(crate) fn lex(file: FileId, text: &str) -> (Option<Lexed>, Diagnostics) {
             }
             Lexeme::Word => match Keyword::of(written) {
                 Some(keyword) => TokenKind::Keyword(keyword),
+                None if written.len() > MAX_NAME_BYTES && written.is_ascii() => {
+                    diagnostics.push(syntax::name_too_long(span, written.len()));
+                    TokenKind::Bad
+                }
                 None if written.is_ascii() => TokenKind::Name,
                 None => {
                     diagnostics.push(syntax::bad_character(span, &clip(written)));

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use dsl::limits::MAX_ERRORS;
 use dsl::{Alias, Entry, Expr, ExprKind, FileId, Name, Path, Segment, Span};
 
 use super::{Builder, Put, shown};
@@ -159,6 +160,9 @@ impl Builder<'_> {
         let mut seen = BTreeMap::new();
         let before = self.errors();
         for entry in entries {
+            if self.diagnostics.len() > MAX_ERRORS {
+                break;
+            }
             self.configure(file, &mut applied, &[], entry, depth, &mut seen);
         }
         (self.errors() == before).then(|| Rc::new(applied))
@@ -198,6 +202,9 @@ impl Builder<'_> {
                 match full(path).filter(|names| names.len() <= MAX_CHAIN) {
                     Some(deeper) => {
                         for inner in entries {
+                            if self.diagnostics.len() > MAX_ERRORS {
+                                return;
+                            }
                             self.configure(file, applied, &deeper, inner, depth + 1, seen);
                         }
                     }
@@ -222,6 +229,9 @@ impl Builder<'_> {
             return;
         };
         for (names, span, put) in places {
+            if self.diagnostics.len() > MAX_ERRORS {
+                return;
+            }
             if names.len() > MAX_CHAIN {
                 self.diagnostics.push(diag::chain_too_long(span, MAX_CHAIN));
                 return;

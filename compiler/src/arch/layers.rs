@@ -4,6 +4,7 @@
 //! count is bounded before the list is made; a selection of nothing is an error, not a silent edit
 //! of nothing.
 
+use dsl::limits::MAX_ERRORS;
 use dsl::{ExprKind, FileId, LayerList, LayerWhat, Select, Span};
 
 use super::Builder;
@@ -44,6 +45,9 @@ impl Builder<'_> {
             }
             LayerWhat::List(items) => {
                 for item in items {
+                    if self.diagnostics.len() > MAX_ERRORS {
+                        return None;
+                    }
                     self.layer_list(file, item, &mut once)?;
                 }
             }

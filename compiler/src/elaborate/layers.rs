@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use super::{Building, Elaborator, Field, MAX_FIELDS, MAX_NODES, MAX_TENSORS, join};
+use super::{Building, Elaborator, Field, MAX_FIELDS, MAX_NODES, MAX_PATHS, MAX_TENSORS, join};
 use crate::diag;
 use crate::graph::{Body, NodeKind, Out, Param, ParamId};
 use crate::op::Type;
@@ -17,6 +17,8 @@ use crate::tree::Applied;
 struct LayerBody {
     body: Rc<Body>,
     fields: Vec<Field>,
+    /// Of the paths of both.
+    letters: usize,
 }
 
 /// Where a shared layer stands first, and what it owns there.
@@ -97,6 +99,13 @@ impl Elaborator<'_> {
             return None;
         }
         let here = format!("layers.{index}");
+        let letters =
+            elaborated.letters + here.len() * (body.params.len() + elaborated.fields.len());
+        self.paths += letters;
+        if self.paths > MAX_PATHS {
+            self.diagnostics.push(diag::too_many(span, "letters in their paths", MAX_PATHS));
+            return None;
+        }
         let params: Vec<ParamId> = match owner {
             None => body
                 .params
@@ -152,7 +161,10 @@ impl Elaborator<'_> {
         }
         b.body.outputs = outs;
         let (body, fields) = self.finish(b);
-        Some(LayerBody { body: Rc::new(body), fields })
+        let letters = body.params.iter().map(|p| p.path.len()).sum::<usize>()
+            + body.states.iter().map(|(path, _)| path.len()).sum::<usize>()
+            + fields.iter().map(|f| f.path.len() + f.value.len()).sum::<usize>();
+        Some(LayerBody { body: Rc::new(body), fields, letters })
     }
 }
 

@@ -77,6 +77,7 @@ impl Elaborator<'_> {
         let mut attrs = Attrs::new();
         let mut weight = None;
         let mut init = call.init.clone();
+        let mut init_field = None;
         let widths = std::mem::take(&mut self.widths);
         let mut failed = false;
         for config in primitive.config {
@@ -102,10 +103,7 @@ impl Elaborator<'_> {
                     }
                     (Ok((expr, file, around)), None) => {
                         init = Some((expr.clone(), around.clone(), file));
-                        if let Some(path) = field {
-                            let (value, span) = (dsl::print_expr(expr), setting.span);
-                            b.add_field(Field { path, value, written: true, span });
-                        }
+                        init_field = field.map(|path| (path, setting.span));
                     }
                 }
                 continue;
@@ -189,6 +187,12 @@ impl Elaborator<'_> {
                 None => self.owned_param(b, owned, &init, &call)?,
             };
             inputs.push(b.param_node(id, call.span));
+            if let Some((path, span)) = init_field.take()
+                && let Some(param) = b.body.params.get(id.0 as usize)
+            {
+                let value = param.init.to_string();
+                b.add_field(Field { path, value, written: true, span });
+            }
         }
         let state = shaped.state.clone().map(|state| b.add_state(call.path.clone(), state));
         let kind = NodeKind::Op { primitive, attrs: shaped.attrs, state };

@@ -9,8 +9,8 @@ use std::process::Command;
 
 use super::support::{TEXT, program_of, read, said, with_layers};
 use compiler::elaborate::{
-    MAX_DEPTH, MAX_ELEMENTS, MAX_EVALUATIONS, MAX_FIELDS, MAX_NODES, MAX_STEPS, MAX_TENSORS,
-    MAX_TOTAL, MAX_WIDTH,
+    MAX_DEPTH, MAX_ELEMENTS, MAX_EVALUATIONS, MAX_FIELDS, MAX_NODES, MAX_PATHS, MAX_STEPS,
+    MAX_TENSORS, MAX_TOTAL, MAX_WIDTH,
 };
 use compiler::tree::{MAX_CHAIN, MAX_CONFIG, MAX_LAYERS};
 
@@ -23,6 +23,11 @@ pub(crate) const LAYER: &str = "decoder { mixer attention { heads 4 }  mlp swigl
 /// `write(i)` for each number, joined.
 fn repeat(n: usize, mut write: impl FnMut(usize) -> String) -> String {
     (0..n).map(&mut write).collect()
+}
+
+/// A name as long as names are.
+fn long(i: usize) -> String {
+    format!("{}{i:03}", "n".repeat(dsl::limits::MAX_NAME_BYTES - 3))
 }
 
 /// Name, text, and the codes of what must be said; none means that it compiles.
@@ -334,6 +339,71 @@ fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
             &["text-too-large"],
         ),
         (
+            "a rule as long as a file, in ten thousand layers",
+            arch(
+                String::new(),
+                &format!(
+                    "10_000 of {}",
+                    LAYER.replace(
+                        " }  mlp",
+                        &format!(
+                            " }}  canon A {{ init normal({}1{}) }}  mlp",
+                            "min(1 + 1, ".repeat(55),
+                            ")".repeat(55)
+                        )
+                    )
+                ),
+            ),
+            &[],
+        ),
+        (
+            "long names, deep, in ten thousand layers",
+            arch(
+                repeat(30, |i| {
+                    format!("block {}(x) {{ {} {}(x) }}\n", long(i), long(i + 1), long(i))
+                }) + &format!("block {}(x) {{ linear {} (rms_norm(x), dim) }}", long(30), long(30)),
+                &format!("10_000 of {}", long(0)),
+            ),
+            &["too-many"],
+        ),
+        (
+            "settings that are not there",
+            arch(
+                String::new(),
+                &format!("1 of decoder {{ {} }}", repeat(60_000, |i| format!("c{i} {i}\n"))),
+            ),
+            &["no-such-config"],
+        ),
+        (
+            "edits of what is not there",
+            format!(
+                "{}arch b = a with {{\n{}}}",
+                arch(String::new(), &format!("10 of {LAYER}")),
+                repeat(60_000, |i| format!("c{i} {i}\n"))
+            ),
+            &["no-such-path"],
+        ),
+        (
+            "edits that change nothing",
+            format!(
+                "{}arch b = a with {{\n{}}}",
+                arch(String::new(), &format!("2_000 of {LAYER}")),
+                repeat(2_000, |i| format!("layers[{i}].mixer.window none\n"))
+            ),
+            &["edit-changes-nothing"],
+        ),
+        (
+            "roles that are not there",
+            arch(String::new(), &format!("1 of {LAYER}")).replace(
+                "init lingua",
+                &format!(
+                    "init {{ embed ones  linear ones  norm ones\n{} }}",
+                    repeat(40_000, |i| format!("r{i} ones\n"))
+                ),
+            ),
+            &["unused-init-row"],
+        ),
+        (
             "sizes that overflow together",
             arch(
                 format!(
@@ -427,6 +497,7 @@ fn bounds_are_listed() {
         ("MAX_STEPS", MAX_STEPS as i128),
         ("MAX_NODES", MAX_NODES as i128),
         ("MAX_TENSORS", MAX_TENSORS as i128),
+        ("MAX_PATHS", MAX_PATHS as i128),
         ("MAX_FIELDS", MAX_FIELDS as i128),
         ("MAX_WIDTH", i128::from(MAX_WIDTH)),
         ("MAX_ELEMENTS", i128::from(MAX_ELEMENTS)),

@@ -5,7 +5,9 @@
 //! `tests/cases/parse` for each (the test reads this file).
 
 use crate::diag::{Diagnostic, suggest};
-use crate::limits::{MAX_ERRORS, MAX_EXPRESSION_HEIGHT, MAX_NESTING, MAX_SOURCE_BYTES, MAX_TOKENS};
+use crate::limits::{
+    MAX_ERRORS, MAX_EXPRESSION_HEIGHT, MAX_NAME_BYTES, MAX_NESTING, MAX_SOURCE_BYTES, MAX_TOKENS,
+};
 use crate::{FileId, Span};
 
 // --- bounds ---
@@ -22,6 +24,11 @@ pub(crate) fn too_many_tokens(span: Span) -> Diagnostic {
     Diagnostic::error("too-many-tokens", span, message)
         .here("not read from here on")
         .help("write repeated layers as `24 of decoder { … }`, or split the file")
+}
+
+pub(crate) fn name_too_long(span: Span, bytes: usize) -> Diagnostic {
+    let message = format!("the name has {bytes} letters; at most {MAX_NAME_BYTES} are kept");
+    Diagnostic::error("name-too-long", span, message).help("choose a shorter name")
 }
 
 pub(crate) fn nesting_too_deep(span: Span) -> Diagnostic {
