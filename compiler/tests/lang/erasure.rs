@@ -14,7 +14,7 @@ use compiler::program::Compiled;
 use proptest::prelude::*;
 
 use super::generate::random;
-use super::support::{arch, compiled, files};
+use super::support::{arch, compiled, files, with_layers};
 
 fn assert_same(erased: &Graph, twin: &Compiled, name: &str) {
     let identity = identify(erased);
@@ -70,6 +70,24 @@ fn some_slots_of_some_layers() {
         &edited("canon layers[0].A, layers[0].B, layers[0].C"),
         "layer 1, and D",
     );
+}
+
+/// Slots inside a shared instance are filled at each of its calls, by one fill's parameters.
+#[test]
+fn slots_of_shared_instances() {
+    let text = |fills: &str| {
+        with_layers(
+            "block pair(x) {\n  x + linear w (slot A(short_conv conv (x)), dim)\n}
+block l(x; mlp) {\n  share twice = pair\n  share gated = mlp\n  twice(twice(x)) + gated(gated(x))\n}",
+            &format!("[3 of share l {{ mlp swiglu {{ hidden 4 }}  {fills} }}, l {{ mlp swiglu {{ hidden 4 }}  {fills} }}]"),
+        )
+    };
+    let (all, some, none) =
+        (compiled(&text("canon A, D")), compiled(&text("canon A")), compiled(&text("")));
+    assert_same(&erase_all(&all.graph), &none, "all");
+    assert_same(&erase(&all.graph, &|_, slot| slot == "D"), &some, "D");
+    assert_same(&erase_all(&some.graph), &none, "A");
+    assert_eq!(analyse(&all.graph, 8).canon, 2 * (16 * 4 + 8 * 4));
 }
 
 proptest! {

@@ -186,7 +186,7 @@ fn python() -> Result<PathBuf, String> {
         return Ok(own);
     }
     let home = scratch("verify-ids");
-    let python = home.join("bin/python");
+    let python = home.join(if cfg!(windows) { "Scripts/python.exe" } else { "bin/python" });
     if has_it(&python) {
         return Ok(python);
     }

@@ -435,6 +435,9 @@ fn rules_12_and_13_every_primitive_is_used_and_states_what_it_carries() {
     );
     for primitive in op::ALL {
         assert!(primitive.revision >= 1 && !primitive.doc.is_empty(), "{}", primitive.name);
+        // The revision is part of the identity.
+        let node = format!("{}@{} {{", primitive.name, primitive.revision);
+        assert!(compiled.identity.graph_text.contains(&node), "{node}");
     }
     // What nothing uses carries nothing.
     let idle = layers(
