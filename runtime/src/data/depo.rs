@@ -5,9 +5,10 @@
 use serde::Deserialize;
 
 use super::DataError;
-use super::cpython::set::{TupleSet, WIDTH_STEP};
+use super::cpython::set::TupleSet;
 use super::cpython::{Random, Weights};
 use super::task::{Mode, Span, Tape, bounded};
+use super::words::{Writer, name_space, words};
 
 const QUERY: u32 = 9000;
 const ANSWER: u32 = 9500;
@@ -220,72 +221,6 @@ impl Depo {
         let (size, questions) = (size as usize, size.min(self.questions) as usize);
         1 + size * (2 * name + usize::from(self.separator)) + questions * (2 + 2 * name)
     }
-}
-
-/// Appends to a list that it makes long enough first, so that names, whose lengths no branch predictor can guess,
-/// are copied in pieces of fixed size. What is written past a name's end the next name overwrites.
-struct Writer<'a> {
-    tokens: &'a mut Vec<u32>,
-    at: usize,
-}
-
-impl<'a> Writer<'a> {
-    fn new(tokens: &'a mut Vec<u32>, most: usize) -> Writer<'a> {
-        let at = tokens.len();
-        tokens.resize(at + most + 64 + WIDTH_STEP, 0);
-        Writer { tokens, at }
-    }
-
-    #[inline]
-    fn push(&mut self, token: u32) {
-        self.tokens[self.at] = token;
-        self.at += 1;
-    }
-
-    #[inline]
-    fn push_padded(&mut self, (padded, len): (&[u32], usize)) {
-        let mut at = self.at;
-        for piece in padded.as_chunks::<WIDTH_STEP>().0 {
-            self.tokens[at..at + WIDTH_STEP].copy_from_slice(piece);
-            at += WIDTH_STEP;
-        }
-        self.at += len;
-    }
-
-    fn finish(self) {
-        self.tokens.truncate(self.at);
-    }
-}
-
-/// Fills `set` with `count` words of `least..=most` letters 1..=letters, `letters` added to each last one (data
-/// spec, 1.6). The caller guarantees that there are that many.
-pub(super) fn words(
-    random: &mut Random,
-    set: &mut TupleSet,
-    count: u32,
-    letters: u32,
-    least: u32,
-    most: u32,
-) {
-    set.reset(most as usize);
-    while set.len() < count as usize {
-        let len = least + random.below(most - least + 1);
-        set.insert_with(len as usize, |word| {
-            for letter in word.iter_mut() {
-                *letter = 1 + random.below(letters);
-            }
-            if let Some(last) = word.last_mut() {
-                *last += letters;
-            }
-        });
-    }
-}
-
-/// How many words there are, or more than any N if the sum is large.
-fn name_space(letters: u32, least: u32, most: u32) -> u64 {
-    (least..=most)
-        .map(|len| u64::from(letters).saturating_pow(len))
-        .fold(0, |sum: u64, count| sum.saturating_add(count))
 }
 
 /// 1, 2, 4, ... up to K, then 24 for K = 32, then K unless it is last. K = 32 so holds 32 twice, as published.

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 
 use super::DataError;
+use super::brevo::{self, Brevo, BrevoParams};
 use super::cpython::Random;
 use super::depo::{self, Depo, DepoParams};
 use super::mano::{Mano, ManoParams};
@@ -21,11 +22,12 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub enum Task {
     Depo(Depo),
+    Brevo(Brevo),
     Mano(Mano),
 }
 
 /// The names [`Task::parse`] knows.
-pub const TASKS: [&str; 2] = ["depo", "mano"];
+pub const TASKS: [&str; 3] = ["depo", "brevo", "mano"];
 
 /// Samples one after the other, as a generator writes them.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +43,7 @@ pub struct Tape {
 pub struct Span {
     pub start: usize,
     pub len: usize,
-    /// How hard the question is: Depo's hops, Mano's operations.
+    /// How hard the question is: Depo's hops, Brevo's depth, Mano's operations.
     pub level: u32,
 }
 
@@ -58,6 +60,7 @@ impl Tape {
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     depo: depo::Scratch,
+    brevo: brevo::Scratch,
 }
 
 impl Task {
@@ -72,6 +75,9 @@ impl Task {
         };
         match name {
             "depo" => Depo::new(DepoParams::deserialize(params).map_err(wrong)?).map(Task::Depo),
+            "brevo" => {
+                Brevo::new(BrevoParams::deserialize(params).map_err(wrong)?).map(Task::Brevo)
+            }
             "mano" => Mano::new(ManoParams::deserialize(params).map_err(wrong)?).map(Task::Mano),
             _ => Err(DataError::new(
                 format!("there is no task `{name}`"),
@@ -83,6 +89,7 @@ impl Task {
     pub fn name(&self) -> &'static str {
         match self {
             Task::Depo(_) => "depo",
+            Task::Brevo(_) => "brevo",
             Task::Mano(_) => "mano",
         }
     }
@@ -91,6 +98,7 @@ impl Task {
     pub fn vocab(&self) -> u32 {
         match self {
             Task::Depo(depo) => depo.vocab(),
+            Task::Brevo(brevo) => brevo.vocab(),
             Task::Mano(mano) => mano.vocab(),
         }
     }
@@ -99,6 +107,7 @@ impl Task {
     pub fn alphabet(&self) -> Vec<u32> {
         match self {
             Task::Depo(depo) => depo.alphabet(),
+            Task::Brevo(brevo) => brevo.alphabet(),
             Task::Mano(mano) => mano.alphabet(),
         }
     }
@@ -106,7 +115,7 @@ impl Task {
     /// Whether samples say which of their tokens are targets.
     pub fn has_labels(&self) -> bool {
         match self {
-            Task::Depo(_) => true,
+            Task::Depo(_) | Task::Brevo(_) => true,
             Task::Mano(_) => false,
         }
     }
@@ -115,6 +124,7 @@ impl Task {
     pub fn least_tokens(&self, mode: Mode) -> u64 {
         match self {
             Task::Depo(depo) => depo.least_tokens(mode),
+            Task::Brevo(brevo) => brevo.least_tokens(mode),
             Task::Mano(mano) => mano.least_tokens(mode),
         }
     }
@@ -123,6 +133,7 @@ impl Task {
     pub fn sample(&self, random: &mut Random, mode: Mode, scratch: &mut Scratch, tape: &mut Tape) {
         match self {
             Task::Depo(depo) => depo.sample(random, mode, &mut scratch.depo, tape),
+            Task::Brevo(brevo) => brevo.sample(random, mode, &mut scratch.brevo, tape),
             Task::Mano(mano) => mano.sample(random, mode, tape),
         }
     }
@@ -131,6 +142,7 @@ impl Task {
     pub fn canonical(&self) -> String {
         let lines = match self {
             Task::Depo(depo) => depo.canonical(),
+            Task::Brevo(brevo) => brevo.canonical(),
             Task::Mano(mano) => mano.canonical(),
         };
         format!("task {}\n{lines}", self.name())
@@ -170,20 +182,26 @@ mod tests {
     #[test]
     fn the_listed_tasks_are_the_known_ones() {
         let depo = json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2});
+        let brevo = json!({"N": 12});
         let mano = json!({"L": 4});
-        for (name, params) in TASKS.iter().zip([depo, mano]) {
+        for (name, params) in TASKS.iter().zip([depo, brevo, mano]) {
             assert_eq!(Task::parse(name, params).unwrap().name(), *name);
         }
         let table: toml::Value = toml::from_str("L = 4\nlens = [4]").unwrap();
         assert_eq!(Task::parse("mano", table).unwrap().least_tokens(Mode::Train), 13);
         let error = Task::parse("deop", json!({})).unwrap_err();
-        assert_eq!(error.to_string(), "there is no task `deop`\nhelp: write one of: depo, mano");
+        assert_eq!(
+            error.to_string(),
+            "there is no task `deop`\nhelp: write one of: depo, brevo, mano"
+        );
     }
 
     #[test]
     fn every_parameter_is_in_the_digest() {
         let depo = json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2, "M": 10,
             "separator": false, "bos": 9999});
+        let brevo =
+            json!({"N": 12, "multi": false, "bos": 9999, "query": 9997, "ans": 9998, "eos": 9998});
         let mano = json!({"L": 4, "ttype": "asm", "value_mod": 23, "knowledge_augment": true,
             "lens": [1, 2], "qids": [1, 2], "bos": 9999});
         let changed = [
@@ -199,6 +217,18 @@ mod tests {
                     ("M", json!(9)),
                     ("separator", json!(true)),
                     ("bos", json!(9998)),
+                ],
+            ),
+            (
+                "brevo",
+                &brevo,
+                vec![
+                    ("N", json!(13)),
+                    ("multi", json!(true)),
+                    ("bos", json!(9996)),
+                    ("query", json!(9995)),
+                    ("ans", json!(9994)),
+                    ("eos", json!(9993)),
                 ],
             ),
             (
