@@ -3,13 +3,14 @@
 //! is a function of (data identity, seed, `w`), so resuming and sharding are arithmetic and equal data is checked
 //! by digest, never inferred.
 //!
-//! `cpython` draws, `depo`, `brevo` and `mano` write samples with it, `task` is the closed list of tasks, `window` packs
+//! `cpython` draws, `depo`, `brevo`, `mano` and `lano` write samples with it, `task` is the closed list of tasks, `window` packs
 //! samples, `text` does the same for documents, `batch` is what all of them fill.
 
 pub mod batch;
 pub mod brevo;
 pub mod cpython;
 pub mod depo;
+pub mod lano;
 pub mod mano;
 pub mod task;
 pub mod text;

@@ -9,6 +9,7 @@ use super::DataError;
 use super::brevo::{self, Brevo, BrevoParams};
 use super::cpython::Random;
 use super::depo::{self, Depo, DepoParams};
+use super::lano::{Lano, LanoParams};
 use super::mano::{Mano, ManoParams};
 
 /// How sizes are drawn: as in training, or all at the largest as in the published tests.
@@ -24,10 +25,11 @@ pub enum Task {
     Depo(Depo),
     Brevo(Brevo),
     Mano(Mano),
+    Lano(Lano),
 }
 
 /// The names [`Task::parse`] knows.
-pub const TASKS: [&str; 3] = ["depo", "brevo", "mano"];
+pub const TASKS: [&str; 4] = ["depo", "brevo", "mano", "lano"];
 
 /// Samples one after the other, as a generator writes them.
 #[derive(Clone, Debug, Default)]
@@ -79,6 +81,7 @@ impl Task {
                 Brevo::new(BrevoParams::deserialize(params).map_err(wrong)?).map(Task::Brevo)
             }
             "mano" => Mano::new(ManoParams::deserialize(params).map_err(wrong)?).map(Task::Mano),
+            "lano" => Lano::new(LanoParams::deserialize(params).map_err(wrong)?).map(Task::Lano),
             _ => Err(DataError::new(
                 format!("there is no task `{name}`"),
                 format!("write one of: {}", TASKS.join(", ")),
@@ -91,6 +94,7 @@ impl Task {
             Task::Depo(_) => "depo",
             Task::Brevo(_) => "brevo",
             Task::Mano(_) => "mano",
+            Task::Lano(_) => "lano",
         }
     }
 
@@ -100,6 +104,7 @@ impl Task {
             Task::Depo(depo) => depo.vocab(),
             Task::Brevo(brevo) => brevo.vocab(),
             Task::Mano(mano) => mano.vocab(),
+            Task::Lano(lano) => lano.vocab(),
         }
     }
 
@@ -109,6 +114,16 @@ impl Task {
             Task::Depo(depo) => depo.alphabet(),
             Task::Brevo(brevo) => brevo.alphabet(),
             Task::Mano(mano) => mano.alphabet(),
+            Task::Lano(lano) => lano.alphabet(),
+        }
+    }
+
+    /// The token that stands before each sample in a window but is no part of the published samples. Tasks with
+    /// labels have none.
+    pub fn separator(&self) -> Option<u32> {
+        match self {
+            Task::Depo(_) | Task::Brevo(_) | Task::Mano(_) => None,
+            Task::Lano(lano) => Some(lano.grammar().end()),
         }
     }
 
@@ -116,7 +131,7 @@ impl Task {
     pub fn has_labels(&self) -> bool {
         match self {
             Task::Depo(_) | Task::Brevo(_) => true,
-            Task::Mano(_) => false,
+            Task::Mano(_) | Task::Lano(_) => false,
         }
     }
 
@@ -126,6 +141,8 @@ impl Task {
             Task::Depo(depo) => depo.least_tokens(mode),
             Task::Brevo(brevo) => brevo.least_tokens(mode),
             Task::Mano(mano) => mano.least_tokens(mode),
+            // No answers: a window is of use from its first target on.
+            Task::Lano(_) => 2,
         }
     }
 
@@ -135,6 +152,7 @@ impl Task {
             Task::Depo(depo) => depo.sample(random, mode, &mut scratch.depo, tape),
             Task::Brevo(brevo) => brevo.sample(random, mode, &mut scratch.brevo, tape),
             Task::Mano(mano) => mano.sample(random, mode, tape),
+            Task::Lano(lano) => lano.sample(random, tape),
         }
     }
 
@@ -144,6 +162,7 @@ impl Task {
             Task::Depo(depo) => depo.canonical(),
             Task::Brevo(brevo) => brevo.canonical(),
             Task::Mano(mano) => mano.canonical(),
+            Task::Lano(lano) => lano.canonical(),
         };
         format!("task {}\n{lines}", self.name())
     }
@@ -184,7 +203,8 @@ mod tests {
         let depo = json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2});
         let brevo = json!({"N": 12});
         let mano = json!({"L": 4});
-        for (name, params) in TASKS.iter().zip([depo, brevo, mano]) {
+        let lano = json!({"config": "cfg3f"});
+        for (name, params) in TASKS.iter().zip([depo, brevo, mano, lano]) {
             assert_eq!(Task::parse(name, params).unwrap().name(), *name);
         }
         let table: toml::Value = toml::from_str("L = 4\nlens = [4]").unwrap();
@@ -192,7 +212,7 @@ mod tests {
         let error = Task::parse("deop", json!({})).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "there is no task `deop`\nhelp: write one of: depo, brevo, mano"
+            "there is no task `deop`\nhelp: write one of: depo, brevo, mano, lano"
         );
     }
 

@@ -206,6 +206,8 @@ impl TaskWindows {
         };
         tape.clear();
         while tape.tokens.len() <= options.seq_len {
+            // Tasks with labels have none.
+            tape.tokens.extend(task.separator());
             task.sample(random, options.mode, scratch, tape);
         }
         if !dense.is_empty() {
@@ -492,6 +494,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_separates_samples_comes_before_each() {
+        let lano = Task::parse("lano", json!({"config": "cfg3f"})).unwrap();
+        let options = Options { seq_len: 512, loss_on: LossOn::All, ..options(Order::Published) };
+        let mut windows = TaskWindows::new(lano.clone(), options).unwrap();
+        let batch = batch(&mut windows, 0..1);
+        let (mut random, mut tape, mut want) = (Random::new(42), Tape::default(), Vec::new());
+        while want.len() < 512 {
+            tape.clear();
+            lano.sample(&mut random, Mode::Train, &mut Scratch::default(), &mut tape);
+            want.push(4);
+            want.extend(tape.tokens.iter().map(|&token| i64::from(token)));
+        }
+        assert_eq!(batch.inputs(), &want[..512]);
+        assert_eq!(batch.counted_targets(), 512);
+        assert_eq!((windows.vocab(), windows.task().alphabet()), (5, vec![1, 2, 3, 4]));
     }
 
     #[test]

@@ -58,6 +58,13 @@ impl<'a> Writer<'a> {
         self.at += 1;
     }
 
+    /// The first `len` of these.
+    #[inline]
+    pub(super) fn push_some<const MOST: usize>(&mut self, tokens: [u32; MOST], len: usize) {
+        self.tokens[self.at..self.at + MOST].copy_from_slice(&tokens);
+        self.at += len;
+    }
+
     /// A name as [`TupleSet::padded`] gives it.
     #[inline]
     pub(super) fn push_padded(&mut self, (padded, len): (&[u32], usize)) {
