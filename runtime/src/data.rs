@@ -3,11 +3,12 @@
 //! is a function of (data identity, seed, `w`), so resuming and sharding are arithmetic and equal data is checked
 //! by digest, never inferred.
 //!
-//! `cpython` draws, `depo`, `brevo`, `mano` and `lano` write samples with it, `task` is the closed list of tasks, `window` packs
+//! `cpython` draws, `depo`, `brevo`, `capo`, `mano` and `lano` write samples with it, `task` is the closed list of tasks, `window` packs
 //! samples, `text` does the same for documents, `batch` is what all of them fill.
 
 pub mod batch;
 pub mod brevo;
+pub mod capo;
 pub mod cpython;
 pub mod depo;
 pub mod lano;
@@ -92,6 +93,11 @@ pub(crate) mod golden {
 
     pub(crate) fn cases(name: &str) -> Vec<Value> {
         read(&format!("playground/{name}"))["cases"].as_array().unwrap().clone()
+    }
+
+    /// The case of that name.
+    pub(crate) fn case(name: &str, id: &str) -> Value {
+        cases(name).into_iter().find(|case| case["id"] == id).unwrap()
     }
 
     pub(crate) fn tokens(list: &Value) -> Vec<u32> {

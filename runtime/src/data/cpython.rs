@@ -1,9 +1,10 @@
 //! In: a seed (any integer, as 32-bit words). Out: the draws CPython 3.11's `random.Random(seed)` makes, in the
 //! same order and consuming the same generator words; below it, the hash of an int tuple and the iteration order
-//! of a set of them (`set`). Must stay true: every published sample is a function of these draws, so a draw more,
-//! a draw less or one comparison written the other way round changes all data after it. The vectors under
-//! `tests/golden/playground` (rng, set_order) pin both.
+//! of a set of them (`set`), and numpy's legacy draws (`numpy`). Must stay true: every published sample is a
+//! function of these draws, so a draw more, a draw less or one comparison written the other way round changes all
+//! data after it. The vectors under `tests/golden/playground` (rng, set_order, capo) pin them.
 
+pub mod numpy;
 pub mod set;
 
 const N: usize = 624;

@@ -7,10 +7,12 @@ use serde::de::Deserializer;
 
 use super::DataError;
 use super::brevo::{self, Brevo, BrevoParams};
+use super::capo::{Biography, Capo, CapoParams};
 use super::cpython::Random;
 use super::depo::{self, Depo, DepoParams};
 use super::lano::{Lano, LanoParams};
 use super::mano::{Mano, ManoParams};
+use super::text;
 
 /// How sizes are drawn: as in training, or all at the largest as in the published tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +26,13 @@ pub enum Mode {
 pub enum Task {
     Depo(Depo),
     Brevo(Brevo),
+    Capo(Capo),
     Mano(Mano),
     Lano(Lano),
 }
 
 /// The names [`Task::parse`] knows.
-pub const TASKS: [&str; 4] = ["depo", "brevo", "mano", "lano"];
+pub const TASKS: [&str; 5] = ["depo", "brevo", "capo", "mano", "lano"];
 
 /// Samples one after the other, as a generator writes them.
 #[derive(Clone, Debug, Default)]
@@ -45,7 +48,7 @@ pub struct Tape {
 pub struct Span {
     pub start: usize,
     pub len: usize,
-    /// How hard the question is: Depo's hops, Brevo's depth, Mano's operations.
+    /// How hard the question is: Depo's hops, Brevo's depth, Mano's operations; Capo: which value it is.
     pub level: u32,
 }
 
@@ -63,6 +66,7 @@ impl Tape {
 pub struct Scratch {
     depo: depo::Scratch,
     brevo: brevo::Scratch,
+    capo: Biography,
 }
 
 impl Task {
@@ -80,6 +84,7 @@ impl Task {
             "brevo" => {
                 Brevo::new(BrevoParams::deserialize(params).map_err(wrong)?).map(Task::Brevo)
             }
+            "capo" => Capo::new(CapoParams::deserialize(params).map_err(wrong)?).map(Task::Capo),
             "mano" => Mano::new(ManoParams::deserialize(params).map_err(wrong)?).map(Task::Mano),
             "lano" => Lano::new(LanoParams::deserialize(params).map_err(wrong)?).map(Task::Lano),
             _ => Err(DataError::new(
@@ -93,6 +98,7 @@ impl Task {
         match self {
             Task::Depo(_) => "depo",
             Task::Brevo(_) => "brevo",
+            Task::Capo(_) => "capo",
             Task::Mano(_) => "mano",
             Task::Lano(_) => "lano",
         }
@@ -103,6 +109,7 @@ impl Task {
         match self {
             Task::Depo(depo) => depo.vocab(),
             Task::Brevo(brevo) => brevo.vocab(),
+            Task::Capo(capo) => capo.vocab(),
             Task::Mano(mano) => mano.vocab(),
             Task::Lano(lano) => lano.vocab(),
         }
@@ -113,6 +120,7 @@ impl Task {
         match self {
             Task::Depo(depo) => depo.alphabet(),
             Task::Brevo(brevo) => brevo.alphabet(),
+            Task::Capo(capo) => capo.alphabet(),
             Task::Mano(mano) => mano.alphabet(),
             Task::Lano(lano) => lano.alphabet(),
         }
@@ -123,6 +131,7 @@ impl Task {
     pub fn separator(&self) -> Option<u32> {
         match self {
             Task::Depo(_) | Task::Brevo(_) | Task::Mano(_) => None,
+            Task::Capo(_) => Some(text::EOS),
             Task::Lano(lano) => Some(lano.grammar().end()),
         }
     }
@@ -131,7 +140,7 @@ impl Task {
     pub fn has_labels(&self) -> bool {
         match self {
             Task::Depo(_) | Task::Brevo(_) => true,
-            Task::Mano(_) | Task::Lano(_) => false,
+            Task::Capo(_) | Task::Mano(_) | Task::Lano(_) => false,
         }
     }
 
@@ -141,8 +150,8 @@ impl Task {
             Task::Depo(depo) => depo.least_tokens(mode),
             Task::Brevo(brevo) => brevo.least_tokens(mode),
             Task::Mano(mano) => mano.least_tokens(mode),
-            // No answers: a window is of use from its first target on.
-            Task::Lano(_) => 2,
+            // Nothing is asked: a window is of use from its first target on.
+            Task::Capo(_) | Task::Lano(_) => 2,
         }
     }
 
@@ -151,6 +160,7 @@ impl Task {
         match self {
             Task::Depo(depo) => depo.sample(random, mode, &mut scratch.depo, tape),
             Task::Brevo(brevo) => brevo.sample(random, mode, &mut scratch.brevo, tape),
+            Task::Capo(capo) => capo.sample(random, &mut scratch.capo, tape),
             Task::Mano(mano) => mano.sample(random, mode, tape),
             Task::Lano(lano) => lano.sample(random, tape),
         }
@@ -161,6 +171,7 @@ impl Task {
         let lines = match self {
             Task::Depo(depo) => depo.canonical(),
             Task::Brevo(brevo) => brevo.canonical(),
+            Task::Capo(capo) => capo.canonical(),
             Task::Mano(mano) => mano.canonical(),
             Task::Lano(lano) => lano.canonical(),
         };
@@ -204,7 +215,8 @@ mod tests {
         let brevo = json!({"N": 12});
         let mano = json!({"L": 4});
         let lano = json!({"config": "cfg3f"});
-        for (name, params) in TASKS.iter().zip([depo, brevo, mano, lano]) {
+        let capo = json!({"N": 12});
+        for (name, params) in TASKS.iter().zip([depo, brevo, capo, mano, lano]) {
             assert_eq!(Task::parse(name, params).unwrap().name(), *name);
         }
         let table: toml::Value = toml::from_str("L = 4\nlens = [4]").unwrap();
@@ -212,7 +224,7 @@ mod tests {
         let error = Task::parse("deop", json!({})).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "there is no task `deop`\nhelp: write one of: depo, brevo, mano, lano"
+            "there is no task `deop`\nhelp: write one of: depo, brevo, capo, mano, lano"
         );
     }
 
@@ -222,6 +234,9 @@ mod tests {
             "separator": false, "bos": 9999});
         let brevo =
             json!({"N": 12, "multi": false, "bos": 9999, "query": 9997, "ans": 9998, "eos": 9998});
+        let capo =
+            json!({"N": 12, "people_seed": 7, "permute": false, "order": 0, "reverse_md": false});
+        let lano = json!({"config": "cfg3j"});
         let mano = json!({"L": 4, "ttype": "asm", "value_mod": 23, "knowledge_augment": true,
             "lens": [1, 2], "qids": [1, 2], "bos": 9999});
         let changed = [
@@ -251,6 +266,18 @@ mod tests {
                     ("eos", json!(9993)),
                 ],
             ),
+            (
+                "capo",
+                &capo,
+                vec![
+                    ("N", json!(13)),
+                    ("people_seed", json!(8)),
+                    ("permute", json!(true)),
+                    ("order", json!(1)),
+                    ("reverse_md", json!(true)),
+                ],
+            ),
+            ("lano", &lano, vec![("config", json!("cfg3k"))]),
             (
                 "mano",
                 &mano,
