@@ -3,8 +3,9 @@
 //! is a function of (data identity, seed, `w`), so resuming and sharding are arithmetic and equal data is checked
 //! by digest, never inferred.
 //!
-//! `cpython` draws, `depo`, `brevo`, `capo`, `mano` and `lano` write samples with it, `task` is the closed list of tasks, `window` packs
-//! samples, `text` does the same for documents, `batch` is what all of them fill.
+//! `cpython` draws, `depo`, `brevo`, `capo`, `mano`, `lano` and `multihop` write samples with it, `task` is the
+//! closed list of them, `window` packs samples, `text` does the same for documents, `batch` is what all of them
+//! fill.
 
 pub mod batch;
 pub mod brevo;
@@ -13,6 +14,7 @@ pub mod cpython;
 pub mod depo;
 pub mod lano;
 pub mod mano;
+pub mod multihop;
 pub mod task;
 pub mod text;
 pub mod window;

@@ -12,6 +12,7 @@ use super::cpython::Random;
 use super::depo::{self, Depo, DepoParams};
 use super::lano::{Lano, LanoParams};
 use super::mano::{Mano, ManoParams};
+use super::multihop::{Multihop, MultihopParams, Question};
 use super::text;
 
 /// How sizes are drawn: as in training, or all at the largest as in the published tests.
@@ -29,10 +30,11 @@ pub enum Task {
     Capo(Capo),
     Mano(Mano),
     Lano(Lano),
+    Multihop(Multihop),
 }
 
 /// The names [`Task::parse`] knows.
-pub const TASKS: [&str; 5] = ["depo", "brevo", "capo", "mano", "lano"];
+pub const TASKS: [&str; 6] = ["depo", "brevo", "capo", "mano", "lano", "multihop"];
 
 /// Samples one after the other, as a generator writes them.
 #[derive(Clone, Debug, Default)]
@@ -48,7 +50,8 @@ pub struct Tape {
 pub struct Span {
     pub start: usize,
     pub len: usize,
-    /// How hard the question is: Depo's hops, Brevo's depth, Mano's operations; Capo: which value it is.
+    /// How hard the question is: Depo's hops, Brevo's depth, Mano's operations; Capo: which value it is; the hops of
+    /// a multi-hop question.
     pub level: u32,
 }
 
@@ -67,6 +70,7 @@ pub struct Scratch {
     depo: depo::Scratch,
     brevo: brevo::Scratch,
     capo: Biography,
+    multihop: Question,
 }
 
 impl Task {
@@ -87,6 +91,8 @@ impl Task {
             "capo" => Capo::new(CapoParams::deserialize(params).map_err(wrong)?).map(Task::Capo),
             "mano" => Mano::new(ManoParams::deserialize(params).map_err(wrong)?).map(Task::Mano),
             "lano" => Lano::new(LanoParams::deserialize(params).map_err(wrong)?).map(Task::Lano),
+            "multihop" => Multihop::new(MultihopParams::deserialize(params).map_err(wrong)?)
+                .map(Task::Multihop),
             _ => Err(DataError::new(
                 format!("there is no task `{name}`"),
                 format!("write one of: {}", TASKS.join(", ")),
@@ -101,6 +107,7 @@ impl Task {
             Task::Capo(_) => "capo",
             Task::Mano(_) => "mano",
             Task::Lano(_) => "lano",
+            Task::Multihop(_) => "multihop",
         }
     }
 
@@ -112,6 +119,7 @@ impl Task {
             Task::Capo(capo) => capo.vocab(),
             Task::Mano(mano) => mano.vocab(),
             Task::Lano(lano) => lano.vocab(),
+            Task::Multihop(multihop) => multihop.vocab(),
         }
     }
 
@@ -123,6 +131,7 @@ impl Task {
             Task::Capo(capo) => capo.alphabet(),
             Task::Mano(mano) => mano.alphabet(),
             Task::Lano(lano) => lano.alphabet(),
+            Task::Multihop(multihop) => multihop.alphabet(),
         }
     }
 
@@ -131,7 +140,7 @@ impl Task {
     pub fn separator(&self) -> Option<u32> {
         match self {
             Task::Depo(_) | Task::Brevo(_) | Task::Mano(_) => None,
-            Task::Capo(_) => Some(text::EOS),
+            Task::Capo(_) | Task::Multihop(_) => Some(text::EOS),
             Task::Lano(lano) => Some(lano.grammar().end()),
         }
     }
@@ -140,7 +149,7 @@ impl Task {
     pub fn has_labels(&self) -> bool {
         match self {
             Task::Depo(_) | Task::Brevo(_) => true,
-            Task::Capo(_) | Task::Mano(_) | Task::Lano(_) => false,
+            Task::Capo(_) | Task::Mano(_) | Task::Lano(_) | Task::Multihop(_) => false,
         }
     }
 
@@ -152,6 +161,7 @@ impl Task {
             Task::Mano(mano) => mano.least_tokens(mode),
             // Nothing is asked: a window is of use from its first target on.
             Task::Capo(_) | Task::Lano(_) => 2,
+            Task::Multihop(multihop) => multihop.least_tokens(),
         }
     }
 
@@ -163,6 +173,7 @@ impl Task {
             Task::Capo(capo) => capo.sample(random, &mut scratch.capo, tape),
             Task::Mano(mano) => mano.sample(random, mode, tape),
             Task::Lano(lano) => lano.sample(random, tape),
+            Task::Multihop(multihop) => multihop.sample(random, &mut scratch.multihop, tape),
         }
     }
 
@@ -174,6 +185,7 @@ impl Task {
             Task::Capo(capo) => capo.canonical(),
             Task::Mano(mano) => mano.canonical(),
             Task::Lano(lano) => lano.canonical(),
+            Task::Multihop(multihop) => multihop.canonical(),
         };
         format!("task {}\n{lines}", self.name())
     }
@@ -216,7 +228,8 @@ mod tests {
         let mano = json!({"L": 4});
         let lano = json!({"config": "cfg3f"});
         let capo = json!({"N": 12});
-        for (name, params) in TASKS.iter().zip([depo, brevo, capo, mano, lano]) {
+        let multihop = json!({"N": 5, "k": 1});
+        for (name, params) in TASKS.iter().zip([depo, brevo, capo, mano, lano, multihop]) {
             assert_eq!(Task::parse(name, params).unwrap().name(), *name);
         }
         let table: toml::Value = toml::from_str("L = 4\nlens = [4]").unwrap();
@@ -224,7 +237,7 @@ mod tests {
         let error = Task::parse("deop", json!({})).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "there is no task `deop`\nhelp: write one of: depo, brevo, capo, mano, lano"
+            "there is no task `deop`\nhelp: write one of: depo, brevo, capo, mano, lano, multihop"
         );
     }
 
@@ -237,6 +250,7 @@ mod tests {
         let capo =
             json!({"N": 12, "people_seed": 7, "permute": false, "order": 0, "reverse_md": false});
         let lano = json!({"config": "cfg3j"});
+        let multihop = json!({"N": 5, "k": 2, "M": 20, "background": ["It rains.", "It snows."]});
         let mano = json!({"L": 4, "ttype": "asm", "value_mod": 23, "knowledge_augment": true,
             "lens": [1, 2], "qids": [1, 2], "bos": 9999});
         let changed = [
@@ -278,6 +292,16 @@ mod tests {
                 ],
             ),
             ("lano", &lano, vec![("config", json!("cfg3k"))]),
+            (
+                "multihop",
+                &multihop,
+                vec![
+                    ("N", json!(6)),
+                    ("k", json!(3)),
+                    ("M", json!(30)),
+                    ("background", json!(["It rains.", "It snows again."])),
+                ],
+            ),
             (
                 "mano",
                 &mano,

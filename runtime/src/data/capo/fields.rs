@@ -167,7 +167,7 @@ impl Fields {
     }
 
     /// The bytes that biographies are made of, ascending.
-    pub(super) fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         (1..=u8::MAX).filter(|byte| *byte != b'\n' && self.block.contains(byte)).collect()
     }
 
