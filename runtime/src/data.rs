@@ -5,8 +5,9 @@
 //!
 //! `cpython` draws, `depo`, `brevo`, `capo`, `mano`, `lano` and `multihop` write samples with it, `task` is the
 //! closed list of them, `window` packs samples, `text` does the same for documents, `batch` is what all of them
-//! fill.
+//! fill; `babilong` fills prompts.
 
+pub mod babilong;
 pub mod batch;
 pub mod brevo;
 pub mod capo;
