@@ -40,6 +40,30 @@ pub struct BrevoParams {
     /// As published the answer marker again; the published checker expects 9999.
     #[serde(default = "published_ans")]
     pub eos: i64,
+    /// How the bound on leaves is rounded: down in the code, up in the paper.
+    #[serde(default)]
+    pub leaves: Rounding,
+    /// Whose ancestors are asked for: the last vertex in the code, one of the last quarter in the paper.
+    #[serde(default)]
+    pub ask: Ask,
+}
+
+/// How a quarter of the vertices is rounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rounding {
+    #[default]
+    Floor,
+    Ceil,
+}
+
+/// Which vertex is the query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    #[default]
+    Last,
+    LastQuarter,
 }
 
 fn published_bos() -> i64 {
@@ -60,6 +84,8 @@ pub struct Brevo {
     size: u32,
     multi: bool,
     marks: Marks,
+    leaves: Rounding,
+    ask: Ask,
     sizes: Weights,
 }
 
@@ -86,7 +112,7 @@ pub(super) struct Scratch {
 
 impl Brevo {
     pub fn new(params: BrevoParams) -> Result<Brevo, DataError> {
-        let BrevoParams { n, multi, bos, query, ans, eos } = params;
+        let BrevoParams { n, multi, bos, query, ans, eos, leaves, ask } = params;
         let bounded = |name, value, low, high, why| bounded("brevo", name, value, low, high, why);
         let size = if multi {
             let space = name_space(LETTERS, LEAST_LEN, MOST_LEN) as u32;
@@ -122,7 +148,7 @@ impl Brevo {
                 "leave them out (9999, 9997, 9998, 9998), or give bos, query and ans three numbers and eos none of query's",
             ));
         }
-        Ok(Brevo { size, multi, marks, sizes: Weights::sizes(size) })
+        Ok(Brevo { size, multi, marks, leaves, ask, sizes: Weights::sizes(size) })
     }
 
     pub fn marks(&self) -> Marks {
@@ -155,14 +181,25 @@ impl Brevo {
             Mode::Test => u64::from(self.size),
         };
         let name = if self.multi { u64::from(LEAST_LEN) } else { 1 };
-        // Every vertex that is no leaf has a parent, and the last one is in the answer with at least one of its own.
-        let edges = size - ((size - 1) / 4 + 1);
+        // Every vertex that is no leaf has a parent, and the query is in the answer with at least one of its own.
+        let edges = size - ((size - 1).div_ceil(4) + 1);
         1 + 2 * edges * name + 1 + name + 1 + 2 * name
     }
 
     pub(super) fn canonical(&self) -> String {
-        let Brevo { size, multi, marks: Marks { bos, query, answer, eos }, sizes: _ } = self;
-        format!("N {size}\nans {answer}\nbos {bos}\neos {eos}\nmulti {multi}\nquery {query}\n")
+        let Brevo { size, multi, marks: Marks { bos, query, answer, eos }, leaves, ask, sizes: _ } =
+            self;
+        let leaves = match leaves {
+            Rounding::Floor => "floor",
+            Rounding::Ceil => "ceil",
+        };
+        let ask = match ask {
+            Ask::Last => "last",
+            Ask::LastQuarter => "last_quarter",
+        };
+        format!(
+            "N {size}\nans {answer}\nask {ask}\nbos {bos}\neos {eos}\nleaves {leaves}\nmulti {multi}\nquery {query}\n"
+        )
     }
 
     pub(super) fn sample(
@@ -177,7 +214,7 @@ impl Brevo {
             Mode::Train => random.choose(&self.sizes) as u32 + 3,
             Mode::Test => self.size,
         };
-        graph.draw(random, size, self.size);
+        graph.draw(random, size, self.size, self.leaves, self.ask);
         if self.multi {
             used.clear();
             used.resize(self.size as usize + 1, false);
@@ -344,6 +381,14 @@ mod tests {
             (json!({"N": 20, "eos": 9997}), "cannot be told apart"),
             (json!({"N": 20, "bos": 9998}), "cannot be told apart"),
             (json!({"N": 20, "K": 3}), "unknown field `K`"),
+            (
+                json!({"N": 20, "leaves": "round"}),
+                "unknown variant `round`, expected `floor` or `ceil`",
+            ),
+            (
+                json!({"N": 20, "ask": "first"}),
+                "unknown variant `first`, expected `last` or `last_quarter`",
+            ),
             (json!({}), "missing field `N`"),
         ];
         for (params, want) in cases {
@@ -353,6 +398,33 @@ mod tests {
         }
         // The end token may be bos, as the published checker wants it.
         assert!(Task::parse("brevo", json!({"N": 20, "eos": 9999})).is_ok());
+    }
+
+    #[test]
+    fn the_papers_variants_ask_for_more() {
+        let task = Task::parse(
+            "brevo",
+            json!({"N": 40, "leaves": "ceil", "ask": "last_quarter", "eos": 9999}),
+        )
+        .unwrap();
+        let Task::Brevo(brevo) = &task else { panic!("{task:?}") };
+        let (mut random, mut scratch, mut tape) =
+            (Random::new(5), Scratch::default(), Tape::default());
+        let mut graph = Graph::default();
+        let mut queries = std::collections::BTreeSet::new();
+        for number in 0..300 {
+            tape.clear();
+            task.sample(
+                &mut random,
+                [Mode::Train, Mode::Test][number % 2],
+                &mut scratch,
+                &mut tape,
+            );
+            check_answer(&task, brevo, Mode::Train, &tape);
+            graph.draw(&mut random, 40, 40, Rounding::Ceil, Ask::LastQuarter);
+            queries.insert(graph.query());
+        }
+        assert_eq!(queries, (30..40).collect());
     }
 
     #[test]

@@ -43,6 +43,18 @@ pub struct CapoParams {
     /// "3 of May, 1999" for "May 3, 1999".
     #[serde(default)]
     pub reverse_md: bool,
+    /// Whether a person is he or she: by the number's parity in the code, drawn in the paper.
+    #[serde(default)]
+    pub pronoun: Pronoun,
+}
+
+/// What makes a person he or she.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Pronoun {
+    #[default]
+    Parity,
+    Drawn,
 }
 
 fn smallest_published() -> i64 {
@@ -62,20 +74,22 @@ pub struct Capo {
     permute: bool,
     employer_first: bool,
     reverse: bool,
+    pronoun: Pronoun,
 }
 
 impl Capo {
     pub fn new(params: CapoParams) -> Result<Capo, DataError> {
-        let CapoParams { n, people_seed, permute, order, reverse_md } = params;
+        let CapoParams { n, people_seed, permute, order, reverse_md, pronoun } = params;
         let count = bounded("capo", "N", n, 1, MOST_PEOPLE, "there are 1 to 10000000 people")?;
         let seed = people_seed.unwrap_or(PEOPLE_SEED);
         Ok(Capo {
-            people: Arc::new(people(&mut Random::new(seed), count)),
+            people: Arc::new(people(&mut Random::new(seed), count, pronoun)),
             people_seed: seed,
             people_said: people_seed.is_some(),
             permute,
             employer_first: order != 0,
             reverse: reverse_md,
+            pronoun,
         })
     }
 
@@ -87,7 +101,7 @@ impl Capo {
         }
         if self.people_seed != seed {
             let count = self.people.len() as u32;
-            self.people = Arc::new(people(&mut Random::new(seed), count));
+            self.people = Arc::new(people(&mut Random::new(seed), count, self.pronoun));
             self.people_seed = seed;
         }
         seed.wrapping_add(1_000_003)
@@ -108,9 +122,15 @@ impl Capo {
     }
 
     pub(super) fn canonical(&self) -> String {
-        let Capo { people, people_seed, people_said: _, permute, employer_first, reverse } = self;
+        let Capo { people, people_seed, people_said: _, permute, employer_first, reverse, pronoun } =
+            self;
+        let pronoun = match pronoun {
+            Pronoun::Parity => "parity",
+            Pronoun::Drawn => "drawn",
+        };
         format!(
-            "N {}\nfields {}\norder {}\npeople_seed {people_seed}\npermute {permute}\nreverse_md {reverse}\n",
+            "N {}\nfields {}\norder {}\npeople_seed {people_seed}\npermute {permute}\npronoun {pronoun}\n\
+             reverse_md {reverse}\n",
             people.len(),
             Fields::get().digest(),
             u32::from(*employer_first),
@@ -143,10 +163,11 @@ impl Capo {
     pub fn write(&self, random: &mut Random, id: u32, to: &mut Biography) {
         let id = id % self.people.len() as u32;
         let fields = Fields::get();
+        let person = &self.people[id as usize];
         let writing = Writing {
             fields,
-            person: &self.people[id as usize],
-            she: id % 2 == 1,
+            person,
+            she: person.she,
             templates: fields.templates.each_ref().map(|list| &list[random.index(list.len())]),
             reverse: self.reverse,
         };
@@ -231,7 +252,7 @@ mod tests {
             Value::University => person.university().to_owned(),
             Value::Field => person.field().to_owned(),
             Value::Employer => person.company().0.to_owned(),
-            Value::Gender => if id.is_multiple_of(2) { "He" } else { "She" }.to_owned(),
+            Value::Gender => if person.she { "She" } else { "He" }.to_owned(),
         }
     }
 
@@ -258,6 +279,22 @@ mod tests {
         }
         // Where a name is part of a value the published permuter replaces it there too.
         assert!((1..50).contains(&missing), "{missing}");
+    }
+
+    #[test]
+    fn drawn_pronouns_are_no_parity() {
+        let capo = capo(json!({"N": 1000, "pronoun": "drawn"}));
+        let odd = capo
+            .people()
+            .iter()
+            .zip(0..)
+            .filter(|(person, id)| person.she == (id % 2 == 1))
+            .count();
+        assert!((400..600).contains(&odd), "{odd}");
+        let mut biography = Biography::default();
+        let she = capo.people().iter().position(|person| person.she).unwrap();
+        capo.write(&mut Random::new(1), she as u32, &mut biography);
+        assert!(String::from_utf8_lossy(biography.bytes()).contains(" She "));
     }
 
     #[test]
@@ -346,6 +383,7 @@ mod tests {
             (json!({"N": 10_000_001}), "N is 10000001"),
             (json!({"people_seed": -1}), "invalid value: integer `-1`"),
             (json!({"permute": 1}), "invalid type: integer `1`, expected a boolean"),
+            (json!({"pronoun": "they"}), "unknown variant `they`, expected `parity` or `drawn`"),
             (json!({"shuffle": true}), "unknown field `shuffle`"),
         ];
         for (params, want) in cases {

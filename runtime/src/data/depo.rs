@@ -36,6 +36,8 @@ pub struct DepoParams {
     pub separator: bool,
     #[serde(default = "published_bos")]
     pub bos: i64,
+    /// A token after each sample, which the paper shows and the code has not.
+    pub eos: Option<i64>,
 }
 
 fn ten() -> i64 {
@@ -57,6 +59,7 @@ pub struct Depo {
     questions: u32,
     separator: bool,
     bos: u32,
+    eos: Option<u32>,
     sizes: Weights,
     /// The hops a test asks for; drawn from uniformly, repeats included.
     test_hops: Vec<u32>,
@@ -71,7 +74,7 @@ pub(super) struct Scratch {
 
 impl Depo {
     pub fn new(params: DepoParams) -> Result<Depo, DataError> {
-        let DepoParams { n, k, mini_vocab, min_tlen, max_tlen, m, separator, bos } = params;
+        let DepoParams { n, k, mini_vocab, min_tlen, max_tlen, m, separator, bos, eos } = params;
         let bounded = |name, value, low, high, why| bounded("depo", name, value, low, high, why);
         let size = bounded("N", n, 3, 65_536, "a cycle has 3 to 65536 names")?;
         let hops =
@@ -88,12 +91,23 @@ impl Depo {
             bounded("max_tlen", max_tlen, least_len, 64, "a name has min_tlen to 64 tokens")?;
         let questions = bounded("M", m, 1, 65_536, "a sample asks 1 to 65536 questions")?;
         let bos = bounded("bos", bos, 0, 1 << 24, "a token is a small non-negative number")?;
-        if bos != 0 && (bos <= 2 * letters || (QUERY + 1..=QUERY + hops).contains(&bos))
-            || [ANSWER, SEPARATOR].contains(&bos)
-        {
+        let taken = |mark: u32| {
+            mark != 0 && (mark <= 2 * letters || (QUERY + 1..=QUERY + hops).contains(&mark))
+                || [ANSWER, SEPARATOR].contains(&mark)
+        };
+        if taken(bos) {
             return Err(DataError::new(
                 format!("depo: bos is {bos}, which a name or a marker already uses"),
                 "set bos to 9999, as published",
+            ));
+        }
+        let eos = eos
+            .map(|eos| bounded("eos", eos, 0, 1 << 24, "a token is a small non-negative number"))
+            .transpose()?;
+        if let Some(eos) = eos.filter(|&eos| taken(eos)) {
+            return Err(DataError::new(
+                format!("depo: eos is {eos}, which a name or a marker already uses"),
+                "leave eos out, as published, or set it to 9998",
             ));
         }
         let space = name_space(letters, least_len, most_len);
@@ -116,13 +130,14 @@ impl Depo {
             questions,
             separator,
             bos,
+            eos,
             sizes,
             test_hops,
         })
     }
 
     pub(super) fn vocab(&self) -> u32 {
-        1 + self.bos.max(if self.separator { SEPARATOR } else { ANSWER })
+        1 + self.bos.max(self.eos.unwrap_or(0)).max(if self.separator { SEPARATOR } else { ANSWER })
     }
 
     /// Every token a sample can hold, ascending.
@@ -131,7 +146,9 @@ impl Depo {
         tokens.extend(QUERY + 1..=QUERY + self.hops);
         tokens.extend([ANSWER, self.bos]);
         tokens.extend(self.separator.then_some(SEPARATOR));
+        tokens.extend(self.eos);
         tokens.sort_unstable();
+        tokens.dedup();
         tokens
     }
 
@@ -155,11 +172,14 @@ impl Depo {
             questions,
             separator,
             bos,
+            eos,
             sizes: _,
             test_hops: _,
         } = self;
+        // A later parameter: it is part of the identity where it is given.
+        let eos = eos.map_or(String::new(), |eos| format!("eos {eos}\n"));
         format!(
-            "K {hops}\nM {questions}\nN {size}\nbos {bos}\nmax_tlen {most_len}\nmin_tlen {least_len}\n\
+            "K {hops}\nM {questions}\nN {size}\nbos {bos}\n{eos}max_tlen {most_len}\nmin_tlen {least_len}\n\
              mini_vocab {letters}\nseparator {separator}\n"
         )
     }
@@ -212,6 +232,10 @@ impl Depo {
             writer.push_padded((answer, len));
             labels.resize(writer.at, 1);
         }
+        if let Some(eos) = self.eos {
+            writer.push(eos);
+            labels.resize(writer.at, 0);
+        }
         writer.finish();
     }
 
@@ -219,7 +243,7 @@ impl Depo {
     fn most_tokens(&self, size: u32) -> usize {
         let name = self.most_len as usize;
         let (size, questions) = (size as usize, size.min(self.questions) as usize);
-        1 + size * (2 * name + usize::from(self.separator)) + questions * (2 + 2 * name)
+        2 + size * (2 * name + usize::from(self.separator)) + questions * (2 + 2 * name)
     }
 }
 
@@ -348,6 +372,8 @@ mod tests {
             ("bos", json!(100), "bos is 100"),
             ("bos", json!(9002), "bos is 9002"),
             ("bos", json!(9500), "bos is 9500"),
+            ("eos", json!(9500), "eos is 9500"),
+            ("eos", json!(-1), "eos is -1"),
             ("QA", json!(true), "unknown field `QA`"),
         ];
         for (name, value, want) in cases {
@@ -366,5 +392,24 @@ mod tests {
         task.sample(&mut Random::new(5), Mode::Test, &mut scratch, &mut tape);
         assert_eq!(tape.answers.len(), 6);
         assert!(tape.answers[0].start as u64 + 1 >= task.least_tokens(Mode::Test));
+    }
+
+    #[test]
+    fn the_papers_end_follows_the_published_sample() {
+        let mut params = json!({"N": 6, "K": 3, "mini_vocab": 2, "min_tlen": 1, "max_tlen": 2});
+        let mut samples = [json!(null), json!(9999), json!(9998)].map(|eos| {
+            params["eos"] = eos;
+            let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
+            let task = parse(params.clone());
+            task.sample(&mut Random::new(5), Mode::Train, &mut scratch, &mut tape);
+            assert!(tape.tokens.iter().all(|token| task.alphabet().contains(token)));
+            assert_eq!(tape.tokens.len(), tape.labels.len());
+            tape
+        });
+        let [published, same, other] = &mut samples;
+        for (tape, eos) in [(same, 9999), (other, 9998)] {
+            assert_eq!((tape.tokens.pop(), tape.labels.pop()), (Some(eos), Some(0)));
+            assert_eq!((&tape.tokens, &tape.labels), (&published.tokens, &published.labels));
+        }
     }
 }

@@ -244,11 +244,11 @@ mod tests {
     #[test]
     fn every_parameter_is_in_the_digest() {
         let depo = json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2, "M": 10,
-            "separator": false, "bos": 9999});
-        let brevo =
-            json!({"N": 12, "multi": false, "bos": 9999, "query": 9997, "ans": 9998, "eos": 9998});
-        let capo =
-            json!({"N": 12, "people_seed": 7, "permute": false, "order": 0, "reverse_md": false});
+            "separator": false, "bos": 9999, "eos": null});
+        let brevo = json!({"N": 12, "multi": false, "bos": 9999, "query": 9997, "ans": 9998, "eos": 9998,
+            "leaves": "floor", "ask": "last"});
+        let capo = json!({"N": 12, "people_seed": 7, "permute": false, "order": 0, "reverse_md": false,
+            "pronoun": "parity"});
         let lano = json!({"config": "cfg3j"});
         let multihop = json!({"N": 5, "k": 2, "M": 20, "background": ["It rains.", "It snows."]});
         let mano = json!({"L": 4, "ttype": "asm", "value_mod": 23, "knowledge_augment": true,
@@ -266,6 +266,7 @@ mod tests {
                     ("M", json!(9)),
                     ("separator", json!(true)),
                     ("bos", json!(9998)),
+                    ("eos", json!(9997)),
                 ],
             ),
             (
@@ -278,6 +279,8 @@ mod tests {
                     ("query", json!(9995)),
                     ("ans", json!(9994)),
                     ("eos", json!(9993)),
+                    ("leaves", json!("ceil")),
+                    ("ask", json!("last_quarter")),
                 ],
             ),
             (
@@ -289,6 +292,7 @@ mod tests {
                     ("permute", json!(true)),
                     ("order", json!(1)),
                     ("reverse_md", json!(true)),
+                    ("pronoun", json!("drawn")),
                 ],
             ),
             ("lano", &lano, vec![("config", json!("cfg3k"))]),

@@ -1,7 +1,8 @@
-//! In: a size and draws. Out: Brevo's graph, the ancestors of its last vertex with parents first, and how deep the
+//! In: a size and draws. Out: Brevo's graph, the ancestors of one of its vertices with parents first, and how deep the
 //! question is. Must stay true: the order of draws and of every list (data spec, 3.2); vertices are numbered by
 //! creation, so that a parent always has the smaller number.
 
+use super::{Ask, Rounding};
 use crate::data::cpython::Random;
 
 /// No vertex has more parents or children.
@@ -14,6 +15,7 @@ pub struct Graph {
     ids: Vec<u32>,
     parents: Vec<Parents>,
     children: Vec<u8>,
+    query: u32,
     /// Per vertex in the closure of the query, its children there not yet in the order; else 0.
     waiting: Vec<u32>,
     answer: Vec<u32>,
@@ -36,19 +38,43 @@ impl Parents {
 
 impl Graph {
     /// Draws a graph of `size` vertices with ids from 1..=`most_id`, and the order of its answer.
-    pub(super) fn draw(&mut self, random: &mut Random, size: u32, most_id: u32) {
-        self.draw_edges(random, size, most_id);
-        // The query is a choice among one candidate, the last vertex.
-        random.below(1);
+    pub(super) fn draw(
+        &mut self,
+        random: &mut Random,
+        size: u32,
+        most_id: u32,
+        leaves: Rounding,
+        ask: Ask,
+    ) {
+        self.draw_edges(random, size, most_id, leaves);
+        let candidates = match ask {
+            // A choice, though among one.
+            Ask::Last => 1,
+            Ask::LastQuarter => (size / 4).max(1),
+        };
+        self.query = size - candidates + random.below(candidates);
         self.draw_answer(random);
     }
 
-    fn draw_edges(&mut self, random: &mut Random, size: u32, most_id: u32) {
-        let Graph { ids, parents, children, waiting: _, answer: _, depth: _, free, distances: _ } =
-            self;
+    fn draw_edges(&mut self, random: &mut Random, size: u32, most_id: u32, rounding: Rounding) {
+        let Graph {
+            ids,
+            parents,
+            children,
+            query: _,
+            waiting: _,
+            answer: _,
+            depth: _,
+            free,
+            distances: _,
+        } = self;
         random.sample(most_id, size, ids);
         ids.iter_mut().for_each(|id| *id += 1);
-        let leaves = 1 + random.below((size - 1) / 4 + 1);
+        let quarter = match rounding {
+            Rounding::Floor => (size - 1) / 4,
+            Rounding::Ceil => (size - 1).div_ceil(4),
+        };
+        let leaves = 1 + random.below(quarter + 1);
         parents.clear();
         parents.resize(size as usize, Parents::default());
         children.clear();
@@ -84,9 +110,18 @@ impl Graph {
 
     /// Kahn's algorithm from the query backwards, a drawn one of the ready vertices each time.
     fn draw_answer(&mut self, random: &mut Random) {
-        let Graph { ids: _, parents, children: _, waiting, answer, depth, free: ready, distances } =
-            self;
-        let query = parents.len() - 1;
+        let Graph {
+            ids: _,
+            parents,
+            children: _,
+            query,
+            waiting,
+            answer,
+            depth,
+            free: ready,
+            distances,
+        } = self;
+        let query = *query as usize;
         waiting.clear();
         waiting.resize(parents.len(), 0);
         distances.clear();
@@ -130,7 +165,7 @@ impl Graph {
     }
 
     pub fn query(&self) -> u32 {
-        self.ids.len() as u32 - 1
+        self.query
     }
 
     /// The ancestors of the query and it, parents before children.

@@ -1,6 +1,7 @@
 //! In: a seed and a number of people. Out: who they are. Must stay true: the order of draws (data spec, 4.2), so that
 //! person i is the same however many follow; no two people have the same name.
 
+use super::Pronoun;
 use super::fields::{DAYS, FIRST_YEAR, Fields, MONTHS, YEARS};
 use crate::data::cpython::Random;
 
@@ -21,17 +22,18 @@ pub struct Person {
     pub month: u8,
     pub day: u8,
     pub year: u8,
+    pub she: bool,
 }
 
 /// The first `count` people of this generator.
-pub fn people(random: &mut Random, count: u32) -> Vec<Person> {
+pub fn people(random: &mut Random, count: u32, pronoun: Pronoun) -> Vec<Person> {
     let fields = Fields::get();
     let (middles, lasts) = (fields.middle_names.len(), fields.last_names.len());
     // A bit a name: pages that no name falls on are never touched.
     let names = fields.first_names.len() * middles * lasts;
     let mut taken = vec![0u64; names / 64 + 1];
     let mut people = Vec::with_capacity(count as usize);
-    for _ in 0..count {
+    for id in 0..count {
         let (first_name, middle_name, last_name) = loop {
             let first = random.index(fields.first_names.len());
             let middle = random.index(middles);
@@ -54,6 +56,10 @@ pub fn people(random: &mut Random, count: u32) -> Vec<Person> {
             university: random.index(fields.universities.len()) as u16,
             field: random.index(fields.fields.len()) as u16,
             company: random.index(fields.companies.len()) as u16,
+            she: match pronoun {
+                Pronoun::Parity => id % 2 == 1,
+                Pronoun::Drawn => random.below(2) == 1,
+            },
         });
     }
     people
@@ -128,7 +134,7 @@ mod tests {
         for id in ["people-s42", "people-s7"] {
             let case = golden::case("capo", id);
             let mut random = Random::new(case["seed"].as_u64().unwrap());
-            let people = people(&mut random, case["n"].as_u64().unwrap() as u32);
+            let people = people(&mut random, case["n"].as_u64().unwrap() as u32, Pronoun::Parity);
             let mut digest = StreamDigest::default();
             for (id, person) in people.iter().enumerate() {
                 let record = person.record(id as u32);
@@ -144,7 +150,7 @@ mod tests {
 
     #[test]
     fn no_name_is_given_twice() {
-        let mut names: Vec<(u16, u16, u16)> = people(&mut Random::new(1), 50_000)
+        let mut names: Vec<(u16, u16, u16)> = people(&mut Random::new(1), 50_000, Pronoun::Parity)
             .iter()
             .map(|person| (person.first_name, person.middle_name, person.last_name))
             .collect();

@@ -48,6 +48,7 @@ pub fn prompt(random: &mut Random, person: &Person, ask: Ask) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::data::capo::Pronoun;
     use crate::data::capo::people::people;
     use crate::data::golden::{self, StreamDigest};
 
@@ -60,7 +61,8 @@ mod tests {
             }
             tested += 1;
             let number = |name: &str| case[name].as_u64();
-            let people = people(&mut Random::new(number("people_seed").unwrap()), 50);
+            let people =
+                people(&mut Random::new(number("people_seed").unwrap()), 50, Pronoun::Parity);
             let mut random = Random::new(number("text_seed").unwrap());
             let mut numpy = RandomState::new(number("np_seed").unwrap_or(0) as u32);
             let mut digest = StreamDigest::default();
