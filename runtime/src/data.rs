@@ -5,7 +5,7 @@
 //!
 //! `cpython` draws, `depo`, `brevo`, `capo`, `mano`, `lano` and `multihop` write samples with it, `task` is the
 //! closed list of them, `window` packs samples, `text` does the same for documents, `batch` is what all of them
-//! fill; `babilong` fills prompts.
+//! fill; `babilong` fills prompts. `stream` has samples one by one, which `write`, `inspect` and `stats` show.
 
 pub mod babilong;
 pub mod batch;
@@ -13,13 +13,18 @@ pub mod brevo;
 pub mod capo;
 pub mod cpython;
 pub mod depo;
+pub mod inspect;
 pub mod lano;
 pub mod mano;
 pub mod multihop;
+pub mod settings;
+pub mod stats;
+pub mod stream;
 pub mod task;
 pub mod text;
 pub mod window;
 mod words;
+pub mod write;
 
 use std::fmt;
 use std::ops::Range;

@@ -65,6 +65,20 @@ pub struct Depo {
     test_hops: Vec<u32>,
 }
 
+/// A sample taken apart: its edges in order, and what is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Parts<'a> {
+    pub(super) edges: Vec<[&'a [u32]; 2]>,
+    pub(super) questions: Vec<Question<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Question<'a> {
+    pub(super) hops: u32,
+    pub(super) from: &'a [u32],
+    pub(super) answer: &'a [u32],
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
     words: TupleSet,
@@ -134,6 +148,38 @@ impl Depo {
             sizes,
             test_hops,
         })
+    }
+
+    /// What a sample is made of, if it is one.
+    pub(super) fn parts<'a>(&self, tokens: &'a [u32]) -> Option<Parts<'a>> {
+        let mut rest = tokens.strip_prefix(&[self.bos])?;
+        if let Some(eos) = self.eos {
+            rest = rest.strip_suffix(&[eos])?;
+        }
+        let marker = |token: &u32| (QUERY + 1..=QUERY + self.hops).contains(token);
+        let mut parts = Parts { edges: Vec::new(), questions: Vec::new() };
+        while !rest.first().is_none_or(marker) {
+            if self.separator {
+                rest = rest.strip_prefix(&[SEPARATOR])?;
+            }
+            parts.edges.push([self.take_name(&mut rest)?, self.take_name(&mut rest)?]);
+        }
+        while let Some((&marker, after)) = rest.split_first() {
+            rest = after;
+            let hops = marker.checked_sub(QUERY).filter(|hops| (1..=self.hops).contains(hops))?;
+            let from = self.take_name(&mut rest)?;
+            rest = rest.strip_prefix(&[ANSWER])?;
+            parts.questions.push(Question { hops, from, answer: self.take_name(&mut rest)? });
+        }
+        (!parts.edges.is_empty() && !parts.questions.is_empty()).then_some(parts)
+    }
+
+    /// The name at the beginning: up to the first letter of the second alphabet.
+    fn take_name<'a>(&self, rest: &mut &'a [u32]) -> Option<&'a [u32]> {
+        let end = rest.iter().position(|&token| token > self.letters)?;
+        let (name, after) = rest.split_at_checked(end + 1)?;
+        *rest = after;
+        (1..=2 * self.letters).contains(name.last()?).then_some(name)
     }
 
     pub(super) fn vocab(&self) -> u32 {

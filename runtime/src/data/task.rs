@@ -69,7 +69,7 @@ impl Tape {
 pub struct Scratch {
     depo: depo::Scratch,
     brevo: brevo::Scratch,
-    capo: Biography,
+    pub(super) capo: Biography,
     multihop: Question,
 }
 
@@ -142,6 +142,14 @@ impl Task {
             Task::Depo(_) | Task::Brevo(_) | Task::Mano(_) => None,
             Task::Capo(_) | Task::Multihop(_) => Some(text::EOS),
             Task::Lano(lano) => Some(lano.grammar().end()),
+        }
+    }
+
+    /// Whether tokens are the bytes of a text.
+    pub fn is_text(&self) -> bool {
+        match self {
+            Task::Depo(_) | Task::Brevo(_) | Task::Mano(_) | Task::Lano(_) => false,
+            Task::Capo(_) | Task::Multihop(_) => true,
         }
     }
 

@@ -196,7 +196,9 @@ impl TaskWindows {
         let mut keyed;
         let random = match options.order {
             Order::Indexed => {
-                keyed = Random::from_key(window_key(task_digest, options, number).as_bytes());
+                let Options { split, mode, seed, .. } = *options;
+                let key = window_key(task_digest, split, mode, seed, number);
+                keyed = Random::from_key(key.as_bytes());
                 &mut keyed
             }
             Order::Published => {
@@ -252,10 +254,15 @@ fn dense(task: &Task) -> Vec<u32> {
     table
 }
 
-/// The key of an indexed window. Its generator is Python's `random.Random(int.from_bytes(key, "little"))`.
-fn window_key(task: &blake3::Hash, options: &Options, number: u64) -> blake3::Hash {
-    // The length of a window is no part of its key: a shorter window is the beginning of the longer one.
-    let Options { seq_len: _, seed, split, mode, order: _, loss_on: _, ids: _ } = options;
+/// The key of an indexed window. Its generator is Python's `random.Random(int.from_bytes(key, "little"))`. The length
+/// of a window is no part of it: a shorter window is the beginning of the longer one.
+pub(super) fn window_key(
+    task: &blake3::Hash,
+    split: Split,
+    mode: Mode,
+    seed: u64,
+    number: u64,
+) -> blake3::Hash {
     let mode: &str = match mode {
         Mode::Train => "train",
         Mode::Test => "test",
@@ -378,7 +385,8 @@ mod tests {
                     .unwrap();
             let batch = batch(&mut windows, 0..64);
             for row in 0..64 {
-                let random_key = window_key(&task.digest(), windows.options(), row as u64);
+                let random_key =
+                    window_key(&task.digest(), Split::Train, Mode::Train, 42, row as u64);
                 let mut random = Random::from_key(random_key.as_bytes());
                 let (tokens, labels) = packed_slowly(&task, Mode::Train, &mut random, 128);
                 let answers: Vec<&Answer> =
