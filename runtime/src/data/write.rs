@@ -1,9 +1,12 @@
-//! In: a stream of samples. Out: the first so many of them in a file: JSON, one object a line, or the words that the
-//! published vectors' digests are of. Must stay true: memory does not grow with the number of samples; the SHA-256
+//! In: a stream of samples. Out: the first so many of them in a file: JSON, one object a line, Parquet, or the words
+//! that the published vectors' digests are of. Must stay true: memory does not grow with the number of samples; the SHA-256
 //! of the binary form is the vectors' digest of the same samples.
+
+mod parquet;
 
 use std::io::{self, Write};
 
+use self::parquet::Columns;
 use super::stream::Stream;
 use super::task::{Tape, Task};
 
@@ -15,6 +18,8 @@ pub enum Format {
     Jsonl,
     /// Per sample how many tokens it has and the tokens, as little-endian u32; a text's answer after a 0.
     Bin,
+    /// A row a sample: the same columns as [`Format::Jsonl`] has keys.
+    Parquet,
 }
 
 /// What was written.
@@ -29,39 +34,76 @@ pub struct Written {
 const CHUNK: usize = 1 << 16;
 
 /// Writes the next `count` samples of `stream`. `progress` learns what is written every now and then, and at the end;
-/// it stops the writing by returning false.
+/// it stops the writing by returning false, which leaves a whole file of fewer samples.
 pub fn write(
     stream: &mut Stream,
     count: u64,
     format: Format,
+    to: &mut (dyn Write + Send),
+    progress: impl FnMut(&Written) -> bool,
+) -> io::Result<Written> {
+    let task = stream.task();
+    let (labels, text, answer) = (task.has_labels(), task.is_text(), asks(task));
+    match format {
+        Format::Jsonl => write_chunks(stream, count, to, progress, |chunk, tape| {
+            push_json(chunk, tape, labels, text, answer)
+        }),
+        Format::Bin => {
+            write_chunks(stream, count, to, progress, |chunk, tape| push_words(chunk, tape, answer))
+        }
+        Format::Parquet => {
+            write_parquet(stream, count, Columns { labels, text, answer }, to, progress)
+        }
+    }
+}
+
+fn write_chunks(
+    stream: &mut Stream,
+    count: u64,
     to: &mut dyn Write,
     mut progress: impl FnMut(&Written) -> bool,
+    push: impl Fn(&mut Vec<u8>, &Tape),
 ) -> io::Result<Written> {
     let mut written = Written::default();
     let mut chunk = Vec::with_capacity(2 * CHUNK);
-    let (labels, text) = (stream.task().has_labels(), stream.task().is_text());
-    while written.samples < count {
-        let asks = asks(stream.task());
+    let mut go_on = true;
+    while go_on && written.samples < count {
         let tape = stream.sample();
-        match format {
-            Format::Jsonl => push_json(&mut chunk, tape, labels, text, asks),
-            Format::Bin => push_words(&mut chunk, tape, text && asks),
-        }
+        push(&mut chunk, tape);
         written.samples += 1;
         written.tokens += tape.tokens.len() as u64;
-        if chunk.len() >= CHUNK {
+        if chunk.len() >= CHUNK || written.samples == count {
             written.bytes += chunk.len() as u64;
             to.write_all(&chunk)?;
             chunk.clear();
-            if !progress(&written) {
-                to.flush()?;
-                return Ok(written);
-            }
+            go_on = progress(&written);
         }
     }
-    written.bytes += chunk.len() as u64;
-    to.write_all(&chunk)?;
     to.flush()?;
+    Ok(written)
+}
+
+fn write_parquet(
+    stream: &mut Stream,
+    count: u64,
+    columns: Columns,
+    to: &mut (dyn Write + Send),
+    mut progress: impl FnMut(&Written) -> bool,
+) -> io::Result<Written> {
+    let mut written = Written::default();
+    let mut file = parquet::Writer::new(to, columns)?;
+    let mut go_on = true;
+    while go_on && written.samples < count {
+        let tape = stream.sample();
+        file.push(tape)?;
+        written.samples += 1;
+        written.tokens += tape.tokens.len() as u64;
+        if written.samples.is_multiple_of(256) {
+            written.bytes = file.written();
+            go_on = progress(&written);
+        }
+    }
+    written.bytes = file.finish()?;
     progress(&written);
     Ok(written)
 }
@@ -236,6 +278,46 @@ mod tests {
     }
 
     #[test]
+    fn parquet_files_hold_the_same() {
+        use ::parquet::file::reader::{FileReader, SerializedFileReader};
+
+        let depo = json!({"N": 60, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2});
+        let cases = [
+            ("depo", depo, 12_000),
+            ("lano", json!({"config": "cfg3f"}), 50),
+            ("capo", json!({"N": 30}), 50),
+            ("multihop", json!({"N": 3, "k": 2}), 50),
+            ("mano", json!({"L": 4}), 0),
+        ];
+        for (name, params, count) in cases {
+            let file = bytes(&mut stream(name, &params, None, 1), count, Format::Parquet);
+            let lines = bytes(&mut stream(name, &params, None, 1), count, Format::Jsonl);
+            let mut on_disk = tempfile::tempfile().unwrap();
+            on_disk.write_all(&file).unwrap();
+            let reader = SerializedFileReader::new(on_disk).unwrap();
+            assert_eq!(reader.metadata().file_metadata().num_rows(), count as i64);
+            // More tokens than a row group has.
+            assert_eq!(
+                reader.num_row_groups(),
+                match count {
+                    12_000 => 2,
+                    50 => 1,
+                    _ => 0,
+                }
+            );
+            let rows = reader.get_row_iter(None).unwrap();
+            let lines = std::str::from_utf8(&lines).unwrap().lines();
+            let mut same = 0;
+            for (row, line) in rows.zip(lines) {
+                let want: Value = serde_json::from_str(line).unwrap();
+                assert_eq!(row.unwrap().to_json_value(), want);
+                same += 1;
+            }
+            assert_eq!(same, count, "{name}");
+        }
+    }
+
+    #[test]
     fn numbers_are_decimal() {
         for number in [0, 7, 10, 99, 100, 9999, 16_777_216, u32::MAX] {
             let mut line = Vec::new();
@@ -273,10 +355,12 @@ mod tests {
                 Ok(())
             }
         }
-        let error =
-            write(&mut stream("lano", &params, None, 1), 1, Format::Bin, &mut Full, |_| true)
-                .unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        for format in [Format::Jsonl, Format::Bin, Format::Parquet] {
+            let error =
+                write(&mut stream("lano", &params, None, 1), 1, format, &mut Full, |_| true)
+                    .unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::StorageFull, "{error}");
+        }
         assert_eq!(bytes(&mut stream("lano", &params, None, 1), 0, Format::Jsonl), b"");
     }
 }
