@@ -3,16 +3,28 @@
 //! is a function of (data identity, seed, `w`), so resuming and sharding are arithmetic and equal data is checked
 //! by digest, never inferred.
 //!
-//! `cpython` draws, `depo` and `mano` write samples with it, `task` is the closed list of tasks, `window` packs
-//! samples, `text` does the same for documents, `batch` is what all of them fill.
+//! `cpython` draws, `depo`, `brevo`, `capo`, `mano`, `lano` and `multihop` write samples with it, `task` is the
+//! closed list of them, `window` packs samples, `text` does the same for documents, `batch` is what all of them
+//! fill; `babilong` fills prompts. `stream` has samples one by one, which `write`, `inspect` and `stats` show.
 
+pub mod babilong;
 pub mod batch;
+pub mod brevo;
+pub mod capo;
 pub mod cpython;
 pub mod depo;
+pub mod inspect;
+pub mod lano;
 pub mod mano;
+pub mod multihop;
+pub mod settings;
+pub mod stats;
+pub mod stream;
 pub mod task;
 pub mod text;
 pub mod window;
+mod words;
+pub mod write;
 
 use std::fmt;
 use std::ops::Range;
@@ -89,6 +101,11 @@ pub(crate) mod golden {
 
     pub(crate) fn cases(name: &str) -> Vec<Value> {
         read(&format!("playground/{name}"))["cases"].as_array().unwrap().clone()
+    }
+
+    /// The case of that name.
+    pub(crate) fn case(name: &str, id: &str) -> Value {
+        cases(name).into_iter().find(|case| case["id"] == id).unwrap()
     }
 
     pub(crate) fn tokens(list: &Value) -> Vec<u32> {

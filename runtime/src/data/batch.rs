@@ -22,7 +22,7 @@ pub struct Answer {
     pub row: usize,
     pub start: usize,
     pub len: usize,
-    /// How hard the question is: Depo's hops, Mano's operations.
+    /// How hard the question is: Depo's hops, Brevo's depth, Mano's operations; Capo: which value it is.
     pub level: u32,
     /// False when the window ends inside the answer: such an answer is not scored.
     pub complete: bool,

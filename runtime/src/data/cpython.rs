@@ -1,9 +1,10 @@
 //! In: a seed (any integer, as 32-bit words). Out: the draws CPython 3.11's `random.Random(seed)` makes, in the
 //! same order and consuming the same generator words; below it, the hash of an int tuple and the iteration order
-//! of a set of them (`set`). Must stay true: every published sample is a function of these draws, so a draw more,
-//! a draw less or one comparison written the other way round changes all data after it. The vectors under
-//! `tests/golden/playground` (rng, set_order) pin both.
+//! of a set of them (`set`), and numpy's legacy draws (`numpy`). Must stay true: every published sample is a
+//! function of these draws, so a draw more, a draw less or one comparison written the other way round changes all
+//! data after it. The vectors under `tests/golden/playground` (rng, set_order, capo) pin them.
 
+pub mod numpy;
 pub mod set;
 
 const N: usize = 624;
@@ -155,6 +156,41 @@ impl Random {
         } else {
             self.sample_by_rejection(n, k, out);
         }
+    }
+
+    /// [`Random::sample`] for `k` up to 4, without a list: the first `k` entries are the picks.
+    #[inline]
+    pub fn sample_few(&mut self, n: u32, k: u32) -> [u32; 4] {
+        debug_assert!(k <= n && k <= 4);
+        let mut picks = [u32::MAX; 4];
+        if n <= sample_set_size(k) {
+            // What the pool holds where it differs from 0..n: each pick's place got the last live entry.
+            let (mut places, mut entries) = ([u32::MAX; 4], [0; 4]);
+            for i in 0..k.min(4) {
+                let place = self.below(n - i);
+                let (mut pick, mut last) = (place, n - i - 1);
+                for (&changed, &entry) in places.iter().zip(&entries) {
+                    pick = if changed == place { entry } else { pick };
+                    last = if changed == n - i - 1 { entry } else { last };
+                }
+                // A place changed again is found under its newest entry only.
+                for changed in &mut places {
+                    *changed = if *changed == place { u32::MAX } else { *changed };
+                }
+                let i = i as usize;
+                (picks[i], places[i], entries[i]) = (pick, place, last);
+            }
+        } else {
+            for i in 0..k.min(4) as usize {
+                picks[i] = loop {
+                    let pick = self.below(n);
+                    if !picks.contains(&pick) {
+                        break pick;
+                    }
+                };
+            }
+        }
+        picks
     }
 
     /// For `live` from all items down to `least`: swaps a drawn one of the first `live` with the last of them.
@@ -394,6 +430,10 @@ mod tests {
             let (n, k) = (row[0].as_u64().unwrap() as u32, row[1].as_u64().unwrap() as u32);
             let mut random = fresh();
             random.sample(n, k, &mut picks);
+            if k <= 4 {
+                let few = fresh().sample_few(n, k);
+                assert_eq!(few[..k as usize], picks, "sample(range({n}), {k})");
+            }
             let got: Vec<i64> = picks.iter().map(|&pick| i64::from(pick)).collect();
             assert_eq!(got, integers(&row[2]), "sample(range({n}), {k})");
             assert_eq!(random.next_u32(), row[3], "sample(range({n}), {k})");
@@ -433,6 +473,18 @@ mod tests {
             }
         }
         assert_eq!(by_bits, by_scan);
+    }
+
+    #[test]
+    fn a_few_picks_equal_a_sample() {
+        let (mut random, mut other, mut picks) = (Random::new(3), Random::new(3), Vec::new());
+        for round in 0..4000 {
+            let n = 1 + round % 30;
+            let k = 1 + round / 30 % n.min(4);
+            random.sample(n, k, &mut picks);
+            assert_eq!(other.sample_few(n, k)[..k as usize], picks, "sample(range({n}), {k})");
+        }
+        assert_eq!(random.next_u32(), other.next_u32());
     }
 
     #[test]

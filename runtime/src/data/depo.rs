@@ -5,9 +5,10 @@
 use serde::Deserialize;
 
 use super::DataError;
-use super::cpython::set::{TupleSet, WIDTH_STEP};
+use super::cpython::set::TupleSet;
 use super::cpython::{Random, Weights};
 use super::task::{Mode, Span, Tape, bounded};
+use super::words::{Writer, name_space, words};
 
 const QUERY: u32 = 9000;
 const ANSWER: u32 = 9500;
@@ -35,6 +36,8 @@ pub struct DepoParams {
     pub separator: bool,
     #[serde(default = "published_bos")]
     pub bos: i64,
+    /// A token after each sample, which the paper shows and the code has not.
+    pub eos: Option<i64>,
 }
 
 fn ten() -> i64 {
@@ -56,9 +59,24 @@ pub struct Depo {
     questions: u32,
     separator: bool,
     bos: u32,
+    eos: Option<u32>,
     sizes: Weights,
     /// The hops a test asks for; drawn from uniformly, repeats included.
     test_hops: Vec<u32>,
+}
+
+/// A sample taken apart: its edges in order, and what is asked.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Parts<'a> {
+    pub(super) edges: Vec<[&'a [u32]; 2]>,
+    pub(super) questions: Vec<Question<'a>>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Question<'a> {
+    pub(super) hops: u32,
+    pub(super) from: &'a [u32],
+    pub(super) answer: &'a [u32],
 }
 
 #[derive(Clone, Debug, Default)]
@@ -70,7 +88,7 @@ pub(super) struct Scratch {
 
 impl Depo {
     pub fn new(params: DepoParams) -> Result<Depo, DataError> {
-        let DepoParams { n, k, mini_vocab, min_tlen, max_tlen, m, separator, bos } = params;
+        let DepoParams { n, k, mini_vocab, min_tlen, max_tlen, m, separator, bos, eos } = params;
         let bounded = |name, value, low, high, why| bounded("depo", name, value, low, high, why);
         let size = bounded("N", n, 3, 65_536, "a cycle has 3 to 65536 names")?;
         let hops =
@@ -87,12 +105,23 @@ impl Depo {
             bounded("max_tlen", max_tlen, least_len, 64, "a name has min_tlen to 64 tokens")?;
         let questions = bounded("M", m, 1, 65_536, "a sample asks 1 to 65536 questions")?;
         let bos = bounded("bos", bos, 0, 1 << 24, "a token is a small non-negative number")?;
-        if bos != 0 && (bos <= 2 * letters || (QUERY + 1..=QUERY + hops).contains(&bos))
-            || [ANSWER, SEPARATOR].contains(&bos)
-        {
+        let taken = |mark: u32| {
+            mark != 0 && (mark <= 2 * letters || (QUERY + 1..=QUERY + hops).contains(&mark))
+                || [ANSWER, SEPARATOR].contains(&mark)
+        };
+        if taken(bos) {
             return Err(DataError::new(
                 format!("depo: bos is {bos}, which a name or a marker already uses"),
                 "set bos to 9999, as published",
+            ));
+        }
+        let eos = eos
+            .map(|eos| bounded("eos", eos, 0, 1 << 24, "a token is a small non-negative number"))
+            .transpose()?;
+        if let Some(eos) = eos.filter(|&eos| taken(eos)) {
+            return Err(DataError::new(
+                format!("depo: eos is {eos}, which a name or a marker already uses"),
+                "leave eos out, as published, or set it to 9998",
             ));
         }
         let space = name_space(letters, least_len, most_len);
@@ -115,13 +144,46 @@ impl Depo {
             questions,
             separator,
             bos,
+            eos,
             sizes,
             test_hops,
         })
     }
 
+    /// What a sample is made of, if it is one.
+    pub(super) fn parts<'a>(&self, tokens: &'a [u32]) -> Option<Parts<'a>> {
+        let mut rest = tokens.strip_prefix(&[self.bos])?;
+        if let Some(eos) = self.eos {
+            rest = rest.strip_suffix(&[eos])?;
+        }
+        let marker = |token: &u32| (QUERY + 1..=QUERY + self.hops).contains(token);
+        let mut parts = Parts { edges: Vec::new(), questions: Vec::new() };
+        while !rest.first().is_none_or(marker) {
+            if self.separator {
+                rest = rest.strip_prefix(&[SEPARATOR])?;
+            }
+            parts.edges.push([self.take_name(&mut rest)?, self.take_name(&mut rest)?]);
+        }
+        while let Some((&marker, after)) = rest.split_first() {
+            rest = after;
+            let hops = marker.checked_sub(QUERY).filter(|hops| (1..=self.hops).contains(hops))?;
+            let from = self.take_name(&mut rest)?;
+            rest = rest.strip_prefix(&[ANSWER])?;
+            parts.questions.push(Question { hops, from, answer: self.take_name(&mut rest)? });
+        }
+        (!parts.edges.is_empty() && !parts.questions.is_empty()).then_some(parts)
+    }
+
+    /// The name at the beginning: up to the first letter of the second alphabet.
+    fn take_name<'a>(&self, rest: &mut &'a [u32]) -> Option<&'a [u32]> {
+        let end = rest.iter().position(|&token| token > self.letters)?;
+        let (name, after) = rest.split_at_checked(end + 1)?;
+        *rest = after;
+        (1..=2 * self.letters).contains(name.last()?).then_some(name)
+    }
+
     pub(super) fn vocab(&self) -> u32 {
-        1 + self.bos.max(if self.separator { SEPARATOR } else { ANSWER })
+        1 + self.bos.max(self.eos.unwrap_or(0)).max(if self.separator { SEPARATOR } else { ANSWER })
     }
 
     /// Every token a sample can hold, ascending.
@@ -130,7 +192,9 @@ impl Depo {
         tokens.extend(QUERY + 1..=QUERY + self.hops);
         tokens.extend([ANSWER, self.bos]);
         tokens.extend(self.separator.then_some(SEPARATOR));
+        tokens.extend(self.eos);
         tokens.sort_unstable();
+        tokens.dedup();
         tokens
     }
 
@@ -154,11 +218,14 @@ impl Depo {
             questions,
             separator,
             bos,
+            eos,
             sizes: _,
             test_hops: _,
         } = self;
+        // A later parameter: it is part of the identity where it is given.
+        let eos = eos.map_or(String::new(), |eos| format!("eos {eos}\n"));
         format!(
-            "K {hops}\nM {questions}\nN {size}\nbos {bos}\nmax_tlen {most_len}\nmin_tlen {least_len}\n\
+            "K {hops}\nM {questions}\nN {size}\nbos {bos}\n{eos}max_tlen {most_len}\nmin_tlen {least_len}\n\
              mini_vocab {letters}\nseparator {separator}\n"
         )
     }
@@ -211,6 +278,10 @@ impl Depo {
             writer.push_padded((answer, len));
             labels.resize(writer.at, 1);
         }
+        if let Some(eos) = self.eos {
+            writer.push(eos);
+            labels.resize(writer.at, 0);
+        }
         writer.finish();
     }
 
@@ -218,74 +289,8 @@ impl Depo {
     fn most_tokens(&self, size: u32) -> usize {
         let name = self.most_len as usize;
         let (size, questions) = (size as usize, size.min(self.questions) as usize);
-        1 + size * (2 * name + usize::from(self.separator)) + questions * (2 + 2 * name)
+        2 + size * (2 * name + usize::from(self.separator)) + questions * (2 + 2 * name)
     }
-}
-
-/// Appends to a list that it makes long enough first, so that names, whose lengths no branch predictor can guess,
-/// are copied in pieces of fixed size. What is written past a name's end the next name overwrites.
-struct Writer<'a> {
-    tokens: &'a mut Vec<u32>,
-    at: usize,
-}
-
-impl<'a> Writer<'a> {
-    fn new(tokens: &'a mut Vec<u32>, most: usize) -> Writer<'a> {
-        let at = tokens.len();
-        tokens.resize(at + most + 64 + WIDTH_STEP, 0);
-        Writer { tokens, at }
-    }
-
-    #[inline]
-    fn push(&mut self, token: u32) {
-        self.tokens[self.at] = token;
-        self.at += 1;
-    }
-
-    #[inline]
-    fn push_padded(&mut self, (padded, len): (&[u32], usize)) {
-        let mut at = self.at;
-        for piece in padded.as_chunks::<WIDTH_STEP>().0 {
-            self.tokens[at..at + WIDTH_STEP].copy_from_slice(piece);
-            at += WIDTH_STEP;
-        }
-        self.at += len;
-    }
-
-    fn finish(self) {
-        self.tokens.truncate(self.at);
-    }
-}
-
-/// Fills `set` with `count` words of `least..=most` letters 1..=letters, `letters` added to each last one (data
-/// spec, 1.6). The caller guarantees that there are that many.
-pub(super) fn words(
-    random: &mut Random,
-    set: &mut TupleSet,
-    count: u32,
-    letters: u32,
-    least: u32,
-    most: u32,
-) {
-    set.reset(most as usize);
-    while set.len() < count as usize {
-        let len = least + random.below(most - least + 1);
-        set.insert_with(len as usize, |word| {
-            for letter in word.iter_mut() {
-                *letter = 1 + random.below(letters);
-            }
-            if let Some(last) = word.last_mut() {
-                *last += letters;
-            }
-        });
-    }
-}
-
-/// How many words there are, or more than any N if the sum is large.
-fn name_space(letters: u32, least: u32, most: u32) -> u64 {
-    (least..=most)
-        .map(|len| u64::from(letters).saturating_pow(len))
-        .fold(0, |sum: u64, count| sum.saturating_add(count))
 }
 
 /// 1, 2, 4, ... up to K, then 24 for K = 32, then K unless it is last. K = 32 so holds 32 twice, as published.
@@ -413,6 +418,8 @@ mod tests {
             ("bos", json!(100), "bos is 100"),
             ("bos", json!(9002), "bos is 9002"),
             ("bos", json!(9500), "bos is 9500"),
+            ("eos", json!(9500), "eos is 9500"),
+            ("eos", json!(-1), "eos is -1"),
             ("QA", json!(true), "unknown field `QA`"),
         ];
         for (name, value, want) in cases {
@@ -431,5 +438,24 @@ mod tests {
         task.sample(&mut Random::new(5), Mode::Test, &mut scratch, &mut tape);
         assert_eq!(tape.answers.len(), 6);
         assert!(tape.answers[0].start as u64 + 1 >= task.least_tokens(Mode::Test));
+    }
+
+    #[test]
+    fn the_papers_end_follows_the_published_sample() {
+        let mut params = json!({"N": 6, "K": 3, "mini_vocab": 2, "min_tlen": 1, "max_tlen": 2});
+        let mut samples = [json!(null), json!(9999), json!(9998)].map(|eos| {
+            params["eos"] = eos;
+            let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
+            let task = parse(params.clone());
+            task.sample(&mut Random::new(5), Mode::Train, &mut scratch, &mut tape);
+            assert!(tape.tokens.iter().all(|token| task.alphabet().contains(token)));
+            assert_eq!(tape.tokens.len(), tape.labels.len());
+            tape
+        });
+        let [published, same, other] = &mut samples;
+        for (tape, eos) in [(same, 9999), (other, 9998)] {
+            assert_eq!((tape.tokens.pop(), tape.labels.pop()), (Some(eos), Some(0)));
+            assert_eq!((&tape.tokens, &tape.labels), (&published.tokens, &published.labels));
+        }
     }
 }

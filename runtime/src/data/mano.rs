@@ -9,6 +9,8 @@ use super::cpython::Random;
 use super::task::{Mode, Span, Tape, bounded};
 
 const VALUE: u32 = 5000;
+/// Tokens of a sample of 499 operations.
+const LONGEST: usize = 2 * 499 + 5;
 
 /// Parameters under their published names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -131,6 +133,48 @@ impl Mano {
             lengths: lengths?,
             test_length: Length { operations: most, id: most },
         })
+    }
+
+    pub(super) fn modulus(&self) -> u32 {
+        self.modulus
+    }
+
+    /// A sample's expression as people write it, its value, and the value the sample gives it; None of other tokens.
+    pub(super) fn parts(&self, tokens: &[u32]) -> Option<(String, u32, u32)> {
+        if tokens.len() > LONGEST {
+            return None;
+        }
+        let (&said, rest) = tokens.split_last()?;
+        let (_marker, rest) = rest.split_last()?;
+        let mut rest = rest.get(2..)?;
+        let mut text = String::new();
+        let value = self.read(&mut rest, &mut text)?;
+        let said = said.checked_sub(VALUE).filter(|&said| said < self.modulus)?;
+        rest.is_empty().then_some((text, value, said))
+    }
+
+    /// Reads one expression, no deeper than the longest sample is.
+    fn read(&self, rest: &mut &[u32], text: &mut String) -> Option<u32> {
+        let (&token, after) = rest.split_first()?;
+        *rest = after;
+        if let Some(value) = token.checked_sub(VALUE).filter(|&value| value < self.modulus) {
+            text.push_str(&value.to_string());
+            return Some(value);
+        }
+        let operation = self.operations.iter().find(|operation| {
+            token == operation.token() || self.augment && token == operation.token() + 4
+        })?;
+        let sign = match operation {
+            Operation::Add => " + ",
+            Operation::Subtract => " - ",
+            Operation::Multiply => " * ",
+        };
+        text.push('(');
+        let left = self.read(rest, text)?;
+        text.push_str(sign);
+        let right = self.read(rest, text)?;
+        text.push(')');
+        Some(operation.apply(left, right, self.modulus))
     }
 
     pub(super) fn vocab(&self) -> u32 {

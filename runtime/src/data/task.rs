@@ -6,9 +6,14 @@ use serde::Deserialize;
 use serde::de::Deserializer;
 
 use super::DataError;
+use super::brevo::{self, Brevo, BrevoParams};
+use super::capo::{Biography, Capo, CapoParams};
 use super::cpython::Random;
 use super::depo::{self, Depo, DepoParams};
+use super::lano::{Lano, LanoParams};
 use super::mano::{Mano, ManoParams};
+use super::multihop::{Multihop, MultihopParams, Question};
+use super::text;
 
 /// How sizes are drawn: as in training, or all at the largest as in the published tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +26,15 @@ pub enum Mode {
 #[derive(Clone, Debug)]
 pub enum Task {
     Depo(Depo),
+    Brevo(Brevo),
+    Capo(Capo),
     Mano(Mano),
+    Lano(Lano),
+    Multihop(Multihop),
 }
 
 /// The names [`Task::parse`] knows.
-pub const TASKS: [&str; 2] = ["depo", "mano"];
+pub const TASKS: [&str; 6] = ["depo", "brevo", "capo", "mano", "lano", "multihop"];
 
 /// Samples one after the other, as a generator writes them.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +50,8 @@ pub struct Tape {
 pub struct Span {
     pub start: usize,
     pub len: usize,
-    /// How hard the question is: Depo's hops, Mano's operations.
+    /// How hard the question is: Depo's hops, Brevo's depth, Mano's operations; Capo: which value it is; the hops of
+    /// a multi-hop question.
     pub level: u32,
 }
 
@@ -58,6 +68,9 @@ impl Tape {
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     depo: depo::Scratch,
+    brevo: brevo::Scratch,
+    pub(super) capo: Biography,
+    multihop: Question,
 }
 
 impl Task {
@@ -72,7 +85,14 @@ impl Task {
         };
         match name {
             "depo" => Depo::new(DepoParams::deserialize(params).map_err(wrong)?).map(Task::Depo),
+            "brevo" => {
+                Brevo::new(BrevoParams::deserialize(params).map_err(wrong)?).map(Task::Brevo)
+            }
+            "capo" => Capo::new(CapoParams::deserialize(params).map_err(wrong)?).map(Task::Capo),
             "mano" => Mano::new(ManoParams::deserialize(params).map_err(wrong)?).map(Task::Mano),
+            "lano" => Lano::new(LanoParams::deserialize(params).map_err(wrong)?).map(Task::Lano),
+            "multihop" => Multihop::new(MultihopParams::deserialize(params).map_err(wrong)?)
+                .map(Task::Multihop),
             _ => Err(DataError::new(
                 format!("there is no task `{name}`"),
                 format!("write one of: {}", TASKS.join(", ")),
@@ -83,7 +103,11 @@ impl Task {
     pub fn name(&self) -> &'static str {
         match self {
             Task::Depo(_) => "depo",
+            Task::Brevo(_) => "brevo",
+            Task::Capo(_) => "capo",
             Task::Mano(_) => "mano",
+            Task::Lano(_) => "lano",
+            Task::Multihop(_) => "multihop",
         }
     }
 
@@ -91,7 +115,11 @@ impl Task {
     pub fn vocab(&self) -> u32 {
         match self {
             Task::Depo(depo) => depo.vocab(),
+            Task::Brevo(brevo) => brevo.vocab(),
+            Task::Capo(capo) => capo.vocab(),
             Task::Mano(mano) => mano.vocab(),
+            Task::Lano(lano) => lano.vocab(),
+            Task::Multihop(multihop) => multihop.vocab(),
         }
     }
 
@@ -99,15 +127,37 @@ impl Task {
     pub fn alphabet(&self) -> Vec<u32> {
         match self {
             Task::Depo(depo) => depo.alphabet(),
+            Task::Brevo(brevo) => brevo.alphabet(),
+            Task::Capo(capo) => capo.alphabet(),
             Task::Mano(mano) => mano.alphabet(),
+            Task::Lano(lano) => lano.alphabet(),
+            Task::Multihop(multihop) => multihop.alphabet(),
+        }
+    }
+
+    /// The token that stands before each sample in a window but is no part of the published samples. Tasks with
+    /// labels have none.
+    pub fn separator(&self) -> Option<u32> {
+        match self {
+            Task::Depo(_) | Task::Brevo(_) | Task::Mano(_) => None,
+            Task::Capo(_) | Task::Multihop(_) => Some(text::EOS),
+            Task::Lano(lano) => Some(lano.grammar().end()),
+        }
+    }
+
+    /// Whether tokens are the bytes of a text.
+    pub fn is_text(&self) -> bool {
+        match self {
+            Task::Depo(_) | Task::Brevo(_) | Task::Mano(_) | Task::Lano(_) => false,
+            Task::Capo(_) | Task::Multihop(_) => true,
         }
     }
 
     /// Whether samples say which of their tokens are targets.
     pub fn has_labels(&self) -> bool {
         match self {
-            Task::Depo(_) => true,
-            Task::Mano(_) => false,
+            Task::Depo(_) | Task::Brevo(_) => true,
+            Task::Capo(_) | Task::Mano(_) | Task::Lano(_) | Task::Multihop(_) => false,
         }
     }
 
@@ -115,7 +165,11 @@ impl Task {
     pub fn least_tokens(&self, mode: Mode) -> u64 {
         match self {
             Task::Depo(depo) => depo.least_tokens(mode),
+            Task::Brevo(brevo) => brevo.least_tokens(mode),
             Task::Mano(mano) => mano.least_tokens(mode),
+            // Nothing is asked: a window is of use from its first target on.
+            Task::Capo(_) | Task::Lano(_) => 2,
+            Task::Multihop(multihop) => multihop.least_tokens(),
         }
     }
 
@@ -123,7 +177,11 @@ impl Task {
     pub fn sample(&self, random: &mut Random, mode: Mode, scratch: &mut Scratch, tape: &mut Tape) {
         match self {
             Task::Depo(depo) => depo.sample(random, mode, &mut scratch.depo, tape),
+            Task::Brevo(brevo) => brevo.sample(random, mode, &mut scratch.brevo, tape),
+            Task::Capo(capo) => capo.sample(random, &mut scratch.capo, tape),
             Task::Mano(mano) => mano.sample(random, mode, tape),
+            Task::Lano(lano) => lano.sample(random, tape),
+            Task::Multihop(multihop) => multihop.sample(random, &mut scratch.multihop, tape),
         }
     }
 
@@ -131,7 +189,11 @@ impl Task {
     pub fn canonical(&self) -> String {
         let lines = match self {
             Task::Depo(depo) => depo.canonical(),
+            Task::Brevo(brevo) => brevo.canonical(),
+            Task::Capo(capo) => capo.canonical(),
             Task::Mano(mano) => mano.canonical(),
+            Task::Lano(lano) => lano.canonical(),
+            Task::Multihop(multihop) => multihop.canonical(),
         };
         format!("task {}\n{lines}", self.name())
     }
@@ -170,20 +232,33 @@ mod tests {
     #[test]
     fn the_listed_tasks_are_the_known_ones() {
         let depo = json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2});
+        let brevo = json!({"N": 12});
         let mano = json!({"L": 4});
-        for (name, params) in TASKS.iter().zip([depo, mano]) {
+        let lano = json!({"config": "cfg3f"});
+        let capo = json!({"N": 12});
+        let multihop = json!({"N": 5, "k": 1});
+        for (name, params) in TASKS.iter().zip([depo, brevo, capo, mano, lano, multihop]) {
             assert_eq!(Task::parse(name, params).unwrap().name(), *name);
         }
         let table: toml::Value = toml::from_str("L = 4\nlens = [4]").unwrap();
         assert_eq!(Task::parse("mano", table).unwrap().least_tokens(Mode::Train), 13);
         let error = Task::parse("deop", json!({})).unwrap_err();
-        assert_eq!(error.to_string(), "there is no task `deop`\nhelp: write one of: depo, mano");
+        assert_eq!(
+            error.to_string(),
+            "there is no task `deop`\nhelp: write one of: depo, brevo, capo, mano, lano, multihop"
+        );
     }
 
     #[test]
     fn every_parameter_is_in_the_digest() {
         let depo = json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2, "M": 10,
-            "separator": false, "bos": 9999});
+            "separator": false, "bos": 9999, "eos": null});
+        let brevo = json!({"N": 12, "multi": false, "bos": 9999, "query": 9997, "ans": 9998, "eos": 9998,
+            "leaves": "floor", "ask": "last"});
+        let capo = json!({"N": 12, "people_seed": 7, "permute": false, "order": 0, "reverse_md": false,
+            "pronoun": "parity"});
+        let lano = json!({"config": "cfg3j"});
+        let multihop = json!({"N": 5, "k": 2, "M": 20, "background": ["It rains.", "It snows."]});
         let mano = json!({"L": 4, "ttype": "asm", "value_mod": 23, "knowledge_augment": true,
             "lens": [1, 2], "qids": [1, 2], "bos": 9999});
         let changed = [
@@ -199,6 +274,44 @@ mod tests {
                     ("M", json!(9)),
                     ("separator", json!(true)),
                     ("bos", json!(9998)),
+                    ("eos", json!(9997)),
+                ],
+            ),
+            (
+                "brevo",
+                &brevo,
+                vec![
+                    ("N", json!(13)),
+                    ("multi", json!(true)),
+                    ("bos", json!(9996)),
+                    ("query", json!(9995)),
+                    ("ans", json!(9994)),
+                    ("eos", json!(9993)),
+                    ("leaves", json!("ceil")),
+                    ("ask", json!("last_quarter")),
+                ],
+            ),
+            (
+                "capo",
+                &capo,
+                vec![
+                    ("N", json!(13)),
+                    ("people_seed", json!(8)),
+                    ("permute", json!(true)),
+                    ("order", json!(1)),
+                    ("reverse_md", json!(true)),
+                    ("pronoun", json!("drawn")),
+                ],
+            ),
+            ("lano", &lano, vec![("config", json!("cfg3k"))]),
+            (
+                "multihop",
+                &multihop,
+                vec![
+                    ("N", json!(6)),
+                    ("k", json!(3)),
+                    ("M", json!(30)),
+                    ("background", json!(["It rains.", "It snows again."])),
                 ],
             ),
             (

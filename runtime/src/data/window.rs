@@ -60,7 +60,7 @@ pub struct TaskWindows {
     /// The published order's generator, and the window it is about to make.
     published: Box<Random>,
     next: u64,
-    scratch: Scratch,
+    scratch: Box<Scratch>,
     tape: Tape,
 }
 
@@ -112,7 +112,7 @@ impl TaskWindows {
             options,
             published: Box::new(Random::new(seed)),
             next: 0,
-            scratch: Scratch::default(),
+            scratch: Box::default(),
             tape: Tape::default(),
         })
     }
@@ -196,7 +196,9 @@ impl TaskWindows {
         let mut keyed;
         let random = match options.order {
             Order::Indexed => {
-                keyed = Random::from_key(window_key(task_digest, options, number).as_bytes());
+                let Options { split, mode, seed, .. } = *options;
+                let key = window_key(task_digest, split, mode, seed, number);
+                keyed = Random::from_key(key.as_bytes());
                 &mut keyed
             }
             Order::Published => {
@@ -206,6 +208,8 @@ impl TaskWindows {
         };
         tape.clear();
         while tape.tokens.len() <= options.seq_len {
+            // Tasks with labels have none.
+            tape.tokens.extend(task.separator());
             task.sample(random, options.mode, scratch, tape);
         }
         if !dense.is_empty() {
@@ -250,10 +254,15 @@ fn dense(task: &Task) -> Vec<u32> {
     table
 }
 
-/// The key of an indexed window. Its generator is Python's `random.Random(int.from_bytes(key, "little"))`.
-fn window_key(task: &blake3::Hash, options: &Options, number: u64) -> blake3::Hash {
-    // The length of a window is no part of its key: a shorter window is the beginning of the longer one.
-    let Options { seq_len: _, seed, split, mode, order: _, loss_on: _, ids: _ } = options;
+/// The key of an indexed window. Its generator is Python's `random.Random(int.from_bytes(key, "little"))`. The length
+/// of a window is no part of it: a shorter window is the beginning of the longer one.
+pub(super) fn window_key(
+    task: &blake3::Hash,
+    split: Split,
+    mode: Mode,
+    seed: u64,
+    number: u64,
+) -> blake3::Hash {
     let mode: &str = match mode {
         Mode::Train => "train",
         Mode::Test => "test",
@@ -273,6 +282,10 @@ mod tests {
     fn depo() -> Task {
         let params = json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2});
         Task::parse("depo", params).unwrap()
+    }
+
+    fn brevo() -> Task {
+        Task::parse("brevo", json!({"N": 12})).unwrap()
     }
 
     fn mano() -> Task {
@@ -359,13 +372,21 @@ mod tests {
     #[test]
     fn answers_point_at_targets_and_cut_ones_say_so() {
         let (mut complete, mut cut) = (0, 0);
-        for (task, loss_on) in [(depo(), LossOn::Answer), (mano(), LossOn::All)] {
+        let depo_marker: fn(u32) -> bool = |token| token == 9500;
+        let brevo_marker = |token| token == 9998;
+        let mano_marker = |token| token % 10 / 4 == 1;
+        for (task, loss_on, is_marker) in [
+            (depo(), LossOn::Answer, depo_marker),
+            (brevo(), LossOn::Answer, brevo_marker),
+            (mano(), LossOn::All, mano_marker),
+        ] {
             let mut windows =
                 TaskWindows::new(task.clone(), Options { loss_on, ..options(Order::Indexed) })
                     .unwrap();
             let batch = batch(&mut windows, 0..64);
             for row in 0..64 {
-                let random_key = window_key(&task.digest(), windows.options(), row as u64);
+                let random_key =
+                    window_key(&task.digest(), Split::Train, Mode::Train, 42, row as u64);
                 let mut random = Random::from_key(random_key.as_bytes());
                 let (tokens, labels) = packed_slowly(&task, Mode::Train, &mut random, 128);
                 let answers: Vec<&Answer> =
@@ -378,18 +399,15 @@ mod tests {
                         let want = i64::from(tokens[target + 1]);
                         assert_eq!(batch.targets()[row * 128 + target], want);
                     }
-                    let marker = tokens[answer.start];
-                    match task {
-                        Task::Depo(_) => assert_eq!(marker, 9500),
-                        Task::Mano(_) => assert_eq!(marker % 10 / 4, 1),
-                    }
+                    assert!(is_marker(tokens[answer.start]));
                     in_answers += answer.len;
                     complete += usize::from(answer.complete);
                     cut += usize::from(!answer.complete);
                 }
                 if loss_on == LossOn::Answer {
+                    // Brevo's end is its answer marker once more.
                     let markers =
-                        (1..=128).filter(|&i| labels[i] == 1 && tokens[i] == 9500).count();
+                        (1..=128).filter(|&i| labels[i] == 1 && is_marker(tokens[i])).count();
                     let labelled = (1..=128).filter(|&i| labels[i] == 1).count();
                     assert_eq!(in_answers + markers, labelled);
                 }
@@ -484,6 +502,24 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn what_separates_samples_comes_before_each() {
+        let lano = Task::parse("lano", json!({"config": "cfg3f"})).unwrap();
+        let options = Options { seq_len: 512, loss_on: LossOn::All, ..options(Order::Published) };
+        let mut windows = TaskWindows::new(lano.clone(), options).unwrap();
+        let batch = batch(&mut windows, 0..1);
+        let (mut random, mut tape, mut want) = (Random::new(42), Tape::default(), Vec::new());
+        while want.len() < 512 {
+            tape.clear();
+            lano.sample(&mut random, Mode::Train, &mut Scratch::default(), &mut tape);
+            want.push(4);
+            want.extend(tape.tokens.iter().map(|&token| i64::from(token)));
+        }
+        assert_eq!(batch.inputs(), &want[..512]);
+        assert_eq!(batch.counted_targets(), 512);
+        assert_eq!((windows.vocab(), windows.task().alphabet()), (5, vec![1, 2, 3, 4]));
     }
 
     #[test]

@@ -163,8 +163,8 @@ fn free_slot(slots: &[u64], hash: u64, same: impl Fn(u32) -> bool) -> Option<usi
 mod tests {
     use super::*;
     use crate::data::cpython::Random;
-    use crate::data::depo;
     use crate::data::golden;
+    use crate::data::words::words;
 
     #[test]
     fn hashes_and_iteration_order_equal_cpython() {
@@ -183,7 +183,7 @@ mod tests {
             // A set that held something else before must behave like a new one.
             set.reset(3);
             set.insert_with(3, |tuple| tuple.fill(9));
-            depo::words(
+            words(
                 &mut random,
                 &mut set,
                 number("n"),

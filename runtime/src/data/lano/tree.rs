@@ -1,0 +1,49 @@
+//! In: the symbols of a derivation, parents before children. Out: its tokens, and the published tree form: a row a
+//! token, from the token up to the root. Must stay true: in a row each level is its symbol's id and minus a counter
+//! that is 2 for the first symbol of the level in the sentence (data spec, 6.2).
+
+use super::grammar::Grammar;
+
+/// A derivation of a sentence: its symbols depth first, left to right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tree {
+    symbols: Vec<u32>,
+}
+
+impl Tree {
+    pub(super) fn new(symbols: Vec<u32>) -> Tree {
+        Tree { symbols }
+    }
+
+    /// Depth first, left to right.
+    pub fn symbols(&self) -> &[u32] {
+        &self.symbols
+    }
+
+    pub fn tokens(&self, grammar: &Grammar) -> Vec<u32> {
+        let own = grammar.level(grammar.depth()).start;
+        self.symbols
+            .iter()
+            .filter(|&&symbol| symbol >= own)
+            .map(|&symbol| grammar.symbol(symbol).id)
+            .collect()
+    }
+
+    /// The tree form, row after row: twice as many numbers a row as there are levels.
+    pub fn rows(&self, grammar: &Grammar) -> Vec<i32> {
+        let starts: Vec<u32> =
+            (0..=grammar.depth()).map(|level| grammar.level(level).start).collect();
+        // Per level, the id of the symbol the walk is below, and the counter.
+        let mut path = vec![(0, -1); starts.len()];
+        let mut rows = Vec::new();
+        for &symbol in &self.symbols {
+            let level = starts.partition_point(|&start| start <= symbol) - 1;
+            path[level].0 = grammar.symbol(symbol).id as i32;
+            path[level].1 -= 1;
+            if level == grammar.depth() {
+                rows.extend(path.iter().rev().flat_map(|&(id, counter)| [id, counter]));
+            }
+        }
+        rows
+    }
+}
