@@ -79,9 +79,9 @@ impl Report {
         let sources = &loaded.program.sources;
         self.diagnostics(sources, &loaded.diagnostics);
         for arch in loaded.archs() {
-            let (compiled, found) = loaded.compile(&arch);
+            let (good, found) = loaded.check(&arch);
             self.diagnostics(sources, &found);
-            self.archs += usize::from(compiled.is_some());
+            self.archs += usize::from(good);
         }
     }
 

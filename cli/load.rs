@@ -288,24 +288,33 @@ impl Loaded {
         if self.has_errors() { Vec::new() } else { self.program.archs(&self.name) }
     }
 
-    /// One of them, compiled. What is wrong inside a definition from elsewhere names the arch too.
+    /// One of them, compiled.
     pub(crate) fn compile(&self, arch: &str) -> (Option<Compiled>, Diagnostics) {
-        let (compiled, mut found) = self.program.compile(&self.name, arch);
+        let (compiled, found) = self.program.compile(&self.name, arch);
+        (compiled, self.naming(arch, found))
+    }
+
+    /// What is wrong with one of them, and whether it is good all the same.
+    pub(crate) fn check(&self, arch: &str) -> (bool, Diagnostics) {
+        let (good, found) = self.program.check(&self.name, arch);
+        (good, self.naming(arch, found))
+    }
+
+    /// What is wrong inside a definition from elsewhere names the arch too.
+    fn naming(&self, arch: &str, mut found: Diagnostics) -> Diagnostics {
         if found.is_empty() {
-            return (compiled, found);
+            return found;
         }
         let file = self.program.sources.find(&self.name);
-        let archs = file.map(|file| self.program.library.archs(file)).unwrap_or_default();
-        let Some(here) = archs.iter().find(|a| a.name.text == arch).map(|a| a.name.span) else {
-            return (compiled, found);
-        };
+        let known = file.and_then(|file| self.program.library.arch(file, arch));
+        let Some(here) = known.map(|(arch, _)| arch.name.span) else { return found };
         for diagnostic in &mut found {
             if diagnostic.labels.iter().all(|label| label.span.file != here.file) {
                 let text = "in this arch".to_owned();
                 diagnostic.labels.push(Label { span: here, text });
             }
         }
-        (compiled, found)
+        found
     }
 }
 

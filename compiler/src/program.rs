@@ -12,7 +12,7 @@ use dsl::{Ast, Diagnostic, Diagnostics, FileId, Severity, Sources, Span};
 use crate::arch;
 use crate::canonical::{Identity, identify};
 use crate::diag;
-use crate::elaborate::{Field, elaborate, join};
+use crate::elaborate::{Elaborated, Field, elaborate, join};
 use crate::graph::Graph;
 use crate::inline;
 use crate::resolve::{Library, import_target, resolve};
@@ -110,19 +110,37 @@ impl Program {
 
     /// Compiles the arch called `name` in `file`. Warnings come beside a result, errors instead.
     pub fn compile(&self, file: &str, name: &str) -> (Option<Compiled>, Diagnostics) {
+        self.build(file, name, compile_tree, |compiled| &compiled.fields)
+    }
+
+    /// All that is wrong with an arch, without its identity and text: those of an arch that
+    /// elaborates take time and find little more.
+    pub fn check(&self, file: &str, name: &str) -> (bool, Diagnostics) {
+        let (elaborated, diagnostics) =
+            self.build(file, name, checked_tree, |elaborated| &elaborated.fields);
+        (elaborated.is_some(), diagnostics)
+    }
+
+    fn build<T>(
+        &self,
+        file: &str,
+        name: &str,
+        finish: fn(&Library, &ArchTree, &mut Diagnostics) -> Option<T>,
+        fields: fn(&T) -> &Vec<Field>,
+    ) -> (Option<T>, Diagnostics) {
         let mut diagnostics = Diagnostics::new();
         if self.has_errors() {
             return (None, diagnostics);
         }
         let Some(id) = self.sources.find(file) else { return (None, diagnostics) };
-        let archs = self.library.archs(id);
-        let Some(found) = archs.iter().find(|a| a.name.text == name) else {
-            let names: Vec<String> = archs.iter().map(|a| a.name.text.clone()).collect();
+        let Some((found, home)) = self.library.arch(id, name).filter(|(_, home)| *home == id)
+        else {
+            let names = self.archs(file);
             let span = Span::new(id, 0, 0);
             diagnostics.push(diag::no_such_arch(span, name, &names));
             return (None, diagnostics);
         };
-        let Some(built) = arch::build(&self.library, id, found, &mut diagnostics) else {
+        let Some(built) = arch::build(&self.library, home, &found, &mut diagnostics) else {
             return (None, diagnostics);
         };
         // The base first, and of it only what the edits speak of: two graphs are not held at once.
@@ -130,12 +148,12 @@ impl Program {
             let fields = elaborate(&self.library, base, &mut Diagnostics::new())?.fields;
             Some(edited_fields(&fields, &built.edits))
         });
-        let compiled = compile_tree(&self.library, &built.tree, &mut diagnostics);
-        if let (Some(compiled), Some(before)) = (&compiled, before) {
-            let after = edited_fields(&compiled.fields, &built.edits);
+        let finished = finish(&self.library, &built.tree, &mut diagnostics);
+        if let (Some(finished), Some(before)) = (&finished, before) {
+            let after = edited_fields(fields(finished), &built.edits);
             idle_edits(&before, &after, &built.edits, &mut diagnostics);
         }
-        (compiled, diagnostics)
+        (finished, diagnostics)
     }
 
     /// All diagnostics as text.
@@ -162,6 +180,17 @@ pub fn compile_tree(
         fields: elaborated.fields,
         identity,
     })
+}
+
+/// Elaborates a tree, and makes sure that it can be written out.
+fn checked_tree(
+    library: &Library,
+    tree: &ArchTree,
+    diagnostics: &mut Diagnostics,
+) -> Option<Elaborated> {
+    let elaborated = elaborate(library, tree, diagnostics)?;
+    inline::text(library, tree, diagnostics)?;
+    Some(elaborated)
 }
 
 /// Where an edit lands among the fields, once for each layer it reached.

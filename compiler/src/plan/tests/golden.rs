@@ -1,7 +1,7 @@
 //! The plan against the release: logits, loss, every gradient and ten AdamW steps of one published
 //! configuration of each family.
 //!
-//! In: `tests/golden/*.safetensors`, a double-precision evaluation of the reference code, stored as
+//! In: `tests/golden/models/*.safetensors`, a double-precision evaluation of the reference code, stored as
 //! f32 (spec section 14). Must stay true: whatever differs is the rounding of what is stored.
 
 use std::collections::BTreeMap;
@@ -25,7 +25,7 @@ struct Case {
 }
 
 const LLAMA: Case = Case {
-    file: include_bytes!("../../../../tests/golden/llamacanon_ABCD.safetensors"),
+    file: include_bytes!("../../../../tests/golden/models/llamacanon_ABCD.safetensors"),
     arch: "arch tiny { vocab 97  dim 32  norm_eps 1e-5  init lingua  layers 2 of decoder {
       mixer attention { heads 4 }  mlp swiglu { hidden 64 } }  canon A, B, C, D }",
     outside: ["model.embed_tokens.weight", "model.norm.weight", "lm_head.weight", "model.layers"],
@@ -47,7 +47,7 @@ const LLAMA: Case = Case {
 };
 
 const GLA: Case = Case {
-    file: include_bytes!("../../../../tests/golden/gla5_AbbCD.safetensors"),
+    file: include_bytes!("../../../../tests/golden/models/gla5_AbbCD.safetensors"),
     arch: "arch tiny { vocab 97  dim 24  norm_eps 1e-5  init lingua  layers 2 of decoder {
       mixer gla { heads 2 }  mlp swiglu { hidden 48 } }  canon A, C, D }",
     outside: ["model.embeddings.weight", "model.norm.weight", "lm_head.weight", "model.layers"],
@@ -78,7 +78,7 @@ const GLA: Case = Case {
 };
 
 const GATED_DELTANET: Case = Case {
-    file: include_bytes!("../../../../tests/golden/gdn2_AbbCD.safetensors"),
+    file: include_bytes!("../../../../tests/golden/models/gdn2_AbbCD.safetensors"),
     arch: "arch tiny { vocab 97  dim 24  norm_eps 1e-5  init lingua  layers 2 of decoder {
       mixer gated_deltanet { heads 2 }  mlp swiglu { hidden 48 } }  canon A, C, D }",
     outside: ["model.embeddings.weight", "model.norm.weight", "lm_head.weight", "model.layers"],
@@ -110,7 +110,7 @@ const GATED_DELTANET: Case = Case {
 };
 
 const MAMBA2: Case = Case {
-    file: include_bytes!("../../../../tests/golden/mamba2_AbbCD.safetensors"),
+    file: include_bytes!("../../../../tests/golden/models/mamba2_AbbCD.safetensors"),
     arch: "arch tiny { vocab 97  dim 24  norm_eps 1e-5  init lingua  layers 2 of decoder {
       mixer mamba2 { heads 3  state 16 }  mlp swiglu { hidden 48 } }  canon A, C, D }",
     outside: [
