@@ -62,6 +62,8 @@ impl Machine {
 pub enum KernelRequest {
     /// The fastest there is for the device and dtype.
     Fastest,
+    /// The fastest, but plain tch for Canon layers and short convolutions.
+    PlainCanon,
     /// Plain tch throughout, to compare with.
     Reference,
 }

@@ -39,7 +39,11 @@ impl fmt::Display for Choice {
 /// The choice for `kernel` on `machine`.
 pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice {
     let Machine { device, kind, kernels } = machine;
-    let asked = kernels == KernelRequest::Reference;
+    let (asked, canon_asked) = match kernels {
+        KernelRequest::Fastest => (false, false),
+        KernelRequest::PlainCanon => (false, true),
+        KernelRequest::Reference => (true, true),
+    };
     let ours = || match asked {
         true => Choice::Ours(Path::Reference(Reason::Asked)),
         false => Choice::Ours(path::choose(kind, device)),
@@ -86,7 +90,7 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice 
         | Kernel::SsdScan { .. }
         | Kernel::SsdScanGrad => Choice::Ours(Path::Reference(Reason::Only)),
         Kernel::CausalConv { kernel, .. } | Kernel::CausalConvGrad { kernel, .. } => {
-            Choice::Ours(match asked {
+            Choice::Ours(match canon_asked {
                 true => Path::Reference(Reason::Asked),
                 false => canon::choose(*kernel, kind, device),
             })
@@ -160,6 +164,17 @@ mod tests {
         assert_eq!(path(&Kernel::GlaScanGrad, &[], fast), "reference (no other yet)");
         assert_eq!(path(&Kernel::Concat, &[], plain), "libtorch");
         assert_eq!(path(&Kernel::Reshape { dims: vec![] }, &[], fast), "view");
+    }
+
+    #[test]
+    fn a_plain_canon_leaves_the_others_fast() {
+        let machine =
+            Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::PlainCanon };
+        let activation = compiler::plan::Activation::Identity;
+        let canon =
+            Kernel::CausalConv { kernel: 4, residual: true, activation, parts: 1, state: false };
+        assert_eq!(path(&canon, &[], machine), "reference (asked for)");
+        assert!(path(&Kernel::SwiGlu, &[], machine).starts_with("fused/"));
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub fn machine(required: &Platform) -> Result<Machine, RunError> {
     };
     let kernels = match required.canon {
         CanonKernel::Fused => KernelRequest::Fastest,
-        CanonKernel::Reference => KernelRequest::Reference,
+        CanonKernel::Reference => KernelRequest::PlainCanon,
     };
     Ok(Machine { device, kind: Kind::Float, kernels })
 }
