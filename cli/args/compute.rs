@@ -12,6 +12,7 @@ use clap::{Args, ValueEnum};
 Examples:
   canonc bench canon               the Canon layer at the two shapes the README quotes
   canonc bench canon --rounds 50
+  canonc bench scan --rounds 3     gated linear attention, the delta rule and Mamba2's scan
   canonc bench step arch/llamacanon_tiny.canon --batch 8 --seq-len 512")]
 pub(crate) struct BenchArgs {
     /// What to time
@@ -40,6 +41,8 @@ pub(crate) struct BenchArgs {
 pub(crate) enum BenchWhat {
     /// Forward and backward of one Canon layer
     Canon,
+    /// Forward and backward of the scans of GLA, Gated DeltaNet and Mamba2, and how they grow with time
+    Scan,
     /// A training step of an architecture, and where its time goes
     Step,
 }

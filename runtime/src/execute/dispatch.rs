@@ -139,34 +139,34 @@ pub(super) fn run(
         Kernel::GlaScan { state } => {
             let operands = gla::Operands { q: x(0)?, k: x(1)?, v: x(2)?, g: x(3)? };
             let state = if *state { Some(x(4)?) } else { None };
-            let scanned = gla::forward(operands, state)?;
+            let scanned = gla::forward(ours()?, operands, state)?;
             vec![scanned.y, scanned.state]
         }
         Kernel::GlaScanGrad => {
             let operands = gla::Operands { q: x(1)?, k: x(2)?, v: x(3)?, g: x(4)? };
-            gla::backward(x(0)?, operands)?.into()
+            gla::backward(ours()?, x(0)?, operands)?.into()
         }
         Kernel::DeltaScan { state } => {
             let operands = delta::Operands { q: x(0)?, k: x(1)?, v: x(2)?, beta: x(3)?, g: x(4)? };
             let state = if *state { Some(x(5)?) } else { None };
-            let scanned = delta::forward(operands, state)?;
+            let scanned = delta::forward(ours()?, operands, state)?;
             vec![scanned.y, scanned.state]
         }
         Kernel::DeltaScanGrad => {
             let operands = delta::Operands { q: x(1)?, k: x(2)?, v: x(3)?, beta: x(4)?, g: x(5)? };
-            delta::backward(x(0)?, operands)?.into()
+            delta::backward(ours()?, x(0)?, operands)?.into()
         }
         Kernel::SsdScan { state } => {
             let operands =
                 ssd::Operands { x: x(0)?, dt: x(1)?, a: x(2)?, b: x(3)?, c: x(4)?, d: x(5)? };
             let state = if *state { Some(x(6)?) } else { None };
-            let scanned = ssd::forward(operands, state)?;
+            let scanned = ssd::forward(ours()?, operands, state)?;
             vec![scanned.y, scanned.state]
         }
         Kernel::SsdScanGrad => {
             let operands =
                 ssd::Operands { x: x(1)?, dt: x(2)?, a: x(3)?, b: x(4)?, c: x(5)?, d: x(6)? };
-            ssd::backward(x(0)?, operands)?.into()
+            ssd::backward(ours()?, x(0)?, operands)?.into()
         }
 
         Kernel::CrossEntropy { nll_square, z_loss } => {

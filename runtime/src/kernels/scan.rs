@@ -1,15 +1,34 @@
-//! Linear recurrences with a matrix per head, one token at a time in plain tch: what each scan means.
+//! Linear recurrences with a matrix per head: one token at a time in plain tch, which is what each scan means, and
+//! in chunks in Rust.
 //! In: tensors [b, t, h, …] and optionally the state before. Out: y and the state after; or, from zero state, every
-//! operand's gradient. Must stay true: forward(a ++ b, s) = forward(a, s) ++ forward(b, state after a); the
-//! gradients keep every token's state, so memory grows with time: these are references, to be measured against.
+//! operand's gradient. Must stay true: forward(a ++ b, s) = forward(a, s) ++ forward(b, state after a); both
+//! forms compute one function; the references' gradients keep every token's state, so their memory grows with
+//! time, the chunked ones' keep one state for some hundred tokens.
 
+mod channel;
 pub mod delta;
+mod dense;
+mod fused;
 pub mod gla;
+mod scalar;
 pub mod ssd;
+#[cfg(test)]
+mod tests;
 
-use tch::{Kind, Tensor};
+use tch::{Device, Kind, Tensor};
 
 use super::KernelError;
+use super::path::{self, Path};
+
+/// Tokens of a chunk where one gate decays the whole state.
+const SCALAR_CHUNK: usize = 64;
+/// Where each channel has its own, and pairs of tokens cost more.
+const CHANNEL_CHUNK: usize = 16;
+
+/// The path of a scan in this process: the chunked form takes any shape of f32 on the CPU.
+pub fn choose(kind: Kind, device: Device) -> Path {
+    path::choose(kind, device)
+}
 
 /// What a scan gives.
 #[derive(Debug)]

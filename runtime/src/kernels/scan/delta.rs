@@ -5,8 +5,11 @@
 
 use tch::Tensor;
 
+use super::super::KernelError;
+use super::fused::{self, Rule};
 use super::{
-    Result, Scanned, apply, apply_t, at, four, outer, over_matrix, reversed, scale, start, sum_last,
+    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, four, outer, over_matrix, reversed,
+    scale, start, sum_last,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +21,36 @@ pub struct Operands<'a> {
     pub g: &'a Tensor,
 }
 
-pub fn forward(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+    match path {
+        Path::Fused(isa) => {
+            fused::forward(isa, Rule::Delta, SCALAR_CHUNK, operands.fused()?, state)
+        }
+        Path::Reference(_) => steps(operands, state),
+    }
+}
+
+/// From zero state: dq, dk, dv, dbeta, dg.
+pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 5]> {
+    match path {
+        Path::Fused(isa) => {
+            let grads = fused::backward(isa, Rule::Delta, SCALAR_CHUNK, dy, operands.fused()?)?;
+            let beta = grads.beta.ok_or_else(|| KernelError::new("no gradient of beta".into()))?;
+            Ok([grads.q, grads.k, grads.v, beta, grads.g])
+        }
+        Path::Reference(_) => steps_backward(dy, operands),
+    }
+}
+
+impl<'a> Operands<'a> {
+    pub(super) fn fused(self) -> Result<fused::Operands<'a>> {
+        let Operands { q, k, v, beta, g } = self;
+        let [_, _, _, d] = four("q", q)?;
+        Ok(fused::Operands { q, k, v, g, beta: Some(beta), scale: scale(d) as f32 })
+    }
+}
+
+pub(super) fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     let [_, time, _, d] = four("q", operands.q)?;
     let mut s = begin(operands, state)?;
     let mut y = Vec::new();
@@ -32,7 +64,7 @@ pub fn forward(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned
 /// With D = ∂/∂S_t and the error r = v − S′ᵀ k of the decayed state S′: D gains d^(−1/2) q dyᵀ;
 /// dq = d^(−1/2) S dy; du = Dᵀ k; dβ = du · r; dv = β du; D′ = D − k dvᵀ; dk = D (β r) − S′ dv;
 /// dg = exp g Σ D′ ⊙ S_{t−1}; then D ← exp(g) D′.
-pub fn backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 5]> {
+pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 5]> {
     let Operands { q, k, v: _, beta, g: _ } = operands;
     let [_, time, _, d] = four("q", q)?;
     let mut states = vec![begin(operands, None)?];

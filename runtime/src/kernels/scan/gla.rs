@@ -4,7 +4,11 @@
 
 use tch::Tensor;
 
-use super::{Result, Scanned, apply, apply_t, at, four, outer, reversed, scale, start, sum_last};
+use super::fused::{self, Rule};
+use super::{
+    CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, four, outer, reversed, scale, start,
+    sum_last,
+};
 
 #[derive(Debug, Clone, Copy)]
 pub struct Operands<'a> {
@@ -14,7 +18,35 @@ pub struct Operands<'a> {
     pub g: &'a Tensor,
 }
 
-pub fn forward(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+    match path {
+        Path::Fused(isa) => {
+            fused::forward(isa, Rule::Channel, CHANNEL_CHUNK, operands.fused()?, state)
+        }
+        Path::Reference(_) => steps(operands, state),
+    }
+}
+
+/// From zero state: dq, dk, dv, dg.
+pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 4]> {
+    match path {
+        Path::Fused(isa) => {
+            let grads = fused::backward(isa, Rule::Channel, CHANNEL_CHUNK, dy, operands.fused()?)?;
+            Ok([grads.q, grads.k, grads.v, grads.g])
+        }
+        Path::Reference(_) => steps_backward(dy, operands),
+    }
+}
+
+impl<'a> Operands<'a> {
+    pub(super) fn fused(self) -> Result<fused::Operands<'a>> {
+        let Operands { q, k, v, g } = self;
+        let [_, _, _, d] = four("q", q)?;
+        Ok(fused::Operands { q, k, v, g, beta: None, scale: scale(d) as f32 })
+    }
+}
+
+pub(super) fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     let Operands { q, k: _, v: _, g: _ } = operands;
     let [_, time, _, d] = four("q", q)?;
     let mut s = begin(operands, state)?;
@@ -28,7 +60,7 @@ pub fn forward(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned
 
 /// With D = ∂/∂S_t: D gains d^(−1/2) q dyᵀ; dq = d^(−1/2) S dy, dk = D v, dv = Dᵀ k,
 /// dg = exp g ⊙ Σ_e D ⊙ S_{t−1}; then D ← diag(exp g) D.
-pub fn backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 4]> {
+pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 4]> {
     let Operands { q, k, v, g } = operands;
     let [_, time, _, d] = four("q", q)?;
     let mut states = vec![begin(operands, None)?];

@@ -5,10 +5,12 @@
 
 use tch::{Kind, Tensor};
 
-use super::super::KernelError;
 use super::super::arrange::{repeat_heads, sum_repeats};
+use super::super::{Isa, KernelError};
+use super::fused::{self, Rule};
 use super::{
-    Result, Scanned, apply, apply_t, at, four, outer, over_matrix, reversed, start, sum_last,
+    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, four, outer, over_matrix, reversed,
+    start, sum_last,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -21,7 +23,77 @@ pub struct Operands<'a> {
     pub d: &'a Tensor,
 }
 
-pub fn forward(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
+    match path {
+        Path::Fused(isa) => chunked(isa, SCALAR_CHUNK, operands, state),
+        Path::Reference(_) => steps(operands, state),
+    }
+}
+
+/// From zero state: dx, ddt, da, db, dc, dd.
+pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 6]> {
+    match path {
+        Path::Fused(isa) => chunked_backward(isa, SCALAR_CHUNK, dy, operands),
+        Path::Reference(_) => steps_backward(dy, operands),
+    }
+}
+
+/// The scan that keys b, queries c and values dt x make with gates dt a; its state is the transpose of ours.
+pub(super) fn chunked(
+    isa: Isa,
+    chunk: usize,
+    operands: Operands<'_>,
+    state: Option<&Tensor>,
+) -> Result<Scanned> {
+    let inputs = Inputs::of(operands)?;
+    let state = state.map(|s| s.f_transpose(2, 3)).transpose()?;
+    let scan = fused::forward(isa, Rule::Scalar, chunk, inputs.fused(operands), state.as_ref())?;
+    let through = operands.x.f_mul(&operands.d.f_unsqueeze(-1)?)?; // [b, t, h, p]
+    let state = scan.state.f_transpose(2, 3)?.f_contiguous()?;
+    Ok(Scanned { y: scan.y.f_add(&through)?, state })
+}
+
+pub(super) fn chunked_backward(
+    isa: Isa,
+    chunk: usize,
+    dy: &Tensor,
+    operands: Operands<'_>,
+) -> Result<[Tensor; 6]> {
+    let Operands { x, dt, a, b, c: _, d } = operands;
+    let [_, _, heads, _] = four("x", x)?;
+    let [_, _, groups, _] = four("b", b)?;
+    let inputs = Inputs::of(operands)?;
+    let grads = fused::backward(isa, Rule::Scalar, chunk, dy, inputs.fused(operands))?;
+    let per_head = |x: &Tensor| x.f_sum_dim_intlist([0i64, 1].as_slice(), false, None::<Kind>);
+    let times = heads / groups.max(1);
+    Ok([
+        grads.v.f_mul(&dt.f_unsqueeze(-1)?)?.f_add(&dy.f_mul(&d.f_unsqueeze(-1)?)?)?,
+        sum_last(&grads.v.f_mul(x)?, 1)?.f_add(&grads.g.f_mul(a)?)?,
+        per_head(&grads.g.f_mul(dt)?)?,
+        sum_repeats(&grads.k, times)?,
+        sum_repeats(&grads.q, times)?,
+        per_head(&sum_last(&dy.f_mul(x)?, 1)?)?,
+    ])
+}
+
+struct Inputs {
+    values: Tensor, // [b, t, h, p]
+    gates: Tensor,  // [b, t, h]
+}
+
+impl Inputs {
+    fn of(operands: Operands<'_>) -> Result<Self> {
+        let Operands { x, dt, a, .. } = operands;
+        Ok(Self { values: x.f_mul(&dt.f_unsqueeze(-1)?)?, gates: dt.f_mul(a)? })
+    }
+
+    fn fused<'a>(&'a self, operands: Operands<'a>) -> fused::Operands<'a> {
+        let Operands { b, c, .. } = operands;
+        fused::Operands { q: c, k: b, v: &self.values, g: &self.gates, beta: None, scale: 1.0 }
+    }
+}
+
+pub(super) fn steps(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
     let (scan, mut s) = Scan::begin(operands, state)?;
     let mut y = Vec::new();
     for t in 0..scan.time {
@@ -34,7 +106,7 @@ pub fn forward(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned
 
 /// With D = ∂/∂S_t: D gains dy cᵀ; dc = Sᵀ dy; dx = dt D b + d dy; db = dt Dᵀ x; dd = Σ dy · x; with
 /// α = exp(dt a) and dα = Σ D ⊙ S_{t−1}: ddt = x · D b + a α dα, da = Σ dt α dα; then D ← α D.
-pub fn backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 6]> {
+pub(super) fn steps_backward(dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 6]> {
     let (scan, zeros) = Scan::begin(operands, None)?;
     let Operands { x, dt, a, b: _, c: _, d } = operands;
     let mut states = vec![zeros];

@@ -1,0 +1,306 @@
+//! Speed of the scans beside what they replace, forward and backward, in one process.
+//!
+//! In: a family, a shape, how many rounds. Out: the times of the step-by-step form in tch with its written-out
+//! backward, of a chunked form composed of libtorch's operations with its autograd, and of our kernel; our
+//! kernel's memory. Must stay true: all compute one function (the largest difference is reported); gates are weak
+//! enough for the composed form of gated linear attention, which divides by decays as such forms do.
+
+use std::hint::black_box;
+
+use tch::{Device, Kind, Tensor};
+
+use super::{Timing, clock, relative_difference};
+use crate::kernels::KernelError;
+use crate::kernels::path::{Path, Reason};
+use crate::kernels::scan::{self, delta, gla, ssd};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Family {
+    Gla,
+    Delta,
+    Ssd,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ScanShape {
+    pub batch: i64,
+    pub time: i64,
+    pub heads: i64,
+    /// Key and value widths of a head.
+    pub key: i64,
+    pub value: i64,
+}
+
+#[derive(Debug, Clone)]
+pub struct ScanBench {
+    pub path: Path,
+    pub threads: i32,
+    /// Not asked for at long times, where it keeps a state for every token.
+    pub steps: Option<Timing>,
+    pub composed: Option<Timing>,
+    pub ours: Timing,
+    /// Of y and every gradient, from the composed form's, by the largest magnitude in each.
+    pub largest_difference: Option<f64>,
+}
+
+type Result<T> = std::result::Result<T, KernelError>;
+
+/// Tokens of a chunk of the composed forms.
+const CHUNK: i64 = 64;
+/// Where keys are divided by decays, shorter ones keep them in range.
+const CHANNEL_CHUNK: i64 = 16;
+
+/// Times the family's forms on random f32 data on the CPU; the others than ours only if `beside`.
+pub fn scan(family: Family, shape: ScanShape, rounds: usize, beside: bool) -> Result<ScanBench> {
+    let case = Case::new(family, shape)?;
+    let path = scan::choose(Kind::Float, Device::Cpu);
+    let steps = Path::Reference(Reason::Asked);
+    let (mut steps_times, mut composed_times, mut ours_times) =
+        (Vec::new(), Vec::new(), Vec::new());
+    let mut largest_difference = None;
+    if beside {
+        let (mine, theirs) = (case.run(path)?, case.composed()?);
+        let mut largest = 0.0f64;
+        for (theirs, mine) in theirs.iter().zip(&mine) {
+            largest = largest.max(relative_difference(theirs, mine)?);
+        }
+        largest_difference = Some(largest);
+        // Once: it is slow, and its time hardly varies by that measure.
+        steps_times.push(clock(|| case.run(steps))?);
+    }
+    for round in 0..=rounds.max(1) {
+        let ours = clock(|| case.run(path))?;
+        let composed = if beside { Some(clock(|| case.composed())?) } else { None };
+        if round > 0 {
+            ours_times.push(ours);
+            composed_times.extend(composed);
+        }
+    }
+    let timing = |times: &[f64]| (!times.is_empty()).then(|| Timing::of(times));
+    Ok(ScanBench {
+        path,
+        threads: tch::get_num_threads(),
+        steps: timing(&steps_times),
+        composed: timing(&composed_times),
+        ours: Timing::of(&ours_times),
+        largest_difference,
+    })
+}
+
+/// Bytes that our kernel's forward and backward need at most, results included; `None` where the system does not
+/// say (it does on Linux).
+pub fn memory(family: Family, shape: ScanShape) -> Result<Option<u64>> {
+    let case = Case::new(family, shape)?;
+    let path = scan::choose(Kind::Float, Device::Cpu);
+    // Writing 5 sets the high-water mark to what is resident now.
+    if std::fs::write("/proc/self/clear_refs", "5").is_err() {
+        return Ok(None);
+    }
+    let before = high_water();
+    drop(case.run(path)?);
+    Ok(high_water().zip(before).map(|(after, before)| after.saturating_sub(before)))
+}
+
+/// The most that was ever resident since the mark was set, in bytes.
+fn high_water() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
+}
+
+/// q, k, v, gates, and beta or dt, in the layout of the kernels.
+struct Case {
+    family: Family,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Tensor,
+    a: Tensor,
+    d: Tensor,
+    dy: Tensor,
+}
+
+impl Case {
+    fn new(family: Family, shape: ScanShape) -> Result<Self> {
+        let ScanShape { batch: b, time: t, heads: h, key, value } = shape;
+        let cpu = (Kind::Float, Device::Cpu);
+        // Mamba2's keys and queries are one group's.
+        let groups = if family == Family::Ssd { 1 } else { h };
+        let gates: &[i64] = if family == Family::Gla { &[b, t, h, key] } else { &[b, t, h] };
+        let k = Tensor::f_randn([b, t, groups, key], cpu)?;
+        let length = k.f_square()?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;
+        Ok(Self {
+            family,
+            q: Tensor::f_randn([b, t, groups, key], cpu)?,
+            k: k.f_div(&length.f_sqrt()?)?,
+            v: Tensor::f_randn([b, t, h, value], cpu)?,
+            g: Tensor::f_randn(gates, cpu)?.f_log_sigmoid()?.f_mul_scalar(1.0 / 16.0)?,
+            beta: Tensor::f_rand([b, t, h], cpu)?,
+            a: Tensor::f_rand([h], cpu)?.f_neg()?,
+            d: Tensor::f_randn([h], cpu)?,
+            dy: Tensor::f_randn([b, t, h, value], cpu)?,
+        })
+    }
+
+    /// y, then the gradients of q, k, v and the gates (of c, b, x and dt).
+    fn run(&self, path: Path) -> Result<Vec<Tensor>> {
+        let Case { q, k, v, g, beta, a, d, dy, .. } = self;
+        match self.family {
+            Family::Gla => {
+                let operands = gla::Operands { q, k, v, g };
+                let y = gla::forward(path, operands, None)?.y;
+                let [dq, dk, dv, dg] = gla::backward(path, dy, operands)?;
+                Ok(vec![y, dq, dk, dv, dg])
+            }
+            Family::Delta => {
+                let operands = delta::Operands { q, k, v, beta, g };
+                let y = delta::forward(path, operands, None)?.y;
+                let [dq, dk, dv, _, dg] = delta::backward(path, dy, operands)?;
+                Ok(vec![y, dq, dk, dv, dg])
+            }
+            Family::Ssd => {
+                let operands = ssd::Operands { x: v, dt: beta, a, b: k, c: q, d };
+                let y = ssd::forward(path, operands, None)?.y;
+                let [dx, ddt, _, db, dc, _] = ssd::backward(path, dy, operands)?;
+                Ok(vec![y, dc, db, dx, ddt])
+            }
+        }
+    }
+
+    /// The same by libtorch's operations and autograd.
+    fn composed(&self) -> Result<Vec<Tensor>> {
+        let leaf = |x: &Tensor| Ok::<_, KernelError>(x.f_detach()?.f_set_requires_grad(true)?);
+        let (q, k, v) = (leaf(&self.q)?, leaf(&self.k)?, leaf(&self.v)?);
+        let size = self.v.size();
+        let heads = size.get(2).copied().unwrap_or(1);
+        let scale = match self.family {
+            Family::Gla | Family::Delta => {
+                (q.size().last().copied().unwrap_or(1) as f64).powf(-0.5)
+            }
+            Family::Ssd => 1.0,
+        };
+        let scaled = q.f_mul_scalar(scale)?;
+        let (y, gate) = match self.family {
+            Family::Gla => {
+                let g = leaf(&self.g)?;
+                (by_channel(&scaled, &k, &v, &g)?, g)
+            }
+            Family::Delta => {
+                let g = leaf(&self.g)?;
+                (by_number(&scaled, &k, &v, &g, Some(&self.beta))?, g)
+            }
+            Family::Ssd => {
+                let dt = leaf(&self.beta)?;
+                let spread = |x: &Tensor| x.f_expand([-1, -1, heads, -1], false);
+                let (gates, x) = (dt.f_mul(&self.a)?, v.f_mul(&dt.f_unsqueeze(-1)?)?);
+                let y = by_number(&spread(&scaled)?, &spread(&k)?, &x, &gates, None)?;
+                (y.f_add(&v.f_mul(&self.d.f_unsqueeze(-1)?)?)?, dt)
+            }
+        };
+        let loss = y.f_mul(&self.dy)?.f_sum(None::<Kind>)?;
+        let mut all = vec![y.f_detach()?];
+        all.extend(Tensor::f_run_backward(&[loss], &[&q, &k, &v, &gate], false, false)?);
+        Ok(black_box(all))
+    }
+}
+
+/// [b, t, h, d] -> [b, h, t / chunk, chunk, d]; time is a multiple of the chunk.
+fn cut(x: &Tensor, chunk: i64) -> Result<Tensor> {
+    let x = if x.dim() == 3 { x.f_unsqueeze(-1)? } else { x.shallow_clone() };
+    Ok(x.f_transpose(1, 2)?.f_unflatten(2, [-1, chunk])?)
+}
+
+/// Chunk n of [b, h, chunks, …].
+fn nth(x: &Tensor, n: i64) -> Result<Tensor> {
+    Ok(x.f_select(2, n)?)
+}
+
+/// Chunks put together again: [b, t, h, e].
+fn joined(y: &[Tensor]) -> Result<Tensor> {
+    Ok(Tensor::f_cat(y, 2)?.f_transpose(1, 2)?)
+}
+
+/// One gate a token; with beta the delta rule (Yang et al. 2024, section 3.3).
+fn by_number(
+    q: &Tensor,
+    k: &Tensor,
+    v: &Tensor,
+    g: &Tensor,
+    beta: Option<&Tensor>,
+) -> Result<Tensor> {
+    let (q, k, mut v) = (cut(q, CHUNK)?, cut(k, CHUNK)?, cut(v, CHUNK)?);
+    let sum = cut(g, CHUNK)?.f_cumsum(-2, None::<Kind>)?; // [b, h, n, c, 1]
+    let between = sum.f_sub(&sum.f_transpose(-1, -2)?)?.f_tril(0)?.f_exp()?.f_tril(0)?;
+    let start = sum.f_exp()?;
+    let last = sum.f_narrow(-2, CHUNK - 1, 1)?;
+    let k_t = k.f_transpose(-1, -2)?;
+    let scores = q.f_matmul(&k_t)?.f_mul(&between)?;
+    let mut faded = None;
+    if let Some(beta) = beta {
+        let beta = cut(beta, CHUNK)?;
+        let lower = k.f_matmul(&k_t)?.f_mul(&between)?.f_mul(&beta)?.f_tril(-1)?;
+        let solve = |x: &Tensor| lower.f_linalg_solve_triangular(x, false, true, true);
+        v = solve(&v.f_mul(&beta)?)?;
+        faded = Some(solve(&k.f_mul(&start)?.f_mul(&beta)?)?);
+    }
+    let (q, k) = (q.f_mul(&start)?, k.f_mul(&last.f_sub(&sum)?.f_exp()?)?);
+    let end = last.f_exp()?;
+    let size = [v.size()[0], v.size()[1], k.size()[4], v.size()[4]];
+    let mut s = Tensor::f_zeros(size, (v.kind(), v.device()))?;
+    let mut y = Vec::new();
+    for n in 0..v.size()[2] {
+        let mut u = nth(&v, n)?;
+        if let Some(faded) = &faded {
+            u = u.f_sub(&nth(faded, n)?.f_matmul(&s)?)?;
+        }
+        y.push(nth(&scores, n)?.f_matmul(&u)?.f_add(&nth(&q, n)?.f_matmul(&s)?)?);
+        s = s.f_mul(&nth(&end, n)?)?.f_add(&nth(&k, n)?.f_transpose(-1, -2)?.f_matmul(&u)?)?;
+    }
+    joined(&y)
+}
+
+/// A gate for each key channel, keys divided by their decays.
+fn by_channel(q: &Tensor, k: &Tensor, v: &Tensor, g: &Tensor) -> Result<Tensor> {
+    let chunk = CHANNEL_CHUNK;
+    let (q, k, v) = (cut(q, chunk)?, cut(k, chunk)?, cut(v, chunk)?);
+    let sum = cut(g, chunk)?.f_cumsum(-2, None::<Kind>)?; // [b, h, n, c, d]
+    let last = sum.f_narrow(-2, chunk - 1, 1)?;
+    let faded_q = q.f_mul(&sum.f_exp()?)?;
+    let grown_k = k.f_mul(&sum.f_neg()?.f_exp()?)?;
+    let faded_k = k.f_mul(&last.f_sub(&sum)?.f_exp()?)?;
+    let scores = faded_q.f_matmul(&grown_k.f_transpose(-1, -2)?)?.f_tril(0)?;
+    let within = scores.f_matmul(&v)?;
+    let end = last.f_exp()?.f_transpose(-1, -2)?; // [b, h, n, d, 1]
+    let size = [v.size()[0], v.size()[1], k.size()[4], v.size()[4]];
+    let mut s = Tensor::f_zeros(size, (v.kind(), v.device()))?;
+    let mut y = Vec::new();
+    for n in 0..v.size()[2] {
+        y.push(nth(&within, n)?.f_add(&nth(&faded_q, n)?.f_matmul(&s)?)?);
+        let new = nth(&faded_k, n)?.f_transpose(-1, -2)?.f_matmul(&nth(&v, n)?)?;
+        s = s.f_mul(&nth(&end, n)?)?.f_add(&new)?;
+    }
+    joined(&y)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_contenders_compute_the_same_scan() {
+        for family in [Family::Gla, Family::Delta, Family::Ssd] {
+            let shape = ScanShape { batch: 2, time: 128, heads: 2, key: 16, value: 24 };
+            let case = Case::new(family, shape).unwrap();
+            let by = [case.composed().unwrap(), case.run(Path::Reference(Reason::Asked)).unwrap()];
+            let ours = case.run(scan::choose(Kind::Float, Device::Cpu)).unwrap();
+            for by in by {
+                assert_eq!(by.len(), ours.len());
+                for (i, (theirs, ours)) in by.iter().zip(&ours).enumerate() {
+                    let off = relative_difference(theirs, ours).unwrap();
+                    assert!(off < 1e-4, "{family:?}, result {i}: {off:e}");
+                }
+            }
+        }
+    }
+}

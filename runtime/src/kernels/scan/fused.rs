@@ -1,0 +1,483 @@
+//! The scans in Rust, f32 on the CPU, in chunks of tokens.
+//!
+//! In: operands [b, t, h, …], a rule, the length of a chunk. Out: y and the last state, or every gradient. Must
+//! stay true: a head of a batch item is one task, cut from nothing but the shape, so threads change no bit; decays
+//! are products of factors in [0, 1] or exponentials of sums of gates of one sign, never a quotient and never of a
+//! difference, so that no strength of gate and no length of time overflows or cancels; the backward pass keeps one state for each [`SEGMENT`] chunks
+//! and makes the others again.
+//!
+//! Within a chunk of rows i, j with M_ij the decay from j to i, and S the state before it (Yang et al. 2023,
+//! section 4; Dao and Gu 2024, section 6):
+//!     y_i = p_i Sᵀ q_i + Σ_{j≤i} M_ij (q_i · k_j) u_j        S ← P S + Σ_j M_Cj k_j u_jᵀ
+
+use tch::{Device, Kind, Tensor};
+
+use super::super::{Isa, KernelError, ffi};
+use super::channel::Channel;
+use super::dense::PAD;
+use super::scalar::Scalar;
+use super::{Result, Scanned};
+
+/// Chunks between two kept states of a backward pass.
+const SEGMENT: usize = 8;
+
+/// What decays, and what is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// Each key channel by its own gate.
+    Channel,
+    /// The whole state by one gate.
+    Scalar,
+    /// The same, and the error of what the state says of the key is written, not the value.
+    Delta,
+}
+
+/// q and k [b, t, groups, d], v [b, t, h, e], g [b, t, h, d] (channel) or [b, t, h]; S [b, h, d, e].
+#[derive(Clone, Copy)]
+pub(super) struct Operands<'a> {
+    pub(super) q: &'a Tensor,
+    pub(super) k: &'a Tensor,
+    pub(super) v: &'a Tensor,
+    pub(super) g: &'a Tensor,
+    /// Of the delta rule, [b, t, h].
+    pub(super) beta: Option<&'a Tensor>,
+    /// Multiplies q.
+    pub(super) scale: f32,
+}
+
+/// Of all operands; q and k by head, not by group.
+pub(super) struct Gradients {
+    pub(super) q: Tensor,
+    pub(super) k: Tensor,
+    pub(super) v: Tensor,
+    pub(super) g: Tensor,
+    pub(super) beta: Option<Tensor>,
+}
+
+pub(super) fn forward(
+    isa: Isa,
+    rule: Rule,
+    chunk: usize,
+    operands: Operands<'_>,
+    state: Option<&Tensor>,
+) -> Result<Scanned> {
+    let dense = Dense::of(operands, state)?;
+    let scan = dense.scan(isa, rule, chunk)?;
+    let Sizes { batch, time, heads, d, e, .. } = scan.sizes;
+    let (mut y, mut after) = (empty([batch, heads, time, e])?, empty([batch, heads, d, e])?);
+    let outs = [
+        ffi::Cut { data: ffi::slice_mut(&mut y, &[])?, chunk: time * e },
+        ffi::Cut { data: ffi::slice_mut(&mut after, &[])?, chunk: d * e },
+    ];
+    if batch * heads > 0 && time * d * e > 0 {
+        ffi::parallel_cuts(batch * heads, 1, outs, |task, [y, after]| {
+            let mut s = scan.start(task);
+            let mut chunks = scan.chunks();
+            for first in scan.firsts() {
+                chunks.load(&scan, task, first);
+                let rows = chunks.advance(&mut s, true);
+                let count = scan.rows(first);
+                for (to, from) in
+                    y[first * e..][..count * e].chunks_exact_mut(e).zip(rows.chunks(scan.sizes.ep))
+                {
+                    to.copy_from_slice(&from[..e]);
+                }
+            }
+            scan.unpad(&s, after);
+        });
+    }
+    Ok(Scanned { y: by_time(&y)?, state: after })
+}
+
+/// From zero state.
+pub(super) fn backward(
+    isa: Isa,
+    rule: Rule,
+    chunk: usize,
+    dy: &Tensor,
+    operands: Operands<'_>,
+) -> Result<Gradients> {
+    let dense = Dense::of(operands, None)?;
+    let scan = dense.scan(isa, rule, chunk)?;
+    let dy = dy.f_contiguous()?;
+    let dy = ffi::slice(&dy)?;
+    let Sizes { batch, time, heads, d, e, .. } = scan.sizes;
+    let gates = if rule == Rule::Channel { d } else { 1 };
+    let mut dq = empty([batch, heads, time, d])?;
+    let mut dk = empty([batch, heads, time, d])?;
+    let mut dv = empty([batch, heads, time, e])?;
+    let mut dg = empty([batch, heads, time, gates])?;
+    let mut dbeta = empty([batch, heads, time, 1])?;
+    let outs = [
+        ffi::Cut { data: ffi::slice_mut(&mut dq, &[])?, chunk: time * d },
+        ffi::Cut { data: ffi::slice_mut(&mut dk, &[])?, chunk: time * d },
+        ffi::Cut { data: ffi::slice_mut(&mut dv, &[])?, chunk: time * e },
+        ffi::Cut { data: ffi::slice_mut(&mut dg, &[])?, chunk: time * gates },
+        ffi::Cut { data: ffi::slice_mut(&mut dbeta, &[])?, chunk: time },
+    ];
+    if batch * heads > 0 && time * d * e > 0 {
+        ffi::parallel_cuts(batch * heads, 1, outs, |task, [dq, dk, dv, dg, dbeta]| {
+            backward_task(&scan, task, dy, [dq, dk, dv, dg, dbeta]);
+        });
+    }
+    let g = match rule {
+        Rule::Channel => by_time(&dg)?,
+        Rule::Scalar | Rule::Delta => by_time(&dg)?.f_squeeze_dim(-1)?,
+    };
+    let beta =
+        (rule == Rule::Delta).then(|| by_time(&dbeta)?.f_squeeze_dim(-1).map_err(Into::into));
+    let beta: Option<Result<Tensor>> = beta;
+    Ok(Gradients {
+        q: by_time(&dq)?,
+        k: by_time(&dk)?,
+        v: by_time(&dv)?,
+        g,
+        beta: beta.transpose()?,
+    })
+}
+
+fn backward_task(scan: &Scan<'_>, task: usize, dy: &[f32], outs: [&mut [f32]; 5]) {
+    let Sizes { d, e, dp, ep, .. } = scan.sizes;
+    let [dq, dk, dv, dg, dbeta] = outs;
+    let firsts: Vec<usize> = scan.firsts().collect();
+    let size = dp * ep;
+    let mut chunks = scan.chunks();
+    // A state for each segment, then, segment by segment from the last, one for each of its chunks.
+    let mut kept: Vec<Vec<f32>> = Vec::new();
+    let mut s = vec![0.0; size];
+    for (i, &first) in firsts.iter().enumerate() {
+        if i % SEGMENT == 0 {
+            kept.push(s.clone());
+        }
+        // The last segment's states are made below.
+        if i / SEGMENT + 1 < firsts.len().div_ceil(SEGMENT) {
+            chunks.load(scan, task, first);
+            chunks.advance(&mut s, false);
+        }
+    }
+    let mut ds = vec![0.0; size];
+    let mut before = vec![0.0; SEGMENT * size];
+    for (segment, firsts) in firsts.chunks(SEGMENT).enumerate().rev() {
+        s.copy_from_slice(&kept[segment]);
+        for (i, &first) in firsts.iter().enumerate() {
+            before[i * size..][..size].copy_from_slice(&s);
+            if i + 1 < firsts.len() {
+                chunks.load(scan, task, first);
+                chunks.advance(&mut s, false);
+            }
+        }
+        for (i, &first) in firsts.iter().enumerate().rev() {
+            chunks.load(scan, task, first);
+            chunks.load_dy(scan, task, first, dy);
+            chunks.back(&before[i * size..][..size], &mut ds);
+            let count = scan.rows(first);
+            let grads = chunks.gradients();
+            copy_rows(dq, first, count, d, grads.q, dp);
+            copy_rows(dk, first, count, d, grads.k, dp);
+            copy_rows(dv, first, count, e, grads.v, ep);
+            dq[first * d..][..count * d].iter_mut().for_each(|x| *x *= scan.scale);
+            match grads.gates_width {
+                1 => dg[first..][..count].copy_from_slice(&grads.g[..count]),
+                width => copy_rows(dg, first, count, d, grads.g, width),
+            }
+            dbeta[first..][..count].copy_from_slice(&grads.beta[..count]);
+        }
+    }
+}
+
+fn copy_rows(into: &mut [f32], first: usize, count: usize, d: usize, from: &[f32], padded: usize) {
+    for (to, from) in into[first * d..][..count * d].chunks_exact_mut(d).zip(from.chunks(padded)) {
+        to.copy_from_slice(&from[..d]);
+    }
+}
+
+fn empty<const N: usize>(sizes: [usize; N]) -> Result<Tensor> {
+    Ok(Tensor::f_zeros(sizes.map(|n| n as i64), (Kind::Float, Device::Cpu))?)
+}
+
+/// [b, h, t, …] -> [b, t, h, …]
+fn by_time(x: &Tensor) -> Result<Tensor> {
+    Ok(x.f_transpose(1, 2)?.f_contiguous()?)
+}
+
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Sizes {
+    pub(super) batch: usize,
+    pub(super) time: usize,
+    pub(super) heads: usize,
+    pub(super) groups: usize,
+    pub(super) d: usize,
+    pub(super) e: usize,
+    /// Padded.
+    pub(super) dp: usize,
+    pub(super) ep: usize,
+    /// Tokens of a chunk, and its rows, padded.
+    pub(super) chunk: usize,
+    pub(super) rows: usize,
+}
+
+/// Operands in dense memory of their own.
+struct Dense {
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    g: Tensor,
+    beta: Option<Tensor>,
+    state: Option<Tensor>,
+    scale: f32,
+}
+
+impl Dense {
+    fn of(operands: Operands<'_>, state: Option<&Tensor>) -> Result<Self> {
+        let Operands { q, k, v, g, beta, scale } = operands;
+        Ok(Self {
+            q: q.f_contiguous()?,
+            k: k.f_contiguous()?,
+            v: v.f_contiguous()?,
+            g: g.f_contiguous()?,
+            beta: beta.map(Tensor::f_contiguous).transpose()?,
+            state: state.map(Tensor::f_contiguous).transpose()?,
+            scale,
+        })
+    }
+
+    fn scan(&self, isa: Isa, rule: Rule, chunk: usize) -> Result<Scan<'_>> {
+        let [b, t, groups, d] = super::four("q", &self.q)?;
+        let [_, _, h, e] = super::four("v", &self.v)?;
+        let expect = |what: &str, x: &Tensor, want: &[i64]| match x.size() == want {
+            true => Ok(()),
+            false => Err(KernelError::new(format!(
+                "a scan's {what} of shape {:?}, expected {want:?}",
+                x.size()
+            ))),
+        };
+        expect("k", &self.k, &[b, t, groups, d])?;
+        expect("v", &self.v, &[b, t, h, e])?;
+        match rule {
+            Rule::Channel => expect("g", &self.g, &[b, t, h, d])?,
+            Rule::Scalar | Rule::Delta => expect("g", &self.g, &[b, t, h])?,
+        }
+        if let Some(beta) = &self.beta {
+            expect("beta", beta, &[b, t, h])?;
+        }
+        if let Some(state) = &self.state {
+            expect("state", state, &[b, h, d, e])?;
+        }
+        if groups == 0 || h % groups != 0 || chunk == 0 {
+            return Err(KernelError::new(format!("{h} heads over {groups} groups")));
+        }
+        let size = |n: i64| n as usize;
+        let sizes = Sizes {
+            batch: size(b),
+            time: size(t),
+            heads: size(h),
+            groups: size(groups),
+            d: size(d),
+            e: size(e),
+            dp: size(d).next_multiple_of(PAD),
+            ep: size(e).next_multiple_of(PAD),
+            chunk,
+            rows: chunk.next_multiple_of(PAD),
+        };
+        Ok(Scan {
+            isa,
+            rule,
+            sizes,
+            scale: self.scale,
+            q: ffi::slice(&self.q)?,
+            k: ffi::slice(&self.k)?,
+            v: ffi::slice(&self.v)?,
+            g: ffi::slice(&self.g)?,
+            beta: self.beta.as_ref().map(ffi::slice).transpose()?,
+            state: self.state.as_ref().map(ffi::slice).transpose()?,
+        })
+    }
+}
+
+/// Checked operands, for all tasks to read.
+pub(super) struct Scan<'a> {
+    pub(super) isa: Isa,
+    rule: Rule,
+    pub(super) sizes: Sizes,
+    scale: f32,
+    q: &'a [f32],
+    k: &'a [f32],
+    v: &'a [f32],
+    g: &'a [f32],
+    beta: Option<&'a [f32]>,
+    state: Option<&'a [f32]>,
+}
+
+impl Scan<'_> {
+    fn firsts(&self) -> impl Iterator<Item = usize> + use<> {
+        (0..self.sizes.time).step_by(self.sizes.chunk)
+    }
+
+    /// Tokens of the chunk that starts there.
+    fn rows(&self, first: usize) -> usize {
+        self.sizes.chunk.min(self.sizes.time - first)
+    }
+
+    fn start(&self, task: usize) -> Vec<f32> {
+        let Sizes { d, e, dp, ep, .. } = self.sizes;
+        let mut s = vec![0.0; dp * ep];
+        if let Some(state) = self.state {
+            let from = &state[task * d * e..][..d * e];
+            for (to, from) in s.chunks_exact_mut(ep).zip(from.chunks_exact(e)) {
+                to[..e].copy_from_slice(from);
+            }
+        }
+        s
+    }
+
+    fn unpad(&self, s: &[f32], into: &mut [f32]) {
+        let Sizes { e, ep, .. } = self.sizes;
+        for (to, from) in into.chunks_exact_mut(e).zip(s.chunks_exact(ep)) {
+            to.copy_from_slice(&from[..e]);
+        }
+    }
+
+    fn chunks(&self) -> Chunks {
+        match self.rule {
+            Rule::Channel => Chunks::Channel(Channel::new(self)),
+            Rule::Scalar => Chunks::Scalar(Scalar::new(self, false)),
+            Rule::Delta => Chunks::Scalar(Scalar::new(self, true)),
+        }
+    }
+}
+
+/// One chunk's operands, padded with rows and columns of zeros (and gates of 1).
+pub(super) struct Tokens {
+    pub(super) q: Vec<f32>,
+    pub(super) k: Vec<f32>,
+    pub(super) v: Vec<f32>,
+    /// By channel or one to a row.
+    pub(super) gates: Vec<f32>,
+    /// exp g
+    pub(super) decay: Vec<f32>,
+    pub(super) beta: Vec<f32>,
+    pub(super) dy: Vec<f32>,
+}
+
+impl Tokens {
+    pub(super) fn new(sizes: Sizes, gates: usize) -> Self {
+        let Sizes { rows, dp, ep, .. } = sizes;
+        Self {
+            q: vec![0.0; rows * dp],
+            k: vec![0.0; rows * dp],
+            v: vec![0.0; rows * ep],
+            gates: vec![0.0; rows * gates],
+            decay: vec![1.0; rows * gates],
+            beta: vec![0.0; rows],
+            dy: vec![0.0; rows * ep],
+        }
+    }
+
+    pub(super) fn load(&mut self, scan: &Scan<'_>, task: usize, first: usize) {
+        let Sizes { time, heads, groups, d, e, dp, ep, .. } = scan.sizes;
+        let (batch, head) = (task / heads, task % heads);
+        let group = head / (heads / groups);
+        let count = scan.rows(first);
+        let token = |t: usize| batch * time + first + t;
+        let gates = self.decay.len() / self.beta.len();
+        self.q[count * dp..].fill(0.0);
+        self.k[count * dp..].fill(0.0);
+        self.v[count * ep..].fill(0.0);
+        self.gates[count * gates..].fill(0.0);
+        self.beta[count..].fill(0.0);
+        for t in 0..count {
+            let key = (token(t) * groups + group) * d;
+            let value = token(t) * heads + head;
+            let scaled = self.q[t * dp..][..d].iter_mut().zip(&scan.q[key..][..d]);
+            scaled.for_each(|(to, from)| *to = scan.scale * from);
+            self.k[t * dp..][..d].copy_from_slice(&scan.k[key..][..d]);
+            self.v[t * ep..][..e].copy_from_slice(&scan.v[value * e..][..e]);
+            if let Some(beta) = scan.beta {
+                self.beta[t] = beta[value];
+            }
+            let width = if gates == 1 { 1 } else { d };
+            self.gates[t * gates..][..width].copy_from_slice(&scan.g[value * width..][..width]);
+        }
+        self.decay.iter_mut().zip(&self.gates).for_each(|(to, g)| *to = decay(*g));
+    }
+
+    pub(super) fn load_dy(&mut self, scan: &Scan<'_>, task: usize, first: usize, dy: &[f32]) {
+        let Sizes { time, heads, e, ep, .. } = scan.sizes;
+        let (batch, head) = (task / heads, task % heads);
+        let count = scan.rows(first);
+        self.dy[count * ep..].fill(0.0);
+        for t in 0..count {
+            let at = ((batch * time + first + t) * heads + head) * e;
+            self.dy[t * ep..][..e].copy_from_slice(&dy[at..][..e]);
+        }
+    }
+}
+
+/// Decays below this are none: products of small numbers stay out of the subnormal range, which is slow.
+const FORGOTTEN: f32 = 1e-30;
+
+/// What a sum of gates leaves.
+#[inline(always)]
+pub(super) fn decay(g: f32) -> f32 {
+    kept(super::super::lanes::exp::<false>(g))
+}
+
+/// The decay, or 0 where it no longer matters. A gate that is not a number stays one.
+#[inline(always)]
+pub(super) fn kept(x: f32) -> f32 {
+    if x < FORGOTTEN { 0.0 } else { x }
+}
+
+/// Gradients of one chunk, padded.
+pub(super) struct ChunkGradients<'a> {
+    pub(super) q: &'a [f32],
+    pub(super) k: &'a [f32],
+    pub(super) v: &'a [f32],
+    pub(super) g: &'a [f32],
+    pub(super) gates_width: usize,
+    pub(super) beta: &'a [f32],
+}
+
+enum Chunks {
+    Channel(Channel),
+    Scalar(Scalar),
+}
+
+impl Chunks {
+    fn load(&mut self, scan: &Scan<'_>, task: usize, first: usize) {
+        match self {
+            Chunks::Channel(c) => c.tokens.load(scan, task, first),
+            Chunks::Scalar(c) => c.tokens.load(scan, task, first),
+        }
+    }
+
+    fn load_dy(&mut self, scan: &Scan<'_>, task: usize, first: usize, dy: &[f32]) {
+        match self {
+            Chunks::Channel(c) => c.tokens.load_dy(scan, task, first, dy),
+            Chunks::Scalar(c) => c.tokens.load_dy(scan, task, first, dy),
+        }
+    }
+
+    /// The state after the chunk, over the one before; y, if asked for.
+    fn advance(&mut self, s: &mut [f32], output: bool) -> &[f32] {
+        match self {
+            Chunks::Channel(c) => c.advance(s, output),
+            Chunks::Scalar(c) => c.advance(s, output),
+        }
+    }
+
+    /// Every gradient, from the state before the chunk; dS of the state after it becomes that of the one before.
+    fn back(&mut self, before: &[f32], ds: &mut [f32]) {
+        match self {
+            Chunks::Channel(c) => c.back(before, ds),
+            Chunks::Scalar(c) => c.back(before, ds),
+        }
+    }
+
+    fn gradients(&self) -> ChunkGradients<'_> {
+        match self {
+            Chunks::Channel(c) => c.gradients(),
+            Chunks::Scalar(c) => c.gradients(),
+        }
+    }
+}
