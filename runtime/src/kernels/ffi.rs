@@ -5,6 +5,8 @@
 //! row mutably; a view is taken, used and dropped inside one kernel call, which makes no tensor call meanwhile.
 #![expect(unsafe_code, reason = "the one module that may; every block says why it is sound")]
 
+mod heads;
+
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -13,6 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
+pub(crate) use heads::{ByHead, HeadRows, parallel_heads};
 use tch::{Device, Kind, Tensor};
 
 use super::{Isa, KernelError};

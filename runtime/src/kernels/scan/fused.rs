@@ -12,6 +12,7 @@
 
 use tch::{Device, Kind, Tensor};
 
+use super::super::ffi::{ByHead, HeadRows};
 use super::super::{Isa, KernelError, ffi};
 use super::channel::Channel;
 use super::dense::PAD;
@@ -39,7 +40,7 @@ pub(super) struct Operands<'a> {
     pub(super) k: &'a Tensor,
     pub(super) v: &'a Tensor,
     pub(super) g: &'a Tensor,
-    /// Of the delta rule, [b, t, h].
+    /// [b, t, h], by which values are multiplied; none of channel gates.
     pub(super) beta: Option<&'a Tensor>,
     /// Multiplies q.
     pub(super) scale: f32,
@@ -63,30 +64,23 @@ pub(super) fn forward(
 ) -> Result<Scanned> {
     let dense = Dense::of(operands, state)?;
     let scan = dense.scan(isa, rule, chunk)?;
-    let Sizes { batch, time, heads, d, e, .. } = scan.sizes;
-    let (mut y, mut after) = (empty([batch, heads, time, e])?, empty([batch, heads, d, e])?);
+    let Sizes { batch, time, heads, d, e, ep, .. } = scan.sizes;
+    let mut y = empty([batch, time, heads, e])?;
+    let mut after = empty([batch, heads, d, e])?;
     let outs = [
-        ffi::Cut { data: ffi::slice_mut(&mut y, &[])?, chunk: time * e },
-        ffi::Cut { data: ffi::slice_mut(&mut after, &[])?, chunk: d * e },
+        ByHead { data: ffi::slice_mut(&mut y, &[])?, time },
+        ByHead { data: ffi::slice_mut(&mut after, &[])?, time: 1 },
     ];
-    if batch * heads > 0 && time * d * e > 0 {
-        ffi::parallel_cuts(batch * heads, 1, outs, |task, [y, after]| {
-            let mut s = scan.start(task);
-            let mut chunks = scan.chunks();
-            for first in scan.firsts() {
-                chunks.load(&scan, task, first);
-                let rows = chunks.advance(&mut s, true);
-                let count = scan.rows(first);
-                for (to, from) in
-                    y[first * e..][..count * e].chunks_exact_mut(e).zip(rows.chunks(scan.sizes.ep))
-                {
-                    to.copy_from_slice(&from[..e]);
-                }
-            }
-            scan.unpad(&s, after);
-        });
-    }
-    Ok(Scanned { y: by_time(&y)?, state: after })
+    ffi::parallel_heads([batch, heads], outs, |task, [mut y, mut after]| {
+        let mut s = scan.start(task);
+        let mut chunks = scan.chunks();
+        for first in scan.firsts() {
+            chunks.load(&scan, task, first);
+            copy_rows(&mut y, first, scan.rows(first), chunks.advance(&mut s, true), ep);
+        }
+        scan.unpad(&s, after.row(0));
+    });
+    Ok(Scanned { y, state: after })
 }
 
 /// From zero state.
@@ -103,42 +97,33 @@ pub(super) fn backward(
     let dy = ffi::slice(&dy)?;
     let Sizes { batch, time, heads, d, e, .. } = scan.sizes;
     let gates = if rule == Rule::Channel { d } else { 1 };
-    let mut dq = empty([batch, heads, time, d])?;
-    let mut dk = empty([batch, heads, time, d])?;
-    let mut dv = empty([batch, heads, time, e])?;
-    let mut dg = empty([batch, heads, time, gates])?;
-    let mut dbeta = empty([batch, heads, time, 1])?;
+    let mut dq = empty([batch, time, heads, d])?;
+    let mut dk = empty([batch, time, heads, d])?;
+    let mut dv = empty([batch, time, heads, e])?;
+    let mut dg = empty([batch, time, heads, gates])?;
+    let mut dbeta = empty([batch, time, heads, 1])?;
     let outs = [
-        ffi::Cut { data: ffi::slice_mut(&mut dq, &[])?, chunk: time * d },
-        ffi::Cut { data: ffi::slice_mut(&mut dk, &[])?, chunk: time * d },
-        ffi::Cut { data: ffi::slice_mut(&mut dv, &[])?, chunk: time * e },
-        ffi::Cut { data: ffi::slice_mut(&mut dg, &[])?, chunk: time * gates },
-        ffi::Cut { data: ffi::slice_mut(&mut dbeta, &[])?, chunk: time },
+        ByHead { data: ffi::slice_mut(&mut dq, &[])?, time },
+        ByHead { data: ffi::slice_mut(&mut dk, &[])?, time },
+        ByHead { data: ffi::slice_mut(&mut dv, &[])?, time },
+        ByHead { data: ffi::slice_mut(&mut dg, &[])?, time },
+        ByHead { data: ffi::slice_mut(&mut dbeta, &[])?, time },
     ];
-    if batch * heads > 0 && time * d * e > 0 {
-        ffi::parallel_cuts(batch * heads, 1, outs, |task, [dq, dk, dv, dg, dbeta]| {
-            backward_task(&scan, task, dy, [dq, dk, dv, dg, dbeta]);
-        });
-    }
+    ffi::parallel_heads([batch, heads], outs, |task, outs| backward_task(&scan, task, dy, outs));
     let g = match rule {
-        Rule::Channel => by_time(&dg)?,
-        Rule::Scalar | Rule::Delta => by_time(&dg)?.f_squeeze_dim(-1)?,
+        Rule::Channel => dg,
+        Rule::Scalar | Rule::Delta => dg.f_squeeze_dim(-1)?,
     };
-    let beta =
-        (rule == Rule::Delta).then(|| by_time(&dbeta)?.f_squeeze_dim(-1).map_err(Into::into));
-    let beta: Option<Result<Tensor>> = beta;
-    Ok(Gradients {
-        q: by_time(&dq)?,
-        k: by_time(&dk)?,
-        v: by_time(&dv)?,
-        g,
-        beta: beta.transpose()?,
-    })
+    let beta = match rule {
+        Rule::Delta | Rule::Scalar => Some(dbeta.f_squeeze_dim(-1)?),
+        Rule::Channel => None,
+    };
+    Ok(Gradients { q: dq, k: dk, v: dv, g, beta })
 }
 
-fn backward_task(scan: &Scan<'_>, task: usize, dy: &[f32], outs: [&mut [f32]; 5]) {
-    let Sizes { d, e, dp, ep, .. } = scan.sizes;
-    let [dq, dk, dv, dg, dbeta] = outs;
+fn backward_task(scan: &Scan<'_>, task: usize, dy: &[f32], outs: [HeadRows<'_>; 5]) {
+    let Sizes { dp, ep, .. } = scan.sizes;
+    let [mut dq, mut dk, mut dv, mut dg, mut dbeta] = outs;
     let firsts: Vec<usize> = scan.firsts().collect();
     let size = dp * ep;
     let mut chunks = scan.chunks();
@@ -172,32 +157,30 @@ fn backward_task(scan: &Scan<'_>, task: usize, dy: &[f32], outs: [&mut [f32]; 5]
             chunks.back(&before[i * size..][..size], &mut ds);
             let count = scan.rows(first);
             let grads = chunks.gradients();
-            copy_rows(dq, first, count, d, grads.q, dp);
-            copy_rows(dk, first, count, d, grads.k, dp);
-            copy_rows(dv, first, count, e, grads.v, ep);
-            dq[first * d..][..count * d].iter_mut().for_each(|x| *x *= scan.scale);
-            match grads.gates_width {
-                1 => dg[first..][..count].copy_from_slice(&grads.g[..count]),
-                width => copy_rows(dg, first, count, d, grads.g, width),
+            copy_rows(&mut dq, first, count, grads.q, dp);
+            for t in first..first + count {
+                dq.row(t).iter_mut().for_each(|x| *x *= scan.scale);
             }
-            dbeta[first..][..count].copy_from_slice(&grads.beta[..count]);
+            copy_rows(&mut dk, first, count, grads.k, dp);
+            copy_rows(&mut dv, first, count, grads.v, ep);
+            copy_rows(&mut dg, first, count, grads.g, grads.gates_width);
+            copy_rows(&mut dbeta, first, count, grads.beta, 1);
         }
     }
 }
 
-fn copy_rows(into: &mut [f32], first: usize, count: usize, d: usize, from: &[f32], padded: usize) {
-    for (to, from) in into[first * d..][..count * d].chunks_exact_mut(d).zip(from.chunks(padded)) {
-        to.copy_from_slice(&from[..d]);
+/// The first `count` of a chunk's padded rows, from row `first` on.
+fn copy_rows(into: &mut HeadRows<'_>, first: usize, count: usize, from: &[f32], padded: usize) {
+    for (t, from) in from.chunks(padded.max(1)).take(count).enumerate() {
+        let to = into.row(first + t);
+        let width = to.len();
+        to.copy_from_slice(&from[..width]);
     }
 }
 
+/// Memory for a result, of which every element will be written.
 fn empty<const N: usize>(sizes: [usize; N]) -> Result<Tensor> {
-    Ok(Tensor::f_zeros(sizes.map(|n| n as i64), (Kind::Float, Device::Cpu))?)
-}
-
-/// [b, h, t, …] -> [b, t, h, …]
-fn by_time(x: &Tensor) -> Result<Tensor> {
-    Ok(x.f_transpose(1, 2)?.f_contiguous()?)
+    Ok(Tensor::f_empty(sizes.map(|n| n as i64), (Kind::Float, Device::Cpu))?)
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -257,8 +240,12 @@ impl Dense {
             Rule::Channel => expect("g", &self.g, &[b, t, h, d])?,
             Rule::Scalar | Rule::Delta => expect("g", &self.g, &[b, t, h])?,
         }
-        if let Some(beta) = &self.beta {
-            expect("beta", beta, &[b, t, h])?;
+        match (rule, &self.beta) {
+            (Rule::Channel, None) => {}
+            (Rule::Scalar | Rule::Delta, Some(beta)) => expect("beta", beta, &[b, t, h])?,
+            (Rule::Channel, Some(_)) | (Rule::Scalar | Rule::Delta, None) => {
+                return Err(KernelError::new(format!("a {rule:?} scan and its beta")));
+            }
         }
         if let Some(state) = &self.state {
             expect("state", state, &[b, h, d, e])?;

@@ -6,7 +6,7 @@
 //!
 //! With p_i the decay from the chunk's start to row i, r_j that from row j to its end, A = (Q Kᵀ) ⊙ M:
 //!     Y = A U + p ⊙ (Q S)        S ← p_C S + (r ⊙ K)ᵀ U
-//! where U = V, or for the delta rule (Yang et al. 2024, "Gated Delta Networks", section 3.3) the solution of
+//! where U = β ⊙ V (β being Mamba2's dt), or for the delta rule (Yang et al. 2024, "Gated Delta Networks", section 3.3) the solution of
 //!     (I + L) U = β ⊙ (V − Z),  Z = p ⊙ (K S),  L = strictly lower part of β ⊙ (K Kᵀ) ⊙ M
 
 use super::super::Isa;
@@ -99,6 +99,7 @@ impl Scalar {
         let Sizes { rows, dp, ep, .. } = self.sizes;
         if !self.delta {
             self.u.copy_from_slice(&self.tokens.v);
+            scale_rows(&mut self.u, &self.tokens.beta, ep);
             return;
         }
         // Z = p ⊙ (K S)
@@ -246,6 +247,11 @@ impl Scalar {
             add_product(isa, &mut self.dk, plain(&dl, rows), &self.tokens.k, [rows, rows, dp]);
             add_product(isa, &mut self.dk, flipped(&dl, rows), &self.tokens.k, [rows, rows, dp]);
         } else {
+            for (i, (du, v)) in du.chunks_exact(ep).zip(self.tokens.v.chunks_exact(ep)).enumerate()
+            {
+                self.dbeta[i] = dot(du, v) as f32;
+            }
+            scale_rows(&mut du, &self.tokens.beta, ep);
             self.dv.copy_from_slice(&du);
         }
 

@@ -38,19 +38,20 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
     }
 }
 
-/// The scan that keys b, queries c and values dt x make with gates dt a; its state is the transpose of ours.
+/// The scan of keys b, queries c and values x, with gates dt a and dt for β; its state is the transpose of ours.
 pub(super) fn chunked(
     isa: Isa,
     chunk: usize,
     operands: Operands<'_>,
     state: Option<&Tensor>,
 ) -> Result<Scanned> {
-    let inputs = Inputs::of(operands)?;
+    let Operands { x, dt, a, d, .. } = operands;
+    let gates = dt.f_mul(a)?; // [b, t, h]
     let state = state.map(|s| s.f_transpose(2, 3)).transpose()?;
-    let scan = fused::forward(isa, Rule::Scalar, chunk, inputs.fused(operands), state.as_ref())?;
-    let through = operands.x.f_mul(&operands.d.f_unsqueeze(-1)?)?; // [b, t, h, p]
-    let state = scan.state.f_transpose(2, 3)?.f_contiguous()?;
-    Ok(Scanned { y: scan.y.f_add(&through)?, state })
+    let mut scan =
+        fused::forward(isa, Rule::Scalar, chunk, operands.fused(&gates), state.as_ref())?;
+    let y = scan.y.f_addcmul_(x, &d.f_unsqueeze(-1)?)?;
+    Ok(Scanned { y, state: scan.state.f_transpose(2, 3)?.f_contiguous()? })
 }
 
 pub(super) fn chunked_backward(
@@ -62,13 +63,14 @@ pub(super) fn chunked_backward(
     let Operands { x, dt, a, b, c: _, d } = operands;
     let [_, _, heads, _] = four("x", x)?;
     let [_, _, groups, _] = four("b", b)?;
-    let inputs = Inputs::of(operands)?;
-    let grads = fused::backward(isa, Rule::Scalar, chunk, dy, inputs.fused(operands))?;
+    let gates = dt.f_mul(a)?;
+    let mut grads = fused::backward(isa, Rule::Scalar, chunk, dy, operands.fused(&gates))?;
+    let ddt = grads.beta.ok_or_else(|| KernelError::new("no gradient of dt".to_owned()))?;
     let per_head = |x: &Tensor| x.f_sum_dim_intlist([0i64, 1].as_slice(), false, None::<Kind>);
     let times = heads / groups.max(1);
     Ok([
-        grads.v.f_mul(&dt.f_unsqueeze(-1)?)?.f_add(&dy.f_mul(&d.f_unsqueeze(-1)?)?)?,
-        sum_last(&grads.v.f_mul(x)?, 1)?.f_add(&grads.g.f_mul(a)?)?,
+        grads.v.f_addcmul_(dy, &d.f_unsqueeze(-1)?)?,
+        ddt.f_add(&grads.g.f_mul(a)?)?,
         per_head(&grads.g.f_mul(dt)?)?,
         sum_repeats(&grads.k, times)?,
         sum_repeats(&grads.q, times)?,
@@ -76,20 +78,10 @@ pub(super) fn chunked_backward(
     ])
 }
 
-struct Inputs {
-    values: Tensor, // [b, t, h, p]
-    gates: Tensor,  // [b, t, h]
-}
-
-impl Inputs {
-    fn of(operands: Operands<'_>) -> Result<Self> {
-        let Operands { x, dt, a, .. } = operands;
-        Ok(Self { values: x.f_mul(&dt.f_unsqueeze(-1)?)?, gates: dt.f_mul(a)? })
-    }
-
-    fn fused<'a>(&'a self, operands: Operands<'a>) -> fused::Operands<'a> {
-        let Operands { b, c, .. } = operands;
-        fused::Operands { q: c, k: b, v: &self.values, g: &self.gates, beta: None, scale: 1.0 }
+impl<'a> Operands<'a> {
+    fn fused(self, gates: &'a Tensor) -> fused::Operands<'a> {
+        let Operands { x, dt, b, c, .. } = self;
+        fused::Operands { q: c, k: b, v: x, g: gates, beta: Some(dt), scale: 1.0 }
     }
 }
 

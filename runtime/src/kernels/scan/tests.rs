@@ -72,7 +72,7 @@ impl Case {
 
     fn chunked(&self, chunk: usize, state: Option<&Tensor>) -> Vec<Tensor> {
         let isa = Isa::of_process();
-        let beta = (self.rule == Rule::Delta).then_some(&self.beta);
+        let beta = (self.rule != Rule::Channel).then_some(&self.beta);
         let operands =
             fused::Operands { q: &self.q, k: &self.k, v: &self.v, g: &self.g, beta, scale: 0.5 };
         let Scanned { y, state } = fused::forward(isa, self.rule, chunk, operands, state).unwrap();
@@ -109,7 +109,7 @@ impl Case {
             }
             Rule::Scalar => {
                 let q = double(&self.q) * 0.5;
-                let mut all = scalar_steps(&q, &k, &v, &g, &dy, state.as_ref());
+                let mut all = scalar_steps(&q, &k, &v, &g, &beta, &dy, state.as_ref());
                 all[2] = &all[2] * 0.5;
                 all
             }
@@ -117,13 +117,14 @@ impl Case {
     }
 }
 
-/// S ← exp(g) S + k vᵀ, y = Sᵀ q with keys and queries by group, and its gradients by autograd, those of q and k
+/// S ← exp(g) S + β k vᵀ, y = Sᵀ q with keys and queries by group, and its gradients by autograd, those of q and k
 /// by head.
 fn scalar_steps(
     q: &Tensor,
     k: &Tensor,
     v: &Tensor,
     g: &Tensor,
+    beta: &Tensor,
     dy: &Tensor,
     state: Option<&Tensor>,
 ) -> Vec<Tensor> {
@@ -144,11 +145,13 @@ fn scalar_steps(
         }
         (Tensor::stack(&y, 1), s)
     };
-    let (y, after) = run(&q, &k, v, g, state);
-    let (q, k, v, g) = (leaf(&q), leaf(&k), leaf(v), leaf(g));
-    let loss = (run(&q, &k, &v, &g, None).0 * dy).sum(Kind::Double);
+    let u = v * beta.unsqueeze(-1);
+    let (y, after) = run(&q, &k, &u, g, state);
+    let (q, k, v, g, beta) = (leaf(&q), leaf(&k), leaf(v), leaf(g), leaf(beta));
+    let u = &v * beta.unsqueeze(-1);
+    let loss = (run(&q, &k, &u, &g, None).0 * dy).sum(Kind::Double);
     let mut all = vec![y, after];
-    all.extend(Tensor::run_backward(&[loss], &[&q, &k, &v, &g], false, false));
+    all.extend(Tensor::run_backward(&[loss], &[&q, &k, &v, &g, &beta], false, false));
     all
 }
 
@@ -266,6 +269,9 @@ fn sixteen_thousand_tokens() {
                 }
                 for j in 0..3 {
                     let mut u = f64::from(v[t * 3 + j]);
+                    if rule == Rule::Scalar {
+                        u *= f64::from(beta[t]);
+                    }
                     if rule == Rule::Delta {
                         let says: f64 = (0..4).map(|c| s[c][j] * f64::from(k[t * 4 + c])).sum();
                         u = f64::from(beta[t]) * (u - says);
