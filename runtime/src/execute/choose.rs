@@ -79,6 +79,8 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice 
         | Kernel::Rope { .. }
         | Kernel::CrossEntropy { .. }
         | Kernel::CrossEntropyGrad { .. }
+        | Kernel::L2Norm { .. }
+        | Kernel::L2NormGrad
         | Kernel::GlaScan { .. }
         | Kernel::GlaScanGrad
         | Kernel::DeltaScan { .. }
@@ -87,7 +89,6 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice 
         | Kernel::SsdScanGrad
         | Kernel::GradNorm
         | Kernel::AdamW { .. } => ours(),
-        Kernel::L2Norm { .. } | Kernel::L2NormGrad => Choice::Ours(Path::Reference(Reason::Only)),
         Kernel::CausalConv { kernel, .. } | Kernel::CausalConvGrad { kernel, .. } => {
             Choice::Ours(match canon_asked {
                 true => Path::Reference(Reason::Asked),
@@ -160,7 +161,8 @@ mod tests {
         assert_eq!(swiglu(cuda), "reference (on Cuda(0))");
         assert_eq!(swiglu(double), "reference (Double)");
         assert_eq!(swiglu(plain), "reference (asked for)");
-        assert_eq!(path(&Kernel::L2NormGrad, &[], fast), "reference (no other yet)");
+        assert!(path(&Kernel::GlaScanGrad, &[], fast).starts_with("fused/"));
+        assert_eq!(path(&Kernel::DeltaScanGrad, &[], double), "reference (Double)");
         assert_eq!(path(&Kernel::Concat, &[], plain), "libtorch");
         assert_eq!(path(&Kernel::Reshape { dims: vec![] }, &[], fast), "view");
     }

@@ -12,7 +12,8 @@ use super::{Choice, Machine};
 use crate::kernels::path::Path;
 use crate::kernels::scan::{delta, gla, ssd};
 use crate::kernels::{
-    KernelError, arrange, attention, canon, linear, loss, norm, pointwise, rope, swiglu, update,
+    KernelError, arrange, attention, canon, l2_norm, linear, loss, norm, pointwise, rope, swiglu,
+    update,
 };
 
 /// What a step may depend on beside its operands.
@@ -62,10 +63,10 @@ pub(super) fn run(
             vec![dx, dweight]
         }
         Kernel::L2Norm { eps } => {
-            let (y, rnorm) = norm::l2_norm(x(0)?, eps.to_f64())?;
+            let (y, rnorm) = l2_norm::forward(ours()?, x(0)?, eps.to_f64())?;
             vec![y, rnorm]
         }
-        Kernel::L2NormGrad => vec![norm::l2_norm_grad(x(0)?, x(1)?, x(2)?)?],
+        Kernel::L2NormGrad => vec![l2_norm::backward(ours()?, x(0)?, x(1)?, x(2)?)?],
 
         Kernel::Pointwise(function) => vec![pointwise::apply(*function, x(0)?)?],
         Kernel::PointwiseGrad(function) => vec![pointwise::gradient(*function, x(0)?, x(1)?)?],

@@ -1,4 +1,4 @@
-//! RMS norm and L2 norm over the last axis (Zhang and Sennrich 2019; spec 1.1), statistics in f32.
+//! RMS norm over the last axis (Zhang and Sennrich 2019; spec 1.1), statistics in f32.
 //! In: x […, c], weight [c]. Out: y and what its gradient needs; or the gradients.
 //!     y = weight ⊙ x · rstd, rstd = 1/sqrt(mean x² + eps)
 //! Must stay true: the fused path gives the same bits at any thread count and register width; the weight's
@@ -52,19 +52,6 @@ pub fn rms_norm_grad(
             Ok((dx, dweight))
         }
     }
-}
-
-/// x · rnorm and rnorm […] = 1/sqrt(Σ x² + eps).
-pub fn l2_norm(x: &Tensor, eps: f64) -> Result<(Tensor, Tensor), KernelError> {
-    let sum = x.f_square()?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;
-    let rnorm = sum.f_add_scalar(eps)?.f_rsqrt()?; // […, 1]
-    Ok((x.f_mul(&rnorm)?, rnorm.f_squeeze_dim(-1)?))
-}
-
-/// rnorm (dy − y Σ(dy ⊙ y)).
-pub fn l2_norm_grad(dy: &Tensor, y: &Tensor, rnorm: &Tensor) -> Result<Tensor, KernelError> {
-    let along = dy.f_mul(y)?.f_sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>)?;
-    Ok(dy.f_sub(&y.f_mul(&along)?)?.f_mul(&rnorm.f_unsqueeze(-1)?)?)
 }
 
 /// Rows to a chunk.

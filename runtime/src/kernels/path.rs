@@ -23,8 +23,6 @@ pub enum Reason {
     Device(Device),
     Kind(Kind),
     KernelSize(i64),
-    /// There is no other implementation yet.
-    Only,
     /// Someone asked for it, to compare.
     Asked,
 }
@@ -55,7 +53,6 @@ impl fmt::Display for Reason {
             Self::Device(device) => write!(f, "on {device:?}"),
             Self::Kind(kind) => write!(f, "{kind:?}"),
             Self::KernelSize(k) => write!(f, "kernel {k} is outside 2..=8"),
-            Self::Only => f.write_str("no other yet"),
             Self::Asked => f.write_str("asked for"),
         }
     }
