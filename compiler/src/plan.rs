@@ -26,7 +26,7 @@ pub use crate::lower::Stream;
 pub use build::{
     Decays, Loss, Optimizer, Options, Recompute, TrainOptions, evaluate, forward, train,
 };
-pub use kernel::{Activation, Function, Kernel, RopeLayout};
+pub use kernel::{Activation, Function, Gate, Kernel, RopeLayout};
 pub use liveness::{Memory, Sizes};
 pub(crate) use shape::infer;
 pub(crate) use update::decayed;

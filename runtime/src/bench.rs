@@ -82,7 +82,7 @@ pub fn canon(shape: CanonShape, rounds: usize) -> Result<CanonBench, KernelError
         Ok(y)
     };
     let ours = || {
-        let operands = Operands { inputs: &[&x], weight: &weight, state: None };
+        let operands = Operands { inputs: &[&x], weight: &weight, bias: None, state: None };
         let y = canon::forward(path, operands, OPTIONS)?;
         let gradients = canon::backward(path, &[&dy], operands, OPTIONS)?;
         Ok((y, gradients))

@@ -7,6 +7,7 @@ pub mod arrange;
 pub mod attention;
 pub mod canon;
 mod ffi;
+pub mod gated_norm;
 pub mod l2_norm;
 mod lanes;
 pub mod linear;

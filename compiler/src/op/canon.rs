@@ -70,11 +70,12 @@ fn options(attrs: &Attrs) -> Filter {
         "silu" => Activation::Silu,
         _ => Activation::Identity,
     };
-    Filter { kernel: attrs.int("kernel"), residual: attrs.flag("residual"), activation }
+    let (kernel, residual) = (attrs.int("kernel"), attrs.flag("residual"));
+    Filter { kernel, residual, activation, bias: false }
 }
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    options(&call.attrs).forward(l, call, &call.operands)
+    options(&call.attrs).forward(l, call)
 }
 
 fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
@@ -86,17 +87,23 @@ pub(super) struct Filter {
     pub(super) kernel: i64,
     pub(super) residual: bool,
     pub(super) activation: Activation,
+    pub(super) bias: bool,
 }
 
 impl Filter {
-    /// `operands` are the tensors, then the weight.
-    pub(super) fn forward(&self, l: &mut Lower, call: &Call, operands: &[ValId]) -> Lowered {
-        let Filter { kernel, residual, activation } = *self;
-        let parts = operands.len() - 1;
+    /// How many of these operands are tensors; the weight and any bias come after them.
+    fn parts(&self, operands: &[ValId]) -> usize {
+        operands.len() - 1 - usize::from(self.bias)
+    }
+
+    pub(super) fn forward(&self, l: &mut Lower, call: &Call) -> Lowered {
+        let Filter { kernel, residual, activation, bias } = *self;
+        let operands = &call.operands;
+        let parts = self.parts(operands);
         let state = !call.past.is_empty();
-        let mut inputs = operands.to_vec();
+        let mut inputs = operands.clone();
         inputs.extend(&call.past);
-        let kind = Kernel::CausalConv { kernel, residual, activation, parts, state };
+        let kind = Kernel::CausalConv { kernel, residual, activation, parts, bias, state };
         let outputs = l.emit_all(kind, inputs);
         let mut after = Vec::new();
         if call.keeps_state {
@@ -107,17 +114,17 @@ impl Filter {
         Lowered { outputs, saved: Vec::new(), state: after }
     }
 
-    /// With c = conv(x) and dc = dy ⊙ act′(c): dx_s = Σ_j w_j ⊙ dc_{s+(kernel−1)−j} (+ dy_s),
-    /// dw_j = Σ_t dc_t ⊙ x_{t−(kernel−1)+j}; c is made again from x.
+    /// With c = conv(x) + bias and dc = dy ⊙ act′(c): dx_s = Σ_j w_j ⊙ dc_{s+(kernel−1)−j} (+ dy_s),
+    /// dw_j = Σ_t dc_t ⊙ x_{t−(kernel−1)+j}, dbias = Σ_t dc_t; c is made again from x.
     pub(super) fn backward(
         &self,
         l: &mut Lower,
         operands: &[ValId],
         dy: &[Option<ValId>],
     ) -> Gradients {
-        let Filter { kernel, residual, activation } = *self;
-        let parts = operands.len() - 1;
-        let mut inputs = Vec::with_capacity(2 * parts + 1);
+        let Filter { kernel, residual, activation, bias } = *self;
+        let parts = self.parts(operands);
+        let mut inputs = Vec::with_capacity(2 * parts + 2);
         for (operand, dy) in operands.iter().zip(dy) {
             inputs.push(match dy {
                 Some(dy) => *dy,
@@ -129,7 +136,7 @@ impl Filter {
             });
         }
         inputs.extend(operands);
-        let kind = Kernel::CausalConvGrad { kernel, residual, activation, parts };
+        let kind = Kernel::CausalConvGrad { kernel, residual, activation, parts, bias };
         l.emit_all(kind, inputs).into_iter().map(Some).collect()
     }
 }

@@ -6,7 +6,7 @@ use super::{
     Type, canon,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
-use crate::plan::{Activation, Kernel, ValId};
+use crate::plan::{Activation, ValId};
 
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "short_conv",
@@ -42,24 +42,16 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     Ok(shaped)
 }
 
+/// The convolution of `canon` without its residual. That there is a bias shows in its being there.
 fn filter(call: &Call) -> canon::Filter {
-    let kernel = call.attrs.int("kernel");
-    canon::Filter { kernel, residual: false, activation: Activation::Identity }
+    let (kernel, bias) = (call.attrs.int("kernel"), call.operands.len() == 3);
+    canon::Filter { kernel, residual: false, activation: Activation::Identity, bias }
 }
 
-/// The convolution of `canon` without its residual, then the bias.
 fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    let mut made = filter(call).forward(l, call, &call.operands[..2]);
-    if let Some(bias) = call.operands.get(2) {
-        made.outputs = vec![l.one(Kernel::Add, &[made.outputs[0], *bias])];
-    }
-    made
+    filter(call).forward(l, call)
 }
 
 fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let mut gradients = filter(call).backward(l, &call.operands[..2], dy);
-    if call.operands.len() == 3 {
-        gradients.push(dy[0].map(|dy| l.one(Kernel::SumTokens, &[dy])));
-    }
-    gradients
+    filter(call).backward(l, &call.operands, dy)
 }

@@ -58,6 +58,13 @@ pub enum Kernel {
     SwiGlu,
     /// In: dy […], gate […], up […]. Out: dgate […], dup […].
     SwiGluGrad,
+    /// In: x […, c], gate […, c], weight [c]. Out: y […, c], rstd […]. Made by `fuse`. With gate
+    /// `After` the norm: y = weight ⊙ x · rstd ⊙ silu(gate), rstd = 1/sqrt(mean x² + eps). With it
+    /// `Before`: u = x ⊙ silu(gate), y = weight ⊙ u · rstd, rstd = 1/sqrt(mean u² + eps).
+    GatedRmsNorm { eps: Decimal, gate: Gate },
+    /// In: dy […, c], x […, c], gate […, c], weight [c], rstd […]. Out: dx […, c], dgate […, c],
+    /// dweight [c].
+    GatedRmsNormGrad { gate: Gate },
 
     // Moving things.
     /// In: x [b, t, …]. Out: the same elements as [b, t, dims…]. A view.
@@ -93,12 +100,20 @@ pub enum Kernel {
     /// Canon layers and short convolutions: depthwise and causal over time.
     /// In: `parts` tensors x_i [b, t, c_i], read as the channels side by side of one x of c = Σ c_i
     /// channels, never put together; weight [c, kernel], the last tap for the current token; if
-    /// `state` past [b, kernel − 1, c], else zeros. Out: `parts` tensors y_i [b, t, c_i] of
-    /// y = act(conv(x)), plus x if `residual`.
-    CausalConv { kernel: i64, residual: bool, activation: Activation, parts: usize, state: bool },
-    /// In: `parts` tensors dy_i [b, t, c_i], `parts` tensors x_i [b, t, c_i], weight [c, kernel];
-    /// zeros before the start. Out: `parts` tensors dx_i [b, t, c_i], dweight [c, kernel].
-    CausalConvGrad { kernel: i64, residual: bool, activation: Activation, parts: usize },
+    /// `bias` bias [c]; if `state` past [b, kernel − 1, c], else zeros. Out: `parts` tensors y_i
+    /// [b, t, c_i] of y = act(conv(x) + bias), plus x if `residual`.
+    CausalConv {
+        kernel: i64,
+        residual: bool,
+        activation: Activation,
+        parts: usize,
+        bias: bool,
+        state: bool,
+    },
+    /// In: `parts` tensors dy_i [b, t, c_i], `parts` tensors x_i [b, t, c_i], weight [c, kernel], if
+    /// `bias` bias [c]; zeros before the start. Out: `parts` tensors dx_i [b, t, c_i], dweight
+    /// [c, kernel], if `bias` dbias [c].
+    CausalConvGrad { kernel: i64, residual: bool, activation: Activation, parts: usize, bias: bool },
     /// In: `parts` tensors x_i [b, t, c_i]; if `state` past [b, kernel − 1, c]. Out: [b, kernel − 1,
     /// c]: the last kernel − 1 rows of past (or zeros) followed by x, parts side by side, in memory
     /// of its own.
@@ -161,6 +176,15 @@ pub enum Function {
     /// −ln(1 + exp(−x)), without overflow.
     LogSigmoid,
     Exp,
+}
+
+/// Where the silu gate of a norm multiplies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Gate {
+    /// What is normed (Mamba2).
+    Before,
+    /// The normed (gated linear attention, Gated DeltaNet).
+    After,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -42,6 +42,12 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::Scale { by: _ } => vec![like("y", 0)],
         Kernel::SwiGlu => vec![like("y", 0)],
         Kernel::SwiGluGrad => vec![like("dgate", 1), like("dup", 2)],
+        Kernel::GatedRmsNorm { eps: _, gate: _ } => {
+            vec![like("y", 0), f32("rstd", init(dims(0)).to_vec())]
+        }
+        Kernel::GatedRmsNormGrad { gate: _ } => {
+            vec![like("dx", 1), like("dgate", 2), like("dweight", 3)]
+        }
         Kernel::Reshape { dims: to } => vec![f32("view", join(&take(dims(0), 2), &fixed(to)))],
         Kernel::Concat => {
             let width = (0..inputs.len()).map(|i| extent(dims(i).last())).sum();
@@ -74,12 +80,15 @@ pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
         Kernel::LastTime { rows } => {
             vec![f32("kept", join(&[Extent::Batch, Extent::Kept(*rows)], skip(dims(0), 2)))]
         }
-        Kernel::CausalConv { parts, kernel: _, residual: _, activation: _, state: _ } => {
+        Kernel::CausalConv { parts, kernel: _, residual: _, activation: _, bias: _, state: _ } => {
             (0..*parts).map(|i| like("y", i)).collect()
         }
-        Kernel::CausalConvGrad { parts, kernel: _, residual: _, activation: _ } => {
-            (0..*parts).map(|i| like("dx", parts + i)).chain([like("dweight", 2 * parts)]).collect()
-        }
+        Kernel::CausalConvGrad { parts, bias, kernel: _, residual: _, activation: _ } => (0
+            ..*parts)
+            .map(|i| like("dx", parts + i))
+            .chain([like("dweight", 2 * parts)])
+            .chain(bias.then(|| like("dbias", 2 * parts + 1)))
+            .collect(),
         Kernel::CausalConvState { kernel, parts, state: _ } => {
             let width = (0..*parts).map(|i| extent(dims(i).last())).sum();
             let dims = vec![Extent::Batch, Extent::Fixed(kernel - 1), Extent::Fixed(width)];

@@ -9,8 +9,8 @@ use std::fmt::{self, Write as _};
 use crate::digest::Digest;
 
 use super::{
-    Activation, DType, Extent, Input, Kernel, Output, Phase, Plan, RopeLayout, StatePart, Step,
-    TrainPlan, ValId,
+    Activation, DType, Extent, Gate, Input, Kernel, Output, Phase, Plan, RopeLayout, StatePart,
+    Step, TrainPlan, ValId,
 };
 
 const TAG: &str = "canonc.plan.v1";
@@ -108,6 +108,8 @@ impl Kernel {
             Kernel::Scale { .. } => "scale",
             Kernel::SwiGlu => "swiglu",
             Kernel::SwiGluGrad => "swiglu_grad",
+            Kernel::GatedRmsNorm { .. } => "gated_rms_norm",
+            Kernel::GatedRmsNormGrad { .. } => "gated_rms_norm_grad",
             Kernel::Reshape { .. } => "reshape",
             Kernel::Concat => "concat",
             Kernel::Split { .. } => "split",
@@ -145,6 +147,10 @@ impl Kernel {
             Kernel::Linear { bias } => vec![format!("bias {bias}")],
             Kernel::RmsNorm { eps } | Kernel::L2Norm { eps } => vec![format!("eps {eps}")],
             Kernel::Pointwise(f) | Kernel::PointwiseGrad(f) => vec![f.name().to_owned()],
+            Kernel::GatedRmsNorm { eps, gate } => {
+                vec![format!("eps {eps}"), format!("gate {gate}")]
+            }
+            Kernel::GatedRmsNormGrad { gate } => vec![format!("gate {gate}")],
             Kernel::Scale { by } => vec![format!("by {by}")],
             Kernel::Reshape { dims } => vec![format!("dims {dims:?}")],
             Kernel::Split { widths } => vec![format!("widths {widths:?}")],
@@ -165,18 +171,20 @@ impl Kernel {
                 vec![format!("window {}", or_none(window))]
             }
             Kernel::LastTime { rows } => vec![format!("rows {rows}")],
-            Kernel::CausalConv { kernel, residual, activation, parts, state } => vec![
+            Kernel::CausalConv { kernel, residual, activation, parts, bias, state } => vec![
                 format!("kernel {kernel}"),
                 format!("residual {residual}"),
                 format!("activation {activation}"),
                 format!("parts {parts}"),
+                format!("bias {bias}"),
                 format!("state {state}"),
             ],
-            Kernel::CausalConvGrad { kernel, residual, activation, parts } => vec![
+            Kernel::CausalConvGrad { kernel, residual, activation, parts, bias } => vec![
                 format!("kernel {kernel}"),
                 format!("residual {residual}"),
                 format!("activation {activation}"),
                 format!("parts {parts}"),
+                format!("bias {bias}"),
             ],
             Kernel::CausalConvState { kernel, parts, state } => {
                 vec![format!("kernel {kernel}"), format!("parts {parts}"), format!("state {state}")]
@@ -315,6 +323,15 @@ impl fmt::Display for RopeLayout {
         f.write_str(match self {
             RopeLayout::Interleaved => "interleaved",
             RopeLayout::Half => "half",
+        })
+    }
+}
+
+impl fmt::Display for Gate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Gate::Before => "before",
+            Gate::After => "after",
         })
     }
 }

@@ -76,6 +76,8 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice 
         | Kernel::RmsNormGrad
         | Kernel::SwiGlu
         | Kernel::SwiGluGrad
+        | Kernel::GatedRmsNorm { .. }
+        | Kernel::GatedRmsNormGrad { .. }
         | Kernel::Rope { .. }
         | Kernel::CrossEntropy { .. }
         | Kernel::CrossEntropyGrad { .. }
@@ -172,8 +174,14 @@ mod tests {
         let machine =
             Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::PlainCanon };
         let activation = compiler::plan::Activation::Identity;
-        let canon =
-            Kernel::CausalConv { kernel: 4, residual: true, activation, parts: 1, state: false };
+        let canon = Kernel::CausalConv {
+            kernel: 4,
+            residual: true,
+            activation,
+            parts: 1,
+            bias: false,
+            state: false,
+        };
         assert_eq!(path(&canon, &[], machine), "reference (asked for)");
         assert!(path(&Kernel::SwiGlu, &[], machine).starts_with("fused/"));
     }

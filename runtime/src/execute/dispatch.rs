@@ -12,8 +12,8 @@ use super::{Choice, Machine};
 use crate::kernels::path::Path;
 use crate::kernels::scan::{delta, gla, ssd};
 use crate::kernels::{
-    KernelError, arrange, attention, canon, l2_norm, linear, loss, norm, pointwise, rope, swiglu,
-    update,
+    KernelError, arrange, attention, canon, gated_norm, l2_norm, linear, loss, norm, pointwise,
+    rope, swiglu, update,
 };
 
 /// What a step may depend on beside its operands.
@@ -79,6 +79,15 @@ pub(super) fn run(
             let (dgate, dup) = swiglu::backward(ours()?, x(0)?, x(1)?, x(2)?)?;
             vec![dgate, dup]
         }
+        Kernel::GatedRmsNorm { eps, gate } => {
+            let operands = gated_norm::Operands { x: x(0)?, gate: x(1)?, weight: x(2)? };
+            let (y, rstd) = gated_norm::forward(ours()?, operands, eps.to_f64(), *gate)?;
+            vec![y, rstd]
+        }
+        Kernel::GatedRmsNormGrad { gate } => {
+            let operands = gated_norm::Operands { x: x(1)?, gate: x(2)?, weight: x(3)? };
+            gated_norm::backward(ours()?, x(0)?, operands, x(4)?, *gate)?.into()
+        }
 
         Kernel::Reshape { dims } => vec![arrange::reshape(x(0)?, dims)?],
         Kernel::Concat => vec![Tensor::f_cat(operands, -1)?],
@@ -114,23 +123,29 @@ pub(super) fn run(
             let (dq, dk, dv) = attention::backward(path, x(0)?, operands, x(4)?, x(5)?)?;
             vec![dq, dk, dv]
         }
-        Kernel::CausalConv { residual, activation, parts, state, kernel: _ } => {
-            let state = if *state { Some(x(parts + 1)?) } else { None };
-            let operands =
-                canon::Operands { inputs: some(operands, 0, *parts)?, weight: x(*parts)?, state };
+        Kernel::CausalConv { residual, activation, parts, bias, state, kernel: _ } => {
+            let state = if *state { Some(x(parts + 1 + usize::from(*bias))?) } else { None };
+            let operands = canon::Operands {
+                inputs: some(operands, 0, *parts)?,
+                weight: x(*parts)?,
+                bias: if *bias { Some(x(parts + 1)?) } else { None },
+                state,
+            };
             canon::forward(ours()?, operands, options(*residual, *activation))?
         }
-        Kernel::CausalConvGrad { residual, activation, parts, kernel: _ } => {
+        Kernel::CausalConvGrad { residual, activation, parts, bias, kernel: _ } => {
             let grads = some(operands, 0, *parts)?;
             let operands = canon::Operands {
                 inputs: some(operands, *parts, *parts)?,
                 weight: x(2 * parts)?,
+                bias: if *bias { Some(x(2 * parts + 1)?) } else { None },
                 state: None,
             };
             let options = options(*residual, *activation);
             let gradients = canon::backward(ours()?, grads, operands, options)?;
             let mut results = gradients.inputs;
             results.push(gradients.weight);
+            results.extend(gradients.bias);
             results
         }
         Kernel::CausalConvState { kernel, parts, state } => {

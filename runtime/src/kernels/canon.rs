@@ -1,8 +1,9 @@
 //! The Canon layer: a depthwise causal convolution over time with a residual ("Physics of Language Models",
 //! Part 4.1; spec 1.2), forward and backward.
 //! In: n tensors [b, t, c_i] read as one of c = sum c_i channels that is never put together, one filter
-//! [c, k], optionally the k-1 inputs before the first. Out: n tensors, or the gradients, overwritten.
-//!     conv(x)[t] = sum_j w[j] x[t - (k-1) + j]      y = (x +) act(conv(x))
+//! [c, k], optionally a bias and the k-1 inputs before the first. Out: n tensors, or the gradients, overwritten.
+//!     conv(x)[t] = sum_j w[j] x[t - (k-1) + j]      y = (x +) act(conv(x) + bias)
+//! Without residual it is the short convolution of the linear mixers (Gu and Dao 2023).
 //! Must stay true: the caller runs the path that `choose` named and records it; a given path has the same
 //! bits at any thread count; run(a ++ b, s) = run(a, s) ++ run(b, next_state(a, s)).
 
@@ -51,6 +52,8 @@ pub struct Operands<'a> {
     pub inputs: &'a [&'a Tensor],
     /// [c, k] or [c, 1, k], tap k-1 for the present.
     pub weight: &'a Tensor,
+    /// [c]; none is all zeros.
+    pub bias: Option<&'a Tensor>,
     /// [b, k-1, c]: the inputs just before; none is all zeros.
     pub state: Option<&'a Tensor>,
 }
@@ -60,6 +63,8 @@ pub struct Operands<'a> {
 pub struct Gradients {
     pub inputs: Vec<Tensor>,
     pub weight: Tensor,
+    /// Where a bias was given.
+    pub bias: Option<Tensor>,
     /// Where a state was given. The state that comes out carries no gradient (training starts from zeros).
     pub state: Option<Tensor>,
 }
@@ -102,8 +107,9 @@ pub fn backward(
     options: Options,
 ) -> Result<Gradients, KernelError> {
     let inputs = operands.inputs.iter().map(|x| dense_like(x)).collect::<Result<Vec<_>, _>>()?;
-    let state = operands.state.map(dense_like).transpose()?;
-    let mut into = Gradients { inputs, weight: dense_like(operands.weight)?, state };
+    let [bias, state] = [operands.bias, operands.state].map(|x| x.map(dense_like));
+    let weight = dense_like(operands.weight)?;
+    let mut into = Gradients { inputs, weight, bias: bias.transpose()?, state: state.transpose()? };
     backward_into(path, grads, operands, options, &mut into)?;
     Ok(into)
 }
@@ -122,10 +128,14 @@ pub fn backward_into(
     if into.weight.size() != operands.weight.size() {
         return Err(unlike("the weight's gradient", &into.weight.size(), &operands.weight.size()));
     }
-    if into.state.as_ref().map(Tensor::size) != operands.state.map(Tensor::size) {
-        return Err(KernelError::new(
-            "the state's gradient is not of the state's shape".to_owned(),
-        ));
+    for (what, into, operand) in
+        [("state", &into.state, operands.state), ("bias", &into.bias, operands.bias)]
+    {
+        if into.as_ref().map(Tensor::size) != operand.map(Tensor::size) {
+            return Err(KernelError::new(format!(
+                "the {what}'s gradient is not of the {what}'s shape"
+            )));
+        }
     }
     match path {
         Path::Fused(isa) => fused::backward(isa, &shape, grads, operands, options, into),
@@ -133,8 +143,12 @@ pub fn backward_into(
             let results = reference::backward(&shape, grads, operands, options)?;
             copy_all(&mut into.inputs, &results.inputs)?;
             into.weight.f_copy_(&results.weight)?;
-            if let (Some(into), Some(result)) = (&mut into.state, &results.state) {
-                into.f_copy_(result)?;
+            for (into, result) in
+                [(&mut into.state, &results.state), (&mut into.bias, &results.bias)]
+            {
+                if let (Some(into), Some(result)) = (into, result) {
+                    into.f_copy_(result)?;
+                }
             }
             Ok(())
         }
@@ -186,7 +200,7 @@ struct Shape {
 
 impl Shape {
     fn of(operands: &Operands<'_>) -> Result<Self, KernelError> {
-        let Operands { inputs, weight, state } = operands;
+        let Operands { inputs, weight, bias, state } = operands;
         let size = weight.size();
         let ([channels, kernel] | [channels, 1, kernel]) = size[..] else {
             return Err(KernelError::new(format!(
@@ -215,6 +229,9 @@ impl Shape {
         };
         if first != channels || kernel < 1 {
             return Err(KernelError::new(format!("a Canon filter {size:?} over {first} channels")));
+        }
+        if let Some(bias) = bias.filter(|bias| bias.size() != [channels]) {
+            return Err(unlike("a convolution's bias", &bias.size(), &[channels]));
         }
         if let Some(state) = state {
             let wanted = [batch, kernel - 1, channels];

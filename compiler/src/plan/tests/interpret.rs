@@ -76,6 +76,10 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
         Kernel::Scale { by } => vec![x[0].map(|x| by.to_f64() * x)],
         Kernel::SwiGlu => vec![norms::swiglu(x[0], x[1])],
         Kernel::SwiGluGrad => norms::swiglu_grad(x[0], x[1], x[2]),
+        Kernel::GatedRmsNorm { eps, gate } => {
+            norms::gated_norm(x[0], x[1], x[2], eps.to_f64(), *gate)
+        }
+        Kernel::GatedRmsNormGrad { gate } => norms::gated_norm_grad(x, *gate),
         Kernel::Reshape { dims } => vec![moves::reshape(x[0], dims)],
         Kernel::Concat => vec![moves::concat(x)],
         Kernel::Split { widths } => moves::split(x[0], widths),
@@ -95,14 +99,17 @@ fn apply(kernel: &Kernel, x: &[&Tensor], sizes: Sizes) -> Vec<Tensor> {
             let time = x[0].dims[1];
             vec![x[0].times(time.saturating_sub(*rows as usize), time)]
         }
-        Kernel::CausalConv { kernel, residual, activation, parts, state } => {
-            let conv = time::Conv { residual: *residual, activation: *activation };
-            let past = state.then(|| x[parts + 1]);
-            conv.forward(&x[..*parts], x[*parts], past, *kernel as usize)
+        Kernel::CausalConv { kernel, residual, activation, parts, bias, state } => {
+            let kernel = *kernel as usize;
+            let conv = time::Conv { kernel, residual: *residual, activation: *activation };
+            let past = state.then(|| x[parts + 1 + usize::from(*bias)]);
+            conv.forward(&x[..*parts], x[*parts], bias.then(|| x[parts + 1]), past)
         }
-        Kernel::CausalConvGrad { kernel, residual, activation, parts } => {
-            let conv = time::Conv { residual: *residual, activation: *activation };
-            conv.backward(&x[..*parts], &x[*parts..2 * parts], x[2 * parts], *kernel as usize)
+        Kernel::CausalConvGrad { kernel, residual, activation, parts, bias } => {
+            let kernel = *kernel as usize;
+            let conv = time::Conv { kernel, residual: *residual, activation: *activation };
+            let bias = bias.then(|| x[2 * parts + 1]);
+            conv.backward(&x[..*parts], &x[*parts..2 * parts], x[2 * parts], bias)
         }
         Kernel::CausalConvState { kernel, parts, state } => {
             let past = state.then(|| x[*parts]);

@@ -1,7 +1,7 @@
 //! Projections, norms and functions of single numbers.
 
 use super::tensor::Tensor;
-use crate::plan::Function;
+use crate::plan::{Function, Gate};
 
 pub(super) fn linear(x: &Tensor, weight: &Tensor, bias: Option<&Tensor>) -> Tensor {
     let mut dims = x.dims.clone();
@@ -125,6 +125,42 @@ pub(super) fn swiglu_grad(dy: &Tensor, gate: &Tensor, up: &Tensor) -> Vec<Tensor
     let dgate = zip(&through, gate, |d, gate| d * slope(Function::Silu, gate));
     let dup = zip(dy, gate, |dy, gate| dy * function(Function::Silu, gate));
     vec![dgate, dup]
+}
+
+pub(super) fn gated_norm(
+    x: &Tensor,
+    gate: &Tensor,
+    weight: &Tensor,
+    eps: f64,
+    order: Gate,
+) -> Vec<Tensor> {
+    match order {
+        Gate::Before => norm(&swiglu(gate, x), Some(weight), eps),
+        Gate::After => {
+            let mut made = norm(x, Some(weight), eps);
+            made[0] = swiglu(gate, &made[0]);
+            made
+        }
+    }
+}
+
+pub(super) fn gated_norm_grad(x: &[&Tensor], order: Gate) -> Vec<Tensor> {
+    let [dy, x, gate, weight, rstd] = x else { panic!("{} operands", x.len()) };
+    match order {
+        Gate::Before => {
+            let made = rms_norm_grad(dy, &swiglu(gate, x), weight, rstd);
+            let [dgate, dx] = <[Tensor; 2]>::try_from(swiglu_grad(&made[0], gate, x)).unwrap();
+            vec![dx, dgate, made[1].clone()]
+        }
+        Gate::After => {
+            let c = x.width();
+            let n = (0..x.data.len()).map(|i| x.data[i] * rstd.data[i / c] * weight.data[i % c]);
+            let n = x.like(n.collect());
+            let [dgate, dn] = <[Tensor; 2]>::try_from(swiglu_grad(dy, gate, &n)).unwrap();
+            let made = rms_norm_grad(&dn, x, weight, rstd);
+            vec![made[0].clone(), dgate, made[1].clone()]
+        }
+    }
 }
 
 /// Element by element; the shorter is spread over the longer's leading axes.

@@ -1,9 +1,11 @@
 //! Lowering, fusion, liveness, memory and text.
 
+use std::collections::BTreeMap;
+
 use super::{checked, graph, options};
 use crate::plan::{
-    DType, Extent, Input, Kernel, Loss, Options, Output, Plan, Recompute, Sizes, Stream, evaluate,
-    forward, train,
+    DType, Extent, Input, Kernel, Loss, Options, Output, Plan, Recompute, Sizes, Step, Stream,
+    evaluate, forward, train,
 };
 
 const LLAMA: &str = "arch tiny { vocab 5  dim 8  norm_eps 1e-5  init lingua  layers 3 of decoder {
@@ -48,6 +50,58 @@ fn swiglu_is_fused_both_ways_and_only_where_nothing_else_reads_silu() {
     assert_eq!(count(&micro(read_twice, Recompute::Nothing, true), "swiglu"), 0);
     let recomputed = micro(LLAMA, Recompute::Layers, true);
     assert_eq!((count(&recomputed, "swiglu"), count(&recomputed, "swiglu_grad")), (6, 3));
+}
+
+/// A short convolution's silu and a gated norm, in both orders, as the std mixers write them.
+#[test]
+fn silu_goes_into_the_convolution_and_the_gate_into_the_norm() {
+    for (mixer, convs) in [
+        ("gla { heads 2  gate_rank 3 }", 3),
+        ("mamba2 { heads 2  state 4 }", 3),
+        ("gated_deltanet { heads 2  output_gate_rank 3 }", 3),
+    ] {
+        let text = LLAMA.replace("attention { heads 2 }", mixer).replace("A, B, C", "A, C");
+        let [plan, again, unfused] =
+            [(Recompute::Nothing, true), (Recompute::Layers, true), (Recompute::Nothing, false)]
+                .map(|(recompute, fuse)| micro(&text, recompute, fuse));
+        let gated =
+            |plan: &Plan| [count(plan, "gated_rms_norm"), count(plan, "gated_rms_norm_grad")];
+        let silu = |plan: &Plan| {
+            let is = |s: &&Step| s.kernel.attrs().iter().any(|attr| attr.ends_with("silu"));
+            let kinds = plan.steps.iter().filter(is).map(|s| s.kernel.name());
+            kinds.fold(BTreeMap::<_, usize>::new(), |mut counts, kind| {
+                *counts.entry(kind).or_default() += 1;
+                counts
+            })
+        };
+        assert_eq!(gated(&plan), [3, 3], "{mixer}");
+        assert_eq!(gated(&again), [6, 3], "{mixer}");
+        assert_eq!(gated(&unfused), [0, 0], "{mixer}");
+        let once = 3 * convs;
+        let want = BTreeMap::from([("causal_conv", once), ("causal_conv_grad", once)]);
+        assert_eq!(silu(&plan), want, "{mixer}");
+        let twice = BTreeMap::from([("causal_conv", 2 * once), ("causal_conv_grad", once)]);
+        assert_eq!(silu(&again), twice, "{mixer}");
+        assert!(silu(&unfused).contains_key("pointwise"), "{mixer}");
+    }
+}
+
+/// What else reads keeps both apart: the convolution's result, the norm's.
+#[test]
+fn what_is_read_twice_is_not_fused_away() {
+    for body in [
+        "c = short_conv s (x, 4)  silu(c) + c",
+        "n = rms_norm w (x)  n * silu(linear g (x, 4)) + n",
+        "u = x * silu(linear g (x, 4))  rms_norm w (u) + u",
+    ] {
+        let text = format!(
+            "block probe(x) {{ {body} }}
+             arch tiny {{ vocab 5  dim 4  norm_eps 1e-5  init lingua  layers 1 of probe }}"
+        );
+        let plan = micro(&text, Recompute::Nothing, true);
+        assert_eq!(count(&plan, "gated_rms_norm"), 0, "{body}");
+        assert!(!plan.text().contains("activation silu"), "{body}");
+    }
 }
 
 #[test]

@@ -94,6 +94,7 @@ pub(super) fn attention_grad(x: &[&Tensor], window: Option<i64>) -> Vec<Tensor> 
 }
 
 pub(super) struct Conv {
+    pub(super) kernel: usize,
     pub(super) residual: bool,
     pub(super) activation: Activation,
 }
@@ -103,14 +104,15 @@ impl Conv {
         &self,
         xs: &[&Tensor],
         weight: &Tensor,
+        bias: Option<&Tensor>,
         past: Option<&Tensor>,
-        kernel: usize,
     ) -> Vec<Tensor> {
         let mut first = 0;
         let part = |x: &&Tensor| {
             let mut y = Tensor::zeros(x.dims.clone());
             each(x, |b, t, c| {
-                let u = conv(x, weight, past, [b, t, c, first], kernel);
+                let u = conv(x, weight, past, [b, t, c, first], self.kernel)
+                    + bias.map_or(0.0, |bias| bias.data[first + c]);
                 let skip = if self.residual { x.at(&[b, t, c]) } else { 0.0 };
                 y.add_at(&[b, t, c], self.activate(u) + skip);
             });
@@ -125,17 +127,21 @@ impl Conv {
         dys: &[&Tensor],
         xs: &[&Tensor],
         weight: &Tensor,
-        kernel: usize,
+        bias: Option<&Tensor>,
     ) -> Vec<Tensor> {
+        let kernel = self.kernel;
         let mut dw = Tensor::zeros(weight.dims.clone());
+        let mut dbias = bias.map(|bias| Tensor::zeros(bias.dims.clone()));
         let mut gradients = Vec::new();
         let mut first = 0;
         for (dy, x) in dys.iter().zip(xs) {
             let mut dx = Tensor::zeros(x.dims.clone());
             each(x, |b, t, c| {
                 let dy = dy.at(&[b, t, c]);
-                let u = conv(x, weight, None, [b, t, c, first], kernel);
+                let u = conv(x, weight, None, [b, t, c, first], kernel)
+                    + bias.map_or(0.0, |bias| bias.data[first + c]);
                 let du = dy * self.slope(u);
+                dbias.iter_mut().for_each(|sums| sums.add_at(&[first + c], du));
                 for j in 0..kernel {
                     if let Some(s) = (t + j + 1).checked_sub(kernel) {
                         dx.add_at(&[b, s, c], du * weight.at(&[first + c, j]));
@@ -148,6 +154,7 @@ impl Conv {
             gradients.push(dx);
         }
         gradients.push(dw);
+        gradients.extend(dbias);
         gradients
     }
 

@@ -47,19 +47,20 @@ pub(super) fn backward(
 ) -> Result<(), KernelError> {
     let parts = Parts::of(shape, operands)?;
     let kernel = parts.kernel;
-    let mut filter = vec![0.0; parts.taps.len()]; // [k, c]
+    let sums = kernel + usize::from(operands.bias.is_some()); // the taps, then the bias
+    let mut filter = vec![0.0; sums * parts.channels]; // [k or k+1, c]
     for (i, input) in into.inputs.iter_mut().enumerate() {
         let (source, dy) = (parts.source(i)?, Rows::of(grads[i])?);
         let mut reads = parts.reads(i);
         reads.push(grads[i]);
         let mut out = RowsMut::of(input, &reads)?;
         let width = source.channels;
-        let mut partials = vec![0.0; ffi::block_count(dy.sizes(), BLOCK) * kernel * width]; // [blocks, k, c_i]
+        let mut partials = vec![0.0; ffi::block_count(dy.sizes(), BLOCK) * sums * width]; // [blocks, k or k+1, c_i]
         ffi::parallel_blocks(
             &mut out,
             BLOCK,
             &mut partials,
-            kernel * width,
+            sums * width,
             Vec::new,
             |local, block, rows, partial| {
                 ffi::run_on(
@@ -69,7 +70,7 @@ pub(super) fn backward(
             },
         );
         let first = shape.parts[i].0 as usize;
-        for partial in partials.chunks_exact((kernel * width).max(1)) {
+        for partial in partials.chunks_exact((sums * width).max(1)) {
             for (tap, sums) in partial.chunks_exact(width).enumerate() {
                 let whole = &mut filter[tap * parts.channels + first..][..width];
                 whole.iter_mut().zip(sums).for_each(|(whole, sum)| *whole += sum);
@@ -81,6 +82,9 @@ pub(super) fn backward(
         for (tap, value) in taps.iter_mut().enumerate() {
             *value = filter[tap * parts.channels + channel];
         }
+    }
+    if let Some(bias) = &mut into.bias {
+        ffi::slice_mut(bias, &[])?.copy_from_slice(&filter[kernel * parts.channels..]);
     }
     if let Some(into) = &mut into.state {
         state_gradient(isa, shape, &parts, grads, options, into)?;
@@ -132,6 +136,7 @@ struct Parts<'a> {
     states: Vec<Option<Tensor>>,
     taps: Vec<f32>, // [k, c]
     zeros: Vec<f32>,
+    bias: Option<&'a [f32]>,
     firsts: Vec<usize>,
     channels: usize,
     kernel: usize,
@@ -155,6 +160,7 @@ impl<'a> Parts<'a> {
             states: states.collect::<Result<_, _>>()?,
             taps,
             zeros: vec![0.0; channels],
+            bias: operands.bias.map(ffi::slice).transpose()?,
             firsts: shape.parts.iter().map(|part| part.0 as usize).collect(),
             operands,
             channels,
@@ -173,6 +179,7 @@ impl<'a> Parts<'a> {
             state: self.states[i].as_ref().map(Rows::of).transpose()?,
             taps: std::array::from_fn(taps),
             zeros: &self.zeros[..channels],
+            bias: &self.bias.unwrap_or(&self.zeros)[self.firsts[i]..][..channels],
             time,
             channels,
             kernel: self.kernel,
@@ -181,7 +188,8 @@ impl<'a> Parts<'a> {
 
     /// What a result for input i must not overwrite.
     fn reads(&self, i: usize) -> Vec<&Tensor> {
-        [self.operands.inputs[i], self.operands.weight].into_iter().chain(&self.states[i]).collect()
+        let given = [self.operands.inputs[i], self.operands.weight];
+        given.into_iter().chain(self.operands.bias).chain(&self.states[i]).collect()
     }
 }
 
@@ -192,6 +200,8 @@ pub(super) struct Source<'a> {
     /// The first `kernel` are meant.
     pub(super) taps: [&'a [f32]; 8],
     pub(super) zeros: &'a [f32],
+    /// Zeros where there is none.
+    pub(super) bias: &'a [f32],
     pub(super) time: usize,
     pub(super) channels: usize,
     pub(super) kernel: usize,

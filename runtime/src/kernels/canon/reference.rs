@@ -12,7 +12,7 @@ pub(super) fn forward(
     options: Options,
 ) -> Result<Vec<Tensor>, KernelError> {
     let x = padded(shape, &operands)?; // [b, k-1+t, c]
-    let conv = convolve(shape, &x, operands.weight)?; // [b, t, c]
+    let conv = convolve(shape, &x, &operands)?; // [b, t, c]
     let acted = match options.activation {
         Activation::Identity => conv,
         Activation::Silu => conv.f_silu()?,
@@ -25,8 +25,9 @@ pub(super) fn forward(
     split(shape, &y)
 }
 
-/// With p = conv(x) and dp = dy act'(p):
+/// With p = conv(x) + bias and dp = dy act'(p):
 ///     dx[t] = (dy[t] +) sum_j w[j] dp[t + (k-1) - j]      dw[j] = sum_{b,t} dp[t] x[t - (k-1) + j]
+///     dbias = sum_{b,t} dp[t]
 pub(super) fn backward(
     shape: &Shape,
     grads: &[&Tensor],
@@ -38,7 +39,7 @@ pub(super) fn backward(
     let dy = Tensor::f_cat(grads, 2)?; // [b, t, c]
     let dp = match options.activation {
         Activation::Identity => dy.shallow_clone(),
-        Activation::Silu => convolve(shape, &x, operands.weight)?.f_silu_backward(&dy)?,
+        Activation::Silu => convolve(shape, &x, &operands)?.f_silu_backward(&dy)?,
     };
     let dx = x.f_zeros_like()?; // [b, k-1+t, c], the state's gradient in its first k-1 rows
     if options.residual {
@@ -52,15 +53,12 @@ pub(super) fn backward(
             operands.weight,
             tap,
         )?)?)?;
-        taps.push(dp.f_mul(&window)?.f_sum_dim_intlist(
-            [0i64, 1].as_slice(),
-            false,
-            None::<Kind>,
-        )?); // [c]
+        taps.push(over_tokens(&dp.f_mul(&window)?)?); // [c]
     }
     Ok(Gradients {
         inputs: split(shape, &dx.f_narrow(1, past, shape.time)?)?,
         weight: Tensor::f_stack(&taps, 1)?.f_reshape(operands.weight.size())?,
+        bias: operands.bias.map(|_| over_tokens(&dp)).transpose()?,
         state: operands.state.map(|_| dx.f_narrow(1, 0, past)).transpose()?,
     })
 }
@@ -78,13 +76,22 @@ fn padded(shape: &Shape, operands: &Operands<'_>) -> Result<Tensor, KernelError>
     Ok(Tensor::f_cat(&[before, x], 1)?)
 }
 
-/// [b, k-1+t, c] -> [b, t, c], one shifted product for each tap.
-fn convolve(shape: &Shape, x: &Tensor, weight: &Tensor) -> Result<Tensor, KernelError> {
+/// [b, t, c] -> [c].
+fn over_tokens(x: &Tensor) -> Result<Tensor, KernelError> {
+    Ok(x.f_sum_dim_intlist([0i64, 1].as_slice(), false, None::<Kind>)?)
+}
+
+/// [b, k-1+t, c] -> [b, t, c], one shifted product for each tap, and the bias.
+fn convolve(shape: &Shape, x: &Tensor, operands: &Operands<'_>) -> Result<Tensor, KernelError> {
+    let weight = operands.weight;
     let mut sum = x.f_narrow(1, 0, shape.time)?.f_mul(&filter(shape, weight, 0)?)?;
     for tap in 1..shape.kernel {
         sum = sum.f_add(&x.f_narrow(1, tap, shape.time)?.f_mul(&filter(shape, weight, tap)?)?)?;
     }
-    Ok(sum)
+    match operands.bias {
+        Some(bias) => Ok(sum.f_add(bias)?),
+        None => Ok(sum),
+    }
 }
 
 /// Tap `tap` of every channel, [c].

@@ -54,7 +54,7 @@ fn forward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Forw
             std::array::from_fn(|j| source.delayed(block.batch, first + j.min(K - 2)));
         let new: [&[f32]; GROUP] =
             std::array::from_fn(|i| source.delayed(block.batch, first + K - 1 + i));
-        let group = Group { taps: &source.taps, old: &old, new: &new, count };
+        let group = Group { taps: &source.taps, bias: source.bias, old: &old, new: &new, count };
         let bulk = source.channels - source.channels % LANES;
         for c in (0..bulk).step_by(LANES) {
             forward_strip::<K, FMA, LANES>(&group, options, &mut out, c);
@@ -68,6 +68,7 @@ fn forward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Forw
 /// GROUP rows to compute, the K-1 before them, and the filter.
 struct Group<'a> {
     taps: &'a [&'a [f32]; 8],
+    bias: &'a [f32],
     old: &'a [&'a [f32]; 7],
     new: &'a [&'a [f32]; GROUP],
     count: usize,
@@ -81,13 +82,14 @@ fn forward_strip<const K: usize, const FMA: bool, const W: usize>(
     c: usize,
 ) {
     let taps: [[f32; W]; K] = std::array::from_fn(|j| load(group.taps[j], c));
+    let bias = load(group.bias, c);
     let mut window = [[0.0; W]; K];
     for j in 1..K {
         window[j] = load(group.old[j - 1], c);
     }
     for i in 0..group.count {
         push(&mut window, load(group.new[i], c));
-        let mut y = convolve::<K, FMA, W>(&taps, &window);
+        let mut y = convolve::<K, FMA, W>(&taps, &window, bias);
         if options.activation == Activation::Silu {
             for value in &mut y {
                 *value *= sigmoid::<FMA>(*value);
@@ -154,7 +156,7 @@ fn backward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Bac
             std::array::from_fn(|j| source.delayed(block.batch, first + j.min(K - 2)));
         let new: [&[f32]; GROUP] =
             std::array::from_fn(|i| source.delayed(block.batch, first + K - 1 + i));
-        let group = Group { taps: &source.taps, old: &old, new: &new, count };
+        let group = Group { taps: &source.taps, bias: source.bias, old: &old, new: &new, count };
         let down = Down {
             near: &std::array::from_fn(|j| slope(first + j.min(K - 2))),
             far: &std::array::from_fn(|i| slope(first + K - 1 + i)),
@@ -192,6 +194,9 @@ fn backward_strip<const K: usize, const FMA: bool, const W: usize>(
     // Reversed: dp[t + i] meets tap K-1-i.
     let taps: [[f32; W]; K] = std::array::from_fn(|j| load(group.taps[K - 1 - j], c));
     let mut sums: [[f32; W]; K] = std::array::from_fn(|j| load(&partial[j * width..][..width], c));
+    // The bias's share comes after the taps', where there is a bias.
+    let biased = partial.len() > K * width;
+    let mut bias = if biased { load(&partial[K * width..], c) } else { [0.0; W] };
     let (mut window, mut slopes) = ([[0.0; W]; K], [[0.0; W]; K]);
     for j in 1..K {
         window[j] = load(group.old[j - 1], c);
@@ -200,7 +205,7 @@ fn backward_strip<const K: usize, const FMA: bool, const W: usize>(
     for i in 0..group.count {
         push(&mut window, load(group.new[i], c));
         push(&mut slopes, load(down.far[i], c));
-        let mut dx = convolve::<K, FMA, W>(&taps, &slopes);
+        let mut dx = convolve::<K, FMA, W>(&taps, &slopes, [0.0; W]);
         if options.residual {
             let dy: [f32; W] = load(down.dy[i], c);
             for (value, dy) in dx.iter_mut().zip(&dy) {
@@ -213,13 +218,19 @@ fn backward_strip<const K: usize, const FMA: bool, const W: usize>(
                 sums[j][l] = mul_add::<FMA>(slopes[0][l], window[j][l], sums[j][l]);
             }
         }
+        for l in 0..W {
+            bias[l] += slopes[0][l];
+        }
+    }
+    if biased {
+        store(&mut partial[K * width..], c, &bias);
     }
     for j in 0..K {
         store(&mut partial[j * width..][..width], c, &sums[j]);
     }
 }
 
-/// dp = dy act'(conv(x)) for the rows from `first` that `into` has room for.
+/// dp = dy act'(conv(x) + bias) for the rows from `first` that `into` has room for.
 pub(super) struct Slopes<'a> {
     pub(super) source: &'a Source<'a>,
     pub(super) dy: Rows<'a>,
@@ -250,25 +261,26 @@ fn slopes_of<const K: usize, const FMA: bool, const LANES: usize>(work: &mut Slo
         let xs: [&[f32]; K] = std::array::from_fn(|j| source.delayed(*batch, t + j));
         let bulk = width - width % LANES;
         for c in (0..bulk).step_by(LANES) {
-            slope_strip::<K, FMA, LANES>(&source.taps, &xs, dy, row, c);
+            slope_strip::<K, FMA, LANES>(source, &xs, dy, row, c);
         }
         for c in bulk..width {
-            slope_strip::<K, FMA, 1>(&source.taps, &xs, dy, row, c);
+            slope_strip::<K, FMA, 1>(source, &xs, dy, row, c);
         }
     }
 }
 
 #[inline(always)]
 fn slope_strip<const K: usize, const FMA: bool, const W: usize>(
-    taps: &[&[f32]; 8],
+    source: &Source<'_>,
     xs: &[&[f32]; K],
     dy: &[f32],
     into: &mut [f32],
     c: usize,
 ) {
     let p = convolve::<K, FMA, W>(
-        &std::array::from_fn(|j| load(taps[j], c)),
+        &std::array::from_fn(|j| load(source.taps[j], c)),
         &std::array::from_fn(|j| load(xs[j], c)),
+        load(source.bias, c),
     );
     let mut slopes: [f32; W] = load(dy, c);
     for (slope, p) in slopes.iter_mut().zip(p) {
@@ -282,12 +294,10 @@ fn slope_strip<const K: usize, const FMA: bool, const W: usize>(
 fn convolve<const K: usize, const FMA: bool, const W: usize>(
     taps: &[[f32; W]; K],
     xs: &[[f32; W]; K],
+    bias: [f32; W],
 ) -> [f32; W] {
-    let mut sum = [0.0; W];
-    for l in 0..W {
-        sum[l] = taps[0][l] * xs[0][l];
-    }
-    for j in 1..K {
+    let mut sum = bias;
+    for j in 0..K {
         for l in 0..W {
             sum[l] = mul_add::<FMA>(taps[j][l], xs[j][l], sum[l]);
         }

@@ -19,19 +19,21 @@ const ALL_OPTIONS: [Options; 4] = [
 /// Everything a layer gives for some operands: outputs, gradients of inputs, weight and state, next state.
 fn run(path: Path, grads: &[&Tensor], operands: Operands<'_>, options: Options) -> Vec<Tensor> {
     let mut all = forward(path, operands, options).unwrap();
-    let Gradients { inputs, weight, state } = backward(path, grads, operands, options).unwrap();
+    let Gradients { inputs, weight, bias, state } =
+        backward(path, grads, operands, options).unwrap();
     all.extend(inputs);
     all.push(weight);
+    all.extend(bias);
     all.extend(state);
     all
 }
 
 /// The same by libtorch: autograd of a grouped conv1d over state ++ concatenated inputs.
 fn autograd(grads: &[&Tensor], operands: Operands<'_>, options: Options) -> Vec<Tensor> {
-    let Operands { inputs, weight, state } = operands;
+    let Operands { inputs, weight, bias, state } = operands;
     let leaf = |t: &Tensor| t.copy().set_requires_grad(true);
-    let (xs, w, s) =
-        (inputs.iter().map(|x| leaf(x)).collect::<Vec<_>>(), leaf(weight), state.map(leaf));
+    let xs: Vec<Tensor> = inputs.iter().map(|x| leaf(x)).collect();
+    let (w, b, s) = (leaf(weight), bias.map(leaf), state.map(leaf));
     let x = Tensor::cat(&xs, 2);
     let kernel = *weight.size().last().unwrap();
     let channels = x.size()[2];
@@ -41,12 +43,12 @@ fn autograd(grads: &[&Tensor], operands: Operands<'_>, options: Options) -> Vec<
     };
     let filter = w.reshape([channels, 1, kernel]);
     let conv =
-        padded.transpose(1, 2).conv1d(&filter, None::<Tensor>, 1, 0, 1, channels).transpose(1, 2);
+        padded.transpose(1, 2).conv1d(&filter, b.as_ref(), 1, 0, 1, channels).transpose(1, 2);
     let acted = if options.activation == Activation::Silu { conv.silu() } else { conv };
     let y = if options.residual { &acted + &x } else { acted };
     let widths: Vec<i64> = inputs.iter().map(|x| x.size()[2]).collect();
     let mut all: Vec<Tensor> = y.detach().split_with_sizes(widths.as_slice(), 2);
-    let leaves: Vec<&Tensor> = xs.iter().chain([&w]).chain(&s).collect();
+    let leaves: Vec<&Tensor> = xs.iter().chain([&w]).chain(&b).chain(&s).collect();
     let loss = (y * Tensor::cat(grads, 2)).sum(y_kind(grads));
     all.extend(Tensor::run_backward(&[loss], &leaves, false, false));
     all
@@ -122,8 +124,10 @@ fn fused_equals_reference_equals_libtorch() {
                     let weight = Tensor::randn([channels, kernel], CPU);
                     let state =
                         with_state.then(|| Tensor::randn([batch, kernel - 1, channels], CPU));
-                    let operands =
-                        Operands { inputs: &inputs, weight: &weight, state: state.as_ref() };
+                    let noise = Tensor::randn([channels], CPU);
+                    let bias = (case % 2 == 0).then_some(&noise);
+                    let state = state.as_ref();
+                    let operands = Operands { inputs: &inputs, weight: &weight, bias, state };
                     let what =
                         format!("shape {case}, kernel {kernel}, {options:?}, state {with_state}");
                     let oracle = autograd(&grads, operands, options);
@@ -145,7 +149,9 @@ fn instruction_sets_agree_to_the_bit_where_they_fuse() {
     let grads = refs(&grads);
     let weight = Tensor::randn([53, 4], CPU);
     let state = Tensor::randn([2, 3, 53], CPU);
-    let operands = Operands { inputs: &inputs, weight: &weight, state: Some(&state) };
+    let bias = Tensor::randn([53], CPU);
+    let operands =
+        Operands { inputs: &inputs, weight: &weight, bias: Some(&bias), state: Some(&state) };
     for options in ALL_OPTIONS {
         let of = |isa| run(Path::Fused(isa), &grads, operands, options);
         assert_close(&of(Isa::Portable), &autograd(&grads, operands, options), 4e-6, "portable");
@@ -166,9 +172,12 @@ fn reference_against_finite_differences() {
             let grads = refs(&grads);
             let weight = Tensor::randn([5, 1, kernel], kind);
             let state = Tensor::randn([2, kernel - 1, 5], kind);
-            // The three operands of which a loss sum(y * grads) is a function.
-            let loss = |x: &Tensor, w: &Tensor, s: &Tensor| {
-                let operands = Operands { inputs: &[x, &inputs[1]], weight: w, state: Some(s) };
+            let bias = Tensor::randn([5], kind);
+            // The four operands of which a loss sum(y * grads) is a function.
+            let loss = |[x, w, b, s]: &[Tensor; 4]| {
+                let inputs = [x, &inputs[1]];
+                let operands =
+                    Operands { inputs: &inputs, weight: w, bias: Some(b), state: Some(s) };
                 let outputs = forward(ASKED, operands, options).unwrap();
                 outputs
                     .iter()
@@ -177,18 +186,18 @@ fn reference_against_finite_differences() {
                     .sum::<f64>()
             };
             let all = refs(&inputs);
-            let operands = Operands { inputs: &all, weight: &weight, state: Some(&state) };
+            let operands =
+                Operands { inputs: &all, weight: &weight, bias: Some(&bias), state: Some(&state) };
             let gradients = backward(ASKED, &grads, operands, options).unwrap();
-            for (which, gradient) in
-                [&gradients.inputs[0], &gradients.weight, gradients.state.as_ref().unwrap()]
-                    .iter()
-                    .enumerate()
-            {
+            let [dbias, dstate] =
+                [&gradients.bias, &gradients.state].map(|gradient| gradient.as_ref().unwrap());
+            let claims = [&gradients.inputs[0], &gradients.weight, dbias, dstate];
+            for (which, gradient) in claims.iter().enumerate() {
                 for element in 0..gradient.numel() as i64 {
                     let moved = |by: f64| {
-                        let operands = [inputs[0].copy(), weight.copy(), state.copy()];
+                        let operands = [&inputs[0], &weight, &bias, &state].map(Tensor::copy);
                         let _ = operands[which].view([-1]).narrow(0, element, 1).g_add_scalar_(by);
-                        loss(&operands[0], &operands[1], &operands[2])
+                        loss(&operands)
                     };
                     let difference = (moved(STEP) - moved(-STEP)) / (2.0 * STEP);
                     let claimed = gradient.reshape([-1]).double_value(&[element]);
@@ -213,6 +222,7 @@ proptest! {
         pieces in prop::collection::vec(1i64..=70, 1..5),
         batch in 1i64..=3,
         which in 0usize..4,
+        with_bias: bool,
         with_state: bool,
         asked: bool,
     ) {
@@ -220,14 +230,18 @@ proptest! {
         let path = if asked { ASKED } else { choose(kernel, Kind::Float, Device::Cpu) };
         let inputs = parts(batch, time, &[9, 4], CPU);
         let weight = Tensor::randn([13, kernel], CPU);
+        let noise = Tensor::randn([13], CPU);
+        let bias = with_bias.then_some(&noise);
         let mut state = with_state.then(|| Tensor::randn([batch, kernel - 1, 13], CPU));
-        let whole = Operands { inputs: &refs(&inputs), weight: &weight, state: state.as_ref() };
+        let whole =
+            Operands { inputs: &refs(&inputs), weight: &weight, bias, state: state.as_ref() };
         let at_once = forward(path, whole, options).unwrap();
         let end = next_state(whole).unwrap();
         let (mut first, mut streamed) = (0, [Vec::new(), Vec::new()]);
         for piece in pieces {
             let cut: Vec<Tensor> = inputs.iter().map(|x| x.narrow(1, first, piece)).collect();
-            let operands = Operands { inputs: &refs(&cut), weight: &weight, state: state.as_ref() };
+            let operands =
+                Operands { inputs: &refs(&cut), weight: &weight, bias, state: state.as_ref() };
             let outputs = forward(path, operands, options).unwrap();
             streamed.iter_mut().zip(outputs).for_each(|(all, y)| all.push(y));
             state = Some(next_state(operands).unwrap());
@@ -250,8 +264,9 @@ fn one_thread_and_two_give_the_same_bits() {
     let grads = parts(3, 300, &widths, CPU);
     let (inputs, grads) = (refs(&inputs), refs(&grads));
     for options in ALL_OPTIONS {
-        let weight = Tensor::randn([129, 4], CPU);
-        let operands = Operands { inputs: &inputs, weight: &weight, state: None };
+        let (weight, bias) = (Tensor::randn([129, 4], CPU), Tensor::randn([129], CPU));
+        let operands =
+            Operands { inputs: &inputs, weight: &weight, bias: Some(&bias), state: None };
         let [one, two, five] = [1, 2, 5].map(|threads| {
             tch::set_num_threads(threads);
             run(fused(4), &grads, operands, options)
@@ -267,7 +282,8 @@ fn a_zero_filter_with_residual_is_the_identity() {
     let inputs = parts(2, 70, &[20], CPU);
     for options in ALL_OPTIONS.iter().filter(|options| options.residual) {
         let weight = Tensor::zeros([20, 4], CPU);
-        let operands = Operands { inputs: &refs(&inputs), weight: &weight, state: None };
+        let operands =
+            Operands { inputs: &refs(&inputs), weight: &weight, bias: None, state: None };
         let outputs = forward(fused(4), operands, *options).unwrap();
         assert_same_bits(&outputs, &inputs, "a zero Canon layer");
     }
@@ -279,7 +295,7 @@ fn silu_saturates_without_overflow() {
         .view([1, 1, 8]);
     let weight = Tensor::from_slice2(&[[0.0f32, 1.0]; 8]);
     let options = Options { residual: false, activation: Activation::Silu };
-    let operands = Operands { inputs: &[&x], weight: &weight, state: None };
+    let operands = Operands { inputs: &[&x], weight: &weight, bias: None, state: None };
     let y = forward(fused(2), operands, options).unwrap();
     let want = x.silu();
     assert!(
@@ -305,9 +321,8 @@ fn operands_that_do_not_fit_are_refused() {
     let options = ALL_OPTIONS[0];
     let (x, w) = (Tensor::zeros([2, 5, 6], CPU), Tensor::zeros([6, 4], CPU));
     let refusal = |inputs: &[&Tensor], weight: &Tensor, state: Option<&Tensor>| {
-        forward(Path::Fused(Isa::Portable), Operands { inputs, weight, state }, options)
-            .unwrap_err()
-            .to_string()
+        let operands = Operands { inputs, weight, bias: None, state };
+        forward(Path::Fused(Isa::Portable), operands, options).unwrap_err().to_string()
     };
     let state = Tensor::zeros([2, 4, 6], CPU);
     let double = x.to_kind(Kind::Double);
@@ -337,12 +352,15 @@ fn operands_that_do_not_fit_are_refused() {
     ] {
         assert_eq!(got, want);
     }
+    let operands = Operands { inputs: &[&x], weight: &w, bias: Some(&state), state: None };
+    let error = forward(ASKED, operands, options).unwrap_err();
+    assert_eq!(error.to_string(), "a convolution's bias of shape [2, 4, 6], expected [6]");
     // Overlapping rows, and a result on top of an operand.
-    let operands = Operands { inputs: &[&expanded], weight: &w, state: None };
+    let operands = Operands { inputs: &[&expanded], weight: &w, bias: None, state: None };
     let error =
         forward_into(fused(4), operands, options, &mut [expanded.shallow_clone()]).unwrap_err();
     assert!(error.to_string().starts_with("rows of dense channels"), "{error}");
-    let operands = Operands { inputs: &[&x], weight: &w, state: None };
+    let operands = Operands { inputs: &[&x], weight: &w, bias: None, state: None };
     let error = forward_into(fused(4), operands, options, &mut [x.shallow_clone()]).unwrap_err();
     assert_eq!(error.to_string(), "a kernel's result would overwrite one of its operands");
 }

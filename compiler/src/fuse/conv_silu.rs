@@ -1,0 +1,81 @@
+//! FUSION silu of a short convolution, and the gradient of both together (Gu and Dao 2023, fig. 3).
+//!
+//! In: a convolution of one tensor without residual whose result goes to silu alone. Out: the same
+//! kernel with silu as its activation, which makes again in the backward what is no longer kept.
+//! Must stay true: one that only the gradient of silu reads, as when a layer is computed again, goes
+//! away whole.
+
+use super::{Edits, Uses};
+use crate::plan::{Activation, Function, Kernel, Plan};
+
+pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Option<()> {
+    let step = plan.steps.get(at)?;
+    let Kernel::CausalConv {
+        kernel,
+        residual: false,
+        activation: Activation::Identity,
+        parts: 1,
+        bias,
+        state,
+    } = step.kernel
+    else {
+        return None;
+    };
+    let [conv] = step.outputs[..] else { return None };
+    let (mut silu, mut slope) = (None, None);
+    for reader in uses.readers(conv)? {
+        let by = plan.steps.get(*reader)?;
+        match (&by.kernel, &by.inputs[..]) {
+            (Kernel::Pointwise(Function::Silu), _) if silu.is_none() => silu = Some((*reader, by)),
+            (Kernel::PointwiseGrad(Function::Silu), [dy, x])
+                if *x == conv && *dy != conv && slope.is_none() =>
+            {
+                slope = Some((*reader, *dy, by.outputs[..].first()?));
+            }
+            _ => return None,
+        }
+    }
+    // All that must hold is looked at before anything is edited.
+    let backward = match slope {
+        None => None,
+        Some((between, dy, dconv)) => {
+            let last = uses.reader(*dconv)?;
+            let by = plan.steps.get(last)?;
+            let Kernel::CausalConvGrad {
+                residual: false,
+                activation: Activation::Identity,
+                parts: 1,
+                ..
+            } = by.kernel
+            else {
+                return None;
+            };
+            let (first, rest) = by.inputs.split_first()?;
+            if first != dconv || edits.touches(between) || edits.touches(last) {
+                return None;
+            }
+            let inputs = [&[dy], rest].concat();
+            Some((between, last, inputs, by.outputs.clone()))
+        }
+    };
+    let activation = Activation::Silu;
+    match silu {
+        Some((after, by)) => {
+            let fused =
+                Kernel::CausalConv { kernel, residual: false, activation, parts: 1, bias, state };
+            edits.replace.insert(at, (fused, step.inputs.clone(), by.outputs.clone()));
+            edits.remove.insert(after);
+        }
+        // Nothing needed its result but the gradient, which makes it itself.
+        None if backward.is_some() => {
+            edits.remove.insert(at);
+        }
+        None => return None,
+    }
+    if let Some((between, last, inputs, outputs)) = backward {
+        let fused = Kernel::CausalConvGrad { kernel, residual: false, activation, parts: 1, bias };
+        edits.replace.insert(last, (fused, inputs, outputs));
+        edits.remove.insert(between);
+    }
+    Some(())
+}

@@ -1,0 +1,120 @@
+//! FUSION an RMS norm with a silu gate, before it (Mamba2; Dao and Gu 2024) or after it (gated linear
+//! attention, Gated DeltaNet; Yang et al. 2023), and its backward.
+//!
+//! In: `swiglu` beside `rms_norm`. Out: one kernel that keeps a number a row instead of a tensor.
+//! Must stay true: what lies between the two is read by nothing else.
+
+use super::{Edits, Uses};
+use crate::plan::{Gate, Kernel, Plan, ValId};
+
+pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Option<()> {
+    let step = plan.steps.get(at)?;
+    match (&step.kernel, &step.inputs[..], &step.outputs[..]) {
+        (Kernel::SwiGlu, [gate, n], [y]) => {
+            let (made, norm) = uses.maker(plan, *n)?;
+            let (Kernel::RmsNorm { eps }, [x, weight], [_, rstd]) =
+                (&norm.kernel, &norm.inputs[..], &norm.outputs[..])
+            else {
+                return None;
+            };
+            let backward = match *uses.readers(*n)? {
+                [_] if uses.readers(*rstd)?.is_empty() => None,
+                [_, first] => {
+                    // dgate, dn = swiglu_grad (dy, gate, n); dx, dweight = rms_norm_grad (dn, …).
+                    let (dy, dgate, dn) = swiglu_grad(plan, first, (*gate, *n))?;
+                    let last = uses.reader(dn)?;
+                    let (back, dx, dweight) = norm_grad(plan, last, (*x, *weight, *rstd))?;
+                    if back != dn || uses.reader(*rstd)? != last {
+                        return None;
+                    }
+                    Some((first, last, dy, [dx, dgate, dweight]))
+                }
+                _ => return None,
+            };
+            let operands = [*x, *gate, *weight];
+            edit(edits, (made, at), operands, (*eps, Gate::After), [*y, *rstd], backward)
+        }
+        (Kernel::RmsNorm { eps }, [u, weight], [y, rstd]) => {
+            let (made, product) = uses.maker(plan, *u)?;
+            let (Kernel::SwiGlu, [gate, x]) = (&product.kernel, &product.inputs[..]) else {
+                return None;
+            };
+            let backward = match *uses.readers(*u)? {
+                [_] if uses.readers(*rstd)?.is_empty() => None,
+                [_, first] => {
+                    // du, dweight = rms_norm_grad (dy, u, …); dgate, dx = swiglu_grad (du, gate, x).
+                    let (dy, du, dweight) = norm_grad(plan, first, (*u, *weight, *rstd))?;
+                    let last = uses.reader(du)?;
+                    let (back, dgate, dx) = swiglu_grad(plan, last, (*gate, *x))?;
+                    if back != du || uses.reader(*rstd)? != first {
+                        return None;
+                    }
+                    Some((first, last, dy, [dx, dgate, dweight]))
+                }
+                _ => return None,
+            };
+            let operands = [*x, *gate, *weight];
+            edit(edits, (made, at), operands, (*eps, Gate::Before), [*y, *rstd], backward)
+        }
+        _ => None,
+    }
+}
+
+/// The first and last step of the backward, dy, and what it gives.
+type Backward = (usize, usize, ValId, [ValId; 3]);
+
+fn edit(
+    edits: &mut Edits,
+    (made, at): (usize, usize),
+    [x, gate, weight]: [ValId; 3],
+    (eps, order): (dsl::Decimal, Gate),
+    [y, rstd]: [ValId; 2],
+    backward: Option<Backward>,
+) -> Option<()> {
+    let used = backward.map(|(first, last, ..)| [first, last]);
+    if [made, at].into_iter().chain(used.into_iter().flatten()).any(|step| edits.touches(step)) {
+        return None;
+    }
+    let kernel = Kernel::GatedRmsNorm { eps, gate: order };
+    edits.replace.insert(at, (kernel, vec![x, gate, weight], vec![y, rstd]));
+    edits.remove.insert(made);
+    if let Some((first, last, dy, gradients)) = backward {
+        let kernel = Kernel::GatedRmsNormGrad { gate: order };
+        let inputs = vec![dy, x, gate, weight, rstd];
+        edits.replace.insert(first, (kernel, inputs, gradients.to_vec()));
+        edits.remove.insert(last);
+    }
+    Some(())
+}
+
+/// dy, dgate and dup, if step `at` is the gradient of this swiglu.
+fn swiglu_grad(
+    plan: &Plan,
+    at: usize,
+    (gate, up): (ValId, ValId),
+) -> Option<(ValId, ValId, ValId)> {
+    let step = plan.steps.get(at)?;
+    match (&step.kernel, &step.inputs[..], &step.outputs[..]) {
+        (Kernel::SwiGluGrad, [dy, g, u], [dgate, dup]) if (*g, *u) == (gate, up) => {
+            Some((*dy, *dgate, *dup))
+        }
+        _ => None,
+    }
+}
+
+/// dy, dx and dweight, if step `at` is the gradient of this norm.
+fn norm_grad(
+    plan: &Plan,
+    at: usize,
+    (x, weight, rstd): (ValId, ValId, ValId),
+) -> Option<(ValId, ValId, ValId)> {
+    let step = plan.steps.get(at)?;
+    match (&step.kernel, &step.inputs[..], &step.outputs[..]) {
+        (Kernel::RmsNormGrad, [dy, a, b, c], [dx, dweight])
+            if (*a, *b, *c) == (x, weight, rstd) =>
+        {
+            Some((*dy, *dx, *dweight))
+        }
+        _ => None,
+    }
+}

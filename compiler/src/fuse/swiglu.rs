@@ -1,0 +1,75 @@
+//! FUSION `silu(gate) ⊙ up`, and its three backward steps together (Shazeer 2020).
+//!
+//! In: a product. Out: `swiglu` and `swiglu_grad`. Must stay true: both factors are of one shape.
+
+use super::{Edits, Uses};
+use crate::plan::{Function, Kernel, Plan, ValId};
+
+pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Option<()> {
+    let step = plan.steps.get(at)?;
+    match (&step.kernel, &step.inputs[..], &step.outputs[..]) {
+        (Kernel::Mul, [a, b], [y]) => product_with(plan, uses, at, (*a, *b), *y, edits)
+            .or_else(|| product_with(plan, uses, at, (*b, *a), *y, edits)),
+        _ => None,
+    }
+}
+
+/// `y = s ⊙ up` at step `at`, where s = silu(gate): with nothing else reading s, `swiglu`; with only
+/// the gradient of this very product reading it, `swiglu` and `swiglu_grad`.
+fn product_with(
+    plan: &Plan,
+    uses: &Uses,
+    at: usize,
+    (s, up): (ValId, ValId),
+    y: ValId,
+    edits: &mut Edits,
+) -> Option<()> {
+    let (made, maker) = uses.maker(plan, s)?;
+    let silu = Function::Silu;
+    let gate = match (&maker.kernel, maker.inputs.as_slice()) {
+        (Kernel::Pointwise(f), [gate]) if *f == silu => *gate,
+        _ => return None,
+    };
+    let dims = |id: ValId| plan.value(id).map(|v| &v.dims);
+    if edits.touches(made) || edits.touches(at) || dims(gate) != dims(up) {
+        return None;
+    }
+    match *uses.readers(s)? {
+        [only] if only == at => {}
+        [first, second] if first == at => {
+            // dup = dy ⊙ s, and dgate = silu′(gate) ⊙ (dy ⊙ up), of which only dgate needs dy ⊙ up.
+            let [dy, dup] = product(plan, second, s)?;
+            let find = |reader: &usize| {
+                let [other, ds] = product(plan, *reader, up)?;
+                let [last] = *uses.readers(ds)? else { return None };
+                let step = plan.steps.get(last)?;
+                let right = step.kernel == Kernel::PointwiseGrad(silu) && step.inputs == [ds, gate];
+                (other == dy && right && *reader > at).then_some((
+                    *reader,
+                    last,
+                    *step.outputs.first()?,
+                ))
+            };
+            let (inner, last, dgate) = uses.readers[up.0 as usize].iter().find_map(find)?;
+            if [second, inner, last].iter().any(|step| edits.touches(*step)) {
+                return None;
+            }
+            let first = second.min(inner);
+            edits.replace.insert(first, (Kernel::SwiGluGrad, vec![dy, gate, up], vec![dgate, dup]));
+            edits.remove.extend([second.max(inner), last]);
+        }
+        _ => return None,
+    }
+    edits.replace.insert(at, (Kernel::SwiGlu, vec![gate, up], vec![y]));
+    edits.remove.insert(made);
+    Some(())
+}
+
+/// For a step `o = x ⊙ factor`, x and o.
+fn product(plan: &Plan, at: usize, factor: ValId) -> Option<[ValId; 2]> {
+    let step = plan.steps.get(at)?;
+    match (&step.kernel, step.inputs.as_slice(), step.outputs.as_slice()) {
+        (Kernel::Mul, [x, f], [o]) if *f == factor => Some([*x, *o]),
+        _ => None,
+    }
+}
