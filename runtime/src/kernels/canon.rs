@@ -173,7 +173,10 @@ pub fn next_state_of(
         let time = x.size().get(1).copied().unwrap_or(0);
         ends.push(x.f_narrow(1, time - past.min(time), past.min(time))?);
     }
-    let end = Tensor::f_cat(&ends, 2)?; // [b, min(k-1, t), c]
+    let mut end = Tensor::f_cat(&ends, 2)?; // [b, min(k-1, t), c]
+    if matches!(end.kind(), Kind::BFloat16 | Kind::Half) {
+        end = end.f_to_kind(Kind::Float)?; // a state is f32
+    }
     let size = end.size();
     let [batch, fresh, channels] = size[..] else {
         return Err(KernelError::new(format!("a Canon layer's input is [b, t, c], got {size:?}")));
@@ -182,7 +185,7 @@ pub fn next_state_of(
         return Ok(end);
     }
     let kept = match state {
-        Some(state) => state.f_narrow(1, fresh, past - fresh)?,
+        Some(state) => state.f_narrow(1, fresh, past - fresh)?.f_to_kind(end.kind())?,
         None => Tensor::f_zeros([batch, past - fresh, channels], (end.kind(), end.device()))?,
     };
     Ok(Tensor::f_cat(&[kept, end], 1)?)

@@ -1,7 +1,8 @@
 //! Linear recurrences with a matrix per head: one token at a time in plain tch, which is what each scan means, and
 //! in chunks in Rust.
 //! In: tensors [b, t, h, …] and optionally the state before. Out: y and the state after; or, from zero state, every
-//! operand's gradient. Must stay true: forward(a ++ b, s) = forward(a, s) ++ forward(b, state after a); both
+//! operand's gradient. bf16 operands give bf16 results; sums and states are f32, whatever comes in (spec section 9).
+//! Must stay true: forward(a ++ b, s) = forward(a, s) ++ forward(b, state after a); both
 //! forms compute one function; the references' gradients keep every token's state, so their memory grows with
 //! time, the chunked ones' keep one state for some hundred tokens.
 
@@ -25,9 +26,9 @@ const SCALAR_CHUNK: usize = 64;
 /// Where each channel has its own, and pairs of tokens cost more.
 const CHANNEL_CHUNK: usize = 16;
 
-/// The path of a scan in this process: the chunked form takes any shape of f32 on the CPU.
+/// The path of a scan in this process: the chunked form takes any shape of f32 or bf16 on the CPU.
 pub fn choose(kind: Kind, device: Device) -> Path {
-    path::choose(kind, device)
+    path::choose(if kind == Kind::BFloat16 { Kind::Float } else { kind }, device)
 }
 
 /// What a scan gives.
@@ -76,6 +77,24 @@ fn over_matrix(x: &Tensor) -> Result<Tensor> {
 fn reversed(mut pieces: Vec<Tensor>) -> Result<Tensor> {
     pieces.reverse();
     Ok(Tensor::f_stack(&pieces, 1)?)
+}
+
+/// Operands as wide as the state: f32, or f64 where that is what came.
+fn wide<const N: usize>(operands: [&Tensor; N]) -> Result<[Tensor; N]> {
+    let is_half = |x: &Tensor| matches!(x.kind(), Kind::BFloat16 | Kind::Half);
+    cast(operands, operands.map(|x| if is_half(x) { Kind::Float } else { x.kind() }))
+}
+
+/// Results as narrow as the operands they belong to.
+fn narrow<const N: usize>(results: &[Tensor; N], like: [&Tensor; N]) -> Result<[Tensor; N]> {
+    cast(results.each_ref(), like.map(Tensor::kind))
+}
+
+/// Tensors that are of their kind already are themselves.
+fn cast<const N: usize>(tensors: [&Tensor; N], kinds: [Kind; N]) -> Result<[Tensor; N]> {
+    let cast = tensors.iter().zip(kinds).map(|(x, kind)| Ok(x.f_to_kind(kind)?));
+    let cast = cast.collect::<Result<Vec<Tensor>>>()?;
+    cast.try_into().map_err(|_| KernelError::new("a scan lost an operand".to_owned()))
 }
 
 /// The state given, or zeros.

@@ -1,5 +1,6 @@
 //! The Canon layer in plain tch, any device and dtype: the meaning of the fused path, and what runs where
-//! that one does not. In: checked operands. Out: new tensors. Must stay readable before fast.
+//! that one does not. In: checked operands. Out: new tensors. Must stay true: what comes in bf16 is summed in f32
+//! and rounded once, also where the state is f32. Must stay readable before fast.
 
 use tch::{Kind, Tensor};
 
@@ -36,7 +37,7 @@ pub(super) fn backward(
 ) -> Result<Gradients, KernelError> {
     let past = shape.kernel - 1;
     let x = padded(shape, &operands)?; // [b, k-1+t, c]
-    let dy = Tensor::f_cat(grads, 2)?; // [b, t, c]
+    let dy = Tensor::f_cat(grads, 2)?.f_to_kind(x.kind())?; // [b, t, c]
     let dp = match options.activation {
         Activation::Identity => dy.shallow_clone(),
         Activation::Silu => convolve(shape, &x, &operands)?.f_silu_backward(&dy)?,
@@ -63,11 +64,14 @@ pub(super) fn backward(
     })
 }
 
-/// state ++ inputs, [b, k-1+t, c].
+/// state ++ inputs, [b, k-1+t, c], at least as wide as f32.
 fn padded(shape: &Shape, operands: &Operands<'_>) -> Result<Tensor, KernelError> {
-    let x = Tensor::f_cat(operands.inputs, 2)?;
+    let mut x = Tensor::f_cat(operands.inputs, 2)?;
+    if matches!(x.kind(), Kind::BFloat16 | Kind::Half) {
+        x = x.f_to_kind(Kind::Float)?;
+    }
     let before = match operands.state {
-        Some(state) => state.shallow_clone(),
+        Some(state) => state.f_to_kind(x.kind())?,
         None => Tensor::f_zeros(
             [shape.batch, shape.kernel - 1, shape.channels],
             (x.kind(), x.device()),
@@ -89,7 +93,7 @@ fn convolve(shape: &Shape, x: &Tensor, operands: &Operands<'_>) -> Result<Tensor
         sum = sum.f_add(&x.f_narrow(1, tap, shape.time)?.f_mul(&filter(shape, weight, tap)?)?)?;
     }
     match operands.bias {
-        Some(bias) => Ok(sum.f_add(bias)?),
+        Some(bias) => Ok(sum.f_add(&bias.f_to_kind(x.kind())?)?),
         None => Ok(sum),
     }
 }

@@ -289,6 +289,33 @@ fn a_zero_filter_with_residual_is_the_identity() {
     }
 }
 
+/// What comes in bf16 is summed in f32 and rounded once, and the state is f32.
+#[test]
+fn bf16_inputs_meet_f32_states() {
+    let bf16 = |x: &Tensor| x.to_kind(Kind::BFloat16);
+    let [x, dy] = std::array::from_fn(|_| bf16(&Tensor::randn([2, 9, 6], CPU)));
+    let (weight, bias) = (bf16(&Tensor::randn([6, 4], CPU)), bf16(&Tensor::randn([6], CPU)));
+    let state = Tensor::randn([2, 3, 6], CPU);
+    let path = choose(4, Kind::BFloat16, Device::Cpu);
+    for options in ALL_OPTIONS {
+        let of = |[x, dy, weight, bias]: [&Tensor; 4]| {
+            let operands = Operands { inputs: &[x], weight, bias: Some(bias), state: Some(&state) };
+            (run(path, &[dy], operands, options), next_state(operands).unwrap())
+        };
+        let (narrow, after) = of([&x, &dy, &weight, &bias]);
+        let wide = [&x, &dy, &weight, &bias].map(|x| x.to_kind(Kind::Float));
+        let (want, want_after) = of(wide.each_ref());
+        assert_eq!(after.kind(), Kind::Float);
+        assert!(after.equal(&want_after));
+        // y, dx, dweight, dbias; then dstate, which is as wide as the state.
+        let kinds = narrow.iter().map(Tensor::kind);
+        assert!(kinds.eq([[Kind::BFloat16; 4].as_slice(), &[Kind::Float]].concat()));
+        let want: Vec<Tensor> =
+            want.iter().zip(&narrow).map(|(want, got)| want.to_kind(got.kind())).collect();
+        assert_same_bits(&narrow, &want, "bf16");
+    }
+}
+
 #[test]
 fn silu_saturates_without_overflow() {
     let x = Tensor::from_slice(&[-1e30f32, -200.0, -90.0, -0.0, 90.0, 200.0, 1e30, f32::NAN])

@@ -8,8 +8,8 @@ use tch::Tensor;
 use super::super::KernelError;
 use super::fused::{self, Rule};
 use super::{
-    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, four, outer, over_matrix, reversed,
-    scale, start, sum_last,
+    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, four, narrow, outer, over_matrix,
+    reversed, scale, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -22,27 +22,39 @@ pub struct Operands<'a> {
 }
 
 pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
-    match path {
+    let like = operands.v;
+    let [q, k, v, beta, g] = &wide(operands.all())?;
+    let operands = Operands { q, k, v, beta, g };
+    let Scanned { y, state } = match path {
         Path::Fused(isa) => {
-            fused::forward(isa, Rule::Delta, SCALAR_CHUNK, operands.fused()?, state)
+            fused::forward(isa, Rule::Delta, SCALAR_CHUNK, operands.fused()?, state)?
         }
-        Path::Reference(_) => steps(operands, state),
-    }
+        Path::Reference(_) => steps(operands, state)?,
+    };
+    Ok(Scanned { y: y.f_to_kind(like.kind())?, state })
 }
 
 /// From zero state: dq, dk, dv, dbeta, dg.
 pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 5]> {
-    match path {
+    let like = operands.all();
+    let ([q, k, v, beta, g], [dy]) = (&wide(like)?, &wide([dy])?);
+    let operands = Operands { q, k, v, beta, g };
+    let grads = match path {
         Path::Fused(isa) => {
             let grads = fused::backward(isa, Rule::Delta, SCALAR_CHUNK, dy, operands.fused()?)?;
             let beta = grads.beta.ok_or_else(|| KernelError::new("no gradient of beta".into()))?;
-            Ok([grads.q, grads.k, grads.v, beta, grads.g])
+            [grads.q, grads.k, grads.v, beta, grads.g]
         }
-        Path::Reference(_) => steps_backward(dy, operands),
-    }
+        Path::Reference(_) => steps_backward(dy, operands)?,
+    };
+    narrow(&grads, like)
 }
 
 impl<'a> Operands<'a> {
+    fn all(self) -> [&'a Tensor; 5] {
+        [self.q, self.k, self.v, self.beta, self.g]
+    }
+
     pub(super) fn fused(self) -> Result<fused::Operands<'a>> {
         let Operands { q, k, v, beta, g } = self;
         let [_, _, _, d] = four("q", q)?;

@@ -6,8 +6,8 @@ use tch::Tensor;
 
 use super::fused::{self, Rule};
 use super::{
-    CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, four, outer, reversed, scale, start,
-    sum_last,
+    CHANNEL_CHUNK, Path, Result, Scanned, apply, apply_t, at, four, narrow, outer, reversed, scale,
+    start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -19,26 +19,38 @@ pub struct Operands<'a> {
 }
 
 pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
-    match path {
+    let like = operands.v;
+    let [q, k, v, g] = &wide(operands.all())?;
+    let operands = Operands { q, k, v, g };
+    let Scanned { y, state } = match path {
         Path::Fused(isa) => {
-            fused::forward(isa, Rule::Channel, CHANNEL_CHUNK, operands.fused()?, state)
+            fused::forward(isa, Rule::Channel, CHANNEL_CHUNK, operands.fused()?, state)?
         }
-        Path::Reference(_) => steps(operands, state),
-    }
+        Path::Reference(_) => steps(operands, state)?,
+    };
+    Ok(Scanned { y: y.f_to_kind(like.kind())?, state })
 }
 
 /// From zero state: dq, dk, dv, dg.
 pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 4]> {
-    match path {
+    let like = operands.all();
+    let ([q, k, v, g], [dy]) = (&wide(like)?, &wide([dy])?);
+    let operands = Operands { q, k, v, g };
+    let grads = match path {
         Path::Fused(isa) => {
             let grads = fused::backward(isa, Rule::Channel, CHANNEL_CHUNK, dy, operands.fused()?)?;
-            Ok([grads.q, grads.k, grads.v, grads.g])
+            [grads.q, grads.k, grads.v, grads.g]
         }
-        Path::Reference(_) => steps_backward(dy, operands),
-    }
+        Path::Reference(_) => steps_backward(dy, operands)?,
+    };
+    narrow(&grads, like)
 }
 
 impl<'a> Operands<'a> {
+    fn all(self) -> [&'a Tensor; 4] {
+        [self.q, self.k, self.v, self.g]
+    }
+
     pub(super) fn fused(self) -> Result<fused::Operands<'a>> {
         let Operands { q, k, v, g } = self;
         let [_, _, _, d] = four("q", q)?;

@@ -9,8 +9,8 @@ use super::super::arrange::{repeat_heads, sum_repeats};
 use super::super::{Isa, KernelError};
 use super::fused::{self, Rule};
 use super::{
-    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, four, outer, over_matrix, reversed,
-    start, sum_last,
+    Path, Result, SCALAR_CHUNK, Scanned, apply, apply_t, at, four, narrow, outer, over_matrix,
+    reversed, start, sum_last, wide,
 };
 
 #[derive(Debug, Clone, Copy)]
@@ -24,18 +24,26 @@ pub struct Operands<'a> {
 }
 
 pub fn forward(path: Path, operands: Operands<'_>, state: Option<&Tensor>) -> Result<Scanned> {
-    match path {
-        Path::Fused(isa) => chunked(isa, SCALAR_CHUNK, operands, state),
-        Path::Reference(_) => steps(operands, state),
-    }
+    let like = operands.x;
+    let [x, dt, a, b, c, d] = &wide(operands.all())?;
+    let operands = Operands { x, dt, a, b, c, d };
+    let Scanned { y, state } = match path {
+        Path::Fused(isa) => chunked(isa, SCALAR_CHUNK, operands, state)?,
+        Path::Reference(_) => steps(operands, state)?,
+    };
+    Ok(Scanned { y: y.f_to_kind(like.kind())?, state })
 }
 
 /// From zero state: dx, ddt, da, db, dc, dd.
 pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tensor; 6]> {
-    match path {
-        Path::Fused(isa) => chunked_backward(isa, SCALAR_CHUNK, dy, operands),
-        Path::Reference(_) => steps_backward(dy, operands),
-    }
+    let like = operands.all();
+    let ([x, dt, a, b, c, d], [dy]) = (&wide(like)?, &wide([dy])?);
+    let operands = Operands { x, dt, a, b, c, d };
+    let grads = match path {
+        Path::Fused(isa) => chunked_backward(isa, SCALAR_CHUNK, dy, operands)?,
+        Path::Reference(_) => steps_backward(dy, operands)?,
+    };
+    narrow(&grads, like)
 }
 
 /// The scan of keys b, queries c and values x, with gates dt a and dt for β; its state is the transpose of ours.
@@ -79,6 +87,10 @@ pub(super) fn chunked_backward(
 }
 
 impl<'a> Operands<'a> {
+    fn all(self) -> [&'a Tensor; 6] {
+        [self.x, self.dt, self.a, self.b, self.c, self.d]
+    }
+
     fn fused(self, gates: &'a Tensor) -> fused::Operands<'a> {
         let Operands { x, dt, b, c, .. } = self;
         fused::Operands { q: c, k: b, v: x, g: gates, beta: Some(dt), scale: 1.0 }

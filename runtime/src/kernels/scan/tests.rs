@@ -232,6 +232,66 @@ fn threads_change_no_bit() {
     }
 }
 
+/// The head widths of the released models: 128 and 256 for keys and values, 64 and 128 for Mamba2.
+#[test]
+fn released_head_widths() {
+    for (d, e) in [(64, 128), (128, 256), (256, 256), (128, 64)] {
+        for rule in [Rule::Channel, Rule::Scalar, Rule::Delta] {
+            let case = Case::new(rule, Shape { b: 1, t: 70, h: 1, groups: 1, d, e }, None);
+            let chunk = if rule == Rule::Channel { CHANNEL_CHUNK } else { SCALAR_CHUNK };
+            let state = Some(&case.state);
+            assert_close(&case.chunked(chunk, state), &case.steps(state), 2e-5, "wide heads");
+        }
+    }
+}
+
+/// What comes in bf16 is summed in f32 and rounded once, and the state is f32; on either path.
+#[test]
+fn bf16_operands_meet_f32_states() {
+    let bf16 = |x: &Tensor| x.to_kind(Kind::BFloat16);
+    let widened = |x: &Tensor| bf16(x).to_kind(Kind::Float);
+    let shape = Shape { b: 2, t: 37, h: 2, groups: 2, d: 8, e: 12 };
+    let steps = Path::Reference(path::Reason::Asked);
+    assert!(matches!(choose(Kind::BFloat16, Device::Cpu), Path::Fused(_)));
+    for path in [choose(Kind::BFloat16, Device::Cpu), steps] {
+        for rule in [Rule::Channel, Rule::Scalar, Rule::Delta] {
+            let Case { q, k, v, g, beta, dy, state, .. } = Case::new(rule, shape, Some(0.3));
+            let all = |to: &dyn Fn(&Tensor) -> Tensor| {
+                let [q, k, v, g, beta, dy] = [&q, &k, &v, &g, &beta, &dy].map(to);
+                let (a, d) = (to(&numbers(8, &[2])), to(&numbers(9, &[2])));
+                let state = Some(&state);
+                let (Scanned { y, state }, grads): (Scanned, Vec<Tensor>) = match rule {
+                    Rule::Channel => {
+                        let o = gla::Operands { q: &q, k: &k, v: &v, g: &g };
+                        let grads = gla::backward(path, &dy, o).unwrap();
+                        (gla::forward(path, o, state).unwrap(), grads.into())
+                    }
+                    Rule::Delta => {
+                        let o = delta::Operands { q: &q, k: &k, v: &v, beta: &beta, g: &g };
+                        let grads = delta::backward(path, &dy, o).unwrap();
+                        (delta::forward(path, o, state).unwrap(), grads.into())
+                    }
+                    Rule::Scalar => {
+                        let o = ssd::Operands { x: &v, dt: &beta, a: &a, b: &k, c: &q, d: &d };
+                        let state = state.map(|s| s.transpose(2, 3).contiguous());
+                        let grads = ssd::backward(path, &dy, o).unwrap();
+                        (ssd::forward(path, o, state.as_ref()).unwrap(), grads.into())
+                    }
+                };
+                (state, [y].into_iter().chain(grads).collect::<Vec<_>>())
+            };
+            let (state, narrow) = all(&bf16);
+            let (want_state, want) = all(&widened);
+            assert_eq!(state.kind(), Kind::Float, "{rule:?}");
+            assert!(state.equal(&want_state), "{rule:?}");
+            for (i, (got, want)) in narrow.iter().zip(&want).enumerate() {
+                assert_eq!(got.kind(), Kind::BFloat16, "{rule:?}, result {i}");
+                assert!(got.equal(&bf16(want)), "{rule:?}, result {i}");
+            }
+        }
+    }
+}
+
 #[test]
 fn long_times_and_strong_gates_lose_nothing() {
     for rule in [Rule::Channel, Rule::Scalar, Rule::Delta] {
