@@ -7,6 +7,7 @@ mod run {
     mod bits;
     mod damage;
     mod data;
+    mod families;
     mod score;
     mod support;
     mod verify;

@@ -29,6 +29,24 @@ arch small {
 }
 arch small_canon = small with { canon A, B, C, D }
 arch small_text = small with { vocab 258 }
+
+block linear_attention = decoder { mixer gla { heads 2 }  mlp swiglu { hidden 32 } }
+block delta = decoder { mixer gated_deltanet { heads 2 }  mlp swiglu { hidden 32 } }
+block state_space = decoder { mixer mamba2 { heads 2  state 8 }  mlp swiglu { hidden 32 } }
+block softmax = decoder { mixer attention { heads 2 }  mlp swiglu { hidden 32 } }
+arch linear { vocab 16  dim 16  norm_eps 1e-5  init flash_linear  layers 2 of delta }
+arch small_delta = linear with { canon A, B, C, D }
+arch small_gla = linear with { layers 2 of linear_attention  canon A, C, D }
+arch small_mamba = linear with { layers 2 of state_space  canon A, B, C, D }
+arch small_delta_hybrid = linear with {
+  layers [3 of delta, softmax]
+  canon A, C
+  canon layers[mixer is attention].B
+}
+arch small_mamba_hybrid = linear with {
+  layers [state_space, softmax, state_space]
+  canon layers[mixer is mamba2].B, D
+}
 ";
 
 /// Depo with few letters: eight steps of 2 micro-batches of 2 windows, a checkpoint every three.
