@@ -15,7 +15,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 #[cfg(feature = "torch")]
 pub(crate) use compute::{
-    BenchArgs, BenchWhat, ForwardArgs, GenerateArgs, MachineArgs, OnDevice, WithKernels, WithType,
+    BenchArgs, BenchWhat, DemoArgs, ForwardArgs, GenerateArgs, MachineArgs, OnDevice, WithKernels,
+    WithType,
 };
 
 /// Commands that only a build with libtorch has.
@@ -71,9 +72,8 @@ pub(crate) enum Command {
     Verify(VerifyArgs),
     #[cfg(feature = "torch")]
     Compare(CompareArgs),
-    /// Prove a Llama and a LlamaCanon differ in nothing else, train both, draw the curves
     #[cfg(feature = "torch")]
-    Demo,
+    Demo(DemoArgs),
     #[cfg(feature = "torch")]
     Bench(BenchArgs),
     #[cfg(feature = "torch")]

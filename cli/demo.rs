@@ -1,41 +1,55 @@
 //! `canonc demo`: the whole way once, by the commands anyone would type.
 //!
 //! In: this repository's demo archs and recipes. Out: locks, a proof, runs, a table and a page with
-//! curves. Must stay true: every step is a printed command that does the same when typed by hand;
-//! interrupting and repeating goes on where it stopped; it never does anything that the commands do
-//! not.
+//! curves; with `--families` a second comparison, of the mixers. Must stay true: every step is a
+//! printed command that does the same when typed by hand; interrupting and repeating goes on where it
+//! stopped; it never does anything that the commands do not.
 
 use std::path::Path;
 use std::process::Command;
 
+use crate::args::DemoArgs;
 use crate::fail::{Exit, Failure, Outcome};
 use crate::output;
 use crate::run::stop_on_signals;
 
 const BASE: &str = "llama_demo";
 const TREATED: &str = "llamacanon_demo";
+const FAMILIES: [&str; 3] = ["gla_demo", "gdn_demo", "mamba2_demo"];
 
-pub(crate) fn demo() -> Outcome {
-    let needed = format!("arch/{BASE}.canon");
-    if !Path::new(&needed).is_file() {
-        return Err(Failure::bad_input(format!("there is no `{needed}` here"))
+pub(crate) fn demo(args: &DemoArgs) -> Outcome {
+    let arch = |name: &str| format!("arch/{name}.canon");
+    if !Path::new(&arch(BASE)).is_file() {
+        return Err(Failure::bad_input(format!("there is no `{}` here", arch(BASE)))
             .help("run the demo in the folder of the canonc repository, or `canonc new DIR` for one of your own"));
     }
     let lock = |name: &str| format!("lockfiles/{name}.lock");
-    let arch = |name: &str| format!("arch/{name}.canon");
-    let steps: [&[&str]; 4] = [
-        &["build", &arch(BASE), &arch(TREATED), "recipes/demo.toml"],
-        &["diff", &lock(BASE), &lock(TREATED), "--treatment", "canon"],
-        &["show", &arch(TREATED), "--seq-len", "128"],
-        &["compare", &lock("demo"), "--out", "demo/report.html"],
+    let words = |words: &[&str]| words.iter().map(ToString::to_string).collect::<Vec<String>>();
+    let mut steps = vec![
+        words(&["build", &arch(BASE), &arch(TREATED), "recipes/demo.toml"]),
+        words(&["diff", &lock(BASE), &lock(TREATED), "--treatment", "canon"]),
+        words(&["show", &arch(TREATED), "--seq-len", "128"]),
+        words(&["compare", &lock("demo"), "--out", "demo/report.html"]),
     ];
+    if args.families {
+        let archs = FAMILIES.map(arch);
+        let mut build = words(&["build"]);
+        build.extend(archs);
+        build.push("recipes/demo_families.toml".to_owned());
+        steps.push(build);
+        for family in FAMILIES {
+            steps.push(words(&["diff", &lock(BASE), &lock(family), "--treatment", "mixer"]));
+        }
+        let page = "demo/families.html";
+        steps.push(words(&["compare", &lock("demo_families"), "--out", page]));
+    }
     // The commands take signals themselves; this process waits for them.
     let _stop = stop_on_signals()?;
     for step in steps {
         output::note(&format!("\n$ canonc {}", step.join(" ")));
         let program = std::env::current_exe()
             .map_err(|error| Failure::machine(format!("canonc does not find itself: {error}")))?;
-        let status = Command::new(program).args(step).status().map_err(|error| {
+        let status = Command::new(program).args(&step).status().map_err(|error| {
             Failure::machine(format!("`canonc {}` does not start: {error}", step.join(" ")))
         })?;
         match status.code() {

@@ -85,7 +85,7 @@ fn dispatch(command: Command) -> Outcome {
         #[cfg(feature = "torch")]
         Command::Compare(args) => compare::compare(&args),
         #[cfg(feature = "torch")]
-        Command::Demo => demo::demo(),
+        Command::Demo(args) => demo::demo(&args),
         #[cfg(feature = "torch")]
         Command::Bench(args) => bench::bench(&args),
         #[cfg(feature = "torch")]

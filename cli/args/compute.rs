@@ -1,10 +1,22 @@
-//! What can be typed to commands that compute: forward, generate, bench.
+//! What can be typed to commands that compute: demo, forward, generate, bench.
 //!
 //! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`.
 
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+
+/// Prove a Llama and a LlamaCanon differ in nothing else, train both, draw the curves
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc demo              in a clone of the repository, as `make demo` does
+  canonc demo --families   and then attention beside the linear mixers, another ten to twenty minutes")]
+pub(crate) struct DemoArgs {
+    /// Then compare Llama with gated linear attention, Gated DeltaNet and Mamba2
+    #[arg(long)]
+    pub(crate) families: bool,
+}
 
 /// Time our kernels beside libtorch's, and whole training steps
 #[derive(Args, Debug)]
