@@ -3,24 +3,21 @@
 //! In: what to measure. Out: medians and ratios. Must stay true: both sides run in the same process on
 //! the same tensors; a figure is quoted as a ratio; nothing here is a test.
 
-use compiler::analyse::analyse;
+mod step;
+
 use runtime::bench::scan::{Family, ScanBench, ScanShape, memory, scan};
-use runtime::bench::step::{StepBench, StepShape, step};
 use runtime::bench::{CANON_SHAPES, CanonBench, CanonShape, Timing, canon};
 use runtime::kernels::KernelError;
 
 use crate::args::{BenchArgs, BenchWhat};
 use crate::fail::{Exit, Failure, Outcome};
-use crate::forward::{machine, one_arch};
-use crate::graph::usual;
-use crate::load::Found;
 use crate::output;
 
 pub(crate) fn bench(args: &BenchArgs) -> Outcome {
     match args.what {
         BenchWhat::Canon => canon_layers(args),
         BenchWhat::Scan => scans(args),
-        BenchWhat::Step => training_step(args),
+        BenchWhat::Step => step::training_steps(args),
     }
 }
 
@@ -64,7 +61,6 @@ fn canon_layers(args: &BenchArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// What a step takes, and each kernel's part of it.
 /// Times at which ours is timed alone.
 const TIMES: [i64; 4] = [512, 2048, 8192, 16_384];
 
@@ -127,49 +123,5 @@ fn scans(args: &BenchArgs) -> Outcome {
     output::note(
         "forward and backward, f32; medians; states of 64 × 128 a head, Mamba2's of 128 × 128",
     );
-    Ok(Exit::Fine)
-}
-
-fn training_step(args: &BenchArgs) -> Outcome {
-    let Some(file) = &args.file else {
-        return Err(Failure::bad_input("no architecture is named")
-            .help("`canonc bench step arch/llamacanon_tiny.canon`"));
-    };
-    let Found { compiled, train } = one_arch(file, args.arch.as_deref())?;
-    let options = match train {
-        Some(train) => train,
-        None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
-    };
-    let shape = StepShape { batch: args.batch, seq_len: args.seq_len };
-    let rounds = (2, usize::from(args.rounds));
-    let machine = machine(&args.machine)?;
-    let bench = step(&compiled.graph, &options, shape, machine, rounds)
-        .map_err(|error| Failure::machine(error.to_string()))?;
-    let StepBench { micro, update, kernels, paths, ceiling, threads, .. } = &bench;
-    let whole = micro.median + update.median;
-    let tokens = args.batch * args.seq_len;
-    let flops = analyse(&compiled.graph, args.seq_len).train_flops_per_token as f64 * tokens as f64;
-    let mut rows = vec![["", "ms", "part", "path"].map(str::to_owned).to_vec()];
-    let mut row = |name: &str, ms: f64, path: &str| {
-        rows.push(vec![
-            name.to_owned(),
-            format!("{ms:.2}"),
-            format!("{:.1}%", 100.0 * ms / whole),
-            path.to_owned(),
-        ]);
-    };
-    row("forward and backward", micro.median, "");
-    for (kernel, ms) in kernels {
-        let taken: Vec<&str> =
-            paths.iter().filter(|(known, _, _)| known == kernel).map(|(_, path, _)| path).collect();
-        row(&format!("  {kernel}"), *ms, &taken.join(", "));
-    }
-    row("update", update.median, "");
-    output::data(&output::table(&rows, &[false, true, true, false], 0))?;
-    output::note(&format!(
-        "{tokens} tokens a step, {:.0} tokens/s on {threads} threads; {:.0}% of this machine's matrix product",
-        tokens as f64 / whole * 1e3,
-        100.0 * flops / whole * 1e3 / ceiling,
-    ));
     Ok(Exit::Fine)
 }

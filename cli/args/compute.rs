@@ -25,23 +25,24 @@ Examples:
   canonc bench canon               the Canon layer at the two shapes the README quotes
   canonc bench canon --rounds 50
   canonc bench scan --rounds 3     gated linear attention, the delta rule and Mamba2's scan
-  canonc bench step arch/llamacanon_tiny.canon --batch 8 --seq-len 512")]
+  canonc bench step arch/llamacanon_tiny.canon --batch 8 --seq-len 512
+  canonc bench step arch/llama_small.canon arch/gla_small.canon --batch 1 --seq-len 512,2048,8192")]
 pub(crate) struct BenchArgs {
     /// What to time
     #[arg(value_enum)]
     pub(crate) what: BenchWhat,
-    /// Whose step: a .canon file or a lock
+    /// Whose step: .canon files or locks; of several, a table
     #[arg(value_name = "FILE", required_if_eq("what", "step"))]
-    pub(crate) file: Option<PathBuf>,
-    /// The architecture that is meant, if the file holds several
+    pub(crate) files: Vec<PathBuf>,
+    /// The architecture that is meant, if a file holds several
     #[arg(long, value_name = "NAME")]
     pub(crate) arch: Option<String>,
     /// Sequences of a step
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
     pub(crate) batch: i64,
-    /// Tokens of a sequence
-    #[arg(long, value_name = "N", default_value_t = 512, value_parser = clap::value_parser!(i64).range(1..=1 << 24))]
-    pub(crate) seq_len: i64,
+    /// Tokens of a sequence; of several lengths, a table
+    #[arg(long, value_name = "N,…", default_value = "512", value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..=1 << 24))]
+    pub(crate) seq_len: Vec<i64>,
     /// Rounds; each times every contender once
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) rounds: u16,
