@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use compiler::lock::{Lock, drift, read, write};
+use compiler::lock::{Experiment, Lock, drift, read, write};
 use compiler::recipe;
 use proptest::prelude::*;
 
@@ -11,27 +11,40 @@ use super::support::{
     locked, small,
 };
 
+/// The experiments of a committed recipe, of the archs that it names.
+fn committed(path: &str) -> Vec<Experiment> {
+    let mut sources = dsl::Sources::new();
+    let id = sources.add(path, file(path));
+    let (read, found) = recipe::read(&sources, id);
+    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+    let stem = path.rsplit('/').next().unwrap().trim_end_matches(".toml");
+    let (made, found) = read.experiments(stem, path, &|arch| Some(locked(&compiled(&arch.path))));
+    assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
+    made
+}
+
 fn demo_arms() -> Vec<Lock> {
-    let arms = ["llama", "llamacanon"].map(|arm| {
-        let path = format!("recipes/demo_{arm}.toml");
-        let arch = locked(&compiled(&format!("arch/{arm}_demo.canon")));
-        let mut made = experiments_of(&path, &file(&path), &arch).unwrap();
-        Lock::Experiment(made.remove(0))
+    let arms = ["llama", "llamacanon"].map(|arm| committed(&format!("recipes/demo_{arm}.toml")));
+    arms.into_iter().flatten().map(Lock::Experiment).collect()
+}
+
+/// A committed comparison, of recipes of one experiment each.
+fn comparison(path: &str) -> Lock {
+    let mut sources = dsl::Sources::new();
+    let id = sources.add(path, file(path));
+    let (read, found) = recipe::comparison::read(&sources, id);
+    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+    let arms = read.arms.iter().map(|(name, recipe)| {
+        let mut made = committed(recipe);
+        assert_eq!(made.len(), 1, "{recipe}");
+        (name.clone(), made.remove(0))
     });
-    arms.into()
+    let stem = path.rsplit('/').next().unwrap().trim_end_matches(".toml");
+    Lock::Comparison(read.comparison(stem, path, arms.collect()).unwrap())
 }
 
 pub(super) fn demo() -> Lock {
-    let mut sources = dsl::Sources::new();
-    let id = sources.add("recipes/demo.toml", file("recipes/demo.toml"));
-    let (read, found) = recipe::comparison::read(&sources, id);
-    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
-    let arms = demo_arms().into_iter().zip(&read.arms).map(|(lock, (name, _))| match lock {
-        Lock::Experiment(experiment) => (name.clone(), experiment),
-        Lock::Arch(_) | Lock::Comparison(_) => panic!("an arm is an experiment"),
-    });
-    let arms = arms.collect();
-    Lock::Comparison(read.comparison("demo", "recipes/demo.toml", arms).unwrap())
+    comparison("recipes/demo.toml")
 }
 
 /// Locks of every kind.
@@ -92,10 +105,11 @@ fn committed_locks_are_what_their_sources_give() {
         let fresh = match &lock {
             Lock::Arch(arch) => arch_lock(&arch.source),
             Lock::Experiment(experiment) => {
-                let arms = demo_arms();
-                arms.into_iter().find(|arm| arm.name() == experiment.name).unwrap()
+                let made = committed(&experiment.source).into_iter();
+                let same = made.filter(|made| made.name == experiment.name).next_back();
+                Lock::Experiment(same.unwrap_or_else(|| panic!("{name}: not in its source")))
             }
-            Lock::Comparison(_) => demo(),
+            Lock::Comparison(locked) => comparison(&locked.source),
         };
         let stale = drift(&text, &write(&fresh));
         assert!(stale.is_empty(), "{name}: `canonc build {}` again: {stale:?}", lock.source());
