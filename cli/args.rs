@@ -7,6 +7,7 @@
 
 #[cfg(feature = "torch")]
 mod compute;
+mod data;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -19,9 +20,14 @@ pub(crate) use compute::{
     WithType,
 };
 
+pub(crate) use data::{
+    DataArgs, DataCommand, DataFormat, DataMode, DataOrder, GenerateDataArgs, InspectArgs,
+    PrepareArgs, SampleArgs, StatsArgs,
+};
+
 /// Commands that only a build with libtorch has.
-pub(crate) const NEEDS_TORCH: [&str; 7] =
-    ["bench", "compare", "data", "demo", "forward", "generate", "run"];
+pub(crate) const NEEDS_TORCH: [&str; 6] =
+    ["bench", "compare", "demo", "forward", "generate", "run"];
 
 /// Compiles language-model architectures, locks experiments, and proves what two of them differ in
 #[derive(Debug, Parser)]
@@ -80,6 +86,7 @@ pub(crate) enum Command {
     Forward(ForwardArgs),
     #[cfg(feature = "torch")]
     Generate(GenerateArgs),
+    Data(DataArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
     /// A word that is none of the above; `main` says what was meant.
@@ -327,6 +334,7 @@ pub(crate) struct DiffArgs {
 Examples:
   canonc build recipes/demo.toml && canonc compare lockfiles/demo.lock
   canonc compare lockfiles/demo.lock --out demo/report.html
+  canonc compare lockfiles/c4_twins.lock --data data/c4.index
 
 Runs lie in runs/<comparison>/<run>; interrupting and repeating goes on where it stopped.")]
 pub(crate) struct CompareArgs {
@@ -336,6 +344,9 @@ pub(crate) struct CompareArgs {
     /// Where runs go, each comparison in a folder of its name
     #[arg(long, value_name = "DIR", default_value = "runs")]
     pub(crate) dir: PathBuf,
+    /// The prepared documents of arms on text, for every run [default: data/SOURCE.index]
+    #[arg(long, value_name = "PATH")]
+    pub(crate) data: Option<PathBuf>,
     /// The page with the curves [default: report.html beside the runs]
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,

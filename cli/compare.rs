@@ -17,8 +17,8 @@ use crate::args::CompareArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::files;
 use crate::output;
-use crate::run::stop_on_signals;
 use crate::runs::{failure, read_text};
+use crate::signals::stop_on_signals;
 
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     let text = read_text(&args.lock)?;
@@ -32,7 +32,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     // A run under way takes the signal itself and leaves a checkpoint; this process waits for it.
     let _stop = stop_on_signals()?;
     for (number, run) in runs.iter().enumerate() {
-        let exit = carry_out(run, &folder, number + 1, runs.len())?;
+        let exit = carry_out(run, &folder, args.data.as_deref(), (number + 1, runs.len()))?;
         if exit != Exit::Fine {
             return Ok(exit);
         }
@@ -56,7 +56,12 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
 }
 
 /// Runs one lock to its end, in a process of its own.
-fn carry_out(run: &Run, folder: &Path, number: usize, of: usize) -> Result<Exit, Failure> {
+fn carry_out(
+    run: &Run,
+    folder: &Path,
+    data: Option<&Path>,
+    (number, of): (usize, usize),
+) -> Result<Exit, Failure> {
     let name = &run.experiment.name;
     let paths = Paths::new(folder.join(name));
     let lock = folder.join(format!("{name}.lock"));
@@ -71,6 +76,7 @@ fn carry_out(run: &Run, folder: &Path, number: usize, of: usize) -> Result<Exit,
     let status = Command::new(program)
         .args(["run".as_ref(), "--lock".as_ref(), lock.as_os_str(), "--dir".as_ref()])
         .arg(&paths.folder)
+        .args(data.into_iter().flat_map(|path| ["--data".as_ref(), path.as_os_str()]))
         .status()
         .map_err(|error| Failure::machine(format!("`canonc run` does not start: {error}")))?;
     match status.code() {

@@ -22,6 +22,8 @@ pub(crate) enum Exit {
     /// Interrupted with a good checkpoint.
     #[cfg(feature = "torch")]
     Interrupted,
+    /// Ended by a signal with nothing left behind: as a shell would say it.
+    Stopped,
 }
 
 impl From<Exit> for ExitCode {
@@ -33,6 +35,7 @@ impl From<Exit> for ExitCode {
             Exit::Machine => 3,
             #[cfg(feature = "torch")]
             Exit::Interrupted => 75,
+            Exit::Stopped => 130,
         })
     }
 }

@@ -100,9 +100,28 @@ pub(crate) fn nearest(path: &Path) -> Option<PathBuf> {
 
 /// Puts `text` in the place of what the file holds, all of it or nothing. A link stays a link.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+    replace_with(path, |file| {
+        file.write_all(text.as_bytes()).map_err(|error| Failure::cannot_write(path, &error))
+    })
+}
+
+/// The same for what `write` writes; if it fails, nothing has happened. What is no file, such as a pipe or a
+/// device, is written to as it is.
+pub(crate) fn replace_with<T>(
+    path: &Path,
+    write: impl FnOnce(&mut fs::File) -> Result<T, Failure>,
+) -> Result<T, Failure> {
     // Renaming over a link would put a file in its place.
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let before = fs::metadata(&real).ok();
+    let cannot = |error: io::Error| Failure::cannot_write(path, &error);
+    if before.as_ref().is_some_and(fs::Metadata::is_dir) {
+        return Err(Failure::bad_input(format!("`{}` is a folder", shown(path)))
+            .help("name the file that is to be written"));
+    }
+    if before.as_ref().is_some_and(|before| !before.is_file()) {
+        return write(&mut fs::File::options().write(true).open(&real).map_err(cannot)?);
+    }
     let folder = match real.parent() {
         Some(parent) if parent != Path::new("") => parent,
         Some(_) | None => Path::new("."),
@@ -120,16 +139,6 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
         ))
         .help(format!("`chmod u+w {}`, and repeat", shown(folder))));
     }
-    let permissions = before.as_ref().map(fs::Metadata::permissions);
-    persist(folder, &real, text, permissions).map_err(|error| Failure::cannot_write(path, &error))
-}
-
-fn persist(
-    folder: &Path,
-    path: &Path,
-    text: &str,
-    permissions: Option<fs::Permissions>,
-) -> io::Result<()> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".canonc-");
     #[cfg(unix)]
@@ -138,12 +147,20 @@ fn persist(
         // As any new file: the umask takes from this. A temporary file would be private.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
-    let mut file = builder.tempfile_in(folder)?;
-    file.write_all(text.as_bytes())?;
+    let mut file = builder.tempfile_in(folder).map_err(|error| {
+        if error.kind() != io::ErrorKind::NotFound {
+            return cannot(error);
+        }
+        let (path, folder) = (shown(path), shown(folder));
+        Failure::bad_input(format!("`{path}` cannot be written: there is no folder `{folder}`"))
+            .help(format!("`mkdir -p {folder}`, and repeat"))
+    })?;
+    let written = write(file.as_file_mut())?;
+    let permissions = before.as_ref().map(fs::Metadata::permissions);
     if let Some(permissions) = permissions {
-        file.as_file().set_permissions(permissions)?;
+        file.as_file().set_permissions(permissions).map_err(cannot)?;
     }
-    file.as_file().sync_all()?;
-    file.persist(path).map_err(|error| error.error)?;
-    Ok(())
+    file.as_file().sync_all().map_err(cannot)?;
+    file.persist(&real).map_err(|error| cannot(error.error))?;
+    Ok(written)
 }

@@ -14,6 +14,7 @@ mod check;
 #[cfg(feature = "torch")]
 mod compare;
 mod completions;
+mod data;
 #[cfg(feature = "torch")]
 mod demo;
 mod diff;
@@ -34,6 +35,7 @@ mod output;
 mod run;
 mod runs;
 mod show;
+mod signals;
 mod verify;
 
 use std::ffi::OsString;
@@ -92,6 +94,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Forward(args) => forward::forward(&args),
         #[cfg(feature = "torch")]
         Command::Generate(args) => generate::generate(&args),
+        Command::Data(args) => data::data(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions(args) => completions::completions(&args),
         Command::Unknown(words) => Err(unknown(&words)),
@@ -153,10 +156,17 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
     let mut failure = Failure::bad_input(message.join(" ").replace('\'', "`"));
     failure.help = help.into_iter().map(|line| line.replace('\'', "`")).collect();
     let cli = Cli::command();
-    let command = argv.iter().skip(1).find_map(|word| cli.find_subcommand(word));
-    Err(match command.map(clap::Command::get_name) {
-        Some(command) => failure.help(format!("`canonc {command} --help` has examples")),
-        None => failure.help("`canonc --help` lists the commands"),
+    // Of `canonc data generate` both words.
+    let (mut command, mut names) = (&cli, Vec::new());
+    for word in argv.iter().skip(1) {
+        if let Some(found) = command.find_subcommand(word) {
+            command = found;
+            names.push(found.get_name());
+        }
+    }
+    Err(match names.is_empty() {
+        false => failure.help(format!("`canonc {} --help` has examples", names.join(" "))),
+        true => failure.help("`canonc --help` lists the commands"),
     })
 }
 

@@ -70,6 +70,13 @@ pub(crate) fn note(text: &str) {
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
+/// Text on standard error as it is: a line that is to be written over.
+pub(crate) fn draw(text: &str) {
+    // Standard error may be closed; there is nobody left to tell.
+    let mut stream = io::stderr().lock();
+    let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
+}
+
 /// Diagnostics with excerpts of their sources.
 pub(crate) fn diagnostics(sources: &Sources, found: &[Diagnostic]) {
     let text = match coloured() {
@@ -86,6 +93,11 @@ pub(crate) fn failure(failure: &Failure) {
 /// `1 file`, `2 files`.
 pub(crate) fn count(n: usize, word: &str) -> String {
     if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
+}
+
+/// `1 sample`, `1,366,460,416 samples`.
+pub(crate) fn counted(n: u64, word: &str) -> String {
+    format!("{} {word}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// `1,366,460,416`

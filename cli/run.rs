@@ -5,10 +5,8 @@
 //! it; libtorch starts in the environment the lock requires, so the process may start itself again;
 //! one Ctrl-C leaves a good checkpoint, a second one ends at once.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use compiler::field::{FieldValue, Fields};
@@ -25,9 +23,7 @@ use crate::args::{RunArgs, RunDevice};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::output;
 use crate::runs::{self, failure};
-
-/// A second Ctrl-C ends as a shell would say it.
-const INTERRUPTED_TWICE: i32 = 130;
+use crate::signals::stop_on_signals;
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     let path = match &args.lock {
@@ -150,18 +146,6 @@ fn become_it(mut command: std::process::Command) -> Failure {
     }
 }
 
-/// Becomes true with the first SIGINT or SIGTERM; the second ends the process.
-pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        // In this order: the first signal finds it false and sets it.
-        signal_hook::flag::register_conditional_shutdown(signal, INTERRUPTED_TWICE, stop.clone())
-            .and_then(|_| signal_hook::flag::register(signal, stop.clone()))
-            .map_err(|error| Failure::machine(format!("signals cannot be waited for: {error}")))?;
-    }
-    Ok(stop)
-}
-
 fn dry_run(
     experiment: &Experiment,
     folder: &Path,
@@ -243,7 +227,7 @@ impl Screen {
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.open) {
-            draw("\r\x1b[2K");
+            output::draw("\r\x1b[2K");
         }
     }
 
@@ -253,19 +237,13 @@ impl Screen {
     }
 }
 
-/// Standard error may be closed; there is nobody left to tell.
-fn draw(text: &str) {
-    let mut stream = std::io::stderr().lock();
-    let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
-}
-
 impl Watch for Screen {
     fn step(&mut self, step: &Step, seconds: f64) {
         let status = self.progress.step(step.step, step.loss, step.lr, seconds);
         if self.terminal {
             let due = self.drawn.is_none_or(|drawn| drawn.elapsed().as_secs_f64() > REDRAW);
             if due {
-                draw(&format!("\r\x1b[2K{status}"));
+                output::draw(&format!("\r\x1b[2K{status}"));
                 (self.drawn, self.open) = (Some(Instant::now()), true);
             }
         } else if step.step.is_multiple_of(self.every) || step.step == self.last {

@@ -11,6 +11,7 @@ use std::process::{Command, Stdio};
 mod cli {
     mod bad_input;
     mod check;
+    mod data;
     mod fmt;
     mod graph;
     mod locks;

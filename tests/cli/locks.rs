@@ -2,9 +2,6 @@
 
 use std::path::Path;
 
-use runtime::data::text::file;
-use runtime::data::text::index::{OnBadLine, SourceFiles, TextIndex};
-
 use super::super::{Ran, canonc, folder, hex_replaced};
 
 const ARCHS: &str = "\
@@ -190,10 +187,9 @@ fn exit_codes_of_diff() {
 }
 
 fn index(dir: &Path, name: &str, documents: &str) {
-    let files = vec![("memory".to_owned(), std::io::Cursor::new(documents.to_owned()))];
-    let source = SourceFiles { name: "c4".to_owned(), files };
-    let (index, _) = TextIndex::build(vec![source], OnBadLine::Refuse).unwrap();
-    file::save(&index, &dir.join(name)).unwrap();
+    std::fs::write(dir.join("documents.jsonl"), documents).unwrap();
+    let ran = canonc(dir, &["data", "prepare", "documents.jsonl", "--out", name]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
 }
 
 #[test]

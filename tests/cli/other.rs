@@ -9,7 +9,7 @@ use crate::{canonc, command, folder, root};
 fn help_of_every_command_has_examples() {
     let top = canonc(&root(), &["--help"]);
     assert_eq!((top.code, top.stderr.as_str()), (0, ""));
-    for verb in ["new", "check", "fmt", "show", "graph", "doctor", "completions"] {
+    for verb in ["new", "check", "fmt", "show", "graph", "data", "doctor", "completions"] {
         assert!(top.stdout.contains(&format!("\n  {verb} ")), "{verb} in {}", top.stdout);
         let long = canonc(&root(), &[verb, "--help"]);
         assert_eq!((long.code, long.stderr.as_str()), (0, ""));

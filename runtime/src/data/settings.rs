@@ -25,8 +25,8 @@ pub fn parameters(
             ));
         };
         let value = match value.strip_prefix('@') {
-            Some(path) => from_file(&read(path)?),
-            None => serde_json::from_str(value).unwrap_or_else(|_| Value::String(value.to_owned())),
+            Some(path) => from_file(path, &read(path)?)?,
+            None => from_text(name, value)?,
         };
         if parameters.insert(name.to_owned(), value).is_some() {
             return Err(DataError::new(format!("`{name}` is set twice"), "set it once"));
@@ -35,11 +35,35 @@ pub fn parameters(
     Ok(parameters)
 }
 
-fn from_file(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| {
-        let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-        lines.map(|line| Value::String(line.to_owned())).collect()
-    })
+fn from_text(name: &str, text: &str) -> Result<Value, DataError> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    match serde_json::from_str(text) {
+        // JSON would round it, and say so nowhere.
+        Ok(Value::Number(number)) if whole && number.is_f64() => Err(DataError::new(
+            format!("`{name}` is a number of {} digits", digits.len()),
+            "a whole number has 19 digits at the most",
+        )),
+        Ok(value) => Ok(value),
+        Err(_) => Ok(Value::String(text.to_owned())),
+    }
+}
+
+/// JSON if the file's name or its beginning says so, else a list of its lines.
+fn from_file(path: &str, text: &str) -> Result<Value, DataError> {
+    match serde_json::from_str(text) {
+        Ok(value) => Ok(value),
+        Err(error) if path.ends_with(".json") || text.trim_start().starts_with('{') => {
+            Err(DataError::new(
+                format!("`{path}` is no JSON: {error}"),
+                "correct the file; a list of lines is a file whose name does not end in .json",
+            ))
+        }
+        Err(_) => {
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            Ok(lines.map(|line| Value::String(line.to_owned())).collect())
+        }
+    }
 }
 
 /// The task of that name with these parameters. Depo's vectors say `QA` for test mode, and so may its parameters:
@@ -100,17 +124,28 @@ mod tests {
         assert_eq!(Value::Object(got), want);
         let files = |path: &str| match path {
             "own.json" => Ok("{\"depth\": 2}".to_owned()),
+            "numbers" => Ok("[1, 2]".to_owned()),
             "lines.txt" => Ok("It rains.\r\n\n It snows. \n".to_owned()),
             path => no_file(path),
         };
-        let got = parameters(&["grammar=@own.json", "background=@lines.txt"], files).unwrap();
-        let want = json!({"grammar": {"depth": 2}, "background": ["It rains.", "It snows."]});
+        let set = ["grammar=@own.json", "lens=@numbers", "background=@lines.txt"];
+        let got = parameters(&set, files).unwrap();
+        let want = json!({"grammar": {"depth": 2}, "lens": [1, 2], "background": ["It rains.", "It snows."]});
         assert_eq!(Value::Object(got), want);
     }
 
     #[test]
     fn wrong_settings_say_what_to_write() {
-        let cases: [(&[&str], &str); 5] = [
+        let read = |path: &str| match path {
+            "bad.json" => Ok("It rains.\n".to_owned()),
+            "bad" => Ok("{\"depth\": 2,\n".to_owned()),
+            path => no_file(path),
+        };
+        let cases: [(&[&str], &str); 9] = [
+            (&["x=@bad.json"], "`bad.json` is no JSON: expected value at line 1"),
+            (&["x=@bad"], "`bad` is no JSON: EOF while parsing a value at line 2"),
+            (&["N=99999999999999999999"], "`N` is a number of 20 digits"),
+            (&["N=-99999999999999999999"], "`N` is a number of 20 digits"),
             (&["N"], "`N` is no setting"),
             (&["=3"], "`=3` is no setting"),
             (&[""], "`` is no setting"),
@@ -118,7 +153,7 @@ mod tests {
             (&["x=@missing"], "no file `missing`"),
         ];
         for (settings, want) in cases {
-            let error = parameters(settings, no_file).unwrap_err();
+            let error = parameters(settings, read).unwrap_err();
             assert!(error.message.contains(want) && !error.help.is_empty(), "{error}");
         }
         let mode = |name: &str, setting: &str, mode| {

@@ -77,22 +77,15 @@ impl Task {
     /// The task called `name` with parameters from any serde format (a TOML table, a JSON object). Parameter names
     /// are the published ones (`N`, `K`, `mini_vocab`, ...).
     pub fn parse<'de, D: Deserializer<'de>>(name: &str, params: D) -> Result<Task, DataError> {
-        let wrong = |error: D::Error| {
-            DataError::new(
-                format!("the parameters of task `{name}` cannot be read: {error}"),
-                format!("correct the data section that names `{name}`"),
-            )
-        };
         match name {
-            "depo" => Depo::new(DepoParams::deserialize(params).map_err(wrong)?).map(Task::Depo),
-            "brevo" => {
-                Brevo::new(BrevoParams::deserialize(params).map_err(wrong)?).map(Task::Brevo)
+            "depo" => Depo::new(read::<DepoParams, _>(name, params)?).map(Task::Depo),
+            "brevo" => Brevo::new(read::<BrevoParams, _>(name, params)?).map(Task::Brevo),
+            "capo" => Capo::new(read::<CapoParams, _>(name, params)?).map(Task::Capo),
+            "mano" => Mano::new(read::<ManoParams, _>(name, params)?).map(Task::Mano),
+            "lano" => Lano::new(read::<LanoParams, _>(name, params)?).map(Task::Lano),
+            "multihop" => {
+                Multihop::new(read::<MultihopParams, _>(name, params)?).map(Task::Multihop)
             }
-            "capo" => Capo::new(CapoParams::deserialize(params).map_err(wrong)?).map(Task::Capo),
-            "mano" => Mano::new(ManoParams::deserialize(params).map_err(wrong)?).map(Task::Mano),
-            "lano" => Lano::new(LanoParams::deserialize(params).map_err(wrong)?).map(Task::Lano),
-            "multihop" => Multihop::new(MultihopParams::deserialize(params).map_err(wrong)?)
-                .map(Task::Multihop),
             _ => Err(DataError::new(
                 format!("there is no task `{name}`"),
                 format!("write one of: {}", TASKS.join(", ")),
@@ -204,6 +197,30 @@ impl Task {
             .update(self.canonical().as_bytes())
             .finalize()
     }
+}
+
+/// What is said of a value that cannot be read is cut here: it may quote the value.
+const MOST_SAID: usize = 300;
+
+/// A task's parameters, or which of them is wrong.
+fn read<'de, P: Deserialize<'de>, D: Deserializer<'de>>(
+    name: &str,
+    params: D,
+) -> Result<P, DataError> {
+    serde_path_to_error::deserialize(params).map_err(|error| {
+        let path = error.path().to_string();
+        let place = if path == "." { String::new() } else { format!(", {path}") };
+        let said = error.into_inner().to_string();
+        let mut said = said.replace("expected i64", "expected a whole number");
+        if let Some((end, _)) = said.char_indices().nth(MOST_SAID) {
+            said.truncate(end);
+            said.push('…');
+        }
+        DataError::new(
+            format!("the parameters of task `{name}` cannot be read{place}: {said}"),
+            "`canonc data generate --help` lists the parameters of every task",
+        )
+    })
 }
 
 /// `value` as u32 if it lies in `low..=high`; else an error that names the parameter and the bounds.
@@ -343,5 +360,18 @@ mod tests {
     fn unknown_parameters_are_refused() {
         let error = Task::parse("mano", json!({"L": 4, "length": 3})).unwrap_err();
         assert!(error.message.contains("unknown field `length`"), "{error}");
+        let error =
+            Task::parse("mano", json!({"L": 4, "lens": [1, "x".repeat(9999)]})).unwrap_err();
+        assert!(error.message.starts_with(
+            "the parameters of task `mano` cannot be read, lens[1]: invalid type: string \"xxx"
+        ));
+        let error = Task::parse("mano", json!({"L": "x"})).unwrap_err();
+        assert!(
+            error.message.ends_with(
+                "cannot be read, L: invalid type: string \"x\", expected a whole number"
+            )
+        );
+        let error = Task::parse("mano", json!({"L": "x".repeat(9999)})).unwrap_err();
+        assert!(error.message.ends_with('…') && error.message.len() < 400, "{error}");
     }
 }

@@ -32,6 +32,7 @@ const MOST_JOINS: f64 = 2e10;
 
 /// A grammar file as it is written. Keys that describe how it was made are skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(expecting = "an object with depth, num_sym, sizes, idx and all")]
 pub struct GrammarFile {
     pub depth: i64,
     pub num_sym: i64,

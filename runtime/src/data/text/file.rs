@@ -66,12 +66,11 @@ fn temporary_beside(path: &Path) -> PathBuf {
 }
 
 /// magic, version, sources (name, documents (length)), bytes, digest of all of it; integers u64 little-endian.
-fn write_synced(index: &TextIndex, path: &Path) -> io::Result<()> {
-    let mut file = BufWriter::new(File::create(path)?);
+pub fn write(index: &TextIndex, to: &mut impl Write) -> io::Result<()> {
     let mut hasher = hasher();
     let mut write = |bytes: &[u8]| {
         hasher.update(bytes);
-        file.write_all(bytes)
+        to.write_all(bytes)
     };
     write(MAGIC)?;
     write(VERSION)?;
@@ -87,7 +86,20 @@ fn write_synced(index: &TextIndex, path: &Path) -> io::Result<()> {
     for document in 0..index.len() as u32 {
         write(index.document(document))?;
     }
-    file.write_all(hasher.finalize().as_bytes())?;
+    to.write_all(hasher.finalize().as_bytes())?;
+    to.flush()
+}
+
+/// Whether a file begins as an index does, of whatever version and however damaged.
+pub fn is_index(path: &Path) -> io::Result<bool> {
+    let mut start = Vec::new();
+    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    Ok(start == MAGIC)
+}
+
+fn write_synced(index: &TextIndex, path: &Path) -> io::Result<()> {
+    let mut file = BufWriter::new(File::create(path)?);
+    write(index, &mut file)?;
     file.into_inner().map_err(io::IntoInnerError::into_error)?.sync_all()
 }
 
@@ -198,6 +210,7 @@ mod tests {
             index_of(&[("a", vec!["one".into(), "zwei".into()]), ("b", vec!["trois".into()])]);
         save(&index, &path).unwrap();
         assert_eq!(load(&path).unwrap(), *index);
+        assert!(is_index(&path).unwrap());
         // A second save replaces the file and leaves nothing beside it.
         save(&index, &path).unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
@@ -220,6 +233,9 @@ mod tests {
         assert!(load(&path).is_err());
         fs::write(&path, [MAGIC, b"2\n", &good[MAGIC.len() + 2..]].concat()).unwrap();
         assert!(load(&path).unwrap_err().message.contains("version 2"));
+        assert!(is_index(&path).unwrap());
+        fs::write(&path, b"canonc tex").unwrap();
+        assert!(!is_index(&path).unwrap());
         fs::remove_dir_all(&folder).unwrap();
     }
 

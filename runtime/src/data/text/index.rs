@@ -106,7 +106,7 @@ impl TextIndex {
                     report.lines,
                     named.join("\n")
                 ),
-                "correct these lines, or leave them out with on_bad_line = \"skip\"",
+                "correct these lines, or leave them out with `canonc data prepare --skip-bad-lines`",
             ));
         }
         // Only now, so that a source whose every line is bad is told apart from one that has none.

@@ -1,0 +1,206 @@
+//! What can be typed to `canonc data`: samples of the synthetic tasks, and documents made ready.
+//!
+//! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`; names and values of `--set` are
+//! those of the published vectors, and the help of `generate` lists every one of them.
+
+use std::path::PathBuf;
+
+use clap::builder::PossibleValuesParser;
+use clap::{Args, Subcommand, ValueEnum};
+use runtime::data::task::TASKS;
+
+/// Samples of the synthetic tasks: write, show, count; and documents made ready to train on
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc data generate mano --set L=10 --count 3
+  canonc data inspect brevo --set N=12
+  canonc data stats lano --set config=cfg3f
+  canonc data prepare shards/*.jsonl --out data/c4.index")]
+pub(crate) struct DataArgs {
+    #[command(subcommand)]
+    pub(crate) command: DataCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum DataCommand {
+    Generate(GenerateDataArgs),
+    Inspect(InspectArgs),
+    Stats(StatsArgs),
+    Prepare(PrepareArgs),
+}
+
+/// Write samples of a task to a file or a pipe
+#[derive(Args, Debug)]
+#[command(
+    after_help = "\
+Examples:
+  canonc data generate mano --set L=10 --count 3
+  canonc data generate brevo --set N=110 --count 1000000 --out brevo1.parquet
+  canonc data generate lano --set config=cfg3f --seed 7 --count 200 --format bin | sha256sum
+  canonc data generate depo --set N=75 --set K=4 --set mini_vocab=3 --set min_tlen=5 --set max_tlen=7 \\
+      --order indexed --from 5000 --count 1000 --out shard5.jsonl
+
+`--help` lists every task's parameters and says what the formats hold.",
+    after_long_help = "\
+Examples:
+  canonc data generate mano --set L=10 --count 3
+  canonc data generate brevo --set N=110 --count 1000000 --out brevo1.parquet
+  canonc data generate lano --set config=cfg3f --seed 7 --count 200 --format bin | sha256sum
+  canonc data generate depo --set N=75 --set K=4 --set mini_vocab=3 --set min_tlen=5 --set max_tlen=7 \\
+      --order indexed --from 5000 --count 1000 --out shard5.jsonl
+
+Parameters, under their published names; those in brackets have the published value unless set:
+  depo      N K mini_vocab min_tlen max_tlen [M QA separator bos eos]
+  brevo     N [multi bos query ans eos leaves=floor|ceil ask=last|last_quarter]
+  mano      L [ttype value_mod knowledge_augment lens qids bos]
+  lano      config (cfg3b 3e1 3e2 3f 3g 3h 3i 3j 3k) or grammar=@FILE.json [root vocab depth]
+  capo      [N people_seed permute order reverse_md pronoun=parity|drawn]
+  multihop  N k [M background=@FILE background_lengths]
+A VALUE is JSON if it can be, else text; @FILE stands for a file's JSON or the list of its lines.
+
+Orders: `published` is one stream from one seed, token for token what the published script writes; of
+capo, people come one after the other, drawn with the seed, and texts with the seed plus 1000003.
+`indexed` makes each sample a function of its number: the first of training window i is number i.
+
+Formats:
+  jsonl    an object a line: `tokens`; `labels` where the task has them (1 is a target); of capo and
+           multihop `text`, and `answer` where one is asked for, whose bytes are the tokens
+  parquet  a row a sample, columns of the same names
+  bin      for each sample its length and its tokens, as little-endian u32: the SHA-256 of the file
+           is the digest of the published vectors
+
+A file appears when it is whole; an error or Ctrl-C leaves what was there before."
+)]
+pub(crate) struct GenerateDataArgs {
+    #[command(flatten)]
+    pub(crate) samples: SampleArgs,
+    /// How many samples
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
+    pub(crate) count: u64,
+    /// What is written [default: by the ending of FILE, else jsonl]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<DataFormat>,
+    /// Where it goes; `-` is standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub(crate) out: PathBuf,
+}
+
+/// Show samples with what they are made of: cycle, graph, expression, biography, parse tree
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc data inspect mano --set L=4
+  canonc data inspect brevo --set N=12 --seed 7 --count 3
+  canonc data inspect lano --set config=cfg3b --order indexed --from 1000000
+
+Answers are worked out again from the sample itself: `right` means that both agree.")]
+pub(crate) struct InspectArgs {
+    #[command(flatten)]
+    pub(crate) samples: SampleArgs,
+    /// How many samples
+    #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = at_least_one)]
+    pub(crate) count: u64,
+}
+
+/// Count what samples of a task have: lengths, targets, answers, tokens used
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc data stats brevo --set N=110
+  canonc data stats lano --set config=cfg3k --count 100000 --json
+
+Schema of --json, one object on standard output:
+  schema    \"canonc.data.stats.v1\"
+  task      its name
+  samples, tokens
+  length    {least, most, mean}, tokens of a sample
+  targets   tokens that count when only answers do; null for tasks without labels
+  vocabulary       {tokens, used}: tokens that samples can hold, and those that were there
+  bits_per_token   the entropy of single tokens
+  answers   each {level, count, tokens}; what a level is, the task says (hops, depth, operations)")]
+pub(crate) struct StatsArgs {
+    #[command(flatten)]
+    pub(crate) samples: SampleArgs,
+    /// How many samples are looked at
+    #[arg(long, value_name = "N", default_value_t = 1000, allow_negative_numbers = true, value_parser = at_least_one)]
+    pub(crate) count: u64,
+    /// As JSON on standard output (`--help` states the schema)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+fn whole(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| format!("it is a whole number from 0 to {}", u64::MAX))
+}
+
+fn at_least_one(text: &str) -> Result<u64, String> {
+    let number = whole(text).ok().filter(|&number| number > 0);
+    number.ok_or_else(|| format!("it is a whole number from 1 to {}", u64::MAX))
+}
+
+/// Which samples.
+#[derive(Args, Debug)]
+pub(crate) struct SampleArgs {
+    /// The task
+    #[arg(value_name = "TASK", value_parser = PossibleValuesParser::new(TASKS))]
+    pub(crate) task: String,
+    /// A parameter of the task, such as N=110; VALUE may be @FILE
+    #[arg(long = "set", value_name = "NAME=VALUE")]
+    pub(crate) set: Vec<String>,
+    /// As the published script goes through its one stream, or each sample by its number
+    #[arg(long, value_enum, value_name = "ORDER", default_value_t)]
+    pub(crate) order: DataOrder,
+    /// The seed; 42 is that of the published script
+    #[arg(long, value_name = "S", default_value_t = 42, allow_negative_numbers = true, value_parser = whole)]
+    pub(crate) seed: u64,
+    /// Sizes drawn as in training, or all at the largest as in tests [default: train]
+    #[arg(long, value_enum, value_name = "MODE")]
+    pub(crate) mode: Option<DataMode>,
+    /// The number of the first sample, which the indexed order can begin with
+    #[arg(long, value_name = "I", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
+    pub(crate) from: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataOrder {
+    #[default]
+    Published,
+    Indexed,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataMode {
+    Train,
+    Test,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum DataFormat {
+    Jsonl,
+    Parquet,
+    Bin,
+}
+
+/// Make an index of documents, which `canonc bind` and `canonc run --data` take
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc data prepare shards/*.jsonl --out data/c4.index
+  canonc data prepare web=web1.jsonl web=web2.jsonl books=books.jsonl --out data/mix.index
+  zcat c4.jsonl.gz | canonc data prepare - --out data/c4.index
+
+A line is a JSON object with the document under `text` or, without that, under `content`. The index holds
+the documents in the order given and their digest, which is what a lock is bound to; names of files and
+sources are no part of it. A recipe's weights are of the sources in the order they are first named.")]
+pub(crate) struct PrepareArgs {
+    /// JSON lines, `-` for standard input; NAME=FILE says which source they are of
+    #[arg(value_name = "FILE", required = true)]
+    pub(crate) files: Vec<PathBuf>,
+    /// Where the index goes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) out: PathBuf,
+    /// Leave out lines that hold no document, and say which; else one such line is an error
+    #[arg(long)]
+    pub(crate) skip_bad_lines: bool,
+}

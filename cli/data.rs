@@ -1,0 +1,93 @@
+//! `canonc data`: samples of the synthetic tasks, written, shown or counted; and documents made ready.
+//!
+//! In: a task with its parameters, an order and a seed; or files of JSON lines. Out: samples on standard output or
+//! in a file, what they are made of, what they have in common; an index of documents. Must stay true: what a sample
+//! is, `runtime::data` decides; memory does not grow with the number of samples; parameters that no data can have
+//! are refused before anything is written.
+
+mod generate;
+mod prepare;
+mod screen;
+mod stats;
+
+use std::io::Read;
+use std::path::Path;
+
+use runtime::data::DataError;
+use runtime::data::inspect::inspect;
+use runtime::data::settings;
+use runtime::data::stream::Stream;
+use runtime::data::task::Mode;
+use runtime::data::window::Order;
+
+use crate::args::{DataArgs, DataCommand, DataMode, DataOrder, InspectArgs, SampleArgs};
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::{files, output};
+
+/// What a parameter's file may hold; a grammar is kilobytes, a book of background sentences a megabyte.
+const MOST_BYTES: u64 = 64 << 20;
+
+pub(crate) fn data(args: &DataArgs) -> Outcome {
+    match &args.command {
+        DataCommand::Generate(args) => generate::generate(args),
+        DataCommand::Inspect(args) => inspect_samples(args),
+        DataCommand::Stats(args) => stats::stats(args),
+        DataCommand::Prepare(args) => prepare::prepare(args),
+    }
+}
+
+fn inspect_samples(args: &InspectArgs) -> Outcome {
+    let mut stream = stream(&args.samples)?;
+    for number in 0..args.count {
+        let gap = if number > 0 { "\n" } else { "" };
+        output::data(&format!("{gap}{}", inspect(&mut stream)))?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// The samples that are meant.
+fn stream(args: &SampleArgs) -> Result<Stream, Failure> {
+    let SampleArgs { task, set, order, seed, mode, from } = args;
+    let parameters = settings::parameters(set, parameter_file).map_err(failure)?;
+    let mode = mode.map(|mode| match mode {
+        DataMode::Train => Mode::Train,
+        DataMode::Test => Mode::Test,
+    });
+    let order = match order {
+        DataOrder::Published => Order::Published,
+        DataOrder::Indexed => Order::Indexed,
+    };
+    let (task, mode) = settings::task(task, parameters, mode).map_err(failure)?;
+    let mut stream = Stream::new(task, order, mode, *seed);
+    stream.skip_to(*from).map_err(|error| {
+        Failure::bad_input(error.message).help("begin at 0, or add --order indexed")
+    })?;
+    Ok(stream)
+}
+
+/// The text of a file that `--set NAME=@FILE` names.
+fn parameter_file(path: &str) -> Result<String, DataError> {
+    let wrong = |message: String, help: String| DataError { message, help };
+    let path = Path::new(path);
+    let mut bytes = Vec::new();
+    std::fs::File::open(path)
+        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
+        .map_err(|error| {
+            let failure = files::missing(path, &error);
+            wrong(failure.message.unwrap_or_default(), failure.help.join("; "))
+        })?;
+    if bytes.len() as u64 > MOST_BYTES {
+        let message = format!("`{}` has more than {MOST_BYTES} bytes", shown(path));
+        return Err(wrong(message, "name a file of parameters".to_owned()));
+    }
+    String::from_utf8(bytes).map_err(|_| {
+        let message = format!("`{}` is not text", shown(path));
+        wrong(message, "parameters are JSON or lines of text, in UTF-8".to_owned())
+    })
+}
+
+fn failure(error: DataError) -> Failure {
+    let DataError { message, help } = error;
+    let failure = Failure::bad_input(message);
+    if help.is_empty() { failure } else { failure.help(help) }
+}

@@ -1,0 +1,107 @@
+//! `canonc data generate`: samples in a file or a pipe.
+//!
+//! In: which samples, how many, what they look like. Out: the file, whole or not at all; what was written, on
+//! standard error. Must stay true: an error, Ctrl-C or a full disk leaves the file that was there before; a closed
+//! pipe ends the command quietly.
+
+use std::ffi::OsStr;
+use std::io::{self, IsTerminal, Write};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use runtime::data::stream::Stream;
+use runtime::data::write::{self, Format, Written};
+use runtime::progress::rounded;
+
+use super::screen::Screen;
+use super::stream;
+use crate::args::{DataFormat, GenerateDataArgs};
+use crate::fail::{Exit, Failure, Outcome, reason, shown};
+use crate::signals::stop_on_signals;
+use crate::{files, output};
+
+pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
+    let GenerateDataArgs { samples, count, format, out } = args;
+    let to_pipe = out.as_os_str() == "-";
+    let format = format_of(*format, out);
+    if to_pipe && format != Format::Jsonl && io::stdout().is_terminal() {
+        return Err(Failure::bad_input("a terminal cannot show this format")
+            .help("name a file with --out FILE, or send it through a pipe"));
+    }
+    let mut stream = stream(samples)?;
+    let stop = stop_on_signals()?;
+    let name = if to_pipe { "standard output".to_owned() } else { format!("`{}`", shown(out)) };
+    let whole = |written: Written, left: &str| match written.samples < *count {
+        false => Ok(written),
+        true => {
+            let samples = output::counted(written.samples, "sample");
+            let message = format!("interrupted after {samples}; {left}");
+            Err(Failure { exit: Exit::Stopped, ..Failure::bad_input(message) })
+        }
+    };
+    let written = if to_pipe {
+        let to = &mut io::stdout();
+        let written = write_samples(&mut stream, *count, format, to, &stop, &name)?;
+        whole(written, "the rest is not written")
+    } else {
+        files::replace_with(out, |file| {
+            let written = write_samples(&mut stream, *count, format, file, &stop, &name)?;
+            whole(written, &format!("{name} is as it was"))
+        })
+    }?;
+    let Written { samples, tokens, bytes } = written;
+    output::note(&format!(
+        "{name}: {}, {}, {}",
+        output::counted(samples, "sample"),
+        output::counted(tokens, "token"),
+        output::counted(bytes, "byte")
+    ));
+    Ok(Exit::Fine)
+}
+
+/// What was asked for, else what the file's name says.
+fn format_of(asked: Option<DataFormat>, out: &Path) -> Format {
+    match asked {
+        Some(DataFormat::Jsonl) => Format::Jsonl,
+        Some(DataFormat::Parquet) => Format::Parquet,
+        Some(DataFormat::Bin) => Format::Bin,
+        None => match out.extension().and_then(OsStr::to_str) {
+            Some("parquet") => Format::Parquet,
+            Some("bin") => Format::Bin,
+            Some(_) | None => Format::Jsonl,
+        },
+    }
+}
+
+fn write_samples(
+    stream: &mut Stream,
+    count: u64,
+    format: Format,
+    to: &mut (dyn Write + Send),
+    stop: &AtomicBool,
+    name: &str,
+) -> Result<Written, Failure> {
+    let mut screen = Screen::new(count);
+    let written = write::write(stream, count, format, to, |written| {
+        screen.show(written.samples, |seconds| line(written, count, seconds));
+        !stop.load(Ordering::Relaxed)
+    });
+    screen.clear();
+    written.map_err(|error| match error.kind() == io::ErrorKind::BrokenPipe {
+        // Whoever read this has read enough.
+        true => Failure::shown(Exit::Fine),
+        false => Failure::machine(format!("{name} cannot be written: {}", reason(&error))),
+    })
+}
+
+fn line(written: &Written, count: u64, seconds: f64) -> String {
+    let Written { samples, tokens, bytes: _ } = *written;
+    let rate = |n: u64| rounded(n as f64 / seconds.max(1e-9));
+    format!(
+        "{} of {} samples  {} samples/s  {} tok/s",
+        output::grouped(samples),
+        output::grouped(count),
+        rate(samples),
+        rate(tokens)
+    )
+}

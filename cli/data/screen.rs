@@ -1,0 +1,72 @@
+//! In: how much of how much is done. Out: one line on standard error that is written over, with rate and time left.
+//! Must stay true: nothing is shown where standard error is no terminal; a job that is done before the first line is
+//! due shows none.
+
+use std::io::IsTerminal;
+use std::time::Instant;
+
+use runtime::progress::span;
+
+use crate::output;
+
+/// Seconds between two drawings.
+const REDRAW: f64 = 0.1;
+
+/// One job's line.
+pub(super) struct Screen {
+    total: u64,
+    started: Instant,
+    /// When the line was last drawn; what is counted as drawn at the start is nothing.
+    drawn: Instant,
+    terminal: bool,
+    /// Whether the cursor stands behind a line that is to be written over.
+    open: bool,
+}
+
+impl Screen {
+    pub(super) fn new(total: u64) -> Screen {
+        let now = Instant::now();
+        let terminal = std::io::stderr().is_terminal();
+        Screen { total, started: now, drawn: now, terminal, open: false }
+    }
+
+    /// `say` gets the seconds so far and gives what there is to say beside the share and the time left.
+    pub(super) fn show(&mut self, done: u64, say: impl FnOnce(f64) -> String) {
+        if !self.terminal || self.drawn.elapsed().as_secs_f64() < REDRAW {
+            return;
+        }
+        let seconds = self.started.elapsed().as_secs_f64();
+        output::draw(&format!("\r\x1b[2K{}", line(done, self.total, seconds, &say(seconds))));
+        (self.drawn, self.open) = (Instant::now(), true);
+    }
+
+    /// Takes the line away, so that others can be written.
+    pub(super) fn clear(&mut self) {
+        if std::mem::take(&mut self.open) {
+            output::draw("\r\x1b[2K");
+        }
+    }
+}
+
+fn line(done: u64, total: u64, seconds: f64, said: &str) -> String {
+    let share = done as f64 / total.max(1) as f64;
+    let left = match done {
+        0 => String::new(),
+        _ => {
+            format!("  {} left", span(seconds * (total.saturating_sub(done)) as f64 / done as f64))
+        }
+    };
+    format!("{:.0}%  {said}{left}", 100.0 * share)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::line;
+
+    #[test]
+    fn a_line_says_how_far_and_how_long() {
+        assert_eq!(line(0, 10, 1.0, "0 of 10 samples"), "0%  0 of 10 samples");
+        assert_eq!(line(25, 100, 10.0, "x"), "25%  x  30 s left");
+        assert_eq!(line(3, 0, 1.0, "more than there was"), "300%  more than there was  0.0 s left");
+    }
+}
