@@ -252,9 +252,13 @@ impl Watch for Screen {
     }
 
     fn evaluation(&mut self, evaluation: &Evaluation, seconds: f64) {
-        let Evaluation { step, nll, counted: _, tokens, answers } = evaluation;
+        let Evaluation { step, nll, counted, tokens, answers } = evaluation;
         let mut parts = vec![format!("evaluation after step {step}:")];
-        parts.extend(nll.map(|nll| format!("loss {nll:.4}")));
+        parts.extend(match nll {
+            Some(nll) => Some(format!("loss {nll:.4}")),
+            None if *counted == 0 => Some("loss - (no held-out target counts)".to_owned()),
+            None => None,
+        });
         let percent = |score: Score| score.ratio().map(|ratio| format!("{:.1}%", 100.0 * ratio));
         parts.extend(percent(*tokens).map(|share| format!("answer tokens {share}")));
         parts.extend(percent(evaluation.exact()).map(|share| format!("whole answers {share}")));

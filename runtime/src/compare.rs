@@ -71,7 +71,7 @@ pub fn read(folder: &Path) -> Result<Curves, RunError> {
     for record in records {
         match record {
             Record::Start(_) => {}
-            Record::Step(step) => curves.loss.push((step.step, step.loss)),
+            Record::Step(step) => curves.loss.extend(step.loss.map(|loss| (step.step, loss))),
             Record::Evaluation(eval) => {
                 let mut put = |name: String, value: Option<f64>| {
                     if let Some(value) = value {

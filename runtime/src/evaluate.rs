@@ -45,7 +45,7 @@ pub fn evaluate(
     }
     Ok(Evaluation {
         step: state.step,
-        nll: metrics.loss.then(|| if counted == 0 { 0.0 } else { nll / counted as f64 }),
+        nll: (metrics.loss && counted > 0).then(|| nll / counted as f64),
         counted,
         tokens: if metrics.tokens { tokens } else { Score::default() },
         answers: if metrics.answers { answers } else { BTreeMap::new() },

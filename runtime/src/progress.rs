@@ -19,7 +19,8 @@ pub struct Progress {
 pub struct Status {
     pub step: u64,
     pub total: u64,
-    pub loss: f64,
+    /// `None` if nothing counted.
+    pub loss: Option<f64>,
     pub lr: f64,
     pub tokens_per_second: f64,
     /// Seconds to the last step.
@@ -34,7 +35,7 @@ impl Progress {
         Progress { total, tokens, seconds: None }
     }
 
-    pub fn step(&mut self, step: u64, loss: f64, lr: f64, seconds: f64) -> Status {
+    pub fn step(&mut self, step: u64, loss: Option<f64>, lr: f64, seconds: f64) -> Status {
         let smoothed = match self.seconds {
             None => seconds,
             Some(before) => before + NEWEST * (seconds - before),
@@ -54,10 +55,11 @@ impl Progress {
 impl fmt::Display for Status {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Status { step, total, loss, lr, tokens_per_second, left } = self;
+        let loss = loss.map_or_else(|| "-".to_owned(), |loss| format!("{loss:.4}"));
         let share = 100.0 * *step as f64 / (*total).max(1) as f64;
         write!(
             f,
-            "step {step}/{total} ({share:.0}%)  loss {loss:.4}  lr {lr:.2e}  {} tok/s  {} left",
+            "step {step}/{total} ({share:.0}%)  loss {loss}  lr {lr:.2e}  {} tok/s  {} left",
             rounded(*tokens_per_second),
             span(*left)
         )
@@ -109,8 +111,8 @@ mod tests {
     #[test]
     fn a_slow_first_step_is_forgotten() {
         let mut progress = Progress::new(600, 4096);
-        progress.step(1, 9.0, 0.0, 100.0);
-        let status = (2..100).map(|step| progress.step(step, 2.5, 3e-3, 0.1)).last().unwrap();
+        progress.step(1, Some(9.0), 0.0, 100.0);
+        let status = (2..100).map(|step| progress.step(step, Some(2.5), 3e-3, 0.1)).last().unwrap();
         assert!((status.left - 50.0).abs() < 5.0, "{status:?}");
         assert!((status.tokens_per_second - 40960.0).abs() < 2000.0, "{status:?}");
     }
@@ -118,8 +120,10 @@ mod tests {
     #[test]
     fn a_line() {
         let mut progress = Progress::new(600, 4096);
-        let line = progress.step(150, 2.345_67, 3e-3, 0.1).to_string();
+        let line = progress.step(150, Some(2.345_67), 3e-3, 0.1).to_string();
         assert_eq!(line, "step 150/600 (25%)  loss 2.3457  lr 3.00e-3  41.0k tok/s  45 s left");
+        let line = progress.step(151, None, 3e-3, 0.1).to_string();
+        assert!(line.contains("  loss -  lr"), "{line}");
     }
 
     #[test]

@@ -223,16 +223,18 @@ impl<'a> Run<'a> {
         let step = self.state.advance(self.job, &self.trainer)?;
         let seconds = start.elapsed().as_secs_f64();
         self.counted += step.counted;
-        let new = self.append(&Record::Step(step.clone()))?;
-        if new == Appended::New {
+        let logged = self.append(&Record::Step(step.clone()));
+        // Said first: an older log has a number where this step has none, and the reason is the same.
+        let Some(loss) = step.loss else { return Err(nothing_counted(self.job, step.step)) };
+        if logged? == Appended::New {
             self.time(&format!("{{\"step\":{},\"seconds\":{seconds:?}}}", step.step))?;
         }
         self.watch.step(&step, seconds);
-        if !(step.loss.is_finite() && step.grad_norm.is_finite()) {
+        if !(loss.is_finite() && step.grad_norm.is_finite()) {
             return Err(RunError::finding(
                 format!(
-                    "training diverged: step {} has loss {} and gradient norm {}",
-                    step.step, step.loss, step.grad_norm
+                    "training diverged: step {} has loss {loss} and gradient norm {}",
+                    step.step, step.grad_norm
                 ),
                 "lower optimizer.lr, lengthen schedule.warmup or lower optimizer.clip in a new recipe",
             ));
@@ -341,6 +343,20 @@ impl<'a> Run<'a> {
         self.watch.event(&event);
         self.folder.record(&event)
     }
+}
+
+/// A step that no loss can be computed of: going on would train on nothing and call it a loss.
+fn nothing_counted(job: &Job, step: u64) -> RunError {
+    let windows = job.micro_batches.saturating_mul(job.rows);
+    let of = match windows {
+        1 => format!("its window of {} tokens", job.seq_len),
+        windows => format!("all of its {windows} windows of {} tokens", job.seq_len),
+    };
+    RunError::finding(
+        format!("step {step} has no loss: not one target counts, since {of} end before an answer"),
+        "raise data.seq_len until whole samples fit, raise batch.sequences, make the task's samples shorter, \
+         or count every token with data.loss_on = \"all\"; then build the recipe again",
+    )
 }
 
 /// Counted targets of the logged steps up to `step`.

@@ -33,8 +33,8 @@ pub struct Start {
 pub struct Step {
     /// From 1.
     pub step: u64,
-    /// The training loss a counted target, before the update.
-    pub loss: f64,
+    /// The training loss a counted target, before the update; `None` if no target counted.
+    pub loss: Option<f64>,
     /// Of the summed gradients, before clipping.
     pub grad_norm: f64,
     pub lr: f64,
@@ -48,7 +48,7 @@ pub struct Step {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     pub step: u64,
-    /// Mean −ln p over counted targets, if it is to be reported.
+    /// Mean −ln p over counted targets, if it is to be reported and there are any.
     pub nll: Option<f64>,
     pub counted: u64,
     /// Tokens of complete answers, each guessed from the true ones before it; nothing for text.
@@ -95,14 +95,14 @@ impl Record {
             ),
             Record::Step(Step { step, loss, grad_norm, lr, batch, counted }) => format!(
                 "{{\"kind\":\"step\",\"step\":{step},\"loss\":{},\"grad_norm\":{},\"lr\":{},\"batch\":\"{batch}\",\"counted\":{counted}}}",
-                float(*loss),
+                optional(*loss),
                 float(*grad_norm),
                 float(*lr),
             ),
             Record::Evaluation(Evaluation { step, nll, counted, tokens, answers }) => {
                 let mut text = format!(
                     "{{\"kind\":\"eval\",\"step\":{step},\"nll\":{},\"counted\":{counted},\"tokens\":{},\"answers\":{{",
-                    nll.map_or_else(|| "null".to_owned(), float),
+                    optional(*nll),
                     score(*tokens),
                 );
                 for (at, (level, answers)) in answers.iter().enumerate() {
@@ -121,6 +121,7 @@ impl Record {
         let digest = |name: &str| Digest::parse(value.get(name)?.as_str()?);
         let count = |name: &str| value.get(name)?.as_u64();
         let float = |name: &str| read_float(value.get(name)?);
+        let mean = |name: &str| read_mean(value.get(name)?, count("counted")?);
         match value.get("kind")?.as_str()? {
             "start" => Some(Record::Start(Start {
                 lock: digest("lock")?,
@@ -129,7 +130,10 @@ impl Record {
             })),
             "step" => Some(Record::Step(Step {
                 step: count("step")?,
-                loss: float("loss")?,
+                loss: match (mean("loss")?, count("counted")?) {
+                    (None, 1..) => return None,
+                    (loss, _) => loss,
+                },
                 grad_norm: float("grad_norm")?,
                 lr: float("lr")?,
                 batch: digest("batch")?,
@@ -139,10 +143,7 @@ impl Record {
                 let answers = value.get("answers")?.as_object()?.iter();
                 Some(Record::Evaluation(Evaluation {
                     step: count("step")?,
-                    nll: match value.get("nll")? {
-                        nll if nll.is_null() => None,
-                        nll => Some(read_float(nll)?),
-                    },
+                    nll: mean("nll")?,
                     counted: count("counted")?,
                     tokens: read_score(value.get("tokens")?)?,
                     answers: answers
@@ -185,6 +186,19 @@ impl Record {
 
 fn float(value: f64) -> String {
     if value.is_finite() { format!("{value:?}") } else { format!("\"{value}\"") }
+}
+
+fn optional(value: Option<f64>) -> String {
+    value.map_or_else(|| "null".to_owned(), float)
+}
+
+/// A mean over `counted` values. Of none there is no mean, whatever number an older canonc wrote there.
+fn read_mean(value: &Value, counted: u64) -> Option<Option<f64>> {
+    if value.is_null() {
+        return Some(None);
+    }
+    let mean = read_float(value)?;
+    Some((counted > 0).then_some(mean))
 }
 
 fn read_float(value: &Value) -> Option<f64> {
@@ -241,6 +255,22 @@ mod tests {
             ["logged is the start, now comes the evaluation after step 3"]
         );
         assert_eq!(Score::default().ratio(), None);
+    }
+
+    #[test]
+    fn a_mean_over_nothing_is_null_and_older_logs_zero_is_read_as_that() {
+        let digest = Digest::of("test", "");
+        let step = Step { step: 2, loss: None, grad_norm: 0.0, lr: 0.5, batch: digest, counted: 0 };
+        let text = Record::Step(step.clone()).text();
+        assert!(text.contains(r#""loss":null,"#), "{text}");
+        assert_eq!(Record::parse(&text), Some(Record::Step(step.clone())));
+        let older = text.replace("null", "0.0");
+        assert_eq!(Record::parse(&older), Some(Record::Step(step)));
+        // Where something counted there is a mean.
+        assert_eq!(Record::parse(&text.replace("\"counted\":0", "\"counted\":1")), None);
+        let older = r#"{"kind":"eval","step":4,"nll":0.0,"counted":0,"tokens":{"right":0,"of":0},"answers":{}}"#;
+        let Some(Record::Evaluation(read)) = Record::parse(older) else { panic!("{older}") };
+        assert_eq!(read.nll, None);
     }
 
     #[test]

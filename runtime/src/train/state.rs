@@ -73,8 +73,8 @@ impl State {
         *step += 1;
         Ok(Step {
             step: *step,
-            // A step without targets has nothing to be wrong about.
-            loss: if counted == 0 { 0.0 } else { loss_sum / counted as f64 },
+            // A mean over no targets is no number, and 0 would be the best there is.
+            loss: (counted > 0).then(|| loss_sum / counted as f64),
             grad_norm,
             lr,
             batch: digest_of(digest_of_windows(&windows)),

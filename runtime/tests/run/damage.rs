@@ -146,7 +146,7 @@ fn a_step_that_comes_out_otherwise_stops_the_run_with_both_values() {
     let mut records = folder.records();
     let claimed = match records.last_mut() {
         Some(Record::Step(step)) => {
-            step.loss = 0.125;
+            step.loss = Some(0.125);
             step.step
         }
         other => panic!("{other:?}"),

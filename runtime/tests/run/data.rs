@@ -1,6 +1,6 @@
 //! Runs on documents and on the other tasks and orders.
 
-use std::io::Cursor;
+use std::io::{Cursor, Write};
 use std::sync::Arc;
 
 use compiler::digest::Digest;
@@ -105,4 +105,54 @@ fn only_what_is_asked_for_is_reported() {
     let folder = Folder::finished(&depo(&[("windows = 3", windows)]));
     let Some(Record::Evaluation(evaluation)) = folder.records().pop() else { panic!() };
     assert!(evaluation.nll.is_none() && evaluation.answers.is_empty() && evaluation.tokens.of > 0);
+}
+
+/// Windows so short that whole steps reach no answer.
+pub(crate) const SHORT: [(&str, &str); 4] = [
+    ("seq_len = 32", "seq_len = 13"),
+    ("sequences = 2", "sequences = 1"),
+    ("micro_batches = 2", "micro_batches = 1"),
+    ("windows = 3", "windows = 1"),
+];
+
+#[test]
+fn a_step_without_counted_targets_stops_the_run_and_has_no_loss() {
+    let experiment = depo(&SHORT);
+    let folder = Folder::new();
+    let error = folder.fails(&experiment);
+    assert_eq!(error.kind, Kind::Finding, "{error}");
+    assert!(error.help.contains("data.seq_len") && error.help.contains("data.loss_on"), "{error}");
+    let Some(Record::Step(step)) = folder.records().pop() else { panic!("{error}") };
+    assert_eq!((step.loss, step.counted), (None, 0));
+    let said =
+        format!("step {} has no loss: not one target counts, since its window of 13", step.step);
+    assert!(error.message.starts_with(&said), "{error}");
+    assert!(!folder.paths().attestation().exists());
+    // It is no matter of luck: gone on with, it stops there again.
+    assert_eq!(folder.fails(&experiment), error);
+    // A log that an older canonc wrote has 0 there. It can be read, and the reason is not that it differs.
+    let text = std::fs::read_to_string(folder.paths().metrics()).unwrap();
+    let path = folder.paths().metrics();
+    std::fs::remove_file(&path).unwrap();
+    let mut before = String::new();
+    for line in text.lines() {
+        let body = line.split(",\"chain\"").next().unwrap().replace("null", "0.0");
+        let head = Digest::of("canonc.metrics.v1", &format!("{before}\n{body}}}"));
+        before = head.to_string();
+        let line = format!("{body},\"chain\":\"{head}\"}}\n");
+        append(&path, &line);
+    }
+    std::fs::remove_dir_all(folder.paths().checkpoints()).unwrap();
+    let Some(Record::Step(step)) = folder.records().pop() else { panic!("the last line") };
+    assert_eq!(step.loss, None);
+    assert_eq!(folder.fails(&experiment), error);
+    // As the message says.
+    Folder::finished(&depo(
+        &[&SHORT[..], &[("ids = \"dense\"", "ids = \"dense\"\nloss_on = \"all\"")]].concat(),
+    ));
+}
+
+fn append(path: &std::path::Path, line: &str) {
+    let mut file = std::fs::OpenOptions::new().create(true).append(true).open(path).unwrap();
+    file.write_all(line.as_bytes()).unwrap();
 }

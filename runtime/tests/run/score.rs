@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use runtime::data::batch::Batch;
 use runtime::evaluate::evaluate;
 use runtime::execute::Evaluator;
-use runtime::metrics::Score;
+use runtime::metrics::{Record, Score};
 use runtime::train::{State, machine};
 
+use super::data::SHORT;
 use super::support::*;
 
 #[test]
@@ -47,4 +48,17 @@ fn an_evaluation_is_what_counting_one_window_at_a_time_gives() {
     assert_eq!(found.counted, counted as u64);
     assert!((found.nll.unwrap() - nll / counted as f64).abs() < 1e-6);
     assert!(tokens.right > 0 && tokens.right < tokens.of, "{tokens:?}");
+}
+
+#[test]
+fn an_evaluation_that_counts_nothing_reports_no_loss() {
+    one_thread();
+    let experiment = depo(&SHORT);
+    let mut job = job(&experiment, None).unwrap();
+    let machine = machine(&experiment.platform).unwrap();
+    let evaluator = Evaluator::new(job.evaluation.clone(), machine).unwrap();
+    let state = State::initial(&job, machine).unwrap();
+    let found = evaluate(&mut job, &evaluator, &state, machine.device).unwrap();
+    assert_eq!((found.counted, found.nll), (0, None));
+    assert!(Record::Evaluation(found).text().contains("\"nll\":null,\"counted\":0"));
 }
