@@ -56,6 +56,14 @@ pub struct Circumstances {
     pub proved: u64,
 }
 
+/// One line for each path that a kernel took, as `kernels.txt` has them.
+pub fn kernel_lines(kernels: &BTreeMap<String, BTreeSet<String>>) -> String {
+    let lines = kernels
+        .iter()
+        .flat_map(|(kernel, paths)| paths.iter().map(move |path| format!("{kernel} = {path}\n")));
+    lines.collect()
+}
+
 impl Attestation {
     /// The text above the seal.
     pub fn text(&self) -> String {

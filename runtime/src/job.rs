@@ -90,8 +90,7 @@ impl Job {
         lock_text: &str,
         documents: Option<Arc<TextIndex>>,
     ) -> Result<Job, RunError> {
-        let graph = &experiment.arch.compiled.graph;
-        let options = experiment.train_options();
+        let (plans, evaluation_plan) = plans(experiment);
         let budget = experiment.budget;
         let schedule = schedule(&experiment.schedule);
         schedule::check(&schedule, budget.steps).map_err(|error| input(&error.to_string()))?;
@@ -102,9 +101,9 @@ impl Job {
             name: experiment.name.clone(),
             lock_text: lock_text.to_owned(),
             digests: experiment.digests,
-            graph: graph.clone(),
-            plans: plan::train(graph, &options),
-            evaluation: plan::evaluate(graph, options.loss, options.common),
+            graph: experiment.arch.compiled.graph.clone(),
+            plans,
+            evaluation: evaluation_plan,
             init_seed: experiment.seeds.init,
             steps: budget.steps,
             micro_batches: experiment.batch.micro_batches,
@@ -173,8 +172,24 @@ impl Job {
 
     /// What is executed, as text: training, then evaluation.
     pub fn plan_text(&self) -> String {
-        format!("{}evaluate\n{}", self.plans.text(), self.evaluation.text())
+        text_of(&self.plans, &self.evaluation)
     }
+}
+
+/// The plan text of an experiment's job, which is the same whatever documents it trains on.
+pub fn plan_text(experiment: &Experiment) -> String {
+    let (training, evaluation) = plans(experiment);
+    text_of(&training, &evaluation)
+}
+
+fn plans(experiment: &Experiment) -> (TrainPlan, Plan) {
+    let graph = &experiment.arch.compiled.graph;
+    let options = experiment.train_options();
+    (plan::train(graph, &options), plan::evaluate(graph, options.loss, options.common))
+}
+
+fn text_of(training: &TrainPlan, evaluation: &Plan) -> String {
+    format!("{}evaluate\n{}", training.text(), evaluation.text())
 }
 
 fn schedule(schedule: &lock::Schedule) -> Schedule {

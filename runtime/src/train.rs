@@ -13,7 +13,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use compiler::digest::Digest;
 
-use crate::attest::{Attestation, Circumstances};
+use crate::attest::{Attestation, Circumstances, kernel_lines};
 use crate::checkpoint::{Manifest, Refused, Store};
 use crate::evaluate::evaluate;
 use crate::execute::{Evaluator, Machine, Trainer};
@@ -280,10 +280,7 @@ impl<'a> Run<'a> {
         for (kernel, path) in before.chain(paths.iter().map(|(kernel, path, _)| (kernel, path))) {
             kernels.entry(kernel.to_owned()).or_default().insert(path.to_owned());
         }
-        let lines = kernels.iter().flat_map(|(kernel, paths)| {
-            paths.iter().map(move |path| format!("{kernel} = {path}\n"))
-        });
-        self.folder.keep(&path, &lines.collect::<String>())?;
+        self.folder.keep(&path, &kernel_lines(&kernels))?;
         Ok(kernels)
     }
 

@@ -2,13 +2,14 @@
 //! nothing is written and no tensor is needed; a claim is checked against what it is about, never against a copy of
 //! itself; one broken claim does not hide the next.
 
+mod attested;
+
 use std::path::Path;
 use std::sync::Arc;
 
 use compiler::digest::Digest;
 use compiler::lock::Experiment;
 
-use crate::attest::Attestation;
 use crate::checkpoint::{self, PARTS};
 use crate::data::batch::{Batch, digest_of_windows};
 use crate::data::text::index::TextIndex;
@@ -56,7 +57,7 @@ pub fn verify(folder: &Path, documents: Option<Arc<TextIndex>>) -> Result<Report
         remake(log, &experiment, &text, documents, &mut report);
     }
     let saved = check_checkpoints(&paths, &experiment, log.as_ref(), &mut report)?;
-    check_attestation(&paths, &experiment, log.as_ref(), saved, &mut report);
+    attested::check(&paths, &experiment, log.as_ref(), saved, &mut report);
     Ok(report)
 }
 
@@ -242,75 +243,5 @@ impl Log {
             Record::Start(_) | Record::Evaluation(_) => None,
         });
         Some(steps.unwrap_or(0))
-    }
-}
-
-fn check_attestation(
-    paths: &Paths,
-    experiment: &Experiment,
-    log: Option<&Log>,
-    saved: Option<checkpoint::Manifest>,
-    report: &mut Report,
-) {
-    let text = match std::fs::read_to_string(paths.attestation()) {
-        Ok(text) => text,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            report.skipped.push("attestation.toml: the run is not finished".to_owned());
-            return;
-        }
-        Err(error) => {
-            report.broken.push(format!("attestation.toml: {error}"));
-            return;
-        }
-    };
-    let before = report.broken.len();
-    let mut wrong = |what: String| report.broken.push(format!("attestation.toml: {what}"));
-    let attestation = match Attestation::parse(&text) {
-        Ok(attestation) => attestation,
-        Err(why) => return wrong(why),
-    };
-    let mut same = |what: &str, claimed: Digest, found: Digest| {
-        if claimed != found {
-            wrong(format!("it claims {what} {}, and that is {}", claimed.short(), found.short()));
-        }
-    };
-    let digests = experiment.digests;
-    same("lock", attestation.lock, digests.train);
-    same("evaluation section", attestation.eval, digests.eval);
-    same("platform section", attestation.platform, digests.platform);
-    if let Some(saved) = &saved {
-        same("weights", attestation.weights, saved.weights.tensors);
-        same("first moments", attestation.first_moment, saved.first_moment.tensors);
-        same("second moments", attestation.second_moment, saved.second_moment.tensors);
-    }
-    if let Ok(plan) = std::fs::read_to_string(paths.plan()) {
-        same("plan", attestation.plan, Digest::of(crate::job::PLAN_TAG, &plan));
-    }
-    if let Some(log) = log {
-        if let Some(head) = log.heads.last() {
-            same("a metrics chain of", attestation.metrics, *head);
-        }
-        let (lines, counted) =
-            (log.heads.len() as u64, log.steps().map(|step| step.counted).sum::<u64>());
-        let steps = log.steps().count() as u64;
-        for (what, claimed, found) in [
-            ("lines", attestation.lines, lines),
-            ("counted targets", attestation.counted, counted),
-            ("steps", attestation.steps, steps),
-            ("steps", attestation.steps, experiment.budget.steps),
-        ] {
-            if claimed != found {
-                wrong(format!("it claims {claimed} {what}, and there are {found}"));
-            }
-        }
-    }
-    if saved.is_none() {
-        report.skipped.push("attested weights: the last step's checkpoint is not there".to_owned());
-    }
-    if report.broken.len() == before {
-        report.holds.push(format!(
-            "attestation: seal, lock, log, weights {} and plan agree",
-            attestation.weights.short()
-        ));
     }
 }

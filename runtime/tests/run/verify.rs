@@ -2,8 +2,10 @@
 
 use std::fs;
 
+use compiler::digest::Digest;
 use runtime::attest::Attestation;
 use runtime::fault::Faults;
+use runtime::job::PLAN_TAG;
 use runtime::metrics::{Log, Record};
 use runtime::verify::{Report, verify};
 
@@ -24,7 +26,9 @@ fn everything_of_a_finished_run_holds() {
         "data of 8",
         "step-0000000008",
         "step-0000000006",
-        "attestation",
+        "plan: compiled again",
+        "attestation: seal, lock, plan, weights ",
+        "both moments, log and kernels agree",
     ] {
         assert!(holds.iter().any(|line| line.contains(what)), "{what}: {holds:?}");
     }
@@ -52,10 +56,18 @@ fn forge(folder: &Folder, change: impl Fn(&mut Record)) {
     }
 }
 
+/// Writes the attestation anew with something changed and the seal made right.
+fn attest(folder: &Folder, change: impl Fn(&mut Attestation)) {
+    let path = folder.paths().attestation();
+    let mut attestation = Attestation::parse(&fs::read_to_string(&path).unwrap()).unwrap();
+    change(&mut attestation);
+    attestation.write(&path, Default::default(), &Faults::none()).unwrap();
+}
+
 #[test]
 fn each_broken_claim_is_named() {
     type Break = fn(&Folder);
-    let cases: [(&str, Break); 8] = [
+    let cases: [(&str, Break); 13] = [
         ("line 3 of", |folder| {
             let text = fs::read_to_string(folder.paths().metrics()).unwrap();
             fs::write(folder.paths().metrics(), text.replacen("\"step\":2,", "\"step\":3,", 1))
@@ -94,14 +106,28 @@ fn each_broken_claim_is_named() {
                 .unwrap();
         }),
         ("it claims weights", |folder| {
-            let text = fs::read_to_string(folder.paths().attestation()).unwrap();
-            let attestation = Attestation::parse(&text).unwrap();
-            let other = Attestation { weights: attestation.lock, ..attestation };
-            other
-                .write(&folder.paths().attestation(), Default::default(), &Faults::none())
-                .unwrap();
+            attest(folder, |attestation| attestation.weights = attestation.lock);
         }),
         ("it claims plan", |folder| fs::write(folder.paths().plan(), "another plan").unwrap()),
+        ("plan.txt is gone", |folder| fs::remove_file(folder.paths().plan()).unwrap()),
+        ("plan.txt: line 1 is `another plan`, and the lock compiles to", |folder| {
+            // The plan and its attested digest agree with each other, and not with the lock.
+            fs::write(folder.paths().plan(), "another plan").unwrap();
+            attest(folder, |attestation| {
+                attestation.plan = Digest::of(PLAN_TAG, "another plan");
+            });
+        }),
+        ("kernels.txt, which it claims to repeat, is gone", |folder| {
+            fs::remove_file(folder.paths().kernels()).unwrap();
+        }),
+        ("other kernels than kernels.txt", |folder| {
+            attest(folder, |attestation| {
+                attestation.kernels.insert("magic".to_owned(), ["fast".to_owned()].into());
+            });
+        }),
+        ("the metrics log it claims a chain of is empty or gone", |folder| {
+            fs::remove_file(folder.paths().metrics()).unwrap();
+        }),
     ];
     for (what, damage) in cases {
         let folder = Folder::finished(&depo(&[]));
@@ -113,4 +139,43 @@ fn each_broken_claim_is_named() {
     let text = fs::read_to_string(folder.paths().lock()).unwrap();
     fs::write(folder.paths().lock(), text.replace("lr = 0.01", "lr = 0.02")).unwrap();
     assert_eq!(report(&folder).broken.len(), 1);
+}
+
+#[test]
+fn what_was_not_compared_is_not_said_to_agree() {
+    let folder = Folder::finished(&depo(&[]));
+    for step in [6, 8] {
+        fs::remove_dir_all(folder.checkpoint(step)).unwrap();
+    }
+    fs::remove_file(folder.paths().checkpoints().join("latest")).unwrap();
+    attest(&folder, |attestation| attestation.name = "other".to_owned());
+    let Report { holds, broken, skipped } = report(&folder);
+    assert_eq!(broken, Vec::<String>::new());
+    let attested: Vec<&String> = holds.iter().filter(|line| line.contains("attest")).collect();
+    assert_eq!(attested, ["attestation: seal, lock, plan, log and kernels agree"]);
+    assert!(skipped[0].starts_with("attested weights and moments: "), "{skipped:?}");
+    assert!(skipped[1].contains("\"other\"") && skipped[1].contains("\"small\""), "{skipped:?}");
+}
+
+#[test]
+fn the_plan_of_another_canonc_is_compared_with_its_digest_only() {
+    let folder = Folder::finished(&depo(&[]));
+    fs::write(folder.paths().plan(), "theirs").unwrap();
+    attest(&folder, |attestation| {
+        attestation.plan = Digest::of(PLAN_TAG, "theirs");
+        attestation.machine.insert("canonc".to_owned(), "99.0.0".to_owned());
+    });
+    let Report { holds: _, broken, skipped } = report(&folder);
+    assert_eq!(broken, Vec::<String>::new());
+    assert!(skipped[0].contains("it is canonc 99.0.0's"), "{skipped:?}");
+    fs::write(folder.paths().plan(), "nobody's").unwrap();
+    assert!(report(&folder).broken[0].contains("it claims plan"));
+}
+
+#[test]
+fn the_plan_of_an_unfinished_run_is_looked_at() {
+    let folder = Folder::new();
+    folder.stop_at(&depo(&[]), 4);
+    fs::remove_file(folder.paths().plan()).unwrap();
+    assert!(report(&folder).broken[0].contains("plan.txt is gone"));
 }
