@@ -12,6 +12,7 @@ mod lock {
     mod fields;
     mod files;
     mod hand_edited;
+    mod hiding;
     mod recipe;
     mod support;
     mod treatment;

@@ -8,9 +8,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use dsl::{FileId, Item, Span};
 
+use super::normal::constant;
 use crate::elaborate::Field;
 use crate::lock::split_layer;
-use crate::names;
+use crate::{names, op};
 
 /// `None` for fields of the arch itself.
 pub(super) type Layer = Option<usize>;
@@ -19,6 +20,7 @@ pub(super) type Layer = Option<usize>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) value: String,
+    /// Whether it had to be written: it is not what would have followed.
     pub(super) written: bool,
     pub(super) span: Span,
 }
@@ -30,7 +32,8 @@ pub(super) struct Index {
 }
 
 impl Index {
-    pub(super) fn new(fields: &[Field]) -> Index {
+    /// `idle` are the paths of fields that were written and would have followed.
+    pub(super) fn new(fields: &[Field], idle: &BTreeSet<String>) -> Index {
         let mut cells: BTreeMap<String, BTreeMap<Layer, Cell>> = BTreeMap::new();
         for field in fields {
             let (path, layer) = match split_layer(&field.path) {
@@ -38,8 +41,9 @@ impl Index {
                 Some((layer, rest)) => (format!("arch.layers.*.{rest}"), Some(layer)),
                 None => (format!("arch.{}", field.path), None),
             };
-            let Field { path: _, value, written, span } = field;
-            let cell = Cell { value: value.clone(), written: *written, span: *span };
+            let Field { path: own, value, written, span } = field;
+            let written = *written && !idle.contains(own);
+            let cell = Cell { value: value.clone(), written, span: *span };
             cells.entry(path).or_default().insert(layer, cell);
         }
         Index { cells }
@@ -53,6 +57,10 @@ impl Index {
         self.cells.get(path)?.get(&layer)
     }
 
+    pub(super) fn has_layer(&self, layer: Layer) -> bool {
+        layer.is_none() || self.get("arch.layers.*", layer).is_some()
+    }
+
     fn layers(&self, path: &str) -> impl Iterator<Item = Layer> {
         self.cells.get(path).into_iter().flat_map(|cells| cells.keys().copied())
     }
@@ -64,6 +72,8 @@ pub(super) struct Definitions {
     /// Own text and place.
     pub(super) own: BTreeMap<String, (String, Span)>,
     whole: BTreeMap<String, String>,
+    /// Default of each configuration value, and what it refers to, by definition and name.
+    rules: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 impl Definitions {
@@ -71,6 +81,7 @@ impl Definitions {
         let (ast, _) = dsl::parse(file, text);
         let mut own = BTreeMap::new();
         let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        let mut defaults: Vec<(&str, &str, &dsl::Expr)> = Vec::new();
         for item in &ast.items {
             let name = match item {
                 Item::Def(def) => &def.name,
@@ -78,6 +89,10 @@ impl Definitions {
                 Item::Init(table) => &table.name,
                 Item::Arch(_) => continue,
             };
+            if let Item::Def(def) = item {
+                let given = def.config.iter().filter_map(|c| Some((c, c.default.as_ref()?)));
+                defaults.extend(given.map(|(c, e)| (name.text.as_str(), c.name.text.as_str(), e)));
+            }
             let alone = dsl::Ast { items: vec![item.clone()], ..dsl::Ast::default() };
             own.insert(name.text.clone(), (dsl::print(&alone), name.span));
             let used = names::references(item).into_iter().map(|name| name.text).collect();
@@ -95,8 +110,30 @@ impl Definitions {
                 closure.iter().filter_map(|name| own.get(name)).map(|(text, _)| text.as_str());
             whole.insert(name.clone(), texts.collect::<Vec<_>>().concat());
         }
-        Definitions { own, whole }
+        let mut rules: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
+        for (definition, name, default) in defaults {
+            let mut rule = dsl::print_expr(default);
+            for used in names::references_in(default) {
+                rule += whole.get(&used.text).map_or("", String::as_str);
+            }
+            rules.entry(definition.to_owned()).or_default().insert(name.to_owned(), rule);
+        }
+        Definitions { own, whole, rules }
     }
+
+    /// How a definition's configuration value follows where nobody says it.
+    pub(super) fn rule(&self, definition: &str, name: &str) -> Option<String> {
+        match self.own.contains_key(definition) {
+            true => self.rules.get(definition)?.get(name).cloned(),
+            false => constant(op::find(definition)?, name),
+        }
+    }
+}
+
+/// The slot of a path that ends in one's name: `A` of `arch.layers.*.slots.A`.
+pub(super) fn slot_of(path: &str) -> Option<&str> {
+    let (_, slot) = path.rsplit_once(".slots.")?;
+    (!slot.contains('.')).then_some(slot)
 }
 
 /// Two arms' fields side by side.
@@ -107,6 +144,11 @@ pub(super) struct Pair<'a> {
 }
 
 impl Pair<'_> {
+    /// The layers in which either arm has a path.
+    pub(super) fn layers(&self, path: &str) -> BTreeSet<Layer> {
+        self.a.layers(path).chain(self.b.layers(path)).collect()
+    }
+
     /// Every general path of either arm.
     pub(super) fn paths(&self) -> BTreeSet<&String> {
         self.a.paths().chain(self.b.paths()).collect()
@@ -114,16 +156,26 @@ impl Pair<'_> {
 
     /// The layers where the arms differ at a path.
     pub(super) fn differing(&self, path: &str) -> Vec<Layer> {
-        let layers: BTreeSet<Layer> = self.a.layers(path).chain(self.b.layers(path)).collect();
-        layers.into_iter().filter(|layer| self.differ(path, *layer)).collect()
+        self.layers(path).into_iter().filter(|layer| self.differ(path, *layer)).collect()
     }
 
     pub(super) fn differ(&self, path: &str, layer: Layer) -> bool {
-        match (self.a.get(path, layer), self.b.get(path, layer)) {
-            (Some(a), Some(b)) => a.value != b.value || self.defined_differently(&a.value),
-            (None, None) => false,
-            (Some(_), None) | (None, Some(_)) => true,
+        match self.values(path, layer) {
+            [Some(a), Some(b)] => a != b || self.defined_differently(a),
+            [None, None] => false,
+            [Some(_), None] | [None, Some(_)] => true,
         }
+    }
+
+    /// Both values; a slot that nothing declares is as empty as one that nothing fills.
+    pub(super) fn values(&self, path: &str, layer: Layer) -> [Option<&str>; 2] {
+        let empty = slot_of(path).map(|_| "empty");
+        let own = |index: &Index| empty.filter(|_| index.has_layer(layer));
+        let [a, b] = [self.a, self.b].map(|index| index.get(path, layer));
+        [
+            a.map(|cell| cell.value.as_str()).or(own(self.a)),
+            b.map(|cell| cell.value.as_str()).or(own(self.b)),
+        ]
     }
 
     /// Whether a name stands for different definitions in the two arms.
@@ -132,9 +184,26 @@ impl Pair<'_> {
         a.whole.get(name) != b.whole.get(name)
     }
 
-    /// Whether someone chose the value, in either arm.
+    /// Whether a value is someone's choice rather than what follows alike in both arms: it had to be
+    /// written in one of them, or their definitions let other values follow.
+    pub(super) fn free(&self, path: &str, layer: Layer) -> bool {
+        let [a, b] = [self.a, self.b].map(|index| index.get(path, layer));
+        self.written(path, layer)
+            || a.is_some() && b.is_some() && self.ruled_differently(path, layer)
+    }
+
+    /// Whether a value had to be written, in either arm.
     pub(super) fn written(&self, path: &str, layer: Layer) -> bool {
-        let written = |index: &Index| index.get(path, layer).is_some_and(|cell| cell.written);
-        written(self.a) || written(self.b)
+        [self.a, self.b].iter().any(|index| index.get(path, layer).is_some_and(|c| c.written))
+    }
+
+    /// Whether the definitions that hold a value give it different defaults.
+    fn ruled_differently(&self, path: &str, layer: Layer) -> bool {
+        let Some((holder, name)) = path.rsplit_once('.') else { return false };
+        let rule = |index: &Index, definitions: &Definitions| {
+            definitions.rule(&index.get(holder, layer)?.value, name)
+        };
+        let [ours, theirs] = self.definitions;
+        rule(self.a, ours) != rule(self.b, theirs)
     }
 }

@@ -72,6 +72,47 @@ impl Refusal {
         )
     }
 
+    /// A slot that the definitions of one arm do not declare.
+    pub(super) fn undeclared_slot(entry: &str, slot: &str, declaring: &[String]) -> Refusal {
+        let help = match declaring {
+            [] => "nothing can stand there in the other arm: make the arms agree on the slot"
+                .to_owned(),
+            found => {
+                let found: Vec<String> = found.iter().map(|path| format!("`{path}`")).collect();
+                format!("declare what brings the slot, too: {}", found.join(" or "))
+            }
+        };
+        let message = format!("treatment `{entry}`: only one arm declares slot {slot}");
+        refusal("one-sided-treatment", message, help)
+    }
+
+    /// `canon` where the slots that differ hold something else.
+    pub(super) fn not_canon(entry: &str, slot: &str, fill: &str) -> Refusal {
+        refusal(
+            "not-canon",
+            format!("treatment `{entry}`: slot {slot} holds `{fill}`, which is no Canon layer"),
+            format!("declare the slot: `slots.{slot}`"),
+        )
+    }
+
+    /// Fields whose values differ, and of which nothing follows.
+    pub(super) fn without_effect(entry: &str) -> Refusal {
+        refusal(
+            "idle-treatment",
+            format!("treatment `{entry}`: its values differ, but the arch is the same with either"),
+            "leave it out of the treatment",
+        )
+    }
+
+    /// An arch whose defaults cannot be told from what was chosen.
+    pub(super) fn not_plain(why: &str) -> Refusal {
+        refusal(
+            "no-proof",
+            format!("what follows in these archs cannot be told from what was chosen: {why}"),
+            "this is a fault of canonc, or an arch at the bounds of the language: please report it",
+        )
+    }
+
     pub(super) fn not_of_archs(entry: &str) -> Refusal {
         refusal(
             "unknown-treatment",

@@ -7,8 +7,10 @@
 
 use std::collections::BTreeSet;
 
+use super::fills::only_canon;
+use super::treatment::usual;
 use super::{Change, Judge, effective};
-use crate::field::{self, Class, FieldValue, Origin, TABLE};
+use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE};
 use crate::lock::{Experiment, is_bound};
 
 impl Judge<'_> {
@@ -17,6 +19,7 @@ impl Judge<'_> {
         &self,
         made: Option<&Experiment>,
         declared: &BTreeSet<&'static str>,
+        brought: &BTreeSet<&'static str>,
         confounds: &mut Vec<Change>,
         consequences: &mut Vec<Change>,
         cosmetic: &mut Vec<Change>,
@@ -32,7 +35,12 @@ impl Judge<'_> {
         for def in TABLE {
             let path = def.path;
             let (before, after) = (ours.get(path), theirs.get(path));
-            if declared.contains(path) || before == after && made.get(path) == after {
+            if declared.contains(path) || brought.contains(path) {
+                continue;
+            }
+            // Where the arms agree on one form of the budget, the other one says what differs.
+            let agree = before == after;
+            if agree && (def.origin == Origin::Decides || made.get(path) == after) {
                 continue;
             }
             let change = || self.field_change(path, before, after);
@@ -57,6 +65,8 @@ impl Judge<'_> {
                     let named_only = path == "data.source" && is_bound(ours) && is_bound(theirs);
                     if named_only {
                         cosmetic.push(change().note("the digest says which data"));
+                    } else if agree {
+                        confounds.push(change().note("equal, but not with the treatment alone"));
                     } else {
                         confounds.push(change());
                     }
@@ -65,19 +75,39 @@ impl Judge<'_> {
         }
     }
 
+    /// What an entry brought, with which of it is only the usual value.
+    pub(super) fn brought_changes(&self, brought: &[&'static str]) -> Vec<Change> {
+        let Some(tables) = &self.effective else { return Vec::new() };
+        let one = |path: &&'static str| {
+            let def = field::find(path)?;
+            let [a, b] = [0, 1].map(|i| tables[i].get(*path));
+            let is_usual = |table: &Fields, value: Option<&FieldValue>| {
+                value.is_some() && usual(def, table).as_ref() == value
+            };
+            let defaults = [is_usual(&tables[0], a), is_usual(&tables[1], b)];
+            Some(Change { defaults, ..self.field_change(path, a, b) })
+        };
+        brought.iter().filter_map(one).collect()
+    }
+
     /// Derived fields that differ between the arms as they are, but those that identify or decide.
     pub(super) fn derived_changes(&self) -> Vec<Change> {
         let hidden = ["arch.graph", "arch.manifest", "data.task_digest", "optimizer.decayed"];
+        let canon = self.archs.iter().all(|arch| only_canon(&arch.graph));
         TABLE
             .iter()
             .filter(|def| def.origin == Origin::Derived && !hidden.contains(&def.path))
             .filter_map(|def| {
                 let [a, b] = self.sides.map(|side| side.derived(def.path));
                 // What follows was written nowhere.
-                (a != b).then(|| Change {
+                let change = Change {
                     places: [None, None],
                     ..self.field_change(def.path, a.as_ref(), b.as_ref())
-                })
+                };
+                let misnamed = def.path == "arch.canon_parameters" && !canon;
+                let path =
+                    if misnamed { "slot parameters".to_owned() } else { change.path.clone() };
+                (a != b).then_some(Change { path, ..change })
             })
             .collect()
     }

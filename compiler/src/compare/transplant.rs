@@ -2,16 +2,17 @@
 //!
 //! In: two trees of one program and the cells that are to change. Out: the first tree with the second's
 //! values there and nowhere else. Must stay true (design, section 6): a field is replaced, not what lies
-//! below it — a definition that is replaced keeps the settings both have — except where there is
-//! nothing below it yet (an empty slot); layers that share a definition keep sharing it; a value is the
-//! other arm's effective one, however it came about.
+//! below it — a definition that is replaced keeps the values both have, by default or not — except where
+//! there is nothing below it yet (an empty slot); layers that share a definition keep sharing it; a value
+//! is the other arm's effective one, however it came about.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use dsl::{BinaryOp, Decimal, Diagnostics, Expr, ExprKind, FileId, Span, UnaryOp};
+use dsl::{Diagnostics, Expr, ExprKind, FileId, Span};
 
-use super::index::{Index, Layer};
+use super::index::{Definitions, Index, Layer};
+use super::normal::{constant, literal};
 use crate::arch;
 use crate::resolve::{Entity, Library};
 use crate::tree::{ARCH_FIELDS, Applied, ArchTree, Callable, Setting, SettingValue, SlotSetting};
@@ -19,14 +20,23 @@ use crate::tree::{ARCH_FIELDS, Applied, ArchTree, Callable, Setting, SettingValu
 /// One cell to change: its general path and its layer.
 pub(super) type Place = (String, Layer);
 
+/// What both arms say, wherever it is said.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'a> {
+    pub(super) library: &'a Library,
+    /// Fields of both arms as they are.
+    pub(super) fields: [&'a Index; 2],
+    pub(super) definitions: [(FileId, &'a Definitions); 2],
+}
+
 /// `a` with `b`'s values at `places`; `Err` says why that is no arch.
 pub(super) fn transplant(
-    library: &Library,
+    known: Known<'_>,
     a: &ArchTree,
     b: &ArchTree,
-    b_fields: &Index,
     places: &BTreeSet<Place>,
 ) -> Result<ArchTree, String> {
+    let Known { library, fields, definitions } = known;
     let mut tree = a.clone();
     let mut places: Vec<&Place> = places.iter().collect();
     // The number of layers first, then what stands higher in the tree.
@@ -40,8 +50,11 @@ pub(super) fn transplant(
     // Numbers of groups are names only; theirs must not meet ours.
     let groups = a.layers.iter().filter_map(|l| l.share).max().unwrap_or(0) + 1;
     for (path, layer) in places {
-        let value = b_fields.get(path, *layer).map(|cell| cell.value.clone());
-        let swap = Swap { library, value: value.clone() };
+        let value = fields[1].get(path, *layer).map(|cell| cell.value.clone());
+        // Layers that arm a lacks are copies of its own.
+        let ours = layer.map(|number| number % a.layers.len().max(1));
+        let layers = [ours, *layer];
+        let swap = Swap { library, fields, definitions, layers, value: value.clone() };
         let rest = path.strip_prefix("arch.").unwrap_or(path);
         let Some(number) = layer else {
             replace_top(&mut tree, b, rest, &swap)?;
@@ -71,7 +84,12 @@ pub(super) fn transplant(
             Some(edited) => edited.clone(),
             None => {
                 let segments: Vec<&str> = rest.split('.').filter(|s| !s.is_empty()).collect();
-                let edited = Rc::new(swap.put(&ours.applied, &theirs.applied, &segments)?);
+                let edited = Rc::new(swap.put(
+                    &ours.applied,
+                    &theirs.applied,
+                    &segments,
+                    "arch.layers.*",
+                )?);
                 alive.push(ours.applied.clone());
                 done.insert(key, edited.clone());
                 edited
@@ -121,7 +139,7 @@ fn replace_top(
             let (Some(ours), Some(theirs)) = (&tree.head, &b.head) else {
                 return Err(format!("`{path}` is in one arm only"));
             };
-            tree.head = Some(Rc::new(swap.put(ours, theirs, rest)?));
+            tree.head = Some(Rc::new(swap.put(ours, theirs, rest, "arch.head")?));
         }
     }
     Ok(())
@@ -130,25 +148,42 @@ fn replace_top(
 /// What one replacement needs.
 struct Swap<'a> {
     library: &'a Library,
+    fields: [&'a Index; 2],
+    definitions: [(FileId, &'a Definitions); 2],
+    /// The layer, in each arm.
+    layers: [Layer; 2],
     /// The other arm's effective value, as its field says it.
     value: Option<String>,
 }
 
 impl Swap<'_> {
-    /// `a` with `b`'s value at the path below it.
-    fn put(&self, a: &Rc<Applied>, b: &Rc<Applied>, path: &[&str]) -> Result<Applied, String> {
+    /// `a` with `b`'s value at the path below it; both stand at `at`.
+    fn put(
+        &self,
+        a: &Rc<Applied>,
+        b: &Rc<Applied>,
+        path: &[&str],
+        at: &str,
+    ) -> Result<Applied, String> {
         let mut edited = (**a).clone();
         match path {
-            [] => return Ok(switched(a, b)),
+            [] => return self.switched(a, b, at),
             ["slots", slot] => {
                 let fill =
                     |applied: &Applied| applied.slots.get(*slot).and_then(|s| s.fill.clone());
                 let span = b.slots.get(*slot).map_or(b.span, |s| s.span);
+                let at = format!("{at}.slots.{slot}");
                 let fill = match (fill(a), fill(b)) {
-                    (Some(ours), Some(theirs)) => Some(Rc::new(switched(&ours, &theirs))),
+                    (Some(ours), Some(theirs)) => {
+                        Some(Rc::new(self.switched(&ours, &theirs, &at)?))
+                    }
                     (_, theirs) => theirs,
                 };
-                edited.slots.insert((*slot).to_owned(), SlotSetting { fill, span });
+                // A slot that is not spoken of is empty, also where nothing declares it.
+                match fill {
+                    None => edited.slots.remove(*slot),
+                    fill => edited.slots.insert((*slot).to_owned(), SlotSetting { fill, span }),
+                };
             }
             ["slots", slot, rest @ ..] => {
                 let fill =
@@ -156,19 +191,26 @@ impl Swap<'_> {
                 let (Some(ours), Some(theirs)) = (fill(a), fill(b)) else {
                     return Err(format!("slot {slot} is filled in one arm only"));
                 };
-                let fill = Some(Rc::new(self.put(&ours, &theirs, rest)?));
+                let at = format!("{at}.slots.{slot}");
+                let fill = Some(Rc::new(self.put(&ours, &theirs, rest, &at)?));
                 edited.slots.insert((*slot).to_owned(), SlotSetting { fill, span: b.span });
             }
             [name] => {
                 if !a.callee.config_names().contains(name) {
                     return Err(format!("`{}` has no `{name}`", a.name()));
                 }
+                if self.value.is_none() && !b.config.contains_key(*name) {
+                    edited.config.remove(*name);
+                    return Ok(edited);
+                }
                 let theirs = self.definition(b, name);
                 let span = b.config.get(*name).map_or(b.span, |s| s.span);
                 let value = match (self.definition(a, name), theirs) {
-                    (Some(ours), Some(theirs)) => {
-                        SettingValue::Def(Rc::new(switched(&ours, &theirs)))
-                    }
+                    (Some(ours), Some(theirs)) => SettingValue::Def(Rc::new(self.switched(
+                        &ours,
+                        &theirs,
+                        &format!("{at}.{name}"),
+                    )?)),
                     (None, Some(theirs)) => SettingValue::Def(theirs),
                     (_, None) => match (self.literal(span), b.config.get(*name)) {
                         (Some(value), _) => value,
@@ -185,7 +227,8 @@ impl Swap<'_> {
                     return Err(format!("`{name}` is a definition in one arm only"));
                 };
                 let span = b.config.get(*name).map_or(b.span, |s| s.span);
-                let value = SettingValue::Def(Rc::new(self.put(&ours, &theirs, rest)?));
+                let put = self.put(&ours, &theirs, rest, &format!("{at}.{name}"))?;
+                let value = SettingValue::Def(Rc::new(put));
                 edited.config.insert((*name).to_owned(), Setting { value, span });
             }
         }
@@ -224,65 +267,60 @@ impl Swap<'_> {
         }
     }
 
-    /// The other arm's value as something to write; `None` if it cannot be written as a number, a truth
-    /// or a word.
+    /// The other arm's value as something to write, if it can be written.
     fn literal(&self, span: Span) -> Option<SettingValue> {
-        let text = self.value.as_deref()?;
-        let expr = |kind| Expr { kind, span };
-        let number = |text: &str| -> Option<Expr> {
-            let (negative, digits) = match text.strip_prefix('-') {
-                Some(digits) => (true, digits),
-                None => (false, text),
-            };
-            let plain = match digits.parse::<i64>() {
-                Ok(n) => expr(ExprKind::Int(n)),
-                Err(_) => expr(ExprKind::Decimal(Decimal::parse(digits).ok()?)),
-            };
-            Some(if negative {
-                expr(ExprKind::Unary(UnaryOp::Neg, Box::new(plain)))
-            } else {
-                plain
-            })
-        };
-        let word = |text: &str| {
-            !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_')
-        };
-        let made = match text {
-            "true" | "false" => expr(ExprKind::Bool(text == "true")),
-            text => match (number(text), text.split_once('/')) {
-                (Some(number), _) => number,
-                (None, Some((over, under))) => {
-                    let (over, under) = (Box::new(number(over)?), Box::new(number(under)?));
-                    expr(ExprKind::Binary(BinaryOp::Div, over, under))
-                }
-                (None, None) if word(text) => expr(ExprKind::Name(text.to_owned())),
-                (None, None) => return None,
-            },
-        };
-        Some(SettingValue::Expr(Rc::new(made), span.file))
+        literal(self.value.as_deref()?, span)
     }
-}
 
-/// `b`'s definition with `a`'s settings where both have such a setting, and `b`'s elsewhere.
-fn switched(a: &Applied, b: &Applied) -> Applied {
-    let (ours, theirs) = (a.callee.config_names(), b.callee.config_names());
-    let mut config: BTreeMap<String, Setting> = BTreeMap::new();
-    for (name, setting) in &b.config {
-        if !ours.contains(&name.as_str()) {
-            config.insert(name.clone(), setting.clone());
+    /// `b`'s definition with what `a` has where both have it: what `a` was told, and what follows in `a`
+    /// by another rule than `b`'s. Where the rules agree the value follows in what is made as well.
+    fn switched(&self, a: &Rc<Applied>, b: &Rc<Applied>, at: &str) -> Result<Applied, String> {
+        let (ours, theirs) = (a.callee.config_names(), b.callee.config_names());
+        let mut config: BTreeMap<String, Setting> = BTreeMap::new();
+        for (name, setting) in &b.config {
+            if !ours.contains(&name.as_str()) {
+                config.insert(name.clone(), setting.clone());
+            }
         }
-    }
-    for (name, setting) in &a.config {
-        if theirs.contains(&name.as_str()) {
-            config.insert(name.clone(), setting.clone());
+        for name in theirs.into_iter().filter(|name| ours.contains(name)) {
+            if let Some(setting) = a.config.get(name) {
+                config.insert(name.to_owned(), setting.clone());
+                continue;
+            }
+            let path = format!("{at}.{name}");
+            let cells = [0, 1].map(|i| self.fields[i].get(&path, self.layers[i]));
+            // What a definition passes on is no field, and nobody's to set.
+            let [Some(cell), Some(_)] = cells else { continue };
+            if self.rule(a, name) == self.rule(b, name) {
+                continue;
+            }
+            let value = match self.definition(a, name) {
+                Some(definition) => SettingValue::Def(definition),
+                None => literal(&cell.value, b.span).ok_or_else(|| {
+                    format!("`{path}` is {} in arm a, which cannot be carried over", cell.value)
+                })?,
+            };
+            config.insert(name.to_owned(), Setting { value, span: b.span });
         }
+        // Slots belong to the layer, whatever it is.
+        Ok(Applied {
+            callee: b.callee.clone(),
+            config,
+            slots: a.slots.clone(),
+            height: a.height.max(b.height),
+            span: b.span,
+        })
     }
-    // Slots belong to the layer, whatever it is.
-    Applied {
-        callee: b.callee.clone(),
-        config,
-        slots: a.slots.clone(),
-        height: a.height.max(b.height),
-        span: b.span,
+
+    /// How a value of a definition follows where nobody says it.
+    fn rule(&self, of: &Applied, name: &str) -> Option<String> {
+        match &of.callee {
+            Callable::Primitive(primitive) => constant(primitive, name),
+            Callable::Def(item) => {
+                let [(ours, a), (_, b)] = self.definitions;
+                let definitions = if item.file == ours { a } else { b };
+                definitions.rule(&item.def.name.text, name)
+            }
+        }
     }
 }

@@ -3,13 +3,15 @@
 //! In: `canon`, `rope.dims`, `optimizer.lr`, `arch.layers.*.slots.A`, and the arms. Out: the general
 //! paths and layers an entry stands for, or why it stands for none. Must stay true (design, section 6):
 //! an entry names free fields; one that names nothing, only derived values, or what the arms agree on
-//! is an error; entries that name several independent fields count as several.
+//! is an error; entries that name several independent fields count as several, and so do slots that are
+//! filled in several ways and values that a kind of schedule or task brings and does not fix.
 
 use std::collections::BTreeSet;
 
 use super::Refusal;
-use super::index::{Layer, Pair};
-use crate::field::{self, Fields, Origin};
+use super::fills::Fills;
+use super::index::{Layer, Pair, slot_of};
+use crate::field::{self, Class, FieldDef, FieldValue, Fields, Origin, TABLE};
 
 /// An entry that holds: what it covers where the arms differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,11 +21,13 @@ pub(super) struct Entry {
     pub(super) cells: Vec<(String, Vec<Layer>)>,
     /// Fields of the table.
     pub(super) fields: Vec<&'static str>,
+    /// Fields that only one arm has, because of one of `fields`.
+    pub(super) brought: Vec<&'static str>,
     /// Independent fields it stands for.
     pub(super) factors: usize,
 }
 
-/// Every slot of every layer; what the paper's Canon layers are fills of.
+/// Every slot of every layer that holds a Canon layer in one arm, and nothing else in the other.
 const CANON: &str = "canon";
 const SLOTS: &str = "arch.layers.*.slots.*";
 
@@ -95,6 +99,7 @@ pub(super) fn resolve(
     text: &str,
     pair: &Pair<'_>,
     tables: Option<[&Fields; 2]>,
+    fills: [&Fills; 2],
 ) -> Result<Entry, Refusal> {
     let text = text.trim();
     let known: BTreeSet<&String> = pair.paths();
@@ -130,15 +135,23 @@ pub(super) fn resolve(
         }
     }
     let mut derived = None;
+    let mut other = None;
     for path in &found {
         let differing: Vec<Layer> =
             pair.differing(path).into_iter().filter(|layer| selection.has(*layer)).collect();
         let free: Vec<Layer> =
-            differing.iter().copied().filter(|layer| pair.written(path, *layer)).collect();
+            differing.iter().copied().filter(|layer| pair.free(path, *layer)).collect();
         if free.is_empty() && !differing.is_empty() {
             derived = Some(path.clone());
-        } else if !free.is_empty() {
-            cells.push((path.clone(), free));
+            continue;
+        }
+        let (meant, not): (Vec<Layer>, Vec<Layer>) =
+            free.into_iter().partition(|layer| full != SLOTS || canon(fills, path, *layer));
+        if let Some(layer) = not.first() {
+            other.get_or_insert((path.clone(), *layer));
+        }
+        if !meant.is_empty() {
+            cells.push((path.clone(), meant));
         }
     }
     let agreed = fields.iter().find_map(|path| value(tables, path));
@@ -146,6 +159,11 @@ pub(super) fn resolve(
         fields.retain(|path| differs(a, b, path));
     }
     if cells.is_empty() && fields.is_empty() {
+        if let Some((path, layer)) = other {
+            let fill = pair.values(&path, layer).into_iter().flatten().find(|f| *f != "empty");
+            let slot = slot_of(&path).unwrap_or(&path);
+            return Err(Refusal::not_canon(text, slot, fill.unwrap_or("empty")));
+        }
         return Err(match (derived, found.first()) {
             (Some(path), _) => Refusal::follows(text, &path),
             (None, Some(path)) => {
@@ -157,9 +175,49 @@ pub(super) fn resolve(
             (None, None) => Refusal::agree(text, &agreed.unwrap_or_default(), &[]),
         });
     }
-    // The slots are one thing that an arch has or has not; other fields are one thing each.
-    let factors = if full == SLOTS { 1 } else { cells.len() + fields.len() };
-    Ok(Entry { text: text.to_owned(), cells, fields, factors })
+    // Canon layers are one thing that an arch has or has not; other fields are one thing each.
+    let of_arch = if full == SLOTS { 1 } else { cells.len() };
+    let factors = of_arch + fields.len();
+    Ok(Entry { text: text.to_owned(), cells, fields, brought: Vec::new(), factors })
+}
+
+/// Whether a slot holds a Canon layer in one arm, and the same or nothing in the other.
+fn canon(fills: [&Fills; 2], path: &str, layer: Layer) -> bool {
+    let (Some(layer), Some(slot)) = (layer, slot_of(path)) else { return false };
+    let both = fills.map(|fills| fills.get(&(layer, slot.to_owned())));
+    both.iter().any(Option::is_some) && both.into_iter().flatten().all(|canon| *canon)
+}
+
+/// Gives each entry the fields that come and go with its own and that no other entry declares; of those,
+/// each whose value is not the usual one is a factor more.
+pub(super) fn bring(entries: &mut [Entry], tables: [&Fields; 2]) {
+    let declared: BTreeSet<&str> = entries.iter().flat_map(|e| e.fields.iter().copied()).collect();
+    for entry in entries {
+        for def in TABLE {
+            let Some((on, _)) = def.only else { continue };
+            let held = tables.map(|table| table.get(def.path).map(|value| (table, value)));
+            let ([Some((table, value)), None] | [None, Some((table, value))]) = held else {
+                continue;
+            };
+            let told = matches!(def.class, Class::Semantic | Class::Measured);
+            if told && entry.fields.contains(&on) && !declared.contains(def.path) {
+                entry.brought.push(def.path);
+                entry.factors +=
+                    usize::from(usual(def, table).is_some_and(|usual| usual != *value));
+            }
+        }
+    }
+}
+
+/// The value that a kind has unless someone chooses another; `None` where it has to be chosen to have
+/// such a kind at all. A kind without warmup starts as one of no warmup steps does.
+pub(super) fn usual(def: &FieldDef, fields: &Fields) -> Option<FieldValue> {
+    match def.path {
+        "schedule.warmup" => Some(FieldValue::Int(0)),
+        // Which documents a text is made of is part of what task it is.
+        "data.digest" => None,
+        _ => field::default_of(def, fields),
+    }
 }
 
 fn value(tables: Option<[&Fields; 2]>, path: &str) -> Option<String> {

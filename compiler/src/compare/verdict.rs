@@ -186,7 +186,12 @@ impl Verdict {
                 None => path.to_owned(),
             };
             let slot = short.strip_prefix("slots.").is_some_and(|slot| !slot.contains('.'));
-            let entry = if slot {
+            // What `canon` does not cover, its own name does.
+            let canon = |fill: &Option<String>| {
+                fill.as_deref().is_none_or(|fill| fill == "empty" || fill.starts_with("canon ("))
+            };
+            let declared = self.treatment.iter().any(|d| d.entry == "canon");
+            let entry = if slot && !declared && canon(&change.a) && canon(&change.b) {
                 "canon".to_owned()
             } else if short.is_empty() {
                 "arch.layers.*".to_owned()

@@ -105,8 +105,8 @@ fn committed_locks_are_what_their_sources_give() {
         let fresh = match &lock {
             Lock::Arch(arch) => arch_lock(&arch.source),
             Lock::Experiment(experiment) => {
-                let made = committed(&experiment.source).into_iter();
-                let same = made.filter(|made| made.name == experiment.name).next_back();
+                let mut made = committed(&experiment.source).into_iter();
+                let same = made.find(|made| made.name == experiment.name);
                 Lock::Experiment(same.unwrap_or_else(|| panic!("{name}: not in its source")))
             }
             Lock::Comparison(locked) => comparison(&locked.source),

@@ -1,0 +1,127 @@
+//! What is left when the treatment has been replaced, for people to read.
+//!
+//! In: both arms, and arm a with b's values at the treatment. Out: the fields that still differ, those
+//! that no longer do, and definitions where no field explains anything. Must stay true: nothing here
+//! decides a verdict, but whatever decides one finds a line here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::definitions::differing_definitions;
+use super::index::{Index, Layer, Pair};
+use super::{Cell, Change, Judge};
+use crate::program::Compiled;
+
+impl Judge<'_> {
+    /// Cells whose values still differ, by general path. What one arm alone has comes with what stands
+    /// above it, and of layers that one arm lacks only their number is told.
+    pub(super) fn remaining_cells(
+        &self,
+        left: &Pair<'_>,
+        cells: &BTreeSet<Cell>,
+        failed: bool,
+    ) -> BTreeMap<String, Vec<Layer>> {
+        let mut differing: BTreeSet<Cell> = BTreeSet::new();
+        for path in left.paths() {
+            for layer in left.differing(path) {
+                let cell = (path.clone(), layer);
+                // Definitions of one name are compared by what the graphs make of them.
+                let [a, b] = left.values(path, layer);
+                let differs = a != b;
+                let here = |index: &Index| index.get("arch.layers.*", layer).is_some();
+                let told = layer.is_none() || here(left.a) && here(left.b);
+                let excused = failed && (cells.contains(&cell) || self.part_of(path, layer, cells));
+                if differs && told && !excused {
+                    differing.insert(cell);
+                }
+            }
+        }
+        let mut remaining: BTreeMap<String, Vec<Layer>> = BTreeMap::new();
+        for (path, layer) in &differing {
+            if !self.part_of(path, *layer, &differing) {
+                remaining.entry(path.clone()).or_default().push(*layer);
+            }
+        }
+        remaining
+    }
+
+    /// Whether a cell stands in one arm only because of one above it.
+    fn part_of(&self, path: &str, layer: Layer, cells: &BTreeSet<Cell>) -> bool {
+        if self.indices.iter().all(|index| index.get(path, layer).is_some()) {
+            return false;
+        }
+        let mut above = path;
+        while let Some((parent, _)) = above.rsplit_once('.') {
+            if cells.contains(&(parent.to_owned(), layer)) {
+                return true;
+            }
+            above = parent;
+        }
+        false
+    }
+
+    /// Arch fields that differed and no longer do, though nobody declared them: they follow.
+    pub(super) fn vanished(
+        &self,
+        left: &Pair<'_>,
+        cells: &BTreeSet<Cell>,
+        remaining: &BTreeMap<String, Vec<Layer>>,
+        consequences: &mut Vec<Change>,
+    ) {
+        let pair = self.pair();
+        for path in pair.paths() {
+            let told = remaining.get(path);
+            let layers: Vec<Layer> = pair
+                .differing(path)
+                .into_iter()
+                .filter(|layer| !told.is_some_and(|told| told.contains(layer)))
+                .filter(|layer| {
+                    let [a, b] = pair.values(path, *layer);
+                    a != b
+                })
+                .filter(|layer| !cells.contains(&(path.clone(), *layer)))
+                .filter(|layer| !self.part_of(path, *layer, cells))
+                .filter(|layer| {
+                    let here = |i: &Index| i.get("arch.layers.*", *layer).is_some();
+                    layer.is_none() || (self.indices.iter().all(|i| here(i)) && here(left.a))
+                })
+                .collect();
+            consequences.extend(self.cell_changes(path, &layers));
+        }
+    }
+
+    /// What fields do not explain: after every remaining free field is taken over too, the definitions
+    /// themselves.
+    pub(super) fn unexplained(
+        &self,
+        made: &Compiled,
+        remaining: &BTreeMap<String, Vec<Layer>>,
+        declared: &BTreeSet<Cell>,
+    ) -> Vec<Change> {
+        let pair = self.pair();
+        let cells: BTreeSet<Cell> = remaining
+            .iter()
+            .flat_map(|(path, layers)| layers.iter().map(move |layer| (path.clone(), *layer)))
+            .filter(|(path, layer)| pair.free(path, *layer))
+            .collect();
+        let all = self.transplanted(&made.tree, &cells).and_then(|tree| self.compile(&tree));
+        if all.is_ok_and(|all| self.archs_equal(&all)) {
+            return Vec::new();
+        }
+        let treated: BTreeSet<&str> = declared
+            .iter()
+            .flat_map(|(path, layer)| self.indices.map(|index| index.get(path, *layer)))
+            .flatten()
+            .map(|cell| cell.value.as_str())
+            .collect();
+        let mut found = differing_definitions(self.definitions, &self.sources);
+        let beside = |change: &Change| {
+            let name = change.path.strip_prefix("definition ").unwrap_or("");
+            !treated.contains(name)
+        };
+        // A treated definition explains itself, unless nothing else is left to explain with.
+        if found.iter().any(beside) {
+            found.retain(beside);
+        }
+        found
+    }
+}

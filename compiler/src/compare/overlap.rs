@@ -1,0 +1,103 @@
+//! Entries of a treatment that cannot stand beside one another, or cannot stand alone.
+//!
+//! In: resolved entries. Out: nothing, or the refusal. Must stay true: a factor counts once; what only
+//! one arm has is declared together with what brings it, and the refusal names that in words that a
+//! treatment takes; an entry that changes nothing is no factor.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::index::{Index, Layer, slot_of};
+use super::substitute::Substituted;
+use super::treatment::Entry;
+use super::{Cell, Judge, Refusal};
+use crate::program::Compiled;
+
+impl Judge<'_> {
+    /// No field is declared twice, and none that only another entry brings.
+    pub(super) fn check_overlap(&self, entries: &[Entry]) -> Result<(), Refusal> {
+        let mut seen: BTreeMap<Cell, &str> = BTreeMap::new();
+        let mut fields: BTreeMap<&str, &str> = BTreeMap::new();
+        for entry in entries {
+            for cell in entry.places() {
+                if let Some(before) = seen.insert(cell, &entry.text) {
+                    return Err(Refusal::twice(&entry.text, before));
+                }
+            }
+            for field in &entry.fields {
+                if let Some(before) = fields.insert(field, &entry.text) {
+                    return Err(Refusal::twice(&entry.text, before));
+                }
+            }
+        }
+        let deeper = |layer: Layer| match layer {
+            // A layer that one arm does not have at all is a matter of `arch.layers`.
+            Some(_) => self.indices.iter().all(|i| i.get("arch.layers.*", layer).is_some()),
+            None => false,
+        };
+        for ((path, layer), text) in &seen {
+            let everywhere = self.indices.iter().all(|index| index.get(path, *layer).is_some());
+            if everywhere || !deeper(*layer) || path.ends_with(".share") {
+                continue;
+            }
+            if let Some(slot) = slot_of(path) {
+                // Empty where nothing declares it; what declares it has to be in the treatment, too.
+                let beside = |(other, at): &Cell| *at == *layer && !other.contains(".slots.");
+                if seen.keys().any(beside) {
+                    continue;
+                }
+                return Err(Refusal::undeclared_slot(text, slot, &self.declaring(*layer)));
+            }
+            // Written in one arm below what both have, such as how a fill's weights start.
+            let holder = path.rsplit_once('.').map(|(holder, _)| holder);
+            let both = |i: &Index| holder.is_some_and(|holder| i.get(holder, *layer).is_some());
+            if self.indices.iter().all(|i| both(i))
+                && !holder.is_some_and(|holder| self.pair().differ(holder, *layer))
+            {
+                continue;
+            }
+            let mut above = path.as_str();
+            while let Some((parent, _)) = above.rsplit_once('.') {
+                if let Some(before) = seen.get(&(parent.to_owned(), *layer)) {
+                    return Err(Refusal::twice(text, before));
+                }
+                above = parent;
+            }
+            return Err(Refusal::one_sided(text, path));
+        }
+        Ok(())
+    }
+
+    /// What may declare a slot in one arm only: definitions on which the arms differ, as a treatment
+    /// names them.
+    fn declaring(&self, layer: Layer) -> Vec<String> {
+        let pair = self.pair();
+        let mut found = Vec::new();
+        for path in pair.paths() {
+            let short = path.strip_prefix("arch.layers.*.").unwrap_or(path);
+            let [Some(a), Some(b)] = pair.values(path, layer) else { continue };
+            let defined = |i: usize, name: &str| self.definitions[i].own.contains_key(name);
+            if slot_of(path).is_none() && pair.differ(path, layer) && defined(0, a) && defined(1, b)
+            {
+                found.push(short.to_owned());
+            }
+        }
+        found
+    }
+
+    /// No entry is one whose values make no difference to what is made.
+    pub(super) fn check_idle(&self, entries: &[Entry], made: &Substituted) -> Result<(), Refusal> {
+        for entry in entries.iter().filter(|entry| entry.fields.is_empty()) {
+            let own: BTreeSet<Cell> = entry.places().collect();
+            let others: BTreeSet<Cell> = made.places.difference(&own).cloned().collect();
+            let without = self.with_cells(self.trees[0], &others);
+            if without.is_ok_and(|without| same_arch(&without, &made.arch)) {
+                return Err(Refusal::without_effect(&entry.text));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn same_arch(a: &Compiled, b: &Compiled) -> bool {
+    (a.identity.graph, a.identity.manifest) == (b.identity.graph, b.identity.manifest)
+}

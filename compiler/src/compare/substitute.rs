@@ -1,0 +1,173 @@
+//! Arm a with b's values at the treatment, and everything derived computed again.
+//!
+//! In: both arms in plain form and the fields of the treatment. Out: the arch and the experiment that
+//! `controlled` speaks of, or why there is none. Must stay true (design, section 6): what differs between
+//! the arms and is not declared is a's; what follows in a follows there too, but what the arms agree on
+//! stays as it is.
+
+use std::collections::BTreeSet;
+use std::rc::Rc;
+
+use dsl::Diagnostics;
+
+use super::index::{Index, Layer};
+use super::transplant::{Known, transplant};
+use super::{Cell, Judge};
+use crate::field::{self, Fields, TABLE};
+use crate::lock::{Experiment, LockedArch};
+use crate::program::{Compiled, compile_tree};
+use crate::tree::ArchTree;
+
+/// Arm a with b's values at the treatment.
+pub(super) struct Substituted {
+    pub(super) arch: Compiled,
+    pub(super) index: Index,
+    pub(super) experiment: Option<Experiment>,
+    /// The cells of the treatment, and those that would have moved with it though the arms agree.
+    pub(super) places: BTreeSet<Cell>,
+}
+
+/// How often values that moved are put back; each time at least one more stays.
+const MAX_ROUNDS: usize = 16;
+
+impl Judge<'_> {
+    pub(super) fn substitute(
+        &self,
+        cells: &BTreeSet<Cell>,
+        fields: &BTreeSet<&'static str>,
+    ) -> Result<Substituted, String> {
+        let (arch, places) = self.replaced(cells)?;
+        let index = Index::new(&arch.fields, &BTreeSet::new());
+        let experiment = match (self.experiments, &self.effective) {
+            (Some([a, _]), Some([_, b])) => Some(substitute_fields(a, b, fields, &arch)?),
+            (Some(_), None) | (None, _) => None,
+        };
+        Ok(Substituted { arch, index, experiment, places })
+    }
+
+    /// The arch, and every cell that was set for it.
+    fn replaced(&self, cells: &BTreeSet<Cell>) -> Result<(Compiled, BTreeSet<Cell>), String> {
+        let mut places = cells.clone();
+        let mut made = self.with_cells(self.trees[0], &places);
+        for _ in 0..MAX_ROUNDS {
+            let more = match &made {
+                Ok(arch) if self.archs_equal(arch) => break,
+                Ok(arch) => self.agreed(Some(&Index::new(&arch.fields, &BTreeSet::new())), &places),
+                Err(_) => self.agreed(None, &places),
+            };
+            if more.is_empty() {
+                break;
+            }
+            let mut further = places.clone();
+            further.extend(more);
+            match (self.with_cells(self.trees[0], &further), &made) {
+                (Ok(arch), _) => (made, places) = (Ok(arch), further),
+                (Err(_), _) => break,
+            }
+        }
+        Ok((made?, places))
+    }
+
+    /// Values on which the arms agree, and which are others in what was made, or may have kept it from
+    /// being made.
+    fn agreed(&self, made: Option<&Index>, places: &BTreeSet<Cell>) -> BTreeSet<Cell> {
+        let pair = self.pair();
+        let mut found = BTreeSet::new();
+        for path in pair.paths() {
+            let layers: BTreeSet<Layer> = pair.layers(path);
+            for layer in layers {
+                let [Some(a), Some(b)] = self.indices.map(|index| index.get(path, layer)) else {
+                    continue;
+                };
+                let moved = match made {
+                    Some(made) => made.get(path, layer).is_some_and(|cell| cell.value != b.value),
+                    None => !a.written,
+                };
+                let cell = (path.clone(), layer);
+                if moved && !pair.differ(path, layer) && !places.contains(&cell) {
+                    found.insert(cell);
+                }
+            }
+        }
+        found
+    }
+
+    /// An arch like arm a's with b's values at some cells.
+    pub(super) fn with_cells(
+        &self,
+        ours: &ArchTree,
+        cells: &BTreeSet<Cell>,
+    ) -> Result<Compiled, String> {
+        self.compile(&self.transplanted(ours, cells)?)
+    }
+
+    pub(super) fn transplanted(
+        &self,
+        ours: &ArchTree,
+        cells: &BTreeSet<Cell>,
+    ) -> Result<ArchTree, String> {
+        let known = Known {
+            library: &self.program.library,
+            fields: self.indices,
+            definitions: [0, 1].map(|i| (self.files[i], self.definitions[i])),
+        };
+        transplant(known, ours, self.trees[1], cells)
+    }
+
+    pub(super) fn compile(&self, tree: &ArchTree) -> Result<Compiled, String> {
+        let mut found = Diagnostics::new();
+        compile_tree(&self.program.library, tree, &mut found).ok_or_else(|| {
+            let first = found.iter().find(|d| d.is_error());
+            first.map_or_else(|| "it does not compile".to_owned(), |d| d.message.clone())
+        })
+    }
+}
+
+/// `a` with `b`'s values at the declared fields. A field that decides which others exist takes along
+/// those that `a` has no value for.
+fn substitute_fields(
+    a: &Experiment,
+    b: &Fields,
+    declared: &BTreeSet<&'static str>,
+    arch: &Compiled,
+) -> Result<Experiment, String> {
+    let mut fields = a.fields.clone();
+    // What has the value that follows anyway, follows; what the arms agree on stays.
+    for def in TABLE.iter().filter(|def| !declared.contains(def.path)) {
+        if let field::Default::From(rule) = def.default
+            && fields.get(def.path) == rule(&a.fields).as_ref()
+            && fields.get(def.path) != b.get(def.path)
+        {
+            fields.remove(def.path);
+        }
+    }
+    let budget = declared.iter().any(|path| path.starts_with("budget."));
+    if budget {
+        fields.retain(|path, _| !path.starts_with("budget."));
+    }
+    for path in declared {
+        match b.get(*path) {
+            Some(value) => {
+                fields.insert((*path).to_owned(), value.clone());
+            }
+            None => {
+                fields.remove(*path);
+            }
+        }
+    }
+    // Both forms of one budget say it once.
+    if fields.contains_key("budget.steps") {
+        fields.remove("budget.tokens");
+    }
+    for def in TABLE.iter().filter(|def| def.only.is_some_and(|(on, _)| declared.contains(on))) {
+        if !def.exists(&fields) {
+            fields.remove(def.path);
+        } else if let Some(value) = b.get(def.path).filter(|_| !fields.contains_key(def.path)) {
+            fields.insert(def.path.to_owned(), value.clone());
+        }
+    }
+    let arch =
+        LockedArch { name: a.arch.name.clone(), text: arch.text.clone(), compiled: arch.clone() };
+    Experiment::new(a.name.clone(), a.source.clone(), Rc::new(arch), fields)
+        .map_err(|problems| problems.first().map_or_else(String::new, |p| p.message.clone()))
+}

@@ -1,0 +1,190 @@
+//! Differences that try to hide behind a treatment: in defaults, in fills, in what a kind brings. Each of these was
+//! once called controlled.
+
+use compiler::compare::{Outcome, Refusal, Verdict};
+use compiler::lock::Lock;
+
+use super::support::{DEPO, arch_text_lock, experiment_of, judge, small};
+
+fn refused(a: &str, b: &str, treatment: &[&str]) -> Refusal {
+    let [a, b] = [a, b].map(|text| arch_text_lock(text, "x"));
+    judge(&a, &b, treatment).err().unwrap_or_else(|| panic!("{treatment:?} was taken"))
+}
+
+fn of_archs(a: &str, b: &str, treatment: &[&str]) -> Verdict {
+    judge(&arch_text_lock(a, "x"), &arch_text_lock(b, "x"), treatment).unwrap()
+}
+
+fn of_recipes(a: &str, b: &str, treatment: &[&str]) -> Verdict {
+    let arch = small();
+    let lock = |text: &str| Lock::Experiment(experiment_of(text, &arch));
+    judge(&lock(a), &lock(b), treatment).unwrap()
+}
+
+fn paths(verdict: &Verdict) -> Vec<&str> {
+    verdict.confounds.iter().map(|change| change.path.as_str()).collect()
+}
+
+fn arch(mixer: &str, rest: &str) -> String {
+    format!(
+        "arch x {{\n  vocab 300  dim 32  norm_eps 1e-5\n  init lingua\n  layers 2 of decoder {{\n    \
+         mixer {mixer}\n    mlp swiglu {{ hidden 32 }}\n  }}\n  {rest}\n}}\n"
+    )
+}
+
+/// A mixer of one's own, with a default window.
+fn own(name: &str, q: &str, window: &str) -> String {
+    format!(
+        "mixer {name}(x; heads, window = {window}) {{\n  q = {q} (linear wq (x, dim))\n  k = linear wk (x, dim)\n  \
+         v = linear wv (x, dim)\n  q, k, v = slot B(q, k, v)\n  linear wo (merge(attention(heads(q, heads), \
+         heads(k, heads), heads(v, heads), window = window)), dim)\n}}\n"
+    )
+}
+
+#[test]
+fn a_default_of_the_new_definition_is_no_part_of_the_treatment() {
+    let both = own("att_a", "silu", "none") + &own("att_b", "rms_norm q_norm", "64");
+    let [a, b] =
+        ["att_a", "att_b"].map(|m| both.clone() + &arch(&format!("{m} {{ heads 2 }}"), ""));
+    let window = "arch.layers.0..2.mixer.window";
+    assert_eq!(paths(&of_archs(&a, &b, &["mixer"])), [window]);
+    assert_eq!(paths(&of_archs(&b, &a, &["mixer"])), [window]);
+    // The verdict is one of ids: a default that is written out changes neither.
+    let written = both.clone() + &arch("att_a { heads 2  window none }", "");
+    assert_eq!(of_archs(&a, &written, &[]).outcome, Outcome::Identical);
+    assert_eq!(paths(&of_archs(&written, &b, &["mixer"])), [window]);
+    assert_eq!(paths(&of_archs(&b, &written, &["mixer"])), [window]);
+    // Declared beside it, it is a factor of its own.
+    assert_eq!(of_archs(&a, &b, &["mixer", "mixer.window"]).outcome, Outcome::Bundle(2));
+    // Where the window is all there is, the mixer is no factor, and is refused as one.
+    let twins = own("att_a", "silu", "none") + &own("att_b", "silu", "64");
+    let [a2, b2] =
+        ["att_a", "att_b"].map(|m| twins.clone() + &arch(&format!("{m} {{ heads 2 }}"), ""));
+    assert_eq!(refused(&a2, &b2, &["mixer"]).code, "idle-treatment");
+    assert_eq!(of_archs(&a2, &b2, &["mixer.window"]).outcome, Outcome::Controlled);
+    // Equal effective values are no difference, whoever has to write them.
+    let same = both + &arch("att_b { heads 2  window none }", "");
+    assert_eq!(of_archs(&a, &same, &["mixer"]).outcome, Outcome::Controlled);
+    assert_eq!(of_archs(&same, &a, &["mixer"]).outcome, Outcome::Controlled);
+}
+
+#[test]
+fn a_rope_of_other_settings_is_not_only_another_rope() {
+    let rope = "block other_rope(q, k; head_dim, theta = 500000, layout = half, dims = head_dim / 4) {\n  \
+                rope(q, theta, layout, dims), rope(k, theta, layout, dims)\n}\n";
+    let a = rope.to_owned() + &arch("attention { heads 2 }", "");
+    let b = rope.to_owned() + &arch("attention { heads 2  rope other_rope }", "");
+    assert_eq!(refused(&a, &b, &["rope"]).code, "idle-treatment");
+    let all = ["rope.dims", "rope.layout", "rope.theta"];
+    let found = of_archs(&a, &b, &[]);
+    for path in all {
+        assert!(
+            paths(&found).contains(&format!("arch.layers.0..2.mixer.{path}").as_str()),
+            "{path}"
+        );
+    }
+    assert_eq!(of_archs(&a, &b, &all).outcome, Outcome::Bundle(3));
+    let found = of_archs(&a, &b, &all[..2]);
+    assert!(!found.is_controlled() && paths(&found).contains(&"arch.layers.0..2.mixer.rope.theta"));
+}
+
+/// A feed-forward block as a fill.
+const WIDE: &str = "block wide(x; width) {\n  linear up (silu(linear down (x, width)), dim)\n}\n";
+
+#[test]
+fn canon_means_canon_layers_and_nothing_else_that_fills_a_slot() {
+    let a = WIDE.to_owned() + &arch("attention { heads 2 }", "");
+    let mixed =
+        WIDE.to_owned() + &arch("attention { heads 2 }", "fill A with wide { width 64 }  canon C");
+    let verdict = of_archs(&a, &mixed, &["canon"]);
+    assert_eq!(paths(&verdict), ["arch.layers.0..2.slots.A"]);
+    assert_eq!(of_archs(&a, &mixed, &["canon", "slots.A"]).outcome, Outcome::Bundle(2));
+    // Nothing but the block: the word is refused, and the help is something to type.
+    let only = WIDE.to_owned() + &arch("attention { heads 2 }", "fill A with wide { width 64 }");
+    let refusal = refused(&a, &only, &["canon"]);
+    assert!(refusal.message.contains("wide") && refusal.help.contains("slots.A"), "{refusal:?}");
+    let verdict = of_archs(&a, &only, &["slots.A"]);
+    assert_eq!(verdict.outcome, Outcome::Controlled);
+    let told: Vec<&str> = verdict.consequences.iter().map(|c| c.path.as_str()).collect();
+    assert!(
+        told.contains(&"slot parameters") && !told.contains(&"arch.canon_parameters"),
+        "{told:?}"
+    );
+    // A Canon layer under another name is one.
+    let named = "block short(x) {\n  canon(x, kernel = 4)\n}\n";
+    if let Some(text) =
+        compiles(&(named.to_owned() + &arch("attention { heads 2 }", "fill A with short")))
+    {
+        let a = named.to_owned() + &arch("attention { heads 2 }", "");
+        assert_eq!(of_archs(&a, &text, &["canon"]).outcome, Outcome::Controlled);
+    }
+}
+
+fn compiles(text: &str) -> Option<String> {
+    let files = [("test.canon".to_owned(), text.to_owned())];
+    let program = compiler::program::Program::new(files, compiler::program::Std::Embedded);
+    program.compile("test.canon", "x").0.map(|_| text.to_owned())
+}
+
+#[test]
+fn a_proof_that_cannot_be_made_is_no_proof() {
+    // The fill fits heads of one width only, so that arm a cannot have it before its heads change.
+    let fixed = "block fixed(x) {\n  linear up (x, 192)\n}\n";
+    let a = fixed.to_owned() + &arch("attention { heads 2  head_dim 16 }", "");
+    let b = fixed.to_owned() + &arch("attention { heads 2  head_dim 32 }", "fill B with fixed");
+    let verdict = of_archs(&a, &b, &["mixer.head_dim", "slots.B"]);
+    assert_eq!(verdict.outcome, Outcome::Bundle(2));
+    let erased =
+        verdict.proof.erased.expect("the slots are erased first, so that the proof can be made");
+    assert_eq!(erased.graph[0], erased.graph[1]);
+    assert_eq!(erased.manifest[0], erased.manifest[1]);
+}
+
+#[test]
+fn a_slot_that_one_mixer_has_can_be_declared_beside_the_mixer() {
+    let a = arch("attention { heads 4 }", "canon A, B, C, D");
+    let b = arch("gla { heads 4 }", "canon A, C, D");
+    for (one, other) in [(&a, &b), (&b, &a)] {
+        let verdict = of_archs(one, other, &["mixer", "slots.B"]);
+        assert_eq!(verdict.outcome, Outcome::Bundle(2), "{:?}", verdict.confounds);
+        assert!(!of_archs(one, other, &["mixer"]).is_controlled());
+    }
+    let refusal = refused(&a, &b, &["slots.B"]);
+    assert!(refusal.help.contains("mixer"), "{refusal:?}");
+}
+
+#[test]
+fn what_a_kind_brings_is_listed_under_it_and_counts_where_it_was_chosen() {
+    let constant = DEPO.replace(
+        "schedule = { kind = \"cosine\", warmup = 60 }",
+        "schedule = { kind = \"constant\" }",
+    );
+    let chosen =
+        DEPO.replace("warmup = 60", "warmup = 10, theta = 2, cycle = 0.5, lr_min_ratio = 0");
+    for (a, b) in [(&constant, &chosen), (&chosen, &constant)] {
+        let verdict = of_recipes(a, b, &["schedule.kind"]);
+        assert_eq!(verdict.outcome, Outcome::Bundle(5), "{:?}", verdict.treatment);
+        let told: Vec<&str> =
+            verdict.treatment[0].changes.iter().map(|c| c.path.as_str()).collect();
+        for path in ["schedule.kind", "schedule.warmup", "schedule.theta", "schedule.cycle"] {
+            assert!(told.contains(&path), "{told:?}");
+        }
+        let follows: Vec<&str> = verdict.consequences.iter().map(|c| c.path.as_str()).collect();
+        let of_schedule: Vec<&&str> =
+            follows.iter().filter(|path| path.starts_with("schedule.")).collect();
+        assert_eq!(of_schedule, [&"schedule.warmup_share"]);
+    }
+    // At its usual values a kind is one factor.
+    let plain = DEPO.replace(", warmup = 60", ", warmup = 0");
+    assert_eq!(of_recipes(&constant, &plain, &["schedule.kind"]).outcome, Outcome::Controlled);
+}
+
+#[test]
+fn equal_values_are_no_confound_of_themselves() {
+    // Twice the batch at half the steps: as many tokens, and the steps say what differs.
+    let short = DEPO.replace("steps = 600", "steps = 120");
+    let half =
+        short.replace("sequences = 32", "sequences = 64").replace("steps = 120", "steps = 60");
+    let verdict = of_recipes(&short, &half, &["batch.sequences"]);
+    assert_eq!(paths(&verdict), ["budget.steps"]);
+}
