@@ -107,6 +107,11 @@ impl Artifacts {
         self.all.get(path)
     }
 
+    /// Whether anything cannot be made from what it says it is made from.
+    pub fn broken(&self) -> bool {
+        self.all.values().any(|artifact| artifact.state == State::Broken)
+    }
+
     /// Paths, kind by kind, each after what it needs; or those of one circle.
     pub fn in_order(&self) -> Result<Vec<&str>, Vec<&str>> {
         // What waits for nothing comes out last number first; so the alphabet is numbered backwards.

@@ -116,9 +116,7 @@ impl FieldDef {
 
     /// Whether the field exists beside these values.
     pub fn exists(&self, fields: &Fields) -> bool {
-        self.only.is_none_or(|(path, words)| {
-            matches!(fields.get(path), Some(FieldValue::Text(word)) if words.contains(&word.as_str()))
-        })
+        holds(self.only, fields)
     }
 
     /// Whether a value is part of its class's digest.
@@ -170,7 +168,7 @@ pub const TABLE: &[FieldDef] = &[
     free("checkpoint.keep", Cosmetic, Int(2, 10_000), "Verified checkpoints that are kept.").is("2"),
     free("data.K", Semantic, Int(1, 499), "Depo: the most hops a question asks for.").only(TASK, DEPO).also(&["hops"]),
     free("data.L", Semantic, Int(1, 499), "Mano: the most operations of an expression.").only(TASK, MANO),
-    free("data.M", Semantic, Int(1, 65_536), "Depo: questions of a sample, at most one for each name.").is("10").only(TASK, DEPO),
+    free("data.M", Semantic, Int(1, 65_536), "Depo: questions of a sample; a cycle of fewer names asks one for each.").is("10").only(TASK, DEPO),
     free("data.N", Semantic, Int(3, 65_536), "Depo: the longest cycle.").only(TASK, DEPO).also(&["n_max", "n"]),
     free("data.add_bos", Semantic, Bool, "A token before each document.").is("true").only(TASK, TEXT),
     free("data.add_eos", Semantic, Bool, "A token after each document.").is("true").only(TASK, TEXT),
@@ -237,8 +235,63 @@ pub const TABLE: &[FieldDef] = &[
     free("seeds.init", Semantic, Seed, "Of the initial weights."),
 ];
 
-/// The revision of each synthetic generator: raised when it draws other samples from the same seed.
+/// The revision of each synthetic generator: raised when the same seed gives other samples, or the same
+/// samples are packed into other windows.
 pub const GENERATORS: [(&str, i64); 2] = [("depo", 1), ("mano", 1)];
+
+/// Something that decides a result, that no field says and that is neither a primitive nor a generator,
+/// which have revisions of their own.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    pub name: &'static str,
+    pub revision: i64,
+    /// What it covers.
+    pub doc: &'static str,
+    only: Option<(&'static str, &'static [&'static str])>,
+}
+
+/// THE list of rules. Raise a revision by one in the change that lets the same lock give another number
+/// in exact arithmetic: another draw, formula, order or count. A rewrite that only rounds otherwise, a new
+/// field (it has its own neutral value) and a new choice of an old field (another word) raise nothing. A
+/// revision is in the id, as `revision.NAME`, from 2 on: at 1, the neutral value, it is not written, so
+/// that ids older than this list keep their meaning. A lock of another revision than the one here is
+/// refused by name.
+pub const RULES: &[Rule] = &[
+    rule("init", "How a parameter's init rule, key and seed become its first value."),
+    rule("loss", "Which targets count, what is summed over them, and what the sum is divided by."),
+    rule("schedule", "The learning rate at each step, for every kind."),
+    Rule {
+        only: Some((TASK, TEXT)),
+        ..rule(
+            "text",
+            "The byte tokenizer, which documents are held out, their order, and how windows are numbered.",
+        )
+    },
+    rule("update", "The tree that sums gradients, the norm and the clip, AdamW, and its decay."),
+];
+
+const fn rule(name: &'static str, doc: &'static str) -> Rule {
+    Rule { name, revision: 1, doc, only: None }
+}
+
+impl Rule {
+    /// Whether it decides anything beside these values.
+    pub fn applies(&self, fields: &Fields) -> bool {
+        holds(self.only, fields)
+    }
+
+    /// What its revision is called in the id.
+    pub fn path(&self) -> String {
+        format!("revision.{}", self.name)
+    }
+}
+
+/// Whether a field holds one of the words that something depends on.
+fn holds(only: Option<(&str, &[&str])>, fields: &Fields) -> bool {
+    only.is_none_or(|(path, words)| {
+        matches!(fields.get(path), Some(FieldValue::Text(word)) if words.contains(&word.as_str()))
+    })
+}
 
 /// The row of a path.
 pub fn find(path: &str) -> Option<&'static FieldDef> {
@@ -352,6 +405,17 @@ mod tests {
             if let Default::Is(_) = def.default {
                 assert!(default_of(def, &Fields::new()).is_some(), "default of {}", def.path);
             }
+        }
+    }
+
+    #[test]
+    fn the_rules_are_sorted_and_no_fields() {
+        for pair in RULES.windows(2) {
+            assert!(pair[0].name < pair[1].name);
+        }
+        for rule in RULES {
+            assert!(rule.revision >= 1 && rule.doc.ends_with('.'), "{}", rule.name);
+            assert!(find(&rule.path()).is_none(), "{}", rule.name);
         }
     }
 

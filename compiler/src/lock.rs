@@ -7,6 +7,7 @@
 
 mod arch;
 mod comparison;
+mod covered;
 mod derive;
 mod error;
 mod experiment;
@@ -27,10 +28,10 @@ pub use arch::LockedArch;
 pub(crate) use arch::{line_of, together};
 pub use comparison::{Arm, Choose, Comparison, Declared, Grid, NoComparison, Role, Run, Selection};
 pub(crate) use comparison::{grid_row, seed_list, zip_seeds};
+pub(crate) use covered::{is_bound, of_class};
 pub(crate) use derive::costs;
 pub use error::LockError;
 pub use experiment::Experiment;
-pub(crate) use experiment::{is_bound, of_class};
 pub(crate) use layers::{sets, split as split_layer};
 pub use parts::{
     Batch, Budget, CanonKernel, Checkpoint, Data, DataSource, Device, Digests, Evaluation,

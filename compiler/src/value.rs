@@ -215,7 +215,8 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// `radicand^(1/degree)`, degree 1, 2 or 4, in lowest degree.
+/// The root of `degree` 1, 2 or 4 of the radicand's size, with the radicand's sign: a radicand of -2
+/// and degree 2 is -sqrt(2). In lowest degree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
     pub radicand: Ratio,
@@ -246,8 +247,10 @@ impl Root {
 
     fn reduced(mut self) -> Root {
         while self.degree > 1 {
-            match (exact_sqrt(self.radicand.num), exact_sqrt(self.radicand.den)) {
-                (Some(num), Some(den)) => {
+            let Ratio { num, den } = self.radicand;
+            match (num.checked_abs().and_then(exact_sqrt), exact_sqrt(den)) {
+                (Some(size), Some(den)) => {
+                    let num = size * num.signum();
                     self = Root { radicand: Ratio { num, den }, degree: self.degree / 2 };
                 }
                 _ => break,
@@ -256,8 +259,14 @@ impl Root {
         self
     }
 
+    /// The radicand that says the same at a higher degree. An even power would lose the sign.
     fn raised(self, degree: u32) -> Option<Ratio> {
-        self.radicand.pow(degree / self.degree)
+        let Ratio { num, den } = self.radicand.pow(degree / self.degree)?;
+        Ratio::new(num.checked_abs()?.checked_mul(self.radicand.num.signum())?, den)
+    }
+
+    pub fn neg(self) -> Root {
+        Root { radicand: self.radicand.neg(), degree: self.degree }
     }
 
     pub fn mul(self, other: Root) -> Option<Root> {
@@ -274,9 +283,9 @@ impl Root {
 
     /// Whether this is below the other; `None` if that takes more digits than fit.
     pub fn less(self, other: Root) -> Option<bool> {
-        let negative = |r: Root| r.radicand.num < 0;
-        if negative(self) != negative(other) {
-            return Some(negative(self));
+        // Where the signs differ, nothing has to fit.
+        if self.radicand.num.signum() != other.radicand.num.signum() {
+            return Some(self.radicand.num < other.radicand.num);
         }
         let degree = self.degree.max(other.degree);
         let order = self.raised(degree)?.compare(other.raised(degree)?);
@@ -285,13 +294,14 @@ impl Root {
 
     /// For drawing initial values; libm, so equal on every platform.
     pub fn to_f64(self) -> f64 {
-        let mut x = self.radicand.to_f64();
+        let signed = self.radicand.to_f64();
+        let mut size = signed.abs();
         let mut degree = self.degree;
         while degree > 1 {
-            x = libm::sqrt(x);
+            size = libm::sqrt(size);
             degree /= 2;
         }
-        x
+        if signed < 0.0 { -size } else { size }
     }
 }
 
@@ -302,6 +312,7 @@ impl fmt::Display for Root {
                 Some(d) => write!(f, "{d}"),
                 None => write!(f, "{}", self.radicand),
             },
+            _ if self.radicand.num < 0 => write!(f, "-{}", self.neg()),
             2 => write!(f, "sqrt({})", Root::rational(self.radicand)),
             _ => write!(f, "sqrt(sqrt({}))", Root::rational(self.radicand)),
         }
@@ -414,6 +425,8 @@ impl fmt::Display for InitRule {
 
 #[cfg(test)]
 mod tests {
+    use std::f64::consts::{FRAC_1_SQRT_2, SQRT_2};
+
     use super::*;
 
     fn ratio(num: i128, den: i128) -> Root {
@@ -429,6 +442,39 @@ mod tests {
         let std = ratio(2, 100).sqrt().unwrap().div(ratio(16, 1).sqrt().unwrap().sqrt().unwrap());
         assert_eq!(std.unwrap().to_string(), "sqrt(0.005)");
         assert!((std.unwrap().to_f64() - 0.0707106781).abs() < 1e-9);
+    }
+
+    #[test]
+    fn roots_keep_their_sign() {
+        let two = ratio(2, 1).sqrt().unwrap();
+        let fourth = two.sqrt().unwrap();
+        for (got, text, near) in [
+            (ratio(-1, 2).mul(two), "-sqrt(0.5)", -FRAC_1_SQRT_2),
+            (two.mul(ratio(-3, 1)), "-sqrt(18)", -4.242640687119285),
+            (two.div(ratio(-2, 1)), "-sqrt(0.5)", -FRAC_1_SQRT_2),
+            (ratio(-1, 1).div(two), "-sqrt(0.5)", -FRAC_1_SQRT_2),
+            (two.neg().mul(two.neg()), "2", 2.0),
+            (two.neg().mul(two), "-2", -2.0),
+            (two.neg().mul(fourth), "-sqrt(sqrt(8))", -1.681792830507429),
+            (ratio(-3, 1).mul(fourth), "-sqrt(sqrt(162))", -3.567621345008164),
+            (fourth.neg().mul(fourth.neg()), "sqrt(2)", SQRT_2),
+            (fourth.mul(ratio(0, 1)), "0", 0.0),
+            (ratio(-1, 3).mul(two), "-sqrt(2/9)", -0.47140452079103173),
+        ] {
+            let got = got.unwrap();
+            assert_eq!(got.to_string(), text);
+            assert!((got.to_f64() - near).abs() < 1e-14, "{text}: {}", got.to_f64());
+        }
+        assert!(two.neg().sqrt().is_none());
+        let order = [ratio(-3, 1), two.neg(), fourth.neg(), ratio(0, 1), fourth, two, ratio(3, 1)];
+        for (i, a) in order.iter().enumerate() {
+            for (j, b) in order.iter().enumerate() {
+                assert_eq!(a.less(*b), Some(i < j), "{a} < {b}");
+            }
+        }
+        assert!(InitRule::Normal { std: two.neg() }.problem().is_some());
+        assert!(InitRule::Uniform { limit: fourth.neg() }.problem().is_some());
+        assert!(InitRule::LogUniform { lo: two.neg(), hi: two }.problem().is_some());
     }
 
     #[test]

@@ -271,9 +271,20 @@ pub(crate) fn overflow(span: Span, what: &str) -> Diagnostic {
         .help("use smaller sizes")
 }
 
+pub(crate) fn out_of_range(span: Span, what: &str) -> Diagnostic {
+    Diagnostic::error(
+        "out-of-range",
+        span,
+        format!(
+            "{what} is out of range: a number that is computed with is a fraction of whole numbers up to 1.7e38"
+        ),
+    )
+    .help("use a number from 1e-38 to 1e38, with fewer digits")
+}
+
 pub(crate) fn operands(span: Span, op: &str, a: &str, b: &str) -> Diagnostic {
     Diagnostic::error("operands", span, format!("`{op}` does not take {a} and {b}"))
-        .help("tensors take `+`, `-`, `*` with tensors and `*`, `/` with numbers; numbers take all")
+        .help("tensors take `+`, `-`, `*` with tensors and `*`, `/` with numbers; numbers take all, roots `*` and `/` with numbers and roots")
 }
 
 pub(crate) fn too_large(span: Span, what: &str, got: &str, limit: i64) -> Diagnostic {

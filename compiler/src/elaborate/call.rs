@@ -131,6 +131,7 @@ impl Elaborator<'_> {
         for arg in args {
             match super::eval::as_root(arg) {
                 Some(root) => roots.push(root),
+                None if super::eval::out_of_range(arg) => return self.too_wide(&arg.text(), span),
                 None => {
                     let got = arg.describe();
                     self.diagnostics.push(diag::wrong_kind(

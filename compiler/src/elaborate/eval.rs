@@ -137,6 +137,8 @@ impl Elaborator<'_> {
             (UnaryOp::Neg, number) if number.as_ratio().is_some() => {
                 number.as_ratio().map(|r| r.neg().to_value(span))
             }
+            (UnaryOp::Neg, Value::Root(root)) => Some(Value::Root(root.neg())),
+            (UnaryOp::Neg, number) if out_of_range(number) => self.too_wide(&number.text(), span),
             (UnaryOp::Not | UnaryOp::Neg, other) => {
                 let (word, want) =
                     if op == UnaryOp::Not { ("not", "true or false") } else { ("-", "a number") };
@@ -150,6 +152,12 @@ impl Elaborator<'_> {
                 None
             }
         }
+    }
+
+    /// A number that exact arithmetic cannot hold.
+    pub(super) fn too_wide(&mut self, what: &str, span: Span) -> Option<Value> {
+        self.diagnostics.push(diag::out_of_range(span, what));
+        None
     }
 
     fn scale(&mut self, tensor: &Value, by: Ratio, span: Span, b: &mut Building) -> Option<Value> {
@@ -172,6 +180,9 @@ impl Elaborator<'_> {
         span: Span,
         b: &mut Building,
     ) -> Option<Value> {
+        if let Some(number) = [&left, &right].into_iter().find(|value| out_of_range(value)) {
+            return self.too_wide(&number.text(), span);
+        }
         if matches!(left, Value::Tensors(_)) || matches!(right, Value::Tensors(_)) {
             return self.tensor_binary(op, &left, &right, span, b);
         }
@@ -195,24 +206,31 @@ impl Elaborator<'_> {
                 BinaryOp::Ge => return Some(Value::Bool(!less(x, y))),
                 BinaryOp::And | BinaryOp::Or | BinaryOp::Eq | BinaryOp::Ne => None,
             };
-            let fits = result.filter(|r| r.den != 1 || i64::try_from(r.num).is_ok());
-            return match fits {
-                Some(r) => Some(r.to_value(span)),
-                None => {
-                    let what = format!("{} {} {}", left.text(), word(op), right.text());
-                    self.diagnostics.push(diag::overflow(span, &what));
+            let what = || format!("{} {} {}", left.text(), word(op), right.text());
+            return match result {
+                Some(r) if r.den != 1 || i64::try_from(r.num).is_ok() => Some(r.to_value(span)),
+                Some(_) => {
+                    self.diagnostics.push(diag::overflow(span, &what()));
                     None
                 }
+                None => self.too_wide(&what(), span),
             };
         }
-        let roots = as_root(&left).zip(as_root(&right));
-        let root = match (op, roots) {
-            (BinaryOp::Mul, Some((x, y))) => x.mul(y),
-            (BinaryOp::Div, Some((x, y))) => x.div(y),
-            _ => None,
-        };
-        if let Some(root) = root {
-            return Some(simplest(root, span));
+        if let Some((x, y)) = as_root(&left).zip(as_root(&right))
+            && matches!(op, BinaryOp::Mul | BinaryOp::Div)
+        {
+            if op == BinaryOp::Div && y.radicand.num == 0 {
+                self.diagnostics.push(diag::division_by_zero(span));
+                return None;
+            }
+            let root = if op == BinaryOp::Mul { x.mul(y) } else { x.div(y) };
+            return match root {
+                Some(root) => Some(simplest(root, span)),
+                None => {
+                    let what = format!("{} {} {}", left.text(), word(op), right.text());
+                    self.too_wide(&what, span)
+                }
+            };
         }
         self.diagnostics.push(diag::operands(span, word(op), &left.describe(), &right.describe()));
         None
@@ -263,6 +281,9 @@ impl Elaborator<'_> {
 
     /// `floor`, `ceil_to`, `sqrt`, `rsqrt`, `min`, `max`.
     pub(super) fn function(&mut self, callee: &Name, args: &[Value], span: Span) -> Option<Value> {
+        if let Some(number) = args.iter().find(|value| out_of_range(value)) {
+            return self.too_wide(&number.text(), span);
+        }
         let ratios: Option<Vec<Ratio>> = args.iter().map(Value::as_ratio).collect();
         let result = match (callee.text.as_str(), args, ratios.as_deref()) {
             ("floor", _, Some([x])) => Ratio::new(x.floor(), 1).map(|r| r.to_value(span)),
@@ -304,6 +325,11 @@ pub(super) fn as_root(value: &Value) -> Option<Root> {
         Value::Root(root) => Some(*root),
         other => other.as_ratio().map(Root::rational),
     }
+}
+
+/// Whether this is a number, but one that exact arithmetic cannot hold.
+pub(super) fn out_of_range(value: &Value) -> bool {
+    matches!(value, Value::Decimal(_)) && value.as_ratio().is_none()
 }
 
 fn simplest(root: Root, span: Span) -> Value {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
-use super::experiment::Line;
+use super::covered::Line;
 use super::parts::Seeds;
 use super::{Experiment, LockError, Problem, error};
 use crate::compare::{Refusal, Side, Verdict, controlled};
@@ -119,6 +119,10 @@ impl Comparison {
         declared: Declared,
     ) -> Result<Comparison, NoComparison> {
         let Declared { base, treatment, seeds, again, grid, selection } = declared;
+        let equal = equal_seeds(&seeds, &again);
+        if !equal.is_empty() {
+            return Err(NoComparison::Problems(equal));
+        }
         let points = points(&grid).map_err(|p| NoComparison::Problems(vec![p]))?;
         let first = seeds.first().copied().unwrap_or(Seeds { init: 0, data: 0, eval: 0 });
         let mut problems = Vec::new();
@@ -360,6 +364,36 @@ fn at_arm(arm: &str, problems: Vec<Problem>) -> Vec<Problem> {
         ..p
     };
     problems.into_iter().map(named).collect()
+}
+
+/// Runs that would train alike: none of them says more than the first. What is evaluated has its own
+/// seed, but another sample of windows is no other training.
+fn equal_seeds(seeds: &[Seeds], again: &[Seeds]) -> Vec<Problem> {
+    let same = |a: &Seeds, b: &Seeds| (a.init, a.data) == (b.init, b.data);
+    let mut problems = Vec::new();
+    for (section, list) in [("seeds", seeds), ("again", again)] {
+        let pairs = list.iter().enumerate().filter_map(|(at, seeds)| {
+            Some((list.iter().take(at).position(|earlier| same(earlier, seeds))?, at, seeds))
+        });
+        problems.extend(pairs.map(|(first, second, Seeds { init, data, eval: _ })| {
+            let message = format!(
+                "places {} and {} of [{section}] both have init {init}, data {data}: one run twice, not two runs",
+                first + 1,
+                second + 1
+            );
+            Problem::new(section, "equal-seeds", message, "give each place another init or data seed")
+        }));
+    }
+    for Seeds { init, data, eval: _ } in again.iter().filter(|a| seeds.iter().any(|s| same(s, a))) {
+        let message = format!("[again] has init {init}, data {data}, which [seeds] has too");
+        problems.push(Problem::new(
+            "again",
+            "equal-seeds",
+            message,
+            "give the A/A arm seeds of its own",
+        ));
+    }
+    problems
 }
 
 /// The points of the grid; one without.

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use dsl::Decimal;
 
+use super::covered::{digests, eval, lines, of_class, train};
 use super::parts::{
     Batch, Budget, CanonKernel, Checkpoint, Data, DataSource, Device, Digests, Evaluation,
     EvaluationMode, Ids, LossOn, Order, Platform, Schedule, Seeds,
@@ -16,13 +17,9 @@ use super::parts::{
 use super::{LockedArch, Problem, derive, task};
 use crate::analyse::Analysis;
 use crate::digest::Digest;
-use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE, UNBOUND};
+use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE};
 use crate::plan::{Decays, Loss, Optimizer, Options, Recompute, TrainOptions};
 use crate::precision::Precision;
-
-pub(super) const TRAIN_TAG: &str = "canonc.train.v1";
-const EVAL_TAG: &str = "canonc.eval.v1";
-const PLATFORM_TAG: &str = "canonc.platform.v1";
 
 /// A resolved experiment: what a lock of that kind says.
 #[derive(Clone, Debug)]
@@ -160,9 +157,23 @@ impl Experiment {
         })
     }
 
+    /// The free fields without those that have the value that follows from the others, written or
+    /// not: at other values, what follows is another.
+    fn chosen(&self) -> Fields {
+        let mut fields = self.fields.clone();
+        for def in TABLE {
+            if let field::Default::From(rule) = def.default
+                && fields.get(def.path) == rule(&self.fields).as_ref()
+            {
+                fields.remove(def.path);
+            }
+        }
+        fields
+    }
+
     /// The experiment with other values at some paths.
     pub fn with(&self, name: String, values: &Fields) -> Result<Experiment, Vec<Problem>> {
-        let mut fields = self.fields.clone();
+        let mut fields = self.chosen();
         // The budget holds one of the two; a new one replaces either.
         if values.contains_key("budget.steps") || values.contains_key("budget.tokens") {
             fields.retain(|path, _| !path.starts_with("budget."));
@@ -484,57 +495,4 @@ fn platform(fields: &Fields) -> Platform {
             _ => CanonKernel::Fused,
         },
     }
-}
-
-/// A path and its value as text.
-pub(crate) type Line = (String, String);
-
-pub(crate) fn lines(facts: &[Line]) -> String {
-    facts.iter().map(|(path, value)| format!("{path} = {value}\n")).collect()
-}
-
-pub(crate) fn of_class(fields: &Fields, class: Class) -> Vec<Line> {
-    TABLE
-        .iter()
-        .filter(|def| def.class == class && def.origin == Origin::Free)
-        .filter_map(|def| Some((def, fields.get(def.path)?)))
-        .filter(|(def, value)| def.enters(value))
-        .map(|(def, value)| (def.path.to_owned(), value.to_string()))
-        .collect()
-}
-
-/// Whether text data is known by its digest, so that its name says nothing any more.
-pub(crate) fn is_bound(fields: &Fields) -> bool {
-    !matches!(text(fields, "data.digest"), "" | UNBOUND)
-}
-
-/// What changes the computation: semantic fields, with derived digests for what has one, and the
-/// budget as steps however it was written.
-pub(crate) fn train(fields: &Fields, derived: &BTreeMap<&'static str, FieldValue>) -> Vec<Line> {
-    let mut facts = of_class(fields, Class::Semantic);
-    facts.retain(|(path, _)| path != "data.source" || !is_bound(fields));
-    for def in TABLE {
-        let enters = def.class == Class::Semantic && def.origin == Origin::Derived;
-        if (enters || def.path == "budget.steps")
-            && let Some(value) = derived.get(def.path)
-        {
-            facts.push((def.path.to_owned(), value.to_string()));
-        }
-    }
-    facts.sort();
-    facts
-}
-
-/// What is measured, of which training.
-pub(crate) fn eval(fields: &Fields, train: Digest) -> Vec<Line> {
-    let mut facts = of_class(fields, Class::Measured);
-    facts.push(("train".to_owned(), format!("\"{train}\"")));
-    facts
-}
-
-fn digests(fields: &Fields, derived: &BTreeMap<&'static str, FieldValue>) -> Digests {
-    let train = Digest::of(TRAIN_TAG, &lines(&self::train(fields, derived)));
-    let eval = Digest::of(EVAL_TAG, &lines(&self::eval(fields, train)));
-    let platform = Digest::of(PLATFORM_TAG, &lines(&of_class(fields, Class::Platform)));
-    Digests { train, eval, platform }
 }

@@ -4,17 +4,18 @@
 //! anything else is understood; the lock is built again from its free facts and its arch text alone,
 //! and what that gives must be the file, byte for byte; any input gets its answer in bounded time.
 
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dsl::limits::MAX_SOURCE_BYTES;
 use toml::de::DeValue;
 
-use super::experiment::TRAIN_TAG;
+use super::covered::TRAIN_TAG;
 use super::text::{VERSION, write};
 use super::{ArchLock, Arm, Comparison, Experiment, Lock, LockError, LockedArch};
 use super::{error, line_of, task};
 use crate::digest::Digest;
-use crate::field::{self, FieldValue, Fields, Kind, Origin, shown};
+use crate::field::{self, FieldValue, Fields, Kind, Origin, RULES, shown};
 use crate::op;
 use crate::recipe::facts::{self, Fact};
 
@@ -201,6 +202,9 @@ struct Reader<'a, 'i> {
 /// Sections whose facts follow from the others: derived again and compared, not read.
 const FOLLOWING: [&str; 5] = ["arch.derived.", "arch.free.", "derived.", "digests.", "revisions."];
 
+/// Where an id says the revisions of its rules.
+const REVISED: &str = "train.revision.";
+
 impl<'a, 'i> Reader<'a, 'i> {
     fn find(&self, path: &str) -> Option<&Fact<'a, 'i>> {
         let at = self.facts.binary_search_by(|fact| fact.path.as_str().cmp(path)).ok()?;
@@ -253,6 +257,7 @@ impl<'a, 'i> Reader<'a, 'i> {
                 || more.contains(&path)
                 || path == "cosmetic.budget.given"
                 || path == "eval.train"
+                || path.starts_with(REVISED)
                 || FOLLOWING.iter().any(|section| path.starts_with(section))
                 || field.is_some_and(|field| field::find(field).is_some());
             if !fits {
@@ -285,6 +290,35 @@ impl<'a, 'i> Reader<'a, 'i> {
         Ok(())
     }
 
+    /// Rules that the lock was made under at another revision than the one here. What is not written is
+    /// the first.
+    fn rules(&self, prefix: &str, fields: &Fields, source: &str) -> Result<(), LockError> {
+        let section = format!("{prefix}{REVISED}");
+        let mut found: BTreeMap<&str, i64> = BTreeMap::new();
+        for fact in self.facts {
+            let Some(name) = fact.path.strip_prefix(&section) else { continue };
+            match Kind::Int(1, i64::MAX).read(fact.value) {
+                Ok(FieldValue::Int(revision)) => found.insert(name, revision),
+                Ok(_) => None,
+                Err(why) => return Err(error::bad_fact(self.line(fact), &fact.path, &why)),
+            };
+        }
+        for rule in RULES.iter().filter(|rule| rule.applies(fields)) {
+            let revision = found.remove(rule.name).unwrap_or(1);
+            if revision != rule.revision {
+                let here = Some(rule.revision);
+                return Err(error::other_revision(&rule.path(), revision, here, source));
+            }
+        }
+        match found.first_key_value() {
+            Some((name, revision)) => {
+                let what = short(&format!("revision.{name}"));
+                Err(error::other_revision(&what, *revision, None, source))
+            }
+            None => Ok(()),
+        }
+    }
+
     fn arch(&self, prefix: &str) -> Result<Rc<LockedArch>, LockError> {
         let name = self.string(&format!("{prefix}arch.name"))?;
         let text = self.string(&format!("{prefix}arch.text"))?;
@@ -304,8 +338,9 @@ impl<'a, 'i> Reader<'a, 'i> {
         source: String,
     ) -> Result<Experiment, LockError> {
         self.revisions(prefix, &source)?;
-        let arch = self.arch(prefix)?;
         let fields = self.fields(prefix)?;
+        self.rules(prefix, &fields, &source)?;
+        let arch = self.arch(prefix)?;
         Experiment::new(name, source, arch, fields).map_err(error::first)
     }
 

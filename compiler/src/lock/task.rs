@@ -82,6 +82,41 @@ pub(super) fn vocab(fields: &Fields) -> i64 {
     }
 }
 
+/// Tokens up to the first answer's last, in the shortest sample: one of training, or one that is
+/// evaluated. No sample has fewer; of Depo's names each is in two edges, and there are only so many short
+/// ones.
+fn least_tokens(fields: &Fields, evaluated: bool) -> i64 {
+    let largest = evaluated && text(fields, "evaluation.mode") != "train";
+    match text(fields, "data.task") {
+        "depo" => {
+            let names = if largest { int(fields, "data.N") } else { 3 };
+            let letters = int(fields, "data.mini_vocab");
+            let (least, most) = (int(fields, "data.min_tlen"), int(fields, "data.max_tlen"));
+            let (mut left, mut tokens) = (names, 0);
+            for len in least..=most {
+                let some = letters.saturating_pow(len as u32).min(left);
+                tokens += some * len;
+                left -= some;
+            }
+            let separators = if truth(fields, "data.separator") { names } else { 0 };
+            1 + 2 * tokens + separators + 1 + least + 1 + least
+        }
+        "mano" => {
+            let operations = list(fields, "data.lens").iter().filter_map(|len| match len {
+                FieldValue::Int(len) => Some(*len),
+                FieldValue::Big(_)
+                | FieldValue::Real(_)
+                | FieldValue::Bool(_)
+                | FieldValue::Text(_)
+                | FieldValue::List(_) => None,
+            });
+            let most = int(fields, "data.L");
+            2 * if largest { most } else { operations.min().unwrap_or(1) } + 5
+        }
+        _ => 1,
+    }
+}
+
 /// What no sample could be made of.
 pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
     let mut problem = |path: &str, message: String, help: &str| {
@@ -89,7 +124,7 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
     };
     let seq_len = int(fields, "data.seq_len");
     let task = text(fields, "data.task");
-    let least = match task {
+    match task {
         "depo" => {
             let (n, letters) = (int(fields, "data.N"), int(fields, "data.mini_vocab"));
             let (least, most) = (int(fields, "data.min_tlen"), int(fields, "data.max_tlen"));
@@ -124,8 +159,6 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
                     "leave bos out: it is 9999, as published",
                 );
             }
-            let edge = 2 * least + i64::from(truth(fields, "data.separator"));
-            1 + 3 * edge + 1 + least + 1 + least
         }
         "mano" => {
             let (lens, qids) = (list(fields, "data.lens"), list(fields, "data.qids"));
@@ -144,25 +177,27 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
                     "leave bos out: it is 9999, as published",
                 );
             }
-            let shortest = lens.iter().filter_map(|len| match len {
-                FieldValue::Int(len) => Some(*len),
-                FieldValue::Big(_)
-                | FieldValue::Real(_)
-                | FieldValue::Bool(_)
-                | FieldValue::Text(_)
-                | FieldValue::List(_) => None,
-            });
-            2 * shortest.min().unwrap_or(1) + 5
         }
-        _ => 1,
-    };
-    if seq_len < least - 1 {
+        _ => {}
+    }
+    let (trained, evaluated) = (least_tokens(fields, false), least_tokens(fields, true));
+    if seq_len < trained.max(evaluated) - 1 {
+        let (which, least) =
+            if seq_len < trained - 1 { ("", trained) } else { (" that is evaluated", evaluated) };
+        let drawn = if which.is_empty() {
+            ""
+        } else {
+            ", or write mode = \"train\" under [evaluation], which draws sizes as training does"
+        };
         problem(
             "data.seq_len",
             format!(
-                "a window of {seq_len} ends before the first answer of any {task} sample, which takes {least} tokens"
+                "a window of {seq_len} ends before the first answer of any {task} sample{which}, which takes {least} tokens"
             ),
-            "raise seq_len, or make the task smaller",
+            &format!(
+                "set seq_len to {} or more, or make the task smaller{drawn}",
+                trained.max(evaluated) - 1
+            ),
         );
     }
     if text(fields, "data.loss_on") == "answer" && task != "depo" {

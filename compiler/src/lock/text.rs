@@ -19,6 +19,7 @@
 //!   LINES(platform), tag `canonc.platform.v1`. `data.task_digest` is over `task = "NAME"`, `revision = N`
 //!   and the task's parameters (`K = 2` …), sorted, one a line, tag `canonc.task.v1`; `optimizer.decayed`
 //!   over the paths of the decayed parameters in the manifest's order, one a line, tag `canonc.decayed.v1`.
+//!   `revision.NAME` says the revision of a rule (`field::RULES`) that is past its first.
 //! - comparison: `comparison` is over LINES(comparison), LINES(verdict) and LINES(runs), tag
 //!   `canonc.comparison.v1`; each arm is an experiment, its sections under `arm.NAME.`.
 //! - `[arch.free]` and `[arch.derived]` are for people and for `diff`: equal layers share a line, and
@@ -28,7 +29,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use super::experiment::{Line, eval, train};
+use super::covered::{Line, eval, train};
 use super::{
     ArchLock, Comparison, Experiment, Lock, LockedArch, derive, is_bound, layers, of_class,
 };
@@ -53,7 +54,7 @@ impl Section {
 
     /// The facts as they are hashed.
     pub(super) fn lines(&self) -> String {
-        super::experiment::lines(&self.facts)
+        super::covered::lines(&self.facts)
     }
 }
 

@@ -26,8 +26,14 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
         return Err(Mismatch::new("`split` takes one tensor", "write `split(x, m, n)`"));
     };
     let c = channels("split", x)?;
+    if let Some(width) = widths.iter().find(|w| **w <= 0) {
+        return Err(Mismatch::new(
+            format!("a piece of {width} channels is not possible"),
+            format!("make each width at least 1, and all of them add up to {c}"),
+        ));
+    }
     let sum = widths.iter().try_fold(0i64, |sum, w| sum.checked_add(*w));
-    if widths.iter().any(|w| *w <= 0) || sum != Some(c) {
+    if sum != Some(c) {
         let shown: Vec<String> = widths.iter().map(i64::to_string).collect();
         let total = sum.map_or("too much".to_owned(), |s| s.to_string());
         return Err(Mismatch::new(
@@ -35,7 +41,7 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
                 "the widths {} add up to {total}, but there are {c} channels",
                 shown.join(" + ")
             ),
-            format!("make the widths positive and add up to {c}"),
+            format!("make the widths add up to {c}"),
         ));
     }
     let mut shaped = Shaped::plain(x.clone());

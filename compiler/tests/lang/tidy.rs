@@ -29,7 +29,8 @@ fn all() -> Vec<String> {
                 if !(here && SKIPPED.contains(&name.as_ref())) {
                     walk(&path, found);
                 }
-            } else {
+            } else if !(folder == root() && SKIPPED.contains(&name.as_ref())) {
+                // Of a second working tree `.git` is a file.
                 let path = path.strip_prefix(root()).unwrap();
                 found.push(path.to_string_lossy().replace('\\', "/"));
             }

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeSet;
 
+use compiler::field::{FieldValue, Fields};
 use compiler::lock::{Comparison, Lock, NoComparison, Role, read, write};
 use compiler::recipe;
 use dsl::Sources;
 
 use super::files::demo;
-use super::support::{DEPO, SMALL, TEXT, compiled_text, experiment_of, locked};
+use super::support::{DEPO, MANO, SMALL, TEXT, compiled_text, experiment_of, locked};
 
 /// A comparison of recipes of the small archs.
 fn compare(file: &str, arms: &[(&str, &str, &str)]) -> Result<Comparison, String> {
@@ -136,6 +137,78 @@ fn open_arms_make_an_open_comparison_and_binding_closes_all_of_it() {
     assert_eq!(write(&read("c", &text).unwrap()), text);
     let comparison = comparable(closed).unwrap();
     assert_eq!(comparison.verdicts["canon"].headline(), "controlled for canon");
+}
+
+/// At each point of a grid, what follows from the varied field follows from that point's value.
+#[test]
+fn a_grid_leaves_nothing_behind_that_follows_from_it() {
+    let mano = MANO.replace(", lens = [1, 2], qids = [1, 2]", "");
+    let file = format!("{PAIR}[grid]\n\"data.L\" = [4, 8]\n");
+    let made = compare(&file, &[("llama", "small", &mano), ("canon", "smallcanon", &mano)]);
+    let made = made.unwrap();
+    assert_eq!(made.runs().len(), 8);
+    for run in made.runs() {
+        let most = if run.point == 0 { 4 } else { 8 };
+        let alone = mano.replace("L = 4", &format!("L = {most}"));
+        let same = experiment_of(&alone, &run.experiment.arch);
+        for path in ["data.L", "data.lens", "data.qids", "data.task_digest"] {
+            assert_eq!(run.experiment.value(path), same.value(path), "{path} at L = {most}");
+        }
+    }
+    let text = write(&Lock::Comparison(made));
+    assert_eq!(write(&read("c", &text).unwrap()), text);
+    // What was chosen stays chosen.
+    let chosen = MANO.replace("L = 4", "L = 8");
+    let twelve = Fields::from([("data.L".to_owned(), FieldValue::Int(12))]);
+    let chosen = experiment_of(&chosen, &locked(&compiled_text(SMALL, "small")));
+    let with = chosen.with("x".to_owned(), &twelve).unwrap();
+    assert_eq!(with.value("data.lens"), chosen.value("data.lens"));
+    assert_eq!(with.value("data.lens").unwrap().to_string(), "[1, 2]");
+}
+
+/// A run twice is no second replicate.
+#[test]
+fn each_seed_is_another_run() {
+    let arms = [("llama", "small", DEPO), ("canon", "smallcanon", DEPO)];
+    let mut shown = String::new();
+    for (name, from, to) in [
+        (
+            "all equal",
+            "init = [1, 2]\ndata = [5, 6]",
+            "init = [1, 1]\ndata = [1, 1]\neval = [0, 0]",
+        ),
+        (
+            "apart in place only",
+            "init = [1, 2]\ndata = [5, 6]",
+            "init = [1, 2, 1]\ndata = [5, 6, 5]",
+        ),
+        (
+            "apart in what is evaluated alone",
+            "init = [1, 2]\ndata = [5, 6]",
+            "init = [1, 1]\ndata = [5, 5]\neval = [7, 8]",
+        ),
+        (
+            "in the A/A arm",
+            "data = [5, 6]\n",
+            "data = [5, 6]\n[again]\ninit = [11, 11]\ndata = [15, 15]\n",
+        ),
+    ] {
+        assert!(PAIR.contains(from), "{name}");
+        let refused = compare(&PAIR.replace(from, to), &arms);
+        let refused = refused.err().unwrap_or_else(|| panic!("{name}: locked"));
+        shown += &format!("# {name}\n{refused}\n");
+    }
+    insta::assert_snapshot!(shown);
+    // Either of the two may stay as it is.
+    let one = PAIR.replace("init = [1, 2]", "init = [1, 1]");
+    assert_eq!(compare(&one, &arms).unwrap().runs().len(), 4);
+    // A lock that was edited to say so is refused as well.
+    let text = write(&Lock::Comparison(compare(PAIR, &arms).unwrap()));
+    let edited = text.replace("seeds.data = [5, 6]", "seeds.data = [5, 5]");
+    let edited = edited.replace("seeds.init = [1, 2]", "seeds.init = [1, 1]");
+    assert_ne!(edited, text);
+    let error = read("c", &edited).unwrap_err();
+    assert!(error.to_string().contains("init 1, data 5"), "{error}");
 }
 
 #[test]

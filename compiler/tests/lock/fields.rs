@@ -62,15 +62,8 @@ fn each_class_enters_the_digests_it_should_and_no_other() {
             continue;
         };
         let mut values = Fields::from([(def.path.to_owned(), value)]);
-        // Fields that only go together with others.
-        if def.path == "data.task" {
-            let mano = bases.iter().find(|b| b.value("data.L").is_some()).unwrap();
-            assert_ne!(mano.id(), base.id());
-            continue;
-        }
-        if def.path == "schedule.kind" {
-            let linear = bases.last().unwrap();
-            assert_ne!(linear.id(), base.id());
+        // Other fields come and go with these: `what_decides_which_fields_exist` mutates them.
+        if DECIDING.contains(&def.path) {
             continue;
         }
         if def.path == "budget.tokens" {
@@ -110,6 +103,93 @@ fn each_class_enters_the_digests_it_should_and_no_other() {
         mutated += 1;
     }
     assert!(mutated > 60, "{mutated}");
+}
+
+/// Fields whose word decides which others exist.
+const DECIDING: [&str; 2] = ["data.task", "schedule.kind"];
+
+/// A recipe with another `data` or `schedule`, all else alike.
+fn with_section(section: &str, written: &str) -> Experiment {
+    let line = DEPO.lines().find(|line| line.starts_with(section)).unwrap();
+    experiment_of(&DEPO.replace(line, &format!("{section} = {{ {written} }}")), &small())
+}
+
+/// Every word of a deciding field, each with as few other fields as it takes.
+fn words_of(path: &str) -> Vec<Experiment> {
+    let texts: Vec<String> = match path {
+        "data.task" => [
+            "task = \"depo\", N = 12, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2",
+            "task = \"mano\", L = 4, loss_on = \"all\"",
+            "task = \"text\", source = \"nemotron_cc\"",
+        ]
+        .map(|rest| format!("seq_len = 128, {rest}"))
+        .to_vec(),
+        _ => ["constant", "cosine", "inv_sqrt", "linear", "wsd"]
+            .map(|kind| {
+                let warmup = if kind == "constant" { "" } else { ", warmup = 60" };
+                format!("kind = \"{kind}\"{warmup}")
+            })
+            .to_vec(),
+    };
+    let section = path.split('.').next().unwrap();
+    texts.iter().map(|text| with_section(section, text)).collect()
+}
+
+/// Without the fields that exist by the word at `on`, and what follows from those.
+fn without_dependents(text: &str, on: &str) -> Vec<String> {
+    let follows = ["data.loss_on", "data.task_digest", "evaluation.metrics", "train"];
+    let stays = |line: &&str| {
+        let path = line.split(" = ").next().unwrap();
+        let depends = find(path).is_some_and(|def| def.only.is_some_and(|(by, _)| by == on));
+        !depends && !follows.contains(&path)
+    };
+    text.lines().filter(stays).map(str::to_owned).collect()
+}
+
+#[test]
+fn what_decides_which_fields_exist_is_in_the_id_by_itself() {
+    use compiler::digest::Digest;
+    for path in DECIDING {
+        let Kind::Word(words, _) = find(path).unwrap().kind else { panic!("{path}") };
+        assert_eq!(find(path).unwrap().class, Class::Semantic);
+        let all = words_of(path);
+        let of = |e: &Experiment| e.value(path).unwrap().plain();
+        assert_eq!(all.iter().map(of).collect::<Vec<_>>(), words, "{path}");
+        for (at, a) in all.iter().enumerate() {
+            // The id covers this text and nothing else, so what differs in the one differs in the other.
+            assert_eq!(a.id(), Digest::of("canonc.train.v1", &a.train_text()), "{path}");
+            for b in all.iter().skip(at + 1) {
+                let name = format!("{path}: {} and {}", of(a), of(b));
+                // Of what both have, this field alone: two words would share an id without it.
+                let [left, right] = [a, b].map(|e| without_dependents(&e.train_text(), path));
+                assert_eq!(left.len(), right.len(), "{name}");
+                let lines = left.iter().zip(&right).filter(|(l, r)| l != r);
+                let [l, r] = [a, b].map(|e| format!("{path} = {}", e.value(path).unwrap()));
+                assert_eq!(lines.collect::<Vec<_>>(), [(&l, &r)], "{name}");
+                let [left, right] = [a, b].map(|e| without_dependents(&e.eval_text(), path));
+                assert_eq!(left, right, "{name}");
+                assert_ne!(a.digests.train, b.digests.train, "{name}");
+                assert_ne!(a.digests.eval, b.digests.eval, "{name}");
+                assert_eq!(a.digests.platform, b.digests.platform, "{name}");
+                let [l, r] = [a, b].map(|e| write(&Lock::Experiment(e.clone())));
+                assert_ne!(l, r, "{name}");
+            }
+        }
+        // Each field that comes with a word is in the digest of its class, where it is.
+        for def in TABLE.iter().filter(|def| def.only.is_some_and(|(on, _)| on == path)) {
+            for experiment in &all {
+                let Some(value) = experiment.value(def.path) else { continue };
+                let text = match def.class {
+                    Class::Semantic => experiment.train_text(),
+                    Class::Measured => experiment.eval_text(),
+                    Class::Platform => experiment.platform_text(),
+                    Class::Cosmetic => continue,
+                };
+                let line = format!("{} = {value}", def.path);
+                assert!(text.lines().any(|known| known == line), "{line} is not in\n{text}");
+            }
+        }
+    }
 }
 
 #[test]

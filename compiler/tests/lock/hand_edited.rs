@@ -96,6 +96,22 @@ fn each_damage_is_told_apart() {
         ("an op of another revision", edit(&tiny, "op.rope = 1", "op.rope = 2")),
         ("an op nobody knows", edit(&tiny, "op.rope = 1", "op.ropes = 1")),
         ("a generator of another revision", edit(&mano, "task.mano = 1", "task.mano = 2")),
+        (
+            "a rule of another revision",
+            edit(&experiment, "schedule.kind = ", "revision.schedule = 2\nschedule.kind = "),
+        ),
+        (
+            "a rule nobody knows",
+            edit(&experiment, "schedule.kind = ", "revision.shedule = 2\nschedule.kind = "),
+        ),
+        (
+            "a rule at its first revision, which is not written",
+            edit(&experiment, "schedule.kind = ", "revision.schedule = 1\nschedule.kind = "),
+        ),
+        (
+            "a rule that this data has not",
+            edit(&experiment, "schedule.kind = ", "revision.text = 1\nschedule.kind = "),
+        ),
         ("a kind nobody knows", edit(&tiny, "kind = \"arch\"", "kind = \"arc\"")),
         ("a kind of another lock", edit(&tiny, "kind = \"arch\"", "kind = \"experiment\"")),
         ("an edited verdict", edit(&comparison, "controlled for canon", "controlled for nothing")),

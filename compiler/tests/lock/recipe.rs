@@ -53,7 +53,7 @@ fn each_mistake_is_told_with_its_place_and_cure() {
         assert!(LAID_OUT.contains(from), "{from}");
         LAID_OUT.replacen(from, to, 1)
     };
-    let cases: [(&str, String); 40] = [
+    let cases: [(&str, String); 41] = [
         ("no toml", edit("lr = 0.003", "lr = ")),
         ("twice", edit("lr = 0.003", "lr = 0.003\nlr = 0.004")),
         ("unknown section", edit("[optimizer]", "[optimiser]")),
@@ -89,6 +89,7 @@ fn each_mistake_is_told_with_its_place_and_cure() {
         ("names that do not exist", edit("N = 12", "N = 3000")),
         ("lengths crossed", edit("min_tlen = 1", "min_tlen = 3")),
         ("window too short", edit("seq_len = 128", "seq_len = 8")),
+        ("window too short for what is evaluated", edit("seq_len = 128", "seq_len = 14")),
         ("bos taken", edit("K = 2", "K = 2\nbos = 7")),
         ("keep one checkpoint", edit("[budget]", "[checkpoint]\nkeep = 1\n[budget]")),
         ("seed too large", edit("init = 1", "init = 18446744073709551616")),
@@ -262,4 +263,57 @@ fn comparison_files_that_are_wrong() {
         shown += &format!("# {name}\n{text}\n");
     }
     insta::assert_snapshot!(shown);
+}
+
+/// The window must hold the shortest sample that each of training and evaluation can draw.
+#[test]
+fn a_window_holds_an_answer_of_every_kind_of_sample_it_is_made_of() {
+    let arch = small();
+    let depo = |seq_len: i64, rest: &str| {
+        let fields = format!("task = \"depo\", seq_len = {seq_len}, {rest}");
+        let data = DEPO.lines().find(|line| line.starts_with("data")).unwrap();
+        DEPO.replace(data, &format!("data = {{ {fields} }}"))
+    };
+    let mano = |seq_len: i64| {
+        let text = MANO.replace("tokens = 307200", "steps = 100");
+        text.replace("seq_len = 128", &format!("seq_len = {seq_len}"))
+    };
+    let train = |text: String| format!("{text}evaluation = {{ mode = \"train\" }}\n");
+    let names = "K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2";
+    let few = "K = 2, mini_vocab = 1, min_tlen = 1, max_tlen = 12, N = 12";
+    // bos, edges, then the question, a name, the answer marker and a name; a window has one more.
+    let cases: [(String, bool); 14] = [
+        (depo(28, &format!("N = 12, {names}")), true),
+        (depo(27, &format!("N = 12, {names}")), false),
+        (train(depo(10, &format!("N = 12, {names}"))), true),
+        (train(depo(9, &format!("N = 12, {names}"))), false),
+        (depo(40, &format!("N = 12, separator = true, {names}")), true),
+        (depo(39, &format!("N = 12, separator = true, {names}")), false),
+        // One name of each length from 1 to 12, each in two edges.
+        (depo(160, few), true),
+        (depo(159, few), false),
+        // Training cycles of three take the three shortest.
+        (train(depo(16, few)), true),
+        (train(depo(15, few)), false),
+        // Two operands more than operations, bos, the length, and the value after its marker.
+        (mano(12), true),
+        (mano(11), false),
+        (train(mano(6)), true),
+        (train(mano(5)), false),
+    ];
+    for (text, fits) in cases {
+        match (experiments_of("recipes/test.toml", &text, &arch), fits) {
+            (Ok(_), true) => {}
+            (Err(why), false) => assert!(why.contains("bad-task"), "{why}"),
+            (Ok(_), false) => panic!("locked:\n{text}"),
+            (Err(why), true) => panic!("{why}"),
+        }
+    }
+    // More questions than names are as many as there are names, in the generator as in the table.
+    for m in [13, 65_536] {
+        let text = DEPO.replace("K = 2", &format!("K = 2, M = {m}"));
+        assert_eq!(experiments_of("recipes/test.toml", &text, &arch).map(|made| made.len()), Ok(1));
+    }
+    let doc = compiler::field::find("data.M").unwrap().doc;
+    assert!(doc.contains("fewer names"), "{doc}");
 }

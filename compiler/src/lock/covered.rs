@@ -1,0 +1,113 @@
+//! What each digest of an experiment covers, as text.
+//!
+//! In: checked fields and what follows from them. Out: the lines of `train` (the id), `eval` and
+//! `platform`, and their digests. Must stay true (design, section 6): a line says everything of its fact;
+//! what has its neutral value and is younger than the first locks has no line, so that ids stay.
+
+use std::collections::BTreeMap;
+
+use super::experiment::text;
+use super::parts::Digests;
+use crate::digest::Digest;
+use crate::field::{Class, FieldValue, Fields, Origin, RULES, Rule, TABLE, UNBOUND};
+
+pub(super) const TRAIN_TAG: &str = "canonc.train.v1";
+const EVAL_TAG: &str = "canonc.eval.v1";
+const PLATFORM_TAG: &str = "canonc.platform.v1";
+
+/// A path and its value as text.
+pub(crate) type Line = (String, String);
+
+pub(crate) fn lines(facts: &[Line]) -> String {
+    facts.iter().map(|(path, value)| format!("{path} = {value}\n")).collect()
+}
+
+pub(crate) fn of_class(fields: &Fields, class: Class) -> Vec<Line> {
+    TABLE
+        .iter()
+        .filter(|def| def.class == class && def.origin == Origin::Free)
+        .filter_map(|def| Some((def, fields.get(def.path)?)))
+        .filter(|(def, value)| def.enters(value))
+        .map(|(def, value)| (def.path.to_owned(), value.to_string()))
+        .collect()
+}
+
+/// Whether text data is known by its digest, so that its name says nothing any more.
+pub(crate) fn is_bound(fields: &Fields) -> bool {
+    !matches!(text(fields, "data.digest"), "" | UNBOUND)
+}
+
+/// What changes the computation: semantic fields, with derived digests for what has one, the budget as
+/// steps however it was written, and the revision of each rule that is past its first.
+pub(crate) fn train(fields: &Fields, derived: &BTreeMap<&'static str, FieldValue>) -> Vec<Line> {
+    train_under(RULES, fields, derived)
+}
+
+fn train_under(
+    rules: &[Rule],
+    fields: &Fields,
+    derived: &BTreeMap<&'static str, FieldValue>,
+) -> Vec<Line> {
+    let mut facts = of_class(fields, Class::Semantic);
+    facts.retain(|(path, _)| path != "data.source" || !is_bound(fields));
+    for def in TABLE {
+        let enters = def.class == Class::Semantic && def.origin == Origin::Derived;
+        if (enters || def.path == "budget.steps")
+            && let Some(value) = derived.get(def.path)
+        {
+            facts.push((def.path.to_owned(), value.to_string()));
+        }
+    }
+    let raised = rules.iter().filter(|rule| rule.applies(fields) && rule.revision != 1);
+    facts.extend(raised.map(|rule| (rule.path(), rule.revision.to_string())));
+    facts.sort();
+    facts
+}
+
+/// What is measured, of which training.
+pub(crate) fn eval(fields: &Fields, train: Digest) -> Vec<Line> {
+    let mut facts = of_class(fields, Class::Measured);
+    facts.push(("train".to_owned(), format!("\"{train}\"")));
+    facts
+}
+
+pub(super) fn digests(fields: &Fields, derived: &BTreeMap<&'static str, FieldValue>) -> Digests {
+    let train = Digest::of(TRAIN_TAG, &lines(&self::train(fields, derived)));
+    let eval = Digest::of(EVAL_TAG, &lines(&self::eval(fields, train)));
+    let platform = Digest::of(PLATFORM_TAG, &lines(&of_class(fields, Class::Platform)));
+    Digests { train, eval, platform }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A revision that is raised is in the id of what it decides, and of nothing else; at 1 it is in none.
+    #[test]
+    fn a_rule_enters_the_id_from_its_second_revision_on() {
+        for task in ["depo", "mano", "text"] {
+            let fields = Fields::from([("data.task".to_owned(), FieldValue::text(task))]);
+            let derived = BTreeMap::new();
+            let mut first = RULES.to_vec();
+            first.iter_mut().for_each(|rule| rule.revision = 1);
+            let before = train_under(&first, &fields, &derived);
+            assert_eq!(before, [("data.task".to_owned(), format!("\"{task}\""))]);
+            for (at, rule) in RULES.iter().enumerate() {
+                let mut raised = first.clone();
+                raised[at].revision = 2;
+                let after = train_under(&raised, &fields, &derived);
+                let added: Vec<&Line> =
+                    after.iter().filter(|line| !before.contains(line)).collect();
+                if rule.name == "text" && task != "text" {
+                    assert_eq!(after, before);
+                    continue;
+                }
+                assert_eq!(added, [&(format!("revision.{}", rule.name), "2".to_owned())]);
+                assert_ne!(
+                    Digest::of(TRAIN_TAG, &lines(&after)),
+                    Digest::of(TRAIN_TAG, &lines(&before))
+                );
+            }
+        }
+    }
+}
