@@ -19,7 +19,7 @@ libtorch:
 	@echo "using the libtorch of $(if $(LIBTORCH_USE_PYTORCH),LIBTORCH_USE_PYTORCH=$(LIBTORCH_USE_PYTORCH),LIBTORCH=$(LIBTORCH))"
 endif
 
-build: libtorch ## the release binary, target/release/canonc
+build: libtorch ## the release binary, target/release/canonc (or under CARGO_TARGET_DIR)
 	$(CARGO) build --release
 
 test: libtorch ## every test
@@ -27,7 +27,7 @@ test: libtorch ## every test
 
 demo: libtorch ## prove a Llama and a LlamaCanon differ in nothing else, train both, draw the curves
 	$(CARGO) build --release
-	target/release/canonc demo
+	$(or $(CARGO_TARGET_DIR),target)/release/canonc demo
 
 check: libtorch ## formatting and lints, with libtorch and without
 	$(CARGO) fmt --all --check

@@ -13,7 +13,7 @@ use compiler::lock::{self, Experiment, Lock};
 use compiler::recipe::{self, Source};
 use compiler::resolve::import_target;
 use dsl::{FileId, Sources};
-use runtime::run::Paths;
+use runtime::run::{Paths, read_experiment};
 
 use crate::build::{built, settled};
 use crate::fail::Failure;
@@ -152,13 +152,17 @@ fn add_runs(all: &mut Artifacts, lock: &Lock, lock_path: &str) {
 
 fn add_run(all: &mut Artifacts, experiment: &Experiment, folder: &Path, lock_path: &str) {
     let paths = Paths::new(folder);
+    let path = name(folder);
     let state = match fs::read_to_string(paths.lock()) {
         Err(_) => State::Missing,
-        Ok(text) if text != lock::write(&Lock::Experiment(experiment.clone())) => State::Stale,
-        Ok(_) if paths.attestation().is_file() => State::Current,
-        Ok(_) => State::Unfinished,
+        Ok(text) => match read_experiment(&path, &text) {
+            Err(_) => State::Broken,
+            // What it says of its source may have changed since; what it computes may not.
+            Ok(theirs) if theirs.digests != experiment.digests => State::Stale,
+            Ok(_) if paths.attestation().is_file() => State::Current,
+            Ok(_) => State::Unfinished,
+        },
     };
-    let path = name(folder);
     all.need(path.clone(), lock_path);
     all.add(path, Artifact { kind: Kind::Run, state, note: String::new() });
 }

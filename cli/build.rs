@@ -280,6 +280,9 @@ fn describe(path: &Path, lock: &Lock) {
                     comparison.base,
                     verdict.headline()
                 ));
+                for differing in &verdict.platform {
+                    output::note(&format!("    platform: {}", change(differing)));
+                }
             }
             output::note(&format!("  {}", output::count(comparison.runs().len(), "run")));
         }
@@ -290,4 +293,12 @@ fn describe(path: &Path, lock: &Lock) {
             shown(path)
         ));
     }
+}
+
+/// A difference in a line: its path, both values, and what there is to add.
+pub(crate) fn change(change: &compare::Change) -> String {
+    let compare::Change { path, a, b, defaults: _, places: _, note } = change;
+    let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
+    let text = format!("{path} {} → {} {note}", side(a), side(b));
+    text.trim_end().to_owned()
 }

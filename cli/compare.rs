@@ -5,20 +5,21 @@
 //! lock requires and resumes by itself; interrupted here is interrupted there, with a checkpoint; the
 //! table is headed by the verdict the lock proved.
 
+use std::ffi::OsString;
 use std::path::Path;
-use std::process::Command;
+use std::sync::atomic::AtomicBool;
 
 use compiler::lock::{self, Comparison, Lock, Role, Run};
-use runtime::compare::{self, Arm, Curves};
+use runtime::compare::{self, Arm};
 use runtime::report::{self, Heading};
-use runtime::run::{Paths, read_lock};
+use runtime::run::read_lock;
 
 use crate::args::CompareArgs;
+use crate::build::change;
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::files;
-use crate::output;
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
+use crate::{child, files, output};
 
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     let text = read_text(&args.lock)?;
@@ -29,29 +30,32 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     let folder = args.dir.join(&comparison.name);
     std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
     let runs = comparison.runs();
-    // A run under way takes the signal itself and leaves a checkpoint; this process waits for it.
-    let _stop = stop_on_signals()?;
+    // A run under way is told, and leaves a checkpoint; this process waits for it.
+    let stop = stop_on_signals()?;
     for (number, run) in runs.iter().enumerate() {
-        let exit = carry_out(run, &folder, args.data.as_deref(), (number + 1, runs.len()))?;
-        if exit != Exit::Fine {
-            return Ok(exit);
+        output::note(&format!("run {} of {}: {}", number + 1, runs.len(), run.experiment.name));
+        if carry_out(run, &folder, args.data.as_deref(), &stop)? == Exit::Interrupted {
+            return Ok(Exit::Interrupted);
         }
     }
-    let arms = arms(&runs, &folder)?;
+    let compared = compared(&comparison, &runs, &folder)?;
     let heading = heading(&comparison);
     let mut said = format!("{}\n", heading.verdict);
     for note in &heading.notes {
         said.push_str(&format!("  {note}\n"));
     }
-    let table = compare::table(&arms);
-    output::data(&format!("{said}\n{}\n{}\n", table.text(), table.caption))?;
-    let page = report::page(&heading, &arms).map_err(Failure::machine)?;
-    let out = args.out.clone().unwrap_or_else(|| folder.join("report.html"));
-    if let Some(parent) = out.parent() {
-        std::fs::create_dir_all(parent).map_err(|error| Failure::cannot_write(parent, &error))?;
-    }
+    output::data(&format!("{said}\n{}", compare::summary(&compared).text()))?;
+    let page = report::page(&heading, &compared).map_err(Failure::machine)?;
+    let out = folder.join("report.html");
     files::replace(&out, &page)?;
-    output::note(&format!("curves: {}", shown(&out)));
+    if let Some(out) = &args.out {
+        if let Some(parent) = out.parent() {
+            std::fs::create_dir_all(parent)
+                .map_err(|error| Failure::cannot_write(parent, &error))?;
+        }
+        files::replace(out, &page)?;
+    }
+    output::note(&format!("curves: {}", shown(args.out.as_ref().unwrap_or(&out))));
     Ok(Exit::Fine)
 }
 
@@ -60,74 +64,70 @@ fn carry_out(
     run: &Run,
     folder: &Path,
     data: Option<&Path>,
-    (number, of): (usize, usize),
+    stop: &AtomicBool,
 ) -> Result<Exit, Failure> {
     let name = &run.experiment.name;
-    let paths = Paths::new(folder.join(name));
     let lock = folder.join(format!("{name}.lock"));
     let text = lock::write(&Lock::Experiment(run.experiment.clone()));
     let before = std::fs::read_to_string(&lock).ok();
     if before.as_deref() != Some(text.as_str()) {
         files::replace(&lock, &text)?;
     }
-    output::note(&format!("run {number} of {of}: {name}"));
-    let program = std::env::current_exe()
-        .map_err(|error| Failure::machine(format!("canonc does not find itself: {error}")))?;
-    let status = Command::new(program)
-        .args(["run".as_ref(), "--lock".as_ref(), lock.as_os_str(), "--dir".as_ref()])
-        .arg(&paths.folder)
-        .args(data.into_iter().flat_map(|path| ["--data".as_ref(), path.as_os_str()]))
-        .status()
-        .map_err(|error| Failure::machine(format!("`canonc run` does not start: {error}")))?;
-    match status.code() {
-        Some(0) => Ok(Exit::Fine),
-        Some(75) => Ok(Exit::Interrupted),
-        // What was wrong has been said by the run itself.
-        Some(1) => Err(Failure::shown(Exit::Finding)),
-        Some(2) => Err(Failure::shown(Exit::BadInput)),
-        Some(3) => Err(Failure::shown(Exit::Machine)),
-        Some(_) | None => Err(Failure::machine(format!("the run `{name}` ended early ({status})"))
-            .help("the same command goes on from its last checkpoint")),
-    }
+    let mut words: Vec<OsString> = vec!["run".into(), "--lock".into(), lock.into()];
+    words.extend(["--dir".into(), folder.join(name).into()]);
+    words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
+    child::carry_out(&words, stop)
 }
 
-/// The curves of every run, arm by arm; a grid's points are arms of their own.
-fn arms(runs: &[&Run], folder: &Path) -> Result<Vec<Arm>, Failure> {
-    let several = runs.iter().any(|run| run.point > 0);
-    let mut arms: Vec<(String, usize, Role, Vec<Curves>)> = Vec::new();
+/// The curves of every run, by arm and point of the grid.
+fn compared(
+    comparison: &Comparison,
+    runs: &[&Run],
+    folder: &Path,
+) -> Result<compare::Comparison, Failure> {
+    let count = runs.iter().map(|run| run.point + 1).max().unwrap_or(1);
+    let mut points = vec![String::new(); count];
+    let mut arms: Vec<Arm> = Vec::new();
     for run in runs {
-        let curves = compare::read(&folder.join(&run.experiment.name)).map_err(failure)?;
-        let known = arms.iter_mut().find(|(arm, point, role, _)| {
-            *arm == run.arm && *point == run.point && *role == run.role
+        let curves = compare::read(&folder.join(&run.experiment.name), &run.experiment);
+        let read = compare::Run { seed: run.seed, curves: curves.map_err(failure)? };
+        if let Some(label) = points.get_mut(run.point) {
+            *label = point(comparison, run);
+        }
+        let name = match run.role {
+            Role::Base | Role::Treatment => run.arm.clone(),
+            Role::Again => format!("{} again", run.arm),
+        };
+        let known = arms.iter().position(|arm| arm.name == name && arm.role == run.role);
+        let at = known.unwrap_or_else(|| {
+            arms.push(Arm { name, role: run.role, points: vec![Vec::new(); count] });
+            arms.len() - 1
         });
-        match known {
-            Some((_, _, _, found)) => found.push(curves),
-            None => arms.push((run.arm.clone(), run.point, run.role, vec![curves])),
+        if let Some(of_point) = arms.get_mut(at).and_then(|arm| arm.points.get_mut(run.point)) {
+            of_point.push(read);
         }
     }
-    Ok(arms
-        .into_iter()
-        .map(|(arm, point, role, runs)| {
-            let point = if several { format!(" ({})", point + 1) } else { String::new() };
-            let (suffix, role) = match role {
-                Role::Base => ("", compare::Role::Base),
-                Role::Treatment => ("", compare::Role::Treatment),
-                Role::Again => (" again", compare::Role::Again),
-            };
-            Arm { name: format!("{arm}{suffix}{point}"), role, runs }
-        })
-        .collect())
+    Ok(compare::Comparison { arms, points, selection: comparison.selection.clone() })
+}
+
+/// A run's place in the grid: `optimizer.lr 0.003`.
+fn point(comparison: &Comparison, run: &Run) -> String {
+    let paths = comparison.grid.iter().flat_map(|grid| &grid.paths);
+    let values =
+        paths.filter_map(|path| Some(format!("{path} {}", run.experiment.value(path)?.plain())));
+    values.collect::<Vec<_>>().join(", ")
 }
 
 fn heading(comparison: &Comparison) -> Heading {
     let (mut verdicts, mut notes) = (Vec::new(), Vec::new());
+    let several = comparison.verdicts.len() > 1;
     for (arm, verdict) in &comparison.verdicts {
         verdicts.push(format!("{arm} against {}: {}", comparison.base, verdict.headline()));
-        for change in &verdict.consequences {
-            let side =
-                |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
-            let (a, b) = (side(&change.a), side(&change.b));
-            notes.push(format!("consequence: {} {a} → {b} {}", change.path, change.note));
+        let whose = if several { format!("{arm}: ") } else { String::new() };
+        for (kind, changes) in
+            [("consequence", &verdict.consequences), ("platform", &verdict.platform)]
+        {
+            notes.extend(changes.iter().map(|c| format!("{whose}{kind}: {}", change(c))));
         }
     }
     Heading {

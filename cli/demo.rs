@@ -5,13 +5,13 @@
 //! printed command that does the same when typed by hand; interrupting and repeating goes on where it
 //! stopped; it never does anything that the commands do not.
 
+use std::ffi::OsString;
 use std::path::Path;
-use std::process::Command;
 
 use crate::args::DemoArgs;
 use crate::fail::{Exit, Failure, Outcome};
-use crate::output;
-use crate::run::stop_on_signals;
+use crate::signals::stop_on_signals;
+use crate::{child, output};
 
 const BASE: &str = "llama_demo";
 const TREATED: &str = "llamacanon_demo";
@@ -43,24 +43,13 @@ pub(crate) fn demo(args: &DemoArgs) -> Outcome {
         let page = "demo/families.html";
         steps.push(words(&["compare", &lock("demo_families"), "--out", page]));
     }
-    // The commands take signals themselves; this process waits for them.
-    let _stop = stop_on_signals()?;
+    let stop = stop_on_signals()?;
     for step in steps {
         output::note(&format!("\n$ canonc {}", step.join(" ")));
-        let program = std::env::current_exe()
-            .map_err(|error| Failure::machine(format!("canonc does not find itself: {error}")))?;
-        let status = Command::new(program).args(&step).status().map_err(|error| {
-            Failure::machine(format!("`canonc {}` does not start: {error}", step.join(" ")))
-        })?;
-        match status.code() {
-            Some(0) => {}
-            Some(75) => {
-                output::note("interrupted with a good checkpoint: `make demo` goes on from there");
-                return Ok(Exit::Interrupted);
-            }
-            Some(1) => return Err(Failure::shown(Exit::Finding)),
-            Some(2) => return Err(Failure::shown(Exit::BadInput)),
-            Some(_) | None => return Err(Failure::shown(Exit::Machine)),
+        let words: Vec<OsString> = step.into_iter().map(OsString::from).collect();
+        if child::carry_out(&words, &stop)? == Exit::Interrupted {
+            output::note("interrupted; `make demo` goes on from there");
+            return Ok(Exit::Interrupted);
         }
     }
     Ok(Exit::Fine)

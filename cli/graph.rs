@@ -64,7 +64,7 @@ fn artifact_graph(format: GraphFormat) -> Outcome {
             .help("`canonc check` says where")
     })?;
     output::data(&text)?;
-    Ok(Exit::Fine)
+    Ok(if all.broken() { Exit::Finding } else { Exit::Fine })
 }
 
 fn train_plan(graph: &Graph, options: Option<TrainOptions>) -> Result<String, Failure> {

@@ -12,6 +12,8 @@ mod bind;
 mod build;
 mod check;
 #[cfg(feature = "torch")]
+mod child;
+#[cfg(feature = "torch")]
 mod compare;
 mod completions;
 mod data;

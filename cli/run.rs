@@ -12,9 +12,9 @@ use std::time::Instant;
 use compiler::field::{FieldValue, Fields};
 use compiler::lock::{Device, Experiment, Lock};
 use runtime::fault::Faults;
-use runtime::job::{Estimate, Job, estimate};
+use runtime::job::{Estimate, Job, estimate, fits};
 use runtime::metrics::{Evaluation, Score, Step};
-use runtime::platform::needs_reexec;
+use runtime::platform::{memory_limit, needs_reexec};
 use runtime::progress::{Progress, bytes, rounded, span};
 use runtime::run::{Event, Paths, read_experiment};
 use runtime::train::{End, How, Options, Watch, machine, spec, time, train};
@@ -85,8 +85,12 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
             Ok(Exit::Fine)
         }
         End::Interrupted { step } => {
+            let (when, of) = match step {
+                0 => ("before the first step".to_owned(), " of the initial weights"),
+                step => (format!("after step {step}"), ""),
+            };
             output::note(&format!(
-                "interrupted after step {step}, with a checkpoint; the same command goes on from there"
+                "interrupted {when}, with a checkpoint{of}; the same command goes on from there"
             ));
             Ok(Exit::Interrupted)
         }
@@ -152,8 +156,17 @@ fn dry_run(
     job: &Job,
     timing: runtime::train::Timing,
 ) -> Outcome {
-    let Estimate { parameters, state_bytes, memory_bytes, disk_bytes, tokens, epochs } =
-        estimate(job);
+    let estimate = estimate(job);
+    let fits = fits(&estimate, memory_limit().as_ref()).map_err(failure);
+    let Estimate {
+        parameters,
+        state_bytes,
+        memory_bytes,
+        host_bytes: _,
+        disk_bytes,
+        tokens,
+        epochs,
+    } = estimate;
     let seconds = timing.step_seconds * experiment.budget.steps as f64;
     let how = match timing.how {
         How::Run => "from micro-batches run just now",
@@ -196,7 +209,7 @@ fn dry_run(
     let rows: Vec<Vec<String>> =
         rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     output::data(&output::table(&rows, &[], 0))?;
-    Ok(Exit::Fine)
+    fits.map(|()| Exit::Fine)
 }
 
 /// Progress: one line that is written over on a terminal, lines in a log.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use compiler::digest::Digest;
 use compiler::graph::{Graph, Param};
-use compiler::lock::{self, DataSource, Digests, EvaluationMode, Experiment};
+use compiler::lock::{self, DataSource, Device, Digests, EvaluationMode, Experiment};
 use compiler::plan::{self, Plan, TrainPlan};
 
 use crate::checkpoint::Slot;
@@ -21,7 +21,7 @@ use crate::data::{Split, Windows};
 use crate::run::{RunError, digest_of};
 use crate::schedule::{self, Schedule};
 
-pub use estimate::{Estimate, estimate};
+pub use estimate::{Estimate, estimate, fits};
 
 /// Of a plan's text, in attestations.
 pub const PLAN_TAG: &str = "canonc.plan.v1";
@@ -48,6 +48,7 @@ pub struct Job {
     pub evaluation_windows: u64,
     pub metrics: Metrics,
     pub cadence: Cadence,
+    pub device: Device,
 }
 
 /// When to do what is not training; it changes no bit of any weight.
@@ -125,6 +126,7 @@ impl Job {
                 evaluation: evaluation.every,
                 log: experiment.log_every,
             },
+            device: experiment.platform.device,
         })
     }
 

@@ -15,6 +15,7 @@ pub mod evaluate;
 #[cfg(feature = "torch")]
 pub mod execute;
 pub mod fault;
+pub mod finished;
 #[cfg(feature = "torch")]
 pub mod forward;
 #[cfg(feature = "torch")]

@@ -4,8 +4,12 @@
 //! Must stay true: libtorch, being linked, reads these before `main`; so the CLI compares first and starts
 //! itself again with what is missing, which is then there, so that it does so once. An empty spec needs nothing.
 
+mod memory;
+
 use std::collections::BTreeMap;
 use std::fmt;
+
+pub use memory::{MemoryLimit, memory_limit};
 
 /// The instruction sets ATen can be held to. Results differ between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

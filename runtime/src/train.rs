@@ -18,9 +18,11 @@ use crate::checkpoint::{Manifest, Refused, Store};
 use crate::evaluate::evaluate;
 use crate::execute::{Evaluator, Machine, Trainer};
 use crate::fault::Faults;
-use crate::job::{Job, PLAN_TAG};
+use crate::finished;
+use crate::job::{Job, PLAN_TAG, estimate, fits};
 use crate::metrics::{Appended, Evaluation, Log, Record, Start, Step};
-use crate::run::{Event, RunError, RunFolder, append_line, belongs};
+use crate::platform::memory_limit;
+use crate::run::{Event, Paths, RunError, RunFolder, append_line, belongs};
 
 pub use machine::{machine, spec};
 pub use state::{State, gradients};
@@ -65,10 +67,15 @@ pub fn train(
     watch: &mut dyn Watch,
 ) -> Result<End, RunError> {
     let ours = |found: &str| belongs(folder, job.digests, job.cadence.evaluation, found);
+    // Nothing is made for a run that cannot be; one that is finished needs no memory any more.
+    if !Paths::new(folder).attestation().exists() {
+        fits(&estimate(job), memory_limit().as_ref())?;
+    }
     let folder = RunFolder::open(folder, &job.lock_text, ours, options.faults)?;
     if let Some(done) = attested(job, &folder, watch)? {
         return Ok(End::Already(done));
     }
+    fits(&estimate(job), memory_limit().as_ref())?;
     let mut run = Run::begin(job, folder, machine, options, watch)?;
     let end = run.go_on();
     if let Err(error) = &end {
@@ -88,7 +95,10 @@ fn attested(
     let path = folder.paths.attestation();
     let Ok(text) = std::fs::read_to_string(&path) else { return Ok(None) };
     let why = match Attestation::parse(&text) {
-        Ok(attestation) if attestation.lock == job.id() => return Ok(Some(attestation)),
+        Ok(attestation) if attestation.lock == job.id() => {
+            finished::records(&folder.paths, job.into(), &attestation)?;
+            return Ok(Some(attestation));
+        }
         Ok(attestation) => format!("it is of lock {}", attestation.lock.short()),
         Err(why) => why,
     };
@@ -113,6 +123,8 @@ struct Run<'a> {
     /// What the last checkpoint holds.
     saved: Option<Manifest>,
     counted: u64,
+    /// Logged lines that came out the same again, as far as that was told.
+    proved: u64,
 }
 
 impl<'a> Run<'a> {
@@ -163,19 +175,25 @@ impl<'a> Run<'a> {
             store,
             saved,
             counted,
+            proved: 0,
         })
     }
 
     fn go_on(&mut self) -> Result<End, RunError> {
-        let to_prove = self.log.left_to_prove();
-        if self.state.step == 0 {
+        if self.log.head().is_none() {
             let initial = self.state.weights_digest(self.job)?;
             let start = Start { lock: self.job.id(), eval: self.job.digests.eval, initial };
             self.append(&Record::Start(start))?;
         }
         let last = self.job.steps;
         if self.state.step < last && self.stops() {
-            return Ok(End::Interrupted { step: self.state.step });
+            let step = self.state.step;
+            // Told to stop before the first step, it keeps its word all the same.
+            if self.saved.is_none() {
+                self.checkpoint()?;
+                self.tell(Event::Interrupted { step })?;
+            }
+            return Ok(End::Interrupted { step });
         }
         while self.state.step < last {
             self.step()?;
@@ -183,13 +201,10 @@ impl<'a> Run<'a> {
             if self.job.cadence.evaluates_after(step, last) {
                 self.evaluate()?;
             }
-            if to_prove > 0
-                && self.log.left_to_prove() == 0
-                && self.log.proved() as usize == to_prove
-            {
-                self.tell(Event::Proved { step, lines: self.log.proved() })?;
-            }
             let stops = self.stops();
+            if stops || self.log.left_to_prove() == 0 {
+                self.tell_proved(step)?;
+            }
             if stops || step == last || self.job.cadence.saves_after(step) {
                 self.checkpoint()?;
             }
@@ -209,6 +224,16 @@ impl<'a> Run<'a> {
             ));
         }
         self.finish()
+    }
+
+    /// Says once which logged lines this process made again and found equal.
+    fn tell_proved(&mut self, step: u64) -> Result<(), RunError> {
+        let lines = self.log.proved() - self.proved;
+        if lines > 0 {
+            self.proved = self.log.proved();
+            self.tell(Event::Proved { step, lines })?;
+        }
+        Ok(())
     }
 
     /// Whether this process is to train no further.
@@ -291,7 +316,7 @@ impl<'a> Run<'a> {
                 "raise budget.steps in the recipe and build it again",
             ));
         };
-        let (sessions, seconds) = history(&self.folder)?;
+        let History { machines: sessions, proved, seconds } = history(&self.folder);
         let here = machine::line(&machine::facts());
         let attestation = Attestation {
             name: self.job.name.clone(),
@@ -317,12 +342,8 @@ impl<'a> Run<'a> {
                 .collect(),
         };
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
-        let circumstances = Circumstances {
-            finished: now,
-            seconds,
-            processes: sessions.len() as u64,
-            proved: self.log.proved(),
-        };
+        let circumstances =
+            Circumstances { finished: now, seconds, processes: sessions.len() as u64, proved };
         attestation.write(&self.folder.paths.attestation(), circumstances, self.options.faults)?;
         self.tell(Event::Finished { step: self.state.step })?;
         Ok(End::Finished(attestation))
@@ -366,21 +387,35 @@ fn logged_targets(folder: &RunFolder, step: u64) -> Result<u64, RunError> {
     Ok(counts.sum())
 }
 
-/// The machine of every process that worked on the run, and the seconds of its steps and evaluations.
-fn history(folder: &RunFolder) -> Result<(Vec<String>, f64), RunError> {
+/// What every process that worked on a run left behind.
+struct History {
+    /// One for each process.
+    machines: Vec<String>,
+    /// Logged lines that came out the same again.
+    proved: u64,
+    /// Of all steps and evaluations.
+    seconds: f64,
+}
+
+fn history(folder: &RunFolder) -> History {
     let lines = |path: &Path| -> Vec<serde_json::Value> {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         // A line torn by the end of a process says nothing.
         text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
     };
     let events = lines(&folder.paths.events());
-    let machines = events
-        .iter()
-        .filter(|event| event.get("event").is_some_and(|event| event == "started"))
-        .filter_map(|event| Some(event.get("machine")?.as_str()?.to_owned()));
+    let of = |kind: &'static str| {
+        events.iter().filter(move |event| event.get("event").is_some_and(|event| event == kind))
+    };
     let timings = lines(&folder.paths.timings());
     let seconds = timings.iter().filter_map(|timing| {
         timing.get("seconds").or_else(|| timing.get("evaluation_seconds"))?.as_f64()
     });
-    Ok((machines.collect(), seconds.sum()))
+    History {
+        machines: of("started")
+            .filter_map(|event| Some(event.get("machine")?.as_str()?.to_owned()))
+            .collect(),
+        proved: of("proved").filter_map(|event| event.get("lines")?.as_u64()).sum(),
+        seconds: seconds.sum(),
+    }
 }

@@ -405,7 +405,7 @@ fn a_full_disk_is_no_finished_file() {
 fn memory_does_not_grow_with_the_count() {
     let dir = folder(&[]);
     let generate = "data generate capo --set N=100 --count 400000 --format bin --out /dev/null";
-    let script = format!("ulimit -v 500000 && exec \"$0\" {generate}");
+    let script = format!("ulimit -d 500000 && exec \"$0\" {generate}");
     let output = std::process::Command::new("sh")
         .current_dir(dir.path())
         .args(["-c", &script, env!("CARGO_BIN_EXE_canonc")])

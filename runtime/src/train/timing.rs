@@ -1,6 +1,6 @@
 //! In: a job and a machine. Out: how long a step will take, and how that was found. Must stay true: the weights are
 //! the run's own initial ones and nothing is written; where one micro-batch alone would take too long, its FLOPs are
-//! divided by the speed of a matrix product, and the answer says so.
+//! divided by the speed of a matrix product, and the answer says so; so too where there is no memory for one.
 
 use std::time::Instant;
 
@@ -9,7 +9,8 @@ use tch::{Kind, Tensor};
 use super::State;
 use super::state::{gradients, tensors};
 use crate::execute::{ExecuteError, Machine, Trainer};
-use crate::job::Job;
+use crate::job::{Job, estimate, fits};
+use crate::platform::memory_limit;
 use crate::run::RunError;
 
 /// Seconds of a step, and where the number comes from.
@@ -23,7 +24,7 @@ pub struct Timing {
 pub enum How {
     /// Micro-batches and an update were run.
     Run,
-    /// FLOPs, by the measured speed of a matrix product.
+    /// The run does not fit, or would take too long: FLOPs, by the measured speed of a matrix product.
     Flops,
 }
 
@@ -35,7 +36,8 @@ const MICRO_BATCHES: usize = 3;
 pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunError> {
     let speed = matmul_speed(machine)?;
     let step_seconds = flops / speed;
-    if step_seconds / job.micro_batches.max(1) as f64 > PATIENCE {
+    let too_long = step_seconds / job.micro_batches.max(1) as f64 > PATIENCE;
+    if too_long || fits(&estimate(job), memory_limit().as_ref()).is_err() {
         return Ok(Timing { step_seconds, how: How::Flops });
     }
     let trainer = Trainer::new(job.plans.clone(), machine)?;

@@ -49,6 +49,22 @@ fn a_run_stopped_anywhere_and_gone_on_with_is_the_straight_run() {
 }
 
 #[test]
+fn stopped_before_the_first_step_there_is_a_checkpoint_to_go_on_from() {
+    let experiment = depo(&[]);
+    let straight = Folder::finished(&experiment);
+    let folder = Folder::new();
+    for _ in 0..2 {
+        folder.stop_at(&experiment, 0);
+        assert!(folder.checkpoint(0).join("weights.safetensors").exists());
+        assert_eq!(folder.records().len(), 1);
+    }
+    let (end, told) = folder.run(&experiment, None, None);
+    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+    assert_eq!(told.steps.len(), LAST as usize);
+    assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
+}
+
+#[test]
 fn steps_after_the_last_checkpoint_are_proved_again() {
     let experiment = depo(&[]);
     let straight = Folder::finished(&experiment);
@@ -60,6 +76,10 @@ fn steps_after_the_last_checkpoint_are_proved_again() {
     assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
     // Steps 4 to 6 and the evaluation after 4.
     assert!(told.events.contains(&Event::Proved { step: 6, lines: 4 }), "{:?}", told.events);
+    let proofs = told.events.iter().filter(|event| matches!(event, Event::Proved { .. }));
+    assert_eq!(proofs.count(), 1, "it is told once: {:?}", told.events);
+    let attested = std::fs::read_to_string(folder.paths().attestation()).unwrap();
+    assert!(attested.contains("\nprocesses = 2\nproved = 4\n"), "{attested}");
     assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use compiler::digest::Digest;
 use runtime::metrics::{Log, Record};
 use runtime::run::{Event, Kind};
-use runtime::train::End;
+use runtime::train::{End, How, machine, time};
 
 use super::support::*;
 
@@ -230,4 +230,33 @@ fn divergence_is_a_finding_that_stays_one() {
     let last = folder.records().pop().unwrap();
     assert!(last.text().contains("\"NaN\"") || last.text().contains("\"inf\""), "{}", last.text());
     assert_ne!(experiment.id(), Digest::of("", ""));
+}
+
+/// More tokens in a micro-batch than there is memory for on any machine.
+const HUGE: [(&str, &str); 2] =
+    [("sequences = 2", "sequences = 1048576"), ("seq_len = 32", "seq_len = 4096")];
+
+#[test]
+fn a_run_that_no_memory_holds_is_refused_before_anything_is_made() {
+    let experiment = depo(&HUGE);
+    let folder = Folder::new();
+    let error = folder.fails(&experiment);
+    assert_eq!(error.kind, Kind::Machine, "{error}");
+    assert!(error.message.contains("TiB of memory"), "{error}");
+    assert!(error.help.contains("batch.sequences"), "{error}");
+    assert!(!folder.path().exists());
+    // Nor is it timed by running a part of it.
+    let mut job = job(&experiment, None).unwrap();
+    let machine = machine(&experiment.platform).unwrap();
+    assert_eq!(time(&mut job, machine, 1.0).unwrap().how, How::Flops);
+}
+
+#[test]
+fn an_attestation_that_cannot_be_believed_makes_no_room() {
+    let experiment = depo(&HUGE);
+    let folder = Folder::new();
+    fs::create_dir(folder.path()).unwrap();
+    fs::write(folder.paths().lock(), lock_text(&experiment)).unwrap();
+    fs::write(folder.paths().attestation(), "no attestation").unwrap();
+    assert_eq!(folder.fails(&experiment).kind, Kind::Machine);
 }

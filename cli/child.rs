@@ -1,0 +1,58 @@
+//! A canonc command carried out by another: `demo` types `compare`, `compare` types `run`.
+//!
+//! In: its words, and the flag that a signal raises. Out: how it ended. Must stay true: a signal that only the outer
+//! process was sent reaches the inner one, which ends as it does by itself, with a checkpoint; one that both were sent
+//! (Ctrl-C at a terminal) counts once there.
+
+use std::ffi::OsString;
+use std::process::{Command, ExitStatus};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use rustix::process::{Pid, Signal, kill_process};
+use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::iterator::Signals;
+
+use crate::fail::{Exit, Failure};
+
+/// How a command ended, as its own exit code says it; what was wrong it has said itself.
+pub(crate) fn carry_out(words: &[OsString], stop: &AtomicBool) -> Result<Exit, Failure> {
+    let said = || {
+        let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
+        format!("`canonc {}`", words.join(" "))
+    };
+    if stop.load(Ordering::Relaxed) {
+        return Ok(Exit::Interrupted);
+    }
+    let program = std::env::current_exe()
+        .map_err(|error| Failure::machine(format!("canonc does not find itself: {error}")))?;
+    let status = wait(Command::new(program).args(words))
+        .map_err(|error| Failure::machine(format!("{} does not start: {error}", said())))?;
+    match status.code() {
+        Some(0) => Ok(Exit::Fine),
+        Some(75) => Ok(Exit::Interrupted),
+        Some(1) => Err(Failure::shown(Exit::Finding)),
+        Some(2) => Err(Failure::shown(Exit::BadInput)),
+        Some(3) => Err(Failure::shown(Exit::Machine)),
+        // It was told to stop before it could listen.
+        None if stop.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
+        Some(_) | None => Err(Failure::machine(format!("{} ended early ({status})", said()))
+            .help("the same command goes on from its last checkpoint")),
+    }
+}
+
+fn wait(command: &mut Command) -> std::io::Result<ExitStatus> {
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])?;
+    let handle = signals.handle();
+    let mut child = command.spawn()?;
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let forward = std::thread::spawn(move || {
+        for _ in signals.forever() {
+            // As SIGUSR1, which asks a second time without insisting. It may have ended meanwhile.
+            let _ = id.map(|id| kill_process(id, Signal::USR1));
+        }
+    });
+    let status = child.wait();
+    handle.close();
+    let _ = forward.join();
+    status
+}

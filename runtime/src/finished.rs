@@ -1,0 +1,328 @@
+//! In: the folder of a run that says it is finished, and what its lock asks of such a run. Out: its attestation and
+//! every logged record; or the first thing that does not agree. Must stay true: nothing that a run logged is used or
+//! called finished before this has passed; the attestation is held against the lock and against the log itself, its
+//! chain computed again; tensors are not read (`canonc verify` does that), so that this takes a moment.
+
+use compiler::digest::Digest;
+use compiler::lock::{Digests, Experiment};
+
+use crate::attest::Attestation;
+use crate::job::Job;
+use crate::metrics::{self, Record, Start};
+use crate::run::{Paths, RunError, cannot_read};
+
+/// What a lock asks of its finished run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Expected {
+    pub digests: Digests,
+    pub steps: u64,
+    /// Steps between evaluations; 0 for the last step only.
+    pub evaluates_every: u64,
+}
+
+impl From<&Experiment> for Expected {
+    fn from(experiment: &Experiment) -> Expected {
+        Expected {
+            digests: experiment.digests,
+            steps: experiment.budget.steps,
+            evaluates_every: experiment.evaluation.every,
+        }
+    }
+}
+
+impl From<&Job> for Expected {
+    fn from(job: &Job) -> Expected {
+        Expected { digests: job.digests, steps: job.steps, evaluates_every: job.cadence.evaluation }
+    }
+}
+
+/// What a finished run attests and logged, if the one is of the other and both are of the lock.
+pub fn read(paths: &Paths, expected: Expected) -> Result<(Attestation, Vec<Record>), RunError> {
+    let path = paths.attestation();
+    let text = match std::fs::read_to_string(&path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            return Err(not_so(paths, "it has no attestation.toml, so it is not finished"));
+        }
+        Err(error) => return Err(cannot_read(&path, &error)),
+    };
+    let attestation = Attestation::parse(&text)
+        .map_err(|why| not_so(paths, &format!("attestation.toml: {why}")))?;
+    let records = records(paths, expected, &attestation)?;
+    Ok((attestation, records))
+}
+
+/// Every logged record of a run that attests this.
+pub fn records(
+    paths: &Paths,
+    expected: Expected,
+    attestation: &Attestation,
+) -> Result<Vec<Record>, RunError> {
+    of_the_lock(expected, attestation).map_err(|what| not_so(paths, &what))?;
+    let (records, head) = metrics::read(&paths.metrics())?;
+    of_the_log(attestation, &records, head)
+        .and_then(|()| whole(expected, &records))
+        .map_err(|what| not_so(paths, &what))?;
+    Ok(records)
+}
+
+fn not_so(paths: &Paths, what: &str) -> RunError {
+    let folder = paths.folder.display();
+    RunError::finding(
+        format!("the run in {folder} is not the finished run of its lock: {what}"),
+        format!(
+            "restore the folder from a copy, or move it away, and the same command runs it again from the start; \
+             `canonc verify {folder}` checks everything in it"
+        ),
+    )
+}
+
+fn of_the_lock(expected: Expected, attestation: &Attestation) -> Result<(), String> {
+    let Expected { digests, steps, evaluates_every: _ } = expected;
+    let pairs = [
+        ("lock", attestation.lock, digests.train),
+        ("evaluation section", attestation.eval, digests.eval),
+        ("platform section", attestation.platform, digests.platform),
+    ];
+    for (what, attested, locked) in pairs {
+        if attested != locked {
+            return Err(format!(
+                "it attests {what} {}, and the lock has {}",
+                attested.short(),
+                locked.short()
+            ));
+        }
+    }
+    if attestation.steps != steps {
+        return Err(format!("it attests {} steps, and the lock has {steps}", attestation.steps));
+    }
+    Ok(())
+}
+
+fn of_the_log(
+    attestation: &Attestation,
+    records: &[Record],
+    head: Option<Digest>,
+) -> Result<(), String> {
+    if head != Some(attestation.metrics) {
+        let last = head.map_or_else(|| "nothing".to_owned(), |head| head.short());
+        return Err(format!(
+            "it attests {} metrics lines whose chain ends with {}, and metrics.jsonl has {} and ends with {last}",
+            attestation.lines,
+            attestation.metrics.short(),
+            records.len()
+        ));
+    }
+    let counted: u64 = records
+        .iter()
+        .map(|record| match record {
+            Record::Step(step) => step.counted,
+            Record::Start(_) | Record::Evaluation(_) => 0,
+        })
+        .sum();
+    for (what, attested, logged) in [
+        ("metrics lines", attestation.lines, records.len() as u64),
+        ("counted targets", attestation.counted, counted),
+    ] {
+        if attested != logged {
+            return Err(format!("it attests {attested} {what}, and metrics.jsonl has {logged}"));
+        }
+    }
+    Ok(())
+}
+
+/// The start of this lock, each step once and in order, an evaluation after each that asks for one.
+fn whole(expected: Expected, records: &[Record]) -> Result<(), String> {
+    let Expected { digests, steps, evaluates_every: every } = expected;
+    let due = |step: u64| step == steps || (every > 0 && step.is_multiple_of(every));
+    let (mut step, mut owed) = (0, false);
+    for (at, record) in records.iter().enumerate() {
+        match record {
+            Record::Start(Start { lock, eval, initial: _ }) if at == 0 => {
+                for (what, theirs, ours) in
+                    [("lock", lock, digests.train), ("evaluation section", eval, digests.eval)]
+                {
+                    if *theirs != ours {
+                        return Err(format!(
+                            "metrics.jsonl is of {what} {}, and the lock has {}",
+                            theirs.short(),
+                            ours.short()
+                        ));
+                    }
+                }
+            }
+            Record::Step(next) if at > 0 && !owed && next.step == step + 1 => {
+                step += 1;
+                owed = due(step);
+            }
+            Record::Evaluation(evaluation) if owed && evaluation.step == step => owed = false,
+            Record::Start(_) | Record::Step(_) | Record::Evaluation(_) => {
+                return Err(format!(
+                    "line {} of metrics.jsonl is {}, which does not follow there",
+                    at + 1,
+                    record.place()
+                ));
+            }
+        }
+    }
+    if owed {
+        return Err(format!("metrics.jsonl has no evaluation after step {step}"));
+    }
+    if step != steps {
+        return Err(format!("metrics.jsonl ends with step {step} of {steps}"));
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::Path;
+
+    use super::*;
+    use crate::attest::Circumstances;
+    use crate::fault::Faults;
+    use crate::metrics::{Evaluation, Log, Score, Step};
+
+    pub(crate) fn expected(lock: &str) -> Expected {
+        let digest = |what: &str| Digest::of("test", what);
+        let digests =
+            Digests { train: digest(lock), eval: digest("eval"), platform: digest("platform") };
+        Expected { digests, steps: 4, evaluates_every: 2 }
+    }
+
+    fn log_of(expected: Expected) -> Vec<Record> {
+        let Digests { train: lock, eval, platform: _ } = expected.digests;
+        let mut records = vec![Record::Start(Start { lock, eval, initial: lock })];
+        for step in 1..=expected.steps {
+            let (loss, batch) = (4.0 / step as f64, Digest::of("batch", &step.to_string()));
+            records.push(Record::Step(Step {
+                step,
+                loss: Some(loss),
+                grad_norm: 1.0,
+                lr: 0.1,
+                batch,
+                counted: 7,
+            }));
+            if step % expected.evaluates_every == 0 {
+                records.push(Record::Evaluation(Evaluation {
+                    step,
+                    nll: Some(loss),
+                    counted: 7,
+                    tokens: Score { right: step, of: 10 },
+                    answers: BTreeMap::new(),
+                }));
+            }
+        }
+        records
+    }
+
+    fn write(folder: &Path, expected: Expected, records: &[Record]) -> Paths {
+        let paths = Paths::new(folder);
+        let _ = std::fs::remove_file(paths.metrics());
+        let mut log = Log::open(&paths.metrics()).unwrap();
+        for record in records {
+            log.append(record, &Faults::none()).unwrap();
+        }
+        let digest = Digest::of("test", "state");
+        let steps = records.iter().filter(|record| matches!(record, Record::Step(_))).count();
+        let attestation = Attestation {
+            name: "small".to_owned(),
+            lock: expected.digests.train,
+            eval: expected.digests.eval,
+            platform: expected.digests.platform,
+            steps: expected.steps,
+            counted: 7 * steps as u64,
+            metrics: log.head().unwrap(),
+            lines: log.lines(),
+            weights: digest,
+            first_moment: digest,
+            second_moment: digest,
+            plan: digest,
+            kernels: BTreeMap::from([("canon".to_owned(), BTreeSet::new())]),
+            machine: BTreeMap::from([("cpu".to_owned(), "one".to_owned())]),
+            other_machines: Vec::new(),
+        };
+        attestation.write(&paths.attestation(), Circumstances::default(), &Faults::none()).unwrap();
+        paths
+    }
+
+    fn refused(paths: &Paths, expected: Expected, what: &str) {
+        let error = read(paths, expected).unwrap_err();
+        assert_eq!(error.kind, crate::run::Kind::Finding);
+        assert!(error.message.contains(what), "{what}: {error}");
+        assert!(error.message.contains(&paths.folder.display().to_string()), "{error}");
+    }
+
+    #[test]
+    fn a_whole_run_is_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let expected = expected("one");
+        let paths = write(folder.path(), expected, &log_of(expected));
+        let (attestation, records) = read(&paths, expected).unwrap();
+        assert_eq!((attestation.lines, records.len()), (7, 7));
+    }
+
+    #[test]
+    fn a_log_that_was_cut_swapped_or_altered_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = expected("one");
+        let paths = write(folder.path(), one, &log_of(one));
+        let whole = std::fs::read_to_string(paths.metrics()).unwrap();
+        let line_end = whole.trim_end().rfind('\n').unwrap() + 1;
+        // Beginnings that end inside lines and between them.
+        for end in (0..whole.len() - 1).step_by(41).chain([line_end]) {
+            std::fs::write(paths.metrics(), &whole[..end]).unwrap();
+            refused(&paths, one, "it attests 7 metrics lines whose chain ends with");
+        }
+        std::fs::remove_file(paths.metrics()).unwrap();
+        refused(&paths, one, "metrics.jsonl has 0 and ends with nothing");
+
+        let other = tempfile::tempdir().unwrap();
+        let two = expected("two");
+        let theirs = write(other.path(), two, &log_of(two));
+        std::fs::copy(theirs.metrics(), paths.metrics()).unwrap();
+        refused(&paths, one, "it attests 7 metrics lines whose chain ends with");
+        // Together with its attestation it is whole, and of another lock.
+        std::fs::copy(theirs.attestation(), paths.attestation()).unwrap();
+        refused(&paths, one, "it attests lock");
+
+        std::fs::write(paths.metrics(), whole.replacen("\"loss\":2.0", "\"loss\":1.0", 1)).unwrap();
+        let paths = write(folder.path(), one, &log_of(one));
+        std::fs::write(paths.metrics(), whole.replacen("\"loss\":2.0", "\"loss\":1.0", 1)).unwrap();
+        assert!(read(&paths, one).unwrap_err().message.contains("line 3 of"));
+        std::fs::remove_file(paths.attestation()).unwrap();
+        refused(&paths, one, "it has no attestation.toml");
+    }
+
+    #[test]
+    fn a_log_that_is_attested_and_yet_not_of_the_lock_is_named() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = expected("one");
+        let records = log_of(one);
+        let foreign = |what: &str, at: usize, record: Option<Record>| {
+            let mut records = records.clone();
+            match record {
+                Some(record) => records[at] = record,
+                None => drop(records.remove(at)),
+            }
+            let paths = write(folder.path(), one, &records);
+            refused(&paths, one, what);
+        };
+        foreign("metrics.jsonl is of lock", 0, log_of(expected("two")).into_iter().next());
+        foreign("line 1 of metrics.jsonl is step 1", 0, None);
+        foreign("line 3 of metrics.jsonl is the evaluation after step 2", 2, None);
+        foreign("line 4 of metrics.jsonl is step 3", 3, None);
+        foreign("metrics.jsonl has no evaluation after step 4", 6, None);
+        let cut = write(folder.path(), one, &records[..4]);
+        refused(&cut, one, "metrics.jsonl ends with step 2 of 4");
+        let longer = Expected { steps: 5, ..one };
+        refused(&cut, longer, "it attests 4 steps, and the lock has 5");
+        for changed in [
+            Digests { eval: one.digests.train, ..one.digests },
+            Digests { platform: one.digests.train, ..one.digests },
+        ] {
+            refused(&cut, Expected { digests: changed, ..one }, "section");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! In: what the system says of its memory and of this process. Out: the most that this process can hold, and what
+//! sets it. Must stay true: only what is certain is a limit (memory that others use now may be free later), and a
+//! system that does not say sets none.
+
+use std::path::{Path, PathBuf};
+
+use super::{field, kibibytes};
+
+/// The most bytes that this process can come to hold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemoryLimit {
+    pub bytes: u64,
+    /// What sets it, as a clause: `this machine has`.
+    pub by: &'static str,
+}
+
+/// The least of the machine's memory, the groups' limits, and what is left of the address space.
+pub fn memory_limit() -> Option<MemoryLimit> {
+    let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
+    let proc = |name: &str| read(&Path::new("/proc").join(name));
+    let machine = kibibytes(&field(&proc("meminfo"), "MemTotal"));
+    let machine = (machine > 0).then_some(machine);
+    let group =
+        group_files(&proc("self/cgroup")).iter().filter_map(|path| bytes(&read(path))).min();
+    let mapped = kibibytes(&field(&proc("self/status"), "VmSize"));
+    let space = address_space(&proc("self/limits")).map(|limit| limit.saturating_sub(mapped));
+    let limits = [
+        (machine, "this machine has"),
+        (group, "the control group of this process may hold"),
+        (space, "this process may take (ulimit -v)"),
+    ];
+    let limits =
+        limits.into_iter().filter_map(|(bytes, by)| Some(MemoryLimit { bytes: bytes?, by }));
+    limits.min_by_key(|limit| limit.bytes)
+}
+
+/// Where the limits of the groups of a process stand: its own, and those of the groups around it.
+fn group_files(groups: &str) -> Vec<PathBuf> {
+    let mut files = Vec::new();
+    for line in groups.lines() {
+        // number:controllers:path; version 2 has one line, without controllers.
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (root, name) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            some if some.split(',').any(|word| word == "memory") => {
+                ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")
+            }
+            _ => continue,
+        };
+        let path = Path::new(path.trim_start_matches('/'));
+        files.extend(path.ancestors().map(|group| Path::new(root).join(group).join(name)));
+    }
+    files
+}
+
+/// A group's limit; `None` for `max` and for the number near 2^63 that stands for it.
+fn bytes(text: &str) -> Option<u64> {
+    text.trim().parse().ok().filter(|bytes| *bytes < 1 << 62)
+}
+
+/// The soft limit of the line `Max address space`.
+fn address_space(limits: &str) -> Option<u64> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max address space"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn limits_as_linux_writes_them() {
+        let limits = "Limit   Soft Limit  Hard Limit  Units\n\
+            Max address space         6144000000           unlimited            bytes     \n";
+        assert_eq!(address_space(limits), Some(6_144_000_000));
+        assert_eq!(address_space(&limits.replace("6144000000", "unlimited")), None);
+        assert_eq!(address_space(""), None);
+        assert_eq!(bytes("1073741824\n"), Some(1 << 30));
+        assert_eq!([bytes("max\n"), bytes("9223372036854771712\n"), bytes("")], [None; 3]);
+    }
+
+    #[test]
+    fn every_group_around_a_process_counts() {
+        let files = |groups: &str| -> Vec<String> {
+            group_files(groups).iter().map(|path| path.display().to_string()).collect()
+        };
+        assert_eq!(
+            files("0::/slice/job\n"),
+            [
+                "/sys/fs/cgroup/slice/job/memory.max",
+                "/sys/fs/cgroup/slice/memory.max",
+                "/sys/fs/cgroup/memory.max"
+            ]
+        );
+        assert_eq!(
+            files("9:pids:/a\n4:cpu,memory:/a\n"),
+            [
+                "/sys/fs/cgroup/memory/a/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+            ]
+        );
+        assert!(files("nonsense\n").is_empty());
+    }
+
+    #[test]
+    fn this_process_holds_no_more_than_the_machine_has() {
+        let machine = crate::platform::observe_host().memory_bytes;
+        if machine > 0 {
+            let limit = memory_limit().unwrap();
+            assert!(limit.bytes > 0 && limit.bytes <= machine, "{limit:?}");
+        }
+    }
+}

@@ -1,0 +1,181 @@
+//! `canonc compare` as a process: no number out of a run that is not whole and of its lock; every arm, point and
+//! platform named in what it says. The comparisons are built from files, as a person builds them, and train in moments.
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+
+use crate::{ARCH, DEPO, Place};
+
+/// Recipes `NAME.toml` on archs of one file, each with some lines changed, and a comparison of them.
+fn comparison(arms: &[(&str, &str, &[(&str, &str)])], declared: &str) -> Place {
+    let place = Place::empty();
+    let archs = format!("{ARCH}arch small_a = small with {{ canon A }}\n");
+    fs::write(place.path("archs.canon"), archs).unwrap();
+    let mut text = declared.to_owned();
+    text.push_str("[arms]\n");
+    for (name, arch, changes) in arms {
+        let mut recipe = format!("arch = \"archs.canon#{arch}\"\n{DEPO}");
+        for (from, to) in *changes {
+            assert!(recipe.contains(from), "{from}");
+            recipe = recipe.replace(from, to);
+        }
+        fs::write(place.path(&format!("{name}.toml")), recipe).unwrap();
+        text.push_str(&format!("{name} = \"{name}.toml\"\n"));
+    }
+    fs::write(place.path("both.toml"), text).unwrap();
+    place
+}
+
+const SHORT: (&str, &str) = ("steps = 6", "steps = 3");
+const COMPARE: &str = "compare lockfiles/both.lock";
+
+/// Two seeds of a base and a treated arm, one of the base again.
+fn two_arms(changes: &[(&str, &str)]) -> Place {
+    let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
+                    [seeds]\ninit = [1, 2]\ndata = [1, 2]\n[again]\ninit = [3]\ndata = [3]\n";
+    comparison(&[("plain", "small", &[SHORT]), ("treated", "small_canon", changes)], declared)
+}
+
+/// The rows and words of standard output, without those of this machine's day.
+fn table(said: &str) -> Vec<String> {
+    let kept = said.lines().filter(|line| !line.starts_with("step time"));
+    kept.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+}
+
+#[test]
+fn no_table_is_made_of_a_log_that_was_cut_or_is_another_run_s() {
+    let place = two_arms(&[SHORT]);
+    place.exits(0, "build both.toml");
+    let read = |output: std::process::Output| String::from_utf8(output.stdout).unwrap();
+    let first = place.type_in(COMPARE);
+    assert_eq!(first.status.code(), Some(0), "{}", crate::said(&first));
+    let before = table(&read(first));
+    let wanted = "plain treated plain again paired difference lowest … highest A/A band";
+    assert!(before.iter().any(|line| line == wanted), "{before:?}");
+    let seeds = "Means over seeds (plain 2, treated 2, plain again 1);";
+    assert!(before.iter().any(|line| line.starts_with(seeds)), "{before:?}");
+
+    let (one, two) = ("runs/both/both-treated-seed1", "runs/both/both-plain-seed1");
+    let file = |run: &str, name: &str| place.path(&format!("{run}/{name}"));
+    let whole = fs::read_to_string(file(one, "metrics.jsonl")).unwrap();
+    let report = fs::read(place.path("runs/both/report.html")).unwrap();
+    let lines: Vec<&str> = whole.split_inclusive('\n').collect();
+    let other = fs::read_to_string(file(two, "metrics.jsonl")).unwrap();
+    let run = format!("run --lock runs/both/both-treated-seed1.lock --dir {one}");
+    for (log, what) in [
+        (lines[..lines.len() - 1].concat(), "it attests 6 metrics lines"),
+        (lines[..1].concat(), "it attests 6 metrics lines"),
+        (other, "it attests 6 metrics lines"),
+        (whole.replacen("\"loss\":", "\"loss\":1", 1), "line 2 of"),
+    ] {
+        fs::write(file(one, "metrics.jsonl"), log).unwrap();
+        for command in [COMPARE, run.as_str()] {
+            let output = place.type_in(command);
+            let said = crate::said(&output);
+            assert_eq!(output.status.code(), Some(1), "{command}: {said}");
+            assert!(said.contains(what) && said.contains(one), "{what}: {said}");
+            assert!(said.contains("help: ") && said.contains("move"), "{said}");
+            assert_eq!(read(output), "", "a table of what is not so");
+        }
+    }
+    // Another run's log and attestation together are whole, but not of this lock.
+    for name in ["metrics.jsonl", "attestation.toml"] {
+        fs::copy(file(two, name), file(one, name)).unwrap();
+    }
+    let said = place.exits(1, COMPARE);
+    assert!(said.contains(one), "{said}");
+    assert_eq!(fs::read(place.path("runs/both/report.html")).unwrap(), report);
+    // As the message says: moved away, it is run again.
+    fs::rename(place.path(one), place.path("away")).unwrap();
+    let after = place.type_in(COMPARE);
+    assert_eq!(after.status.code(), Some(0), "{}", crate::said(&after));
+    assert_eq!(table(&read(after)), before);
+}
+
+#[test]
+fn every_arm_is_compared_at_the_point_that_the_locked_rule_chooses() {
+    let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
+                    [seeds]\ninit = [1]\ndata = [1]\n[again]\ninit = [2]\ndata = [2]\n\
+                    [grid]\n\"optimizer.lr\" = [0.00001, 0.03]\n[selection]\nmetric = \"loss\"\n";
+    let arms: [(&str, &str, &[(&str, &str)]); 3] = [
+        ("plain", "small", &[SHORT]),
+        ("first", "small_a", &[SHORT]),
+        ("full", "small_canon", &[SHORT]),
+    ];
+    let place = comparison(&arms, declared);
+    place.exits(0, "build both.toml");
+    let said = place.exits(0, COMPARE);
+    // Three steps at a thousandth of a thousandth learn nothing: all are best at the other point.
+    for what in [
+        "first (optimizer.lr 0.03) against plain (optimizer.lr 0.03)\n",
+        "full (optimizer.lr 0.03) against plain (optimizer.lr 0.03)\n",
+        "held-out loss at every point of the grid\n",
+        "each arm is judged at its own point of the grid with the least held-out loss",
+        "Means over 1 seed;",
+    ] {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    let rows: Vec<&str> = said.lines().filter(|line| line.starts_with("optimizer.lr")).collect();
+    assert_eq!(rows.len(), 2, "{said}");
+    let stars = rows.iter().map(|row| row.matches('*').count()).collect::<Vec<_>>();
+    assert_eq!(stars, [0, 4], "{said}");
+    let page = fs::read_to_string(place.path("runs/both/report.html")).unwrap();
+    for what in ["first (optimizer.lr 0.03) against", "full (optimizer.lr 0.03) against"] {
+        assert!(page.contains(&format!("<h3>{what}")), "{what}");
+    }
+}
+
+#[test]
+fn arms_on_other_platforms_say_so_and_their_seconds_are_not_compared() {
+    let place = two_arms(&[SHORT, ("threads = 1", "threads = 1\nfuse = false")]);
+    let said = place.exits(0, "build both.toml");
+    let differs = "platform: platform.fuse true → false";
+    assert!(said.contains(differs), "{said}");
+    let said = place.exits(0, COMPARE);
+    assert!(said.contains(differs), "{said}");
+    let row = said.lines().find(|line| line.starts_with("step time")).unwrap();
+    let row: Vec<&str> = row.split_whitespace().collect();
+    // Three means in milliseconds, no ratio, no spread; the base and its repetition are alike.
+    assert_eq!(row[8..10], ["–", "–"], "{said}");
+    assert!(row[10].starts_with('±'), "{said}");
+    assert!(said.contains("had not the same platform and machine are not compared"), "{said}");
+    let page = fs::read_to_string(place.path("runs/both/report.html")).unwrap();
+    assert!(page.contains("platform.fuse true → false"));
+}
+
+#[test]
+fn a_signal_reaches_the_run_under_way_and_counts_once() {
+    let long = [("steps = 6", "steps = 3000")];
+    let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n[seeds]\ninit = [1]\ndata = [1]\n";
+    let arms: [(&str, &str, &[(&str, &str)]); 2] =
+        [("plain", "small", &long), ("treated", "small_canon", &long)];
+    let place = comparison(&arms, declared);
+    place.exits(0, "build both.toml");
+    let run = "runs/both/both-plain-seed1";
+    let mut done = 0;
+    // To this process alone, as `kill` sends it; to both, as a terminal and a job scheduler do.
+    for both in [false, true] {
+        let mut command = place.command(COMPARE);
+        command.stderr(Stdio::piped()).stdout(Stdio::null()).process_group(0);
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap());
+        let mut line = String::new();
+        while !line.contains("/3000 (") {
+            line.clear();
+            assert!(lines.read_line(&mut line).unwrap() > 0, "it ended");
+        }
+        let whom = format!("{}{}", if both { "-" } else { "" }, child.id());
+        let sent = Command::new("kill").args(["-TERM", "--", &whom]).status().unwrap();
+        assert!(sent.success());
+        let rest: Vec<String> = lines.lines().map(Result::unwrap).collect();
+        assert_eq!(child.wait().unwrap().code(), Some(75), "{whom}: {rest:?}");
+        assert!(rest.iter().any(|line| line.contains("with a checkpoint")), "{rest:?}");
+        let steps = place.steps(run).len() as u64;
+        assert!(steps > done && steps < 3000, "{steps}");
+        place.bits(run, steps);
+        assert!(!place.path("runs/both/both-treated-seed1").exists());
+        done = steps;
+    }
+}
