@@ -114,7 +114,7 @@ pub fn needs_reexec(
 }
 
 /// Variables that change what libtorch computes or how fast; those that are set are observed.
-const WATCHED: [&str; 14] = [
+const WATCHED: [&str; 15] = [
     "ATEN_CPU_CAPABILITY",
     "CUBLAS_WORKSPACE_CONFIG",
     "CUDA_VISIBLE_DEVICES",
@@ -129,6 +129,7 @@ const WATCHED: [&str; 14] = [
     "OMP_PROC_BIND",
     "OMP_WAIT_POLICY",
     "ONEDNN_MAX_CPU_ISA",
+    "THP_MEM_ALLOC_ENABLE",
 ];
 
 /// The machine, as seen without libtorch.
