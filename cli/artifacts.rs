@@ -120,8 +120,11 @@ fn read_by(all: &mut Artifacts, source: &Path, path: &str) -> Kind {
         }
         Source::Comparison => {
             let arms = recipe::comparison::read(&sources, id).0.map(|comparison| comparison.arms);
-            for (_, recipe) in arms.unwrap_or_default() {
-                all.need(path, recipe);
+            for arm in arms.unwrap_or_default() {
+                all.need(path, arm.recipe);
+                if let Some(arch) = arm.arch {
+                    all.need(path, arch.path);
+                }
             }
             Kind::Comparison
         }

@@ -14,6 +14,7 @@ use std::rc::Rc;
 use compiler::compare;
 use compiler::lock::{self, ArchLock, Lock, LockedArch, NoComparison};
 use compiler::program::Compiled;
+use compiler::recipe::comparison::ArmFile;
 use compiler::recipe::{self, ArchRef, Source};
 use dsl::{Diagnostic, FileId, Sources};
 
@@ -65,7 +66,7 @@ pub(crate) fn built(file: &Path) -> Result<Vec<Lock>, Failure> {
         Some("toml") => {
             let (sources, id) = toml(file)?;
             match recipe::source(sources.text(id)) {
-                Source::Recipe => Ok(experiments(&sources, id)?.0),
+                Source::Recipe => Ok(experiments(&sources, id, None)?.0),
                 Source::Comparison => comparison(&sources, id),
             }
         }
@@ -127,11 +128,18 @@ fn judge(sources: &Sources, found: &[Diagnostic]) -> Result<(), Failure> {
     if bad { Err(Failure::shown(Exit::BadInput)) } else { Ok(()) }
 }
 
-/// The experiments of a recipe, in order, and their archs' number.
-fn experiments(sources: &Sources, id: FileId) -> Result<(Vec<Lock>, usize), Failure> {
+/// The experiments of a recipe, in order, and their archs' number; with another arch than its own if one is named.
+fn experiments(
+    sources: &Sources,
+    id: FileId,
+    arch: Option<&ArchRef>,
+) -> Result<(Vec<Lock>, usize), Failure> {
     let (read, found) = recipe::read(sources, id);
     judge(sources, &found)?;
-    let Some(read) = read else { return Err(Failure::shown(Exit::BadInput)) };
+    let Some(mut read) = read else { return Err(Failure::shown(Exit::BadInput)) };
+    if let Some(arch) = arch {
+        read.use_arch(arch);
+    }
     let mut archs: BTreeMap<ArchRef, Rc<LockedArch>> = BTreeMap::new();
     let mut failed = false;
     for (named, span) in &read.archs {
@@ -190,7 +198,7 @@ fn comparison(sources: &Sources, id: FileId) -> Result<Vec<Lock>, Failure> {
     judge(sources, &found)?;
     let Some(read) = read else { return Err(Failure::shown(Exit::BadInput)) };
     let mut arms = Vec::new();
-    for (name, path) in &read.arms {
+    for ArmFile { name, recipe: path, arch } in &read.arms {
         let at = read.place(&format!("arms.{name}"));
         let bad = |message: String, help: &str| {
             let d = Diagnostic::error("bad-arm", at, message).help(help);
@@ -203,7 +211,7 @@ fn comparison(sources: &Sources, id: FileId) -> Result<Vec<Lock>, Failure> {
             return Err(bad(format!("arm `{name}`: there is no `{path}`"), help));
         }
         let (own, own_id) = toml(file)?;
-        let (mut experiments, _) = experiments(&own, own_id)?;
+        let (mut experiments, _) = experiments(&own, own_id, arch.as_ref())?;
         match (experiments.pop(), experiments.is_empty()) {
             (Some(Lock::Experiment(experiment)), true) => arms.push((name.clone(), experiment)),
             (Some(_) | None, true | false) => {

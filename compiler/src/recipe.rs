@@ -147,6 +147,13 @@ impl Recipe {
         known.copied().unwrap_or(Span::new(self.file, 0, 0))
     }
 
+    /// Puts an arch where the recipe names its own; one that is swept over is replaced at every point.
+    pub fn use_arch(&mut self, arch: &ArchRef) {
+        for (named, _) in &mut self.archs {
+            named.clone_from(arch);
+        }
+    }
+
     /// Every point of the sweep, in order; one without a sweep.
     pub fn points(&self) -> Vec<Point> {
         sweep::points(self)

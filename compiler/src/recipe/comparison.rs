@@ -12,23 +12,33 @@ use dsl::{Diagnostics, FileId, Sources, Span};
 use toml::de::DeValue;
 
 use super::facts::Fact;
-use super::{diag, facts};
+use super::{ArchRef, diag, facts};
 use crate::field::{self, shown};
 use crate::lock::{Arm, Choose, Comparison, Declared, Experiment, NoComparison, Seeds, Selection};
 use crate::lock::{grid_row, seed_list, zip_seeds};
 use crate::resolve::import_target;
 
+/// An arm as a comparison file says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ArmFile {
+    pub name: String,
+    /// The path of its recipe, relative to where the comparison file's own name is.
+    pub recipe: String,
+    /// Instead of the arch that the recipe names.
+    pub arch: Option<ArchRef>,
+}
+
 /// A comparison file, read.
 #[derive(Clone, Debug)]
 pub struct ComparisonFile {
     pub file: FileId,
-    /// Name of the arm and path of its recipe, relative to where this file's own name is.
-    pub arms: Vec<(String, String)>,
+    pub arms: Vec<ArmFile>,
     declared: Declared,
     spans: BTreeMap<String, Span>,
 }
 
-const KEYS: [&str; 7] = ["again", "arms", "base", "grid", "seeds", "selection", "treatment"];
+const KEYS: [&str; 8] =
+    ["again", "arms", "base", "grid", "recipe", "seeds", "selection", "treatment"];
 const SELECTION: [&str; 3] = ["selection.choose", "selection.metric", "selection.per_arm"];
 const METRICS: [&str; 3] = ["answer_accuracy", "loss", "token_accuracy"];
 
@@ -72,8 +82,9 @@ impl Reader<'_> {
         Span::new(self.file, at.start, at.end)
     }
 
-    fn all(&mut self, leaves: &[Fact<'_, '_>]) -> (Vec<(String, String)>, Declared) {
-        let mut arms: Vec<(String, String)> = Vec::new();
+    fn all(&mut self, leaves: &[Fact<'_, '_>]) -> (Vec<ArmFile>, Declared) {
+        let mut arms: Vec<ArmFile> = Vec::new();
+        let shared = self.shared(leaves);
         let mut seeds: BTreeMap<String, Vec<u64>> = BTreeMap::new();
         let mut treatment: BTreeMap<Option<String>, Vec<String>> = BTreeMap::new();
         let mut grid = Vec::new();
@@ -97,8 +108,10 @@ impl Reader<'_> {
                     let entries = self.strings(path, value, at);
                     treatment.insert(Some(arm.to_owned()), entries);
                 }
-                (Some(("arms", arm)), DeValue::String(recipe)) => {
-                    self.arm(arm, recipe, key, at, &mut arms);
+                // Read before all arms.
+                (None, DeValue::String(_)) if path == "recipe" => {}
+                (Some(("arms", arm)), DeValue::String(text)) => {
+                    self.arm(arm, text, shared.as_deref(), (key, at), &mut arms);
                 }
                 (Some(("seeds" | "again", which)), value)
                     if ["init", "data", "eval"].contains(&which) =>
@@ -152,26 +165,49 @@ impl Reader<'_> {
         self.spans.get(path).copied().unwrap_or(Span::new(self.file, 0, 0))
     }
 
+    /// The recipe of every arm that names an arch.
+    fn shared(&mut self, leaves: &[Fact<'_, '_>]) -> Option<String> {
+        let fact = leaves.iter().find(|fact| fact.path == "recipe")?;
+        let DeValue::String(text) = fact.value else { return None };
+        let at = self.span(&fact.at);
+        self.recipe("recipe", text, at)
+    }
+
+    fn recipe(&mut self, path: &str, text: &str, at: Span) -> Option<String> {
+        let clean = !text.chars().any(char::is_control) && text.ends_with(".toml");
+        let found = import_target(self.name, text).filter(|_| clean);
+        if found.is_none() {
+            let want = "the path of a recipe relative to this file, with `/`";
+            let got = shown(&DeValue::String(text.into()));
+            self.diagnostics.push(diag::wrong_shape(at, path, &got, want));
+        }
+        found
+    }
+
     fn arm(
         &mut self,
         arm: &str,
-        recipe: &str,
-        key: Span,
-        at: Span,
-        arms: &mut Vec<(String, String)>,
+        text: &str,
+        shared: Option<&str>,
+        (key, at): (Span, Span),
+        arms: &mut Vec<ArmFile>,
     ) {
         let letters = arm.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-        let twin = arms.iter().any(|(known, _)| known.eq_ignore_ascii_case(arm));
+        let twin = arms.iter().any(|known| known.name.eq_ignore_ascii_case(arm));
         if !letters || arm.is_empty() || arm.len() > 40 || twin {
             self.diagnostics.push(diag::bad_arm_name(key, arm));
         }
-        let clean = !recipe.chars().any(char::is_control) && recipe.ends_with(".toml");
-        match import_target(self.name, recipe).filter(|_| clean) {
-            Some(path) => arms.push((arm.to_owned(), path)),
-            None => {
-                let want = "the path of a recipe relative to this file, with `/`";
-                let got = shown(&DeValue::String(recipe.into()));
-                self.diagnostics.push(diag::wrong_shape(at, &format!("arms.{arm}"), &got, want));
+        let name = arm.to_owned();
+        let path = format!("arms.{arm}");
+        match (super::arch_ref(self.name, &DeValue::String(text.into())), shared) {
+            (Some(arch), Some(recipe)) => {
+                arms.push(ArmFile { name, recipe: recipe.to_owned(), arch: Some(arch) });
+            }
+            (Some(_), None) => self.diagnostics.push(diag::arm_without_recipe(at, arm, text)),
+            (None, _) => {
+                if let Some(recipe) = self.recipe(&path, text, at) {
+                    arms.push(ArmFile { name, recipe, arch: None });
+                }
             }
         }
     }
@@ -202,6 +238,9 @@ impl Reader<'_> {
         let got = shown(value);
         let found = match path {
             "base" => diag::wrong_shape(at, path, &got, "the name of an arm"),
+            "recipe" => {
+                diag::wrong_shape(at, path, &got, "the path of a recipe, such as \"depo.toml\"")
+            }
             "selection.metric" => diag::wrong_shape(
                 at,
                 path,
@@ -228,8 +267,8 @@ impl Reader<'_> {
         self.diagnostics.push(found);
     }
 
-    fn base(&mut self, base: Option<(String, Span)>, arms: &[(String, String)]) -> String {
-        let names: Vec<&str> = arms.iter().map(|(name, _)| name.as_str()).collect();
+    fn base(&mut self, base: Option<(String, Span)>, arms: &[ArmFile]) -> String {
+        let names: Vec<&str> = arms.iter().map(|arm| arm.name.as_str()).collect();
         if arms.len() < 2 {
             let at = self.place("arms");
             self.diagnostics.push(diag::too_few_arms(at, arms.len()));
@@ -254,7 +293,7 @@ impl Reader<'_> {
     fn treatment(
         &mut self,
         written: BTreeMap<Option<String>, Vec<String>>,
-        arms: &[(String, String)],
+        arms: &[ArmFile],
         base: &str,
     ) -> BTreeMap<String, Vec<String>> {
         if written.is_empty() {
@@ -263,7 +302,7 @@ impl Reader<'_> {
             self.diagnostics.push(diag::missing_key(at, "treatment", example));
         }
         let names: Vec<&str> =
-            arms.iter().map(|(name, _)| name.as_str()).filter(|name| *name != base).collect();
+            arms.iter().map(|arm| arm.name.as_str()).filter(|name| *name != base).collect();
         for arm in written.keys().flatten() {
             if !names.contains(&arm.as_str()) {
                 let at = self.place(&format!("treatment.{arm}"));

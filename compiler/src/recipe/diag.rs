@@ -178,3 +178,12 @@ pub(super) fn nuisance_in_treatment(at: Span, path: &str) -> Diagnostic {
     Diagnostic::error("nuisance-in-treatment", at, message)
         .help("a field is either what is compared or a nuisance: keep one of the two")
 }
+
+pub(super) fn arm_without_recipe(span: Span, arm: &str, arch: &str) -> Diagnostic {
+    Diagnostic::error(
+        "missing-recipe",
+        span,
+        format!("arm `{arm}` is the arch `{arch}`, and no recipe says how it is trained"),
+    )
+    .help("above the sections write `recipe = \"depo.toml\"`, the recipe of every arm that names an arch")
+}

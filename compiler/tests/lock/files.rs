@@ -3,7 +3,8 @@
 use std::collections::BTreeSet;
 
 use compiler::lock::{Experiment, Lock, drift, read, write};
-use compiler::recipe;
+use compiler::recipe::comparison::ArmFile;
+use compiler::recipe::{self, ArchRef};
 use proptest::prelude::*;
 
 use super::support::{
@@ -12,11 +13,14 @@ use super::support::{
 };
 
 /// The experiments of a committed recipe, of the archs that it names.
-fn committed(path: &str) -> Vec<Experiment> {
+fn committed(path: &str, arch: Option<&ArchRef>) -> Vec<Experiment> {
     let mut sources = dsl::Sources::new();
     let id = sources.add(path, file(path));
     let (read, found) = recipe::read(&sources, id);
-    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+    let mut read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+    if let Some(arch) = arch {
+        read.use_arch(arch);
+    }
     let stem = path.rsplit('/').next().unwrap().trim_end_matches(".toml");
     let (made, found) = read.experiments(stem, path, &|arch| Some(locked(&compiled(&arch.path))));
     assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
@@ -24,7 +28,8 @@ fn committed(path: &str) -> Vec<Experiment> {
 }
 
 fn demo_arms() -> Vec<Lock> {
-    let arms = ["llama", "llamacanon"].map(|arm| committed(&format!("recipes/demo_{arm}.toml")));
+    let arms =
+        ["llama", "llamacanon"].map(|arm| committed(&format!("recipes/demo_{arm}.toml"), None));
     arms.into_iter().flatten().map(Lock::Experiment).collect()
 }
 
@@ -34,8 +39,8 @@ fn comparison(path: &str) -> Lock {
     let id = sources.add(path, file(path));
     let (read, found) = recipe::comparison::read(&sources, id);
     let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
-    let arms = read.arms.iter().map(|(name, recipe)| {
-        let mut made = committed(recipe);
+    let arms = read.arms.iter().map(|ArmFile { name, recipe, arch }| {
+        let mut made = committed(recipe, arch.as_ref());
         assert_eq!(made.len(), 1, "{recipe}");
         (name.clone(), made.remove(0))
     });
@@ -105,7 +110,7 @@ fn committed_locks_are_what_their_sources_give() {
         let fresh = match &lock {
             Lock::Arch(arch) => arch_lock(&arch.source),
             Lock::Experiment(experiment) => {
-                let mut made = committed(&experiment.source).into_iter();
+                let mut made = committed(&experiment.source, None).into_iter();
                 let same = made.find(|made| made.name == experiment.name);
                 Lock::Experiment(same.unwrap_or_else(|| panic!("{name}: not in its source")))
             }
