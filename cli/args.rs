@@ -335,6 +335,7 @@ Examples:
   canonc build recipes/demo.toml && canonc compare lockfiles/demo.lock
   canonc compare lockfiles/demo.lock --out demo/report.html
   canonc compare lockfiles/c4_twins.lock --data data/c4.index
+  canonc compare lockfiles/demo.lock --jobs 2       two runs at a time; give each lock threads = 1
 
 Runs lie in runs/<comparison>/<run>; interrupting and repeating goes on where it stopped.")]
 pub(crate) struct CompareArgs {
@@ -347,9 +348,20 @@ pub(crate) struct CompareArgs {
     /// The prepared documents of arms on text, for every run [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Option<PathBuf>,
-    /// The page with the curves [default: report.html beside the runs]
+    /// The page with the curves, beside the one at report.html beside the runs
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
+    /// Runs at a time; step times are honest only with 1, or with as many cores as all of them use
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = jobs)]
+    pub(crate) jobs: usize,
+}
+
+#[cfg(feature = "torch")]
+fn jobs(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(jobs @ 1..=256) => Ok(jobs),
+        Ok(_) | Err(_) => Err("give a whole number from 1 to 256".to_owned()),
+    }
 }
 
 /// Say what this machine has, what it lacks, and what to type about it

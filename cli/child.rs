@@ -5,7 +5,8 @@
 //! (Ctrl-C at a terminal) counts once there.
 
 use std::ffi::OsString;
-use std::process::{Command, ExitStatus};
+use std::io::{BufRead, BufReader};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -13,9 +14,15 @@ use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::fail::{Exit, Failure};
+use crate::output;
 
-/// How a command ended, as its own exit code says it; what was wrong it has said itself.
-pub(crate) fn carry_out(words: &[OsString], stop: &AtomicBool) -> Result<Exit, Failure> {
+/// How a command ended, as its own exit code says it; what was wrong it has said itself. Beside others, what it says
+/// begins with its name.
+pub(crate) fn carry_out(
+    words: &[OsString],
+    name: Option<&str>,
+    stop: &AtomicBool,
+) -> Result<Exit, Failure> {
     let said = || {
         let words: Vec<_> = words.iter().map(|word| word.to_string_lossy()).collect();
         format!("`canonc {}`", words.join(" "))
@@ -25,7 +32,7 @@ pub(crate) fn carry_out(words: &[OsString], stop: &AtomicBool) -> Result<Exit, F
     }
     let program = std::env::current_exe()
         .map_err(|error| Failure::machine(format!("canonc does not find itself: {error}")))?;
-    let status = wait(Command::new(program).args(words))
+    let status = wait(Command::new(program).args(words), name)
         .map_err(|error| Failure::machine(format!("{} does not start: {error}", said())))?;
     match status.code() {
         Some(0) => Ok(Exit::Fine),
@@ -40,9 +47,12 @@ pub(crate) fn carry_out(words: &[OsString], stop: &AtomicBool) -> Result<Exit, F
     }
 }
 
-fn wait(command: &mut Command) -> std::io::Result<ExitStatus> {
+fn wait(command: &mut Command, name: Option<&str>) -> std::io::Result<ExitStatus> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])?;
     let handle = signals.handle();
+    if name.is_some() {
+        command.stderr(Stdio::piped());
+    }
     let mut child = command.spawn()?;
     let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let forward = std::thread::spawn(move || {
@@ -51,6 +61,12 @@ fn wait(command: &mut Command) -> std::io::Result<ExitStatus> {
             let _ = id.map(|id| kill_process(id, Signal::USR1));
         }
     });
+    if let (Some(name), Some(said)) = (name, child.stderr.take()) {
+        // Until it closes it, which it does by ending.
+        for line in BufReader::new(said).lines().map_while(Result::ok) {
+            output::note(&format!("{name}: {line}"));
+        }
+    }
     let status = child.wait();
     handle.close();
     let _ = forward.join();

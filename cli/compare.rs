@@ -7,7 +7,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use compiler::lock::{self, Comparison, Lock, Role, Run};
 use runtime::compare::{self, Arm};
@@ -32,11 +32,9 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     let runs = comparison.runs();
     // A run under way is told, and leaves a checkpoint; this process waits for it.
     let stop = stop_on_signals()?;
-    for (number, run) in runs.iter().enumerate() {
-        output::note(&format!("run {} of {}: {}", number + 1, runs.len(), run.experiment.name));
-        if carry_out(run, &folder, args.data.as_deref(), &stop)? == Exit::Interrupted {
-            return Ok(Exit::Interrupted);
-        }
+    let carry = Carry { folder: &folder, data: args.data.as_deref(), jobs: args.jobs, stop: &stop };
+    if carry.all(&runs)? == Exit::Interrupted {
+        return Ok(Exit::Interrupted);
     }
     let compared = compared(&comparison, &runs, &folder)?;
     let heading = heading(&comparison);
@@ -59,24 +57,64 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// Runs one lock to its end, in a process of its own.
-fn carry_out(
-    run: &Run,
-    folder: &Path,
-    data: Option<&Path>,
-    stop: &AtomicBool,
-) -> Result<Exit, Failure> {
-    let name = &run.experiment.name;
-    let lock = folder.join(format!("{name}.lock"));
-    let text = lock::write(&Lock::Experiment(run.experiment.clone()));
-    let before = std::fs::read_to_string(&lock).ok();
-    if before.as_deref() != Some(text.as_str()) {
-        files::replace(&lock, &text)?;
+/// How runs are carried out.
+#[derive(Clone, Copy)]
+pub(crate) struct Carry<'a> {
+    pub(crate) folder: &'a Path,
+    pub(crate) data: Option<&'a Path>,
+    /// At a time.
+    pub(crate) jobs: usize,
+    pub(crate) stop: &'a AtomicBool,
+}
+
+impl Carry<'_> {
+    /// Runs each lock to its end, until one of them does not get there.
+    pub(crate) fn all(self, runs: &[&Run]) -> Outcome {
+        let text = |run: &&Run| lock::write(&Lock::Experiment(run.experiment.clone()));
+        let runs: Vec<(&str, String)> =
+            runs.iter().map(|run| (run.experiment.name.as_str(), text(run))).collect();
+        let (next, halt) = (AtomicUsize::new(0), AtomicBool::new(false));
+        let work = || {
+            while !halt.load(Ordering::Relaxed) {
+                let number = next.fetch_add(1, Ordering::Relaxed);
+                let Some((name, text)) = runs.get(number) else { break };
+                output::note(&format!("run {} of {}: {name}", number + 1, runs.len()));
+                let exit = self.one(name, text);
+                if !matches!(exit, Ok(Exit::Fine)) {
+                    halt.store(true, Ordering::Relaxed);
+                    return exit;
+                }
+            }
+            Ok(Exit::Fine)
+        };
+        let died = || Failure::machine("a thread that waits for a run ended early");
+        let ends: Vec<Outcome> = std::thread::scope(|scope| {
+            let workers: Vec<_> = (0..self.jobs).map(|_| scope.spawn(&work)).collect();
+            workers.into_iter().map(|worker| worker.join().unwrap_or(Err(died()))).collect()
+        });
+        let mut all = Exit::Fine;
+        for end in ends {
+            let end = end?;
+            if end != Exit::Fine {
+                all = end;
+            }
+        }
+        Ok(all)
     }
-    let mut words: Vec<OsString> = vec!["run".into(), "--lock".into(), lock.into()];
-    words.extend(["--dir".into(), folder.join(name).into()]);
-    words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
-    child::carry_out(&words, stop)
+
+    /// Runs one lock to its end, in a process of its own.
+    fn one(self, name: &str, text: &str) -> Outcome {
+        let Carry { folder, data, jobs, stop } = self;
+        let lock = folder.join(format!("{name}.lock"));
+        let before = std::fs::read_to_string(&lock).ok();
+        if before.as_deref() != Some(text) {
+            files::replace(&lock, text)?;
+        }
+        let mut words: Vec<OsString> = vec!["run".into(), "--lock".into(), lock.into()];
+        words.extend(["--dir".into(), folder.join(name).into()]);
+        words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
+        child::carry_out(&words, (jobs > 1).then_some(name), stop)
+    }
 }
 
 /// The curves of every run, by arm and point of the grid.

@@ -47,7 +47,7 @@ pub(crate) fn demo(args: &DemoArgs) -> Outcome {
     for step in steps {
         output::note(&format!("\n$ canonc {}", step.join(" ")));
         let words: Vec<OsString> = step.into_iter().map(OsString::from).collect();
-        if child::carry_out(&words, &stop)? == Exit::Interrupted {
+        if child::carry_out(&words, None, &stop)? == Exit::Interrupted {
             output::note("interrupted; `make demo` goes on from there");
             return Ok(Exit::Interrupted);
         }

@@ -181,3 +181,23 @@ fn a_signal_reaches_the_run_under_way_and_counts_once() {
         done = steps;
     }
 }
+
+#[test]
+fn two_runs_at_a_time_give_the_same_table() {
+    let place = two_arms(&[SHORT]);
+    place.exits(0, "build both.toml");
+    let read = |words: &str| {
+        let output = place.type_in(words);
+        assert_eq!(output.status.code(), Some(0), "{}", crate::said(&output));
+        (table(&String::from_utf8_lossy(&output.stdout)), crate::said(&output))
+    };
+    let (one, _) = read(COMPARE);
+    fs::rename(place.path("runs"), place.path("before")).unwrap();
+    let (two, said) = read(&format!("{COMPARE} --jobs 2"));
+    assert_eq!(one, two);
+    // Who says what is told.
+    for name in ["both-plain-seed1", "both-treated-seed2"] {
+        assert!(said.contains(&format!("{name}: finished: ")), "{said}");
+    }
+    assert!(place.exits(2, &format!("{COMPARE} --jobs 0")).contains("from 1 to 256"));
+}

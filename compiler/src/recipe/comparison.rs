@@ -203,7 +203,10 @@ impl Reader<'_> {
             (Some(arch), Some(recipe)) => {
                 arms.push(ArmFile { name, recipe: recipe.to_owned(), arch: Some(arch) });
             }
-            (Some(_), None) => self.diagnostics.push(diag::arm_without_recipe(at, arm, text)),
+            (Some(arch), None) => {
+                self.diagnostics.push(diag::arm_without_recipe(at, arm, text));
+                arms.push(ArmFile { name, recipe: String::new(), arch: Some(arch) });
+            }
             (None, _) => {
                 if let Some(recipe) = self.recipe(&path, text, at) {
                     arms.push(ArmFile { name, recipe, arch: None });

@@ -204,6 +204,9 @@ fn comparison_files_that_are_wrong() {
     };
     assert_eq!(read(GOOD), "");
     assert_eq!(recipe::source(GOOD), recipe::Source::Comparison);
+    // Archs of one recipe.
+    let archs = GOOD.replace("base = \"a\"\n", "base = \"a\"\nrecipe = \"depo.toml\"\n");
+    assert_eq!(read(&archs.replace("b.toml", "../arch/all.canon#b")), "");
     assert_eq!(recipe::source(DEPO), recipe::Source::Recipe);
     let mut shown = String::new();
     for (name, from, to) in [
@@ -225,6 +228,9 @@ fn comparison_files_that_are_wrong() {
         ("an arm's name", "b = \"b.toml\"", "\"b c\" = \"b.toml\""),
         ("an arm is no recipe", "b = \"b.toml\"", "b = \"b.lock\""),
         ("an arm is no path", "b = \"b.toml\"", "b = 7"),
+        ("an arm is an arch without a recipe", "b = \"b.toml\"", "b = \"../arch/b.canon\""),
+        ("the recipe of archs is none", "base = \"a\"\n", "base = \"a\"\nrecipe = \"a.lock\"\n"),
+        ("the recipe of archs is no path", "base = \"a\"\n", "base = \"a\"\nrecipe = 7\n"),
         ("unknown key", "base =", "bass = 1\nbase ="),
         ("unknown seed", "init = [1, 2]", "inti = [1, 2]\ninit = [1, 2]"),
         ("no seeds", "init = [1, 2]\n", ""),
