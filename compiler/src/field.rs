@@ -133,7 +133,15 @@ impl FieldDef {
 const COUNT: i64 = 1_000_000_000_000;
 const TASK: &str = "data.task";
 const KIND: &str = "schedule.kind";
-const SYNTHETIC: &[&str] = &["depo", "mano"];
+/// Tasks with a generator.
+const SYNTHETIC: &[&str] = &["brevo", "depo", "mano"];
+/// Tasks whose samples have a largest size.
+const SIZED: &[&str] = &["brevo", "depo", "mano"];
+/// Tasks whose samples begin with a token of their own.
+const MARKED: &[&str] = &["brevo", "depo", "mano"];
+/// Tasks that are measured by what a model writes.
+const WRITTEN: &[&str] = &["brevo"];
+const BREVO: &[&str] = &["brevo"];
 const DEPO: &[&str] = &["depo"];
 const MANO: &[&str] = &["mano"];
 const TEXT: &[&str] = &["text"];
@@ -169,27 +177,33 @@ pub const TABLE: &[FieldDef] = &[
     free("data.K", Semantic, Int(1, 499), "Depo: the most hops a question asks for.").only(TASK, DEPO).also(&["hops"]),
     free("data.L", Semantic, Int(1, 499), "Mano: the most operations of an expression.").only(TASK, MANO),
     free("data.M", Semantic, Int(1, 65_536), "Depo: questions of a sample; a cycle of fewer names asks one for each.").is("10").only(TASK, DEPO),
-    free("data.N", Semantic, Int(3, 65_536), "Depo: the longest cycle.").only(TASK, DEPO).also(&["n_max", "n"]),
+    free("data.N", Semantic, Int(1, 10_000_000), "Brevo: the most vertices. Depo: the longest cycle.").only(TASK, &["brevo", "depo"]).also(&["n_max", "n"]),
     free("data.add_bos", Semantic, Bool, "A token before each document.").is("true").only(TASK, TEXT),
     free("data.add_eos", Semantic, Bool, "A token after each document.").is("true").only(TASK, TEXT),
-    free("data.bos", Semantic, Int(0, 1 << 24), "The published token before each sample.").is("9999").only(TASK, SYNTHETIC),
+    free("data.ans", Semantic, Int(1, 1 << 24), "Brevo: the published token before the answer.").is("9998").only(TASK, BREVO),
+    free("data.ask", Semantic, Word(&["last", "last_quarter"], &[]), "Brevo: whose ancestors are asked for; the last vertex's as published, or one's of the last quarter as in the paper.").is("\"last\"").only(TASK, BREVO),
+    free("data.bos", Semantic, Int(0, 1 << 24), "The published token before each sample.").is("9999").only(TASK, MARKED),
     free("data.digest", Semantic, Digest, "Of the prepared documents; `canonc bind` writes it.").is("\"unbound\"").only(TASK, TEXT),
+    free("data.eos", Semantic, Int(1, 1 << 24), "Brevo: the token after the answer; as published that before it again.").is("9998").only(TASK, BREVO),
     derived("data.epochs", Cosmetic, "", "Passes over the documents; known once they are bound."),
     free("data.held_out", Semantic, Real(Bounds::BelowOne), "Share of the documents kept for evaluation.").is("0.01").only(TASK, TEXT),
     free("data.held_out_seed", Semantic, Seed, "Which documents those are.").is("0").only(TASK, TEXT),
     free("data.ids", Semantic, Word(&["dense", "published"], &[]), "Token numbers: as published, or without the unused ones.").is("\"published\"").only(TASK, SYNTHETIC),
     free("data.knowledge_augment", Semantic, Bool, "Mano: two tokens for each marker and operation.").is("true").only(TASK, MANO),
+    free("data.leaves", Semantic, Word(&["ceil", "floor"], &[]), "Brevo: how the bound on parentless vertices is rounded; down as published, up in the paper.").is("\"floor\"").only(TASK, BREVO),
     free("data.lens", Semantic, Ints(1, 499), "Mano: operation counts in training.").from(up_to_l).only(TASK, MANO),
     free("data.loss_on", Semantic, Word(&["all", "answer"], &[]), "Which tokens are targets.").from(loss_on),
     free("data.max_tlen", Semantic, Int(1, 64), "Depo: tokens of the longest name.").only(TASK, DEPO),
     free("data.min_tlen", Semantic, Int(1, 64), "Depo: tokens of the shortest name.").only(TASK, DEPO),
     free("data.mini_vocab", Semantic, Int(1, 4500), "Depo: letters of the name alphabet.").only(TASK, DEPO).also(&["V"]),
+    free("data.multi", Semantic, Bool, "Brevo: names of 2 to 4 tokens (Brevo2), or one token a vertex (Brevo1).").is("false").only(TASK, BREVO),
     free("data.order", Semantic, Word(&["indexed", "published"], &[]), "Windows by number, or the published stream, which cannot be resharded.").is("\"indexed\"").only(TASK, SYNTHETIC),
     free("data.qids", Semantic, Ints(1, 499), "Mano: the number that stands for each of lens.").from(as_lens).only(TASK, MANO),
+    free("data.query", Semantic, Int(1, 1 << 24), "Brevo: the published token before the query.").is("9997").only(TASK, BREVO),
     free("data.separator", Semantic, Bool, "Depo: a token before each edge.").is("false").only(TASK, DEPO),
     free("data.seq_len", Semantic, Int(1, 1 << 24), "Inputs of one window.").unit("tokens").also(&["context", "length"]),
     free("data.source", Semantic, Name, "What people call the documents; once they are bound their digest counts instead.").only(TASK, TEXT),
-    free("data.task", Semantic, Word(&["depo", "mano", "text"], &["brevo", "capo", "lano"]), "What is learnt."),
+    free("data.task", Semantic, Word(&["brevo", "depo", "mano", "text"], &["capo", "lano"]), "What is learnt."),
     derived("data.task_digest", Semantic, "", "Digest of a synthetic task: name, parameters, revision of its generator."),
     free("data.tokenizer", Semantic, Word(&["bytes"], &["sp", "tiktoken"]), "How text becomes tokens.").is("\"bytes\"").only(TASK, TEXT),
     free("data.tokens", Cosmetic, IntOr(1, i64::MAX, "unknown"), "Training tokens of one pass; `canonc bind` writes it.").is("\"unknown\"").only(TASK, TEXT),
@@ -199,7 +213,8 @@ pub const TABLE: &[FieldDef] = &[
     free("data.weights", Semantic, Ints(0, COUNT), "Share of each source of the prepared text; empty takes every document once a pass.").is("[]").only(TASK, TEXT),
     free("evaluation.every", Cosmetic, Int(0, COUNT), "Steps between evaluations; 0 for the last step only.").is("0").unit("steps"),
     free("evaluation.metrics", Measured, Words(&["answer_accuracy", "loss", "token_accuracy"]), "What is reported.").from(metrics),
-    free("evaluation.mode", Measured, Word(&["test", "train"], &[]), "Sizes of evaluated samples: all at the largest, or drawn as in training.").is("\"test\"").only(TASK, SYNTHETIC),
+    free("evaluation.mode", Measured, Word(&["test", "train"], &[]), "Sizes of evaluated samples: all at the largest, or drawn as in training.").is("\"test\"").only(TASK, SIZED),
+    free("evaluation.samples", Measured, Int(1, 1 << 20), "Brevo: questions whose answers are generated at one evaluation.").is("64").only(TASK, WRITTEN),
     free("evaluation.windows", Measured, Int(1, 1 << 32), "Windows of one evaluation.").is("64").unit("windows"),
     free("log.every", Cosmetic, Int(1, COUNT), "Steps between lines of progress.").is("10").unit("steps"),
     free("loss.kind", Semantic, Word(&["cross_entropy"], &[]), "What is minimised.").is("\"cross_entropy\""),
@@ -237,7 +252,7 @@ pub const TABLE: &[FieldDef] = &[
 
 /// The revision of each synthetic generator: raised when the same seed gives other samples, or the same
 /// samples are packed into other windows.
-pub const GENERATORS: [(&str, i64); 2] = [("depo", 1), ("mano", 1)];
+pub const GENERATORS: [(&str, i64); 3] = [("brevo", 1), ("depo", 1), ("mano", 1)];
 
 /// Something that decides a result, that no field says and that is neither a primitive nor a generator,
 /// which have revisions of their own.
@@ -353,7 +368,8 @@ fn word<'a>(fields: &'a Fields, path: &str) -> Option<&'a str> {
 
 /// Answers where the task labels them, else everything: as published.
 fn loss_on(fields: &Fields) -> Option<FieldValue> {
-    let on = if word(fields, "data.task")? == "depo" { "answer" } else { "all" };
+    let labelled = ["brevo", "depo"].contains(&word(fields, "data.task")?);
+    let on = if labelled { "answer" } else { "all" };
     Some(FieldValue::text(on))
 }
 

@@ -10,7 +10,7 @@
 //! [`generate`]: crate::generate::generate
 
 use compiler::graph::Graph;
-use compiler::plan::{self, Options, Stream};
+use compiler::plan::{self, Options, Plan, Stream};
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::{Carried, ExecuteError, Machine, Streamer, check_ids};
@@ -70,8 +70,12 @@ struct Row<'a> {
 impl Decoder {
     pub fn new(graph: &Graph, options: Options, machine: Machine) -> Result<Decoder, ExecuteError> {
         let stream = Stream { state_in: true, state_out: true };
-        let streamer = Streamer::new(plan::forward(graph, stream, options), machine)?;
-        Ok(Decoder { streamer, vocab: graph.vocab })
+        Decoder::of(plan::forward(graph, stream, options), graph.vocab, machine)
+    }
+
+    /// Runs a streaming plan that takes and gives states.
+    pub fn of(plan: Plan, vocab: i64, machine: Machine) -> Result<Decoder, ExecuteError> {
+        Ok(Decoder { streamer: Streamer::new(plan, machine)?, vocab })
     }
 
     /// The streaming plan it runs.

@@ -11,4 +11,5 @@ mod run {
     mod score;
     mod support;
     mod verify;
+    mod written;
 }

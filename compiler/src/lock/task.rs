@@ -11,6 +11,8 @@ use super::experiment::{int, list, text, truth};
 use crate::digest::Digest;
 use crate::field::{FieldValue, Fields, GENERATORS, TABLE};
 
+mod brevo;
+
 const TASK_TAG: &str = "canonc.task.v1";
 
 /// Fields of `[data]` that say how samples are used, not what they are.
@@ -39,8 +41,8 @@ pub(super) fn digest(fields: &Fields) -> Digest {
     Digest::of(TASK_TAG, &format!("task = \"{task}\"\nrevision = {revision}\n{lines}"))
 }
 
-/// The published tokens that samples can hold (data spec, sections 2 and 5); text has its bytes and
-/// two marks.
+/// The published tokens that samples can hold (data spec, sections 2, 3 and 5); text has its
+/// bytes and two marks.
 fn alphabet(fields: &Fields) -> BTreeSet<i64> {
     let mut tokens = BTreeSet::new();
     let bos = int(fields, "data.bos");
@@ -51,6 +53,7 @@ fn alphabet(fields: &Fields) -> BTreeSet<i64> {
             tokens.extend([9500, bos]);
             tokens.extend(truth(fields, "data.separator").then_some(9700));
         }
+        "brevo" => tokens.extend(brevo::tokens(fields)),
         "mano" => {
             let second = i64::from(truth(fields, "data.knowledge_augment"));
             tokens.extend(5000..5000 + int(fields, "data.value_mod"));
@@ -101,6 +104,7 @@ fn least_tokens(fields: &Fields, evaluated: bool) -> i64 {
             let separators = if truth(fields, "data.separator") { names } else { 0 };
             1 + 2 * tokens + separators + 1 + least + 1 + least
         }
+        "brevo" => brevo::least_tokens(fields, largest),
         "mano" => {
             let operations = list(fields, "data.lens").iter().filter_map(|len| match len {
                 FieldValue::Int(len) => Some(*len),
@@ -117,6 +121,11 @@ fn least_tokens(fields: &Fields, evaluated: bool) -> i64 {
     }
 }
 
+/// Whether samples say which of their tokens are targets.
+fn has_labels(task: &str) -> bool {
+    ["brevo", "depo"].contains(&task)
+}
+
 /// What no sample could be made of.
 pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
     let mut problem = |path: &str, message: String, help: &str| {
@@ -125,10 +134,18 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
     let seq_len = int(fields, "data.seq_len");
     let task = text(fields, "data.task");
     match task {
+        "brevo" => brevo::check(fields, &mut problem),
         "depo" => {
             let (n, letters) = (int(fields, "data.N"), int(fields, "data.mini_vocab"));
             let (least, most) = (int(fields, "data.min_tlen"), int(fields, "data.max_tlen"));
             let bos = int(fields, "data.bos");
+            if !(3..=65_536).contains(&n) {
+                problem(
+                    "data.N",
+                    format!("N is {n}, but a cycle has 3 to 65536 names"),
+                    "set N to a value from 3 to 65536",
+                );
+            }
             if most < least {
                 problem(
                     "data.max_tlen",
@@ -200,7 +217,7 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
             ),
         );
     }
-    if text(fields, "data.loss_on") == "answer" && task != "depo" {
+    if text(fields, "data.loss_on") == "answer" && !has_labels(task) {
         problem(
             "data.loss_on",
             format!("loss_on is \"answer\", but {task} does not label its answers"),

@@ -4,7 +4,7 @@ use compiler::field::{Class, FieldDef, FieldValue, Fields, Kind, Origin, TABLE, 
 use compiler::lock::{Experiment, Lock, write};
 use dsl::Decimal;
 
-use super::support::{DEPO, MANO, TEXT, experiment_of, small};
+use super::support::{BREVO, DEPO, MANO, TEXT, experiment_of, small};
 
 /// Another value that the field takes; `None` where there is only one.
 fn other(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldValue> {
@@ -45,7 +45,7 @@ fn text_list(words: &[&str]) -> FieldValue {
 fn bases() -> Vec<Experiment> {
     let arch = small();
     let linear = DEPO.replace("cosine", "linear");
-    [DEPO, MANO, TEXT, &linear].iter().map(|text| experiment_of(text, &arch)).collect()
+    [DEPO, MANO, TEXT, &linear, BREVO].iter().map(|text| experiment_of(text, &arch)).collect()
 }
 
 #[test]
@@ -75,6 +75,10 @@ fn each_class_enters_the_digests_it_should_and_no_other() {
         }
         if def.path == "data.N" {
             values.insert(def.path.to_owned(), FieldValue::Int(11));
+        }
+        if ["data.ans", "data.query"].contains(&def.path) {
+            // One more is the next mark.
+            values.insert(def.path.to_owned(), FieldValue::Int(9000));
         }
         if def.path == "data.lens" {
             // Without numbers of its own each length is its own number.
@@ -118,6 +122,7 @@ fn with_section(section: &str, written: &str) -> Experiment {
 fn words_of(path: &str) -> Vec<Experiment> {
     let texts: Vec<String> = match path {
         "data.task" => [
+            "task = \"brevo\", N = 12",
             "task = \"depo\", N = 12, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2",
             "task = \"mano\", L = 4, loss_on = \"all\"",
             "task = \"text\", source = \"nemotron_cc\"",

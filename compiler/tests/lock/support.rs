@@ -122,6 +122,15 @@ budget = { tokens = 307200 }
 seeds = { init = 1, data = 1 }
 ";
 
+pub(crate) const BREVO: &str = "arch = \"small.canon\"
+data = { task = \"brevo\", seq_len = 128, N = 12, multi = true }
+batch = { sequences = 4 }
+optimizer = { lr = 0.001, weight_decay = 0.03 }
+schedule = { kind = \"cosine\", warmup = 10 }
+budget = { steps = 100 }
+seeds = { init = 1, data = 1 }
+";
+
 pub(crate) const TEXT: &str = "arch = \"small.canon\"
 data = { task = \"text\", seq_len = 64, source = \"nemotron_cc\" }
 batch = { sequences = 4 }

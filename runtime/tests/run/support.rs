@@ -83,6 +83,14 @@ every = 3
 threads = 1
 "#;
 
+/// The same recipe with another task: its name and parameters, a line each.
+pub(crate) fn recipe_of(task: &str) -> String {
+    let lines = DEPO.find("task").unwrap()..DEPO.find("ids").unwrap();
+    let mut text = DEPO.to_owned();
+    text.replace_range(lines, &format!("{task}\n"));
+    text
+}
+
 /// The recipe's experiment, with some lines changed.
 pub(crate) fn experiment(arch: &str, recipe_text: &str, changes: &[(&str, &str)]) -> Experiment {
     let mut text = format!("arch = \"archs.canon#{arch}\"\n{recipe_text}");
