@@ -7,6 +7,8 @@
 //! guess is, and then greedy decoding writes the same answer, so exact match is what generating would give. Where
 //! other answers are right too, `written` has the model write its own.
 
+mod knowledge;
+mod sentences;
 mod written;
 
 use std::collections::BTreeMap;
@@ -15,6 +17,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::data::Windows;
 use crate::data::batch::{Answer, Batch};
+use crate::data::capo::bits::Losses;
 use crate::data::task::Task;
 use crate::decode::Decoder;
 use crate::execute::{Evaluator, ExecuteError, Machine, Paths};
@@ -53,14 +56,27 @@ impl Measurer {
 
     /// Measures the state on the job's held-out windows.
     pub fn measure(&self, job: &mut Job, state: &State) -> Result<Evaluation, RunError> {
-        let Forced { nll, counted, tokens, mut answers } = self.forced(job, state)?;
+        let Forced { nll, counted, tokens, mut answers, knowledge } = self.forced(job, state)?;
         let metrics = job.metrics;
-        if let Some(decoder) = &self.decoder {
-            match task(job) {
-                Some(Task::Brevo(brevo)) if metrics.answers => {
-                    let brevo = brevo.clone();
-                    answers = written::orders(&brevo, decoder, job, state)?;
-                }
+        let mut measures = BTreeMap::new();
+        match (task(job).cloned(), &self.decoder) {
+            (Some(Task::Brevo(brevo)), Some(decoder)) if metrics.answers => {
+                answers = written::orders(&brevo, decoder, job, state)?;
+            }
+            (Some(Task::Lano(lano)), Some(decoder)) => {
+                sentences::measure(
+                    lano.grammar(),
+                    decoder,
+                    job,
+                    state,
+                    self.device,
+                    &mut measures,
+                )?;
+            }
+            (Some(Task::Capo(capo)), _) if metrics.bits => {
+                knowledge::measure(capo.people().len() as u64, knowledge, job, &mut measures);
+            }
+            (
                 Some(
                     Task::Brevo(_)
                     | Task::Depo(_)
@@ -69,8 +85,9 @@ impl Measurer {
                     | Task::Lano(_)
                     | Task::Multihop(_),
                 )
-                | None => {}
-            }
+                | None,
+                Some(_) | None,
+            ) => {}
         }
         Ok(Evaluation {
             step: state.step,
@@ -78,7 +95,7 @@ impl Measurer {
             counted,
             tokens: if metrics.tokens { tokens } else { Score::default() },
             answers: if metrics.answers { answers } else { BTreeMap::new() },
-            measures: BTreeMap::new(),
+            measures,
         })
     }
 
@@ -100,6 +117,9 @@ impl Measurer {
             forced.nll += losses.iter().map(|loss| f64::from(*loss)).sum::<f64>();
             forced.counted += batch.counted_targets();
             score(&batch, &guesses, &mut forced.tokens, &mut forced.answers);
+            if job.metrics.bits {
+                knowledge::add(&batch, &losses, &mut forced.knowledge);
+            }
         }
         Ok(forced)
     }
@@ -113,6 +133,8 @@ struct Forced {
     counted: u64,
     tokens: Score,
     answers: BTreeMap<u32, Score>,
+    /// Of whole biographies.
+    knowledge: Losses,
 }
 
 fn task(job: &Job) -> Option<&Task> {

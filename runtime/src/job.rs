@@ -76,6 +76,12 @@ pub struct Metrics {
     pub tokens: bool,
     /// Whole answers.
     pub answers: bool,
+    /// Capo's knowledge.
+    pub bits: bool,
+    /// Lano: from the true law of the next token.
+    pub kl: bool,
+    /// Lano: of the sentences that the model writes.
+    pub validity: bool,
 }
 
 impl Metrics {
@@ -86,6 +92,9 @@ impl Metrics {
             loss: reports("loss"),
             tokens: reports("token_accuracy"),
             answers: reports("answer_accuracy"),
+            bits: reports("bits"),
+            kl: reports("kl"),
+            validity: reports("validity"),
         }
     }
 }
@@ -220,7 +229,11 @@ fn plans(experiment: &Experiment) -> Plans {
 fn writes(experiment: &Experiment) -> bool {
     let metrics = Metrics::of(experiment);
     match &experiment.data.source {
-        DataSource::Task { name, .. } => name == "brevo" && metrics.answers,
+        DataSource::Task { name, .. } => match name.as_str() {
+            "brevo" => metrics.answers,
+            "lano" => metrics.kl || metrics.validity,
+            _ => false,
+        },
         DataSource::Text { .. } => false,
     }
 }

@@ -84,7 +84,7 @@ fn each_mistake_is_told_with_its_place_and_cure() {
         ("a word for a number", edit("lr = 0.003", "lr = \"0.003\"")),
         ("bf16", edit("[budget]", "[precision]\npolicy = \"bf16\"\n[budget]")),
         ("unknown task", edit("\"depo\"", "\"deop\"")),
-        ("later task", edit("\"depo\"", "\"capo\"")),
+        ("later task", edit("\"depo\"", "\"babilong\"")),
         ("field of another task", edit("K = 2", "K = 2\nL = 4")),
         ("field of another schedule", edit("warmup = 60", "warmup = 60\nexp_factor = 0.5")),
         ("warmup too long", edit("warmup = 60", "warmup = 601")),

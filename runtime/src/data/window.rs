@@ -1,6 +1,7 @@
 //! In: a task, a seed and window numbers. Out: windows packed from whole samples (data spec, section 8): samples
 //! in stream order until the window is full, the last one cut and its rest dropped, the next window starting with
-//! the next sample. Must stay true: in the indexed order window `w` is a function of (task digest, split, mode,
+//! the next sample; Capo's training windows begin anywhere in their first biography, as the paper cuts them (data
+//! spec, 4.6). Must stay true: in the indexed order window `w` is a function of (task digest, split, mode,
 //! seed, `w`) alone; the published order is one generator from one seed, so it can only be walked.
 
 use std::ops::Range;
@@ -245,11 +246,18 @@ impl TaskWindows {
             }
         };
         tape.clear();
-        while tape.tokens.len() <= options.seq_len {
+        // Where the window begins on the tape.
+        let mut start = 0;
+        while tape.tokens.len() <= start + options.seq_len {
+            let first = tape.tokens.is_empty();
             // Tasks with labels have none.
             tape.tokens.extend(task.separator());
             task.sample(random, options.mode, scratch, tape);
+            if first && task.cuts_anywhere() && options.split == Split::Train {
+                start = random.index(tape.tokens.len());
+            }
         }
+        tape.cut_before(start);
         if !dense.is_empty() {
             for token in &mut tape.tokens {
                 *token = dense.get(*token as usize).copied().unwrap_or(*token);

@@ -51,10 +51,12 @@ pub fn estimate(job: &Job) -> Estimate {
     let waiting = u64::from(job.micro_batches.checked_ilog2().unwrap_or(0));
     let moments = weights.saturating_mul(2);
     let step = held(&job.plans.micro).saturating_add(weights.saturating_mul(waiting));
-    // Answers are written with a state that holds whole samples, a piece of the prompt at a time.
+    // Answers are written with a state that holds whole samples, a piece of the prompt at a time; laws are those of
+    // whole windows.
     let writing = job.writing.as_ref().map_or(0, |plan| {
-        let sizes = Sizes { time: WRITTEN_TOGETHER, past: clamp(job.seq_len), ..sizes };
-        let memory = plan.memory(sizes);
+        let (window, piece) = (clamp(job.seq_len), clamp(job.seq_len).min(WRITTEN_TOGETHER));
+        let (time, past) = if job.metrics.kl { (window, 0) } else { (piece, window - piece) };
+        let memory = plan.memory(Sizes { time, past, ..sizes });
         bytes(memory.inputs).saturating_add(bytes(memory.peak))
     });
     let on_device = moments.saturating_add(step.max(held(&job.evaluation)).max(writing));
