@@ -234,3 +234,21 @@ fn bits_are_counted_over_whole_biographies() {
     assert!(near(evaluation.measures["bits"], want.bits), "{:?} {want:?}", evaluation.measures);
     assert!(near(evaluation.measures["bits_per_parameter"], want.per_parameter));
 }
+
+/// Greedy text goes on with the true year exactly where each of its bytes is the likeliest after the true ones.
+#[test]
+fn years_are_written_where_they_are_guessed() {
+    let text = recipe_of("task = \"multihop\"\nN = 1\nk = 1");
+    let changes = [
+        ("seq_len = 32", "seq_len = 256"),
+        ("every = 4\nwindows = 3", "windows = 4"),
+        ("every = 3", "every = 0"),
+        ("steps = 8", "steps = 3"),
+    ];
+    let experiment = experiment("small_text", &text, &changes);
+    let evaluation = evaluated(&Folder::finished(&experiment));
+    // Every question is one hop; a year has four digits.
+    assert_eq!(evaluation.answers.keys().copied().collect::<Vec<_>>(), [1]);
+    assert_eq!(evaluation.tokens.of, 4 * evaluation.exact().of);
+    assert!(evaluation.exact().of >= 4, "{evaluation:?}");
+}
