@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use compiler::field::{FieldValue, Fields};
 use compiler::lock::{Device, Experiment, Lock};
+use runtime::compare::measured;
 use runtime::fault::Faults;
 use runtime::job::{Estimate, Job, estimate, fits};
 use runtime::metrics::{Evaluation, Score, Step};
@@ -265,7 +266,7 @@ impl Watch for Screen {
     }
 
     fn evaluation(&mut self, evaluation: &Evaluation, seconds: f64) {
-        let Evaluation { step, nll, counted, tokens, answers } = evaluation;
+        let Evaluation { step, nll, counted, tokens, answers, measures } = evaluation;
         let mut parts = vec![format!("evaluation after step {step}:")];
         parts.extend(match nll {
             Some(nll) => Some(format!("loss {nll:.4}")),
@@ -282,6 +283,7 @@ impl Watch for Screen {
         if levels.len() > 1 {
             parts.push(format!("({})", levels.join(", ")));
         }
+        parts.extend(measures.iter().map(|(name, value)| format!("{} {value:.4}", measured(name))));
         parts.push(format!("in {}", span(seconds)));
         self.line(&parts.join(" "));
     }

@@ -12,7 +12,7 @@ mod value;
 use std::collections::BTreeMap;
 
 pub use value::{Bounds, FieldValue, Kind, UNBOUND};
-pub(crate) use value::{quote, row, shown, string};
+pub(crate) use value::{one_of, quote, row, shown, string};
 
 /// Values of free fields by path.
 pub type Fields = BTreeMap<String, FieldValue>;
@@ -133,8 +133,45 @@ impl FieldDef {
 const COUNT: i64 = 1_000_000_000_000;
 const TASK: &str = "data.task";
 const KIND: &str = "schedule.kind";
-const SYNTHETIC: &[&str] = &["depo", "mano"];
+/// Tasks with a generator.
+const SYNTHETIC: &[&str] = &["brevo", "capo", "depo", "lano", "mano", "multihop"];
+/// Tasks whose samples have a largest size.
+const SIZED: &[&str] = &["brevo", "depo", "mano"];
+/// Tasks whose samples begin with a token of their own.
+const MARKED: &[&str] = &["brevo", "depo", "mano"];
+/// Tasks that are measured by what a model writes.
+const WRITTEN: &[&str] = &["brevo", "lano"];
+const BREVO: &[&str] = &["brevo"];
+const CAPO: &[&str] = &["capo"];
 const DEPO: &[&str] = &["depo"];
+const LANO: &[&str] = &["lano"];
+const MULTIHOP: &[&str] = &["multihop"];
+/// The published grammars and how many tokens each has.
+pub(crate) const GRAMMARS: [(&str, i64); 9] = [
+    ("cfg3b", 3),
+    ("cfg3e1", 9),
+    ("cfg3e2", 4),
+    ("cfg3f", 3),
+    ("cfg3g", 3),
+    ("cfg3h", 3),
+    ("cfg3i", 3),
+    ("cfg3j", 3),
+    ("cfg3k", 3),
+];
+const CONFIGS: &[&str] =
+    &["cfg3b", "cfg3e1", "cfg3e2", "cfg3f", "cfg3g", "cfg3h", "cfg3i", "cfg3j", "cfg3k"];
+/// What can be measured, and of which tasks alone.
+pub(crate) const METRICS: [(&str, Option<&[&str]>); 6] = [
+    ("answer_accuracy", Some(&["brevo", "capo", "depo", "mano", "multihop", "text"])),
+    ("bits", Some(CAPO)),
+    ("kl", Some(LANO)),
+    ("loss", None),
+    ("token_accuracy", Some(&["brevo", "capo", "depo", "mano", "multihop", "text"])),
+    ("validity", Some(LANO)),
+];
+/// Their words.
+pub(crate) const MEASURES: &[&str] =
+    &["answer_accuracy", "bits", "kl", "loss", "token_accuracy", "validity"];
 const MANO: &[&str] = &["mano"];
 const TEXT: &[&str] = &["text"];
 const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];
@@ -169,27 +206,39 @@ pub const TABLE: &[FieldDef] = &[
     free("data.K", Semantic, Int(1, 499), "Depo: the most hops a question asks for.").only(TASK, DEPO).also(&["hops"]),
     free("data.L", Semantic, Int(1, 499), "Mano: the most operations of an expression.").only(TASK, MANO),
     free("data.M", Semantic, Int(1, 65_536), "Depo: questions of a sample; a cycle of fewer names asks one for each.").is("10").only(TASK, DEPO),
-    free("data.N", Semantic, Int(3, 65_536), "Depo: the longest cycle.").only(TASK, DEPO).also(&["n_max", "n"]),
+    free("data.N", Semantic, Int(1, 10_000_000), "Brevo: the most vertices. Capo: people. Depo: the longest cycle. Multihop: people of a group.").only(TASK, &["brevo", "capo", "depo", "multihop"]).also(&["n_max", "n"]),
     free("data.add_bos", Semantic, Bool, "A token before each document.").is("true").only(TASK, TEXT),
     free("data.add_eos", Semantic, Bool, "A token after each document.").is("true").only(TASK, TEXT),
-    free("data.bos", Semantic, Int(0, 1 << 24), "The published token before each sample.").is("9999").only(TASK, SYNTHETIC),
+    free("data.ans", Semantic, Int(1, 1 << 24), "Brevo: the published token before the answer.").is("9998").only(TASK, BREVO),
+    free("data.ask", Semantic, Word(&["last", "last_quarter"], &[]), "Brevo: whose ancestors are asked for; the last vertex's as published, or one's of the last quarter as in the paper.").is("\"last\"").only(TASK, BREVO),
+    free("data.bos", Semantic, Int(0, 1 << 24), "The published token before each sample.").is("9999").only(TASK, MARKED),
+    free("data.config", Semantic, Word(CONFIGS, &[]), "Lano: the published grammar.").only(TASK, LANO),
     free("data.digest", Semantic, Digest, "Of the prepared documents; `canonc bind` writes it.").is("\"unbound\"").only(TASK, TEXT),
+    free("data.eos", Semantic, Int(1, 1 << 24), "Brevo: the token after the answer; as published that before it again.").is("9998").only(TASK, BREVO),
     derived("data.epochs", Cosmetic, "", "Passes over the documents; known once they are bound."),
     free("data.held_out", Semantic, Real(Bounds::BelowOne), "Share of the documents kept for evaluation.").is("0.01").only(TASK, TEXT),
     free("data.held_out_seed", Semantic, Seed, "Which documents those are.").is("0").only(TASK, TEXT),
     free("data.ids", Semantic, Word(&["dense", "published"], &[]), "Token numbers: as published, or without the unused ones.").is("\"published\"").only(TASK, SYNTHETIC),
+    free("data.k", Semantic, Int(1, 1000), "Multihop: groups of people, each as many hops from a year.").only(TASK, MULTIHOP),
     free("data.knowledge_augment", Semantic, Bool, "Mano: two tokens for each marker and operation.").is("true").only(TASK, MANO),
+    free("data.leaves", Semantic, Word(&["ceil", "floor"], &[]), "Brevo: how the bound on parentless vertices is rounded; down as published, up in the paper.").is("\"floor\"").only(TASK, BREVO),
     free("data.lens", Semantic, Ints(1, 499), "Mano: operation counts in training.").from(up_to_l).only(TASK, MANO),
     free("data.loss_on", Semantic, Word(&["all", "answer"], &[]), "Which tokens are targets.").from(loss_on),
     free("data.max_tlen", Semantic, Int(1, 64), "Depo: tokens of the longest name.").only(TASK, DEPO),
     free("data.min_tlen", Semantic, Int(1, 64), "Depo: tokens of the shortest name.").only(TASK, DEPO),
     free("data.mini_vocab", Semantic, Int(1, 4500), "Depo: letters of the name alphabet.").only(TASK, DEPO).also(&["V"]),
+    free("data.multi", Semantic, Bool, "Brevo: names of 2 to 4 tokens (Brevo2), or one token a vertex (Brevo1).").is("false").only(TASK, BREVO),
     free("data.order", Semantic, Word(&["indexed", "published"], &[]), "Windows by number, or the published stream, which cannot be resharded.").is("\"indexed\"").only(TASK, SYNTHETIC),
+    free("data.people_seed", Semantic, Int(0, i64::MAX), "Capo: of the people, who are the same whatever seeds.data is.").is("42").only(TASK, CAPO),
+    free("data.permute", Semantic, Bool, "Capo: sentences in a drawn order, as the paper's bioS has them.").is("false").only(TASK, CAPO),
+    free("data.pronoun", Semantic, Word(&["drawn", "parity"], &[]), "Capo: whether a person is he or she; by number as published, or drawn as in the paper.").is("\"parity\"").only(TASK, CAPO),
     free("data.qids", Semantic, Ints(1, 499), "Mano: the number that stands for each of lens.").from(as_lens).only(TASK, MANO),
+    free("data.query", Semantic, Int(1, 1 << 24), "Brevo: the published token before the query.").is("9997").only(TASK, BREVO),
+    free("data.reverse_md", Semantic, Bool, "Capo: the day before the month.").is("false").only(TASK, CAPO),
     free("data.separator", Semantic, Bool, "Depo: a token before each edge.").is("false").only(TASK, DEPO),
     free("data.seq_len", Semantic, Int(1, 1 << 24), "Inputs of one window.").unit("tokens").also(&["context", "length"]),
     free("data.source", Semantic, Name, "What people call the documents; once they are bound their digest counts instead.").only(TASK, TEXT),
-    free("data.task", Semantic, Word(&["depo", "mano", "text"], &["brevo", "capo", "lano"]), "What is learnt."),
+    free("data.task", Semantic, Word(&["brevo", "capo", "depo", "lano", "mano", "multihop", "text"], &["babilong"]), "What is learnt."),
     derived("data.task_digest", Semantic, "", "Digest of a synthetic task: name, parameters, revision of its generator."),
     free("data.tokenizer", Semantic, Word(&["bytes"], &["sp", "tiktoken"]), "How text becomes tokens.").is("\"bytes\"").only(TASK, TEXT),
     free("data.tokens", Cosmetic, IntOr(1, i64::MAX, "unknown"), "Training tokens of one pass; `canonc bind` writes it.").is("\"unknown\"").only(TASK, TEXT),
@@ -198,8 +247,9 @@ pub const TABLE: &[FieldDef] = &[
     derived("data.vocab", Cosmetic, "tokens", "The least vocabulary an arch needs for this data."),
     free("data.weights", Semantic, Ints(0, COUNT), "Share of each source of the prepared text; empty takes every document once a pass.").is("[]").only(TASK, TEXT),
     free("evaluation.every", Cosmetic, Int(0, COUNT), "Steps between evaluations; 0 for the last step only.").is("0").unit("steps"),
-    free("evaluation.metrics", Measured, Words(&["answer_accuracy", "loss", "token_accuracy"]), "What is reported.").from(metrics),
-    free("evaluation.mode", Measured, Word(&["test", "train"], &[]), "Sizes of evaluated samples: all at the largest, or drawn as in training.").is("\"test\"").only(TASK, SYNTHETIC),
+    free("evaluation.metrics", Measured, Words(MEASURES), "What is reported.").from(metrics),
+    free("evaluation.mode", Measured, Word(&["test", "train"], &[]), "Sizes of evaluated samples: all at the largest, or drawn as in training.").is("\"test\"").only(TASK, SIZED),
+    free("evaluation.samples", Measured, Int(1, 1 << 20), "Brevo: questions whose answers are generated at one evaluation. Lano: sentences that are, and as many whose law is compared.").is("64").only(TASK, WRITTEN),
     free("evaluation.windows", Measured, Int(1, 1 << 32), "Windows of one evaluation.").is("64").unit("windows"),
     free("log.every", Cosmetic, Int(1, COUNT), "Steps between lines of progress.").is("10").unit("steps"),
     free("loss.kind", Semantic, Word(&["cross_entropy"], &[]), "What is minimised.").is("\"cross_entropy\""),
@@ -237,7 +287,8 @@ pub const TABLE: &[FieldDef] = &[
 
 /// The revision of each synthetic generator: raised when the same seed gives other samples, or the same
 /// samples are packed into other windows.
-pub const GENERATORS: [(&str, i64); 2] = [("depo", 1), ("mano", 1)];
+pub const GENERATORS: [(&str, i64); 6] =
+    [("brevo", 1), ("capo", 1), ("depo", 1), ("lano", 1), ("mano", 1), ("multihop", 1)];
 
 /// Something that decides a result, that no field says and that is neither a primitive nor a generator,
 /// which have revisions of their own.
@@ -353,14 +404,20 @@ fn word<'a>(fields: &'a Fields, path: &str) -> Option<&'a str> {
 
 /// Answers where the task labels them, else everything: as published.
 fn loss_on(fields: &Fields) -> Option<FieldValue> {
-    let on = if word(fields, "data.task")? == "depo" { "answer" } else { "all" };
+    let labelled = ["brevo", "depo"].contains(&word(fields, "data.task")?);
+    let on = if labelled { "answer" } else { "all" };
     Some(FieldValue::text(on))
 }
 
+/// What the task is measured by; of text, which asks nothing, and of Capo, whose values the bits are of, no answers.
 fn metrics(fields: &Fields) -> Option<FieldValue> {
-    let all = ["answer_accuracy", "loss", "token_accuracy"];
-    let from = usize::from(word(fields, "data.task")? == "text");
-    Some(FieldValue::List(all.iter().skip(from).map(|m| FieldValue::text(*m)).collect()))
+    let metrics: &[&str] = match word(fields, "data.task")? {
+        "capo" => &["bits", "loss"],
+        "lano" => &["kl", "loss", "validity"],
+        "text" => &["loss", "token_accuracy"],
+        _ => &["answer_accuracy", "loss", "token_accuracy"],
+    };
+    Some(FieldValue::List(metrics.iter().map(|m| FieldValue::text(*m)).collect()))
 }
 
 fn up_to_l(fields: &Fields) -> Option<FieldValue> {
@@ -404,6 +461,25 @@ mod tests {
             }
             if let Default::Is(_) = def.default {
                 assert!(default_of(def, &Fields::new()).is_some(), "default of {}", def.path);
+            }
+        }
+    }
+
+    #[test]
+    fn metrics_and_grammars_are_those_of_the_table() {
+        assert_eq!(METRICS.map(|(name, _)| name), MEASURES);
+        assert_eq!(GRAMMARS.map(|(name, _)| name), CONFIGS);
+        let Kind::Word(tasks, _) = find(TASK).unwrap().kind else { panic!("{TASK}") };
+        for (metric, of) in METRICS {
+            assert!(of.unwrap_or_default().iter().all(|task| tasks.contains(task)), "{metric}");
+        }
+        for task in tasks {
+            let fields = Fields::from([(TASK.to_owned(), FieldValue::text(*task))]);
+            let Some(FieldValue::List(metrics)) = metrics(&fields) else { panic!("{task}") };
+            for metric in metrics {
+                let (_, of) =
+                    METRICS.into_iter().find(|(name, _)| *name == metric.plain()).unwrap();
+                assert!(of.is_none_or(|of| of.contains(task)), "{task} {metric}");
             }
         }
     }

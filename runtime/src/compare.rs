@@ -79,6 +79,8 @@ pub enum Unit {
     Nats,
     /// A fraction of one, a difference.
     Share,
+    /// Something counted, a difference.
+    Count,
     /// A ratio.
     Seconds,
 }
@@ -111,6 +113,19 @@ const HELD_OUT_LOSS: &str = "held-out loss";
 const TOKENS_RIGHT: &str = "answer tokens right";
 const ANSWERS_RIGHT: &str = "whole answers right";
 
+/// What an evaluation's further measures are called in tables, and what they are counted in.
+const MEASURES: [(&str, &str, Unit); 4] = [
+    ("bits", "bits learnt", Unit::Count),
+    ("bits_per_parameter", "bits learnt a parameter", Unit::Count),
+    ("kl", "KL from the true law", Unit::Nats),
+    ("validity", "sentences valid", Unit::Share),
+];
+
+/// What people call a measure.
+pub fn measured(name: &str) -> &str {
+    MEASURES.iter().find(|(known, ..)| *known == name).map_or(name, |(_, called, _)| called)
+}
+
 /// Reads what a finished run of this lock logged; refuses a folder that holds anything else.
 pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> {
     let paths = Paths::new(folder);
@@ -131,6 +146,9 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> 
                 put(ANSWERS_RIGHT.to_owned(), eval.exact().ratio());
                 for (level, score) in &eval.answers {
                     put(format!("{ANSWERS_RIGHT}, level {level}"), score.ratio());
+                }
+                for (name, value) in &eval.measures {
+                    put(measured(name).to_owned(), Some(*value));
                 }
             }
         }
@@ -208,7 +226,10 @@ impl Comparison {
         match self.selection.metric.as_str() {
             "answer_accuracy" => ANSWERS_RIGHT,
             "token_accuracy" => TOKENS_RIGHT,
-            _ => HELD_OUT_LOSS,
+            metric => {
+                let measure = MEASURES.iter().find(|(name, ..)| *name == metric);
+                measure.map_or(HELD_OUT_LOSS, |(_, called, _)| called)
+            }
         }
     }
 
@@ -289,7 +310,7 @@ impl<'a> Pair<'a> {
             means.extend(self.again.map(|_| mean_of(again, &metric)));
             let unit = unit(&metric);
             let band = differences(base, again, &metric).into_iter().map(|d| match unit {
-                Unit::Nats | Unit::Share => d.abs(),
+                Unit::Nats | Unit::Share | Unit::Count => d.abs(),
                 Unit::Seconds => (d - 1.0).abs(),
             });
             Row {
@@ -316,7 +337,7 @@ fn differences(base: &[Run], other: &[Run], metric: &str) -> Vec<f64> {
         let [a, b] = [base, other].map(|run| run.curves.finals().get(metric).copied());
         let alike = base.curves.timed_on.is_some() && base.curves.timed_on == other.curves.timed_on;
         match unit(metric) {
-            Unit::Nats | Unit::Share => Some(b? - a?),
+            Unit::Nats | Unit::Share | Unit::Count => Some(b? - a?),
             Unit::Seconds if alike && a? > 0.0 => Some(b? / a?),
             Unit::Seconds => None,
         }
@@ -328,7 +349,10 @@ fn unit(metric: &str) -> Unit {
     match metric {
         STEP_TIME => Unit::Seconds,
         _ if metric.starts_with(TOKENS_RIGHT) || metric.starts_with(ANSWERS_RIGHT) => Unit::Share,
-        _ => Unit::Nats,
+        _ => {
+            let found = MEASURES.iter().find(|(_, called, _)| *called == metric);
+            found.map_or(Unit::Nats, |(.., unit)| *unit)
+        }
     }
 }
 

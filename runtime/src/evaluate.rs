@@ -1,55 +1,147 @@
 //! In: the weights of a run and its held-out windows. Out: how well they do: mean loss a counted token, tokens of
-//! answers right, answers right as a whole by level. Must stay true: the windows are the same at every evaluation
-//! and in every arm; an answer that its window cuts off is not scored; sums are taken in window order.
+//! answers right, answers right as a whole by level, and what else the task is measured by. Must stay true: the
+//! windows are the same at every evaluation and in every arm; an answer that its window cuts off is not scored; sums
+//! are taken in window order.
 //!
 //! Each token of an answer is guessed from the true tokens before it. An answer is right as a whole only if every
-//! guess is, and then greedy decoding writes the same answer, so exact match is what generating would give.
+//! guess is, and then greedy decoding writes the same answer, so exact match is what generating would give. Where
+//! other answers are right too, `written` has the model write its own.
+
+mod knowledge;
+mod sentences;
+mod written;
 
 use std::collections::BTreeMap;
 
 use tch::{Device, Kind, Tensor};
 
+use crate::data::Windows;
 use crate::data::batch::{Answer, Batch};
-use crate::execute::{Evaluator, ExecuteError};
+use crate::data::capo::bits::Losses;
+use crate::data::task::Task;
+use crate::decode::Decoder;
+use crate::execute::{Evaluator, ExecuteError, Machine, Paths};
 use crate::job::Job;
 use crate::metrics::{Evaluation, Score};
 use crate::run::RunError;
 use crate::train::{State, tensors, values};
 
-/// Measures the state on the job's held-out windows.
-pub fn evaluate(
-    job: &mut Job,
-    evaluator: &Evaluator,
-    state: &State,
+/// The plans of a job's evaluations, bound to a machine.
+#[derive(Debug)]
+pub struct Measurer {
+    evaluator: Evaluator,
+    decoder: Option<Decoder>,
     device: Device,
-) -> Result<Evaluation, RunError> {
-    let metrics = job.metrics;
-    let (mut nll, mut counted) = (0.0f64, 0u64);
-    let mut tokens = Score::default();
-    let mut answers: BTreeMap<u32, Score> = BTreeMap::new();
-    let mut batch = Batch::default();
-    let mut first = 0;
-    while first < job.evaluation_windows {
-        let end = (first + job.rows).min(job.evaluation_windows);
-        job.held_out.fill(first..end, &mut batch)?;
-        first = end;
-        let result = tensors(&batch, device).and_then(|(inputs, targets)| {
-            let result = evaluator.evaluate(&state.weights, &inputs, &targets)?;
-            Ok((values(&result.nll)?, guesses(&result.argmax)?))
-        });
-        let (losses, guesses) = result?;
-        // Ignored targets have loss 0.
-        nll += losses.iter().map(|loss| f64::from(*loss)).sum::<f64>();
-        counted += batch.counted_targets();
-        score(&batch, &guesses, &mut tokens, &mut answers);
+}
+
+impl Measurer {
+    pub fn new(job: &Job, machine: Machine) -> Result<Measurer, ExecuteError> {
+        let vocab = job.graph.vocab;
+        let decoder = job.writing.clone().map(|plan| Decoder::of(plan, vocab, machine));
+        Ok(Measurer {
+            evaluator: Evaluator::new(job.evaluation.clone(), machine)?,
+            decoder: decoder.transpose()?,
+            device: machine.device,
+        })
     }
-    Ok(Evaluation {
-        step: state.step,
-        nll: (metrics.loss && counted > 0).then(|| nll / counted as f64),
-        counted,
-        tokens: if metrics.tokens { tokens } else { Score::default() },
-        answers: if metrics.answers { answers } else { BTreeMap::new() },
-    })
+
+    /// How each kernel was computed so far.
+    pub fn paths(&self) -> Paths {
+        let mut paths = self.evaluator.paths();
+        if let Some(decoder) = &self.decoder {
+            paths.merge(&decoder.streamer().paths());
+        }
+        paths
+    }
+
+    /// Measures the state on the job's held-out windows.
+    pub fn measure(&self, job: &mut Job, state: &State) -> Result<Evaluation, RunError> {
+        let Forced { nll, counted, tokens, mut answers, knowledge } = self.forced(job, state)?;
+        let metrics = job.metrics;
+        let mut measures = BTreeMap::new();
+        match (task(job).cloned(), &self.decoder) {
+            (Some(Task::Brevo(brevo)), Some(decoder)) if metrics.answers => {
+                answers = written::orders(&brevo, decoder, job, state)?;
+            }
+            (Some(Task::Lano(lano)), Some(decoder)) => {
+                sentences::measure(
+                    lano.grammar(),
+                    decoder,
+                    job,
+                    state,
+                    self.device,
+                    &mut measures,
+                )?;
+            }
+            (Some(Task::Capo(capo)), _) if metrics.bits => {
+                knowledge::measure(capo.people().len() as u64, knowledge, job, &mut measures);
+            }
+            (
+                Some(
+                    Task::Brevo(_)
+                    | Task::Depo(_)
+                    | Task::Capo(_)
+                    | Task::Mano(_)
+                    | Task::Lano(_)
+                    | Task::Multihop(_),
+                )
+                | None,
+                Some(_) | None,
+            ) => {}
+        }
+        Ok(Evaluation {
+            step: state.step,
+            nll: (metrics.loss && counted > 0).then(|| nll / counted as f64),
+            counted,
+            tokens: if metrics.tokens { tokens } else { Score::default() },
+            answers: if metrics.answers { answers } else { BTreeMap::new() },
+            measures,
+        })
+    }
+
+    /// Every held-out window, each token guessed from the true ones before it.
+    fn forced(&self, job: &mut Job, state: &State) -> Result<Forced, RunError> {
+        let mut forced = Forced::default();
+        let mut batch = Batch::default();
+        let mut first = 0;
+        while first < job.evaluation_windows {
+            let end = (first + job.rows).min(job.evaluation_windows);
+            job.held_out.fill(first..end, &mut batch)?;
+            first = end;
+            let result = tensors(&batch, self.device).and_then(|(inputs, targets)| {
+                let result = self.evaluator.evaluate(&state.weights, &inputs, &targets)?;
+                Ok((values(&result.nll)?, guesses(&result.argmax)?))
+            });
+            let (losses, guesses) = result?;
+            // Ignored targets have loss 0.
+            forced.nll += losses.iter().map(|loss| f64::from(*loss)).sum::<f64>();
+            forced.counted += batch.counted_targets();
+            score(&batch, &guesses, &mut forced.tokens, &mut forced.answers);
+            if job.metrics.bits {
+                knowledge::add(&batch, &losses, &mut forced.knowledge);
+            }
+        }
+        Ok(forced)
+    }
+}
+
+/// What guessing each token comes to.
+#[derive(Debug, Default)]
+struct Forced {
+    /// Summed.
+    nll: f64,
+    counted: u64,
+    tokens: Score,
+    answers: BTreeMap<u32, Score>,
+    /// Of whole biographies.
+    knowledge: Losses,
+}
+
+fn task(job: &Job) -> Option<&Task> {
+    match &job.held_out {
+        Windows::Task(windows) => Some(windows.task()),
+        Windows::Text(_) => None,
+    }
 }
 
 fn score(batch: &Batch, guesses: &[i64], tokens: &mut Score, answers: &mut BTreeMap<u32, Score>) {

@@ -211,6 +211,7 @@ pub(crate) mod tests {
                     counted: 7,
                     tokens: Score { right: step, of: 10 },
                     answers: BTreeMap::new(),
+                    measures: BTreeMap::new(),
                 }));
             }
         }

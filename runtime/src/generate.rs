@@ -49,7 +49,7 @@ pub struct Generated {
 }
 
 /// Prompt tokens taken at once: bounds what attention holds meanwhile.
-const PREFILL: usize = 256;
+pub(crate) const PREFILL: usize = 256;
 
 /// Draws tokens until there are enough, the stop token comes, or `each` breaks.
 pub fn generate(
@@ -86,7 +86,7 @@ pub fn generate(
     Ok(Generated { tokens, state_bytes: carried.bytes(), paths: streamer.paths() })
 }
 
-fn check(sampling: &Sampling) -> Result<(), RunError> {
+pub(crate) fn check(sampling: &Sampling) -> Result<(), RunError> {
     let Sampling { temperature, top_k, seed: _ } = *sampling;
     if !temperature.is_finite() || temperature < 0.0 {
         return Err(RunError::input(
@@ -113,7 +113,12 @@ fn advance(
 }
 
 /// The next token after logits. `index`: how many were drawn before.
-fn choose(logits: &[f64], sampling: Sampling, draws: &Philox, index: u64) -> Result<i64, RunError> {
+pub(crate) fn choose(
+    logits: &[f64],
+    sampling: Sampling,
+    draws: &Philox,
+    index: u64,
+) -> Result<i64, RunError> {
     let Sampling { temperature, top_k, seed: _ } = sampling;
     if let Some(bad) = logits.iter().find(|logit| logit.is_nan() || **logit == f64::INFINITY) {
         return Err(RunError::finding(
@@ -121,15 +126,15 @@ fn choose(logits: &[f64], sampling: Sampling, draws: &Philox, index: u64) -> Res
             "see that the weights are those of a run that did not diverge",
         ));
     }
-    // By logit, then by id: the order in which top-k keeps tokens.
-    let mut order: Vec<usize> = (0..logits.len()).collect();
     let logit = |i: &usize| logits.get(*i).copied().unwrap_or(f64::NEG_INFINITY);
-    order.sort_by(|a, b| logit(b).total_cmp(&logit(a)).then(a.cmp(b)));
-    let kept = match temperature {
-        0.0 => 1,
-        _ => top_k.unwrap_or(usize::MAX),
+    // By logit, then by id: the order in which top-k keeps tokens.
+    let by_logit = |a: &usize, b: &usize| logit(b).total_cmp(&logit(a)).then(a.cmp(b));
+    let mut order: Vec<usize> = match temperature {
+        0.0 => (0..logits.len()).min_by(by_logit).into_iter().collect(),
+        _ => (0..logits.len()).collect(),
     };
-    order.truncate(kept);
+    order.sort_by(by_logit);
+    order.truncate(top_k.unwrap_or(usize::MAX));
     let Some(best) = order.first() else {
         return Err(RunError::input("the vocabulary is empty", "give an arch with tokens"));
     };
@@ -154,7 +159,8 @@ fn choose(logits: &[f64], sampling: Sampling, draws: &Philox, index: u64) -> Res
     Ok(chosen as i64)
 }
 
-fn key(seed: u64) -> blake3::Hash {
+/// Of the draws of one text.
+pub(crate) fn key(seed: u64) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 sample");
     hasher.update(&seed.to_le_bytes());
     hasher.finalize()

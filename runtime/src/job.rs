@@ -9,7 +9,7 @@ use std::sync::Arc;
 use compiler::digest::Digest;
 use compiler::graph::{Graph, Param};
 use compiler::lock::{self, DataSource, Device, Digests, EvaluationMode, Experiment};
-use compiler::plan::{self, Plan, TrainPlan};
+use compiler::plan::{self, Plan, Stream, TrainPlan};
 
 use crate::checkpoint::Slot;
 use crate::data::batch::Batch;
@@ -35,6 +35,8 @@ pub struct Job {
     pub graph: Graph,
     pub plans: TrainPlan,
     pub evaluation: Plan,
+    /// What writes answers in evaluations, where the task is measured by them.
+    pub writing: Option<Plan>,
     pub init_seed: u64,
     pub steps: u64,
     pub micro_batches: u64,
@@ -46,6 +48,8 @@ pub struct Job {
     pub train: Windows,
     pub held_out: Windows,
     pub evaluation_windows: u64,
+    /// What is generated at one evaluation, where the task is measured by it.
+    pub evaluation_samples: u64,
     pub metrics: Metrics,
     pub cadence: Cadence,
     pub device: Device,
@@ -72,6 +76,27 @@ pub struct Metrics {
     pub tokens: bool,
     /// Whole answers.
     pub answers: bool,
+    /// Capo's knowledge.
+    pub bits: bool,
+    /// Lano: from the true law of the next token.
+    pub kl: bool,
+    /// Lano: of the sentences that the model writes.
+    pub validity: bool,
+}
+
+impl Metrics {
+    fn of(experiment: &Experiment) -> Metrics {
+        let reports =
+            |name: &str| experiment.evaluation.metrics.iter().any(|metric| metric == name);
+        Metrics {
+            loss: reports("loss"),
+            tokens: reports("token_accuracy"),
+            answers: reports("answer_accuracy"),
+            bits: reports("bits"),
+            kl: reports("kl"),
+            validity: reports("validity"),
+        }
+    }
 }
 
 impl Cadence {
@@ -91,20 +116,20 @@ impl Job {
         lock_text: &str,
         documents: Option<Arc<TextIndex>>,
     ) -> Result<Job, RunError> {
-        let (plans, evaluation_plan) = plans(experiment);
+        let Plans { training, evaluation: evaluation_plan, writing } = plans(experiment);
         let budget = experiment.budget;
         let schedule = schedule(&experiment.schedule);
         schedule::check(&schedule, budget.steps).map_err(|error| input(&error.to_string()))?;
         let (train, held_out) = windows(experiment, documents)?;
         let evaluation = &experiment.evaluation;
-        let reports = |name: &str| evaluation.metrics.iter().any(|metric| metric == name);
         Ok(Job {
             name: experiment.name.clone(),
             lock_text: lock_text.to_owned(),
             digests: experiment.digests,
             graph: experiment.arch.compiled.graph.clone(),
-            plans,
+            plans: training,
             evaluation: evaluation_plan,
+            writing,
             init_seed: experiment.seeds.init,
             steps: budget.steps,
             micro_batches: experiment.batch.micro_batches,
@@ -115,11 +140,8 @@ impl Job {
             train,
             held_out,
             evaluation_windows: evaluation.windows,
-            metrics: Metrics {
-                loss: reports("loss"),
-                tokens: reports("token_accuracy"),
-                answers: reports("answer_accuracy"),
-            },
+            evaluation_samples: evaluation.samples,
+            metrics: Metrics::of(experiment),
             cadence: Cadence {
                 checkpoint: experiment.checkpoint.every,
                 keep: usize::try_from(experiment.checkpoint.keep).unwrap_or(usize::MAX),
@@ -172,26 +194,56 @@ impl Job {
         self.graph.params().iter().map(slot).collect()
     }
 
-    /// What is executed, as text: training, then evaluation.
+    /// What is executed, as text: training, then evaluation, then what writes answers.
     pub fn plan_text(&self) -> String {
-        text_of(&self.plans, &self.evaluation)
+        text_of(&self.plans, &self.evaluation, self.writing.as_ref())
     }
 }
 
 /// The plan text of an experiment's job, which is the same whatever documents it trains on.
 pub fn plan_text(experiment: &Experiment) -> String {
-    let (training, evaluation) = plans(experiment);
-    text_of(&training, &evaluation)
+    let Plans { training, evaluation, writing } = plans(experiment);
+    text_of(&training, &evaluation, writing.as_ref())
 }
 
-fn plans(experiment: &Experiment) -> (TrainPlan, Plan) {
+/// What a job executes.
+struct Plans {
+    training: TrainPlan,
+    evaluation: Plan,
+    writing: Option<Plan>,
+}
+
+fn plans(experiment: &Experiment) -> Plans {
     let graph = &experiment.arch.compiled.graph;
     let options = experiment.train_options();
-    (plan::train(graph, &options), plan::evaluate(graph, options.loss, options.common))
+    let stream = Stream { state_in: true, state_out: true };
+    let writes = writes(experiment);
+    Plans {
+        training: plan::train(graph, &options),
+        evaluation: plan::evaluate(graph, options.loss, options.common),
+        writing: writes.then(|| plan::forward(graph, stream, options.common)),
+    }
 }
 
-fn text_of(training: &TrainPlan, evaluation: &Plan) -> String {
-    format!("{}evaluate\n{}", training.text(), evaluation.text())
+/// Whether anything that is reported is of what the model writes by itself.
+fn writes(experiment: &Experiment) -> bool {
+    let metrics = Metrics::of(experiment);
+    match &experiment.data.source {
+        DataSource::Task { name, .. } => match name.as_str() {
+            "brevo" => metrics.answers,
+            "lano" => metrics.kl || metrics.validity,
+            _ => false,
+        },
+        DataSource::Text { .. } => false,
+    }
+}
+
+fn text_of(training: &TrainPlan, evaluation: &Plan, writing: Option<&Plan>) -> String {
+    let mut text = format!("{}evaluate\n{}", training.text(), evaluation.text());
+    if let Some(writing) = writing {
+        text += &format!("write\n{}", writing.text());
+    }
+    text
 }
 
 fn schedule(schedule: &lock::Schedule) -> Schedule {

@@ -11,6 +11,8 @@ pub mod checkpoint;
 pub mod compare;
 pub mod data;
 #[cfg(feature = "torch")]
+pub mod decode;
+#[cfg(feature = "torch")]
 pub mod evaluate;
 #[cfg(feature = "torch")]
 pub mod execute;

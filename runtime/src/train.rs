@@ -15,8 +15,8 @@ use compiler::digest::Digest;
 
 use crate::attest::{Attestation, Circumstances, kernel_lines};
 use crate::checkpoint::{Manifest, Refused, Store};
-use crate::evaluate::evaluate;
-use crate::execute::{Evaluator, Machine, Trainer};
+use crate::evaluate::Measurer;
+use crate::execute::{Machine, Trainer};
 use crate::fault::Faults;
 use crate::finished;
 use crate::job::{Job, PLAN_TAG, estimate, fits};
@@ -112,11 +112,10 @@ fn attested(
 struct Run<'a> {
     job: &'a mut Job,
     folder: RunFolder,
-    machine: Machine,
     options: &'a Options<'a>,
     watch: &'a mut dyn Watch,
     trainer: Trainer,
-    evaluator: Evaluator,
+    measurer: Measurer,
     state: State,
     log: Log,
     store: Store,
@@ -146,7 +145,7 @@ impl<'a> Run<'a> {
         }
         folder.keep(&folder.paths.plan(), &job.plan_text())?;
         let trainer = Trainer::new(job.plans.clone(), machine)?;
-        let evaluator = Evaluator::new(job.evaluation.clone(), machine)?;
+        let measurer = Measurer::new(job, machine)?;
         let mut store = Store::new(folder.paths.checkpoints(), job.id(), job.slots());
         let (found, refused) = store.find(|chain| log.holds(chain))?;
         for Refused { name, why } in refused {
@@ -165,11 +164,10 @@ impl<'a> Run<'a> {
         Ok(Run {
             job,
             folder,
-            machine,
             options,
             watch,
             trainer,
-            evaluator,
+            measurer,
             state,
             log,
             store,
@@ -269,7 +267,7 @@ impl<'a> Run<'a> {
 
     fn evaluate(&mut self) -> Result<(), RunError> {
         let start = Instant::now();
-        let evaluation = evaluate(self.job, &self.evaluator, &self.state, self.machine.device)?;
+        let evaluation = self.measurer.measure(self.job, &self.state)?;
         let seconds = start.elapsed().as_secs_f64();
         let new = self.append(&Record::Evaluation(evaluation.clone()))?;
         if new == Appended::New {
@@ -301,7 +299,7 @@ impl<'a> Run<'a> {
         let before = std::fs::read_to_string(&path).unwrap_or_default();
         let before = before.lines().filter_map(|line| line.split_once(" = "));
         let mut paths = self.trainer.paths();
-        paths.merge(&self.evaluator.paths());
+        paths.merge(&self.measurer.paths());
         for (kernel, path) in before.chain(paths.iter().map(|(kernel, path, _)| (kernel, path))) {
             kernels.entry(kernel.to_owned()).or_default().insert(path.to_owned());
         }

@@ -10,5 +10,7 @@ mod run {
     mod families;
     mod score;
     mod support;
+    mod tasks;
     mod verify;
+    mod written;
 }

@@ -6,6 +6,7 @@
 
 mod runtime {
     mod archs;
+    mod decode;
     mod erasure;
     mod golden;
     mod gradients;

@@ -113,7 +113,7 @@ impl Kind {
             Kind::Pair(bounds) => format!("a list of two: each {}", bounds.words()),
             Kind::Bool => "true or false".to_owned(),
             Kind::Word([word], _) => format!("\"{word}\""),
-            Kind::Word(words, _) => format!("one of {}", quoted(words)),
+            Kind::Word(words, _) => one_of(words),
             Kind::Words(words) => format!("a list of some of {}", quoted(words)),
             Kind::Name => format!("a name of 1 to {MAX_NAME} bytes without control characters"),
             Kind::Letters(letters) => format!("some of the letters \"{letters}\", each once"),
@@ -260,6 +260,10 @@ impl Kind {
 }
 
 /// `"a", "b"`
+pub(crate) fn one_of(words: &[&str]) -> String {
+    format!("one of {}", quoted(words))
+}
+
 fn quoted(words: &[&str]) -> String {
     words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", ")
 }

@@ -466,6 +466,7 @@ fn evaluation(fields: &Fields) -> Evaluation {
     Evaluation {
         every: count(fields, "evaluation.every"),
         windows: count(fields, "evaluation.windows"),
+        samples: count(fields, "evaluation.samples"),
         metrics,
         mode: match text(fields, "evaluation.mode") {
             "train" => Some(EvaluationMode::Train),

@@ -103,6 +103,8 @@ pub struct Evaluation {
     /// Steps between; 0: after the last step only.
     pub every: u64,
     pub windows: u64,
+    /// What is generated at one evaluation; 0 where the task is not measured by it.
+    pub samples: u64,
     pub metrics: Vec<String>,
     /// Sizes of samples as in training, rather than all at the largest; text has no sizes.
     pub mode: Option<EvaluationMode>,

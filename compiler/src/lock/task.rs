@@ -9,7 +9,10 @@ use std::collections::BTreeSet;
 use super::Problem;
 use super::experiment::{int, list, text, truth};
 use crate::digest::Digest;
-use crate::field::{FieldValue, Fields, GENERATORS, TABLE};
+use crate::field::{FieldValue, Fields, GENERATORS, GRAMMARS, METRICS, TABLE};
+
+mod brevo;
+mod people;
 
 const TASK_TAG: &str = "canonc.task.v1";
 
@@ -39,8 +42,8 @@ pub(super) fn digest(fields: &Fields) -> Digest {
     Digest::of(TASK_TAG, &format!("task = \"{task}\"\nrevision = {revision}\n{lines}"))
 }
 
-/// The published tokens that samples can hold (data spec, sections 2 and 5); text has its bytes and
-/// two marks.
+/// The published tokens that samples can hold (data spec, sections 2, 3 and 5); text has its
+/// bytes and two marks.
 fn alphabet(fields: &Fields) -> BTreeSet<i64> {
     let mut tokens = BTreeSet::new();
     let bos = int(fields, "data.bos");
@@ -51,6 +54,10 @@ fn alphabet(fields: &Fields) -> BTreeSet<i64> {
             tokens.extend([9500, bos]);
             tokens.extend(truth(fields, "data.separator").then_some(9700));
         }
+        "brevo" => tokens.extend(brevo::tokens(fields)),
+        "capo" | "multihop" => tokens.extend(0..people::bytes(fields)),
+        // The grammar's tokens, and the one between sentences.
+        "lano" => tokens.extend(1..=1 + symbols(text(fields, "data.config"))),
         "mano" => {
             let second = i64::from(truth(fields, "data.knowledge_augment"));
             tokens.extend(5000..5000 + int(fields, "data.value_mod"));
@@ -71,6 +78,11 @@ fn alphabet(fields: &Fields) -> BTreeSet<i64> {
         _ => tokens.extend(0..258),
     }
     tokens
+}
+
+/// Tokens of a published grammar.
+fn symbols(config: &str) -> i64 {
+    GRAMMARS.iter().find(|(name, _)| *name == config).map_or(0, |(_, tokens)| *tokens)
 }
 
 /// The least vocabulary an arch needs.
@@ -101,6 +113,10 @@ fn least_tokens(fields: &Fields, evaluated: bool) -> i64 {
             let separators = if truth(fields, "data.separator") { names } else { 0 };
             1 + 2 * tokens + separators + 1 + least + 1 + least
         }
+        "brevo" => brevo::least_tokens(fields, largest),
+        // Nothing is asked: a window is of use from its first target on.
+        "capo" | "lano" => 2,
+        "multihop" => people::least_tokens(fields),
         "mano" => {
             let operations = list(fields, "data.lens").iter().filter_map(|len| match len {
                 FieldValue::Int(len) => Some(*len),
@@ -117,6 +133,11 @@ fn least_tokens(fields: &Fields, evaluated: bool) -> i64 {
     }
 }
 
+/// Whether samples say which of their tokens are targets.
+fn has_labels(task: &str) -> bool {
+    ["brevo", "depo"].contains(&task)
+}
+
 /// What no sample could be made of.
 pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
     let mut problem = |path: &str, message: String, help: &str| {
@@ -125,10 +146,20 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
     let seq_len = int(fields, "data.seq_len");
     let task = text(fields, "data.task");
     match task {
+        "brevo" => brevo::check(fields, &mut problem),
+        "capo" => people::check_biographies(fields, &mut problem),
+        "multihop" => people::check_groups(fields, &mut problem),
         "depo" => {
             let (n, letters) = (int(fields, "data.N"), int(fields, "data.mini_vocab"));
             let (least, most) = (int(fields, "data.min_tlen"), int(fields, "data.max_tlen"));
             let bos = int(fields, "data.bos");
+            if !(3..=65_536).contains(&n) {
+                problem(
+                    "data.N",
+                    format!("N is {n}, but a cycle has 3 to 65536 names"),
+                    "set N to a value from 3 to 65536",
+                );
+            }
             if most < least {
                 problem(
                     "data.max_tlen",
@@ -200,7 +231,19 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
             ),
         );
     }
-    if text(fields, "data.loss_on") == "answer" && task != "depo" {
+    for metric in list(fields, "evaluation.metrics").iter().map(FieldValue::plain) {
+        let of = METRICS.iter().find(|(name, _)| *name == metric).and_then(|(_, of)| *of);
+        if of.is_some_and(|of| !of.contains(&task)) {
+            let own = METRICS.iter().filter(|(_, of)| of.is_none_or(|of| of.contains(&task)));
+            let own: Vec<String> = own.map(|(name, _)| format!("\"{name}\"")).collect();
+            problem(
+                "evaluation.metrics",
+                format!("metrics has \"{metric}\", which {task} is not measured by"),
+                &format!("choose among {}, or leave metrics out", own.join(", ")),
+            );
+        }
+    }
+    if text(fields, "data.loss_on") == "answer" && !has_labels(task) {
         problem(
             "data.loss_on",
             format!("loss_on is \"answer\", but {task} does not label its answers"),

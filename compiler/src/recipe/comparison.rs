@@ -40,7 +40,6 @@ pub struct ComparisonFile {
 const KEYS: [&str; 8] =
     ["again", "arms", "base", "grid", "recipe", "seeds", "selection", "treatment"];
 const SELECTION: [&str; 3] = ["selection.choose", "selection.metric", "selection.per_arm"];
-const METRICS: [&str; 3] = ["answer_accuracy", "loss", "token_accuracy"];
 
 pub fn read(sources: &Sources, file: FileId) -> (Option<ComparisonFile>, Diagnostics) {
     let mut diagnostics = Diagnostics::new();
@@ -131,7 +130,7 @@ impl Reader<'_> {
                     Err(why) => self.diagnostics.push(diag::bad_grid(at, paths, &why)),
                 },
                 (Some(("selection", "metric")), DeValue::String(text))
-                    if METRICS.contains(&text.as_ref()) =>
+                    if field::MEASURES.contains(&text.as_ref()) =>
                 {
                     selection.metric = text.to_string();
                 }
@@ -244,12 +243,9 @@ impl Reader<'_> {
             "recipe" => {
                 diag::wrong_shape(at, path, &got, "the path of a recipe, such as \"depo.toml\"")
             }
-            "selection.metric" => diag::wrong_shape(
-                at,
-                path,
-                &got,
-                "\"answer_accuracy\", \"loss\" or \"token_accuracy\"",
-            ),
+            "selection.metric" => {
+                diag::wrong_shape(at, path, &got, &field::one_of(field::MEASURES))
+            }
             "selection.choose" => diag::wrong_shape(at, path, &got, "\"least\" or \"most\""),
             "selection.per_arm" => diag::wrong_shape(at, path, &got, "true or false"),
             _ if path.starts_with("arms.") => {

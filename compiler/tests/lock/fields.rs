@@ -4,7 +4,7 @@ use compiler::field::{Class, FieldDef, FieldValue, Fields, Kind, Origin, TABLE, 
 use compiler::lock::{Experiment, Lock, write};
 use dsl::Decimal;
 
-use super::support::{DEPO, MANO, TEXT, experiment_of, small};
+use super::support::{BREVO, DEPO, MANO, OTHERS, TEXT, experiment_of, small};
 
 /// Another value that the field takes; `None` where there is only one.
 fn other(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldValue> {
@@ -24,7 +24,8 @@ fn other(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldValue> {
         (Kind::Word(words, _), Some(FieldValue::Text(now))) => {
             text(words.iter().find(|word| *word != now)?)
         }
-        (Kind::Words(words), _) => text_list(&words[1..2]),
+        // What every task is measured by.
+        (Kind::Words(_), _) => text_list(&["loss"]),
         (Kind::Name, _) => text("another"),
         (Kind::Letters(_), _) => text("as"),
         (Kind::Seed, _) => FieldValue::Big(u128::from(u64::MAX)),
@@ -45,7 +46,9 @@ fn text_list(words: &[&str]) -> FieldValue {
 fn bases() -> Vec<Experiment> {
     let arch = small();
     let linear = DEPO.replace("cosine", "linear");
-    [DEPO, MANO, TEXT, &linear].iter().map(|text| experiment_of(text, &arch)).collect()
+    let texts = [DEPO, MANO, TEXT, &linear, BREVO];
+    let known = texts.iter().map(|text| experiment_of(text, &arch));
+    known.chain(OTHERS.iter().map(|data| with_section("data", data))).collect()
 }
 
 #[test]
@@ -75,6 +78,10 @@ fn each_class_enters_the_digests_it_should_and_no_other() {
         }
         if def.path == "data.N" {
             values.insert(def.path.to_owned(), FieldValue::Int(11));
+        }
+        if ["data.ans", "data.query"].contains(&def.path) {
+            // One more is the next mark.
+            values.insert(def.path.to_owned(), FieldValue::Int(9000));
         }
         if def.path == "data.lens" {
             // Without numbers of its own each length is its own number.
@@ -118,11 +125,15 @@ fn with_section(section: &str, written: &str) -> Experiment {
 fn words_of(path: &str) -> Vec<Experiment> {
     let texts: Vec<String> = match path {
         "data.task" => [
+            "task = \"brevo\", N = 12",
+            "task = \"capo\", N = 12",
             "task = \"depo\", N = 12, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2",
+            "task = \"lano\", config = \"cfg3f\"",
             "task = \"mano\", L = 4, loss_on = \"all\"",
+            "task = \"multihop\", N = 3, k = 1",
             "task = \"text\", source = \"nemotron_cc\"",
         ]
-        .map(|rest| format!("seq_len = 128, {rest}"))
+        .map(|rest| format!("seq_len = 512, {rest}"))
         .to_vec(),
         _ => ["constant", "cosine", "inv_sqrt", "linear", "wsd"]
             .map(|kind| {

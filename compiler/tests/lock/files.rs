@@ -97,6 +97,32 @@ fn every_committed_arch_locks() {
     assert!(count >= 37, "{count}");
 }
 
+/// Every task has a recipe with the paper's settings and one that two cores can run, all of whose points lock.
+#[test]
+fn every_task_has_recipes_that_build() {
+    for (name, points) in [
+        ("playground_depo1", 24),
+        ("playground_depo2", 24),
+        ("playground_brevo1", 24),
+        ("playground_brevo2", 24),
+        ("playground_mano", 48),
+        ("playground_lano", 24),
+        ("playground_capo", 24),
+        ("cpu_brevo", 2),
+        ("cpu_capo", 2),
+        ("cpu_lano", 2),
+        ("cpu_mano", 2),
+        ("cpu_multihop", 2),
+    ] {
+        let made = committed(&format!("recipes/{name}.toml"));
+        assert_eq!(made.len(), points, "{name}");
+        let ids: BTreeSet<_> = made.iter().map(|experiment| experiment.id()).collect();
+        assert_eq!(ids.len(), points, "{name}");
+        let open = made.iter().any(|experiment| !experiment.open_inputs().is_empty());
+        assert!(!open, "{name} is generated, so nothing is left to bind");
+    }
+}
+
 #[test]
 fn committed_locks_are_what_their_sources_give() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../lockfiles");

@@ -6,7 +6,9 @@ use compiler::lock::LockedArch;
 use compiler::recipe;
 use dsl::Sources;
 
-use super::support::{DEPO, MANO, SMALL, TEXT, compiled_text, experiments_of, locked, small};
+use super::support::{
+    BREVO, DEPO, MANO, SMALL, TEXT, compiled_text, experiments_of, locked, small,
+};
 
 /// A recipe as people lay it out.
 const LAID_OUT: &str = "arch = \"../arch/small.canon\"
@@ -82,7 +84,7 @@ fn each_mistake_is_told_with_its_place_and_cure() {
         ("a word for a number", edit("lr = 0.003", "lr = \"0.003\"")),
         ("bf16", edit("[budget]", "[precision]\npolicy = \"bf16\"\n[budget]")),
         ("unknown task", edit("\"depo\"", "\"deop\"")),
-        ("later task", edit("\"depo\"", "\"capo\"")),
+        ("later task", edit("\"depo\"", "\"babilong\"")),
         ("field of another task", edit("K = 2", "K = 2\nL = 4")),
         ("field of another schedule", edit("warmup = 60", "warmup = 60\nexp_factor = 0.5")),
         ("warmup too long", edit("warmup = 60", "warmup = 601")),
@@ -119,7 +121,7 @@ fn each_mistake_is_told_with_its_place_and_cure() {
         ("wsd cycle", wrong(&MANO.replace("warmup = 10", "warmup = 1, cycle = 0.001"), &arch)),
         (
             "several at once",
-            wrong(&LAID_OUT.replace("lr =", "rl =").replace("N = 12", "N = 1"), &arch),
+            wrong(&LAID_OUT.replace("lr =", "rl =").replace("N = 12", "N = 0"), &arch),
         ),
     ];
     for (name, text) in more {
@@ -284,11 +286,16 @@ fn a_window_holds_an_answer_of_every_kind_of_sample_it_is_made_of() {
         let text = MANO.replace("tokens = 307200", "steps = 100");
         text.replace("seq_len = 128", &format!("seq_len = {seq_len}"))
     };
+    let brevo = |seq_len: i64, rest: &str| {
+        let data = BREVO.lines().find(|line| line.starts_with("data")).unwrap();
+        let fields = format!("task = \"brevo\", N = 12, seq_len = {seq_len}{rest}");
+        BREVO.replace(data, &format!("data = {{ {fields} }}"))
+    };
     let train = |text: String| format!("{text}evaluation = {{ mode = \"train\" }}\n");
     let names = "K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2";
     let few = "K = 2, mini_vocab = 1, min_tlen = 1, max_tlen = 12, N = 12";
     // bos, edges, then the question, a name, the answer marker and a name; a window has one more.
-    let cases: [(String, bool); 14] = [
+    let cases: [(String, bool); 20] = [
         (depo(28, &format!("N = 12, {names}")), true),
         (depo(27, &format!("N = 12, {names}")), false),
         (train(depo(10, &format!("N = 12, {names}"))), true),
@@ -306,6 +313,13 @@ fn a_window_holds_an_answer_of_every_kind_of_sample_it_is_made_of() {
         (mano(11), false),
         (train(mano(6)), true),
         (train(mano(5)), false),
+        // Twelve vertices have eight that are no leaf at least; the query, its marker, and an edge as the answer.
+        (brevo(21, ""), true),
+        (brevo(20, ""), false),
+        (brevo(40, ", multi = true"), true),
+        (brevo(39, ", multi = true"), false),
+        (train(brevo(7, "")), true),
+        (train(brevo(6, "")), false),
     ];
     for (text, fits) in cases {
         match (experiments_of("recipes/test.toml", &text, &arch), fits) {

@@ -122,6 +122,22 @@ budget = { tokens = 307200 }
 seeds = { init = 1, data = 1 }
 ";
 
+pub(crate) const BREVO: &str = "arch = \"small.canon\"
+data = { task = \"brevo\", seq_len = 128, N = 12, multi = true }
+batch = { sequences = 4 }
+optimizer = { lr = 0.001, weight_decay = 0.03 }
+schedule = { kind = \"cosine\", warmup = 10 }
+budget = { steps = 100 }
+seeds = { init = 1, data = 1 }
+";
+
+/// The data of the tasks about people and of the grammars.
+pub(crate) const OTHERS: [&str; 3] = [
+    "task = \"capo\", seq_len = 512, N = 100",
+    "task = \"lano\", seq_len = 64, config = \"cfg3f\"",
+    "task = \"multihop\", seq_len = 1024, N = 5, k = 2",
+];
+
 pub(crate) const TEXT: &str = "arch = \"small.canon\"
 data = { task = \"text\", seq_len = 64, source = \"nemotron_cc\" }
 batch = { sequences = 4 }

@@ -78,6 +78,7 @@ fn cells(pair: &Pair<'_>, row: Row) -> Vec<String> {
     }
     let difference = |value: f64| match unit {
         Unit::Nats => format!("{value:+.4}"),
+        Unit::Count => format!("{value:+.0$}", decimals(value)),
         Unit::Share => format!("{:+.1}", 100.0 * value),
         Unit::Seconds => format!("×{value:.2}"),
     };
@@ -97,6 +98,7 @@ fn cells(pair: &Pair<'_>, row: Row) -> Vec<String> {
     });
     let width = |value: f64| match unit {
         Unit::Nats => format!("±{value:.4}"),
+        Unit::Count => format!("±{value:.0$}", decimals(value)),
         Unit::Share => format!("±{:.1}", 100.0 * value),
         Unit::Seconds => format!("±{value:.2}"),
     };
@@ -104,10 +106,16 @@ fn cells(pair: &Pair<'_>, row: Row) -> Vec<String> {
     line
 }
 
+/// Of something counted: bits a parameter are few, bits are many.
+fn decimals(value: f64) -> usize {
+    if value.abs() < 100.0 { 4 } else { 0 }
+}
+
 fn mean_cell(unit: Unit, mean: Option<Mean>, runs: usize) -> String {
     let Some(Mean { value, runs: had }) = mean else { return NOTHING.to_owned() };
     let shown = match unit {
         Unit::Nats => format!("{value:.4}"),
+        Unit::Count => format!("{value:.0$}", decimals(value)),
         Unit::Share => format!("{:.1}%", 100.0 * value),
         Unit::Seconds => format!("{:.1} ms", 1000.0 * value),
     };

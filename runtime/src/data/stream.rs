@@ -170,8 +170,18 @@ mod tests {
                 }
                 let mut batch = Batch::default();
                 windows.fill(number..number + 1, &mut batch).unwrap();
-                let from = usize::from(task.separator().is_some());
-                let want: Vec<i64> = tape.tokens.iter().map(|&token| i64::from(token)).collect();
+                let mut from = usize::from(task.separator().is_some());
+                let mut want: Vec<i64> =
+                    tape.tokens.iter().map(|&token| i64::from(token)).collect();
+                if task.cuts_anywhere() {
+                    // The window begins somewhere in it: with what is left up to the next one's separator.
+                    let end = i64::from(task.separator().unwrap());
+                    let left = batch.inputs().iter().skip(1).position(|&token| token == end);
+                    let left = left.unwrap() + 1;
+                    let cut = (want.len() + 1).saturating_sub(left).saturating_sub(1);
+                    from = usize::from(left > want.len());
+                    want.drain(..cut);
+                }
                 assert_eq!(batch.inputs()[from..][..want.len()], want, "{} {number}", task.name());
             }
             assert_eq!(stream.number(), 8);
@@ -205,5 +215,49 @@ mod tests {
             assert!(stream.skip_to(8).is_ok());
             assert!(stream.skip_to(0).unwrap_err().message.contains("its next sample is 8, not 0"));
         }
+    }
+
+    #[test]
+    fn biographies_are_cut_anywhere_in_training_and_nowhere_else() {
+        let task = Task::parse("capo", json!({"N": 7, "permute": true})).unwrap();
+        let end = i64::from(task.separator().unwrap());
+        let windows = |split| {
+            let options = Options {
+                seq_len: 1024,
+                seed: 3,
+                split,
+                mode: Mode::Train,
+                order: Order::Indexed,
+                loss_on: LossOn::All,
+                ids: Ids::Published,
+            };
+            let mut windows = TaskWindows::new(task.clone(), options).unwrap();
+            let mut batch = Batch::default();
+            windows.fill(0..200, &mut batch).unwrap();
+            batch
+        };
+        let (trained, held_out) = (windows(Split::Train), windows(Split::HeldOut));
+        let begins =
+            |batch: &Batch| batch.inputs().chunks(1024).filter(|window| window[0] == end).count();
+        assert!(begins(&trained) < 10 && begins(&held_out) == 200);
+        // The first end comes anywhere: after 184 tokens in the mean, were all biographies of 367.
+        let firsts = trained
+            .inputs()
+            .chunks(1024)
+            .filter_map(|window| window.iter().position(|token| *token == end));
+        let mean = firsts.sum::<usize>() as f64 / 200.0;
+        assert!((150.0..220.0).contains(&mean), "{mean}");
+        // Names still stand where answers say.
+        let mut names = 0;
+        for answer in trained.answers().iter().filter(|answer| answer.level == 0 && answer.complete)
+        {
+            let at = answer.row * 1024 + answer.start;
+            let name: Vec<u8> =
+                trained.targets()[at..at + answer.len].iter().map(|t| *t as u8).collect();
+            let Task::Capo(capo) = &task else { panic!() };
+            assert!(capo.people().iter().any(|person| person.full_name().as_bytes() == name));
+            names += 1;
+        }
+        assert!(names > 200, "{names}");
     }
 }

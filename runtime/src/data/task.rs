@@ -62,6 +62,17 @@ impl Tape {
         labels.clear();
         answers.clear();
     }
+
+    /// Drops the first `start` tokens of samples without labels, and every answer that begins before the token after.
+    pub(super) fn cut_before(&mut self, start: usize) {
+        let Tape { tokens, labels: _, answers } = self;
+        if start > 0 {
+            tokens.drain(..start.min(tokens.len()));
+            // The window's first token is no target.
+            answers.retain(|span| span.start > start);
+            answers.iter_mut().for_each(|span| span.start -= start);
+        }
+    }
 }
 
 /// Buffers that generators keep between samples.
@@ -143,6 +154,16 @@ impl Task {
         match self {
             Task::Depo(_) | Task::Brevo(_) | Task::Mano(_) | Task::Lano(_) => false,
             Task::Capo(_) | Task::Multihop(_) => true,
+        }
+    }
+
+    /// Whether training windows begin anywhere in a sample.
+    pub fn cuts_anywhere(&self) -> bool {
+        match self {
+            Task::Capo(_) => true,
+            Task::Depo(_) | Task::Brevo(_) | Task::Mano(_) | Task::Lano(_) | Task::Multihop(_) => {
+                false
+            }
         }
     }
 

@@ -1,6 +1,7 @@
 //! In: a task, a seed and window numbers. Out: windows packed from whole samples (data spec, section 8): samples
 //! in stream order until the window is full, the last one cut and its rest dropped, the next window starting with
-//! the next sample. Must stay true: in the indexed order window `w` is a function of (task digest, split, mode,
+//! the next sample; Capo's training windows begin anywhere in their first biography, as the paper cuts them (data
+//! spec, 4.6). Must stay true: in the indexed order window `w` is a function of (task digest, split, mode,
 //! seed, `w`) alone; the published order is one generator from one seed, so it can only be walked.
 
 use std::ops::Range;
@@ -55,8 +56,9 @@ pub struct TaskWindows {
     task: Task,
     task_digest: blake3::Hash,
     options: Options,
-    /// The dense number of each published token; empty for published numbers.
+    /// The dense number of each published token, and the token of each dense number; empty for published numbers.
     dense: Vec<u32>,
+    alphabet: Vec<u32>,
     /// The published order's generator, and the window it is about to make.
     published: Box<Random>,
     next: u64,
@@ -108,6 +110,10 @@ impl TaskWindows {
                 Ids::Published => Vec::new(),
                 Ids::Dense => dense(&task),
             },
+            alphabet: match ids {
+                Ids::Published => Vec::new(),
+                Ids::Dense => task.alphabet(),
+            },
             task,
             options,
             published: Box::new(Random::new(seed)),
@@ -131,6 +137,32 @@ impl TaskWindows {
 
     pub fn options(&self) -> &Options {
         &self.options
+    }
+
+    /// The sample that window `number` begins with, in published numbers and whole, whatever the windows' length.
+    pub fn first_sample(&mut self, number: u64) -> &Tape {
+        let TaskWindows { task, task_digest, options, scratch, tape, .. } = self;
+        let mut random = generator(task_digest, options, number);
+        tape.clear();
+        task.sample(&mut random, options.mode, scratch, tape);
+        tape
+    }
+
+    /// What windows have for a published token.
+    pub fn id(&self, token: u32) -> i64 {
+        match self.options.ids {
+            Ids::Published => i64::from(token),
+            Ids::Dense => self.dense.get(token as usize).map_or(i64::MAX, |id| i64::from(*id)),
+        }
+    }
+
+    /// The published token that windows have as `id`; of what stands for none, a number that is no token.
+    pub fn token(&self, id: i64) -> u32 {
+        let id = usize::try_from(id).unwrap_or(usize::MAX);
+        match self.options.ids {
+            Ids::Published => u32::try_from(id).unwrap_or(u32::MAX),
+            Ids::Dense => self.alphabet.get(id).copied().unwrap_or(u32::MAX),
+        }
     }
 
     /// Fills `batch` with the windows of these numbers, one a row. In the published order they must be the next
@@ -191,14 +223,21 @@ impl TaskWindows {
 
     /// Puts window `number` on the tape, `seq_len` + 1 tokens or more.
     fn make(&mut self, number: u64) {
-        let TaskWindows { task, task_digest, options, dense, published, next, scratch, tape } =
-            self;
+        let TaskWindows {
+            task,
+            task_digest,
+            options,
+            dense,
+            alphabet: _,
+            published,
+            next,
+            scratch,
+            tape,
+        } = self;
         let mut keyed;
         let random = match options.order {
             Order::Indexed => {
-                let Options { split, mode, seed, .. } = *options;
-                let key = window_key(task_digest, split, mode, seed, number);
-                keyed = Random::from_key(key.as_bytes());
+                keyed = generator(task_digest, options, number);
                 &mut keyed
             }
             Order::Published => {
@@ -207,11 +246,18 @@ impl TaskWindows {
             }
         };
         tape.clear();
-        while tape.tokens.len() <= options.seq_len {
+        // Where the window begins on the tape.
+        let mut start = 0;
+        while tape.tokens.len() <= start + options.seq_len {
+            let first = tape.tokens.is_empty();
             // Tasks with labels have none.
             tape.tokens.extend(task.separator());
             task.sample(random, options.mode, scratch, tape);
+            if first && task.cuts_anywhere() && options.split == Split::Train {
+                start = random.index(tape.tokens.len());
+            }
         }
+        tape.cut_before(start);
         if !dense.is_empty() {
             for token in &mut tape.tokens {
                 *token = dense.get(*token as usize).copied().unwrap_or(*token);
@@ -252,6 +298,12 @@ fn dense(task: &Task) -> Vec<u32> {
         }
     }
     table
+}
+
+/// The generator of an indexed window.
+fn generator(task: &blake3::Hash, options: &Options, number: u64) -> Random {
+    let Options { split, mode, seed, .. } = *options;
+    Random::from_key(window_key(task, split, mode, seed, number).as_bytes())
 }
 
 /// The key of an indexed window. Its generator is Python's `random.Random(int.from_bytes(key, "little"))`. The length

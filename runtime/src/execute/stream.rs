@@ -67,6 +67,28 @@ impl Streamer {
         Ok(Carried { position: 0, states })
     }
 
+    /// The state of these of the sequences, in this order.
+    pub fn keep(&self, carried: &Carried, rows: &[i64]) -> Result<Carried, ExecuteError> {
+        let plan = self.executor.plan();
+        let rows = Tensor::f_from_slice(rows)?.f_to_device(self.executor.machine().device)?;
+        let mut states = BTreeMap::new();
+        for (input, id) in &plan.inputs {
+            let (Input::State(state, part), Some(value)) = (input, plan.value(*id)) else {
+                continue;
+            };
+            let Some(held) = carried.states.get(&(*state, *part)) else {
+                return Err(unknown(*input));
+            };
+            let batch = value.dims.iter().position(|extent| matches!(extent, Extent::Batch));
+            let kept = match batch {
+                Some(axis) => held.f_index_select(axis as i64, &rows)?,
+                None => held.shallow_clone(),
+            };
+            states.insert((*state, *part), kept);
+        }
+        Ok(Carried { position: carried.position, states })
+    }
+
     /// Logits [batch, time, vocab] of the next `tokens` [batch, time], and the state after them.
     pub fn forward(
         &self,

@@ -32,6 +32,9 @@ pub struct Estimate {
 /// Of a window's token: an input and a target.
 const TOKEN_BYTES: u64 = 16;
 
+/// Tokens of a prompt that are read at once.
+const WRITTEN_TOGETHER: i64 = 256;
+
 /// Of one line of metrics, events and timings.
 const LINE_BYTES: u64 = 400;
 
@@ -48,7 +51,15 @@ pub fn estimate(job: &Job) -> Estimate {
     let waiting = u64::from(job.micro_batches.checked_ilog2().unwrap_or(0));
     let moments = weights.saturating_mul(2);
     let step = held(&job.plans.micro).saturating_add(weights.saturating_mul(waiting));
-    let on_device = moments.saturating_add(step.max(held(&job.evaluation)));
+    // Answers are written with a state that holds whole samples, a piece of the prompt at a time; laws are those of
+    // whole windows.
+    let writing = job.writing.as_ref().map_or(0, |plan| {
+        let (window, piece) = (clamp(job.seq_len), clamp(job.seq_len).min(WRITTEN_TOGETHER));
+        let (time, past) = if job.metrics.kl { (window, 0) } else { (piece, window - piece) };
+        let memory = plan.memory(Sizes { time, past, ..sizes });
+        bytes(memory.inputs).saturating_add(bytes(memory.peak))
+    });
+    let on_device = moments.saturating_add(step.max(held(&job.evaluation)).max(writing));
     let state = weights.saturating_mul(3);
     let step_tokens = job.micro_batches.saturating_mul(job.rows).saturating_mul(job.seq_len);
     let tokens = job.steps.saturating_mul(step_tokens);

@@ -53,8 +53,11 @@ pub struct Evaluation {
     pub counted: u64,
     /// Tokens of complete answers, each guessed from the true ones before it; nothing for text.
     pub tokens: Score,
-    /// Complete answers right in every token, by level: Depo's hops, Mano's operations.
+    /// Complete answers right in every token, by level: Depo's hops, Mano's operations. Of Brevo any right order
+    /// that the model writes, by the query's depth.
     pub answers: BTreeMap<u32, Score>,
+    /// What else the task measures, by name; where there is nothing the line has no such member.
+    pub measures: BTreeMap<String, f64>,
 }
 
 /// How many of how many.
@@ -99,7 +102,7 @@ impl Record {
                 float(*grad_norm),
                 float(*lr),
             ),
-            Record::Evaluation(Evaluation { step, nll, counted, tokens, answers }) => {
+            Record::Evaluation(Evaluation { step, nll, counted, tokens, answers, measures }) => {
                 let mut text = format!(
                     "{{\"kind\":\"eval\",\"step\":{step},\"nll\":{},\"counted\":{counted},\"tokens\":{},\"answers\":{{",
                     optional(*nll),
@@ -109,7 +112,13 @@ impl Record {
                     let comma = if at == 0 { "" } else { "," };
                     let _ = write!(text, "{comma}\"{level}\":{}", score(*answers));
                 }
-                text.push_str("}}");
+                text.push('}');
+                for (at, (name, value)) in measures.iter().enumerate() {
+                    let before = if at == 0 { ",\"measures\":{" } else { "," };
+                    let _ =
+                        write!(text, "{before}{}:{}", Value::from(name.as_str()), float(*value));
+                }
+                text.push_str(if measures.is_empty() { "}" } else { "}}" });
                 text
             }
         }
@@ -141,6 +150,14 @@ impl Record {
             })),
             "eval" => {
                 let answers = value.get("answers")?.as_object()?.iter();
+                let measures = match value.get("measures") {
+                    None => BTreeMap::new(),
+                    Some(measures) => measures
+                        .as_object()?
+                        .iter()
+                        .map(|(name, value)| Some((name.clone(), read_float(value)?)))
+                        .collect::<Option<_>>()?,
+                };
                 Some(Record::Evaluation(Evaluation {
                     step: count("step")?,
                     nll: mean("nll")?,
@@ -149,6 +166,7 @@ impl Record {
                     answers: answers
                         .map(|(level, score)| Some((level.parse().ok()?, read_score(score)?)))
                         .collect::<Option<_>>()?,
+                    measures,
                 }))
             }
             _ => None,
@@ -227,7 +245,14 @@ mod tests {
         answers.insert(10, Score { right: 0, of: 3 });
         answers.insert(2, Score { right: 4, of: 5 });
         let tokens = Score { right: 9, of: 12 };
-        let evaluation = Evaluation { step: 100, nll: Some(1.25), counted: 44, tokens, answers };
+        let evaluation = Evaluation {
+            step: 100,
+            nll: Some(1.25),
+            counted: 44,
+            tokens,
+            answers,
+            measures: BTreeMap::new(),
+        };
         assert_eq!(evaluation.exact(), Score { right: 4, of: 8 });
         assert_eq!(evaluation.exact().ratio(), Some(0.5));
         let record = Record::Evaluation(evaluation);
@@ -235,7 +260,13 @@ mod tests {
             record.text(),
             r#"{"kind":"eval","step":100,"nll":1.25,"counted":44,"tokens":{"right":9,"of":12},"answers":{"2":{"right":4,"of":5},"10":{"right":0,"of":3}}}"#
         );
-        assert_eq!(Record::parse(&record.text()), Some(record));
+        assert_eq!(Record::parse(&record.text()), Some(record.clone()));
+        let Record::Evaluation(evaluation) = record else { panic!("{record:?}") };
+        let measures = [("kl".to_owned(), 0.5), ("bits".to_owned(), f64::NAN)].into();
+        let record = Record::Evaluation(Evaluation { measures, ..evaluation });
+        let text = record.text();
+        assert!(text.ends_with(r#"}},"measures":{"bits":"NaN","kl":0.5}}"#), "{text}");
+        assert_eq!(Record::parse(&text).map(|record| record.text()), Some(text));
     }
 
     #[test]
@@ -249,6 +280,7 @@ mod tests {
             counted: 0,
             tokens,
             answers: BTreeMap::new(),
+            measures: BTreeMap::new(),
         });
         assert_eq!(
             start.differences(&evaluation),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use runtime::data::batch::Batch;
-use runtime::evaluate::evaluate;
+use runtime::evaluate::Measurer;
 use runtime::execute::Evaluator;
 use runtime::metrics::{Record, Score};
 use runtime::train::{State, machine};
@@ -19,7 +19,7 @@ fn an_evaluation_is_what_counting_one_window_at_a_time_gives() {
     let machine = machine(&experiment.platform).unwrap();
     let evaluator = Evaluator::new(job.evaluation.clone(), machine).unwrap();
     let state = State::initial(&job, machine).unwrap();
-    let found = evaluate(&mut job, &evaluator, &state, machine.device).unwrap();
+    let found = Measurer::new(&job, machine).unwrap().measure(&mut job, &state).unwrap();
 
     let (mut nll, mut counted) = (0.0, 0);
     let mut tokens = Score::default();
@@ -56,9 +56,8 @@ fn an_evaluation_that_counts_nothing_reports_no_loss() {
     let experiment = depo(&SHORT);
     let mut job = job(&experiment, None).unwrap();
     let machine = machine(&experiment.platform).unwrap();
-    let evaluator = Evaluator::new(job.evaluation.clone(), machine).unwrap();
     let state = State::initial(&job, machine).unwrap();
-    let found = evaluate(&mut job, &evaluator, &state, machine.device).unwrap();
+    let found = Measurer::new(&job, machine).unwrap().measure(&mut job, &state).unwrap();
     assert_eq!((found.counted, found.nll), (0, None));
     assert!(Record::Evaluation(found).text().contains("\"nll\":null,\"counted\":0"));
 }

@@ -29,6 +29,7 @@ arch small {
 }
 arch small_canon = small with { canon A, B, C, D }
 arch small_text = small with { vocab 258 }
+arch wide = small with { vocab 10010 }
 
 block linear_attention = decoder { mixer gla { heads 2 }  mlp swiglu { hidden 32 } }
 block delta = decoder { mixer gated_deltanet { heads 2 }  mlp swiglu { hidden 32 } }
@@ -83,18 +84,32 @@ every = 3
 threads = 1
 "#;
 
+/// The same recipe with another task: its name and parameters, a line each.
+pub(crate) fn recipe_of(task: &str) -> String {
+    let lines = DEPO.find("task").unwrap()..DEPO.find("ids").unwrap();
+    let mut text = DEPO.to_owned();
+    text.replace_range(lines, &format!("{task}\n"));
+    text
+}
+
 /// The recipe's experiment, with some lines changed.
 pub(crate) fn experiment(arch: &str, recipe_text: &str, changes: &[(&str, &str)]) -> Experiment {
-    let mut text = format!("arch = \"archs.canon#{arch}\"\n{recipe_text}");
+    let mut text = recipe_text.to_owned();
     for (from, to) in changes {
         assert!(text.contains(from), "{from}");
         text = text.replace(from, to);
     }
+    attempt(arch, &text).unwrap_or_else(|why| panic!("{why}"))
+}
+
+/// The recipe's experiment, or what is wrong with it.
+pub(crate) fn attempt(arch: &str, recipe_text: &str) -> Result<Experiment, String> {
+    let text = format!("arch = \"archs.canon#{arch}\"\n{recipe_text}");
     let program = Program::new([("archs.canon".to_owned(), ARCH.to_owned())], Std::Embedded);
     let mut sources = Sources::new();
     let file = sources.add("small.toml", &text);
     let (read, found) = recipe::read(&sources, file);
-    let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
+    let Some(read) = read else { return Err(dsl::render(&sources, &found)) };
     let compile = |wanted: &recipe::ArchRef| {
         let name = wanted.name.as_deref().unwrap();
         let (compiled, found) = program.compile("archs.canon", name);
@@ -102,8 +117,11 @@ pub(crate) fn experiment(arch: &str, recipe_text: &str, changes: &[(&str, &str)]
         Some(Rc::new(LockedArch::new(&compiled).unwrap()))
     };
     let (experiments, found) = read.experiments("small", "small.toml", &compile);
-    assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
-    experiments.into_iter().next().unwrap()
+    if found.is_empty() {
+        Ok(experiments.into_iter().next().unwrap())
+    } else {
+        Err(dsl::render(&sources, &found))
+    }
 }
 
 pub(crate) fn depo(changes: &[(&str, &str)]) -> Experiment {

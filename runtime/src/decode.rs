@@ -1,0 +1,219 @@
+//! Many texts at once: prompts of any lengths, each continued until its stop token or its limit.
+//!
+//! In: a graph, weights on their machine, prompts, how to sample. Out: each prompt's tokens. Must stay true: a prompt
+//! gets the tokens that [`generate`] gives it alone, up to what another batch size rounds; draws are a function of
+//! the prompt's own seed and how many came before; every family decodes alike, since all of them carry a state.
+//!
+//! All rows begin at position 0 together. One that is still inside its prompt is fed its prompt's next token, so no
+//! row is padded and none needs a mask; rows that are done leave the batch.
+//!
+//! [`generate`]: crate::generate::generate
+
+use compiler::graph::Graph;
+use compiler::plan::{self, Options, Plan, Stream};
+use tch::{Device, Kind, Tensor};
+
+use crate::execute::{Carried, ExecuteError, Machine, Streamer, check_ids};
+use crate::generate::{PREFILL, Sampling, check, choose, key};
+use crate::init::philox::Philox;
+use crate::run::RunError;
+use crate::weights::Weights;
+
+/// What is continued.
+#[derive(Clone, Copy, Debug)]
+pub struct Prompt<'a> {
+    /// At least one.
+    pub tokens: &'a [i64],
+    /// Tokens to draw, unless the stop token comes before.
+    pub most: usize,
+    /// Of its own draws.
+    pub seed: u64,
+}
+
+/// How all of them are.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct How {
+    /// 0 takes the likeliest token.
+    pub temperature: f64,
+    pub top_k: Option<usize>,
+    /// Drawing it ends a text; it is not given.
+    pub stop: Option<i64>,
+    /// Prompts that are continued together at the most.
+    pub rows: usize,
+}
+
+/// What came of a prompt.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Text {
+    pub tokens: Vec<i64>,
+    /// Whether the stop token was drawn.
+    pub stopped: bool,
+}
+
+/// An arch bound to a machine for decoding.
+#[derive(Debug)]
+pub struct Decoder {
+    streamer: Streamer,
+    vocab: i64,
+}
+
+/// One prompt under way.
+struct Row<'a> {
+    /// Which of the prompts it is.
+    number: usize,
+    prompt: Prompt<'a>,
+    draws: Philox,
+    text: Text,
+    done: bool,
+}
+
+impl Decoder {
+    pub fn new(graph: &Graph, options: Options, machine: Machine) -> Result<Decoder, ExecuteError> {
+        let stream = Stream { state_in: true, state_out: true };
+        Decoder::of(plan::forward(graph, stream, options), graph.vocab, machine)
+    }
+
+    /// Runs a streaming plan that takes and gives states.
+    pub fn of(plan: Plan, vocab: i64, machine: Machine) -> Result<Decoder, ExecuteError> {
+        Ok(Decoder { streamer: Streamer::new(plan, machine)?, vocab })
+    }
+
+    /// The streaming plan it runs.
+    pub fn streamer(&self) -> &Streamer {
+        &self.streamer
+    }
+
+    /// The texts of the prompts, in their order. `weights` are on the decoder's machine.
+    pub fn decode(
+        &self,
+        weights: &Weights,
+        prompts: &[Prompt<'_>],
+        how: How,
+    ) -> Result<Vec<Text>, RunError> {
+        check(&how.sampling(0))?;
+        for (number, prompt) in prompts.iter().enumerate() {
+            if prompt.tokens.is_empty() {
+                return Err(RunError::input(
+                    format!("prompt {number} is empty"),
+                    "give at least one token",
+                ));
+            }
+            let name = format!("the tokens of prompt {number}");
+            check_ids(&name, &Streamer::row(prompt.tokens)?, self.vocab, false)?;
+        }
+        let mut texts = vec![Text::default(); prompts.len()];
+        // Prompts of like lengths together: the fewer tokens are fed one by one.
+        let mut order: Vec<(usize, Prompt<'_>)> = prompts.iter().copied().enumerate().collect();
+        order.sort_by_key(|(number, prompt)| (prompt.tokens.len(), *number));
+        for some in order.chunks(how.rows.max(1)) {
+            for Row { number, text, .. } in self.together(weights, some, how)? {
+                if let Some(place) = texts.get_mut(number) {
+                    *place = text;
+                }
+            }
+        }
+        Ok(texts)
+    }
+
+    /// Continues some prompts in step.
+    fn together<'a>(
+        &self,
+        weights: &Weights,
+        prompts: &[(usize, Prompt<'a>)],
+        how: How,
+    ) -> Result<Vec<Row<'a>>, RunError> {
+        let mut rows: Vec<Row<'a>> =
+            prompts.iter().map(|(n, prompt)| Row::new(*n, *prompt)).collect();
+        let mut ended = Vec::new();
+        take_done(&mut rows, &mut ended);
+        let shared = rows.iter().map(|row| row.prompt.tokens.len()).min().unwrap_or(0);
+        let mut carried = self.streamer.start(rows.len() as i64)?;
+        let mut last = Tensor::default();
+        let mut at = 0;
+        while at < shared {
+            let end = (at + PREFILL).min(shared);
+            let piece = |row: &Row<'a>| row.prompt.tokens.get(at..end).unwrap_or_default().to_vec();
+            (last, carried) =
+                self.feed(weights, rows.iter().flat_map(piece).collect(), end - at, &carried)?;
+            at = end;
+        }
+        while !rows.is_empty() {
+            let logits = on_the_cpu(&last)?; // [rows, vocab]
+            let width = usize::try_from(self.vocab).unwrap_or(0).max(1);
+            let mut next = Vec::with_capacity(rows.len());
+            for (row, logits) in rows.iter_mut().zip(logits.chunks_exact(width)) {
+                next.push(row.next(at, logits, how)?);
+            }
+            if rows.iter().any(|row| row.done) {
+                let left = |(place, row): (usize, &Row<'a>)| (!row.done).then_some(place);
+                let kept: Vec<usize> = rows.iter().enumerate().filter_map(left).collect();
+                next = kept.iter().filter_map(|place| next.get(*place).copied()).collect();
+                let kept: Vec<i64> = kept.into_iter().map(|place| place as i64).collect();
+                take_done(&mut rows, &mut ended);
+                if !kept.is_empty() {
+                    carried = self.streamer.keep(&carried, &kept)?;
+                }
+            }
+            if !rows.is_empty() {
+                (last, carried) = self.feed(weights, next, 1, &carried)?;
+                at += 1;
+            }
+        }
+        Ok(ended)
+    }
+
+    /// Logits [rows, vocab] after the next `time` tokens of each row, and the state.
+    fn feed(
+        &self,
+        weights: &Weights,
+        tokens: Vec<i64>,
+        time: usize,
+        carried: &Carried,
+    ) -> Result<(Tensor, Carried), ExecuteError> {
+        let tokens = Tensor::f_from_slice(&tokens)?.f_reshape([-1, time as i64])?; // [rows, time]
+        let (logits, after) = self.streamer.forward(weights, &tokens, carried)?;
+        Ok((logits.f_select(1, -1)?, after))
+    }
+}
+
+impl How {
+    fn sampling(&self, seed: u64) -> Sampling {
+        Sampling { temperature: self.temperature, top_k: self.top_k, seed }
+    }
+}
+
+impl<'a> Row<'a> {
+    fn new(number: usize, prompt: Prompt<'a>) -> Row<'a> {
+        let draws = Philox::new(&key(prompt.seed));
+        Row { number, prompt, draws, text: Text::default(), done: prompt.most == 0 }
+    }
+
+    /// What it is fed at position `at`, given the logits there: the rest of its prompt, then what is drawn.
+    fn next(&mut self, at: usize, logits: &[f64], how: How) -> Result<i64, RunError> {
+        if let Some(token) = self.prompt.tokens.get(at) {
+            return Ok(*token);
+        }
+        let count = self.text.tokens.len();
+        let token = choose(logits, how.sampling(self.prompt.seed), &self.draws, count as u64)?;
+        if Some(token) == how.stop {
+            self.text.stopped = true;
+            self.done = true;
+        } else {
+            self.text.tokens.push(token);
+            self.done = count + 1 >= self.prompt.most;
+        }
+        Ok(token)
+    }
+}
+
+/// Moves what is done from the one to the other, the rest keeping its order.
+fn take_done<'a>(rows: &mut Vec<Row<'a>>, ended: &mut Vec<Row<'a>>) {
+    let (done, left): (Vec<_>, Vec<_>) = std::mem::take(rows).into_iter().partition(|row| row.done);
+    ended.extend(done);
+    *rows = left;
+}
+
+pub(crate) fn on_the_cpu(tensor: &Tensor) -> Result<Vec<f64>, ExecuteError> {
+    let tensor = tensor.f_to_device(Device::Cpu)?.f_to_kind(Kind::Double)?.f_contiguous()?;
+    Ok(Vec::try_from(tensor.f_reshape([-1])?)?)
+}

@@ -1,0 +1,53 @@
+//! In: the losses of held-out windows of biographies. Out: how many bits of the people a model knows. Must stay true:
+//! the formulas of `data::capo::bits`; each token's loss is that after the true tokens before it; only biographies
+//! that lie in their window as a whole count, and all values of one count together.
+//!
+//! Held-out windows are of the people that are trained on, in sentences drawn anew (data spec, 4.6).
+
+use std::collections::BTreeMap;
+
+use crate::data::batch::{Answer, Batch};
+use crate::data::capo::Value;
+use crate::data::capo::bits::{Capacity, Losses, capacity};
+use crate::job::Job;
+
+/// Adds the whole biographies of a batch, whose target i has loss i.
+pub(super) fn add(batch: &Batch, losses: &[f32], sums: &mut Losses) {
+    let name = Value::Name.level();
+    // A biography's values follow its name, up to the next name.
+    for biography in
+        batch.answers().chunk_by(|before, next| before.row == next.row && next.level != name)
+    {
+        let whole = biography.iter().all(|answer| answer.complete);
+        let values: Vec<(Value, f64)> =
+            biography.iter().filter_map(|answer| loss_of(batch, losses, answer)).collect();
+        if whole && values.len() == Value::ALL.len() {
+            sums.add(values);
+        }
+    }
+}
+
+/// A value, and the summed loss of its tokens.
+fn loss_of(batch: &Batch, losses: &[f32], answer: &Answer) -> Option<(Value, f64)> {
+    let Answer { row, start, len, level, complete: _ } = *answer;
+    let value = Value::ALL.into_iter().find(|value| value.level() == level)?;
+    let place = row * batch.seq_len() + start;
+    let losses = losses.get(place..place + len)?;
+    Some((value, losses.iter().map(|loss| f64::from(*loss)).sum()))
+}
+
+/// The bits, if any biography was whole.
+pub(super) fn measure(
+    people: u64,
+    losses: Losses,
+    job: &Job,
+    measures: &mut BTreeMap<String, f64>,
+) {
+    let parameters: u64 = job.slots().iter().map(|slot| slot.elements() as u64).sum();
+    if let Some((name, values)) = losses.means() {
+        let Capacity { bits, per_parameter, most_per_parameter: _ } =
+            capacity(people, parameters.max(1), name, values);
+        measures.insert("bits".to_owned(), bits);
+        measures.insert("bits_per_parameter".to_owned(), per_parameter);
+    }
+}

@@ -1,0 +1,149 @@
+//! In: a grammar, a decoder and a state. Out: how many sentences that the model writes are sentences of the grammar,
+//! and how far its law of the next token is from the true one. Must stay true: sentences are written from the mark
+//! between sentences alone, at temperature 1, draw for draw the same at each evaluation, and one that does not end is
+//! none; laws are compared over every prefix of sentence i, the one that held-out window i begins with, as far as a
+//! window reaches (data spec, 6.4).
+
+use std::collections::BTreeMap;
+
+use tch::{Device, Kind, Tensor};
+
+use crate::data::Windows;
+use crate::data::lano::grammar::Grammar;
+use crate::data::lano::law::{self, Law};
+use crate::data::window::TaskWindows;
+use crate::decode::{Decoder, How, Prompt, on_the_cpu};
+use crate::execute::ExecuteError;
+use crate::job::Job;
+use crate::run::RunError;
+use crate::train::State;
+
+/// Sentences in memory at once.
+const TOGETHER: u64 = 256;
+
+/// What the job asks for of a grammar.
+pub(super) fn measure(
+    grammar: &Grammar,
+    decoder: &Decoder,
+    job: &mut Job,
+    state: &State,
+    device: Device,
+    measures: &mut BTreeMap<String, f64>,
+) -> Result<(), RunError> {
+    if job.metrics.validity {
+        let validity = validity(grammar, decoder, job, state)?;
+        measures.extend(validity.map(|share| ("validity".to_owned(), share)));
+    }
+    if job.metrics.kl {
+        let kl = divergence(grammar, decoder, job, state, device)?;
+        measures.extend(kl.map(|mean| ("kl".to_owned(), mean)));
+    }
+    Ok(())
+}
+
+/// The share of what the model writes that the grammar accepts.
+fn validity(
+    grammar: &Grammar,
+    decoder: &Decoder,
+    job: &Job,
+    state: &State,
+) -> Result<Option<f64>, RunError> {
+    let Windows::Task(windows) = &job.held_out else { return Ok(None) };
+    let end = [windows.id(grammar.end())];
+    let rows = usize::try_from(job.rows).unwrap_or(usize::MAX);
+    let how = How { temperature: 1.0, top_k: None, stop: Some(end[0]), rows };
+    // What is longer than any sentence is none, so it need not end.
+    let most = grammar.lengths().1 as usize + 1;
+    let (mut right, mut first) = (0u64, 0);
+    while first < job.evaluation_samples {
+        let last = (first + TOGETHER).min(job.evaluation_samples);
+        let seed = |number| seed(windows.options().seed, number);
+        let prompts: Vec<Prompt<'_>> =
+            (first..last).map(|n| Prompt { tokens: &end, most, seed: seed(n) }).collect();
+        first = last;
+        for text in decoder.decode(&state.weights, &prompts, how)? {
+            let tokens: Vec<u32> = text.tokens.iter().map(|id| windows.token(*id)).collect();
+            right += u64::from(text.stopped && grammar.accepts(&tokens));
+        }
+    }
+    Ok((job.evaluation_samples > 0).then(|| right as f64 / job.evaluation_samples as f64))
+}
+
+/// Of the draws of written sentence `number`.
+fn seed(seed: u64, number: u64) -> u64 {
+    let mut hasher = blake3::Hasher::new_derive_key("canonc 1 evaluation sentence");
+    hasher.update(&seed.to_le_bytes()).update(&number.to_le_bytes());
+    let hash = hasher.finalize();
+    let [a, b, c, d, e, f, g, h, ..] = *hash.as_bytes();
+    u64::from_le_bytes([a, b, c, d, e, f, g, h])
+}
+
+/// The mean over prefixes of KL(truth || model), smoothed as published.
+fn divergence(
+    grammar: &Grammar,
+    decoder: &Decoder,
+    job: &mut Job,
+    state: &State,
+    device: Device,
+) -> Result<Option<f64>, RunError> {
+    let (count, rows) = (job.evaluation_samples, job.rows.max(1));
+    let Windows::Task(windows) = &mut job.held_out else { return Ok(None) };
+    let (mut sum, mut positions, mut first) = (0.0, 0u64, 0);
+    while first < count {
+        let last = (first + rows).min(count);
+        let sentences: Vec<Vec<u32>> = (first..last).map(|n| sentence(windows, n)).collect();
+        first = last;
+        for (sentence, model) in
+            sentences.iter().zip(laws(grammar, windows, decoder, state, &sentences, device)?)
+        {
+            let truth: Law = grammar.law(sentence);
+            for (truth, model) in truth.rows().zip(&model) {
+                sum += law::divergence(truth, model);
+                positions += 1;
+            }
+        }
+    }
+    Ok((positions > 0).then(|| sum / positions as f64))
+}
+
+/// The beginning of held-out window `number` up to its first sentence's end, without the mark before.
+fn sentence(windows: &mut TaskWindows, number: u64) -> Vec<u32> {
+    let most = windows.options().seq_len.saturating_sub(1);
+    let tokens = &windows.first_sample(number).tokens;
+    tokens.get(..most).unwrap_or(tokens).to_vec()
+}
+
+/// The model's law after each prefix of each sentence: of the end, then of the tokens ascending.
+fn laws(
+    grammar: &Grammar,
+    windows: &TaskWindows,
+    decoder: &Decoder,
+    state: &State,
+    sentences: &[Vec<u32>],
+    device: Device,
+) -> Result<Vec<Vec<Vec<f64>>>, ExecuteError> {
+    let end = windows.id(grammar.end());
+    let time = sentences.iter().map(Vec::len).max().unwrap_or(0) + 1;
+    let mut tokens = Vec::with_capacity(sentences.len() * time);
+    for sentence in sentences {
+        tokens.push(end);
+        tokens.extend(sentence.iter().map(|token| windows.id(*token)));
+        // What comes after a sentence changes nothing before.
+        tokens.resize(tokens.len() + time - 1 - sentence.len(), end);
+    }
+    let tokens =
+        Tensor::f_from_slice(&tokens)?.f_reshape([-1, time as i64])?.f_to_device(device)?;
+    let start = decoder.streamer().start(sentences.len() as i64)?;
+    let (logits, _) = decoder.streamer().forward(&state.weights, &tokens, &start)?; // [rows, time, vocab]
+    let ids: Vec<i64> =
+        std::iter::once(end).chain((1..=grammar.tokens()).map(|token| windows.id(token))).collect();
+    let ids = Tensor::f_from_slice(&ids)?.f_to_device(device)?;
+    let width = grammar.tokens() as usize + 1;
+    let chosen =
+        logits.f_to_kind(Kind::Double)?.f_softmax(-1, Kind::Double)?.f_index_select(-1, &ids)?;
+    let chosen = on_the_cpu(&chosen)?; // [rows, time, end and tokens]
+    let row = |(sentence, laws): (&Vec<u32>, &[f64])| {
+        laws.chunks_exact(width).take(sentence.len() + 1).map(<[f64]>::to_vec).collect()
+    };
+    Ok(sentences.iter().zip(chosen.chunks_exact(width * time)).map(row).collect())
+}

@@ -1,0 +1,67 @@
+//! In: a task whose questions have more than one right answer, a decoder and a state. Out: how many answers that the
+//! model writes by itself are right. Must stay true: question i is the sample that held-out window i begins with, by
+//! itself and whole; decoding is greedy, so that a state has one score; an answer that never ends is wrong.
+
+use std::collections::BTreeMap;
+
+use crate::data::Windows;
+use crate::data::brevo::Brevo;
+use crate::data::task::{Span, Tape};
+use crate::decode::{Decoder, How, Prompt};
+use crate::job::Job;
+use crate::metrics::Score;
+use crate::run::RunError;
+use crate::train::State;
+
+/// Questions held in memory at once.
+const TOGETHER: u64 = 256;
+
+/// A question and what is known of its answers.
+struct Question {
+    /// Published tokens up to the answer marker.
+    prompt: Vec<u32>,
+    /// The same as the model has them.
+    ids: Vec<i64>,
+    /// Every right answer is as long, since all of them have the same names; the end token comes after.
+    most: usize,
+    level: u32,
+}
+
+/// Brevo's strict score by the query's depth: every ancestor once and none before its parents (data spec, 3.3).
+pub(super) fn orders(
+    brevo: &Brevo,
+    decoder: &Decoder,
+    job: &mut Job,
+    state: &State,
+) -> Result<BTreeMap<u32, Score>, RunError> {
+    let mut scores: BTreeMap<u32, Score> = BTreeMap::new();
+    let rows = usize::try_from(job.rows).unwrap_or(usize::MAX);
+    let count = job.evaluation_samples;
+    let Windows::Task(windows) = &mut job.held_out else { return Ok(scores) };
+    let stop = windows.id(brevo.marks().eos);
+    let how = How { temperature: 0.0, top_k: None, stop: Some(stop), rows };
+    let mut first = 0;
+    while first < count {
+        let end = (first + TOGETHER).min(count);
+        let mut questions = Vec::new();
+        for number in first..end {
+            let Tape { tokens, labels: _, answers } = windows.first_sample(number);
+            let Some(Span { start, len, level }) = answers.first().copied() else { continue };
+            let prompt = tokens.get(..start).unwrap_or_default().to_vec();
+            let ids = prompt.iter().map(|token| windows.id(*token)).collect();
+            questions.push(Question { prompt, ids, most: len + 1, level });
+        }
+        first = end;
+        let asked: Vec<Prompt<'_>> = questions
+            .iter()
+            .map(|question| Prompt { tokens: &question.ids, most: question.most, seed: 0 })
+            .collect();
+        let texts = decoder.decode(&state.weights, &asked, how)?;
+        for (Question { prompt, level, .. }, text) in questions.iter().zip(texts) {
+            let answer: Vec<u32> = text.tokens.iter().map(|id| windows.token(*id)).collect();
+            let right = text.stopped && brevo.judge(prompt, &answer).strict.is_ok();
+            scores.entry(*level).or_default().add(right);
+        }
+    }
+    Ok(scores)
+}

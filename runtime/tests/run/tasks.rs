@@ -1,0 +1,94 @@
+//! What a lock says of a task is what its generator does: the tokens in use, and what cannot be.
+
+use runtime::data::Windows;
+use runtime::data::task::Task;
+
+use super::support::*;
+
+/// A task by its lines; `seq_len` is large enough.
+fn locked(lines: &str, ids: &str) -> Result<compiler::lock::Experiment, String> {
+    let text = recipe_of(lines).replace("seq_len = 32", "seq_len = 4096");
+    let text = text.replace("ids = \"dense\"", &format!("ids = \"{ids}\""));
+    attempt("wide", &text)
+}
+
+#[test]
+fn the_vocabulary_of_a_lock_is_the_generators() {
+    for lines in [
+        "task = \"brevo\"\nN = 12",
+        "task = \"brevo\"\nN = 12\nmulti = true\neos = 9999",
+        "task = \"brevo\"\nN = 30\nans = 31\nquery = 40\nbos = 33\neos = 33",
+        "task = \"capo\"\nN = 12",
+        "task = \"depo\"\nN = 12\nK = 3\nmini_vocab = 5\nmin_tlen = 2\nmax_tlen = 3\nseparator = true",
+        "task = \"mano\"\nL = 4\nttype = \"am\"",
+        "task = \"mano\"\nL = 9\nknowledge_augment = false",
+        "task = \"multihop\"\nN = 3\nk = 1",
+        "task = \"multihop\"\nN = 5\nk = 3",
+        "task = \"lano\"\nconfig = \"cfg3b\"",
+        "task = \"lano\"\nconfig = \"cfg3e1\"",
+        "task = \"lano\"\nconfig = \"cfg3e2\"",
+        "task = \"lano\"\nconfig = \"cfg3f\"",
+        "task = \"lano\"\nconfig = \"cfg3g\"",
+        "task = \"lano\"\nconfig = \"cfg3h\"",
+        "task = \"lano\"\nconfig = \"cfg3i\"",
+        "task = \"lano\"\nconfig = \"cfg3j\"",
+        "task = \"lano\"\nconfig = \"cfg3k\"",
+    ] {
+        for ids in ["dense", "published"] {
+            let experiment = locked(lines, ids).unwrap_or_else(|why| panic!("{lines}\n{why}"));
+            let job = job(&experiment, None).unwrap();
+            let Windows::Task(windows) = &job.train else { panic!() };
+            let locked = experiment.value("data.vocab").unwrap().to_string();
+            assert_eq!(windows.vocab().to_string(), locked, "{lines}, {ids}");
+        }
+    }
+}
+
+#[test]
+fn what_a_generator_refuses_is_refused_at_build() {
+    for (lines, place, said) in [
+        ("task = \"brevo\"\nN = 2", "data.N", "N is 2, but a graph has 3"),
+        ("task = \"brevo\"\nN = 9001", "data.N", "N is 9001"),
+        ("task = \"brevo\"\nN = 337\nmulti = true", "data.N", "336 names of 2 to 4 tokens exist"),
+        (
+            "task = \"brevo\"\nN = 12\nbos = 12",
+            "data.bos",
+            "bos is 12, but tokens 1 to 12 are names",
+        ),
+        ("task = \"brevo\"\nN = 12\neos = 9997", "data.eos", "cannot be told apart"),
+        ("task = \"brevo\"\nN = 12\nans = 9999", "data.eos", "cannot be told apart"),
+        ("task = \"multihop\"\nN = 61\nk = 1", "data.N", "N is 61"),
+        ("task = \"multihop\"\nN = 60\nk = 17", "data.k", "1020 people"),
+        ("task = \"lano\"\nconfig = \"cfg3z\"", "data.config", "\"cfg3z\" is not one of"),
+        ("task = \"capo\"\nN = 10000001", "data.N", "10000001"),
+        ("task = \"capo\"\nN = 0", "data.N", "0 is not an integer"),
+    ] {
+        let why = locked(lines, "dense").unwrap_err();
+        let name = place.trim_start_matches("data.");
+        assert!(why.contains(name) && why.contains(said), "{lines}\n{why}");
+        assert!(why.contains("help: "), "{why}");
+        let mut params: toml::Table = toml::from_str(lines).unwrap();
+        let Some(toml::Value::String(name)) = params.remove("task") else { panic!("{lines}") };
+        assert!(Task::parse(&name, toml::Value::Table(params)).is_err(), "{lines}");
+    }
+}
+
+#[test]
+fn a_task_is_measured_by_what_it_can_be() {
+    for (lines, metric) in [
+        ("task = \"brevo\"\nN = 12", "kl"),
+        ("task = \"lano\"\nconfig = \"cfg3f\"", "bits"),
+        ("task = \"lano\"\nconfig = \"cfg3f\"", "answer_accuracy"),
+        ("task = \"mano\"\nL = 3", "validity"),
+    ] {
+        let text = recipe_of(lines).replace("seq_len = 32", "seq_len = 4096");
+        let text = text
+            .replace("windows = 3", &format!("windows = 3\nmetrics = [\"loss\", \"{metric}\"]"));
+        let why = attempt("wide", &text).unwrap_err();
+        let said = format!("metrics has \"{metric}\", which");
+        assert!(why.contains(&said) && why.contains("help: choose among"), "{why}");
+    }
+    let text = recipe_of("task = \"capo\"\nN = 3").replace("seq_len = 32", "seq_len = 511");
+    let why = attempt("wide", &text).unwrap_err();
+    assert!(why.contains("set seq_len to 512") && why.contains("bits are counted"), "{why}");
+}
