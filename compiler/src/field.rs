@@ -49,8 +49,8 @@ pub enum Default {
     Required,
     /// A value, as TOML.
     Is(&'static str),
-    /// Follows from other fields.
-    From(fn(&Fields) -> Option<FieldValue>),
+    /// Follows from other fields, as these words say.
+    From(fn(&Fields) -> Option<FieldValue>, &'static str),
 }
 
 /// One row.
@@ -94,8 +94,8 @@ impl FieldDef {
         FieldDef { default: Default::Is(value), ..self }
     }
 
-    const fn from(self, rule: fn(&Fields) -> Option<FieldValue>) -> FieldDef {
-        FieldDef { default: Default::From(rule), ..self }
+    const fn from(self, rule: fn(&Fields) -> Option<FieldValue>, words: &'static str) -> FieldDef {
+        FieldDef { default: Default::From(rule, words), ..self }
     }
 
     const fn only(self, path: &'static str, words: &'static [&'static str]) -> FieldDef {
@@ -179,13 +179,13 @@ pub const TABLE: &[FieldDef] = &[
     free("data.held_out_seed", Semantic, Seed, "Which documents those are.").is("0").only(TASK, TEXT),
     free("data.ids", Semantic, Word(&["dense", "published"], &[]), "Token numbers: as published, or without the unused ones.").is("\"published\"").only(TASK, SYNTHETIC),
     free("data.knowledge_augment", Semantic, Bool, "Mano: two tokens for each marker and operation.").is("true").only(TASK, MANO),
-    free("data.lens", Semantic, Ints(1, 499), "Mano: operation counts in training.").from(up_to_l).only(TASK, MANO),
-    free("data.loss_on", Semantic, Word(&["all", "answer"], &[]), "Which tokens are targets.").from(loss_on),
+    free("data.lens", Semantic, Ints(1, 499), "Mano: operation counts in training.").from(up_to_l, "1 to `data.L`").only(TASK, MANO),
+    free("data.loss_on", Semantic, Word(&["all", "answer"], &[]), "Which tokens are targets.").from(loss_on, "`\"answer\"` for depo, else `\"all\"`"),
     free("data.max_tlen", Semantic, Int(1, 64), "Depo: tokens of the longest name.").only(TASK, DEPO),
     free("data.min_tlen", Semantic, Int(1, 64), "Depo: tokens of the shortest name.").only(TASK, DEPO),
     free("data.mini_vocab", Semantic, Int(1, 4500), "Depo: letters of the name alphabet.").only(TASK, DEPO).also(&["V"]),
     free("data.order", Semantic, Word(&["indexed", "published"], &[]), "Windows by number, or the published stream, which cannot be resharded.").is("\"indexed\"").only(TASK, SYNTHETIC),
-    free("data.qids", Semantic, Ints(1, 499), "Mano: the number that stands for each of lens.").from(as_lens).only(TASK, MANO),
+    free("data.qids", Semantic, Ints(1, 499), "Mano: the number that stands for each of lens.").from(as_lens, "`data.lens`").only(TASK, MANO),
     free("data.separator", Semantic, Bool, "Depo: a token before each edge.").is("false").only(TASK, DEPO),
     free("data.seq_len", Semantic, Int(1, 1 << 24), "Inputs of one window.").unit("tokens").also(&["context", "length"]),
     free("data.source", Semantic, Name, "What people call the documents; once they are bound their digest counts instead.").only(TASK, TEXT),
@@ -198,7 +198,7 @@ pub const TABLE: &[FieldDef] = &[
     derived("data.vocab", Cosmetic, "tokens", "The least vocabulary an arch needs for this data."),
     free("data.weights", Semantic, Ints(0, COUNT), "Share of each source of the prepared text; empty takes every document once a pass.").is("[]").only(TASK, TEXT),
     free("evaluation.every", Cosmetic, Int(0, COUNT), "Steps between evaluations; 0 for the last step only.").is("0").unit("steps"),
-    free("evaluation.metrics", Measured, Words(&["answer_accuracy", "loss", "token_accuracy"]), "What is reported.").from(metrics),
+    free("evaluation.metrics", Measured, Words(&["answer_accuracy", "loss", "token_accuracy"]), "What is reported.").from(metrics, "all three; for text all but `answer_accuracy`"),
     free("evaluation.mode", Measured, Word(&["test", "train"], &[]), "Sizes of evaluated samples: all at the largest, or drawn as in training.").is("\"test\"").only(TASK, SYNTHETIC),
     free("evaluation.windows", Measured, Int(1, 1 << 32), "Windows of one evaluation.").is("64").unit("windows"),
     free("log.every", Cosmetic, Int(1, COUNT), "Steps between lines of progress.").is("10").unit("steps"),
@@ -333,7 +333,7 @@ pub fn default_of(def: &FieldDef, fields: &Fields) -> Option<FieldValue> {
             let parsed = toml::de::DeValue::parse(text).ok()?;
             def.kind.read(parsed.get_ref()).ok()
         }
-        Default::From(rule) => rule(fields),
+        Default::From(rule, _) => rule(fields),
     }
 }
 
