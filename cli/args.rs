@@ -405,15 +405,19 @@ pub(crate) struct CompletionsArgs {
 Examples:
   canonc run                                          the only experiment lock under lockfiles/
   canonc run --lock lockfiles/depo_llama.lock         in runs/depo_llama
+  canonc run lockfiles/depo_llama.lock                the same
   canonc run --lock depo.lock --dir /scratch/depo     in another folder
   canonc run --lock depo.lock --dry-run               memory, disk and time, without training
   canonc run --lock depo.lock --stop-after-step 100   leaves a checkpoint and exits 75
 
 Interrupting (Ctrl-C, SIGTERM) finishes the step, leaves a checkpoint and exits 75; the same command
-goes on from there, and steps that were logged already have to come out the same. A second Ctrl-C
-ends at once; what is lost is done again.")]
+goes on from there. A second Ctrl-C, a kill or a crash loses what came after the last checkpoint; it is
+done again, and the steps of it that were logged have to come out the same.")]
 pub(crate) struct RunArgs {
     /// A lock of kind experiment [default: the only one under lockfiles/]
+    #[arg(value_name = "LOCK", conflicts_with = "lock")]
+    pub(crate) named: Option<PathBuf>,
+    /// The same by name
     #[arg(long, value_name = "LOCK", num_args = 0..=1)]
     pub(crate) lock: Option<Option<PathBuf>>,
     /// The run's folder [default: runs/NAME, NAME being the lock's]

@@ -378,6 +378,32 @@ fn a_lock_is_found_or_the_list_is_shown() {
     }
     let said = place.exits(2, "run --lock lockfiles/small.lock");
     assert!(said.contains("kind arch; experiment is needed"), "{said}");
+    // By its place, by half a name, by what it is made from.
+    place.exits(75, "run lockfiles/one.lock --dir named --stop-after-step 1");
+    for name in ["one", "one.lock", "lockfiles/one", "lock/one.lock", "lockfiles/onne.lock"] {
+        let said = place.exits(2, &format!("run {name}"));
+        assert!(said.contains("did you mean `lockfiles/one.lock`?"), "{said}");
+    }
+    fs::write(place.path("r.toml"), "arch = \"a.canon\"\n").unwrap();
+    fs::write(place.path("c.toml"), "[arms]\n").unwrap();
+    for (file, then) in [("r", "canonc run --lock"), ("c", "canonc compare")] {
+        let said = place.exits(2, &format!("run --lock {file}.toml"));
+        let help = format!(
+            "`canonc build {file}.toml` makes its lock; then `{then} lockfiles/{file}.lock`"
+        );
+        assert!(said.contains(&help), "{said}");
+    }
+    let said = place.exits(2, "compare lockfiles/one.lock");
+    assert!(said.contains("canonc run --lock lockfiles/one.lock"), "{said}");
+    // A file of a run says which.
+    let weights = "named/checkpoints/step-0000000001/first_moment.safetensors";
+    let said = place.exits(
+        2,
+        &format!(
+            "generate lockfiles/one.lock --weights {weights} --prompt-tokens 1 --max-tokens 1"
+        ),
+    );
+    assert!(said.contains("holds the optimiser's moments"), "{said}");
 }
 
 #[test]

@@ -303,8 +303,12 @@ pub fn writable() -> impl Iterator<Item = &'static FieldDef> {
     TABLE.iter().filter(|def| def.origin != Origin::Derived)
 }
 
-/// The field a wrong path was probably meant to be.
+/// The field a wrong path was probably meant to be; never the path itself.
 pub fn suggest(path: &str) -> Option<&'static str> {
+    nearest(path).filter(|near| *near != path)
+}
+
+fn nearest(path: &str) -> Option<&'static str> {
     let (section, last) = path.rsplit_once('.').unwrap_or(("", path));
     let renamed = writable().find(|def| def.also.contains(&last) && def.section() == section);
     if let Some(def) = renamed.or_else(|| writable().find(|def| def.also.contains(&last))) {
@@ -433,6 +437,9 @@ mod tests {
             assert_eq!(suggest(wrong), Some(meant), "{wrong}");
         }
         assert_eq!(suggest("xyzzy"), None);
+        for def in TABLE {
+            assert_ne!(suggest(def.path), Some(def.path));
+        }
     }
 
     #[test]

@@ -137,6 +137,18 @@ fn nothing_of_anyone_else_is_written_over() {
         "two of one name",
         canonc(dir, &["build", "other/a.toml", "recipes/a.toml", "--out", "new"]),
     );
+    std::fs::write(
+        dir.join("arch/a.canon"),
+        ARCHS.replace("arch smallcanon = small with { canon A, B, C, D }\n", ""),
+    )
+    .unwrap();
+    show(
+        "an arch and a recipe of one name, and the rest goes on",
+        canonc(
+            dir,
+            &["build", "arch/a.canon", "recipes/a.toml", "recipes/b.toml", "--out", "third"],
+        ),
+    );
     show("a lock", canonc(dir, &["build", "lockfiles/a.lock"]));
     show("neither", canonc(dir, &["build", "recipes"]));
     show("missing", canonc(dir, &["build", "recipes/c.toml"]));
