@@ -8,6 +8,7 @@ use std::io;
 use std::path::Path;
 
 use compiler::plan::Loss;
+use runtime::checkpoint::Part;
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
 use runtime::forward::{Answer, Measured, Request, forward as run};
 use runtime::run::{Paths, read_experiment};
@@ -128,20 +129,29 @@ pub(crate) fn weights(
     path: &Path,
 ) -> Result<Weights, Failure> {
     there(path)?;
+    refuse_moments(path)?;
     Weights::load(&compiled.graph, path).map_err(|error| {
         let (file, arch) = (shown(path), &compiled.name);
-        let failure = failure(error);
-        let beside = |name: &str| path.parent().map(|folder| folder.join(name));
-        let moments = path.file_name().is_some_and(|name| name.to_string_lossy().contains("_moment."));
-        match (run_of(path), beside("weights.safetensors").filter(|weights| weights.is_file())) {
-            (Some(_), Some(weights)) if moments => failure
-                .help(format!("`{file}` holds the optimiser's moments; the weights are in `{}`", shown(&weights))),
-            (Some((run, theirs)), _) => failure.help(format!(
+        failure(error).help(match run_of(path) {
+            Some((run, theirs)) => format!(
                 "`{file}` is of the run `{run}`, whose arch is `{theirs}`, and this is `{arch}`; its lock is `{run}/lock`"
-            )),
-            (None, _) => failure.help(format!("`{file}` was asked to be weights of the arch `{arch}`")),
-        }
+            ),
+            None => format!("`{file}` was asked to be weights of the arch `{arch}`"),
+        })
     })
+}
+
+/// A checkpoint's other files have the names and shapes of weights, and are none.
+fn refuse_moments(path: &Path) -> Result<(), Failure> {
+    let is = |part: Part| path.file_name().is_some_and(|name| name == part.file());
+    let beside = path.parent().map(|folder| folder.join(Part::Weights.file()));
+    match beside.filter(|weights| weights.is_file()) {
+        Some(weights) if is(Part::FirstMoment) || is(Part::SecondMoment) => {
+            Err(Failure::bad_input(format!("`{}` holds the optimiser's moments", shown(path)))
+                .help(format!("the weights are in `{}`", shown(&weights))))
+        }
+        Some(_) | None => Ok(()),
+    }
 }
 
 /// The run whose checkpoint a file is part of, and its arch.

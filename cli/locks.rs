@@ -54,10 +54,11 @@ pub(crate) fn missing(path: &Path, error: &io::Error) -> Failure {
         None if known.is_empty() => files::missing(path, error)
             .help("`canonc build` makes locks of architectures, recipes and comparisons"),
         None => {
-            let shown_locks: Vec<String> =
+            let listed: Vec<String> =
                 known.iter().take(SHOWN).map(|name| format!("{FOLDER}/{name}.lock")).collect();
             let more = if known.len() > SHOWN { ", …" } else { "" };
-            files::missing(path, error).help(format!("there are {}{more}", shown_locks.join(", ")))
+            Failure::bad_input(format!("there is no lock `{}`", shown(path)))
+                .help(format!("there are {}{more}", listed.join(", ")))
         }
     }
 }

@@ -51,6 +51,7 @@ pub(super) fn changes(archs: [&Compiled; 2], sources: &Sources<'_>) -> Vec<NodeC
     let mut changes = Vec::new();
     let mut tell = |layers: &str, differences: &[Difference]| {
         let mut told: Vec<NodeChange> = Vec::new();
+        let mut known: BTreeMap<_, usize> = BTreeMap::new();
         for (what, a, b) in differences {
             let name = a.as_ref().or(b.as_ref()).map_or(String::new(), |told| told.name.clone());
             let change = NodeChange {
@@ -63,11 +64,10 @@ pub(super) fn changes(archs: [&Compiled; 2], sources: &Sources<'_>) -> Vec<NodeC
                 places: [a, b].map(|told| told.as_ref().map(|told| sources.arch(told.span))),
             };
             // Two on one line, such as the rope of q and that of k, are one line here.
-            match told
-                .iter_mut()
-                .find(|known| NodeChange { times: 1, ..(*known).clone() } == change)
-            {
-                Some(known) => known.times += 1,
+            let key = (change.what, change.a.clone(), change.b.clone(), change.places.clone());
+            let at = *known.entry(key).or_insert(told.len());
+            match told.get_mut(at) {
+                Some(twin) => twin.times += 1,
                 None => told.push(change),
             }
         }
