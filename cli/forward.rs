@@ -143,7 +143,7 @@ pub(crate) fn weights(
 
 /// A checkpoint's other files have the names and shapes of weights, and are none.
 fn refuse_moments(path: &Path) -> Result<(), Failure> {
-    let is = |part: Part| path.file_name().is_some_and(|name| name == part.file());
+    let is = |part: Part| path.file_name().is_some_and(|name| *name == *part.file());
     let beside = path.parent().map(|folder| folder.join(Part::Weights.file()));
     match beside.filter(|weights| weights.is_file()) {
         Some(weights) if is(Part::FirstMoment) || is(Part::SecondMoment) => {
