@@ -162,8 +162,11 @@ Examples:
   canonc show arch/llamacanon_1B.canon
   canonc show arch/llama_1B.canon --seq-len 8192
   canonc show arch/llama_1B.canon --json | jq '.archs[0].parameters.total'
+  canonc show --fields arch/llama_1B.canon   every field of it, written or by default
   canonc show std                  what the standard library defines
   canonc show attention            one of its definitions, with its text
+  canonc show std/init.canon       all of one of its files
+  canonc show --recipe-fields      what recipes may say, as it stands in recipes/README.md
 
 Schema of --json, one object on standard output (archs only):
   schema   \"canonc.show.v1\"
@@ -180,11 +183,25 @@ Schema of --json, one object on standard output (archs only):
       definition   what the layer is; null outside the layers
       parts        its mixer and its MLP
       parameters   each {path, shape, init, count}; paths below `layers.N.`, counts of one layer
-      state        each {path, kind, shape, elements, per_token}; of one layer and sequence")]
+      state        each {path, kind, shape, elements, per_token}; of one layer and sequence
+
+Schema of --fields --json: {schema: \"canonc.show.fields.v1\", archs: [{name, fields: [{path, value,
+written}]}]}, with every layer's own fields; written is false for a default. As text, equal layers
+share a line: layers.0..24 are 0 to 23, layers.3..24/4 every fourth from 3.
+
+Schema of --recipe-fields --json: {schema: \"canonc.show.recipe_fields.v1\", fields: [{path, class,
+origin, accepts, default, unit, only, doc}]}; default is null where the field must be written, only
+null where it is in every recipe, else {path, values}.")]
 pub(crate) struct ShowArgs {
-    /// A .canon file or a lock; `std`; or the name of a standard definition or primitive
-    #[arg(value_name = "FILE|NAME")]
-    pub(crate) what: PathBuf,
+    /// A .canon file or a lock; `std`; or the name of a standard definition, file or primitive
+    #[arg(value_name = "FILE|NAME", required_unless_present = "recipe_fields")]
+    pub(crate) what: Option<PathBuf>,
+    /// Instead: the path and value of every field, and whether it was written or is a default
+    #[arg(long)]
+    pub(crate) fields: bool,
+    /// Instead: every field of a recipe, with its class, default and unit, as Markdown
+    #[arg(long, conflicts_with_all = ["what", "fields", "arch"])]
+    pub(crate) recipe_fields: bool,
     /// The architecture to show, if the file defines several [default: all]
     #[arg(long, value_name = "NAME")]
     pub(crate) arch: Option<String>,
@@ -308,7 +325,8 @@ Schema of --json, one object on standard output:
     path, a, b   the field and both values; null where a lock has no such field
     at_a, at_b   file:line, or null
     note         `+0.15%`, `decides training`, `measured differently`; may be empty
-  graph        each {change (added, removed, changed), layers, node, a, b, at_a, at_b}
+  graph        each {change (added, removed, changed), layers, node, times (in each layer), a, b,
+               at_a, at_b}
   proof        {graph, manifest, erased_slots, erased_graph, erased_manifest}: digests of both
                locks, a's with b's values at the treatment; null where that could not be built"
 )]
@@ -399,15 +417,19 @@ pub(crate) struct CompletionsArgs {
 Examples:
   canonc run                                          the only experiment lock under lockfiles/
   canonc run --lock lockfiles/depo_llama.lock         in runs/depo_llama
+  canonc run lockfiles/depo_llama.lock                the same
   canonc run --lock depo.lock --dir /scratch/depo     in another folder
   canonc run --lock depo.lock --dry-run               memory, disk and time, without training
   canonc run --lock depo.lock --stop-after-step 100   leaves a checkpoint and exits 75
 
 Interrupting (Ctrl-C, SIGTERM) finishes the step, leaves a checkpoint and exits 75; the same command
-goes on from there, and steps that were logged already have to come out the same. A second Ctrl-C
-ends at once; what is lost is done again.")]
+goes on from there. A second Ctrl-C, a kill or a crash loses what came after the last checkpoint; it is
+done again, and the steps of it that were logged have to come out the same.")]
 pub(crate) struct RunArgs {
     /// A lock of kind experiment [default: the only one under lockfiles/]
+    #[arg(value_name = "LOCK", conflicts_with = "lock")]
+    pub(crate) named: Option<PathBuf>,
+    /// The same by name
     #[arg(long, value_name = "LOCK", num_args = 0..=1)]
     pub(crate) lock: Option<Option<PathBuf>>,
     /// The run's folder [default: runs/NAME, NAME being the lock's]
@@ -443,7 +465,11 @@ pub(crate) enum RunDevice {
 Examples:
   canonc verify runs/depo_llama            lock, metrics chain, checkpoints, attestation
   canonc verify depo_llama                 the same: a name under runs/
-  canonc verify lockfiles/depo_llama.lock  every line of the lock, derived again
+  canonc verify --all runs/depo_llama      the data of every step as well
+  canonc verify lockfiles/depo_llama.lock  every line of the lock, derived again; whether it is open
+
+Of a run's batches 65 are made again to compare their digests, spread evenly over its steps and its
+last among them; all where there are no more than 64, or with --all. All learning rates are.
 
 Exit codes: 0 everything holds, 1 something does not.
 Schema of --json: {schema: \"canonc.verify.v1\", holds: [text], broken: [text], skipped: [text]}.")]
@@ -451,6 +477,9 @@ pub(crate) struct VerifyArgs {
     /// A run's folder, its name under runs/, or a lock
     #[arg(value_name = "RUN|LOCK")]
     pub(crate) what: PathBuf,
+    /// Make the data of every step again, not of 65 spread over the run
+    #[arg(long)]
+    pub(crate) all: bool,
     /// The prepared documents of a run on text [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Option<PathBuf>,

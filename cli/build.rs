@@ -1,7 +1,7 @@
 //! `canonc build`: architectures, recipes and comparisons, each as its lock.
 //!
 //! In: `.canon` and `.toml` files. Out: one lock for each arch, each point of a sweep, each comparison; or
-//! with `--check` what would change. Must stay true: an equal lock is not written again; a lock made from
+//! with `--check` what would change. What is wrong with one keeps none of the others from being made. Must stay true: an equal lock is not written again; a lock made from
 //! another file is never written over; building again does not open what `bind` closed; a comparison
 //! that is confounded is reported and not locked.
 
@@ -38,14 +38,20 @@ pub(crate) fn build(args: &BuildArgs) -> Outcome {
         let source = load::name(file);
         for lock in built {
             let path = args.out.join(format!("{}.lock", lock.name()));
-            if let Some(before) = made.insert(path.clone(), source.clone()).filter(|b| *b != source)
-            {
-                return Err(two_sources(&path, &before, &source));
-            }
-            worst = worst.max(if args.check {
-                check::check(&path, lock)?
-            } else {
-                write(&path, lock)?
+            let before = made.entry(path.clone()).or_insert_with(|| source.clone());
+            let done = match (*before != source, args.check) {
+                (true, _) => Err(two_sources(&path, before, &source)),
+                (false, true) => check::check(&path, lock),
+                (false, false) => write(&path, lock),
+            };
+            worst = worst.max(match done {
+                Ok(exit) => exit,
+                // The next file would fail alike.
+                Err(failure) if failure.exit == Exit::Machine => return Err(failure),
+                Err(failure) => {
+                    output::failure(&failure);
+                    failure.exit
+                }
             });
         }
         worst = worst.max(check::orphans(args, &source, &made)?);

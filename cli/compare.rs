@@ -25,8 +25,15 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     let text = read_text(&args.lock)?;
     let name = shown(&args.lock);
     let locked = read_lock(&name, &text).map_err(failure)?;
-    let comparison = lock::comparable(locked)
-        .map_err(|error| Failure::bad_input(error.message).help(error.help).at(name.as_str()))?;
+    let is_experiment = locked.kind() == "experiment";
+    let comparison = lock::comparable(locked).map_err(|error| {
+        let failure = Failure::bad_input(error.message).help(error.help).at(name.as_str());
+        if is_experiment {
+            failure.help(format!("or train it alone: `canonc run --lock {name}`"))
+        } else {
+            failure
+        }
+    })?;
     let folder = args.dir.join(&comparison.name);
     std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
     let runs = comparison.runs();

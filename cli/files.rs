@@ -98,6 +98,25 @@ pub(crate) fn nearest(path: &Path) -> Option<PathBuf> {
     Some(folder.join(near))
 }
 
+/// Refuses a file that could not be written for want of a folder, before there is anything to write.
+#[cfg(feature = "torch")]
+pub(crate) fn folder_of(path: &Path) -> Result<(), Failure> {
+    if path.is_dir() {
+        return Err(Failure::bad_input(format!("`{}` is a folder", shown(path)))
+            .help("name the file that is to be written"));
+    }
+    match path.parent() {
+        Some(folder) if folder != Path::new("") && !folder.is_dir() => Err(no_folder(path, folder)),
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn no_folder(path: &Path, folder: &Path) -> Failure {
+    let (path, folder) = (shown(path), shown(folder));
+    Failure::bad_input(format!("`{path}` cannot be written: there is no folder `{folder}`"))
+        .help(format!("`mkdir -p {folder}`, and repeat"))
+}
+
 /// Puts `text` in the place of what the file holds, all of it or nothing. A link stays a link.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     replace_with(path, |file| {
@@ -151,9 +170,7 @@ pub(crate) fn replace_with<T>(
         if error.kind() != io::ErrorKind::NotFound {
             return cannot(error);
         }
-        let (path, folder) = (shown(path), shown(folder));
-        Failure::bad_input(format!("`{path}` cannot be written: there is no folder `{folder}`"))
-            .help(format!("`mkdir -p {folder}`, and repeat"))
+        no_folder(path, folder)
     })?;
     let written = write(file.as_file_mut())?;
     let permissions = before.as_ref().map(fs::Metadata::permissions);

@@ -8,8 +8,10 @@ use std::io;
 use std::path::Path;
 
 use compiler::plan::Loss;
-use runtime::execute::{KernelRequest, Machine, Paths};
+use runtime::checkpoint::Part;
+use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
 use runtime::forward::{Answer, Measured, Request, forward as run};
+use runtime::run::{Paths, read_experiment};
 use runtime::weights::{Weights, file};
 use serde::Serialize;
 
@@ -22,6 +24,7 @@ use crate::{files, output};
 pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
     let Found { compiled, train } = one_arch(&args.file, args.arch.as_deref())?;
     let machine = machine(&args.machine)?;
+    files::folder_of(&args.out)?;
     there(&args.tokens)?;
     let tokens = file::ids(&args.tokens, "tokens").map_err(failure)?;
     let targets = match &args.targets {
@@ -85,7 +88,7 @@ pub(crate) struct Ran<'a> {
     times: u64,
 }
 
-pub(crate) fn ran(paths: &Paths) -> Vec<Ran<'_>> {
+pub(crate) fn ran(paths: &KernelPaths) -> Vec<Ran<'_>> {
     paths.iter().map(|(kernel, path, times)| Ran { kernel, path, times }).collect()
 }
 
@@ -126,7 +129,37 @@ pub(crate) fn weights(
     path: &Path,
 ) -> Result<Weights, Failure> {
     there(path)?;
-    Weights::load(&compiled.graph, path).map_err(failure)
+    refuse_moments(path)?;
+    Weights::load(&compiled.graph, path).map_err(|error| {
+        let (file, arch) = (shown(path), &compiled.name);
+        failure(error).help(match run_of(path) {
+            Some((run, theirs)) => format!(
+                "`{file}` is of the run `{run}`, whose arch is `{theirs}`, and this is `{arch}`; its lock is `{run}/lock`"
+            ),
+            None => format!("`{file}` was asked to be weights of the arch `{arch}`"),
+        })
+    })
+}
+
+/// A checkpoint's other files have the names and shapes of weights, and are none.
+fn refuse_moments(path: &Path) -> Result<(), Failure> {
+    let is = |part: Part| path.file_name().is_some_and(|name| *name == *part.file());
+    let beside = path.parent().map(|folder| folder.join(Part::Weights.file()));
+    match beside.filter(|weights| weights.is_file()) {
+        Some(weights) if is(Part::FirstMoment) || is(Part::SecondMoment) => {
+            Err(Failure::bad_input(format!("`{}` holds the optimiser's moments", shown(path)))
+                .help(format!("the weights are in `{}`", shown(&weights))))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The run whose checkpoint a file is part of, and its arch.
+fn run_of(path: &Path) -> Option<(String, String)> {
+    let run = path.parent()?.parent()?.parent()?;
+    let text = std::fs::read_to_string(Paths::new(run).lock()).ok()?;
+    let experiment = read_experiment("lock", &text).ok()?;
+    Some((shown(run), experiment.arch.compiled.name.clone()))
 }
 
 /// The device and dtype that are asked for, if this machine has them.

@@ -5,7 +5,7 @@
 //! [`MAX_FILES`] files of at most `MAX_SOURCE_BYTES`, whatever they hold; names are the paths as
 //! typed, with `/`; nothing but text reaches the compiler.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -359,8 +359,15 @@ pub(crate) fn compile(path: &Path, arch: Option<&str>) -> Result<(Loaded, Vec<Co
     }
     let mut compiled = Vec::new();
     let mut failed = false;
+    let mut said = BTreeSet::new();
     for name in names {
-        let (result, found) = loaded.compile(&name);
+        let (result, mut found) = loaded.compile(&name);
+        // What is wrong with one arch is wrong with all that are made from it.
+        found.retain(|d| {
+            let places: Vec<_> =
+                d.labels.iter().map(|label| (label.span.file, label.span.start)).collect();
+            said.insert((d.message.clone(), places))
+        });
         output::diagnostics(&loaded.program.sources, &found);
         match result {
             Some(result) => compiled.push(result),

@@ -9,21 +9,79 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use compiler::lock::{self, Lock, LockError, MAX_LOCK_BYTES};
+use compiler::recipe::{self, Source};
 
 use crate::fail::{Failure, shown};
 use crate::files;
+
+/// Locks listed before the rest is left out.
+const SHOWN: usize = 12;
 
 /// A lock and the text it was read from.
 pub(crate) fn read(path: &Path) -> Result<(Lock, String), Failure> {
     let bytes = bytes(path).map_err(|error| match path.is_dir() {
         true => Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)))
             .help("name one of the locks in it"),
-        false => files::missing(path, &error),
+        false => missing(path, &error),
     })?;
     let name = shown(path);
+    refuse_source(path, &String::from_utf8_lossy(&bytes))?;
     let lock = lock::read_bytes(&name, &bytes).map_err(|error| refused(path, error))?;
     // The reader has checked that it is text.
     Ok((lock, String::from_utf8(bytes).unwrap_or_default()))
+}
+
+/// Where locks lie, unless someone said otherwise.
+const FOLDER: &str = "lockfiles";
+
+/// Why there is no such lock, with the one that was probably meant: `demo` is `lockfiles/demo.lock`.
+pub(crate) fn missing(path: &Path, error: &io::Error) -> Failure {
+    let found = path.file_name().and_then(|name| name.to_str());
+    let (Some(name), io::ErrorKind::NotFound) = (found, error.kind()) else {
+        return files::missing(path, error);
+    };
+    let entries = fs::read_dir(FOLDER).into_iter().flatten().flatten();
+    let mut known: Vec<String> = entries
+        .filter_map(|entry| entry.file_name().into_string().ok())
+        .filter_map(|name| name.strip_suffix(".lock").map(str::to_owned))
+        .collect();
+    known.sort();
+    let stem = name.strip_suffix(".lock").unwrap_or(name);
+    let same = known.iter().map(String::as_str).find(|known| *known == stem);
+    match same.or_else(|| dsl::suggest(stem, known.iter().map(String::as_str))) {
+        Some(near) => Failure::bad_input(format!("there is no lock `{}`", shown(path)))
+            .help(format!("did you mean `{FOLDER}/{near}.lock`?")),
+        None if known.is_empty() => files::missing(path, error)
+            .help("`canonc build` makes locks of architectures, recipes and comparisons"),
+        None => {
+            let listed: Vec<String> =
+                known.iter().take(SHOWN).map(|name| format!("{FOLDER}/{name}.lock")).collect();
+            let more = if known.len() > SHOWN { ", …" } else { "" };
+            Failure::bad_input(format!("there is no lock `{}`", shown(path)))
+                .help(format!("there are {}{more}", listed.join(", ")))
+        }
+    }
+}
+
+/// Refuses what locks are made from, where a lock is wanted, and says how to go on.
+pub(crate) fn refuse_source(path: &Path, text: &str) -> Result<(), Failure> {
+    let (name, stem) = (shown(path), path.file_stem().unwrap_or_default().to_string_lossy());
+    let lock = format!("{FOLDER}/{stem}.lock");
+    let (what, then) = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("canon") => ("an architecture", "is what to name then, or name a recipe's lock"),
+        Some("toml") => match recipe::source(text) {
+            Source::Recipe => ("a recipe", "run"),
+            Source::Comparison => ("a comparison file", "compare"),
+        },
+        Some(_) | None => return Ok(()),
+    };
+    let failure = Failure::bad_input(format!("`{name}` is {what}, and a lock is needed"));
+    let build = format!("`canonc build {name}` makes its lock");
+    Err(failure.help(match then {
+        "run" => format!("{build}; then `canonc run --lock {lock}`"),
+        "compare" => format!("{build}; then `canonc compare {lock}`"),
+        other => format!("{build}, {lock}, which {other}"),
+    }))
 }
 
 /// Never more than a little over what a lock may have.

@@ -17,7 +17,7 @@ use runtime::job::{Estimate, Job, estimate, fits};
 use runtime::metrics::{Evaluation, Score, Step};
 use runtime::platform::{memory_limit, needs_reexec};
 use runtime::progress::{Progress, bytes, rounded, span};
-use runtime::run::{Event, Paths, read_experiment};
+use runtime::run::{Event, Paths, read_experiment, read_lock};
 use runtime::train::{End, How, Options, Watch, machine, spec, time, train};
 
 use crate::args::{RunArgs, RunDevice};
@@ -27,11 +27,12 @@ use crate::runs::{self, failure};
 use crate::signals::stop_on_signals;
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
-    let path = match &args.lock {
-        Some(Some(named)) => named.clone(),
-        Some(None) | None => runs::only_experiment()?,
+    let path = match (&args.named, &args.lock) {
+        (Some(named), _) | (None, Some(Some(named))) => named.clone(),
+        (None, Some(None) | None) => runs::only_experiment()?,
     };
     let text = runs::read_text(&path)?;
+    trains(&path, &text)?;
     let locked = read_experiment(&shown(&path), &text).map_err(failure)?;
     let experiment = on_device(locked, args.device)?;
     start_again(&experiment)?;
@@ -95,6 +96,21 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
             ));
             Ok(Exit::Interrupted)
         }
+    }
+}
+
+/// Refuses a lock of another kind with the command that is for it.
+fn trains(path: &Path, text: &str) -> Result<(), Failure> {
+    let name = shown(path);
+    let Ok(lock) = read_lock(&name, text) else { return Ok(()) };
+    let kind = lock.kind();
+    let wrong = Failure::bad_input(format!("`{name}` is of kind {kind}; experiment is needed"));
+    match lock {
+        Lock::Experiment(_) => Ok(()),
+        Lock::Comparison(_) => Err(wrong.help(format!("`canonc compare {name}` runs all of its arms"))),
+        Lock::Arch(_) => Err(wrong.help(
+            "an architecture says no data and no optimiser: name it in a recipe, and `canonc build recipes/NAME.toml`",
+        )),
     }
 }
 

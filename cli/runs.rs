@@ -14,7 +14,7 @@ use runtime::data::text::index::TextIndex;
 use runtime::run::{Kind, RunError};
 
 use crate::fail::{Exit, Failure, shown};
-use crate::files;
+use crate::locks;
 
 /// Where runs go, each in a folder of its lock's name.
 pub(crate) const FOLDER: &str = "runs";
@@ -33,10 +33,13 @@ pub(crate) fn failure(error: RunError) -> Failure {
     Failure { exit, ..failure }
 }
 
+/// The text of a lock.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
-    let bytes = std::fs::read(path).map_err(|error| files::missing(path, &error))?;
-    String::from_utf8(bytes)
-        .map_err(|_| Failure::bad_input(format!("`{}` is no lock: it is not text", shown(path))))
+    let bytes = std::fs::read(path).map_err(|error| locks::missing(path, &error))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::bad_input(format!("`{}` is no lock: it is not text", shown(path))))?;
+    locks::refuse_source(path, &text)?;
+    Ok(text)
 }
 
 /// The one experiment lock there is.

@@ -1,11 +1,13 @@
 //! `canonc show`: what an architecture is made of and what it costs; or a standard definition.
 //!
-//! In: a file, `std`, or a name. Out: text or JSON on standard output. Must stay true: every number
+//! In: a file, `std`, a name, or a wish for fields. Out: text or JSON on standard output. Must stay true: every number
 //! comes from the graph (`compiler::analyse`), none is computed twice by other rules; equal layers
 //! are shown once with their numbers; the JSON is the schema of `canonc show --help`.
 
 mod arch;
 mod definition;
+mod fields;
+mod recipe;
 
 use std::path::Path;
 
@@ -16,8 +18,15 @@ use crate::fail::{Exit, Failure, Outcome};
 use crate::{load, output};
 
 pub(crate) fn show(args: &ShowArgs) -> Outcome {
-    if let Some(name) = word(&args.what) {
+    let Some(what) = &args.what else { return recipe::show(args.json) };
+    if let Some(name) = word(what) {
         match definition::text(name) {
+            Some(_) if args.fields => {
+                return Err(Failure::bad_input(format!(
+                    "`--fields` is for archs, `{name}` is a name"
+                ))
+                .help("name a file: `canonc show --fields arch/NAME.canon`"));
+            }
             Some(_) if args.json => {
                 return Err(Failure::bad_input(format!(
                     "`--json` is for archs, `{name}` is a name"
@@ -29,12 +38,15 @@ pub(crate) fn show(args: &ShowArgs) -> Outcome {
                 return Ok(Exit::Fine);
             }
             // A folder, which is refused as one.
-            None if args.what.exists() => {}
+            None if what.exists() => {}
             None => return Err(definition::unknown(name)),
         }
     }
-    let load::Archs { name, found } = load::archs(&args.what, args.arch.as_deref())?;
+    let load::Archs { name, found } = load::archs(what, args.arch.as_deref())?;
     let compiled = found.iter().map(|found| &found.compiled);
+    if args.fields {
+        return fields::show(compiled, args.json);
+    }
     let archs: Vec<arch::Shown> = compiled
         .map(|compiled| arch::Shown::of(compiled, analyse(&compiled.graph, args.seq_len)))
         .collect();
@@ -47,9 +59,12 @@ pub(crate) fn show(args: &ShowArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// The argument as a name that std may have; a file of that name comes first.
+/// The argument as a name that std may have, or its own file; another file of that name comes first.
 fn word(what: &Path) -> Option<&str> {
     let text = what.to_str()?;
+    if definition::is_file(text) {
+        return Some(text);
+    }
     let word = !text.is_empty() && text.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
     (word && !what.is_file()).then_some(text)
 }

@@ -5,8 +5,9 @@
 
 use std::path::{Path, PathBuf};
 
+use compiler::lock::Lock;
 use runtime::run::{Paths, read_experiment, read_lock};
-use runtime::verify::{Report, verify as check};
+use runtime::verify::{Remake, Report, verify as check};
 use serde_json::json;
 
 use crate::args::VerifyArgs;
@@ -16,18 +17,14 @@ use crate::runs::{self, documents, failure, read_text};
 
 pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
     let report = match place(&args.what) {
-        Place::Run(folder) => of_run(&folder, args.data.as_deref())?,
+        Place::Run(folder) => {
+            let which = if args.all { Remake::Every } else { Remake::Spread };
+            of_run(&folder, args.data.as_deref(), which)?
+        }
         Place::Lock(path) => {
             let text = read_text(&path)?;
             match read_lock(&shown(&path), &text) {
-                Ok(lock) => Report {
-                    holds: vec![format!(
-                        "{} lock {}: every line follows from its text",
-                        lock.kind(),
-                        lock.id().short()
-                    )],
-                    ..Report::default()
-                },
+                Ok(lock) => of_lock(&path, &lock),
                 Err(error) => {
                     let help = error.help.clone();
                     return finish(
@@ -59,7 +56,21 @@ fn place(what: &Path) -> Place {
     }
 }
 
-fn of_run(folder: &Path, data: Option<&Path>) -> Result<Report, Failure> {
+/// What holds of a lock, and what it still waits for.
+fn of_lock(path: &Path, lock: &Lock) -> Report {
+    let id = lock.id().short();
+    let holds = format!("{} lock {id}: every line follows from its text", lock.kind());
+    let open = |input: String| {
+        format!(
+            "open: {input} has no digest, so it cannot run yet; `canonc bind {} --data PATH` closes it",
+            shown(path)
+        )
+    };
+    let skipped = lock.open_inputs().into_iter().map(open).collect();
+    Report { holds: vec![holds], skipped, ..Report::default() }
+}
+
+fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, Failure> {
     // Documents are looked for only where the lock can say which; a lock that cannot be read is in the report.
     let experiment = std::fs::read_to_string(Paths::new(folder).lock())
         .ok()
@@ -69,7 +80,7 @@ fn of_run(folder: &Path, data: Option<&Path>) -> Result<Report, Failure> {
         Some(experiment) => documents(experiment, None).unwrap_or_default(),
         None => None,
     };
-    check(folder, documents).map_err(failure)
+    check(folder, documents, which).map_err(failure)
 }
 
 fn finish(args: &VerifyArgs, report: Report, help: Option<String>) -> Outcome {

@@ -12,6 +12,7 @@ mod cli {
     mod bad_input;
     mod check;
     mod data;
+    mod fields;
     mod fmt;
     mod graph;
     mod locks;

@@ -24,7 +24,7 @@ use compiler::recipe;
 use runtime::attest::Attestation;
 use runtime::fault::POINTS;
 use runtime::metrics::{self, Record, Step};
-use runtime::verify::{Report, verify};
+use runtime::verify::{Remake, Report, verify};
 
 const ARCH: &str = "
 arch small {
@@ -170,7 +170,8 @@ impl Place {
 
     /// Every claim of a finished run.
     fn holds(&self, run: &str) {
-        let Report { holds, broken, skipped } = verify(&self.path(run), None).unwrap();
+        let Report { holds, broken, skipped } =
+            verify(&self.path(run), None, Remake::Spread).unwrap();
         assert_eq!((broken, skipped), (vec![], vec![]), "{run}");
         assert!(holds.iter().any(|line| line.contains("attestation: seal")), "{run}: {holds:?}");
     }
@@ -377,6 +378,32 @@ fn a_lock_is_found_or_the_list_is_shown() {
     }
     let said = place.exits(2, "run --lock lockfiles/small.lock");
     assert!(said.contains("kind arch; experiment is needed"), "{said}");
+    // By its place, by half a name, by what it is made from.
+    place.exits(75, "run lockfiles/one.lock --dir named --stop-after-step 1");
+    for name in ["one", "one.lock", "lockfiles/one", "lock/one.lock", "lockfiles/onne.lock"] {
+        let said = place.exits(2, &format!("run {name}"));
+        assert!(said.contains("did you mean `lockfiles/one.lock`?"), "{said}");
+    }
+    fs::write(place.path("r.toml"), "arch = \"a.canon\"\n").unwrap();
+    fs::write(place.path("c.toml"), "[arms]\n").unwrap();
+    for (file, then) in [("r", "canonc run --lock"), ("c", "canonc compare")] {
+        let said = place.exits(2, &format!("run --lock {file}.toml"));
+        let help = format!(
+            "`canonc build {file}.toml` makes its lock; then `{then} lockfiles/{file}.lock`"
+        );
+        assert!(said.contains(&help), "{said}");
+    }
+    let said = place.exits(2, "compare lockfiles/one.lock");
+    assert!(said.contains("canonc run --lock lockfiles/one.lock"), "{said}");
+    // A file of a run says which.
+    let weights = "named/checkpoints/step-0000000001/first_moment.safetensors";
+    let said = place.exits(
+        2,
+        &format!(
+            "generate lockfiles/one.lock --weights {weights} --prompt-tokens 1 --max-tokens 1"
+        ),
+    );
+    assert!(said.contains("holds the optimiser's moments"), "{said}");
 }
 
 #[test]
@@ -471,7 +498,7 @@ fn documents_are_found_bound_and_checked() {
     runtime::data::text::file::save(&documents, &place.path("other.index")).unwrap();
     place.exits(0, "run --data other.index");
     let said = place.exits(0, "verify small --data other.index");
-    assert!(said.contains("data of 6 computed again"), "{said}");
+    assert!(said.contains("data of 6 of 6 computed again"), "{said}");
 }
 
 #[test]

@@ -106,7 +106,9 @@ pub(crate) struct ForwardArgs {
 
 /// Sample text or tokens from an architecture with given weights
 #[derive(Args, Debug)]
-#[command(after_help = "\
+#[command(
+    allow_negative_numbers = true,
+    after_help = "\
 Examples:
   canonc generate arch/llama_tiny.canon --weights w.safetensors --prompt 'Once upon'
   canonc generate depo.lock --weights w.safetensors --prompt-tokens 1,2,3 --temperature 0
@@ -116,7 +118,8 @@ The draw of each token is a function of the seed and its place. A text prompt is
 byte tokenizer (vocabulary 258); it begins a document, and the text ends where the document does.
 
 Schema of --json: {schema: \"canonc.generate.v1\", tokens, text, state_bytes, kernels: [{kernel, path,
-times}]}; text is null for a prompt of tokens, state_bytes what is carried from token to token.")]
+times}]}; text is null for a prompt of tokens, state_bytes what is carried from token to token."
+)]
 pub(crate) struct GenerateArgs {
     /// A .canon file or a lock
     #[arg(value_name = "FILE")]
@@ -137,7 +140,7 @@ pub(crate) struct GenerateArgs {
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) max_tokens: usize,
     /// 0 takes the likeliest token each time
-    #[arg(long, value_name = "T", default_value_t = 1.0)]
+    #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = temperature)]
     pub(crate) temperature: f64,
     /// Only among this many of the likeliest [default: all]
     #[arg(long, value_name = "K")]
@@ -150,6 +153,16 @@ pub(crate) struct GenerateArgs {
     /// Tokens, text and the kernels' paths as JSON on standard output, at the end
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// A number from 0 on.
+fn temperature(text: &str) -> Result<f64, String> {
+    let range = "it is a number from 0 (the likeliest token each time) on";
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value >= 0.0 => Ok(value),
+        Ok(value) => Err(format!("the temperature is {value}; {range}")),
+        Err(_) => Err(format!("the temperature is no number; {range}")),
+    }
 }
 
 /// What computes.

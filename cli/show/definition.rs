@@ -25,10 +25,15 @@ pub(super) fn text(name: &str) -> Option<String> {
     if name == "std" {
         return Some(list(&all));
     }
-    let mut parts: Vec<String> =
-        all.iter().filter(|standard| standard.name == name).map(Standard::text).collect();
+    let named = |standard: &&Standard| standard.name == name || standard.file == name;
+    let mut parts: Vec<String> = all.iter().filter(named).map(Standard::text).collect();
     parts.extend(op::find(name).map(primitive));
     (!parts.is_empty()).then(|| parts.join("\n"))
+}
+
+/// Whether that is a file of std.
+pub(super) fn is_file(name: &str) -> bool {
+    STD.iter().any(|(file, _)| *file == name)
 }
 
 /// Neither a file nor a standard name.

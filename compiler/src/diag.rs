@@ -66,9 +66,14 @@ pub(crate) fn call_cycle(span: Span, names: &[&Name]) -> Diagnostic {
 }
 
 pub(crate) fn unknown_name(name: &Name, value: bool, visible: &[&str]) -> Diagnostic {
+    let truth = match name.text.to_lowercase().as_str() {
+        "yes" | "on" | "true" => Some("true"),
+        "no" | "off" | "false" => Some("false"),
+        _ => None,
+    };
     let what = if value { "nothing is called" } else { "there is no definition called" };
     let d = Diagnostic::error("unknown-name", name.span, format!("{what} `{}`", name.text));
-    match suggest(&name.text, visible.iter().copied()) {
+    match truth.filter(|_| value).or_else(|| suggest(&name.text, visible.iter().copied())) {
         Some(near) => d.help(format!("did you mean `{near}`?")),
         None => d.help(
             "names come from the body, its configuration, the arch's fields, imports and std",
@@ -150,6 +155,16 @@ pub(crate) fn not_a_role(span: Span) -> Diagnostic {
         .help("write, for example, `linear normal(0.02)`")
 }
 
+pub(crate) fn unknown_init_table(name: &Name, tables: &[&str]) -> Diagnostic {
+    let message = format!("there is no init table `{}`", name.text);
+    let d = Diagnostic::error("unknown-init-table", name.span, message);
+    let rows = "or write rows: `init { linear normal(0.02)  norm ones }`";
+    match suggest(&name.text, tables.iter().copied()) {
+        Some(near) => d.help(format!("did you mean `{near}`?")).help(rows),
+        None => d.help(format!("there are {}", list(tables.iter().copied()))).help(rows),
+    }
+}
+
 pub(crate) fn not_an_init_table(span: Span) -> Diagnostic {
     Diagnostic::error("not-an-init-table", span, "this is not an init table")
         .help("name one (`init lingua`), or write rows: `init { linear normal(0.02)  norm ones }`")
@@ -198,6 +213,15 @@ pub(crate) fn selects_nothing(span: Span, count: usize) -> Diagnostic {
 pub(crate) fn layer_count_not_a_number(span: Span) -> Diagnostic {
     Diagnostic::error("layer-count", span, "the number of layers must be written as an integer")
         .help("write `layers 24 of …`")
+}
+
+pub(crate) fn layers_of_what(span: Span, count: i64) -> Diagnostic {
+    let message = format!("`layers {count}` does not say what the layers are");
+    Diagnostic::error("layers-of-what", span, message)
+        .help(format!(
+            "write `layers {count} of decoder {{ mixer attention {{ heads 32 }}  mlp swiglu }}`"
+        ))
+        .help("to edit the layers there are, name a path: `layers[0..4].mixer.heads 8`")
 }
 
 pub(crate) fn too_many_layers(span: Span, limit: usize) -> Diagnostic {

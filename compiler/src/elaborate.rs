@@ -25,7 +25,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
 use dsl::limits::MAX_ERRORS;
-use dsl::{Diagnostics, Label, Span};
+use dsl::{Diagnostic, Diagnostics, Label, Span};
 
 use crate::arch::Aliases;
 use crate::diag;
@@ -348,6 +348,20 @@ impl Elaborator<'_> {
             });
             if !inside {
                 d.labels.push(Label { span: layer, text: "for this".to_owned() });
+            }
+        }
+    }
+
+    /// What is wrong with one setting is so for every kind of layer it reaches: the first is told.
+    fn say_once(&mut self, from: usize) {
+        let told = |d: &Diagnostic| (d.message.clone(), d.labels.first().map(|label| label.span));
+        let mut known: Vec<_> = self.diagnostics.iter().take(from).map(told).collect();
+        let new = self.diagnostics.split_off(from.min(self.diagnostics.len()));
+        for diagnostic in new {
+            let what = told(&diagnostic);
+            if !known.contains(&what) {
+                known.push(what);
+                self.diagnostics.push(diagnostic);
             }
         }
     }

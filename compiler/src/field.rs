@@ -49,8 +49,8 @@ pub enum Default {
     Required,
     /// A value, as TOML.
     Is(&'static str),
-    /// Follows from other fields.
-    From(fn(&Fields) -> Option<FieldValue>),
+    /// Follows from other fields, as these words say.
+    From(fn(&Fields) -> Option<FieldValue>, &'static str),
 }
 
 /// One row.
@@ -94,8 +94,8 @@ impl FieldDef {
         FieldDef { default: Default::Is(value), ..self }
     }
 
-    const fn from(self, rule: fn(&Fields) -> Option<FieldValue>) -> FieldDef {
-        FieldDef { default: Default::From(rule), ..self }
+    const fn from(self, rule: fn(&Fields) -> Option<FieldValue>, words: &'static str) -> FieldDef {
+        FieldDef { default: Default::From(rule, words), ..self }
     }
 
     const fn only(self, path: &'static str, words: &'static [&'static str]) -> FieldDef {
@@ -222,8 +222,8 @@ pub const TABLE: &[FieldDef] = &[
     free("data.k", Semantic, Int(1, 1000), "Multihop: groups of people, each as many hops from a year.").only(TASK, MULTIHOP),
     free("data.knowledge_augment", Semantic, Bool, "Mano: two tokens for each marker and operation.").is("true").only(TASK, MANO),
     free("data.leaves", Semantic, Word(&["ceil", "floor"], &[]), "Brevo: how the bound on parentless vertices is rounded; down as published, up in the paper.").is("\"floor\"").only(TASK, BREVO),
-    free("data.lens", Semantic, Ints(1, 499), "Mano: operation counts in training.").from(up_to_l).only(TASK, MANO),
-    free("data.loss_on", Semantic, Word(&["all", "answer"], &[]), "Which tokens are targets.").from(loss_on),
+    free("data.lens", Semantic, Ints(1, 499), "Mano: operation counts in training.").from(up_to_l, "1 to `data.L`").only(TASK, MANO),
+    free("data.loss_on", Semantic, Word(&["all", "answer"], &[]), "Which tokens are targets.").from(loss_on, "`\"answer\"` for brevo and depo, else `\"all\"`"),
     free("data.max_tlen", Semantic, Int(1, 64), "Depo: tokens of the longest name.").only(TASK, DEPO),
     free("data.min_tlen", Semantic, Int(1, 64), "Depo: tokens of the shortest name.").only(TASK, DEPO),
     free("data.mini_vocab", Semantic, Int(1, 4500), "Depo: letters of the name alphabet.").only(TASK, DEPO).also(&["V"]),
@@ -232,7 +232,7 @@ pub const TABLE: &[FieldDef] = &[
     free("data.people_seed", Semantic, Int(0, i64::MAX), "Capo: of the people, who are the same whatever seeds.data is.").is("42").only(TASK, CAPO),
     free("data.permute", Semantic, Bool, "Capo: sentences in a drawn order, as the paper's bioS has them.").is("false").only(TASK, CAPO),
     free("data.pronoun", Semantic, Word(&["drawn", "parity"], &[]), "Capo: whether a person is he or she; by number as published, or drawn as in the paper.").is("\"parity\"").only(TASK, CAPO),
-    free("data.qids", Semantic, Ints(1, 499), "Mano: the number that stands for each of lens.").from(as_lens).only(TASK, MANO),
+    free("data.qids", Semantic, Ints(1, 499), "Mano: the number that stands for each of lens.").from(as_lens, "`data.lens`").only(TASK, MANO),
     free("data.query", Semantic, Int(1, 1 << 24), "Brevo: the published token before the query.").is("9997").only(TASK, BREVO),
     free("data.reverse_md", Semantic, Bool, "Capo: the day before the month.").is("false").only(TASK, CAPO),
     free("data.separator", Semantic, Bool, "Depo: a token before each edge.").is("false").only(TASK, DEPO),
@@ -247,7 +247,7 @@ pub const TABLE: &[FieldDef] = &[
     derived("data.vocab", Cosmetic, "tokens", "The least vocabulary an arch needs for this data."),
     free("data.weights", Semantic, Ints(0, COUNT), "Share of each source of the prepared text; empty takes every document once a pass.").is("[]").only(TASK, TEXT),
     free("evaluation.every", Cosmetic, Int(0, COUNT), "Steps between evaluations; 0 for the last step only.").is("0").unit("steps"),
-    free("evaluation.metrics", Measured, Words(MEASURES), "What is reported.").from(metrics),
+    free("evaluation.metrics", Measured, Words(MEASURES), "What is reported.").from(metrics, "what the task is measured by"),
     free("evaluation.mode", Measured, Word(&["test", "train"], &[]), "Sizes of evaluated samples: all at the largest, or drawn as in training.").is("\"test\"").only(TASK, SIZED),
     free("evaluation.samples", Measured, Int(1, 1 << 20), "Brevo: questions whose answers are generated at one evaluation. Lano: sentences that are, and as many whose law is compared.").is("64").only(TASK, WRITTEN),
     free("evaluation.windows", Measured, Int(1, 1 << 32), "Windows of one evaluation.").is("64").unit("windows"),
@@ -354,8 +354,12 @@ pub fn writable() -> impl Iterator<Item = &'static FieldDef> {
     TABLE.iter().filter(|def| def.origin != Origin::Derived)
 }
 
-/// The field a wrong path was probably meant to be.
+/// The field a wrong path was probably meant to be; never the path itself.
 pub fn suggest(path: &str) -> Option<&'static str> {
+    nearest(path).filter(|near| *near != path)
+}
+
+fn nearest(path: &str) -> Option<&'static str> {
     let (section, last) = path.rsplit_once('.').unwrap_or(("", path));
     let renamed = writable().find(|def| def.also.contains(&last) && def.section() == section);
     if let Some(def) = renamed.or_else(|| writable().find(|def| def.also.contains(&last))) {
@@ -384,7 +388,7 @@ pub fn default_of(def: &FieldDef, fields: &Fields) -> Option<FieldValue> {
             let parsed = toml::de::DeValue::parse(text).ok()?;
             def.kind.read(parsed.get_ref()).ok()
         }
-        Default::From(rule) => rule(fields),
+        Default::From(rule, _) => rule(fields),
     }
 }
 
@@ -509,6 +513,9 @@ mod tests {
             assert_eq!(suggest(wrong), Some(meant), "{wrong}");
         }
         assert_eq!(suggest("xyzzy"), None);
+        for def in TABLE {
+            assert_ne!(suggest(def.path), Some(def.path));
+        }
     }
 
     #[test]

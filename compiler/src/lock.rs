@@ -32,6 +32,7 @@ pub(crate) use covered::{is_bound, of_class};
 pub(crate) use derive::costs;
 pub use error::LockError;
 pub use experiment::Experiment;
+pub use layers::{Line, lines as field_lines};
 pub(crate) use layers::{sets, split as split_layer};
 pub use parts::{
     Batch, Budget, CanonKernel, Checkpoint, Data, DataSource, Device, Digests, Evaluation,

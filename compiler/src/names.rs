@@ -7,12 +7,12 @@
 use std::collections::BTreeSet;
 
 use dsl::limits::MAX_ERRORS;
-use dsl::{ArchBody, Body, Segment, Select, Statement};
+use dsl::{ArchBody, Body, Segment, Select, Span, Statement};
 use dsl::{Arg, Ast, Diagnostics, Entry, Expr, ExprKind, FileId, Item, LayerList, LayerWhat, Name};
 
 use crate::diag;
 use crate::op;
-use crate::resolve::Library;
+use crate::resolve::{Entity, Library};
 use crate::tree::MAX_CONFIG;
 use crate::value::InitRule;
 
@@ -93,6 +93,13 @@ pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mu
                     return;
                 }
                 let mut visible: Vec<&str> = library.visible(file);
+                if walk.tables.contains(&name.span) {
+                    let table =
+                        |name: &&str| matches!(library.lookup(file, name), Some(Entity::Init(..)));
+                    visible.retain(table);
+                    diagnostics.push(diag::unknown_init_table(&name, &visible));
+                    continue;
+                }
                 visible.extend(walk.bound.log.iter().map(|(_, name)| name.as_str()));
                 visible.extend(ARCH_NAMES);
                 visible.extend(FUNCTIONS);
@@ -180,6 +187,8 @@ struct Walk {
     all: bool,
     bound: Bound,
     found: Vec<(Name, Use)>,
+    /// Names where an init table is wanted.
+    tables: Vec<Span>,
 }
 
 impl Walk {
@@ -290,6 +299,11 @@ impl Walk {
             match entry {
                 Entry::Set { path, value, .. } | Entry::Replace { path, value, .. } => {
                     self.path(path);
+                    let at_init =
+                        matches!(path.segments.as_slice(), [Segment::Name(n)] if n.text == "init");
+                    if at_init && matches!(value.kind, ExprKind::Name(_)) {
+                        self.tables.push(value.span);
+                    }
                     self.expr(value);
                 }
                 Entry::Nested { path, entries, .. } => {

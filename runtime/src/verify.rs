@@ -28,11 +28,23 @@ pub struct Report {
     pub skipped: Vec<String>,
 }
 
-/// Steps whose data is made again to compare digests; all of a run that has no more.
-const REMADE: u64 = 64;
+/// Whose data is made again to compare digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remake {
+    /// [`REMADE`] steps spread evenly over the run, and its last one; all of a run that has no more.
+    Spread,
+    Every,
+}
+
+/// Steps that [`Remake::Spread`] takes, beside the last one.
+pub const REMADE: u64 = 64;
 
 /// Checks everything in a run's folder. `documents` are for runs on text.
-pub fn verify(folder: &Path, documents: Option<Arc<TextIndex>>) -> Result<Report, RunError> {
+pub fn verify(
+    folder: &Path,
+    documents: Option<Arc<TextIndex>>,
+    which: Remake,
+) -> Result<Report, RunError> {
     let paths = Paths::new(folder);
     let mut report = Report::default();
     let text = std::fs::read_to_string(paths.lock()).map_err(|error| {
@@ -54,7 +66,12 @@ pub fn verify(folder: &Path, documents: Option<Arc<TextIndex>>) -> Result<Report
         .push(format!("lock {}: every line follows from its text", experiment.id().short()));
     let log = check_log(&paths, &experiment, &mut report);
     if let Some(log) = &log {
-        remake(log, &experiment, &text, documents, &mut report);
+        match Job::new(&experiment, &text, documents) {
+            Ok(job) => remake(log, job, which, &mut report),
+            Err(error) => {
+                report.skipped.push(format!("batch digests and learning rates: {}", error.message))
+            }
+        }
     }
     let saved = check_checkpoints(&paths, &experiment, log.as_ref(), &mut report)?;
     attested::check(&paths, &experiment, log.as_ref(), saved, &mut report);
@@ -128,20 +145,7 @@ fn check_log(paths: &Paths, experiment: &Experiment, report: &mut Report) -> Opt
 }
 
 /// Learning rates of all logged steps, and data of some, computed again.
-fn remake(
-    log: &Log,
-    experiment: &Experiment,
-    lock_text: &str,
-    documents: Option<Arc<TextIndex>>,
-    report: &mut Report,
-) {
-    let mut job = match Job::new(experiment, lock_text, documents) {
-        Ok(job) => job,
-        Err(error) => {
-            report.skipped.push(format!("batch digests and learning rates: {}", error.message));
-            return;
-        }
-    };
+fn remake(log: &Log, mut job: Job, which: Remake, report: &mut Report) {
     let before = report.broken.len();
     let count = log.steps().count() as u64;
     let mut remade = 0;
@@ -155,7 +159,8 @@ fn remake(
         }
         // Evenly over the run, its ends included.
         let at = at as u64;
-        let chosen = count <= REMADE || at == 0 || at * REMADE / count != (at - 1) * REMADE / count;
+        let all = which == Remake::Every || count <= REMADE;
+        let chosen = all || at == 0 || at * REMADE / count != (at - 1) * REMADE / count;
         if !chosen && at + 1 != count {
             continue;
         }
@@ -183,8 +188,9 @@ fn remake(
         }
     }
     if report.broken.len() == before && remade > 0 {
+        let rest = if remade < count { "; --all makes the rest, too" } else { "" };
         report.holds.push(format!(
-            "learning rates of {count} steps and data of {remade} computed again: the same"
+            "learning rates of all {count} steps and data of {remade} of {count} computed again: the same{rest}"
         ));
     }
 }

@@ -95,6 +95,19 @@ fn what_is_built_is_named_and_not_written_twice() {
 }
 
 #[test]
+fn an_open_lock_says_that_it_is_open_and_what_closes_it() {
+    let dir = project();
+    let dir = dir.path();
+    let data = "data = { task = \"text\", seq_len = 64, source = \"c4\" }";
+    let lines = RECIPE.lines().map(|line| if line.starts_with("data") { data } else { line });
+    let text = lines.collect::<Vec<_>>().join("\n");
+    std::fs::write(dir.join("recipes/t.toml"), text).unwrap();
+    assert_eq!(canonc(dir, &["build", "recipes/t.toml"]).code, 0);
+    let ran = canonc(dir, &["verify", "lockfiles/t.lock"]);
+    insta::assert_snapshot!("open", shown(&ran, dir));
+}
+
+#[test]
 fn a_confounded_comparison_is_not_locked() {
     let dir = project();
     let dir = dir.path();
@@ -124,6 +137,18 @@ fn nothing_of_anyone_else_is_written_over() {
         "two of one name",
         canonc(dir, &["build", "other/a.toml", "recipes/a.toml", "--out", "new"]),
     );
+    std::fs::write(
+        dir.join("arch/a.canon"),
+        ARCHS.replace("arch smallcanon = small with { canon A, B, C, D }\n", ""),
+    )
+    .unwrap();
+    show(
+        "an arch and a recipe of one name, and the rest goes on",
+        canonc(
+            dir,
+            &["build", "arch/a.canon", "recipes/a.toml", "recipes/b.toml", "--out", "third"],
+        ),
+    );
     show("a lock", canonc(dir, &["build", "lockfiles/a.lock"]));
     show("neither", canonc(dir, &["build", "recipes"]));
     show("missing", canonc(dir, &["build", "recipes/c.toml"]));
@@ -150,6 +175,26 @@ fn locks_that_nothing_makes_any_more_are_named() {
     assert_eq!(canonc(dir, &["build", "--check", "recipes/s.toml"]).code, 1);
     std::fs::remove_file(dir.join("lockfiles/s-eval3.lock")).unwrap();
     assert_eq!(canonc(dir, &["build", "--check", "recipes/s.toml"]).code, 0);
+}
+
+#[test]
+fn what_differs_in_many_places_is_told_once_and_costs_name_their_length() {
+    let dir = project();
+    let dir = dir.path();
+    let more = "arch deep = small with { layers 5 of decoder { mixer attention { heads 2 }  mlp swiglu { hidden 16 } } }\n\
+                arch bare = deep with { layers[every 2].mixer.rope = nope }\n";
+    std::fs::write(dir.join("arch/small.canon"), format!("{ARCHS}{more}")).unwrap();
+    std::fs::write(dir.join("recipes/c.toml"), RECIPE.replace("seq_len = 64", "seq_len = 128"))
+        .unwrap();
+    let built = canonc(dir, &["build", "arch/small.canon", "recipes/a.toml", "recipes/c.toml"]);
+    assert_eq!(built.code, 0, "{}", built.stderr);
+    let mut text = String::new();
+    for (a, b) in [("deep", "bare"), ("a", "c")] {
+        let files = [a, b].map(|name| format!("lockfiles/{name}.lock"));
+        let ran = canonc(dir, &["diff", &files[0], &files[1]]);
+        text += &format!("# {a} and {b}\n{}\n", shown(&ran, dir));
+    }
+    insta::assert_snapshot!("told_once", text);
 }
 
 #[test]

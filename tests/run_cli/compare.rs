@@ -51,6 +51,8 @@ fn table(said: &str) -> Vec<String> {
 fn no_table_is_made_of_a_log_that_was_cut_or_is_another_run_s() {
     let place = two_arms(&[SHORT]);
     place.exits(0, "build both.toml");
+    let said = place.exits(2, "run --lock lockfiles/both.lock");
+    assert!(said.contains("`canonc compare lockfiles/both.lock` runs all of its arms"), "{said}");
     let read = |output: std::process::Output| String::from_utf8(output.stdout).unwrap();
     let first = place.type_in(COMPARE);
     assert_eq!(first.status.code(), Some(0), "{}", crate::said(&first));

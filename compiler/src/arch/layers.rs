@@ -36,6 +36,11 @@ impl Builder<'_> {
         let mut once = Vec::new();
         match &list.what {
             LayerWhat::One { share, layer } => {
+                if let (None, ExprKind::Int(n)) = (&list.count, &layer.kind) {
+                    let n = *n;
+                    self.diagnostics.push(diag::layers_of_what(layer.span, n));
+                    return None;
+                }
                 let applied = self.definition(file, layer, 0)?;
                 let share = share.then(|| {
                     self.groups += 1;

@@ -29,13 +29,15 @@ pub struct NodeChange {
     pub layers: String,
     /// What it is called: `slot A`, `linear mixer.wq`.
     pub node: String,
+    /// How many such nodes each of the layers has.
+    pub times: usize,
     pub a: Option<String>,
     pub b: Option<String>,
     pub places: [Option<Place>; 2],
 }
 
 /// A node in words.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Told {
     name: String,
     text: String,
@@ -48,34 +50,52 @@ pub(super) fn changes(archs: [&Compiled; 2], sources: &Sources<'_>) -> Vec<NodeC
     let [a, b] = archs.map(|arch| &arch.graph);
     let mut changes = Vec::new();
     let mut tell = |layers: &str, differences: &[Difference]| {
+        let mut told: Vec<NodeChange> = Vec::new();
+        let mut known: BTreeMap<_, usize> = BTreeMap::new();
         for (what, a, b) in differences {
             let name = a.as_ref().or(b.as_ref()).map_or(String::new(), |told| told.name.clone());
-            changes.push(NodeChange {
+            let change = NodeChange {
                 what: *what,
                 layers: layers.to_owned(),
                 node: name,
+                times: 1,
                 a: a.as_ref().map(|told| told.text.clone()),
                 b: b.as_ref().map(|told| told.text.clone()),
                 places: [a, b].map(|told| told.as_ref().map(|told| sources.arch(told.span))),
-            });
+            };
+            // Two on one line, such as the rope of q and that of k, are one line here.
+            let key = (change.what, change.a.clone(), change.b.clone(), change.places.clone());
+            let at = *known.entry(key).or_insert(told.len());
+            match told.get_mut(at) {
+                Some(twin) => twin.times += 1,
+                None => told.push(change),
+            }
         }
+        changes.extend(told);
     };
     tell("", &differences(&a.top, &b.top));
-    // Layers whose bodies are the same two bodies differ in the same nodes.
+    // Layers whose bodies are the same two bodies differ in the same nodes, and so do others by chance.
     let [bodies_a, bodies_b] = [a, b].map(layer_bodies);
     let mut pairs: BTreeMap<(*const Body, *const Body), Vec<usize>> = BTreeMap::new();
     for (layer, (x, y)) in bodies_a.iter().zip(&bodies_b).enumerate() {
         pairs.entry((std::ptr::from_ref(*x), std::ptr::from_ref(*y))).or_default().push(layer);
     }
-    let mut ordered: Vec<Vec<usize>> = pairs.into_values().collect();
-    ordered.sort();
-    for layers in ordered {
+    let mut kinds: Vec<(Vec<usize>, Vec<Difference>)> = Vec::new();
+    for layers in pairs.into_values() {
         let bodies = layers.first().and_then(|n| Some((bodies_a.get(*n)?, bodies_b.get(*n)?)));
         let Some((x, y)) = bodies else { continue };
         let found = differences(x, y);
-        if !found.is_empty() {
-            tell(&format!("layers.{}", sets(&layers).join(" ")), &found);
+        match kinds.iter_mut().find(|(_, known)| *known == found) {
+            Some((known, _)) => known.extend(layers),
+            None => kinds.push((layers, found)),
         }
+    }
+    for (layers, _) in &mut kinds {
+        layers.sort_unstable();
+    }
+    kinds.sort_by(|(a, _), (b, _)| a.cmp(b));
+    for (layers, found) in kinds {
+        tell(&format!("layers.{}", sets(&layers).join(" ")), &found);
     }
     let (fewer, more) = (bodies_a.len().min(bodies_b.len()), bodies_a.len().max(bodies_b.len()));
     if fewer < more {
@@ -85,6 +105,7 @@ pub(super) fn changes(archs: [&Compiled; 2], sources: &Sources<'_>) -> Vec<NodeC
             what,
             layers: format!("layers.{fewer}..{more}"),
             node: told,
+            times: 1,
             a: None,
             b: None,
             places: [None, None],

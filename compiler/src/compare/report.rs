@@ -99,9 +99,11 @@ fn changes(out: &mut String, list: &[Change], indent: &str) {
 }
 
 fn node_lines(out: &mut String, node: &NodeChange) {
-    let NodeChange { what, layers, node: name, a, b, places } = node;
+    let NodeChange { what, layers, node: name, times, a, b, places } = node;
     let place = |i: usize| places[i].as_ref().map_or(String::new(), |p| format!("  at {p}"));
     let layers = if layers.is_empty() { String::new() } else { format!("{layers}  ") };
+    let times = if *times > 1 { format!("{times} × ") } else { String::new() };
+    let layers = layers + &times;
     let _ = match what {
         What::Added => writeln!(out, "  + {layers}{}{}", b.as_deref().unwrap_or(name), place(1)),
         What::Removed => writeln!(out, "  - {layers}{}{}", a.as_deref().unwrap_or(name), place(0)),
@@ -188,6 +190,8 @@ pub struct ReportNode {
     pub change: &'static str,
     pub layers: String,
     pub node: String,
+    /// How many such nodes each of the layers has.
+    pub times: usize,
     pub a: Option<String>,
     pub b: Option<String>,
     pub at_a: Option<String>,
@@ -270,7 +274,7 @@ fn report(changes: &[Change]) -> Vec<ReportChange> {
 }
 
 fn report_node(node: &NodeChange) -> ReportNode {
-    let NodeChange { what, layers, node, a, b, places } = node;
+    let NodeChange { what, layers, node, times, a, b, places } = node;
     let [at_a, at_b] = [0, 1].map(|i| places[i].as_ref().map(Place::to_string));
     ReportNode {
         change: match what {
@@ -280,6 +284,7 @@ fn report_node(node: &NodeChange) -> ReportNode {
         },
         layers: layers.clone(),
         node: node.clone(),
+        times: *times,
         a: a.clone(),
         b: b.clone(),
         at_a,

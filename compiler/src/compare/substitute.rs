@@ -134,7 +134,7 @@ fn substitute_fields(
     let mut fields = a.fields.clone();
     // What has the value that follows anyway, follows; what the arms agree on stays.
     for def in TABLE.iter().filter(|def| !declared.contains(def.path)) {
-        if let field::Default::From(rule) = def.default
+        if let field::Default::From(rule, _) = def.default
             && fields.get(def.path) == rule(&a.fields).as_ref()
             && fields.get(def.path) != b.get(def.path)
         {

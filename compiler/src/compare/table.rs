@@ -13,6 +13,15 @@ use super::{Change, Judge, effective};
 use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE};
 use crate::lock::{Experiment, is_bound};
 
+/// Costs that are counted at `arch.seq_len`.
+const AT_SEQ_LEN: [&str; 5] = [
+    "arch.flops_per_token",
+    "arch.saved_per_token",
+    "arch.state",
+    "arch.state_per_token",
+    "arch.train_flops_per_token",
+];
+
 impl Judge<'_> {
     /// Differences in the table's fields, each where it belongs.
     pub(super) fn table(
@@ -94,6 +103,12 @@ impl Judge<'_> {
     pub(super) fn derived_changes(&self) -> Vec<Change> {
         let hidden = ["arch.graph", "arch.manifest", "data.task_digest", "optimizer.decayed"];
         let canon = self.archs.iter().all(|arch| only_canon(&arch.graph));
+        let lengths = match self.sides.map(|side| side.derived("arch.seq_len")) {
+            [Some(a), Some(b)] if a != b => {
+                Some(format!("counted at seq_len {} and {}", a.plain(), b.plain()))
+            }
+            [Some(_) | None, Some(_) | None] => None,
+        };
         TABLE
             .iter()
             .filter(|def| def.origin == Origin::Derived && !hidden.contains(&def.path))
@@ -103,6 +118,13 @@ impl Judge<'_> {
                 let change = Change {
                     places: [None, None],
                     ..self.field_change(def.path, a.as_ref(), b.as_ref())
+                };
+                let change = match &lengths {
+                    Some(at) if AT_SEQ_LEN.contains(&def.path) => {
+                        let note = format!("{}  {at}", change.note);
+                        change.note(note.trim_start())
+                    }
+                    Some(_) | None => change,
                 };
                 let misnamed = def.path == "arch.canon_parameters" && !canon;
                 let path =

@@ -253,7 +253,8 @@ fn unknown(text: &str, known: &BTreeSet<&String>, table: bool) -> Refusal {
     let last = text.rsplit('.').next().unwrap_or(text);
     let near = dsl::suggest(text, words.iter().copied())
         .or(alias)
-        .or_else(|| words.iter().copied().find(|word| word.rsplit('.').next() == Some(last)));
+        .or_else(|| words.iter().copied().find(|word| word.rsplit('.').next() == Some(last)))
+        .filter(|near| *near != text);
     Refusal::unknown(text, near)
 }
 

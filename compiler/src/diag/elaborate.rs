@@ -261,6 +261,21 @@ pub(crate) fn inexact_division(span: Span, a: &str, b: &str) -> Diagnostic {
         .help("name the rounding: `floor(a / b)` or `ceil_to(a / b, 256)`")
 }
 
+/// `set` is where someone chose what makes the default of `rule` inexact.
+pub(crate) fn inexact_default(
+    (set, rule_at): (Span, Span),
+    name: &str,
+    rule: &str,
+    (a, b): (i64, i64),
+    help: &str,
+) -> Diagnostic {
+    let message = format!("`{name}` follows as `{rule}`, and {a} divided by {b} is not exact");
+    Diagnostic::error("inexact-default", set, message)
+        .here("set here")
+        .label(rule_at, "follows here")
+        .help(help)
+}
+
 pub(crate) fn division_by_zero(span: Span) -> Diagnostic {
     Diagnostic::error("division-by-zero", span, "this divides by zero")
         .help("check the fields it is computed from")

@@ -8,7 +8,7 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use dsl::{Arg, Expr, FileId, Name, Span};
+use dsl::{Arg, BinaryOp, Diagnostic, Expr, ExprKind, FileId, Name, Span};
 
 use super::frame::{Callee, Frame, Slots};
 use super::{Building, Elaborator, Field, MAX_DEPTH, join};
@@ -407,11 +407,15 @@ impl Elaborator<'_> {
             };
             let value = match value {
                 Some(Value::Ratio(r, at)) => {
-                    self.diagnostics.push(diag::inexact_division(
-                        at,
-                        &r.num.to_string(),
-                        &r.den.to_string(),
-                    ));
+                    let found = match &param.default {
+                        Some(default) if !written => {
+                            self.inexact_default(b, name, default, applied, frame)
+                        }
+                        Some(_) | None => None,
+                    };
+                    let plain =
+                        || diag::inexact_division(at, &r.num.to_string(), &r.den.to_string());
+                    self.diagnostics.push(found.unwrap_or_else(plain));
                     None
                 }
                 Some(Value::Tensors(_)) => {
@@ -432,5 +436,43 @@ impl Elaborator<'_> {
             frame.bind(name, value);
         }
         (!failed).then_some(())
+    }
+
+    /// A default `a / b` that does not come out even because of what someone set: the fault is theirs, not the
+    /// definition's.
+    fn inexact_default(
+        &mut self,
+        b: &mut Building,
+        name: &str,
+        default: &Expr,
+        applied: &Applied,
+        frame: &mut Frame,
+    ) -> Option<Diagnostic> {
+        let ExprKind::Binary(BinaryOp::Div, over, under) = &default.kind else { return None };
+        let mentioned = mentions(default);
+        let (set, setting) = applied.config.iter().find(|(set, _)| mentioned.contains(*set))?;
+        let over_value = self.eval(over, frame, b)?;
+        let under_value = self.eval(under, frame, b)?;
+        let (Value::Int(a), Value::Int(n)) = (over_value, under_value) else { return None };
+        let rule = dsl::print_expr(default);
+        let divides = matches!(&under.kind, ExprKind::Name(under) if under == set);
+        let what = dsl::print_expr(over);
+        let near: Vec<String> = match divides {
+            true => {
+                let below = (1..n).rev().find(|d| a % d == 0);
+                let above = (n + 1..=a.min(n.saturating_mul(64))).find(|d| a % d == 0);
+                below.into_iter().chain(above).map(|d| d.to_string()).collect()
+            }
+            false => Vec::new(),
+        };
+        let help = match near.is_empty() {
+            true => format!("set `{name}` as well, or `{set}` so that `{rule}` comes out even"),
+            false => format!(
+                "set `{set}` to a number that divides `{what}`, such as {}; or set `{name}` as well",
+                near.join(" or ")
+            ),
+        };
+        let place = (setting.span, default.span);
+        Some(diag::inexact_default(place, name, &rule, (a, n), &help))
     }
 }

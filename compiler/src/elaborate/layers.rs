@@ -48,6 +48,7 @@ impl Elaborator<'_> {
                     let said = self.diagnostics.len();
                     let made = self.layer_body(&layer.applied, dim).map(Rc::new);
                     self.point_at_layer(said, layer.applied.span);
+                    self.say_once(said);
                     self.layer = None;
                     if !self.uses_layer || made.is_none() {
                         memo.insert(key, made.clone());

@@ -162,7 +162,7 @@ impl Experiment {
     fn chosen(&self) -> Fields {
         let mut fields = self.fields.clone();
         for def in TABLE {
-            if let field::Default::From(rule) = def.default
+            if let field::Default::From(rule, _) = def.default
                 && fields.get(def.path) == rule(&self.fields).as_ref()
             {
                 fields.remove(def.path);
@@ -248,7 +248,7 @@ fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
                     fields.insert(def.path.to_owned(), value);
                 }
                 // A default that follows from something missing: that is reported.
-                None if matches!(def.default, field::Default::From(_)) => {}
+                None if matches!(def.default, field::Default::From(..)) => {}
                 None => problems.push(Problem::missing(def)),
             },
             (false, true) => problems.push(Problem::idle(def, &fields)),

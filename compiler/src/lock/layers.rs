@@ -14,11 +14,11 @@ const MAX_STEP: usize = 32;
 
 /// One field of a set of equal layers, or of the arch itself.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Line {
-    pub(crate) path: String,
-    pub(crate) value: String,
+pub struct Line {
+    pub path: String,
+    pub value: String,
     /// Chosen by someone; else a default.
-    pub(crate) written: bool,
+    pub written: bool,
 }
 
 /// `3` and `mixer.heads` of `layers.3.mixer.heads`.
@@ -29,7 +29,7 @@ pub(crate) fn split(path: &str) -> Option<(usize, &str)> {
 }
 
 /// Sorted lines of all fields.
-pub(crate) fn lines(fields: &[Field]) -> Vec<Line> {
+pub fn lines(fields: &[Field]) -> Vec<Line> {
     let mut lines = Vec::new();
     let mut layers: BTreeMap<usize, Vec<&Field>> = BTreeMap::new();
     for field in fields {

@@ -114,7 +114,7 @@ fn every_task_has_recipes_that_build() {
         ("cpu_mano", 2),
         ("cpu_multihop", 2),
     ] {
-        let made = committed(&format!("recipes/{name}.toml"));
+        let made = committed(&format!("recipes/{name}.toml"), None);
         assert_eq!(made.len(), points, "{name}");
         let ids: BTreeSet<_> = made.iter().map(|experiment| experiment.id()).collect();
         assert_eq!(ids.len(), points, "{name}");

@@ -7,12 +7,12 @@ use runtime::attest::Attestation;
 use runtime::fault::Faults;
 use runtime::job::PLAN_TAG;
 use runtime::metrics::{Log, Record};
-use runtime::verify::{Report, verify};
+use runtime::verify::{REMADE, Remake, Report, verify};
 
 use super::support::*;
 
 fn report(folder: &Folder) -> Report {
-    verify(&folder.path(), None).unwrap()
+    verify(&folder.path(), None, Remake::Spread).unwrap()
 }
 
 #[test]
@@ -23,7 +23,7 @@ fn everything_of_a_finished_run_holds() {
     for what in [
         "lock ",
         "metrics: 11 lines",
-        "data of 8",
+        "data of 8 of 8 computed again: the same",
         "step-0000000008",
         "step-0000000006",
         "plan: compiled again",
@@ -42,7 +42,33 @@ fn an_unfinished_run_holds_as_far_as_it_goes() {
     let found = report(&folder);
     assert_eq!(found.broken, Vec::<String>::new());
     assert!(found.skipped[0].contains("not finished"), "{found:?}");
-    assert!(verify(&folder.path().join("nowhere"), None).is_err());
+    assert!(verify(&folder.path().join("nowhere"), None, Remake::Spread).is_err());
+}
+
+#[test]
+fn of_a_longer_run_some_data_is_made_again_and_all_of_it_when_asked() {
+    let folder =
+        Folder::finished(&depo(&[("steps = 8", "steps = 70"), ("every = 2", "every = 35")]));
+    let report = |which| verify(&folder.path(), None, which).unwrap();
+    let says = |report: &Report, what: &str| report.holds.iter().any(|line| line.contains(what));
+    let some = REMADE + 1;
+    assert!(says(
+        &report(Remake::Spread),
+        &format!("data of {some} of 70 computed again: the same; --all")
+    ));
+    assert!(says(&report(Remake::Every), "data of 70 of 70 computed again: the same"));
+    // Step 2 is none of those that are spread over 70.
+    forge(&folder, |record| {
+        if let Record::Step(step) = record
+            && step.step == 2
+        {
+            step.counted += 1;
+        }
+    });
+    let logged =
+        |report: Report| report.broken.iter().any(|line| line.contains("step 2 logged batch"));
+    assert!(!logged(report(Remake::Spread)));
+    assert!(logged(report(Remake::Every)));
 }
 
 /// Writes the log anew with some records changed and the chain made right.

@@ -1,0 +1,132 @@
+//! `canonc show --recipe-fields`: what a recipe may say, out of the field table.
+//!
+//! In: the field table of the compiler. Out: Markdown, one table for each section, or JSON. Must stay
+//! true: nothing here is said by hand; `recipes/README.md` holds this very text, which a test compares.
+
+use std::collections::BTreeMap;
+
+use compiler::field::{Class, Default, FieldDef, Origin, TABLE};
+use serde::Serialize;
+
+use crate::fail::{Exit, Outcome};
+use crate::output;
+
+pub(super) fn show(as_json: bool) -> Outcome {
+    if as_json {
+        let fields = TABLE.iter().map(Row::of).collect();
+        output::json(&Document { schema: "canonc.show.recipe_fields.v1", fields })?;
+    } else {
+        output::data(&markdown())?;
+    }
+    Ok(Exit::Fine)
+}
+
+fn markdown() -> String {
+    let mut sections: BTreeMap<&str, Vec<Row>> = BTreeMap::new();
+    let mut derived = Vec::new();
+    for def in TABLE {
+        match def.origin {
+            Origin::Derived => derived.push(Row::of(def)),
+            Origin::Free | Origin::Decides => {
+                sections.entry(def.section()).or_default().push(Row::of(def));
+            }
+        }
+    }
+    let mut text = String::new();
+    for (section, rows) in sections {
+        text += &format!(
+            "### {section}\n\n| field | accepts | default | class | only for | meaning |\n"
+        );
+        text += "|---|---|---|---|---|---|\n";
+        for row in rows {
+            let Row { path, class, origin, accepts, default, unit, only, doc } = row;
+            let default = match (&default, origin) {
+                (_, "decides") => "one of the two".to_owned(),
+                (Some(default), _) => default.clone(),
+                (None, _) => "has to be written".to_owned(),
+            };
+            let only = only.map_or(String::new(), |only| only.values.join(", "));
+            let accepts = with_unit(accepts.unwrap_or_default(), unit);
+            text += &format!(
+                "| `{path}` | {} | {} | {class} | {only} | {} |\n",
+                cell(&accepts),
+                cell(&default),
+                cell(doc)
+            );
+        }
+        text.push('\n');
+    }
+    text += "### Derived\n\nComputed from the fields above and written in the lock; a recipe that says one is refused.\n\n";
+    text += "| field | unit | class | meaning |\n|---|---|---|---|\n";
+    for Row { path, class, unit, doc, .. } in derived {
+        text += &format!("| `{path}` | {unit} | {class} | {} |\n", cell(doc));
+    }
+    text
+}
+
+/// `an integer from 1 to 8, in steps`
+fn with_unit(accepts: String, unit: &str) -> String {
+    if unit.is_empty() { accepts } else { format!("{accepts}, in {unit}") }
+}
+
+/// Text that cannot end a cell of a table.
+fn cell(text: &str) -> String {
+    text.replace('|', "\\|")
+}
+
+// The schema of `--json`.
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    fields: Vec<Row>,
+}
+
+#[derive(Serialize)]
+struct Row {
+    path: &'static str,
+    class: &'static str,
+    origin: &'static str,
+    /// What a recipe may write there; nothing where it may not.
+    accepts: Option<String>,
+    default: Option<String>,
+    unit: &'static str,
+    only: Option<Only>,
+    doc: &'static str,
+}
+
+#[derive(Serialize)]
+struct Only {
+    path: &'static str,
+    values: &'static [&'static str],
+}
+
+impl Row {
+    fn of(def: &FieldDef) -> Row {
+        let FieldDef { path, class, origin, kind, default, only, unit, doc, .. } = *def;
+        let (origin, writable) = match origin {
+            Origin::Free => ("free", true),
+            Origin::Decides => ("decides", true),
+            Origin::Derived => ("derived", false),
+        };
+        Row {
+            path,
+            class: match class {
+                Class::Semantic => "semantic",
+                Class::Measured => "measured",
+                Class::Platform => "platform",
+                Class::Cosmetic => "cosmetic",
+            },
+            origin,
+            accepts: writable.then(|| kind.describe()),
+            default: match default {
+                Default::Required => None,
+                Default::Is(value) => Some(format!("`{value}`")),
+                Default::From(_, words) => Some(words.to_owned()),
+            },
+            unit,
+            only: only.map(|(path, values)| Only { path, values }),
+            doc,
+        }
+    }
+}
