@@ -422,6 +422,34 @@ pub(crate) mod tests {
         }
     }
 
+    #[test]
+    fn measures_have_names_units_and_can_be_judged_by() {
+        let mut comparison = grid(by("bits", Choose::Most, true));
+        for (arm, bits) in comparison.arms.iter_mut().zip([10.0, 30.0, 20.0, 10.0]) {
+            for (point, runs) in arm.points.iter_mut().enumerate() {
+                let curves = &mut runs[0].curves;
+                for (name, value) in
+                    [("bits", bits + point as f64), ("kl", 0.5), ("validity", 0.25)]
+                {
+                    curves.metrics.insert(measured(name).to_owned(), vec![(20, value)]);
+                }
+            }
+        }
+        assert_eq!(comparison.judged_by(), "bits learnt");
+        assert_eq!(comparison.best(&comparison.arms[1]), Some(1));
+        let rows = comparison.pairs()[0].rows();
+        let row = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap();
+        assert_eq!(
+            (row("bits learnt").unit, &row("bits learnt").paired[..]),
+            (Unit::Count, &[20.0][..])
+        );
+        assert_eq!(row("KL from the true law").unit, Unit::Nats);
+        assert_eq!(row("sentences valid").unit, Unit::Share);
+        assert_eq!(measured("something newer"), "something newer");
+        let text = summary(&comparison).text();
+        assert!(text.contains("31.0000") && text.contains("25.0%"), "{text}");
+    }
+
     fn places(comparison: &Comparison) -> Vec<(&str, usize, usize)> {
         let pairs = comparison.pairs();
         pairs.iter().map(|p| (p.arm.name.as_str(), p.arm_point, p.base_point)).collect()

@@ -88,6 +88,8 @@ fn a_task_is_measured_by_what_it_can_be() {
         let said = format!("metrics has \"{metric}\", which");
         assert!(why.contains(&said) && why.contains("help: choose among"), "{why}");
     }
+    let why = locked("task = \"capo\"\nN = 3\norder = \"published\"", "dense").unwrap_err();
+    assert!(why.contains("no windows") && why.contains("order = \"indexed\""), "{why}");
     let text = recipe_of("task = \"capo\"\nN = 3").replace("seq_len = 32", "seq_len = 511");
     let why = attempt("wide", &text).unwrap_err();
     assert!(why.contains("set seq_len to 512") && why.contains("bits are counted"), "{why}");

@@ -39,6 +39,14 @@ pub(super) fn least_tokens(fields: &Fields) -> i64 {
 }
 
 pub(super) fn check_biographies(fields: &Fields, problem: &mut impl FnMut(&str, String, &str)) {
+    if text(fields, "data.order") == "published" {
+        problem(
+            "data.order",
+            "order is \"published\", but the published biographies are one a person, in turn, and no windows"
+                .to_owned(),
+            "write order = \"indexed\", which draws people and sentences anew for each window",
+        );
+    }
     let seq_len = int(fields, "data.seq_len");
     let bits = list(fields, "evaluation.metrics").iter().any(|metric| metric.plain() == "bits");
     if bits && seq_len < BIOGRAPHY {
