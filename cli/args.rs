@@ -468,8 +468,8 @@ Examples:
   canonc verify --all runs/depo_llama      the data of every step as well
   canonc verify lockfiles/depo_llama.lock  every line of the lock, derived again; whether it is open
 
-Of a run's batches 65 are made again to compare their digests, spread evenly over its steps and its
-last among them; all where there are no more than 64, or with --all. All learning rates are.
+Of a run's batches 64, spread evenly over its steps, and the last one are made again to compare their
+digests (65 of 600); all where there are no more than 64, or with --all. All learning rates are.
 
 Exit codes: 0 everything holds, 1 something does not.
 Schema of --json: {schema: \"canonc.verify.v1\", holds: [text], broken: [text], skipped: [text]}.")]
@@ -477,7 +477,7 @@ pub(crate) struct VerifyArgs {
     /// A run's folder, its name under runs/, or a lock
     #[arg(value_name = "RUN|LOCK")]
     pub(crate) what: PathBuf,
-    /// Make the data of every step again, not of 65 spread over the run
+    /// Make the data of every step again, not of 64 spread over the run and the last
     #[arg(long)]
     pub(crate) all: bool,
     /// The prepared documents of a run on text [default: data/SOURCE.index]

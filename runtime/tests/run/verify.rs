@@ -48,10 +48,11 @@ fn an_unfinished_run_holds_as_far_as_it_goes() {
 #[test]
 fn of_a_longer_run_some_data_is_made_again_and_all_of_it_when_asked() {
     let folder =
-        Folder::finished(&depo(&[("steps = 8", "steps = 70"), ("every = 2", "every = 35")]));
+        Folder::finished(&depo(&[("steps = 8", "steps = 70"), ("every = 4", "every = 35")]));
     let report = |which| verify(&folder.path(), None, which).unwrap();
     let says = |report: &Report, what: &str| report.holds.iter().any(|line| line.contains(what));
-    let some = REMADE + 1;
+    // The last step is one of them here; where it is not, it is made again as well.
+    let some = REMADE;
     assert!(says(
         &report(Remake::Spread),
         &format!("data of {some} of 70 computed again: the same; --all")
