@@ -357,16 +357,16 @@ Examples:
 
 Runs lie in runs/<comparison>/<run>; interrupting and repeating goes on where it stopped.")]
 pub(crate) struct CompareArgs {
-    /// A lock of kind comparison
-    #[arg(value_name = "LOCK")]
-    pub(crate) lock: PathBuf,
+    /// Locks of kind comparison; of several, one table and picture of all at the end
+    #[arg(value_name = "LOCK", required = true)]
+    pub(crate) locks: Vec<PathBuf>,
     /// Where runs go, each comparison in a folder of its name
     #[arg(long, value_name = "DIR", default_value = "runs")]
     pub(crate) dir: PathBuf,
     /// The prepared documents of arms on text, for every run [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
     pub(crate) data: Option<PathBuf>,
-    /// The page with the curves, beside the one at report.html beside the runs
+    /// Also the page with the curves; of several comparisons their picture as SVG
     #[arg(long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
     /// Runs at a time; step times are honest only with 1, or with as many cores as all of them use

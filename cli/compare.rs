@@ -1,6 +1,7 @@
 //! `canonc compare`: runs what a comparison still lacks, then says what its arms differ by.
 //!
-//! In: a comparison lock. Out: a run folder for each run, one table on standard output, one HTML page.
+//! In: comparison locks. Out: a run folder for each run, a table for each comparison on standard output, an HTML page
+//! beside its runs; of several comparisons one table of all, and a picture.
 //! Must stay true: every run is `canonc run` of its own lock, so that each starts in the platform its
 //! lock requires and resumes by itself; interrupted here is interrupted there, with a checkpoint; the
 //! table is headed by the verdict the lock proved.
@@ -9,8 +10,10 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use compiler::field::FieldValue;
 use compiler::lock::{self, Comparison, Lock, Role, Run};
 use runtime::compare::{self, Arm};
+use runtime::overview::{self, Entry};
 use runtime::report::{self, Heading};
 use runtime::run::read_lock;
 
@@ -22,46 +25,78 @@ use crate::signals::stop_on_signals;
 use crate::{child, files, output};
 
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
-    let text = read_text(&args.lock)?;
-    let name = shown(&args.lock);
+    // All of them are read before the first one runs.
+    let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    // A run under way is told, and leaves a checkpoint; this process waits for it.
+    let stop = stop_on_signals()?;
+    let mut done = Vec::new();
+    for comparison in &locked {
+        let folder = args.dir.join(&comparison.name);
+        std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
+        let carry =
+            Carry { folder: &folder, data: args.data.as_deref(), jobs: args.jobs, stop: &stop };
+        if carry.all(&comparison.runs())? == Exit::Interrupted {
+            return Ok(Exit::Interrupted);
+        }
+        let compared = compared(comparison, &comparison.runs(), &folder)?;
+        let page = say(comparison, &compared, &folder)?;
+        if let (Some(out), [_]) = (&args.out, &locked[..]) {
+            write(out, &page)?;
+        }
+        let task = comparison.arms.first().and_then(|arm| arm.experiment.value("data.task"));
+        done.push((task.map_or_else(String::new, FieldValue::plain), compared));
+    }
+    if let [_, _, ..] = &done[..] {
+        let entries: Vec<Entry<'_>> =
+            done.iter().map(|(task, comparison)| Entry { task, comparison }).collect();
+        output::data(&format!("\n{}", overview::table(&entries).text()))?;
+        if let Some(out) = &args.out {
+            write(out, &overview::picture(&entries))?;
+            output::note(&format!("picture: {}", shown(out)));
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn read(path: &Path) -> Result<Comparison, Failure> {
+    let text = read_text(path)?;
+    let name = shown(path);
     let locked = read_lock(&name, &text).map_err(failure)?;
     let is_experiment = locked.kind() == "experiment";
-    let comparison = lock::comparable(locked).map_err(|error| {
+    lock::comparable(locked).map_err(|error| {
         let failure = Failure::bad_input(error.message).help(error.help).at(name.as_str());
         if is_experiment {
             failure.help(format!("or train it alone: `canonc run --lock {name}`"))
         } else {
             failure
         }
-    })?;
-    let folder = args.dir.join(&comparison.name);
-    std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
-    let runs = comparison.runs();
-    // A run under way is told, and leaves a checkpoint; this process waits for it.
-    let stop = stop_on_signals()?;
-    let carry = Carry { folder: &folder, data: args.data.as_deref(), jobs: args.jobs, stop: &stop };
-    if carry.all(&runs)? == Exit::Interrupted {
-        return Ok(Exit::Interrupted);
-    }
-    let compared = compared(&comparison, &runs, &folder)?;
-    let heading = heading(&comparison);
+    })
+}
+
+/// Prints the verdict and the table, and gives the page with the curves, which lies beside the runs.
+fn say(
+    comparison: &Comparison,
+    compared: &compare::Comparison,
+    folder: &Path,
+) -> Result<String, Failure> {
+    let heading = heading(comparison);
     let mut said = format!("{}\n", heading.verdict);
     for note in &heading.notes {
         said.push_str(&format!("  {note}\n"));
     }
-    output::data(&format!("{said}\n{}", compare::summary(&compared).text()))?;
-    let page = report::page(&heading, &compared).map_err(Failure::machine)?;
-    let out = folder.join("report.html");
-    files::replace(&out, &page)?;
-    if let Some(out) = &args.out {
-        if let Some(parent) = out.parent() {
-            std::fs::create_dir_all(parent)
-                .map_err(|error| Failure::cannot_write(parent, &error))?;
-        }
-        files::replace(out, &page)?;
+    output::data(&format!("{said}\n{}", compare::summary(compared).text()))?;
+    let page = report::page(&heading, compared).map_err(Failure::machine)?;
+    let beside = folder.join("report.html");
+    files::replace(&beside, &page)?;
+    output::note(&format!("curves: {}", shown(&beside)));
+    Ok(page)
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| Failure::cannot_write(parent, &error))?;
     }
-    output::note(&format!("curves: {}", shown(args.out.as_ref().unwrap_or(&out))));
-    Ok(Exit::Fine)
+    files::replace(path, text)
 }
 
 /// How runs are carried out.

@@ -204,6 +204,13 @@ impl Curves {
     }
 }
 
+impl Curves {
+    /// A metric after the last step.
+    pub(crate) fn last(&self, metric: &str) -> Option<f64> {
+        self.finals().get(metric).copied()
+    }
+}
+
 pub(crate) fn mean(values: &[f64]) -> Option<Mean> {
     let runs = values.len();
     (runs > 0).then(|| Mean { value: values.iter().sum::<f64>() / runs as f64, runs })

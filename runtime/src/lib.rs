@@ -27,6 +27,7 @@ pub mod job;
 #[cfg(feature = "torch")]
 pub mod kernels;
 pub mod metrics;
+pub mod overview;
 pub mod platform;
 pub mod progress;
 pub mod reduce;

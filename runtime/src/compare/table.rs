@@ -76,12 +76,7 @@ fn cells(pair: &Pair<'_>, row: Row) -> Vec<String> {
     for (mean, runs) in means.iter().zip([base, arm, again]) {
         line.push(mean_cell(unit, *mean, runs.len()));
     }
-    let difference = |value: f64| match unit {
-        Unit::Nats => format!("{value:+.4}"),
-        Unit::Count => format!("{value:+.0$}", decimals(value)),
-        Unit::Share => format!("{:+.1}", 100.0 * value),
-        Unit::Seconds => format!("×{value:.2}"),
-    };
+    let difference = |value: f64| unit.difference(value);
     let pairs = paired(base, arm).len();
     line.push(
         mean(&differences).map_or(NOTHING.to_owned(), |mean| {
@@ -96,12 +91,7 @@ fn cells(pair: &Pair<'_>, row: Row) -> Vec<String> {
         }
         _ => NOTHING.to_owned(),
     });
-    let width = |value: f64| match unit {
-        Unit::Nats => format!("±{value:.4}"),
-        Unit::Count => format!("±{value:.0$}", decimals(value)),
-        Unit::Share => format!("±{:.1}", 100.0 * value),
-        Unit::Seconds => format!("±{value:.2}"),
-    };
+    let width = |value: f64| unit.width(value);
     line.extend(pair.again.map(|_| band.map_or(NOTHING.to_owned(), width)));
     line
 }
@@ -113,13 +103,38 @@ fn decimals(value: f64) -> usize {
 
 fn mean_cell(unit: Unit, mean: Option<Mean>, runs: usize) -> String {
     let Some(Mean { value, runs: had }) = mean else { return NOTHING.to_owned() };
-    let shown = match unit {
-        Unit::Nats => format!("{value:.4}"),
-        Unit::Count => format!("{value:.0$}", decimals(value)),
-        Unit::Share => format!("{:.1}%", 100.0 * value),
-        Unit::Seconds => format!("{:.1} ms", 1000.0 * value),
-    };
+    let shown = unit.value(value);
     shown + &of_fewer(had, runs)
+}
+
+impl Unit {
+    pub(crate) fn value(self, value: f64) -> String {
+        match self {
+            Unit::Nats => format!("{value:.4}"),
+            Unit::Count => format!("{value:.0$}", decimals(value)),
+            Unit::Share => format!("{:.1}%", 100.0 * value),
+            Unit::Seconds => format!("{:.1} ms", 1000.0 * value),
+        }
+    }
+
+    pub(crate) fn difference(self, value: f64) -> String {
+        match self {
+            Unit::Nats => format!("{value:+.4}"),
+            Unit::Count => format!("{value:+.0$}", decimals(value)),
+            Unit::Share => format!("{:+.1}", 100.0 * value),
+            Unit::Seconds => format!("×{value:.2}"),
+        }
+    }
+
+    /// Of a band around nothing.
+    pub(crate) fn width(self, value: f64) -> String {
+        match self {
+            Unit::Nats => format!("±{value:.4}"),
+            Unit::Count => format!("±{value:.0$}", decimals(value)),
+            Unit::Share => format!("±{:.1}", 100.0 * value),
+            Unit::Seconds => format!("±{value:.2}"),
+        }
+    }
 }
 
 fn of_fewer(had: usize, all: usize) -> String {

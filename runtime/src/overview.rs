@@ -1,0 +1,221 @@
+//! Several comparisons in one table and one picture: which treatment helps whom, at what.
+//!
+//! In: comparisons that were run, each with the task it was trained on. Out: a line for each treatment arm, and an SVG
+//! with a panel for each task. Must stay true: every number is one that the comparison's own table has, under the
+//! metric that its lock is judged by; a mean comes with every run that it is of; the picture says what it shows without
+//! colour, too.
+
+use std::fmt::Write as _;
+
+use crate::compare::{Comparison, Mean, Pair, Row, Table, Unit};
+
+/// A comparison and what it is of.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    pub task: &'a str,
+    pub comparison: &'a Comparison,
+}
+
+/// A treatment arm against its base, by the metric that the lock names.
+struct Line<'a> {
+    task: &'a str,
+    metric: &'static str,
+    pair: Pair<'a>,
+    row: Row,
+}
+
+fn lines<'a>(entries: &[Entry<'a>]) -> Vec<Line<'a>> {
+    let mut lines = Vec::new();
+    for Entry { task, comparison } in entries {
+        let metric = comparison.judged_by();
+        for pair in comparison.pairs() {
+            let row = pair.rows().into_iter().find(|row| row.metric == metric);
+            lines.extend(row.map(|row| Line { task, metric, pair, row }));
+        }
+    }
+    lines.sort_by_key(|line| line.task);
+    lines
+}
+
+/// One line for each treatment arm, task by task in their order.
+pub fn table(entries: &[Entry<'_>]) -> Table {
+    let head =
+        ["task", "metric", "base", "", "treated", "", "difference", "lowest … highest", "A/A band"];
+    let lines = lines(entries);
+    let rows = lines.iter().map(|Line { task, metric, pair, row }| {
+        let mean = |at: usize| row.means.get(at).copied().flatten().map(|Mean { value, .. }| value);
+        let shown =
+            |value: Option<f64>| value.map_or("–".to_owned(), |value| row.unit.value(value));
+        let apart = |value: f64| row.unit.difference(value);
+        let average = row.paired.iter().sum::<f64>() / row.paired.len().max(1) as f64;
+        let ends = [f64::min, f64::max].map(|pick| row.paired.iter().copied().reduce(pick));
+        vec![
+            (*task).to_owned(),
+            (*metric).to_owned(),
+            pair.base.name.clone(),
+            shown(mean(0)),
+            pair.arm.name.clone(),
+            shown(mean(1)),
+            if row.paired.is_empty() { "–".to_owned() } else { apart(average) },
+            match ends {
+                [Some(low), Some(high)] if row.paired.len() > 1 => {
+                    format!("{} … {}", apart(low), apart(high))
+                }
+                _ => "–".to_owned(),
+            },
+            row.band.map_or("–".to_owned(), |band| row.unit.width(band)),
+        ]
+    });
+    Table { rows: rows.collect(), head: head.map(str::to_owned).to_vec() }
+}
+
+const PANEL: f64 = 300.0;
+const HEIGHT: f64 = 190.0;
+const LEFT: f64 = 44.0;
+const TOP: f64 = 46.0;
+
+/// The same as a picture: base and treated arm side by side, a dot for each run.
+pub fn picture(entries: &[Entry<'_>]) -> String {
+    let lines = lines(entries);
+    let mut tasks: Vec<&str> = lines.iter().map(|line| line.task).collect();
+    tasks.dedup();
+    let (width, height) = (LEFT + PANEL * tasks.len() as f64, TOP + HEIGHT + 66.0);
+    let mut svg = format!(
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, sans-serif\" \
+         font-size=\"11\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
+    );
+    for (at, task) in tasks.iter().enumerate() {
+        let of: Vec<&Line<'_>> = lines.iter().filter(|line| line.task == *task).collect();
+        panel(&mut svg, LEFT + PANEL * at as f64, task, &of);
+    }
+    let y = TOP + HEIGHT + 52.0;
+    let _ = write!(
+        svg,
+        "<text x=\"{LEFT}\" y=\"{y}\" fill=\"#59636e\">open: base; filled: treated; bars are means, dots single \
+         seeds</text>\n</svg>\n"
+    );
+    svg
+}
+
+fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
+    let Some(first) = lines.first() else { return };
+    let values = |line: &Line<'_>| {
+        [line.pair.base_runs(), line.pair.arm_runs()].map(|runs| {
+            let last = |run: &crate::compare::Run| run.curves.last(line.metric);
+            runs.iter().filter_map(last).collect::<Vec<f64>>()
+        })
+    };
+    let most = lines.iter().flat_map(|line| values(line).concat()).fold(0.0, f64::max);
+    let top = match first.row.unit {
+        Unit::Share => 1.0,
+        Unit::Nats | Unit::Count | Unit::Seconds => most.max(f64::MIN_POSITIVE) * 1.05,
+    };
+    let y = |value: f64| TOP + HEIGHT * (1.0 - (value / top).clamp(0.0, 1.0));
+    let right = left + PANEL - 36.0;
+    let _ = writeln!(
+        svg,
+        "<text x=\"{left}\" y=\"20\" font-size=\"14\" font-weight=\"600\" fill=\"#1b1f24\">{}</text><text x=\"{left}\" \
+         y=\"36\" fill=\"#59636e\">{}</text>",
+        escaped(task),
+        escaped(first.metric)
+    );
+    for part in 0..=4 {
+        let value = top * f64::from(part) / 4.0;
+        let at = y(value);
+        let _ = writeln!(
+            svg,
+            "<line x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\" stroke=\"#d1d9e0\"/><text x=\"{:.1}\" \
+             y=\"{:.1}\" text-anchor=\"end\" fill=\"#59636e\">{}</text>",
+            left - 5.0,
+            at + 4.0,
+            first.row.unit.value(value)
+        );
+    }
+    let step = (right - left) / lines.len() as f64;
+    let bar = (step * 0.3).min(34.0);
+    for (at, line) in lines.iter().enumerate() {
+        let middle = left + step * (at as f64 + 0.5);
+        for (side, (runs, fill)) in values(line).iter().zip(["#ffffff", "#0969da"]).enumerate() {
+            if runs.is_empty() {
+                continue;
+            }
+            let x = middle + (side as f64 - 1.0) * (bar + 3.0) + 1.5;
+            let height = y(runs.iter().sum::<f64>() / runs.len() as f64);
+            let _ = writeln!(
+                svg,
+                "<rect x=\"{x:.1}\" y=\"{height:.1}\" width=\"{bar:.1}\" height=\"{:.1}\" fill=\"{fill}\" fill-opacity=\"0.75\" \
+                 stroke=\"#0550ae\"/>",
+                y(0.0) - height
+            );
+            for (seed, value) in runs.iter().enumerate() {
+                let x = x + bar * (seed as f64 + 1.0) / (runs.len() as f64 + 1.0);
+                let _ = writeln!(
+                    svg,
+                    "<circle cx=\"{x:.1}\" cy=\"{:.1}\" r=\"2.2\" fill=\"#1b1f24\"/>",
+                    y(*value)
+                );
+            }
+        }
+        let _ = writeln!(
+            svg,
+            "<text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#1b1f24\">{}</text><text x=\"{middle:.1}\" \
+             y=\"{:.1}\" text-anchor=\"middle\" fill=\"#59636e\">{}</text>",
+            TOP + HEIGHT + 16.0,
+            escaped(&line.pair.base.name),
+            TOP + HEIGHT + 30.0,
+            escaped(&format!("+ {}", line.pair.arm.name))
+        );
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::tests::two_seeds;
+
+    #[test]
+    fn a_line_and_bars_for_each_treatment_arm() {
+        let comparison = two_seeds();
+        let entry = |task| Entry { task, comparison: &comparison };
+        let entries = [entry("mano"), entry("depo <K=2>")];
+        let Table { head, rows } = table(&entries);
+        assert_eq!(head.len(), rows[0].len());
+        let line = [
+            "held-out loss",
+            "llama",
+            "2.5000",
+            "canon",
+            "2.1250",
+            "-0.3750",
+            "-0.5000 … -0.2500",
+            "±0.1000",
+        ];
+        assert_eq!(rows.len(), 2);
+        assert_eq!((rows[0][0].as_str(), rows[1][0].as_str()), ("depo <K=2>", "mano"));
+        assert_eq!(rows[0][1..], line);
+        let svg = picture(&entries);
+        assert_eq!(
+            svg.matches("<circle").count(),
+            8,
+            "a dot for each run but those of the base again"
+        );
+        assert_eq!(svg.matches("stroke=\"#0550ae\"").count(), 4);
+        assert!(svg.contains("depo &lt;K=2>") && svg.ends_with("</svg>\n"), "{svg}");
+        assert!(!svg.contains("NaN"), "{svg}");
+    }
+
+    #[test]
+    fn nothing_that_was_run_is_no_picture_of_numbers() {
+        let mut comparison = two_seeds();
+        for arm in &mut comparison.arms {
+            arm.points[0].clear();
+        }
+        let entries = [Entry { task: "depo", comparison: &comparison }];
+        assert!(table(&entries).rows.is_empty());
+        assert!(!picture(&entries).contains("NaN"));
+    }
+}
