@@ -16,8 +16,8 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 #[cfg(feature = "torch")]
 pub(crate) use compute::{
-    BenchArgs, BenchWhat, DemoArgs, ForwardArgs, GenerateArgs, MachineArgs, OnDevice, WithKernels,
-    WithType,
+    BenchArgs, BenchWhat, DemoArgs, ForwardArgs, GenerateArgs, MachineArgs, OnDevice,
+    PlaygroundArgs, WithKernels, WithType,
 };
 
 pub(crate) use data::{
@@ -26,8 +26,8 @@ pub(crate) use data::{
 };
 
 /// Commands that only a build with libtorch has.
-pub(crate) const NEEDS_TORCH: [&str; 6] =
-    ["bench", "compare", "demo", "forward", "generate", "run"];
+pub(crate) const NEEDS_TORCH: [&str; 7] =
+    ["bench", "compare", "demo", "forward", "generate", "playground", "run"];
 
 /// Compiles language-model architectures, locks experiments, and proves what two of them differ in
 #[derive(Debug, Parser)]
@@ -80,6 +80,8 @@ pub(crate) enum Command {
     Compare(CompareArgs),
     #[cfg(feature = "torch")]
     Demo(DemoArgs),
+    #[cfg(feature = "torch")]
+    Playground(PlaygroundArgs),
     #[cfg(feature = "torch")]
     Bench(BenchArgs),
     #[cfg(feature = "torch")]
@@ -375,7 +377,7 @@ pub(crate) struct CompareArgs {
 }
 
 #[cfg(feature = "torch")]
-fn jobs(text: &str) -> Result<usize, String> {
+pub(crate) fn jobs(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(jobs @ 1..=256) => Ok(jobs),
         Ok(_) | Err(_) => Err("give a whole number from 1 to 256".to_owned()),

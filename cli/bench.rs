@@ -3,6 +3,7 @@
 //! In: what to measure. Out: medians and ratios. Must stay true: both sides run in the same process on
 //! the same tensors; a figure is quoted as a ratio; nothing here is a test.
 
+mod data;
 mod step;
 
 use runtime::bench::scan::{Family, ScanBench, ScanShape, memory, scan};
@@ -18,6 +19,7 @@ pub(crate) fn bench(args: &BenchArgs) -> Outcome {
         BenchWhat::Canon => canon_layers(args),
         BenchWhat::Scan => scans(args),
         BenchWhat::Step => step::training_steps(args),
+        BenchWhat::Data => data::generators(),
     }
 }
 

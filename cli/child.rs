@@ -13,8 +13,23 @@ use rustix::process::{Pid, Signal, kill_process};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
-use crate::fail::{Exit, Failure};
+use crate::fail::{Exit, Failure, Outcome};
 use crate::output;
+use crate::signals::stop_on_signals;
+
+/// Carries out commands one after another, each printed as one would type it; `again` goes on where they stopped.
+pub(crate) fn steps(steps: Vec<Vec<String>>, again: &str) -> Outcome {
+    let stop = stop_on_signals()?;
+    for step in steps {
+        output::note(&format!("\n$ canonc {}", step.join(" ")));
+        let words: Vec<OsString> = step.into_iter().map(OsString::from).collect();
+        if carry_out(&words, None, &stop)? == Exit::Interrupted {
+            output::note(&format!("interrupted; `{again}` goes on from there"));
+            return Ok(Exit::Interrupted);
+        }
+    }
+    Ok(Exit::Fine)
+}
 
 /// How a command ended, as its own exit code says it; what was wrong it has said itself. Beside others, what it says
 /// begins with its name.

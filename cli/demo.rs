@@ -5,13 +5,11 @@
 //! printed command that does the same when typed by hand; interrupting and repeating goes on where it
 //! stopped; it never does anything that the commands do not.
 
-use std::ffi::OsString;
 use std::path::Path;
 
 use crate::args::DemoArgs;
-use crate::fail::{Exit, Failure, Outcome};
-use crate::signals::stop_on_signals;
-use crate::{child, output};
+use crate::child;
+use crate::fail::{Failure, Outcome};
 
 const BASE: &str = "llama_demo";
 const TREATED: &str = "llamacanon_demo";
@@ -43,14 +41,5 @@ pub(crate) fn demo(args: &DemoArgs) -> Outcome {
         let page = "demo/families.html";
         steps.push(words(&["compare", &lock("demo_families"), "--out", page]));
     }
-    let stop = stop_on_signals()?;
-    for step in steps {
-        output::note(&format!("\n$ canonc {}", step.join(" ")));
-        let words: Vec<OsString> = step.into_iter().map(OsString::from).collect();
-        if child::carry_out(&words, None, &stop)? == Exit::Interrupted {
-            output::note("interrupted; `make demo` goes on from there");
-            return Ok(Exit::Interrupted);
-        }
-    }
-    Ok(Exit::Fine)
+    child::steps(steps, "make demo")
 }

@@ -34,6 +34,8 @@ mod locks;
 mod new;
 mod output;
 #[cfg(feature = "torch")]
+mod playground;
+#[cfg(feature = "torch")]
 mod run;
 mod runs;
 mod show;
@@ -90,6 +92,8 @@ fn dispatch(command: Command) -> Outcome {
         Command::Compare(args) => compare::compare(&args),
         #[cfg(feature = "torch")]
         Command::Demo(args) => demo::demo(&args),
+        #[cfg(feature = "torch")]
+        Command::Playground(args) => playground::playground(&args),
         #[cfg(feature = "torch")]
         Command::Bench(args) => bench::bench(&args),
         #[cfg(feature = "torch")]

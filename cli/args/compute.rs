@@ -18,6 +18,27 @@ pub(crate) struct DemoArgs {
     pub(crate) families: bool,
 }
 
+/// Train small archs of every family, with and without Canon layers, on the synthetic tasks, and draw who gains what
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc playground --jobs 2                        every task and family there is
+  canonc playground --tasks depo,mano --families llama,gla
+
+It is `canonc build` and `canonc compare` on recipes/cpu_TASK_FAMILY.toml; interrupting and repeating goes on where it
+stopped. The picture is playground/playground.svg.")]
+pub(crate) struct PlaygroundArgs {
+    /// Only these, separated by commas
+    #[arg(long, value_name = "TASK", value_delimiter = ',')]
+    pub(crate) tasks: Vec<String>,
+    /// Only these, separated by commas
+    #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
+    pub(crate) families: Vec<String>,
+    /// Runs at a time, one core each
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::jobs)]
+    pub(crate) jobs: usize,
+}
+
 /// Time our kernels beside libtorch's, and whole training steps
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -58,6 +79,8 @@ pub(crate) enum BenchWhat {
     Scan,
     /// A training step of an architecture, and where its time goes
     Step,
+    /// The playground's generators beside the published Python ones
+    Data,
 }
 
 /// Logits, losses and gradients of given weights on given tokens

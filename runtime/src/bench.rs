@@ -4,6 +4,7 @@
 //! Must stay true: all compute the same layer (residual, no activation); a round times each once, in turn,
 //! so that a busy moment falls on all; what is reported is medians. Printing is for the caller.
 
+pub mod data;
 pub mod scan;
 pub mod step;
 

@@ -1,0 +1,132 @@
+//! Generators of the playground in samples a second on one core, beside the published Python ones.
+//!
+//! In: nothing. Out: a rate for each published setting, and how long Lano's parser and next-token law take. Must stay
+//! true: the published rates are those measured of the release's own scripts under CPython 3.11 on one core, written
+//! here as data; the stand-in is a Python script of ours that draws as many numbers, run beside on this machine.
+
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+use std::time::Instant;
+
+use serde_json::{Value, json};
+
+use crate::data::DataError;
+use crate::data::cpython::Random;
+use crate::data::lano::{Lano, LanoParams};
+use crate::data::stream::Stream;
+use crate::data::task::{Mode, Task};
+use crate::data::window::Order;
+
+/// A setting, and the samples a second of the published generator.
+#[derive(Debug)]
+pub struct Setting {
+    pub name: &'static str,
+    task: &'static str,
+    params: fn() -> Value,
+    mode: Mode,
+    pub published: f64,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Rate {
+    pub samples: f64,
+    pub tokens: f64,
+}
+
+pub const SETTINGS: [Setting; 10] = [
+    setting("depo1 N=375 K=8", "depo", || depo(375, 8, 50, 1, 2), 1184.0),
+    setting("depo2 N=125 K=16", "depo", || depo(125, 16, 3, 5, 7), 4037.0),
+    setting("brevo1 N=110", "brevo", || json!({ "N": 110, "multi": false }), 3171.0),
+    setting("brevo2 N=50", "brevo", || json!({ "N": 50, "multi": true }), 4703.0),
+    setting("mano L=10", "mano", || json!({ "L": 10 }), 59114.0),
+    setting("mano L=16", "mano", || json!({ "L": 16 }), 42638.0),
+    setting("lano cfg3f", "lano", || json!({ "config": "cfg3f" }), 3118.0),
+    setting("lano cfg3k", "lano", || json!({ "config": "cfg3k" }), 1453.0),
+    setting("capo bioS", "capo", || json!({ "N": 20000, "permute": false }), 119_039.0),
+    setting("capo bioS permuted", "capo", || json!({ "N": 20000, "permute": true }), 33_248.0),
+];
+
+const fn setting(
+    name: &'static str,
+    task: &'static str,
+    params: fn() -> Value,
+    published: f64,
+) -> Setting {
+    Setting { name, task, params, mode: Mode::Train, published }
+}
+
+fn depo(n: u64, k: u64, letters: u64, shortest: u64, longest: u64) -> Value {
+    json!({ "N": n, "K": k, "mini_vocab": letters, "min_tlen": shortest, "max_tlen": longest })
+}
+
+/// As many samples as fit into a second and a half, after a tenth of one that is not counted.
+pub fn rate(setting: &Setting) -> Result<Rate, DataError> {
+    let task = Task::parse(setting.task, (setting.params)())?;
+    let mut stream = Stream::new(task, Order::Published, setting.mode, 1);
+    let mut timed = |seconds: f64| {
+        let (start, mut samples, mut tokens) = (Instant::now(), 0u64, 0u64);
+        loop {
+            for _ in 0..64 {
+                tokens += stream.sample().tokens.len() as u64;
+            }
+            samples += 64;
+            let taken = start.elapsed().as_secs_f64();
+            if taken > seconds {
+                return Rate { samples: samples as f64 / taken, tokens: tokens as f64 / taken };
+            }
+        }
+    };
+    timed(0.1);
+    Ok(timed(1.5))
+}
+
+/// Lengths in tokens and median milliseconds of one sentence: whether it is one, and the law of every next token.
+#[derive(Clone, Copy, Debug)]
+pub struct Parsing {
+    pub tokens: f64,
+    pub membership_ms: f64,
+    pub law_ms: f64,
+}
+
+pub fn parsing(config: &str) -> Result<Parsing, DataError> {
+    let params: LanoParams = serde_json::from_value(json!({ "config": config }))
+        .map_err(|error| DataError::new(error.to_string(), "name another grammar"))?;
+    let lano = Lano::new(params)?;
+    let (grammar, mut random) = (lano.grammar(), Random::new(7));
+    let median = |mut values: Vec<f64>| {
+        values.sort_by(f64::total_cmp);
+        values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+    };
+    let mut found = [Vec::new(), Vec::new(), Vec::new()];
+    for _ in 0..15 {
+        let sentence = lano.sample_tree(&mut random).tokens(grammar);
+        let start = Instant::now();
+        let accepted = std::hint::black_box(grammar.accepts(&sentence));
+        let membership = start.elapsed().as_secs_f64() * 1e3;
+        let start = Instant::now();
+        let law = std::hint::black_box(grammar.law(&sentence));
+        let law_ms = start.elapsed().as_secs_f64() * 1e3;
+        debug_assert!(accepted && law.impossible().is_none());
+        for (list, value) in found.iter_mut().zip([sentence.len() as f64, membership, law_ms]) {
+            list.push(value);
+        }
+    }
+    let [tokens, membership_ms, law_ms] = found.map(median);
+    Ok(Parsing { tokens, membership_ms, law_ms })
+}
+
+/// Samples a second of our Python stand-ins for Depo1 and Mano on this machine; `None` without python3.
+pub fn stand_in() -> Option<[f64; 2]> {
+    let mut python = Command::new("python3")
+        .arg("-")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .ok()?;
+    python.stdin.take()?.write_all(include_bytes!("stand_in.py")).ok()?;
+    let output = python.wait_with_output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let mut rates = text.split_whitespace().filter_map(|word| word.parse().ok());
+    Some([rates.next()?, rates.next()?])
+}
