@@ -16,18 +16,18 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 #[cfg(feature = "torch")]
 pub(crate) use compute::{
-    BenchArgs, BenchWhat, DemoArgs, ForwardArgs, GenerateArgs, MachineArgs, OnDevice,
-    PlaygroundArgs, WithKernels, WithType,
+    AnswerArgs, BenchArgs, BenchWhat, DemoArgs, ForwardArgs, GenerateArgs, Judge, MachineArgs,
+    OnDevice, PlaygroundArgs, WithKernels, WithType,
 };
 
 pub(crate) use data::{
-    DataArgs, DataCommand, DataFormat, DataMode, DataOrder, GenerateDataArgs, InspectArgs,
-    PrepareArgs, SampleArgs, StatsArgs,
+    BabilongArgs, BabilongSet, DataArgs, DataCommand, DataFormat, DataMode, DataOrder,
+    GenerateDataArgs, InspectArgs, PrepareArgs, SampleArgs, StatsArgs,
 };
 
 /// Commands that only a build with libtorch has.
-pub(crate) const NEEDS_TORCH: [&str; 7] =
-    ["bench", "compare", "demo", "forward", "generate", "playground", "run"];
+pub(crate) const NEEDS_TORCH: [&str; 8] =
+    ["answer", "bench", "compare", "demo", "forward", "generate", "playground", "run"];
 
 /// Compiles language-model architectures, locks experiments, and proves what two of them differ in
 #[derive(Debug, Parser)]
@@ -88,6 +88,8 @@ pub(crate) enum Command {
     Forward(ForwardArgs),
     #[cfg(feature = "torch")]
     Generate(GenerateArgs),
+    #[cfg(feature = "torch")]
+    Answer(AnswerArgs),
     Data(DataArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),

@@ -131,7 +131,7 @@ impl Carry<'_> {
         };
         let died = || Failure::machine("a thread that waits for a run ended early");
         let ends: Vec<Outcome> = std::thread::scope(|scope| {
-            let workers: Vec<_> = (0..self.jobs).map(|_| scope.spawn(&work)).collect();
+            let workers: Vec<_> = (0..self.jobs).map(|_| scope.spawn(work)).collect();
             workers.into_iter().map(|worker| worker.join().unwrap_or(Err(died()))).collect()
         });
         let mut all = Exit::Fine;

@@ -5,6 +5,7 @@
 //! is, `runtime::data` decides; memory does not grow with the number of samples; parameters that no data can have
 //! are refused before anything is written.
 
+mod babilong;
 mod generate;
 mod prepare;
 mod screen;
@@ -33,6 +34,7 @@ pub(crate) fn data(args: &DataArgs) -> Outcome {
         DataCommand::Inspect(args) => inspect_samples(args),
         DataCommand::Stats(args) => stats::stats(args),
         DataCommand::Prepare(args) => prepare::prepare(args),
+        DataCommand::Babilong(args) => babilong::babilong(args),
     }
 }
 

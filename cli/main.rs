@@ -4,6 +4,8 @@
 //! error is shown by one renderer; the whole of it runs on a thread whose stack is large enough for
 //! the deepest input that the compiler's bounds let through.
 
+#[cfg(feature = "torch")]
+mod answer;
 mod args;
 mod artifacts;
 #[cfg(feature = "torch")]
@@ -100,6 +102,8 @@ fn dispatch(command: Command) -> Outcome {
         Command::Forward(args) => forward::forward(&args),
         #[cfg(feature = "torch")]
         Command::Generate(args) => generate::generate(&args),
+        #[cfg(feature = "torch")]
+        Command::Answer(args) => answer::answer(&args),
         Command::Data(args) => data::data(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions(args) => completions::completions(&args),

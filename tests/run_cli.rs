@@ -6,6 +6,7 @@
 #![cfg(feature = "torch")]
 
 mod run_cli {
+    mod answer;
     mod compare;
     mod uses;
 }

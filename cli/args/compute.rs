@@ -188,6 +188,64 @@ fn temperature(text: &str) -> Result<f64, String> {
     }
 }
 
+/// Answer the questions of a file, each by itself, and say how many answers are right
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc data generate multihop --set N=5 --set k=1 --count 200 --out years.jsonl
+  canonc answer lockfiles/c4_llama.lock --weights w.safetensors --questions years.jsonl
+  canonc data babilong --prompts babilong/prompts.py --task 1 --questions qa1.jsonl --out prompted.jsonl
+  canonc answer lockfiles/c4_llama.lock --weights w.safetensors --questions prompted.jsonl --judge words
+
+A question is a line `{\"text\": …, \"answer\": …}`; its answer on standard output is a line with what was said and
+whether that is right.")]
+pub(crate) struct AnswerArgs {
+    /// A .canon file or a lock, of the byte tokenizer's vocabulary
+    #[arg(value_name = "FILE")]
+    pub(crate) file: PathBuf,
+    /// The architecture that is meant, if the file holds several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) arch: Option<String>,
+    /// The parameters, in safetensors
+    #[arg(long, value_name = "FILE")]
+    pub(crate) weights: PathBuf,
+    /// JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) questions: PathBuf,
+    /// When an answer is right
+    #[arg(long, value_enum, value_name = "RULE", default_value_t)]
+    pub(crate) judge: Judge,
+    /// Tokens of the longest answer
+    #[arg(long, value_name = "N", default_value_t = 16)]
+    pub(crate) max_tokens: usize,
+    /// Questions answered at a time
+    #[arg(long, value_name = "N", default_value_t = 32)]
+    pub(crate) rows: usize,
+    /// Where answers go, `-` for standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub(crate) out: PathBuf,
+    #[command(flatten)]
+    pub(crate) machine: MachineArgs,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Judge {
+    /// It begins with the answer, as multi-hop years are judged
+    #[default]
+    Begins,
+    /// Its first sentence has every word of the answer, as Babilong is judged
+    Words,
+}
+
+impl Judge {
+    pub(crate) fn rule(self) -> &'static str {
+        match self {
+            Judge::Begins => "beginning with the answer",
+            Judge::Words => "with the answer's words in the first sentence",
+        }
+    }
+}
+
 /// What computes.
 #[derive(Args, Clone, Copy, Debug)]
 pub(crate) struct MachineArgs {

@@ -28,6 +28,7 @@ pub(crate) enum DataCommand {
     Inspect(InspectArgs),
     Stats(StatsArgs),
     Prepare(PrepareArgs),
+    Babilong(BabilongArgs),
 }
 
 /// Write samples of a task to a file or a pipe
@@ -203,4 +204,40 @@ pub(crate) struct PrepareArgs {
     /// Leave out lines that hold no document, and say which; else one such line is an error
     #[arg(long)]
     pub(crate) skip_bad_lines: bool,
+}
+
+/// Put questions of a Babilong task into the prompts of your own checkout
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc data babilong --prompts babilong/prompts.py --task 1 --questions qa1.jsonl --out prompted.jsonl
+
+The prompts' words are not canonc's to give: name the Python files of a checkout that assign them. Prompts that are
+not the published ones are refused. A question is a line `{\"context\": …, \"question\": …, \"answer\": …}`, or with
+Babilong's `input` and `target`; what comes out is for `canonc answer --judge words`.")]
+pub(crate) struct BabilongArgs {
+    /// Python files that assign the prompts, in the order they read each other
+    #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
+    pub(crate) prompts: Vec<PathBuf>,
+    /// Whose prompts
+    #[arg(long, value_enum, value_name = "SET", default_value_t)]
+    pub(crate) set: BabilongSet,
+    /// Which of qa1 to qa20
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
+    pub(crate) task: u32,
+    /// JSON lines
+    #[arg(long, value_name = "FILE")]
+    pub(crate) questions: PathBuf,
+    /// Where prompts go, `-` for standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BabilongSet {
+    /// Those of Part 4's experiments, qa1 to qa5
+    #[default]
+    Part4,
+    /// Babilong's own, qa1 to qa20
+    Default,
 }

@@ -1,0 +1,63 @@
+//! `canonc data babilong`: questions of a Babilong task, in the prompts of a user's own checkout.
+//!
+//! In: the checkout's prompt files and JSON lines of contexts with questions. Out: JSON lines of prompts, which
+//! `canonc answer` takes. Must stay true: the prompts' words come from the checkout alone, and one whose prompts are
+//! not the published ones is refused.
+
+use runtime::data::babilong::{Prompts, Set};
+use serde::{Deserialize, Serialize};
+
+use crate::args::{BabilongArgs, BabilongSet};
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::{files, output};
+
+/// A line of `--questions`; Babilong calls the context `input` and the answer `target`.
+#[derive(Deserialize)]
+struct Question {
+    #[serde(alias = "input")]
+    context: String,
+    question: String,
+    #[serde(alias = "target")]
+    answer: String,
+}
+
+#[derive(Serialize)]
+struct Prompted<'a> {
+    text: String,
+    answer: &'a str,
+}
+
+pub(super) fn babilong(args: &BabilongArgs) -> Outcome {
+    let refused =
+        |error: runtime::data::DataError| Failure::bad_input(error.message).help(error.help);
+    let mut sources = Vec::new();
+    for path in &args.prompts {
+        let text = std::fs::read_to_string(path).map_err(|error| files::missing(path, &error))?;
+        sources.push(text);
+    }
+    let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
+    let set = match args.set {
+        BabilongSet::Default => Set::Default,
+        BabilongSet::Part4 => Set::Part4,
+    };
+    let prompt =
+        Prompts::read(&sources).and_then(|read| read.published(set, args.task)).map_err(refused)?;
+    let text = std::fs::read_to_string(&args.questions)
+        .map_err(|error| files::missing(&args.questions, &error))?;
+    let mut lines = String::new();
+    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let Question { context, question, answer } =
+            serde_json::from_str(line).map_err(|error| {
+                Failure::bad_input(format!("{}:{}: {error}", shown(&args.questions), number + 1))
+                    .help("a line is `{\"context\": …, \"question\": …, \"answer\": …}`")
+            })?;
+        let prompted = Prompted { text: prompt.fill(&context, &question), answer: &answer };
+        lines += &serde_json::to_string(&prompted).map_err(|e| Failure::machine(e.to_string()))?;
+        lines.push('\n');
+    }
+    match args.out.as_os_str() == "-" {
+        true => output::data(&lines)?,
+        false => files::replace(&args.out, &lines)?,
+    }
+    Ok(Exit::Fine)
+}
