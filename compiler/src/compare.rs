@@ -33,7 +33,7 @@ use crate::program::{Compiled, Program};
 use crate::tree::ArchTree;
 
 use fills::{Fills, fills};
-use index::{Definitions, Index, Layer, Pair};
+use index::{Definitions, Index, Layer, Pair, slot_of};
 use substitute::Substituted;
 use transplant::Place as Cell;
 use treatment::{Entry, bring, resolve};
@@ -236,6 +236,9 @@ impl Judge<'_> {
     fn declared(&self, entry: &Entry) -> Declared {
         let mut changes: Vec<Change> =
             entry.cells.iter().flat_map(|(path, layers)| self.cell_changes(path, layers)).collect();
+        for (path, layers) in &entry.cells {
+            changes.extend(self.told_with(path, layers));
+        }
         for path in &entry.fields {
             let [a, b] = match &self.effective {
                 Some([a, b]) => [a.get(*path), b.get(*path)],
@@ -245,6 +248,30 @@ impl Judge<'_> {
         }
         changes.extend(self.brought_changes(&entry.brought));
         Declared { entry: entry.text.clone(), factors: entry.factors, changes }
+    }
+
+    /// What a definition that is the treatment was told and the other arm's has no place for. It comes with it,
+    /// and is no factor: there is nothing in the other arm that it could be compared with.
+    fn told_with(&self, path: &str, layers: &[Layer]) -> Vec<Change> {
+        // A fill says its settings itself.
+        if slot_of(path).is_some() {
+            return Vec::new();
+        }
+        let (pair, below) = (self.pair(), format!("{path}."));
+        let mut told = Vec::new();
+        for inner in pair.paths().into_iter().filter(|inner| inner.starts_with(&below)) {
+            let layers: Vec<Layer> = layers
+                .iter()
+                .copied()
+                .filter(|layer| {
+                    let cells = self.indices.map(|index| index.get(inner, *layer));
+                    let ([Some(cell), None] | [None, Some(cell)]) = cells else { return false };
+                    cell.written
+                })
+                .collect();
+            told.extend(self.cell_changes(inner, &layers));
+        }
+        told
     }
 
     /// Data that both arms name and neither has a digest for.

@@ -172,6 +172,8 @@ pub(crate) const METRICS: [(&str, Option<&[&str]>); 6] = [
 /// Their words.
 pub(crate) const MEASURES: &[&str] =
     &["answer_accuracy", "bits", "kl", "loss", "token_accuracy", "validity"];
+/// Of these, those of which less is better.
+pub(crate) const LESS_IS_BETTER: &[&str] = &["kl", "loss"];
 const MANO: &[&str] = &["mano"];
 const TEXT: &[&str] = &["text"];
 const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];

@@ -167,16 +167,30 @@ fn timed_on(attestation: &Attestation) -> Option<String> {
     attestation.other_machines.is_empty().then_some(text)
 }
 
-/// Timings are of one machine's day and prove nothing; a run without them has none.
+/// Timings are of one machine's day and prove nothing; a run without them has none, and neither has one that others
+/// ran beside, which says so among them.
 fn median_step_seconds(path: &Path) -> Option<f64> {
     let text = std::fs::read_to_string(path).ok()?;
-    let mut seconds: Vec<f64> = text
-        .lines()
-        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+    let lines: Vec<serde_json::Value> =
+        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    if lines.iter().any(|line| line.get("beside").is_some()) {
+        return None;
+    }
+    let mut seconds: Vec<f64> = lines
+        .iter()
         .filter_map(|value| value.get("seconds")?.as_f64())
+        .filter(|seconds| (0.0..=MOST_SECONDS).contains(seconds))
         .collect();
     seconds.sort_by(f64::total_cmp);
     seconds.get(seconds.len() / 2).copied()
+}
+
+/// Of one step: a month.
+const MOST_SECONDS: f64 = 3e6;
+
+/// What is added to the timings of a run that shared its machine with others of its comparison.
+pub fn ran_beside(others: usize) -> String {
+    format!("{{\"beside\":{others}}}")
 }
 
 impl Curves {

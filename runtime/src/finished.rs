@@ -63,6 +63,9 @@ pub fn records(
     of_the_log(attestation, &records, head)
         .and_then(|()| whole(expected, &records))
         .map_err(|what| not_so(paths, &what))?;
+    if metrics::torn(&paths.metrics())?.is_some() {
+        return Err(not_so(paths, "metrics.jsonl goes on after its last whole line"));
+    }
     Ok(records)
 }
 
@@ -276,6 +279,8 @@ pub(crate) mod tests {
             std::fs::write(paths.metrics(), &whole[..end]).unwrap();
             refused(&paths, one, "it attests 7 metrics lines whose chain ends with");
         }
+        std::fs::write(paths.metrics(), format!("{whole}{{\"kind\":")).unwrap();
+        refused(&paths, one, "goes on after its last whole line");
         std::fs::remove_file(paths.metrics()).unwrap();
         refused(&paths, one, "metrics.jsonl has 0 and ends with nothing");
 

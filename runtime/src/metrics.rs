@@ -62,6 +62,11 @@ pub fn read(path: &Path) -> Result<(Vec<Record>, Option<Digest>), RunError> {
     Ok((records, head))
 }
 
+/// The end of a log that is no whole line, which only a process that ended while it wrote leaves behind.
+pub fn torn(path: &Path) -> Result<Option<String>, RunError> {
+    Ok(read_lines(path)?.torn)
+}
+
 /// The records of a log, and the chain after each.
 pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), RunError> {
     let Read { heads, lines, whole: _, torn: _ } = read_lines(path)?;

@@ -21,7 +21,8 @@ struct Line<'a> {
     task: &'a str,
     metric: &'static str,
     pair: Pair<'a>,
-    row: Row,
+    /// `None` where no run has the metric.
+    row: Option<Row>,
 }
 
 fn lines<'a>(entries: &[Entry<'a>]) -> Vec<Line<'a>> {
@@ -30,10 +31,10 @@ fn lines<'a>(entries: &[Entry<'a>]) -> Vec<Line<'a>> {
         let metric = comparison.judged_by();
         for pair in comparison.pairs() {
             let row = pair.rows().into_iter().find(|row| row.metric == metric);
-            lines.extend(row.map(|row| Line { task, metric, pair, row }));
+            lines.push(Line { task, metric, pair, row });
         }
     }
-    lines.sort_by_key(|line| line.task);
+    lines.sort_by_key(|line| (line.task, line.metric));
     lines
 }
 
@@ -43,27 +44,36 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
         ["task", "metric", "base", "", "treated", "", "difference", "lowest … highest", "A/A band"];
     let lines = lines(entries);
     let rows = lines.iter().map(|Line { task, metric, pair, row }| {
-        let mean = |at: usize| row.means.get(at).copied().flatten().map(|Mean { value, .. }| value);
-        let shown =
-            |value: Option<f64>| value.map_or("–".to_owned(), |value| row.unit.value(value));
-        let apart = |value: f64| row.unit.difference(value);
-        let average = row.paired.iter().sum::<f64>() / row.paired.len().max(1) as f64;
-        let ends = [f64::min, f64::max].map(|pick| row.paired.iter().copied().reduce(pick));
+        let nothing = || "–".to_owned();
+        let [base, arm] = [0, 1].map(|at| {
+            let mean = row.as_ref().and_then(|row| Some((row.unit, row.means.get(at).copied()??)));
+            let all = [pair.base_runs(), pair.arm_runs()].map(<[_]>::len);
+            mean.map_or_else(nothing, |(unit, Mean { value, runs })| match all.get(at) {
+                Some(all) if runs < *all => format!("{} ({runs} of {all})", unit.value(value)),
+                Some(_) | None => unit.value(value),
+            })
+        });
+        let apart =
+            |value: f64| row.as_ref().map_or_else(nothing, |row| row.unit.difference(value));
+        let paired = row.as_ref().map_or(&[][..], |row| &row.paired);
+        let average = paired.iter().sum::<f64>() / paired.len().max(1) as f64;
+        let ends = [f64::min, f64::max].map(|pick| paired.iter().copied().reduce(pick));
+        let band = row.as_ref().and_then(|row| Some(row.unit.width(row.band?)));
         vec![
             (*task).to_owned(),
             (*metric).to_owned(),
             pair.base.name.clone(),
-            shown(mean(0)),
+            base,
             pair.arm.name.clone(),
-            shown(mean(1)),
-            if row.paired.is_empty() { "–".to_owned() } else { apart(average) },
+            arm,
+            if paired.is_empty() { nothing() } else { apart(average) },
             match ends {
-                [Some(low), Some(high)] if row.paired.len() > 1 => {
+                [Some(low), Some(high)] if paired.len() > 1 => {
                     format!("{} … {}", apart(low), apart(high))
                 }
-                _ => "–".to_owned(),
+                _ => nothing(),
             },
-            row.band.map_or("–".to_owned(), |band| row.unit.width(band)),
+            band.unwrap_or_else(nothing),
         ]
     });
     Table { rows: rows.collect(), head: head.map(str::to_owned).to_vec() }
@@ -77,16 +87,17 @@ const TOP: f64 = 46.0;
 /// The same as a picture: base and treated arm side by side, a dot for each run.
 pub fn picture(entries: &[Entry<'_>]) -> String {
     let lines = lines(entries);
-    let mut tasks: Vec<&str> = lines.iter().map(|line| line.task).collect();
-    tasks.dedup();
-    let (width, height) = (LEFT + PANEL * tasks.len() as f64, TOP + HEIGHT + 66.0);
+    let mut panels: Vec<(&str, &str)> = lines.iter().map(|line| (line.task, line.metric)).collect();
+    panels.dedup();
+    let (width, height) = (LEFT + PANEL * panels.len() as f64, TOP + HEIGHT + 66.0);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, sans-serif\" \
          font-size=\"11\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
     );
-    for (at, task) in tasks.iter().enumerate() {
-        let of: Vec<&Line<'_>> = lines.iter().filter(|line| line.task == *task).collect();
-        panel(&mut svg, LEFT + PANEL * at as f64, task, &of);
+    for (at, of) in panels.iter().enumerate() {
+        let lines: Vec<&Line<'_>> =
+            lines.iter().filter(|line| (line.task, line.metric) == *of).collect();
+        panel(&mut svg, LEFT + PANEL * at as f64, of.0, &lines);
     }
     let y = TOP + HEIGHT + 52.0;
     let _ = write!(
@@ -99,6 +110,7 @@ pub fn picture(entries: &[Entry<'_>]) -> String {
 
 fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
     let Some(first) = lines.first() else { return };
+    let unit = lines.iter().find_map(|line| Some(line.row.as_ref()?.unit)).unwrap_or(Unit::Nats);
     let values = |line: &Line<'_>| {
         [line.pair.base_runs(), line.pair.arm_runs()].map(|runs| {
             let last = |run: &crate::compare::Run| run.curves.last(line.metric);
@@ -106,7 +118,7 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
         })
     };
     let most = lines.iter().flat_map(|line| values(line).concat()).fold(0.0, f64::max);
-    let top = match first.row.unit {
+    let top = match unit {
         Unit::Share => 1.0,
         Unit::Nats | Unit::Count | Unit::Seconds => most.max(f64::MIN_POSITIVE) * 1.05,
     };
@@ -128,7 +140,7 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
              y=\"{:.1}\" text-anchor=\"end\" fill=\"#59636e\">{}</text>",
             left - 5.0,
             at + 4.0,
-            first.row.unit.value(value)
+            unit.value(value)
         );
     }
     let step = (right - left) / lines.len() as f64;
@@ -215,7 +227,7 @@ mod tests {
             arm.points[0].clear();
         }
         let entries = [Entry { task: "depo", comparison: &comparison }];
-        assert!(table(&entries).rows.is_empty());
+        assert_eq!(table(&entries).rows[0][3..], ["–", "canon", "–", "–", "–", "–"]);
         assert!(!picture(&entries).contains("NaN"));
     }
 }

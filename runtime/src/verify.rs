@@ -94,6 +94,13 @@ impl Log {
 }
 
 fn check_log(paths: &Paths, experiment: &Experiment, report: &mut Report) -> Option<Log> {
+    if let Ok(Some(_)) = metrics::torn(&paths.metrics()) {
+        let what = "metrics.jsonl goes on after its last whole line".to_owned();
+        match paths.attestation().exists() {
+            true => report.broken.push(what),
+            false => report.skipped.push(format!("{what}; the run cuts that off when it goes on")),
+        }
+    }
     let (records, heads) = match metrics::read_with_heads(&paths.metrics()) {
         Ok(read) => read,
         Err(error) => {
@@ -148,7 +155,7 @@ fn check_log(paths: &Paths, experiment: &Experiment, report: &mut Report) -> Opt
 fn remake(log: &Log, mut job: Job, which: Remake, report: &mut Report) {
     let before = report.broken.len();
     let count = log.steps().count() as u64;
-    let mut remade = 0;
+    let (mut remade, mut rates) = (0, 0);
     for (at, step) in log.steps().enumerate() {
         let rate = job.rate(step.step - 1);
         if rate.to_bits() != step.lr.to_bits() {
@@ -157,6 +164,7 @@ fn remake(log: &Log, mut job: Job, which: Remake, report: &mut Report) {
             report.broken.push(what);
             break;
         }
+        rates += 1;
         // Evenly over the run, its ends included.
         let at = at as u64;
         let all = which == Remake::Every || count <= REMADE;
@@ -188,9 +196,13 @@ fn remake(log: &Log, mut job: Job, which: Remake, report: &mut Report) {
         }
     }
     if report.broken.len() == before && remade > 0 {
+        let which_rates = match rates == count {
+            true => format!("all {count} steps"),
+            false => format!("{rates} of {count} steps"),
+        };
         let rest = if remade < count { "; --all makes the rest, too" } else { "" };
         report.holds.push(format!(
-            "learning rates of all {count} steps and data of {remade} of {count} computed again: the same{rest}"
+            "learning rates of {which_rates} and data of {remade} of {count} computed again: the same{rest}"
         ));
     }
 }

@@ -82,6 +82,7 @@ impl Definitions {
         let mut own = BTreeMap::new();
         let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
         let mut defaults: Vec<(&str, &str, &dsl::Expr)> = Vec::new();
+        let mut configured: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
         for item in &ast.items {
             let name = match item {
                 Item::Def(def) => &def.name,
@@ -90,6 +91,8 @@ impl Definitions {
                 Item::Arch(_) => continue,
             };
             if let Item::Def(def) = item {
+                let names = def.config.iter().map(|config| config.name.text.clone());
+                configured.insert(name.text.as_str(), names.collect());
                 let given = def.config.iter().filter_map(|c| Some((c, c.default.as_ref()?)));
                 defaults.extend(given.map(|(c, e)| (name.text.as_str(), c.name.text.as_str(), e)));
             }
@@ -113,10 +116,17 @@ impl Definitions {
         let mut rules: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
         for (definition, name, default) in defaults {
             let mut rule = dsl::print_expr(default);
-            for used in names::references_in(default) {
-                rule += whole.get(&used.text).map_or("", String::as_str);
+            let known = rules.entry(definition.to_owned()).or_default();
+            for used in names::mentions(default) {
+                // A configuration value of the definition's own hides the arch's field of that name.
+                let own = configured.get(definition).is_some_and(|all| all.contains(&used));
+                rule += &match known.get(&used) {
+                    Some(before) => format!("\n{used} = {before}"),
+                    None if own => format!("\n{used} is given"),
+                    None => whole.get(&used).cloned().unwrap_or_default(),
+                };
             }
-            rules.entry(definition.to_owned()).or_default().insert(name.to_owned(), rule);
+            known.insert(name.to_owned(), rule);
         }
         Definitions { own, whole, rules }
     }

@@ -3,8 +3,8 @@
 //! In: `canon`, `rope.dims`, `optimizer.lr`, `arch.layers.*.slots.A`, and the arms. Out: the general
 //! paths and layers an entry stands for, or why it stands for none. Must stay true (design, section 6):
 //! an entry names free fields; one that names nothing, only derived values, or what the arms agree on
-//! is an error; entries that name several independent fields count as several, and so do slots that are
-//! filled in several ways and values that a kind of schedule or task brings and does not fix.
+//! is an error; entries that name several independent fields count as several, and so do values that a
+//! kind of schedule or task brings and does not fix; `canon` is one, however its layers are set, and says how.
 
 use std::collections::BTreeSet;
 

@@ -5,7 +5,7 @@
 //! comparison that is not controlled for its treatment is never locked; every arm gets the same seeds
 //! and the same grid; the A/A arm is the base with other seeds and nothing else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::DeValue;
 
@@ -119,9 +119,11 @@ impl Comparison {
         declared: Declared,
     ) -> Result<Comparison, NoComparison> {
         let Declared { base, treatment, seeds, again, grid, selection } = declared;
-        let equal = equal_seeds(&seeds, &again);
-        if !equal.is_empty() {
-            return Err(NoComparison::Problems(equal));
+        let mut unsound = equal_seeds(&seeds, &again);
+        unsound.extend(unsound_grid(&grid, &selection));
+        unsound.extend(arms.iter().filter_map(|arm| unmeasured(arm, &selection.metric)));
+        if !unsound.is_empty() {
+            return Err(NoComparison::Problems(unsound));
         }
         let points = points(&grid).map_err(|p| NoComparison::Problems(vec![p]))?;
         let first = seeds.first().copied().unwrap_or(Seeds { init: 0, data: 0, eval: 0 });
@@ -193,6 +195,7 @@ impl Comparison {
         let others = others.map(|arm| (arm, Role::Treatment, &self.seeds));
         let again = self.arms.iter().filter(base).map(|arm| (arm, Role::Again, &self.again));
         let (mut runs, mut problems) = (Vec::new(), Vec::new());
+        let mut taken: BTreeSet<String> = BTreeSet::new();
         for (arm, role, seeds) in ordered.chain(others).chain(again) {
             for (point, place) in points.iter().zip(0..) {
                 for (seed, number) in seeds.iter().zip(0..) {
@@ -202,7 +205,15 @@ impl Comparison {
                     words.push(format!("seed{}", number + 1));
                     let mut values = point.fields.clone();
                     values.extend(seed_fields(*seed));
-                    match with(&arm.experiment, words.join("-"), &values) {
+                    // Long values are cut in names, and may then be one.
+                    let name = words.join("-");
+                    let mut unique = name.clone();
+                    let mut again = 2;
+                    while !taken.insert(unique.to_lowercase()) {
+                        unique = format!("{name}-{again}");
+                        again += 1;
+                    }
+                    match with(&arm.experiment, unique, &values) {
                         Ok(experiment) => runs.push(Run {
                             arm: arm.name.clone(),
                             role,
@@ -364,6 +375,46 @@ fn at_arm(arm: &str, problems: Vec<Problem>) -> Vec<Problem> {
         ..p
     };
     problems.into_iter().map(named).collect()
+}
+
+/// A grid whose points are not the arms' to choose from, or not the points that it says.
+fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem> {
+    let paths: Vec<&String> = grid.iter().flat_map(|row| &row.paths).collect();
+    let mut problems = Vec::new();
+    for (at, path) in paths.iter().enumerate() {
+        if paths.iter().take(at).any(|before| before == path) {
+            let message = format!("[grid] varies `{path}` twice, and a point has one value of it");
+            problems.push(Problem::new("grid", "varied-twice", message, "name it in one row only"));
+        }
+    }
+    // How an arm is tuned may be its own matter; what it learns, how long, and how that is measured may not.
+    let tunes = |path: &str| path.starts_with("optimizer.") || path.starts_with("schedule.");
+    if let Some(path) = paths.iter().find(|path| selection.per_arm && !tunes(path)) {
+        problems.push(Problem::new(
+            "selection.per_arm",
+            "chosen-apart",
+            format!(
+                "each arm would be judged at its own best value of `{path}`, and the arms would differ in it"
+            ),
+            "under [selection] write per_arm = false, which judges every arm where the base is best; only \
+             optimizer and schedule fields can be each arm's own",
+        ));
+    }
+    problems
+}
+
+/// An arm that does not report what the rule goes by.
+fn unmeasured(arm: &Arm, metric: &str) -> Option<Problem> {
+    let metrics = arm.experiment.value("evaluation.metrics");
+    let Some(FieldValue::List(metrics)) = metrics else { return None };
+    let metrics: Vec<String> = metrics.iter().map(FieldValue::plain).collect();
+    if metrics.iter().any(|known| known == metric) {
+        return None;
+    }
+    let message =
+        format!("arm `{}` is not measured by {metric}, but by {}", arm.name, metrics.join(", "));
+    let help = "choose one of these, or name it under [evaluation] metrics where the task has it";
+    Some(Problem::new("selection.metric", "not-measured", message, help))
 }
 
 /// Runs that would train alike: none of them says more than the first. What is evaluated has its own

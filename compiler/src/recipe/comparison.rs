@@ -146,7 +146,8 @@ impl Reader<'_> {
                 (_, value) => self.unknown(path, value, key, at),
             }
         }
-        let best = if selection.metric == "loss" { Choose::Least } else { Choose::Most };
+        let least = field::LESS_IS_BETTER.contains(&selection.metric.as_str());
+        let best = if least { Choose::Least } else { Choose::Most };
         selection.choose = chosen.unwrap_or(best);
         let base = self.base(base, &arms);
         let treatment = self.treatment(treatment, &arms, &base);

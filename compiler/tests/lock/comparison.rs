@@ -144,8 +144,11 @@ fn open_arms_make_an_open_comparison_and_binding_closes_all_of_it() {
 fn a_grid_leaves_nothing_behind_that_follows_from_it() {
     let mano = MANO.replace(", lens = [1, 2], qids = [1, 2]", "");
     let file = format!("{PAIR}[grid]\n\"data.L\" = [4, 8]\n");
-    let made = compare(&file, &[("llama", "small", &mano), ("canon", "smallcanon", &mano)]);
-    let made = made.unwrap();
+    let arms = [("llama", "small", &*mano), ("canon", "smallcanon", &*mano)];
+    // What is learnt is not an arm's own to choose.
+    let refused = compare(&file, &arms).unwrap_err();
+    assert!(refused.contains("chosen-apart") && refused.contains("per_arm = false"), "{refused}");
+    let made = compare(&format!("{file}[selection]\nper_arm = false\n"), &arms).unwrap();
     assert_eq!(made.runs().len(), 8);
     for run in made.runs() {
         let most = if run.point == 0 { 4 } else { 8 };
@@ -218,4 +221,29 @@ fn the_demo_is_a_comparison_of_nine_runs() {
     assert_eq!(demo.verdicts["llamacanon"].headline(), "controlled for canon");
     let least = demo.arms.iter().map(|arm| arm.experiment.arch.compiled.graph.vocab).min();
     assert_eq!(least, Some(104));
+}
+
+#[test]
+fn a_grid_says_each_value_once_and_is_judged_by_what_is_measured() {
+    let arms = [("llama", "small", MANO), ("canon", "smallcanon", MANO)];
+    let made = |more: &str| compare(&format!("{PAIR}{more}"), &arms);
+    let twice = "[grid]\n\"optimizer.lr\" = [0.1, 0.3]\n\"optimizer.lr, optimizer.weight_decay\" = [[0.2, 0.1]]\n";
+    assert!(made(twice).unwrap_err().contains("varies `optimizer.lr` twice"));
+    let refused = made("[selection]\nmetric = \"bits\"\n").unwrap_err();
+    assert!(refused.contains("not-measured") && refused.contains("answer_accuracy"), "{refused}");
+    for path in ["evaluation.windows", "budget.steps", "data.L"] {
+        let refused = made(&format!("[grid]\n\"{path}\" = [2, 3]\n")).unwrap_err();
+        assert!(refused.contains("chosen-apart") && refused.contains(path), "{refused}");
+    }
+    // Values too long for names make runs of different names all the same.
+    let ones = vec!["1"; 40].join(", ");
+    let long = format!(
+        "[grid]\n\"data.lens, data.qids\" = [[[{ones}, 2], [{ones}, 2]], [[{ones}, 1], [{ones}, 1]]]\n[selection]\nper_arm = false\n"
+    );
+    let made = made(&long).unwrap();
+    let names: std::collections::BTreeSet<String> =
+        made.runs().iter().map(|run| run.experiment.name.to_lowercase()).collect();
+    assert_eq!(names.len(), made.runs().len());
+    let text = write(&Lock::Comparison(made));
+    assert_eq!(write(&read("c", &text).unwrap()), text);
 }

@@ -88,6 +88,38 @@ fn a_rope_of_other_settings_is_not_only_another_rope() {
     assert!(!found.is_controlled() && paths(&found).contains(&"arch.layers.0..2.mixer.rope.theta"));
 }
 
+#[test]
+fn what_a_new_definition_was_told_is_listed_with_it() {
+    let a = arch("attention { heads 4 }", "");
+    let b = arch("gla { heads 4  key_dim 16  short_conv false }", "");
+    for (one, other) in [(&a, &b), (&b, &a)] {
+        let verdict = of_archs(one, other, &["mixer"]);
+        assert_eq!(verdict.outcome, Outcome::Controlled);
+        let told: Vec<&str> =
+            verdict.treatment[0].changes.iter().map(|change| change.path.as_str()).collect();
+        for name in ["mixer", "mixer.key_dim", "mixer.short_conv"] {
+            assert!(told.contains(&format!("arch.layers.0..2.{name}").as_str()), "{told:?}");
+        }
+    }
+}
+
+#[test]
+fn a_default_of_the_same_words_is_another_where_they_mean_something_else() {
+    let own = |name: &str, config: &str| {
+        format!(
+            "mixer {name}(x; {config}width = dim * 2) {{\n  linear down ({}(linear up (x, width)), 32)\n}}\n",
+            if name == "wide_a" { "silu" } else { "rms_norm inner " }
+        )
+    };
+    let both = own("wide_a", "") + &own("wide_b", "dim = 64, ");
+    let [a, b] = ["wide_a", "wide_b"].map(|mixer| both.clone() + &arch(mixer, ""));
+    if compiles(&a).is_none() {
+        panic!("the mixers of this test have to compile");
+    }
+    let verdict = of_archs(&a, &b, &["mixer"]);
+    assert_eq!(paths(&verdict), ["arch.layers.0..2.mixer.width"], "{:?}", verdict.outcome);
+}
+
 /// A feed-forward block as a fill.
 const WIDE: &str = "block wide(x; width) {\n  linear up (silu(linear down (x, width)), dim)\n}\n";
 
