@@ -179,7 +179,7 @@ impl RunFolder {
 }
 
 /// Adds a line to a log that nothing is proved by; a line torn by the end of a process stays alone on its line.
-pub(crate) fn append_line(path: &Path, line: &str) -> Result<(), RunError> {
+pub fn append_line(path: &Path, line: &str) -> Result<(), RunError> {
     let append = || {
         let mut file = OpenOptions::new().append(true).read(true).create(true).open(path)?;
         let mut text = String::new();
