@@ -79,9 +79,9 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
     Table { rows: rows.collect(), head: head.map(str::to_owned).to_vec() }
 }
 
-const PANEL: f64 = 300.0;
+const PANEL: f64 = 320.0;
 const HEIGHT: f64 = 190.0;
-const LEFT: f64 = 44.0;
+const LEFT: f64 = 52.0;
 const TOP: f64 = 46.0;
 
 /// The same as a picture: base and treated arm side by side, a dot for each run.
@@ -175,9 +175,15 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
             TOP + HEIGHT + 16.0,
             escaped(&line.pair.base.name),
             TOP + HEIGHT + 30.0,
-            escaped(&format!("+ {}", line.pair.arm.name))
+            escaped(&format!("+ {}", beyond(&line.pair.base.name, &line.pair.arm.name)))
         );
     }
+}
+
+/// What an arm's name adds to its base's: `canon` of `gla` and `gla_canon`.
+fn beyond<'n>(base: &str, arm: &'n str) -> &'n str {
+    let rest = arm.strip_prefix(base).map_or(arm, |rest| rest.trim_start_matches('_'));
+    if rest.is_empty() { arm } else { rest }
 }
 
 fn escaped(text: &str) -> String {
@@ -218,6 +224,18 @@ mod tests {
         assert_eq!(svg.matches("stroke=\"#0550ae\"").count(), 4);
         assert!(svg.contains("depo &lt;K=2>") && svg.ends_with("</svg>\n"), "{svg}");
         assert!(!svg.contains("NaN"), "{svg}");
+    }
+
+    #[test]
+    fn an_arm_is_told_by_what_it_adds() {
+        for (base, arm, told) in [
+            ("gla", "glacanon", "canon"),
+            ("gla", "gla_canon", "canon"),
+            ("a", "b", "b"),
+            ("a", "a_", "a_"),
+        ] {
+            assert_eq!(beyond(base, arm), told);
+        }
     }
 
     #[test]

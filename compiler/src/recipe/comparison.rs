@@ -149,6 +149,10 @@ impl Reader<'_> {
         let least = field::LESS_IS_BETTER.contains(&selection.metric.as_str());
         let best = if least { Choose::Least } else { Choose::Most };
         selection.choose = chosen.unwrap_or(best);
+        if shared.is_some() && !arms.is_empty() && arms.iter().all(|arm| arm.arch.is_none()) {
+            let at = self.place("recipe");
+            self.diagnostics.push(diag::idle_recipe(at));
+        }
         let base = self.base(base, &arms);
         let treatment = self.treatment(treatment, &arms, &base);
         let (seeds, again) = self.seeds(&seeds);

@@ -187,3 +187,12 @@ pub(super) fn arm_without_recipe(span: Span, arm: &str, arch: &str) -> Diagnosti
     )
     .help("above the sections write `recipe = \"depo.toml\"`, the recipe of every arm that names an arch")
 }
+
+pub(super) fn idle_recipe(span: Span) -> Diagnostic {
+    Diagnostic::error(
+        "idle-recipe",
+        span,
+        "every arm has a recipe of its own, so `recipe` is of none",
+    )
+    .help("leave it out, or give the arms archs: `llama = \"../arch/llama.canon\"`")
+}

@@ -232,6 +232,7 @@ fn comparison_files_that_are_wrong() {
         ("an arm is no path", "b = \"b.toml\"", "b = 7"),
         ("an arm is an arch without a recipe", "b = \"b.toml\"", "b = \"../arch/b.canon\""),
         ("the recipe of archs is none", "base = \"a\"\n", "base = \"a\"\nrecipe = \"a.lock\"\n"),
+        ("a recipe of no arm", "base = \"a\"\n", "base = \"a\"\nrecipe = \"c.toml\"\n"),
         ("the recipe of archs is no path", "base = \"a\"\n", "base = \"a\"\nrecipe = 7\n"),
         ("unknown key", "base =", "bass = 1\nbase ="),
         ("unknown seed", "init = [1, 2]", "inti = [1, 2]\ninit = [1, 2]"),
