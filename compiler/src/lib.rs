@@ -9,6 +9,7 @@
 pub mod analyse;
 pub mod arch;
 pub mod artifacts;
+pub mod audit;
 pub mod canonical;
 pub mod compare;
 mod diag;

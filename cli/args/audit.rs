@@ -1,0 +1,83 @@
+//! What can be typed to `canonc audit`.
+//!
+//! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Find in a set of experiments what no pairwise diff shows: confounds, broken invariants, false claims
+#[derive(Args, Debug)]
+#[command(
+    after_help = "\
+Examples:
+  canonc audit --published                       the 64 experiments of the release, with their curves
+  canonc audit lockfiles/*.lock                  experiments, and the arms of comparisons
+  canonc audit lockfiles                         every lock and table in a folder
+  canonc audit runs.tsv --curves losses.csv.gz   a table: a row an experiment, a column a key
+  canonc audit runs.tsv --rules mine.toml        with rules of your own
+
+Exit codes: 0 notes and warnings at most, 1 a confound or an error, 2 bad input.
+recipes/AUDIT.md lists every rule and key; `--help` says what files hold.",
+    after_long_help = "\
+Examples:
+  canonc audit --published                       the 64 experiments of the release, with their curves
+  canonc audit lockfiles/*.lock                  experiments, and the arms of comparisons
+  canonc audit lockfiles                         every lock and table in a folder
+  canonc audit runs.tsv --curves losses.csv.gz   a table: a row an experiment, a column a key
+  canonc audit runs.tsv --rules mine.toml        with rules of your own
+
+A table has a line of column names, then a line for each experiment; cells stand between tabs, or commas if
+there is no tab. `model` (or `name`) is the experiment's name; other columns are keys, in canonc's words
+(optimizer.lr) or Lingua's (optim.lr). An empty cell is an absent key. A column that nobody knows is a key that
+decides. A column whose name ends in `_from_comment` stands in no key.
+
+Curves are lines `model,x,loss` under a line of names, plain or gzip; x is steps or tokens, the same for all of
+a group.
+
+A rules file is TOML:
+  off = [\"twin-cosmetic\"]                  built-in rules that are not to be applied
+  [severity]
+  missing-twin = \"error\"                   \"error\", \"confound\", \"warning\" or \"note\"
+  [[pairs]]                                more twins, by what is meant to differ between them
+  treatment = [\"arch.mixer.window\"]
+  [[invariant]]                            one value over a sweep, by majority
+  id = \"lr-by-batch\"
+  of = \"optimizer.lr / batch.tokens_per_step\"
+  within = [\"family\", \"size\"]            or `tokens`, or keys; all of the set if left out
+  tolerance = 0.01
+  [[range]]
+  id = \"lr-range\"
+  of = \"optimizer.lr\"
+  max = 0.01
+Invariants and ranges may have a severity (else \"confound\"), a `why` and a `help`.
+
+Exit codes: 0 notes and warnings at most, 1 a confound or an error, 2 bad input.
+
+Schema of --json, one object on standard output:
+  schema       \"canonc.audit.v1\"
+  experiments  how many
+  fails        whether there is a confound or an error
+  pairs        each {without, with, clean}: names, and whether nothing in them may decide
+  rules        what is not as built in
+  findings     the heaviest first, each
+    rule, severity, key (null for the whole), message, why, help
+    places     each {experiment, against (the other of two, or null), says}"
+)]
+pub(crate) struct AuditArgs {
+    /// Locks, tables (.tsv, .csv), or folders that have some
+    #[arg(value_name = "PATH", required_unless_present = "published")]
+    pub(crate) paths: Vec<PathBuf>,
+    /// The 64 experiments of the release and the loss curves of 48 of them, which canonc brings along
+    #[arg(long)]
+    pub(crate) published: bool,
+    /// Loss curves of the experiments, by their names
+    #[arg(long, value_name = "FILE")]
+    pub(crate) curves: Option<PathBuf>,
+    /// Rules that change or add to the built-in ones
+    #[arg(long, value_name = "FILE")]
+    pub(crate) rules: Option<PathBuf>,
+    /// As JSON on standard output (`--help` states the schema)
+    #[arg(long)]
+    pub(crate) json: bool,
+}

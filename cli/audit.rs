@@ -1,0 +1,62 @@
+//! `canonc audit`: what no pairwise diff shows.
+//!
+//! In: locks, tables, folders of them, or the published set; curves; rules. Out: findings on standard
+//! output, as text or JSON; exit 1 if any of them is a confound or an error. Must stay true: nothing is
+//! left out of a folder without a word; what the release published is in the binary.
+
+mod read;
+
+use std::path::Path;
+
+use compiler::audit::{self, Findings, Rules};
+use runtime::curves::{self, Curves};
+
+use crate::args::AuditArgs;
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::output;
+
+pub(crate) fn audit(args: &AuditArgs) -> Outcome {
+    let rules = match &args.rules {
+        Some(path) => rules(path)?,
+        None => Rules::default(),
+    };
+    let mut experiments = Vec::new();
+    let mut curves = Curves::default();
+    if args.published {
+        experiments.extend(read::published()?);
+        curves = read::published_curves()?;
+    }
+    for path in &args.paths {
+        experiments.extend(read::experiments(path)?);
+    }
+    if let Some(path) = &args.curves {
+        curves.extend(read::curves(path)?).map_err(|why| {
+            Failure::bad_input(why).at(shown(path)).help("give each run a name of its own")
+        })?;
+    }
+    let subjects = audit::subjects(&experiments);
+    let mut found = Findings::default();
+    curves::findings(&curves, &subjects, &mut found);
+    let report = audit::audit(&subjects, &rules, found);
+    match args.json {
+        true => output::json(&audit::json(&report))?,
+        false => output::data(&audit::text(&report))?,
+    }
+    Ok(if report.fails() { Exit::Finding } else { Exit::Fine })
+}
+
+/// A rules file; everything that is wrong with it has been shown.
+fn rules(path: &Path) -> Result<Rules, Failure> {
+    let text = read::text(path)?;
+    audit::rules(&text).map_err(|bad| {
+        let failures = bad.into_iter().map(|bad| {
+            Failure::bad_input(bad.message)
+                .at(format!("{}:{}", shown(path), bad.line))
+                .help(bad.help)
+        });
+        for failure in failures {
+            output::failure(&failure);
+        }
+        Failure::shown(Exit::BadInput)
+    })
+}

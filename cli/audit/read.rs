@@ -1,0 +1,168 @@
+//! What is audited, read: locks, tables, folders, and the published set.
+//!
+//! In: paths. Out: experiments and curves. Must stay true: files have bounds, compressed ones after
+//! unpacking, too; a folder is read in the order of its names; a file that cannot be used is an error
+//! that names it and its line.
+
+use std::fs::{self, File};
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use compiler::audit::{Experiment, table};
+use compiler::lock::Lock;
+use flate2::read::MultiGzDecoder;
+use runtime::curves::Curves;
+
+use crate::fail::{Failure, shown};
+use crate::{files, locks};
+
+const RECIPES: &str = include_str!("../../recipes/published/data/recipes.tsv");
+const CURVES: &[u8] = include_bytes!("../../recipes/published/data/curves_trainloss_linear.csv.gz");
+
+/// Bytes of a table, and of unpacked curves.
+const MAX_BYTES: u64 = 256 << 20;
+/// Files of one folder.
+const MAX_FILES: usize = 10_000;
+
+/// The 64 experiments of the release.
+pub(super) fn published() -> Result<Vec<Experiment>, Failure> {
+    rows("published", RECIPES)
+}
+
+/// The loss curves of 48 of them.
+pub(super) fn published_curves() -> Result<Curves, Failure> {
+    parse(Path::new("published"), CURVES)
+}
+
+/// What a path holds: a lock's experiments, a table's rows, or those of a folder's files.
+pub(super) fn experiments(path: &Path) -> Result<Vec<Experiment>, Failure> {
+    let metadata = fs::metadata(path).map_err(|error| match is(path, &["tsv", "csv"]) {
+        true => files::missing(path, &error),
+        false => locks::missing(path, &error),
+    })?;
+    if metadata.is_dir() {
+        return folder(path);
+    }
+    if is(path, &["tsv", "csv"]) {
+        return rows(&shown(path), &text(path)?);
+    }
+    if is(path, &["lock", "canon", "toml"]) {
+        return lock(path);
+    }
+    Err(Failure::bad_input(format!("`{}` is neither a lock nor a table", shown(path)))
+        .help("name locks (.lock), tables (.tsv, .csv), or folders of them")
+        .help("what another tool wrote comes in through `canonc import`"))
+}
+
+fn is(path: &Path, extensions: &[&str]) -> bool {
+    let extension = path.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| extensions.contains(&extension))
+}
+
+fn folder(path: &Path) -> Result<Vec<Experiment>, Failure> {
+    let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+    let entries = entries.map_err(|error| Failure::cannot_read(path, &error))?;
+    let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
+    found.retain(|path| is(path, &["lock", "tsv", "csv"]));
+    found.sort();
+    if found.is_empty() {
+        return Err(Failure::bad_input(format!("no lock and no table is in `{}`", shown(path)))
+            .help("`canonc build recipes/*.toml` writes locks; folders inside it are not searched"));
+    }
+    if found.len() > MAX_FILES {
+        return Err(Failure::bad_input(format!(
+            "{} locks and tables are in `{}`; at most {MAX_FILES} are read",
+            found.len(),
+            shown(path)
+        ))
+        .help("name a smaller folder"));
+    }
+    let mut experiments = Vec::new();
+    for path in &found {
+        experiments.extend(experiments_of(path)?);
+    }
+    if experiments.is_empty() {
+        return Err(Failure::bad_input(format!("no experiment is in `{}`", shown(path)))
+            .help("architectures alone have nothing to audit: build a recipe"));
+    }
+    Ok(experiments)
+}
+
+fn experiments_of(path: &Path) -> Result<Vec<Experiment>, Failure> {
+    if is(path, &["lock"]) { lock_or_arch(path) } else { rows(&shown(path), &text(path)?) }
+}
+
+fn lock(path: &Path) -> Result<Vec<Experiment>, Failure> {
+    let found = lock_or_arch(path)?;
+    if found.is_empty() {
+        return Err(Failure::bad_input("this lock holds an architecture, and no experiment")
+            .at(shown(path))
+            .help("name locks that `canonc build` made of recipes or comparisons"));
+    }
+    Ok(found)
+}
+
+/// The experiments of a lock: one, those of every arm, or none of an architecture.
+fn lock_or_arch(path: &Path) -> Result<Vec<Experiment>, Failure> {
+    let source = shown(path);
+    let (lock, _) = locks::read(path)?;
+    Ok(match lock {
+        Lock::Arch(_) => Vec::new(),
+        Lock::Experiment(lock) => vec![Experiment::of_lock(&lock.name, &source, &lock)],
+        Lock::Comparison(lock) => {
+            let arms = lock.arms.iter();
+            let name = |arm: &str| format!("{}/{arm}", lock.name);
+            arms.map(|arm| Experiment::of_lock(&name(&arm.name), &source, &arm.experiment))
+                .collect()
+        }
+    })
+}
+
+fn rows(source: &str, text: &str) -> Result<Vec<Experiment>, Failure> {
+    table(source, text).map_err(|bad| {
+        let place = if bad.line == 0 { source.to_owned() } else { format!("{source}:{}", bad.line) };
+        Failure::bad_input(bad.message).at(place).help(bad.help)
+    })
+}
+
+/// The text of a file.
+pub(super) fn text(path: &Path) -> Result<String, Failure> {
+    let file = File::open(path).map_err(|error| files::missing(path, &error))?;
+    utf8(path, bounded(path, file)?)
+}
+
+pub(super) fn curves(path: &Path) -> Result<Curves, Failure> {
+    let file = File::open(path).map_err(|error| files::missing(path, &error))?;
+    parse(path, &bounded(path, file)?)
+}
+
+/// Curves, unpacked if they are packed.
+fn parse(path: &Path, bytes: &[u8]) -> Result<Curves, Failure> {
+    let bytes = match bytes.starts_with(&[0x1f, 0x8b]) {
+        true => bounded(path, MultiGzDecoder::new(bytes))?,
+        false => bytes.to_vec(),
+    };
+    Curves::parse(&utf8(path, bytes)?).map_err(|bad| {
+        Failure::bad_input(bad.message).at(format!("{}:{}", shown(path), bad.line)).help(bad.help)
+    })
+}
+
+fn bounded(path: &Path, from: impl Read) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::new();
+    from.take(MAX_BYTES + 1)
+        .read_to_end(&mut bytes)
+        .map_err(|error| Failure::cannot_read(path, &error))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        let message = format!("`{}` has more than the {MAX_BYTES} bytes that are read", shown(path));
+        return Err(Failure::bad_input(message).help("split it, or leave out points"));
+    }
+    Ok(bytes)
+}
+
+fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Failure> {
+    String::from_utf8(bytes).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        Failure::bad_input(format!("`{}` is not text: byte {at} is no UTF-8", shown(path)))
+            .help("tables, curves and rules are UTF-8 text")
+    })
+}

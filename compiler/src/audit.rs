@@ -1,0 +1,58 @@
+//! What no pairwise diff shows: confounds, broken invariants and false claims in a *set* of experiments.
+//!
+//! In: experiments as flat maps (ours or foreign), rules, and what was found in their curves. Out: a
+//! [`Report`]. Must stay true (design, section 6): every finding follows from a rule, none from a name
+//! of an experiment; both values are shown; exact arithmetic; the same set gives the same report in
+//! whatever order it was read.
+
+mod across;
+mod budget;
+mod experiment;
+mod extend;
+mod facts;
+mod finding;
+mod names;
+mod pairs;
+mod quantity;
+mod report;
+mod rules;
+mod sweep;
+mod twins;
+mod value;
+pub mod vocabulary;
+
+pub use experiment::{BadInput, Experiment, table};
+pub use extend::{BadRules, rules};
+pub use facts::{ARM_WORDS, NAME_WORDS, Subject};
+pub use finding::{Finding, Findings, Kind, Place};
+pub use pairs::Pair;
+pub use report::{Json, Report, json, text};
+pub use rules::{Own, Rule, Rules, Severity, TABLE};
+pub use value::Value;
+
+/// Experiments, ready for the rules: sorted by name.
+pub fn subjects(experiments: &[Experiment]) -> Vec<Subject> {
+    let mut subjects: Vec<Subject> = experiments.iter().map(Subject::of).collect();
+    subjects.sort_by(|a, b| (&a.name, &a.source).cmp(&(&b.name, &b.source)));
+    subjects
+}
+
+/// Applies every rule. `curves` is what was found in the experiments' curves, if there were any.
+pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> Report {
+    let mut found = curves;
+    names::names(subjects, &mut found);
+    budget::budgets(subjects, &mut found);
+    let mut pairs = Vec::new();
+    for declared in &rules.pairs {
+        let (mut paired, lonely) = pairs::pairs(subjects, declared);
+        twins::missing(subjects, &paired, &lonely, &mut found);
+        twins::twins(subjects, &paired, declared, &mut found);
+        twins::uniform(subjects, &paired, &lonely, declared, &mut found);
+        pairs.append(&mut paired);
+    }
+    sweep::invariants(subjects, &rules.invariants, &mut found);
+    sweep::ranges(subjects, &rules.ranges, &mut found);
+    sweep::siblings(subjects, &rules.pairs, &mut found);
+    across::across(subjects, &rules.pairs, &mut found);
+    report::report(subjects, &pairs, found, rules)
+}

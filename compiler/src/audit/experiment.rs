@@ -1,0 +1,323 @@
+//! Experiments as flat maps, from whatever described them.
+//!
+//! In: rows of a table, keys of a foreign file, an experiment's lock. Out: [`Experiment`]s in the
+//! words of the vocabulary. Must stay true: no key is dropped; what two names for one key say twice
+//! must agree; what stands in a comment only is marked as such.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::value::Value;
+use super::vocabulary::{self, CANON, LABELS, SYNONYMS};
+use crate::erase::erase_all;
+use crate::{canonical, lock};
+
+/// One experiment: what its author wrote, in our words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Experiment {
+    pub name: String,
+    /// The file it was read from, with a line where it has one.
+    pub source: String,
+    pub values: BTreeMap<String, Value>,
+    /// What the author called a key, where it was something else.
+    pub written_as: BTreeMap<String, String>,
+    /// Keys that no program reads: they stand in a comment.
+    pub comments: BTreeSet<String>,
+}
+
+/// Why a table or its row cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadInput {
+    /// From 1; 0 for the whole.
+    pub line: usize,
+    pub message: String,
+    pub help: String,
+}
+
+impl BadInput {
+    pub(super) fn new(line: usize, message: String, help: impl Into<String>) -> BadInput {
+        BadInput { line, message, help: help.into() }
+    }
+}
+
+/// What is left of a lock's graph when every slot is emptied: twins have it in common.
+pub(super) const BARE_GRAPH: &str = "arch.graph_without_slots";
+
+/// Columns and rows that a table may have.
+const MAX_COLUMNS: usize = 1000;
+const MAX_ROWS: usize = 5000;
+
+impl Experiment {
+    pub fn new(name: impl Into<String>, source: impl Into<String>) -> Experiment {
+        Experiment {
+            name: name.into(),
+            source: source.into(),
+            values: BTreeMap::new(),
+            written_as: BTreeMap::new(),
+            comments: BTreeSet::new(),
+        }
+    }
+
+    /// Keys as a foreign file has them, dotted; scalars as they stand in it.
+    pub fn of_keys<'a>(
+        name: &str,
+        source: &str,
+        keys: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Experiment, BadInput> {
+        let mut experiment = Experiment::new(name, source);
+        for (key, cell) in keys {
+            experiment.write(key, cell).map_err(|why| {
+                BadInput::new(0, format!("`{name}`: {why}"), "keep one of the two")
+            })?;
+        }
+        Ok(experiment)
+    }
+
+    /// Takes one foreign key.
+    pub fn write(&mut self, key: &str, cell: &str) -> Result<(), String> {
+        if LABELS.contains(&key) {
+            return Ok(());
+        }
+        if key == "model.canon_set" || key == "canon_set" {
+            let (slots, conv) = canon_set(cell);
+            self.put(CANON, key, Value::text(slots))?;
+            return self.put("arch.mixer.short_conv", key, Value::Bool(conv));
+        }
+        let known = vocabulary::known(key);
+        let path = known.map_or(key, |known| known.path);
+        let words = known.is_some_and(|known| known.words);
+        let value = if words { Value::words(cell) } else { Value::parse(cell) };
+        let Some(value) = value else { return Ok(()) };
+        if key.ends_with("_from_comment") {
+            self.comments.insert(path.to_owned());
+        }
+        self.put(path, key, synonym(path, value))
+    }
+
+    fn put(&mut self, path: &str, key: &str, value: Value) -> Result<(), String> {
+        if let Some(before) = self.values.get(path).filter(|before| **before != value) {
+            let other = self.written_as.get(path).map_or(path, String::as_str);
+            return Err(format!("`{other}` is {before}, but `{key}`, the same key, is {value}"));
+        }
+        if path != key {
+            self.written_as.insert(path.to_owned(), key.to_owned());
+        }
+        self.values.insert(path.to_owned(), value);
+        Ok(())
+    }
+
+    /// What a lock says: every free field with its effective value, and the arch's own.
+    pub fn of_lock(name: &str, source: &str, locked: &lock::Experiment) -> Experiment {
+        let mut experiment = Experiment::new(name, source);
+        let values = &mut experiment.values;
+        for (path, field) in &locked.fields {
+            if path == "optimizer.betas"
+                && let crate::field::FieldValue::List(pair) = field
+            {
+                for (path, beta) in ["optimizer.beta1", "optimizer.beta2"].iter().zip(pair) {
+                    values.insert((*path).to_owned(), Value::from(beta));
+                }
+                continue;
+            }
+            values.insert(path.clone(), Value::from(field));
+        }
+        for path in ["batch.tokens_per_step", "budget.steps", "budget.tokens"] {
+            if let Some(value) = locked.value(path) {
+                values.insert(path.to_owned(), Value::from(value));
+            }
+        }
+        arch(&locked.arch.compiled, values);
+        let bare = canonical::identify(&erase_all(&locked.arch.compiled.graph));
+        values.insert(BARE_GRAPH.to_owned(), Value::text(bare.graph.to_string()));
+        experiment
+    }
+}
+
+/// `bb` and `AbbCD`: the slots, and whether the mixer has a convolution of its own.
+fn canon_set(cell: &str) -> (String, bool) {
+    let mut slots: Vec<char> = cell.trim().chars().filter(|c| *c != 'b').collect();
+    slots.sort_unstable();
+    slots.dedup();
+    (slots.into_iter().collect(), cell.contains('b'))
+}
+
+fn synonym(path: &str, value: Value) -> Value {
+    let text = value.to_string();
+    let ours = SYNONYMS.iter().find(|(at, theirs, _)| *at == path && *theirs == text);
+    ours.map_or(value, |(_, _, ours)| Value::text(*ours))
+}
+
+/// The fields of an arch; layers that are all alike share theirs, without a number.
+fn arch(compiled: &crate::program::Compiled, values: &mut BTreeMap<String, Value>) {
+    let lines = lock::field_lines(&compiled.fields);
+    let sets: BTreeSet<&str> = lines.iter().filter_map(|line| layer_set(&line.path)).collect();
+    let alike = sets.len() <= 1;
+    let mut slots = String::new();
+    for line in &lines {
+        let value = Value::parse(&line.value).unwrap_or_else(|| Value::text(""));
+        let Some(set) = layer_set(&line.path) else {
+            values.insert(format!("arch.{}", line.path), value);
+            continue;
+        };
+        let rest = line.path.get("layers.".len() + set.len()..).unwrap_or("");
+        let rest = rest.strip_prefix('.').unwrap_or(rest);
+        let at = if alike { String::new() } else { format!("@{set}") };
+        if let Some(slot) = rest.strip_prefix("slots.") {
+            match (slot.split_once('.'), line.value.as_str()) {
+                (None, "canon") => slots += &format!("{slot}{at}"),
+                (None, "empty") => {}
+                // How the slots are filled belongs to the treatment.
+                (None, _) => {
+                    values.insert(format!("{CANON}.fill.{slot}{at}"), value);
+                }
+                (Some((slot, setting)), _) => {
+                    values.insert(format!("{CANON}.{setting}.{slot}{at}"), value);
+                }
+            }
+            continue;
+        }
+        let (path, value) = match (rest, alike) {
+            ("", true) => ("arch.decoder".to_owned(), value),
+            (_, true) => (format!("arch.{rest}"), value),
+            (_, false) => (format!("arch.{}", line.path), value),
+        };
+        values.insert(path, value);
+    }
+    values.insert(CANON.to_owned(), Value::text(slots));
+    if let Some(kind) = values.get("arch.mixer").map(Value::to_string) {
+        values.entry("arch.mixer.short_conv".to_owned()).or_insert(Value::Bool(false));
+        if kind != "attention" {
+            values.entry("arch.mixer.qk_norm".to_owned()).or_insert(Value::Bool(false));
+        }
+    }
+}
+
+/// `0..24` of `layers.0..24.mixer.heads`; none of `layers`.
+fn layer_set(path: &str) -> Option<&str> {
+    let rest = path.strip_prefix("layers.")?;
+    let end = rest.find(|c: char| c.is_ascii_alphabetic()).map_or(rest.len(), |at| at - 1);
+    rest.get(..end)
+}
+
+/// The rows of a table with a header line: tabs between cells, or commas if it has no tab.
+pub fn table(source: &str, text: &str) -> Result<Vec<Experiment>, BadInput> {
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
+    let Some((_, header)) = lines.next().filter(|(_, line)| !line.trim().is_empty()) else {
+        let help = "the first line names the columns: `model`, then keys such as `optim.lr`";
+        return Err(BadInput::new(0, "the table is empty".to_owned(), help));
+    };
+    let separator = if header.contains('\t') { '\t' } else { ',' };
+    let columns = cells(header, separator).map_err(|why| BadInput::new(1, why, QUOTES))?;
+    let name_at = columns.iter().position(|c| matches!(c.as_str(), "model" | "name"));
+    let Some(name_at) = name_at else {
+        let message = format!("no column is called `model` or `name`; there are {}", columns.len());
+        return Err(BadInput::new(1, message, "name the experiments in a column `model`"));
+    };
+    if columns.len() > MAX_COLUMNS {
+        let message = format!("the table has {} columns; at most {MAX_COLUMNS}", columns.len());
+        return Err(BadInput::new(1, message, "leave out what no rule needs"));
+    }
+    for (at, column) in columns.iter().enumerate() {
+        if columns.iter().take(at).any(|before| before == column) {
+            let message = format!("two columns are called `{column}`");
+            return Err(BadInput::new(1, message, "keep one of the two"));
+        }
+    }
+    let mut experiments = Vec::new();
+    for (number, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+        if experiments.len() == MAX_ROWS {
+            let message = format!("the table has more than {MAX_ROWS} rows");
+            return Err(BadInput::new(number, message, "split it"));
+        }
+        let row = cells(line, separator).map_err(|why| BadInput::new(number, why, QUOTES))?;
+        if row.len() != columns.len() {
+            let message = format!("{} cells under {} columns", row.len(), columns.len());
+            return Err(BadInput::new(
+                number,
+                message,
+                "one cell for each column; empty if absent",
+            ));
+        }
+        let name = row.get(name_at).map_or("", String::as_str);
+        if name.trim().is_empty() {
+            let help = "give every experiment a name of its own";
+            return Err(BadInput::new(number, "this row has no name".to_owned(), help));
+        }
+        let mut experiment = Experiment::new(name, format!("{source}:{number}"));
+        for (column, cell) in columns.iter().zip(&row).filter(|(c, _)| *c != &columns[name_at]) {
+            experiment.write(column, cell).map_err(|why| {
+                BadInput::new(number, format!("`{name}`: {why}"), "make the two agree")
+            })?;
+        }
+        experiments.push(experiment);
+    }
+    if experiments.is_empty() {
+        let help = "one row for each experiment";
+        return Err(BadInput::new(1, "the table has no row".to_owned(), help));
+    }
+    Ok(experiments)
+}
+
+const QUOTES: &str = "close the quotation mark, and double one that stands inside";
+
+/// One line's cells; with commas a cell may be quoted, with tabs nothing is special.
+fn cells(line: &str, separator: char) -> Result<Vec<String>, String> {
+    if separator == '\t' {
+        return Ok(line.split('\t').map(str::to_owned).collect());
+    }
+    let mut out = vec![String::new()];
+    let mut quoted = false;
+    let mut rest = line.chars().peekable();
+    while let Some(c) = rest.next() {
+        let fresh = out.last().is_some_and(String::is_empty);
+        match c {
+            '"' if quoted && rest.peek() == Some(&'"') => {
+                rest.next();
+                out.last_mut().into_iter().for_each(|cell| cell.push('"'));
+            }
+            '"' if quoted || fresh => quoted = !quoted,
+            ',' if !quoted => out.push(String::new()),
+            c => out.last_mut().into_iter().for_each(|cell| cell.push(c)),
+        }
+    }
+    if quoted { Err("a quotation mark is not closed".to_owned()) } else { Ok(out) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn foreign_keys_become_ours() {
+        let text = "model\tmodel.canon_set\toptim.lr\tmodel.model_name\tmine.key\tgpus_from_comment\n\
+                    a\tAbbCD\t2e-3\tGLA5\tx\t128\n";
+        let read = table("t.tsv", text).unwrap();
+        let say = |path: &str| read[0].values.get(path).map(Value::to_string);
+        assert_eq!(say("arch.canon").as_deref(), Some("ACD"));
+        assert_eq!(say("arch.mixer.short_conv").as_deref(), Some("true"));
+        assert_eq!(say("optimizer.lr").as_deref(), Some("0.002"));
+        assert_eq!(say("arch.mixer").as_deref(), Some("gla"));
+        assert_eq!(say("mine.key").as_deref(), Some("x"));
+        assert!(read[0].comments.contains("platform.devices"));
+        assert_eq!(read[0].source, "t.tsv:2");
+    }
+
+    #[test]
+    fn tables_that_are_none() {
+        for (text, want) in [
+            ("", "the table is empty"),
+            ("a\tb\n1\t2\n", "no column is called `model`"),
+            ("model\ta\ta\n", "two columns are called `a`"),
+            ("model\ta\nx\n", "1 cells under 2 columns"),
+            ("model\ta\n\t1\n", "this row has no name"),
+            ("model\ta\n", "the table has no row"),
+            ("model,a\nx,\"1\n", "a quotation mark is not closed"),
+            ("model\tsteps\tbudget.steps\nx\t1\t2\n", "`steps` is 1, but `budget.steps`"),
+        ] {
+            let error = table("t", text).unwrap_err();
+            assert!(error.message.contains(want), "{text:?}: {}", error.message);
+        }
+        let read = table("t", "model,a\nx,\"1,\"\"2\"\"\"\n").unwrap();
+        assert_eq!(read[0].values["a"], Value::text("1,\"2\""));
+    }
+}

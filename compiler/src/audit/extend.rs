@@ -1,0 +1,400 @@
+//! Rules of a person's own, in TOML.
+//!
+//! In: the text of a rules file. Out: [`Rules`], the built-in ones with what the file changes and adds;
+//! or everything that is wrong with it. Must stay true: no key is ignored; numbers are read by their
+//! digits; a rule's name is its own; what is switched off has to exist.
+
+use std::ops::Range as Span;
+
+use dsl::Decimal;
+use toml::de::{DeTable, DeValue};
+
+use super::quantity::Quantity;
+use super::rules::{Invariant, Own, Pairs, Range, Rules, Severity, TABLE};
+use super::vocabulary;
+use crate::recipe::facts;
+use crate::value::Ratio;
+
+/// One thing that is wrong with a rules file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadRules {
+    /// From 1.
+    pub line: usize,
+    pub message: String,
+    pub help: String,
+}
+
+/// Bytes of a rules file, and rules in it.
+const MAX_BYTES: usize = 1 << 20;
+const MAX_RULES: usize = 1000;
+
+/// Reads a rules file.
+pub fn rules(text: &str) -> Result<Rules, Vec<BadRules>> {
+    let mut reader = Reader { text, rules: Rules::default(), bad: Vec::new() };
+    if text.len() > MAX_BYTES {
+        let message = format!("the file has {} bytes; at most {MAX_BYTES} are read", text.len());
+        reader.bad(&(0..0), message, "a rules file is a page of text");
+        return Err(reader.bad);
+    }
+    match facts::parse(text) {
+        Ok(table) => reader.file(&table),
+        Err(errors) => {
+            for error in errors {
+                let message = format!("this is not TOML: {}", error.message);
+                reader.bad(&error.at, message, "one fact a line: `key = value`, strings in quotes");
+            }
+        }
+    }
+    if reader.bad.is_empty() { Ok(reader.rules) } else { Err(reader.bad) }
+}
+
+struct Reader<'t> {
+    text: &'t str,
+    rules: Rules,
+    bad: Vec<BadRules>,
+}
+
+type At = Span<usize>;
+
+/// The keys of one rule, checked off as they are read.
+struct Entry<'a, 'i> {
+    table: &'a DeTable<'i>,
+    at: At,
+}
+
+impl Reader<'_> {
+    fn bad(&mut self, at: &At, message: String, help: impl Into<String>) {
+        let before = self.text.get(..at.start.min(self.text.len())).unwrap_or("");
+        let line = before.matches('\n').count() + 1;
+        self.bad.push(BadRules { line, message, help: help.into() });
+    }
+
+    fn file(&mut self, table: &DeTable<'_>) {
+        let known = ["off", "severity", "pairs", "invariant", "range"];
+        for (key, value) in table {
+            let (at, name) = (key.span(), key.get_ref().as_ref());
+            match (name, value.get_ref()) {
+                ("off", _) => {
+                    for (id, at) in self.strings("off", value) {
+                        if self.exists(&id, &at) {
+                            self.rules.off.insert(id);
+                        }
+                    }
+                }
+                ("severity", DeValue::Table(changes)) => self.severities(changes),
+                ("pairs" | "invariant" | "range", DeValue::Array(entries)) => {
+                    if entries.len() > MAX_RULES {
+                        let message = format!("{} rules; at most {MAX_RULES}", entries.len());
+                        self.bad(&at, message, "split the file");
+                        continue;
+                    }
+                    for entry in entries {
+                        let at = entry.span();
+                        match entry.get_ref() {
+                            DeValue::Table(table) => {
+                                let entry = Entry { table, at };
+                                match name {
+                                    "pairs" => self.pairs(&entry),
+                                    "invariant" => self.invariant(&entry),
+                                    _ => self.range(&entry),
+                                }
+                            }
+                            DeValue::String(_)
+                            | DeValue::Integer(_)
+                            | DeValue::Float(_)
+                            | DeValue::Boolean(_)
+                            | DeValue::Datetime(_)
+                            | DeValue::Array(_) => self.sections(&at, name),
+                        }
+                    }
+                }
+                ("pairs" | "invariant" | "range", _) => self.sections(&at, name),
+                ("severity", _) => {
+                    self.bad(
+                        &at,
+                        "`severity` is no section".to_owned(),
+                        "write `[severity]`, then `missing-twin = \"note\"`",
+                    );
+                }
+                _ => self.unknown(&at, name, "a rules file", &known),
+            }
+        }
+    }
+
+    fn sections(&mut self, at: &At, name: &str) {
+        let message = format!("`{name}` is no list of sections");
+        self.bad(at, message, format!("write `[[{name}]]`, one section for each"));
+    }
+
+    fn unknown(&mut self, at: &At, name: &str, of: &str, known: &[&str]) {
+        let help = match dsl::suggest(name, known.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("there are {}", known.join(", ")),
+        };
+        self.bad(at, format!("{of} has no `{name}`"), help);
+    }
+
+    /// Whether there is such a rule; the file's own come last, so only built-in ones count.
+    fn exists(&mut self, id: &str, at: &At) -> bool {
+        let ids: Vec<&str> = TABLE.iter().map(|rule| rule.id).collect();
+        if ids.contains(&id) {
+            return true;
+        }
+        let help = match dsl::suggest(id, ids.iter().copied()) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => format!("the rules are {}", ids.join(", ")),
+        };
+        self.bad(at, format!("there is no rule `{id}`"), help);
+        false
+    }
+
+    fn severities(&mut self, changes: &DeTable<'_>) {
+        for (key, value) in changes {
+            if !self.exists(key.get_ref(), &key.span()) {
+                continue;
+            }
+            if let Some(severity) = self.severity(value) {
+                self.rules.severity.insert(key.get_ref().to_string(), severity);
+            }
+        }
+    }
+
+    fn severity(&mut self, value: &toml::Spanned<DeValue<'_>>) -> Option<Severity> {
+        let word = value.get_ref().as_str().unwrap_or("");
+        let severity = Severity::parse(word);
+        if severity.is_none() {
+            let words: Vec<String> =
+                Severity::ALL.iter().map(|s| format!("\"{}\"", s.word())).collect();
+            let message = format!("{} is no severity", written(value.get_ref()));
+            self.bad(&value.span(), message, format!("write one of {}", words.join(", ")));
+        }
+        severity
+    }
+
+    fn strings(&mut self, name: &str, value: &toml::Spanned<DeValue<'_>>) -> Vec<(String, At)> {
+        let items = value.get_ref().as_array();
+        let text = |item: &toml::Spanned<DeValue<'_>>| {
+            Some((item.get_ref().as_str()?.to_owned(), item.span()))
+        };
+        let strings: Option<Vec<_>> = items.and_then(|items| items.iter().map(text).collect());
+        strings.unwrap_or_else(|| {
+            let message = format!("`{name}` is no list of strings");
+            self.bad(&value.span(), message, format!("write `{name} = [\"…\"]`"));
+            Vec::new()
+        })
+    }
+
+    fn knows(&mut self, entry: &Entry<'_, '_>, of: &str, known: &[&str]) {
+        for key in entry.table.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
+            self.unknown(&key.span(), key.get_ref(), of, known);
+        }
+    }
+
+    fn pairs(&mut self, entry: &Entry<'_, '_>) {
+        self.knows(entry, "`[[pairs]]`", &["treatment", "ignore"]);
+        let mut list = |name: &str| match entry.table.get(name) {
+            Some(value) => self.strings(name, value),
+            None => Vec::new(),
+        };
+        let (treatment, ignore) = (list("treatment"), list("ignore"));
+        if treatment.is_empty() {
+            let help = "say what is meant to differ: `treatment = [\"arch.canon\"]`";
+            self.bad(&entry.at, "`[[pairs]]` has no treatment".to_owned(), help);
+        }
+        for (path, at) in treatment.iter().chain(&ignore) {
+            self.key(path, at);
+        }
+        let paths = |list: Vec<(String, At)>| list.into_iter().map(|(path, _)| path).collect();
+        self.rules.pairs.push(Pairs { treatment: paths(treatment), ignore: paths(ignore) });
+    }
+
+    /// A key that resembles a known one is a slip; others may be the person's own columns.
+    fn key(&mut self, path: &str, at: &At) {
+        let foreign = vocabulary::known(path).filter(|key| key.path != path);
+        let near = match foreign {
+            Some(key) => Some(key.path),
+            None if vocabulary::find(path).is_some() || crate::field::find(path).is_some() => None,
+            None => dsl::suggest(path, vocabulary::TABLE.iter().map(|key| key.path)),
+        };
+        if let Some(near) = near {
+            self.bad(at, format!("there is no key `{path}`"), format!("did you mean `{near}`?"));
+        }
+    }
+
+    fn string(&mut self, entry: &Entry<'_, '_>, name: &str) -> Option<(String, At)> {
+        let value = entry.table.get(name)?;
+        match value.get_ref().as_str() {
+            Some(text) => Some((text.to_owned(), value.span())),
+            None => {
+                let message = format!("`{name}` is {}, not a string", written(value.get_ref()));
+                self.bad(&value.span(), message, format!("write `{name} = \"…\"`"));
+                None
+            }
+        }
+    }
+
+    fn number(&mut self, entry: &Entry<'_, '_>, name: &str) -> Option<Ratio> {
+        let value = entry.table.get(name)?;
+        let digits = match value.get_ref() {
+            DeValue::Integer(n) => n.to_string(),
+            DeValue::Float(x) => x.to_string(),
+            DeValue::String(_)
+            | DeValue::Boolean(_)
+            | DeValue::Datetime(_)
+            | DeValue::Array(_)
+            | DeValue::Table(_) => String::new(),
+        };
+        let number = Decimal::parse(&digits).ok().and_then(Ratio::from_decimal);
+        if number.is_none() {
+            let message = format!("`{name}` is {}, not a number", written(value.get_ref()));
+            self.bad(&value.span(), message, format!("write `{name} = 0.01`"));
+        }
+        number
+    }
+
+    /// What every rule of a person's own has: its name, quantity and weight.
+    fn own(&mut self, entry: &Entry<'_, '_>, of: &str) -> Option<(String, Quantity)> {
+        let id = self.string(entry, "id");
+        let quantity = self.string(entry, "of");
+        let severity = match entry.table.get("severity") {
+            Some(value) => self.severity(value)?,
+            None => Severity::Confound,
+        };
+        let why = self.string(entry, "why").map_or(String::new(), |(text, _)| text);
+        let help = self.string(entry, "help").map_or(String::new(), |(text, _)| text);
+        let (Some((id, id_at)), Some((quantity, at))) = (id, quantity) else {
+            let help = "write `id = \"my-rule\"` and `of = \"optimizer.lr * budget.steps\"`";
+            self.bad(&entry.at, format!("{of} has no id, or nothing it is of"), help);
+            return None;
+        };
+        let word = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+        if id.is_empty() || !id.chars().all(word) {
+            let message = format!("`{id}` is no name of a rule");
+            self.bad(&id_at, message, "use small letters, digits and `-`");
+            return None;
+        }
+        if TABLE.iter().any(|rule| rule.id == id) || self.rules.own.contains_key(&id) {
+            let message = format!("there is a rule `{id}` already");
+            self.bad(
+                &id_at,
+                message,
+                "give it a name of its own; `off` switches a built-in one off",
+            );
+            return None;
+        }
+        match Quantity::parse(&quantity) {
+            Ok(quantity) => {
+                for path in quantity.keys() {
+                    self.key(path, &at);
+                }
+                self.rules.own.insert(id.clone(), Own { severity, why, help });
+                Some((id, quantity))
+            }
+            Err(message) => {
+                self.bad(&at, message, "write keys and numbers with `*` and `/` between them");
+                None
+            }
+        }
+    }
+
+    fn invariant(&mut self, entry: &Entry<'_, '_>) {
+        let known = ["id", "of", "within", "tolerance", "severity", "why", "help"];
+        self.knows(entry, "`[[invariant]]`", &known);
+        let within = match entry.table.get("within") {
+            Some(value) => self.strings("within", value),
+            None => Vec::new(),
+        };
+        for (label, at) in &within {
+            if !["family", "size", "tokens"].contains(&label.as_str()) {
+                self.key(label, at);
+            }
+        }
+        let tolerance = self.number(entry, "tolerance").unwrap_or(Ratio { num: 1, den: 100 });
+        if let Some((id, of)) = self.own(entry, "`[[invariant]]`") {
+            let within = within.into_iter().map(|(label, _)| label).collect();
+            self.rules.invariants.push(Invariant { id, of, within, tolerance });
+        }
+    }
+
+    fn range(&mut self, entry: &Entry<'_, '_>) {
+        let known = ["id", "of", "min", "max", "severity", "why", "help"];
+        self.knows(entry, "`[[range]]`", &known);
+        let (least, most) = (self.number(entry, "min"), self.number(entry, "max"));
+        if least.is_none() && most.is_none() {
+            let help = "write `min = …`, `max = …` or both";
+            self.bad(&entry.at, "`[[range]]` has no bounds".to_owned(), help);
+        }
+        if let (Some(low), Some(high)) = (least, most)
+            && low.compare(high).is_gt()
+        {
+            let message = "`[[range]]` has a min above its max".to_owned();
+            self.bad(&entry.at, message, "exchange the two");
+        }
+        if let Some((id, of)) = self.own(entry, "`[[range]]`") {
+            self.rules.ranges.push(Range { id, of, least, most });
+        }
+    }
+}
+
+/// A value as a person wrote it, or what it is.
+fn written(value: &DeValue<'_>) -> String {
+    match value {
+        DeValue::String(text) => format!("\"{text}\""),
+        DeValue::Integer(n) => n.to_string(),
+        DeValue::Float(x) => x.to_string(),
+        DeValue::Boolean(b) => b.to_string(),
+        DeValue::Datetime(_) => "a date".to_owned(),
+        DeValue::Array(_) => "a list".to_owned(),
+        DeValue::Table(_) => "a section".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_changes_and_adds() {
+        let read = rules(
+            "off = [\"twin-cosmetic\"]\n[severity]\nmissing-twin = \"error\"\n\
+             [[pairs]]\ntreatment = [\"arch.mixer.window\"]\n\
+             [[invariant]]\nid = \"mine\"\nof = \"optimizer.lr * budget.steps\"\nwithin = [\"family\"]\n\
+             tolerance = 0.05\nseverity = \"note\"\n\
+             [[range]]\nid = \"lr-range\"\nof = \"optimizer.lr\"\nmin = 1e-4\nmax = 0.01\n",
+        )
+        .unwrap();
+        assert_eq!(read.of("twin-cosmetic"), None);
+        assert_eq!(read.of("missing-twin").unwrap().severity, Severity::Error);
+        assert_eq!(read.of("mine").unwrap().severity, Severity::Note);
+        assert_eq!(read.invariants.last().unwrap().tolerance, Ratio { num: 1, den: 20 });
+        assert_eq!(read.ranges[0].least, Some(Ratio { num: 1, den: 10_000 }));
+        assert_eq!(read.pairs.len(), 2);
+        let changes = read.changes();
+        assert_eq!(changes.len(), 4, "{changes:?}");
+    }
+
+    #[test]
+    fn files_that_are_wrong_say_where() {
+        for (text, line, want) in [
+            ("off = [\"twin-kernels\"]", 1, "there is no rule `twin-kernels`"),
+            ("\noff = 3", 2, "`off` is no list of strings"),
+            ("offf = []", 1, "a rules file has no `offf`"),
+            ("[severity]\nmissing-twin = \"bad\"", 2, "\"bad\" is no severity"),
+            ("[[pairs]]\nignore = []", 1, "`[[pairs]]` has no treatment"),
+            ("[[range]]\nid = \"a\"\nof = \"optimizer.lr\"", 1, "has no bounds"),
+            ("[[range]]\nid = \"a\"\nof = \"optimizer.lr\"\nmin = 2\nmax = 1", 1, "above its max"),
+            ("[[range]]\nid = \"a\"\nof = \"optim.lr\"\nmin = 2", 3, "there is no key `optim.lr`"),
+            ("[[invariant]]\nid = \"siblings\"\nof = \"a.b\"", 2, "a rule `siblings` already"),
+            ("[[invariant]]\nid = \"a\"\nof = \"a +\"", 3, "neither a key nor a number"),
+            ("[[invariant]]\nid = \"a\"", 1, "has no id, or nothing it is of"),
+            ("[[invariant]]\nid = \"a\"\nof = \"a.b\"\nlax = 1", 4, "has no `lax`"),
+            ("[[invariant]]\nid = \"a\"\nof = \"a.b\"\ntolerance = inf", 4, "not a number"),
+            ("[pairs]\ntreatment = []", 1, "`pairs` is no list of sections"),
+            ("off = [", 1, "this is not TOML"),
+        ] {
+            let bad = rules(text).unwrap_err();
+            let found = bad.iter().any(|b| b.line == line && b.message.contains(want));
+            assert!(found, "{text}: {bad:?}");
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! One thing that was found, and where.
+//!
+//! In: what rules see. Out: [`Finding`]s, equal ones gathered into one with many places. Must stay
+//! true: a finding shows both values; its places name every experiment it is about.
+
+use std::collections::BTreeMap;
+
+/// What a finding is about: two experiments beside each other, or each by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Kind {
+    /// Twins differ in what may decide.
+    Pair,
+    /// One run, in a way that spoils its pair.
+    Run,
+    /// A sweep, a budget, a name: says nothing of twins as such.
+    Set,
+}
+
+/// Where it was found.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    pub experiment: String,
+    /// The other of two.
+    pub against: Option<String>,
+    /// What is there, with both values where there are two.
+    pub says: String,
+}
+
+/// One finding, wherever it occurs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Finding {
+    pub rule: String,
+    pub kind: Kind,
+    /// The key it is about; empty for the whole.
+    pub key: String,
+    /// One line, without the places.
+    pub message: String,
+    /// Sorted.
+    pub places: Vec<Place>,
+}
+
+/// Findings by rule, key and message.
+#[derive(Clone, Debug, Default)]
+pub struct Findings(BTreeMap<(String, String, String), (Kind, Vec<Place>)>);
+
+impl Findings {
+    pub fn add(&mut self, rule: &str, kind: Kind, key: &str, message: String, place: Place) {
+        let at = (rule.to_owned(), key.to_owned(), message);
+        self.0.entry(at).or_insert_with(|| (kind, Vec::new())).1.push(place);
+    }
+
+    /// Whether a rule has something on an experiment at a key.
+    pub(super) fn has(&self, rules: &str, key: &str, experiment: &str) -> bool {
+        self.0.iter().any(|((rule, at, _), (_, places))| {
+            rule.starts_with(rules)
+                && at == key
+                && places.iter().any(|place| {
+                    place.experiment == experiment || place.against.as_deref() == Some(experiment)
+                })
+        })
+    }
+
+    pub(super) fn into_list(self) -> Vec<Finding> {
+        let list = self.0.into_iter().map(|((rule, key, message), (kind, mut places))| {
+            places.sort();
+            places.dedup();
+            Finding { rule, kind, key, message, places }
+        });
+        list.collect()
+    }
+}

@@ -1,0 +1,111 @@
+//! Who is whose twin.
+//!
+//! In: a set, and what is meant to differ. Out: pairs, and who has no partner. Must stay true: names
+//! that agree but for the words of their arms decide first, contents next, so that neither a wrong
+//! name nor a wrong key hides a pair; every experiment has at most one partner for each treatment.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::facts::Subject;
+use super::rules::Pairs;
+use super::vocabulary;
+
+/// Twins, as places in the set: without and with the treatment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Pair {
+    pub without: usize,
+    pub with: usize,
+}
+
+/// Deciding keys in which twins of unlike names may differ and still be known as twins.
+const MAX_APART: usize = 3;
+
+/// Whether a key belongs to a treatment: it, or something below it.
+pub(super) fn of_treatment(treatment: &[String], path: &str) -> bool {
+    treatment.iter().any(|entry| {
+        path.strip_prefix(entry.as_str())
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+    })
+}
+
+/// The value of a treatment, as text.
+pub(super) fn treatment_of(subject: &Subject, treatment: &[String]) -> String {
+    let values: Vec<String> = treatment.iter().map(|path| subject.shown(path)).collect();
+    values.join(" ")
+}
+
+/// Deciding keys in which two differ, beside the treatment.
+fn apart(a: &Subject, b: &Subject, declared: &Pairs) -> usize {
+    let keys: BTreeSet<&str> = a.compared().chain(b.compared()).collect();
+    let decides = |path: &&&str| {
+        vocabulary::class(path).decides()
+            && !of_treatment(&declared.treatment, path)
+            && !of_treatment(&declared.ignore, path)
+            && a.value(path) != b.value(path)
+    };
+    keys.iter().filter(decides).count()
+}
+
+/// Pairs in order of the set, and the places of those without one; of a set without any treatment, or
+/// without any pair, nobody lacks a partner.
+pub(super) fn pairs(subjects: &[Subject], declared: &Pairs) -> (Vec<Pair>, Vec<usize>) {
+    let treated = |at: &usize| subjects.get(*at).is_some_and(|s| s.treated(&declared.treatment));
+    let (with, without): (Vec<usize>, Vec<usize>) = (0..subjects.len()).partition(treated);
+    let mut by_treatment: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for at in &with {
+        if let Some(subject) = subjects.get(*at) {
+            let value = treatment_of(subject, &declared.treatment);
+            by_treatment.entry(value).or_default().push(*at);
+        }
+    }
+    let mut pairs = Vec::new();
+    let mut free: BTreeSet<usize> = without.iter().copied().collect();
+    for pass in [Pass::Names, Pass::Contents] {
+        for members in by_treatment.values() {
+            let mut candidates = Vec::new();
+            for with in members.iter().filter(|at| !has(&pairs, **at)) {
+                for without in &without {
+                    let (Some(a), Some(b)) = (subjects.get(*without), subjects.get(*with)) else {
+                        continue;
+                    };
+                    let named = a.claims.stem == b.claims.stem;
+                    let distance = match pass {
+                        Pass::Names if !named => continue,
+                        // A base may serve arms of several treatments, but by its name only.
+                        Pass::Contents if !free.contains(without) => continue,
+                        Pass::Names | Pass::Contents => apart(a, b, declared),
+                    };
+                    if named || distance <= MAX_APART {
+                        candidates.push((distance, *without, *with));
+                    }
+                }
+            }
+            candidates.sort_unstable();
+            let mut used = BTreeSet::new();
+            for (_, without, with) in candidates {
+                if !has(&pairs, with) && used.insert(without) {
+                    free.remove(&without);
+                    pairs.push(Pair { without, with });
+                }
+            }
+        }
+    }
+    pairs.sort_unstable();
+    let lonely = match pairs.is_empty() {
+        true => Vec::new(),
+        false => (0..subjects.len())
+            .filter(|at| !pairs.iter().any(|pair| pair.with == *at || pair.without == *at))
+            .collect(),
+    };
+    (pairs, lonely)
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Pass {
+    Names,
+    Contents,
+}
+
+fn has(pairs: &[Pair], with: usize) -> bool {
+    pairs.iter().any(|pair| pair.with == with)
+}

@@ -1,0 +1,226 @@
+//! What an audit found, as a page of text and as data for programs.
+//!
+//! In: findings, pairs, rules. Out: a [`Report`]; its text, and its [`Json`]. Must stay true: the
+//! heaviest first; a pair is called clean only if nothing that may decide was found inside it; rules
+//! that were switched off or changed are told; the JSON leaves nothing out.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+use serde::Serialize;
+
+use super::facts::Subject;
+use super::finding::{Finding, Findings, Kind};
+use super::pairs::Pair;
+use super::rules::{Own, Rules, Severity, TABLE};
+
+/// Places shown of one finding before the rest is only counted.
+const MAX_PLACES: usize = 8;
+
+/// Everything that was found.
+#[derive(Clone, Debug)]
+pub struct Report {
+    pub experiments: usize,
+    /// Without and with the treatment, by name.
+    pub pairs: Vec<(String, String)>,
+    /// Pairs with nothing in them that may decide.
+    pub clean: Vec<(String, String)>,
+    /// The heaviest first.
+    pub findings: Vec<(Own, Finding)>,
+    /// Rules that are not as built in.
+    pub changes: Vec<String>,
+}
+
+pub(super) fn report(
+    subjects: &[Subject],
+    pairs: &[Pair],
+    found: Findings,
+    rules: &Rules,
+) -> Report {
+    let weighed = |finding: Finding| Some((rules.of(&finding.rule)?, finding));
+    let mut findings: Vec<(Own, Finding)> =
+        found.into_list().into_iter().filter_map(weighed).collect();
+    findings.sort_by_key(|(own, finding)| {
+        let Finding { rule, kind: _, key, message, places } = finding;
+        let place = rules.place(rule);
+        let most = usize::MAX - places.len();
+        (std::cmp::Reverse(own.severity), place, rule.clone(), most, key.clone(), message.clone())
+    });
+    let named = |pair: &Pair| {
+        let name = |at: usize| subjects.get(at).map(|s| s.name.clone());
+        Some((name(pair.without)?, name(pair.with)?))
+    };
+    let pairs: Vec<(String, String)> = pairs.iter().filter_map(named).collect();
+    // A pair by both names, a run by its own.
+    let mut spoilt: BTreeSet<(&str, Option<&str>)> = BTreeSet::new();
+    for (_, finding) in &findings {
+        if finding.kind != Kind::Set {
+            let at = finding.places.iter();
+            spoilt.extend(at.map(|p| (p.experiment.as_str(), p.against.as_deref())));
+        }
+    }
+    let is_clean = |(a, b): &&(String, String)| {
+        let (a, b) = (a.as_str(), b.as_str());
+        !spoilt.contains(&(a, Some(b)))
+            && !spoilt.contains(&(a, None))
+            && !spoilt.contains(&(b, None))
+    };
+    let clean = pairs.iter().filter(is_clean).cloned().collect();
+    Report { experiments: subjects.len(), clean, pairs, findings, changes: rules.changes() }
+}
+
+impl Report {
+    /// Whether anything was found that fails an audit.
+    pub fn fails(&self) -> bool {
+        self.findings.iter().any(|(own, _)| own.severity.fails())
+    }
+
+    fn headline(&self) -> String {
+        let counts = Severity::ALL.iter().filter_map(|severity| {
+            let n = self.findings.iter().filter(|(own, _)| own.severity == *severity).count();
+            (n > 0).then(|| count(n, severity.word()))
+        });
+        let counts: Vec<String> = counts.collect();
+        match counts.is_empty() {
+            true => "nothing found".to_owned(),
+            false => counts.join(", "),
+        }
+    }
+}
+
+fn count(n: usize, word: &str) -> String {
+    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
+}
+
+/// The page.
+pub fn text(report: &Report) -> String {
+    let Report { experiments, pairs, clean, findings, changes } = report;
+    let mut out = format!("{}\n{}", report.headline(), count(*experiments, "experiment"));
+    if !pairs.is_empty() {
+        let _ = write!(
+            out,
+            ", {}, {} of them clean: nothing in them that may decide but the treatment",
+            count(pairs.len(), "pair"),
+            clean.len()
+        );
+    }
+    out.push('\n');
+    for change in changes {
+        let _ = writeln!(out, "rules: {change}");
+    }
+    let mut before = "";
+    for (at, (own, finding)) in findings.iter().enumerate() {
+        if finding.rule != before {
+            let checks = TABLE.iter().find(|rule| rule.id == finding.rule);
+            let _ = write!(out, "\n{}: {}\n", own.severity.word(), finding.rule);
+            if let Some(rule) = checks {
+                let _ = writeln!(out, "  {}", rule.checks);
+            }
+            before = &finding.rule;
+        }
+        one(&mut out, finding);
+        if findings.get(at + 1).is_none_or(|(_, next)| next.rule != finding.rule) {
+            for (word, text) in [("why", &own.why), ("help", &own.help)] {
+                if !text.is_empty() {
+                    let _ = writeln!(out, "  = {word}: {text}");
+                }
+            }
+        }
+    }
+    out
+}
+
+fn one(out: &mut String, finding: &Finding) {
+    let Finding { rule, kind: _, key, message, places } = finding;
+    let of_groups = rule.starts_with("across-");
+    let paired = places.iter().all(|place| place.against.is_some());
+    let unit = if paired { "pair" } else { "experiment" };
+    let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
+    let counted = match of_groups {
+        true => String::new(),
+        false => format!("; {}", count(places.len(), unit)),
+    };
+    let _ = writeln!(out, "  {key}{message}{counted}");
+    for place in places.iter().take(MAX_PLACES) {
+        let who = match &place.against {
+            Some(other) => format!("{} | {other}", place.experiment),
+            None => place.experiment.clone(),
+        };
+        let gap = if place.says.is_empty() { "" } else { "  " };
+        let _ = writeln!(out, "    {who}{gap}{}", place.says);
+    }
+    if let Some(more) = places.len().checked_sub(MAX_PLACES).filter(|more| *more > 0) {
+        let _ = writeln!(out, "    … and {more} more; --json lists all");
+    }
+}
+
+/// The schema of `--json`.
+#[derive(Debug, Serialize)]
+pub struct Json<'a> {
+    schema: &'static str,
+    experiments: usize,
+    fails: bool,
+    pairs: Vec<JsonPair<'a>>,
+    rules: &'a [String],
+    findings: Vec<JsonFinding<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonPair<'a> {
+    without: &'a str,
+    with: &'a str,
+    clean: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonFinding<'a> {
+    rule: &'a str,
+    severity: &'static str,
+    key: Option<&'a str>,
+    message: &'a str,
+    why: &'a str,
+    help: &'a str,
+    places: Vec<JsonPlace<'a>>,
+}
+
+#[derive(Debug, Serialize)]
+struct JsonPlace<'a> {
+    experiment: &'a str,
+    against: Option<&'a str>,
+    says: &'a str,
+}
+
+/// The same for programs.
+pub fn json(report: &Report) -> Json<'_> {
+    let pair = |pair: &'_ (String, String)| report.clean.contains(pair);
+    let pairs = report.pairs.iter().map(|both| JsonPair {
+        without: &both.0,
+        with: &both.1,
+        clean: pair(both),
+    });
+    let findings = report.findings.iter().map(|(own, finding)| JsonFinding {
+        rule: &finding.rule,
+        severity: own.severity.word(),
+        key: Some(finding.key.as_str()).filter(|key| !key.is_empty()),
+        message: &finding.message,
+        why: &own.why,
+        help: &own.help,
+        places: finding
+            .places
+            .iter()
+            .map(|place| JsonPlace {
+                experiment: &place.experiment,
+                against: place.against.as_deref(),
+                says: &place.says,
+            })
+            .collect(),
+    });
+    Json {
+        schema: "canonc.audit.v1",
+        experiments: report.experiments,
+        fails: report.fails(),
+        pairs: pairs.collect(),
+        rules: &report.changes,
+        findings: findings.collect(),
+    }
+}

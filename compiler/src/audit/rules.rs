@@ -1,0 +1,281 @@
+//! The rules: a small table, and what a person adds to it.
+//!
+//! In: nothing, or a checked rules file. Out: [`Rules`]. Must stay true: every finding belongs to a row
+//! of this table or to a rule of the person's own; no rule names an experiment; a rule that is off or
+//! changed is told in every report.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::quantity::Quantity;
+use super::vocabulary::CANON;
+use crate::value::Ratio;
+
+/// How much a finding weighs; from `Confound` on the audit fails.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Severity {
+    /// Worth knowing beside a result.
+    Note,
+    /// Could mislead; nothing shows that it does.
+    Warning,
+    /// May decide a result in the treatment's place.
+    Confound,
+    /// What is said is not what is.
+    Error,
+}
+
+impl Severity {
+    pub const ALL: [Severity; 4] =
+        [Severity::Error, Severity::Confound, Severity::Warning, Severity::Note];
+
+    pub fn word(self) -> &'static str {
+        match self {
+            Severity::Note => "note",
+            Severity::Warning => "warning",
+            Severity::Confound => "confound",
+            Severity::Error => "error",
+        }
+    }
+
+    pub fn parse(word: &str) -> Option<Severity> {
+        Severity::ALL.into_iter().find(|severity| severity.word() == word)
+    }
+
+    pub fn fails(self) -> bool {
+        self >= Severity::Confound
+    }
+}
+
+/// A built-in rule.
+#[derive(Clone, Copy, Debug)]
+pub struct Rule {
+    pub id: &'static str,
+    pub severity: Severity,
+    pub checks: &'static str,
+    pub why: &'static str,
+    pub help: &'static str,
+}
+
+const fn rule(
+    id: &'static str,
+    severity: Severity,
+    checks: &'static str,
+    why: &'static str,
+    help: &'static str,
+) -> Rule {
+    Rule { id, severity, checks, why, help }
+}
+
+/// In order of report.
+#[rustfmt::skip]
+pub const TABLE: &[Rule] = &[
+    rule("name-twice", Severity::Error,
+        "Two experiments have one name.",
+        "What is said of one would be taken for the other.",
+        "give each a name of its own"),
+    rule("name-value", Severity::Error,
+        "A number in the name (lr0.002, wd0.1, steps600) is another than the key's.",
+        "Tables and curves go by names.",
+        "correct the name, or the key"),
+    rule("name-tokens", Severity::Error,
+        "The tokens in the name (1T, 100B) are more than 2% off steps x tokens per step.",
+        "The budget is part of every comparison, and its name is what people read.",
+        "correct the name, the steps or the batch"),
+    rule("name-canon", Severity::Error,
+        "The name says Canon and no slot is filled, or slots are filled and only this name does not say so.",
+        "The arm of a comparison is read off its name.",
+        "correct the name, or the slots"),
+    rule("budget-ambiguous", Severity::Error,
+        "Experiments whose keys are equal, but whose tokens are not.",
+        "Whoever runs the file again gets one of the two budgets, and cannot know which.",
+        "write what tells them apart as a key: batch.tokens_per_step"),
+    rule("reported", Severity::Error,
+        "A number that the table gives as derived (tokens_total, lr_x_wd_x_steps …) does not follow from its keys.",
+        "One of the two is wrong, and readers see the derived one.",
+        "compute it again from the keys"),
+    rule("twin-training", Severity::Confound,
+        "Twins differ in a key of the function, the loss or the update beside the treatment.",
+        "The difference of the twins measures both changes together.",
+        "run a twin with only one of the two changes, or declare both as a bundle"),
+    rule("twin-data", Severity::Confound,
+        "Twins differ in what they read.",
+        "Other tokens, or another order, give another loss without any treatment.",
+        "train both on the same data with the same seed"),
+    rule("twin-budget", Severity::Confound,
+        "Twins differ in steps, batch or tokens.",
+        "More or larger steps give another loss without any treatment.",
+        "give both the same budget"),
+    rule("twin-numerics", Severity::Confound,
+        "Twins differ in how wide numbers are.",
+        "Rounding can move a loss by more than a small treatment does.",
+        "train both in the same precision"),
+    rule("twin-kernel", Severity::Confound,
+        "Twins differ in the code that computes what is the same mathematics.",
+        "Kernels round differently, and an error in one of them would look like the treatment. `canonc diff` lists it as platform.",
+        "run both with the same kernels, or show on one of them that they agree"),
+    rule("lr-wd-steps", Severity::Confound,
+        "optimizer.lr * optimizer.weight_decay * budget.steps: most of the set agree, some do not.",
+        "It says how often decay replaces a weight; runs off it answer two questions at once.",
+        "set weight_decay so that the product is the others'"),
+    rule("warmup-share", Severity::Confound,
+        "schedule.warmup / budget.steps within a family, size and budget.",
+        "The schedule is meant to be the same at every learning rate.",
+        "set warmup in proportion to the steps"),
+    rule("tokens-per-step", Severity::Confound,
+        "batch.tokens_per_step within a family, size and budget.",
+        "Another batch is another optimisation, whatever else is equal.",
+        "give all of them the same tokens per step"),
+    rule("data-order", Severity::Confound,
+        "With curves: a run's loss differences jitter over 5 times as much as its siblings', in most of the run.",
+        "Runs that read the same batches share their noise; this one does not, so it read others.",
+        "look for another seed, device count or loader in its launch; pair it with care"),
+    rule("siblings", Severity::Warning,
+        "In a family, size and budget all but a few agree in a key.",
+        "A sweep over one thing is read as if all else were equal.",
+        "make them agree, or leave the odd ones out of the sweep"),
+    rule("treatment-uniform", Severity::Warning,
+        "In a family most treated experiments have one treatment, some another.",
+        "A mean over pairs would mix two treatments.",
+        "report them apart"),
+    rule("missing-twin", Severity::Warning,
+        "An experiment without a partner, in a set that has pairs.",
+        "Means over pairs leave it out; best-of tables do not.",
+        "add the partner, or leave it out of both"),
+    rule("budget-in-comment", Severity::Warning,
+        "Tokens follow from the keys only together with a number that stands in a comment.",
+        "No program reads comments: the file alone does not determine the run.",
+        "write batch.tokens_per_step as a key; devices are then a hint"),
+    rule("loss-spike", Severity::Note,
+        "With curves: the loss leaves its siblings by more than 0.02 and comes back.",
+        "A spike near the end, or one that is not recovered from, decides a final value.",
+        "look at it in the curve before using the last value"),
+    rule("twin-revision", Severity::Note,
+        "Twins come from two revisions of the code, to judge by the keys in their dumps.",
+        "No effect is known; it is the sort of difference nobody looks for.",
+        "run both from one revision, and record it"),
+    rule("across-families", Severity::Note,
+        "A key that differs between families at the same size.",
+        "Families side by side in a table differ in this, too.",
+        "say it beside the table"),
+    rule("across-sizes", Severity::Note,
+        "A key that differs between sizes of one family, beside those that make the size.",
+        "A trend over sizes is a trend over this, too.",
+        "say it beside the table"),
+    rule("twin-cosmetic", Severity::Note,
+        "Twins differ in what is measured, how often, or where things lie.",
+        "No loss and no weight depends on it.",
+        "nothing; evaluations that only one of them has cannot be compared"),
+];
+
+/// Which experiments are twins.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pairs {
+    /// What is meant to differ: these keys and what stands below them.
+    pub treatment: Vec<String>,
+    /// Keys that may differ, too.
+    pub ignore: Vec<String>,
+}
+
+/// A quantity that is the same over a sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Invariant {
+    pub id: String,
+    pub of: Quantity,
+    /// `family`, `size`, `tokens` or keys: compared where these agree.
+    pub within: Vec<String>,
+    /// How far apart two values may be and still be one, as a share.
+    pub tolerance: Ratio,
+}
+
+/// Bounds of a quantity.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Range {
+    pub id: String,
+    pub of: Quantity,
+    pub least: Option<Ratio>,
+    pub most: Option<Ratio>,
+}
+
+/// What a person's own rule says beside its kind.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Own {
+    pub severity: Severity,
+    pub why: String,
+    pub help: String,
+}
+
+/// Everything an audit goes by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Rules {
+    pub off: BTreeSet<String>,
+    pub severity: BTreeMap<String, Severity>,
+    pub pairs: Vec<Pairs>,
+    pub invariants: Vec<Invariant>,
+    pub ranges: Vec<Range>,
+    pub own: BTreeMap<String, Own>,
+}
+
+impl Default for Rules {
+    fn default() -> Rules {
+        let invariant = |id: &str, of: Quantity, within: &[&str]| Invariant {
+            id: id.to_owned(),
+            of,
+            within: within.iter().map(|label| (*label).to_owned()).collect(),
+            tolerance: Ratio { num: 1, den: 100 },
+        };
+        let alike = ["family", "size", "tokens"];
+        let lr_wd_steps = ["optimizer.lr", "optimizer.weight_decay", "budget.steps"];
+        Rules {
+            off: BTreeSet::new(),
+            severity: BTreeMap::new(),
+            pairs: vec![Pairs { treatment: vec![CANON.to_owned()], ignore: Vec::new() }],
+            invariants: vec![
+                invariant("lr-wd-steps", Quantity::product(&lr_wd_steps, &[]), &[]),
+                invariant(
+                    "warmup-share",
+                    Quantity::product(&["schedule.warmup"], &["budget.steps"]),
+                    &alike,
+                ),
+                invariant(
+                    "tokens-per-step",
+                    Quantity::product(&["batch.tokens_per_step"], &[]),
+                    &alike,
+                ),
+            ],
+            ranges: Vec::new(),
+            own: BTreeMap::new(),
+        }
+    }
+}
+
+impl Rules {
+    /// What a rule says, and how much it weighs; `None` where it is off or unknown.
+    pub fn of(&self, id: &str) -> Option<Own> {
+        if self.off.contains(id) {
+            return None;
+        }
+        let own = self.own.get(id).cloned().or_else(|| {
+            let rule = TABLE.iter().find(|rule| rule.id == id)?;
+            let Rule { id: _, severity, checks: _, why, help } = *rule;
+            Some(Own { severity, why: why.to_owned(), help: help.to_owned() })
+        })?;
+        let severity = self.severity.get(id).copied().unwrap_or(own.severity);
+        Some(Own { severity, ..own })
+    }
+
+    /// Where a rule stands in a report.
+    pub(super) fn place(&self, id: &str) -> usize {
+        TABLE.iter().position(|rule| rule.id == id).unwrap_or(TABLE.len())
+    }
+
+    /// What is not as built in, one line each.
+    pub fn changes(&self) -> Vec<String> {
+        let off = self.off.iter().map(|id| format!("{id} is off"));
+        let changed = self.severity.iter().filter_map(|(id, severity)| {
+            let before = TABLE.iter().find(|rule| rule.id == id)?.severity;
+            (before != *severity)
+                .then(|| format!("{id} is a {}, not a {}", severity.word(), before.word()))
+        });
+        let added = self.own.keys().map(|id| format!("{id} was added"));
+        off.chain(changed).chain(added).collect()
+    }
+}

@@ -1,0 +1,166 @@
+//! Twins beside each other: everything but the treatment has to agree.
+//!
+//! In: pairs. Out: one finding for each key and pair of values, classed by what the key decides. Must
+//! stay true: effective values are compared, so that a default written out is no difference; a share
+//! of the head is shown where its number alone says nothing; what only a hash sees is told as such.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::experiment::BARE_GRAPH;
+use super::facts::{DEVICES, ROPE_DIMS, ROPE_SHARE, Subject, TOKENS_PER_STEP};
+use super::finding::{Findings, Kind, Place};
+use super::pairs::{Pair, of_treatment, treatment_of};
+use super::rules::Pairs;
+use super::value::Value;
+use super::vocabulary::{self, Class};
+
+/// The rule for differences of a class.
+fn rule_of(class: Class) -> Option<(&'static str, Kind)> {
+    match class {
+        Class::Training => Some(("twin-training", Kind::Pair)),
+        Class::Data => Some(("twin-data", Kind::Pair)),
+        Class::Budget => Some(("twin-budget", Kind::Pair)),
+        Class::Numerics => Some(("twin-numerics", Kind::Pair)),
+        Class::Kernel => Some(("twin-kernel", Kind::Pair)),
+        Class::Revision => Some(("twin-revision", Kind::Pair)),
+        Class::Evaluation | Class::Cadence | Class::Setup => Some(("twin-cosmetic", Kind::Set)),
+        Class::Reported => None,
+    }
+}
+
+pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, found: &mut Findings) {
+    for pair in pairs {
+        let (Some(a), Some(b)) = (subjects.get(pair.without), subjects.get(pair.with)) else {
+            continue;
+        };
+        let keys: BTreeSet<&str> = a.compared().chain(b.compared()).collect();
+        let differs = |path: &&str| {
+            !of_treatment(&declared.treatment, path)
+                && !of_treatment(&declared.ignore, path)
+                && a.value(path) != b.value(path)
+        };
+        let keys: Vec<&str> = keys.into_iter().filter(differs).collect();
+        let arch = keys.iter().any(|path| path.starts_with("arch.") && *path != BARE_GRAPH);
+        for path in keys {
+            if path == BARE_GRAPH && arch {
+                continue;
+            }
+            difference(a, b, path, declared, found);
+        }
+    }
+}
+
+fn difference(a: &Subject, b: &Subject, path: &str, declared: &Pairs, found: &mut Findings) {
+    let class = match path {
+        // Where the batch is a key, devices only decide who adds up what.
+        DEVICES if !a.budget_in_comment && a.facts.contains_key("batch.micro_batches") => {
+            Class::Kernel
+        }
+        _ => vocabulary::class(path),
+    };
+    let Some((rule, kind)) = rule_of(class) else { return };
+    let (key, said) = match path {
+        ROPE_DIMS if a.facts.contains_key(ROPE_SHARE) && b.facts.contains_key(ROPE_SHARE) => {
+            (ROPE_SHARE, Some(both(a, b, path)))
+        }
+        // What follows from it, where it decides how much is seen.
+        _ if class == Class::Budget && a.value(TOKENS_PER_STEP) != b.value(TOKENS_PER_STEP) => {
+            let (one, two) = (a.shown(TOKENS_PER_STEP), b.shown(TOKENS_PER_STEP));
+            (path, Some(format!("tokens per step {one} | {two}")))
+        }
+        _ => (path, None),
+    };
+    let treatment = declared.treatment.join(" and ");
+    let message = match path {
+        BARE_GRAPH => format!("the graphs differ where no key does, {treatment} aside"),
+        _ if words(a, b, path).is_some() => words(a, b, path).unwrap_or_default(),
+        _ => format!("{} without {treatment}, {} with it", a.shown(key), b.shown(key)),
+    };
+    let says = said.unwrap_or_else(|| match kind {
+        Kind::Set => String::new(),
+        Kind::Pair | Kind::Run => both(a, b, path),
+    });
+    let place = Place { experiment: a.name.clone(), against: Some(b.name.clone()), says };
+    found.add(rule, kind, key, message, place);
+}
+
+/// Of lists what only one of them has.
+fn words(a: &Subject, b: &Subject, path: &str) -> Option<String> {
+    let (Some(Value::List(one)), Some(Value::List(two))) = (a.value(path), b.value(path)) else {
+        return None;
+    };
+    let only = |these: &[Value], those: &[Value], with: &str| {
+        let words: Vec<String> =
+            these.iter().filter(|w| !those.contains(w)).map(Value::to_string).collect();
+        (!words.is_empty()).then(|| format!("{} only {with}", words.join(", ")))
+    };
+    let parts = [only(one, two, "without the treatment"), only(two, one, "with it")];
+    Some(parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
+}
+
+/// What each of two has at a key, and whether it was written.
+fn both(a: &Subject, b: &Subject, path: &str) -> String {
+    let one = |subject: &Subject| {
+        let value = subject.shown(path);
+        match subject.facts.get(path) {
+            Some(fact) if !fact.written => format!("absent, which means {value}"),
+            Some(_) | None => value,
+        }
+    };
+    let name = a.written_as.get(path).or_else(|| b.written_as.get(path));
+    format!("{} {} | {}", name.map_or(path, String::as_str), one(a), one(b))
+}
+
+pub(super) fn missing(
+    subjects: &[Subject],
+    pairs: &[Pair],
+    lonely: &[usize],
+    found: &mut Findings,
+) {
+    if pairs.is_empty() {
+        return;
+    }
+    for subject in lonely.iter().filter_map(|at| subjects.get(*at)) {
+        let message = format!("no twin among {} pairs", pairs.len());
+        let place = Place { experiment: subject.name.clone(), against: None, says: String::new() };
+        found.add("missing-twin", Kind::Set, "", message, place);
+    }
+}
+
+/// Within a family, treated experiments have one treatment.
+pub(super) fn uniform(
+    subjects: &[Subject],
+    pairs: &[Pair],
+    lonely: &[usize],
+    declared: &Pairs,
+    found: &mut Findings,
+) {
+    let treated = pairs.iter().map(|pair| pair.with).chain(lonely.iter().copied());
+    let mut families: BTreeMap<&str, BTreeMap<String, Vec<&Subject>>> = BTreeMap::new();
+    for subject in treated.filter_map(|at| subjects.get(at)) {
+        if subject.treated(&declared.treatment) {
+            let value = treatment_of(subject, &declared.treatment);
+            let family = families.entry(&subject.family).or_default();
+            family.entry(value).or_default().push(subject);
+        }
+    }
+    for (family, values) in families {
+        let all: usize = values.values().map(Vec::len).sum();
+        let Some((usual, most)) = values.iter().max_by_key(|(_, members)| members.len()) else {
+            continue;
+        };
+        if most.len() * 2 <= all || all < 3 {
+            continue;
+        }
+        for (value, members) in values.iter().filter(|(value, _)| *value != usual) {
+            for subject in members {
+                let message =
+                    format!("{value}, where {} of {all} of {family} have {usual}", most.len());
+                let place =
+                    Place { experiment: subject.name.clone(), against: None, says: String::new() };
+                let key = declared.treatment.join(", ");
+                found.add("treatment-uniform", Kind::Set, &key, message, place);
+            }
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What a key of an audited experiment holds, wherever it came from.
+//!
+//! In: a cell of a table, a scalar of a foreign file, a field of a lock. Out: a [`Value`]. Must stay
+//! true: numbers are exact, so that `0.0200`, `2e-2` and a lock's `0.02` are one value; nothing is
+//! rounded to be compared; a value's text is the shortest that says it.
+
+use std::fmt;
+
+use dsl::{Decimal, FileId, Span};
+
+use crate::field::FieldValue;
+use crate::value::Ratio;
+
+/// One value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Value {
+    Number(Ratio),
+    Bool(bool),
+    Text(String),
+    List(Vec<Value>),
+}
+
+impl Value {
+    pub fn text(text: impl Into<String>) -> Value {
+        Value::Text(text.into())
+    }
+
+    pub fn int(n: i64) -> Value {
+        Value::Number(Ratio { num: i128::from(n), den: 1 })
+    }
+
+    /// A cell or scalar as it stands in a file; an empty one is no value.
+    pub fn parse(cell: &str) -> Option<Value> {
+        let cell = cell.trim();
+        Some(match cell {
+            "" => return None,
+            "true" | "True" => Value::Bool(true),
+            "false" | "False" => Value::Bool(false),
+            _ => match number(cell) {
+                Some(ratio) => Value::Number(ratio),
+                None => Value::text(cell),
+            },
+        })
+    }
+
+    /// Words with commas between, as a list whose order says nothing.
+    pub fn words(cell: &str) -> Option<Value> {
+        let mut words: Vec<&str> =
+            cell.split(',').map(str::trim).filter(|w| !w.is_empty()).collect();
+        words.sort_unstable();
+        let list = words.into_iter().map(Value::text).collect::<Vec<_>>();
+        (!list.is_empty()).then_some(Value::List(list))
+    }
+
+    pub fn number(&self) -> Option<Ratio> {
+        match self {
+            Value::Number(ratio) => Some(*ratio),
+            Value::Bool(_) | Value::Text(_) | Value::List(_) => None,
+        }
+    }
+
+    /// Whether a treatment of this value is the one that does nothing.
+    pub(super) fn is_off(&self) -> bool {
+        match self {
+            Value::Number(ratio) => ratio.num == 0,
+            Value::Bool(on) => !on,
+            Value::Text(text) => matches!(text.as_str(), "" | "none" | "empty" | "off"),
+            Value::List(items) => items.is_empty(),
+        }
+    }
+}
+
+/// `12`, `-0.5`, `1e-5`, `1/30`.
+fn number(text: &str) -> Option<Ratio> {
+    if let Some((over, under)) = text.split_once('/') {
+        let (over, under) = (over.parse::<i64>().ok()?, under.parse::<i64>().ok()?);
+        return Ratio::new(i128::from(over), i128::from(under));
+    }
+    // What begins like a number but is a name, such as `1T`, is no decimal.
+    Ratio::from_decimal(Decimal::parse(text).ok()?)
+}
+
+/// An exact number as text: an integer, a decimal, else a fraction.
+pub(super) fn shown(ratio: Ratio) -> String {
+    ratio.to_value(Span::new(FileId(0), 0, 0)).text()
+}
+
+/// A quotient for people: four significant digits, `≈` where digits were dropped.
+pub(super) fn rounded(ratio: Ratio) -> String {
+    let exact = shown(ratio);
+    if exact.len() <= 6 && !exact.contains('/') {
+        return exact;
+    }
+    let (mut scale, mut places) = (1i128, 0usize);
+    let negative = ratio.num < 0;
+    let size = ratio.num.unsigned_abs();
+    let under = ratio.den.unsigned_abs();
+    // Four digits, counted from the first that is not zero.
+    while places < 12 && size.saturating_mul(scale.unsigned_abs()) / under < 1000 {
+        scale = scale.saturating_mul(10);
+        places += 1;
+    }
+    let digits = (size.saturating_mul(scale.unsigned_abs()) + under / 2) / under;
+    let whole = digits / scale.unsigned_abs();
+    let rest = digits % scale.unsigned_abs();
+    let sign = if negative { "-" } else { "" };
+    let fraction = format!("{rest:0places$}");
+    let fraction = fraction.trim_end_matches('0');
+    match places == 0 || fraction.is_empty() {
+        true => format!("{sign}{whole}"),
+        false => format!("{sign}{whole}.{fraction}"),
+    }
+}
+
+impl From<&FieldValue> for Value {
+    fn from(value: &FieldValue) -> Value {
+        match value {
+            FieldValue::Int(n) => Value::int(*n),
+            FieldValue::Big(n) => match i128::try_from(*n).ok() {
+                Some(n) => Value::Number(Ratio { num: n, den: 1 }),
+                None => Value::text(value.to_string()),
+            },
+            FieldValue::Real(x) => match Ratio::from_decimal(*x) {
+                Some(ratio) => Value::Number(ratio),
+                None => Value::text(x.to_string()),
+            },
+            FieldValue::Bool(b) => Value::Bool(*b),
+            // Fractions without a finite decimal are text in a lock.
+            FieldValue::Text(text) => match number(text) {
+                Some(ratio) if text.contains('/') => Value::Number(ratio),
+                Some(_) | None => Value::text(text),
+            },
+            FieldValue::List(items) => Value::List(items.iter().map(Value::from).collect()),
+        }
+    }
+}
+
+impl fmt::Display for Value {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Value::Number(ratio) => f.write_str(&shown(*ratio)),
+            Value::Bool(b) => write!(f, "{b}"),
+            Value::Text(text) => f.write_str(text),
+            Value::List(items) => {
+                let parts: Vec<String> = items.iter().map(Value::to_string).collect();
+                f.write_str(&parts.join(","))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cells_are_values() {
+        for (cell, want) in [
+            ("0.0200", "0.02"),
+            ("2e-2", "0.02"),
+            ("1006632960000", "1006632960000"),
+            ("True", "true"),
+            ("1/30", "1/30"),
+            ("1T", "1T"),
+            ("1e-999", "1e-999"),
+            ("a,b", "a,b"),
+        ] {
+            assert_eq!(Value::parse(cell).unwrap().to_string(), want);
+        }
+        assert_eq!(Value::parse("  "), None);
+        assert_eq!(Value::parse("2e-2"), Value::parse("0.020"));
+        assert_eq!(Value::words("b, a"), Value::words("a,b"));
+    }
+
+    #[test]
+    fn quotients_for_people() {
+        for (over, under, want) in [
+            (8000, 240_000, "0.03333"),
+            (96, 10, "9.6"),
+            (1_006_632_960_000, 1_000_000_000_000, "1.007"),
+            (-1, 3, "-0.3333"),
+            (1_000_000, 3, "333333"),
+            (0, 5, "0"),
+        ] {
+            assert_eq!(rounded(Ratio::new(over, under).unwrap()), want);
+        }
+    }
+}
