@@ -5,6 +5,7 @@
 //! needs libtorch stands behind `#[cfg(feature = "torch")]` and in [`NEEDS_TORCH`], so that a build
 //! without it says so instead of not knowing the word.
 
+mod audit;
 #[cfg(feature = "torch")]
 mod compute;
 mod data;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub(crate) use audit::AuditArgs;
 #[cfg(feature = "torch")]
 pub(crate) use compute::{
     AnswerArgs, BenchArgs, BenchWhat, DemoArgs, ForwardArgs, GenerateArgs, Judge, MachineArgs,
@@ -73,6 +75,7 @@ pub(crate) enum Command {
     Build(BuildArgs),
     Bind(BindArgs),
     Diff(DiffArgs),
+    Audit(AuditArgs),
     #[cfg(feature = "torch")]
     Run(RunArgs),
     Verify(VerifyArgs),

@@ -8,6 +8,7 @@
 mod answer;
 mod args;
 mod artifacts;
+mod audit;
 #[cfg(feature = "torch")]
 mod bench;
 mod bind;
@@ -87,6 +88,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Build(args) => build::build(&args),
         Command::Bind(args) => bind::bind(&args),
         Command::Diff(args) => diff::diff(&args),
+        Command::Audit(args) => audit::audit(&args),
         #[cfg(feature = "torch")]
         Command::Run(args) => run::run(&args),
         Command::Verify(args) => verify::verify(&args),

@@ -67,7 +67,9 @@ fn folder(path: &Path) -> Result<Vec<Experiment>, Failure> {
     found.sort();
     if found.is_empty() {
         return Err(Failure::bad_input(format!("no lock and no table is in `{}`", shown(path)))
-            .help("`canonc build recipes/*.toml` writes locks; folders inside it are not searched"));
+            .help(
+                "`canonc build recipes/*.toml` writes locks; folders inside it are not searched",
+            ));
     }
     if found.len() > MAX_FILES {
         return Err(Failure::bad_input(format!(
@@ -120,7 +122,8 @@ fn lock_or_arch(path: &Path) -> Result<Vec<Experiment>, Failure> {
 
 fn rows(source: &str, text: &str) -> Result<Vec<Experiment>, Failure> {
     table(source, text).map_err(|bad| {
-        let place = if bad.line == 0 { source.to_owned() } else { format!("{source}:{}", bad.line) };
+        let place =
+            if bad.line == 0 { source.to_owned() } else { format!("{source}:{}", bad.line) };
         Failure::bad_input(bad.message).at(place).help(bad.help)
     })
 }
@@ -153,7 +156,8 @@ fn bounded(path: &Path, from: impl Read) -> Result<Vec<u8>, Failure> {
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::cannot_read(path, &error))?;
     if bytes.len() as u64 > MAX_BYTES {
-        let message = format!("`{}` has more than the {MAX_BYTES} bytes that are read", shown(path));
+        let message =
+            format!("`{}` has more than the {MAX_BYTES} bytes that are read", shown(path));
         return Err(Failure::bad_input(message).help("split it, or leave out points"));
     }
     Ok(bytes)

@@ -9,6 +9,7 @@ pub mod attest;
 pub mod bench;
 pub mod checkpoint;
 pub mod compare;
+pub mod curves;
 pub mod data;
 #[cfg(feature = "torch")]
 pub mod decode;

@@ -213,6 +213,21 @@ impl Subject {
             .map(|(path, _)| path.as_str())
     }
 
+    /// Whether its tokens per step follow without the number of devices.
+    pub(super) fn counts_its_step(&self) -> bool {
+        self.facts.get(TOKENS_PER_STEP).is_some_and(|fact| fact.written)
+            || self.facts.contains_key("batch.micro_batches")
+    }
+
+    /// What decides which tokens it reads, in which order and portions: equal texts, equal batches.
+    pub fn reads(&self) -> String {
+        let data = |path: &&str| vocabulary::class(path) == Class::Data;
+        let line = |path: &str| format!("{path} = {}\n", self.shown(path));
+        let mut text: String = self.compared().filter(data).map(line).collect();
+        text += &line(TOKENS_PER_STEP);
+        text
+    }
+
     pub fn treated(&self, treatment: &[String]) -> bool {
         treatment.iter().any(|path| self.value(path).is_some_and(|value| !value.is_off()))
     }

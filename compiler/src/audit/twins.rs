@@ -53,9 +53,7 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
 fn difference(a: &Subject, b: &Subject, path: &str, declared: &Pairs, found: &mut Findings) {
     let class = match path {
         // Where the batch is a key, devices only decide who adds up what.
-        DEVICES if !a.budget_in_comment && a.facts.contains_key("batch.micro_batches") => {
-            Class::Kernel
-        }
+        DEVICES if a.counts_its_step() && b.counts_its_step() => Class::Kernel,
         _ => vocabulary::class(path),
     };
     let Some((rule, kind)) = rule_of(class) else { return };

@@ -1,0 +1,206 @@
+//! Loss curves of many runs, and what they say of each other.
+//!
+//! In: lines of run, place and loss; the experiments they are of. Out: [`Curves`], and findings for an
+//! audit: runs that read other batches than their siblings, and spikes. Must stay true: only runs whose
+//! keys say that they read the same batches, at the same places, are held against each other; below
+//! four of them nothing is said; no threshold depends on a name.
+
+mod fingerprint;
+mod spikes;
+
+use std::collections::BTreeMap;
+
+use compiler::audit::{Findings, Kind, Place, Subject};
+
+pub use fingerprint::{Fingerprint, fingerprints};
+pub use spikes::{SPIKE, Spike, spikes};
+
+/// One run's points, in order of place.
+pub type Points = Vec<(f64, f64)>;
+
+/// Curves by the names of their runs.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curves(BTreeMap<String, Points>);
+
+/// Why lines are no curves.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadCurves {
+    /// From 1.
+    pub line: usize,
+    pub message: String,
+    pub help: String,
+}
+
+/// Runs that are held against each other.
+const LEAST_GROUP: usize = 4;
+/// Points that a curve must have for that.
+const LEAST_POINTS: usize = 60;
+
+impl Curves {
+    /// Reads `run,x,loss` under a line of names; commas or tabs between.
+    pub fn parse(text: &str) -> Result<Curves, BadCurves> {
+        let bad = |line: usize, message: String| {
+            let help = "write a line of names, then lines `model,tokens,loss`".to_owned();
+            BadCurves { line, message, help }
+        };
+        let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
+        let header = lines.next().map_or("", |(_, line)| line);
+        let separator = if header.contains('\t') { '\t' } else { ',' };
+        if header.split(separator).count() != 3 {
+            let columns = header.split(separator).count();
+            return Err(bad(1, format!("curves have three columns, and these have {columns}")));
+        }
+        let mut curves = Curves::default();
+        for (line, cells) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+            let cells: Vec<&str> = cells.split(separator).map(str::trim).collect();
+            let [run, x, loss] = cells.as_slice() else {
+                return Err(bad(line, format!("{} cells under 3 columns", cells.len())));
+            };
+            let number = |name: &str, cell: &str| match cell.parse::<f64>() {
+                Ok(number) if number.is_finite() => Ok(number),
+                Ok(_) | Err(_) => Err(bad(line, format!("the {name} of `{run}` is `{cell}`"))),
+            };
+            let (x, loss) = (number("place", x)?, number("loss", loss)?);
+            let points = curves.0.entry((*run).to_owned()).or_default();
+            if let Some((before, _)) = points.last().filter(|(before, _)| *before >= x) {
+                return Err(bad(line, format!("`{run}` goes from {before} to {x}")));
+            }
+            points.push((x, loss));
+        }
+        Ok(curves)
+    }
+
+    /// Takes the curves of other runs.
+    pub fn extend(&mut self, other: Curves) -> Result<(), String> {
+        for (run, points) in other.0 {
+            if self.0.contains_key(&run) {
+                return Err(format!("there are two curves of `{run}`"));
+            }
+            self.0.insert(run, points);
+        }
+        Ok(())
+    }
+
+    pub fn get(&self, run: &str) -> Option<&Points> {
+        self.0.get(run)
+    }
+
+    /// Puts a curve in the place of a run's.
+    pub fn set(&mut self, run: &str, points: Points) {
+        self.0.insert(run.to_owned(), points);
+    }
+
+    /// Runs that say they read the same batches, at the same places; small groups left out.
+    pub fn groups(&self, subjects: &[Subject]) -> Vec<Group<'_>> {
+        let reads: BTreeMap<&str, String> =
+            subjects.iter().map(|subject| (subject.name.as_str(), subject.reads())).collect();
+        let mut groups: BTreeMap<(&str, Vec<u64>), Group<'_>> = BTreeMap::new();
+        for (run, points) in &self.0 {
+            let places = points.iter().map(|(x, _)| x.to_bits()).collect();
+            let said = reads.get(run.as_str()).map_or("", String::as_str);
+            let group = groups.entry((said, places)).or_insert_with(|| Group {
+                places: points.iter().map(|(x, _)| *x).collect(),
+                runs: Vec::new(),
+            });
+            group.runs.push((run, points.iter().map(|(_, loss)| *loss).collect()));
+        }
+        let large = |group: &Group<'_>| {
+            group.runs.len() >= LEAST_GROUP && group.places.len() >= LEAST_POINTS
+        };
+        groups.into_values().filter(large).collect()
+    }
+}
+
+/// Runs beside each other: the same places, each with its losses.
+#[derive(Clone, Debug)]
+pub struct Group<'a> {
+    pub places: Vec<f64>,
+    pub runs: Vec<(&'a str, Vec<f64>)>,
+}
+
+/// What the curves add to an audit.
+pub fn findings(curves: &Curves, subjects: &[Subject], found: &mut Findings) {
+    for group in curves.groups(subjects) {
+        for print in fingerprints(&group) {
+            if print.is_other() {
+                let Fingerprint { run, jitter, usual, elevated, windows, from, to } = &print;
+                let message = "paired jitter of another order of batches".to_owned();
+                let says = format!(
+                    "{jitter:.6}, where the median of {} is {usual:.6} (a factor of {:.1}); {} of {windows} windows, {from:.0} to {to:.0}",
+                    group.runs.len(),
+                    print.ratio(),
+                    elevated.len(),
+                );
+                found.add("data-order", Kind::Run, "curve", message, place(run, says));
+            }
+        }
+        let mut events: BTreeMap<&str, Vec<String>> = BTreeMap::new();
+        for Spike { run, from, to, excess } in spikes(&group) {
+            let at =
+                if from == to { format!("{from:.1}") } else { format!("{from:.1} to {to:.1}") };
+            events.entry(run).or_default().push(format!("{at} +{excess:.3}"));
+        }
+        for (run, events) in events {
+            let message = format!("leaves its siblings by more than {SPIKE}");
+            found.add("loss-spike", Kind::Set, "curve", message, place(run, events.join("; ")));
+        }
+    }
+}
+
+fn place(run: &str, says: String) -> Place {
+    Place { experiment: run.to_owned(), against: None, says }
+}
+
+/// The middle value; the mean of the two middle ones of an even number; 0 of none.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let middle = sorted.len() / 2;
+    match (sorted.get(middle.wrapping_sub(1)), sorted.get(middle)) {
+        (Some(low), Some(high)) if sorted.len().is_multiple_of(2) => (low + high) / 2.0,
+        (_, Some(value)) => *value,
+        (_, None) => 0.0,
+    }
+}
+
+/// Values without their running median over `width` neighbours.
+fn residual(values: &[f64], width: usize) -> Vec<f64> {
+    let half = width / 2;
+    let one = |(at, value): (usize, &f64)| {
+        let around = at.saturating_sub(half)..(at + half + 1).min(values.len());
+        value - median(values.get(around).unwrap_or(&[]))
+    };
+    values.iter().enumerate().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_that_are_no_curves() {
+        for (text, line, want) in [
+            ("", 1, "these have 1"),
+            ("model,x\n", 1, "these have 2"),
+            ("model,x,loss\na,1\n", 2, "2 cells"),
+            ("model,x,loss\na,1,nan\n", 2, "the loss of `a` is `nan`"),
+            ("model,x,loss\na,one,2\n", 2, "the place of `a` is `one`"),
+            ("model,x,loss\na,2,2\na,1,2\n", 3, "`a` goes from 2 to 1"),
+        ] {
+            let bad = Curves::parse(text).unwrap_err();
+            assert_eq!(bad.line, line, "{text}");
+            assert!(bad.message.contains(want), "{}", bad.message);
+        }
+        let mut curves = Curves::parse("model\tx\tloss\na\t1\t2\n").unwrap();
+        assert!(curves.extend(curves.clone()).unwrap_err().contains("two curves of `a`"));
+    }
+
+    #[test]
+    fn medians() {
+        assert_eq!(median(&[]).to_bits(), 0.0f64.to_bits());
+        assert!((median(&[3.0, 1.0, 2.0]) - 2.0).abs() < 1e-12);
+        assert!((median(&[4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-12);
+        let flat = residual(&[1.0, 1.0, 9.0, 1.0, 1.0], 3);
+        assert!((flat[2] - 8.0).abs() < 1e-12 && flat[1].abs() < 1e-12);
+    }
+}
