@@ -35,6 +35,15 @@ pub(crate) fn audit(args: &AuditArgs) -> Outcome {
         })?;
     }
     let subjects = audit::subjects(&experiments);
+    if let Some((key, near)) = rules.unknown(&subjects).into_iter().next() {
+        let failure =
+            Failure::bad_input(format!("a rule speaks of `{key}`, which no experiment has"))
+                .at(args.rules.as_deref().map_or(String::new(), shown));
+        return Err(match near {
+            Some(near) => failure.help(format!("did you mean `{near}`?")),
+            None => failure.help("recipes/AUDIT.md lists the keys"),
+        });
+    }
     let mut found = Findings::default();
     curves::findings(&curves, &subjects, &mut found);
     let report = audit::audit(&subjects, &rules, found);

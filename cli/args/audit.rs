@@ -44,7 +44,7 @@ A rules file is TOML:
   [[invariant]]                            one value over a sweep, by majority
   id = \"lr-by-batch\"
   of = \"optimizer.lr / batch.tokens_per_step\"
-  within = [\"family\", \"size\"]            or `tokens`, or keys; all of the set if left out
+  within = [\"family\", \"size\"]            or `task`, `tokens`, or keys; all of the set if left out
   tolerance = 0.01
   [[range]]
   id = \"lr-range\"

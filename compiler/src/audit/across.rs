@@ -9,6 +9,7 @@ use super::facts::Subject;
 use super::finding::{Findings, Kind, Place};
 use super::pairs::of_treatment;
 use super::rules::Pairs;
+use super::value::Value;
 use super::vocabulary::{self, Class};
 
 /// What makes a size.
@@ -28,58 +29,89 @@ const DERIVED: [&str; 2] = ["batch.tokens_per_step", "schedule.warmup_share"];
 const FOLLOWS: [&str; 3] = ["batch.sequences", "arch.mixer.head_dim", super::facts::DEVICES];
 
 pub(super) fn across(subjects: &[Subject], pairs: &[Pairs], found: &mut Findings) {
-    let mut keys: BTreeSet<&str> = subjects.iter().flat_map(Subject::compared).collect();
-    keys.extend(DERIVED);
-    for key in keys {
-        let told = vocabulary::class(key).decides()
-            && vocabulary::class(key) != Class::Kernel
-            && !key.starts_with("lingua.")
-            && key != super::experiment::BARE_GRAPH
-            && key != "arch.mixer"
-            && !pairs.iter().any(|pairs| of_treatment(&pairs.treatment, key));
-        if !told || FOLLOWS.contains(&key) {
-            continue;
-        }
-        let family = |s: &Subject| s.family.clone();
-        let size = |s: &Subject| s.size.clone();
-        side_by_side("across-families", subjects, key, &size, &family, found);
-        if !SIZE.contains(&key) {
-            side_by_side("across-sizes", subjects, key, &family, &size, found);
+    let mut tasks: BTreeMap<String, Vec<&Subject>> = BTreeMap::new();
+    for subject in subjects {
+        tasks.entry(subject.label("task")).or_default().push(subject);
+    }
+    let several = tasks.len() > 1;
+    for (task, members) in &tasks {
+        let mut keys: BTreeSet<&str> = members.iter().flat_map(|s| s.compared()).collect();
+        keys.extend(DERIVED);
+        for key in keys {
+            let class = vocabulary::class(key);
+            let told = class.decides()
+                && class != Class::Kernel
+                && !key.starts_with("lingua.")
+                && !FOLLOWS.contains(&key)
+                && key != super::experiment::BARE_GRAPH
+                && key != "arch.mixer"
+                && !pairs.iter().any(|pairs| of_treatment(&pairs.treatment, key));
+            if !told {
+                continue;
+            }
+            let task = if several { Some(task.as_str()) } else { None };
+            side_by_side("across-families", members, key, ("size", "family"), task, found);
+            if !SIZE.contains(&key) {
+                side_by_side("across-sizes", members, key, ("family", "size"), task, found);
+            }
         }
     }
 }
 
-type Label<'a> = &'a dyn Fn(&Subject) -> String;
-
-/// In each group by `fixed`, the values of a key for each group by `varied`.
+/// In each group by the first label, the values of a key for each group by the second.
 fn side_by_side(
     rule: &str,
-    subjects: &[Subject],
+    subjects: &[&Subject],
     key: &str,
-    fixed: Label<'_>,
-    varied: Label<'_>,
+    (fixed, varied): (&str, &str),
+    task: Option<&str>,
     found: &mut Findings,
 ) {
-    let mut groups: BTreeMap<String, BTreeMap<String, BTreeSet<String>>> = BTreeMap::new();
+    let mut groups: BTreeMap<String, BTreeMap<String, Vec<Value>>> = BTreeMap::new();
     for subject in subjects {
-        let group = groups.entry(fixed(subject)).or_default();
-        group.entry(varied(subject)).or_default().insert(subject.shown(key));
+        let group = groups.entry(subject.label(fixed)).or_default();
+        let values = group.entry(subject.label(varied)).or_default();
+        // What a mixer has no word for does not differ in it.
+        match subject.value(key) {
+            Some(value) if !values.contains(value) => values.push(value.clone()),
+            None if !key.starts_with("arch.mixer.") && !values.contains(&Value::text("absent")) => {
+                values.push(Value::text("absent"));
+            }
+            Some(_) | None => {}
+        }
     }
+    // Groups that say the same share a line.
+    let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (fixed, group) in groups {
-        let mut by_values: BTreeMap<Vec<&str>, Vec<&str>> = BTreeMap::new();
-        for (varied, values) in &group {
-            let values: Vec<&str> = values.iter().map(String::as_str).collect();
-            by_values.entry(values).or_default().push(varied);
+        let mut by_values: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+        for (varied, values) in group.iter().filter(|(_, values)| !values.is_empty()) {
+            by_values.entry(listed(values)).or_default().push(varied);
         }
         if by_values.len() < 2 {
             continue;
         }
-        let parts: Vec<String> = by_values
-            .iter()
-            .map(|(values, who)| format!("{} {}", who.join("/"), values.join(" or ")))
-            .collect();
-        let what = if rule == "across-families" { "families" } else { "sizes" };
-        let place = Place { experiment: fixed, against: None, says: parts.join("; ") };
-        found.add(rule, Kind::Set, key, format!("differs between {what}"), place);
+        let mut parts: Vec<(Vec<&str>, String)> =
+            by_values.into_iter().map(|(values, who)| (who, values)).collect();
+        parts.sort();
+        let text = |(who, values): &(Vec<&str>, String)| format!("{} {values}", who.join("/"));
+        let parts: Vec<String> = parts.iter().map(text).collect();
+        lines.entry(parts.join("; ")).or_default().push(fixed);
     }
+    let what = if varied == "family" { "families" } else { "sizes" };
+    for (says, fixed) in lines {
+        let place = Place { experiment: fixed.join("/"), against: None, says };
+        let of_task = task.map_or_else(String::new, |task| format!(" of {task}"));
+        found.add(rule, Kind::Set, key, format!("differs between {what}{of_task}"), place);
+    }
+}
+
+/// Values from the least to the largest.
+fn listed(values: &[Value]) -> String {
+    let mut values: Vec<&Value> = values.iter().collect();
+    values.sort_by(|a, b| match (a.number(), b.number()) {
+        (Some(a), Some(b)) => a.compare(b),
+        (None, _) | (_, None) => a.to_string().cmp(&b.to_string()),
+    });
+    let texts: Vec<String> = values.into_iter().map(Value::to_string).collect();
+    texts.join(" or ")
 }

@@ -208,16 +208,11 @@ impl Reader<'_> {
         self.rules.pairs.push(Pairs { treatment: paths(treatment), ignore: paths(ignore) });
     }
 
-    /// A key that resembles a known one is a slip; others may be the person's own columns.
+    /// A foreign key is called by our name; whether the set has it, the set shows.
     fn key(&mut self, path: &str, at: &At) {
-        let foreign = vocabulary::known(path).filter(|key| key.path != path);
-        let near = match foreign {
-            Some(key) => Some(key.path),
-            None if vocabulary::find(path).is_some() || crate::field::find(path).is_some() => None,
-            None => dsl::suggest(path, vocabulary::TABLE.iter().map(|key| key.path)),
-        };
-        if let Some(near) = near {
-            self.bad(at, format!("there is no key `{path}`"), format!("did you mean `{near}`?"));
+        if let Some(key) = vocabulary::known(path).filter(|key| key.path != path) {
+            let help = format!("rules speak canonc's words: `{}`", key.path);
+            self.bad(at, format!("`{path}` is what others call it"), help);
         }
     }
 
@@ -305,7 +300,7 @@ impl Reader<'_> {
             None => Vec::new(),
         };
         for (label, at) in &within {
-            if !["family", "size", "tokens"].contains(&label.as_str()) {
+            if !["task", "family", "size", "tokens"].contains(&label.as_str()) {
                 self.key(label, at);
             }
         }
@@ -383,7 +378,11 @@ mod tests {
             ("[[pairs]]\nignore = []", 1, "`[[pairs]]` has no treatment"),
             ("[[range]]\nid = \"a\"\nof = \"optimizer.lr\"", 1, "has no bounds"),
             ("[[range]]\nid = \"a\"\nof = \"optimizer.lr\"\nmin = 2\nmax = 1", 1, "above its max"),
-            ("[[range]]\nid = \"a\"\nof = \"optim.lr\"\nmin = 2", 3, "there is no key `optim.lr`"),
+            (
+                "[[range]]\nid = \"a\"\nof = \"optim.lr\"\nmin = 2",
+                3,
+                "`optim.lr` is what others call it",
+            ),
             ("[[invariant]]\nid = \"siblings\"\nof = \"a.b\"", 2, "a rule `siblings` already"),
             ("[[invariant]]\nid = \"a\"\nof = \"a +\"", 3, "neither a key nor a number"),
             ("[[invariant]]\nid = \"a\"", 1, "has no id, or nothing it is of"),

@@ -191,9 +191,10 @@ impl Subject {
         )
     }
 
-    /// What a set is sorted by: `family`, `size`, `tokens` (as the name has it), or any key.
+    /// What a set is sorted by: `task`, `family`, `size`, `tokens` (as the name has it), or any key.
     pub fn label(&self, label: &str) -> String {
         match label {
+            "task" => self.value("data.task").map_or("text".to_owned(), Value::to_string),
             "family" => self.family.clone(),
             "size" => self.size.clone(),
             "tokens" => self.claims.tokens.as_ref().map_or_else(String::new, |(t, _)| t.clone()),

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::facts::Subject;
 use super::quantity::Quantity;
 use super::vocabulary::CANON;
 use crate::value::Ratio;
@@ -113,15 +114,15 @@ pub const TABLE: &[Rule] = &[
         "Kernels round differently, and an error in one of them would look like the treatment. `canonc diff` lists it as platform.",
         "run both with the same kernels, or show on one of them that they agree"),
     rule("lr-wd-steps", Severity::Confound,
-        "optimizer.lr * optimizer.weight_decay * budget.steps: most of the set agree, some do not.",
+        "Learning rate x weight decay x steps, of all that learn one task.",
         "It says how often decay replaces a weight; runs off it answer two questions at once.",
         "set weight_decay so that the product is the others'"),
     rule("warmup-share", Severity::Confound,
-        "schedule.warmup / budget.steps within a family, size and budget.",
+        "The share of the steps that warm up, within a task, family, size and budget.",
         "The schedule is meant to be the same at every learning rate.",
         "set warmup in proportion to the steps"),
     rule("tokens-per-step", Severity::Confound,
-        "batch.tokens_per_step within a family, size and budget.",
+        "Tokens of one step, within a task, family, size and budget.",
         "Another batch is another optimisation, whatever else is equal.",
         "give all of them the same tokens per step"),
     rule("data-order", Severity::Confound,
@@ -129,7 +130,7 @@ pub const TABLE: &[Rule] = &[
         "Runs that read the same batches share their noise; this one does not, so it read others.",
         "look for another seed, device count or loader in its launch; pair it with care"),
     rule("siblings", Severity::Warning,
-        "In a family, size and budget all but a few agree in a key.",
+        "In a task, family, size and budget all but a few agree in a key.",
         "A sweep over one thing is read as if all else were equal.",
         "make them agree, or leave the odd ones out of the sweep"),
     rule("treatment-uniform", Severity::Warning,
@@ -180,7 +181,7 @@ pub struct Pairs {
 pub struct Invariant {
     pub id: String,
     pub of: Quantity,
-    /// `family`, `size`, `tokens` or keys: compared where these agree.
+    /// `task`, `family`, `size`, `tokens` or keys: compared where these agree.
     pub within: Vec<String>,
     /// How far apart two values may be and still be one, as a share.
     pub tolerance: Ratio,
@@ -222,14 +223,14 @@ impl Default for Rules {
             within: within.iter().map(|label| (*label).to_owned()).collect(),
             tolerance: Ratio { num: 1, den: 100 },
         };
-        let alike = ["family", "size", "tokens"];
+        let alike = ["task", "family", "size", "tokens"];
         let lr_wd_steps = ["optimizer.lr", "optimizer.weight_decay", "budget.steps"];
         Rules {
             off: BTreeSet::new(),
             severity: BTreeMap::new(),
             pairs: vec![Pairs { treatment: vec![CANON.to_owned()], ignore: Vec::new() }],
             invariants: vec![
-                invariant("lr-wd-steps", Quantity::product(&lr_wd_steps, &[]), &[]),
+                invariant("lr-wd-steps", Quantity::product(&lr_wd_steps, &[]), &["task"]),
                 invariant(
                     "warmup-share",
                     Quantity::product(&["schedule.warmup"], &["budget.steps"]),
@@ -265,6 +266,29 @@ impl Rules {
     /// Where a rule stands in a report.
     pub(super) fn place(&self, id: &str) -> usize {
         TABLE.iter().position(|rule| rule.id == id).unwrap_or(TABLE.len())
+    }
+
+    /// Keys that a person's own rules speak of and no experiment has, each with what was meant.
+    pub fn unknown(&self, subjects: &[Subject]) -> Vec<(String, Option<String>)> {
+        let known: BTreeSet<&str> =
+            subjects.iter().flat_map(|s| s.facts.keys().map(String::as_str)).collect();
+        let own = |id: &str| self.own.contains_key(id);
+        let labels = |label: &&str| !["task", "family", "size", "tokens"].contains(label);
+        let mut spoken: BTreeSet<&str> = BTreeSet::new();
+        for rule in self.invariants.iter().filter(|rule| own(&rule.id)) {
+            spoken.extend(rule.of.keys());
+            spoken.extend(rule.within.iter().map(String::as_str).filter(labels));
+        }
+        spoken.extend(self.ranges.iter().flat_map(|rule| rule.of.keys()));
+        let built_in = |path: &&str| *path != CANON;
+        let pairs = self.pairs.iter().flat_map(|pairs| pairs.treatment.iter().chain(&pairs.ignore));
+        spoken.extend(pairs.map(String::as_str).filter(built_in));
+        let below = |path: &str| {
+            known.iter().any(|key| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')))
+        };
+        let missing = spoken.into_iter().filter(|path| !known.contains(path) && !below(path));
+        let near = |path: &str| dsl::suggest(path, known.iter().copied()).map(str::to_owned);
+        missing.map(|path| (path.to_owned(), near(path))).collect()
     }
 
     /// What is not as built in, one line each.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::Subject;
+use super::facts::{Subject, TOKENS, TOKENS_PER_STEP};
 use super::finding::{Findings, Kind, Place};
 use super::pairs::of_treatment;
 use super::rules::{Invariant, Pairs, Range};
@@ -122,12 +122,13 @@ pub(super) fn ranges(subjects: &[Subject], rules: &[Range], found: &mut Findings
     }
 }
 
-/// What sweeps go over, or pair by pair: never expected to be one value.
-const SWEPT: [&str; 4] = ["optimizer.lr", "optimizer.weight_decay", "seeds.data", "seeds.init"];
+/// What sweeps go over, or what has a rule of its own: never expected to be one value here.
+const SWEPT: [&str; 6] =
+    ["optimizer.lr", "optimizer.weight_decay", "seeds.data", "seeds.init", TOKENS, TOKENS_PER_STEP];
 
 /// In a family, size and budget, keys in which a few are not as all the others.
 pub(super) fn siblings(subjects: &[Subject], pairs: &[Pairs], found: &mut Findings) {
-    let alike = ["family", "size", "tokens"].map(str::to_owned);
+    let alike = ["task", "family", "size", "tokens"].map(str::to_owned);
     for (labels, members) in groups(subjects, &alike) {
         if members.len() < LEAST_GROUP {
             continue;

@@ -1,0 +1,278 @@
+//! Confounds put into random pairs, and what decides nothing put there, too.
+
+use std::collections::BTreeSet;
+use std::sync::LazyLock;
+
+use compiler::audit::vocabulary::{CANON, Class, TABLE};
+use compiler::audit::{Experiment, Report, Value};
+use proptest::prelude::*;
+use proptest::sample::Index;
+use runtime::curves::Curves;
+
+use super::support::{experiments, lines, losses, report};
+
+struct Base {
+    experiments: Vec<Experiment>,
+    losses: Curves,
+    clean: Vec<(String, String)>,
+    /// Of the audit without curves.
+    said: BTreeSet<String>,
+}
+
+static BASE: LazyLock<Base> = LazyLock::new(|| {
+    let (experiments, losses) = (experiments(), losses());
+    let clean = report(&experiments, &losses).clean;
+    let said = lines(&report(&experiments, &Curves::default()), true);
+    Base { experiments, losses, clean, said }
+});
+
+fn at(set: &mut [Experiment], name: &str) -> usize {
+    set.iter().position(|e| e.name == name).unwrap()
+}
+
+/// Something else of the same kind.
+fn other(value: Option<&Value>) -> Value {
+    match value {
+        Some(Value::Number(n)) if n.num > 0 => Value::Number(n.mul(three_halves()).unwrap()),
+        Some(Value::Number(_)) => Value::int(7),
+        Some(Value::Bool(b)) => Value::Bool(!b),
+        Some(Value::Text(text)) => Value::text(format!("{text}-other")),
+        Some(Value::List(_)) | None => Value::text("other"),
+    }
+}
+
+fn three_halves() -> compiler::value::Ratio {
+    compiler::value::Ratio { num: 3, den: 2 }
+}
+
+/// Whether a rule says something new that names one of these.
+fn names(report: &Report, rule: &str, wanted: &[&str]) -> bool {
+    let base = &BASE.said;
+    let new = lines(report, true);
+    new.difference(base).any(|line| {
+        line.starts_with(&format!("{rule} "))
+            && wanted.iter().all(|name| line.split([' ', ':']).any(|word| word == *name))
+    })
+}
+
+fn twin_rule(class: Class) -> &'static str {
+    match class {
+        Class::Training => "twin-training",
+        Class::Data => "twin-data",
+        Class::Budget => "twin-budget",
+        Class::Numerics => "twin-numerics",
+        Class::Kernel => "twin-kernel",
+        Class::Revision => "twin-revision",
+        Class::Evaluation | Class::Cadence | Class::Setup | Class::Reported => "twin-cosmetic",
+    }
+}
+
+fn audit(set: &[Experiment]) -> Report {
+    report(set, &Curves::default())
+}
+
+#[test]
+fn every_deciding_key_is_found_in_every_clean_pair() {
+    // All keys, each in a pair of its own, all pairs in turn.
+    let deciding = TABLE.iter().filter(|key| key.path != CANON && key.class.decides());
+    let keys: Vec<(&str, &str)> = deciding
+        .map(|key| (key.path, twin_rule(key.class)))
+        .chain([("mine.unheard_of", "twin-training"), ("revision.dump_keys", "twin-revision")])
+        .collect();
+    assert!(keys.len() > 40, "{}", keys.len());
+    for (round, (path, rule)) in keys.iter().enumerate() {
+        for side in [0, 1] {
+            let (a, b) = &BASE.clean[(2 * round + side) % BASE.clean.len()];
+            let mut set = BASE.experiments.clone();
+            let who = at(&mut set, if side == 0 { a } else { b });
+            let value = other(set[who].values.get(*path));
+            set[who].values.insert((*path).to_owned(), value);
+            let report = audit(&set);
+            assert!(names(&report, rule, &[a, b]), "{path} in {a} | {b}, side {side}");
+            assert!(!report.clean.contains(&(a.clone(), b.clone())), "{path} in {a}");
+            assert_eq!(report.clean.len() + 1, audit(&BASE.experiments).clean.len(), "{path}");
+        }
+    }
+}
+
+fn renamed(set: &mut [Experiment], from: &str, to: &str) {
+    let who = at(set, from);
+    set[who].name = to.to_owned();
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    #[test]
+    fn false_names_are_found(pick: Index, treated: bool, kind in 0..4usize) {
+        let (a, b) = pick.get(&BASE.clean);
+        let name = if treated { b } else { a };
+        let mut set = BASE.experiments.clone();
+        let (rule, to) = match kind {
+            0 => ("name-value", name.replace("lr0.00", "lr0.04")),
+            1 => ("name-tokens", name.replace("-1T-", "-3T-")),
+            2 if treated => ("name-canon", name.replace("Canon", "")),
+            2 => ("name-canon", name.replace("conv", "Canon")),
+            _ => ("name-twice", if treated { a.clone() } else { b.clone() }),
+        };
+        renamed(&mut set, name, &to);
+        let report = audit(&set);
+        prop_assert!(names(&report, rule, &[&to]), "{rule}: {name} as {to}");
+        // Who is whose twin is seen all the same.
+        prop_assert_eq!(report.pairs.len(), 32);
+    }
+
+    #[test]
+    fn false_numbers_and_budgets_are_found(pick: Index, treated: bool, kind in 0..4usize) {
+        let (a, b) = pick.get(&BASE.clean);
+        let name = if treated { b } else { a };
+        let mut set = BASE.experiments.clone();
+        let who = at(&mut set, name);
+        let wanted = match kind {
+            0 => {
+                let path = "reported.tokens".to_owned();
+                let value = other(set[who].values.get(&path));
+                set[who].values.insert(path, value);
+                vec![("reported", name.clone())]
+            }
+            1 => {
+                // The same file, launched on other devices under another name.
+                let mut copy = set[who].clone();
+                copy.name = name.replace("-1T-", "-1.5T-");
+                let devices = other(copy.values.get("platform.devices"));
+                copy.values.insert("platform.devices".to_owned(), devices);
+                let copied = copy.name.clone();
+                set.push(copy);
+                vec![("budget-ambiguous", name.clone()), ("budget-ambiguous", copied)]
+            }
+            2 => {
+                // Both twins alike: no pairwise difference shows it.
+                for name in [a, b] {
+                    let who = at(&mut set, name);
+                    let steps = other(set[who].values.get("budget.steps"));
+                    set[who].values.insert("budget.steps".to_owned(), steps);
+                }
+                vec![("name-tokens", a.clone()), ("name-tokens", b.clone())]
+            }
+            _ => {
+                for name in [a, b] {
+                    let who = at(&mut set, name);
+                    let path = "optimizer.weight_decay".to_owned();
+                    let value = other(set[who].values.get(&path));
+                    set[who].values.insert(path, value);
+                }
+                vec![("lr-wd-steps", a.clone()), ("lr-wd-steps", b.clone())]
+            }
+        };
+        let report = audit(&set);
+        for (rule, name) in wanted {
+            prop_assert!(names(&report, rule, &[&name]), "{rule}: {name}");
+        }
+    }
+
+    #[test]
+    fn twins_that_change_alike_are_found_beside_their_siblings(pick: Index, warmup: bool) {
+        // Of a family at 8B there are four runs: two of them are half, and nobody's majority.
+        let large: Vec<_> = BASE.clean.iter().filter(|(a, _)| !a.contains("-8B-")).collect();
+        let (a, b) = pick.get(&large);
+        let mut set = BASE.experiments.clone();
+        let path = if warmup { "schedule.warmup" } else { "optimizer.clip" };
+        for name in [a, b] {
+            let who = at(&mut set, name);
+            let value = other(set[who].values.get(path));
+            set[who].values.insert(path.to_owned(), value);
+        }
+        let report = audit(&set);
+        let rule = if warmup { "warmup-share" } else { "siblings" };
+        for name in [a, b] {
+            prop_assert!(names(&report, rule, &[name]), "{rule}: {name}");
+        }
+    }
+
+    #[test]
+    fn missing_twins_and_odd_treatments_are_found(pick: Index, treated: bool, gone: bool) {
+        let (a, b) = pick.get(&BASE.clean);
+        let mut set = BASE.experiments.clone();
+        if gone {
+            let (left, without) = if treated { (a, b) } else { (b, a) };
+            set.retain(|e| e.name != *without);
+            let report = audit(&set);
+            prop_assert!(names(&report, "missing-twin", &[left]), "{left}");
+            prop_assert_eq!(report.pairs.len(), 31);
+        } else {
+            let who = at(&mut set, b);
+            set[who].values.insert(CANON.to_owned(), Value::text("AC"));
+            prop_assert!(names(&audit(&set), "treatment-uniform", &[b]), "{b}");
+        }
+    }
+
+    #[test]
+    fn other_batches_and_spikes_are_found(pick: Index, treated: bool, seed: u64, at in 0.1..0.9f64) {
+        let (a, b) = pick.get(&BASE.clean);
+        let name = if treated { b } else { a };
+        let points = BASE.losses.get(name).unwrap().clone();
+        // The noise of a curve, dealt out anew along it: as if other batches had been read.
+        let mut state = seed | 1;
+        let mut next = move |below: usize| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) as usize % below
+        };
+        let smooth = |i: usize| {
+            let (from, to) = (i.saturating_sub(5), (i + 6).min(points.len()));
+            points[from..to].iter().map(|(_, loss)| loss).sum::<f64>() / (to - from) as f64
+        };
+        let noise: Vec<f64> = (0..points.len()).map(|i| points[i].1 - smooth(i)).collect();
+        let shuffled = (0..points.len()).map(|i| {
+            let from = 30 + next(noise.len() - 30);
+            (points[i].0, smooth(i) + noise[from])
+        });
+        let mut losses = BASE.losses.clone();
+        losses.set(name, shuffled.collect());
+        let found = report(&BASE.experiments, &losses);
+        prop_assert!(names(&found, "data-order", &[name]), "{name}");
+        prop_assert!(!found.clean.contains(&(a.clone(), b.clone())));
+        let mut spiked = points.clone();
+        let place = (at * points.len() as f64) as usize;
+        spiked[place].1 += 0.06;
+        let mut losses = BASE.losses.clone();
+        losses.set(name, spiked);
+        let found = report(&BASE.experiments, &losses);
+        let event = format!("{:.1} +0.0", points[place].0);
+        let spikes = lines(&found, true).into_iter().filter(|l| l.starts_with("loss-spike "));
+        let told = spikes.into_iter().any(|l| l.contains(name.as_str()) && l.contains(&event));
+        prop_assert!(told, "{name} at {event}");
+        prop_assert!(found.clean.contains(&(a.clone(), b.clone())));
+    }
+
+    #[test]
+    fn what_decides_nothing_is_no_confound(pick: Index, treated: bool, which: Index, order: u64) {
+        let (a, b) = pick.get(&BASE.clean);
+        let name = if treated { b } else { a };
+        let mut set = BASE.experiments.clone();
+        let who = at(&mut set, name);
+        let idle: Vec<_> = TABLE
+            .iter()
+            .filter(|key| matches!(key.class, Class::Cadence | Class::Evaluation | Class::Setup))
+            .collect();
+        let key = which.get(&idle);
+        let value = other(set[who].values.get(key.path));
+        set[who].values.insert(key.path.to_owned(), value);
+        // A default that is written out, and rows in another order.
+        for key in TABLE {
+            let absent = match key.absent {
+                compiler::audit::vocabulary::Absent::Is(text) => Value::parse(text),
+                compiler::audit::vocabulary::Absent::As(_)
+                | compiler::audit::vocabulary::Absent::Unknown => None,
+            };
+            if let Some(value) = absent.filter(|_| !key.path.starts_with("arch.mixer.rope")) {
+                set[who].values.entry(key.path.to_owned()).or_insert(value);
+            }
+        }
+        let turn = order as usize % set.len();
+        set.rotate_left(turn);
+        let (before, after) = (audit(&BASE.experiments), audit(&set));
+        prop_assert_eq!(lines(&before, false), lines(&after, false));
+        prop_assert_eq!(before.clean, after.clean);
+        prop_assert!(names(&audit(&set), "twin-cosmetic", &[a, b]), "{}", key.path);
+    }
+}
