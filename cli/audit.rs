@@ -16,6 +16,10 @@ use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::output;
 
 pub(crate) fn audit(args: &AuditArgs) -> Outcome {
+    if args.list {
+        output::data(&audit::document())?;
+        return Ok(Exit::Fine);
+    }
     let rules = match &args.rules {
         Some(path) => rules(path)?,
         None => Rules::default(),
@@ -41,7 +45,7 @@ pub(crate) fn audit(args: &AuditArgs) -> Outcome {
                 .at(args.rules.as_deref().map_or(String::new(), shown));
         return Err(match near {
             Some(near) => failure.help(format!("did you mean `{near}`?")),
-            None => failure.help("recipes/AUDIT.md lists the keys"),
+            None => failure.help("`canonc audit --list` lists the keys"),
         });
     }
     let mut found = Findings::default();

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 mod cli {
+    mod audit;
     mod bad_input;
     mod check;
     mod data;

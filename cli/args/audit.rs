@@ -18,7 +18,7 @@ Examples:
   canonc audit runs.tsv --rules mine.toml        with rules of your own
 
 Exit codes: 0 notes and warnings at most, 1 a confound or an error, 2 bad input.
-recipes/AUDIT.md lists every rule and key; `--help` says what files hold.",
+`--list` prints every rule and key; `--help` says what files hold.",
     after_long_help = "\
 Examples:
   canonc audit --published                       the 64 experiments of the release, with their curves
@@ -66,7 +66,7 @@ Schema of --json, one object on standard output:
 )]
 pub(crate) struct AuditArgs {
     /// Locks, tables (.tsv, .csv), or folders that have some
-    #[arg(value_name = "PATH", required_unless_present = "published")]
+    #[arg(value_name = "PATH", required_unless_present_any = ["published", "list"])]
     pub(crate) paths: Vec<PathBuf>,
     /// The 64 experiments of the release and the loss curves of 48 of them, which canonc brings along
     #[arg(long)]
@@ -77,6 +77,9 @@ pub(crate) struct AuditArgs {
     /// Rules that change or add to the built-in ones
     #[arg(long, value_name = "FILE")]
     pub(crate) rules: Option<PathBuf>,
+    /// Instead: every rule and every key, as recipes/AUDIT.md has them
+    #[arg(long, conflicts_with_all = ["paths", "published", "curves", "rules", "json"])]
+    pub(crate) list: bool,
     /// As JSON on standard output (`--help` states the schema)
     #[arg(long)]
     pub(crate) json: bool,

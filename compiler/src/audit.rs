@@ -7,6 +7,7 @@
 
 mod across;
 mod budget;
+mod document;
 mod experiment;
 mod extend;
 mod facts;
@@ -21,6 +22,7 @@ mod twins;
 mod value;
 pub mod vocabulary;
 
+pub use document::document;
 pub use experiment::{BadInput, Experiment, table};
 pub use extend::{BadRules, rules};
 pub use facts::{ARM_WORDS, NAME_WORDS, Subject};

@@ -72,7 +72,7 @@ fn audit(set: &[Experiment]) -> Report {
 }
 
 #[test]
-fn every_deciding_key_is_found_in_every_clean_pair() {
+fn every_deciding_key_is_found_in_a_clean_pair() {
     // All keys, each in a pair of its own, all pairs in turn.
     let deciding = TABLE.iter().filter(|key| key.path != CANON && key.class.decides());
     let keys: Vec<(&str, &str)> = deciding
@@ -207,6 +207,27 @@ proptest! {
     }
 
     #[test]
+    fn any_key_in_any_pair_is_found(pick: Index, treated: bool, which: Index) {
+        let (a, b) = pick.get(&BASE.clean);
+        let deciding = |key: &&compiler::audit::vocabulary::Key| {
+            key.path != CANON && key.class.decides()
+        };
+        let keys: Vec<_> = TABLE.iter().filter(deciding).collect();
+        let key = which.get(&keys);
+        let mut set = BASE.experiments.clone();
+        let who = at(&mut set, if treated { b } else { a });
+        let value = other(set[who].values.get(key.path));
+        set[who].values.insert(key.path.to_owned(), value);
+        prop_assert!(names(&audit(&set), twin_rule(key.class), &[a, b]), "{} {a}", key.path);
+    }
+
+}
+
+proptest! {
+    // Each holds 48 curves against each other twice.
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
     fn other_batches_and_spikes_are_found(pick: Index, treated: bool, seed: u64, at in 0.1..0.9f64) {
         let (a, b) = pick.get(&BASE.clean);
         let name = if treated { b } else { a };
@@ -243,6 +264,11 @@ proptest! {
         prop_assert!(told, "{name} at {event}");
         prop_assert!(found.clean.contains(&(a.clone(), b.clone())));
     }
+
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
 
     #[test]
     fn what_decides_nothing_is_no_confound(pick: Index, treated: bool, which: Index, order: u64) {

@@ -1,0 +1,45 @@
+//! The rules and keys as a page, from the tables that decide.
+//!
+//! In: the tables. Out: Markdown, which `canonc audit --list` prints and recipes/AUDIT.md holds. Must stay
+//! true: what is documented is what is applied.
+
+use super::facts::{ARM_WORDS, NAME_WORDS};
+use super::rules::TABLE as RULES;
+use super::vocabulary::{Absent, TABLE as KEYS};
+
+/// Rules, keys and words of names.
+pub fn document() -> String {
+    let mut out = String::from(
+        "### Rules\n\n| rule | severity | finds | why it matters | what to do |\n|---|---|---|---|---|\n",
+    );
+    for rule in RULES {
+        let cells = [rule.checks, rule.why, rule.help].map(|text| text.trim_end_matches('.'));
+        let [checks, why, help] = cells;
+        out +=
+            &format!("| `{}` | {} | {checks} | {why} | {help} |\n", rule.id, rule.severity.word());
+    }
+    out += "\n### Keys\n\n| key | decides | if absent | called |\n|---|---|---|---|\n";
+    for key in KEYS {
+        let absent = match key.absent {
+            Absent::Unknown => String::new(),
+            Absent::Is("") => "none".to_owned(),
+            Absent::Is(value) => format!("`{value}`"),
+            Absent::As(other) => format!("as `{other}`"),
+        };
+        let foreign: Vec<String> = match key.path {
+            super::vocabulary::CANON | "arch.mixer.short_conv" => {
+                vec!["`model.canon_set`".to_owned()]
+            }
+            _ => key.foreign.iter().map(|name| format!("`{name}`")).collect(),
+        };
+        let class = key.class.word();
+        out += &format!("| `{}` | {class} | {absent} | {} |\n", key.path, foreign.join(", "));
+    }
+    out += "\n### Names\n\n";
+    let arms: Vec<String> = ARM_WORDS.iter().map(|word| format!("`{word}`")).collect();
+    out += &format!("Words that tell arms apart: {}.\n\n", arms.join(", "));
+    let numbers: Vec<String> =
+        NAME_WORDS.iter().map(|(word, path)| format!("`{word}0.1` ({path})")).collect();
+    out += &format!("Numbers that names give: {}.\n", numbers.join(", "));
+    out
+}

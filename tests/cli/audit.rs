@@ -1,0 +1,217 @@
+//! `canonc audit`: the published set as a snapshot, sets of locks and tables, rules, bad input.
+
+use std::path::Path;
+
+use super::super::{Ran, canonc, folder, root};
+
+fn shown(ran: &Ran, dir: &Path) -> String {
+    ran.text(dir)
+}
+
+const ARCHS: &str = "\
+arch small {
+  vocab 300   dim 8   norm_eps 1e-5
+  init lingua
+  layers 2 of decoder {
+    mixer attention { heads 2 }
+    mlp   swiglu { hidden 16 }
+  }
+}
+arch smallcanon = small with { canon A, B, C, D }
+/// What is often trained instead: less of each head is turned.
+arch smallcanon_release = smallcanon with { mixer.rope.dims 2 }
+";
+
+fn recipe(arch: &str, more: &str) -> String {
+    format!(
+        "arch = \"../arch/small.canon#{arch}\"\n\
+         data = {{ task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2, ids = \"dense\" }}\n\
+         batch = {{ sequences = 4 }}\n\
+         optimizer = {{ lr = 0.003, weight_decay = 0.1 }}\n\
+         schedule = {{ kind = \"cosine\", warmup = 10 }}\n\
+         budget = {{ steps = 100 }}\n\
+         seeds = {{ init = 1, data = 1 }}\n{more}"
+    )
+}
+
+fn locked(recipes: &[(&str, String)]) -> tempfile::TempDir {
+    let mut files = vec![("arch/small.canon".to_owned(), ARCHS.to_owned())];
+    files.extend(recipes.iter().map(|(name, text)| (format!("recipes/{name}.toml"), text.clone())));
+    let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
+    let dir = folder(&files);
+    for (name, _) in recipes {
+        let ran = canonc(dir.path(), &["build", &format!("recipes/{name}.toml")]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    }
+    dir
+}
+
+#[test]
+fn the_published_set() {
+    let dir = folder(&[]);
+    let ran = canonc(dir.path(), &["audit", "--published"]);
+    insta::assert_snapshot!("audit_published", shown(&ran, dir.path()));
+}
+
+#[test]
+fn the_published_set_as_json() {
+    let dir = folder(&[]);
+    let ran = canonc(dir.path(), &["audit", "--published", "--json"]);
+    assert_eq!((ran.code, ran.stderr.as_str()), (1, ""));
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(json["schema"], "canonc.audit.v1");
+    assert_eq!(json["experiments"], 64);
+    assert_eq!(json["fails"], true);
+    let pairs = json["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 32);
+    assert_eq!(pairs.iter().filter(|pair| pair["clean"] == true).count(), 17);
+    let findings = json["findings"].as_array().unwrap();
+    let of = |rule: &str| findings.iter().find(|f| f["rule"] == rule).unwrap();
+    let share = of("twin-training");
+    assert_eq!(share["key"], "arch.mixer.rope.share");
+    assert_eq!(share["places"].as_array().unwrap().len(), 8);
+    // The text cuts this list, the JSON does not.
+    assert_eq!(of("budget-in-comment")["places"].as_array().unwrap().len(), 64);
+}
+
+#[test]
+fn the_page_lists_every_rule_and_key() {
+    let dir = folder(&[]);
+    let ran = canonc(dir.path(), &["audit", "--list"]);
+    assert_eq!(ran.code, 0);
+    let page = std::fs::read_to_string(root().join("recipes/AUDIT.md")).unwrap();
+    let begin = "<!-- canonc audit --list -->\n";
+    let (_, rest) = page.split_once(begin).unwrap();
+    let (held, _) = rest.split_once("<!-- end -->").unwrap();
+    assert_eq!(held.trim(), ran.stdout.trim());
+}
+
+#[test]
+fn locks_of_a_clean_pair() {
+    let dir = locked(&[("a", recipe("small", "")), ("acanon", recipe("smallcanon", ""))]);
+    let ran = canonc(dir.path(), &["audit", "lockfiles"]);
+    insta::assert_snapshot!("audit_clean_locks", shown(&ran, dir.path()));
+}
+
+#[test]
+fn locks_of_confounded_pairs() {
+    let dir = locked(&[
+        ("a", recipe("small", "")),
+        ("acanon", recipe("smallcanon_release", "evaluation = { every = 50 }\n")),
+        ("b", recipe("small", "precision = { policy = \"f32\" }\nplatform = { fuse = true }\n")),
+        (
+            "bcanon",
+            recipe("smallcanon", "platform = { fuse = false }\n").replace("data = 1", "data = 2"),
+        ),
+        ("c-lr0.002", recipe("small", "")),
+    ]);
+    let ran = canonc(dir.path(), &["audit", "lockfiles"]);
+    insta::assert_snapshot!("audit_confounded_locks", shown(&ran, dir.path()));
+}
+
+#[test]
+fn locks_of_a_sweep_off_its_invariant() {
+    let sweep = "[sweep]\n\"optimizer.lr, optimizer.weight_decay\" = \
+                 [[0.001, 0.3], [0.002, 0.15], [0.003, 0.1], [0.004, 0.1], [0.005, 0.06]]\n";
+    let text = recipe("small", "").replace("optimizer = { lr = 0.003, weight_decay = 0.1 }\n", "");
+    let dir = locked(&[("s", format!("{text}{sweep}"))]);
+    let ran = canonc(dir.path(), &["audit", "lockfiles"]);
+    insta::assert_snapshot!("audit_sweep", shown(&ran, dir.path()));
+}
+
+#[test]
+fn a_comparison_is_its_arms() {
+    let path = root().join("lockfiles/cpu_depo_llama.lock");
+    let dir = folder(&[]);
+    let ran = canonc(dir.path(), &["audit", path.to_str().unwrap()]);
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    assert!(ran.stdout.contains("2 experiments, 1 pair, 1 of them clean"), "{}", ran.stdout);
+}
+
+const TABLE: &str = "\
+model\toptim.lr\tsteps\tmodel.canon_set\tmy.flag\tdata.seq_len\tdata.batch_size\tgpus_from_comment
+x-lr0.1\t0.1\t100\t\t1\t64\t8\t2
+xcanon-lr0.1\t0.1\t100\tABCD\t2\t64\t8\t2
+y-lr0.2\t0.1\t100\t\t1\t64\t8\t4
+";
+
+#[test]
+fn a_table_and_rules_of_ones_own() {
+    let rules = "\
+off = [\"budget-in-comment\"]
+[severity]
+missing-twin = \"error\"
+[[range]]
+id = \"my-steps\"
+of = \"budget.steps\"
+min = 1000
+severity = \"warning\"
+why = \"Shorter runs have not settled.\"
+help = \"train for 1000 steps\"
+";
+    let dir = folder(&[("runs.tsv", TABLE), ("mine.toml", rules)]);
+    let ran = canonc(dir.path(), &["audit", "runs.tsv", "--rules", "mine.toml"]);
+    insta::assert_snapshot!("audit_table", shown(&ran, dir.path()));
+}
+
+#[test]
+fn curves_of_ones_own() {
+    let mut table = String::from("model,data.seq_len\n");
+    let mut curves = String::from("model,step,loss\n");
+    for run in 0..5u64 {
+        table += &format!("r{run},64\n");
+        for step in 1..=120u64 {
+            // Noise that all share, but for the last run.
+            let noise = |seed: u64| (seed.wrapping_mul(2_654_435_761) >> 8 & 1023) as f64 / 1e5;
+            let shared = noise(if run == 4 { step * 31 + 7 } else { step });
+            let own = noise(step * 977 + run) / 100.0;
+            let spike = if (run, step) == (1, 60) { 0.5 } else { 0.0 };
+            let loss = 2.0 + 1.0 / step as f64 + shared + own + spike + run as f64 * 0.01;
+            curves += &format!("r{run},{step},{loss:.6}\n");
+        }
+    }
+    let dir = folder(&[("runs.csv", &table), ("losses.csv", &curves)]);
+    let ran = canonc(dir.path(), &["audit", "runs.csv", "--curves", "losses.csv"]);
+    insta::assert_snapshot!("audit_curves", shown(&ran, dir.path()));
+}
+
+#[test]
+fn what_cannot_be_audited() {
+    let dir = folder(&[
+        ("runs.tsv", TABLE),
+        ("empty.tsv", ""),
+        ("short.tsv", "model\ta\nx\n"),
+        ("twice.tsv", "model\tsteps\tbudget.steps\nx\t1\t2\n"),
+        ("curves.csv", "model,x,loss\na,1,Infinity\n"),
+        ("torn.gz", "\u{1f}"),
+        (
+            "rules.toml",
+            "of = [\"twin-kernel\"]\n[[range]]\nid = \"a\"\nof = \"optim.lr\"\nmin = 1\n",
+        ),
+        ("key.toml", "[[range]]\nid = \"a\"\nof = \"optimizer.lrr\"\nmin = 1\n"),
+        ("run.yaml", "steps: 1\n"),
+        ("none/x.txt", ""),
+    ]);
+    let mut text = String::new();
+    for arguments in [
+        &["audit"] as &[&str],
+        &["audit", "nothere.tsv"],
+        &["audit", "nothere"],
+        &["audit", "empty.tsv"],
+        &["audit", "short.tsv"],
+        &["audit", "twice.tsv"],
+        &["audit", "none"],
+        &["audit", "run.yaml"],
+        &["audit", "rules.toml"],
+        &["audit", "runs.tsv", "--curves", "curves.csv"],
+        &["audit", "runs.tsv", "--curves", "torn.gz"],
+        &["audit", "runs.tsv", "--rules", "rules.toml"],
+        &["audit", "runs.tsv", "--rules", "key.toml"],
+        &["audit", "--list", "--json"],
+    ] {
+        let ran = canonc(dir.path(), arguments);
+        assert_eq!(ran.code, 2, "{arguments:?}: {}", ran.stderr);
+        text += &format!("$ canonc {}\n{}", arguments.join(" "), shown(&ran, dir.path()));
+    }
+    insta::assert_snapshot!("audit_bad_input", text);
+}
