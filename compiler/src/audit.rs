@@ -47,7 +47,7 @@ pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> Report {
     let mut pairs = Vec::new();
     for declared in &rules.pairs {
         let (mut paired, lonely) = pairs::pairs(subjects, declared);
-        twins::missing(subjects, &paired, &lonely, &mut found);
+        twins::missing(subjects, &lonely, &mut found);
         twins::twins(subjects, &paired, declared, &mut found);
         twins::uniform(subjects, &paired, &lonely, declared, &mut found);
         pairs.append(&mut paired);

@@ -54,7 +54,7 @@ impl Curves {
         for (line, cells) in lines.filter(|(_, line)| !line.trim().is_empty()) {
             let cells: Vec<&str> = cells.split(separator).map(str::trim).collect();
             let [run, x, loss] = cells.as_slice() else {
-                return Err(bad(line, format!("{} cells under 3 columns", cells.len())));
+                return Err(bad(line, format!("3 columns, and cells in {} of them", cells.len())));
             };
             let number = |name: &str, cell: &str| match cell.parse::<f64>() {
                 Ok(number) if number.is_finite() => Ok(number),
@@ -182,7 +182,7 @@ mod tests {
         for (text, line, want) in [
             ("", 1, "these have 1"),
             ("model,x\n", 1, "these have 2"),
-            ("model,x,loss\na,1\n", 2, "2 cells"),
+            ("model,x,loss\na,1\n", 2, "cells in 2 of them"),
             ("model,x,loss\na,1,nan\n", 2, "the loss of `a` is `nan`"),
             ("model,x,loss\na,one,2\n", 2, "the place of `a` is `one`"),
             ("model,x,loss\na,2,2\na,1,2\n", 3, "`a` goes from 2 to 1"),

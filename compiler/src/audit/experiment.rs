@@ -231,7 +231,7 @@ pub fn table(source: &str, text: &str) -> Result<Vec<Experiment>, BadInput> {
         }
         let row = cells(line, separator).map_err(|why| BadInput::new(number, why, QUOTES))?;
         if row.len() != columns.len() {
-            let message = format!("{} cells under {} columns", row.len(), columns.len());
+            let message = format!("{} columns, and cells in {} of them", columns.len(), row.len());
             return Err(BadInput::new(
                 number,
                 message,
@@ -308,7 +308,7 @@ mod tests {
             ("", "the table is empty"),
             ("a\tb\n1\t2\n", "no column is called `model`"),
             ("model\ta\ta\n", "two columns are called `a`"),
-            ("model\ta\nx\n", "1 cells under 2 columns"),
+            ("model\ta\nx\n", "2 columns, and cells in 1 of them"),
             ("model\ta\n\t1\n", "this row has no name"),
             ("model\ta\n", "the table has no row"),
             ("model,a\nx,\"1\n", "a quotation mark is not closed"),

@@ -99,7 +99,7 @@ pub fn text(report: &Report) -> String {
     if !pairs.is_empty() {
         let _ = write!(
             out,
-            ", {}, {} of them clean: nothing in them that may decide but the treatment",
+            ", {}, {} of them clean (nothing that may decide differs but the treatment)",
             count(pairs.len(), "pair"),
             clean.len()
         );

@@ -297,7 +297,7 @@ impl Rules {
         let changed = self.severity.iter().filter_map(|(id, severity)| {
             let before = TABLE.iter().find(|rule| rule.id == id)?.severity;
             (before != *severity)
-                .then(|| format!("{id} is a {}, not a {}", severity.word(), before.word()))
+                .then(|| format!("{id} weighs as {}, not {}", severity.word(), before.word()))
         });
         let added = self.own.keys().map(|id| format!("{id} was added"));
         off.chain(changed).chain(added).collect()

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use super::experiment::BARE_GRAPH;
 use super::facts::{Subject, TOKENS, TOKENS_PER_STEP};
 use super::finding::{Findings, Kind, Place};
 use super::pairs::of_treatment;
@@ -123,8 +124,15 @@ pub(super) fn ranges(subjects: &[Subject], rules: &[Range], found: &mut Findings
 }
 
 /// What sweeps go over, or what has a rule of its own: never expected to be one value here.
-const SWEPT: [&str; 6] =
-    ["optimizer.lr", "optimizer.weight_decay", "seeds.data", "seeds.init", TOKENS, TOKENS_PER_STEP];
+const SWEPT: [&str; 7] = [
+    BARE_GRAPH,
+    "optimizer.lr",
+    "optimizer.weight_decay",
+    "seeds.data",
+    "seeds.init",
+    TOKENS,
+    TOKENS_PER_STEP,
+];
 
 /// In a family, size and budget, keys in which a few are not as all the others.
 pub(super) fn siblings(subjects: &[Subject], pairs: &[Pairs], found: &mut Findings) {
