@@ -119,13 +119,17 @@ impl Known {
         let stem = stem(Path::new(source))?;
         let mut made = Vec::new();
         let mut worst = None;
-        for Row { name, arms } in &read.rows {
-            let name = name.as_deref().unwrap_or(&stem);
+        for Row { name: row, arms } in &read.rows {
+            let name = row.as_deref().unwrap_or(&stem);
+            let of = row.as_ref().map_or_else(String::new, |row| format!("`{row}`: "));
             let arms = arms.iter().map(|arm| {
-                let at = read.place(&format!("arms.{}", arm.name));
+                let at = match row {
+                    Some(row) => read.place(&format!("sweep.{row}")),
+                    None => read.place(&format!("arms.{}", arm.name)),
+                };
                 self.arm(arm).map_err(|failure| match failure.message {
                     Some(message) => {
-                        let mut d = Diagnostic::error("bad-arm", at, message);
+                        let mut d = Diagnostic::error("bad-arm", at, format!("{of}{message}"));
                         d.help = failure.help;
                         output::diagnostics(sources, &[d]);
                         Failure::shown(Exit::BadInput)
@@ -140,7 +144,11 @@ impl Known {
                     if let NoComparison::Confounded(_, verdict) = &why {
                         output::data(&compare::text(verdict, false))?;
                     }
-                    output::diagnostics(sources, &read.explain(&why));
+                    let mut found = read.explain(&why);
+                    for diagnostic in &mut found {
+                        diagnostic.message.insert_str(0, &of);
+                    }
+                    output::diagnostics(sources, &found);
                     let confounded = matches!(why, NoComparison::Confounded(..));
                     let exit = if confounded { Exit::Finding } else { Exit::BadInput };
                     worst = worst.max(Some(exit));

@@ -208,7 +208,10 @@ fn what_follows_is_as_published() {
                 let (over, under) = third.split_once('/').unwrap();
                 over.parse::<f64>().unwrap() / under.parse::<f64>().unwrap()
             }
-            other @ (FieldValue::Int(_) | FieldValue::Big(_) | FieldValue::Bool(_) | FieldValue::List(_)) => {
+            other @ (FieldValue::Int(_)
+            | FieldValue::Big(_)
+            | FieldValue::Bool(_)
+            | FieldValue::List(_)) => {
                 panic!("{other}")
             }
         };

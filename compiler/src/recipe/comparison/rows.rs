@@ -77,6 +77,7 @@ impl Reader<'_> {
             for (place, arm) in &columns.arms {
                 self.arm(arm, text(*place), shared, (key, here), &mut arms);
             }
+            self.spans.insert(format!("sweep.{name}"), here);
             rows.push(Row { name: Some(name.to_owned()), arms });
         }
         if rows.is_empty() { none } else { rows }
