@@ -334,6 +334,7 @@ pub(crate) struct Found {
 /// What a lock says of training.
 #[derive(Clone, Copy)]
 pub(crate) struct Trained {
+    #[cfg_attr(not(feature = "torch"), expect(dead_code, reason = "only what computes asks"))]
     pub(crate) loss: Loss,
     /// `None` under a precision policy that no plan follows yet.
     pub(crate) options: Option<TrainOptions>,

@@ -139,7 +139,7 @@ impl Job {
             schedule,
             train,
             held_out,
-            evaluation_windows: evaluation.windows,
+            evaluation_windows: if evaluation.metrics.is_empty() { 0 } else { evaluation.windows },
             evaluation_samples: evaluation.samples,
             metrics: Metrics::of(experiment),
             cadence: Cadence {
@@ -342,7 +342,11 @@ fn windows(
                 };
                 TextWindows::new(index.clone(), options).map(Windows::Text)
             };
-            Ok((make(Split::Train, seeds.data)?, make(Split::HeldOut, seeds.eval)?))
+            // Where nothing is measured, nothing need be held out: these are not read then.
+            let measured = !experiment.evaluation.metrics.is_empty();
+            let (split, seed) =
+                if measured { (Split::HeldOut, seeds.eval) } else { (Split::Train, seeds.data) };
+            Ok((make(Split::Train, seeds.data)?, make(split, seed)?))
         }
     }
 }

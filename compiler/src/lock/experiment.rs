@@ -403,6 +403,15 @@ fn data(fields: &Fields, problems: &mut Vec<Problem>) -> Data {
                     "write at most six decimals",
                 ));
             }
+            let measures = !list(fields, "evaluation.metrics").is_empty();
+            if per_million == Some(0) && measures {
+                problems.push(Problem::new(
+                    "data.held_out",
+                    "nothing-held-out",
+                    "held_out is 0, so that there are no documents to evaluate on".to_owned(),
+                    "hold some out, or measure nothing: metrics = [] under [evaluation]",
+                ));
+            }
             DataSource::Text {
                 name: text(fields, "data.source").to_owned(),
                 digest: Digest::parse(text(fields, "data.digest")),

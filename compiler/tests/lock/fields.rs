@@ -314,9 +314,9 @@ fn a_younger_field_is_written_where_it_differs() {
     let plain = text(TEXT);
     assert!(!plain.contains("lingua.") && !plain.contains("gated_norm"));
     let said = text(&format!(
-        "{TEXT}lingua = {{ seed = 777, read_s3 = false }}\nplatform = {{ devices = 128 }}\n"
+        "{TEXT}lingua = {{ seed = 777, read_s3 = true }}\nplatform = {{ devices = 128 }}\n"
     ));
-    assert!(said.contains("lingua.read_s3 = false\n") && !said.contains("lingua.seed"));
+    assert!(said.contains("lingua.read_s3 = true\n") && !said.contains("lingua.seed"));
     assert!(said.contains("platform.devices = 128\n"));
     assert_eq!(write(&compiler::lock::read("x", &said).unwrap()), said);
 }

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use compiler::lock::Experiment;
 use compiler::lock::LockedArch;
 use compiler::recipe;
 use dsl::Sources;
@@ -202,6 +203,43 @@ fn sweeps_make_named_points_in_order() {
     );
 }
 
+/// Points that say their own names, and archs that move together with values.
+#[test]
+fn places_can_be_named() {
+    let arch = small();
+    let sweep = |lines: &str| {
+        let recipe = DEPO.replace("lr = 0.003, ", "").replace("arch = \"small.canon\"\n", "");
+        let made =
+            experiments_of("recipes/s.toml", &format!("{recipe}\n[sweep]\n{lines}\n"), &arch);
+        let made = made.unwrap_or_else(|e| panic!("{e}"));
+        let of = |e: Experiment| (e.name.clone(), e.lr.to_string(), e.seeds.eval);
+        made.into_iter().map(of).collect::<Vec<_>>()
+    };
+    let is = |name: &str, lr: &str, seed: u64| (name.to_owned(), lr.to_owned(), seed);
+    let named = "\"name, arch\" = [[\"Llama\", \"a.canon\"], [\"Canon\", \"b.canon\"]]\n\
+        \"name, optimizer.lr\" = [[\"slow\", 0.1], [\"fast\", 0.2]]";
+    assert_eq!(
+        sweep(named),
+        [
+            is("Llama-slow", "0.1", 0),
+            is("Llama-fast", "0.2", 0),
+            is("Canon-slow", "0.1", 0),
+            is("Canon-fast", "0.2", 0)
+        ]
+    );
+    // Without a name a place is called by what it holds; the file's name stands where no place has one.
+    let mixed = "\"arch, optimizer.lr\" = [[\"a.canon\", 0.1], [\"b.canon\", 0.1], [\"b.canon\", 0.2]]\n\
+        \"seeds.eval\" = [7]";
+    assert_eq!(
+        sweep(mixed),
+        [
+            is("s-a-lr0.1-eval7", "0.1", 7),
+            is("s-b-lr0.1-eval7", "0.1", 7),
+            is("s-b-lr0.2-eval7", "0.2", 7)
+        ]
+    );
+}
+
 #[test]
 fn sweeps_that_are_wrong() {
     let arch = small();
@@ -219,6 +257,13 @@ fn sweeps_that_are_wrong() {
         ("no tuple", "\"optimizer.clip, seeds.eval\" = [[1, 2], 3]"),
         ("no arch file", "arch = [\"b\"]"),
         ("both budgets", "budget.tokens = [4096]"),
+        ("names alone", "name = [\"a\"]"),
+        ("no name", "\"name, optimizer.clip\" = [[\"a/b\", 1], [7, 2]]"),
+        ("a name twice", "\"name, optimizer.clip\" = [[\"a\", 1], [\"a\", 2]]"),
+        (
+            "names that meet",
+            "\"name, optimizer.clip\" = [[\"a\", 1], [\"a-b\", 2]]\n\"name, seeds.eval\" = [[\"b-c\", 1], [\"c\", 2]]",
+        ),
         ("too many", "\"seeds.eval\" = [SEEDS]\nbatch.micro_batches = [SEEDS]"),
     ] {
         let many: Vec<String> = (1..=101).map(|n| n.to_string()).collect();
@@ -247,6 +292,26 @@ fn comparison_files_that_are_wrong() {
     assert_eq!(recipe::source(DEPO), recipe::Source::Recipe);
     let mut shown = String::new();
     for (name, from, to) in [
+        ("an arm's point is no name", "b = \"b.toml\"", "b = \"b.toml#a/b\""),
+        ("a sweep of values", "[again]", "[sweep]\n\"optimizer.lr\" = [1]\n[again]"),
+        ("a sweep without names", "[again]", "[sweep]\n\"arms.c\" = [\"c.toml\"]\n[again]"),
+        (
+            "a sweep of an arm twice",
+            "[again]",
+            "[sweep]\n\"name, arms.a\" = [[\"x\", \"c.toml\"]]\n[again]",
+        ),
+        (
+            "a sweep of two keys",
+            "[again]",
+            "[sweep]\n\"name, arms.c\" = [[\"x\", \"c.toml\"]]\n\"name, arms.d\" = [[\"x\", \"c.toml\"]]\n[again]",
+        ),
+        ("a sweep of no rows", "[again]", "[sweep]\n\"name, arms.c\" = []\n[again]"),
+        ("a row of another length", "[again]", "[sweep]\n\"name, arms.c\" = [[\"x\"]]\n[again]"),
+        (
+            "rows of one name",
+            "[again]",
+            "[sweep]\n\"name, arms.c\" = [[\"x\", \"c.toml\"], [\"X\", \"d.toml\"]]\n[again]",
+        ),
         ("no toml", "base =", "base"),
         ("no base", "base = \"a\"\n", ""),
         ("base of nothing", "base = \"a\"", "base = \"aa\""),
