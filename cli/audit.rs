@@ -38,7 +38,7 @@ pub(crate) fn audit(args: &AuditArgs) -> Outcome {
             Failure::bad_input(why).at(shown(path)).help("give each run a name of its own")
         })?;
     }
-    let subjects = audit::subjects(&experiments);
+    let subjects = audit::subjects(&read::once(experiments));
     if let Some((key, near)) = rules.unknown(&subjects).into_iter().next() {
         let failure =
             Failure::bad_input(format!("a rule speaks of `{key}`, which no experiment has"))

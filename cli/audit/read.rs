@@ -120,6 +120,19 @@ fn lock_or_arch(path: &Path) -> Result<Vec<Experiment>, Failure> {
     })
 }
 
+/// Without the arms of comparisons that have a lock of their own, too: one experiment is one.
+pub(super) fn once(experiments: Vec<Experiment>) -> Vec<Experiment> {
+    let (arms, mut rest): (Vec<_>, Vec<_>) =
+        experiments.into_iter().partition(|experiment| experiment.name.contains('/'));
+    let own = rest.len();
+    for arm in arms {
+        if !rest.iter().take(own).any(|experiment| experiment.values == arm.values) {
+            rest.push(arm);
+        }
+    }
+    rest
+}
+
 fn rows(source: &str, text: &str) -> Result<Vec<Experiment>, Failure> {
     table(source, text).map_err(|bad| {
         let place =

@@ -128,6 +128,54 @@ fn a_comparison_is_its_arms() {
     assert!(ran.stdout.contains("2 experiments, 1 pair, 1 of them clean"), "{}", ran.stdout);
 }
 
+/// The published set again, from the locks that stand for it: what follows from keys alone, and from
+/// curves, is the same; what stood in comments and dumps is no part of a lock.
+#[test]
+fn the_locks_of_the_published_set() {
+    let table = std::fs::read_to_string(root().join("recipes/published/data/recipes.tsv")).unwrap();
+    let names = table.lines().skip(1).filter_map(|line| line.split('\t').next());
+    let mut arguments = vec!["audit".to_owned(), "--json".to_owned(), "--curves".to_owned()];
+    arguments.push("recipes/published/data/curves_trainloss_linear.csv.gz".to_owned());
+    arguments.extend(names.map(|name| format!("lockfiles/{name}.lock")));
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let ran = canonc(&root(), &arguments);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let failing = json["findings"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|finding| matches!(finding["severity"].as_str(), Some("confound" | "error")));
+    let found: Vec<(&str, &str, usize)> = failing
+        .map(|finding| {
+            let text = |key: &str| finding[key].as_str().unwrap();
+            (text("rule"), text("key"), finding["places"].as_array().unwrap().len())
+        })
+        .collect();
+    let want = [
+        ("twin-training", "arch.mixer.rope.share", 8),
+        ("twin-kernel", "platform.kernels.gated_norm", 1),
+        ("lr-wd-steps", "optimizer.lr * optimizer.weight_decay * budget.steps", 6),
+        ("data-order", "curve", 1),
+    ];
+    assert_eq!(found, want);
+    let clean = json["pairs"].as_array().unwrap().iter().filter(|pair| pair["clean"] == true);
+    // 17, and five whose twins differ in the revision that wrote their dumps.
+    assert_eq!(clean.count(), 22);
+}
+
+/// A comparison's arms that have locks of their own are the same experiments.
+#[test]
+fn an_experiment_is_counted_once() {
+    let lock = |name: &str| format!("lockfiles/{name}-1B-Nemo-1T-lr0.002.lock");
+    let paths = [lock("GLA5conv"), lock("GLA5Canon"), lock("twin-GLA5")];
+    let arguments: Vec<&str> =
+        ["audit"].into_iter().chain(paths.iter().map(String::as_str)).collect();
+    let ran = canonc(&root(), &arguments);
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    assert!(ran.stdout.contains("2 experiments, 1 pair, 1 of them clean"), "{}", ran.stdout);
+}
+
 const TABLE: &str = "\
 model\toptim.lr\tsteps\tmodel.canon_set\tmy.flag\tdata.seq_len\tdata.batch_size\tgpus_from_comment
 x-lr0.1\t0.1\t100\t\t1\t64\t8\t2

@@ -13,20 +13,28 @@ use super::value::Value;
 use super::vocabulary::{self, Class};
 
 /// What makes a size.
-const SIZE: [&str; 6] = [
+const SIZE: [&str; 8] = [
     "arch.dim",
     "arch.layers",
     "arch.mixer.heads",
+    "arch.mixer.inner",
+    "arch.mixer.key_dim",
     "arch.mixer.kv_heads",
+    "arch.mixer.value_dim",
     "arch.mlp.hidden",
-    "batch.sequences",
 ];
 
 /// Derived, and worth a line of their own.
 const DERIVED: [&str; 2] = ["batch.tokens_per_step", "schedule.warmup_share"];
 
 /// What follows from those, so that one thing is told once.
-const FOLLOWS: [&str; 3] = ["batch.sequences", "arch.mixer.head_dim", super::facts::DEVICES];
+const FOLLOWS: [&str; 5] = [
+    "arch.mixer.head_dim",
+    "batch.micro_batches",
+    "batch.sequences",
+    super::facts::DEVICES,
+    super::facts::TOKENS,
+];
 
 pub(super) fn across(subjects: &[Subject], pairs: &[Pairs], found: &mut Findings) {
     let mut tasks: BTreeMap<String, Vec<&Subject>> = BTreeMap::new();

@@ -91,11 +91,15 @@ pub(super) fn pairs(subjects: &[Subject], declared: &Pairs) -> (Vec<Pair>, Vec<u
         }
     }
     pairs.sort_unstable();
+    let paired: BTreeSet<usize> = pairs.iter().flat_map(|p| [p.without, p.with]).collect();
+    // The same experiment under another name has its partner there.
+    let facts = |at: usize| subjects.get(at).map(|subject| &subject.facts);
+    let alone = |at: &usize| {
+        !paired.contains(at) && !paired.iter().any(|other| facts(*other) == facts(*at))
+    };
     let lonely = match pairs.is_empty() {
         true => Vec::new(),
-        false => (0..subjects.len())
-            .filter(|at| !pairs.iter().any(|pair| pair.with == *at || pair.without == *at))
-            .collect(),
+        false => (0..subjects.len()).filter(alone).collect(),
     };
     (pairs, lonely)
 }
