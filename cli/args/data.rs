@@ -55,7 +55,8 @@ Parameters, under their published names; those in brackets have the published va
   depo      N K mini_vocab min_tlen max_tlen [M QA separator bos eos]
   brevo     N [multi bos query ans eos leaves=floor|ceil ask=last|last_quarter]
   mano      L [ttype value_mod knowledge_augment lens qids bos]
-  lano      config (cfg3b 3e1 3e2 3f 3g 3h 3i 3j 3k) or grammar=@FILE.json [root vocab depth]
+  lano      config or grammar=@FILE.json [root vocab depth]
+            config=cfg3b|cfg3e1|cfg3e2|cfg3f|cfg3g|cfg3h|cfg3i|cfg3j|cfg3k
   capo      [N people_seed permute order reverse_md pronoun=parity|drawn]
   multihop  N k [M background=@FILE background_lengths]
 A VALUE is JSON if it can be, else text; @FILE stands for a file's JSON or the list of its lines.
