@@ -7,6 +7,7 @@
 
 mod babilong;
 mod generate;
+mod overlap;
 mod prepare;
 mod screen;
 mod stats;
@@ -33,6 +34,7 @@ pub(crate) fn data(args: &DataArgs) -> Outcome {
         DataCommand::Generate(args) => generate::generate(args),
         DataCommand::Inspect(args) => inspect_samples(args),
         DataCommand::Stats(args) => stats::stats(args),
+        DataCommand::Overlap(args) => overlap::overlap(args),
         DataCommand::Prepare(args) => prepare::prepare(args),
         DataCommand::Babilong(args) => babilong::babilong(args),
     }
