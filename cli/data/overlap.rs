@@ -87,9 +87,8 @@ fn experiments(file: &Path) -> Result<Vec<Experiment>, Failure> {
                     .help("name a recipe or its lock, such as recipes/cpu_mano.toml"));
             }
             Lock::Comparison(_) => {
-                return Err(Failure::bad_input(format!("`{}` is a comparison", shown(file))).help(
-                    "name the recipe that its `recipe` line names: the data are the recipe's",
-                ));
+                return Err(Failure::bad_input(format!("`{}` is a comparison", shown(file)))
+                    .help("name the recipe of one of its arms"));
             }
         }
     }
