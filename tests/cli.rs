@@ -17,6 +17,7 @@ mod cli {
     mod graph;
     mod locks;
     mod other;
+    mod overlap;
     mod show;
 }
 
