@@ -24,7 +24,7 @@ pub(crate) use compute::{
 
 pub(crate) use data::{
     BabilongArgs, BabilongSet, DataArgs, DataCommand, DataFormat, DataMode, DataOrder,
-    GenerateDataArgs, InspectArgs, PrepareArgs, SampleArgs, StatsArgs,
+    GenerateDataArgs, InspectArgs, OverlapArgs, PrepareArgs, SampleArgs, StatsArgs,
 };
 
 /// Commands that only a build with libtorch has.

@@ -7,6 +7,7 @@
 
 mod babilong;
 mod generate;
+mod overlap;
 mod prepare;
 mod screen;
 mod stats;
@@ -33,13 +34,14 @@ pub(crate) fn data(args: &DataArgs) -> Outcome {
         DataCommand::Generate(args) => generate::generate(args),
         DataCommand::Inspect(args) => inspect_samples(args),
         DataCommand::Stats(args) => stats::stats(args),
+        DataCommand::Overlap(args) => overlap::overlap(args),
         DataCommand::Prepare(args) => prepare::prepare(args),
         DataCommand::Babilong(args) => babilong::babilong(args),
     }
 }
 
 fn inspect_samples(args: &InspectArgs) -> Outcome {
-    let mut stream = stream(&args.samples)?;
+    let mut stream = stream(&args.samples, args.count)?;
     for number in 0..args.count {
         let gap = if number > 0 { "\n" } else { "" };
         output::data(&format!("{gap}{}", inspect(&mut stream)))?;
@@ -47,8 +49,8 @@ fn inspect_samples(args: &InspectArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// The samples that are meant.
-fn stream(args: &SampleArgs) -> Result<Stream, Failure> {
+/// The samples that are meant, of which so many will be asked for.
+fn stream(args: &SampleArgs, count: u64) -> Result<Stream, Failure> {
     let SampleArgs { task, set, order, seed, mode, from } = args;
     let parameters = settings::parameters(set, parameter_file).map_err(failure)?;
     let mode = mode.map(|mode| match mode {
@@ -61,9 +63,7 @@ fn stream(args: &SampleArgs) -> Result<Stream, Failure> {
     };
     let (task, mode) = settings::task(task, parameters, mode).map_err(failure)?;
     let mut stream = Stream::new(task, order, mode, *seed);
-    stream.skip_to(*from).map_err(|error| {
-        Failure::bad_input(error.message).help("begin at 0, or add --order indexed")
-    })?;
+    stream.skip_to(*from, count).map_err(failure)?;
     Ok(stream)
 }
 

@@ -101,14 +101,24 @@ pub(crate) fn nearest(path: &Path) -> Option<PathBuf> {
 /// Refuses a file that could not be written for want of a folder, before there is anything to write.
 #[cfg(feature = "torch")]
 pub(crate) fn folder_of(path: &Path) -> Result<(), Failure> {
-    if path.is_dir() {
-        return Err(Failure::bad_input(format!("`{}` is a folder", shown(path)))
-            .help("name the file that is to be written"));
-    }
+    names_a_file(path)?;
     match path.parent() {
         Some(folder) if folder != Path::new("") && !folder.is_dir() => Err(no_folder(path, folder)),
         Some(_) | None => Ok(()),
     }
+}
+
+/// Refuses a folder, and what is written as one.
+fn names_a_file(path: &Path) -> Result<(), Failure> {
+    let written = path.as_os_str().as_encoded_bytes();
+    let last = written.rsplit(|byte| std::path::is_separator(char::from(*byte))).next();
+    let refused = match last {
+        _ if path.is_dir() => format!("`{}` is a folder", shown(path)),
+        _ if written.is_empty() => "the file has no name".to_owned(),
+        Some(b"" | b"." | b"..") => format!("`{}` is written as a folder is", shown(path)),
+        Some(_) | None => return Ok(()),
+    };
+    Err(Failure::bad_input(refused).help("name the file that is to be written"))
 }
 
 fn no_folder(path: &Path, folder: &Path) -> Failure {
@@ -130,14 +140,11 @@ pub(crate) fn replace_with<T>(
     path: &Path,
     write: impl FnOnce(&mut fs::File) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
+    names_a_file(path)?;
     // Renaming over a link would put a file in its place.
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let before = fs::metadata(&real).ok();
     let cannot = |error: io::Error| Failure::cannot_write(path, &error);
-    if before.as_ref().is_some_and(fs::Metadata::is_dir) {
-        return Err(Failure::bad_input(format!("`{}` is a folder", shown(path)))
-            .help("name the file that is to be written"));
-    }
     if before.as_ref().is_some_and(|before| !before.is_file()) {
         return write(&mut fs::File::options().write(true).open(&real).map_err(cannot)?);
     }

@@ -18,6 +18,7 @@ mod cli {
     mod graph;
     mod locks;
     mod other;
+    mod overlap;
     mod show;
 }
 

@@ -8,6 +8,7 @@
 mod run_cli {
     mod answer;
     mod compare;
+    mod policy;
     mod uses;
 }
 
@@ -38,6 +39,7 @@ arch small {
 }
 arch small_canon = small with { canon A, B, C, D }
 arch small_text = small with { vocab 258 }
+arch small_gdn = small with { mixer = gated_deltanet { heads 2 } }
 ";
 
 const DEPO: &str = r#"

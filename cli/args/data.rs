@@ -27,6 +27,7 @@ pub(crate) enum DataCommand {
     Generate(GenerateDataArgs),
     Inspect(InspectArgs),
     Stats(StatsArgs),
+    Overlap(OverlapArgs),
     Prepare(PrepareArgs),
     Babilong(BabilongArgs),
 }
@@ -55,7 +56,8 @@ Parameters, under their published names; those in brackets have the published va
   depo      N K mini_vocab min_tlen max_tlen [M QA separator bos eos]
   brevo     N [multi bos query ans eos leaves=floor|ceil ask=last|last_quarter]
   mano      L [ttype value_mod knowledge_augment lens qids bos]
-  lano      config (cfg3b 3e1 3e2 3f 3g 3h 3i 3j 3k) or grammar=@FILE.json [root vocab depth]
+  lano      config or grammar=@FILE.json [root vocab depth]
+            config=cfg3b|cfg3e1|cfg3e2|cfg3f|cfg3g|cfg3h|cfg3i|cfg3j|cfg3k
   capo      [N people_seed permute order reverse_md pronoun=parity|drawn]
   multihop  N k [M background=@FILE background_lengths]
 A VALUE is JSON if it can be, else text; @FILE stands for a file's JSON or the list of its lines.
@@ -126,6 +128,34 @@ pub(crate) struct StatsArgs {
     /// How many samples are looked at
     #[arg(long, value_name = "N", default_value_t = 1000, allow_negative_numbers = true, value_parser = at_least_one)]
     pub(crate) count: u64,
+    /// As JSON on standard output (`--help` states the schema)
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Count the questions of a recipe's evaluation that its own training shows
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc data overlap recipes/cpu_mano.toml
+  canonc data overlap lockfiles/demo_llama.lock --json
+
+A question is all that stands before an answer in its sample, token by token: Depo's edges and questions so far,
+Brevo's graph, Mano's expression. It is shown if a training window holds it with its whole answer. Held out are those
+of one evaluation; every training window is made once, so a published recipe takes minutes to hours. Of a sweep, points
+with the same windows are looked at once.
+
+Schema of --json, one object on standard output:
+  schema       \"canonc.data.overlap.v1\"
+  experiments  each:
+    name, task
+    training   {windows, questions}
+    held_out   {questions, shown}; distinct the same, with equal questions once
+    levels     each {level, questions, shown}; what a level is, the task says (hops, depth, operations)")]
+pub(crate) struct OverlapArgs {
+    /// A recipe, or the lock of an experiment
+    #[arg(value_name = "RECIPE|LOCK")]
+    pub(crate) file: PathBuf,
     /// As JSON on standard output (`--help` states the schema)
     #[arg(long)]
     pub(crate) json: bool,

@@ -28,7 +28,7 @@ pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
         return Err(Failure::bad_input("a terminal cannot show this format")
             .help("name a file with --out FILE, or send it through a pipe"));
     }
-    let mut stream = stream(samples)?;
+    let mut stream = stream(samples, *count)?;
     let stop = stop_on_signals()?;
     let name = if to_pipe { "standard output".to_owned() } else { format!("`{}`", shown(out)) };
     let whole = |written: Written, left: &str| match written.samples < *count {

@@ -48,7 +48,7 @@ struct Answers {
 
 pub(super) fn stats(args: &StatsArgs) -> Outcome {
     let StatsArgs { samples, count, json } = args;
-    let mut stream = stream(samples)?;
+    let mut stream = stream(samples, *count)?;
     let mut stats = Stats::default();
     let mut screen = Screen::new(*count);
     for done in 1..=*count {

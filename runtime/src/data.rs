@@ -5,7 +5,8 @@
 //!
 //! `cpython` draws, `depo`, `brevo`, `capo`, `mano`, `lano` and `multihop` write samples with it, `task` is the
 //! closed list of them, `window` packs samples, `text` does the same for documents, `batch` is what all of them
-//! fill; `babilong` fills prompts. `stream` has samples one by one, which `write`, `inspect` and `stats` show.
+//! fill; `babilong` fills prompts. `stream` has samples one by one, which `write`, `inspect` and `stats` show;
+//! `overlap` compares held-out questions with those of training.
 
 pub mod babilong;
 pub mod batch;
@@ -17,6 +18,7 @@ pub mod inspect;
 pub mod lano;
 pub mod mano;
 pub mod multihop;
+pub mod overlap;
 pub mod settings;
 pub mod stats;
 pub mod stream;

@@ -4,6 +4,7 @@ use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 
+use compiler::field::{Kind, find};
 use runtime::data::task::TASKS;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -271,6 +272,9 @@ fn hostile_parameters_are_answered() {
         "brevo --set =12".to_owned(),
         "brevo".to_owned(),
         "mano --set L=4 --set ttype=asmd --set value_mod=24".to_owned(),
+        "mano --set L=40 --set ttype=d --set value_mod=5".to_owned(),
+        "mano --set L=5 --set lens=[7]".to_owned(),
+        "mano --set L=@".to_owned(),
         "mano --set L=4 --set ttype=".to_owned(),
         "mano --set L=4 --set value_mod=1".to_owned(),
         "mano --set L=4 --set lens=[]".to_owned(),
@@ -305,6 +309,14 @@ fn hostile_parameters_are_answered() {
         "brevo --set N=12 --count 18446744073709551616".to_owned(),
         "brevo --set N=12 --out no/where.jsonl".to_owned(),
         "brevo --set N=12 --out .".to_owned(),
+        "brevo --set N=12 --out a.parquet/".to_owned(),
+        "brevo --set N=12 --out cut.json/".to_owned(),
+        "brevo --set N=12 --out a.parquet/.".to_owned(),
+        "brevo --set N=12 --out=".to_owned(),
+        "brevo --set N=12 --order indexed --from 18446744073709551610 --count 10".to_owned(),
+        "brevo --set N=12 --order indexed --from 18446744073709551615 --count 1".to_owned(),
+        "brevo --set N=12 --order indexed --from 1 --count 18446744073709551615".to_owned(),
+        "brevo --set N=12 --from 18446744073709551610 --count 10".to_owned(),
     ] {
         let count = if line.contains("--count") { "" } else { " --count 1" };
         let ran = ran(dir, &format!("data generate {line}{count}"));
@@ -313,6 +325,16 @@ fn hostile_parameters_are_answered() {
         shown += &format!("# {line}\n{}\n", ran.stderr);
     }
     insta::assert_snapshot!(shown);
+    for command in ["inspect", "stats"] {
+        let line = format!(
+            "data {command} mano --set L=3 --order indexed --from {} --count 3",
+            u64::MAX - 2
+        );
+        let ran = ran(dir, &line);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{line}: {}", ran.stderr);
+        let said = format!("from is {} and count 3, but", u64::MAX - 2);
+        assert!(ran.stderr.contains(&said) && ran.stderr.contains("help: "), "{}", ran.stderr);
+    }
     // Nothing was written, not even in part.
     assert_eq!(fs::read_dir(dir).unwrap().count(), 10);
 }
@@ -432,6 +454,12 @@ fn help_lists_every_parameter() {
             listed += 1;
         }
         assert!(listed >= 4, "{asked}");
+    }
+    // Grammars by names that can be typed.
+    let Kind::Word(configs, _) = find("data.config").unwrap().kind else { panic!() };
+    for config in configs {
+        let mut words = help.split(|c: char| !c.is_ascii_alphanumeric());
+        assert!(words.any(|word| word == *config), "{config} is not listed");
     }
 }
 

@@ -69,7 +69,7 @@ fn the_recipe_reference_shows_what_builds() {
     assert_eq!(first.code, 0, "{}", first.stderr);
     let blocks: Vec<&str> =
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
-    assert_eq!(blocks.len(), 3);
+    assert!(blocks.len() >= 5, "{}", blocks.len());
     for (n, block) in blocks.iter().enumerate() {
         // A sweep stands for the end of a recipe.
         let text = match block.starts_with("[sweep]") {

@@ -129,7 +129,7 @@ pub const TABLE: &[FieldDef] = &[
     free("data.tokenizer_digest", Semantic, Digest, "Of the tokenizer's file and what else decides its tokens; `canonc bind` writes it.").is("\"unbound\"").only(TOKENIZER, TRAINED),
     free("data.tokenizer_vocab", Semantic, Int(1, 1 << 24), "Tokens of the tokenizer, special ones included.").only(TOKENIZER, TRAINED).also(&["vocab_size"]),
     free("data.tokens", Cosmetic, IntOr(1, i64::MAX, "unknown"), "Training tokens of one pass; `canonc bind` writes it.").is("\"unknown\"").only(TASK, TEXT),
-    free("data.ttype", Semantic, Letters("asm"), "Mano: addition, subtraction, multiplication.").is("\"asm\"").only(TASK, MANO),
+    free("data.ttype", Semantic, Letters("asmd"), "Mano: addition, subtraction, multiplication, division; the last, which is not published, takes a prime modulus.").is("\"asm\"").only(TASK, MANO),
     free("data.value_mod", Semantic, Int(2, 4900), "Mano: the modulus.").is("23").only(TASK, MANO),
     derived("data.vocab", Cosmetic, "tokens", "The least vocabulary an arch needs for this data."),
     free("data.weights", Semantic, Ints(0, COUNT), "Share of each source of the prepared text; empty takes every document once a pass.").is("[]").only(TASK, TEXT),

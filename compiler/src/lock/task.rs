@@ -12,6 +12,7 @@ use crate::digest::Digest;
 use crate::field::{FieldValue, Fields, GENERATORS, GRAMMARS, METRICS, TABLE};
 
 mod brevo;
+mod mano;
 mod people;
 
 const TASK_TAG: &str = "canonc.task.v1";
@@ -62,7 +63,7 @@ fn alphabet(fields: &Fields) -> BTreeSet<i64> {
             let second = i64::from(truth(fields, "data.knowledge_augment"));
             tokens.extend(5000..5000 + int(fields, "data.value_mod"));
             tokens.extend(bos - second..=bos);
-            for (letter, token) in [('a', 1), ('s', 2), ('m', 3)] {
+            for (letter, token) in [('a', 1), ('s', 2), ('m', 3), ('d', 4)] {
                 if text(fields, "data.ttype").contains(letter) {
                     tokens.extend([token, token + 4 * second]);
                 }
@@ -194,24 +195,7 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
                 );
             }
         }
-        "mano" => {
-            let (lens, qids) = (list(fields, "data.lens"), list(fields, "data.qids"));
-            if lens.is_empty() || lens.len() != qids.len() {
-                problem(
-                    "data.qids",
-                    format!("lens has {} entries and qids {}", lens.len(), qids.len()),
-                    "give lens at least one length and qids one number for each, or leave both out",
-                );
-            }
-            let bos = int(fields, "data.bos");
-            if bos < 9901 {
-                problem(
-                    "data.bos",
-                    format!("bos is {bos}, but tokens up to 9900 may be values"),
-                    "leave bos out: it is 9999, as published",
-                );
-            }
-        }
+        "mano" => mano::check(fields, &mut problem),
         _ => {}
     }
     let (trained, evaluated) = (least_tokens(fields, false), least_tokens(fields, true));

@@ -123,6 +123,15 @@ fn each_mistake_is_told_with_its_place_and_cure() {
         ("loss on answers", wrong(&MANO.replace("L = 4", "loss_on = \"answer\", L = 4"), &arch)),
         ("lists of other lengths", wrong(&MANO.replace("qids = [1, 2]", "qids = [1]"), &arch)),
         ("letters twice", wrong(&MANO.replace("L = 4", "L = 4, ttype = \"aa\""), &arch)),
+        ("longer than the longest", wrong(&MANO.replace("lens = [1, 2]", "lens = [1, 7]"), &arch)),
+        (
+            "division by what has no inverse",
+            wrong(&MANO.replace("L = 4", "L = 4, ttype = \"asmd\", value_mod = 25"), &arch),
+        ),
+        (
+            "division that hardly ever has a value",
+            wrong(&MANO.replace("L = 4", "L = 9, ttype = \"d\", value_mod = 2"), &arch),
+        ),
         (
             "held out too finely",
             wrong(&TEXT.replace("seq_len", "held_out = 0.0000001, seq_len"), &arch),
@@ -372,6 +381,19 @@ fn comparison_files_that_are_wrong() {
         shown += &format!("# {name}\n{text}\n");
     }
     insta::assert_snapshot!(shown);
+}
+
+/// Two tokens more, both below the largest: as many published numbers, and two dense ones more.
+#[test]
+fn mano_divides_by_a_prime() {
+    let vocab = |ids: &str, letters: &str| -> i64 {
+        let data = format!("ids = \"{ids}\", ttype = \"{letters}\", L = 4");
+        let text = MANO.replace("L = 4", &data);
+        let made = experiments_of("recipes/test.toml", &text, &small()).unwrap();
+        made[0].value("data.vocab").unwrap().to_string().parse().unwrap()
+    };
+    assert_eq!(vocab("published", "asmd"), vocab("published", "asm"));
+    assert_eq!(vocab("dense", "asmd"), vocab("dense", "asm") + 2);
 }
 
 /// The window must hold the shortest sample that each of training and evaluation can draw.

@@ -1,6 +1,7 @@
 //! In: Mano's parameters and a generator. Out: samples of prefix arithmetic modulo a small number with its value,
 //! token for token those of the published script. Must stay true: the order of draws (data spec, section 5),
-//! including those the script throws away. The paper is "Physics of Language Models: Part 4.1", appendix A.
+//! including those the script throws away; every sample has a value, and one is found in few attempts. The paper is
+//! "Physics of Language Models: Part 4.1", appendix A.
 
 use serde::Deserialize;
 
@@ -11,6 +12,10 @@ use super::task::{Mode, Span, Tape, bounded};
 const VALUE: u32 = 5000;
 /// Tokens of a sample of 499 operations.
 const LONGEST: usize = 2 * 499 + 5;
+/// With division, the most operations for each number below the modulus. Whatever the other operations are, division
+/// alone fails most often: an expression of l divisions has a value with probability (1 - 1/p)^l, which at l = 4p is
+/// no less than 1/256.
+const DIVISIBLE: u32 = 4;
 
 /// Parameters under their published names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -19,7 +24,8 @@ pub struct ManoParams {
     /// The most operations; tests use it, training draws from `lens`.
     #[serde(rename = "L")]
     pub l: i64,
-    /// The operations, a letter each: `a` addition, `s` subtraction, `m` multiplication.
+    /// The operations, a letter each: `a` addition, `s` subtraction, `m` multiplication, `d` division, which no
+    /// published data has and which takes a prime modulus.
     #[serde(default = "published_operations")]
     pub ttype: String,
     #[serde(default = "published_modulus")]
@@ -73,6 +79,7 @@ enum Operation {
     Add,
     Subtract,
     Multiply,
+    Divide,
 }
 
 impl Operation {
@@ -82,17 +89,42 @@ impl Operation {
             Operation::Add => 1,
             Operation::Subtract => 2,
             Operation::Multiply => 3,
+            Operation::Divide => 4,
         }
     }
 
-    fn apply(self, left: u32, right: u32, modulus: u32) -> u32 {
-        // Both are below the modulus, which is below 5000, so nothing overflows.
+    fn letter(self) -> char {
         match self {
-            Operation::Add => (left + right) % modulus,
-            Operation::Subtract => (left + modulus - right) % modulus,
-            Operation::Multiply => (left * right) % modulus,
+            Operation::Add => 'a',
+            Operation::Subtract => 's',
+            Operation::Multiply => 'm',
+            Operation::Divide => 'd',
         }
     }
+
+    /// None of what is divided by nothing.
+    fn apply(self, left: u32, right: u32, modulus: u32) -> Option<u32> {
+        // Both are below the modulus, which is below 5000, so nothing overflows.
+        match self {
+            Operation::Add => Some((left + right) % modulus),
+            Operation::Subtract => Some((left + modulus - right) % modulus),
+            Operation::Multiply => Some((left * right) % modulus),
+            Operation::Divide => (right != 0).then(|| left * inverse(right, modulus) % modulus),
+        }
+    }
+}
+
+/// By Fermat: the power of the modulus, a prime, less two.
+fn inverse(number: u32, modulus: u32) -> u32 {
+    let (mut power, mut square, mut left) = (1, number, modulus - 2);
+    while left > 0 {
+        if left % 2 == 1 {
+            power = power * square % modulus;
+        }
+        square = square * square % modulus;
+        left /= 2;
+    }
+    power
 }
 
 impl Mano {
@@ -125,12 +157,26 @@ impl Mano {
                 Ok(Length { operations: length("lens", len)?, id: length("qids", id)? })
             })
             .collect();
+        let lengths = lengths?;
+        if let Some(long) = lengths.iter().find(|length| length.operations > most) {
+            return Err(DataError::new(
+                format!(
+                    "mano: lens has {}, but L is {most}, the most operations of an expression",
+                    long.operations
+                ),
+                format!("set L to {} or more, or leave {0} out of lens", long.operations),
+            ));
+        }
+        let operations = operations(&ttype)?;
+        if operations.contains(&Operation::Divide) {
+            divides(&ttype, modulus, most)?;
+        }
         Ok(Mano {
-            operations: operations(&ttype)?,
+            operations,
             modulus,
             augment: knowledge_augment,
             bos,
-            lengths: lengths?,
+            lengths,
             test_length: Length { operations: most, id: most },
         })
     }
@@ -168,13 +214,14 @@ impl Mano {
             Operation::Add => " + ",
             Operation::Subtract => " - ",
             Operation::Multiply => " * ",
+            Operation::Divide => " / ",
         };
         text.push('(');
         let left = self.read(rest, text)?;
         text.push_str(sign);
         let right = self.read(rest, text)?;
         text.push(')');
-        Some(operation.apply(left, right, self.modulus))
+        operation.apply(left, right, self.modulus)
     }
 
     pub(super) fn vocab(&self) -> u32 {
@@ -210,14 +257,7 @@ impl Mano {
 
     pub(super) fn canonical(&self) -> String {
         let Mano { operations, modulus, augment, bos, lengths, test_length } = self;
-        let letters: String = operations
-            .iter()
-            .map(|operation| match operation {
-                Operation::Add => 'a',
-                Operation::Subtract => 's',
-                Operation::Multiply => 'm',
-            })
-            .collect();
+        let letters: String = operations.iter().map(|operation| operation.letter()).collect();
         let list = |number: fn(&Length) -> u32| {
             lengths.iter().map(|length| number(length).to_string()).collect::<Vec<_>>().join(" ")
         };
@@ -237,14 +277,20 @@ impl Mano {
                 self.test_length
             }
         };
-        // The script draws values for a flat form of the expression and never uses them.
-        for _ in 0..=operations {
-            random.below(self.modulus);
-        }
-        // Bos and length come first on the tape but are drawn last.
         let start = tape.tokens.len();
-        tape.tokens.extend([self.bos, 10 * id]);
-        let value = self.expression(random, operations, &mut tape.tokens);
+        // Until it has a value: without division, at once.
+        let value = loop {
+            // The script draws values for a flat form of the expression and never uses them.
+            for _ in 0..=operations {
+                random.below(self.modulus);
+            }
+            // Bos and length come first on the tape but are drawn last.
+            tape.tokens.extend([self.bos, 10 * id]);
+            match self.expression(random, operations, &mut tape.tokens) {
+                Some(value) => break value,
+                None => tape.tokens.truncate(start),
+            }
+        };
         let mut variant = || if self.augment { random.below(2) } else { 0 };
         if let Some([bos, length, ..]) = tape.tokens.get_mut(start..) {
             *bos -= variant();
@@ -255,12 +301,18 @@ impl Mano {
         tape.tokens.push(VALUE + value);
     }
 
-    /// Writes an expression of that many operations in prefix form and gives its value.
-    fn expression(&self, random: &mut Random, operations: u32, tokens: &mut Vec<u32>) -> u32 {
+    /// Writes an expression of that many operations in prefix form and gives its value; all of it is drawn even where
+    /// a part has none.
+    fn expression(
+        &self,
+        random: &mut Random,
+        operations: u32,
+        tokens: &mut Vec<u32>,
+    ) -> Option<u32> {
         if operations == 0 {
             let value = random.below(self.modulus);
             tokens.push(VALUE + value);
-            return value;
+            return Some(value);
         }
         let operation = self.operations[random.index(self.operations.len())];
         let left_operations = random.below(operations);
@@ -271,13 +323,35 @@ impl Mano {
         // Which of its two tokens is drawn after both sides; the second one is first in the published list.
         let second = if self.augment { random.below(2) == 0 } else { random.below(1) != 0 };
         tokens[at] += if second { 4 } else { 0 };
-        operation.apply(left, right, self.modulus)
+        operation.apply(left?, right?, self.modulus)
     }
+}
+
+/// Refuses divisions that have no answer, and those that are all but sure to meet a zero.
+fn divides(letters: &str, modulus: u32, most: u32) -> Result<(), DataError> {
+    if let Some(factor) = (2..modulus).find(|factor| modulus.is_multiple_of(*factor)) {
+        return Err(DataError::new(
+            format!(
+                "mano: ttype `{letters}` divides, but value_mod is {modulus}, a multiple of {factor}, which has no inverse"
+            ),
+            "set value_mod to a prime, such as 23, or leave `d` out of ttype",
+        ));
+    }
+    let bound = DIVISIBLE * modulus;
+    if most > bound {
+        return Err(DataError::new(
+            format!(
+                "mano: L is {most}, but with division modulo {modulus} hardly any expression of more than {bound} operations has a value"
+            ),
+            format!("set L to {bound} or less, raise value_mod, or leave `d` out of ttype"),
+        ));
+    }
+    Ok(())
 }
 
 fn operations(letters: &str) -> Result<Vec<Operation>, DataError> {
     let wrong = |message: String| {
-        DataError::new(message, "set ttype to letters of `asm`, each at most once")
+        DataError::new(message, "set ttype to letters of `asmd`, each at most once")
     };
     let mut operations = Vec::new();
     for letter in letters.chars() {
@@ -285,11 +359,7 @@ fn operations(letters: &str) -> Result<Vec<Operation>, DataError> {
             'a' => Operation::Add,
             's' => Operation::Subtract,
             'm' => Operation::Multiply,
-            'd' => {
-                return Err(wrong(
-                    "mano: ttype asks for division, which no published data uses".to_owned(),
-                ));
-            }
+            'd' => Operation::Divide,
             _ => {
                 return Err(wrong(format!(
                     "mano: ttype `{letters}` has a letter `{letter}` that names no operation"
@@ -380,7 +450,7 @@ mod tests {
             ("lens", json!([0]), "lens is 0"),
             ("qids", json!([1, 2, 3, 0]), "qids is 0"),
             ("ttype", json!(""), "ttype is empty"),
-            ("ttype", json!("asmd"), "division"),
+            ("lens", json!([1, 7]), "lens has 7, but L is 4"),
             ("ttype", json!("aas"), "`a` twice"),
             ("ttype", json!("+"), "`+`"),
             ("bos", json!(9900), "bos is 9900"),
@@ -390,6 +460,80 @@ mod tests {
             params[name] = value;
             let error = Task::parse("mano", params).unwrap_err();
             assert!(error.message.contains(want), "{error}");
+        }
+    }
+    #[test]
+    fn divisions_equal_a_re_implementations() {
+        let cases = golden::cases("mano_division");
+        assert_eq!(cases.len(), 6);
+        for case in &cases {
+            let mode = if case["mode"] == "qa" { Mode::Test } else { Mode::Train };
+            let task = Task::parse("mano", case["params"].clone()).unwrap();
+            let Task::Mano(mano) = &task else { panic!() };
+            let mut random = Random::new(case["seed"].as_u64().unwrap());
+            let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
+            let mut digest = StreamDigest::default();
+            for number in 0..200 {
+                tape.clear();
+                task.sample(&mut random, mode, &mut scratch, &mut tape);
+                if let Some(want) = case["samples"].get(number) {
+                    assert_eq!(tape.tokens, golden::tokens(want), "{}", case["id"]);
+                }
+                check_span(&task, mode, &tape);
+                let (_, value, said) = mano.parts(&tape.tokens).unwrap();
+                assert_eq!(value, said);
+                digest.add(tape.tokens.iter().copied());
+            }
+            digest.check(&case["digest_tokens"]);
+            assert_eq!(random.next_u32(), case["next_u32_after"], "{}", case["id"]);
+        }
+    }
+
+    #[test]
+    fn division_undoes_multiplication() {
+        for modulus in [2, 3, 5, 7, 23, 101] {
+            for (left, right) in (0..modulus).flat_map(|a| (0..modulus).map(move |b| (a, b))) {
+                let divided = Operation::Divide.apply(left, right, modulus);
+                let found = (right != 0)
+                    .then(|| (0..modulus).find(|value| value * right % modulus == left).unwrap());
+                assert_eq!(divided, found, "{left} / {right} modulo {modulus}");
+            }
+        }
+        let largest = 4889;
+        for right in 1..largest {
+            let one = Operation::Divide.apply(right, right, largest);
+            assert_eq!(one, Some(1), "{right} / {right}");
+        }
+    }
+
+    #[test]
+    fn division_is_refused_where_it_has_no_answer_or_hardly_ever_one() {
+        let of = |params: Value| Task::parse("mano", params).map_err(|error| error.to_string());
+        for (modulus, factor) in [(24, 2), (25, 5), (4, 2), (4897, 59)] {
+            let error = of(json!({"L": 2, "ttype": "d", "value_mod": modulus})).unwrap_err();
+            let want = format!("value_mod is {modulus}, a multiple of {factor}, ");
+            assert!(error.contains(&want), "{error}");
+            assert!(of(json!({"L": 2, "value_mod": modulus})).is_ok());
+        }
+        for modulus in [2, 3, 23, 4889] {
+            let most = (4 * modulus).min(499);
+            let params = json!({"L": most, "ttype": "d", "value_mod": modulus});
+            let task = of(params.clone()).unwrap();
+            // The longest has a value before long.
+            let (mut random, mut tape) = (Random::new(1), Tape::default());
+            for _ in 0..10 {
+                task.sample(&mut random, Mode::Test, &mut Scratch::default(), &mut tape);
+            }
+            assert_eq!(tape.tokens.len(), 10 * (2 * most + 5));
+            let mut longer = params;
+            longer["L"] = json!(most + 1);
+            if most < 499 {
+                let error = of(longer).unwrap_err();
+                assert!(
+                    error.contains(&format!("L is {}, but with division", most + 1)),
+                    "{error}"
+                );
+            }
         }
     }
 }

@@ -25,6 +25,12 @@ pub fn parameters(
             ));
         };
         let value = match value.strip_prefix('@') {
+            Some("") => {
+                return Err(DataError::new(
+                    format!("`{setting}` names no file after the `@`"),
+                    format!("write {name}=@FILE, or the value itself without `@`"),
+                ));
+            }
             Some(path) => from_file(path, &read(path)?)?,
             None => from_text(name, value)?,
         };
@@ -141,7 +147,7 @@ mod tests {
             "bad" => Ok("{\"depth\": 2,\n".to_owned()),
             path => no_file(path),
         };
-        let cases: [(&[&str], &str); 9] = [
+        let cases: [(&[&str], &str); 10] = [
             (&["x=@bad.json"], "`bad.json` is no JSON: expected value at line 1"),
             (&["x=@bad"], "`bad` is no JSON: EOF while parsing a value at line 2"),
             (&["N=99999999999999999999"], "`N` is a number of 20 digits"),
@@ -150,6 +156,7 @@ mod tests {
             (&["=3"], "`=3` is no setting"),
             (&[""], "`` is no setting"),
             (&["N=3", "N=4"], "`N` is set twice"),
+            (&["L=@"], "`L=@` names no file after the `@`"),
             (&["x=@missing"], "no file `missing`"),
         ];
         for (settings, want) in cases {

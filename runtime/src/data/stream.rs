@@ -58,8 +58,20 @@ impl Stream {
         self.next
     }
 
-    /// Goes on with sample `number`, which only the indexed order can.
-    pub fn skip_to(&mut self, number: u64) -> Result<(), DataError> {
+    /// Goes on with sample `number` for `count` samples; only the indexed order can begin anywhere.
+    pub fn skip_to(&mut self, number: u64, count: u64) -> Result<(), DataError> {
+        if number.checked_add(count).is_none() {
+            return Err(DataError::new(
+                format!(
+                    "from is {number} and count {count}, but the last number of a sample is {}",
+                    u64::MAX - 1
+                ),
+                match u64::MAX - number {
+                    0 => "begin with a smaller number".to_owned(),
+                    left => format!("set count to {left} or less, or begin with a smaller number"),
+                },
+            ));
+        }
         match self.order {
             Order::Indexed => {
                 self.next = number;
@@ -71,7 +83,7 @@ impl Stream {
                     "the published order is one sequence: its next sample is {}, not {number}",
                     self.next
                 ),
-                "start at 0, or take the indexed order",
+                "begin at 0, or add --order indexed",
             )),
         }
     }
@@ -161,7 +173,7 @@ mod tests {
             };
             let mut windows = TaskWindows::new(task.clone(), options).unwrap();
             let mut stream = Stream::new(task.clone(), Order::Indexed, Mode::Train, 3);
-            stream.skip_to(5).unwrap();
+            stream.skip_to(5, 3).unwrap();
             for number in 5..8 {
                 let tree = stream.next_tree();
                 let tape = stream.sample();
@@ -212,8 +224,26 @@ mod tests {
                 names.dedup();
                 assert_eq!(names.len(), 7);
             }
-            assert!(stream.skip_to(8).is_ok());
-            assert!(stream.skip_to(0).unwrap_err().message.contains("its next sample is 8, not 0"));
+            assert!(stream.skip_to(8, 1).is_ok());
+            assert!(
+                stream.skip_to(0, 1).unwrap_err().message.contains("its next sample is 8, not 0")
+            );
+        }
+    }
+
+    #[test]
+    fn numbers_end() {
+        let task = tasks().remove(3);
+        let mut stream = Stream::new(task, Order::Indexed, Mode::Train, 3);
+        stream.skip_to(u64::MAX - 2, 2).unwrap();
+        stream.sample();
+        stream.sample();
+        assert_eq!(stream.number(), u64::MAX);
+        for (from, count) in [(u64::MAX - 2, 3), (u64::MAX, 1), (1, u64::MAX), (u64::MAX, u64::MAX)]
+        {
+            let error = stream.skip_to(from, count).unwrap_err();
+            let want = format!("from is {from} and count {count}, but");
+            assert!(error.message.contains(&want), "{error}");
         }
     }
 

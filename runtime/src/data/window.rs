@@ -4,12 +4,18 @@
 //! spec, 4.6). Must stay true: in the indexed order window `w` is a function of (task digest, split, mode,
 //! seed, `w`) alone; the published order is one generator from one seed, so it can only be walked.
 
+mod key;
+mod questions;
+
 use std::ops::Range;
 
 use super::batch::{Answer, Batch};
 use super::cpython::Random;
 use super::task::{Mode, Scratch, Tape, Task};
 use super::{DataError, Split};
+use key::generator;
+pub(super) use key::window_key;
+pub use questions::Asked;
 
 /// Which targets count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +70,8 @@ pub struct TaskWindows {
     next: u64,
     scratch: Box<Scratch>,
     tape: Tape,
+    /// Where the tape's samples begin.
+    starts: Vec<usize>,
 }
 
 impl TaskWindows {
@@ -120,6 +128,7 @@ impl TaskWindows {
             next: 0,
             scratch: Box::default(),
             tape: Tape::default(),
+            starts: Vec::new(),
         })
     }
 
@@ -233,6 +242,7 @@ impl TaskWindows {
             next,
             scratch,
             tape,
+            starts,
         } = self;
         let mut keyed;
         let random = match options.order {
@@ -246,12 +256,14 @@ impl TaskWindows {
             }
         };
         tape.clear();
+        starts.clear();
         // Where the window begins on the tape.
         let mut start = 0;
         while tape.tokens.len() <= start + options.seq_len {
             let first = tape.tokens.is_empty();
             // Tasks with labels have none.
             tape.tokens.extend(task.separator());
+            starts.push(tape.tokens.len());
             task.sample(random, options.mode, scratch, tape);
             if first && task.cuts_anywhere() && options.split == Split::Train {
                 start = random.index(tape.tokens.len());
@@ -298,30 +310,6 @@ fn dense(task: &Task) -> Vec<u32> {
         }
     }
     table
-}
-
-/// The generator of an indexed window.
-fn generator(task: &blake3::Hash, options: &Options, number: u64) -> Random {
-    let Options { split, mode, seed, .. } = *options;
-    Random::from_key(window_key(task, split, mode, seed, number).as_bytes())
-}
-
-/// The key of an indexed window. Its generator is Python's `random.Random(int.from_bytes(key, "little"))`. The length
-/// of a window is no part of it: a shorter window is the beginning of the longer one.
-pub(super) fn window_key(
-    task: &blake3::Hash,
-    split: Split,
-    mode: Mode,
-    seed: u64,
-    number: u64,
-) -> blake3::Hash {
-    let mode: &str = match mode {
-        Mode::Train => "train",
-        Mode::Test => "test",
-    };
-    let text =
-        format!("task {task}\nsplit {}\nmode {mode}\nseed {seed}\nwindow {number}\n", split.key());
-    blake3::Hasher::new_derive_key("canonc 1 data task window").update(text.as_bytes()).finalize()
 }
 
 #[cfg(test)]

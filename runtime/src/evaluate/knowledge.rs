@@ -2,6 +2,9 @@
 //! the formulas of `data::capo::bits`; each token's loss is that after the true tokens before it; only biographies
 //! that lie in their window as a whole count, and all values of one count together.
 //!
+//! So a biography longer than the window never counts, nor one that the window's end cuts, which meets long ones more
+//! often than short ones: the means are of biographies somewhat shorter than all. Of 300,000 with permuted sentences
+//! one had more than 512 bytes (the mean is 368, the longest had 515), and locks with bits refuse shorter windows.
 //! Held-out windows are of the people that are trained on, in sentences drawn anew (data spec, 4.6).
 
 use std::collections::BTreeMap;

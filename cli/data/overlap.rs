@@ -1,0 +1,170 @@
+//! `canonc data overlap`: how much of what a recipe is evaluated by stands in its own training.
+//!
+//! In: a recipe of experiments, or a lock. Out: shares on standard output, as text or as JSON, once for all points
+//! that have the same windows. Must stay true: nothing is trained or written; every training window is looked at.
+
+use std::path::Path;
+
+use compiler::lock::{Experiment, Lock};
+use runtime::data::overlap::{self, Overlap, Share};
+use runtime::progress::rounded;
+use serde::Serialize;
+
+use super::screen::Screen;
+use crate::args::OverlapArgs;
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::runs::failure;
+use crate::{build, locks, output};
+
+#[derive(Serialize)]
+struct Document {
+    schema: &'static str,
+    experiments: Vec<Of>,
+}
+
+/// What there is of one experiment.
+#[derive(Serialize)]
+struct Of {
+    name: String,
+    task: String,
+    training: Training,
+    held_out: Shares,
+    distinct: Shares,
+    levels: Vec<Level>,
+}
+
+#[derive(Serialize)]
+struct Training {
+    windows: u64,
+    questions: u64,
+}
+
+#[derive(Serialize)]
+struct Shares {
+    questions: u64,
+    shown: u64,
+}
+
+#[derive(Serialize)]
+struct Level {
+    level: u32,
+    questions: u64,
+    shown: u64,
+}
+
+pub(super) fn overlap(args: &OverlapArgs) -> Outcome {
+    let experiments = experiments(&args.file)?;
+    let mut all = Vec::new();
+    for experiment in &experiments {
+        let of = of(experiment)?;
+        if !args.json {
+            output::data(&describe(&of))?;
+        }
+        all.push(of);
+    }
+    if args.json {
+        output::json(&Document { schema: "canonc.data.overlap.v1", experiments: all })?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// Those of a recipe or a lock, without those whose windows another has already.
+fn experiments(file: &Path) -> Result<Vec<Experiment>, Failure> {
+    let locks = match file.extension().and_then(|extension| extension.to_str()) {
+        Some("lock") => vec![locks::read(file)?.0],
+        Some(_) | None => build::built(&mut build::Known::default(), file)?,
+    };
+    let mut experiments: Vec<Experiment> = Vec::new();
+    for lock in locks {
+        match lock {
+            Lock::Experiment(experiment) => {
+                if !experiments.iter().any(|other| windows(other) == windows(&experiment)) {
+                    experiments.push(experiment);
+                }
+            }
+            Lock::Arch(_) => {
+                return Err(Failure::bad_input(format!("`{}` trains nothing", shown(file)))
+                    .help("name a recipe or its lock, such as recipes/cpu_mano.toml"));
+            }
+            Lock::Comparison(_) => {
+                return Err(Failure::bad_input(format!("`{}` is a comparison", shown(file)))
+                    .help("name the recipe of one of its arms"));
+            }
+        }
+    }
+    Ok(experiments)
+}
+
+/// What decides which windows an experiment is trained on and evaluated by.
+fn windows(experiment: &Experiment) -> Vec<Option<String>> {
+    [
+        "data.task_digest",
+        "data.seq_len",
+        "data.order",
+        "seeds.data",
+        "seeds.eval",
+        "batch.sequences",
+        "batch.micro_batches",
+        "budget.steps",
+        "evaluation.mode",
+        "evaluation.windows",
+        "evaluation.samples",
+    ]
+    .map(|path| experiment.value(path).map(ToString::to_string))
+    .into()
+}
+
+fn of(experiment: &Experiment) -> Result<Of, Failure> {
+    let mut screen: Option<Screen> = None;
+    let found = overlap::overlap(experiment, |done, total| {
+        screen.get_or_insert_with(|| Screen::new(total)).show(done, |seconds| {
+            let rate = rounded(done as f64 / seconds.max(1e-9));
+            format!("{} windows  {rate} windows/s", output::grouped(done))
+        });
+    });
+    if let Some(screen) = &mut screen {
+        screen.clear();
+    }
+    let Overlap { windows, trained, all, distinct, levels } = found.map_err(failure)?;
+    let shares = |Share { questions, shown }| Shares { questions, shown };
+    Ok(Of {
+        name: experiment.name.clone(),
+        task: experiment.value("data.task").map(|task| task.plain()).unwrap_or_default(),
+        training: Training { windows, questions: trained },
+        held_out: shares(all),
+        distinct: shares(distinct),
+        levels: levels
+            .into_iter()
+            .map(|(level, Share { questions, shown })| Level { level, questions, shown })
+            .collect(),
+    })
+}
+
+fn describe(of: &Of) -> String {
+    let Of { name, task, training, held_out, distinct, levels } = of;
+    let share = |shown: u64, questions: u64| match questions {
+        0 => "none".to_owned(),
+        _ => format!("{:.1}%", 100.0 * shown as f64 / questions as f64),
+    };
+    let mut text = format!(
+        "{name}\ntask       {task}\ntraining   {} in {}\nheld out   {}, {} shown in training word for word ({})\n\
+         distinct   {}, {} shown ({})\n",
+        output::counted(training.questions, "question"),
+        output::counted(training.windows, "window"),
+        output::counted(held_out.questions, "question"),
+        output::grouped(held_out.shown),
+        share(held_out.shown, held_out.questions),
+        output::counted(distinct.questions, "question"),
+        output::grouped(distinct.shown),
+        share(distinct.shown, distinct.questions),
+    );
+    for Level { level, questions, shown } in levels {
+        text += &format!(
+            "level {level:<4} {}, {} shown ({})\n",
+            output::counted(*questions, "question"),
+            output::grouped(*shown),
+            share(*shown, *questions)
+        );
+    }
+    text
+}

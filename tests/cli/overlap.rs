@@ -1,0 +1,117 @@
+//! `canonc data overlap`: held-out questions that stand in training, counted and counted again by other means.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+
+use crate::{canonc, folder};
+
+const ARCH: &str = "\
+arch small {
+  vocab 300   dim 8   norm_eps 1e-5
+  init lingua
+  layers 2 of decoder {
+    mixer attention { heads 2 }
+    mlp   swiglu { hidden 16 }
+  }
+}
+";
+
+/// A recipe on that data.
+fn recipe(data: &str) -> String {
+    format!(
+        "arch = \"../arch/small.canon\"\ndata = {{ {data}, ids = \"dense\" }}\n\
+         batch = {{ sequences = 4, micro_batches = 2 }}\n\
+         optimizer = {{ lr = 0.003, weight_decay = 0.1 }}\n\
+         schedule = {{ kind = \"cosine\", warmup = 1 }}\nbudget = {{ steps = 2 }}\n\
+         seeds = {{ init = 1, data = 7 }}\nevaluation = {{ windows = 300 }}\n"
+    )
+}
+
+/// One operation modulo 2: twelve questions. A window is one sample.
+const MANO: &str = "task = \"mano\", seq_len = 6, L = 1, value_mod = 2, knowledge_augment = false";
+const DEPO: &str =
+    "task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2";
+/// No more graphs of three vertices than can be met in 16 windows of many.
+const BREVO: &str = "task = \"brevo\", seq_len = 1024, N = 3";
+
+#[test]
+fn every_question_is_looked_for_in_every_window() {
+    let mano = recipe(MANO);
+    let sweep = mano.replace("lr = 0.003, ", "") + "[sweep]\noptimizer.lr = [0.1, 0.2]\n";
+    let seeds = mano.replace(", data = 7", "") + "[sweep]\nseeds.data = [7, 8]\n";
+    let dir = folder(&[
+        ("arch/small.canon", ARCH),
+        ("recipes/mano.toml", &mano),
+        ("recipes/sweep.toml", &sweep),
+        ("recipes/seeds.toml", &seeds),
+        ("recipes/depo.toml", &recipe(DEPO)),
+        ("recipes/brevo.toml", &recipe(BREVO)),
+    ]);
+    let dir = dir.path();
+    let json = |file: &str| -> Vec<Value> {
+        let ran = canonc(dir, &["data", "overlap", file, "--json"]);
+        assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{}", ran.stderr);
+        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(found["schema"], "canonc.data.overlap.v1");
+        found["experiments"].as_array().unwrap().clone()
+    };
+    let found = json("recipes/mano.toml");
+    let mano = &found[0];
+    // Sixteen windows, each the sample of its number.
+    let line = "data generate mano --set L=1 --set value_mod=2 --set knowledge_augment=false \
+                --order indexed --seed 7 --count 16";
+    let trained = canonc(dir, &line.split_whitespace().collect::<Vec<_>>()).stdout;
+    let trained: BTreeSet<&str> = trained.lines().collect();
+    assert!((2..12).contains(&trained.len()), "{trained:?}");
+    assert_eq!(mano["training"], serde_json::json!({"windows": 16, "questions": 16}));
+    assert_eq!(mano["distinct"]["questions"], 12, "{mano}");
+    assert_eq!(mano["distinct"]["shown"], trained.len() as u64, "{mano}");
+    assert_eq!(mano["held_out"]["questions"], 300);
+    let shown = mano["held_out"]["shown"].as_u64().unwrap();
+    assert!(shown > trained.len() as u64 && shown < 300, "{mano}");
+    // One seed's windows once, whatever the points are; two seeds' twice.
+    assert_eq!(json("recipes/sweep.toml").len(), 1);
+    let both = json("recipes/seeds.toml");
+    assert_eq!((both.len(), &both[0]["distinct"]), (2, &mano["distinct"]));
+    // A lock says what its recipe says.
+    assert_eq!(canonc(dir, &["build", "recipes/mano.toml"]).code, 0);
+    assert_eq!(json("lockfiles/mano.lock"), found);
+    // Names out of thousands meet by no chance; graphs of three vertices by every.
+    let of = |file: &str| json(file)[0]["held_out"].clone();
+    assert_eq!(of("recipes/depo.toml")["shown"], 0);
+    assert_eq!(of("recipes/brevo.toml"), serde_json::json!({"questions": 64, "shown": 64}));
+    let text = canonc(dir, &["data", "overlap", "recipes/mano.toml"]).stdout;
+    insta::assert_snapshot!(text);
+}
+
+#[test]
+fn what_asks_nothing_is_refused() {
+    let lano = recipe("task = \"lano\", seq_len = 512, config = \"cfg3b\"");
+    let text =
+        recipe("task = \"text\", seq_len = 64, source = \"c4\"").replace(", ids = \"dense\"", "");
+    let dir = folder(&[
+        ("arch/small.canon", ARCH),
+        ("recipes/a.toml", &recipe(MANO)),
+        ("recipes/lano.toml", &lano),
+        ("recipes/text.toml", &text),
+        (
+            "recipes/pair.toml",
+            "base = \"a\"\ntreatment = [\"optimizer.lr\"]\narms = { a = \"a.toml\", b = \"b.toml\" }\n\
+             seeds = { init = [1, 2], data = [1, 2] }\n",
+        ),
+        ("recipes/b.toml", &recipe(MANO).replace("0.003", "0.004")),
+    ]);
+    let dir = dir.path();
+    for (file, said) in [
+        ("recipes/lano.toml", "lano asks no questions that could be the same"),
+        ("recipes/text.toml", "documents ask no questions that could be the same"),
+        ("recipes/pair.toml", "`recipes/pair.toml` is a comparison"),
+        ("arch/small.canon", "`arch/small.canon` trains nothing"),
+        ("recipes/c.toml", "there is no `recipes/c.toml`"),
+    ] {
+        let ran = canonc(dir, &["data", "overlap", file]);
+        assert_eq!((ran.code, ran.stdout.as_str()), (2, ""), "{file}: {}", ran.stderr);
+        assert!(ran.stderr.contains(said) && ran.stderr.contains("help: "), "{}", ran.stderr);
+    }
+}
