@@ -8,7 +8,7 @@ mod read;
 
 use std::path::Path;
 
-use compiler::audit::{self, Findings, Rules};
+use compiler::audit::{self, Findings, MAX_EXPERIMENTS, Rules};
 use runtime::curves::{self, Curves};
 
 use crate::args::AuditArgs;
@@ -37,6 +37,13 @@ pub(crate) fn audit(args: &AuditArgs) -> Outcome {
         curves.extend(read::curves(path)?).map_err(|why| {
             Failure::bad_input(why).at(shown(path)).help("give each run a name of its own")
         })?;
+    }
+    if experiments.len() > MAX_EXPERIMENTS {
+        let message = format!(
+            "these are {} experiments; at most {MAX_EXPERIMENTS} are held against each other",
+            experiments.len()
+        );
+        return Err(Failure::bad_input(message).help("audit one sweep at a time"));
     }
     let subjects = audit::subjects(&read::once(experiments));
     if let Some((key, near)) = rules.unknown(&subjects).into_iter().next() {

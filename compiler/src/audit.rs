@@ -23,7 +23,7 @@ mod value;
 pub mod vocabulary;
 
 pub use document::document;
-pub use experiment::{BadInput, Experiment, table};
+pub use experiment::{BadInput, Experiment, MAX_EXPERIMENTS, table};
 pub use extend::{BadRules, rules};
 pub use facts::{ARM_WORDS, NAME_WORDS, Subject};
 pub use finding::{Finding, Findings, Kind, Place};

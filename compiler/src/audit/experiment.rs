@@ -42,9 +42,12 @@ impl BadInput {
 /// What is left of a lock's graph when every slot is emptied: twins have it in common.
 pub(super) const BARE_GRAPH: &str = "arch.graph_without_slots";
 
+/// Experiments of one set: each is held against each other.
+pub const MAX_EXPERIMENTS: usize = 2000;
+
 /// Columns and rows that a table may have.
 const MAX_COLUMNS: usize = 1000;
-const MAX_ROWS: usize = 5000;
+const MAX_ROWS: usize = MAX_EXPERIMENTS;
 
 impl Experiment {
     pub fn new(name: impl Into<String>, source: impl Into<String>) -> Experiment {

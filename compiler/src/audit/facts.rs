@@ -152,7 +152,12 @@ impl Subject {
         let counted = facts.contains_key(TOKENS_PER_STEP);
         derive(&mut facts);
         let text = |path: &str| facts.get(path).map(|fact| fact.value.to_string());
-        let family = text("arch.mixer").unwrap_or_else(|| "?".to_owned());
+        // Of layers that are not all alike, every mixer there is.
+        let layers = facts.iter().filter(|(path, _)| path.ends_with(".mixer"));
+        let mut mixers: Vec<String> = layers.map(|(_, fact)| fact.value.to_string()).collect();
+        mixers.sort();
+        mixers.dedup();
+        let family = mixers.join("+");
         let size = claims
             .size
             .clone()
@@ -251,7 +256,12 @@ fn derive(facts: &mut BTreeMap<String, Fact>) {
     let over = |a: Option<Ratio>, b: Option<Ratio>| Some(Value::Number(a?.div(b?)?));
     let head_dim = over(number(facts, "arch.dim"), number(facts, "arch.mixer.heads"));
     put(facts, "arch.mixer.head_dim", head_dim);
+    // Layers that are not all alike say themselves what they are.
+    let by_layer = facts.keys().any(|path| path.starts_with("arch.layers."));
     for key in vocabulary::TABLE {
+        if by_layer && key.path.starts_with("arch.m") {
+            continue;
+        }
         let attention = matches!(
             facts.get("arch.mixer").map(|fact| &fact.value),
             Some(Value::Text(mixer)) if mixer == "attention"

@@ -3,7 +3,7 @@
 //! In: what rules see. Out: [`Finding`]s, equal ones gathered into one with many places. Must stay
 //! true: a finding shows both values; its places name every experiment it is about.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a finding is about: two experiments beside each other, or each by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -49,15 +49,18 @@ impl Findings {
         self.0.entry(at).or_insert_with(|| (kind, Vec::new())).1.push(place);
     }
 
-    /// Whether a rule has something on an experiment at a key.
-    pub(super) fn has(&self, rules: &str, key: &str, experiment: &str) -> bool {
-        self.0.iter().any(|((rule, at, _), (_, places))| {
-            rule.starts_with(rules)
-                && at == key
-                && places.iter().any(|place| {
-                    place.experiment == experiment || place.against.as_deref() == Some(experiment)
-                })
-        })
+    /// Keys and experiments that rules of some beginning have something on.
+    pub(super) fn told(&self, rules: &str) -> BTreeSet<(String, String)> {
+        let mut told = BTreeSet::new();
+        for ((_, key, _), (_, places)) in
+            self.0.iter().filter(|((id, ..), _)| id.starts_with(rules))
+        {
+            for place in places {
+                let both = [Some(&place.experiment), place.against.as_ref()];
+                told.extend(both.into_iter().flatten().map(|name| (key.clone(), name.clone())));
+            }
+        }
+        told
     }
 
     pub(super) fn into_list(self) -> Vec<Finding> {

@@ -29,7 +29,9 @@ pub(super) fn names(subjects: &[Subject], found: &mut Findings) {
             found.add("name-value", Kind::Set, path, message, alone(subject));
         }
     }
-    let treated = |s: &Subject| s.value(CANON).map(|value| !value.is_off());
+    // Where nobody speaks of slots, nothing is known of them.
+    let spoken = subjects.iter().any(|s| s.facts.get(CANON).is_some_and(|fact| fact.written));
+    let treated = |s: &Subject| s.value(CANON).filter(|_| spoken).map(|value| !value.is_off());
     let custom = subjects.iter().filter(|s| treated(s) == Some(true)).collect::<Vec<_>>();
     let following = custom.iter().filter(|s| s.claims.canon).count();
     let binding = following * 2 > custom.len();

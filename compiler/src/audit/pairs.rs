@@ -4,10 +4,12 @@
 //! that agree but for the words of their arms decide first, contents next, so that neither a wrong
 //! name nor a wrong key hides a pair; every experiment has at most one partner for each treatment.
 
+use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::Subject;
 use super::rules::Pairs;
+use super::value::Value;
 use super::vocabulary;
 
 /// Twins, as places in the set: without and with the treatment.
@@ -34,16 +36,34 @@ pub(super) fn treatment_of(subject: &Subject, treatment: &[String]) -> String {
     values.join(" ")
 }
 
-/// Deciding keys in which two differ, beside the treatment.
-fn apart(a: &Subject, b: &Subject, declared: &Pairs) -> usize {
-    let keys: BTreeSet<&str> = a.compared().chain(b.compared()).collect();
-    let decides = |path: &&&str| {
+/// What decides in an experiment, beside the treatment: sorted keys and values.
+type Deciding<'a> = Vec<(&'a str, &'a Value)>;
+
+fn deciding<'a>(subject: &'a Subject, declared: &Pairs) -> Deciding<'a> {
+    let own = |path: &&str| {
         vocabulary::class(path).decides()
             && !of_treatment(&declared.treatment, path)
             && !of_treatment(&declared.ignore, path)
-            && a.value(path) != b.value(path)
     };
-    keys.iter().filter(decides).count()
+    subject.compared().filter(own).filter_map(|path| Some((path, subject.value(path)?))).collect()
+}
+
+/// Keys in which two differ; counted no further than one above what twins may.
+fn apart(a: &Deciding<'_>, b: &Deciding<'_>) -> usize {
+    let (mut left, mut right) = (a.iter().peekable(), b.iter().peekable());
+    let mut differing = 0;
+    while differing <= MAX_APART {
+        let order = match (left.peek(), right.peek()) {
+            (None, None) => break,
+            (Some(_), None) => Ordering::Less,
+            (None, Some(_)) => Ordering::Greater,
+            (Some((one, _)), Some((other, _))) => one.cmp(other),
+        };
+        let one = if order.is_le() { left.next() } else { None };
+        let other = if order.is_ge() { right.next() } else { None };
+        differing += usize::from(one != other);
+    }
+    differing
 }
 
 /// Pairs in order of the set, and the places of those without one; of a set without any treatment, or
@@ -58,6 +78,7 @@ pub(super) fn pairs(subjects: &[Subject], declared: &Pairs) -> (Vec<Pair>, Vec<u
             by_treatment.entry(value).or_default().push(*at);
         }
     }
+    let contents: Vec<Deciding<'_>> = subjects.iter().map(|s| deciding(s, declared)).collect();
     let mut pairs = Vec::new();
     let mut free: BTreeSet<usize> = without.iter().copied().collect();
     for pass in [Pass::Names, Pass::Contents] {
@@ -73,7 +94,12 @@ pub(super) fn pairs(subjects: &[Subject], declared: &Pairs) -> (Vec<Pair>, Vec<u
                         Pass::Names if !named => continue,
                         // A base may serve arms of several treatments, but by its name only.
                         Pass::Contents if !free.contains(without) => continue,
-                        Pass::Names | Pass::Contents => apart(a, b, declared),
+                        Pass::Names | Pass::Contents => {
+                            match (contents.get(*without), contents.get(*with)) {
+                                (Some(a), Some(b)) => apart(a, b),
+                                (None, _) | (_, None) => continue,
+                            }
+                        }
                     };
                     if named || distance <= MAX_APART {
                         candidates.push((distance, *without, *with));

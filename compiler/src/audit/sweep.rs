@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::experiment::BARE_GRAPH;
-use super::facts::{Subject, TOKENS, TOKENS_PER_STEP};
+use super::facts::{ROPE_DIMS, ROPE_SHARE, Subject, TOKENS, TOKENS_PER_STEP};
 use super::finding::{Findings, Kind, Place};
 use super::pairs::of_treatment;
 use super::rules::{Invariant, Pairs, Range};
@@ -136,6 +136,8 @@ const SWEPT: [&str; 7] = [
 
 /// In a family, size and budget, keys in which a few are not as all the others.
 pub(super) fn siblings(subjects: &[Subject], pairs: &[Pairs], found: &mut Findings) {
+    // What pairs have been told of is not told again.
+    let told = found.told("twin-");
     let alike = ["task", "family", "size", "tokens"].map(str::to_owned);
     for (labels, members) in groups(subjects, &alike) {
         if members.len() < LEAST_GROUP {
@@ -149,6 +151,7 @@ pub(super) fn siblings(subjects: &[Subject], pairs: &[Pairs], found: &mut Findin
             if treatment || SWEPT.contains(&key) || !vocabulary::class(key).decides() {
                 continue;
             }
+            let shown = if key == ROPE_DIMS { ROPE_SHARE } else { key };
             let mut values: BTreeMap<String, Vec<&Subject>> = BTreeMap::new();
             for subject in &members {
                 values.entry(subject.shown(key)).or_default().push(subject);
@@ -162,7 +165,7 @@ pub(super) fn siblings(subjects: &[Subject], pairs: &[Pairs], found: &mut Findin
             }
             for (value, who) in values.iter().filter(|(value, _)| *value != usual) {
                 for subject in who {
-                    if told(found, key, &subject.name) {
+                    if told.contains(&(shown.to_owned(), subject.name.clone())) {
                         continue;
                     }
                     let message = format!(
@@ -181,10 +184,4 @@ pub(super) fn siblings(subjects: &[Subject], pairs: &[Pairs], found: &mut Findin
             }
         }
     }
-}
-
-/// Whether a pair has been told of the same.
-fn told(found: &Findings, key: &str, name: &str) -> bool {
-    let shown = if key == super::facts::ROPE_DIMS { super::facts::ROPE_SHARE } else { key };
-    found.has("twin-", shown, name)
 }
