@@ -247,3 +247,44 @@ fn a_grid_says_each_value_once_and_is_judged_by_what_is_measured() {
     let text = write(&Lock::Comparison(made));
     assert_eq!(write(&read("c", &text).unwrap()), text);
 }
+
+/// Equal where the first point of the grid has them, the budgets part at the second: nothing declares that.
+#[test]
+fn a_confound_at_any_point_of_the_grid_is_one() {
+    let tokens = DEPO.replace("steps = 600", "tokens = 2457600");
+    let arms = [("llama", "small", DEPO), ("canon", "smallcanon", &*tokens)];
+    let grid = "[grid]\n\"batch.sequences\" = [32, 16]\n[selection]\nper_arm = false\n";
+    assert!(compare(PAIR, &arms).is_ok());
+    let refused = compare(&format!("{PAIR}{grid}"), &arms).unwrap_err();
+    assert!(refused.contains("decides training") && refused.contains("1200"), "{refused}");
+    assert!(refused.contains("sequences16"), "{refused}");
+    // Declared it is no factor at the first point and one at the second.
+    let declared = PAIR.replace("[\"canon\"]", "[\"canon\", \"budget.steps\"]");
+    let refused = compare(&format!("{declared}{grid}"), &arms).unwrap_err();
+    assert!(refused.contains("the arms agree on it"), "{refused}");
+    let elsewhere = grid.replace("[32, 16]", "[16, 64]");
+    let made = compare(&format!("{declared}{elsewhere}"), &arms).unwrap();
+    assert_eq!(made.runs().len(), 8);
+    // A grid of what tunes alone has the same verdict everywhere.
+    let tuned = format!("{PAIR}[grid]\n\"optimizer.lr\" = [0.1, 0.2, 0.3]\n");
+    assert_eq!(
+        compare(&tuned, &arms).unwrap().verdicts["canon"].headline(),
+        "controlled for canon"
+    );
+}
+
+/// Whatever a lock's text says of itself: read, it is judged again.
+#[test]
+fn a_lock_that_calls_confounded_arms_controlled_is_refused() {
+    let arms = [("llama", "small", DEPO), ("canon", "smallcanon", DEPO)];
+    let mut made = compare(PAIR, &arms).unwrap();
+    let other = DEPO.replace("0.0133", "0.01");
+    let arch = made.arms[0].experiment.arch.clone();
+    assert_eq!(made.arms[0].name, "canon");
+    made.arms[0].experiment = experiment_of(&other, &arch);
+    // Every digest in it is right, and the verdict stands as it was.
+    let text = write(&Lock::Comparison(made));
+    assert!(text.contains("canon = \"controlled for canon\""), "{text}");
+    let error = read("c", &text).unwrap_err();
+    assert!(error.to_string().contains("confounded: 1 difference, beside canon"), "{error}");
+}
