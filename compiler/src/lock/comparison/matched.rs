@@ -139,9 +139,10 @@ impl Match {
             self.within
         );
         let missing = of_base.saturating_sub(of_arm);
-        let (more, by) =
-            if missing > 0 { ("lacks", missing) } else { ("has too many by", -missing) };
-        let short = format!("`{name}` {more} {}", digits(by));
+        let short = match missing > 0 {
+            true => format!("`{name}` lacks {}", digits(missing)),
+            false => format!("`{name}` has {} too many", digits(missing.saturating_neg())),
+        };
         let help = match self.on {
             Quantity::TrainFlops => self.steps(of_base, arm),
             Quantity::Parameters | Quantity::NonEmbedding | Quantity::Flops => {
@@ -193,17 +194,18 @@ impl Match {
             let exact = now.checked_mul(slope)?.checked_add(wanted)?;
             let hidden = nearest(exact, slope.checked_mul(grain)?).checked_mul(grain)?;
             let guessed = here.checked_add(slope.checked_mul(hidden - now)? / now)?;
-            if hidden < 1 || !self.holds(Matched { base, arm: guessed }) {
+            let finest = grain == 1;
+            if hidden < 1 || !(finest || self.holds(Matched { base, arm: guessed })) {
                 continue;
             }
             let made = Matched { base, arm: value(hidden)? };
+            let how = format!("mlp.hidden {hidden} instead of {now} in its arch");
+            let gives = format!("gives {} ({})", digits(made.arm), made.apart());
             if self.holds(made) {
-                return Some(format!(
-                    "mlp.hidden {hidden} instead of {now} in its arch gives {} ({}); declare `mlp.hidden` in its \
-                     treatment",
-                    digits(made.arm),
-                    made.apart()
-                ));
+                return Some(format!("{how} {gives}; declare `mlp.hidden` in its treatment"));
+            }
+            if finest {
+                return Some(format!("{how} {gives}, the nearest there is"));
             }
         }
         None
