@@ -120,7 +120,7 @@ pub fn covers(n: usize) -> Option<u32> {
     COVERS.iter().find(|(of, _)| *of == n).map(|(_, percent)| *percent)
 }
 
-const COVERS: [(usize, u32); 6] = [(3, 75), (4, 80), (5, 84), (6, 86), (7, 87), (8, 88)];
+const COVERS: [(usize, u32); 6] = [(3, 75), (4, 80), (5, 84), (6, 86), (7, 88), (8, 88)];
 
 #[cfg(test)]
 mod tests {
