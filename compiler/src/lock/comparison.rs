@@ -133,7 +133,7 @@ impl Comparison {
         let Declared { base, treatment, seeds, again, grid, selection, matching } = declared;
         let mut unsound = equal_seeds(&seeds, &again);
         unsound.extend(unsound_grid(&grid, &selection));
-        unsound.extend(arms.iter().filter_map(|arm| unmeasured(arm, &selection.metric)));
+        unsound.extend(arms.iter().filter_map(|arm| unmeasured(arm, &selection.metric, &grid)));
         if !unsound.is_empty() {
             return Err(NoComparison::Problems(unsound));
         }

@@ -15,7 +15,7 @@ use super::{
     Arm, Choose, Comparison, Declared, Grid, Match, NoComparison, Quantity, SEED_KINDS, Selection,
     seed_value,
 };
-use crate::field::{self, FieldValue, Kind, Origin, shown};
+use crate::field::{self, FieldValue, Kind, shown};
 
 impl Comparison {
     /// What was declared, as facts of the lock.
@@ -185,7 +185,7 @@ pub(crate) fn grid_row(paths: &str, value: &DeValue<'_>) -> Result<Grid, String>
     let paths: Vec<String> = paths.split(',').map(|path| path.trim().to_owned()).collect();
     let mut defs = Vec::new();
     for path in &paths {
-        match field::find(path).filter(|def| def.origin != Origin::Derived) {
+        match field::find(path).filter(|def| def.is_writable()) {
             Some(def) if path.starts_with("seeds.") => {
                 return Err(format!("`{}` is varied by [seeds]", def.path));
             }

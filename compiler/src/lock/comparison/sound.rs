@@ -35,15 +35,16 @@ pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem>
 }
 
 /// An arm that does not report what the rule goes by.
-pub(super) fn unmeasured(arm: &Arm, metric: &str) -> Option<Problem> {
+pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Problem> {
     let metrics = arm.experiment.value("evaluation.metrics");
     let Some(FieldValue::List(metrics)) = metrics else { return None };
     let metrics: Vec<String> = metrics.iter().map(FieldValue::plain).collect();
-    if metrics.iter().any(|known| known == metric) {
+    // Where nothing is measured, nothing can be selected: of a grid, that is, which has points to select.
+    if metrics.iter().any(|known| known == metric) || (metrics.is_empty() && grid.is_empty()) {
         return None;
     }
-    let message =
-        format!("arm `{}` is not measured by {metric}, but by {}", arm.name, metrics.join(", "));
+    let by = if metrics.is_empty() { "nothing".to_owned() } else { metrics.join(", ") };
+    let message = format!("arm `{}` is not measured by {metric}, but by {by}", arm.name);
     let help = "choose one of these, or name it under [evaluation] metrics where the task has it";
     Some(Problem::new("selection.metric", "not-measured", message, help))
 }
