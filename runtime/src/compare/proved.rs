@@ -26,6 +26,8 @@ pub struct Claim {
     pub verdict: String,
     /// Also of a bundle of several factors.
     pub controlled: bool,
+    /// Of the treatment; of several no difference can be laid to one.
+    pub factors: usize,
     pub matched: Option<Equal>,
 }
 
@@ -65,9 +67,12 @@ impl Proved {
                 arm: found.arm,
                 apart: found.apart(),
             });
-            let verdict_line = locked.headline(arm);
-            let claim =
-                Claim { verdict: verdict_line, controlled: verdict.is_controlled(), matched };
+            let claim = Claim {
+                verdict: locked.headline(arm),
+                controlled: verdict.is_controlled(),
+                factors: verdict.treatment.iter().map(|declared| declared.factors).sum(),
+                matched,
+            };
             (arm.clone(), claim)
         });
         let paths = locked.grid.iter().flat_map(|grid| &grid.paths);
@@ -88,8 +93,8 @@ impl Comparison {
     /// What is proved of an arm, in a line.
     pub fn standing(&self, arm: &str) -> String {
         match self.proved.claims.get(arm) {
-            Some(Claim { verdict, controlled: true, matched: _ }) => verdict.clone(),
-            Some(Claim { verdict, controlled: false, matched: _ }) => {
+            Some(Claim { verdict, controlled: true, factors: _, matched: _ }) => verdict.clone(),
+            Some(Claim { verdict, controlled: false, factors: _, matched: _ }) => {
                 format!("{NOT_CONTROLLED}: {verdict}")
             }
             None => format!("{NOT_CONTROLLED}: nothing proves what this arm differs in"),
