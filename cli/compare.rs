@@ -88,7 +88,7 @@ fn say(
     folder: &Path,
     json: bool,
 ) -> Result<String, Failure> {
-    let heading = heading(comparison, compared);
+    let heading = heading(comparison);
     let mut said = format!("{}\n", heading.verdict);
     for note in &heading.notes {
         said.push_str(&format!("  {note}\n"));
@@ -218,7 +218,8 @@ fn point(comparison: &Comparison, run: &Run) -> String {
     values.collect::<Vec<_>>().join(", ")
 }
 
-fn heading(comparison: &Comparison, compared: &compare::Comparison) -> Heading {
+fn heading(comparison: &Comparison) -> Heading {
+    let proved = Proved::of(comparison);
     let mut notes = Vec::new();
     let several = comparison.verdicts.len() > 1;
     for (arm, verdict) in &comparison.verdicts {
@@ -231,8 +232,8 @@ fn heading(comparison: &Comparison, compared: &compare::Comparison) -> Heading {
     }
     Heading {
         title: comparison.name.clone(),
-        verdict: compared.verdict(),
-        controlled: compared.not_controlled().is_empty(),
+        verdict: proved.verdict(&comparison.base),
+        controlled: proved.all_controlled(),
         lock_id: comparison.id().to_string(),
         notes,
     }

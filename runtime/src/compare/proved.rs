@@ -87,18 +87,35 @@ impl Proved {
         });
         Proved { claims: claims.collect(), axes: axes.collect() }
     }
-}
 
-impl Comparison {
     /// What is proved of an arm, in a line.
     pub fn standing(&self, arm: &str) -> String {
-        match self.proved.claims.get(arm) {
+        match self.claims.get(arm) {
             Some(Claim { verdict, controlled: true, factors: _, matched: _ }) => verdict.clone(),
             Some(Claim { verdict, controlled: false, factors: _, matched: _ }) => {
                 format!("{NOT_CONTROLLED}: {verdict}")
             }
             None => format!("{NOT_CONTROLLED}: nothing proves what this arm differs in"),
         }
+    }
+
+    /// Whether there is a proof for every arm that is known here.
+    pub fn all_controlled(&self) -> bool {
+        !self.claims.is_empty() && self.claims.values().all(|claim| claim.controlled)
+    }
+
+    /// The verdicts of all arms in a line, as pages and tables are headed.
+    pub fn verdict(&self, base: &str) -> String {
+        let each =
+            self.claims.keys().map(|arm| format!("{arm} against {base}: {}", self.standing(arm)));
+        each.collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl Comparison {
+    /// What is proved of an arm, in a line.
+    pub fn standing(&self, arm: &str) -> String {
+        self.proved.standing(arm)
     }
 
     pub fn is_controlled(&self, arm: &str) -> bool {
@@ -112,7 +129,7 @@ impl Comparison {
         names.filter(|name| !self.is_controlled(name)).collect()
     }
 
-    /// The verdicts of all treated arms in a line, as pages and tables are headed.
+    /// The verdicts of all treated arms in a line, whether there is a proof or not.
     pub fn verdict(&self) -> String {
         let base = self.base().map_or("", |arm| arm.name.as_str());
         let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment);

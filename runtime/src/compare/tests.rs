@@ -214,6 +214,11 @@ mod what_is_not_controlled_is_called_so {
             assert!(comparison.verdict().contains(said), "{}", comparison.verdict());
         }
         assert_eq!(two_seeds().verdict(), "canon against llama: controlled for canon");
+        // As the lock alone would have it said, before anything was run.
+        let proved = confounded(two_seeds(), "canon").proved;
+        assert_eq!(proved.verdict("llama"), format!("canon against llama: {SAID}"));
+        assert!(!proved.all_controlled() && !Proved::default().all_controlled());
+        assert!(two_seeds().proved.all_controlled());
     }
 
     #[test]
