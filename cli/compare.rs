@@ -4,7 +4,7 @@
 //! beside its runs; of several comparisons one table of all, and a picture.
 //! Must stay true: every run is `canonc run` of its own lock, so that each starts in the platform its
 //! lock requires and resumes by itself; interrupted here is interrupted there, with a checkpoint; the
-//! table is headed by the verdict the lock proved.
+//! table is headed by the verdict the lock proved; with --json standard output is one document and nothing else.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use compiler::field::FieldValue;
 use compiler::lock::{self, Comparison, Lock, Role, Run};
-use runtime::compare::{self, Arm};
+use runtime::compare::{self, Arm, Proved};
 use runtime::overview::{self, Entry};
 use runtime::report::{self, Heading};
 use runtime::run::{Paths, append_line, read_lock};
@@ -29,7 +29,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     // A run under way is told, and leaves a checkpoint; this process waits for it.
     let stop = stop_on_signals()?;
-    let mut done = Vec::new();
+    let mut done: Vec<(String, compare::Comparison)> = Vec::new();
     for comparison in &locked {
         let folder = args.dir.join(&comparison.name);
         std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
@@ -39,7 +39,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
             return Ok(Exit::Interrupted);
         }
         let compared = compared(comparison, &comparison.runs(), &folder)?;
-        let page = say(comparison, &compared, &folder)?;
+        let page = say(comparison, &compared, &folder, args.json)?;
         if let (Some(out), [_]) = (&args.out, &locked[..]) {
             write(out, &page)?;
         }
@@ -49,11 +49,19 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     if let [_, _, ..] = &done[..] {
         let entries: Vec<Entry<'_>> =
             done.iter().map(|(task, comparison)| Entry { task, comparison }).collect();
-        output::data(&format!("\n{}", overview::table(&entries).text()))?;
+        if !args.json {
+            output::data(&format!("\n{}", overview::table(&entries).text()))?;
+        }
         if let Some(out) = &args.out {
             write(out, &overview::picture(&entries))?;
             output::note(&format!("picture: {}", shown(out)));
         }
+    }
+    if args.json {
+        let all = locked.iter().zip(&done);
+        output::json(&compare::json(all.map(|(comparison, (_, compared))| {
+            (comparison.name.as_str(), comparison.id().to_string(), compared)
+        })))?;
     }
     Ok(Exit::Fine)
 }
@@ -78,13 +86,16 @@ fn say(
     comparison: &Comparison,
     compared: &compare::Comparison,
     folder: &Path,
+    json: bool,
 ) -> Result<String, Failure> {
     let heading = heading(comparison);
     let mut said = format!("{}\n", heading.verdict);
     for note in &heading.notes {
         said.push_str(&format!("  {note}\n"));
     }
-    output::data(&format!("{said}\n{}", compare::summary(compared).text()))?;
+    if !json {
+        output::data(&format!("{said}\n{}", compare::summary(compared).text()))?;
+    }
     let page = report::page(&heading, compared).map_err(Failure::machine)?;
     let beside = folder.join("report.html");
     files::replace(&beside, &page)?;
@@ -195,7 +206,8 @@ fn compared(
             of_point.push(read);
         }
     }
-    Ok(compare::Comparison { arms, points, selection: comparison.selection.clone() })
+    let (selection, proved) = (comparison.selection.clone(), Proved::of(comparison));
+    Ok(compare::Comparison { arms, points, selection, proved })
 }
 
 /// A run's place in the grid: `optimizer.lr 0.003`.
@@ -207,10 +219,10 @@ fn point(comparison: &Comparison, run: &Run) -> String {
 }
 
 fn heading(comparison: &Comparison) -> Heading {
-    let (mut verdicts, mut notes) = (Vec::new(), Vec::new());
+    let proved = Proved::of(comparison);
+    let mut notes = Vec::new();
     let several = comparison.verdicts.len() > 1;
     for (arm, verdict) in &comparison.verdicts {
-        verdicts.push(format!("{arm} against {}: {}", comparison.base, verdict.headline()));
         let whose = if several { format!("{arm}: ") } else { String::new() };
         for (kind, changes) in
             [("consequence", &verdict.consequences), ("platform", &verdict.platform)]
@@ -220,9 +232,8 @@ fn heading(comparison: &Comparison) -> Heading {
     }
     Heading {
         title: comparison.name.clone(),
-        verdict: verdicts.join("; "),
-        // A comparison that is not controlled is never locked.
-        controlled: true,
+        verdict: proved.verdict(&comparison.base),
+        controlled: proved.all_controlled(),
         lock_id: comparison.id().to_string(),
         notes,
     }
