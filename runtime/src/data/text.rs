@@ -5,8 +5,10 @@
 //! window `w` is a function of (documents, options, `w`); what is held out for a seed is never trained on with it.
 
 pub mod file;
+mod guard;
 pub mod index;
 pub mod order;
+pub mod tokenizer;
 
 use std::ops::Range;
 use std::sync::Arc;
