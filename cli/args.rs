@@ -8,6 +8,7 @@
 #[cfg(feature = "torch")]
 mod compute;
 mod data;
+mod prepare;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,8 +23,9 @@ pub(crate) use compute::{
 
 pub(crate) use data::{
     BabilongArgs, BabilongSet, DataArgs, DataCommand, DataFormat, DataMode, DataOrder,
-    GenerateDataArgs, InspectArgs, PrepareArgs, SampleArgs, StatsArgs,
+    GenerateDataArgs, InspectArgs, SampleArgs, StatsArgs,
 };
+pub(crate) use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
 
 /// Commands that only a build with libtorch has.
 pub(crate) const NEEDS_TORCH: [&str; 8] =

@@ -111,7 +111,8 @@ pub(crate) fn folder_of(path: &Path) -> Result<(), Failure> {
     }
 }
 
-fn no_folder(path: &Path, folder: &Path) -> Failure {
+/// Where a file's folder is not there.
+pub(crate) fn no_folder(path: &Path, folder: &Path) -> Failure {
     let (path, folder) = (shown(path), shown(folder));
     Failure::bad_input(format!("`{path}` cannot be written: there is no folder `{folder}`"))
         .help(format!("`mkdir -p {folder}`, and repeat"))
