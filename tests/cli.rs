@@ -18,6 +18,7 @@ mod cli {
     mod locks;
     mod other;
     mod show;
+    mod text;
 }
 
 /// What a run of the binary left behind.

@@ -229,7 +229,7 @@ fn killed(
         }
         if fault {
             // A piece has about a megabyte.
-            command.args(["--fault", &format!("piece:{}", (size >> 21).max(1))]);
+            command.args(["--fault", &format!("piece:{}", (size >> 21).max(2))]);
         }
         command
             .stdout(Stdio::null())

@@ -226,7 +226,12 @@ mod tests {
         let index =
             index_of(&[("a", vec!["one".into(), "zwei".into()]), ("b", vec!["trois".into()])]);
         save(&index, &path).unwrap();
-        assert_eq!(load(&path).unwrap(), *index);
+        let loaded = load(&path).unwrap();
+        assert_eq!((loaded.sources(), loaded.identity()), (index.sources(), index.identity()));
+        let all = |index: &TextIndex| -> Vec<Vec<u8>> {
+            (0..3).map(|number| index.document(number).to_vec()).collect()
+        };
+        assert_eq!(all(&loaded), all(&index));
         assert!(is_index(&path).unwrap());
         // A second save replaces the file and leaves nothing beside it.
         save(&index, &path).unwrap();

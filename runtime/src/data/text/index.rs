@@ -372,19 +372,18 @@ mod tests {
         let Report { lines, documents, bytes, blank, malformed, empty, first_bad } = report;
         assert_eq!((lines, documents, bytes, blank, malformed, empty), (11, 4, 13, 2, 4, 1));
         let lines: Vec<u64> = first_bad.iter().map(|bad| bad.line).collect();
-        assert_eq!(lines, [4, 5, 6, 7, 8]);
-        assert_eq!(first_bad[0].to_string(), "a.jsonl:4: the document is empty");
-        assert!(first_bad[1].why.starts_with("not a JSON object: "), "{}", first_bad[1]);
-        assert_eq!(first_bad[2].why, "`text` or `content` is not a string");
-        assert_eq!(first_bad[3].why, "no `text` and no `content`");
-        assert_eq!(first_bad[4].why, "not a JSON object");
+        assert_eq!(lines, [5, 6, 7, 8]);
+        assert!(first_bad[0].to_string().starts_with("a.jsonl:5: not a JSON object: "));
+        assert_eq!(first_bad[1].why, "`text` or `content` is not a string");
+        assert_eq!(first_bad[2].why, "no `text` and no `content`");
+        assert_eq!(first_bad[3].why, "not a JSON object");
     }
 
     #[test]
     fn refusing_names_all_bad_lines_at_once() {
         let error = build(&[("a.jsonl", MIXED)], OnBadLine::Refuse).unwrap_err();
         assert!(
-            error.message.starts_with("5 of 11 lines hold no document:\na.jsonl:4: "),
+            error.message.starts_with("4 of 11 lines hold no document:\na.jsonl:5: "),
             "{error}"
         );
         assert!(error.message.contains("a.jsonl:8"), "{error}");
