@@ -8,11 +8,12 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
+use runtime::data::DataError;
 use runtime::data::text::file;
 use runtime::data::text::index::{OnBadLine, Report};
 use runtime::data::text::lines::Field;
 use runtime::data::text::prepare::{
-    Done, End, Fault, News, Request, SourceInput, prepare as prepare_documents,
+    CANNOT_WRITE, Done, End, Fault, News, Request, SourceInput, prepare as prepare_documents,
 };
 use runtime::data::text::tokenizer::{Kind, MOST_BYTES, MarkNames, Tokenizer};
 use runtime::progress::{bytes, rounded};
@@ -75,7 +76,7 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
         }
     });
     screen.clear();
-    match ended.map_err(failure)? {
+    match ended.map_err(failed)? {
         End::Finished { report, .. } => {
             say(&report, out, before)?;
             Ok(Exit::Fine)
@@ -88,6 +89,15 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
             Ok(Exit::Interrupted)
         }
     }
+}
+
+/// What cannot be written is this machine's doing, all else the input's.
+fn failed(error: DataError) -> Failure {
+    let exit = match error.message.starts_with(CANNOT_WRITE) {
+        true => Exit::Machine,
+        false => Exit::BadInput,
+    };
+    Failure { exit, ..failure(error) }
 }
 
 fn so_far(done: &Done) -> String {

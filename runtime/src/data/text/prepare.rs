@@ -18,7 +18,7 @@ use super::lines::{Field, OnBadLine, Report};
 use super::tokenizer::Tokenizer;
 
 pub use input::{Format, format_of};
-pub use partial::Fault;
+pub use partial::{CANNOT_WRITE, Fault};
 
 /// A named list of files, in reading order.
 #[derive(Clone, Debug)]
@@ -94,7 +94,6 @@ pub fn prepare(
     }
     let mut partial = partial::Partial::open(request, out, told)?;
     if work::run(request, &mut partial, stop, told)? == work::Stop::Asked {
-        // What has no tokens yet is worth no folder.
         partial.save()?;
         return Ok(End::Interrupted(partial.done()));
     }

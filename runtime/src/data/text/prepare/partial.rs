@@ -57,6 +57,9 @@ impl Fault {
     }
 }
 
+/// How the message of an error begins that is the disk's, not the input's.
+pub const CANNOT_WRITE: &str = "cannot write ";
+
 /// How far it goes, as written beside it.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -574,7 +577,7 @@ fn digest_of(request: &Request<'_>) -> Result<String, DataError> {
 
 fn cannot_write(path: &Path, error: &io::Error) -> DataError {
     DataError::new(
-        format!("cannot write {}: {error}", path.display()),
+        format!("{CANNOT_WRITE}{}: {error}", path.display()),
         "check that the folder is there, writable and has room",
     )
 }

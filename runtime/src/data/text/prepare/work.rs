@@ -58,7 +58,7 @@ pub(super) struct Made {
 type MadeOrNot = Result<Made, DataError>;
 
 /// Files of all sources, in order.
-pub(super) fn inputs<'a>(sources: &'a [SourceInput]) -> Vec<&'a Input> {
+pub(super) fn inputs(sources: &[SourceInput]) -> Vec<&Input> {
     sources.iter().flat_map(|source| &source.files).collect()
 }
 
