@@ -9,6 +9,7 @@ mod audit;
 #[cfg(feature = "torch")]
 mod compute;
 mod data;
+mod prepare;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,8 +25,9 @@ pub(crate) use compute::{
 
 pub(crate) use data::{
     BabilongArgs, BabilongSet, DataArgs, DataCommand, DataFormat, DataMode, DataOrder,
-    GenerateDataArgs, InspectArgs, OverlapArgs, PrepareArgs, SampleArgs, StatsArgs,
+    GenerateDataArgs, InspectArgs, OverlapArgs, SampleArgs, StatsArgs,
 };
+pub(crate) use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
 
 /// Commands that only a build with libtorch has.
 pub(crate) const NEEDS_TORCH: [&str; 8] =

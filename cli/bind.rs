@@ -10,8 +10,9 @@ use std::sync::Arc;
 use compiler::digest::Digest;
 use compiler::lock::{self, Bound, DataSource, Experiment, Lock};
 use runtime::data::Split;
-use runtime::data::text::file;
-use runtime::data::text::{HeldOut, Marks, Options, TextWindows};
+use runtime::data::text::index::TextIndex;
+use runtime::data::text::tokenizer::{Info, Kind};
+use runtime::data::text::{TextWindows, file, locked};
 
 use crate::args::BindArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
@@ -68,29 +69,40 @@ fn documents(path: &Path, experiment: Option<&Experiment>) -> Result<Bound, Fail
     let wrong =
         |error: runtime::data::DataError| Failure::bad_input(error.message).help(error.help);
     let index = file::load(path).map_err(wrong)?;
-    let hex = index.identity().to_hex();
-    let digest = Digest::parse(hex.as_str())
-        .ok_or_else(|| Failure::machine("the digest of the data cannot be read"))?;
-    let index = Arc::new(index);
-    let tokens = match experiment.map(|e| (&e.data.source, e.data.seq_len)) {
-        Some((
-            DataSource::Text {
-                add_bos, add_eos, held_out_per_million, held_out_seed, weights, ..
-            },
-            seq_len,
-        )) => {
-            let options = Options {
-                seq_len: usize::try_from(seq_len).unwrap_or(usize::MAX),
-                seed: 0,
-                split: Split::Train,
-                held_out: HeldOut { seed: *held_out_seed, per_million: *held_out_per_million },
-                marks: Marks { bos: *add_bos, eos: *add_eos },
-                weights: weights.clone(),
-            };
-            let windows = TextWindows::new(index, options).map_err(wrong)?;
-            i64::try_from(windows.tokens()).ok()
-        }
-        Some((DataSource::Task { .. }, _)) | None => None,
+    // A lock is bound to what is there, not to what a damaged file says of itself.
+    index.check().map_err(wrong)?;
+    let parsed = |hash: &str| {
+        Digest::parse(hash).ok_or_else(|| Failure::machine("the digest of the data cannot be read"))
     };
-    Ok(Bound { digest, tokens, tokenizer: None })
+    let digest = parsed(index.identity().to_hex().as_str())?;
+    let Info { kind, digest: tokenizer, .. } = *index.tokenizer();
+    let tokenizer = match kind {
+        Kind::Bytes => None,
+        Kind::Huggingface | Kind::Sentencepiece | Kind::Tiktoken => {
+            Some(parsed(tokenizer.to_hex().as_str())?)
+        }
+    };
+    let Some(experiment) = experiment else { return Ok(Bound { digest, tokens: None, tokenizer }) };
+    let DataSource::Text { tokenizer: locked, .. } = &experiment.data.source else {
+        return Ok(Bound { digest, tokens: None, tokenizer });
+    };
+    if let Some(differs) = locked::mismatch(locked, index.tokenizer()) {
+        let failure = Failure::bad_input(differs).at(shown(path));
+        return Err(failure.help("prepare them with the lock's tokenizer, or change the recipe"));
+    }
+    let tokens = windows(experiment, Arc::new(index))?.tokens();
+    Ok(Bound { digest, tokens: i64::try_from(tokens).ok(), tokenizer })
+}
+
+/// The training windows of a lock on text.
+pub(crate) fn windows(
+    experiment: &Experiment,
+    index: Arc<TextIndex>,
+) -> Result<TextWindows, Failure> {
+    let data = &experiment.data;
+    let seq_len = usize::try_from(data.seq_len).unwrap_or(usize::MAX);
+    let options = locked::options(&data.source, seq_len, Split::Train, experiment.seeds.data)
+        .ok_or_else(|| Failure::bad_input(format!("`{}` reads no documents", experiment.name)))?;
+    TextWindows::new(index, options)
+        .map_err(|error| Failure::bad_input(error.message).help(error.help))
 }

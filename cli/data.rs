@@ -1,13 +1,16 @@
 //! `canonc data`: samples of the synthetic tasks, written, shown or counted; and documents made ready.
 //!
-//! In: a task with its parameters, an order and a seed; or files of JSON lines. Out: samples on standard output or
-//! in a file, what they are made of, what they have in common; an index of documents. Must stay true: what a sample
+//! In: a task with its parameters, an order and a seed; or files of documents. Out: samples on standard output or in a
+//! file, what they are made of, what they have in common; documents made tokens once, in a file. Must stay true: what a sample
 //! is, `runtime::data` decides; memory does not grow with the number of samples; parameters that no data can have
 //! are refused before anything is written.
 
+mod about;
 mod babilong;
+mod bench;
 mod generate;
 mod overlap;
+mod inputs;
 mod prepare;
 mod screen;
 mod stats;
@@ -36,6 +39,8 @@ pub(crate) fn data(args: &DataArgs) -> Outcome {
         DataCommand::Stats(args) => stats::stats(args),
         DataCommand::Overlap(args) => overlap::overlap(args),
         DataCommand::Prepare(args) => prepare::prepare(args),
+        DataCommand::About(args) => about::about(args),
+        DataCommand::Bench(args) => bench::bench(args),
         DataCommand::Babilong(args) => babilong::babilong(args),
     }
 }

@@ -20,7 +20,6 @@ pub(crate) enum Exit {
     /// This machine cannot: permissions, disk, a missing library.
     Machine,
     /// Interrupted with a good checkpoint.
-    #[cfg(feature = "torch")]
     Interrupted,
     /// Ended by a signal with nothing left behind: as a shell would say it.
     Stopped,
@@ -33,7 +32,6 @@ impl From<Exit> for ExitCode {
             Exit::Finding => 1,
             Exit::BadInput => 2,
             Exit::Machine => 3,
-            #[cfg(feature = "torch")]
             Exit::Interrupted => 75,
             Exit::Stopped => 130,
         })

@@ -121,7 +121,8 @@ fn names_a_file(path: &Path) -> Result<(), Failure> {
     Err(Failure::bad_input(refused).help("name the file that is to be written"))
 }
 
-fn no_folder(path: &Path, folder: &Path) -> Failure {
+/// Where a file's folder is not there.
+pub(crate) fn no_folder(path: &Path, folder: &Path) -> Failure {
     let (path, folder) = (shown(path), shown(folder));
     Failure::bad_input(format!("`{path}` cannot be written: there is no folder `{folder}`"))
         .help(format!("`mkdir -p {folder}`, and repeat"))

@@ -12,6 +12,7 @@ use std::time::Instant;
 use compiler::field::{FieldValue, Fields};
 use compiler::lock::{Device, Experiment, Lock};
 use runtime::compare::measured;
+use runtime::data::text::SourceEpochs;
 use runtime::fault::Faults;
 use runtime::job::{Estimate, Job, estimate, fits};
 use runtime::metrics::{Evaluation, Score, Step};
@@ -64,6 +65,9 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         experiment.id().short(),
         shown(&folder)
     ));
+    for source in estimate(&job).epochs.iter().flatten() {
+        output::note(&format!("epochs: {}", read_of(source)));
+    }
     let mut screen = Screen::new(&experiment);
     let end = train(&mut job, &folder, on, &options, &mut screen);
     screen.clear();
@@ -220,13 +224,25 @@ fn dry_run(
             }),
         ),
     ];
-    let passes =
-        epochs.map_or_else(|| "generated, never repeated".to_owned(), |n| format!("{n:.3}"));
-    rows.insert(6, ("epochs", passes));
+    let passes = match &epochs {
+        None => vec![("epochs", "generated, never repeated".to_owned())],
+        Some(sources) => sources.iter().map(|source| ("epochs", read_of(source))).collect(),
+    };
+    rows.splice(6..6, passes);
     let rows: Vec<Vec<String>> =
         rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
     output::data(&output::table(&rows, &[], 0))?;
     fits.map(|()| Exit::Fine)
+}
+
+/// How often a source is read.
+fn read_of(source: &SourceEpochs) -> String {
+    let SourceEpochs { name, documents, tokens, share: _, epochs } = source;
+    format!(
+        "{epochs:.3} of {name} ({}, {})",
+        output::counted(*documents, "document"),
+        output::counted(*tokens, "token")
+    )
 }
 
 /// Progress: one line that is written over on a terminal, lines in a log.

@@ -20,6 +20,7 @@ mod cli {
     mod other;
     mod overlap;
     mod show;
+    mod text;
 }
 
 /// What a run of the binary left behind.

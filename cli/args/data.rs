@@ -1,4 +1,4 @@
-//! What can be typed to `canonc data`: samples of the synthetic tasks, and documents made ready.
+//! What can be typed to `canonc data`: samples of the synthetic tasks, and documents made ready (`prepare`).
 //!
 //! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`; names and values of `--set` are
 //! those of the published vectors, and the help of `generate` lists every one of them.
@@ -8,6 +8,8 @@ use std::path::PathBuf;
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
 use runtime::data::task::TASKS;
+
+use super::prepare::{AboutArgs, BenchTextArgs, PrepareArgs};
 
 /// Samples of the synthetic tasks: write, show, count; and documents made ready to train on
 #[derive(Args, Debug)]
@@ -29,6 +31,8 @@ pub(crate) enum DataCommand {
     Stats(StatsArgs),
     Overlap(OverlapArgs),
     Prepare(PrepareArgs),
+    About(AboutArgs),
+    Bench(BenchTextArgs),
     Babilong(BabilongArgs),
 }
 
@@ -211,29 +215,6 @@ pub(crate) enum DataFormat {
     Jsonl,
     Parquet,
     Bin,
-}
-
-/// Make an index of documents, which `canonc bind` and `canonc run --data` take
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  canonc data prepare shards/*.jsonl --out data/c4.index
-  canonc data prepare web=web1.jsonl web=web2.jsonl books=books.jsonl --out data/mix.index
-  zcat c4.jsonl.gz | canonc data prepare - --out data/c4.index
-
-A line is a JSON object with the document under `text` or, without that, under `content`. The index holds
-the documents in the order given and their digest, which is what a lock is bound to; names of files and
-sources are no part of it. A recipe's weights are of the sources in the order they are first named.")]
-pub(crate) struct PrepareArgs {
-    /// JSON lines, `-` for standard input; NAME=FILE says which source they are of
-    #[arg(value_name = "FILE", required = true)]
-    pub(crate) files: Vec<PathBuf>,
-    /// Where the index goes
-    #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
-    /// Leave out lines that hold no document, and say which; else one such line is an error
-    #[arg(long)]
-    pub(crate) skip_bad_lines: bool,
 }
 
 /// Put questions of a Babilong task into the prompts of your own checkout

@@ -1,152 +1,222 @@
-//! `canonc data prepare`: files of JSON lines, made an index that locks are bound to.
+//! `canonc data prepare`: documents made tokens, once, in the file that locks are bound to.
 //!
-//! In: files, each of a source, in their order. Out: the index, whole or not at all; what was read, on standard
-//! error. Must stay true: a file is opened when its turn comes, so their number is not bounded by what a process
-//! may hold open; nothing is written over but an index, and never what is read.
+//! In: files, each of a source, in their order; a tokenizer. Out: the prepared file, whole or not at all; what was read,
+//! on standard error. Must stay true: nothing is written over but a prepared file, and never what is read; an
+//! interrupted preparation says so and goes on with the same command.
 
-use std::cell::RefCell;
-use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read};
+use std::fs;
+use std::io::Read;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use runtime::data::DataError;
 use runtime::data::text::file;
-use runtime::data::text::index::{OnBadLine, Report, SourceFiles, TextIndex};
-use runtime::progress::bytes;
+use runtime::data::text::index::{OnBadLine, Report};
+use runtime::data::text::lines::Field;
+use runtime::data::text::prepare::{
+    CANNOT_WRITE, Done, End, Fault, News, Request, SourceInput, prepare as prepare_documents,
+};
+use runtime::data::text::tokenizer::{Kind, MOST_BYTES, MarkNames, Tokenizer};
+use runtime::progress::{bytes, rounded};
 
 use super::failure;
+use super::inputs::sources;
 use super::screen::Screen;
-use crate::args::PrepareArgs;
+use crate::args::{Malformed, PrepareArgs, TokenizerArg};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::signals::stop_on_signals;
 use crate::{files, output};
 
-/// Read from a file at a time.
-const CHUNK: usize = 1 << 16;
-
 pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
-    let PrepareArgs { files: named, out, skip_bad_lines } = args;
-    let inputs = inputs(named, out)?;
-    let before = out_of_the_way(out, &inputs)?;
+    let PrepareArgs { files: typed, out, field, malformed, checkpoint, .. } = args;
+    let sources = sources(typed, out)?;
+    let tokenizer = tokenizer(
+        args.tokenizer,
+        args.tokenizer_file.as_deref(),
+        MarkNames { bos: args.bos.clone(), eos: args.eos.clone() },
+    )?;
+    let before = out_of_the_way(out, &sources)?;
+    let fault = match &args.fault {
+        None => None,
+        Some(text) => Some(Fault::parse(text).ok_or_else(|| {
+            Failure::bad_input(format!("`{text}` is no point where it can be broken"))
+        })?),
+    };
+    let request = Request {
+        sources: &sources,
+        field: field.clone().map_or(Field::Usual, Field::Named),
+        on_bad_line: match malformed {
+            Malformed::Refuse => OnBadLine::Refuse,
+            Malformed::Skip => OnBadLine::Skip,
+        },
+        tokenizer: &tokenizer,
+        workers: workers(args.workers),
+        checkpoint: (*checkpoint).max(1),
+        fault,
+    };
     let stop = stop_on_signals()?;
-    let total = inputs.iter().map(|input| input.bytes).sum();
-    let reading = Rc::new(RefCell::new(Reading {
-        screen: Screen::new(total),
-        read: 0,
-        total,
-        stop: stop.clone(),
-    }));
-    let on_bad_line = if *skip_bad_lines { OnBadLine::Skip } else { OnBadLine::Refuse };
-    let built = TextIndex::build(sources(&inputs, &reading), on_bad_line);
-    reading.borrow_mut().screen.clear();
-    if stop.load(Ordering::Relaxed) {
-        return Err(interrupted(out));
-    }
-    let (index, report) = built.map_err(failure)?;
-    files::replace_with(out, |to| {
-        file::write(&index, &mut BufWriter::with_capacity(CHUNK, to))
-            .map_err(|error| Failure::cannot_write(out, &error))?;
-        // One Ctrl-C while a large index is written: it is not put in the other's place.
-        if stop.load(Ordering::Relaxed) { Err(interrupted(out)) } else { Ok(()) }
-    })?;
-    say(&index, &report, out, before);
-    Ok(Exit::Fine)
-}
-
-fn interrupted(out: &Path) -> Failure {
-    let message = format!("interrupted; `{}` is as it was", shown(out));
-    Failure { exit: Exit::Stopped, ..Failure::bad_input(message) }
-}
-
-fn say(index: &TextIndex, report: &Report, out: &Path, replaced: bool) {
-    let bad = report.malformed + report.empty;
-    if bad > 0 {
-        output::note(&format!(
-            "{bad} of {} lines hold no document:",
-            output::grouped(report.lines)
-        ));
-        for line in &report.first_bad {
-            output::note(&format!("  {line}"));
+    let total = sources.iter().flat_map(|source| &source.files).map(|file| file.bytes).sum();
+    let mut screen = Screen::new(total);
+    let mut start = 0;
+    let ended = prepare_documents(&request, out, &stop, &mut |news| match news {
+        News::Resumed(done) => {
+            start = done.read;
+            output::note(&format!("going on after {}", so_far(done)));
         }
-        let more = bad - report.first_bad.len() as u64;
-        if more > 0 {
-            output::note(&format!("  … and {more} more"));
+        News::Anew(why) => {
+            output::note(&format!("{}.partial is not gone on with: {why}", shown(out)))
+        }
+        News::Progress(done) => {
+            let Done { read, documents, tokens: _ } = *done;
+            screen.show(read, |seconds| {
+                let rate = bytes((read.saturating_sub(start) as f64 / seconds.max(1e-9)) as u64);
+                let documents = rounded(documents as f64);
+                let (read, total) = (bytes(read), bytes(total.max(read)));
+                format!("{read} of {total}  {documents} documents  {rate}/s")
+            });
+        }
+    });
+    screen.clear();
+    match ended.map_err(failed)? {
+        End::Finished { report, .. } => {
+            say(&report, out, before)?;
+            Ok(Exit::Fine)
+        }
+        End::Interrupted(done) => {
+            output::note(&format!(
+                "interrupted after {}; the same command goes on from there",
+                so_far(&done)
+            ));
+            Ok(Exit::Interrupted)
         }
     }
+}
+
+/// What cannot be written is this machine's doing, all else the input's.
+fn failed(error: DataError) -> Failure {
+    let exit = match error.message.starts_with(CANNOT_WRITE) {
+        true => Exit::Machine,
+        false => Exit::BadInput,
+    };
+    Failure { exit, ..failure(error) }
+}
+
+fn so_far(done: &Done) -> String {
+    let Done { read, documents, tokens: _ } = *done;
+    format!("{} of {}", output::counted(documents, "document"), bytes(read))
+}
+
+/// Threads, where nobody says how many.
+pub(super) fn workers(asked: Option<u16>) -> usize {
+    asked.map_or_else(
+        || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
+        usize::from,
+    )
+}
+
+/// The tokenizer that is meant, its file read.
+pub(super) fn tokenizer(
+    kind: TokenizerArg,
+    path: Option<&Path>,
+    marks: MarkNames,
+) -> Result<Tokenizer, Failure> {
+    let kind = match kind {
+        TokenizerArg::Bytes => Kind::Bytes,
+        TokenizerArg::Sentencepiece => Kind::Sentencepiece,
+        TokenizerArg::Tiktoken => Kind::Tiktoken,
+        TokenizerArg::Huggingface => Kind::Huggingface,
+    };
+    let Some(path) = path else {
+        if kind != Kind::Bytes {
+            return Err(Failure::bad_input(format!("the {kind} tokenizer needs its file"))
+                .help("name it with --tokenizer-file FILE"));
+        }
+        if marks != MarkNames::default() {
+            return Err(Failure::bad_input(
+                "the bytes tokenizer has tokens 256 and 257 for --bos and --eos",
+            )
+            .help("leave --bos and --eos out"));
+        }
+        return Ok(Tokenizer::bytes());
+    };
+    if kind == Kind::Bytes {
+        return Err(Failure::bad_input("--tokenizer-file is given, and --tokenizer is bytes")
+            .help("say of what kind it is: --tokenizer sentencepiece, tiktoken or huggingface"));
+    }
+    let mut file = Vec::new();
+    let read = fs::File::open(path).and_then(|it| it.take(MOST_BYTES + 1).read_to_end(&mut file));
+    read.map_err(|error| files::missing(path, &error))?;
+    if file.len() as u64 > MOST_BYTES {
+        return Err(Failure::bad_input(format!(
+            "`{}` has more than {MOST_BYTES} bytes, and no tokenizer has",
+            shown(path)
+        )));
+    }
+    Tokenizer::read(kind, &file, &shown(path), &marks).map_err(failure)
+}
+
+fn say(report: &Report, out: &Path, replaced: bool) -> Result<(), Failure> {
+    if report.malformed > 0 {
+        for line in report.malformed_lines().lines() {
+            output::note(line);
+        }
+    }
+    if report.empty > 0 {
+        output::note(&format!("{} left out", output::counted(report.empty, "empty document")));
+    }
+    let index = file::load(out).map_err(failure)?;
     for source in index.sources() {
         let documents = source.documents.end - source.documents.start;
-        let documents = output::counted(documents.into(), "document");
-        output::note(&format!("source {}: {documents}", source.name));
+        output::note(&format!(
+            "source {}: {}, {}",
+            source.name,
+            output::counted(documents.into(), "document"),
+            output::counted(index.tokens_of(&source.documents), "token")
+        ));
     }
-    let identity = index.identity().to_hex();
+    let (identity, tokenizer) = (index.identity().to_hex(), index.tokenizer());
     output::note(&format!(
-        "{}: {} {}, {}, data {}",
+        "{}: {} {}, {}, data {}, {}",
         shown(out),
         if replaced { "replaced by" } else { "wrote" },
         output::counted(report.documents, "document"),
         output::counted(report.bytes, "byte"),
         identity.get(..12).unwrap_or_default(),
-    ));
-}
-
-/// A file and the source it is of.
-struct Input {
-    source: String,
-    /// None: standard input.
-    path: Option<PathBuf>,
-    name: String,
-    /// As far as it is known before it is read.
-    bytes: u64,
-}
-
-fn inputs(named: &[PathBuf], out: &Path) -> Result<Vec<Input>, Failure> {
-    let usual =
-        out.file_stem().map_or("text".to_owned(), |stem| stem.to_string_lossy().into_owned());
-    let mut inputs: Vec<Input> = Vec::with_capacity(named.len());
-    for argument in named {
-        let (source, path) = split(argument).unwrap_or((usual.clone(), argument.clone()));
-        let input = if path.as_os_str() == "-" {
-            Input { source, path: None, name: "standard input".to_owned(), bytes: 0 }
-        } else {
-            let metadata = fs::metadata(&path).map_err(|error| files::missing(&path, &error))?;
-            if metadata.is_dir() {
-                return Err(Failure::bad_input(format!("`{}` is a folder", shown(&path)))
-                    .help(format!("name its files: {}/*.jsonl", shown(&path))));
-            }
-            Input { source, name: shown(&path), bytes: metadata.len(), path: Some(path) }
-        };
-        if inputs.iter().any(|known| known.path == input.path) {
-            return Err(Failure::bad_input(format!("`{}` is named twice", input.name)).help(
-                "name each file once; a weight in the recipe says how often a source is read",
-            ));
+        match tokenizer.kind {
+            Kind::Bytes => "tokenizer bytes".to_owned(),
+            Kind::Huggingface | Kind::Sentencepiece | Kind::Tiktoken => format!(
+                "tokenizer {} {} of {}",
+                tokenizer.kind,
+                tokenizer.digest.to_hex().get(..12).unwrap_or_default(),
+                output::counted(tokenizer.vocab.into(), "token id")
+            ),
         }
-        inputs.push(input);
-    }
-    Ok(inputs)
+    ));
+    Ok(())
 }
 
-/// NAME=FILE, unless that is itself a file's name.
-fn split(argument: &Path) -> Option<(String, PathBuf)> {
-    let (name, path) = argument.to_str()?.split_once('=')?;
-    let is_name = !name.is_empty() && !name.contains(['/', '\\']);
-    (is_name && !argument.exists()).then(|| (name.to_owned(), PathBuf::from(path)))
-}
-
-/// Refuses to write over what is no index or is being read. Gives whether there is one already.
-fn out_of_the_way(out: &Path, inputs: &[Input]) -> Result<bool, Failure> {
-    if out.as_os_str() == "-" {
-        return Err(Failure::bad_input("an index is a file, not a stream")
+/// Refuses to write over what is no prepared file or is being read. Gives whether there is one already.
+fn out_of_the_way(out: &Path, sources: &[SourceInput]) -> Result<bool, Failure> {
+    if out.as_os_str() == "-" || out.file_name().is_none() {
+        return Err(Failure::bad_input("what is prepared is a file, not a stream")
             .help("name it with --out FILE, such as data/c4.index"));
+    }
+    if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty())
+        && !folder.is_dir()
+    {
+        return Err(files::no_folder(out, folder));
     }
     let Ok(real) = fs::canonicalize(out) else { return Ok(false) };
     let same = |path: &PathBuf| fs::canonicalize(path).is_ok_and(|path| path == real);
-    let read = inputs.iter().filter_map(|input| input.path.as_ref()).any(same);
+    let mut inputs = sources.iter().flat_map(|source| &source.files);
+    let read = inputs.any(|input| input.path.as_ref().is_some_and(same));
     let index = real.is_file()
         && file::is_index(&real).map_err(|error| Failure::cannot_read(out, &error))?;
-    if read || !index && !real.is_dir() {
-        let what = if read { "one of the files to be read" } else { "no index of documents" };
+    if read || !index {
+        let what = match (read, real.is_dir()) {
+            (true, _) => "one of the files to be read",
+            (false, true) => "a folder",
+            (false, false) => "no file of prepared documents",
+        };
         return Err(Failure::bad_input(format!(
             "`{}` is there, and is {what}; it is not written over",
             shown(out)
@@ -154,69 +224,4 @@ fn out_of_the_way(out: &Path, inputs: &[Input]) -> Result<bool, Failure> {
         .help("name another file with --out, or remove that one first"));
     }
     Ok(index)
-}
-
-/// How far reading is.
-struct Reading {
-    screen: Screen,
-    read: u64,
-    total: u64,
-    stop: Arc<AtomicBool>,
-}
-
-type Reader = BufReader<Lazy>;
-
-/// Sources in the order in which they are first named.
-fn sources(inputs: &[Input], reading: &Rc<RefCell<Reading>>) -> Vec<SourceFiles<Reader>> {
-    let mut sources: Vec<SourceFiles<Reader>> = Vec::new();
-    for Input { source, path, name, bytes: _ } in inputs {
-        let lazy = Lazy { state: State::Closed(path.clone()), reading: reading.clone() };
-        let file = (name.clone(), BufReader::with_capacity(CHUNK, lazy));
-        match sources.iter_mut().find(|known| known.name == *source) {
-            Some(known) => known.files.push(file),
-            None => sources.push(SourceFiles { name: source.clone(), files: vec![file] }),
-        }
-    }
-    sources
-}
-
-/// A file that is open while it is read.
-struct Lazy {
-    state: State,
-    reading: Rc<RefCell<Reading>>,
-}
-
-enum State {
-    Closed(Option<PathBuf>),
-    Open(Box<dyn Read>),
-    Read,
-}
-
-impl Read for Lazy {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let mut reading = self.reading.borrow_mut();
-        if reading.stop.load(Ordering::Relaxed) {
-            // Not of the kind `Interrupted`, after which readers try again.
-            return Err(io::Error::other("interrupted"));
-        }
-        if let State::Closed(path) = &self.state {
-            self.state = State::Open(match path {
-                Some(path) => Box::new(File::open(path)?),
-                None => Box::new(io::stdin()),
-            });
-        }
-        let State::Open(file) = &mut self.state else { return Ok(0) };
-        let count = file.read(buffer)?;
-        if count == 0 {
-            self.state = State::Read;
-        }
-        reading.read += count as u64;
-        let Reading { screen, read, total, stop: _ } = &mut *reading;
-        let (read, total) = (*read, *total);
-        screen.show(read, |seconds| {
-            let rate = bytes((read as f64 / seconds.max(1e-9)) as u64);
-            format!("{} of {}  {rate}/s", bytes(read), bytes(total.max(read)))
-        });
-        Ok(count)
-    }
 }

@@ -1,6 +1,5 @@
-//! In: how much of how much is done. Out: one line on standard error that is written over, with rate and time left.
-//! Must stay true: nothing is shown where standard error is no terminal; a job that is done before the first line is
-//! due shows none.
+//! In: how much of how much is done. Out: one line on standard error that is written over, with rate and time left; in
+//! a log, such a line now and then. Must stay true: a job that is done before the first line is due shows none.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -11,6 +10,8 @@ use crate::output;
 
 /// Seconds between two drawings.
 const REDRAW: f64 = 0.1;
+/// Seconds between two lines of a log.
+const LOGGED: f64 = 30.0;
 
 /// One job's line.
 pub(super) struct Screen {
@@ -32,12 +33,17 @@ impl Screen {
 
     /// `say` gets the seconds so far and gives what there is to say beside the share and the time left.
     pub(super) fn show(&mut self, done: u64, say: impl FnOnce(f64) -> String) {
-        if !self.terminal || self.drawn.elapsed().as_secs_f64() < REDRAW {
+        let every = if self.terminal { REDRAW } else { LOGGED };
+        if self.drawn.elapsed().as_secs_f64() < every {
             return;
         }
         let seconds = self.started.elapsed().as_secs_f64();
-        output::draw(&format!("\r\x1b[2K{}", line(done, self.total, seconds, &say(seconds))));
-        (self.drawn, self.open) = (Instant::now(), true);
+        let line = line(done, self.total, seconds, &say(seconds));
+        match self.terminal {
+            true => output::draw(&format!("\r\x1b[2K{line}")),
+            false => output::note(&line),
+        }
+        (self.drawn, self.open) = (Instant::now(), self.terminal);
     }
 
     /// Takes the line away, so that others can be written.

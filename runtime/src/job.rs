@@ -15,7 +15,7 @@ use crate::checkpoint::Slot;
 use crate::data::batch::Batch;
 use crate::data::task::{Mode, Task};
 use crate::data::text::index::TextIndex;
-use crate::data::text::{self, HeldOut, Marks, TextWindows};
+use crate::data::text::{self, TextWindows};
 use crate::data::window::{self, Ids, LossOn, Order, TaskWindows};
 use crate::data::{Split, Windows};
 use crate::run::{RunError, digest_of};
@@ -320,27 +320,18 @@ fn windows(
             let make = |options| TaskWindows::new(task.clone(), options).map(Windows::Task);
             Ok((make(train)?, make(held_out)?))
         }
-        DataSource::Text {
-            name,
-            digest,
-            tokenizer: _,
-            add_bos,
-            add_eos,
-            held_out_per_million,
-            held_out_seed,
-            weights,
-        } => {
+        DataSource::Text { name, digest, tokenizer, .. } => {
             let index = the_documents(name, *digest, documents)?;
+            if let Some(differs) = text::locked::mismatch(tokenizer, index.tokenizer()) {
+                return Err(RunError::finding(
+                    differs,
+                    "prepare them with the lock's tokenizer, or lock an experiment with theirs",
+                ));
+            }
             let make = |split, seed| {
-                let options = text::Options {
-                    seq_len,
-                    seed,
-                    split,
-                    held_out: HeldOut { seed: *held_out_seed, per_million: *held_out_per_million },
-                    marks: Marks { bos: *add_bos, eos: *add_eos },
-                    weights: weights.clone(),
-                };
-                TextWindows::new(index.clone(), options).map(Windows::Text)
+                let options = text::locked::options(&experiment.data.source, seq_len, split, seed)
+                    .ok_or_else(|| input("the task has no documents"))?;
+                Ok::<_, RunError>(Windows::Text(TextWindows::new(index.clone(), options)?))
             };
             // Where nothing is measured, nothing need be held out: these are not read then.
             let measured = !experiment.evaluation.metrics.is_empty();

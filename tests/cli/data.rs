@@ -9,7 +9,7 @@ use runtime::data::task::TASKS;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
-use crate::{Ran, canonc, canonc_reading, command, folder, root};
+use crate::{Ran, canonc, command, folder, root};
 
 /// The words of a line.
 fn ran(dir: &Path, line: &str) -> Ran {
@@ -461,60 +461,4 @@ fn help_lists_every_parameter() {
         let mut words = help.split(|c: char| !c.is_ascii_alphanumeric());
         assert!(words.any(|word| word == *config), "{config} is not listed");
     }
-}
-
-#[test]
-fn documents_become_an_index() {
-    let dir = folder(&[
-        ("a.jsonl", "{\"text\": \"hello\"}\n"),
-        ("b.jsonl", "\n{\"content\": \"world\"}\n{\"text\": \"again\"}\n"),
-        ("bad.jsonl", "{\"text\": \"hello\"}\nhello\n{\"text\": \"\"}\n{\"id\": 3}\n"),
-        ("old.index", "not one\n"),
-        ("d=e.jsonl", "{\"text\": \"equals\"}\n"),
-        ("empty.jsonl", ""),
-    ]);
-    let dir = dir.path();
-    fs::create_dir(dir.join("shards")).unwrap();
-    let mut shown = String::new();
-    let mut show = |line: &str| {
-        let ran = ran(dir, &format!("data prepare {line}"));
-        assert_eq!(ran.stdout, "");
-        shown += &format!("# {line}\n{}\n", ran.text(dir));
-        ran.code
-    };
-    for line in [
-        "a.jsonl b.jsonl --out c4.index",
-        "a.jsonl b.jsonl --out c4.index",
-        "web=a.jsonl books=b.jsonl --out mix.index",
-        "web=a.jsonl books=bad.jsonl web=b.jsonl --out mix.index --skip-bad-lines",
-        "d=e.jsonl --out equals.index",
-    ] {
-        assert_eq!(show(line), 0, "{line}");
-    }
-    for line in [
-        "bad.jsonl --out bad.index",
-        "empty.jsonl --out empty.index",
-        "a.jsonl none=empty.jsonl --out empty.index",
-        "a.jsn --out c.index",
-        "web=a.jsn --out c.index",
-        "shards --out c.index",
-        "a.jsonl ./a.jsonl a.jsonl --out c.index",
-        "a.jsonl --out a.jsonl",
-        "a.jsonl --out old.index",
-        "a.jsonl --out -",
-        "a.jsonl --out shards",
-        "a.jsonl --out no/where.index",
-    ] {
-        assert_eq!(show(line), 2, "{line}");
-    }
-    insta::assert_snapshot!(shown);
-    assert_eq!(fs::read_to_string(dir.join("old.index")).unwrap(), "not one\n");
-    let piped = canonc_reading(
-        dir,
-        &["data", "prepare", "-", "--out", "c4.index"],
-        "{\"text\": \"piped\"}\n",
-    );
-    assert_eq!(piped.code, 0, "{}", piped.stderr);
-    assert!(piped.stderr.contains("replaced by 1 document, 5 bytes"), "{}", piped.stderr);
-    assert_eq!(fs::read_dir(dir).unwrap().count(), 7 + 3);
 }

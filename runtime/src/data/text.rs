@@ -1,20 +1,29 @@
-//! In: a prepared set of documents, seeds and window numbers. Out: windows of byte-level tokens (spec section 10):
-//! each document is [bos] + its UTF-8 bytes + [eos], documents lie in one endless stream, window `w` is stream
+//! In: a prepared set of documents, seeds and window numbers. Out: windows of tokens (spec section 10): each document is
+//! [bos] + its tokens + [eos], of which bytes are one kind; documents lie in one endless stream, window `w` is stream
 //! tokens [w*S, w*S + S], so neighbours share one token and each token is a target once.
 //! The order of documents is ours: pass after pass over the split, each in an order of its own. Must stay true:
 //! window `w` is a function of (documents, options, `w`); what is held out for a seed is never trained on with it.
 
 pub mod file;
+mod guard;
 pub mod index;
+pub mod lines;
+pub mod locked;
 pub mod order;
+pub mod prepare;
+pub mod prepared;
+pub mod tokenizer;
 
 use std::ops::Range;
 use std::sync::Arc;
 
 use super::batch::Batch;
 use super::{DataError, Split};
-use index::TextIndex;
+use index::{Scratch, TextIndex};
 use order::{Order, Pass};
+use tokenizer::Info;
+
+pub use order::SourceEpochs;
 
 /// The token before a document.
 pub const BOS: u32 = 256;
@@ -62,6 +71,7 @@ pub struct TextWindows {
     /// The pass the last window began in.
     pass: Pass,
     tokens: Vec<u32>,
+    scratch: Scratch,
 }
 
 impl TextWindows {
@@ -73,9 +83,24 @@ impl TextWindows {
                 "set seq_len to the tokens of one window",
             ));
         }
+        let Info { kind, bos, eos, .. } = *index.tokenizer();
+        let wanted =
+            [(options.marks.bos, bos, "before", "bos"), (options.marks.eos, eos, "after", "eos")];
+        for (wanted, id, place, mark) in wanted {
+            if wanted && id.is_none() {
+                return Err(DataError::new(
+                    format!(
+                        "the {kind} tokenizer of these documents has no token {place} a document"
+                    ),
+                    format!(
+                        "set add_{mark} = false under [data], or prepare them with --{mark} TOKEN"
+                    ),
+                ));
+            }
+        }
         let order = Order::new(&index, &options)?;
         let pass = order.pass(&index, 0);
-        Ok(TextWindows { index, options, order, pass, tokens: Vec::new() })
+        Ok(TextWindows { index, options, order, pass, tokens: Vec::new(), scratch: Vec::new() })
     }
 
     pub fn options(&self) -> &Options {
@@ -92,6 +117,11 @@ impl TextWindows {
         self.order.tokens()
     }
 
+    /// How often each source's training documents are read, each once, in `tokens` of this order.
+    pub fn epochs(&self, tokens: u64) -> Vec<SourceEpochs> {
+        self.order.epochs(&self.index, tokens)
+    }
+
     /// Fills `batch` with the windows of these numbers, one a row.
     pub fn fill(&mut self, numbers: Range<u64>, batch: &mut Batch) -> Result<(), DataError> {
         let seq_len = self.options.seq_len;
@@ -106,15 +136,18 @@ impl TextWindows {
                     "ask for fewer steps",
                 ));
             };
-            self.read(start);
+            self.read(start)?;
             batch.push_window(&self.tokens, None);
         }
         Ok(())
     }
 
     /// Puts `seq_len` + 1 stream tokens from `start` on in `tokens`.
-    fn read(&mut self, start: u64) {
-        let TextWindows { index, options, order, pass, tokens } = self;
+    fn read(&mut self, start: u64) -> Result<(), DataError> {
+        let TextWindows { index, options, order, pass, tokens, scratch } = self;
+        let Info { bos, eos, .. } = *index.tokenizer();
+        let bos = bos.filter(|_| options.marks.bos);
+        let eos = eos.filter(|_| options.marks.eos);
         tokens.clear();
         let wanted = options.seq_len + 1;
         if !pass.holds(start) {
@@ -130,13 +163,16 @@ impl TextWindows {
             }
             let (document, skipped) = current.document_at(at);
             let before = tokens.len();
-            push_document(
-                index.document(document),
-                options.marks,
-                skipped,
-                wanted - before,
-                tokens,
-            );
+            let first = u64::from(bos.is_some());
+            if skipped == 0 {
+                tokens.extend(bos);
+            }
+            let left = wanted - tokens.len();
+            index.read(document, skipped.saturating_sub(first), left, scratch, tokens)?;
+            let whole = first + index.tokens(document);
+            if tokens.len() < wanted && skipped <= whole {
+                tokens.extend(eos);
+            }
             at += (tokens.len() - before) as u64;
         }
         // The next window begins where this one's last token is, so the last pass touched is the one to keep.
@@ -145,6 +181,7 @@ impl TextWindows {
         {
             *pass = following;
         }
+        Ok(())
     }
 }
 
@@ -167,9 +204,9 @@ pub fn pack<'a>(
     })
 }
 
-/// The tokens of a document: its bytes and the marks it gets.
-fn document_tokens(bytes: u64, marks: Marks) -> u64 {
-    bytes + u64::from(marks.bos) + u64::from(marks.eos)
+/// The tokens of a document: its own and the marks it gets.
+fn document_tokens(own: u64, marks: Marks) -> u64 {
+    own + u64::from(marks.bos) + u64::from(marks.eos)
 }
 
 /// Appends a document's tokens but for the first `skipped`, at most `limit` of them.

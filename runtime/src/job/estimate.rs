@@ -8,12 +8,13 @@ use compiler::lock::Device;
 
 use super::Job;
 use crate::data::Windows;
+use crate::data::text::SourceEpochs;
 use crate::platform::MemoryLimit;
 use crate::progress;
 use crate::run::RunError;
 
 /// What a run takes, besides time.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     pub parameters: u64,
     /// Weights and both moments.
@@ -25,8 +26,8 @@ pub struct Estimate {
     /// The folder at its largest, while a checkpoint is written beside those kept.
     pub disk_bytes: u64,
     pub tokens: u64,
-    /// How often every training document is read; `None` for generated data.
-    pub epochs: Option<f64>,
+    /// How often each source's training documents are read; `None` for generated data.
+    pub epochs: Option<Vec<SourceEpochs>>,
 }
 
 /// Of a window's token: an input and a target.
@@ -80,7 +81,7 @@ pub fn estimate(job: &Job) -> Estimate {
         tokens,
         epochs: match &job.train {
             Windows::Task(_) => None,
-            Windows::Text(windows) => Some(tokens as f64 / windows.tokens().max(1) as f64),
+            Windows::Text(windows) => Some(windows.epochs(tokens)),
         },
     }
 }

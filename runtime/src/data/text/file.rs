@@ -3,17 +3,18 @@
 //! the digest at its end before anything is used; sizes written in a damaged file never decide an allocation.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use crate::data::DataError;
 
 use super::index::{Documents, Source, TextIndex};
+use super::prepared::{self, START};
 
 const MAGIC: &[u8] = b"canonc text ";
 const VERSION: &[u8] = b"1\n";
 
-/// Writes `index` to `path`, over any file already there.
+/// Writes documents that are in memory to `path`, over any file already there, in version 1.
 pub fn save(index: &TextIndex, path: &Path) -> Result<(), DataError> {
     let temporary = temporary_beside(path);
     let written = write_synced(index, &temporary).and_then(|()| {
@@ -30,7 +31,7 @@ pub fn save(index: &TextIndex, path: &Path) -> Result<(), DataError> {
     })
 }
 
-/// Reads an index that [`save`] wrote.
+/// Opens a prepared file of any version.
 pub fn load(path: &Path) -> Result<TextIndex, DataError> {
     let unreadable = |error: io::Error| {
         DataError::new(
@@ -38,14 +39,25 @@ pub fn load(path: &Path) -> Result<TextIndex, DataError> {
             "make it with `canonc data prepare`",
         )
     };
-    let file = File::open(path).map_err(unreadable)?;
+    let mut file = File::open(path).map_err(unreadable)?;
+    if file.metadata().map_err(unreadable)?.is_dir() {
+        return Err(DataError::new(
+            format!("{} is a folder, not prepared documents", path.display()),
+            "name the file that `canonc data prepare` wrote",
+        ));
+    }
+    let mut start = [0; START.len()];
+    if file.read_exact(&mut start).is_ok() && start == *START {
+        return prepared::open(file, path);
+    }
+    file.rewind().map_err(unreadable)?;
     let left = file.metadata().map_err(unreadable)?.len();
     let mut reader = Reader { file: BufReader::new(file), left, hasher: hasher() };
     match read(&mut reader) {
         Ok(index) => Ok(index),
         Err(Fault::Io(error)) => Err(unreadable(error)),
         Err(Fault::Version(version)) => Err(DataError::new(
-            format!("{} has version {version}, and this canonc reads version 1", path.display()),
+            format!("{} has version {version}, and this canonc reads 1 and 2", path.display()),
             "make it again with `canonc data prepare`",
         )),
         Err(Fault::Damaged(how)) => Err(DataError::new(
@@ -80,11 +92,16 @@ pub fn write(index: &TextIndex, to: &mut impl Write) -> io::Result<()> {
         write(name.as_bytes())?;
         write(&u64::from(documents.end - documents.start).to_le_bytes())?;
         for document in documents.clone() {
-            write(&(index.document(document).len() as u64).to_le_bytes())?;
+            write(&index.tokens(document).to_le_bytes())?;
         }
     }
+    let (mut scratch, mut tokens, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
     for document in 0..index.len() as u32 {
-        write(index.document(document))?;
+        tokens.clear();
+        bytes.clear();
+        index.read(document, 0, usize::MAX, &mut scratch, &mut tokens).map_err(io::Error::other)?;
+        bytes.extend(tokens.iter().map(|&token| token as u8));
+        write(&bytes)?;
     }
     to.write_all(hasher.finalize().as_bytes())?;
     to.flush()
@@ -209,7 +226,12 @@ mod tests {
         let index =
             index_of(&[("a", vec!["one".into(), "zwei".into()]), ("b", vec!["trois".into()])]);
         save(&index, &path).unwrap();
-        assert_eq!(load(&path).unwrap(), *index);
+        let loaded = load(&path).unwrap();
+        assert_eq!((loaded.sources(), loaded.identity()), (index.sources(), index.identity()));
+        let all = |index: &TextIndex| -> Vec<Vec<u8>> {
+            (0..3).map(|number| index.document(number).to_vec()).collect()
+        };
+        assert_eq!(all(&loaded), all(&index));
         assert!(is_index(&path).unwrap());
         // A second save replaces the file and leaves nothing beside it.
         save(&index, &path).unwrap();

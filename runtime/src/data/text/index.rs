@@ -1,15 +1,17 @@
-//! In: JSON lines, a document a line under `text` (or, without it, `content`). Out: the documents, their digests
-//! and the identity of the whole set, with a report of the lines that gave none. Must stay true: the identity
-//! depends on the documents' bytes, their order and their grouping into sources alone, not on file names, broken
-//! lines or how the JSON was written; a line that cannot be used is counted and named, never dropped in silence.
+//! In: documents, in memory or in a prepared file. Out: their tokens by number, their digests, the identity of the whole
+//! set. Must stay true: the identity depends on the documents' bytes, their order and their grouping into sources alone,
+//! not on file names, broken lines, how the JSON was written or which tokenizer there is.
 
-use std::fmt;
 use std::io::{BufRead, Read};
 use std::ops::Range;
 
-use serde::Deserialize;
-
 use crate::data::DataError;
+
+use super::lines::{BadLine, Field, LONGEST_LINE, NAMED_LINES, document_of};
+use super::prepared::{Manifest, Prepared};
+use super::tokenizer::Info;
+
+pub use super::lines::{OnBadLine, Report};
 
 /// One source's files, in reading order, each with the name that messages use.
 #[derive(Debug)]
@@ -18,56 +20,15 @@ pub struct SourceFiles<R> {
     pub files: Vec<(String, R)>,
 }
 
-/// What becomes of lines without a usable document.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum OnBadLine {
-    /// Leave them out and report them.
-    Skip,
-    /// Read to the end, then fail and name them.
-    Refuse,
-}
-
-/// What was read.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    pub lines: u64,
-    pub documents: u64,
-    pub bytes: u64,
-    /// Lines of white space; no error under any policy.
-    pub blank: u64,
-    /// Lines whose JSON is malformed or holds no text.
-    pub malformed: u64,
-    /// Documents of no bytes.
-    pub empty: u64,
-    /// The first of the malformed and empty lines.
-    pub first_bad: Vec<BadLine>,
-}
-
-/// A line that gave no document.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BadLine {
-    pub file: String,
-    /// Counted from 1.
-    pub line: u64,
-    pub why: String,
-}
-
-impl fmt::Display for BadLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}: {}", self.file, self.line, self.why)
-    }
-}
-
 /// Documents by number, grouped by source.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub struct TextIndex {
     sources: Vec<Source>,
-    /// All documents' bytes, one after the other.
-    bytes: Vec<u8>,
-    /// Where each document ends in `bytes`.
+    /// Where each document ends, in tokens.
     ends: Vec<u64>,
-    digests: Vec<blake3::Hash>,
+    store: Store,
     identity: blake3::Hash,
+    tokenizer: Info,
 }
 
 /// A named run of documents.
@@ -77,11 +38,22 @@ pub struct Source {
     pub documents: Range<u32>,
 }
 
-const LONGEST_LINE: u64 = 1 << 28;
-const NAMED_LINES: usize = 20;
+/// Where tokens and digests are.
+#[derive(Debug)]
+enum Store {
+    /// The documents' bytes, one after the other, which are their tokens.
+    Memory {
+        bytes: Vec<u8>,
+        digests: Vec<blake3::Hash>,
+    },
+    File(Box<Prepared>),
+}
+
+/// What reading needs between two documents, kept so that it is allocated once.
+pub type Scratch = Vec<u8>;
 
 impl TextIndex {
-    /// Reads all documents of all sources.
+    /// Reads all documents of all sources into memory, as bytes.
     pub fn build<R: BufRead>(
         sources: Vec<SourceFiles<R>>,
         on_bad_line: OnBadLine,
@@ -95,19 +67,8 @@ impl TextIndex {
             }
             ends.push((name, documents.len()));
         }
-        let bad = report.malformed + report.empty;
-        if on_bad_line == OnBadLine::Refuse && bad > 0 {
-            let named: Vec<String> = report.first_bad.iter().map(BadLine::to_string).collect();
-            let more = bad - named.len() as u64;
-            let rest = if more > 0 { format!("\n... and {more} more") } else { String::new() };
-            return Err(DataError::new(
-                format!(
-                    "{bad} of {} lines hold no document:\n{}{rest}",
-                    report.lines,
-                    named.join("\n")
-                ),
-                "correct these lines, or leave them out with `canonc data prepare --skip-bad-lines`",
-            ));
+        if on_bad_line == OnBadLine::Refuse && report.malformed > 0 {
+            return Err(malformed(&report));
         }
         // Only now, so that a source whose every line is bad is told apart from one that has none.
         for (name, end) in ends {
@@ -115,8 +76,19 @@ impl TextIndex {
         }
         let index = documents.finish()?;
         report.documents = index.len() as u64;
-        report.bytes = index.bytes.len() as u64;
+        report.bytes = index.ends.last().copied().unwrap_or(0);
         Ok((index, report))
+    }
+
+    /// What a prepared file holds.
+    pub(super) fn of_prepared(
+        sources: Vec<Source>,
+        ends: Vec<u64>,
+        identity: blake3::Hash,
+        tokenizer: Info,
+        prepared: Prepared,
+    ) -> TextIndex {
+        TextIndex { sources, ends, store: Store::File(Box::new(prepared)), identity, tokenizer }
     }
 
     /// Documents of all sources.
@@ -132,24 +104,112 @@ impl TextIndex {
         &self.sources
     }
 
-    /// The UTF-8 bytes of a document; empty past the last one.
-    pub fn document(&self, number: u32) -> &[u8] {
-        let number = number as usize;
-        let start =
-            number.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
-        let end = self.ends.get(number).copied().unwrap_or(start);
-        self.bytes.get(start as usize..end as usize).unwrap_or_default()
-    }
-
-    /// The digest of a document's bytes.
-    pub fn document_digest(&self, number: u32) -> Option<&blake3::Hash> {
-        self.digests.get(number as usize)
+    /// What made the tokens.
+    pub fn tokenizer(&self) -> &Info {
+        &self.tokenizer
     }
 
     /// The identity of the data set: what a lock binds.
     pub fn identity(&self) -> &blake3::Hash {
         &self.identity
     }
+
+    /// Where a document's tokens are among all of them; nowhere past the last one.
+    fn place(&self, number: u32) -> Range<u64> {
+        let number = number as usize;
+        let start =
+            number.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        start..self.ends.get(number).copied().unwrap_or(start)
+    }
+
+    /// Tokens of a document, without marks.
+    pub fn tokens(&self, number: u32) -> u64 {
+        let place = self.place(number);
+        place.end - place.start
+    }
+
+    /// Tokens of a run of documents, without marks.
+    pub fn tokens_of(&self, documents: &Range<u32>) -> u64 {
+        let before = |number: u32| number.checked_sub(1).map_or(0, |last| self.place(last).end);
+        before(documents.end) - before(documents.start)
+    }
+
+    /// Appends a document's tokens but for the first `skipped`, at most `limit` of them.
+    pub fn read(
+        &self,
+        number: u32,
+        skipped: u64,
+        limit: usize,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) -> Result<(), DataError> {
+        let place = self.place(number);
+        let start = place.start.saturating_add(skipped).min(place.end);
+        let end = place.end.min(start.saturating_add(limit as u64));
+        match &self.store {
+            Store::Memory { bytes, digests: _ } => {
+                let bytes = bytes.get(start as usize..end as usize).unwrap_or_default();
+                out.extend(bytes.iter().map(|&byte| u32::from(byte)));
+                Ok(())
+            }
+            Store::File(prepared) => prepared.tokens(start..end, scratch, out),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn document(&self, number: u32) -> &[u8] {
+        let Store::Memory { bytes, digests: _ } = &self.store else { return &[] };
+        let place = self.place(number);
+        bytes.get(place.start as usize..place.end as usize).unwrap_or_default()
+    }
+
+    /// What a prepared file says of itself; documents in memory have no manifest.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        match &self.store {
+            Store::Memory { .. } => None,
+            Store::File(prepared) => Some(prepared.manifest()),
+        }
+    }
+
+    /// Gives the digests of the bytes of a run of documents, in order.
+    pub fn digests(
+        &self,
+        documents: Range<u32>,
+        mut to: impl FnMut(u32, &blake3::Hash),
+    ) -> Result<(), DataError> {
+        match &self.store {
+            Store::Memory { bytes: _, digests } => {
+                for number in documents {
+                    if let Some(digest) = digests.get(number as usize) {
+                        to(number, digest);
+                    }
+                }
+                Ok(())
+            }
+            Store::File(prepared) => prepared.digests(documents, &mut to),
+        }
+    }
+
+    /// Reads all there is and holds it against its digests; what is in memory has been.
+    pub fn check(&self) -> Result<(), DataError> {
+        match &self.store {
+            Store::Memory { .. } => Ok(()),
+            Store::File(prepared) => prepared.check(),
+        }
+    }
+}
+
+/// What is said when malformed lines are refused.
+pub(super) fn malformed(report: &Report) -> DataError {
+    DataError::new(
+        report.malformed_lines(),
+        "correct these lines, or leave them out with `canonc data prepare --malformed skip`",
+    )
+}
+
+/// Over each source's number of documents and their digests.
+pub(super) fn identity_hasher() -> blake3::Hasher {
+    blake3::Hasher::new_derive_key("canonc 1 data text")
 }
 
 /// Documents being collected; [`Documents::finish`] is the only way to a [`TextIndex`].
@@ -209,7 +269,7 @@ impl Documents {
             digests.push(blake3::hash(bytes.get(start..end as usize).unwrap_or_default()));
             start = end as usize;
         }
-        let mut identity = blake3::Hasher::new_derive_key("canonc 1 data text");
+        let mut identity = identity_hasher();
         for Source { name: _, documents } in &sources {
             identity.update(&u64::from(documents.end - documents.start).to_le_bytes());
             for digest in
@@ -219,24 +279,14 @@ impl Documents {
             }
         }
         let identity = identity.finalize();
-        Ok(TextIndex { sources, bytes, ends, digests, identity })
+        Ok(TextIndex {
+            sources,
+            ends,
+            store: Store::Memory { bytes, digests },
+            identity,
+            tokenizer: Info::bytes(),
+        })
     }
-}
-
-/// The fields of a line that matter; all others may hold anything.
-#[derive(Deserialize)]
-struct Line {
-    #[serde(default, deserialize_with = "present")]
-    text: Option<serde_json::Value>,
-    #[serde(default, deserialize_with = "present")]
-    content: Option<serde_json::Value>,
-}
-
-/// A field that is there, null included: a null `text` is an error, not a reason to look for `content`.
-fn present<'de, D: serde::Deserializer<'de>>(
-    value: D,
-) -> Result<Option<serde_json::Value>, D::Error> {
-    serde_json::Value::deserialize(value).map(Some)
 }
 
 fn read_file(
@@ -267,12 +317,12 @@ fn read_file(
             report.blank += 1;
             continue;
         } else {
-            document_of(&line)
+            document_of(&line, &Field::Usual)
         };
         let why = match document {
             Ok(text) if text.is_empty() => {
                 report.empty += 1;
-                "the document is empty".to_owned()
+                continue;
             }
             Ok(text) => {
                 documents.push(text.as_bytes());
@@ -288,21 +338,6 @@ fn read_file(
         }
     }
     Ok(())
-}
-
-/// The text of a line, or why it has none. `content` counts only where there is no `text` at all.
-fn document_of(line: &[u8]) -> Result<String, String> {
-    // Without this, a list would be read as the fields in order.
-    if line.trim_ascii_start().first() != Some(&b'{') {
-        return Err("not a JSON object".to_owned());
-    }
-    let Line { text, content } =
-        serde_json::from_slice(line).map_err(|error| format!("not a JSON object: {error}"))?;
-    match text.or(content) {
-        Some(serde_json::Value::String(text)) => Ok(text),
-        Some(_) => Err("`text` or `content` is not a string".to_owned()),
-        None => Err("no `text` and no `content`".to_owned()),
-    }
 }
 
 #[cfg(test)]
@@ -337,19 +372,18 @@ mod tests {
         let Report { lines, documents, bytes, blank, malformed, empty, first_bad } = report;
         assert_eq!((lines, documents, bytes, blank, malformed, empty), (11, 4, 13, 2, 4, 1));
         let lines: Vec<u64> = first_bad.iter().map(|bad| bad.line).collect();
-        assert_eq!(lines, [4, 5, 6, 7, 8]);
-        assert_eq!(first_bad[0].to_string(), "a.jsonl:4: the document is empty");
-        assert!(first_bad[1].why.starts_with("not a JSON object: "), "{}", first_bad[1]);
-        assert_eq!(first_bad[2].why, "`text` or `content` is not a string");
-        assert_eq!(first_bad[3].why, "no `text` and no `content`");
-        assert_eq!(first_bad[4].why, "not a JSON object");
+        assert_eq!(lines, [5, 6, 7, 8]);
+        assert!(first_bad[0].to_string().starts_with("a.jsonl:5: not a JSON object: "));
+        assert_eq!(first_bad[1].why, "`text` or `content` is not a string");
+        assert_eq!(first_bad[2].why, "no `text` and no `content`");
+        assert_eq!(first_bad[3].why, "not a JSON object");
     }
 
     #[test]
     fn refusing_names_all_bad_lines_at_once() {
         let error = build(&[("a.jsonl", MIXED)], OnBadLine::Refuse).unwrap_err();
         assert!(
-            error.message.starts_with("5 of 11 lines hold no document:\na.jsonl:4: "),
+            error.message.starts_with("4 of 11 lines hold no document:\na.jsonl:5: "),
             "{error}"
         );
         assert!(error.message.contains("a.jsonl:8"), "{error}");

@@ -4,6 +4,8 @@
 //! in an order of its own; so the stream position where a pass begins is arithmetic over whole epochs plus at most
 //! one unfinished one a source.
 
+use std::ops::Range;
+
 use crate::data::{DataError, Split};
 
 use super::index::{Source, TextIndex};
@@ -79,6 +81,20 @@ struct SourceOrder {
     tokens: u64,
 }
 
+/// What a run reads of one source.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SourceEpochs {
+    pub name: String,
+    /// Documents of the split.
+    pub documents: u64,
+    /// Their tokens, marks included, each document once.
+    pub tokens: u64,
+    /// Its share of the documents that are drawn.
+    pub share: f64,
+    /// How often each of them is read.
+    pub epochs: f64,
+}
+
 /// One pass: its documents in order, and where each ends in the stream.
 #[derive(Clone, Debug)]
 pub(super) struct Pass {
@@ -100,13 +116,10 @@ impl Order {
         }
         let mut sources = Vec::new();
         for (number, Source { name: _, documents }) in index.sources().iter().enumerate() {
-            let documents: Vec<u32> = documents
-                .clone()
-                .filter(|&document| side(index, document, *held_out) == *split)
-                .collect();
+            let documents = of_split(index, documents.clone(), *held_out, *split)?;
             let tokens = documents
                 .iter()
-                .map(|&document| document_tokens(index.document(document).len() as u64, *marks))
+                .map(|&document| document_tokens(index.tokens(document), *marks))
                 .sum();
             sources.push(SourceOrder { number, share: documents.len() as u64, documents, tokens });
         }
@@ -130,6 +143,14 @@ impl Order {
             Split::Train | Split::HeldOut => {}
         }
         sources.retain(|source| source.share > 0);
+        // Such a stream would have no end to look for.
+        if let Some(source) = sources.iter().find(|source| source.tokens == 0) {
+            let name = index.sources().get(source.number).map_or("", |source| &source.name);
+            return Err(DataError::new(
+                format!("the documents of source `{name}` have no token, marks included"),
+                "leave the source out, or set add_bos or add_eos under [data]",
+            ));
+        }
         Ok(Order { seed: *seed, split: *split, marks: *marks, sources, slots })
     }
 
@@ -139,6 +160,22 @@ impl Order {
 
     pub(super) fn tokens(&self) -> u64 {
         self.sources.iter().map(|source| source.tokens).sum()
+    }
+
+    /// A pass draws a fixed number of documents of each source, so passes are in proportion to tokens.
+    pub(super) fn epochs(&self, index: &TextIndex, tokens: u64) -> Vec<SourceEpochs> {
+        let mean = |source: &SourceOrder| {
+            source.tokens as f64 * source.share as f64 / source.documents.len().max(1) as f64
+        };
+        let passes = tokens as f64 / self.sources.iter().map(mean).sum::<f64>().max(1.0);
+        let of = |source: &SourceOrder| SourceEpochs {
+            name: index.sources().get(source.number).map_or("", |source| &source.name).to_owned(),
+            documents: source.documents.len() as u64,
+            tokens: source.tokens,
+            share: source.share as f64 / self.slots.max(1) as f64,
+            epochs: passes * source.share as f64 / source.documents.len().max(1) as f64,
+        };
+        self.sources.iter().map(of).collect()
     }
 
     pub(super) fn pass(&self, index: &TextIndex, number: u64) -> Pass {
@@ -223,7 +260,7 @@ impl Order {
             let draw = drawn + u128::from(draw - before);
             let epoch = (draw / count - drawn / count) as usize;
             let document = source.documents[epochs[epoch].at((draw % count) as u64) as usize];
-            end += document_tokens(index.document(document).len() as u64, self.marks);
+            end += document_tokens(index.tokens(document), self.marks);
             documents.push(document);
             ends.push(end);
         }
@@ -232,7 +269,7 @@ impl Order {
 
     fn tokens_of(&self, index: &TextIndex, source: &SourceOrder, place: u64) -> u64 {
         let document = source.documents.get(place as usize).copied().unwrap_or(u32::MAX);
-        document_tokens(index.document(document).len() as u64, self.marks)
+        document_tokens(index.tokens(document), self.marks)
     }
 
     /// The order of a source's documents in its epoch `number`.
@@ -277,14 +314,34 @@ impl Pass {
     }
 }
 
+/// The documents of a split, in order.
+fn of_split(
+    index: &TextIndex,
+    documents: Range<u32>,
+    held_out: HeldOut,
+    split: Split,
+) -> Result<Vec<u32>, DataError> {
+    if held_out.per_million == 0 {
+        return Ok(match split {
+            Split::Train => documents.collect(),
+            Split::HeldOut => Vec::new(),
+        });
+    }
+    let mut found = Vec::new();
+    index.digests(documents, |document, digest| {
+        if side(digest, held_out) == split {
+            found.push(document);
+        }
+    })?;
+    Ok(found)
+}
+
 /// Which split a document belongs to.
-fn side(index: &TextIndex, document: u32, held_out: HeldOut) -> Split {
+fn side(digest: &blake3::Hash, held_out: HeldOut) -> Split {
     let HeldOut { seed, per_million } = held_out;
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data text held out");
     hasher.update(&seed.to_le_bytes());
-    if let Some(digest) = index.document_digest(document) {
-        hasher.update(digest.as_bytes());
-    }
+    hasher.update(digest.as_bytes());
     let mut draw = [0; 8];
     hasher.finalize_xof().fill(&mut draw);
     let millionths = (u128::from(u64::from_le_bytes(draw)) * 1_000_000) >> 64;

@@ -1,0 +1,206 @@
+//! Which files `canonc data prepare` reads, in which order.
+//!
+//! In: what was typed: files, folders, each perhaps with its source's name. Out: files by source, in reading order.
+//! Must stay true: the order depends on names alone; no file is read twice, however it is reached; what a folder holds
+//! and is not read is named, and so is a chunk that seems to be missing.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use runtime::data::text::prepare::{Input, SourceInput, format_of};
+
+use crate::fail::{Failure, shown};
+use crate::{files, output};
+
+/// Folders in each other.
+const DEPTH: usize = 32;
+/// Files of one preparation.
+const FILES: usize = 1 << 20;
+/// Files left aside that are named.
+const NAMED: usize = 10;
+
+/// The files of each source, sources in the order in which they are first named.
+pub(super) fn sources(typed: &[PathBuf], out: &Path) -> Result<Vec<SourceInput>, Failure> {
+    let usual =
+        out.file_stem().map_or("text".to_owned(), |stem| stem.to_string_lossy().into_owned());
+    let mut sources: Vec<SourceInput> = Vec::new();
+    let mut known: BTreeMap<PathBuf, String> = BTreeMap::new();
+    let mut count = 0;
+    for argument in typed {
+        let (source, path) = split(argument).unwrap_or((usual.clone(), argument.clone()));
+        let found = if path.as_os_str() == "-" {
+            let name = "standard input".to_owned();
+            vec![Input { path: None, name, bytes: 0 }]
+        } else {
+            let metadata = fs::metadata(&path).map_err(|error| files::missing(&path, &error))?;
+            match metadata.is_dir() {
+                true => folder(&path)?,
+                false => vec![file(path, metadata.len())],
+            }
+        };
+        count += found.len();
+        if count > FILES {
+            return Err(Failure::bad_input(format!("there are more than {FILES} files"))
+                .help("prepare them in parts, or put them together"));
+        }
+        for input in &found {
+            let real = match &input.path {
+                None => PathBuf::from("-"),
+                Some(path) => {
+                    fs::canonicalize(path).map_err(|error| files::missing(path, &error))?
+                }
+            };
+            if let Some(before) = known.insert(real, input.name.clone()) {
+                let named = match before == input.name {
+                    true => format!("`{before}` is named twice"),
+                    false => format!("`{before}` and `{}` are one file", input.name),
+                };
+                return Err(Failure::bad_input(named).help(
+                    "name each file once; a weight in the recipe says how often a source is read",
+                ));
+            }
+        }
+        match sources.iter_mut().find(|known| known.name == source) {
+            Some(known) => known.files.extend(found),
+            None => sources.push(SourceInput { name: source, files: found }),
+        }
+    }
+    Ok(sources)
+}
+
+/// NAME=FILE, unless that is itself a file's name.
+fn split(argument: &Path) -> Option<(String, PathBuf)> {
+    let (name, path) = argument.to_str()?.split_once('=')?;
+    let is_name = !name.is_empty() && !name.contains(['/', '\\']);
+    (is_name && !argument.exists()).then(|| (name.to_owned(), PathBuf::from(path)))
+}
+
+fn file(path: PathBuf, bytes: u64) -> Input {
+    Input { name: shown(&path), path: Some(path), bytes }
+}
+
+/// The files of a folder that hold documents.
+fn folder(path: &Path) -> Result<Vec<Input>, Failure> {
+    let (mut found, mut aside) = (Vec::new(), Vec::new());
+    walk(path, &mut Vec::new(), &mut found, &mut aside)?;
+    let chunks: Vec<(Chunk, Input)> = found
+        .iter()
+        .filter_map(|input| Some((chunk(input.path.as_deref()?)?, input.clone())))
+        .collect();
+    if !chunks.is_empty() {
+        aside.extend(
+            found
+                .iter()
+                .filter(|input| input.path.as_deref().and_then(chunk).is_none())
+                .map(|input| input.name.clone()),
+        );
+        found = in_order(chunks);
+    }
+    if found.is_empty() {
+        return Err(Failure::bad_input(format!(
+            "the folder `{}` holds no file of documents",
+            shown(path)
+        ))
+        .help(
+            "such files end in .jsonl, .jsonl.zst, .jsonl.gz or .parquet; name others one by one",
+        ));
+    }
+    let held = output::counted(found.len() as u64, "file");
+    match aside.len() {
+        0 => {}
+        count => {
+            aside.sort();
+            let rest = if count > NAMED { ", …" } else { "" };
+            aside.truncate(NAMED);
+            output::note(&format!(
+                "{}: {held} of documents; left aside: {}{rest}",
+                shown(path),
+                aside.join(", ")
+            ));
+        }
+    }
+    Ok(found)
+}
+
+fn walk(
+    folder: &Path,
+    above: &mut Vec<PathBuf>,
+    found: &mut Vec<Input>,
+    aside: &mut Vec<String>,
+) -> Result<(), Failure> {
+    let unreadable = |error| Failure::cannot_read(folder, &error);
+    let real = fs::canonicalize(folder).map_err(unreadable)?;
+    if above.contains(&real) || above.len() >= DEPTH {
+        return Err(Failure::bad_input(format!(
+            "`{}` leads back into a folder that it is in, or lies {DEPTH} folders deep",
+            shown(folder)
+        ))
+        .help("take the link away, or name the files"));
+    }
+    above.push(real);
+    let mut entries: Vec<PathBuf> = Vec::new();
+    for entry in fs::read_dir(folder).map_err(unreadable)? {
+        entries.push(entry.map_err(unreadable)?.path());
+        if entries.len() + found.len() > FILES {
+            return Err(Failure::bad_input(format!(
+                "there are more than {FILES} files under `{}`",
+                shown(folder)
+            ))
+            .help("prepare them in parts, or put them together"));
+        }
+    }
+    entries.sort();
+    for path in entries {
+        let metadata = fs::metadata(&path).map_err(|error| files::missing(&path, &error))?;
+        if metadata.is_dir() {
+            walk(&path, above, found, aside)?;
+        } else if metadata.is_file() && format_of(&path).is_some() {
+            found.push(file(path, metadata.len()));
+        } else {
+            aside.push(shown(&path));
+        }
+    }
+    above.pop();
+    Ok(())
+}
+
+/// What makes one set of chunks, and the number of one of them.
+type Chunk = ((PathBuf, String, String), u64);
+
+/// `NAME.chunk.N.jsonl`, as Lingua has it.
+fn chunk(path: &Path) -> Option<Chunk> {
+    let name = path.file_name()?.to_str()?;
+    let (before, rest) = name.rsplit_once(".chunk.")?;
+    let (number, ending) = rest.split_once('.')?;
+    let folder = path.parent()?.to_owned();
+    Some(((folder, before.to_owned(), ending.to_owned()), number.parse().ok()?))
+}
+
+/// Chunks by number, and what seems to be missing.
+fn in_order(chunks: Vec<(Chunk, Input)>) -> Vec<Input> {
+    let mut sets: BTreeMap<(PathBuf, String, String), Vec<(u64, Input)>> = BTreeMap::new();
+    for ((set, number), input) in chunks {
+        sets.entry(set).or_default().push((number, input));
+    }
+    let mut ordered = Vec::new();
+    for ((folder, before, ending), mut chunks) in sets {
+        chunks.sort_by(|(one, a), (two, b)| one.cmp(two).then_with(|| a.name.cmp(&b.name)));
+        let numbers: Vec<u64> = chunks.iter().map(|(number, _)| *number).collect();
+        let last = numbers.last().copied().unwrap_or(0);
+        let missing: Vec<String> = (0..last.min(FILES as u64))
+            .filter(|number| !numbers.contains(number))
+            .take(NAMED)
+            .map(|number| number.to_string())
+            .collect();
+        if !missing.is_empty() {
+            output::note(&format!(
+                "warning: {}/{before}.chunk.N.{ending}: chunk {} is not there, and {last} is",
+                shown(&folder),
+                missing.join(", ")
+            ));
+        }
+        ordered.extend(chunks.into_iter().map(|(_, input)| input));
+    }
+    ordered
+}

@@ -1,0 +1,320 @@
+//! In: a line of JSON, or a file of them. Out: its document, or why it has none. Must stay true: a line that cannot be
+//! used is counted and named, never dropped in silence; a field that stands twice is no document, whatever other
+//! readers make of it; what is not the document may be anything that is JSON.
+
+use std::fmt;
+
+use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
+
+/// The longest line that is read.
+pub const LONGEST_LINE: u64 = 1 << 26;
+/// Of the lines that gave no document, how many are named.
+pub const NAMED_LINES: usize = 20;
+
+/// Which field of a line, or which column of a table, is the document.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Field {
+    /// `text`, and `content` where there is no `text`.
+    #[default]
+    Usual,
+    Named(String),
+}
+
+impl Field {
+    /// In order of preference.
+    pub fn names(&self) -> &[&str] {
+        match self {
+            Field::Usual => &["text", "content"],
+            Field::Named(_) => &[],
+        }
+    }
+
+    fn place(&self, key: &str) -> Option<usize> {
+        match self {
+            Field::Usual => self.names().iter().position(|name| *name == key),
+            Field::Named(name) => (name == key).then_some(0),
+        }
+    }
+}
+
+impl fmt::Display for Field {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Field::Usual => f.write_str("`text` or `content`"),
+            Field::Named(name) => write!(f, "`{name}`"),
+        }
+    }
+}
+
+/// What becomes of lines without a usable document. Empty documents are left out and counted under both.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OnBadLine {
+    /// Leave them out and report them.
+    Skip,
+    /// Read to the end, then fail and name them.
+    Refuse,
+}
+
+/// What was read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Lines of text files, rows of tables.
+    pub lines: u64,
+    pub documents: u64,
+    /// Of the documents, in UTF-8.
+    pub bytes: u64,
+    /// Lines of white space; no error under any policy.
+    pub blank: u64,
+    /// Lines whose JSON is malformed or holds no text.
+    pub malformed: u64,
+    /// Documents of no bytes.
+    pub empty: u64,
+    /// The first of the malformed lines.
+    pub first_bad: Vec<BadLine>,
+}
+
+impl Report {
+    /// Adds what was read after it.
+    pub fn add(&mut self, next: Report) {
+        let Report { lines, documents, bytes, blank, malformed, empty, first_bad } = next;
+        self.lines += lines;
+        self.documents += documents;
+        self.bytes += bytes;
+        self.blank += blank;
+        self.malformed += malformed;
+        self.empty += empty;
+        let left = NAMED_LINES.saturating_sub(self.first_bad.len());
+        self.first_bad.extend(first_bad.into_iter().take(left));
+    }
+
+    /// All malformed lines counted, the first of them named, one a line.
+    pub fn malformed_lines(&self) -> String {
+        let mut text = format!("{} of {} lines hold no document:", self.malformed, self.lines);
+        for line in &self.first_bad {
+            text += &format!("\n{line}");
+        }
+        let more = self.malformed - self.first_bad.len() as u64;
+        if more > 0 {
+            text += &format!("\n... and {more} more");
+        }
+        text
+    }
+}
+
+/// A line that gave no document.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadLine {
+    pub file: String,
+    /// Counted from 1.
+    pub line: u64,
+    pub why: String,
+}
+
+impl fmt::Display for BadLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}: {}", self.file, self.line, self.why)
+    }
+}
+
+/// The document of a line, or why it has none.
+pub fn document_of(line: &[u8], field: &Field) -> Result<String, String> {
+    // Without this, a list would be read as the fields in order.
+    if line.trim_ascii_start().first() != Some(&b'{') {
+        return Err("not a JSON object".to_owned());
+    }
+    let mut reader = serde_json::Deserializer::from_slice(line);
+    let values = Fields(field)
+        .deserialize(&mut reader)
+        .and_then(|values| reader.end().map(|()| values))
+        .map_err(|error| {
+            let text = error.to_string();
+            match text.strip_prefix(TWICE) {
+                Some(name) => format!("{TWICE}{}", name.split(" at line").next().unwrap_or(name)),
+                None => format!("not a JSON object: {text}"),
+            }
+        })?;
+    match values.into_iter().flatten().next() {
+        Some(Some(text)) => Ok(text),
+        Some(None) => Err(format!("{field} is not a string")),
+        None => Err(match field {
+            Field::Usual => "no `text` and no `content`".to_owned(),
+            Field::Named(name) => format!("no `{name}`"),
+        }),
+    }
+}
+
+const TWICE: &str = "a field stands twice: ";
+
+/// The wanted fields of an object, in order of preference: not there, there and no string, or a string.
+struct Fields<'a>(&'a Field);
+
+impl<'de> DeserializeSeed<'de> for Fields<'_> {
+    type Value = [Option<Option<String>>; 2];
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_map(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Fields<'_> {
+    type Value = [Option<Option<String>>; 2];
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut values = [None, None];
+        while let Some(place) = map.next_key_seed(Key(self.0))? {
+            match place.and_then(|place| values.get_mut(place)) {
+                None => {
+                    map.next_value::<IgnoredAny>()?;
+                }
+                Some(Some(_)) => {
+                    return Err(serde::de::Error::custom(format!("{TWICE}{}", self.0)));
+                }
+                Some(value) => *value = Some(map.next_value_seed(Text)?),
+            }
+        }
+        Ok(values)
+    }
+}
+
+struct Key<'a>(&'a Field);
+
+impl<'de> DeserializeSeed<'de> for Key<'_> {
+    type Value = Option<usize>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_str(self)
+    }
+}
+
+impl Visitor<'_> for Key<'_> {
+    type Value = Option<usize>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a key")
+    }
+
+    fn visit_str<E>(self, key: &str) -> Result<Self::Value, E> {
+        Ok(self.0.place(key))
+    }
+}
+
+/// A string; anything else is `None`.
+struct Text;
+
+impl<'de> DeserializeSeed<'de> for Text {
+    type Value = Option<String>;
+
+    fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
+        from.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Text {
+    type Value = Option<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("any value")
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
+        Ok(Some(text.to_owned()))
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Self::Value, E> {
+        Ok(Some(text))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_unit<E>(self) -> Result<Self::Value, E> {
+        Ok(None)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+        while list.next_element::<IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        while map.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
+        Ok(None)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_field_is_chosen_and_its_value_is_a_string() {
+        let named = |name: &str| Field::Named(name.to_owned());
+        let usual = Field::Usual;
+        for (line, field, want) in [
+            (r#"{"text": "a", "content": "b"}"#, &usual, Ok("a")),
+            (r#"{"content": "b", "text": "a"}"#, &usual, Ok("a")),
+            (r#"{"content": "b"}"#, &usual, Ok("b")),
+            (r#"{"content": "b", "id": [1, {"text": 2}]}"#, &named("content"), Ok("b")),
+            (r#"{"te\u0078t": "\u00e9\ud83d\ude00"}"#, &usual, Ok("é😀")),
+            (r#"{"text": "a", "body": "b"}"#, &named("body"), Ok("b")),
+            (r#"{"text": "a"}"#, &named("body"), Err("no `body`")),
+            (
+                r#"{"text": null, "content": "b"}"#,
+                &usual,
+                Err("`text` or `content` is not a string"),
+            ),
+            (r#"{"text": [["a"]]}"#, &usual, Err("`text` or `content` is not a string")),
+            (r#"{"text": 1e3}"#, &named("text"), Err("`text` is not a string")),
+            (
+                r#"{"text": "a", "text": "a"}"#,
+                &usual,
+                Err("a field stands twice: `text` or `content`"),
+            ),
+            (r#"{"text": "a", "n": 1, "n": 2}"#, &usual, Ok("a")),
+            (
+                r#"{"text": "a", "n": Infinity}"#,
+                &usual,
+                Err("not a JSON object: expected value at line 1 column 20"),
+            ),
+            (
+                r#"{"text": "\ud800"}"#,
+                &usual,
+                Err("not a JSON object: unexpected end of hex escape at line 1 column 17"),
+            ),
+            (
+                r#"{"text": "a"} x"#,
+                &usual,
+                Err("not a JSON object: trailing characters at line 1 column 15"),
+            ),
+            (
+                r#"{"text": "a""#,
+                &usual,
+                Err("not a JSON object: EOF while parsing an object at line 1 column 12"),
+            ),
+            (r#"["a"]"#, &usual, Err("not a JSON object")),
+        ] {
+            let got = document_of(line.as_bytes(), field);
+            assert_eq!(got.as_deref().map_err(String::as_str), want, "{line}");
+        }
+        assert!(document_of(b"{\"text\": \"\xff\"}", &usual).is_err());
+        let deep = format!("{{\"text\": {}1{}}}", "[".repeat(100_000), "]".repeat(100_000));
+        assert!(document_of(deep.as_bytes(), &usual).is_err());
+    }
+}

@@ -1,0 +1,234 @@
+//! In: an input file and a place in it. Out: its records in pieces of about a megabyte, from that place on, each with
+//! the place behind it. Must stay true: pieces depend on nothing but the file; no more than one line or one batch of
+//! rows beyond a piece's size is held; a compressed file may have any number of frames, and one that ends too early is
+//! an error, never a shorter file.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde::{Deserialize, Serialize};
+
+use super::super::guard::guarded;
+use super::super::lines::{Field, LONGEST_LINE};
+use super::Input;
+use super::parquet::Table;
+
+/// Bytes of records that are made tokens together.
+const PIECE: usize = 1 << 20;
+
+/// How a file holds documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    /// JSON lines.
+    Lines,
+    /// The same, as Zstandard frames.
+    Zstandard,
+    /// The same, as gzip members.
+    Gzip,
+    Parquet,
+}
+
+/// By its name; a file of any other name is taken for JSON lines where it is named itself, and left aside in a folder.
+pub fn format_of(path: &Path) -> Option<Format> {
+    let name = path.file_name()?.to_str()?.to_ascii_lowercase();
+    let ends = |end: &str| name.ends_with(end);
+    if ends(".jsonl") || ends(".json") || ends(".ndjson") {
+        Some(Format::Lines)
+    } else if ends(".jsonl.zst") || ends(".json.zst") || ends(".jsonl.zstd") {
+        Some(Format::Zstandard)
+    } else if ends(".jsonl.gz") || ends(".json.gz") {
+        Some(Format::Gzip)
+    } else {
+        ends(".parquet").then_some(Format::Parquet)
+    }
+}
+
+/// A place between two records.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Place {
+    /// Lines or rows before it.
+    pub(super) records: u64,
+    /// Bytes before it, uncompressed; not used in tables.
+    pub(super) offset: u64,
+}
+
+/// What a piece holds.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// Whole lines.
+    Lines(Vec<u8>),
+    /// A record that cannot be read at all.
+    Bad(String),
+    /// Values of a column; `None` where there is none.
+    Rows(Vec<Option<Vec<u8>>>),
+}
+
+/// Records that follow each other.
+#[derive(Debug)]
+pub(super) struct Piece {
+    pub(super) body: Body,
+    /// Before the first record.
+    pub(super) start: u64,
+    pub(super) end: Place,
+    /// How much memory it takes.
+    pub(super) weight: usize,
+    /// Bytes of the file that have been read for it and all before it.
+    pub(super) read: u64,
+}
+
+/// A file being read.
+pub(super) struct Pieces {
+    reader: Reader,
+    place: Place,
+    counted: Arc<AtomicU64>,
+}
+
+enum Reader {
+    Lines { lines: Box<dyn BufRead + Send>, kept: Option<(String, Place)> },
+    Table(Box<Table>),
+}
+
+impl Pieces {
+    /// Opens a file at a place; `name` and cause make the message.
+    pub(super) fn open(input: &Input, field: &Field, place: Place) -> Result<Pieces, String> {
+        let counted = Arc::new(AtomicU64::new(0));
+        let text = |error: io::Error| error.to_string();
+        let Some(path) = &input.path else {
+            let lines = Box::new(BufReader::new(io::stdin()));
+            return Ok(Pieces { reader: Reader::Lines { lines, kept: None }, place, counted });
+        };
+        let mut file = File::open(path).map_err(text)?;
+        if !file.metadata().map_err(text)?.is_file() && input.bytes > 0 {
+            return Err("it is no file any more".to_owned());
+        }
+        let format = format_of(path).unwrap_or(Format::Lines);
+        if format == Format::Parquet {
+            let table = guarded(|| Table::open(file, field, place.records)).flatten()?;
+            return Ok(Pieces { reader: Reader::Table(Box::new(table)), place, counted });
+        }
+        let mut skipped = place.offset;
+        if format == Format::Lines && skipped > 0 {
+            file.seek(SeekFrom::Start(skipped)).map_err(text)?;
+            counted.store(skipped, Ordering::Relaxed);
+            skipped = 0;
+        }
+        let file = BufReader::with_capacity(1 << 17, Counting { file, counted: counted.clone() });
+        let mut lines: Box<dyn BufRead + Send> = match format {
+            Format::Lines | Format::Parquet => Box::new(file),
+            Format::Zstandard => Box::new(BufReader::with_capacity(
+                1 << 17,
+                zstd::Decoder::with_buffer(file).map_err(text)?,
+            )),
+            Format::Gzip => Box::new(BufReader::with_capacity(
+                1 << 17,
+                flate2::bufread::MultiGzDecoder::new(file),
+            )),
+        };
+        if io::copy(&mut lines.by_ref().take(skipped), &mut io::sink()).map_err(text)? < skipped {
+            return Err("it is shorter than before".to_owned());
+        }
+        Ok(Pieces { reader: Reader::Lines { lines, kept: None }, place, counted })
+    }
+
+    /// The next piece, or none at the end.
+    pub(super) fn next(&mut self) -> Result<Option<Piece>, String> {
+        let Pieces { reader, place, counted } = self;
+        let start = *place;
+        let (body, weight) = match reader {
+            Reader::Lines { lines, kept } => {
+                match next_lines(lines, place, kept).map_err(|error| error.to_string())? {
+                    Some(Body::Lines(bytes)) => {
+                        let weight = bytes.len();
+                        (Body::Lines(bytes), weight)
+                    }
+                    Some(body) => (body, 0),
+                    None => return Ok(None),
+                }
+            }
+            Reader::Table(table) => {
+                let rows = guarded(|| table.next(PIECE)).flatten()?;
+                if rows.is_empty() {
+                    return Ok(None);
+                }
+                place.records += rows.len() as u64;
+                counted.store(table.read(), Ordering::Relaxed);
+                let weight = rows.iter().flatten().map(Vec::len).sum();
+                (Body::Rows(rows), weight)
+            }
+        };
+        let read = counted.load(Ordering::Relaxed);
+        Ok(Some(Piece { body, start: start.records, end: *place, weight, read }))
+    }
+}
+
+/// Lines up to the size of a piece. A line that is too long is a piece of its own, kept until the lines before it are
+/// out.
+fn next_lines(
+    lines: &mut dyn BufRead,
+    place: &mut Place,
+    kept: &mut Option<(String, Place)>,
+) -> io::Result<Option<Body>> {
+    if let Some((why, after)) = kept.take() {
+        *place = after;
+        return Ok(Some(Body::Bad(why)));
+    }
+    let mut bytes = Vec::new();
+    while bytes.len() < PIECE {
+        let (before, had) = (*place, bytes.len());
+        let read = lines.take(LONGEST_LINE).read_until(b'\n', &mut bytes)? as u64;
+        if read == 0 {
+            break;
+        }
+        place.records += 1;
+        place.offset += read;
+        if read == LONGEST_LINE && bytes.last() != Some(&b'\n') {
+            place.offset += skip_line(lines)?;
+            let length = place.offset - before.offset;
+            let why = format!("{length} bytes, and {LONGEST_LINE} is the most a line may have");
+            if had == 0 {
+                return Ok(Some(Body::Bad(why)));
+            }
+            bytes.truncate(had);
+            bytes.shrink_to_fit();
+            *kept = Some((why, *place));
+            *place = before;
+            break;
+        }
+    }
+    Ok((!bytes.is_empty()).then_some(Body::Lines(bytes)))
+}
+
+fn skip_line(lines: &mut dyn BufRead) -> io::Result<u64> {
+    let mut skipped = 0;
+    loop {
+        let buffer = lines.fill_buf()?;
+        if buffer.is_empty() {
+            return Ok(skipped);
+        }
+        let end = buffer.iter().position(|byte| *byte == b'\n').map(|at| at + 1);
+        let count = end.unwrap_or(buffer.len());
+        lines.consume(count);
+        skipped += count as u64;
+        if end.is_some() {
+            return Ok(skipped);
+        }
+    }
+}
+
+/// Counts what is read of a file.
+struct Counting {
+    file: File,
+    counted: Arc<AtomicU64>,
+}
+
+impl Read for Counting {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.counted.fetch_add(count as u64, Ordering::Relaxed);
+        Ok(count)
+    }
+}

@@ -1,0 +1,373 @@
+//! Prepared files against documents in memory: the same identity and windows, whatever the input's form, the number of
+//! threads and the interruptions; and input that nobody should have to expect.
+
+use std::fs;
+use std::io::Write;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ::parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::parser::parse_message_type;
+
+use super::super::index::{SourceFiles, TextIndex};
+use super::super::tokenizer::{Kind, MarkNames};
+use super::super::{EOS, HeldOut, Marks, Options, TextWindows, file};
+use super::*;
+use crate::data::Split;
+use crate::data::batch::{Batch, digest_of_windows};
+
+fn documents(range: Range<usize>) -> Vec<String> {
+    range.map(|i| format!("document {i} – {}", "größer ".repeat(i * 7 % 23))).collect()
+}
+
+fn lines(documents: &[String]) -> String {
+    documents
+        .iter()
+        .map(|text| serde_json::json!({"id": 1, "text": text}).to_string() + "\n")
+        .collect()
+}
+
+/// A table with a row group for every seven rows.
+fn table(path: &Path, documents: &[Option<String>]) {
+    let schema = "message m { required int64 id; optional binary text (UTF8); }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let properties = Arc::new(WriterProperties::builder().build());
+    let mut to =
+        SerializedFileWriter::new(fs::File::create(path).unwrap(), schema, properties).unwrap();
+    for rows in documents.chunks(7) {
+        let mut group = to.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let ids: Vec<i64> = (0..rows.len() as i64).collect();
+        column.typed::<Int64Type>().write_batch(&ids, None, None).unwrap();
+        column.close().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let values: Vec<ByteArray> =
+            rows.iter().flatten().map(|text| ByteArray::from(text.as_str())).collect();
+        let levels: Vec<i16> = rows.iter().map(|row| i16::from(row.is_some())).collect();
+        column.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+    }
+    to.close().unwrap();
+}
+
+fn input(path: &Path) -> Input {
+    let bytes = fs::metadata(path).unwrap().len();
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    Input { name, bytes, path: Some(path.to_owned()) }
+}
+
+fn source(name: &str, files: &[&Path]) -> SourceInput {
+    SourceInput { name: name.to_owned(), files: files.iter().map(|path| input(path)).collect() }
+}
+
+fn request<'a>(sources: &'a [SourceInput], tokenizer: &'a Tokenizer) -> Request<'a> {
+    Request {
+        sources,
+        field: Field::Usual,
+        on_bad_line: OnBadLine::Refuse,
+        tokenizer,
+        workers: 2,
+        checkpoint: 1,
+        fault: None,
+    }
+}
+
+fn prepared(request: &Request<'_>, out: &Path) -> Result<Report, DataError> {
+    match prepare(request, out, &AtomicBool::new(false), &mut |_| ())? {
+        End::Finished { report, .. } => Ok(report),
+        End::Interrupted(_) => panic!("nobody asked"),
+    }
+}
+
+/// Of the first windows of both splits, and in weighted order.
+fn digest(index: Arc<TextIndex>) -> Vec<String> {
+    [(Split::Train, vec![]), (Split::Train, vec![2, 1]), (Split::HeldOut, vec![])]
+        .map(|(split, weights)| {
+            let held_out = HeldOut { seed: 5, per_million: 200_000 };
+            let marks = Marks { bos: true, eos: true };
+            let options = Options { seq_len: 48, seed: 3, split, held_out, marks, weights };
+            let mut batch = Batch::default();
+            TextWindows::new(index.clone(), options).unwrap().fill(0..300, &mut batch).unwrap();
+            digest_of_windows(&batch.window_digests()).to_hex().to_string()
+        })
+        .into()
+}
+
+#[test]
+fn every_form_of_the_documents_gives_the_same_windows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (one, two) = (documents(0..60), documents(60..100));
+    let text = lines(&two);
+    fs::write(path("a.jsonl"), lines(&one)).unwrap();
+    fs::write(path("b.jsonl"), &text).unwrap();
+    // Two frames, two members, cut anywhere.
+    let (first, second) = text.as_bytes().split_at(text.len() / 3);
+    let frames = [first, second].map(|part| zstd::encode_all(part, 3).unwrap()).concat();
+    fs::write(path("b.jsonl.zst"), frames).unwrap();
+    let members = [first, second].map(|part| {
+        let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        to.write_all(part).unwrap();
+        to.finish().unwrap()
+    });
+    fs::write(path("b.jsonl.gz"), members.concat()).unwrap();
+    table(&path("b.parquet"), &two.iter().cloned().map(Some).collect::<Vec<_>>());
+
+    let files = |name: &str, text: String| SourceFiles {
+        name: name.to_owned(),
+        files: vec![(name.to_owned(), std::io::Cursor::new(text))],
+    };
+    let memory =
+        TextIndex::build(vec![files("x", lines(&one)), files("y", text)], OnBadLine::Refuse);
+    let memory = Arc::new(memory.unwrap().0);
+    let want = digest(memory.clone());
+    let bytes = Tokenizer::bytes();
+    for form in ["b.jsonl", "b.jsonl.zst", "b.jsonl.gz", "b.parquet"] {
+        let sources = [source("x", &[&path("a.jsonl")]), source("y", &[&path(form)])];
+        let mut made: Option<Vec<u8>> = None;
+        for workers in [1, 2, 5] {
+            let out = path("out.index");
+            let report = prepared(&Request { workers, ..request(&sources, &bytes) }, &out).unwrap();
+            assert_eq!((report.lines, report.documents), (100, 100));
+            assert!(!path("out.index.partial").exists());
+            let file = fs::read(&out).unwrap();
+            assert!(made.as_ref().is_none_or(|made| *made == file), "{form} {workers}");
+            made = Some(file);
+        }
+        let index = file::load(&path("out.index")).unwrap();
+        index.check().unwrap();
+        assert_eq!(index.identity(), memory.identity());
+        let tokens: Vec<u64> = index.manifest().unwrap().sources.iter().map(|s| s.tokens).collect();
+        assert_eq!(tokens, [&one, &two].map(|d| d.concat().len() as u64), "{form}");
+        assert_eq!(digest(Arc::new(index)), want, "{form}");
+    }
+}
+
+#[test]
+fn tokens_are_the_tokenizers_and_documents_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let texts = documents(0..50);
+    fs::write(path("a.jsonl"), lines(&texts)).unwrap();
+    let sources = [source("x", &[&path("a.jsonl")])];
+    let golden = format!("{}/../tests/golden/tokenizers/llama3.model", env!("CARGO_MANIFEST_DIR"));
+    let golden = fs::read(golden).unwrap();
+    let tokenizer = Tokenizer::read(Kind::Tiktoken, &golden, "it", &MarkNames::default()).unwrap();
+    prepared(&request(&sources, &tokenizer), &path("t.index")).unwrap();
+    prepared(&request(&sources, &Tokenizer::bytes()), &path("b.index")).unwrap();
+    let index = file::load(&path("t.index")).unwrap();
+    assert_eq!(index.identity(), file::load(&path("b.index")).unwrap().identity());
+    assert_eq!(index.tokenizer(), tokenizer.info());
+    let mut want: Vec<Vec<u32>> = texts
+        .iter()
+        .map(|text| {
+            let mut ids = vec![560];
+            tokenizer.encode(text, &mut ids).unwrap();
+            ids
+        })
+        .collect();
+    let options = Options {
+        seq_len: 32,
+        seed: 3,
+        split: Split::Train,
+        held_out: HeldOut { seed: 0, per_million: 0 },
+        marks: Marks { bos: true, eos: true },
+        weights: Vec::new(),
+    };
+    let mut windows = TextWindows::new(Arc::new(index), options).unwrap();
+    let tokens = windows.tokens();
+    let mut batch = Batch::default();
+    windows.fill(0..tokens / 32 + 1, &mut batch).unwrap();
+    let stream: Vec<u32> =
+        batch.inputs().iter().take(tokens as usize).map(|id| *id as u32).collect();
+    let mut got: Vec<Vec<u32>> = stream.split(|id| *id == 561).map(<[u32]>::to_vec).collect();
+    assert_eq!(got.pop(), Some(Vec::new()));
+    want.sort();
+    got.sort();
+    assert_eq!(got, want);
+    assert_ne!(561, EOS);
+    // Epochs are of tokens with marks.
+    let epochs = windows.epochs(3 * tokens);
+    assert_eq!(epochs.len(), 1);
+    assert_eq!((epochs[0].documents, epochs[0].tokens), (50, tokens));
+    assert!((epochs[0].epochs - 3.0).abs() < 1e-9 && epochs[0].share == 1.0);
+}
+
+#[test]
+fn stopped_anywhere_it_goes_on_to_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    // Pieces of a megabyte: a document fills half of one.
+    let texts: Vec<String> = (0..9).map(|i| format!("{i} ").repeat(250_000)).collect();
+    let text = lines(&texts) + "\n" + &lines(&[String::new()]);
+    fs::write(path("a.jsonl"), &text).unwrap();
+    fs::write(path("b.jsonl.zst"), zstd::encode_all(text.as_bytes(), 1).unwrap()).unwrap();
+    table(&path("c.parquet"), &texts.into_iter().map(Some).collect::<Vec<_>>());
+    let sources = [
+        source("x", &[&path("a.jsonl"), &path("b.jsonl.zst")]),
+        source("y", &[&path("c.parquet")]),
+    ];
+    let bytes = Tokenizer::bytes();
+    prepared(&request(&sources, &bytes), &path("straight")).unwrap();
+    let want = fs::read(path("straight")).unwrap();
+    let out = path("out");
+    let mut stops = 0;
+    for after in 1.. {
+        let _ = fs::remove_file(&out);
+        let stop = AtomicBool::new(false);
+        let mut pieces = 0;
+        let first = prepare(&request(&sources, &bytes), &out, &stop, &mut |news| {
+            if let News::Progress(_) = news {
+                pieces += 1;
+                stop.store(pieces == after, Ordering::Relaxed);
+            }
+        });
+        let End::Interrupted(done) = first.unwrap() else { break };
+        assert!(!out.exists());
+        stops += 1;
+        let mut resumed = None;
+        let request = Request { workers: 1 + after % 3, ..request(&sources, &bytes) };
+        let ended = prepare(&request, &out, &AtomicBool::new(false), &mut |news| match news {
+            News::Resumed(from) => resumed = Some(*from),
+            News::Anew(why) => panic!("{why}"),
+            News::Progress(_) => {}
+        });
+        let End::Finished { report, .. } = ended.unwrap() else { panic!() };
+        assert_eq!(resumed, Some(done));
+        let Report { lines, documents, blank, empty, .. } = report;
+        assert_eq!((lines, documents, blank, empty), (31, 27, 2, 2));
+        assert!(fs::read(&out).unwrap() == want, "stopped after {after}");
+    }
+    assert!(stops >= 8, "{stops}");
+
+    // Another file of the same name, other options, a damaged part: all is made anew, and never the old taken up.
+    let interrupt = || {
+        let stop = AtomicBool::new(true);
+        prepare(&request(&sources, &bytes), &out, &stop, &mut |_| ()).unwrap();
+    };
+    let anew = |request: &Request<'_>| {
+        let mut said = None;
+        prepare(request, &out, &AtomicBool::new(true), &mut |news| {
+            if let News::Anew(why) = news {
+                said = Some(*why);
+            }
+        })
+        .unwrap();
+        said.unwrap_or_default()
+    };
+    fs::remove_file(&out).unwrap();
+    interrupt();
+    let skipping = Request { on_bad_line: OnBadLine::Skip, ..request(&sources, &bytes) };
+    assert!(anew(&skipping).contains("other files"));
+    assert!(anew(&request(&sources, &bytes)).contains("other files"));
+    let tokens = path("out.partial/tokens");
+    let mut bad = fs::read(&tokens).unwrap();
+    bad[100] ^= 1;
+    fs::write(&tokens, bad).unwrap();
+    assert_eq!(anew(&request(&sources, &bytes)), "it is damaged");
+    fs::write(&tokens, "").unwrap();
+    assert_eq!(anew(&request(&sources, &bytes)), "a part of it is missing");
+    fs::write(path("out.partial/state.toml"), "version = 1").unwrap();
+    assert_eq!(anew(&request(&sources, &bytes)), "its state cannot be read");
+    fs::write(path("a.jsonl"), text + "{\"text\":\"more\"}\n").unwrap();
+    assert!(anew(&request(&sources, &bytes)).contains("other files"));
+}
+
+#[test]
+fn every_damage_of_a_prepared_file_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("a.jsonl"), lines(&documents(0..3))).unwrap();
+    let out = path("out.index");
+    prepared(&request(&[source("x", &[&path("a.jsonl")])], &Tokenizer::bytes()), &out).unwrap();
+    assert!(file::is_index(&out).unwrap());
+    let good = fs::read(&out).unwrap();
+    let used = || file::load(&out).and_then(|index| index.check());
+    used().unwrap();
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        fs::write(&out, &bad).unwrap();
+        assert!(used().is_err(), "byte {at}");
+        fs::write(&out, &good[..at]).unwrap();
+        assert!(used().is_err(), "cut at {at}");
+    }
+    fs::write(&out, [&good[..], b"x"].concat()).unwrap();
+    assert!(used().is_err());
+    assert!(file::load(folder.path()).unwrap_err().message.contains("is a folder"));
+}
+
+#[test]
+fn hostile_input_is_told_by_file_and_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let bytes = Tokenizer::bytes();
+    let out = path("out.index");
+    let with = |name: &str, field: Field, on_bad_line| {
+        let sources = [source("x", &[&path(name)])];
+        let result = prepared(&Request { field, on_bad_line, ..request(&sources, &bytes) }, &out);
+        // Nothing is left but what is whole, and what a failed preparation did not finish.
+        assert_eq!(out.exists(), result.is_ok());
+        let _ = fs::remove_file(&out);
+        let _ = fs::remove_dir_all(path("out.index.partial"));
+        result
+    };
+    let refused = |name: &str| with(name, Field::Usual, OnBadLine::Refuse).unwrap_err().message;
+
+    let text = lines(&documents(0..50));
+    let whole = zstd::encode_all(text.as_bytes(), 3).unwrap();
+    fs::write(path("cut.jsonl.zst"), &whole[..whole.len() - 9]).unwrap();
+    assert!(refused("cut.jsonl.zst").starts_with("cannot read cut.jsonl.zst: "));
+    fs::write(path("no.jsonl.zst"), &text).unwrap();
+    assert!(refused("no.jsonl.zst").starts_with("cannot read no.jsonl.zst: "));
+    let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    to.write_all(text.as_bytes()).unwrap();
+    let whole = to.finish().unwrap();
+    fs::write(path("cut.jsonl.gz"), &whole[..whole.len() - 9]).unwrap();
+    assert!(refused("cut.jsonl.gz").starts_with("cannot read cut.jsonl.gz: "));
+
+    let rows: Vec<Option<String>> = (0..20).map(|i| (i != 4).then(|| format!("row {i}"))).collect();
+    table(&path("t.parquet"), &rows);
+    assert_eq!(
+        refused("t.parquet"),
+        "1 of 20 lines hold no document:\nt.parquet:5: `text` or `content` has no value"
+    );
+    let named = |name: &str| Field::Named(name.to_owned());
+    let error = with("t.parquet", named("id"), OnBadLine::Skip).unwrap_err().message;
+    assert_eq!(error, "cannot read t.parquet: its column `id` is INT64, and documents are strings");
+    let error = with("t.parquet", named("body"), OnBadLine::Skip).unwrap_err().message;
+    assert_eq!(error, "cannot read t.parquet: it has no column `body`; it has id, text");
+    let good = fs::read(path("t.parquet")).unwrap();
+    for at in (0..good.len()).step_by(3) {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        for bytes in [&bad[..], &good[..at]] {
+            fs::write(path("bad.parquet"), bytes).unwrap();
+            // Read or refused in words; what a flipped bit turns into other text cannot be known.
+            let _ = with("bad.parquet", Field::Usual, OnBadLine::Skip);
+        }
+    }
+
+    // A line of 100 MB among others; it is named, and the others are there.
+    let mut long = b"{\"text\": \"first\"}\n{\"text\": \"".to_vec();
+    long.resize(100_000_000, b'a');
+    long.extend_from_slice(b"\"}\n{\"text\": \"\xff\"}\n\n{\"text\": \"\"}\n{\"text\": \"last\"}");
+    fs::write(path("long.jsonl"), long).unwrap();
+    let report = with("long.jsonl", Field::Usual, OnBadLine::Skip).unwrap();
+    let Report { lines, documents, blank, malformed, empty, ref first_bad, .. } = report;
+    assert_eq!((lines, documents, blank, malformed, empty), (6, 2, 1, 2, 1));
+    assert_eq!(
+        first_bad[0].to_string(),
+        "long.jsonl:2: 99999985 bytes, and 67108864 is the most a line may have"
+    );
+    assert!(first_bad[1].to_string().starts_with("long.jsonl:3: not a JSON object: "));
+    assert!(refused("long.jsonl").starts_with("2 of 6 lines hold no document:\nlong.jsonl:2: "));
+    fs::write(path("empty.jsonl"), "\n{\"text\": \"\"}\n").unwrap();
+    assert!(
+        refused("empty.jsonl").contains("source `x` has no documents: 2 lines, 1 of them empty")
+    );
+}

@@ -1,0 +1,63 @@
+//! In: a `tokenizer.json`. Out: tokens as Hugging Face's own library makes them, without those its post-processor
+//! adds. Must stay true: truncation and padding in the file are refused, since they would change a document unseen;
+//! marks are those its post-processor puts around a text, or those asked for.
+
+use tokenizers::tokenizer::Tokenizer;
+
+use super::{Engine, Found, MarkNames, mark};
+
+#[derive(Debug)]
+pub(super) struct Huggingface {
+    tokenizer: Box<Tokenizer>,
+}
+
+pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
+    let mut tokenizer = Tokenizer::from_bytes(file).map_err(|error| error.to_string())?;
+    if tokenizer.get_truncation().is_some() || tokenizer.get_padding().is_some() {
+        return Err("it cuts or pads texts: `truncation` or `padding` is set".to_owned());
+    }
+    tokenizer.set_encode_special_tokens(true);
+    // Ids may have gaps, so their number is one more than the highest.
+    let vocab = tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1);
+    if vocab == 0 {
+        return Err("it has no tokens".to_owned());
+    }
+    let (before, after) = around(&tokenizer)?;
+    let special = |name: &str| tokenizer.token_to_id(name);
+    let bos = mark(marks.bos.as_ref(), before, special)?;
+    let eos = mark(marks.eos.as_ref(), after, special)?;
+    let engine = Engine::Huggingface(Huggingface { tokenizer: Box::new(tokenizer) });
+    Ok(Found { engine, vocab, bos, eos })
+}
+
+/// What the post-processor puts before and after a text: one token each, or none.
+fn around(tokenizer: &Tokenizer) -> Result<(Option<u32>, Option<u32>), String> {
+    let ids = |text: &str, special: bool| -> Result<Vec<u32>, String> {
+        let encoded = tokenizer.encode_fast(text, special).map_err(|error| error.to_string())?;
+        Ok(encoded.get_ids().to_vec())
+    };
+    let (plain, marked) = (ids("a", false)?, ids("a", true)?);
+    let added = marked.len().saturating_sub(plain.len());
+    for before in 0..=added {
+        if marked.get(before..before + plain.len()) == Some(plain.as_slice()) {
+            let after = marked.get(before + plain.len()..).unwrap_or_default();
+            let one = |ids: &[u32]| match ids {
+                [] => Ok(None),
+                [id] => Ok(Some(*id)),
+                several => {
+                    Err(format!("its post-processor puts {} tokens in one place", several.len()))
+                }
+            };
+            return Ok((one(marked.get(..before).unwrap_or_default())?, one(after)?));
+        }
+    }
+    Err("its post-processor changes the tokens of a text".to_owned())
+}
+
+impl Huggingface {
+    pub(super) fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<(), String> {
+        let encoded = self.tokenizer.encode_fast(text, false).map_err(|error| error.to_string())?;
+        out.extend_from_slice(encoded.get_ids());
+        Ok(())
+    }
+}

@@ -1,0 +1,293 @@
+//! `canonc data prepare`, `about` and `bench`, and `canonc bind` of what they make: what a person sees; killed anywhere,
+//! the same file; documents of one tokenizer are not taken for those of another.
+
+use std::fs;
+use std::path::Path;
+
+use crate::{Ran, canonc, canonc_reading, folder, root};
+
+/// One line, words between blanks.
+fn ran(dir: &Path, line: &str) -> Ran {
+    canonc(dir, &line.split_whitespace().collect::<Vec<_>>())
+}
+
+fn golden(name: &str) -> String {
+    root().join("tests/golden/tokenizers").join(name).to_string_lossy().into_owned()
+}
+
+#[test]
+fn documents_become_a_prepared_file() {
+    let dir = folder(&[
+        ("a.jsonl", "{\"text\": \"hello\"}\n"),
+        ("b.jsonl", "\n{\"content\": \"world\"}\n{\"text\": \"again\"}\n"),
+        ("bad.jsonl", "{\"text\": \"hello\"}\nhello\n{\"text\": \"\"}\n{\"id\": 3}\n"),
+        ("body.jsonl", "{\"text\": 1, \"body\": \"hello\"}\n"),
+        ("old.index", "not one\n"),
+        ("d=e.jsonl", "{\"text\": \"equals\"}\n"),
+        ("empty.jsonl", ""),
+        ("shards/README.md", "What these are.\n"),
+        ("shards/x.chunk.10.jsonl", "{\"text\": \"third\"}\n"),
+        ("shards/x.chunk.2.jsonl", "{\"text\": \"second\"}\n"),
+        ("shards/x.chunk.00.jsonl", "{\"text\": \"first\"}\n"),
+        ("shards/x.val.jsonl", "{\"text\": \"held out\"}\n"),
+        ("tree/b/c.jsonl", "{\"text\": \"one\"}\n"),
+        ("tree/a.jsonl", "{\"text\": \"two\"}\n"),
+        ("none/README.md", "Nothing here.\n"),
+    ]);
+    let dir = dir.path();
+    let mut shown = String::new();
+    let mut show = |line: &str| {
+        let ran = ran(dir, line);
+        let line = line.replace(&golden(""), "golden/");
+        shown += &format!("# {line}\n{}\n", ran.text(dir).replace(&golden(""), "golden/"));
+        ran.code
+    };
+    let llama3 = format!("--tokenizer tiktoken --tokenizer-file {}", golden("llama3.model"));
+    for line in [
+        "data prepare a.jsonl b.jsonl --out c4.index",
+        "data prepare a.jsonl b.jsonl --out c4.index --workers 1",
+        "data prepare web=a.jsonl books=b.jsonl --out mix.index",
+        "data prepare web=a.jsonl books=bad.jsonl web=b.jsonl --out mix.index --malformed skip",
+        "data prepare body.jsonl --out body.index --field body",
+        "data prepare d=e.jsonl --out equals.index",
+        "data prepare shards tree/ --out chunks.index",
+        &format!("data prepare web=a.jsonl books=b.jsonl --out t.index {llama3}"),
+        "data about t.index --check",
+    ] {
+        assert_eq!(show(line), 0, "{line}");
+    }
+    for line in [
+        "data prepare bad.jsonl --out bad.index",
+        "data prepare empty.jsonl --out empty.index",
+        "data prepare a.jsonl none=empty.jsonl --out empty.index",
+        "data prepare a.jsn --out c.index",
+        "data prepare web=a.jsn --out c.index",
+        "data prepare none --out c.index",
+        "data prepare a.jsonl ./a.jsonl a.jsonl --out c.index",
+        "data prepare tree tree/a.jsonl --out c.index",
+        "data prepare a.jsonl --out a.jsonl",
+        "data prepare a.jsonl --out old.index",
+        "data prepare a.jsonl --out -",
+        "data prepare a.jsonl --out shards",
+        "data prepare a.jsonl --out no/where.index",
+        "data prepare a.jsonl --out c.index --tokenizer tiktoken",
+        "data prepare a.jsonl --out c.index --tokenizer-file a.jsonl",
+        "data prepare a.jsonl --out c.index --tokenizer sentencepiece --tokenizer-file a.jsonl",
+        "data prepare a.jsonl --out c.index --tokenizer huggingface --tokenizer-file none.json",
+        &format!("data prepare a.jsonl --out c.index {llama3} --bos <s>"),
+        "data prepare a.jsonl --out c.index --workers 0",
+        "data prepare a.jsonl --out c.index --malformed fix",
+        "data about old.index",
+        "data about none.index",
+    ] {
+        assert_eq!(show(line), 2, "{line}");
+    }
+    insta::assert_snapshot!(shown);
+    assert_eq!(fs::read_to_string(dir.join("old.index")).unwrap(), "not one\n");
+    let left = fs::read_dir(dir).unwrap().flatten();
+    let left = left.filter(|entry| entry.file_name().to_string_lossy().ends_with(".partial"));
+    assert_eq!(left.count(), 0);
+    // Chunks are in the order of their numbers, so the file is that of the documents in one.
+    fs::write(
+        dir.join("all.jsonl"),
+        ["first", "second", "third", "two", "one"]
+            .map(|t| format!("{{\"text\":\"{t}\"}}\n"))
+            .concat(),
+    )
+    .unwrap();
+    let identity = |file: &str| {
+        let json = ran(dir, &format!("data about {file} --json"));
+        serde_json::from_str::<serde_json::Value>(&json.stdout).unwrap()["identity"].clone()
+    };
+    assert_eq!(ran(dir, "data prepare all.jsonl --out all.index").code, 0);
+    assert_eq!(identity("all.index"), identity("chunks.index"));
+    assert_ne!(identity("all.index"), identity("c4.index"));
+    let piped = canonc_reading(
+        dir,
+        &["data", "prepare", "-", "--out", "c4.index"],
+        "{\"text\": \"piped\"}\n",
+    );
+    assert_eq!(piped.code, 0, "{}", piped.stderr);
+    assert!(piped.stderr.contains("replaced by 1 document, 5 bytes"), "{}", piped.stderr);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_loop_of_links_is_told() {
+    let dir = folder(&[("tree/a.jsonl", "{\"text\": \"hello\"}\n")]);
+    std::os::unix::fs::symlink("..", dir.path().join("tree/up")).unwrap();
+    let ran = ran(dir.path(), "data prepare tree --out c.index");
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("leads back into a folder that it is in"), "{}", ran.stderr);
+}
+
+/// Documents of several pieces, the lines of which are no longer than a page.
+fn many(lines: usize) -> String {
+    let text = "the quick brown fox jumps over the lazy dog, naïve “quotes” and 日本 ".repeat(20);
+    (0..lines).map(|i| format!("{{\"id\": {i}, \"text\": \"{i} {text}\"}}\n")).collect()
+}
+
+#[test]
+fn killed_at_any_point_it_goes_on_to_the_same_file() {
+    let dir = folder(&[("a.jsonl", &many(4000)), ("b.jsonl", &many(500))]);
+    let dir = dir.path();
+    let prepare = "data prepare x=a.jsonl y=b.jsonl --checkpoint 1000000";
+    assert_eq!(ran(dir, &format!("{prepare} --out straight.index")).code, 0);
+    let straight = fs::read(dir.join("straight.index")).unwrap();
+    let points = [
+        "piece:1",
+        "piece:3",
+        "piece:7",
+        "state-before:1",
+        "state-before:4",
+        "state-written:1",
+        "state-written:5",
+        "finish-half",
+        "rename-before",
+        "remove-before",
+    ];
+    for point in points {
+        let line = format!("{prepare} --out k.index");
+        let killed = ran(dir, &format!("{line} --fault {point}"));
+        assert_eq!((killed.code, killed.stdout.as_str()), (-1, ""), "{point}: {}", killed.stderr);
+        assert_eq!(dir.join("k.index").exists(), point == "remove-before", "{point}");
+        let again = ran(dir, &format!("{line} --workers 3"));
+        assert_eq!(again.code, 0, "{point}: {}", again.stderr);
+        assert!(!again.stderr.contains("not gone on with"), "{point}: {}", again.stderr);
+        let went_on = again.stderr.starts_with("going on after ");
+        assert_eq!(
+            went_on,
+            !["piece:1", "state-before:1", "state-written:1", "remove-before"].contains(&point)
+        );
+        assert!(fs::read(dir.join("k.index")).unwrap() == straight, "{point}");
+        assert!(!dir.join("k.index.partial").exists(), "{point}");
+        fs::remove_file(dir.join("k.index")).unwrap();
+    }
+    // Killed by a signal, wherever it is, again and again until it is done.
+    let line: Vec<String> =
+        format!("{prepare} --out k.index").split_whitespace().map(str::to_owned).collect();
+    let line: Vec<&str> = line.iter().map(String::as_str).collect();
+    let mut kills = 0;
+    for states in 1.. {
+        let mut child = crate::command(dir, &line).spawn().unwrap();
+        let state = dir.join("k.index.partial/state.toml");
+        let mut seen = fs::read(&state).ok();
+        let mut changes = 0;
+        let ended = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break Some(status);
+            }
+            let now = fs::read(&state).ok();
+            changes += usize::from(now != seen);
+            seen = now;
+            if changes >= states % 3 + 1 {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break None;
+            }
+            std::thread::yield_now();
+        };
+        match ended {
+            Some(status) => {
+                assert!(status.success());
+                break;
+            }
+            None => kills += 1,
+        }
+    }
+    assert!(kills > 0);
+    assert!(fs::read(dir.join("k.index")).unwrap() == straight);
+}
+
+#[test]
+fn a_lock_is_bound_to_documents_of_its_tokenizer() {
+    let dir = folder(&[
+        ("a.jsonl", &many(30)),
+        (
+            "small.canon",
+            &crate::GOOD.replace("arch good", "arch small").replace("vocab 16", "vocab 816"),
+        ),
+    ]);
+    let dir = dir.path();
+    let recipe = |name: &str, data: &str| {
+        let text = format!(
+            "arch = \"small.canon\"\ndata = {{ task = \"text\", seq_len = 64, source = \"web\"{data} }}\n\
+             batch = {{ sequences = 4 }}\noptimizer = {{ lr = 0.002, weight_decay = 0.02 }}\n\
+             schedule = {{ kind = \"inv_sqrt\", warmup = 10 }}\nbudget = {{ steps = 100 }}\n\
+             seeds = {{ init = 1, data = 1 }}\n"
+        );
+        fs::write(dir.join(format!("{name}.toml")), text).unwrap();
+        let built = ran(dir, &format!("build {name}.toml"));
+        assert_eq!(built.code, 0, "{}", built.stderr);
+        format!("lockfiles/{name}.lock")
+    };
+    let tokens = recipe("tokens", ", tokenizer = \"tiktoken\", tokenizer_vocab = 816");
+    let narrow = recipe("narrow", ", tokenizer = \"tiktoken\", tokenizer_vocab = 815");
+    let bytes = recipe("bytes", "");
+    let llama3 = format!("--tokenizer tiktoken --tokenizer-file {}", golden("llama3.model"));
+    assert_eq!(ran(dir, &format!("data prepare a.jsonl --out t.index {llama3}")).code, 0);
+    assert_eq!(ran(dir, "data prepare a.jsonl --out b.index").code, 0);
+    let json = format!("--tokenizer huggingface --tokenizer-file {}", golden("llama3.json"));
+    assert_eq!(ran(dir, &format!("data prepare a.jsonl --out h.index {json}")).code, 0);
+    let bind = |lock: &str, data: &str| ran(dir, &format!("bind {lock} --data {data}"));
+    for (lock, data, said) in [
+        (
+            &tokens,
+            "b.index",
+            "data.tokenizer is tiktoken, and the documents were prepared with bytes",
+        ),
+        (
+            &tokens,
+            "h.index",
+            "data.tokenizer is tiktoken, and the documents were prepared with huggingface",
+        ),
+        (
+            &narrow,
+            "t.index",
+            "data.tokenizer_vocab is 815, and the documents were prepared with 816",
+        ),
+        (
+            &bytes,
+            "t.index",
+            "data.tokenizer is bytes, and the documents were prepared with tiktoken",
+        ),
+    ] {
+        let before = fs::read(dir.join(lock)).unwrap();
+        let ran = bind(lock, data);
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+        assert_eq!(fs::read(dir.join(lock)).unwrap(), before);
+    }
+    let about = ran(dir, &format!("data about t.index --lock {tokens} --json"));
+    let about: serde_json::Value = serde_json::from_str(&about.stdout).unwrap();
+    // 100 steps of 4 windows of 64.
+    let (read, all) = (25_600.0, about["reads"][0]["tokens"].as_f64().unwrap());
+    assert!((about["reads"][0]["epochs"].as_f64().unwrap() - read / all).abs() < 1e-9);
+    assert_eq!(about["reads"][0]["source"], "t");
+
+    let ran = bind(&tokens, "t.index");
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let text = fs::read_to_string(dir.join(&tokens)).unwrap();
+    for digest in [&about["identity"], &about["tokenizer"]["digest"]] {
+        assert!(text.contains(digest.as_str().unwrap()), "{text}");
+    }
+    assert!(bind(&tokens, "t.index").stderr.contains("bound to this data already"));
+    // A byte that has changed since is no data to bind to.
+    let mut file = fs::read(dir.join("t.index")).unwrap();
+    file[1000] ^= 1;
+    fs::write(dir.join("t.index"), file).unwrap();
+    let ran = bind(&tokens, "t.index");
+    assert_eq!(ran.code, 2);
+    assert!(ran.stderr.contains("is damaged: bytes 0 to "), "{}", ran.stderr);
+}
+
+#[test]
+fn the_bench_prepares_streams_and_resumes() {
+    let dir = folder(&[]);
+    let ran = ran(dir.path(), "data bench --bytes 4000000 --workers 2 --dir .");
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    for said in ["prepare, 2 workers", "stream windows", "going on after", "byte for byte"] {
+        assert!(ran.stdout.contains(said), "{}", ran.stdout);
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+}
