@@ -18,7 +18,7 @@ use dsl::limits::MAX_SOURCE_BYTES;
 use dsl::{Diagnostics, FileId, Sources, Span};
 use toml::de::DeValue;
 
-use crate::field::{self, Fields, Origin, shown};
+use crate::field::{self, Fields, shown};
 use crate::lock::{Experiment, LockedArch, Problem};
 use crate::resolve::import_target;
 
@@ -99,7 +99,7 @@ pub fn read(sources: &Sources, file: FileId) -> (Option<Recipe>, Diagnostics) {
             recipe.axis(sources.name(file), path, key, fact.value, at, &mut diagnostics);
         } else {
             match field::find(&fact.path) {
-                Some(def) if def.origin == Origin::Derived => {
+                Some(def) if !def.is_writable() => {
                     diagnostics.push(diag::derived_key(key, def));
                 }
                 Some(def) => {

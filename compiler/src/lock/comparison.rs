@@ -14,7 +14,7 @@ use super::parts::Seeds;
 use super::{Experiment, LockError, Problem, error};
 use crate::compare::{Refusal, Side, Verdict, controlled};
 use crate::digest::Digest;
-use crate::field::{self, FieldValue, Fields, Kind, Origin, shown};
+use crate::field::{self, FieldValue, Fields, Kind, shown};
 use crate::recipe::{MAX_POINTS, Point};
 
 const TAG: &str = "canonc.comparison.v1";
@@ -517,7 +517,7 @@ pub(crate) fn grid_row(paths: &str, value: &DeValue<'_>) -> Result<Grid, String>
     let paths: Vec<String> = paths.split(',').map(|path| path.trim().to_owned()).collect();
     let mut defs = Vec::new();
     for path in &paths {
-        match field::find(path).filter(|def| def.origin != Origin::Derived) {
+        match field::find(path).filter(|def| def.is_writable()) {
             Some(def) if path.starts_with("seeds.") => {
                 return Err(format!("`{}` is varied by [seeds]", def.path));
             }

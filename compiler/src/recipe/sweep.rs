@@ -11,7 +11,7 @@ use dsl::{Diagnostics, Span};
 use toml::de::DeValue;
 
 use super::{ArchRef, Recipe, arch_ref, diag};
-use crate::field::{self, FieldValue, Fields, Origin, shown};
+use crate::field::{self, FieldValue, Fields, shown};
 
 /// Locks that one file may make.
 pub const MAX_POINTS: usize = 10_000;
@@ -84,7 +84,7 @@ impl Recipe {
         let mut defs = Vec::new();
         for path in &paths {
             match field::find(path) {
-                Some(def) if def.origin == Origin::Derived => {
+                Some(def) if !def.is_writable() => {
                     diagnostics.push(diag::derived_key(key, def));
                 }
                 Some(def) => defs.push(def),

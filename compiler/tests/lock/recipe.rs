@@ -55,7 +55,7 @@ fn each_mistake_is_told_with_its_place_and_cure() {
         assert!(LAID_OUT.contains(from), "{from}");
         LAID_OUT.replacen(from, to, 1)
     };
-    let cases: [(&str, String); 41] = [
+    let cases: [(&str, String); 45] = [
         ("no toml", edit("lr = 0.003", "lr = ")),
         ("twice", edit("lr = 0.003", "lr = 0.003\nlr = 0.004")),
         ("unknown section", edit("[optimizer]", "[optimiser]")),
@@ -82,7 +82,20 @@ fn each_mistake_is_told_with_its_place_and_cure() {
         ("too many digits", edit("lr = 0.003", "lr = 0.00316227766017")),
         ("lr zero", edit("lr = 0.003", "lr = 0")),
         ("a word for a number", edit("lr = 0.003", "lr = \"0.003\"")),
-        ("bf16", edit("[budget]", "[precision]\npolicy = \"bf16\"\n[budget]")),
+        ("fp16", edit("[budget]", "[precision]\npolicy = \"fp16\"\n[budget]")),
+        (
+            "step of both",
+            edit("sequences = 32", "sequences = 32\nmicro_batches = 2\ntokens_per_step = 8192"),
+        ),
+        (
+            "step of no whole micro-batches",
+            edit("sequences = 32", "sequences = 32\ntokens_per_step = 8193"),
+        ),
+        ("step of less than one", edit("sequences = 32", "sequences = 32\ntokens_per_step = 100")),
+        (
+            "step of too many",
+            edit("sequences = 32", "sequences = 32\ntokens_per_step = 4294971392"),
+        ),
         ("unknown task", edit("\"depo\"", "\"deop\"")),
         ("later task", edit("\"depo\"", "\"babilong\"")),
         ("field of another task", edit("K = 2", "K = 2\nL = 4")),
@@ -112,6 +125,28 @@ fn each_mistake_is_told_with_its_place_and_cure() {
         (
             "held out too finely",
             wrong(&TEXT.replace("seq_len", "held_out = 0.0000001, seq_len"), &arch),
+        ),
+        (
+            "tokenizer without a vocabulary",
+            wrong(&TEXT.replace("seq_len", "tokenizer = \"tiktoken\", seq_len"), &arch),
+        ),
+        (
+            "vocabulary of bytes",
+            wrong(&TEXT.replace("seq_len", "tokenizer_vocab = 300, seq_len"), &arch),
+        ),
+        (
+            "tokenizer with more tokens than the arch",
+            wrong(
+                &TEXT.replace(
+                    "seq_len",
+                    "tokenizer = \"tiktoken\", tokenizer_vocab = 128256, seq_len",
+                ),
+                &arch,
+            ),
+        ),
+        (
+            "names twice",
+            wrong(&format!("{TEXT}lingua = {{ harness_tasks = [\"piqa\", \"piqa\"] }}"), &arch),
         ),
         ("no digest", wrong(&TEXT.replace("seq_len", "digest = \"abc\", seq_len"), &arch)),
         (
