@@ -31,6 +31,7 @@ mod forward;
 #[cfg(feature = "torch")]
 mod generate;
 mod graph;
+mod import;
 mod load;
 mod locks;
 mod new;
@@ -104,6 +105,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Generate(args) => generate::generate(&args),
         #[cfg(feature = "torch")]
         Command::Answer(args) => answer::answer(&args),
+        Command::Import(args) => import::import(&args),
         Command::Data(args) => data::data(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions(args) => completions::completions(&args),

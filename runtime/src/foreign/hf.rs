@@ -19,8 +19,8 @@ use super::node::{Node, Value};
 pub struct Described {
     pub model: Model,
     pub norm: GatedNorm,
-    /// Rows of q and k stand even ones first within each head.
-    pub halved: bool,
+    /// The files have q and k for the other RoPE.
+    pub turned: bool,
 }
 
 /// Model types that are read, with the published code behind each.
@@ -121,7 +121,7 @@ impl Own {
             match &mut described.model.mixer {
                 Mixer::Attention(a) if a.layout == RopeLayout::Half => {
                     a.layout = RopeLayout::Interleaved;
-                    described.halved = true;
+                    described.turned = true;
                 }
                 Mixer::Attention(_) | Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => {
                     let why = "and this model's rows stand as they are";
@@ -227,7 +227,7 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
         canon,
         init: Init::huggingface(range),
     };
-    Ok(Described { model, norm: GatedNorm::Fused, halved: false })
+    Ok(Described { model, norm: GatedNorm::Fused, turned: false })
 }
 
 /// Channels that RoPE turns: absent is all of them (Q10, Q11).
@@ -305,7 +305,7 @@ fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
         canon,
         init: Init::FlashLinear,
     };
-    Ok(Described { model, norm, halved: false })
+    Ok(Described { model, norm, turned: false })
 }
 
 fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
@@ -360,7 +360,7 @@ fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
         canon,
         init: Init::Mamba,
     };
-    Ok(Described { model, norm: GatedNorm::Fused, halved: false })
+    Ok(Described { model, norm: GatedNorm::Fused, turned: false })
 }
 
 fn node(value: Value) -> Node {
@@ -423,7 +423,7 @@ pub fn class(model: &Model) -> &'static str {
 
 /// The `config.json` of a model.
 pub fn write(described: &Described, seq_len: i64, dtype: &str) -> Value {
-    let Described { model, norm, halved } = described;
+    let Described { model, norm, turned } = described;
     let (model_type, class, code) = class_of(model);
     let mut keys: BTreeMap<&str, Value> = BTreeMap::new();
     keys.insert("architectures", Value::List(vec![node(text(class))]));
@@ -498,7 +498,7 @@ pub fn write(described: &Described, seq_len: i64, dtype: &str) -> Value {
             Init::Mamba
         }
     };
-    let own = own(model, *halved, model.init == derived || model.family() == Family::Llama && model.init.range().is_some());
+    let own = own(model, *turned, model.init == derived || model.family() == Family::Llama && model.init.range().is_some());
     if let Some(own) = own {
         keys.insert("canonc", own);
     }

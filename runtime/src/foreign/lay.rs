@@ -29,8 +29,19 @@ pub struct Entry {
     /// Indices of parameters, one below the other.
     pub ours: Vec<usize>,
     pub kind: Kind,
-    /// Rows of each head of so many are stored even ones first.
-    pub halved: Option<i64>,
+    /// Its rows are those of the other RoPE.
+    pub turned: Option<Turned>,
+}
+
+/// How rows of each head stand elsewhere (spec section 1.3): what turns as neighbours here turns as halves there, or the
+/// other way round. Channels that RoPE does not turn stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turned {
+    head_dim: u64,
+    rope_dims: u64,
+    /// Rows of q and k; those of v, which follow in a filter of all three, stay.
+    rows: u64,
+    to_halves: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,25 +98,28 @@ pub fn entries(model: &Model, whose: Whose, norm: GatedNorm, params: &[Param]) -
             };
             let prefix = if prefixed { LINGUA_PREFIX } else { "" };
             let theirs = format!("{prefix}{}", at(row.theirs));
-            found.push(Entry { theirs, shape, ours, kind, halved: None });
+            found.push(Entry { theirs, shape, ours, kind, turned: None });
         }
     }
     found
 }
 
-/// As stock `transformers` wants q and k of a Llama whose RoPE turns neighbours: rows of each head reordered.
-pub fn halve(entries: &mut [Entry], model: &Model, params: &[Param]) {
+/// As a program wants q and k whose RoPE pairs channels the other way than this model's.
+pub fn turn(entries: &mut [Entry], model: &Model, params: &[Param]) {
     let Mixer::Attention(attention) = &model.mixer else { return };
-    if attention.layout != RopeLayout::Interleaved {
-        return;
-    }
+    let count = |n: i64| n.max(0) as u64;
+    let (head_dim, rope_dims) = (count(attention.head_dim), count(attention.rope_dims));
+    let to_halves = attention.layout == RopeLayout::Interleaved;
     for entry in entries {
-        let rotated = |n: &usize| {
-            params.get(*n).is_some_and(|p| p.path.ends_with(".wq") || p.path.ends_with(".wk"))
+        let path = entry.ours.first().and_then(|n| params.get(*n)).map_or("", |p| p.path.as_str());
+        let heads = match path.rsplit('.').next() {
+            Some("wq" | "q_norm") => attention.heads,
+            Some("wk" | "k_norm") => attention.kv_heads,
+            Some("B") => attention.heads + attention.kv_heads,
+            Some(_) | None => continue,
         };
-        if entry.ours.iter().any(rotated) {
-            entry.halved = Some(attention.head_dim);
-        }
+        let rows = count(heads) * head_dim;
+        entry.turned = Some(Turned { head_dim, rope_dims, rows, to_halves });
     }
 }
 
@@ -141,18 +155,35 @@ fn rows(param: &Param) -> u64 {
     param.shape.first().map_or(1, |n| (*n).max(0) as u64)
 }
 
+/// Where a row of neighbours stands among halves.
+fn halved(row: u64, turned: Turned) -> u64 {
+    let Turned { head_dim, rope_dims, rows, to_halves: _ } = turned;
+    let within = row % head_dim.max(1);
+    if row >= rows || within >= rope_dims {
+        return row;
+    }
+    row - within + within / 2 + (within % 2) * (rope_dims / 2)
+}
+
+/// Where a row of halves stands among neighbours.
+fn interleaved(row: u64, turned: Turned) -> u64 {
+    let Turned { head_dim, rope_dims, rows, to_halves: _ } = turned;
+    let within = row % head_dim.max(1);
+    if row >= rows || within >= rope_dims {
+        return row;
+    }
+    let half = rope_dims / 2;
+    row - within + if within < half { 2 * within } else { 2 * (within - half) + 1 }
+}
+
 /// The row of theirs that holds row `row` of ours.
-fn their_row(row: u64, halved: Option<i64>) -> u64 {
-    let Some(head) = halved.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0) else { return row };
-    let (first, within) = (row - row % head, row % head);
-    first + within / 2 + (within % 2) * (head / 2)
+fn their_row(row: u64, turned: Turned) -> u64 {
+    if turned.to_halves { halved(row, turned) } else { interleaved(row, turned) }
 }
 
 /// The row of ours that row `row` of theirs holds.
-fn our_row(row: u64, halved: Option<i64>) -> u64 {
-    let Some(head) = halved.and_then(|n| u64::try_from(n).ok()).filter(|n| *n > 0) else { return row };
-    let (first, within) = (row - row % head, row % head);
-    first + if within < head / 2 { 2 * within } else { 2 * (within - head / 2) + 1 }
+fn our_row(row: u64, turned: Turned) -> u64 {
+    if turned.to_halves { interleaved(row, turned) } else { halved(row, turned) }
 }
 
 /// Holds a checkpoint against what the model has there: missing, extra, misshapen, of no weight's type, unequal
@@ -278,6 +309,7 @@ fn frequencies(
     }
     let values = store.values(name, 0, want as u64)?;
     let theta = attention.theta.to_f64();
+    // A hundredth: they may be stored in bf16.
     for (i, has) in values.iter().enumerate() {
         let computed = libm::pow(theta, -2.0 * i as f64 / attention.rope_dims as f64);
         if (f64::from(*has) - computed).abs() > 1e-2 * computed {
@@ -304,9 +336,9 @@ pub fn ours(
     let before = entry.ours.iter().take_while(|n| **n != index).filter_map(|n| params.get(*n));
     let first: u64 = before.map(rows).sum();
     let width = width(param);
-    if entry.halved.is_some() {
+    if let Some(turned) = entry.turned {
         for row in 0..rows(param) {
-            let theirs = first + their_row(row, entry.halved);
+            let theirs = first + their_row(row, turned);
             put(&store.values(&entry.theirs, theirs * width, width)?)?;
         }
         return Ok(());
@@ -338,9 +370,9 @@ pub fn theirs(
     }
     for param in entry.ours.iter().filter_map(|n| params.get(*n)) {
         let width = width(param);
-        if entry.halved.is_some() {
+        if let Some(turned) = entry.turned {
             for row in 0..rows(param) {
-                put(&store.values(&param.path, our_row(row, entry.halved) * width, width)?)?;
+                put(&store.values(&param.path, our_row(row, turned) * width, width)?)?;
             }
             continue;
         }

@@ -58,9 +58,11 @@ impl When {
 pub(crate) struct Layout {
     pub(crate) name: &'static str,
     /// A tensor that only this layout has.
+    #[cfg_attr(not(feature = "torch"), expect(dead_code, reason = "`--weights` reads it"))]
     pub(crate) sign: &'static str,
     pub(crate) rows: &'static [Row],
     /// Endings of names that hold nothing learned.
+    #[cfg_attr(not(feature = "torch"), expect(dead_code, reason = "`--weights` reads it"))]
     pub(crate) idle: &'static [&'static str],
 }
 
@@ -111,7 +113,7 @@ const HF_LLAMA: &[Row] = &[
     row("model.layers.{i}.post_attention_layernorm.weight", &["layers.{i}.pre_mlp"]),
     row("model.layers.{i}.canonC.weight", &["layers.{i}.C"]),
     row("model.layers.{i}.mlp.gate_proj.weight", &["layers.{i}.mlp.gate"]),
-    row_when("model.layers.{i}.mlp.up_proj.weight", &["layers.{i}.mlp.up"], When::Gdn2With(false)),
+    row("model.layers.{i}.mlp.up_proj.weight", &["layers.{i}.mlp.up"]),
     row("model.layers.{i}.mlp.canonD.weight", &["layers.{i}.mlp.D"]),
     row("model.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
     row("model.norm.weight", &["head.norm"]),

@@ -128,23 +128,38 @@ impl Store {
         let file = self.add(path)?;
         let header = self.header(file, path)?;
         let length = self.length(file, path)?;
-        let (read, metadata) = safetensors::SafeTensors::read_metadata(&header)
-            .map_err(|error| refuse(error.to_string()))?;
-        let begin = read as u64 + 8;
-        let end = metadata.data_len() as u64 + begin;
-        if end != length {
-            return Err(refuse(format!("its header speaks of {end} bytes, and it has {length}")));
-        }
-        for (name, info) in metadata.tensors() {
-            let shape = info.shape.iter().map(|n| *n as i64).collect();
-            let dtype = format!("{:?}", info.dtype);
-            let dtype = Dtype::named(&dtype).ok_or(dtype);
-            let at = begin + info.data_offsets.0 as u64;
+        let (_, text) = header.split_at_checked(8).unwrap_or_default();
+        let root = json::read(&format!("{} (header)", shown(path)), text.trim_ascii_end())?;
+        let Value::Map(entries) = &root.value else { return Err(refuse("its header is no map".to_owned())) };
+        let mut spans = Vec::new();
+        for (name, node) in entries.iter().filter(|(name, _)| name != "__metadata__") {
+            let (dtype, shape, from, to) =
+                described(node).ok_or_else(|| refuse(format!("`{name}` is not described as tensors are")))?;
+            let bytes = dtype.as_ref().map_or(Some(to - from), |d| count(&shape)?.checked_mul(d.bytes()));
+            if bytes != Some(to - from) {
+                let dtype = dtype.map_or_else(|other| other, |d| d.name().to_owned());
+                return Err(refuse(format!("`{name}` is {dtype} {shape:?}, and has {} bytes", to - from)));
+            }
+            spans.push((from, to, name));
+            let at = (header.len() as u64).saturating_add(from);
             let stored = Stored { dtype, shape, file, at, strides: None };
             if let Some(before) = self.tensors.insert(name.clone(), stored) {
                 let other = self.files.get(before.file).map(|p| shown(p)).unwrap_or_default();
                 return Err(refuse(format!("`{name}` is in it and in {other}")));
             }
+        }
+        // Side by side, from the header's end to the file's: nothing overlaps, nothing hides.
+        spans.sort_unstable();
+        let data = length - header.len() as u64;
+        let mut free = 0;
+        for (from, to, name) in spans {
+            if from != free || to > data {
+                return Err(refuse(format!("`{name}` lies at {from}..{to} of {data}, and {free} is where it belongs")));
+            }
+            free = to;
+        }
+        if free != data {
+            return Err(refuse(format!("its header speaks of {free} bytes, and it has {data}")));
         }
         if self.tensors.len() > MAX_TENSORS {
             return Err(refuse(format!("it has more than {MAX_TENSORS} tensors")));
@@ -221,6 +236,23 @@ impl Store {
             }
         }
     }
+}
+
+/// Type, shape, first byte and the one after the last, as a header describes a tensor.
+fn described(node: &Node) -> Option<(Result<Dtype, String>, Vec<i64>, u64, u64)> {
+    let Value::Text(dtype) = &node.get("dtype")?.value else { return None };
+    let whole = |key: &str| -> Option<Vec<i64>> {
+        let Value::List(items) = &node.get(key)?.value else { return None };
+        let one = |n: &Node| n.value.plain().parse().ok().filter(|n| (0..1 << 56).contains(n));
+        items.iter().map(one).collect()
+    };
+    let (shape, offsets) = (whole("shape")?, whole("data_offsets")?);
+    let [from, to] = offsets.as_slice() else { return None };
+    if to < from {
+        return None;
+    }
+    let dtype = Dtype::named(dtype).ok_or_else(|| dtype.clone());
+    Some((dtype, shape, *from as u64, *to as u64))
 }
 
 /// How far the value of that number lies from the first.

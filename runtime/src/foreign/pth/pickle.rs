@@ -10,7 +10,7 @@ use std::rc::Rc;
 use super::{Entries, StorageKind};
 
 /// The most bytes of a pickle.
-pub(super) const MAX_PICKLE: u64 = 64 << 20;
+pub(super) const MAX_PICKLE: u64 = 16 << 20;
 /// The deepest nesting of lists and maps.
 const MAX_DEPTH: usize = 32;
 /// Axes of a tensor.
@@ -79,7 +79,8 @@ enum Cell {
     Int(i64),
     Float(f64),
     Text(Rc<str>),
-    Tuple(Rc<[Cell]>),
+    /// With how deep tuples nest in it: what is dropped recursively is bounded.
+    Tuple(Rc<[Cell]>, usize),
     /// An index into the arena.
     List(usize),
     Map(usize),
@@ -98,7 +99,8 @@ pub(super) fn read(bytes: &[u8]) -> Result<Item, String> {
     if machine.at != bytes.len() {
         return Err(format!("{} bytes follow the end of its pickle", bytes.len() - machine.at));
     }
-    let mut budget = bytes.len();
+    // Texts are named once and recalled: a few times the pickle is what sharing makes of it.
+    let mut budget = 8 * bytes.len() + (1 << 16);
     machine.item(&root, 0, &mut budget)
 }
 
@@ -153,7 +155,16 @@ impl<'a> Machine<'a> {
             cells.push(self.pop()?);
         }
         cells.reverse();
-        self.stack.push(Cell::Tuple(cells.into()));
+        self.push_tuple(cells)
+    }
+
+    fn push_tuple(&mut self, cells: Vec<Cell>) -> Result<(), String> {
+        let depth = |cell: &Cell| if let Cell::Tuple(_, depth) = cell { *depth } else { 0 };
+        let depth = 1 + cells.iter().map(depth).max().unwrap_or(0);
+        if depth > MAX_DEPTH {
+            return Err(format!("it nests deeper than {MAX_DEPTH}"));
+        }
+        self.stack.push(Cell::Tuple(cells.into(), depth));
         Ok(())
     }
 
@@ -215,7 +226,7 @@ impl<'a> Machine<'a> {
                     self.lists.push(Vec::new());
                     self.stack.push(Cell::List(self.lists.len() - 1));
                 }
-                b')' => self.stack.push(Cell::Tuple(Rc::new([]))),
+                b')' => self.stack.push(Cell::Tuple(Rc::new([]), 1)),
                 b'(' => self.stack.push(Cell::Mark),
                 b'N' => self.stack.push(Cell::None),
                 0x88 => self.stack.push(Cell::Bool(true)),
@@ -277,7 +288,7 @@ impl<'a> Machine<'a> {
                 }
                 b't' => {
                     let cells = self.above_mark()?;
-                    self.stack.push(Cell::Tuple(cells.into()));
+                    self.push_tuple(cells)?;
                 }
                 0x85 => self.tuple(1)?,
                 0x86 => self.tuple(2)?,
@@ -352,7 +363,7 @@ impl<'a> Machine<'a> {
     /// A call of one of the three names.
     fn reduce(&mut self) -> Result<(), String> {
         let (arguments, callee) = (self.pop()?, self.pop()?);
-        let (Cell::Tuple(arguments), Cell::Global(callee)) = (&arguments, &callee) else {
+        let (Cell::Tuple(arguments, _), Cell::Global(callee)) = (&arguments, &callee) else {
             return Err("its pickle calls what cannot be called".to_owned());
         };
         let made = match (callee, arguments.as_ref()) {
@@ -362,7 +373,7 @@ impl<'a> Machine<'a> {
             }
             (
                 Global::Rebuild,
-                [Cell::Storage(storage), Cell::Int(offset), Cell::Tuple(shape), Cell::Tuple(strides), Cell::Bool(_), Cell::Map(hooks)],
+                [Cell::Storage(storage), Cell::Int(offset), Cell::Tuple(shape, _), Cell::Tuple(strides, _), Cell::Bool(_), Cell::Map(hooks)],
             ) => {
                 if self.maps.get(*hooks).is_none_or(|hooks| !hooks.is_empty()) {
                     return Err("a tensor has hooks".to_owned());
@@ -396,7 +407,7 @@ impl<'a> Machine<'a> {
                 Item::Text(text.to_string())
             }
             Cell::Tensor(tensor) => Item::Tensor((**tensor).clone()),
-            Cell::Tuple(cells) => self.items(cells, depth, budget)?,
+            Cell::Tuple(cells, _) => self.items(cells, depth, budget)?,
             Cell::List(place) => {
                 self.items(self.lists.get(*place).map_or(&[], Vec::as_slice), depth, budget)?
             }
@@ -444,7 +455,7 @@ fn global(module: &str, name: &str) -> Result<Global, String> {
 
 /// `('storage', torch.FloatStorage, '0', 'cpu', 2328)`
 fn storage(id: &Cell) -> Result<Storage, String> {
-    let Cell::Tuple(parts) = id else { return Err("a storage has no name".to_owned()) };
+    let Cell::Tuple(parts, _) = id else { return Err("a storage has no name".to_owned()) };
     match parts.as_ref() {
         [Cell::Text(tag), Cell::Global(Global::Storage(kind)), Cell::Text(key), Cell::Text(_), Cell::Int(count)]
             if **tag == *"storage" =>
