@@ -26,7 +26,7 @@ pub(crate) use data::{
     GenerateDataArgs, InspectArgs, PrepareArgs, SampleArgs, StatsArgs,
 };
 
-pub(crate) use foreign::ImportArgs;
+pub(crate) use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 
 /// Commands that only a build with libtorch has.
 pub(crate) const NEEDS_TORCH: [&str; 8] =
@@ -94,6 +94,7 @@ pub(crate) enum Command {
     #[cfg(feature = "torch")]
     Answer(AnswerArgs),
     Import(ImportArgs),
+    Export(ExportArgs),
     Data(DataArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),

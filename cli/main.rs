@@ -23,6 +23,7 @@ mod data;
 mod demo;
 mod diff;
 mod doctor;
+mod export;
 mod fail;
 mod files;
 mod fmt;
@@ -105,6 +106,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Generate(args) => generate::generate(&args),
         #[cfg(feature = "torch")]
         Command::Answer(args) => answer::answer(&args),
+        Command::Export(args) => export::export(&args),
         Command::Import(args) => import::import(&args),
         Command::Data(args) => data::data(&args),
         Command::Doctor(args) => doctor::doctor(&args),

@@ -8,7 +8,7 @@
 pub mod arch;
 pub mod config;
 pub mod dtype;
-// pub mod export;
+pub mod export;
 pub mod hf;
 pub mod import;
 pub mod json;

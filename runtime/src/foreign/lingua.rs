@@ -298,7 +298,10 @@ pub fn write(described: &Described, z_loss: bool, seed: &str, seq_len: i64) -> V
         let mlp = model.family() == Family::Mamba2 && model.hidden.is_some();
         keys.push(("mlp_type", if mlp { text("mlp10") } else { Value::Null }));
         keys.push(("mamba_ssm", some(state)));
-        keys.push(("zeyuan_layernorm", Value::Bool(*norm == GatedNorm::Reference)));
+        // The trainer's earlier revision does not know the key.
+        if *norm == GatedNorm::Reference {
+            keys.push(("zeyuan_layernorm", Value::Bool(true)));
+        }
     }
     Value::Map(keys.into_iter().map(|(key, value)| (key.to_owned(), node(value))).collect())
 }

@@ -45,6 +45,80 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
 
 type Refused = (usize, String);
 
+/// A tree in block style, two spaces to a level.
+pub fn write(value: &Value) -> String {
+    let mut out = String::new();
+    if let Value::Map(entries) = value {
+        map(entries, 0, &mut out);
+    }
+    out
+}
+
+fn map(entries: &[(String, Node)], depth: usize, out: &mut String) {
+    for (key, node) in entries {
+        out.push_str(&"  ".repeat(depth));
+        out.push_str(&scalar(&Value::Text(key.clone())));
+        out.push(':');
+        below(&node.value, depth, out);
+    }
+}
+
+/// What follows a key, or the dash of an entry.
+fn below(value: &Value, depth: usize, out: &mut String) {
+    match value {
+        Value::Map(entries) if !entries.is_empty() => {
+            out.push('\n');
+            map(entries, depth + 1, out);
+        }
+        Value::List(items) if !items.is_empty() => {
+            out.push('\n');
+            for item in items {
+                out.push_str(&"  ".repeat(depth));
+                out.push('-');
+                match &item.value {
+                    Value::Map(entries) if !entries.is_empty() => {
+                        let mut inner = String::new();
+                        map(entries, depth + 1, &mut inner);
+                        out.push(' ');
+                        out.push_str(inner.trim_start());
+                    }
+                    value => below(value, depth + 1, out),
+                }
+            }
+        }
+        Value::Map(_) => out.push_str(" {}\n"),
+        Value::List(_) => out.push_str(" []\n"),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {
+            out.push(' ');
+            out.push_str(&scalar(value));
+            out.push('\n');
+        }
+    }
+}
+
+/// As YAML 1.1 and 1.2 both read it.
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::Number(digits) if digits == "Infinity" => ".inf".to_owned(),
+        Value::Number(digits) => match digits.split_once('e') {
+            // YAML 1.1 knows an exponent by the point before it and its sign.
+            Some((mantissa, exponent)) => {
+                let point = if mantissa.contains('.') { "" } else { ".0" };
+                let sign = if exponent.starts_with(['-', '+']) { "" } else { "+" };
+                format!("{mantissa}{point}e{sign}{exponent}")
+            }
+            None => digits.clone(),
+        },
+        Value::Text(text) => {
+            let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+            let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '_');
+            let bare = begins && text.chars().all(letters) && plain(text) == Ok(value.clone());
+            if bare { text.clone() } else { super::json::quoted(text) }
+        }
+        Value::Null | Value::Bool(_) | Value::List(_) | Value::Map(_) => value.shown(),
+    }
+}
+
 /// A collection that has begun.
 enum Open {
     List(usize, Vec<Node>),
