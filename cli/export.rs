@@ -86,8 +86,13 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
         (Some(only), None) => {
             Ok(Source { compiled: only.compiled, experiment: None, weights, attested: None })
         }
-        _ => Err(Failure::bad_input(format!("`{}` holds {} archs: {}", found.name, names.len(), names.join(", ")))
-            .help(format!("name one: `--arch {}`", names.first().map_or("", String::as_str)))),
+        _ => Err(Failure::bad_input(format!(
+            "`{}` holds {} archs: {}",
+            found.name,
+            names.len(),
+            names.join(", ")
+        ))
+        .help(format!("name one: `--arch {}`", names.first().map_or("", String::as_str)))),
     }
 }
 

@@ -65,7 +65,10 @@ fn check_recipe(imported: &Imported, args: &ImportArgs) -> Result<(), Failure> {
     if found.iter().any(dsl::Diagnostic::is_error) {
         if imported.store.is_some() && !args.json {
             let why: Vec<&str> = found.iter().map(|d| d.message.as_str()).collect();
-            output::note(&format!("the recipe does not build as the source has it: {}", why.join("; ")));
+            output::note(&format!(
+                "the recipe does not build as the source has it: {}",
+                why.join("; ")
+            ));
         }
         if imported.store.is_some() {
             return Ok(());

@@ -39,7 +39,8 @@ pub fn model(compiled: &Compiled) -> Result<Model, ForeignError> {
             "only archs whose layers are all one layer of Llama, GLA5, GDN2 or Mamba2 can be given to other programs",
         )
     };
-    let fields = Fields(compiled.fields.iter().map(|f| (f.path.as_str(), f.value.as_str())).collect());
+    let fields =
+        Fields(compiled.fields.iter().map(|f| (f.path.as_str(), f.value.as_str())).collect());
     let model = fields.model().map_err(refuse)?;
     let again = compile(&compiled.name, &model.text(&compiled.name, "Again."))?;
     if again.identity.graph == compiled.identity.graph
@@ -95,7 +96,9 @@ impl Fields<'_> {
             other => return Err(format!("its layers are `{other}`")),
         };
         let hidden = match mlp {
-            true if self.text("layers.0.mlp")? == "swiglu" => Some(self.int("layers.0.mlp.hidden")?),
+            true if self.text("layers.0.mlp")? == "swiglu" => {
+                Some(self.int("layers.0.mlp.hidden")?)
+            }
             true => return Err(format!("its MLP is `{}`", self.text("layers.0.mlp")?)),
             false => None,
         };

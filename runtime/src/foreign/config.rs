@@ -23,7 +23,8 @@ pub struct Keys<'a> {
 impl<'a> Keys<'a> {
     pub fn new(file: &'a str, root: &'a Node) -> Result<Keys<'a>, ForeignError> {
         let Value::Map(_) = &root.value else {
-            let message = format!("it holds {}, and keys with values are wanted", root.value.shown());
+            let message =
+                format!("it holds {}, and keys with values are wanted", root.value.shown());
             return Err(ForeignError::new(file, message, "give the configuration file itself"));
         };
         let leaves = root.leaves().into_iter().filter(|(key, _)| !key.is_empty()).collect();

@@ -117,7 +117,11 @@ fn check(path: &Path, store: &Store, compiled: &Compiled) -> Result<(), ForeignE
     let more = faults.len().saturating_sub(12);
     faults.truncate(12);
     let more = if more > 0 { format!("\n  … and {more} more") } else { String::new() };
-    let message = format!("it does not hold the weights of `{}`\n  {}{more}", compiled.name, faults.join("\n  "));
+    let message = format!(
+        "it does not hold the weights of `{}`\n  {}{more}",
+        compiled.name,
+        faults.join("\n  ")
+    );
     let help = "give weights under the paths that `canonc show` lists; `canonc import` takes those of others";
     Err(ForeignError::new(shown(path), message, help))
 }
@@ -133,9 +137,14 @@ impl Plan<'_> {
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_keep_trailing_newline(true);
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-        let text = TEMPLATES.iter().find(|(name, _)| *name == template).map_or("", |(_, text)| text);
+        let text =
+            TEMPLATES.iter().find(|(name, _)| *name == template).map_or("", |(_, text)| text);
         environment.render_str(text, values).map_err(|error| {
-            ForeignError::new(template, format!("its template is broken: {error}"), "this is a fault of canonc")
+            ForeignError::new(
+                template,
+                format!("its template is broken: {error}"),
+                "this is a fault of canonc",
+            )
         })
     }
 
@@ -151,7 +160,11 @@ impl Plan<'_> {
     fn hugging_face(&self, folder: &Path) -> Result<(), ForeignError> {
         let Some(store) = &self.store else {
             let help = "add --weights FILE, or name a finished run instead of its lock";
-            return Err(ForeignError::new(self.name(), "a Hugging Face folder needs weights", help));
+            return Err(ForeignError::new(
+                self.name(),
+                "a Hugging Face folder needs weights",
+                help,
+            ));
         };
         let model = &self.described.model;
         let layout = match &model.mixer {
@@ -189,7 +202,11 @@ impl Plan<'_> {
         };
         if training.is_none() && self.store.is_none() {
             let help = "name the lock of an experiment on text, or add --weights FILE";
-            return Err(ForeignError::new(self.name(), "there is no training and no weights to write", help));
+            return Err(ForeignError::new(
+                self.name(),
+                "there is no training and no weights to write",
+                help,
+            ));
         }
         let trains = training.is_some() && self.trains().is_ok();
         if trains {
@@ -211,9 +228,16 @@ impl Plan<'_> {
             let planned = lay::planned(&entries);
             let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();
             self.written.borrow_mut().push("consolidated.pth".to_owned());
-            pth::write(&folder.join("consolidated.pth"), &names, self.request.dtype, |index, put| {
-                planned.get(index).map_or(Ok(()), |(_, entry)| lay::theirs(store, entry, params, put))
-            })?;
+            pth::write(
+                &folder.join("consolidated.pth"),
+                &names,
+                self.request.dtype,
+                |index, put| {
+                    planned
+                        .get(index)
+                        .map_or(Ok(()), |(_, entry)| lay::theirs(store, entry, params, put))
+                },
+            )?;
         }
         Ok(())
     }
@@ -249,8 +273,11 @@ impl Plan<'_> {
             Err(ForeignError::new(self.name(), message, help))
         };
         if model.init != own {
-            let (has, wants) = (model.init.name().unwrap_or("of its own"), own.name().unwrap_or(""));
-            return refuse(format!("its init table is {has}, and Lingua's trainer starts with {wants}"));
+            let (has, wants) =
+                (model.init.name().unwrap_or("of its own"), own.name().unwrap_or(""));
+            return refuse(format!(
+                "its init table is {has}, and Lingua's trainer starts with {wants}"
+            ));
         }
         if self.is_half() {
             return refuse("its RoPE has layout half, and Lingua's is interleaved".to_owned());
@@ -261,7 +288,11 @@ impl Plan<'_> {
     fn recipe(&self, folder: &Path) -> Result<(), ForeignError> {
         let Some(experiment) = self.request.experiment else {
             let help = "name the lock of an experiment";
-            return Err(ForeignError::new(self.name(), "an arch alone says nothing of training", help));
+            return Err(ForeignError::new(
+                self.name(),
+                "an arch alone says nothing of training",
+                help,
+            ));
         };
         self.trains()?;
         let (mut root, devices) = training::write(experiment)?;
@@ -291,7 +322,9 @@ impl Plan<'_> {
         let (_, devices) = training::write(experiment)?;
         let per_node = self.request.gpus_per_node.min(devices);
         if devices % per_node != 0 {
-            let message = format!("`platform.devices` is {devices}, which is no whole number of machines of {per_node} GPUs");
+            let message = format!(
+                "`platform.devices` is {devices}, which is no whole number of machines of {per_node} GPUs"
+            );
             let help = "say how many GPUs a machine has: `--gpus-per-node N`";
             return Err(ForeignError::new(experiment.name.clone(), message, help));
         }

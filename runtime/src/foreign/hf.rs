@@ -33,7 +33,8 @@ const TYPES: [(&str, &str, &str); 5] = [
 ];
 
 /// Where the code of all but plain Llama was published.
-pub const PUBLISHED_CODE: &str = "https://github.com/facebookresearch/PhysicsLM4/tree/main/huggingface";
+pub const PUBLISHED_CODE: &str =
+    "https://github.com/facebookresearch/PhysicsLM4/tree/main/huggingface";
 
 /// What every configuration of `transformers` may hold beside the model: generation, labels, versions.
 #[rustfmt::skip]
@@ -65,7 +66,11 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
         let one = matches!(&node.value, Value::List(items) if items.len() == 1 && items.iter().all(|n| n.value.plain() == **class));
         if !one {
             let why = format!("and a `model_type` of {model_type} is a {class}");
-            return Err(keys.refuse("architectures", why, "give a model that predicts the next token"));
+            return Err(keys.refuse(
+                "architectures",
+                why,
+                "give a model that predicts the next token",
+            ));
         }
     }
     keys.idle(GENERAL);
@@ -123,7 +128,10 @@ impl Own {
                     a.layout = RopeLayout::Interleaved;
                     described.turned = true;
                 }
-                Mixer::Attention(_) | Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => {
+                Mixer::Attention(_)
+                | Mixer::Gla5 { .. }
+                | Mixer::Gdn2 { .. }
+                | Mixer::Mamba2 { .. } => {
                     let why = "and this model's rows stand as they are";
                     return Err(keys.refuse("canonc.rope_layout", why, "leave it out"));
                 }
@@ -134,11 +142,16 @@ impl Own {
 }
 
 /// `canon_*` of every class; `letters` are those that mean something.
-pub(super) fn canon(keys: &Keys<'_>, prefix: &str, letters: &str) -> Result<(Canon, bool), ForeignError> {
+pub(super) fn canon(
+    keys: &Keys<'_>,
+    prefix: &str,
+    letters: &str,
+) -> Result<(Canon, bool), ForeignError> {
     let at = |name: &str| format!("{prefix}{name}");
     let set = keys.text(&at("canon_set"))?.unwrap_or_default();
     if let Some(other) = set.chars().find(|c| !letters.contains(*c)) {
-        let why = format!("and `{other}` means nothing in this family, whose letters are {letters}");
+        let why =
+            format!("and `{other}` means nothing in this family, whose letters are {letters}");
         return Err(keys.refuse(&at("canon_set"), why, "leave that letter out"));
     }
     if keys.bool_or(&at("canon_bias"), false)? {
@@ -177,7 +190,11 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
                 "rope_theta" => {}
                 _ => {
                     let key = format!("{scaling}.{key}");
-                    return Err(keys.refuse(&key, "and RoPE is not scaled", "only null can be expressed"));
+                    return Err(keys.refuse(
+                        &key,
+                        "and RoPE is not scaled",
+                        "only null can be expressed",
+                    ));
                 }
             }
         }
@@ -205,7 +222,11 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
             Some("lingua") => RopeLayout::Interleaved,
             Some(_) => {
                 let why = "and it should be \"huggingface\" or \"lingua\"";
-                return Err(keys.refuse("rope_version", why, "weights from Lingua need \"lingua\""));
+                return Err(keys.refuse(
+                    "rope_version",
+                    why,
+                    "weights from Lingua need \"lingua\"",
+                ));
             }
         };
         let rope_dims = rope_dims(keys, "rope_dim", head_dim)?;
@@ -246,15 +267,26 @@ pub(super) fn rope_dims(keys: &Keys<'_>, key: &str, head_dim: i64) -> Result<i64
     }
 }
 
-pub(super) fn divided(keys: &Keys<'_>, key: &str, dim: i64, heads: i64) -> Result<i64, ForeignError> {
+pub(super) fn divided(
+    keys: &Keys<'_>,
+    key: &str,
+    dim: i64,
+    heads: i64,
+) -> Result<i64, ForeignError> {
     match dim.checked_rem(heads) {
         Some(0) => Ok(dim / heads),
-        _ => Err(keys.refuse(key, format!("which {heads} heads do not divide"), "write `head_dim`")),
+        _ => {
+            Err(keys.refuse(key, format!("which {heads} heads do not divide"), "write `head_dim`"))
+        }
     }
 }
 
 fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
-    keys.only("attn_mode", &["chunk", "fused_chunk", "fused_recurrent"], "and it is no way to compute it")?;
+    keys.only(
+        "attn_mode",
+        &["chunk", "fused_chunk", "fused_recurrent"],
+        "and it is no way to compute it",
+    )?;
     keys.only("expand_k", &["1"], "and keys are as wide as the model")?;
     keys.only("expand_v", &["2"], "and values are twice as wide as the model")?;
     keys.only("use_gate", &["true"], "and the mixer has an output gate")?;
@@ -267,7 +299,11 @@ fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
     keys.only("feature_map", &[], "and the reference does not use it")?;
     keys.only("clamp_min", &[], "and the reference does not use it")?;
     keys.only("attn", &[], "and layers are all of one kind")?;
-    keys.only("zeyuan_split_init", &["true"], "and the gate's two matrices start as in the release")?;
+    keys.only(
+        "zeyuan_split_init",
+        &["true"],
+        "and the gate's two matrices start as in the release",
+    )?;
     keys.only("initializer_range", &["0.02"], "and the release starts at 0.02")?;
     keys.only("elementwise_affine", &["true"], "and norms have weights")?;
     keys.only("use_short_conv", &["true", "false"], "and it should be true or false")?;
@@ -284,7 +320,9 @@ fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
     }
     let hidden = match keys.int("intermediate_size")? {
         Some(n) => n,
-        None => return Err(keys.refuse("intermediate_size", "and it has to be written", "write it")),
+        None => {
+            return Err(keys.refuse("intermediate_size", "and it has to be written", "write it"));
+        }
     };
     let norm = match keys.bool_or("zeyuan_layernorm", false)? {
         true => GatedNorm::Reference,
@@ -327,7 +365,9 @@ fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     if let Some(node) = keys.node("time_step_limit") {
         let limit: Vec<Option<f64>> = match &node.value {
             Value::List(items) => items.iter().map(|n| n.value.plain().parse().ok()).collect(),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Map(_) => Vec::new(),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Map(_) => {
+                Vec::new()
+            }
         };
         if limit != [Some(0.0), Some(f64::INFINITY)] {
             let why = "and steps are not limited: [0.0, Infinity]";
@@ -442,8 +482,14 @@ pub fn write(described: &Described, seq_len: i64, dtype: &str) -> Value {
         keys.insert(
             "auto_map",
             Value::Map(vec![
-                ("AutoConfig".to_owned(), node(Value::Text(format!("configuration_{code}.{stem}Config")))),
-                ("AutoModelForCausalLM".to_owned(), node(Value::Text(format!("modeling_{code}.{class}")))),
+                (
+                    "AutoConfig".to_owned(),
+                    node(Value::Text(format!("configuration_{code}.{stem}Config"))),
+                ),
+                (
+                    "AutoModelForCausalLM".to_owned(),
+                    node(Value::Text(format!("modeling_{code}.{class}"))),
+                ),
             ]),
         );
         keys.insert("canon_set", Value::Text(canon_set(model)));
@@ -498,7 +544,11 @@ pub fn write(described: &Described, seq_len: i64, dtype: &str) -> Value {
             Init::Mamba
         }
     };
-    let own = own(model, *turned, model.init == derived || model.family() == Family::Llama && model.init.range().is_some());
+    let own = own(
+        model,
+        *turned,
+        model.init == derived || model.family() == Family::Llama && model.init.range().is_some(),
+    );
     if let Some(own) = own {
         keys.insert("canonc", own);
     }

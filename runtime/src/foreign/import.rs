@@ -120,7 +120,11 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         Whose::HuggingFace => {
             if request.devices.is_some() {
                 let help = "leave --devices out";
-                return Err(ForeignError::new(place, "a Hugging Face folder says nothing of training", help));
+                return Err(ForeignError::new(
+                    place,
+                    "a Hugging Face folder says nothing of training",
+                    help,
+                ));
             }
             (hf::read(&keys)?, None)
         }
@@ -145,10 +149,16 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
     };
     if identifier(&name) != name {
         let message = format!("`{name}` cannot be the name of an arch");
-        return Err(ForeignError::new(name, message, "use letters, digits and `_`, a letter first"));
+        return Err(ForeignError::new(
+            name,
+            message,
+            "use letters, digits and `_`, a letter first",
+        ));
     }
-    let text = described.model.text(&name, &format!("Imported from {}.", file_name(request.source)));
-    let compiled = arch::compile(&name, &text).map_err(|error| ForeignError { place: place.clone(), ..error })?;
+    let text =
+        described.model.text(&name, &format!("Imported from {}.", file_name(request.source)));
+    let compiled = arch::compile(&name, &text)
+        .map_err(|error| ForeignError { place: place.clone(), ..error })?;
     let params = compiled.graph.params();
     let mut entries = lay::entries(&described.model, whose, described.norm, params);
     if described.turned {
@@ -179,13 +189,16 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
 /// The last part of a path that says something.
 fn file_name(path: &Path) -> String {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    real.file_name().map_or_else(|| "a folder".to_owned(), |name| name.to_string_lossy().into_owned())
+    real.file_name()
+        .map_or_else(|| "a folder".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
 /// What a source is probably called: its folder or file, and not the variant's.
 fn named(source: &Path, kind: &Kind) -> String {
     let path = match kind {
-        Kind::Recipe(path) => return path.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned()),
+        Kind::Recipe(path) => {
+            return path.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+        }
         Kind::HuggingFace { .. } | Kind::Lingua { .. } if source.is_dir() => source.to_owned(),
         Kind::HuggingFace { .. } | Kind::Lingua { .. } => {
             source.parent().unwrap_or(Path::new("")).to_owned()
@@ -254,11 +267,13 @@ impl Imported {
         let mut out = String::from("# What was imported; `canonc import` wrote it.\n");
         let identity = &self.compiled.identity;
         let _ = writeln!(out, "arch = {}", text(&self.name));
-        let _ = writeln!(out, "graph = \"{}\"\nmanifest = \"{}\"", identity.graph, identity.manifest);
+        let _ =
+            writeln!(out, "graph = \"{}\"\nmanifest = \"{}\"", identity.graph, identity.manifest);
         for path in &self.files {
             let (bytes, digest) = digest(path)?;
             let name = text(&file_name(path));
-            let _ = writeln!(out, "\n[[file]]\nname = {name}\nbytes = {bytes}\nblake3 = \"{digest}\"");
+            let _ =
+                writeln!(out, "\n[[file]]\nname = {name}\nbytes = {bytes}\nblake3 = \"{digest}\"");
         }
         for LeftOut { name, why } in &self.left_out {
             let _ = writeln!(out, "\n[[left_out]]\nname = {}\nwhy = {}", text(name), text(why));

@@ -61,7 +61,11 @@ impl Reader<'_> {
 
     fn want(&mut self, word: &str) -> Result<(), String> {
         self.blanks();
-        if self.take(word) { Ok(()) } else { Err(format!("{} where `{word}` belongs", self.here())) }
+        if self.take(word) {
+            Ok(())
+        } else {
+            Err(format!("{} where `{word}` belongs", self.here()))
+        }
     }
 
     fn here(&self) -> String {

@@ -90,11 +90,9 @@ pub fn entries(model: &Model, whose: Whose, norm: GatedNorm, params: &[Param]) -
             let (kind, shape) = match row.when {
                 When::Zeros => (Kind::Zeros, zeros_shape(model)),
                 When::Repeated => (Kind::Repeated, stacked(&ours, params)),
-                When::Always
-                | When::Gla5
-                | When::Gla5Norm(_)
-                | When::Gdn2
-                | When::Gdn2With(_) => (Kind::Needed, stacked(&ours, params)),
+                When::Always | When::Gla5 | When::Gla5Norm(_) | When::Gdn2 | When::Gdn2With(_) => {
+                    (Kind::Needed, stacked(&ours, params))
+                }
             };
             let prefix = if prefixed { LINGUA_PREFIX } else { "" };
             let theirs = format!("{prefix}{}", at(row.theirs));
@@ -206,10 +204,16 @@ pub fn check(
         };
         if stored.shape != entry.shape {
             let (theirs, has) = (&entry.theirs, &stored.shape);
-            faults.push(format!("shape: {theirs} is {has:?}, and the configuration makes it {:?}", entry.shape));
+            faults.push(format!(
+                "shape: {theirs} is {has:?}, and the configuration makes it {:?}",
+                entry.shape
+            ));
         }
         if let Err(dtype) = &stored.dtype {
-            faults.push(format!("dtype: {} is {dtype}, and weights are F32, BF16 or F16", entry.theirs));
+            faults.push(format!(
+                "dtype: {} is {dtype}, and weights are F32, BF16 or F16",
+                entry.theirs
+            ));
         }
     }
     for (name, stored) in &store.tensors {
@@ -236,7 +240,8 @@ pub fn check(
             more => format!("\n  … and {more} more"),
         };
         faults.truncate(TOLD);
-        let message = format!("its tensors are not its configuration's\n  {}{more}", faults.join("\n  "));
+        let message =
+            format!("its tensors are not its configuration's\n  {}{more}", faults.join("\n  "));
         let help = "give the configuration and the weights of one model";
         return Err(ForeignError::new(place, message, help));
     }
@@ -256,12 +261,20 @@ fn is_of(layout: &Layout, name: &str) -> bool {
     layout.rows.iter().any(|row| {
         let theirs: Vec<&str> = row.theirs.split('.').collect();
         theirs.len() == parts.len()
-            && theirs.iter().zip(&parts).all(|(a, b)| a == b || (*a == "{i}" && b.parse::<u32>().is_ok()))
+            && theirs
+                .iter()
+                .zip(&parts)
+                .all(|(a, b)| a == b || (*a == "{i}" && b.parse::<u32>().is_ok()))
     })
 }
 
 /// A tensor that is used for nothing: what it repeats, or that it is zero.
-fn idle(place: &str, store: &Store, entry: &Entry, entries: &[Entry]) -> Result<LeftOut, ForeignError> {
+fn idle(
+    place: &str,
+    store: &Store,
+    entry: &Entry,
+    entries: &[Entry],
+) -> Result<LeftOut, ForeignError> {
     let name = entry.theirs.clone();
     let table = entries.iter().find(|e| e.kind == Kind::Needed && e.ours == entry.ours);
     let total: u64 = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
@@ -273,7 +286,10 @@ fn idle(place: &str, store: &Store, entry: &Entry, entries: &[Entry]) -> Result<
             (Kind::Repeated, Some(table)) => {
                 let other = store.values(&table.theirs, at, count)?;
                 let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
-                (bits(&other) == bits(&values), format!("it is tied to {} and differs from it", table.theirs))
+                (
+                    bits(&other) == bits(&values),
+                    format!("it is tied to {} and differs from it", table.theirs),
+                )
             }
             _ => (
                 values.iter().all(|v| *v == 0.0),

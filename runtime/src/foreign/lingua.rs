@@ -156,7 +156,8 @@ fn llama(keys: &Keys<'_>) -> Result<Described, ForeignError> {
 fn floor(number: Option<Decimal>) -> Option<i64> {
     let (mantissa, exponent) = number?.parts();
     let scale = 10i128.checked_pow(exponent.unsigned_abs())?;
-    let whole = if exponent < 0 { mantissa.div_euclid(scale) } else { mantissa.checked_mul(scale)? };
+    let whole =
+        if exponent < 0 { mantissa.div_euclid(scale) } else { mantissa.checked_mul(scale)? };
     i64::try_from(whole).ok()
 }
 
@@ -187,7 +188,11 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
     let mlp = match mamba {
         true => {
             keys.only("model.mlp_type", &["mlp10"], "and the released MLP is mlp10")?;
-            keys.only("model.zeyuan_layernorm", &["false"], "and Mamba2 has no gated norm to choose")?;
+            keys.only(
+                "model.zeyuan_layernorm",
+                &["false"],
+                "and Mamba2 has no gated norm to choose",
+            )?;
             let why = "which Mamba2 stores and never reads: it computes with 1e-5";
             keys.only("model.norm_eps", &["1e-5"], why)?;
             keys.text("model.mlp_type")?.is_some()
@@ -222,7 +227,11 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
         (false, None) => None,
         (false, Some(_)) => {
             let why = "and a Mamba2 without `mlp_type` has no MLP";
-            return Err(keys.refuse("model.hidden_dim", why, "write `mlp_type: mlp10`, or leave it out"));
+            return Err(keys.refuse(
+                "model.hidden_dim",
+                why,
+                "write `mlp_type: mlp10`, or leave it out",
+            ));
         }
     };
     let model = Model {

@@ -91,10 +91,7 @@ const TABLES: [(&str, Init); 4] = [
 
 /// Roles, and the rules of each table in its order.
 const ROLES: [(&str, [&str; 4]); 7] = [
-    (
-        "embed",
-        ["trunc_normal(rsqrt(fan_in), 3)", "normal(0.02)", "normal(0.02)", "normal(0.1)"],
-    ),
+    ("embed", ["trunc_normal(rsqrt(fan_in), 3)", "normal(0.02)", "normal(0.02)", "normal(0.1)"]),
     (
         "linear",
         [

@@ -140,7 +140,7 @@ const LINGUA_LLAMA: &[Row] = &[
     row("layers.{i}.feed_forward.w2.weight", &["layers.{i}.mlp.down"]),
     row("norm.weight", &["head.norm"]),
     row("output.weight", &["head.output"]),
-    row_when("output.weight", &["embed"], When::Repeated),             // tied
+    row_when("output.weight", &["embed"], When::Repeated), // tied
     row_when("output.tied_module.weight", &["embed"], When::Repeated), // tied, as Lingua writes it
 ];
 
@@ -167,17 +167,37 @@ const FLASH_LINEAR: &[Row] = &[
     row("model.layers.{i}.attn.g_proj.1.weight", &["layers.{i}.mixer.gate_up"]),
     row("model.layers.{i}.attn.g_proj.1.bias", &["layers.{i}.mixer.gate_up.bias"]),
     // One norm under three names: GLA5 with either of its norm kernels, GDN2.
-    row_when("model.layers.{i}.attn.g_norm_swish_gate.weight", &["layers.{i}.mixer.o_norm"], When::Gla5Norm(GatedNorm::Fused)),
-    row_when("model.layers.{i}.attn.g_norm.weight", &["layers.{i}.mixer.o_norm"], When::Gla5Norm(GatedNorm::Reference)),
+    row_when(
+        "model.layers.{i}.attn.g_norm_swish_gate.weight",
+        &["layers.{i}.mixer.o_norm"],
+        When::Gla5Norm(GatedNorm::Fused),
+    ),
+    row_when(
+        "model.layers.{i}.attn.g_norm.weight",
+        &["layers.{i}.mixer.o_norm"],
+        When::Gla5Norm(GatedNorm::Reference),
+    ),
     row_when("model.layers.{i}.attn.o_norm.weight", &["layers.{i}.mixer.o_norm"], When::Gdn2),
     row("model.layers.{i}.attn.o_proj.weight", &["layers.{i}.mixer.wo"]),
     row("model.layers.{i}.mlp_norm.weight", &["layers.{i}.pre_mlp"]),
     row("model.layers.{i}.canonC.weight", &["layers.{i}.C"]),
     // GDN2 with and without D; GLA5 keeps both matrices in one under the first's name.
-    row_when("model.layers.{i}.mlp.both_proj.weight", &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"], When::Gdn2With(true)),
+    row_when(
+        "model.layers.{i}.mlp.both_proj.weight",
+        &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"],
+        When::Gdn2With(true),
+    ),
     row_when("model.layers.{i}.mlp.up_proj.weight", &["layers.{i}.mlp.up"], When::Gdn2With(false)),
-    row_when("model.layers.{i}.mlp.gate_proj.weight", &["layers.{i}.mlp.gate"], When::Gdn2With(false)),
-    row_when("model.layers.{i}.mlp.gate_proj.weight", &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"], When::Gla5),
+    row_when(
+        "model.layers.{i}.mlp.gate_proj.weight",
+        &["layers.{i}.mlp.gate"],
+        When::Gdn2With(false),
+    ),
+    row_when(
+        "model.layers.{i}.mlp.gate_proj.weight",
+        &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"],
+        When::Gla5,
+    ),
     row("model.layers.{i}.mlp.canonD.weight", &["layers.{i}.mlp.D"]),
     row("model.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
     row("model.norm.weight", &["head.norm"]),

@@ -77,11 +77,9 @@ impl Node {
     pub fn get(&self, key: &str) -> Option<&Node> {
         key.split('.').try_fold(self, |node, part| match &node.value {
             Value::Map(entries) => entries.iter().find(|(k, _)| k == part).map(|(_, node)| node),
-            Value::Null
-            | Value::Bool(_)
-            | Value::Number(_)
-            | Value::Text(_)
-            | Value::List(_) => None,
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => {
+                None
+            }
         })
     }
 

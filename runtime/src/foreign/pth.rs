@@ -37,7 +37,9 @@ pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
     if let Some(order) = archive.optional("byteorder").map_err(&refuse)? {
         if order != b"little" {
             let order = String::from_utf8_lossy(&order).into_owned();
-            return Err(refuse(format!("its numbers are {order:?}-endian, and little-endian ones are read")));
+            return Err(refuse(format!(
+                "its numbers are {order:?}-endian, and little-endian ones are read"
+            )));
         }
     }
     let version = archive.optional("version").map_err(&refuse)?;
@@ -65,7 +67,9 @@ pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
                 left_out.push(LeftOut { name: key.clone(), why });
             }
             other => {
-                return Err(refuse(format!("`{other}` is in it, and `model` and `optim` are known")));
+                return Err(refuse(format!(
+                    "`{other}` is in it, and `model` and `optim` are known"
+                )));
             }
         }
     }
@@ -83,7 +87,10 @@ pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
     Ok((store, left_out))
 }
 
-fn each(item: &Item, take: &mut dyn FnMut(&pickle::Tensor) -> Result<(), String>) -> Result<(), String> {
+fn each(
+    item: &Item,
+    take: &mut dyn FnMut(&pickle::Tensor) -> Result<(), String>,
+) -> Result<(), String> {
     match item {
         Item::Tensor(tensor) => take(tensor),
         Item::Map(entries) => entries.values().try_for_each(|item| each(item, take)),
@@ -109,20 +116,26 @@ fn placed(
             storage.key, storage.key
         ));
     }
-    let values = count(&tensor.shape).ok_or_else(|| format!("`{name}` has the shape {:?}", tensor.shape))?;
+    let values =
+        count(&tensor.shape).ok_or_else(|| format!("`{name}` has the shape {:?}", tensor.shape))?;
     if tensor.strides.len() != tensor.shape.len() {
         return Err(format!("`{name}`: shape {:?} and strides {:?}", tensor.shape, tensor.strides));
     }
     // The last value that it reaches, and the number of values, each inside the storage.
     let mut last = tensor.offset;
     for (extent, stride) in tensor.shape.iter().zip(&tensor.strides) {
-        let stride = u64::try_from(*stride).map_err(|_| format!("`{name}` has the stride {stride}"))?;
+        let stride =
+            u64::try_from(*stride).map_err(|_| format!("`{name}` has the stride {stride}"))?;
         let steps = (*extent).max(1) as u64 - 1;
-        last = steps.checked_mul(stride).and_then(|n| n.checked_add(last)).ok_or_else(|| {
-            format!("`{name}` reaches beyond its storage")
-        })?;
+        last = steps
+            .checked_mul(stride)
+            .and_then(|n| n.checked_add(last))
+            .ok_or_else(|| format!("`{name}` reaches beyond its storage"))?;
     }
-    if (values > 0 && last >= storage.count) || values > storage.count || tensor.offset > storage.count {
+    if (values > 0 && last >= storage.count)
+        || values > storage.count
+        || tensor.offset > storage.count
+    {
         let (shape, strides) = (&tensor.shape, &tensor.strides);
         return Err(format!(
             "`{name}` of shape {shape:?}, strides {strides:?}, from {} reaches beyond the {} values of its storage",

@@ -11,7 +11,8 @@ use super::training::Training;
 pub fn text(arch: &str, comments: &[String], training: &Training) -> String {
     let mut out = String::new();
     for comment in comments {
-        let comment: String = comment.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let comment: String =
+            comment.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         let _ = writeln!(out, "# {comment}");
     }
     let _ = writeln!(out, "arch = {}", toml::Value::String(arch.to_owned()));

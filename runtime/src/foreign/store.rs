@@ -113,9 +113,10 @@ impl Store {
             }
         }
         match wanted.into_iter().next() {
-            Some((tensor, (shard, line))) => {
-                Err(refuse(line, format!("the index says that `{tensor}` is in {shard}, and it is not")))
-            }
+            Some((tensor, (shard, line))) => Err(refuse(
+                line,
+                format!("the index says that `{tensor}` is in {shard}, and it is not"),
+            )),
             None => Ok(store),
         }
     }
@@ -130,15 +131,21 @@ impl Store {
         let length = self.length(file, path)?;
         let (_, text) = header.split_at_checked(8).unwrap_or_default();
         let root = json::read(&format!("{} (header)", shown(path)), text.trim_ascii_end())?;
-        let Value::Map(entries) = &root.value else { return Err(refuse("its header is no map".to_owned())) };
+        let Value::Map(entries) = &root.value else {
+            return Err(refuse("its header is no map".to_owned()));
+        };
         let mut spans = Vec::new();
         for (name, node) in entries.iter().filter(|(name, _)| name != "__metadata__") {
-            let (dtype, shape, from, to) =
-                described(node).ok_or_else(|| refuse(format!("`{name}` is not described as tensors are")))?;
-            let bytes = dtype.as_ref().map_or(Some(to - from), |d| count(&shape)?.checked_mul(d.bytes()));
+            let (dtype, shape, from, to) = described(node)
+                .ok_or_else(|| refuse(format!("`{name}` is not described as tensors are")))?;
+            let bytes =
+                dtype.as_ref().map_or(Some(to - from), |d| count(&shape)?.checked_mul(d.bytes()));
             if bytes != Some(to - from) {
                 let dtype = dtype.map_or_else(|other| other, |d| d.name().to_owned());
-                return Err(refuse(format!("`{name}` is {dtype} {shape:?}, and has {} bytes", to - from)));
+                return Err(refuse(format!(
+                    "`{name}` is {dtype} {shape:?}, and has {} bytes",
+                    to - from
+                )));
             }
             spans.push((from, to, name));
             let at = (header.len() as u64).saturating_add(from);
@@ -154,7 +161,9 @@ impl Store {
         let mut free = 0;
         for (from, to, name) in spans {
             if from != free || to > data {
-                return Err(refuse(format!("`{name}` lies at {from}..{to} of {data}, and {free} is where it belongs")));
+                return Err(refuse(format!(
+                    "`{name}` lies at {from}..{to} of {data}, and {free} is where it belongs"
+                )));
             }
             free = to;
         }
@@ -170,7 +179,8 @@ impl Store {
     /// The eight bytes of its length and the header.
     fn header(&self, file: usize, path: &Path) -> Result<Vec<u8>, ForeignError> {
         let short = |n: u64| {
-            let message = format!("its header would be {n} bytes long, more than the file or {MAX_BYTES}");
+            let message =
+                format!("its header would be {n} bytes long, more than the file or {MAX_BYTES}");
             ForeignError::new(shown(path), message, "give a safetensors file")
         };
         let length = self.length(file, path)?;
@@ -230,8 +240,10 @@ impl Store {
             None => Ok(values),
             Some(at) => {
                 let (index, has) = (start + at as u64, values.get(at).copied().unwrap_or(0.0));
-                let message =
-                    format!("`{name}` {:?} holds {has} at {index}, and weights are finite", stored.shape);
+                let message = format!(
+                    "`{name}` {:?} holds {has} at {index}, and weights are finite",
+                    stored.shape
+                );
                 Err(ForeignError::new(place, message, "this checkpoint is of a run that diverged"))
             }
         }
@@ -288,13 +300,18 @@ pub fn write_safetensors(
     tensors: &[Planned],
     dtype: Dtype,
     metadata: &[(&str, &str)],
-    mut fill: impl FnMut(usize, &mut dyn FnMut(&[f32]) -> Result<(), ForeignError>) -> Result<(), ForeignError>,
+    mut fill: impl FnMut(
+        usize,
+        &mut dyn FnMut(&[f32]) -> Result<(), ForeignError>,
+    ) -> Result<(), ForeignError>,
 ) -> Result<(), ForeignError> {
     let failed = |error: std::io::Error| ForeignError::write(path, &error);
     let (mut header, mut at) = (String::from("{"), 0);
     if !metadata.is_empty() {
-        let entries: Vec<String> =
-            metadata.iter().map(|(k, v)| format!("{}:{}", json::quoted(k), json::quoted(v))).collect();
+        let entries: Vec<String> = metadata
+            .iter()
+            .map(|(k, v)| format!("{}:{}", json::quoted(k), json::quoted(v)))
+            .collect();
         header += &format!("\"__metadata__\":{{{}}}", entries.join(","));
     }
     for Planned { name, shape } in tensors {

@@ -51,12 +51,7 @@ enum Write {
     Kind(&'static [&'static str]),
 }
 
-const fn pair(
-    theirs: &'static str,
-    ours: &'static str,
-    how: As,
-    absent: &'static str,
-) -> Pair {
+const fn pair(theirs: &'static str, ours: &'static str, how: As, absent: &'static str) -> Pair {
     Pair { theirs, ours, how, absent, write: Write::Always }
 }
 
@@ -298,7 +293,8 @@ fn sources(
         let places = weights.iter().map(|w| -w.parts().1).max().unwrap_or(0).clamp(0, 9);
         let scale = Decimal::new(1, places).unwrap_or(Decimal::ONE);
         let whole = |w: &Decimal| w.mul(scale).ok().and_then(Decimal::to_int);
-        let whole: Option<Vec<String>> = weights.iter().map(|w| whole(w).map(|n| n.to_string())).collect();
+        let whole: Option<Vec<String>> =
+            weights.iter().map(|w| whole(w).map(|n| n.to_string())).collect();
         let Some(whole) = whole else {
             let why = "and its weights are no shares of nine decimals";
             return Err(keys.refuse("data.sources", why, "write fewer decimals"));
@@ -342,7 +338,8 @@ fn step(
     };
     let devices = match (said, devices) {
         (Some(said), Some(given)) if said != given => {
-            let key = if shard.is_some() { "distributed.dp_shard" } else { "distributed.dp_replicate" };
+            let key =
+                if shard.is_some() { "distributed.dp_shard" } else { "distributed.dp_replicate" };
             let why = format!("so that there are {said} devices, and --devices is {given}");
             return Err(keys.refuse(key, why, "leave --devices out, or give the file of that run"));
         }
@@ -395,7 +392,8 @@ fn tasks(
         };
         if name.is_empty() || !(more.is_empty() || published.is_some_and(same)) {
             let why = format!("and the entry {} says more than a name", item.value.shown());
-            let help = "only the release's own entries of boolq, social_iqa and lambada_openai are known";
+            let help =
+                "only the release's own entries of boolq, social_iqa and lambada_openai are known";
             return Err(keys.refuse(key, why, help));
         }
         names.push(quoted(&name));
@@ -428,7 +426,9 @@ pub fn put(root: &mut Vec<(String, Node)>, key: &str, value: Value) {
         root.push((key.to_owned(), node(value)));
         return;
     };
-    if let Some((_, Node { value: Value::Map(inner), .. })) = root.iter_mut().find(|(k, _)| k == first) {
+    if let Some((_, Node { value: Value::Map(inner), .. })) =
+        root.iter_mut().find(|(k, _)| k == first)
+    {
         put(inner, rest, value);
         return;
     }
@@ -466,7 +466,11 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Fore
     let devices = match experiment.value("platform.devices") {
         Some(FieldValue::Int(n)) => *n,
         Some(_) | None => {
-            return Err(cannot(experiment, "platform.devices", "a launch needs the number of devices"));
+            return Err(cannot(
+                experiment,
+                "platform.devices",
+                "a launch needs the number of devices",
+            ));
         }
     };
     let micro_batches = experiment.batch.micro_batches as i64;
@@ -482,14 +486,12 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Fore
         {
             continue;
         }
-        // `model` is written as a whole by whoever knows the model.
-        if pair.theirs.starts_with("model.") {
-            continue;
-        }
         let Some(value) = experiment.value(pair.ours) else { continue };
         let value = theirs(experiment, pair, value)?;
         let absent = value.plain() == pair.absent;
-        if !(pair.write == Write::Unlike && absent) {
+        // `model` is written as a whole by whoever knows the model, once each value is known to have a word.
+        let elsewhere = pair.theirs.starts_with("model.");
+        if !elsewhere && !(pair.write == Write::Unlike && absent) {
             put(&mut root, pair.theirs, value);
         }
     }
@@ -503,8 +505,12 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Fore
     put(&mut root, "distributed.dp_replicate", Value::Number("1".to_owned()));
     let tokenizer = experiment.value("data.tokenizer").map(FieldValue::plain).unwrap_or_default();
     match TOKENIZERS.iter().find(|(_, ours, _)| *ours == tokenizer) {
-        Some((name, _, _)) => put(&mut root, "data.tokenizer.name", Value::Text((*name).to_owned())),
-        None => return Err(cannot(experiment, "data.tokenizer", "Lingua has bytes, sp and tiktoken")),
+        Some((name, _, _)) => {
+            put(&mut root, "data.tokenizer.name", Value::Text((*name).to_owned()))
+        }
+        None => {
+            return Err(cannot(experiment, "data.tokenizer", "Lingua has bytes, sp and tiktoken"));
+        }
     }
     put(&mut root, "data.sources", weighted(experiment)?);
     put(&mut root, "eval.harness.tasks", task_list(experiment));

@@ -111,7 +111,8 @@ fn scalar(value: &Value) -> String {
         },
         Value::Text(text) => {
             let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
-            let begins = text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '_');
+            let begins =
+                text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '_');
             let bare = begins && text.chars().all(letters) && plain(text) == Ok(value.clone());
             if bare { text.clone() } else { super::json::quoted(text) }
         }
@@ -161,9 +162,7 @@ impl Builder {
                 self.open(Open::Map(line, Vec::new(), Once::default(), None), line)
             }
             Event::SequenceEnd | Event::MappingEnd => match self.stack.pop() {
-                Some(Open::List(line, items)) => {
-                    self.put(Node { value: Value::List(items), line })
-                }
+                Some(Open::List(line, items)) => self.put(Node { value: Value::List(items), line }),
                 Some(Open::Map(line, entries, _, None)) => {
                     self.put(Node { value: Value::Map(entries), line })
                 }
@@ -260,7 +259,8 @@ fn plain(text: &str) -> Result<Value, String> {
 /// `010`, `1_000`, `0x10`, `.5`, `1.`, `1:30`: digits and what joins them, and no number of JSON.
 fn looks_numeric(text: &str) -> bool {
     let body = text.strip_prefix('-').unwrap_or(text);
-    let joins = |c: char| c.is_ascii_digit() || matches!(c, '_' | '.' | ':' | 'e' | 'E' | '+' | '-');
+    let joins =
+        |c: char| c.is_ascii_digit() || matches!(c, '_' | '.' | ':' | 'e' | 'E' | '+' | '-');
     let hexadecimal = body.strip_prefix("0x").or_else(|| body.strip_prefix("0o"));
     let digits = body.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     hexadecimal.is_some_and(|h| !h.is_empty() && h.bytes().all(|b| b.is_ascii_hexdigit()))

@@ -118,7 +118,8 @@ impl<'a> Machine<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
         let end = self.at.checked_add(count);
         let found = end.and_then(|end| self.bytes.get(self.at..end));
-        let found = found.ok_or_else(|| format!("its pickle ends in the middle, at byte {}", self.at))?;
+        let found =
+            found.ok_or_else(|| format!("its pickle ends in the middle, at byte {}", self.at))?;
         self.at += count;
         Ok(found)
     }
@@ -135,7 +136,9 @@ impl<'a> Machine<'a> {
 
     fn pop(&mut self) -> Result<Cell, String> {
         match self.stack.pop() {
-            Some(Cell::Mark) | None => Err(format!("its pickle takes what is not there, at byte {}", self.at)),
+            Some(Cell::Mark) | None => {
+                Err(format!("its pickle takes what is not there, at byte {}", self.at))
+            }
             Some(cell) => Ok(cell),
         }
     }
@@ -188,7 +191,8 @@ impl<'a> Machine<'a> {
 
     fn recall(&mut self, place: u32) -> Result<(), String> {
         let cell = self.memo.get(&place).cloned();
-        self.stack.push(cell.ok_or_else(|| format!("its pickle recalls {place}, which it never kept"))?);
+        self.stack
+            .push(cell.ok_or_else(|| format!("its pickle recalls {place}, which it never kept"))?);
         Ok(())
     }
 
@@ -373,14 +377,22 @@ impl<'a> Machine<'a> {
             }
             (
                 Global::Rebuild,
-                [Cell::Storage(storage), Cell::Int(offset), Cell::Tuple(shape, _), Cell::Tuple(strides, _), Cell::Bool(_), Cell::Map(hooks)],
+                [
+                    Cell::Storage(storage),
+                    Cell::Int(offset),
+                    Cell::Tuple(shape, _),
+                    Cell::Tuple(strides, _),
+                    Cell::Bool(_),
+                    Cell::Map(hooks),
+                ],
             ) => {
                 if self.maps.get(*hooks).is_none_or(|hooks| !hooks.is_empty()) {
                     return Err("a tensor has hooks".to_owned());
                 }
                 Cell::Tensor(Rc::new(Tensor {
                     storage: (**storage).clone(),
-                    offset: u64::try_from(*offset).map_err(|_| format!("a tensor begins at {offset}"))?,
+                    offset: u64::try_from(*offset)
+                        .map_err(|_| format!("a tensor begins at {offset}"))?,
                     shape: extents(shape)?,
                     strides: extents(strides)?,
                 }))
@@ -403,7 +415,8 @@ impl<'a> Machine<'a> {
             Cell::Int(n) => Item::Int(*n),
             Cell::Float(x) => Item::Float(*x),
             Cell::Text(text) => {
-                *budget = budget.checked_sub(text.len()).ok_or("it holds itself many times over")?;
+                *budget =
+                    budget.checked_sub(text.len()).ok_or("it holds itself many times over")?;
                 Item::Text(text.to_string())
             }
             Cell::Tensor(tensor) => Item::Tensor((**tensor).clone()),
@@ -419,7 +432,8 @@ impl<'a> Machine<'a> {
                         Cell::Int(n) => n.to_string(),
                         _ => return Err("a key is neither a text nor a number".to_owned()),
                     };
-                    *budget = budget.checked_sub(name.len()).ok_or("it holds itself many times over")?;
+                    *budget =
+                        budget.checked_sub(name.len()).ok_or("it holds itself many times over")?;
                     if map.contains_key(&name) {
                         return Err(format!("`{name}` is in it twice"));
                     }
@@ -457,14 +471,20 @@ fn global(module: &str, name: &str) -> Result<Global, String> {
 fn storage(id: &Cell) -> Result<Storage, String> {
     let Cell::Tuple(parts, _) = id else { return Err("a storage has no name".to_owned()) };
     match parts.as_ref() {
-        [Cell::Text(tag), Cell::Global(Global::Storage(kind)), Cell::Text(key), Cell::Text(_), Cell::Int(count)]
-            if **tag == *"storage" =>
-        {
-            let plain = key.len() <= 20 && !key.is_empty() && key.bytes().all(|b| b.is_ascii_digit());
+        [
+            Cell::Text(tag),
+            Cell::Global(Global::Storage(kind)),
+            Cell::Text(key),
+            Cell::Text(_),
+            Cell::Int(count),
+        ] if **tag == *"storage" => {
+            let plain =
+                key.len() <= 20 && !key.is_empty() && key.bytes().all(|b| b.is_ascii_digit());
             if !plain {
                 return Err(format!("a storage is called {key:?}, and they are numbered"));
             }
-            let count = u64::try_from(*count).map_err(|_| format!("a storage of {count} values"))?;
+            let count =
+                u64::try_from(*count).map_err(|_| format!("a storage of {count} values"))?;
             Ok(Storage { kind: *kind, key: key.to_string(), count })
         }
         _ => Err("a storage is not named as torch names them".to_owned()),

@@ -64,7 +64,10 @@ pub fn write(
     path: &Path,
     tensors: &[Planned],
     dtype: Dtype,
-    mut fill: impl FnMut(usize, &mut dyn FnMut(&[f32]) -> Result<(), ForeignError>) -> Result<(), ForeignError>,
+    mut fill: impl FnMut(
+        usize,
+        &mut dyn FnMut(&[f32]) -> Result<(), ForeignError>,
+    ) -> Result<(), ForeignError>,
 ) -> Result<(), ForeignError> {
     let failed = |error: std::io::Error| ForeignError::write(path, &error);
     let mut file = File::create_new(path).map_err(failed)?;

@@ -56,7 +56,8 @@ struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
     fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
-        let (taken, rest) = self.0.split_at_checked(count).ok_or("its directory ends in the middle")?;
+        let (taken, rest) =
+            self.0.split_at_checked(count).ok_or("its directory ends in the middle")?;
         self.0 = rest;
         Ok(taken)
     }
@@ -135,12 +136,16 @@ impl Archive {
                 return Err(format!("{name:?} overlaps the entry before it"));
             }
             if entry.header - free > MAX_GAP || (free == 0 && entry.header > 0) {
-                return Err(format!("{} bytes before {name:?} belong to no entry", entry.header - free));
+                return Err(format!(
+                    "{} bytes before {name:?} belong to no entry",
+                    entry.header - free
+                ));
             }
             local(&mut file, name, entry)?;
-            free = entry.at.checked_add(entry.size).filter(|end| *end <= at).ok_or_else(|| {
-                format!("{name:?} of {} bytes leaves the archive", entry.size)
-            })?;
+            free =
+                entry.at.checked_add(entry.size).filter(|end| *end <= at).ok_or_else(|| {
+                    format!("{name:?} of {} bytes leaves the archive", entry.size)
+                })?;
         }
         if at - free > MAX_GAP {
             return Err(format!("{} bytes before its directory belong to no entry", at - free));
@@ -224,7 +229,11 @@ fn directory(file: &mut File, length: u64) -> Result<Directory, String> {
     let bytes = read_at(file, locator, 20)?;
     let mut bytes = Bytes(&bytes);
     if bytes.u32()? != LOCATOR64 {
-        return if large { Err("it is large and does not say how large".to_owned()) } else { Ok(plain) };
+        return if large {
+            Err("it is large and does not say how large".to_owned())
+        } else {
+            Ok(plain)
+        };
     }
     let (disk, record, disks) = (bytes.u32()?, bytes.u64()?, bytes.u32()?);
     if disk != 0 || disks != 1 || record.checked_add(56) != Some(locator) {
@@ -263,7 +272,8 @@ fn central(bytes: &mut Bytes<'_>) -> Result<(String, Entry), String> {
     bytes.take(6)?;
     let header = bytes.u32()?;
     let name = bytes.take(usize::from(name))?;
-    let name = String::from_utf8(name.to_vec()).map_err(|_| "a name in it is not UTF-8".to_owned())?;
+    let name =
+        String::from_utf8(name.to_vec()).map_err(|_| "a name in it is not UTF-8".to_owned())?;
     let large = zip64(bytes.take(usize::from(extra))?)?;
     bytes.take(usize::from(comment))?;
     if flags & !KNOWN_FLAGS != 0 || disk != 0 {
@@ -298,7 +308,8 @@ fn zip64(extra: &[u8]) -> Result<&[u8], String> {
 fn checked_name(name: &str) -> Result<(String, String), String> {
     let parts: Vec<&str> = name.split('/').collect();
     let bad = |part: &&str| part.is_empty() || *part == "." || *part == "..";
-    let odd = name.len() > MAX_NAME || name.contains(['\\', ':']) || name.chars().any(char::is_control);
+    let odd =
+        name.len() > MAX_NAME || name.contains(['\\', ':']) || name.chars().any(char::is_control);
     if odd || parts.iter().any(|part| bad(&part)) || parts.len() < 2 {
         return Err(format!("{name:?} is a name that torch.save does not give"));
     }
@@ -331,7 +342,8 @@ fn local(file: &mut File, name: &str, entry: &mut Entry) -> Result<(), String> {
     let later = flags & FOLLOWS != 0 && (crc, packed, size) == (0, 0, 0);
     if !later {
         let mut large = Bytes(zip64(extra_bytes)?);
-        let mut wide = |small: u32| if small == u32::MAX { large.u64() } else { Ok(u64::from(small)) };
+        let mut wide =
+            |small: u32| if small == u32::MAX { large.u64() } else { Ok(u64::from(small)) };
         let (size, packed) = (wide(size)?, wide(packed)?);
         if (size, packed, crc) != (entry.size, entry.size, entry.crc) {
             return Err(differs("size or checksum"));
