@@ -28,7 +28,8 @@ const PACKAGES: [&str; 6] = [
 const HAS_TORCH: &str = "import torch, transformers, safetensors.numpy, numpy";
 const HAS_FLAX: &str = "import flax, jax, transformers, safetensors.numpy, numpy";
 
-/// Plain Llamas of both RoPE layouts, with and without grouped queries and a tied head.
+/// Plain Llamas of both RoPE layouts, with and without grouped queries, a tied head, heads that are wider together
+/// than the model.
 const ARCHS: &str = "
 arch plain {
   vocab 97   dim 32   norm_eps 1e-6
@@ -38,9 +39,10 @@ arch plain {
     mlp swiglu { hidden 96 }
   }
 }
-arch grouped = plain with { mixer.kv_heads 2   mixer.rope.theta 100000   mixer.head_dim 16 }
+arch grouped = plain with { mixer.kv_heads 2   mixer.rope.theta 100000 }
 arch halved = grouped with { mixer.rope.layout half }
 arch tied_head = grouped with { head tied }
+arch wide_heads = grouped with { mixer.head_dim 16 }
 ";
 
 struct Python {
@@ -146,10 +148,10 @@ fn plain_llamas_give_their_logits_in_the_real_transformers() {
     let root = place.path();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/transformers_logits.py");
     let mut tested = BTreeMap::new();
-    for name in ["plain", "grouped", "halved", "tied_head"] {
-        if name == "tied_head" && !python.has_torch {
+    for name in ["plain", "grouped", "halved", "tied_head", "wide_heads"] {
+        if ["tied_head", "wide_heads"].contains(&name) && !python.has_torch {
             eprintln!(
-                "note: Flax's Llama knows no tied head, so that one was not tested; torch would test it"
+                "note: Flax's Llama knows no {name}, so that was not tested; torch would test it"
             );
             continue;
         }

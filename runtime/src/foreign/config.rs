@@ -124,7 +124,7 @@ impl<'a> Keys<'a> {
             (Value::Number(digits), Ok(number)) => Decimal::parse(digits) == Ok(number),
             (value, _) => value.plain() == **text,
         };
-        if wanted.iter().any(|text| equal(&text)) {
+        if wanted.iter().any(equal) {
             return Ok(());
         }
         let list = wanted.join(" or ");

@@ -34,13 +34,13 @@ pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
     let index = store.add(path)?;
     let mut archive = zip::Archive::open(path).map_err(&refuse)?;
     let bytes = archive.small("data.pkl").map_err(&refuse)?;
-    if let Some(order) = archive.optional("byteorder").map_err(&refuse)? {
-        if order != b"little" {
-            let order = String::from_utf8_lossy(&order).into_owned();
-            return Err(refuse(format!(
-                "its numbers are {order:?}-endian, and little-endian ones are read"
-            )));
-        }
+    if let Some(order) = archive.optional("byteorder").map_err(&refuse)?
+        && order != b"little"
+    {
+        let order = String::from_utf8_lossy(&order).into_owned();
+        return Err(refuse(format!(
+            "its numbers are {order:?}-endian, and little-endian ones are read"
+        )));
     }
     let version = archive.optional("version").map_err(&refuse)?;
     let text = version.as_deref().map(|v| String::from_utf8_lossy(v).trim().to_owned());

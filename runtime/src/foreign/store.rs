@@ -250,8 +250,11 @@ impl Store {
     }
 }
 
+/// Type, shape, first byte, the one after the last.
+type Described = (Result<Dtype, String>, Vec<i64>, u64, u64);
+
 /// Type, shape, first byte and the one after the last, as a header describes a tensor.
-fn described(node: &Node) -> Option<(Result<Dtype, String>, Vec<i64>, u64, u64)> {
+fn described(node: &Node) -> Option<Described> {
     let Value::Text(dtype) = &node.get("dtype")?.value else { return None };
     let whole = |key: &str| -> Option<Vec<i64>> {
         let Value::List(items) = &node.get(key)?.value else { return None };

@@ -380,7 +380,7 @@ fn tasks(
             item.leaves().into_iter().map(|(k, n)| (k, in_order(n))).collect();
         let (name, more) = match &item.value {
             Value::Text(name) => (name.clone(), BTreeMap::new()),
-            _ => {
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => {
                 let name = item.get("task").map(|n| n.value.plain()).unwrap_or_default();
                 (name, leaves.into_iter().filter(|(k, _)| k != "task").collect())
             }
@@ -491,7 +491,7 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Fore
         let absent = value.plain() == pair.absent;
         // `model` is written as a whole by whoever knows the model, once each value is known to have a word.
         let elsewhere = pair.theirs.starts_with("model.");
-        if !elsewhere && !(pair.write == Write::Unlike && absent) {
+        if !(elsewhere || pair.write == Write::Unlike && absent) {
             put(&mut root, pair.theirs, value);
         }
     }

@@ -75,14 +75,15 @@ fn below(value: &Value, depth: usize, out: &mut String) {
             for item in items {
                 out.push_str(&"  ".repeat(depth));
                 out.push('-');
-                match &item.value {
-                    Value::Map(entries) if !entries.is_empty() => {
-                        let mut inner = String::new();
-                        map(entries, depth + 1, &mut inner);
-                        out.push(' ');
-                        out.push_str(inner.trim_start());
-                    }
-                    value => below(value, depth + 1, out),
+                if let Value::Map(entries) = &item.value
+                    && !entries.is_empty()
+                {
+                    let mut inner = String::new();
+                    map(entries, depth + 1, &mut inner);
+                    out.push(' ');
+                    out.push_str(inner.trim_start());
+                } else {
+                    below(&item.value, depth + 1, out);
                 }
             }
         }

@@ -430,7 +430,18 @@ impl<'a> Machine<'a> {
                     let name = match key {
                         Cell::Text(text) => text.to_string(),
                         Cell::Int(n) => n.to_string(),
-                        _ => return Err("a key is neither a text nor a number".to_owned()),
+                        Cell::Mark
+                        | Cell::None
+                        | Cell::Bool(_)
+                        | Cell::Float(_)
+                        | Cell::Tuple(..)
+                        | Cell::List(_)
+                        | Cell::Map(_)
+                        | Cell::Global(_)
+                        | Cell::Storage(_)
+                        | Cell::Tensor(_) => {
+                            return Err("a key is neither a text nor a number".to_owned());
+                        }
                     };
                     *budget =
                         budget.checked_sub(name.len()).ok_or("it holds itself many times over")?;
@@ -495,9 +506,9 @@ fn extents(cells: &[Cell]) -> Result<Vec<i64>, String> {
     if cells.len() > MAX_AXES {
         return Err(format!("a tensor of {} axes", cells.len()));
     }
-    let one = |cell: &Cell| match cell {
-        Cell::Int(n @ 0..) => Ok(*n),
-        _ => Err("a tensor's shape or strides are no counts".to_owned()),
+    let one = |cell: &Cell| {
+        let count = if let Cell::Int(n) = cell { Some(*n).filter(|n| *n >= 0) } else { None };
+        count.ok_or_else(|| "a tensor's shape or strides are no counts".to_owned())
     };
     cells.iter().map(one).collect()
 }

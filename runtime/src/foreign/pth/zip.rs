@@ -199,7 +199,7 @@ impl Archive {
     /// That every entry was used, or is one of the few that say how the archive was made.
     pub(super) fn unused(&self) -> Result<(), String> {
         let idle = |(name, entry): &(&String, &Entry)| {
-            !entry.used.get() && !(SMALL.contains(&name.as_str()) && entry.size <= 64)
+            !(entry.used.get() || SMALL.contains(&name.as_str()) && entry.size <= 64)
         };
         match self.entries.iter().find(idle) {
             Some((name, _)) => Err(format!("{name:?} is in it, and no tensor uses it")),
@@ -310,7 +310,7 @@ fn checked_name(name: &str) -> Result<(String, String), String> {
     let bad = |part: &&str| part.is_empty() || *part == "." || *part == "..";
     let odd =
         name.len() > MAX_NAME || name.contains(['\\', ':']) || name.chars().any(char::is_control);
-    if odd || parts.iter().any(|part| bad(&part)) || parts.len() < 2 {
+    if odd || parts.iter().any(bad) || parts.len() < 2 {
         return Err(format!("{name:?} is a name that torch.save does not give"));
     }
     let (folder, rest) = name.split_once('/').unwrap_or((name, ""));
