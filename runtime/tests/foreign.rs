@@ -4,4 +4,5 @@ mod foreign {
     mod checkpoints;
     mod pth;
     mod recipes;
+    mod texts;
 }

@@ -209,7 +209,8 @@ fn an_archive_that_lies_is_refused() {
         change(&mut entries);
         refused(&zip(&entries)).unwrap_or_else(|| "it was read".to_owned())
     };
-    let cases: [(&dyn Fn(&mut Vec<Entry>), &str); 15] = [
+    type Change<'a> = &'a dyn Fn(&mut Vec<Entry>);
+    let cases: [(Change<'_>, &str); 15] = [
         (&|e| e[1].method = 8, "is compressed (method 8)"),
         (&|e| e[1].local_size = Some(4), "differ in size"),
         (&|e| e[1].central_size = Some(8), "differ in size"),
