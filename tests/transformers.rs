@@ -183,7 +183,7 @@ fn plain_llamas_give_their_logits_in_the_real_transformers() {
 }
 
 #[test]
-fn pth_files_are_read_by_the_real_torch_load() {
+fn pth_files_are_read_by_torch_load_where_there_is_one() {
     let python = python();
     if !python.has_torch {
         eprintln!(

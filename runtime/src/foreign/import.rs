@@ -17,6 +17,7 @@ use super::config::Keys;
 use super::dtype::Dtype;
 use super::hf::Described;
 use super::lay::{self, Entry, LeftOut, Whose};
+use super::names::GatedNorm;
 use super::store::{Planned, Store, bytes_of, write_safetensors};
 use super::training::{self, Training};
 use super::{ForeignError, arch, hf, json, lingua, pth, recipe, shown, yaml};
@@ -143,6 +144,11 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
             (described, training)
         }
     };
+    // With a recipe that is where it stands: platform.kernels.gated_norm.
+    if described.norm == GatedNorm::Reference && training.is_none() {
+        let why = "which kernel norms and gates, and only a recipe says that".to_owned();
+        left_out.push(LeftOut { name: "zeyuan_layernorm".to_owned(), why });
+    }
     let name = match request.name {
         Some(name) => name.to_owned(),
         None => identifier(&named(request.source, &kind)),
