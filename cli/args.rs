@@ -10,6 +10,7 @@ mod audit;
 mod compute;
 mod data;
 mod prepare;
+mod foreign;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -28,6 +29,8 @@ pub(crate) use data::{
     GenerateDataArgs, InspectArgs, OverlapArgs, SampleArgs, StatsArgs,
 };
 pub(crate) use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
+
+pub(crate) use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 
 /// Commands that only a build with libtorch has.
 pub(crate) const NEEDS_TORCH: [&str; 8] =
@@ -95,6 +98,8 @@ pub(crate) enum Command {
     Generate(GenerateArgs),
     #[cfg(feature = "torch")]
     Answer(AnswerArgs),
+    Import(ImportArgs),
+    Export(ExportArgs),
     Data(DataArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),

@@ -9,6 +9,7 @@ mod run_cli {
     mod answer;
     mod compare;
     mod policy;
+    mod foreign;
     mod uses;
 }
 
