@@ -1,11 +1,11 @@
 # Everything a fresh clone needs. `make` alone lists the targets; cargo alone works after `make libtorch`.
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build test demo check
+.PHONY: help libtorch build test test-transformers demo check
 CARGO ?= cargo
 
 help: ## this list
 	@echo "canonc: make TARGET, where TARGET is one of"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-18s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 	@echo "An exported LIBTORCH or LIBTORCH_USE_PYTORCH is used as it is, and nothing is fetched."
 
 ifeq ($(LIBTORCH)$(LIBTORCH_USE_PYTORCH),)
@@ -24,6 +24,9 @@ build: libtorch ## the release binary, target/release/canonc (or under CARGO_TAR
 
 test: libtorch ## every test
 	$(CARGO) test --workspace
+
+test-transformers: libtorch ## plain Llamas in the real transformers (makes a Python environment once: a minute, 870 MB)
+	$(CARGO) test --test transformers -- --nocapture
 
 demo: libtorch ## prove a Llama and a LlamaCanon differ in nothing else, train both, draw the curves
 	$(CARGO) build --release

@@ -9,6 +9,7 @@ mod audit;
 #[cfg(feature = "torch")]
 mod compute;
 mod data;
+mod foreign;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ pub(crate) use data::{
     BabilongArgs, BabilongSet, DataArgs, DataCommand, DataFormat, DataMode, DataOrder,
     GenerateDataArgs, InspectArgs, OverlapArgs, PrepareArgs, SampleArgs, StatsArgs,
 };
+
+pub(crate) use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 
 /// Commands that only a build with libtorch has.
 pub(crate) const NEEDS_TORCH: [&str; 8] =
@@ -93,6 +96,8 @@ pub(crate) enum Command {
     Generate(GenerateArgs),
     #[cfg(feature = "torch")]
     Answer(AnswerArgs),
+    Import(ImportArgs),
+    Export(ExportArgs),
     Data(DataArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),

@@ -24,6 +24,7 @@ mod data;
 mod demo;
 mod diff;
 mod doctor;
+mod export;
 mod fail;
 mod files;
 mod fmt;
@@ -32,6 +33,7 @@ mod forward;
 #[cfg(feature = "torch")]
 mod generate;
 mod graph;
+mod import;
 mod load;
 mod locks;
 mod new;
@@ -106,6 +108,8 @@ fn dispatch(command: Command) -> Outcome {
         Command::Generate(args) => generate::generate(&args),
         #[cfg(feature = "torch")]
         Command::Answer(args) => answer::answer(&args),
+        Command::Export(args) => export::export(&args),
+        Command::Import(args) => import::import(&args),
         Command::Data(args) => data::data(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions(args) => completions::completions(&args),

@@ -19,6 +19,7 @@ pub mod evaluate;
 pub mod execute;
 pub mod fault;
 pub mod finished;
+pub mod foreign;
 #[cfg(feature = "torch")]
 pub mod forward;
 #[cfg(feature = "torch")]

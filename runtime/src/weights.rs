@@ -6,7 +6,6 @@
 
 pub mod file;
 pub mod fit;
-mod names;
 
 use std::path::Path;
 

@@ -1,6 +1,6 @@
 //! A file's tensors laid upon an arch's parameters.
 //!
-//! In: a graph's manifest and tensors by name, under our paths or in a layout of `names`. Out: the parameters in f32
+//! In: a graph's manifest and tensors by name, under our paths or in a layout of `foreign::names`. Out: the parameters in f32
 //! and in order; or everything that does not fit, at once. Must stay true: every parameter comes from exactly one
 //! place or from several that are equal; every tensor is used, or holds nothing learned; all values are finite.
 
@@ -12,8 +12,8 @@ use compiler::graph::{Graph, Param};
 use tch::{Kind, Tensor};
 
 use super::Weights;
-use super::names::{LAYOUTS, LINGUA_PREFIX, Layout, Row};
 use crate::execute::ExecuteError;
+use crate::foreign::names::{LAYOUTS, LINGUA_PREFIX, Layout, Row};
 use crate::run::RunError;
 
 /// One tensor of a file and the parameters that are its rows, in order.
@@ -177,7 +177,7 @@ fn expanded(layout: &Layout, index: &BTreeMap<&str, usize>) -> BTreeMap<String, 
         .max()
         .map_or(0, |last| last + 1);
     let mut rows: BTreeMap<String, Vec<Vec<usize>>> = BTreeMap::new();
-    for Row { theirs, ours } in layout.rows {
+    for Row { theirs, ours, when: _ } in layout.rows {
         let count = if theirs.contains("{i}") { layers } else { 1 };
         for layer in 0..count {
             let at = |text: &str| text.replace("{i}", &layer.to_string());

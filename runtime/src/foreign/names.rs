@@ -1,31 +1,75 @@
 //! What others call our parameters (spec section 6).
 //!
-//! In: nothing. Out: one table per layout: a tensor of theirs, and the parameters of ours that are its rows, in
-//! order. `{i}` is a layer. Must stay true: data only; where two rows share a name, the first whose parameters an
-//! arch has is meant; where two names hold one parameter, either will do.
+//! In: nothing. Out: one table per layout: a tensor of theirs, the parameters of ours that are its rows, in order,
+//! and the models that have it. `{i}` is a layer. Must stay true: data only, and the only place where these names
+//! stand: import, export and `--weights` read the same rows; of the rows of one model no two share a name.
+
+use super::model::{Family, Model};
 
 /// One tensor of a foreign file.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Row {
-    pub(super) theirs: &'static str,
-    pub(super) ours: &'static [&'static str],
+pub(crate) struct Row {
+    pub(crate) theirs: &'static str,
+    pub(crate) ours: &'static [&'static str],
+    pub(crate) when: When,
+}
+
+/// Which models have a tensor under that name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum When {
+    /// All whose arch has these parameters.
+    Always,
+    /// Those that tie; the tensor repeats another, and need not be there.
+    Repeated,
+    Gla5,
+    /// GLA5 with the fused norm and gate, or with its reference.
+    Gla5Norm(GatedNorm),
+    Gdn2,
+    /// GDN2 with Canon D, which packs gate and up, or without, which does not.
+    Gdn2With(bool),
+    /// Mamba2 without its short convolution, which keeps one of zeros.
+    Zeros,
+}
+
+/// Which kernel norms and gates at once: the release names a parameter after it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum GatedNorm {
+    #[default]
+    Fused,
+    Reference,
+}
+
+impl When {
+    pub(crate) fn holds(self, model: &Model, norm: GatedNorm) -> bool {
+        match self {
+            When::Always => true,
+            When::Repeated => model.tied,
+            When::Gla5 => model.family() == Family::Gla5,
+            When::Gla5Norm(kernel) => model.family() == Family::Gla5 && kernel == norm,
+            When::Gdn2 => model.family() == Family::Gdn2,
+            When::Gdn2With(d) => model.family() == Family::Gdn2 && model.canon.has('D') == d,
+            When::Zeros => model.family() == Family::Mamba2 && !model.short_conv(),
+        }
+    }
 }
 
 /// A way of naming.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Layout {
-    pub(super) name: &'static str,
+pub(crate) struct Layout {
+    pub(crate) name: &'static str,
     /// A tensor that only this layout has.
-    pub(super) sign: &'static str,
-    pub(super) rows: &'static [Row],
+    #[cfg_attr(not(feature = "torch"), expect(dead_code, reason = "`--weights` reads it"))]
+    pub(crate) sign: &'static str,
+    pub(crate) rows: &'static [Row],
     /// Endings of names that hold nothing learned.
-    pub(super) idle: &'static [&'static str],
+    #[cfg_attr(not(feature = "torch"), expect(dead_code, reason = "`--weights` reads it"))]
+    pub(crate) idle: &'static [&'static str],
 }
 
 /// In front of every name in Lingua checkpoints of the linear models.
-pub(super) const LINGUA_PREFIX: &str = "trans.";
+pub(crate) const LINGUA_PREFIX: &str = "trans.";
 
-pub(super) static LAYOUTS: [Layout; 4] = [
+pub(crate) static LAYOUTS: [Layout; 4] = [
     Layout {
         name: "Hugging Face Llama",
         sign: "model.embed_tokens.weight",
@@ -48,7 +92,11 @@ pub(super) static LAYOUTS: [Layout; 4] = [
 ];
 
 const fn row(theirs: &'static str, ours: &'static [&'static str]) -> Row {
-    Row { theirs, ours }
+    row_when(theirs, ours, When::Always)
+}
+
+const fn row_when(theirs: &'static str, ours: &'static [&'static str], when: When) -> Row {
+    Row { theirs, ours, when }
 }
 
 const HF_LLAMA: &[Row] = &[
@@ -70,7 +118,7 @@ const HF_LLAMA: &[Row] = &[
     row("model.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
     row("model.norm.weight", &["head.norm"]),
     row("lm_head.weight", &["head.output"]),
-    row("lm_head.weight", &["embed"]), // tied
+    row_when("lm_head.weight", &["embed"], When::Repeated), // tied
 ];
 
 const LINGUA_LLAMA: &[Row] = &[
@@ -92,8 +140,8 @@ const LINGUA_LLAMA: &[Row] = &[
     row("layers.{i}.feed_forward.w2.weight", &["layers.{i}.mlp.down"]),
     row("norm.weight", &["head.norm"]),
     row("output.weight", &["head.output"]),
-    row("output.weight", &["embed"]),             // tied
-    row("output.tied_module.weight", &["embed"]), // tied, as Lingua writes it
+    row_when("output.weight", &["embed"], When::Repeated), // tied
+    row_when("output.tied_module.weight", &["embed"], When::Repeated), // tied, as Lingua writes it
 ];
 
 /// GLA5 and GDN2: the mixers' own names do not meet.
@@ -119,22 +167,42 @@ const FLASH_LINEAR: &[Row] = &[
     row("model.layers.{i}.attn.g_proj.1.weight", &["layers.{i}.mixer.gate_up"]),
     row("model.layers.{i}.attn.g_proj.1.bias", &["layers.{i}.mixer.gate_up.bias"]),
     // One norm under three names: GLA5 with either of its norm kernels, GDN2.
-    row("model.layers.{i}.attn.g_norm_swish_gate.weight", &["layers.{i}.mixer.o_norm"]),
-    row("model.layers.{i}.attn.g_norm.weight", &["layers.{i}.mixer.o_norm"]),
-    row("model.layers.{i}.attn.o_norm.weight", &["layers.{i}.mixer.o_norm"]),
+    row_when(
+        "model.layers.{i}.attn.g_norm_swish_gate.weight",
+        &["layers.{i}.mixer.o_norm"],
+        When::Gla5Norm(GatedNorm::Fused),
+    ),
+    row_when(
+        "model.layers.{i}.attn.g_norm.weight",
+        &["layers.{i}.mixer.o_norm"],
+        When::Gla5Norm(GatedNorm::Reference),
+    ),
+    row_when("model.layers.{i}.attn.o_norm.weight", &["layers.{i}.mixer.o_norm"], When::Gdn2),
     row("model.layers.{i}.attn.o_proj.weight", &["layers.{i}.mixer.wo"]),
     row("model.layers.{i}.mlp_norm.weight", &["layers.{i}.pre_mlp"]),
     row("model.layers.{i}.canonC.weight", &["layers.{i}.C"]),
     // GDN2 with and without D; GLA5 keeps both matrices in one under the first's name.
-    row("model.layers.{i}.mlp.both_proj.weight", &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"]),
-    row("model.layers.{i}.mlp.up_proj.weight", &["layers.{i}.mlp.up"]),
-    row("model.layers.{i}.mlp.gate_proj.weight", &["layers.{i}.mlp.gate"]),
-    row("model.layers.{i}.mlp.gate_proj.weight", &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"]),
+    row_when(
+        "model.layers.{i}.mlp.both_proj.weight",
+        &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"],
+        When::Gdn2With(true),
+    ),
+    row_when("model.layers.{i}.mlp.up_proj.weight", &["layers.{i}.mlp.up"], When::Gdn2With(false)),
+    row_when(
+        "model.layers.{i}.mlp.gate_proj.weight",
+        &["layers.{i}.mlp.gate"],
+        When::Gdn2With(false),
+    ),
+    row_when(
+        "model.layers.{i}.mlp.gate_proj.weight",
+        &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"],
+        When::Gla5,
+    ),
     row("model.layers.{i}.mlp.canonD.weight", &["layers.{i}.mlp.D"]),
     row("model.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
     row("model.norm.weight", &["head.norm"]),
     row("lm_head.weight", &["head.output"]),
-    row("lm_head.weight", &["embed"]), // tied
+    row_when("lm_head.weight", &["embed"], When::Repeated), // tied
 ];
 
 const MAMBA2: &[Row] = &[
@@ -157,7 +225,7 @@ const MAMBA2: &[Row] = &[
         &["layers.{i}.mixer.conv_x", "layers.{i}.mixer.conv_b", "layers.{i}.mixer.conv_c"],
     ),
     // Without its convolution the release keeps a frozen, zero one.
-    row("backbone.layers.{i}.mixer.conv1d.weight", &[]),
+    row_when("backbone.layers.{i}.mixer.conv1d.weight", &[], When::Zeros),
     row(
         "backbone.layers.{i}.mixer.conv1d.bias",
         &[
@@ -178,5 +246,5 @@ const MAMBA2: &[Row] = &[
     row("backbone.layers.{i}.mlp.down_proj.weight", &["layers.{i}.mlp.down"]),
     row("backbone.norm_f.weight", &["head.norm"]),
     row("lm_head.weight", &["head.output"]),
-    row("lm_head.weight", &["embed"]), // tied
+    row_when("lm_head.weight", &["embed"], When::Repeated), // tied
 ];

@@ -1,0 +1,131 @@
+//! `canonc import` and `canonc export`: what can be typed.
+//!
+//! In: argv, as clap reads it. Out: plain values. Must stay true: the examples work as they stand in this repository,
+//! but for the names of folders that a person has.
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+/// Take over a model or recipe of Hugging Face or Lingua: arch, recipe, weights
+#[derive(Args, Debug)]
+#[command(
+    after_help = "\
+Examples:
+  canonc import LlamaCanon-1B/ --out imported        a Hugging Face folder or a Lingua release
+  canonc import release/default --out imported       one variant of a release
+  canonc import recipe.yaml --devices 128 --out new  a recipe of Lingua's trainer
+
+Exit codes: 0 imported, 2 the source does not hold together or cannot be expressed.",
+    after_long_help = "\
+Examples:
+  canonc import LlamaCanon-1B/ --out imported        a Hugging Face folder or a Lingua release
+  canonc import release/default --out imported       one variant of a release
+  canonc import recipe.yaml --devices 128 --out new  a recipe of Lingua's trainer
+  canonc forward imported/arch/NAME.canon --weights imported/weights.safetensors --tokens t.safetensors --out o.safetensors
+
+Reads  config.json with model.safetensors, one file or shards, of Llama, LlamaCanon, GLA5, GDN2 and Mamba2;
+       params.json with consolidated.pth, without running anything that is in it; *.yaml of Lingua's trainer.
+Writes OUT/arch/NAME.canon, OUT/recipes/NAME.toml if the source says how it trains, OUT/weights.safetensors
+       if it has weights (f32, under the paths that `canonc show` lists), and OUT/import.toml: digests of
+       every file that was read, and what was left out and why. OUT is whole, or is not there.
+
+The tokens of a step are devices x grad_acc_steps x batch_size x seq_len. Published recipes say their GPUs
+in a comment only (`# Zeyuan note: run with 512 GPUs to replicate our result`), so --devices has to.
+
+Exit codes: 0 imported, 2 the source does not hold together or cannot be expressed.
+Schema of --json: {schema: \"canonc.import.v1\", name, arch, recipe, weights (null where there is none),
+  graph, manifest, parameters, files: [path], left_out: [{name, why}]}."
+)]
+pub(crate) struct ImportArgs {
+    /// A folder with config.json or params.json, either file, or a .yaml
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: PathBuf,
+    /// The folder to make; it must be empty or not exist yet
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// The name of the arch [default: the folder's or file's]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+    /// Devices that the run had, where its keys do not say
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
+    pub(crate) devices: Option<i64>,
+    /// What was done as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Give a lock, a finished run or an arch to Hugging Face, Lingua or a cluster
+#[derive(Args, Debug)]
+#[command(
+    after_help = "\
+Examples:
+  canonc export runs/demo/demo-llama-seed1 --to hf --out llama     a folder that `transformers` loads
+  canonc export a.lock --weights w.safetensors --to lingua --out b
+  canonc export lockfiles/llama_1B.lock --to card --out card
+
+Exit codes: 0 written, 2 the other side cannot express it, 3 this machine cannot write it.",
+    after_long_help = "\
+Examples:
+  canonc export runs/demo/demo-llama-seed1 --to hf --out llama     a folder that `transformers` loads
+  canonc export a.lock --weights w.safetensors --to lingua --out b
+  canonc export lockfiles/llama_1B.lock --to card --out card
+
+hf      config.json, model.safetensors, generation_config.json, README.md. A plain Llama loads in stock
+        `transformers`; the rest name the published classes, whose code README.md says where to find.
+lingua  recipe.yaml, params.json, and with weights consolidated.pth, which torch.load reads with
+        weights_only=True.
+slurm   recipe.yaml and launch.sh, which launches Lingua's trainer on platform.devices GPUs.
+card    README.md: what the model is, in numbers from the lock.
+
+Only archs whose layers are all one layer of Llama, GLA5, GDN2 or Mamba2 can be exported. `canonc import`
+gives back the same graph, manifest, recipe and bits; under --dtype bf16 the weights rounded.
+
+Exit codes: 0 written, 2 the other side cannot express it, 3 this machine cannot write it.
+Schema of --json: {schema: \"canonc.export.v1\", arch, files: [path]}."
+)]
+pub(crate) struct ExportArgs {
+    /// A lock, the folder of a finished run, or a .canon file
+    #[arg(value_name = "SOURCE")]
+    pub(crate) source: PathBuf,
+    /// Who is to read it
+    #[arg(long, value_enum, value_name = "TO")]
+    pub(crate) to: ExportTo,
+    /// The folder to make; it must be empty or not exist yet
+    #[arg(long, value_name = "DIR")]
+    pub(crate) out: PathBuf,
+    /// Weights under our paths, where the source is no run
+    #[arg(long, value_name = "FILE")]
+    pub(crate) weights: Option<PathBuf>,
+    /// How wide numbers are written
+    #[arg(long, value_enum, value_name = "DTYPE", default_value_t)]
+    pub(crate) dtype: ExportDtype,
+    /// Which arch of a file or comparison that holds several
+    #[arg(long, value_name = "NAME")]
+    pub(crate) arch: Option<String>,
+    /// GPUs of one machine, for slurm
+    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(i64).range(1..=1024))]
+    pub(crate) gpus_per_node: i64,
+    /// What was written as JSON on standard output
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportTo {
+    /// Hugging Face
+    Hf,
+    /// Lingua's trainer and loader
+    Lingua,
+    /// A launch of Lingua's trainer
+    Slurm,
+    /// A model card
+    Card,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ExportDtype {
+    #[default]
+    F32,
+    Bf16,
+}

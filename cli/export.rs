@@ -1,0 +1,126 @@
+//! `canonc export`: a lock, a run or an arch, for Hugging Face, Lingua or a cluster.
+//!
+//! In: a lock and perhaps weights, or a finished run. Out: a folder that other programs read. Must stay true: a run is
+//! held against its lock and its attestation before its weights are given away; nothing is approximated.
+
+use std::path::{Path, PathBuf};
+
+use compiler::lock::{Experiment, Lock};
+use compiler::program::Compiled;
+use runtime::checkpoint;
+use runtime::finished;
+use runtime::foreign::dtype::Dtype;
+use runtime::foreign::export::{Request, To, write};
+use runtime::run::{Paths, read_experiment};
+use serde::Serialize;
+
+use crate::args::{ExportArgs, ExportDtype, ExportTo};
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::import::failure;
+use crate::{load, locks, output, runs};
+
+pub(crate) fn export(args: &ExportArgs) -> Outcome {
+    let Source { compiled, experiment, weights, attested } = source(args)?;
+    let request = Request {
+        compiled: &compiled,
+        experiment: experiment.as_ref(),
+        weights: weights.as_deref(),
+        to: match args.to {
+            ExportTo::Hf => To::HuggingFace,
+            ExportTo::Lingua => To::Lingua,
+            ExportTo::Slurm => To::Slurm,
+            ExportTo::Card => To::Card,
+        },
+        dtype: match args.dtype {
+            ExportDtype::F32 => Dtype::F32,
+            ExportDtype::Bf16 => Dtype::Bf16,
+        },
+        gpus_per_node: args.gpus_per_node,
+        attested: attested.as_deref(),
+    };
+    let written = write(&request, &args.out).map_err(failure)?;
+    let files: Vec<String> = written.iter().map(|name| shown(&args.out.join(name))).collect();
+    if args.json {
+        let report = Report { schema: "canonc.export.v1", arch: compiled.name.clone(), files };
+        output::json(&report)?;
+        return Ok(Exit::Fine);
+    }
+    for file in files {
+        output::data(&format!("{file}\n"))?;
+    }
+    Ok(Exit::Fine)
+}
+
+/// What `--json` says; the schema is in `canonc export --help`.
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    arch: String,
+    files: Vec<String>,
+}
+
+struct Source {
+    compiled: Compiled,
+    experiment: Option<Experiment>,
+    weights: Option<PathBuf>,
+    /// What its run says of the weights.
+    attested: Option<String>,
+}
+
+fn source(args: &ExportArgs) -> Result<Source, Failure> {
+    let path = &args.source;
+    if path.is_dir() {
+        return run(path, args.weights.as_deref());
+    }
+    let weights = args.weights.clone();
+    if path.extension().is_some_and(|extension| extension == "lock")
+        && let (Lock::Experiment(experiment), _) = locks::read(path)?
+    {
+        let compiled = experiment.arch.compiled.clone();
+        return Ok(Source { compiled, experiment: Some(experiment), weights, attested: None });
+    }
+    let found = load::archs(path, args.arch.as_deref())?;
+    let names: Vec<String> = found.found.iter().map(|found| found.compiled.name.clone()).collect();
+    let mut archs = found.found.into_iter();
+    match (archs.next(), archs.next()) {
+        (Some(only), None) => {
+            Ok(Source { compiled: only.compiled, experiment: None, weights, attested: None })
+        }
+        _ => Err(Failure::bad_input(format!(
+            "`{}` holds {} archs: {}",
+            found.name,
+            names.len(),
+            names.join(", ")
+        ))
+        .help(format!("name one: `--arch {}`", names.first().map_or("", String::as_str)))),
+    }
+}
+
+/// A run that is finished, and the weights of its last checkpoint.
+fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
+    let paths = Paths::new(folder);
+    if !paths.lock().is_file() {
+        return Err(Failure::bad_input(format!("`{}` is a folder without a run", shown(folder)))
+            .help("name a lock, or the folder of a finished run"));
+    }
+    if weights.is_some() {
+        return Err(Failure::bad_input("a run brings its own weights")
+            .help("leave --weights out, or name the run's lock instead of its folder"));
+    }
+    let text = runs::read_text(&paths.lock())?;
+    let experiment = read_experiment("lock", &text).map_err(runs::failure)?;
+    finished::read(&paths, (&experiment).into()).map_err(runs::failure)?;
+    let latest = checkpoint::latest(&paths.checkpoints()).map_err(runs::failure)?;
+    let Some(latest) = latest else {
+        return Err(Failure::bad_input(format!("`{}` has no checkpoint", shown(folder))));
+    };
+    let place = paths.checkpoints().join(&latest);
+    checkpoint::verify(&place).map_err(|why| Failure::bad_input(why).at(shown(&place)))?;
+    let weights = place.join(checkpoint::Part::Weights.file());
+    Ok(Source {
+        compiled: experiment.arch.compiled.clone(),
+        attested: Some(format!("of {latest}, attested by the run")),
+        experiment: Some(experiment),
+        weights: Some(weights),
+    })
+}

@@ -1,0 +1,134 @@
+//! `canonc import`: a model or recipe that another program wrote, taken over.
+//!
+//! In: a folder or file of Hugging Face or Lingua. Out: a folder with arch, recipe and weights; what was left out, on
+//! standard error. Must stay true: what the source says that cannot be expressed is refused by name; the recipe is
+//! held against the field table before it is written.
+
+use std::rc::Rc;
+
+use compiler::lock::LockedArch;
+use compiler::recipe;
+use runtime::foreign::ForeignError;
+use runtime::foreign::import::{Imported, Request, read};
+use serde::Serialize;
+
+use crate::args::ImportArgs;
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::output;
+
+/// Things left out that are told one by one.
+const TOLD: usize = 12;
+
+pub(crate) fn import(args: &ImportArgs) -> Outcome {
+    let ImportArgs { source, out, name, devices, json } = args;
+    let request = Request { source, name: name.as_deref(), devices: *devices };
+    let imported = read(&request).map_err(failure)?;
+    check_recipe(&imported, args)?;
+    imported.write(out).map_err(failure)?;
+    let report = Report::of(&imported, out);
+    if *json {
+        output::json(&report)?;
+        return Ok(Exit::Fine);
+    }
+    let Report { schema: _, name, arch, recipe, weights, parameters, files, left_out, .. } = report;
+    output::data(&format!("{arch}\n"))?;
+    for path in [recipe, weights].into_iter().flatten() {
+        output::data(&format!("{path}\n"))?;
+    }
+    output::note(&format!(
+        "`{name}`: {} out of {}",
+        output::counted(parameters, "parameter"),
+        output::count(files.len(), "file")
+    ));
+    for LeftOut { name, why } in left_out.iter().take(TOLD) {
+        output::note(&format!("left out: {name} ({why})"));
+    }
+    if left_out.len() > TOLD {
+        output::note(&format!("and {} more, listed in import.toml", left_out.len() - TOLD));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Whether the recipe makes an experiment: a budget or a batch may contradict itself. Weights are worth having
+/// all the same; a recipe alone is not.
+fn check_recipe(imported: &Imported, args: &ImportArgs) -> Result<(), Failure> {
+    let Some(text) = imported.recipe() else { return Ok(()) };
+    let arch = LockedArch::new(&imported.compiled)
+        .map_err(|error| Failure::bad_input(error.message).help(error.help))?;
+    let arch = Rc::new(arch);
+    let mut sources = dsl::Sources::new();
+    let file = sources.add(format!("recipes/{}.toml", imported.name), &text);
+    let (recipe, mut found) = recipe::read(&sources, file);
+    if let Some(recipe) = recipe {
+        found.extend(recipe.experiments(&imported.name, "", &|_| Some(Rc::clone(&arch))).1);
+    }
+    if found.iter().any(dsl::Diagnostic::is_error) {
+        if imported.store.is_some() && !args.json {
+            let why: Vec<&str> = found.iter().map(|d| d.message.as_str()).collect();
+            output::note(&format!(
+                "the recipe does not build as the source has it: {}",
+                why.join("; ")
+            ));
+        }
+        if imported.store.is_some() {
+            return Ok(());
+        }
+        output::diagnostics(&sources, &found);
+        let file = imported.files.first().map(|path| shown(path)).unwrap_or_default();
+        return Err(Failure::bad_input("what it says of training makes no experiment").at(file));
+    }
+    Ok(())
+}
+
+pub(crate) fn failure(error: ForeignError) -> Failure {
+    let ForeignError { place, message, help, machine } = error;
+    let failure =
+        if machine { Failure::machine(message) } else { Failure::bad_input(message) }.at(place);
+    if help.is_empty() { failure } else { failure.help(help) }
+}
+
+/// What `--json` says; the schema is in `canonc import --help`.
+#[derive(Serialize)]
+struct Report {
+    schema: &'static str,
+    name: String,
+    arch: String,
+    recipe: Option<String>,
+    weights: Option<String>,
+    graph: String,
+    manifest: String,
+    parameters: u64,
+    files: Vec<String>,
+    left_out: Vec<LeftOut>,
+}
+
+#[derive(Serialize)]
+struct LeftOut {
+    name: String,
+    why: String,
+}
+
+impl Report {
+    fn of(imported: &Imported, out: &std::path::Path) -> Report {
+        let name = imported.name.clone();
+        let at = |rest: String| shown(&out.join(rest));
+        let identity = &imported.compiled.identity;
+        let elements = |shape: &[i64]| shape.iter().map(|n| *n as u64).product::<u64>();
+        Report {
+            schema: "canonc.import.v1",
+            arch: at(format!("arch/{name}.canon")),
+            recipe: imported.training.as_ref().map(|_| at(format!("recipes/{name}.toml"))),
+            weights: imported.store.as_ref().map(|_| at("weights.safetensors".to_owned())),
+            graph: identity.graph.to_string(),
+            manifest: identity.manifest.to_string(),
+            parameters: imported.params().iter().map(|p| elements(&p.shape)).sum(),
+            files: imported.files.iter().map(|path| shown(path)).collect(),
+            left_out: imported
+                .left_out
+                .iter()
+                .map(|idle| LeftOut { name: idle.name.clone(), why: idle.why.clone() })
+                .collect(),
+            name,
+        }
+    }
+}

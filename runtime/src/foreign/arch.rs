@@ -1,0 +1,167 @@
+//! Archs of ours as models of the released families, and back.
+//!
+//! In: a model, or a compiled arch. Out: the other. Must stay true: an arch is taken for a model only if the model,
+//! printed and compiled anew, has the very same graph and manifest; so nothing an arch holds is lost on the way.
+
+use std::collections::BTreeMap;
+
+use compiler::elaborate::Field;
+use compiler::program::{Compiled, Program, Std};
+use dsl::Decimal;
+
+use super::ForeignError;
+use super::model::{Attention, Canon, Init, Mixer, Model, RopeLayout};
+
+/// What an imported file is called while it is compiled.
+const FILE: &str = "imported.canon";
+
+/// Compiles the text of an arch of one file.
+pub fn compile(name: &str, text: &str) -> Result<Compiled, ForeignError> {
+    let program = Program::new([(FILE.to_owned(), text.to_owned())], Std::Embedded);
+    let (compiled, found) = program.compile(FILE, name);
+    let broken = program.diagnostics.iter().chain(&found).find(|d| d.is_error());
+    match (compiled, broken) {
+        (Some(compiled), None) => Ok(compiled),
+        (_, broken) => {
+            let why = broken.map_or("it does not compile", |d| d.message.as_str());
+            let message = format!("these sizes make no arch: {why}");
+            Err(ForeignError::new(name, message, "see what the configuration says of its sizes"))
+        }
+    }
+}
+
+/// The model that an arch is, if it is one.
+pub fn model(compiled: &Compiled) -> Result<Model, ForeignError> {
+    let refuse = |why: String| {
+        ForeignError::new(
+            compiled.name.clone(),
+            format!("this arch is none of the released families: {why}"),
+            "only archs whose layers are all one layer of Llama, GLA5, GDN2 or Mamba2 can be given to other programs",
+        )
+    };
+    let fields =
+        Fields(compiled.fields.iter().map(|f| (f.path.as_str(), f.value.as_str())).collect());
+    let model = fields.model().map_err(refuse)?;
+    let again = compile(&compiled.name, &model.text(&compiled.name, "Again."))?;
+    if again.identity.graph == compiled.identity.graph
+        && again.identity.manifest == compiled.identity.manifest
+    {
+        return Ok(model);
+    }
+    Err(refuse(match differing(&compiled.fields, &again.fields) {
+        Some((path, ours, theirs)) => format!("`{path}` is {ours}, and theirs is {theirs}"),
+        None => "its definitions compute something else".to_owned(),
+    }))
+}
+
+fn differing(ours: &[Field], theirs: &[Field]) -> Option<(String, String, String)> {
+    let table = |fields: &[Field]| -> BTreeMap<String, String> {
+        fields.iter().map(|f| (f.path.clone(), f.value.clone())).collect()
+    };
+    let (ours, theirs) = (table(ours), table(theirs));
+    let none = "absent".to_owned();
+    ours.keys().chain(theirs.keys()).find_map(|path| {
+        let (a, b) = (ours.get(path).unwrap_or(&none), theirs.get(path).unwrap_or(&none));
+        (a != b && path != "init").then(|| (path.clone(), a.clone(), b.clone()))
+    })
+}
+
+struct Fields<'a>(BTreeMap<&'a str, &'a str>);
+
+impl Fields<'_> {
+    fn text(&self, path: &str) -> Result<&str, String> {
+        self.0.get(path).copied().ok_or_else(|| format!("it has no `{path}`"))
+    }
+
+    fn int(&self, path: &str) -> Result<i64, String> {
+        let text = self.text(path)?;
+        text.parse().map_err(|_| format!("`{path}` is {text}"))
+    }
+
+    fn decimal(&self, path: &str) -> Result<Decimal, String> {
+        let text = self.text(path)?;
+        Decimal::parse(text).map_err(|_| format!("`{path}` is {text}"))
+    }
+
+    /// What the first layer says; whether all layers are like it, compiling again shows.
+    fn model(&self) -> Result<Model, String> {
+        let tied = match self.text("head")? {
+            "untied" => false,
+            "tied" => true,
+            other => return Err(format!("its head is `{other}`")),
+        };
+        let mlp = match self.text("layers.0")? {
+            "decoder" => true,
+            "mixer_only" => false,
+            other => return Err(format!("its layers are `{other}`")),
+        };
+        let hidden = match mlp {
+            true if self.text("layers.0.mlp")? == "swiglu" => {
+                Some(self.int("layers.0.mlp.hidden")?)
+            }
+            true => return Err(format!("its MLP is `{}`", self.text("layers.0.mlp")?)),
+            false => None,
+        };
+        let rows = self.0.iter().filter_map(|(path, rule)| {
+            Some((path.strip_prefix("init.")?.to_owned(), (*rule).to_owned()))
+        });
+        Ok(Model {
+            vocab: self.int("vocab")?,
+            dim: self.int("dim")?,
+            layers: self.int("layers")?,
+            norm_eps: self.decimal("norm_eps")?,
+            mixer: self.mixer()?,
+            hidden,
+            tied,
+            canon: self.canon()?,
+            init: Init::of(rows.collect()),
+        })
+    }
+
+    fn mixer(&self) -> Result<Mixer, String> {
+        let at = |name: &str| format!("layers.0.mixer.{name}");
+        let heads = self.int(&at("heads"))?;
+        let short_conv = || Ok::<bool, String>(self.text(&at("short_conv"))? == "true");
+        Ok(match self.text("layers.0.mixer")? {
+            "attention" => {
+                let layout = match self.text(&at("rope.layout"))? {
+                    "half" => RopeLayout::Half,
+                    _ => RopeLayout::Interleaved,
+                };
+                Mixer::Attention(Attention {
+                    heads,
+                    kv_heads: self.int(&at("kv_heads"))?,
+                    head_dim: self.int(&at("head_dim"))?,
+                    qk_norm: self.text(&at("qk_norm"))? == "true",
+                    theta: self.decimal(&at("rope.theta"))?,
+                    layout,
+                    rope_dims: self.int(&at("rope.dims"))?,
+                })
+            }
+            "gla" => Mixer::Gla5 { heads, short_conv: short_conv()? },
+            "gated_deltanet" => Mixer::Gdn2 { heads, short_conv: short_conv()? },
+            "mamba2" => {
+                let state = self.int(&at("state"))?;
+                Mixer::Mamba2 { heads, state, short_conv: short_conv()? }
+            }
+            other => return Err(format!("its mixer is `{other}`")),
+        })
+    }
+
+    fn canon(&self) -> Result<Canon, String> {
+        let mut canon = Canon::NONE;
+        for slot in ['A', 'B', 'C', 'D'] {
+            let path = format!("layers.0.slots.{slot}");
+            match self.0.get(path.as_str()).copied() {
+                None | Some("empty" | "none") => continue,
+                Some("canon") => {}
+                Some(other) => return Err(format!("slot {slot} holds `{other}`")),
+            }
+            canon.slots.push(slot);
+            canon.kernel = self.int(&format!("{path}.kernel"))?;
+            canon.residual = self.text(&format!("{path}.residual"))? == "true";
+            canon.silu = self.text(&format!("{path}.activation"))? == "silu";
+        }
+        Ok(canon)
+    }
+}

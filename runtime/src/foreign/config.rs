@@ -1,0 +1,178 @@
+//! A foreign configuration, taken key by key.
+//!
+//! In: a tree and the file it is from. Out: typed values; at the end, that nothing was left. Must stay true: an
+//! absent key and `null` are the same; a value of another type is refused with its line; every key is taken or
+//! refused, so that none is dropped.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+
+use dsl::Decimal;
+
+use super::ForeignError;
+use super::node::{Node, Value};
+
+/// The keys of one file.
+#[derive(Debug)]
+pub struct Keys<'a> {
+    file: &'a str,
+    leaves: BTreeMap<String, &'a Node>,
+    taken: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> Keys<'a> {
+    pub fn new(file: &'a str, root: &'a Node) -> Result<Keys<'a>, ForeignError> {
+        let Value::Map(_) = &root.value else {
+            let message =
+                format!("it holds {}, and keys with values are wanted", root.value.shown());
+            return Err(ForeignError::new(file, message, "give the configuration file itself"));
+        };
+        let leaves = root.leaves().into_iter().filter(|(key, _)| !key.is_empty()).collect();
+        Ok(Keys { file, leaves, taken: RefCell::default() })
+    }
+
+    /// Whether any key begins so.
+    pub fn has(&self, key: &str) -> bool {
+        let below = format!("{key}.");
+        self.leaves.keys().any(|k| k == key || k.starts_with(&below))
+    }
+
+    /// Keys below a prefix, without it.
+    pub fn below(&self, prefix: &str) -> Vec<String> {
+        let keys = self.leaves.keys();
+        keys.filter_map(|k| k.strip_prefix(prefix)?.strip_prefix('.').map(str::to_owned)).collect()
+    }
+
+    /// The value of a key; `None` where it is absent or null.
+    pub fn node(&self, key: &str) -> Option<&'a Node> {
+        let node = self.leaves.get(key)?;
+        self.taken.borrow_mut().insert(key.to_owned());
+        Some(*node).filter(|node| node.value != Value::Null)
+    }
+
+    /// Where a key stands.
+    pub fn place(&self, key: &str) -> String {
+        match self.leaves.get(key) {
+            Some(node) => format!("{}:{}", self.file, node.line),
+            None => self.file.to_owned(),
+        }
+    }
+
+    /// A refusal of a key's value.
+    pub fn refuse(&self, key: &str, why: impl AsRef<str>, help: impl Into<String>) -> ForeignError {
+        let has = match self.leaves.get(key) {
+            Some(node) => format!("`{key}` is {}", node.value.shown()),
+            None => format!("`{key}` is absent"),
+        };
+        ForeignError::new(self.place(key), format!("{has}, {}", why.as_ref()), help)
+    }
+
+    fn wrong(&self, key: &str, wanted: &str) -> ForeignError {
+        self.refuse(key, format!("and it should be {wanted}"), "write it as the release does")
+    }
+
+    pub fn int(&self, key: &str) -> Result<Option<i64>, ForeignError> {
+        let Some(node) = self.node(key) else { return Ok(None) };
+        let whole = number(node).and_then(Decimal::to_int).filter(|n| (0..1 << 48).contains(n));
+        whole.map(Some).ok_or_else(|| self.wrong(key, "a whole number from 0 to 2^48"))
+    }
+
+    pub fn int_or(&self, key: &str, default: i64) -> Result<i64, ForeignError> {
+        Ok(self.int(key)?.unwrap_or(default))
+    }
+
+    pub fn positive(&self, key: &str) -> Result<i64, ForeignError> {
+        match self.int(key)? {
+            Some(n) if n > 0 => Ok(n),
+            Some(_) | None => Err(self.wrong(key, "a whole number above 0")),
+        }
+    }
+
+    pub fn decimal(&self, key: &str) -> Result<Option<Decimal>, ForeignError> {
+        let Some(node) = self.node(key) else { return Ok(None) };
+        number(node).map(Some).ok_or_else(|| self.wrong(key, "a finite number"))
+    }
+
+    pub fn decimal_or(&self, key: &str, default: &str) -> Result<Decimal, ForeignError> {
+        Ok(self.decimal(key)?.unwrap_or_else(|| decimal(default)))
+    }
+
+    pub fn bool_or(&self, key: &str, default: bool) -> Result<bool, ForeignError> {
+        match self.node(key).map(|node| &node.value) {
+            None => Ok(default),
+            Some(Value::Bool(b)) => Ok(*b),
+            Some(
+                Value::Null | Value::Number(_) | Value::Text(_) | Value::List(_) | Value::Map(_),
+            ) => Err(self.wrong(key, "true or false")),
+        }
+    }
+
+    pub fn text(&self, key: &str) -> Result<Option<&'a str>, ForeignError> {
+        match self.node(key).map(|node| &node.value) {
+            None => Ok(None),
+            Some(Value::Text(text)) => Ok(Some(text)),
+            Some(
+                Value::Null | Value::Number(_) | Value::Bool(_) | Value::List(_) | Value::Map(_),
+            ) => Err(self.wrong(key, "a text")),
+        }
+    }
+
+    /// A key that changes what is computed and of which only one value is understood.
+    pub fn only(&self, key: &str, wanted: &[&str], why: &str) -> Result<(), ForeignError> {
+        let Some(node) = self.node(key) else { return Ok(()) };
+        let equal = |text: &&str| match (&node.value, Decimal::parse(text)) {
+            (Value::Number(digits), Ok(number)) => Decimal::parse(digits) == Ok(number),
+            (value, _) => value.plain() == **text,
+        };
+        if wanted.iter().any(equal) {
+            return Ok(());
+        }
+        let list = wanted.join(" or ");
+        let help = match wanted {
+            [] => "leave it out or write null".to_owned(),
+            _ => format!("only {list} can be expressed"),
+        };
+        Err(self.refuse(key, why, help))
+    }
+
+    /// Keys whose value means nothing for arch, weights or recipe.
+    pub fn idle(&self, keys: &[&str]) {
+        for key in keys {
+            let below = format!("{key}.");
+            let found = self.leaves.keys().filter(|k| k == key || k.starts_with(&below));
+            self.taken.borrow_mut().extend(found.cloned());
+        }
+    }
+
+    /// What was not taken, as an error.
+    pub fn finish(&self, known: &[&str]) -> Result<(), ForeignError> {
+        let taken = self.taken.borrow();
+        let left: Vec<&String> = self.leaves.keys().filter(|key| !taken.contains(*key)).collect();
+        let Some(first) = left.first() else { return Ok(()) };
+        let more = match left.len() - 1 {
+            0 => String::new(),
+            _ => {
+                let rest: Vec<&str> = left.iter().skip(1).take(12).map(|k| k.as_str()).collect();
+                format!("; nor are {}", rest.join(", "))
+            }
+        };
+        let words = taken.iter().map(String::as_str).chain(known.iter().copied());
+        let help = match dsl::suggest(first, words) {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "take it out if it means nothing for the model or its training".to_owned(),
+        };
+        Err(self.refuse(first, format!("and no such key is known{more}"), help))
+    }
+}
+
+fn number(node: &Node) -> Option<Decimal> {
+    match &node.value {
+        Value::Number(digits) => Decimal::parse(digits).ok(),
+        Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+/// A number of ours; zero for what is none, which no caller writes.
+pub(crate) fn decimal(text: &str) -> Decimal {
+    Decimal::parse(text).unwrap_or(Decimal::ZERO)
+}

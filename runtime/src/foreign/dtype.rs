@@ -1,0 +1,72 @@
+//! Numbers as files hold them, and as f32.
+//!
+//! In: little-endian bytes. Out: f32 values, or bytes again. Must stay true: every f16 and bf16 value is its f32
+//! exactly; f32 to bf16 rounds to the nearest, ties to even; what f32 holds goes through f32 bytes unchanged.
+
+use half::{bf16, f16};
+
+/// What a weight may be stored as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Dtype {
+    F32,
+    Bf16,
+    F16,
+}
+
+impl Dtype {
+    pub fn bytes(self) -> u64 {
+        match self {
+            Dtype::F32 => 4,
+            Dtype::Bf16 | Dtype::F16 => 2,
+        }
+    }
+
+    /// As safetensors names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Dtype::F32 => "F32",
+            Dtype::Bf16 => "BF16",
+            Dtype::F16 => "F16",
+        }
+    }
+
+    /// As `torch` names it.
+    pub fn torch(self) -> &'static str {
+        match self {
+            Dtype::F32 => "float32",
+            Dtype::Bf16 => "bfloat16",
+            Dtype::F16 => "float16",
+        }
+    }
+
+    pub fn named(name: &str) -> Option<Dtype> {
+        [Dtype::F32, Dtype::Bf16, Dtype::F16].into_iter().find(|dtype| dtype.name() == name)
+    }
+
+    /// Values out of bytes; a rest that is no whole value is left.
+    pub fn decode(self, bytes: &[u8], out: &mut Vec<f32>) {
+        match self {
+            Dtype::F32 => {
+                out.extend(bytes.as_chunks::<4>().0.iter().map(|b| f32::from_le_bytes(*b)));
+            }
+            Dtype::Bf16 => {
+                let pairs = bytes.as_chunks::<2>().0.iter();
+                out.extend(pairs.map(|b| bf16::from_le_bytes(*b).to_f32()));
+            }
+            Dtype::F16 => {
+                let pairs = bytes.as_chunks::<2>().0.iter();
+                out.extend(pairs.map(|b| f16::from_le_bytes(*b).to_f32()));
+            }
+        }
+    }
+
+    pub fn encode(self, values: &[f32], out: &mut Vec<u8>) {
+        match self {
+            Dtype::F32 => out.extend(values.iter().flat_map(|v| v.to_le_bytes())),
+            Dtype::Bf16 => {
+                out.extend(values.iter().flat_map(|v| bf16::from_f32(*v).to_le_bytes()));
+            }
+            Dtype::F16 => out.extend(values.iter().flat_map(|v| f16::from_f32(*v).to_le_bytes())),
+        }
+    }
+}

@@ -1,0 +1,341 @@
+//! A foreign model or recipe, taken over whole.
+//!
+//! In: a Hugging Face folder, a Lingua release, or a recipe of Lingua's trainer. Out: a folder with the arch, the recipe
+//! where the source says how it trains, the weights where it has them, and where all of it came from. Must stay true:
+//! everything is checked before anything is written; the folder is there whole or not at all; the weights' values are
+//! the source's, bit for bit.
+
+use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use compiler::graph::Param;
+use compiler::program::Compiled;
+
+use super::config::Keys;
+use super::dtype::Dtype;
+use super::hf::Described;
+use super::lay::{self, Entry, LeftOut, Whose};
+use super::store::{Planned, Store, bytes_of, write_safetensors};
+use super::training::{self, Training};
+use super::{ForeignError, arch, hf, json, lingua, pth, recipe, shown, yaml};
+
+/// What is to be imported, and what its files do not say.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub source: &'a Path,
+    /// What the arch is to be called.
+    pub name: Option<&'a str>,
+    /// Devices of the run, which published recipes do not say.
+    pub devices: Option<i64>,
+}
+
+/// A source that has been read and checked.
+#[derive(Debug)]
+pub struct Imported {
+    pub name: String,
+    pub described: Described,
+    /// The arch in our language.
+    pub text: String,
+    pub compiled: Compiled,
+    pub training: Option<Training>,
+    pub store: Option<Store>,
+    pub entries: Vec<Entry>,
+    pub left_out: Vec<LeftOut>,
+    /// Every file that was read.
+    pub files: Vec<PathBuf>,
+}
+
+/// What the source turned out to be.
+enum Kind {
+    HuggingFace { config: PathBuf, weights: Option<PathBuf> },
+    Lingua { params: PathBuf, weights: Option<PathBuf> },
+    Recipe(PathBuf),
+}
+
+const CONFIG: &str = "config.json";
+const PARAMS: &str = "params.json";
+const SINGLE: &str = "model.safetensors";
+const INDEX: &str = "model.safetensors.index.json";
+const PTH: &str = "consolidated.pth";
+
+fn kind(source: &Path) -> Result<Kind, ForeignError> {
+    let there = |path: PathBuf| Some(path).filter(|path| path.is_file());
+    let hugging = |folder: &Path| {
+        let config = there(folder.join(CONFIG))?;
+        let weights = there(folder.join(SINGLE)).or(there(folder.join(INDEX)));
+        Some(Kind::HuggingFace { config, weights })
+    };
+    let lingua = |folder: &Path| {
+        let params = there(folder.join(PARAMS))?;
+        Some(Kind::Lingua { params, weights: there(folder.join(PTH)) })
+    };
+    let refuse = |message: String, help: &str| Err(ForeignError::new(shown(source), message, help));
+    if source.is_dir() {
+        if let Some(found) = hugging(source).or(lingua(source)) {
+            return Ok(found);
+        }
+        // A release has its variants in folders, and `default` is what its own loader takes.
+        if let Some(found) = lingua(&source.join("default")) {
+            return Ok(found);
+        }
+        return refuse(
+            format!("this folder has no {CONFIG} and no {PARAMS}"),
+            "give a Hugging Face folder, a Lingua release, or one of its variants",
+        );
+    }
+    let folder = source.parent().unwrap_or(Path::new(""));
+    match source.file_name().and_then(|name| name.to_str()) {
+        _ if !source.exists() => refuse("it is not there".to_owned(), "name a folder or a file"),
+        Some(CONFIG) => hugging(folder).map_or_else(|| refuse("it is no file".to_owned(), ""), Ok),
+        Some(PARAMS) => lingua(folder).map_or_else(|| refuse("it is no file".to_owned(), ""), Ok),
+        Some(name) if name.ends_with(".yaml") || name.ends_with(".yml") => {
+            Ok(Kind::Recipe(source.to_owned()))
+        }
+        Some(_) | None => refuse(
+            "it is neither a folder, a config.json, a params.json nor a .yaml".to_owned(),
+            "give the folder that the weights are in, or a recipe of Lingua's trainer",
+        ),
+    }
+}
+
+/// Reads and checks everything; writes nothing.
+pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
+    let kind = kind(request.source)?;
+    let (config, weights, whose) = match &kind {
+        Kind::HuggingFace { config, weights } => (config, weights.as_ref(), Whose::HuggingFace),
+        Kind::Lingua { params, weights } => (params, weights.as_ref(), Whose::Lingua),
+        Kind::Recipe(path) => (path, None, Whose::Lingua),
+    };
+    let place = shown(config);
+    let bytes = bytes_of(config)?;
+    let root = match &kind {
+        Kind::Recipe(_) => yaml::read(&place, &bytes)?,
+        Kind::HuggingFace { .. } | Kind::Lingua { .. } => json::read(&place, &bytes)?,
+    };
+    let keys = Keys::new(&place, &root)?;
+    let mut left_out = Vec::new();
+    let (described, training) = match whose {
+        Whose::HuggingFace => {
+            if request.devices.is_some() {
+                let help = "leave --devices out";
+                return Err(ForeignError::new(
+                    place,
+                    "a Hugging Face folder says nothing of training",
+                    help,
+                ));
+            }
+            (hf::read(&keys)?, None)
+        }
+        Whose::Lingua => {
+            let described = lingua::read(&keys)?;
+            let training = if training::is_there(&keys) {
+                let vocab = described.model.vocab;
+                let (read, idle) = training::read(&keys, vocab, described.norm, request.devices)?;
+                left_out.extend(idle);
+                Some(read)
+            } else {
+                keys.idle(&["model.z_loss", "model.seed", "model.max_seqlen", "name", "dump_dir"]);
+                None
+            };
+            keys.finish(&["model.dim", "model.n_layers", "optim.lr", "data.batch_size"])?;
+            (described, training)
+        }
+    };
+    let name = match request.name {
+        Some(name) => name.to_owned(),
+        None => identifier(&named(request.source, &kind)),
+    };
+    if identifier(&name) != name {
+        let message = format!("`{name}` cannot be the name of an arch");
+        return Err(ForeignError::new(
+            name,
+            message,
+            "use letters, digits and `_`, a letter first",
+        ));
+    }
+    let text =
+        described.model.text(&name, &format!("Imported from {}.", file_name(request.source)));
+    let compiled = arch::compile(&name, &text)
+        .map_err(|error| ForeignError { place: place.clone(), ..error })?;
+    let params = compiled.graph.params();
+    let mut entries = lay::entries(&described.model, whose, described.norm, params);
+    if described.turned {
+        lay::turn(&mut entries, &described.model, params);
+    }
+    let mut files = vec![config.clone()];
+    let store = match weights {
+        None => None,
+        Some(path) => {
+            let store = if path.ends_with(PTH) {
+                let (store, idle) = pth::read(path)?;
+                left_out.extend(idle);
+                store
+            } else if path.ends_with(INDEX) {
+                files.push(path.clone());
+                Store::sharded(path)?
+            } else {
+                Store::single(path)?
+            };
+            files.extend(store.files.iter().cloned());
+            left_out.extend(lay::check(&shown(path), &store, &entries, &described.model)?);
+            Some(store)
+        }
+    };
+    Ok(Imported { name, described, text, compiled, training, store, entries, left_out, files })
+}
+
+/// The last part of a path that says something.
+fn file_name(path: &Path) -> String {
+    let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    real.file_name()
+        .map_or_else(|| "a folder".to_owned(), |name| name.to_string_lossy().into_owned())
+}
+
+/// What a source is probably called: its folder or file, and not the variant's.
+fn named(source: &Path, kind: &Kind) -> String {
+    let path = match kind {
+        Kind::Recipe(path) => {
+            return path.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
+        }
+        Kind::HuggingFace { .. } | Kind::Lingua { .. } if source.is_dir() => source.to_owned(),
+        Kind::HuggingFace { .. } | Kind::Lingua { .. } => {
+            source.parent().unwrap_or(Path::new("")).to_owned()
+        }
+    };
+    let real = path.canonicalize().unwrap_or(path);
+    let own = file_name(&real);
+    match (own.as_str(), real.parent()) {
+        ("default", Some(parent)) => file_name(parent),
+        _ => own,
+    }
+}
+
+/// A name of our language that is like this one.
+pub fn identifier(name: &str) -> String {
+    let kept = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
+    let kept: String = kept.take(80).collect();
+    match kept.chars().next() {
+        Some(c) if c.is_ascii_digit() => format!("m_{kept}"),
+        Some(_) => kept,
+        None => "imported".to_owned(),
+    }
+}
+
+impl Imported {
+    pub fn params(&self) -> &[Param] {
+        self.compiled.graph.params()
+    }
+
+    /// The recipe, with the arch beside it.
+    pub fn recipe(&self) -> Option<String> {
+        let training = self.training.as_ref()?;
+        let from = self.files.first().map_or_else(String::new, |path| file_name(path));
+        let comment = format!("Imported from {from}.");
+        Some(recipe::text(&format!("../arch/{}.canon", self.name), &[comment], training))
+    }
+
+    /// Writes the folder, which has to be absent or empty.
+    pub fn write(&self, out: &Path) -> Result<(), ForeignError> {
+        whole(out, &|folder| self.fill(folder))
+    }
+
+    fn fill(&self, folder: &Path) -> Result<(), ForeignError> {
+        let name = &self.name;
+        put(&folder.join("arch").join(format!("{name}.canon")), &self.text)?;
+        if let Some(recipe) = self.recipe() {
+            put(&folder.join("recipes").join(format!("{name}.toml")), &recipe)?;
+        }
+        if let Some(store) = &self.store {
+            let params = self.params();
+            let planned: Vec<Planned> = params
+                .iter()
+                .map(|p| Planned { name: p.path.clone(), shape: p.shape.clone() })
+                .collect();
+            let path = folder.join("weights.safetensors");
+            write_safetensors(&path, &planned, Dtype::F32, &[], |index, put| {
+                lay::ours(store, &self.entries, params, index, put)
+            })?;
+        }
+        put(&folder.join("import.toml"), &self.provenance()?)
+    }
+
+    /// Where everything came from, and what was left out.
+    fn provenance(&self) -> Result<String, ForeignError> {
+        let text = |text: &str| toml::Value::String(text.to_owned()).to_string();
+        let mut out = String::from("# What was imported; `canonc import` wrote it.\n");
+        let identity = &self.compiled.identity;
+        let _ = writeln!(out, "arch = {}", text(&self.name));
+        let _ =
+            writeln!(out, "graph = \"{}\"\nmanifest = \"{}\"", identity.graph, identity.manifest);
+        for path in &self.files {
+            let (bytes, digest) = digest(path)?;
+            let name = text(&file_name(path));
+            let _ =
+                writeln!(out, "\n[[file]]\nname = {name}\nbytes = {bytes}\nblake3 = \"{digest}\"");
+        }
+        for LeftOut { name, why } in &self.left_out {
+            let _ = writeln!(out, "\n[[left_out]]\nname = {}\nwhy = {}", text(name), text(why));
+        }
+        Ok(out)
+    }
+}
+
+fn digest(path: &Path) -> Result<(u64, blake3::Hash), ForeignError> {
+    let failed = |error: std::io::Error| ForeignError::read(path, &error);
+    let mut file = File::open(path).map_err(failed)?;
+    let (mut hash, mut piece, mut bytes) = (blake3::Hasher::new(), vec![0; 1 << 20], 0);
+    loop {
+        let n = file.read(&mut piece).map_err(failed)?;
+        if n == 0 {
+            return Ok((bytes, hash.finalize()));
+        }
+        bytes += n as u64;
+        hash.update(piece.get(..n).unwrap_or_default());
+    }
+}
+
+/// A file and the folder it is in.
+pub(super) fn put(path: &Path, text: &str) -> Result<(), ForeignError> {
+    let failed = |error: std::io::Error| ForeignError::write(path, &error);
+    if let Some(folder) = path.parent() {
+        fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let mut file = File::create_new(path).map_err(failed)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
+}
+
+/// Fills a folder beside `out` and puts it in its place: whole, or not at all.
+pub(super) fn whole(
+    out: &Path,
+    fill: &dyn Fn(&Path) -> Result<(), ForeignError>,
+) -> Result<(), ForeignError> {
+    let failed = |error: std::io::Error| ForeignError::write(out, &error);
+    let taken = match fs::read_dir(out) {
+        Ok(mut entries) => entries.next().is_some(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => false,
+        Err(_) => true,
+    };
+    if taken {
+        let help = "name a folder that is not there yet, or an empty one";
+        return Err(ForeignError::new(shown(out), "something is there already", help));
+    }
+    let parent = out.parent().filter(|p| *p != Path::new("")).unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).map_err(failed)?;
+    let name = out.file_name().map_or_else(String::new, |n| n.to_string_lossy().into_owned());
+    let beside = parent.join(format!(".{name}.{}.partial", std::process::id()));
+    let _ = fs::remove_dir_all(&beside);
+    fs::create_dir(&beside).map_err(failed)?;
+    let done = fill(&beside).and_then(|()| {
+        // An empty folder in its place gives way.
+        if out.is_dir() {
+            fs::remove_dir(out).map_err(failed)?;
+        }
+        fs::rename(&beside, out).map_err(failed)
+    });
+    if done.is_err() {
+        let _ = fs::remove_dir_all(&beside);
+    }
+    done
+}

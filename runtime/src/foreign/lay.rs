@@ -1,0 +1,409 @@
+//! A model's parameters and the tensors that hold them elsewhere, in both directions.
+//!
+//! In: a model, its parameters and a layout. Out: for every tensor of theirs its shape and the parameters of ours in
+//! it; our parameters out of their tensors, and theirs out of ours. Must stay true: one table for both directions;
+//! every parameter is in exactly one tensor that is written; every tensor is used, proved to repeat or to be zero, or
+//! refused by name; values are copied bit for bit.
+
+use std::collections::BTreeMap;
+
+use compiler::graph::Param;
+
+use super::ForeignError;
+use super::model::{Mixer, Model, RopeLayout};
+use super::names::{GatedNorm, LAYOUTS, LINGUA_PREFIX, Layout, When};
+use super::store::{PIECE, Planned, Store, Stored};
+
+/// Who reads or writes the tensors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    HuggingFace,
+    Lingua,
+}
+
+/// One tensor of theirs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    pub theirs: String,
+    pub shape: Vec<i64>,
+    /// Indices of parameters, one below the other.
+    pub ours: Vec<usize>,
+    pub kind: Kind,
+    /// Its rows are those of the other RoPE.
+    pub turned: Option<Turned>,
+}
+
+/// How rows of each head stand elsewhere (spec section 1.3): what turns as neighbours here turns as halves there, or the
+/// other way round. Channels that RoPE does not turn stay.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Turned {
+    head_dim: u64,
+    rope_dims: u64,
+    /// Rows of q and k; those of v, which follow in a filter of all three, stay.
+    rows: u64,
+    to_halves: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Needed,
+    /// Repeats the token table; need not be there and is not written.
+    Repeated,
+    /// All zeros; need not be there and is written.
+    Zeros,
+}
+
+/// What was in a checkpoint beside parameters, and why that is no loss.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct LeftOut {
+    pub name: String,
+    pub why: String,
+}
+
+/// Faults told of one checkpoint.
+const TOLD: usize = 24;
+
+fn layout(model: &Model, whose: Whose) -> &'static Layout {
+    let [hf_llama, lingua_llama, flash, mamba] = &LAYOUTS;
+    match (&model.mixer, whose) {
+        (Mixer::Attention(_), Whose::HuggingFace) => hf_llama,
+        (Mixer::Attention(_), Whose::Lingua) => lingua_llama,
+        (Mixer::Gla5 { .. } | Mixer::Gdn2 { .. }, _) => flash,
+        (Mixer::Mamba2 { .. }, _) => mamba,
+    }
+}
+
+/// Every tensor that this model has there.
+pub fn entries(model: &Model, whose: Whose, norm: GatedNorm, params: &[Param]) -> Vec<Entry> {
+    let index: BTreeMap<&str, usize> =
+        params.iter().enumerate().map(|(n, p)| (p.path.as_str(), n)).collect();
+    let layout = layout(model, whose);
+    let prefixed = whose == Whose::Lingua && !matches!(model.mixer, Mixer::Attention(_));
+    let mut found = Vec::new();
+    for row in layout.rows.iter().filter(|row| row.when.holds(model, norm)) {
+        let layers = if row.theirs.contains("{i}") { model.layers } else { 1 };
+        for layer in 0..layers {
+            let at = |text: &str| text.replace("{i}", &layer.to_string());
+            let ours: Option<Vec<usize>> =
+                row.ours.iter().map(|path| index.get(at(path).as_str()).copied()).collect();
+            let Some(ours) = ours else { continue };
+            let (kind, shape) = match row.when {
+                When::Zeros => (Kind::Zeros, zeros_shape(model)),
+                When::Repeated => (Kind::Repeated, stacked(&ours, params)),
+                When::Always | When::Gla5 | When::Gla5Norm(_) | When::Gdn2 | When::Gdn2With(_) => {
+                    (Kind::Needed, stacked(&ours, params))
+                }
+            };
+            let prefix = if prefixed { LINGUA_PREFIX } else { "" };
+            let theirs = format!("{prefix}{}", at(row.theirs));
+            found.push(Entry { theirs, shape, ours, kind, turned: None });
+        }
+    }
+    found
+}
+
+/// As a program wants q and k whose RoPE pairs channels the other way than this model's.
+pub fn turn(entries: &mut [Entry], model: &Model, params: &[Param]) {
+    let Mixer::Attention(attention) = &model.mixer else { return };
+    let count = |n: i64| n.max(0) as u64;
+    let (head_dim, rope_dims) = (count(attention.head_dim), count(attention.rope_dims));
+    let to_halves = attention.layout == RopeLayout::Interleaved;
+    for entry in entries {
+        let path = entry.ours.first().and_then(|n| params.get(*n)).map_or("", |p| p.path.as_str());
+        let heads = match path.rsplit('.').next() {
+            Some("wq" | "q_norm") => attention.heads,
+            Some("wk" | "k_norm") => attention.kv_heads,
+            Some("B") => attention.heads + attention.kv_heads,
+            Some(_) | None => continue,
+        };
+        let rows = count(heads) * head_dim;
+        entry.turned = Some(Turned { head_dim, rope_dims, rows, to_halves });
+    }
+}
+
+/// The filter that the release keeps where Mamba2 has no convolution: of x, B and C.
+fn zeros_shape(model: &Model) -> Vec<i64> {
+    let state = if let Mixer::Mamba2 { state, .. } = &model.mixer { *state } else { 0 };
+    vec![2 * model.dim + 2 * state, 1, 4]
+}
+
+/// The shape of parameters one below the other; filters have an axis of one there.
+fn stacked(ours: &[usize], params: &[Param]) -> Vec<i64> {
+    let mut shape: Vec<i64> = Vec::new();
+    for param in ours.iter().filter_map(|n| params.get(*n)) {
+        match (shape.first_mut(), param.shape.first()) {
+            (Some(rows), Some(more)) => *rows += more,
+            (None, _) => {
+                shape.clone_from(&param.shape);
+                if matches!(param.role.as_str(), "canon" | "short_conv") && shape.len() == 2 {
+                    shape.insert(1, 1);
+                }
+            }
+            (Some(_), None) => {}
+        }
+    }
+    shape
+}
+
+fn width(param: &Param) -> u64 {
+    param.shape.iter().skip(1).map(|n| (*n).max(0) as u64).product()
+}
+
+fn rows(param: &Param) -> u64 {
+    param.shape.first().map_or(1, |n| (*n).max(0) as u64)
+}
+
+/// Where a row of neighbours stands among halves.
+fn halved(row: u64, turned: Turned) -> u64 {
+    let Turned { head_dim, rope_dims, rows, to_halves: _ } = turned;
+    let within = row % head_dim.max(1);
+    if row >= rows || within >= rope_dims {
+        return row;
+    }
+    row - within + within / 2 + (within % 2) * (rope_dims / 2)
+}
+
+/// Where a row of halves stands among neighbours.
+fn interleaved(row: u64, turned: Turned) -> u64 {
+    let Turned { head_dim, rope_dims, rows, to_halves: _ } = turned;
+    let within = row % head_dim.max(1);
+    if row >= rows || within >= rope_dims {
+        return row;
+    }
+    let half = rope_dims / 2;
+    row - within + if within < half { 2 * within } else { 2 * (within - half) + 1 }
+}
+
+/// The row of theirs that holds row `row` of ours.
+fn their_row(row: u64, turned: Turned) -> u64 {
+    if turned.to_halves { halved(row, turned) } else { interleaved(row, turned) }
+}
+
+/// The row of ours that row `row` of theirs holds.
+fn our_row(row: u64, turned: Turned) -> u64 {
+    if turned.to_halves { interleaved(row, turned) } else { halved(row, turned) }
+}
+
+/// Holds a checkpoint against what the model has there: missing, extra, misshapen, of no weight's type, unequal
+/// repeats, zeros that are none. What is left out stands in the result.
+pub fn check(
+    place: &str,
+    store: &Store,
+    entries: &[Entry],
+    model: &Model,
+) -> Result<Vec<LeftOut>, ForeignError> {
+    let mut faults = Vec::new();
+    let mut left_out = Vec::new();
+    let known: BTreeMap<&str, &Entry> = entries.iter().map(|e| (e.theirs.as_str(), e)).collect();
+    for entry in entries {
+        let Some(stored) = store.tensors.get(&entry.theirs) else {
+            if entry.kind == Kind::Needed {
+                faults.push(format!("missing: {} {:?}", entry.theirs, entry.shape));
+            }
+            continue;
+        };
+        if stored.shape != entry.shape {
+            let (theirs, has) = (&entry.theirs, &stored.shape);
+            faults.push(format!(
+                "shape: {theirs} is {has:?}, and the configuration makes it {:?}",
+                entry.shape
+            ));
+        }
+        if let Err(dtype) = &stored.dtype {
+            faults.push(format!(
+                "dtype: {} is {dtype}, and weights are F32, BF16 or F16",
+                entry.theirs
+            ));
+        }
+    }
+    for (name, stored) in &store.tensors {
+        if known.contains_key(name.as_str()) {
+            continue;
+        }
+        if name.ends_with("rotary_emb.inv_freq") {
+            match frequencies(store, name, stored, model)? {
+                Ok(()) => {
+                    let why = "RoPE's frequencies, equal to those computed".to_owned();
+                    left_out.push(LeftOut { name: name.clone(), why });
+                }
+                Err(fault) => faults.push(fault),
+            }
+            continue;
+        }
+        let whose = LAYOUTS.iter().find(|other| is_of(other, name));
+        let whose = whose.map_or(String::new(), |other| format!(", a name of {}", other.name));
+        faults.push(format!("extra: {name} {:?}{whose}", stored.shape));
+    }
+    if !faults.is_empty() {
+        let more = match faults.len().saturating_sub(TOLD) {
+            0 => String::new(),
+            more => format!("\n  … and {more} more"),
+        };
+        faults.truncate(TOLD);
+        let message =
+            format!("its tensors are not its configuration's\n  {}{more}", faults.join("\n  "));
+        let help = "give the configuration and the weights of one model";
+        return Err(ForeignError::new(place, message, help));
+    }
+    for entry in entries.iter().filter(|e| e.kind != Kind::Needed) {
+        if store.tensors.contains_key(&entry.theirs) {
+            left_out.push(idle(place, store, entry, entries)?);
+        }
+    }
+    left_out.sort();
+    Ok(left_out)
+}
+
+/// Whether a layout has that name, whatever the layer.
+fn is_of(layout: &Layout, name: &str) -> bool {
+    let name = name.replace(LINGUA_PREFIX, "");
+    let parts: Vec<&str> = name.split('.').collect();
+    layout.rows.iter().any(|row| {
+        let theirs: Vec<&str> = row.theirs.split('.').collect();
+        theirs.len() == parts.len()
+            && theirs
+                .iter()
+                .zip(&parts)
+                .all(|(a, b)| a == b || (*a == "{i}" && b.parse::<u32>().is_ok()))
+    })
+}
+
+/// A tensor that is used for nothing: what it repeats, or that it is zero.
+fn idle(
+    place: &str,
+    store: &Store,
+    entry: &Entry,
+    entries: &[Entry],
+) -> Result<LeftOut, ForeignError> {
+    let name = entry.theirs.clone();
+    let table = entries.iter().find(|e| e.kind == Kind::Needed && e.ours == entry.ours);
+    let total: u64 = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
+    let mut at = 0;
+    while at < total {
+        let count = PIECE.min(total - at);
+        let values = store.values(&name, at, count)?;
+        let (equal, why) = match (entry.kind, table) {
+            (Kind::Repeated, Some(table)) => {
+                let other = store.values(&table.theirs, at, count)?;
+                let bits = |values: &[f32]| values.iter().map(|v| v.to_bits()).collect::<Vec<_>>();
+                (
+                    bits(&other) == bits(&values),
+                    format!("it is tied to {} and differs from it", table.theirs),
+                )
+            }
+            _ => (
+                values.iter().all(|v| *v == 0.0),
+                "without its convolution the model has zeros there, and these are none".to_owned(),
+            ),
+        };
+        if !equal {
+            let help = "give the checkpoint of the configuration beside it";
+            return Err(ForeignError::new(place, format!("`{name}`: {why}"), help));
+        }
+        at += count;
+    }
+    let why = match (entry.kind, table) {
+        (Kind::Repeated, Some(table)) => format!("tied, and equal to {}", table.theirs),
+        _ => "zeros of a convolution that the model does not have".to_owned(),
+    };
+    Ok(LeftOut { name, why })
+}
+
+/// Whether stored frequencies are those that RoPE computes (spec section 1.3).
+fn frequencies(
+    store: &Store,
+    name: &str,
+    stored: &Stored,
+    model: &Model,
+) -> Result<Result<(), String>, ForeignError> {
+    let Mixer::Attention(attention) = &model.mixer else {
+        return Ok(Err(format!("extra: {name}, and this family has no RoPE")));
+    };
+    let want = attention.rope_dims / 2;
+    if stored.shape != [want] {
+        return Ok(Err(format!("shape: {name} is {:?}, and RoPE has {want}", stored.shape)));
+    }
+    let values = store.values(name, 0, want as u64)?;
+    let theta = attention.theta.to_f64();
+    // A hundredth: they may be stored in bf16.
+    for (i, has) in values.iter().enumerate() {
+        let computed = libm::pow(theta, -2.0 * i as f64 / attention.rope_dims as f64);
+        if (f64::from(*has) - computed).abs() > 1e-2 * computed {
+            return Ok(Err(format!("{name} has {has} at {i}, and rope_theta makes it {computed}")));
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// One of our parameters out of their tensors, in pieces.
+pub fn ours(
+    store: &Store,
+    entries: &[Entry],
+    params: &[Param],
+    index: usize,
+    put: &mut dyn FnMut(&[f32]) -> Result<(), ForeignError>,
+) -> Result<(), ForeignError> {
+    let Some(param) = params.get(index) else { return Ok(()) };
+    let holds = |e: &&Entry| e.kind == Kind::Needed && e.ours.contains(&index);
+    let Some(entry) = entries.iter().find(holds) else {
+        let message = format!("`{}` is in no tensor of that layout", param.path);
+        return Err(ForeignError::new("", message, "this is a fault of canonc"));
+    };
+    let before = entry.ours.iter().take_while(|n| **n != index).filter_map(|n| params.get(*n));
+    let first: u64 = before.map(rows).sum();
+    let width = width(param);
+    if let Some(turned) = entry.turned {
+        for row in 0..rows(param) {
+            let theirs = first + their_row(row, turned);
+            put(&store.values(&entry.theirs, theirs * width, width)?)?;
+        }
+        return Ok(());
+    }
+    let (mut at, total) = (0, rows(param) * width);
+    while at < total {
+        let count = PIECE.min(total - at);
+        put(&store.values(&entry.theirs, first * width + at, count)?)?;
+        at += count;
+    }
+    Ok(())
+}
+
+/// One of their tensors out of our parameters, which `store` has under our paths; in pieces.
+pub fn theirs(
+    store: &Store,
+    entry: &Entry,
+    params: &[Param],
+    put: &mut dyn FnMut(&[f32]) -> Result<(), ForeignError>,
+) -> Result<(), ForeignError> {
+    if entry.kind == Kind::Zeros {
+        let mut left: u64 = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
+        while left > 0 {
+            let count = PIECE.min(left);
+            put(&vec![0.0; count as usize])?;
+            left -= count;
+        }
+        return Ok(());
+    }
+    for param in entry.ours.iter().filter_map(|n| params.get(*n)) {
+        let width = width(param);
+        if let Some(turned) = entry.turned {
+            for row in 0..rows(param) {
+                put(&store.values(&param.path, our_row(row, turned) * width, width)?)?;
+            }
+            continue;
+        }
+        let (mut at, total) = (0, rows(param) * width);
+        while at < total {
+            let count = PIECE.min(total - at);
+            put(&store.values(&param.path, at, count)?)?;
+            at += count;
+        }
+    }
+    Ok(())
+}
+
+/// What is written of them.
+pub fn planned(entries: &[Entry]) -> Vec<(Planned, &Entry)> {
+    let written = entries.iter().filter(|e| e.kind != Kind::Repeated);
+    written.map(|e| (Planned { name: e.theirs.clone(), shape: e.shape.clone() }, e)).collect()
+}

@@ -1,0 +1,348 @@
+//! Lingua's `params.json` and recipe YAML, read and written.
+//!
+//! In: the keys of either, or a model and its training. Out: the other. Must stay true: every option that the release's
+//! own loader drops is honoured (quirk Q12) or refused by name; one that means nothing for a family may only have its
+//! default there; absent keys have Lingua's defaults.
+
+use dsl::Decimal;
+
+use super::ForeignError;
+use super::config::{Keys, decimal};
+use super::hf::{Described, canon, canon_set, divided, float, own, rope_dims};
+use super::model::{Attention, Family, Init, Mixer, Model, RopeLayout};
+use super::names::GatedNorm;
+use super::node::{Node, Value};
+
+/// The published tokenizers' words and numbers of tokens.
+pub const TOKENIZERS: [(&str, &str, i64); 3] =
+    [("bytes", "bytes", 258), ("sp", "sentencepiece", 32_000), ("tiktoken", "tiktoken", 128_256)];
+
+/// The least multiple that is no less.
+fn up_to(n: i64, multiple: i64) -> i64 {
+    n.div_euclid(multiple) * multiple + if n.rem_euclid(multiple) > 0 { multiple } else { 0 }
+}
+
+/// Reads `model.*`.
+pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
+    if !keys.has("model") {
+        let help = "give Lingua's params.json, or a recipe of its trainer";
+        return Err(keys.refuse("model", "and it says what is trained", help));
+    }
+    let why = "and only the families of the release are known";
+    keys.only("model.model_name", &["Llama", "GLA5", "GDN2", "Mamba2"], why)?;
+    let name = keys.text("model.model_name")?;
+    // How attention is computed, not what.
+    keys.idle(&["model.attn_impl"]);
+    for (key, wanted, why) in [
+        ("model.sliding_window", "", "which the reference passes over unless attention is fmha"),
+        ("model.zeyuan_linearT", "false", "and its kernel is not known"),
+        ("model.zeyuan_alternate", "false", "and layers do not alternate in released models"),
+        ("model.zeyuan_double", "", "and released models do not merge layers"),
+        ("model.init_base_std", "", "and how parameters start then cannot be expressed"),
+        ("model.init_std_factor", "disabled", "and how parameters start then cannot be expressed"),
+    ] {
+        let wanted: Vec<&str> = [wanted].into_iter().filter(|w| !w.is_empty()).collect();
+        keys.only(key, &wanted, why)?;
+    }
+    let mut described = match name {
+        None | Some("Llama") => llama(keys)?,
+        Some("GLA5") => linear(keys, Family::Gla5)?,
+        Some("GDN2") => linear(keys, Family::Gdn2)?,
+        Some(_) => linear(keys, Family::Mamba2)?,
+    };
+    let init = match keys.below("canonc.init").as_slice() {
+        [] => match keys.text("canonc.init")? {
+            None => None,
+            Some(name) => Init::named(name),
+        },
+        roles => {
+            let row = |role: &String| {
+                let rule = keys.text(&format!("canonc.init.{role}"))?.unwrap_or_default();
+                Ok((role.clone(), rule.to_owned()))
+            };
+            Some(Init::of(roles.iter().map(row).collect::<Result<_, ForeignError>>()?))
+        }
+    };
+    if let Some(init) = init {
+        described.model.init = init;
+    }
+    if let Some("half") = keys.text("canonc.rope_layout")?
+        && let Mixer::Attention(attention) = &mut described.model.mixer
+    {
+        attention.layout = RopeLayout::Half;
+        described.turned = true;
+    }
+    Ok(described)
+}
+
+/// The number of tokens: said, or that of the published tokenizer.
+fn vocab(keys: &Keys<'_>) -> Result<i64, ForeignError> {
+    let said = keys.node("model.vocab_size").is_some_and(|node| node.value.plain() != "-1");
+    if said {
+        return keys.positive("model.vocab_size");
+    }
+    let name = keys.text("data.tokenizer.name")?.unwrap_or("bytes");
+    match TOKENIZERS.iter().find(|(theirs, _, _)| *theirs == name) {
+        Some((_, _, vocab)) => Ok(*vocab),
+        None => {
+            let known = TOKENIZERS.map(|(theirs, _, _)| theirs).join(", ");
+            let why = format!("and it should be one of {known}");
+            Err(keys.refuse("data.tokenizer.name", why, "write `model.vocab_size` beside another"))
+        }
+    }
+}
+
+fn llama(keys: &Keys<'_>) -> Result<Described, ForeignError> {
+    for key in ["model.mlp_type", "model.mamba_ssm"] {
+        keys.only(key, &[], "and Llama has none")?;
+    }
+    keys.only("model.zeyuan_layernorm", &["false"], "and Llama has no gated norm")?;
+    let dim = keys.int_or("model.dim", 512)?;
+    let heads = keys.int("model.n_heads")?;
+    let head_dim = keys.int("model.head_dim")?;
+    let (heads, head_dim) = match (heads, head_dim) {
+        (Some(heads), Some(head_dim)) => (heads, head_dim),
+        (Some(heads), None) => (heads, divided(keys, "model.dim", dim, heads)?),
+        (None, Some(head_dim)) => (divided(keys, "model.dim", dim, head_dim)?, head_dim),
+        (None, None) => {
+            let why = "and so is `model.head_dim`";
+            return Err(keys.refuse("model.n_heads", why, "write one of the two"));
+        }
+    };
+    let multiple = keys.int_or("model.multiple_of", 256)?;
+    if multiple < 1 {
+        return Err(keys.refuse("model.multiple_of", "and it should be above 0", "write 256"));
+    }
+    let multiplier = keys.decimal("model.ffn_dim_multiplier")?;
+    let hidden = match keys.int("model.hidden_dim")? {
+        Some(hidden) => hidden,
+        None => {
+            let wide = 8 * dim / 3;
+            let wide = match multiplier {
+                None => wide,
+                Some(by) => floor(by.mul(Decimal::from(wide)).ok()).ok_or_else(|| {
+                    let why = "and the MLP's width cannot be computed from it";
+                    keys.refuse("model.ffn_dim_multiplier", why, "write `model.hidden_dim`")
+                })?,
+            };
+            up_to(wide, multiple)
+        }
+    };
+    let (canon, _) = canon(keys, "model.", "ABCD")?;
+    let kv_heads = keys.int_or("model.n_kv_heads", heads)?;
+    let attention = Attention {
+        heads,
+        kv_heads,
+        head_dim,
+        qk_norm: keys.bool_or("model.qk_norm", false)?,
+        theta: keys.decimal_or("model.rope_theta", "10000")?,
+        layout: RopeLayout::Interleaved,
+        rope_dims: rope_dims(keys, "model.rope_dim", head_dim)?,
+    };
+    let model = Model {
+        vocab: vocab(keys)?,
+        dim,
+        layers: keys.int_or("model.n_layers", 8)?,
+        norm_eps: keys.decimal_or("model.norm_eps", "1e-5")?,
+        mixer: Mixer::Attention(attention),
+        hidden: Some(hidden),
+        tied: keys.bool_or("model.weight_tying", false)?,
+        canon,
+        init: Init::Lingua,
+    };
+    Ok(Described { model, norm: GatedNorm::Fused, turned: false })
+}
+
+fn floor(number: Option<Decimal>) -> Option<i64> {
+    let (mantissa, exponent) = number?.parts();
+    let scale = 10i128.checked_pow(exponent.unsigned_abs())?;
+    let whole =
+        if exponent < 0 { mantissa.div_euclid(scale) } else { mantissa.checked_mul(scale)? };
+    i64::try_from(whole).ok()
+}
+
+fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
+    let name = match family {
+        Family::Llama => "Llama",
+        Family::Gla5 => "GLA5",
+        Family::Gdn2 => "GDN2",
+        Family::Mamba2 => "Mamba2",
+    };
+    let nothing = format!("which means nothing for {name}: the reference passes over it");
+    for (key, default) in [
+        ("model.qk_norm", "false"),
+        ("model.head_dim", ""),
+        ("model.n_kv_heads", ""),
+        ("model.ffn_dim_multiplier", ""),
+        ("model.multiple_of", "256"),
+        ("model.rope_theta", "10000"),
+        ("model.rope_dim", ""),
+    ] {
+        let wanted: Vec<&str> = [default].into_iter().filter(|w| !w.is_empty()).collect();
+        keys.only(key, &wanted, &nothing)?;
+    }
+    let dim = keys.int_or("model.dim", 512)?;
+    let heads = keys.positive("model.n_heads")?;
+    let mamba = family == Family::Mamba2;
+    divided(keys, "model.dim", if mamba { 2 * dim } else { dim }, heads)?;
+    let mlp = match mamba {
+        true => {
+            keys.only("model.mlp_type", &["mlp10"], "and the released MLP is mlp10")?;
+            keys.only(
+                "model.zeyuan_layernorm",
+                &["false"],
+                "and Mamba2 has no gated norm to choose",
+            )?;
+            let why = "which Mamba2 stores and never reads: it computes with 1e-5";
+            keys.only("model.norm_eps", &["1e-5"], why)?;
+            keys.text("model.mlp_type")?.is_some()
+        }
+        false => {
+            keys.only("model.mlp_type", &[], &nothing)?;
+            keys.only("model.mamba_ssm", &[], &nothing)?;
+            true
+        }
+    };
+    let letters = match family {
+        // The reference stops at GLA5 with B (Q18), and Mamba2 without an MLP has no C and D.
+        Family::Llama | Family::Gla5 => "AbCD",
+        Family::Gdn2 => "ABbCD",
+        Family::Mamba2 if mlp => "ABbCD",
+        Family::Mamba2 => "ABb",
+    };
+    let (canon, short_conv) = canon(keys, "model.", letters)?;
+    let norm = match keys.bool_or("model.zeyuan_layernorm", false)? {
+        true => GatedNorm::Reference,
+        false => GatedNorm::Fused,
+    };
+    let mixer = match family {
+        Family::Llama | Family::Gla5 => Mixer::Gla5 { heads, short_conv },
+        Family::Gdn2 => Mixer::Gdn2 { heads, short_conv },
+        Family::Mamba2 => {
+            Mixer::Mamba2 { heads, state: keys.int_or("model.mamba_ssm", 256)?, short_conv }
+        }
+    };
+    let hidden = match (mlp, keys.int("model.hidden_dim")?) {
+        (true, hidden) => Some(hidden.unwrap_or(2 * dim)),
+        (false, None) => None,
+        (false, Some(_)) => {
+            let why = "and a Mamba2 without `mlp_type` has no MLP";
+            return Err(keys.refuse(
+                "model.hidden_dim",
+                why,
+                "write `mlp_type: mlp10`, or leave it out",
+            ));
+        }
+    };
+    let model = Model {
+        vocab: vocab(keys)?,
+        dim,
+        layers: keys.int_or("model.n_layers", 8)?,
+        norm_eps: keys.decimal_or("model.norm_eps", "1e-5")?,
+        mixer,
+        hidden,
+        tied: keys.bool_or("model.weight_tying", false)?,
+        canon,
+        init: if mamba { Init::Mamba } else { Init::FlashLinear },
+    };
+    Ok(Described { model, norm, turned: false })
+}
+
+fn node(value: Value) -> Node {
+    Node { value, line: 0 }
+}
+
+fn int(n: i64) -> Value {
+    Value::Number(n.to_string())
+}
+
+fn some(n: Option<i64>) -> Value {
+    n.map_or(Value::Null, int)
+}
+
+/// `model` as `params.json` has it: every key.
+pub fn write(described: &Described, z_loss: bool, seed: &str, seq_len: i64) -> Value {
+    let Described { model, norm, turned: _ } = described;
+    let text = |text: &str| Value::Text(text.to_owned());
+    let attention = match &model.mixer {
+        Mixer::Attention(attention) => Some(attention),
+        Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => None,
+    };
+    let theta = attention.map_or(decimal("10000"), |a| a.theta);
+    let state = match &model.mixer {
+        Mixer::Mamba2 { state, .. } => Some(*state),
+        Mixer::Attention(_) | Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } => None,
+    };
+    let rope_dims = attention.filter(|a| a.rope_dims != a.head_dim).map(|a| a.rope_dims);
+    let mut keys = vec![
+        ("canon_set", Value::Text(canon_set(model))),
+        ("canon_bias", Value::Bool(false)),
+        ("canon_activation", Value::Bool(model.canon.silu)),
+        ("canon_kernel", int(model.canon.kernel)),
+        ("canon_residual", Value::Bool(model.canon.residual)),
+        ("qk_norm", Value::Bool(attention.is_some_and(|a| a.qk_norm))),
+        ("dim", int(model.dim)),
+        ("n_layers", int(model.layers)),
+        ("head_dim", some(attention.map(|a| a.head_dim))),
+        ("n_heads", int(model.heads())),
+        ("n_kv_heads", some(attention.map(|a| a.kv_heads))),
+        ("hidden_dim", some(model.hidden)),
+        ("ffn_dim_multiplier", Value::Null),
+        ("multiple_of", int(256)),
+        ("norm_eps", float(model.norm_eps)),
+        ("rope_theta", float(theta)),
+        ("rope_dim", some(rope_dims)),
+        ("init_base_std", Value::Null),
+        ("init_std_factor", text("disabled")),
+        ("max_seqlen", int(seq_len)),
+        ("seed", Value::Number(seed.to_owned())),
+        ("vocab_size", int(model.vocab)),
+        ("weight_tying", Value::Bool(model.tied)),
+        ("attn_impl", text("sdpa")),
+        ("z_loss", Value::Bool(z_loss)),
+        ("sliding_window", Value::Null),
+    ];
+    if let Some(name) = model_name(model) {
+        keys.push(("model_name", text(name)));
+        let mlp = model.family() == Family::Mamba2 && model.hidden.is_some();
+        keys.push(("mlp_type", if mlp { text("mlp10") } else { Value::Null }));
+        keys.push(("mamba_ssm", some(state)));
+        // The trainer's earlier revision does not know the key.
+        if *norm == GatedNorm::Reference {
+            keys.push(("zeyuan_layernorm", Value::Bool(true)));
+        }
+    }
+    Value::Map(keys.into_iter().map(|(key, value)| (key.to_owned(), node(value))).collect())
+}
+
+/// The word of a linear family; Llama's trainer has no such key.
+pub fn model_name(model: &Model) -> Option<&'static str> {
+    match model.family() {
+        Family::Llama => None,
+        Family::Gla5 => Some("GLA5"),
+        Family::Gdn2 => Some("GDN2"),
+        Family::Mamba2 => Some("Mamba2"),
+    }
+}
+
+/// What only we read, beside `model`: how parameters began, and RoPE by halves.
+pub fn ours(model: &Model) -> Option<Value> {
+    let derived = match model.family() {
+        Family::Llama => Init::Lingua,
+        Family::Gla5 | Family::Gdn2 => Init::FlashLinear,
+        Family::Mamba2 => Init::Mamba,
+    };
+    let init = own(model, false, model.init == derived);
+    let half = match &model.mixer {
+        Mixer::Attention(attention) => attention.layout == RopeLayout::Half,
+        Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => false,
+    };
+    let mut entries = match init {
+        Some(Value::Map(entries)) => entries,
+        Some(_) | None => Vec::new(),
+    };
+    if half {
+        entries.push(("rope_layout".to_owned(), node(Value::Text("half".to_owned()))));
+    }
+    if entries.is_empty() { None } else { Some(Value::Map(entries)) }
+}

@@ -1,0 +1,294 @@
+//! What the four released families can be, as plain values.
+//!
+//! In: a foreign configuration, or an arch of ours. Out: the other. Must stay true: everything that decides the
+//! compute graph is a field here, so that a model, printed and compiled, has one graph; nothing else is.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use dsl::Decimal;
+
+/// One released family.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    Llama,
+    Gla5,
+    Gdn2,
+    Mamba2,
+}
+
+/// Which channels RoPE turns together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RopeLayout {
+    /// Neighbours, as Lingua has it.
+    Interleaved,
+    /// One of either half, as Hugging Face has it.
+    Half,
+}
+
+/// A model of one of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Model {
+    pub vocab: i64,
+    pub dim: i64,
+    pub layers: i64,
+    pub norm_eps: Decimal,
+    pub mixer: Mixer,
+    /// Width of the gated MLP; `None` without one.
+    pub hidden: Option<i64>,
+    pub tied: bool,
+    pub canon: Canon,
+    pub init: Init,
+}
+
+/// What mixes tokens.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Mixer {
+    Attention(Attention),
+    Gla5 { heads: i64, short_conv: bool },
+    Gdn2 { heads: i64, short_conv: bool },
+    Mamba2 { heads: i64, state: i64, short_conv: bool },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Attention {
+    pub heads: i64,
+    pub kv_heads: i64,
+    pub head_dim: i64,
+    pub qk_norm: bool,
+    pub theta: Decimal,
+    pub layout: RopeLayout,
+    pub rope_dims: i64,
+}
+
+/// The Canon layers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Canon {
+    /// Of slots A, B, C, D those that are filled.
+    pub slots: Vec<char>,
+    pub kernel: i64,
+    pub residual: bool,
+    pub silu: bool,
+}
+
+/// How parameters start: a standard table, or rows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Init {
+    Lingua,
+    HuggingFace,
+    FlashLinear,
+    Mamba,
+    Rows(BTreeMap<String, String>),
+}
+
+/// The standard tables by name, as `std/init.canon` has them.
+const TABLES: [(&str, Init); 4] = [
+    ("lingua", Init::Lingua),
+    ("huggingface", Init::HuggingFace),
+    ("flash_linear", Init::FlashLinear),
+    ("mamba", Init::Mamba),
+];
+
+/// Roles, and the rules of each table in its order.
+const ROLES: [(&str, [&str; 4]); 7] = [
+    ("embed", ["trunc_normal(rsqrt(fan_in), 3)", "normal(0.02)", "normal(0.02)", "normal(0.1)"]),
+    (
+        "linear",
+        [
+            "trunc_normal(rsqrt(fan_in), 3)",
+            "normal(0.02)",
+            "normal(0.02)",
+            "uniform(rsqrt(fan_in))",
+        ],
+    ),
+    ("bias", ["zeros", "zeros", "zeros", "uniform(rsqrt(fan_in))"]),
+    ("norm", ["ones"; 4]),
+    ("canon", ["uniform(rsqrt(fan_in))"; 4]),
+    (
+        "short_conv",
+        [
+            "uniform(rsqrt(fan_in))",
+            "uniform(rsqrt(fan_in))",
+            "normal(0.02)",
+            "uniform(rsqrt(fan_in))",
+        ],
+    ),
+    (
+        "short_conv_bias",
+        ["uniform(rsqrt(fan_in))", "uniform(rsqrt(fan_in))", "zeros", "uniform(rsqrt(fan_in))"],
+    ),
+];
+
+impl Init {
+    /// The name of a standard table.
+    pub fn name(&self) -> Option<&'static str> {
+        TABLES.iter().find(|(_, init)| init == self).map(|(name, _)| *name)
+    }
+
+    pub fn named(name: &str) -> Option<Init> {
+        TABLES.iter().find(|(known, _)| *known == name).map(|(_, init)| init.clone())
+    }
+
+    /// Rule by role.
+    pub fn rows(&self) -> BTreeMap<String, String> {
+        let column = TABLES.iter().position(|(_, init)| init == self);
+        match (self, column) {
+            (Init::Rows(rows), _) => rows.clone(),
+            (_, Some(column)) => ROLES
+                .iter()
+                .filter_map(|(role, rules)| {
+                    Some(((*role).to_owned(), (*rules.get(column)?).to_owned()))
+                })
+                .collect(),
+            (Init::Lingua | Init::HuggingFace | Init::FlashLinear | Init::Mamba, None) => {
+                BTreeMap::new()
+            }
+        }
+    }
+
+    /// The standard table that these rows are, or themselves.
+    pub fn of(rows: BTreeMap<String, String>) -> Init {
+        let known = TABLES.iter().find(|(_, init)| init.rows() == rows);
+        known.map_or(Init::Rows(rows), |(_, init)| init.clone())
+    }
+
+    /// Hugging Face's table with another width.
+    pub fn huggingface(range: Decimal) -> Init {
+        let mut rows = Init::HuggingFace.rows();
+        for role in ["embed", "linear"] {
+            rows.insert(role.to_owned(), format!("normal({range})"));
+        }
+        Init::of(rows)
+    }
+
+    /// The width, if the table is Hugging Face's but for that.
+    pub fn range(&self) -> Option<Decimal> {
+        let rows = self.rows();
+        let range = rows.get("linear")?.strip_prefix("normal(")?.strip_suffix(')')?;
+        let range = Decimal::parse(range).ok()?;
+        (Init::huggingface(range) == *self).then_some(range)
+    }
+}
+
+impl Canon {
+    pub const NONE: Canon = Canon { slots: Vec::new(), kernel: 4, residual: true, silu: false };
+
+    pub fn has(&self, slot: char) -> bool {
+        self.slots.contains(&slot)
+    }
+}
+
+impl Model {
+    pub fn family(&self) -> Family {
+        match &self.mixer {
+            Mixer::Attention(_) => Family::Llama,
+            Mixer::Gla5 { .. } => Family::Gla5,
+            Mixer::Gdn2 { .. } => Family::Gdn2,
+            Mixer::Mamba2 { .. } => Family::Mamba2,
+        }
+    }
+
+    pub fn heads(&self) -> i64 {
+        match &self.mixer {
+            Mixer::Attention(attention) => attention.heads,
+            Mixer::Gla5 { heads, .. } | Mixer::Gdn2 { heads, .. } | Mixer::Mamba2 { heads, .. } => {
+                *heads
+            }
+        }
+    }
+
+    /// The mixer's own short convolution.
+    pub fn short_conv(&self) -> bool {
+        match &self.mixer {
+            Mixer::Attention(_) => false,
+            Mixer::Gla5 { short_conv, .. }
+            | Mixer::Gdn2 { short_conv, .. }
+            | Mixer::Mamba2 { short_conv, .. } => *short_conv,
+        }
+    }
+
+    /// Nothing but what `transformers` itself calls Llama.
+    pub fn is_plain_llama(&self) -> bool {
+        match &self.mixer {
+            Mixer::Attention(a) => {
+                self.canon.slots.is_empty() && !a.qk_norm && a.rope_dims == a.head_dim
+            }
+            Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => false,
+        }
+    }
+
+    /// The arch in our language. The doc is one line.
+    pub fn text(&self, name: &str, doc: &str) -> String {
+        let mut out = String::new();
+        let init = match self.init.name() {
+            Some(table) => table.to_owned(),
+            None => {
+                let _ = writeln!(out, "init {name}_init {{");
+                for (role, rule) in self.init.rows() {
+                    let _ = writeln!(out, "  {role} {rule}");
+                }
+                out.push_str("}\n\n");
+                format!("{name}_init")
+            }
+        };
+        let doc: String = doc.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let _ = writeln!(out, "/// {doc}\narch {name} {{");
+        let Model { vocab, dim, layers, norm_eps, .. } = self;
+        let _ = writeln!(out, "  vocab {vocab}   dim {dim}   norm_eps {norm_eps}\n  init {init}");
+        if self.tied {
+            out.push_str("  head tied\n");
+        }
+        let block = if self.hidden.is_some() { "decoder" } else { "mixer_only" };
+        let _ = writeln!(out, "  layers {layers} of {block} {{\n    mixer {}", self.mixer_text());
+        if let Some(hidden) = self.hidden {
+            let _ = writeln!(out, "    mlp   swiglu {{ hidden {hidden} }}");
+        }
+        if !self.canon.slots.is_empty() {
+            let Canon { slots, kernel, residual, silu } = &self.canon;
+            let slots: Vec<String> = slots.iter().map(char::to_string).collect();
+            let _ = write!(out, "    canon {} {{ kernel {kernel}", slots.join(", "));
+            out.push_str(if *residual { "" } else { ", residual false" });
+            out.push_str(if *silu { ", activation silu" } else { "" });
+            out.push_str(" }\n");
+        }
+        out.push_str("  }\n}\n");
+        out
+    }
+
+    fn mixer_text(&self) -> String {
+        let short = |short_conv: &bool| if *short_conv { "" } else { ", short_conv false" };
+        match &self.mixer {
+            Mixer::Attention(a) => {
+                let Attention { heads, kv_heads, head_dim, qk_norm, theta, layout, rope_dims } = a;
+                let layout = match layout {
+                    RopeLayout::Interleaved => "interleaved",
+                    RopeLayout::Half => "half",
+                };
+                let mut text = format!("attention {{ heads {heads}");
+                if kv_heads != heads {
+                    let _ = write!(text, ", kv_heads {kv_heads}");
+                }
+                if self.dim.checked_rem(*heads) != Some(0) || self.dim / heads != *head_dim {
+                    let _ = write!(text, ", head_dim {head_dim}");
+                }
+                if *qk_norm {
+                    text.push_str(", qk_norm true");
+                }
+                let _ = write!(text, ", rope {{ theta {theta}, layout {layout}");
+                if rope_dims != head_dim {
+                    let _ = write!(text, ", dims {rope_dims}");
+                }
+                text + " } }"
+            }
+            Mixer::Gla5 { heads, short_conv } => {
+                format!("gla {{ heads {heads}{} }}", short(short_conv))
+            }
+            Mixer::Gdn2 { heads, short_conv } => {
+                format!("gated_deltanet {{ heads {heads}{} }}", short(short_conv))
+            }
+            Mixer::Mamba2 { heads, state, short_conv } => {
+                format!("mamba2 {{ heads {heads}, state {state}{} }}", short(short_conv))
+            }
+        }
+    }
+}

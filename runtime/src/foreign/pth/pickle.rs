@@ -1,0 +1,527 @@
+//! The part of pickle that a map of tensors needs.
+//!
+//! In: the bytes of `data.pkl`. Out: texts, numbers, lists, maps and tensors' places. Must stay true: no opcode that
+//! calls, imports or builds is known but REDUCE and BINPERSID on the three names below; stack, memo, depth and counts
+//! are bounded by the bytes read; every byte is used; no input panics.
+
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use super::{Entries, StorageKind};
+
+/// The most bytes of a pickle.
+pub(super) const MAX_PICKLE: u64 = 16 << 20;
+/// The deepest nesting of lists and maps.
+const MAX_DEPTH: usize = 32;
+/// Axes of a tensor.
+const MAX_AXES: usize = 8;
+
+/// What a checkpoint is made of.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Item {
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(String),
+    List(Vec<Item>),
+    /// Keys that are numbers stand as their digits.
+    Map(Entries),
+    Tensor(Tensor),
+}
+
+/// A view of a storage.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tensor {
+    pub(super) storage: Storage,
+    pub(super) offset: u64,
+    pub(super) shape: Vec<i64>,
+    pub(super) strides: Vec<i64>,
+}
+
+/// A block of numbers by the name of its entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Storage {
+    pub(super) kind: StorageKind,
+    pub(super) key: String,
+    pub(super) count: u64,
+}
+
+impl Item {
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Item::None => "nothing",
+            Item::Bool(_) => "a truth",
+            Item::Int(_) => "an integer",
+            Item::Float(_) => "a float",
+            Item::Text(_) => "a text",
+            Item::List(_) => "a list",
+            Item::Map(_) => "a map",
+            Item::Tensor(_) => "a tensor",
+        }
+    }
+}
+
+/// A name that may stand in a checkpoint.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Global {
+    Rebuild,
+    OrderedDict,
+    Storage(StorageKind),
+}
+
+/// What is on the stack. Lists and maps are shared: the memo may name one before it is filled.
+#[derive(Clone, Debug)]
+enum Cell {
+    Mark,
+    None,
+    Bool(bool),
+    Int(i64),
+    Float(f64),
+    Text(Rc<str>),
+    /// With how deep tuples nest in it: what is dropped recursively is bounded.
+    Tuple(Rc<[Cell]>, usize),
+    /// An index into the arena.
+    List(usize),
+    Map(usize),
+    Global(Global),
+    Storage(Rc<Storage>),
+    Tensor(Rc<Tensor>),
+}
+
+/// Reads one object.
+pub(super) fn read(bytes: &[u8]) -> Result<Item, String> {
+    if bytes.len() as u64 > MAX_PICKLE {
+        return Err(format!("its pickle has {} bytes, and {MAX_PICKLE} are read", bytes.len()));
+    }
+    let mut machine = Machine { bytes, at: 0, ..Machine::default() };
+    let root = machine.run()?;
+    if machine.at != bytes.len() {
+        return Err(format!("{} bytes follow the end of its pickle", bytes.len() - machine.at));
+    }
+    // Texts are named once and recalled: a few times the pickle is what sharing makes of it.
+    let mut budget = 8 * bytes.len() + (1 << 16);
+    machine.item(&root, 0, &mut budget)
+}
+
+#[derive(Default)]
+struct Machine<'a> {
+    bytes: &'a [u8],
+    at: usize,
+    stack: Vec<Cell>,
+    memo: BTreeMap<u32, Cell>,
+    lists: Vec<Vec<Cell>>,
+    maps: Vec<Vec<(Cell, Cell)>>,
+}
+
+impl<'a> Machine<'a> {
+    fn take(&mut self, count: usize) -> Result<&'a [u8], String> {
+        let end = self.at.checked_add(count);
+        let found = end.and_then(|end| self.bytes.get(self.at..end));
+        let found =
+            found.ok_or_else(|| format!("its pickle ends in the middle, at byte {}", self.at))?;
+        self.at += count;
+        Ok(found)
+    }
+
+    fn number<const N: usize>(&mut self) -> Result<[u8; N], String> {
+        let bytes = self.take(N)?;
+        bytes.try_into().map_err(|_| "its pickle ends in the middle".to_owned())
+    }
+
+    fn byte(&mut self) -> Result<u8, String> {
+        let [byte] = self.number()?;
+        Ok(byte)
+    }
+
+    fn pop(&mut self) -> Result<Cell, String> {
+        match self.stack.pop() {
+            Some(Cell::Mark) | None => {
+                Err(format!("its pickle takes what is not there, at byte {}", self.at))
+            }
+            Some(cell) => Ok(cell),
+        }
+    }
+
+    /// All above the last mark, and the mark.
+    fn above_mark(&mut self) -> Result<Vec<Cell>, String> {
+        let mark = self.stack.iter().rposition(|cell| matches!(cell, Cell::Mark));
+        let mark = mark.ok_or_else(|| format!("its pickle has no mark, at byte {}", self.at))?;
+        let cells = self.stack.split_off(mark + 1);
+        self.stack.pop();
+        Ok(cells)
+    }
+
+    fn tuple(&mut self, count: usize) -> Result<(), String> {
+        let mut cells = Vec::new();
+        for _ in 0..count {
+            cells.push(self.pop()?);
+        }
+        cells.reverse();
+        self.push_tuple(cells)
+    }
+
+    fn push_tuple(&mut self, cells: Vec<Cell>) -> Result<(), String> {
+        let depth = |cell: &Cell| if let Cell::Tuple(_, depth) = cell { *depth } else { 0 };
+        let depth = 1 + cells.iter().map(depth).max().unwrap_or(0);
+        if depth > MAX_DEPTH {
+            return Err(format!("it nests deeper than {MAX_DEPTH}"));
+        }
+        self.stack.push(Cell::Tuple(cells.into(), depth));
+        Ok(())
+    }
+
+    fn text(&mut self, length: u64) -> Result<(), String> {
+        let length = usize::try_from(length).map_err(|_| "a text is too long".to_owned())?;
+        let bytes = self.take(length)?;
+        let text = std::str::from_utf8(bytes).map_err(|_| "a text is not UTF-8".to_owned())?;
+        self.stack.push(Cell::Text(text.into()));
+        Ok(())
+    }
+
+    fn keep(&mut self, place: u32) -> Result<(), String> {
+        match self.stack.last() {
+            None | Some(Cell::Mark) => Err("its pickle keeps what is not there".to_owned()),
+            Some(cell) => {
+                self.memo.insert(place, cell.clone());
+                Ok(())
+            }
+        }
+    }
+
+    fn recall(&mut self, place: u32) -> Result<(), String> {
+        let cell = self.memo.get(&place).cloned();
+        self.stack
+            .push(cell.ok_or_else(|| format!("its pickle recalls {place}, which it never kept"))?);
+        Ok(())
+    }
+
+    fn line(&mut self) -> Result<&'a str, String> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let end = rest.iter().take(200).position(|b| *b == b'\n').ok_or("a name does not end")?;
+        let line = self.take(end)?;
+        self.take(1)?;
+        std::str::from_utf8(line).map_err(|_| "a name is not UTF-8".to_owned())
+    }
+
+    fn run(&mut self) -> Result<Cell, String> {
+        if self.byte()? != 0x80 {
+            return Err("its pickle does not begin as one".to_owned());
+        }
+        match self.byte()? {
+            2..=4 => {}
+            other => return Err(format!("its pickle is of protocol {other}, and 2 to 4 are read")),
+        }
+        loop {
+            let at = self.at;
+            match self.byte()? {
+                b'.' => {
+                    let root = self.pop()?;
+                    return match self.stack.is_empty() {
+                        true => Ok(root),
+                        false => Err("its pickle leaves something over".to_owned()),
+                    };
+                }
+                b'}' => {
+                    self.maps.push(Vec::new());
+                    self.stack.push(Cell::Map(self.maps.len() - 1));
+                }
+                b']' => {
+                    self.lists.push(Vec::new());
+                    self.stack.push(Cell::List(self.lists.len() - 1));
+                }
+                b')' => self.stack.push(Cell::Tuple(Rc::new([]), 1)),
+                b'(' => self.stack.push(Cell::Mark),
+                b'N' => self.stack.push(Cell::None),
+                0x88 => self.stack.push(Cell::Bool(true)),
+                0x89 => self.stack.push(Cell::Bool(false)),
+                b'K' => {
+                    let n = self.byte()?;
+                    self.stack.push(Cell::Int(i64::from(n)));
+                }
+                b'M' => {
+                    let n = u16::from_le_bytes(self.number()?);
+                    self.stack.push(Cell::Int(i64::from(n)));
+                }
+                b'J' => {
+                    let n = i32::from_le_bytes(self.number()?);
+                    self.stack.push(Cell::Int(i64::from(n)));
+                }
+                // LONG1: how large counts are written.
+                0x8a => {
+                    let length = usize::from(self.byte()?);
+                    let bytes = self.take(length)?;
+                    self.stack.push(Cell::Int(long(bytes)?));
+                }
+                b'G' => {
+                    let x = f64::from_be_bytes(self.number()?);
+                    self.stack.push(Cell::Float(x));
+                }
+                b'X' => {
+                    let length = u32::from_le_bytes(self.number()?);
+                    self.text(u64::from(length))?;
+                }
+                0x8c => {
+                    let length = self.byte()?;
+                    self.text(u64::from(length))?;
+                }
+                b'q' => {
+                    let place = self.byte()?;
+                    self.keep(u32::from(place))?;
+                }
+                b'r' => {
+                    let place = u32::from_le_bytes(self.number()?);
+                    self.keep(place)?;
+                }
+                // MEMOIZE
+                0x94 => {
+                    let place = u32::try_from(self.memo.len()).unwrap_or(u32::MAX);
+                    self.keep(place)?;
+                }
+                // FRAME: a length that only helps a reader of streams.
+                0x95 => {
+                    self.take(8)?;
+                }
+                b'h' => {
+                    let place = self.byte()?;
+                    self.recall(u32::from(place))?;
+                }
+                b'j' => {
+                    let place = u32::from_le_bytes(self.number()?);
+                    self.recall(place)?;
+                }
+                b't' => {
+                    let cells = self.above_mark()?;
+                    self.push_tuple(cells)?;
+                }
+                0x85 => self.tuple(1)?,
+                0x86 => self.tuple(2)?,
+                0x87 => self.tuple(3)?,
+                b'a' => {
+                    let cell = self.pop()?;
+                    self.extend(vec![cell])?;
+                }
+                b'e' => {
+                    let cells = self.above_mark()?;
+                    self.extend(cells)?;
+                }
+                b's' => {
+                    let (value, key) = (self.pop()?, self.pop()?);
+                    self.set(vec![key, value])?;
+                }
+                b'u' => {
+                    let cells = self.above_mark()?;
+                    self.set(cells)?;
+                }
+                b'c' => {
+                    let (module, name) = (self.line()?, self.line()?);
+                    let global = global(module, name)?;
+                    self.stack.push(Cell::Global(global));
+                }
+                0x93 => {
+                    let (name, module) = (self.pop()?, self.pop()?);
+                    let (Cell::Text(module), Cell::Text(name)) = (module, name) else {
+                        return Err("its pickle names something without a name".to_owned());
+                    };
+                    self.stack.push(Cell::Global(global(&module, &name)?));
+                }
+                b'Q' => {
+                    let id = self.pop()?;
+                    self.stack.push(Cell::Storage(Rc::new(storage(&id)?)));
+                }
+                b'R' => self.reduce()?,
+                other => {
+                    return Err(format!(
+                        "its pickle has opcode 0x{other:02x} at byte {at}, which a map of tensors does not need"
+                    ));
+                }
+            }
+        }
+    }
+
+    fn extend(&mut self, cells: Vec<Cell>) -> Result<(), String> {
+        match self.stack.last() {
+            Some(Cell::List(place)) => {
+                if let Some(list) = self.lists.get_mut(*place) {
+                    list.extend(cells);
+                }
+                Ok(())
+            }
+            _ => Err(format!("its pickle appends to what is no list, at byte {}", self.at)),
+        }
+    }
+
+    fn set(&mut self, cells: Vec<Cell>) -> Result<(), String> {
+        let Some(Cell::Map(place)) = self.stack.last() else {
+            return Err(format!("its pickle sets a key of what is no map, at byte {}", self.at));
+        };
+        let Some(map) = self.maps.get_mut(*place) else { return Ok(()) };
+        let mut cells = cells.into_iter();
+        while let Some(key) = cells.next() {
+            let value = cells.next().ok_or("its pickle has a key without a value")?;
+            map.push((key, value));
+        }
+        Ok(())
+    }
+
+    /// A call of one of the three names.
+    fn reduce(&mut self) -> Result<(), String> {
+        let (arguments, callee) = (self.pop()?, self.pop()?);
+        let (Cell::Tuple(arguments, _), Cell::Global(callee)) = (&arguments, &callee) else {
+            return Err("its pickle calls what cannot be called".to_owned());
+        };
+        let made = match (callee, arguments.as_ref()) {
+            (Global::OrderedDict, []) => {
+                self.maps.push(Vec::new());
+                Cell::Map(self.maps.len() - 1)
+            }
+            (
+                Global::Rebuild,
+                [
+                    Cell::Storage(storage),
+                    Cell::Int(offset),
+                    Cell::Tuple(shape, _),
+                    Cell::Tuple(strides, _),
+                    Cell::Bool(_),
+                    Cell::Map(hooks),
+                ],
+            ) => {
+                if self.maps.get(*hooks).is_none_or(|hooks| !hooks.is_empty()) {
+                    return Err("a tensor has hooks".to_owned());
+                }
+                Cell::Tensor(Rc::new(Tensor {
+                    storage: (**storage).clone(),
+                    offset: u64::try_from(*offset)
+                        .map_err(|_| format!("a tensor begins at {offset}"))?,
+                    shape: extents(shape)?,
+                    strides: extents(strides)?,
+                }))
+            }
+            _ => return Err("its pickle calls a known name with unknown arguments".to_owned()),
+        };
+        self.stack.push(made);
+        Ok(())
+    }
+
+    /// A cell with all that is in it. `budget` bounds what sharing could blow up.
+    fn item(&self, cell: &Cell, depth: usize, budget: &mut usize) -> Result<Item, String> {
+        if depth > MAX_DEPTH {
+            return Err(format!("it nests deeper than {MAX_DEPTH}"));
+        }
+        *budget = budget.checked_sub(1).ok_or("it holds itself many times over")?;
+        Ok(match cell {
+            Cell::None => Item::None,
+            Cell::Bool(b) => Item::Bool(*b),
+            Cell::Int(n) => Item::Int(*n),
+            Cell::Float(x) => Item::Float(*x),
+            Cell::Text(text) => {
+                *budget =
+                    budget.checked_sub(text.len()).ok_or("it holds itself many times over")?;
+                Item::Text(text.to_string())
+            }
+            Cell::Tensor(tensor) => Item::Tensor((**tensor).clone()),
+            Cell::Tuple(cells, _) => self.items(cells, depth, budget)?,
+            Cell::List(place) => {
+                self.items(self.lists.get(*place).map_or(&[], Vec::as_slice), depth, budget)?
+            }
+            Cell::Map(place) => {
+                let mut map = Entries::new();
+                for (key, value) in self.maps.get(*place).into_iter().flatten() {
+                    let name = match key {
+                        Cell::Text(text) => text.to_string(),
+                        Cell::Int(n) => n.to_string(),
+                        Cell::Mark
+                        | Cell::None
+                        | Cell::Bool(_)
+                        | Cell::Float(_)
+                        | Cell::Tuple(..)
+                        | Cell::List(_)
+                        | Cell::Map(_)
+                        | Cell::Global(_)
+                        | Cell::Storage(_)
+                        | Cell::Tensor(_) => {
+                            return Err("a key is neither a text nor a number".to_owned());
+                        }
+                    };
+                    *budget =
+                        budget.checked_sub(name.len()).ok_or("it holds itself many times over")?;
+                    if map.contains_key(&name) {
+                        return Err(format!("`{name}` is in it twice"));
+                    }
+                    map.insert(name, self.item(value, depth + 1, budget)?);
+                }
+                Item::Map(map)
+            }
+            Cell::Mark | Cell::Global(_) | Cell::Storage(_) => {
+                return Err("it holds a name or a storage where a value belongs".to_owned());
+            }
+        })
+    }
+
+    fn items(&self, cells: &[Cell], depth: usize, budget: &mut usize) -> Result<Item, String> {
+        let items = cells.iter().map(|cell| self.item(cell, depth + 1, budget));
+        Ok(Item::List(items.collect::<Result<_, String>>()?))
+    }
+}
+
+fn global(module: &str, name: &str) -> Result<Global, String> {
+    match (module, name) {
+        ("torch._utils", "_rebuild_tensor_v2") => Ok(Global::Rebuild),
+        ("collections", "OrderedDict") => Ok(Global::OrderedDict),
+        ("torch", kind) if StorageKind::named(kind).is_some() => {
+            StorageKind::named(kind).map(Global::Storage).ok_or_else(String::new)
+        }
+        (module, name) => Err(format!(
+            "it names {:?}, which could run code and which a map of tensors does not need",
+            format!("{module}.{name}")
+        )),
+    }
+}
+
+/// `('storage', torch.FloatStorage, '0', 'cpu', 2328)`
+fn storage(id: &Cell) -> Result<Storage, String> {
+    let Cell::Tuple(parts, _) = id else { return Err("a storage has no name".to_owned()) };
+    match parts.as_ref() {
+        [
+            Cell::Text(tag),
+            Cell::Global(Global::Storage(kind)),
+            Cell::Text(key),
+            Cell::Text(_),
+            Cell::Int(count),
+        ] if **tag == *"storage" => {
+            let plain =
+                key.len() <= 20 && !key.is_empty() && key.bytes().all(|b| b.is_ascii_digit());
+            if !plain {
+                return Err(format!("a storage is called {key:?}, and they are numbered"));
+            }
+            let count =
+                u64::try_from(*count).map_err(|_| format!("a storage of {count} values"))?;
+            Ok(Storage { kind: *kind, key: key.to_string(), count })
+        }
+        _ => Err("a storage is not named as torch names them".to_owned()),
+    }
+}
+
+fn extents(cells: &[Cell]) -> Result<Vec<i64>, String> {
+    if cells.len() > MAX_AXES {
+        return Err(format!("a tensor of {} axes", cells.len()));
+    }
+    let one = |cell: &Cell| {
+        let count = if let Cell::Int(n) = cell { Some(*n).filter(|n| *n >= 0) } else { None };
+        count.ok_or_else(|| "a tensor's shape or strides are no counts".to_owned())
+    };
+    cells.iter().map(one).collect()
+}
+
+/// A little-endian integer of two's complement.
+fn long(bytes: &[u8]) -> Result<i64, String> {
+    if bytes.len() > 8 {
+        return Err("an integer beyond 64 bits".to_owned());
+    }
+    let negative = bytes.last().is_some_and(|b| b & 0x80 != 0);
+    let mut whole = [if negative { 0xff } else { 0 }; 8];
+    for (to, from) in whole.iter_mut().zip(bytes) {
+        *to = *from;
+    }
+    Ok(i64::from_le_bytes(whole))
+}

@@ -1,0 +1,29 @@
+//! A recipe in TOML, section by section.
+//!
+//! In: fields by path, as TOML values. Out: text that the recipe reader takes. Must stay true: what is written reads
+//! back to the same values; the order is the table's.
+
+use std::fmt::Write as _;
+
+use super::training::Training;
+
+/// The recipe of an arch that lies at `arch`, relative to the recipe.
+pub fn text(arch: &str, comments: &[String], training: &Training) -> String {
+    let mut out = String::new();
+    for comment in comments {
+        let comment: String =
+            comment.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        let _ = writeln!(out, "# {comment}");
+    }
+    let _ = writeln!(out, "arch = {}", toml::Value::String(arch.to_owned()));
+    let mut section = "";
+    for (path, value) in training {
+        let (own, name) = path.split_once('.').unwrap_or(("", path));
+        if own != section {
+            let _ = writeln!(out, "\n[{own}]");
+            section = own;
+        }
+        let _ = writeln!(out, "{name} = {value}");
+    }
+    out
+}

@@ -1,0 +1,591 @@
+//! Lingua's training keys as fields of a recipe, and back.
+//!
+//! In: the keys of `params.json` or a recipe YAML; or the fields of an experiment. Out: the other. Must stay true: one
+//! table serves both directions; what a step is follows from keys and the number of devices, never from a comment; a
+//! key that no field has is named as left out, or refused.
+
+use std::collections::BTreeMap;
+
+use compiler::field::FieldValue;
+use compiler::lock::Experiment;
+use dsl::Decimal;
+
+use super::ForeignError;
+use super::config::{Keys, decimal};
+use super::lay::LeftOut;
+use super::lingua::TOKENIZERS;
+use super::names::GatedNorm;
+use super::node::{Node, Value};
+
+/// Fields of a recipe as TOML, by path.
+pub type Training = BTreeMap<String, String>;
+
+/// How a value is said on either side.
+#[derive(Clone, Copy)]
+enum As {
+    Int,
+    Real,
+    Bool,
+    Text,
+    /// `null` there is this word here.
+    IntOr(&'static str),
+    /// Words there and here.
+    Words(&'static [(&'static str, &'static str)]),
+}
+
+/// A key of theirs, a field of ours, what an absent key means, and whether that is written all the same.
+struct Pair {
+    theirs: &'static str,
+    ours: &'static str,
+    how: As,
+    absent: &'static str,
+    write: Write,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Write {
+    Always,
+    /// Only what absence does not mean: older trainers do not know the key.
+    Unlike,
+    /// Only where the schedule has it.
+    Kind(&'static [&'static str]),
+}
+
+const fn pair(theirs: &'static str, ours: &'static str, how: As, absent: &'static str) -> Pair {
+    Pair { theirs, ours, how, absent, write: Write::Always }
+}
+
+impl Pair {
+    const fn unlike(self) -> Pair {
+        Pair { write: Write::Unlike, ..self }
+    }
+
+    const fn of(self, kinds: &'static [&'static str]) -> Pair {
+        Pair { write: Write::Kind(kinds), ..self }
+    }
+}
+
+const TYPES: As = As::Words(&[("bf16", "\"bf16\""), ("fp32", "\"f32\"")]);
+const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];
+
+/// What means the same on both sides.
+#[rustfmt::skip]
+const PAIRS: &[Pair] = &[
+    pair("steps", "budget.steps", As::Int, "1000"),
+    pair("seed", "lingua.seed", As::Int, "42"),
+    pair("model.seed", "seeds.init", As::Int, "42"),
+    pair("data.seed", "seeds.data", As::Int, "42"),
+    pair("model.z_loss", "loss.nll_square", As::Words(&[("true", "1e-4"), ("false", "0")]), "false"),
+    pair("optim.lr", "optimizer.lr", As::Real, "0.0003"),
+    pair("optim.weight_decay", "optimizer.weight_decay", As::Real, "0.1"),
+    pair("optim.epsilon", "optimizer.eps", As::Real, "1e-8"),
+    pair("optim.clip", "optimizer.clip", As::Real, "1"),
+    pair("optim.scheduler", "schedule.kind", As::Text, "cosine"),
+    pair("optim.warmup", "schedule.warmup", As::Int, "2000").of(WARMED),
+    pair("optim.lr_min_ratio", "schedule.lr_min_ratio", As::Real, "0.1").of(WARMED),
+    pair("optim.cycle_length", "schedule.cycle", As::Real, "1").of(&["cosine", "wsd"]),
+    pair("optim.cosine_theta", "schedule.theta", As::Real, "1").of(&["cosine"]),
+    pair("optim.decay_fraction", "schedule.decay_fraction", As::Real, "0.1").of(&["wsd"]),
+    pair("optim.exp_factor", "schedule.exp_factor", As::Real, "0.5").of(&["inv_sqrt"]),
+    pair("data.batch_size", "batch.sequences", As::Int, "2"),
+    pair("data.seq_len", "data.seq_len", As::Int, "2048"),
+    pair("data.add_bos", "data.add_bos", As::Bool, "true"),
+    pair("data.add_eos", "data.add_eos", As::Bool, "true"),
+    pair("data.root_dir", "lingua.root_dir", As::Text, "data"),
+    pair("data.prefetch_size", "lingua.prefetch_size", As::Int, "64"),
+    pair("data.load_async", "lingua.load_async", As::Bool, "true"),
+    pair("data.tokenizer.path", "lingua.tokenizer_path", As::Text, "tokenizer.model"),
+    pair("probe_freq", "lingua.probe_freq", As::IntOr("never"), "null"),
+    pair("logging.freq", "log.every", As::Int, "10"),
+    pair("distributed.fsdp_type", "lingua.fsdp_type", As::Text, "no_shard"),
+    pair("distributed.compile", "lingua.compile", As::Bool, "false"),
+    pair("distributed.model_dtype", "precision.policy", TYPES, "bf16"),
+    pair("distributed.matmul_allow_tf32", "lingua.matmul_allow_tf32", As::Bool, "false"),
+    pair("distributed.selective_activation_checkpointing", "platform.recompute", As::Words(&[("false", "\"nothing\""), ("true", "\"layers\"")]), "false"),
+    pair("profiling.run", "lingua.profiling", As::Bool, "false"),
+    pair("checkpoint.dump.every", "checkpoint.every", As::Int, "1000"),
+    pair("checkpoint.dump.keep", "checkpoint.keep", As::Int, "3"),
+    pair("checkpoint.eval.every", "evaluation.every", As::Int, "1000"),
+    pair("checkpoint.eval.keep", "lingua.eval_keep", As::Int, "-1"),
+    pair("checkpoint.read_s3", "lingua.read_s3", As::Bool, "false").unlike(),
+    pair("async_eval_gpus", "lingua.async_eval_gpus", As::IntOr("0"), "null"),
+    pair("eval.harness.log_samples", "lingua.log_samples", As::Bool, "false"),
+    pair("eval.generator.max_tokens", "lingua.generator_max_tokens", As::Int, "8192"),
+    pair("eval.generator.dtype", "lingua.generator_dtype", As::Text, "bf16"),
+    pair("eval.generator.show_progress", "lingua.show_progress", As::Bool, "true"),
+    pair("eval.save_s3", "lingua.save_s3", As::Bool, "false").unlike(),
+    pair("eval.save_consolidated_to_local", "lingua.save_consolidated_to_local", As::Bool, "true").unlike(),
+];
+
+/// Tasks whose entry in the release says more than a name: the entry, as YAML flows.
+const TASKS: [(&str, &[(&str, &str)]); 3] = [
+    ("boolq", &[("dataset_kwargs.trust_remote_code", "true")]),
+    ("social_iqa", &[("dataset_kwargs.trust_remote_code", "true")]),
+    (
+        "lambada_openai",
+        &[
+            ("dataset_kwargs.trust_remote_code", "true"),
+            ("metric_list", "{aggregation: \"mean\", higher_is_better: true, metric: \"acc\"}"),
+        ],
+    ),
+];
+
+/// Keys that decide neither weights nor what is measured, and that no field has.
+const IDLE: [&str; 24] = [
+    "name",
+    "dump_dir",
+    "logging.wandb",
+    "logging.acc_freq",
+    "gc_collect_freq",
+    "env",
+    "slurm",
+    "checkpoint.path",
+    "profiling.trace_folder",
+    "profiling.mem_warmup",
+    "profiling.mem_steps",
+    "profiling.profile_warmup",
+    "profiling.profile_steps",
+    "distributed.detect_anomaly",
+    "distributed.compile_cache_size_limit",
+    "distributed.spawn_method",
+    "distributed.float8_filter",
+    "eval.name",
+    "eval.dump_dir",
+    "eval.metric_log_dir",
+    "eval.ckpt_dir",
+    "eval.global_step",
+    "eval.wandb",
+    "model.max_seqlen",
+];
+
+/// Whether a configuration says how it was trained.
+pub fn is_there(keys: &Keys<'_>) -> bool {
+    keys.has("optim") || keys.has("steps")
+}
+
+/// Reads all but `model`'s own keys.
+pub fn read(
+    keys: &Keys<'_>,
+    vocab: i64,
+    norm: GatedNorm,
+    devices: Option<i64>,
+) -> Result<(Training, Vec<LeftOut>), ForeignError> {
+    let mut training = Training::new();
+    let kind = keys.text("optim.scheduler")?.unwrap_or("cosine");
+    for pair in PAIRS {
+        let value = ours(keys, pair)?;
+        match pair.write {
+            Write::Kind(kinds) if !kinds.contains(&kind) => {
+                let why = format!("which means nothing with `optim.scheduler` {kind}");
+                keys.only(pair.theirs, &[pair.absent], &why)?;
+            }
+            Write::Always | Write::Unlike | Write::Kind(_) => {
+                training.insert(pair.ours.to_owned(), value);
+            }
+        }
+    }
+    if decimal(training.get("optimizer.clip").map_or("", String::as_str)).is_zero() {
+        training.insert("optimizer.clip".to_owned(), "\"none\"".to_owned());
+    }
+    let betas = [keys.decimal_or("optim.beta1", "0.9")?, keys.decimal_or("optim.beta2", "0.95")?];
+    let mut set = |path: &str, value: String| training.insert(path.to_owned(), value);
+    set("optimizer.betas", format!("[{}, {}]", real(betas[0]), real(betas[1])));
+    set("data.task", "\"text\"".to_owned());
+    if norm == GatedNorm::Reference {
+        set("platform.kernels.gated_norm", "\"reference\"".to_owned());
+    }
+    sources(keys, &mut set)?;
+    tokenizer(keys, vocab, &mut set)?;
+    step(keys, devices, &mut set)?;
+    tasks(keys, &mut set)?;
+    keys.only("optim.annealing_step", &["1000"], "which no scheduler of the release reads")?;
+    keys.only("data.n_views", &["2"], "and inputs and targets are two views")?;
+    keys.only("distributed.tp_size", &["1"], "and there is no tensor parallelism here")?;
+    keys.only("distributed.float8_recipe", &[], "and there is no float8 here")?;
+    let rounding = "distributed.allow_bf16_reduced_precision_reduction";
+    keys.only(rounding, &["true", "false"], "and it should be true or false")?;
+    keys.only("eval.validation", &[], "and validation sets cannot be expressed")?;
+    keys.only("checkpoint.init_ckpt_path", &[], "and a run begins from its own initial values")?;
+    keys.only("checkpoint.continue_training_from_init", &["false"], "and a run begins at step 0")?;
+    let mut left_out = Vec::new();
+    // The trainer makes it data.seq_len, whatever stands there.
+    let seq_len = keys.node("data.seq_len").map(|node| &node.value);
+    let forced = keys.node("model.max_seqlen").is_some_and(|node| Some(&node.value) == seq_len);
+    for key in IDLE.into_iter().chain([rounding]) {
+        if keys.has(key) && !(forced && key == "model.max_seqlen") {
+            let why = "decides no weight, and no field has it".to_owned();
+            left_out.push(LeftOut { name: key.to_owned(), why });
+        }
+    }
+    keys.idle(&IDLE);
+    Ok((training, left_out))
+}
+
+/// The value of one key as TOML.
+fn ours(keys: &Keys<'_>, pair: &Pair) -> Result<String, ForeignError> {
+    let key = pair.theirs;
+    let refuse = |wanted: &str| {
+        keys.refuse(key, format!("and it should be {wanted}"), "write it as the release does")
+    };
+    match pair.how {
+        As::Int => match keys.node(key) {
+            None => Ok(pair.absent.to_owned()),
+            Some(node) => match number(node).and_then(Decimal::to_int) {
+                Some(n) => Ok(n.to_string()),
+                None => Err(refuse("a whole number")),
+            },
+        },
+        As::IntOr(word) => match keys.node(key) {
+            None if word == "0" => Ok("0".to_owned()),
+            None => Ok(format!("{word:?}")),
+            Some(node) => match number(node).and_then(Decimal::to_int) {
+                Some(n) => Ok(n.to_string()),
+                None => Err(refuse("a whole number or null")),
+            },
+        },
+        As::Real => Ok(real(keys.decimal_or(key, pair.absent)?)),
+        As::Bool => Ok(keys.bool_or(key, pair.absent == "true")?.to_string()),
+        As::Text => Ok(quoted(keys.text(key)?.unwrap_or(pair.absent))),
+        As::Words(words) => {
+            let said = keys.node(key).map_or(pair.absent.to_owned(), |node| node.value.plain());
+            let found = words.iter().find(|(theirs, _)| *theirs == said);
+            let known: Vec<&str> = words.iter().map(|(theirs, _)| *theirs).collect();
+            found.map(|(_, ours)| (*ours).to_owned()).ok_or_else(|| refuse(&known.join(" or ")))
+        }
+    }
+}
+
+fn number(node: &Node) -> Option<Decimal> {
+    match &node.value {
+        Value::Number(digits) => Decimal::parse(digits).ok(),
+        Value::Null | Value::Bool(_) | Value::Text(_) | Value::List(_) | Value::Map(_) => None,
+    }
+}
+
+/// A decimal as TOML: with digits on both sides of a point, or none.
+fn real(number: Decimal) -> String {
+    number.to_string()
+}
+
+fn quoted(text: &str) -> String {
+    toml::Value::String(text.to_owned()).to_string()
+}
+
+/// One source is a name; several are names joined, and weights.
+fn sources(
+    keys: &Keys<'_>,
+    set: &mut impl FnMut(&str, String) -> Option<String>,
+) -> Result<(), ForeignError> {
+    let names = keys.below("data.sources");
+    let mut weights = Vec::new();
+    for name in &names {
+        let key = format!("data.sources.{name}");
+        if name.contains('+') {
+            return Err(keys.refuse(&key, "and `+` joins sources here", "rename the source"));
+        }
+        weights.push(keys.decimal_or(&key, "1")?);
+    }
+    keys.idle(&["data.sources"]);
+    let name = if names.is_empty() { UNNAMED.to_owned() } else { names.join("+") };
+    set("data.source", quoted(&name));
+    if names.len() > 1 {
+        // The least power of ten under which all are whole.
+        let places = weights.iter().map(|w| -w.parts().1).max().unwrap_or(0).clamp(0, 9);
+        let scale = Decimal::new(1, places).unwrap_or(Decimal::ONE);
+        let whole = |w: &Decimal| w.mul(scale).ok().and_then(Decimal::to_int);
+        let whole: Option<Vec<String>> =
+            weights.iter().map(|w| whole(w).map(|n| n.to_string())).collect();
+        let Some(whole) = whole else {
+            let why = "and its weights are no shares of nine decimals";
+            return Err(keys.refuse("data.sources", why, "write fewer decimals"));
+        };
+        set("data.weights", format!("[{}]", whole.join(", ")));
+    }
+    Ok(())
+}
+
+/// What documents without a name are called.
+const UNNAMED: &str = "unnamed";
+
+fn tokenizer(
+    keys: &Keys<'_>,
+    vocab: i64,
+    set: &mut impl FnMut(&str, String) -> Option<String>,
+) -> Result<(), ForeignError> {
+    let name = keys.text("data.tokenizer.name")?.unwrap_or("bytes");
+    let Some((_, ours, _)) = TOKENIZERS.iter().find(|(theirs, _, _)| *theirs == name) else {
+        let why = "and it should be bytes, sp or tiktoken";
+        return Err(keys.refuse("data.tokenizer.name", why, "prepare the data with one of them"));
+    };
+    set("data.tokenizer", quoted(ours));
+    if *ours != "bytes" {
+        set("data.tokenizer_vocab", vocab.to_string());
+    }
+    Ok(())
+}
+
+/// A step is one micro-batch for each device and accumulation.
+fn step(
+    keys: &Keys<'_>,
+    devices: Option<i64>,
+    set: &mut impl FnMut(&str, String) -> Option<String>,
+) -> Result<(), ForeignError> {
+    let shard = keys.int("distributed.dp_shard")?;
+    let replicate = keys.int("distributed.dp_replicate")?;
+    let said = match (shard, replicate) {
+        (None, None) => None,
+        (shard, replicate) => Some(shard.unwrap_or(1) * replicate.unwrap_or(1)),
+    };
+    let devices = match (said, devices) {
+        (Some(said), Some(given)) if said != given => {
+            let key =
+                if shard.is_some() { "distributed.dp_shard" } else { "distributed.dp_replicate" };
+            let why = format!("so that there are {said} devices, and --devices is {given}");
+            return Err(keys.refuse(key, why, "leave --devices out, or give the file of that run"));
+        }
+        (Some(n), _) | (None, Some(n)) => n,
+        (None, None) => {
+            let why = "so the tokens of a step follow from no key";
+            let help = "say how many GPUs the run had: `--devices 128`; published recipes say so in their first comment only";
+            return Err(keys.refuse("distributed.dp_shard", why, help));
+        }
+    };
+    let accumulate = keys.int_or("grad_acc_steps", 1)?;
+    let micro_batches = devices.checked_mul(accumulate).filter(|n| (1..=1 << 20).contains(n));
+    let Some(micro_batches) = micro_batches else {
+        let why = format!("and with {devices} devices a step has no or too many micro-batches");
+        return Err(keys.refuse("grad_acc_steps", why, "see what it says"));
+    };
+    set("batch.micro_batches", micro_batches.to_string());
+    set("platform.devices", devices.to_string());
+    Ok(())
+}
+
+/// Names of evaluations; an entry that says more has to say what the release's does.
+fn tasks(
+    keys: &Keys<'_>,
+    set: &mut impl FnMut(&str, String) -> Option<String>,
+) -> Result<(), ForeignError> {
+    let key = "eval.harness.tasks";
+    let items: &[Node] = match keys.node(key).map(|node| &node.value) {
+        None => &[],
+        Some(Value::List(items)) => items,
+        Some(Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::Map(_)) => {
+            return Err(keys.refuse(key, "and it should be a list", "list the tasks"));
+        }
+    };
+    let mut names = Vec::new();
+    for item in items {
+        let leaves: BTreeMap<String, String> =
+            item.leaves().into_iter().map(|(k, n)| (k, in_order(n))).collect();
+        let (name, more) = match &item.value {
+            Value::Text(name) => (name.clone(), BTreeMap::new()),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::List(_) | Value::Map(_) => {
+                let name = item.get("task").map(|n| n.value.plain()).unwrap_or_default();
+                (name, leaves.into_iter().filter(|(k, _)| k != "task").collect())
+            }
+        };
+        let published = TASKS.iter().find(|(task, _)| *task == name);
+        let same = |(_, more_of): &(&str, &[(&str, &str)])| {
+            more.len() == more_of.len()
+                && more_of.iter().all(|(k, v)| more.get(*k).is_some_and(|has| *v == has))
+        };
+        if name.is_empty() || !(more.is_empty() || published.is_some_and(same)) {
+            let why = format!("and the entry {} says more than a name", item.value.shown());
+            let help =
+                "only the release's own entries of boolq, social_iqa and lambada_openai are known";
+            return Err(keys.refuse(key, why, help));
+        }
+        names.push(quoted(&name));
+    }
+    set("lingua.harness_tasks", format!("[{}]", names.join(", ")));
+    Ok(())
+}
+
+/// A value whose maps are told in one order.
+fn in_order(node: &Node) -> String {
+    match &node.value {
+        Value::List(items) => items.iter().map(in_order).collect::<Vec<_>>().join(","),
+        Value::Map(entries) => {
+            let mut entries: Vec<String> =
+                entries.iter().map(|(k, n)| format!("{k}: {}", n.value.shown())).collect();
+            entries.sort();
+            format!("{{{}}}", entries.join(", "))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => node.value.plain(),
+    }
+}
+
+fn node(value: Value) -> Node {
+    Node { value, line: 0 }
+}
+
+/// Puts a value under a dotted key.
+pub fn put(root: &mut Vec<(String, Node)>, key: &str, value: Value) {
+    let Some((first, rest)) = key.split_once('.') else {
+        root.push((key.to_owned(), node(value)));
+        return;
+    };
+    if let Some((_, Node { value: Value::Map(inner), .. })) =
+        root.iter_mut().find(|(k, _)| k == first)
+    {
+        put(inner, rest, value);
+        return;
+    }
+    let mut inner = Vec::new();
+    put(&mut inner, rest, value);
+    root.push((first.to_owned(), node(Value::Map(inner))));
+}
+
+/// Why an experiment is none that Lingua could train.
+fn cannot(experiment: &Experiment, path: &str, why: &str) -> ForeignError {
+    let has = experiment.value(path).map_or("absent".to_owned(), FieldValue::to_string);
+    ForeignError::new(
+        experiment.name.clone(),
+        format!("`{path}` is {has}, and {why}"),
+        "change the recipe, or train it with canonc",
+    )
+}
+
+/// What Lingua's trainer has no key for: the only value it trains with.
+const FIXED: [(&str, &str, &str); 5] = [
+    ("data.task", "\"text\"", "Lingua trains on text"),
+    ("loss.z_loss", "0", "Lingua has no such term; its z_loss is loss.nll_square"),
+    ("optimizer.decay", "\"all\"", "Lingua decays every parameter"),
+    ("optimizer.kind", "\"adamw\"", "Lingua trains with AdamW"),
+    ("loss.kind", "\"cross_entropy\"", "Lingua minimises cross entropy"),
+];
+
+/// Every training key, under its dotted name, of an experiment on so many devices.
+pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), ForeignError> {
+    for (path, wanted, why) in FIXED {
+        if experiment.value(path).is_none_or(|value| value.to_string() != wanted) {
+            return Err(cannot(experiment, path, why));
+        }
+    }
+    let devices = match experiment.value("platform.devices") {
+        Some(FieldValue::Int(n)) => *n,
+        Some(_) | None => {
+            return Err(cannot(
+                experiment,
+                "platform.devices",
+                "a launch needs the number of devices",
+            ));
+        }
+    };
+    let micro_batches = experiment.batch.micro_batches as i64;
+    if micro_batches % devices != 0 {
+        let why = format!("{micro_batches} micro-batches are no whole number for each device");
+        return Err(cannot(experiment, "platform.devices", &why));
+    }
+    let mut root = Vec::new();
+    let kind = experiment.value("schedule.kind").map(FieldValue::plain).unwrap_or_default();
+    for pair in PAIRS {
+        if let Write::Kind(kinds) = pair.write
+            && !kinds.contains(&kind.as_str())
+        {
+            continue;
+        }
+        let Some(value) = experiment.value(pair.ours) else { continue };
+        let value = theirs(experiment, pair, value)?;
+        let absent = value.plain() == pair.absent;
+        // `model` is written as a whole by whoever knows the model, once each value is known to have a word.
+        let elsewhere = pair.theirs.starts_with("model.");
+        if !(elsewhere || pair.write == Write::Unlike && absent) {
+            put(&mut root, pair.theirs, value);
+        }
+    }
+    put(&mut root, "grad_acc_steps", Value::Number((micro_batches / devices).to_string()));
+    let [beta1, beta2] = [experiment.optimizer.beta1, experiment.optimizer.beta2];
+    put(&mut root, "optim.beta1", Value::Number(beta1.to_string()));
+    put(&mut root, "optim.beta2", Value::Number(beta2.to_string()));
+    put(&mut root, "data.n_views", Value::Number("2".to_owned()));
+    put(&mut root, "distributed.tp_size", Value::Number("1".to_owned()));
+    put(&mut root, "distributed.dp_shard", Value::Number(devices.to_string()));
+    put(&mut root, "distributed.dp_replicate", Value::Number("1".to_owned()));
+    let tokenizer = experiment.value("data.tokenizer").map(FieldValue::plain).unwrap_or_default();
+    match TOKENIZERS.iter().find(|(_, ours, _)| *ours == tokenizer) {
+        Some((name, _, _)) => {
+            put(&mut root, "data.tokenizer.name", Value::Text((*name).to_owned()))
+        }
+        None => {
+            return Err(cannot(experiment, "data.tokenizer", "Lingua has bytes, sp and tiktoken"));
+        }
+    }
+    put(&mut root, "data.sources", weighted(experiment)?);
+    put(&mut root, "eval.harness.tasks", task_list(experiment));
+    Ok((root, devices))
+}
+
+fn theirs(experiment: &Experiment, pair: &Pair, value: &FieldValue) -> Result<Value, ForeignError> {
+    let text = value.to_string();
+    Ok(match pair.how {
+        As::Words(words) => match words.iter().find(|(_, ours)| same(ours, &text)) {
+            Some(("true", _)) => Value::Bool(true),
+            Some(("false", _)) => Value::Bool(false),
+            Some((theirs, _)) => Value::Text((*theirs).to_owned()),
+            None => return Err(cannot(experiment, pair.ours, "Lingua has no word for it")),
+        },
+        As::IntOr(word) if value.plain() == word => Value::Null,
+        As::Real if value.plain() == "none" => Value::Number("0".to_owned()),
+        As::Int | As::Real | As::IntOr(_) => Value::Number(text),
+        As::Bool => Value::Bool(text == "true"),
+        As::Text => Value::Text(value.plain()),
+    })
+}
+
+/// Equal texts, or equal numbers.
+fn same(a: &str, b: &str) -> bool {
+    a == b || matches!((Decimal::parse(a), Decimal::parse(b)), (Ok(a), Ok(b)) if a == b)
+}
+
+/// Names of sources and their shares.
+fn weighted(experiment: &Experiment) -> Result<Value, ForeignError> {
+    let name = experiment.value("data.source").map(FieldValue::plain).unwrap_or_default();
+    if name == UNNAMED {
+        return Ok(Value::Map(Vec::new()));
+    }
+    let weights = match experiment.value("data.weights") {
+        Some(FieldValue::List(weights)) => weights.iter().map(FieldValue::to_string).collect(),
+        Some(_) | None => Vec::new(),
+    };
+    let names: Vec<&str> = if weights.is_empty() { vec![&name] } else { name.split('+').collect() };
+    if !weights.is_empty() && weights.len() != names.len() {
+        let why = format!("`{name}` names {} of its sources", names.len());
+        return Err(cannot(experiment, "data.weights", &why));
+    }
+    let weights = weights.into_iter().chain(std::iter::repeat("1.0".to_owned()));
+    let entries = names.iter().zip(weights);
+    Ok(Value::Map(entries.map(|(name, w)| ((*name).to_owned(), node(Value::Number(w)))).collect()))
+}
+
+/// The evaluations, with what the release says of three of them.
+fn task_list(experiment: &Experiment) -> Value {
+    let names = match experiment.value("lingua.harness_tasks") {
+        Some(FieldValue::List(names)) => names.iter().map(FieldValue::plain).collect(),
+        Some(_) | None => Vec::new(),
+    };
+    let entry = |name: String| {
+        let Some((_, more)) = TASKS.iter().find(|(task, _)| *task == name) else {
+            return node(Value::Text(name));
+        };
+        let mut entry = vec![("task".to_owned(), node(Value::Text(name)))];
+        for (key, value) in *more {
+            let value = if *value == "true" { Value::Bool(true) } else { accuracy() };
+            put(&mut entry, key, value);
+        }
+        node(Value::Map(entry))
+    };
+    Value::List(names.into_iter().map(entry).collect())
+}
+
+/// `metric_list` of lambada_openai.
+fn accuracy() -> Value {
+    let text = |text: &str| node(Value::Text(text.to_owned()));
+    let metric = vec![
+        ("metric".to_owned(), text("acc")),
+        ("aggregation".to_owned(), text("mean")),
+        ("higher_is_better".to_owned(), node(Value::Bool(true))),
+    ];
+    Value::List(vec![node(Value::Map(metric))])
+}

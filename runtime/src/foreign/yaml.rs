@@ -1,0 +1,269 @@
+//! YAML as Lingua's recipes use it.
+//!
+//! In: bytes. Out: a tree with lines. Must stay true: one document of maps, lists and scalars; anchors, aliases, tags,
+//! merge keys, interpolation and keys that stand twice are refused with their line; so is a word that YAML 1.1 and 1.2
+//! read differently; numbers keep their digits; depth and size are bounded.
+
+use saphyr_parser::{Event, Parser, ScalarStyle, Span};
+
+use super::ForeignError;
+use super::json::is_number;
+use super::node::{Flat, MAX_DEPTH, Node, Once, Value};
+
+/// The largest recipe.
+pub const MAX_YAML: usize = 1 << 20;
+
+/// Every leaf of a YAML file: key, value, line.
+pub fn flat(name: &str, bytes: &[u8]) -> Result<Vec<Flat>, ForeignError> {
+    Ok(read(name, bytes)?.flat())
+}
+
+/// Reads one document.
+pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
+    let fail = |line: usize, why: &str| {
+        ForeignError::new(
+            format!("{name}:{line}"),
+            why.to_owned(),
+            "write plain keys and values, each key once, without anchors, aliases or tags",
+        )
+    };
+    if bytes.len() > MAX_YAML {
+        return Err(fail(1, &format!("it has {} bytes, and {MAX_YAML} are read", bytes.len())));
+    }
+    let Ok(text) = std::str::from_utf8(bytes) else {
+        return Err(fail(1, "it is not UTF-8"));
+    };
+    let mut builder = Builder { stack: Vec::new(), root: None, documents: 0 };
+    for event in Parser::new_from_str(text) {
+        let (event, span) = event.map_err(|error| {
+            fail(error.marker().line(), &format!("it is not YAML: {}", error.info()))
+        })?;
+        builder.take(event, span).map_err(|(line, why)| fail(line, &why))?;
+    }
+    builder.root.ok_or_else(|| fail(1, "it is empty"))
+}
+
+type Refused = (usize, String);
+
+/// A tree in block style, two spaces to a level.
+pub fn write(value: &Value) -> String {
+    let mut out = String::new();
+    if let Value::Map(entries) = value {
+        map(entries, 0, &mut out);
+    }
+    out
+}
+
+fn map(entries: &[(String, Node)], depth: usize, out: &mut String) {
+    for (key, node) in entries {
+        out.push_str(&"  ".repeat(depth));
+        out.push_str(&scalar(&Value::Text(key.clone())));
+        out.push(':');
+        below(&node.value, depth, out);
+    }
+}
+
+/// What follows a key, or the dash of an entry.
+fn below(value: &Value, depth: usize, out: &mut String) {
+    match value {
+        Value::Map(entries) if !entries.is_empty() => {
+            out.push('\n');
+            map(entries, depth + 1, out);
+        }
+        Value::List(items) if !items.is_empty() => {
+            out.push('\n');
+            for item in items {
+                out.push_str(&"  ".repeat(depth));
+                out.push('-');
+                if let Value::Map(entries) = &item.value
+                    && !entries.is_empty()
+                {
+                    let mut inner = String::new();
+                    map(entries, depth + 1, &mut inner);
+                    out.push(' ');
+                    out.push_str(inner.trim_start());
+                } else {
+                    below(&item.value, depth + 1, out);
+                }
+            }
+        }
+        Value::Map(_) => out.push_str(" {}\n"),
+        Value::List(_) => out.push_str(" []\n"),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => {
+            out.push(' ');
+            out.push_str(&scalar(value));
+            out.push('\n');
+        }
+    }
+}
+
+/// As YAML 1.1 and 1.2 both read it.
+fn scalar(value: &Value) -> String {
+    match value {
+        Value::Number(digits) if digits == "Infinity" => ".inf".to_owned(),
+        Value::Number(digits) => match digits.split_once('e') {
+            // YAML 1.1 knows an exponent by the point before it and its sign.
+            Some((mantissa, exponent)) => {
+                let point = if mantissa.contains('.') { "" } else { ".0" };
+                let sign = if exponent.starts_with(['-', '+']) { "" } else { "+" };
+                format!("{mantissa}{point}e{sign}{exponent}")
+            }
+            None => digits.clone(),
+        },
+        Value::Text(text) => {
+            let letters = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | '/');
+            let begins =
+                text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/' || c == '_');
+            let bare = begins && text.chars().all(letters) && plain(text) == Ok(value.clone());
+            if bare { text.clone() } else { super::json::quoted(text) }
+        }
+        Value::Null | Value::Bool(_) | Value::List(_) | Value::Map(_) => value.shown(),
+    }
+}
+
+/// A collection that has begun.
+enum Open {
+    List(usize, Vec<Node>),
+    /// With the keys so far and the key whose value comes next.
+    Map(usize, Vec<(String, Node)>, Once, Option<String>),
+}
+
+struct Builder {
+    stack: Vec<Open>,
+    root: Option<Node>,
+    documents: usize,
+}
+
+impl Builder {
+    fn take(&mut self, event: Event<'_>, span: Span) -> Result<(), Refused> {
+        let line = span.start.line();
+        let plain = |anchor: usize, tagged: bool| match (anchor, tagged) {
+            (0, false) => Ok(()),
+            (0, true) => Err((line, "a tag (`!…`), which could name code".to_owned())),
+            (_, _) => Err((line, "an anchor (`&…`)".to_owned())),
+        };
+        match event {
+            Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
+            Event::DocumentStart(_) => {
+                self.documents += 1;
+                let one = self.documents == 1;
+                if one { Ok(()) } else { Err((line, "a second document".to_owned())) }
+            }
+            Event::Alias(_) => Err((line, "an alias (`*…`)".to_owned())),
+            Event::Scalar(text, style, anchor, tag) => {
+                plain(anchor, tag.is_some())?;
+                self.scalar(&text, style, line)
+            }
+            Event::SequenceStart(anchor, tag) => {
+                plain(anchor, tag.is_some())?;
+                self.open(Open::List(line, Vec::new()), line)
+            }
+            Event::MappingStart(anchor, tag) => {
+                plain(anchor, tag.is_some())?;
+                self.open(Open::Map(line, Vec::new(), Once::default(), None), line)
+            }
+            Event::SequenceEnd | Event::MappingEnd => match self.stack.pop() {
+                Some(Open::List(line, items)) => self.put(Node { value: Value::List(items), line }),
+                Some(Open::Map(line, entries, _, None)) => {
+                    self.put(Node { value: Value::Map(entries), line })
+                }
+                Some(Open::Map(..)) | None => Err((line, "a key without a value".to_owned())),
+            },
+        }
+    }
+
+    fn open(&mut self, open: Open, line: usize) -> Result<(), Refused> {
+        if let Some(Open::Map(_, _, _, None)) = self.stack.last() {
+            return Err((line, "a key that is no plain text".to_owned()));
+        }
+        if self.stack.len() >= MAX_DEPTH {
+            return Err((line, format!("it nests deeper than {MAX_DEPTH}")));
+        }
+        self.stack.push(open);
+        Ok(())
+    }
+
+    fn scalar(&mut self, text: &str, style: ScalarStyle, line: usize) -> Result<(), Refused> {
+        if let Some(Open::Map(_, entries, once, key @ None)) = self.stack.last_mut() {
+            if text == "<<" && style == ScalarStyle::Plain {
+                return Err((line, "a merge key (`<<`)".to_owned()));
+            }
+            if text.is_empty() || text.contains('.') {
+                return Err((line, format!("{text:?} as a key")));
+            }
+            if !once.new_name(text) {
+                let first = entries.iter().find(|(k, _)| k == text).map_or(0, |(_, n)| n.line);
+                return Err((
+                    line,
+                    format!("`{text}` stands on line {first} and again on line {line}"),
+                ));
+            }
+            *key = Some(text.to_owned());
+            return Ok(());
+        }
+        let value = if style == ScalarStyle::Plain {
+            plain(text).map_err(|why| (line, why))?
+        } else {
+            interpolated(text).map_err(|why| (line, why))?;
+            Value::Text(text.to_owned())
+        };
+        self.put(Node { value, line })
+    }
+
+    fn put(&mut self, node: Node) -> Result<(), Refused> {
+        match self.stack.last_mut() {
+            None => self.root = Some(node),
+            Some(Open::List(_, items)) => items.push(node),
+            Some(Open::Map(_, entries, _, key)) => match key.take() {
+                Some(key) => entries.push((key, node)),
+                None => return Err((node.line, "a key that is no plain text".to_owned())),
+            },
+        }
+        Ok(())
+    }
+}
+
+fn interpolated(text: &str) -> Result<(), String> {
+    match text.contains("${") {
+        true => Err(format!("{text:?}, which OmegaConf would replace: write the value itself")),
+        false => Ok(()),
+    }
+}
+
+/// What an unquoted word is.
+fn plain(text: &str) -> Result<Value, String> {
+    interpolated(text)?;
+    Ok(match text {
+        "" | "~" | "null" | "Null" | "NULL" => Value::Null,
+        "true" | "True" | "TRUE" => Value::Bool(true),
+        "false" | "False" | "FALSE" => Value::Bool(false),
+        ".inf" | "+.inf" => Value::Number("Infinity".to_owned()),
+        "-.inf" => Value::Number("-Infinity".to_owned()),
+        ".nan" => Value::Number("NaN".to_owned()),
+        _ => {
+            let word = text.to_ascii_lowercase();
+            if ["yes", "no", "on", "off", "y", "n"].contains(&word.as_str()) {
+                return Err(format!("`{text}`, a truth in YAML 1.1 and a text in YAML 1.2"));
+            }
+            let unsigned = text.strip_prefix('+').unwrap_or(text);
+            if is_number(unsigned) {
+                Value::Number(unsigned.to_owned())
+            } else if looks_numeric(unsigned) {
+                return Err(format!("`{text}`, a number in one YAML and a text in another"));
+            } else {
+                Value::Text(text.to_owned())
+            }
+        }
+    })
+}
+
+/// `010`, `1_000`, `0x10`, `.5`, `1.`, `1:30`: digits and what joins them, and no number of JSON.
+fn looks_numeric(text: &str) -> bool {
+    let body = text.strip_prefix('-').unwrap_or(text);
+    let joins =
+        |c: char| c.is_ascii_digit() || matches!(c, '_' | '.' | ':' | 'e' | 'E' | '+' | '-');
+    let hexadecimal = body.strip_prefix("0x").or_else(|| body.strip_prefix("0o"));
+    let digits = body.starts_with(|c: char| c.is_ascii_digit() || c == '.');
+    hexadecimal.is_some_and(|h| !h.is_empty() && h.bytes().all(|b| b.is_ascii_hexdigit()))
+        || (digits && body.chars().all(joins) && body.contains(|c: char| c.is_ascii_digit()))
+}

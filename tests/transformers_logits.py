@@ -1,0 +1,78 @@
+"""Logits of a Hugging Face folder by the real `transformers`: FOLDER TOKENS OUT, or what a .pth holds: pth FILE OUT.
+
+In: a folder as `canonc export --to hf` writes it and a safetensors file with `tokens` [batch, time]; or a .pth.
+Out: a safetensors file with `logits`, or with every tensor; on standard output one line of JSON that says with what.
+What must stay true: only published classes and loaders are used (`AutoModelForCausalLM` on torch where that is there,
+else `FlaxAutoModelForCausalLM`; `torch.load(weights_only=True)`), and a name missing or left over is an error.
+"""
+
+import json
+import sys
+
+import numpy
+
+
+def with_torch(folder, tokens):
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    model, info = AutoModelForCausalLM.from_pretrained(
+        folder, torch_dtype=torch.float32, output_loading_info=True
+    )
+    wrong = {key: sorted(map(str, value)) for key, value in info.items() if value}
+    if wrong:
+        sys.exit("error: loading {} found {}".format(folder, wrong))
+    with torch.no_grad():
+        return model, model.eval()(torch.from_numpy(tokens)).logits.numpy()
+
+
+def with_flax(folder, tokens):
+    import logging
+
+    import jax
+    from transformers import FlaxAutoModelForCausalLM
+
+    class Strict(logging.Handler):
+        def emit(self, record):
+            said = record.getMessage()
+            if "newly initialized" in said or "were not used" in said:
+                sys.exit("error: loading {}: {}".format(folder, said))
+
+    logging.getLogger("transformers").addHandler(Strict())
+    jax.config.update("jax_default_matmul_precision", "highest")
+    model = FlaxAutoModelForCausalLM.from_pretrained(folder)
+    return model, numpy.asarray(model(tokens.astype("int32")).logits)
+
+
+def framework():
+    try:
+        import torch  # noqa: F401
+
+        return "torch", with_torch
+    except ImportError:
+        return "flax", with_flax
+
+
+def main():
+    from safetensors.numpy import load_file, save_file
+
+    if sys.argv[1] == "pth":
+        import torch
+
+        held = torch.load(sys.argv[2], map_location="cpu", weights_only=True)
+        if set(held) != {"model"}:
+            sys.exit("error: it holds {}".format(sorted(held)))
+        tensors = {name: tensor.float().numpy() for name, tensor in held["model"].items()}
+        save_file(tensors, sys.argv[3])
+        print(json.dumps({"framework": "torch", "version": torch.__version__, "tensors": len(tensors)}))
+        return
+    import transformers
+
+    name, run = framework()
+    model, logits = run(sys.argv[1], load_file(sys.argv[2])["tokens"])
+    save_file({"logits": numpy.ascontiguousarray(logits, dtype="float32")}, sys.argv[3])
+    said = {"framework": name, "class": type(model).__name__, "version": transformers.__version__}
+    print(json.dumps(said))
+
+
+main()
