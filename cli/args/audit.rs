@@ -13,7 +13,7 @@ use clap::Args;
 Examples:
   canonc audit --published                       the 64 experiments of the release, with their curves
   canonc audit lockfiles/*.lock                  experiments, and the arms of comparisons
-  canonc audit lockfiles                         every lock and table in a folder
+  canonc audit lockfiles                         every lock, table and Lingua recipe in a folder
   canonc audit runs.tsv --curves losses.csv.gz   a table: a row an experiment, a column a key
   canonc audit runs.tsv --rules mine.toml        with rules of your own
 
@@ -23,7 +23,7 @@ Exit codes: 0 notes and warnings at most, 1 a confound or an error, 2 bad input.
 Examples:
   canonc audit --published                       the 64 experiments of the release, with their curves
   canonc audit lockfiles/*.lock                  experiments, and the arms of comparisons
-  canonc audit lockfiles                         every lock and table in a folder
+  canonc audit lockfiles                         every lock, table and Lingua recipe in a folder
   canonc audit runs.tsv --curves losses.csv.gz   a table: a row an experiment, a column a key
   canonc audit runs.tsv --rules mine.toml        with rules of your own
 
@@ -65,7 +65,7 @@ Schema of --json, one object on standard output:
     places     each {experiment, against (the other of two, or null), says}"
 )]
 pub(crate) struct AuditArgs {
-    /// Locks, tables (.tsv, .csv), or folders that have some
+    /// Locks, tables (.tsv, .csv), recipes of Lingua (.yaml), or folders that have some
     #[arg(value_name = "PATH", required_unless_present_any = ["published", "list"])]
     pub(crate) paths: Vec<PathBuf>,
     /// The 64 experiments of the release and the loss curves of 48 of them, which canonc brings along

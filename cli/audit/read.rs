@@ -1,4 +1,4 @@
-//! What is audited, read: locks, tables, folders, and the published set.
+//! What is audited, read: locks, tables, recipes of Lingua, folders, and the published set.
 //!
 //! In: paths. Out: experiments and curves. Must stay true: files have bounds, compressed ones after
 //! unpacking, too; a folder is read in the order of its names; a file that cannot be used is an error
@@ -12,6 +12,7 @@ use compiler::audit::{Experiment, table};
 use compiler::lock::Lock;
 use flate2::read::MultiGzDecoder;
 use runtime::curves::Curves;
+use runtime::foreign::yaml;
 
 use crate::fail::{Failure, shown};
 use crate::{files, locks};
@@ -46,12 +47,15 @@ pub(super) fn experiments(path: &Path) -> Result<Vec<Experiment>, Failure> {
     if is(path, &["tsv", "csv"]) {
         return rows(&shown(path), &text(path)?);
     }
+    if is(path, &["yaml", "yml"]) {
+        return Ok(vec![lingua(path)?]);
+    }
     if is(path, &["lock", "canon", "toml"]) {
         return lock(path);
     }
-    Err(Failure::bad_input(format!("`{}` is neither a lock nor a table", shown(path)))
-        .help("name locks (.lock), tables (.tsv, .csv), or folders of them")
-        .help("what another tool wrote comes in through `canonc import`"))
+    Err(Failure::bad_input(format!("`{}` is neither a lock nor a table", shown(path))).help(
+        "name locks (.lock), tables (.tsv, .csv), Lingua's recipes (.yaml), or folders of them",
+    ))
 }
 
 fn is(path: &Path, extensions: &[&str]) -> bool {
@@ -63,13 +67,14 @@ fn folder(path: &Path) -> Result<Vec<Experiment>, Failure> {
     let entries = fs::read_dir(path).and_then(Iterator::collect::<Result<Vec<_>, _>>);
     let entries = entries.map_err(|error| Failure::cannot_read(path, &error))?;
     let mut found: Vec<PathBuf> = entries.iter().map(fs::DirEntry::path).collect();
-    found.retain(|path| is(path, &["lock", "tsv", "csv"]));
+    found.retain(|path| is(path, &["lock", "tsv", "csv", "yaml", "yml"]));
     found.sort();
     if found.is_empty() {
-        return Err(Failure::bad_input(format!("no lock and no table is in `{}`", shown(path)))
-            .help(
-                "`canonc build recipes/*.toml` writes locks; folders inside it are not searched",
-            ));
+        return Err(Failure::bad_input(format!(
+            "no lock, table or recipe of Lingua is in `{}`",
+            shown(path)
+        ))
+        .help("`canonc build recipes/*.toml` writes locks; folders inside it are not searched"));
     }
     if found.len() > MAX_FILES {
         return Err(Failure::bad_input(format!(
@@ -91,7 +96,37 @@ fn folder(path: &Path) -> Result<Vec<Experiment>, Failure> {
 }
 
 fn experiments_of(path: &Path) -> Result<Vec<Experiment>, Failure> {
-    if is(path, &["lock"]) { lock_or_arch(path) } else { rows(&shown(path), &text(path)?) }
+    if is(path, &["lock"]) { lock_or_arch(path) } else { experiments(path) }
+}
+
+/// A recipe of Lingua: named as its file, its keys as they stand in it; how many devices it was launched
+/// on is told by a comment, if at all.
+fn lingua(path: &Path) -> Result<Experiment, Failure> {
+    let (source, text) = (shown(path), text(path)?);
+    let keys = yaml::flat(&source, text.as_bytes())
+        .map_err(|error| Failure::bad_input(error.message).at(error.place).help(error.help))?;
+    let name = path.file_stem().unwrap_or_default().to_string_lossy();
+    let cells = keys.iter().map(|flat| (flat.key.as_str(), cell(&flat.value)));
+    let devices = text.lines().find_map(devices);
+    let comment = devices.iter().map(|count| ("gpus_from_comment", count.as_str()));
+    Experiment::of_keys(&name, &source, cells.chain(comment))
+        .map_err(|bad| Failure::bad_input(bad.message).at(source.clone()).help(bad.help))
+}
+
+/// What is absent in Lingua's words.
+fn cell(value: &str) -> &str {
+    if value == "null" { "" } else { value }
+}
+
+/// `128` of `# launched on 128 H200 GPUs`.
+fn devices(line: &str) -> Option<String> {
+    let comment = line.trim_start().strip_prefix('#')?.to_ascii_lowercase();
+    let words: Vec<&str> =
+        comment.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()).collect();
+    let at = words.iter().position(|word| word.starts_with("gpu"))?;
+    let before = words.get(..at)?.iter().rev().take(2);
+    let number = before.copied().find(|word| word.chars().all(|c| c.is_ascii_digit()))?;
+    Some(number.to_owned())
 }
 
 fn lock(path: &Path) -> Result<Vec<Experiment>, Failure> {

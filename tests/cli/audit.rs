@@ -223,6 +223,41 @@ fn curves_of_ones_own() {
     insta::assert_snapshot!("audit_curves", shown(&ran, dir.path()));
 }
 
+/// Twins as Lingua's recipes: the budget only in a comment, RoPE on a quarter of one's heads.
+const LINGUA: &str = "\
+# 128 H200 GPUs
+name: x
+steps: 240000
+grad_acc_steps: 1
+seed: 777
+model:
+  dim: 2048
+  n_heads: 32
+  n_layers: 24
+optim:
+  lr: 0.002
+  weight_decay: 0.02
+  warmup: 8000
+data:
+  batch_size: 8
+  seq_len: 4096
+  sources:
+    original_shuffled: 1.0
+";
+
+#[test]
+fn recipes_of_lingua() {
+    let canon = LINGUA
+        .replace("  n_layers: 24\n", "  n_layers: 24\n  canon_set: ABCD\n  rope_dim: 16\n")
+        .replace("128 H200", "256 H200");
+    let dir = folder(&[
+        ("old/llama-1B-1T-lr0.002.yaml", LINGUA),
+        ("old/llamacanon-1B-1T-lr0.002.yaml", &canon),
+    ]);
+    let ran = canonc(dir.path(), &["audit", "old"]);
+    insta::assert_snapshot!("audit_lingua", shown(&ran, dir.path()));
+}
+
 #[test]
 fn what_cannot_be_audited() {
     let dir = folder(&[
@@ -237,7 +272,8 @@ fn what_cannot_be_audited() {
             "of = [\"twin-kernel\"]\n[[range]]\nid = \"a\"\nof = \"optim.lr\"\nmin = 1\n",
         ),
         ("key.toml", "[[range]]\nid = \"a\"\nof = \"optimizer.lrr\"\nmin = 1\n"),
-        ("run.yaml", "steps: 1\n"),
+        ("run.yaml", "steps: 1\nsteps: 2\n"),
+        ("run.json", "{}"),
         ("none/x.txt", ""),
     ]);
     let mut text = String::new();
@@ -250,6 +286,7 @@ fn what_cannot_be_audited() {
         &["audit", "twice.tsv"],
         &["audit", "none"],
         &["audit", "run.yaml"],
+        &["audit", "run.json"],
         &["audit", "rules.toml"],
         &["audit", "runs.tsv", "--curves", "curves.csv"],
         &["audit", "runs.tsv", "--curves", "torn.gz"],

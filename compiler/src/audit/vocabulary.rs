@@ -186,8 +186,10 @@ pub const TABLE: &[Key] = &[
     key("seeds.init", Training, Unknown, &["model.seed"]),
 ];
 
-/// Columns of published tables that repeat a name or a key.
+/// Columns of published tables, and keys of Lingua, that repeat a name or a key.
 pub const LABELS: &[&str] = &[
+    "dump_dir",
+    "name",
     "canon",
     "checkpoint_every_tokens_B",
     "claim_ok",
@@ -243,7 +245,7 @@ pub fn class(path: &str) -> Class {
             Field::Semantic => Training,
         };
     }
-    Training
+    if path.starts_with("data.") { Data } else { Training }
 }
 
 #[cfg(test)]
