@@ -8,6 +8,7 @@
 #[cfg(feature = "torch")]
 mod compute;
 mod data;
+mod report;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ pub(crate) use data::{
     BabilongArgs, BabilongSet, DataArgs, DataCommand, DataFormat, DataMode, DataOrder,
     GenerateDataArgs, InspectArgs, PrepareArgs, SampleArgs, StatsArgs,
 };
+
+pub(crate) use report::ReportArgs;
 
 /// Commands that only a build with libtorch has.
 pub(crate) const NEEDS_TORCH: [&str; 8] =
@@ -90,6 +93,7 @@ pub(crate) enum Command {
     Generate(GenerateArgs),
     #[cfg(feature = "torch")]
     Answer(AnswerArgs),
+    Report(ReportArgs),
     Data(DataArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),

@@ -15,7 +15,6 @@ mod build;
 mod check;
 #[cfg(feature = "torch")]
 mod child;
-#[cfg(feature = "torch")]
 mod compare;
 mod completions;
 mod data;
@@ -37,6 +36,7 @@ mod new;
 mod output;
 #[cfg(feature = "torch")]
 mod playground;
+mod report;
 #[cfg(feature = "torch")]
 mod run;
 mod runs;
@@ -104,6 +104,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Generate(args) => generate::generate(&args),
         #[cfg(feature = "torch")]
         Command::Answer(args) => answer::answer(&args),
+        Command::Report(args) => report::report(&args),
         Command::Data(args) => data::data(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions(args) => completions::completions(&args),
