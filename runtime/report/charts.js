@@ -54,7 +54,7 @@ function pairSpec(pair, number) {
   const batches = pair.published
     ? shown.filter(({ treated, base }) => treated.data === "other" || base.data === "other").map(({ treated, base }) => `⚑ ${(treated.data === "other" ? treated : base).name} most likely saw another data order`).join("; ")
     : !others.length ? "" : firsts.length ? `⚑ batches differ from step ${Math.min(...firsts)} on` : "equal batches at every step";
-  const noted = band ? (pair.published ? "shaded: ± twice the paired jitter" : "shaded: A/A band, the widest distance between the base and its repetition") : "no A/A arm, so no band";
+  const noted = band ? (pair.published ? "grey: ± twice the paired jitter" : "grey: A/A band, how far the base lies from its repetition") : "no A/A arm, so no band";
   return {
     key: `pair ${number}`, title: `${what}: ${pair.title}, paired`, note: [noted, batches].filter(Boolean).join(" · "),
     flagged: batches.startsWith("⚑"), dense, broad: true, log: false, zero: true, lines, band, section: "loss",
@@ -96,12 +96,14 @@ function build(spec, host) {
   for (const line of spec.lines) put(line, line.values, { stroke: () => line.mean ? cssVar("--ink") : colourOf(line.run), dash: line.mean ? [] : dashOf(line.run) });
   const data = aligned(columns);
   const ink = () => cssVar("--soft"), rule = () => cssVar("--line");
+  const y = log ? logScale(data) : state.cut ? central(spec, data) : {};
   const axis = { stroke: ink, grid: { stroke: rule, width: 1 }, ticks: { show: false }, font: "11px system-ui, sans-serif", labelFont: "11px system-ui, sans-serif" };
   const u = new uPlot({
     width: host.clientWidth || 800, height: spec.broad ? 270 : 190, legend: { show: false },
-    padding: [10, 10, 0, 0],
-    scales: { x: { time: false, distr: state.logx ? 3 : 1, range: (u, low, high) => range(low, high) }, y: { distr: log ? 3 : 1 } },
-    axes: [{ ...axis, size: 30, values: (u, ticks) => ticks.map(tick => tick == null ? "" : short(tick)) }, { ...axis, size: 58, values: (u, ticks) => ticks.map(tick => tick == null ? "" : String(+tick.toPrecision(6))) }],
+    padding: [8, 18, 0, 0],
+    scales: { x: { time: false, distr: state.logx ? 3 : 1, range: (u, low, high) => range(low, high) }, y: { distr: log ? 3 : 1, ...y } },
+    axes: [{ ...axis, size: 26, values: (u, ticks) => ticks.map(tick => tick == null ? "" : short(tick)), ...(state.logx ? { splits: logTicks, filter: (u, ticks) => ticks } : {}) },
+      { ...axis, size: 58, ...(log ? { splits: logTicks, filter: (u, ticks) => ticks } : {}), values: (u, ticks) => ticks.map(tick => tick == null ? "" : String(+tick.toPrecision(6))) }],
     cursor: {
       sync: { key: "canonc", setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 5 },
       bind: { dblclick: () => () => { setRange(null, null); return null; } }, focus: { prox: 12 },
@@ -119,6 +121,43 @@ function build(spec, host) {
   return chart;
 }
 let active = null;
+
+/* Ticks of a logarithmic scale: 1, 2, 5 of each power, or of a scale shorter than a power even ones. */
+function logTicks(u, at, low, high) {
+  const ticks = [];
+  for (let power = Math.floor(Math.log10(low)); power <= Math.log10(high); power++) for (const first of [1, 2, 5]) ticks.push(+`${first}e${power}`);
+  let inside = ticks.filter(tick => tick >= low && tick <= high);
+  if (inside.length > 9) inside = inside.filter(tick => String(tick.toExponential()).startsWith("1e"));
+  if (inside.length > 2) return inside;
+  const step = [1, 2, 5].flatMap(first => [-6, -5, -4, -3, -2, -1, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12].map(power => +`${first}e${power}`)).sort((a, b) => a - b).find(step => (high - low) / step <= 5);
+  return Array.from({ length: 7 }, (_, i) => +((Math.ceil(low / step) + i) * step).toPrecision(12)).filter(tick => tick <= high);
+}
+
+/* The values that lie in the range of the axis. */
+function inRange([xs, ...columns]) {
+  const [from, to] = [state.from ?? -Infinity, state.to ?? Infinity];
+  return columns.flatMap(column => column.filter((value, i) => value != null && xs[i] >= from && xs[i] <= to));
+}
+
+const logScale = data => {
+  const values = inRange(data).filter(value => value > 0), low = values.reduce((a, b) => Math.min(a, b), Infinity), high = values.reduce((a, b) => Math.max(a, b), 0);
+  return low < Infinity ? { range: [low / 1.03, high * 1.03] } : {};
+};
+
+/* The scale of all but the outermost hundredth on each side, if that makes what is left much larger: first steps and
+   spikes would else leave everything else a flat line. How many values lie outside is said over the chart. */
+function central(spec, data) {
+  const values = inRange(data).sort((a, b) => a - b);
+  if (values.length < 200) return {};
+  const at = part => values[Math.round(part * (values.length - 1))];
+  const [least, low, high, most] = [values[0], at(.01), at(.99), values.at(-1)], room = (high - low) * .2;
+  let [a, b] = [Math.max(least, low - room), Math.min(most, high + room)];
+  if (spec.zero) [a, b] = [Math.min(a, 0), Math.max(b, 0)];
+  if (!(b > a) || (most - least) < 1.5 * (b - a)) return {};
+  const edge = (b - a) * .05;
+  spec.outside = values.filter(value => value < a || value > b).length;
+  return { range: [a - edge, b + edge] };
+}
 
 /* The chosen range, or all; a range of one place gets some room. */
 function range(low, high) {

@@ -39,7 +39,7 @@ for (const model of PAGE.published.models) {
   }));
   const arm = `${model.family}${model.canon ? " + Canon" : ""} ${model.size} (published)`;
   RUNS.push({
-    index: RUNS.length, name: model.name, label: model.name, arm, published: true, canon: model.canon, series, spikes,
+    index: RUNS.length, name: model.name, label: model.name.replace("-Nemo-1T", "").replace("-Nemo", ""), arm, published: true, canon: model.canon, series, spikes,
     steps: model.tokens / model.tokens_per_step, tokens: model.tokens, tokens_per_step: model.tokens_per_step,
     seconds: null, data: order && order.other ? "other" : null, size: model.size, family: model.family,
     fields: { ...model.fields, arm, family: model.family, size: model.size, canon: model.canon ? "yes" : "no" },

@@ -40,10 +40,16 @@ function drawCharts(all) {
     if (isOpen(section)) for (const spec of own) waiting.push([spec, grid]);
   }
   if (!all.length) host.append(el("p", { class: "empty" }, state.x === "time" ? "No run that is shown has a time for every step: choose another axis." : "No run is shown: clear the filters, or tick one."));
-  for (const [spec, grid] of waiting) {
+  // All places first: how wide one is depends on how many there are.
+  const places = waiting.map(([spec, grid]) => {
     const plot = el("div", { class: "plot", tabindex: 0, role: "img", "aria-label": `${spec.title} by ${AXES[state.x].label}, ${spec.lines.length} lines; arrow keys move the cursor` });
-    grid.append(el("div", { class: spec.broad ? "chart broad" : "chart", "data-chart": spec.key }, el("h3", {}, spec.title), el("p", { class: spec.flagged ? "bad soft" : "soft" }, [spec.note, `by ${AXES[state.x].label}`].filter(Boolean).join(" · ")), plot));
+    const note = [`by ${AXES[state.x].label}`, spec.note].filter(Boolean).join(" · ");
+    grid.append(el("div", { class: spec.broad ? "chart broad" : "chart", "data-chart": spec.key }, el("h3", {}, spec.title), el("p", { class: spec.flagged ? "bad soft" : "soft" }, note), plot));
+    return [spec, plot];
+  });
+  for (const [spec, plot] of places) {
     const chart = build(spec, plot);
+    if (spec.outside) plot.previousSibling.append(` · ${spec.outside} values lie outside (y shows all)`);
     plot.addEventListener("keydown", event => cursorBy(chart, event));
     charts.push(chart);
   }
@@ -64,6 +70,7 @@ const KEYS = [
   ["x", "next horizontal axis: steps, tokens, time, share", () => change({ x: next(Object.keys(AXES), state.x), from: null, to: null })],
   ["k", "logarithmic x, or not", () => change({ logx: !state.logx })],
   ["l", "logarithmic y, or not", () => change({ logy: !state.logy })],
+  ["y", "cut off what lies far outside, or show all", () => change({ cut: !state.cut })],
   ["+", "smooth more", () => change({ smooth: Math.min(100, state.smooth + 1) })],
   ["-", "smooth less", () => change({ smooth: Math.max(1, state.smooth - 1) })],
   ["r", "the whole range", () => setRange(null, null)],

@@ -34,7 +34,7 @@ function controls() {
   const pairsOf = el("select", { id: "pairs-of", onchange: event => change({ pairsOf: event.target.value }) }, ...whats.map(name => option(name, name, state.pairsOf)));
   return [
     el("div", { class: "group", role: "group", "aria-label": "horizontal axis" }, el("span", {}, "x"), el("span", { class: "segments" }, ...axes), toggle("logx", "log", "logx", "logarithmic x (k)")),
-    el("div", { class: "group" }, el("span", {}, "y"), toggle("logy", "log", "logy", "logarithmic y, of charts whose values are all positive (l)")),
+    el("div", { class: "group" }, el("span", {}, "y"), toggle("logy", "log", "logy", "logarithmic y, of charts whose values are all positive (l)"), toggle("cut", "cut", "cut", "cut off what lies far outside, such as first steps and spikes (y)")),
     el("div", { class: "group" }, el("label", { for: "smooth" }, "smooth"), smoothing, el("output", { for: "smooth" }, state.smooth === 1 ? "off" : state.smooth)),
     el("div", { class: "group" }, el("span", {}, "range"), end("from", "from"), end("to", "to"), el("button", { id: "reset", type: "button", title: "Whole range (r)", onclick: () => setRange(null, null) }, "all")),
     PAIRS.some(pair => !pair.published) && whats.length > 1 ? el("div", { class: "group" }, el("label", { for: "pairs-of" }, "differences of"), pairsOf) : null,

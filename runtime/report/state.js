@@ -2,7 +2,7 @@
    that a link brings the same view. Must stay true: the address is read as data, checked key by key. */
 
 const FRESH = {
-  x: "steps", logx: false, logy: false, smooth: usualWindow(), from: null, to: null, pairsOf: "training loss",
+  x: "steps", logx: false, logy: false, cut: true, smooth: usualWindow(), from: null, to: null, pairsOf: "training loss",
   colour: "arm", shade: varies("optimizer.lr") ? "optimizer.lr" : "", text: "", filters: [], hidden: [], selected: [],
   theme: "auto", open: [],
 };
@@ -23,7 +23,7 @@ const isRun = value => Number.isInteger(value) && value >= 0 && value < RUNS.len
 const isField = value => value === "" || FIELDS.some(field => field.path === value);
 const listOf = check => value => Array.isArray(value) && value.every(check);
 const CHECKS = {
-  x: value => Object.hasOwn(AXES, value), logx: v => typeof v === "boolean", logy: v => typeof v === "boolean",
+  x: value => Object.hasOwn(AXES, value), logx: v => typeof v === "boolean", logy: v => typeof v === "boolean", cut: v => typeof v === "boolean",
   smooth: value => Number.isInteger(value) && value >= 1 && value <= 200, from: isNumber, to: isNumber,
   pairsOf: v => typeof v === "string", colour: isField, shade: isField, text: v => typeof v === "string",
   filters: listOf(two => Array.isArray(two) && two.length === 2 && two.every(v => typeof v === "string")),

@@ -1,7 +1,7 @@
 //! Where a training loss leaves its own course and comes back.
 //!
 //! In: a run's losses. Out: stretches of steps that stand out of their surroundings. Must stay true: judged against the
-//! median of the steps around, so that neither the fall of the loss nor its level decides; one noisy step among noisy
+//! medians of the steps before and after, so that neither the fall of the loss nor its level decides; one noisy step among noisy
 //! ones is no spike; a run too short to have surroundings has none.
 
 use serde::Serialize;
@@ -20,21 +20,21 @@ const APART: u64 = 10;
 pub struct Spike {
     pub from: u64,
     pub to: u64,
-    /// The most that the loss lay above the median around it.
+    /// The most that the loss lay above the medians around it.
     pub excess: f64,
 }
 
 /// Every spike, in order.
 pub(super) fn find(losses: &[(u64, f64)]) -> Vec<Spike> {
     let mut spikes: Vec<Spike> = Vec::new();
-    if losses.len() < 2 * AROUND {
-        return spikes;
-    }
-    for (at, (step, loss)) in losses.iter().enumerate() {
-        let around = losses.get(at.saturating_sub(AROUND)..(at + AROUND + 1).min(losses.len()));
-        let around: Vec<f64> = around.unwrap_or_default().iter().map(|(_, loss)| *loss).collect();
-        let usual = median(around.clone());
-        let distance = median(around.iter().map(|loss| (loss - usual).abs()).collect());
+    for (at, (step, loss)) in losses.iter().enumerate().skip(AROUND) {
+        let sides = [at - AROUND..at, at + 1..(at + 1 + AROUND).min(losses.len())];
+        let sides = sides.map(|side| course(losses.get(side).unwrap_or_default()));
+        let [before, after] = sides;
+        // At the end nothing comes after.
+        let after = if after.usual.is_nan() { before } else { after };
+        let usual = before.usual.max(after.usual);
+        let distance = before.distance.max(after.distance);
         let excess = loss - usual;
         // What is not a number is as far out as can be.
         let out = excess > TIMES * distance && excess > SHARE * usual.abs();
@@ -52,6 +52,19 @@ pub(super) fn find(losses: &[(u64, f64)]) -> Vec<Spike> {
     spikes
 }
 
+/// What steps usually are, and how far from that.
+#[derive(Clone, Copy)]
+struct Course {
+    usual: f64,
+    distance: f64,
+}
+
+fn course(points: &[(u64, f64)]) -> Course {
+    let usual = median(points.iter().map(|(_, loss)| *loss).collect());
+    let distance = median(points.iter().map(|(_, loss)| (loss - usual).abs()).collect());
+    Course { usual, distance }
+}
+
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
@@ -62,7 +75,7 @@ mod tests {
     use super::*;
 
     /// A falling loss with a little noise that repeats.
-    fn course(steps: u64) -> Vec<(u64, f64)> {
+    fn falling(steps: u64) -> Vec<(u64, f64)> {
         (1..=steps)
             .map(|s| (s, 2.0 + 3.0 / s as f64 + 0.01 * ((s * 7919 % 13) as f64 - 6.0)))
             .collect()
@@ -70,13 +83,13 @@ mod tests {
 
     #[test]
     fn a_falling_noisy_loss_has_no_spikes() {
-        assert_eq!(find(&course(400)), []);
-        assert_eq!(find(&course(20)), []);
+        assert_eq!(find(&falling(400)), []);
+        assert_eq!(find(&falling(20)), []);
     }
 
     #[test]
     fn what_stands_out_is_found_with_its_steps_and_height() {
-        let mut losses = course(400);
+        let mut losses = falling(400);
         for (at, more) in [(200, 0.5), (203, 1.5), (300, 0.9)] {
             losses[at - 1].1 += more;
         }
@@ -88,7 +101,7 @@ mod tests {
 
     #[test]
     fn a_dip_is_no_spike() {
-        let mut losses = course(100);
+        let mut losses = falling(100);
         losses[60].1 -= 1.0;
         assert_eq!(find(&losses), []);
     }

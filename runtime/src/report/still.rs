@@ -172,11 +172,10 @@ fn drawn(title: &str, lines: &[Line], band: Option<f64>) -> minijinja::Value {
 
 /// Three to seven round numbers.
 fn ticks((low, high): (f64, f64)) -> Vec<f64> {
-    let mut step = 1e-12;
-    let mut factors = [2.0, 2.5, 2.0].iter().cycle();
-    while (high - low) / step > 6.0 {
-        step *= factors.next().unwrap_or(&10.0);
-    }
+    // Steps as they are written, so that a tick is the number it shows.
+    let steps = (-12..=15).flat_map(|power| [1, 2, 5].map(|first| format!("{first}e{power}")));
+    let mut steps = steps.filter_map(|step| step.parse::<f64>().ok());
+    let Some(step) = steps.find(|step| (high - low) / step <= 6.0) else { return Vec::new() };
     let first = (low / step).ceil();
     (0..8).map(|n| (first + f64::from(n)) * step).take_while(|tick| *tick <= high).collect()
 }
