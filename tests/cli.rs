@@ -17,6 +17,7 @@ mod cli {
     mod graph;
     mod locks;
     mod other;
+    mod report;
     mod show;
 }
 
