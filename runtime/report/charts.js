@@ -106,10 +106,10 @@ function build(spec, host) {
       { ...axis, size: 58, ...(log ? { splits: logTicks, filter: (u, ticks) => ticks } : {}), values: (u, ticks) => ticks.map(tick => tick == null ? "" : String(+tick.toPrecision(6))) }],
     cursor: {
       sync: { key: "canonc", setSeries: false }, drag: { x: true, y: false, setScale: false }, points: { size: 5 },
-      bind: { dblclick: () => () => { setRange(null, null); return null; } }, focus: { prox: 12 },
+      bind: { dblclick: () => () => { queueMicrotask(() => setRange(null, null)); return null; } }, focus: { prox: 12 },
     },
     hooks: {
-      setSelect: [u => { if (u.select.width > 3) { const [a, b] = [u.select.left, u.select.left + u.select.width].map(at => u.posToVal(at, "x")); u.setSelect({ left: 0, top: 0, width: 0, height: 0 }, false); setRange(a, b); } }],
+      setSelect: [u => { if (u.select.width > 3) { const [a, b] = [u.select.left, u.select.left + u.select.width].map(at => u.posToVal(at, "x")); queueMicrotask(() => setRange(a, b)); } }],
       setCursor: [u => { if (u === active && u.cursor.left >= 0) readout(spec, u.posToVal(u.cursor.left, "x")); }],
       drawClear: [u => underlay(u, spec)], draw: [u => spikesOn(u, spec)],
     },

@@ -9,6 +9,7 @@ const isOpen = section => openAtFirst(section) !== state.open.includes(section);
 function draw() {
   document.documentElement.dataset.theme = state.theme;
   document.getElementById("theme").textContent = `theme: ${state.theme}`;
+  paint();
   const focused = document.activeElement, id = focused && focused.id, run = focused && focused.closest && focused.closest("#legend tr[data-run]");
   const spot = focused && focused.selectionStart, tag = focused && focused.tagName, top = document.getElementById("panel").scrollTop;
   document.getElementById("controls").replaceChildren(...controls());

@@ -116,8 +116,7 @@ function readout(spec, x) {
     const at = after(line.xs, x);
     return at ? line.values[at - 1] : null;
   };
-  document.getElementById("where").textContent = `${AXES[state.x].label} ${short(x)}`;
-  document.getElementById("what").textContent = spec.title.length > 16 ? (spec.zero ? "difference" : "value") : spec.title;
+  document.getElementById("where").textContent = `${AXES[state.x].label} ${state.x === "steps" ? Math.floor(x) : short(x)}`;
   document.getElementById("what").title = spec.title;
   for (const row of document.querySelectorAll("#legend tr[data-run]")) {
     const line = spec.lines.find(line => line.run.index === +row.dataset.run && !line.mean);

@@ -57,7 +57,7 @@ function passes(run) {
 const isShown = run => passes(run) && !state.hidden.includes(run.index);
 
 /* Okabe and Ito's colours, a little darker so that thin lines keep their contrast on white. */
-const COLOURS = ["#0072b2", "#d55e00", "#009e73", "#b8578f", "#b07d00", "#3b8fc4", "#6a51a3", "#7a5230"];
+const COLOURS = ["#0072b2", "#d55e00", "#b8578f", "#009e73", "#b07d00", "#3b8fc4", "#6a51a3", "#7a5230"];
 const DASHES = [[], [7, 3], [2, 2], [9, 3, 2, 3]];
 
 const isDark = () => getComputedStyle(document.documentElement).colorScheme === "dark"
@@ -78,16 +78,23 @@ function groups() {
   return [...new Set(RUNS.filter(passes).map(groupOf))];
 }
 
-/* Colour by group, shade by the rank of another field's value in that group. */
-function colourOf(run) {
-  const all = [...new Set(RUNS.map(groupOf))];
-  let colour = COLOURS[all.indexOf(groupOf(run)) % COLOURS.length];
-  if (isDark()) colour = mixed(colour, 255, .28);
-  if (!state.shade) return colour;
-  const peers = RUNS.filter(other => groupOf(other) === groupOf(run)).map(other => other.fields[state.shade] ?? "");
-  const values = [...new Set(peers)].sort((a, b) => a - b || (a < b ? -1 : 1));
-  const rank = values.length > 1 ? values.indexOf(run.fields[state.shade] ?? "") / (values.length - 1) : .5;
-  return rank < .5 ? mixed(colour, 255, (.5 - rank) * .9) : mixed(colour, 0, (rank - .5) * .8);
+/* Colour by group, shade by the rank of another field's value in that group. Worked out once for each drawing. */
+let paints = [];
+const colourOf = run => paints[run.index];
+
+function paint() {
+  const dark = isDark(), members = new Map();
+  for (const run of RUNS) members.set(groupOf(run), [...(members.get(groupOf(run)) || []), run]);
+  let number = 0;
+  for (const runs of members.values()) {
+    let colour = COLOURS[number++ % COLOURS.length];
+    if (dark) colour = mixed(colour, 255, .28);
+    const values = [...new Set(runs.map(run => run.fields[state.shade] ?? ""))].sort((a, b) => a - b || (a < b ? -1 : 1));
+    for (const run of runs) {
+      const rank = state.shade && values.length > 1 ? values.indexOf(run.fields[state.shade] ?? "") / (values.length - 1) : .5;
+      paints[run.index] = rank < .5 ? mixed(colour, 255, (.5 - rank) * .9) : mixed(colour, 0, (rank - .5) * .8);
+    }
+  }
 }
 
 function dashOf(run) {

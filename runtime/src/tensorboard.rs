@@ -151,14 +151,18 @@ mod tests {
     }
 
     #[test]
-    fn the_first_record_is_byte_for_byte_what_tensorboard_writes() {
-        // `tensorboard.summary.writer.record_writer.RecordWriter` on Event(wall_time=1.5, file_version="brain.Event:2").
-        let golden = "18000000000000\
-                      00a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a32";
-        let file = record(&version(1.5));
-        let hex: String = file.iter().map(|byte| format!("{byte:02x}")).collect();
-        assert!(hex.starts_with(golden), "{hex}");
-        assert_eq!(records(&file).len(), 1);
+    fn records_are_byte_for_byte_what_tensorboard_writes() {
+        // What `tensorboard.summary.writer.record_writer.RecordWriter` of TensorBoard 2 wrote of
+        // Event(wall_time=1.5, file_version="brain.Event:2") and of a scalar after step 300.
+        let first =
+            "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c";
+        let second = "2d000000000000003c418afb09000000000000024010ac022a1f0a1d0a16\
+                      747261696e696e672f747261696e696e675f6c6f7373150000c03f1f7e8e3e";
+        let loss = [("training/training_loss".to_owned(), 1.5)];
+        let [a, b] = [version(1.5), event(2.25, 300, &loss)].map(|message| record(&message));
+        let hex = |file: &[u8]| file.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+        assert_eq!((hex(&a).as_str(), hex(&b).as_str()), (first, second));
+        assert_eq!(records(&[a, b].concat()).len(), 2);
     }
 
     #[test]

@@ -313,6 +313,15 @@ fn the_page_does_in_a_browser_what_it_says() {
     let whole = saw["whole"].as_array().unwrap();
     assert!(whole[0].as_f64().unwrap() <= 1.0 && whole[1].as_f64().unwrap() >= 60.0, "{whole:?}");
 
+    // Dragged over steps 20 to 50, in every chart; a double click in another one takes it back.
+    for (seen, wanted) in [("range", [20.0, 50.0]), ("other", [20.0, 50.0])] {
+        for (found, wanted) in saw["dragged"][seen].as_array().unwrap().iter().zip(wanted) {
+            assert!((found.as_f64().unwrap() - wanted).abs() < 0.2, "{}", saw["dragged"]);
+        }
+    }
+    assert_eq!(saw["dragged"]["after"], serde_json::json!([null, null]));
+    assert_eq!(saw["clicked"], serde_json::json!(["treated #1"]));
+
     // Paired differences, their mean and their band.
     let gap = |seed: usize, step| loss(Role::Treatment, seed, step) - loss(Role::Base, seed, step);
     let pair = &saw["raw"]["pair"];
@@ -395,7 +404,7 @@ fn the_page_does_in_a_browser_what_it_says() {
     }
     assert_eq!(saw["downloads"], serde_json::json!(["pair.csv"]));
     let png = &saw["png"];
-    assert!(png["start"].as_str().unwrap().starts_with("data:image/png;base64,iVBORw0KGgo"));
+    assert!(png["start"].as_str().unwrap().starts_with("data:image/png;base64,iVBORw0KGg"));
     assert!(
         png["colours"].as_u64().unwrap() > 20 && png["height"].as_u64().unwrap() > 600,
         "{png}"

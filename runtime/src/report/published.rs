@@ -294,6 +294,7 @@ fn nearest(pattern: &str, names: &[&'static str]) -> Option<String> {
 
 /// All of them, in the order of their table.
 pub(super) fn answers() -> Vec<Answer> {
+    let mut before = "";
     rows(ANSWERS)
         .iter()
         .map(|row| {
@@ -301,6 +302,9 @@ pub(super) fn answers() -> Vec<Answer> {
                 ["id", "scope", "metric", "published_value", "unit", "data_file", "caveat"]
                     .map(|column| cell(row, column));
             let sober = SOBER.contains(&id);
+            // A row that stands alone has to say what it is of.
+            let metric = if metric == "same" { before } else { metric };
+            before = metric;
             Answer { id, scope, metric, value, unit, file, caveat, sober, yours: Vec::new() }
         })
         .collect()

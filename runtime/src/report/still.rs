@@ -25,7 +25,7 @@ const HEIGHT: f64 = 260.0;
 const LEFT: f64 = 64.0;
 const BOTTOM: f64 = 34.0;
 const TOP: f64 = 8.0;
-const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#009e73", "#b1508a", "#9a6a00", "#3a3f45"];
+const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#b8578f", "#009e73", "#9a6a00", "#3a3f45"];
 const DASHES: [&str; 4] = ["", "6 3", "2 2", "8 2 2 2"];
 
 /// One line: whose colour, whose dashes.

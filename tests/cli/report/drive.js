@@ -30,6 +30,29 @@
   await step("range", async () => { type("from", "10", "change"); type("to", "20", "change"); await null; const { min, max } = chart("training loss").u.scales.x; return [min, max, location.hash.includes("from")]; });
   await step("csv", async () => { click("csv"); return saved.at(-1).text(); });
   await step("whole", async () => { press("r"); await null; const { min, max } = chart("training loss").u.scales.x; return [min, max]; });
+  await step("dragged", async () => {
+    const { u } = chart("training loss");
+    await null;
+    const box = u.over.getBoundingClientRect();
+    const mouse = (what, x, target) => target.dispatchEvent(new MouseEvent(what, { clientX: box.left + u.valToPos(x, "x"), clientY: box.top + 60, movementX: 5, bubbles: true }));
+    mouse("mouseenter", 20, u.over); mouse("mousedown", 20, u.over); mouse("mousemove", 35, u.over); mouse("mousemove", 50, u.over); mouse("mouseup", 50, document);
+    await null; await null;
+    const range = [state.from, state.to], scale = chart("pair 0").u.scales.x;
+    await null;
+    const other = [scale.min, scale.max];
+    chart("pair 0").u.over.dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
+    await null; await null;
+    return { range, other, after: [state.from, state.to] };
+  });
+  await step("clicked", async () => {
+    const { u, spec } = chart("training loss");
+    await null;
+    const box = u.over.getBoundingClientRect(), line = spec.lines.find(line => line.label === "treated #1");
+    u.over.dispatchEvent(new MouseEvent("click", { clientX: box.left + u.valToPos(45.5, "x"), clientY: box.top + u.valToPos(line.values[44], "y"), bubbles: true }));
+    const chosen = state.selected.map(at => RUNS[at].label);
+    press("Escape");
+    return chosen;
+  });
   await step("hover", async () => {
     const { u } = chart("training loss");
     await null;
