@@ -274,9 +274,10 @@ Examples:
   canonc build --check arch/*.canon         writes nothing; exits 1 if it would")]
 pub(crate) struct BuildArgs {
     /// .canon files, recipes and comparisons
-    #[arg(value_name = "FILE", required = true)]
+    #[arg(value_name = "FILE", required_unless_present = "check")]
     pub(crate) files: Vec<PathBuf>,
-    /// Write nothing; name the locks that are missing or stale, and exit 1 if there are any
+    /// Write nothing; name the locks that are missing or stale, and exit 1 if there are any; without a
+    /// FILE, of everything that locks there were made from
     #[arg(long)]
     pub(crate) check: bool,
     /// Where locks go

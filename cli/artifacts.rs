@@ -15,7 +15,7 @@ use compiler::resolve::import_target;
 use dsl::{FileId, Sources};
 use runtime::run::{Paths, read_experiment};
 
-use crate::build::{built, settled};
+use crate::build::{Known, built, settled};
 use crate::fail::Failure;
 use crate::files::canon_files;
 use crate::load::{Content, name, read};
@@ -42,8 +42,9 @@ pub(crate) fn artifacts() -> Result<Artifacts, Failure> {
         .help("start it in the folder of a project; `canonc new DIR` writes a first one"));
     }
     let mut made = BTreeSet::new();
+    let mut known = Known::default();
     for source in &sources {
-        add_source(&mut all, source, &mut made);
+        add_source(&mut all, &mut known, source, &mut made);
     }
     for path in listed(LOCKS, "lock") {
         if made.contains(&name(&path)) {
@@ -53,7 +54,7 @@ pub(crate) fn artifacts() -> Result<Artifacts, Failure> {
         match lock::source_of(&text) {
             // A source outside of the usual folders.
             Some(source) if Path::new(&source).is_file() && all.get(&source).is_none() => {
-                add_source(&mut all, Path::new(&source), &mut made);
+                add_source(&mut all, &mut known, Path::new(&source), &mut made);
             }
             Some(_) | None => {}
         }
@@ -66,9 +67,9 @@ pub(crate) fn artifacts() -> Result<Artifacts, Failure> {
 }
 
 /// A source, what it reads, and the locks it makes.
-fn add_source(all: &mut Artifacts, source: &Path, made: &mut BTreeSet<String>) {
+fn add_source(all: &mut Artifacts, known: &mut Known, source: &Path, made: &mut BTreeSet<String>) {
     let path = name(source);
-    let built = built(source);
+    let built = built(known, source);
     let state = if built.is_ok() { State::Current } else { State::Broken };
     let kind = read_by(all, source, &path);
     all.add(path.clone(), Artifact { kind, state, note: String::new() });
@@ -119,11 +120,11 @@ fn read_by(all: &mut Artifacts, source: &Path, path: &str) -> Kind {
             Kind::Recipe
         }
         Source::Comparison => {
-            let arms = recipe::comparison::read(&sources, id).0.map(|comparison| comparison.arms);
-            for arm in arms.unwrap_or_default() {
-                all.need(path, arm.recipe);
-                if let Some(arch) = arm.arch {
-                    all.need(path, arch.path);
+            let read = recipe::comparison::read(&sources, id).0;
+            for arm in read.iter().flat_map(recipe::ComparisonFile::arms) {
+                all.need(path, arm.recipe.as_str());
+                if let Some(arch) = &arm.arch {
+                    all.need(path, arch.path.as_str());
                 }
             }
             Kind::Comparison

@@ -35,7 +35,7 @@ fn bind_with(args: &BindArgs, data: &ReadData) -> Outcome {
     // A lock that reads no text is refused before any data is looked for.
     let bound = match reads_text {
         true => data(&args.data, experiment)?,
-        false => Bound { digest: Digest::of("", ""), tokens: None },
+        false => Bound { digest: Digest::of("", ""), tokens: None, tokenizer: None },
     };
     let after = lock::bind(&before, bound).map_err(|error| {
         let drift = error.code == "data-drift";
@@ -92,5 +92,5 @@ fn documents(path: &Path, experiment: Option<&Experiment>) -> Result<Bound, Fail
         }
         Some((DataSource::Task { .. }, _)) | None => None,
     };
-    Ok(Bound { digest, tokens })
+    Ok(Bound { digest, tokens, tokenizer: None })
 }

@@ -6,28 +6,31 @@
 //! that is confounded is reported and not locked.
 
 mod check;
+mod known;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 
 use compiler::compare;
-use compiler::lock::{self, ArchLock, Lock, LockedArch, NoComparison};
+use compiler::lock::{self, ArchLock, Lock};
 use compiler::program::Compiled;
-use compiler::recipe::comparison::ArmFile;
-use compiler::recipe::{self, ArchRef, Source};
-use dsl::{Diagnostic, FileId, Sources};
+use compiler::recipe::{self, Source};
 
 use crate::args::BuildArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::load::{self, Archs, Content};
-use crate::{files, locks, output};
+use crate::load::{self, Archs};
+use crate::{locks, output};
+
+pub(crate) use known::Known;
 
 pub(crate) fn build(args: &BuildArgs) -> Outcome {
     let mut made: BTreeMap<PathBuf, String> = BTreeMap::new();
     let mut worst = Exit::Fine;
-    for file in &args.files {
-        let built = match built(file) {
+    let mut known = Known::default();
+    let mut sources = BTreeSet::new();
+    let standing = if args.files.is_empty() { check::sources(args)? } else { Vec::new() };
+    for file in args.files.iter().chain(&standing) {
+        let built = match built(&mut known, file) {
             Ok(built) => built,
             Err(failure) => {
                 output::failure(&failure);
@@ -54,8 +57,9 @@ pub(crate) fn build(args: &BuildArgs) -> Outcome {
                 }
             });
         }
-        worst = worst.max(check::orphans(args, &source, &made)?);
+        sources.insert(source);
     }
+    worst = worst.max(check::orphans(args, &sources, &made)?);
     // What was wrong has been said, file by file.
     if worst > Exit::Finding { Err(Failure::shown(worst)) } else { Ok(worst) }
 }
@@ -66,14 +70,17 @@ fn two_sources(path: &Path, one: &str, other: &str) -> Failure {
 }
 
 /// The locks that a file makes; diagnostics have been shown.
-pub(crate) fn built(file: &Path) -> Result<Vec<Lock>, Failure> {
+pub(crate) fn built(known: &mut Known, file: &Path) -> Result<Vec<Lock>, Failure> {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("canon") => archs(file),
         Some("toml") => {
-            let (sources, id) = toml(file)?;
+            let (sources, id) = known::toml(file)?;
             match recipe::source(sources.text(id)) {
-                Source::Recipe => Ok(experiments(&sources, id, None)?.0),
-                Source::Comparison => comparison(&sources, id),
+                Source::Recipe => {
+                    let made = known.recipe(file, None)?;
+                    Ok(made.iter().cloned().map(Lock::Experiment).collect())
+                }
+                Source::Comparison => known.comparisons(&sources, id),
             }
         }
         Some("lock") => Err(Failure::bad_input(format!("`{}` is a lock already", shown(file)))
@@ -108,142 +115,12 @@ fn stem(file: &Path) -> Result<String, Failure> {
     Ok(stem.to_owned())
 }
 
-/// A TOML file as one of the sources that diagnostics point into.
-fn toml(file: &Path) -> Result<(Sources, FileId), Failure> {
-    let text = match load::read(file) {
-        Ok(Content::Text(text)) => text,
-        Ok(Content::Not(load::Trouble::NotText(_))) => {
-            return Err(Failure::bad_input(format!("`{}` is not UTF-8 text", shown(file)))
-                .help("save it as UTF-8"));
-        }
-        Ok(Content::Not(load::Trouble::TooLarge(_))) => {
-            return Err(Failure::bad_input(format!("`{}` is too large for a recipe", shown(file)))
-                .help("a recipe is a page of text: name another file"));
-        }
-        Err(error) => return Err(files::missing(file, &error)),
-    };
-    let mut sources = Sources::new();
-    let id = sources.add(load::name(file), text);
-    Ok((sources, id))
-}
-
-/// Shows diagnostics; errors among them end the command.
-fn judge(sources: &Sources, found: &[Diagnostic]) -> Result<(), Failure> {
-    output::diagnostics(sources, found);
-    let bad = found.iter().any(Diagnostic::is_error);
-    if bad { Err(Failure::shown(Exit::BadInput)) } else { Ok(()) }
-}
-
-/// The experiments of a recipe, in order, and their archs' number; with another arch than its own if one is named.
-fn experiments(
-    sources: &Sources,
-    id: FileId,
-    arch: Option<&ArchRef>,
-) -> Result<(Vec<Lock>, usize), Failure> {
-    let (read, found) = recipe::read(sources, id);
-    judge(sources, &found)?;
-    let Some(mut read) = read else { return Err(Failure::shown(Exit::BadInput)) };
-    if let Some(arch) = arch {
-        read.use_arch(arch);
-    }
-    let mut archs: BTreeMap<ArchRef, Rc<LockedArch>> = BTreeMap::new();
-    let mut failed = false;
-    for (named, span) in &read.archs {
-        match locked_arch(named) {
-            Ok(arch) => {
-                archs.insert(named.clone(), arch);
-            }
-            Err(failure) => {
-                failed = true;
-                match &failure.message {
-                    Some(message) => {
-                        let mut d = Diagnostic::error("bad-arch", *span, message.clone());
-                        d.help = failure.help;
-                        output::diagnostics(sources, &[d]);
-                    }
-                    None => output::failure(&failure),
-                }
-            }
-        }
-    }
-    if failed {
-        return Err(Failure::shown(Exit::BadInput));
-    }
-    let source = sources.name(id);
-    let stem = stem(Path::new(source))?;
-    let (made, found) = read.experiments(&stem, source, &|named| archs.get(named).cloned());
-    judge(sources, &found)?;
-    Ok((made.into_iter().map(Lock::Experiment).collect(), archs.len()))
-}
-
-/// The arch that a recipe names, compiled from its file.
-fn locked_arch(named: &ArchRef) -> Result<Rc<LockedArch>, Failure> {
-    let path = Path::new(&named.path);
-    let Archs { name: _, found } = load::archs(path, named.name.as_deref())?;
-    match found.as_slice() {
-        [one] => {
-            let locked = LockedArch::new(&one.compiled).map(Rc::new);
-            locked.map_err(|error| locks::refused(path, error))
-        }
-        several => {
-            let names: Vec<&str> = several.iter().map(|arch| arch.compiled.name.as_str()).collect();
-            let first = names.first().copied().unwrap_or("NAME");
-            Err(Failure::bad_input(format!(
-                "`{}` defines {} archs: {}",
-                named.path,
-                names.len(),
-                names.join(", ")
-            ))
-            .help(format!("say which: `arch = \"…/{}#{first}\"`", shown(path))))
-        }
-    }
-}
-
-fn comparison(sources: &Sources, id: FileId) -> Result<Vec<Lock>, Failure> {
-    let (read, found) = recipe::comparison::read(sources, id);
-    judge(sources, &found)?;
-    let Some(read) = read else { return Err(Failure::shown(Exit::BadInput)) };
-    let mut arms = Vec::new();
-    for ArmFile { name, recipe: path, arch } in &read.arms {
-        let at = read.place(&format!("arms.{name}"));
-        let bad = |message: String, help: &str| {
-            let d = Diagnostic::error("bad-arm", at, message).help(help);
-            output::diagnostics(sources, &[d]);
-            Failure::shown(Exit::BadInput)
-        };
-        let file = Path::new(path);
-        if !file.is_file() {
-            let help = "arms are recipes, their paths relative to this file";
-            return Err(bad(format!("arm `{name}`: there is no `{path}`"), help));
-        }
-        let (own, own_id) = toml(file)?;
-        let (mut experiments, _) = experiments(&own, own_id, arch.as_ref())?;
-        match (experiments.pop(), experiments.is_empty()) {
-            (Some(Lock::Experiment(experiment)), true) => arms.push((name.clone(), experiment)),
-            (Some(_) | None, true | false) => {
-                let help = "an arm is one experiment: move its [sweep] to the comparison's [grid]";
-                return Err(bad(format!("arm `{name}`: `{path}` makes several locks"), help));
-            }
-        }
-    }
-    let source = sources.name(id);
-    let stem = stem(Path::new(source))?;
-    match read.comparison(&stem, source, arms) {
-        Ok(comparison) => Ok(vec![Lock::Comparison(comparison)]),
-        Err(why) => {
-            if let NoComparison::Confounded(_, verdict) = &why {
-                output::data(&compare::text(verdict, false))?;
-            }
-            output::diagnostics(sources, &read.explain(&why));
-            let confounded = matches!(why, NoComparison::Confounded(..));
-            Err(Failure::shown(if confounded { Exit::Finding } else { Exit::BadInput }))
-        }
-    }
-}
-
 /// What is to stand at a path: the lock, bound as the one there is, and what stands there now.
 pub(crate) fn settled(path: &Path, lock: Lock) -> Result<(Lock, Option<String>), Failure> {
     let Some(before) = locks::standing(path)? else { return Ok((lock, None)) };
+    if before == lock::write(&lock) {
+        return Ok((lock, Some(before)));
+    }
     match lock::source_of(&before) {
         None => Err(Failure::bad_input(format!("`{}` is no lock of canonc", shown(path)))
             .help("move it away, or give the locks another folder with --out")),

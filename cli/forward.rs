@@ -165,8 +165,8 @@ fn run_of(path: &Path) -> Option<(String, String)> {
 /// The device and dtype that are asked for, if this machine has them.
 pub(crate) fn machine(args: &MachineArgs) -> Result<Machine, Failure> {
     let kernels = match args.kernels {
-        WithKernels::Fastest => KernelRequest::Fastest,
-        WithKernels::Reference => KernelRequest::Reference,
+        WithKernels::Fastest => KernelRequest::FASTEST,
+        WithKernels::Reference => KernelRequest::REFERENCE,
     };
     let cuda = args.device == OnDevice::Cuda;
     Machine::of(cuda, args.dtype == WithType::F64, kernels).map_err(failure)

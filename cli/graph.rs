@@ -15,7 +15,7 @@ use dsl::{Decimal, NumberError};
 use crate::args::{GraphArgs, GraphFormat};
 use crate::fail::{Exit, Failure, Outcome};
 
-use crate::load::{self, Found};
+use crate::load::{self, Found, Trained};
 use crate::{artifacts, output};
 
 pub(crate) fn graph(args: &GraphArgs) -> Outcome {
@@ -67,12 +67,21 @@ fn artifact_graph(format: GraphFormat) -> Outcome {
     Ok(if all.broken() { Exit::Finding } else { Exit::Fine })
 }
 
-fn train_plan(graph: &Graph, options: Option<TrainOptions>) -> Result<String, Failure> {
-    let options = match options {
-        Some(options) => options,
+fn train_plan(graph: &Graph, trained: Option<Trained>) -> Result<String, Failure> {
+    let options = match trained {
+        Some(Trained { options: Some(options), loss: _ }) => options,
+        Some(Trained { options: None, loss: _ }) => {
+            return Err(no_plan());
+        }
         None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
     };
     Ok(plan::train(graph, &options).text())
+}
+
+/// A lock under a policy that no plan follows.
+pub(crate) fn no_plan() -> Failure {
+    Failure::machine("there is no plan under precision.policy = \"bf16\" yet")
+        .help("lock it with policy = \"f32\" under [precision]")
 }
 
 /// What `--plan` shows of an arch that no lock trains: AdamW and cross-entropy as the release has them.

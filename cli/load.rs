@@ -11,7 +11,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use compiler::lock::{Experiment, Lock};
-use compiler::plan::TrainOptions;
+use compiler::plan::{Loss, TrainOptions};
 use compiler::program::{Compiled, Program, Std};
 use compiler::resolve::import_target;
 use dsl::limits::MAX_SOURCE_BYTES;
@@ -328,7 +328,16 @@ pub(crate) struct Archs {
 /// One architecture, and what it is trained with, where that is known.
 pub(crate) struct Found {
     pub(crate) compiled: Compiled,
-    pub(crate) train: Option<TrainOptions>,
+    pub(crate) train: Option<Trained>,
+}
+
+/// What a lock says of training.
+#[derive(Clone, Copy)]
+pub(crate) struct Trained {
+    #[cfg_attr(not(feature = "torch"), expect(dead_code, reason = "only what computes asks"))]
+    pub(crate) loss: Loss,
+    /// `None` under a precision policy that no plan follows yet.
+    pub(crate) options: Option<TrainOptions>,
 }
 
 /// The archs of a `.canon` file or a lock, or the one of that name; diagnostics have been shown.
@@ -381,7 +390,7 @@ pub(crate) fn compile(path: &Path, arch: Option<&str>) -> Result<(Loaded, Vec<Co
 fn locked(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
     let of = |experiment: &Experiment| Found {
         compiled: experiment.arch.compiled.clone(),
-        train: Some(experiment.train_options()),
+        train: Some(Trained { loss: experiment.loss, options: experiment.train_options() }),
     };
     let (lock, _) = locks::read(path)?;
     let all: Vec<Found> = match lock {

@@ -13,8 +13,8 @@ use runtime::bench::step::{StepBench, StepShape, step};
 use crate::args::BenchArgs;
 use crate::fail::{Exit, Failure, Outcome};
 use crate::forward::{machine, one_arch};
-use crate::graph::usual;
-use crate::load::Found;
+use crate::graph::{no_plan, usual};
+use crate::load::{Found, Trained};
 use crate::output;
 
 pub(super) fn training_steps(args: &BenchArgs) -> Outcome {
@@ -33,7 +33,8 @@ fn timed(
 ) -> Result<(String, Graph, StepBench), Failure> {
     let Found { compiled, train } = one_arch(file, args.arch.as_deref())?;
     let options = match train {
-        Some(train) => train,
+        Some(Trained { options: Some(options), loss: _ }) => options,
+        Some(Trained { options: None, loss: _ }) => return Err(no_plan()),
         None => usual().map_err(|error| Failure::machine(format!("{error:?}")))?,
     };
     let shape = StepShape { batch: args.batch, seq_len };

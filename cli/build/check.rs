@@ -3,7 +3,7 @@
 //! In: a lock built anew and what stands in its place. Out: exit 1 if they differ, with each fact that
 //! does; locks that nothing makes any more. Must stay true: writes nothing.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -44,23 +44,43 @@ pub(super) fn check(path: &Path, lock: Lock) -> Outcome {
     Ok(Exit::Finding)
 }
 
-/// Locks in the folder that say they were made from `source`, and are not any more.
+/// What the locks in the folder say they were made from, each once: all of it where no file is named.
+pub(super) fn sources(args: &BuildArgs) -> Result<Vec<PathBuf>, Failure> {
+    let found: BTreeSet<PathBuf> = standing(args)?
+        .iter()
+        .filter_map(|(_, text)| Some(PathBuf::from(lock::source_of(text)?)))
+        .collect();
+    if found.is_empty() {
+        return Err(Failure::bad_input(format!("there are no locks in `{}`", shown(&args.out)))
+            .help("name what to build: `canonc build recipes/NAME.toml`"));
+    }
+    Ok(found.into_iter().collect())
+}
+
+/// The locks in the folder, with their texts.
+fn standing(args: &BuildArgs) -> Result<Vec<(PathBuf, String)>, Failure> {
+    let Ok(entries) = fs::read_dir(&args.out) else { return Ok(Vec::new()) };
+    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
+    paths.retain(|path| path.extension().is_some_and(|extension| extension == "lock"));
+    paths.sort();
+    paths
+        .into_iter()
+        .map(|path| Ok((path.clone(), locks::standing(&path)?.unwrap_or_default())))
+        .collect()
+}
+
+/// Locks in the folder that say they were made from one of `sources`, and are not any more.
 pub(super) fn orphans(
     args: &BuildArgs,
-    source: &str,
+    sources: &BTreeSet<String>,
     made: &BTreeMap<PathBuf, String>,
 ) -> Result<Exit, Failure> {
-    let Ok(entries) = fs::read_dir(&args.out) else { return Ok(Exit::Fine) };
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
     let mut worst = Exit::Fine;
-    for path in paths {
-        let is_lock = path.extension().is_some_and(|extension| extension == "lock");
-        if !is_lock || made.contains_key(&path) {
+    for (path, text) in standing(args)? {
+        if made.contains_key(&path) {
             continue;
         }
-        let text = locks::standing(&path)?.unwrap_or_default();
-        if lock::source_of(&text).as_deref() == Some(source) {
+        if let Some(source) = lock::source_of(&text).filter(|source| sources.contains(source)) {
             output::note(&format!("{}: no longer made by `{source}`; delete it", shown(&path)));
             worst = if args.check { Exit::Finding } else { worst };
         }

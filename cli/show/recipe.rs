@@ -26,8 +26,8 @@ fn markdown() -> String {
     let mut derived = Vec::new();
     for def in TABLE {
         match def.origin {
-            Origin::Derived => derived.push(Row::of(def)),
-            Origin::Free | Origin::Decides => {
+            Origin::Derived if def.instead.is_none() => derived.push(Row::of(def)),
+            Origin::Free | Origin::Decides | Origin::Derived => {
                 sections.entry(def.section()).or_default().push(Row::of(def));
             }
         }
@@ -103,11 +103,11 @@ struct Only {
 
 impl Row {
     fn of(def: &FieldDef) -> Row {
-        let FieldDef { path, class, origin, kind, default, only, unit, doc, .. } = *def;
-        let (origin, writable) = match origin {
-            Origin::Free => ("free", true),
-            Origin::Decides => ("decides", true),
-            Origin::Derived => ("derived", false),
+        let FieldDef { path, class, origin, kind, default, only, instead, unit, doc, .. } = *def;
+        let origin = match origin {
+            Origin::Free => "free",
+            Origin::Decides => "decides",
+            Origin::Derived => "derived",
         };
         Row {
             path,
@@ -118,9 +118,9 @@ impl Row {
                 Class::Cosmetic => "cosmetic",
             },
             origin,
-            accepts: writable.then(|| kind.describe()),
+            accepts: def.is_writable().then(|| kind.describe()),
             default: match default {
-                Default::Required => None,
+                Default::Required => instead.map(|of| format!("from `{of}`, or that from it")),
                 Default::Is(value) => Some(format!("`{value}`")),
                 Default::From(_, words) => Some(words.to_owned()),
             },

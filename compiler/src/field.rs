@@ -7,10 +7,16 @@
 //! arch brings its own (`arch.layers.3.mixer.heads`): they are semantic by way of `arch.graph` and
 //! `arch.manifest`, so that renaming or refactoring an arch changes no id.
 
+mod table;
 mod value;
 
 use std::collections::BTreeMap;
 
+#[cfg(test)]
+use table::CONFIGS;
+pub use table::TABLE;
+pub(crate) use table::{GRAMMARS, LESS_IS_BETTER, MEASURES, METRICS};
+use table::{TASK, TEXT};
 pub use value::{Bounds, FieldValue, Kind, UNBOUND};
 pub(crate) use value::{one_of, quote, row, shown, string};
 
@@ -63,9 +69,11 @@ pub struct FieldDef {
     pub default: Default,
     /// The field exists only where another one holds one of these words.
     pub only: Option<(&'static str, &'static [&'static str])>,
-    /// The lock version that brought it.
+    /// Of a derived field: the free one that follows where this one is written.
+    pub instead: Option<&'static str>,
+    /// The revision of this table that brought it.
     pub since: u32,
-    /// For fields younger than version 1: the value under which a run is what it was without them.
+    /// For fields younger than revision 1: the value under which a run is what it was without them.
     pub neutral: &'static str,
     pub unit: &'static str,
     pub doc: &'static str,
@@ -75,8 +83,8 @@ pub struct FieldDef {
 
 const fn free(path: &'static str, class: Class, kind: Kind, doc: &'static str) -> FieldDef {
     let (origin, default) = (Origin::Free, Default::Required);
-    let (only, since, neutral, unit, also) = (None, 1, "", "", &[]);
-    FieldDef { path, class, origin, kind, default, only, since, neutral, unit, doc, also }
+    let (only, instead, since, neutral, unit, also) = (None, None, 1, "", "", &[]);
+    FieldDef { path, class, origin, kind, default, only, instead, since, neutral, unit, doc, also }
 }
 
 const fn derived(
@@ -100,6 +108,21 @@ impl FieldDef {
 
     const fn only(self, path: &'static str, words: &'static [&'static str]) -> FieldDef {
         FieldDef { only: Some((path, words)), ..self }
+    }
+
+    /// Brought after the first locks, in which it had this value.
+    const fn younger(self, neutral: &'static str) -> FieldDef {
+        FieldDef { since: 2, neutral, ..self }
+    }
+
+    /// A derived field that a recipe may say instead of a free one, which follows then.
+    const fn instead(self, kind: Kind, of: &'static str) -> FieldDef {
+        FieldDef { kind, instead: Some(of), ..self }
+    }
+
+    /// Whether a recipe may say it.
+    pub fn is_writable(&self) -> bool {
+        self.origin != Origin::Derived || self.instead.is_some()
     }
 
     const fn unit(self, unit: &'static str) -> FieldDef {
@@ -129,163 +152,6 @@ impl FieldDef {
         self.path.split_once('.').map_or(self.path, |(section, _)| section)
     }
 }
-
-const COUNT: i64 = 1_000_000_000_000;
-const TASK: &str = "data.task";
-const KIND: &str = "schedule.kind";
-/// Tasks with a generator.
-const SYNTHETIC: &[&str] = &["brevo", "capo", "depo", "lano", "mano", "multihop"];
-/// Tasks whose samples have a largest size.
-const SIZED: &[&str] = &["brevo", "depo", "mano"];
-/// Tasks whose samples begin with a token of their own.
-const MARKED: &[&str] = &["brevo", "depo", "mano"];
-/// Tasks that are measured by what a model writes.
-const WRITTEN: &[&str] = &["brevo", "lano"];
-const BREVO: &[&str] = &["brevo"];
-const CAPO: &[&str] = &["capo"];
-const DEPO: &[&str] = &["depo"];
-const LANO: &[&str] = &["lano"];
-const MULTIHOP: &[&str] = &["multihop"];
-/// The published grammars and how many tokens each has.
-pub(crate) const GRAMMARS: [(&str, i64); 9] = [
-    ("cfg3b", 3),
-    ("cfg3e1", 9),
-    ("cfg3e2", 4),
-    ("cfg3f", 3),
-    ("cfg3g", 3),
-    ("cfg3h", 3),
-    ("cfg3i", 3),
-    ("cfg3j", 3),
-    ("cfg3k", 3),
-];
-const CONFIGS: &[&str] =
-    &["cfg3b", "cfg3e1", "cfg3e2", "cfg3f", "cfg3g", "cfg3h", "cfg3i", "cfg3j", "cfg3k"];
-/// What can be measured, and of which tasks alone.
-pub(crate) const METRICS: [(&str, Option<&[&str]>); 6] = [
-    ("answer_accuracy", Some(&["brevo", "capo", "depo", "mano", "multihop", "text"])),
-    ("bits", Some(CAPO)),
-    ("kl", Some(LANO)),
-    ("loss", None),
-    ("token_accuracy", Some(&["brevo", "capo", "depo", "mano", "multihop", "text"])),
-    ("validity", Some(LANO)),
-];
-/// Their words.
-pub(crate) const MEASURES: &[&str] =
-    &["answer_accuracy", "bits", "kl", "loss", "token_accuracy", "validity"];
-/// Of these, those of which less is better.
-pub(crate) const LESS_IS_BETTER: &[&str] = &["kl", "loss"];
-const MANO: &[&str] = &["mano"];
-const TEXT: &[&str] = &["text"];
-const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];
-
-use Class::{Cosmetic, Measured, Platform, Semantic};
-use Kind::{Bool, Digest, Int, IntOr, Ints, Letters, Name, Pair, Real, RealOr, Seed, Word, Words};
-
-/// Every field, by path.
-#[rustfmt::skip]
-pub const TABLE: &[FieldDef] = &[
-    derived("arch.canon_parameters", Cosmetic, "", "Parameters in the fills of slots."),
-    derived("arch.flops_per_token", Cosmetic, "FLOP", "Forward, at arch.seq_len; a multiply-add counts two."),
-    derived("arch.graph", Semantic, "", "Structural hash of the compute graph."),
-    derived("arch.manifest", Semantic, "", "Digest of every parameter's path, shape, init rule and key."),
-    derived("arch.non_embedding", Cosmetic, "", "Parameters without the token table and the output projection."),
-    derived("arch.optimizer_bytes", Cosmetic, "bytes", "Parameters, gradients and both AdamW moments in f32."),
-    derived("arch.parameters", Cosmetic, "", "All parameters."),
-    derived("arch.saved_per_token", Cosmetic, "elements", "Kept for the backward pass, without recomputation."),
-    derived("arch.seq_len", Cosmetic, "tokens", "The sequence length that costs are counted at."),
-    derived("arch.short_conv", Cosmetic, "", "Parameters in the mixers' own short convolutions."),
-    derived("arch.state", Cosmetic, "elements", "Recurrent state of one sequence after arch.seq_len tokens."),
-    derived("arch.state_per_token", Cosmetic, "elements", "Of these, what the last token added."),
-    derived("arch.train_flops_per_token", Cosmetic, "FLOP", "Forward and backward."),
-    free("batch.micro_batches", Semantic, Int(1, 1 << 20), "Micro-batches of one step, summed by a fixed tree.").is("1").also(&["grad_acc_steps", "accumulate"]),
-    free("batch.sequences", Semantic, Int(1, 1 << 20), "Sequences of one micro-batch.").also(&["batch_size", "size"]),
-    derived("batch.tokens_per_step", Cosmetic, "tokens", "sequences x micro_batches x seq_len."),
-    derived("budget.flops", Cosmetic, "FLOP", "Of the whole training, forward and backward."),
-    free("budget.steps", Semantic, Int(1, COUNT), "Optimiser steps.").decides().also(&["max_steps", "iterations"]),
-    free("budget.tokens", Semantic, Int(1, i64::MAX), "Tokens of the whole training; the step must divide it.").decides().unit("tokens"),
-    free("checkpoint.every", Cosmetic, Int(0, COUNT), "Steps between checkpoints; 0 for the last step only.").is("100").unit("steps"),
-    free("checkpoint.keep", Cosmetic, Int(2, 10_000), "Verified checkpoints that are kept.").is("2"),
-    free("data.K", Semantic, Int(1, 499), "Depo: the most hops a question asks for.").only(TASK, DEPO).also(&["hops"]),
-    free("data.L", Semantic, Int(1, 499), "Mano: the most operations of an expression.").only(TASK, MANO),
-    free("data.M", Semantic, Int(1, 65_536), "Depo: questions of a sample; a cycle of fewer names asks one for each.").is("10").only(TASK, DEPO),
-    free("data.N", Semantic, Int(1, 10_000_000), "Brevo: the most vertices. Capo: people. Depo: the longest cycle. Multihop: people of a group.").only(TASK, &["brevo", "capo", "depo", "multihop"]).also(&["n_max", "n"]),
-    free("data.add_bos", Semantic, Bool, "A token before each document.").is("true").only(TASK, TEXT),
-    free("data.add_eos", Semantic, Bool, "A token after each document.").is("true").only(TASK, TEXT),
-    free("data.ans", Semantic, Int(1, 1 << 24), "Brevo: the published token before the answer.").is("9998").only(TASK, BREVO),
-    free("data.ask", Semantic, Word(&["last", "last_quarter"], &[]), "Brevo: whose ancestors are asked for; the last vertex's as published, or one's of the last quarter as in the paper.").is("\"last\"").only(TASK, BREVO),
-    free("data.bos", Semantic, Int(0, 1 << 24), "The published token before each sample.").is("9999").only(TASK, MARKED),
-    free("data.config", Semantic, Word(CONFIGS, &[]), "Lano: the published grammar.").only(TASK, LANO),
-    free("data.digest", Semantic, Digest, "Of the prepared documents; `canonc bind` writes it.").is("\"unbound\"").only(TASK, TEXT),
-    free("data.eos", Semantic, Int(1, 1 << 24), "Brevo: the token after the answer; as published that before it again.").is("9998").only(TASK, BREVO),
-    derived("data.epochs", Cosmetic, "", "Passes over the documents; known once they are bound."),
-    free("data.held_out", Semantic, Real(Bounds::BelowOne), "Share of the documents kept for evaluation.").is("0.01").only(TASK, TEXT),
-    free("data.held_out_seed", Semantic, Seed, "Which documents those are.").is("0").only(TASK, TEXT),
-    free("data.ids", Semantic, Word(&["dense", "published"], &[]), "Token numbers: as published, or without the unused ones.").is("\"published\"").only(TASK, SYNTHETIC),
-    free("data.k", Semantic, Int(1, 1000), "Multihop: groups of people, each as many hops from a year.").only(TASK, MULTIHOP),
-    free("data.knowledge_augment", Semantic, Bool, "Mano: two tokens for each marker and operation.").is("true").only(TASK, MANO),
-    free("data.leaves", Semantic, Word(&["ceil", "floor"], &[]), "Brevo: how the bound on parentless vertices is rounded; down as published, up in the paper.").is("\"floor\"").only(TASK, BREVO),
-    free("data.lens", Semantic, Ints(1, 499), "Mano: operation counts in training.").from(up_to_l, "1 to `data.L`").only(TASK, MANO),
-    free("data.loss_on", Semantic, Word(&["all", "answer"], &[]), "Which tokens are targets.").from(loss_on, "`\"answer\"` for brevo and depo, else `\"all\"`"),
-    free("data.max_tlen", Semantic, Int(1, 64), "Depo: tokens of the longest name.").only(TASK, DEPO),
-    free("data.min_tlen", Semantic, Int(1, 64), "Depo: tokens of the shortest name.").only(TASK, DEPO),
-    free("data.mini_vocab", Semantic, Int(1, 4500), "Depo: letters of the name alphabet.").only(TASK, DEPO).also(&["V"]),
-    free("data.multi", Semantic, Bool, "Brevo: names of 2 to 4 tokens (Brevo2), or one token a vertex (Brevo1).").is("false").only(TASK, BREVO),
-    free("data.order", Semantic, Word(&["indexed", "published"], &[]), "Windows by number, or the published stream, which cannot be resharded.").is("\"indexed\"").only(TASK, SYNTHETIC),
-    free("data.people_seed", Semantic, Int(0, i64::MAX), "Capo: of the people, who are the same whatever seeds.data is.").is("42").only(TASK, CAPO),
-    free("data.permute", Semantic, Bool, "Capo: sentences in a drawn order, as the paper's bioS has them.").is("false").only(TASK, CAPO),
-    free("data.pronoun", Semantic, Word(&["drawn", "parity"], &[]), "Capo: whether a person is he or she; by number as published, or drawn as in the paper.").is("\"parity\"").only(TASK, CAPO),
-    free("data.qids", Semantic, Ints(1, 499), "Mano: the number that stands for each of lens.").from(as_lens, "`data.lens`").only(TASK, MANO),
-    free("data.query", Semantic, Int(1, 1 << 24), "Brevo: the published token before the query.").is("9997").only(TASK, BREVO),
-    free("data.reverse_md", Semantic, Bool, "Capo: the day before the month.").is("false").only(TASK, CAPO),
-    free("data.separator", Semantic, Bool, "Depo: a token before each edge.").is("false").only(TASK, DEPO),
-    free("data.seq_len", Semantic, Int(1, 1 << 24), "Inputs of one window.").unit("tokens").also(&["context", "length"]),
-    free("data.source", Semantic, Name, "What people call the documents; once they are bound their digest counts instead.").only(TASK, TEXT),
-    free("data.task", Semantic, Word(&["brevo", "capo", "depo", "lano", "mano", "multihop", "text"], &["babilong"]), "What is learnt."),
-    derived("data.task_digest", Semantic, "", "Digest of a synthetic task: name, parameters, revision of its generator."),
-    free("data.tokenizer", Semantic, Word(&["bytes"], &["sp", "tiktoken"]), "How text becomes tokens.").is("\"bytes\"").only(TASK, TEXT),
-    free("data.tokens", Cosmetic, IntOr(1, i64::MAX, "unknown"), "Training tokens of one pass; `canonc bind` writes it.").is("\"unknown\"").only(TASK, TEXT),
-    free("data.ttype", Semantic, Letters("asm"), "Mano: addition, subtraction, multiplication.").is("\"asm\"").only(TASK, MANO),
-    free("data.value_mod", Semantic, Int(2, 4900), "Mano: the modulus.").is("23").only(TASK, MANO),
-    derived("data.vocab", Cosmetic, "tokens", "The least vocabulary an arch needs for this data."),
-    free("data.weights", Semantic, Ints(0, COUNT), "Share of each source of the prepared text; empty takes every document once a pass.").is("[]").only(TASK, TEXT),
-    free("evaluation.every", Cosmetic, Int(0, COUNT), "Steps between evaluations; 0 for the last step only.").is("0").unit("steps"),
-    free("evaluation.metrics", Measured, Words(MEASURES), "What is reported.").from(metrics, "what the task is measured by"),
-    free("evaluation.mode", Measured, Word(&["test", "train"], &[]), "Sizes of evaluated samples: all at the largest, or drawn as in training.").is("\"test\"").only(TASK, SIZED),
-    free("evaluation.samples", Measured, Int(1, 1 << 20), "Brevo: questions whose answers are generated at one evaluation. Lano: sentences that are, and as many whose law is compared.").is("64").only(TASK, WRITTEN),
-    free("evaluation.windows", Measured, Int(1, 1 << 32), "Windows of one evaluation.").is("64").unit("windows"),
-    free("log.every", Cosmetic, Int(1, COUNT), "Steps between lines of progress.").is("10").unit("steps"),
-    free("loss.kind", Semantic, Word(&["cross_entropy"], &[]), "What is minimised.").is("\"cross_entropy\""),
-    free("loss.nll_square", Semantic, Real(Bounds::AtLeastZero), "Coefficient of the squared token loss, which the release calls z_loss.").is("0"),
-    free("loss.z_loss", Semantic, Real(Bounds::AtLeastZero), "Coefficient of the squared log partition function.").is("0"),
-    free("optimizer.betas", Semantic, Pair(Bounds::BelowOne), "Decay of both moments.").is("[0.9, 0.95]"),
-    free("optimizer.clip", Semantic, RealOr(Bounds::Positive, "none"), "The largest global gradient norm.").is("1"),
-    free("optimizer.decay", Semantic, Word(&["all", "matrices"], &[]), "What weight decay acts on: everything, or matrices and tables only.").is("\"all\""),
-    derived("optimizer.decayed", Semantic, "", "Digest of the parameters that decay acts on, where it is not all."),
-    free("optimizer.eps", Semantic, Real(Bounds::Positive), "Added to the root of the second moment.").is("1e-8"),
-    free("optimizer.kind", Semantic, Word(&["adamw"], &[]), "The update rule.").is("\"adamw\""),
-    free("optimizer.lr", Semantic, Real(Bounds::Positive), "Base learning rate.").also(&["learning_rate"]),
-    derived("optimizer.lr_wd_steps", Cosmetic, "", "lr x weight_decay x steps: how often decay replaces a weight."),
-    free("optimizer.weight_decay", Semantic, Real(Bounds::AtLeastZero), "Decoupled weight decay.").also(&["wd", "decay"]),
-    free("platform.blas", Platform, Word(&["any", "auto", "avx2-strict", "compatible"], &[]), "How the matrix library picks its code.").is("\"any\""),
-    free("platform.cpu_capability", Platform, Word(&["any", "avx2", "avx512", "default"], &[]), "Instructions the CPU kernels may use.").is("\"any\""),
-    free("platform.device", Platform, Word(&["cpu", "cuda"], &[]), "Where it runs.").is("\"cpu\""),
-    free("platform.fuse", Platform, Bool, "Kernels that do several steps at once.").is("true"),
-    free("platform.kernels.canon", Platform, Word(&["fused", "reference"], &[]), "Which Canon convolution.").is("\"fused\""),
-    free("platform.recompute", Platform, Word(&["layers", "nothing"], &[]), "What the backward pass makes again instead of keeping.").is("\"nothing\""),
-    free("platform.threads", Platform, IntOr(1, 4096, "any"), "CPU threads.").is("\"any\""),
-    free("precision.policy", Semantic, Word(&["f32"], &["bf16", "fp16", "f16"]), "How wide numbers are between islands.").is("\"f32\""),
-    free("schedule.cycle", Semantic, Real(Bounds::PositiveShare), "A cycle's part of the run.").is("1").only(KIND, &["cosine", "wsd"]),
-    free("schedule.decay_fraction", Semantic, Real(Bounds::Share), "Part of a cycle that decays.").is("0.1").only(KIND, &["wsd"]),
-    free("schedule.exp_factor", Semantic, Real(Bounds::Positive), "Exponent of warmup / step.").is("0.5").only(KIND, &["inv_sqrt"]),
-    free(KIND, Semantic, Word(&["constant", "cosine", "inv_sqrt", "linear", "wsd"], &[]), "How the learning rate goes over the run."),
-    free("schedule.lr_min_ratio", Semantic, Real(Bounds::Share), "The last learning rate as a share of the first.").is("0.1").only(KIND, WARMED).also(&["min_lr_ratio"]),
-    free("schedule.theta", Semantic, Real(Bounds::Positive), "Bends the cosine's progress.").is("1").only(KIND, &["cosine"]),
-    free("schedule.warmup", Semantic, Int(0, COUNT), "Steps from 0 to the base learning rate.").unit("steps").only(KIND, WARMED).also(&["warmup_steps"]),
-    derived("schedule.warmup_share", Cosmetic, "", "warmup / steps."),
-    free("seeds.data", Semantic, Seed, "Of the order and content of training windows."),
-    free("seeds.eval", Measured, Seed, "Of the windows that are evaluated.").is("0"),
-    free("seeds.init", Semantic, Seed, "Of the initial weights."),
-];
 
 /// The revision of each synthetic generator: raised when the same seed gives other samples, or the same
 /// samples are packed into other windows.
@@ -353,7 +219,7 @@ pub fn find(path: &str) -> Option<&'static FieldDef> {
 
 /// The paths that recipes may write, in order.
 pub fn writable() -> impl Iterator<Item = &'static FieldDef> {
-    TABLE.iter().filter(|def| def.origin != Origin::Derived)
+    TABLE.iter().filter(|def| def.is_writable())
 }
 
 /// The field a wrong path was probably meant to be; never the path itself.

@@ -6,6 +6,7 @@
 //! only closed locks run; ids are digests over text that a person can see.
 
 mod arch;
+mod batch;
 mod comparison;
 mod covered;
 mod derive;
@@ -35,8 +36,8 @@ pub use experiment::Experiment;
 pub use layers::{Line, lines as field_lines};
 pub(crate) use layers::{sets, split as split_layer};
 pub use parts::{
-    Batch, Budget, CanonKernel, Checkpoint, Data, DataSource, Device, Digests, Evaluation,
-    EvaluationMode, Ids, LossOn, Order, Platform, Schedule, Seeds,
+    Batch, Budget, Checkpoint, Data, DataSource, Device, Digests, Evaluation, EvaluationMode, Ids,
+    KernelPath, LossOn, Order, Platform, Policy, Schedule, Seeds, Tokenizer, TokenizerKind,
 };
 pub use read::{MAX_LOCK_BYTES, read, read_bytes};
 pub use text::{Drift, VERSION, drift, source_of, write};
@@ -211,6 +212,8 @@ pub struct Bound {
     pub digest: Digest,
     /// Training tokens of one pass, where the reader of the data counts them.
     pub tokens: Option<i64>,
+    /// Of the tokenizer that made its tokens; `None` for bytes.
+    pub tokenizer: Option<Digest>,
 }
 
 /// Closes a lock: the digest of the data its source names, in every experiment it holds. Binding to
@@ -234,17 +237,32 @@ pub fn bind(lock: &Lock, data: Bound) -> Result<Lock, LockError> {
 
 fn bind_one(experiment: &Experiment, data: Bound) -> Result<Experiment, LockError> {
     let name = &experiment.name;
-    let bound = match &experiment.data.source {
+    let (bound, tokenizer) = match &experiment.data.source {
         DataSource::Task { name: task, .. } => {
             let why = format!("task `{task}` is known by its digest");
             return Err(error::nothing_to_bind(name, &why));
         }
-        DataSource::Text { digest, .. } => *digest,
+        DataSource::Text { digest, tokenizer, .. } => (*digest, *tokenizer),
     };
     if let Some(bound) = bound.filter(|bound| *bound != data.digest) {
         return Err(error::bound_otherwise(name, &bound.short(), &data.digest.short()));
     }
     let mut values = Fields::new();
+    match (tokenizer, data.tokenizer) {
+        (Tokenizer::Bytes, None) => {}
+        (Tokenizer::File { digest: Some(had), .. }, Some(has)) if had != has => {
+            return Err(error::tokenized_otherwise(name, &had.short(), &has.short()));
+        }
+        (Tokenizer::File { .. }, Some(has)) => {
+            values.insert("data.tokenizer_digest".to_owned(), FieldValue::text(has.to_string()));
+        }
+        (Tokenizer::Bytes, Some(has)) => {
+            return Err(error::tokenized_otherwise(name, "bytes", &has.short()));
+        }
+        (Tokenizer::File { kind, .. }, None) => {
+            return Err(error::tokenized_otherwise(name, kind.name(), "bytes"));
+        }
+    }
     values.insert("data.digest".to_owned(), FieldValue::text(data.digest.to_string()));
     if let Some(tokens) = data.tokens.filter(|tokens| *tokens > 0) {
         values.insert("data.tokens".to_owned(), FieldValue::Int(tokens));
@@ -257,22 +275,38 @@ fn bind_one(experiment: &Experiment, data: Bound) -> Result<Experiment, LockErro
 pub fn keep_binding(built: &Lock, before: &Lock) -> Result<Option<Lock>, LockError> {
     let (Some(new), Some(old)) = (text_source(built), text_source(before)) else { return Ok(None) };
     match (new, old) {
-        ((name, None, _), (same, Some(digest), tokens)) if name == same => {
-            bind(built, Bound { digest, tokens }).map(Some)
+        (
+            TextSource { name, digest: None, kind, .. },
+            TextSource { name: same, digest: Some(digest), tokens, kind: before, tokenizer },
+        ) if name == same && kind == before => {
+            bind(built, Bound { digest, tokens, tokenizer }).map(Some)
         }
         _ => Ok(None),
     }
 }
 
-/// Name, digest and size of the text that all experiments of a lock read.
-fn text_source(lock: &Lock) -> Option<(String, Option<Digest>, Option<i64>)> {
+/// The text that all experiments of a lock read, and how it became tokens.
+#[derive(Clone, PartialEq)]
+struct TextSource {
+    name: String,
+    digest: Option<Digest>,
+    tokens: Option<i64>,
+    kind: Option<(TokenizerKind, u64)>,
+    tokenizer: Option<Digest>,
+}
+
+fn text_source(lock: &Lock) -> Option<TextSource> {
     let one = |experiment: &Experiment| match &experiment.data.source {
-        DataSource::Text { name, digest, .. } => {
+        DataSource::Text { name, digest, tokenizer, .. } => {
             let tokens = match experiment.value("data.tokens") {
                 Some(FieldValue::Int(n)) => Some(*n),
                 Some(_) | None => None,
             };
-            Some((name.clone(), *digest, tokens))
+            let (kind, tokenizer) = match tokenizer {
+                Tokenizer::Bytes => (None, None),
+                Tokenizer::File { kind, digest, vocab } => (Some((*kind, *vocab)), *digest),
+            };
+            Some(TextSource { name: name.clone(), digest: *digest, tokens, kind, tokenizer })
         }
         DataSource::Task { .. } => None,
     };

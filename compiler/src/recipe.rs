@@ -18,13 +18,13 @@ use dsl::limits::MAX_SOURCE_BYTES;
 use dsl::{Diagnostics, FileId, Sources, Span};
 use toml::de::DeValue;
 
-use crate::field::{self, Fields, Origin, shown};
+use crate::field::{self, Fields, shown};
 use crate::lock::{Experiment, LockedArch, Problem};
 use crate::resolve::import_target;
 
 pub use comparison::ComparisonFile;
 pub(crate) use sweep::along;
-pub use sweep::{Axis, MAX_POINTS, Point};
+pub use sweep::{Axis, MAX_POINTS, Place, Point};
 
 /// What a TOML file of ours is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,15 +53,18 @@ pub struct Recipe {
     spans: BTreeMap<String, Span>,
 }
 
-/// Which of the two a text is: a comparison has arms.
+/// Which of the two a text is: a comparison has arms, or lists them in its sweep and says a treatment.
 pub fn source(text: &str) -> Source {
-    match facts::parse(text) {
-        Ok(table) if table.keys().any(|key| key.get_ref() == "arms") => Source::Comparison,
-        Ok(_) => Source::Recipe,
+    let tells = |key: &str| ["arms", "treatment"].contains(&key);
+    let comparison = match facts::parse(text) {
+        Ok(table) => table.keys().any(|key| tells(key.get_ref())),
         // Broken text is reported as what it probably is.
-        Err(_) if text.lines().any(|line| line.trim() == "[arms]") => Source::Comparison,
-        Err(_) => Source::Recipe,
-    }
+        Err(_) => text.lines().any(|line| {
+            let line = line.trim();
+            line == "[arms]" || line.split('=').next().is_some_and(|key| tells(key.trim()))
+        }),
+    };
+    if comparison { Source::Comparison } else { Source::Recipe }
 }
 
 pub fn read(sources: &Sources, file: FileId) -> (Option<Recipe>, Diagnostics) {
@@ -99,7 +102,7 @@ pub fn read(sources: &Sources, file: FileId) -> (Option<Recipe>, Diagnostics) {
             recipe.axis(sources.name(file), path, key, fact.value, at, &mut diagnostics);
         } else {
             match field::find(&fact.path) {
-                Some(def) if def.origin == Origin::Derived => {
+                Some(def) if !def.is_writable() => {
                     diagnostics.push(diag::derived_key(key, def));
                 }
                 Some(def) => {
@@ -170,7 +173,7 @@ impl Recipe {
         let mut diagnostics = Diagnostics::new();
         let mut experiments = Vec::new();
         let points = self.points();
-        for (name, point) in sweep::names(stem, &points).into_iter().zip(points) {
+        for (name, point) in sweep::names(self, stem, &points).into_iter().zip(points) {
             let Some(arch) = self.archs.get(point.arch).and_then(|(a, _)| arch(a)) else {
                 continue;
             };

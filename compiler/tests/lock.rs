@@ -13,6 +13,7 @@ mod lock {
     mod files;
     mod hand_edited;
     mod hiding;
+    mod published;
     mod recipe;
     mod support;
     mod treatment;

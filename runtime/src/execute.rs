@@ -59,13 +59,18 @@ impl Machine {
 
 /// Which implementation a kernel should have where there are several.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum KernelRequest {
-    /// The fastest there is for the device and dtype.
-    Fastest,
-    /// The fastest, but plain tch for Canon layers and short convolutions.
-    PlainCanon,
-    /// Plain tch throughout, to compare with.
-    Reference,
+pub struct KernelRequest {
+    /// Plain tch throughout, to compare with; else the fastest there is for the device and dtype, but for
+    pub all: bool,
+    /// Canon layers and short convolutions,
+    pub canon: bool,
+    /// norms with a gate.
+    pub gated_norm: bool,
+}
+
+impl KernelRequest {
+    pub const FASTEST: Self = Self { all: false, canon: false, gated_norm: false };
+    pub const REFERENCE: Self = Self { all: true, ..Self::FASTEST };
 }
 
 /// Why a plan could not be run.

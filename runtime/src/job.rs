@@ -116,7 +116,7 @@ impl Job {
         lock_text: &str,
         documents: Option<Arc<TextIndex>>,
     ) -> Result<Job, RunError> {
-        let Plans { training, evaluation: evaluation_plan, writing } = plans(experiment);
+        let Plans { training, evaluation: evaluation_plan, writing } = plans(experiment)?;
         let budget = experiment.budget;
         let schedule = schedule(&experiment.schedule);
         schedule::check(&schedule, budget.steps).map_err(|error| input(&error.to_string()))?;
@@ -139,7 +139,7 @@ impl Job {
             schedule,
             train,
             held_out,
-            evaluation_windows: evaluation.windows,
+            evaluation_windows: if evaluation.metrics.is_empty() { 0 } else { evaluation.windows },
             evaluation_samples: evaluation.samples,
             metrics: Metrics::of(experiment),
             cadence: Cadence {
@@ -201,9 +201,9 @@ impl Job {
 }
 
 /// The plan text of an experiment's job, which is the same whatever documents it trains on.
-pub fn plan_text(experiment: &Experiment) -> String {
-    let Plans { training, evaluation, writing } = plans(experiment);
-    text_of(&training, &evaluation, writing.as_ref())
+pub fn plan_text(experiment: &Experiment) -> Result<String, RunError> {
+    let Plans { training, evaluation, writing } = plans(experiment)?;
+    Ok(text_of(&training, &evaluation, writing.as_ref()))
 }
 
 /// What a job executes.
@@ -213,16 +213,21 @@ struct Plans {
     writing: Option<Plan>,
 }
 
-fn plans(experiment: &Experiment) -> Plans {
+fn plans(experiment: &Experiment) -> Result<Plans, RunError> {
     let graph = &experiment.arch.compiled.graph;
-    let options = experiment.train_options();
+    let Some(options) = experiment.train_options() else {
+        return Err(RunError::machine(
+            "the lock asks for precision.policy = \"bf16\", which this canonc cannot run yet",
+            "lock it with policy = \"f32\" under [precision], which is another experiment with another id",
+        ));
+    };
     let stream = Stream { state_in: true, state_out: true };
     let writes = writes(experiment);
-    Plans {
+    Ok(Plans {
         training: plan::train(graph, &options),
         evaluation: plan::evaluate(graph, options.loss, options.common),
         writing: writes.then(|| plan::forward(graph, stream, options.common)),
-    }
+    })
 }
 
 /// Whether anything that is reported is of what the model writes by itself.
@@ -318,6 +323,7 @@ fn windows(
         DataSource::Text {
             name,
             digest,
+            tokenizer: _,
             add_bos,
             add_eos,
             held_out_per_million,
@@ -336,7 +342,11 @@ fn windows(
                 };
                 TextWindows::new(index.clone(), options).map(Windows::Text)
             };
-            Ok((make(Split::Train, seeds.data)?, make(Split::HeldOut, seeds.eval)?))
+            // Where nothing is measured, nothing need be held out: these are not read then.
+            let measured = !experiment.evaluation.metrics.is_empty();
+            let (split, seed) =
+                if measured { (Split::HeldOut, seeds.eval) } else { (Split::Train, seeds.data) };
+            Ok((make(Split::Train, seeds.data)?, make(split, seed)?))
         }
     }
 }

@@ -241,7 +241,7 @@ fn index(dir: &Path, name: &str, documents: &str) {
 fn binding_closes_a_lock_and_building_again_keeps_it() {
     let dir = project();
     let dir = dir.path();
-    let text = "data = { task = \"text\", seq_len = 16, source = \"c4\", held_out = 0 }";
+    let text = "data = { task = \"text\", seq_len = 16, source = \"c4\", held_out = 0 }\nevaluation = { metrics = [] }";
     let recipe: Vec<&str> =
         RECIPE.lines().map(|l| if l.starts_with("data = ") { text } else { l }).collect();
     std::fs::write(dir.join("recipes/t.toml"), recipe.join("\n") + "\n").unwrap();
@@ -290,4 +290,49 @@ fn a_folder_that_cannot_be_written_loses_nothing() {
     insta::assert_snapshot!("read_only", shown(&ran, dir));
     assert_eq!((ran.code, std::fs::read(dir.join("lockfiles/a.lock")).unwrap()), (3, before));
     assert_eq!(locks(dir), ["a.lock"]);
+}
+
+/// Everything that is committed, in one command: what CI asks.
+#[test]
+fn every_committed_lock_is_what_its_source_gives() {
+    let ran = canonc(&super::super::root(), &["build", "--check"]);
+    assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
+    assert!(ran.stderr.lines().all(|line| line.ends_with(": up to date")), "{}", ran.stderr);
+    let locks = ran.stderr.lines().filter(|line| line.contains("-1T-") || line.contains("-2T-"));
+    assert_eq!(locks.count(), 64 + 32);
+    let nothing = folder(&[]);
+    let empty = canonc(nothing.path(), &["build", "--check"]);
+    insta::assert_snapshot!("nothing_to_check", empty.text(nothing.path()));
+}
+
+const SWEPT: &str = "\
+\"name, arch\" = [[\"plain\", \"../arch/small.canon#small\"], [\"canon\", \"../arch/small.canon#smallcanon\"]]
+\"name, optimizer.lr\" = [[\"slow\", 0.001], [\"fast\", 0.003]]
+";
+
+/// Comparisons of a sweep's own points, several in one file.
+#[test]
+fn arms_can_be_points_of_a_sweep() {
+    let dir = project();
+    let dir = dir.path();
+    let recipe = RECIPE.replace("arch = \"../arch/small.canon#small\"\n", "");
+    let recipe = recipe.replace("lr = 0.003, ", "") + "[sweep]\n" + SWEPT;
+    std::fs::write(dir.join("recipes/all.toml"), recipe).unwrap();
+    let rows = "[sweep]\n\"name, arms.a, arms.b\" = [\n  \
+        [\"twin-slow\", \"all.toml#plain-slow\", \"all.toml#canon-slow\"],\n  \
+        [\"twin-fast\", \"all.toml#plain-fast\", \"all.toml#canon-fast\"],\n]\n";
+    let twins = COMPARISON.replace("[arms]\na = \"a.toml\"\nb = \"b.toml\"\n", "") + rows;
+    std::fs::write(dir.join("recipes/twins.toml"), &twins).unwrap();
+    let built = canonc(dir, &["build", "recipes/all.toml", "recipes/twins.toml"]);
+    insta::assert_snapshot!("points", shown(&built, dir));
+    assert_eq!(canonc(dir, &["build", "--check"]).code, 0);
+    // One row that is wrong keeps its file from being locked, and is named.
+    for (name, from, to) in [
+        ("no_such_point", "#canon-fast", "#canon-fats"),
+        ("many_points", "all.toml#canon-fast", "all.toml"),
+        ("a_confounded_row", "#canon-fast", "#canon-slow"),
+    ] {
+        std::fs::write(dir.join("recipes/twins.toml"), twins.replace(from, to)).unwrap();
+        insta::assert_snapshot!(name, shown(&canonc(dir, &["build", "recipes/twins.toml"]), dir));
+    }
 }

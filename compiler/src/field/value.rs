@@ -49,6 +49,8 @@ pub enum Kind {
     Words(&'static [&'static str]),
     /// A name people chose.
     Name,
+    /// Such names, each once, in their order.
+    Names,
     /// Letters out of these, each at most once.
     Letters(&'static str),
     /// 0 to 2^64 − 1.
@@ -116,6 +118,7 @@ impl Kind {
             Kind::Word(words, _) => one_of(words),
             Kind::Words(words) => format!("a list of some of {}", quoted(words)),
             Kind::Name => format!("a name of 1 to {MAX_NAME} bytes without control characters"),
+            Kind::Names => format!("a list of names, each of 1 to {MAX_NAME} bytes and once"),
             Kind::Letters(letters) => format!("some of the letters \"{letters}\", each once"),
             Kind::Seed => {
                 "an integer from 0 to 2^63 - 1, or a string like \"0xffff0123\" up to 64 bits"
@@ -189,13 +192,22 @@ impl Kind {
                 set.dedup();
                 Ok(FieldValue::List(set.into_iter().map(FieldValue::Text).collect()))
             }
-            (Kind::Name, DeValue::String(text)) => {
-                let text: String = text.nfc().collect();
-                let fits = !text.trim().is_empty() && text.len() <= MAX_NAME;
-                if !fits || text.chars().any(char::is_control) {
-                    return wrong();
+            (Kind::Name, DeValue::String(text)) => name(text).map_or_else(wrong, Ok),
+            (Kind::Names, DeValue::Array(items)) => {
+                if items.len() > MAX_LIST {
+                    return Err(format!("a list of {} is longer than {MAX_LIST}", items.len()));
                 }
-                Ok(FieldValue::Text(text))
+                let mut list = Vec::new();
+                for item in items {
+                    match string(item.get_ref()).and_then(name) {
+                        Some(name) if list.contains(&name) => {
+                            return Err(format!("{} stands twice", shown(item.get_ref())));
+                        }
+                        Some(name) => list.push(name),
+                        None => return Err(format!("{} is no name", shown(item.get_ref()))),
+                    }
+                }
+                Ok(FieldValue::List(list))
             }
             (Kind::Letters(letters), DeValue::String(text)) => {
                 let once = text.chars().enumerate().all(|(i, c)| {
@@ -249,6 +261,7 @@ impl Kind {
                 | Kind::Word(..)
                 | Kind::Words(_)
                 | Kind::Name
+                | Kind::Names
                 | Kind::Letters(_)
                 | Kind::Seed
                 | Kind::Ints(..)
@@ -257,6 +270,13 @@ impl Kind {
             ) => wrong(),
         }
     }
+}
+
+/// A name in its composed form.
+fn name(text: &str) -> Option<FieldValue> {
+    let text: String = text.nfc().collect();
+    let fits = !text.trim().is_empty() && text.len() <= MAX_NAME;
+    (fits && !text.chars().any(char::is_control)).then_some(FieldValue::Text(text))
 }
 
 /// `"a", "b"`

@@ -14,7 +14,7 @@ use super::parts::Seeds;
 use super::{Experiment, LockError, Problem, error};
 use crate::compare::{Refusal, Side, Verdict, controlled};
 use crate::digest::Digest;
-use crate::field::{self, FieldValue, Fields, Kind, Origin, shown};
+use crate::field::{self, FieldValue, Fields, Kind, shown};
 use crate::recipe::{MAX_POINTS, Point};
 
 const TAG: &str = "canonc.comparison.v1";
@@ -121,7 +121,7 @@ impl Comparison {
         let Declared { base, treatment, seeds, again, grid, selection } = declared;
         let mut unsound = equal_seeds(&seeds, &again);
         unsound.extend(unsound_grid(&grid, &selection));
-        unsound.extend(arms.iter().filter_map(|arm| unmeasured(arm, &selection.metric)));
+        unsound.extend(arms.iter().filter_map(|arm| unmeasured(arm, &selection.metric, &grid)));
         if !unsound.is_empty() {
             return Err(NoComparison::Problems(unsound));
         }
@@ -404,15 +404,16 @@ fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem> {
 }
 
 /// An arm that does not report what the rule goes by.
-fn unmeasured(arm: &Arm, metric: &str) -> Option<Problem> {
+fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Problem> {
     let metrics = arm.experiment.value("evaluation.metrics");
     let Some(FieldValue::List(metrics)) = metrics else { return None };
     let metrics: Vec<String> = metrics.iter().map(FieldValue::plain).collect();
-    if metrics.iter().any(|known| known == metric) {
+    // Where nothing is measured, nothing can be selected: of a grid, that is, which has points to select.
+    if metrics.iter().any(|known| known == metric) || (metrics.is_empty() && grid.is_empty()) {
         return None;
     }
-    let message =
-        format!("arm `{}` is not measured by {metric}, but by {}", arm.name, metrics.join(", "));
+    let by = if metrics.is_empty() { "nothing".to_owned() } else { metrics.join(", ") };
+    let message = format!("arm `{}` is not measured by {metric}, but by {by}", arm.name);
     let help = "choose one of these, or name it under [evaluation] metrics where the task has it";
     Some(Problem::new("selection.metric", "not-measured", message, help))
 }
@@ -517,7 +518,7 @@ pub(crate) fn grid_row(paths: &str, value: &DeValue<'_>) -> Result<Grid, String>
     let paths: Vec<String> = paths.split(',').map(|path| path.trim().to_owned()).collect();
     let mut defs = Vec::new();
     for path in &paths {
-        match field::find(path).filter(|def| def.origin != Origin::Derived) {
+        match field::find(path).filter(|def| def.is_writable()) {
             Some(def) if path.starts_with("seeds.") => {
                 return Err(format!("`{}` is varied by [seeds]", def.path));
             }

@@ -227,6 +227,14 @@ pub(crate) fn bound_otherwise(name: &str, found: &str, given: &str) -> LockError
     )
 }
 
+pub(crate) fn tokenized_otherwise(name: &str, has: &str, given: &str) -> LockError {
+    error(
+        "tokenizer-drift",
+        format!("`{name}` reads tokens of {has}, but the data given has those of {given}"),
+        "prepare the data with the tokenizer that the recipe names (`canonc data prepare --tokenizer …`)",
+    )
+}
+
 pub(crate) fn other_kind(name: &str, found: &str, wanted: &str) -> LockError {
     error(
         "lock-kind",

@@ -11,10 +11,10 @@ use dsl::Decimal;
 
 use super::covered::{digests, eval, lines, of_class, train};
 use super::parts::{
-    Batch, Budget, CanonKernel, Checkpoint, Data, DataSource, Device, Digests, Evaluation,
-    EvaluationMode, Ids, LossOn, Order, Platform, Schedule, Seeds,
+    Batch, Budget, Checkpoint, Data, DataSource, Device, Digests, Evaluation, EvaluationMode, Ids,
+    KernelPath, LossOn, Order, Platform, Policy, Schedule, Seeds, Tokenizer, TokenizerKind,
 };
-use super::{LockedArch, Problem, derive, task};
+use super::{LockedArch, Problem, batch, derive, task};
 use crate::analyse::Analysis;
 use crate::digest::Digest;
 use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE};
@@ -38,7 +38,7 @@ pub struct Experiment {
     pub schedule: Schedule,
     pub budget: Budget,
     pub seeds: Seeds,
-    pub precision: Precision,
+    pub precision: Policy,
     pub evaluation: Evaluation,
     pub checkpoint: Checkpoint,
     /// Steps between lines of progress.
@@ -142,7 +142,10 @@ impl Experiment {
                 data: seed(&fields, "seeds.data"),
                 eval: seed(&fields, "seeds.eval"),
             },
-            precision: Precision::F32,
+            precision: match text(&fields, "precision.policy") {
+                "bf16" => Policy::Bf16,
+                _ => Policy::F32,
+            },
             evaluation: evaluation(&fields),
             checkpoint: Checkpoint {
                 every: count(&fields, "checkpoint.every"),
@@ -178,6 +181,9 @@ impl Experiment {
         if values.contains_key("budget.steps") || values.contains_key("budget.tokens") {
             fields.retain(|path, _| !path.starts_with("budget."));
         }
+        if values.contains_key(batch::WRITTEN) {
+            fields.remove(batch::FOLLOWS);
+        }
         fields.extend(values.iter().map(|(path, value)| (path.clone(), value.clone())));
         Experiment::new(name, self.source.clone(), self.arch.clone(), fields)
     }
@@ -189,12 +195,17 @@ impl Experiment {
 
     /// Named inputs without a digest; a lock that has any is open and does not run.
     pub fn open_inputs(&self) -> Vec<String> {
-        match &self.data.source {
-            DataSource::Text { name, digest: None, .. } => {
-                vec![format!("data.source = \"{name}\"")]
+        let DataSource::Text { name, digest, tokenizer, .. } = &self.data.source else {
+            return Vec::new();
+        };
+        let data = digest.is_none().then(|| format!("data.source = \"{name}\""));
+        let tokenizer = match tokenizer {
+            Tokenizer::File { kind, digest: None, .. } => {
+                Some(format!("data.tokenizer = \"{}\"", kind.name()))
             }
-            DataSource::Text { digest: Some(_), .. } | DataSource::Task { .. } => Vec::new(),
-        }
+            Tokenizer::File { digest: Some(_), .. } | Tokenizer::Bytes => None,
+        };
+        data.into_iter().chain(tokenizer).collect()
     }
 
     /// A free field's effective value, or a derived one, by path.
@@ -202,14 +213,18 @@ impl Experiment {
         self.derived.get(path).or_else(|| self.fields.get(path))
     }
 
-    /// What the plan of a training step is made with.
-    pub fn train_options(&self) -> TrainOptions {
-        TrainOptions {
-            common: Options { precision: self.precision, fuse: self.platform.fuse },
+    /// What the plan of a training step is made with; `None` under a policy that no plan follows yet.
+    pub fn train_options(&self) -> Option<TrainOptions> {
+        let precision = match self.precision {
+            Policy::F32 => Precision::F32,
+            Policy::Bf16 => return None,
+        };
+        Some(TrainOptions {
+            common: Options { precision, fuse: self.platform.fuse },
             loss: self.loss,
             optimizer: self.optimizer,
             recompute: self.platform.recompute,
-        }
+        })
     }
 
     /// The text that the `train` digest covers.
@@ -232,12 +247,14 @@ impl Experiment {
 fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut fields = written;
+    batch::resolve(&mut fields, &mut problems);
     // What decides which other fields exist has to be known first.
     let deciding = ["data.task", "schedule.kind"];
     let unknown: Vec<&str> =
         deciding.into_iter().filter(|path| !fields.contains_key(*path)).collect();
     for def in TABLE {
-        if def.origin != Origin::Free || def.only.is_some_and(|(on, _)| unknown.contains(&on)) {
+        let undecided = |on: &str| unknown.iter().any(|path| on == *path || depends(on, path));
+        if def.origin != Origin::Free || def.only.is_some_and(|(on, _)| undecided(on)) {
             continue;
         }
         let written = fields.contains_key(def.path);
@@ -255,6 +272,11 @@ fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
         }
     }
     if problems.is_empty() { Ok(fields) } else { Err(problems) }
+}
+
+/// Whether a field exists only by another's word.
+fn depends(path: &str, on: &str) -> bool {
+    field::find(path).is_some_and(|def| def.only.is_some_and(|(by, _)| by == on))
 }
 
 fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Budget> {
@@ -381,9 +403,19 @@ fn data(fields: &Fields, problems: &mut Vec<Problem>) -> Data {
                     "write at most six decimals",
                 ));
             }
+            let measures = !list(fields, "evaluation.metrics").is_empty();
+            if per_million == Some(0) && measures {
+                problems.push(Problem::new(
+                    "data.held_out",
+                    "nothing-held-out",
+                    "held_out is 0, so that there are no documents to evaluate on".to_owned(),
+                    "hold some out, or measure nothing: metrics = [] under [evaluation]",
+                ));
+            }
             DataSource::Text {
                 name: text(fields, "data.source").to_owned(),
                 digest: Digest::parse(text(fields, "data.digest")),
+                tokenizer: tokenizer(fields),
                 add_bos: truth(fields, "data.add_bos"),
                 add_eos: truth(fields, "data.add_eos"),
                 held_out_per_million: per_million.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
@@ -402,6 +434,17 @@ fn data(fields: &Fields, problems: &mut Vec<Problem>) -> Data {
         },
     };
     Data { seq_len, loss_on, source }
+}
+
+fn tokenizer(fields: &Fields) -> Tokenizer {
+    let kind = match text(fields, "data.tokenizer") {
+        "huggingface" => TokenizerKind::HuggingFace,
+        "sentencepiece" => TokenizerKind::SentencePiece,
+        "tiktoken" => TokenizerKind::Tiktoken,
+        _ => return Tokenizer::Bytes,
+    };
+    let digest = Digest::parse(text(fields, "data.tokenizer_digest"));
+    Tokenizer::File { kind, digest, vocab: count(fields, "data.tokenizer_vocab") }
 }
 
 /// Parameters of tasks are integers, truths, words and lists of integers.
@@ -476,6 +519,13 @@ fn evaluation(fields: &Fields) -> Evaluation {
     }
 }
 
+fn kernel(fields: &Fields, path: &str) -> KernelPath {
+    match text(fields, path) {
+        "reference" => KernelPath::Reference,
+        _ => KernelPath::Fused,
+    }
+}
+
 fn platform(fields: &Fields) -> Platform {
     let word = |path: &str| Some(text(fields, path).to_owned()).filter(|word| word != "any");
     Platform {
@@ -491,9 +541,11 @@ fn platform(fields: &Fields) -> Platform {
             "layers" => Recompute::Layers,
             _ => Recompute::Nothing,
         },
-        canon: match text(fields, "platform.kernels.canon") {
-            "reference" => CanonKernel::Reference,
-            _ => CanonKernel::Fused,
+        devices: match fields.get("platform.devices") {
+            Some(FieldValue::Int(n)) => u32::try_from(*n).ok(),
+            Some(_) | None => None,
         },
+        canon: kernel(fields, "platform.kernels.canon"),
+        gated_norm: kernel(fields, "platform.kernels.gated_norm"),
     }
 }

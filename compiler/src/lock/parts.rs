@@ -45,6 +45,7 @@ pub enum DataSource {
         name: String,
         /// `None` while the lock is open.
         digest: Option<Digest>,
+        tokenizer: Tokenizer,
         add_bos: bool,
         add_eos: bool,
         /// Of a million documents, how many are held out.
@@ -52,6 +53,50 @@ pub enum DataSource {
         held_out_seed: u64,
         weights: Vec<u64>,
     },
+}
+
+/// How text becomes tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tokenizer {
+    /// 256 bytes and two marks.
+    Bytes,
+    File {
+        kind: TokenizerKind,
+        /// `None` while the lock is open.
+        digest: Option<Digest>,
+        /// Special tokens included.
+        vocab: u64,
+    },
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TokenizerKind {
+    /// `tokenizer.json`
+    HuggingFace,
+    /// Llama 2's `tokenizer.model`
+    SentencePiece,
+    /// Llama 3's `tokenizer.model`
+    Tiktoken,
+}
+
+impl TokenizerKind {
+    /// The word in `data.tokenizer`.
+    pub fn name(self) -> &'static str {
+        match self {
+            TokenizerKind::HuggingFace => "huggingface",
+            TokenizerKind::SentencePiece => "sentencepiece",
+            TokenizerKind::Tiktoken => "tiktoken",
+        }
+    }
+}
+
+/// How wide numbers are between islands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    F32,
+    /// A bf16 copy of every parameter in forward and backward, f32 masters (spec section 9). Locks may say
+    /// so; there is no plan of it yet.
+    Bf16,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -134,7 +179,10 @@ pub struct Platform {
     pub device: Device,
     pub fuse: bool,
     pub recompute: Recompute,
-    pub canon: CanonKernel,
+    /// A hint: what the micro-batches are spread over.
+    pub devices: Option<u32>,
+    pub canon: KernelPath,
+    pub gated_norm: KernelPath,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +192,7 @@ pub enum Device {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CanonKernel {
+pub enum KernelPath {
     Fused,
     Reference,
 }

@@ -87,6 +87,9 @@ fn symbols(config: &str) -> i64 {
 
 /// The least vocabulary an arch needs.
 pub(super) fn vocab(fields: &Fields) -> i64 {
+    if let Some(FieldValue::Int(vocab)) = fields.get("data.tokenizer_vocab") {
+        return *vocab;
+    }
     let tokens = alphabet(fields);
     match text(fields, "data.ids") {
         "dense" => tokens.len() as i64,

@@ -1,8 +1,10 @@
 //! Comparison files: which recipes are arms, and what is meant to differ between them.
 //!
-//! In: TOML with `base`, `treatment`, `[arms]`, `[seeds]`, and if wanted `[again]` (the A/A arm), `[grid]`
-//! and `[selection]`. Out: a [`ComparisonFile`], or every error in it. Must stay true: a treatment is
+//! In: TOML with `base`, `treatment`, `[arms]`, `[seeds]`, and if wanted `[again]` (the A/A arm), `[grid]`,
+//! `[selection]`, and `[sweep]` for several comparisons that differ in their arms alone. Out: a [`ComparisonFile`], or every error in it. Must stay true: a treatment is
 //! declared here once, before any run; a nuisance or a seed cannot be a treatment.
+
+mod rows;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -18,6 +20,8 @@ use crate::lock::{Arm, Choose, Comparison, Declared, Experiment, NoComparison, S
 use crate::lock::{grid_row, seed_list, zip_seeds};
 use crate::resolve::import_target;
 
+pub use rows::Row;
+
 /// An arm as a comparison file says it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArmFile {
@@ -26,19 +30,22 @@ pub struct ArmFile {
     pub recipe: String,
     /// Instead of the arch that the recipe names.
     pub arch: Option<ArchRef>,
+    /// Which of a recipe's locks, by name, where its sweep makes several.
+    pub point: Option<String>,
 }
 
 /// A comparison file, read.
 #[derive(Clone, Debug)]
 pub struct ComparisonFile {
     pub file: FileId,
-    pub arms: Vec<ArmFile>,
+    /// One for each comparison that the file makes.
+    pub rows: Vec<Row>,
     declared: Declared,
     spans: BTreeMap<String, Span>,
 }
 
-const KEYS: [&str; 8] =
-    ["again", "arms", "base", "grid", "recipe", "seeds", "selection", "treatment"];
+const KEYS: [&str; 9] =
+    ["again", "arms", "base", "grid", "recipe", "seeds", "selection", "sweep", "treatment"];
 const SELECTION: [&str; 3] = ["selection.choose", "selection.metric", "selection.per_arm"];
 
 pub fn read(sources: &Sources, file: FileId) -> (Option<ComparisonFile>, Diagnostics) {
@@ -61,9 +68,9 @@ pub fn read(sources: &Sources, file: FileId) -> (Option<ComparisonFile>, Diagnos
     let mut reader = Reader { file, name: sources.name(file), diagnostics, spans };
     let found = reader.all(&leaves);
     let Reader { diagnostics, spans, .. } = reader;
-    let (arms, declared) = found;
+    let (rows, declared) = found;
     if diagnostics.is_empty() {
-        (Some(ComparisonFile { file, arms, declared, spans }), diagnostics)
+        (Some(ComparisonFile { file, rows, declared, spans }), diagnostics)
     } else {
         (None, diagnostics)
     }
@@ -81,7 +88,7 @@ impl Reader<'_> {
         Span::new(self.file, at.start, at.end)
     }
 
-    fn all(&mut self, leaves: &[Fact<'_, '_>]) -> (Vec<ArmFile>, Declared) {
+    fn all(&mut self, leaves: &[Fact<'_, '_>]) -> (Vec<Row>, Declared) {
         let mut arms: Vec<ArmFile> = Vec::new();
         let shared = self.shared(leaves);
         let mut seeds: BTreeMap<String, Vec<u64>> = BTreeMap::new();
@@ -107,6 +114,8 @@ impl Reader<'_> {
                     let entries = self.strings(path, value, at);
                     treatment.insert(Some(arm.to_owned()), entries);
                 }
+                // Read with the arms that are the same in every row.
+                (Some(("sweep", _)), _) => {}
                 // Read before all arms.
                 (None, DeValue::String(_)) if path == "recipe" => {}
                 (Some(("arms", arm)), DeValue::String(text)) => {
@@ -149,12 +158,14 @@ impl Reader<'_> {
         let least = field::LESS_IS_BETTER.contains(&selection.metric.as_str());
         let best = if least { Choose::Least } else { Choose::Most };
         selection.choose = chosen.unwrap_or(best);
+        let rows = self.rows(arms, leaves, shared.as_deref());
+        let arms: &[ArmFile] = rows.first().map_or(&[], |row| &row.arms);
         if shared.is_some() && !arms.is_empty() && arms.iter().all(|arm| arm.arch.is_none()) {
             let at = self.place("recipe");
             self.diagnostics.push(diag::idle_recipe(at));
         }
-        let base = self.base(base, &arms);
-        let treatment = self.treatment(treatment, &arms, &base);
+        let base = self.base(base, arms);
+        let treatment = self.treatment(treatment, arms, &base);
         let (seeds, again) = self.seeds(&seeds);
         for path in grid.iter().flat_map(|row: &crate::lock::Grid| &row.paths) {
             if treatment.values().flatten().any(|entry| entry == path) {
@@ -162,7 +173,7 @@ impl Reader<'_> {
                 self.diagnostics.push(diag::nuisance_in_treatment(at, path));
             }
         }
-        (arms, Declared { base, treatment, seeds, again, grid, selection })
+        (rows, Declared { base, treatment, seeds, again, grid, selection })
     }
 
     fn place(&self, path: &str) -> Span {
@@ -205,15 +216,24 @@ impl Reader<'_> {
         let path = format!("arms.{arm}");
         match (super::arch_ref(self.name, &DeValue::String(text.into())), shared) {
             (Some(arch), Some(recipe)) => {
-                arms.push(ArmFile { name, recipe: recipe.to_owned(), arch: Some(arch) });
+                let recipe = recipe.to_owned();
+                arms.push(ArmFile { name, recipe, arch: Some(arch), point: None });
             }
             (Some(arch), None) => {
                 self.diagnostics.push(diag::arm_without_recipe(at, arm, text));
-                arms.push(ArmFile { name, recipe: String::new(), arch: Some(arch) });
+                let recipe = String::new();
+                arms.push(ArmFile { name, recipe, arch: Some(arch), point: None });
             }
             (None, _) => {
-                if let Some(recipe) = self.recipe(&path, text, at) {
-                    arms.push(ArmFile { name, recipe, arch: None });
+                let (file, point) = match text.split_once('#') {
+                    Some((file, point)) => (file, Some(point)),
+                    None => (text, None),
+                };
+                let nameless = point.is_some_and(|point| !super::sweep::is_word(point));
+                let found = self.recipe(&path, if nameless { text } else { file }, at);
+                if let Some(recipe) = found.filter(|_| !nameless) {
+                    let point = point.map(str::to_owned);
+                    arms.push(ArmFile { name, recipe, arch: None, point });
                 }
             }
         }
@@ -386,6 +406,11 @@ impl Reader<'_> {
 }
 
 impl ComparisonFile {
+    /// Every arm of every row.
+    pub fn arms(&self) -> impl Iterator<Item = &ArmFile> {
+        self.rows.iter().flat_map(|row| &row.arms)
+    }
+
     /// Where something is declared, or the nearest place to it.
     pub fn place(&self, path: &str) -> Span {
         let section = path.split('.').next().unwrap_or(path);

@@ -39,7 +39,7 @@ pub(super) fn unknown_key(key: Span, path: &str, other: &[&str]) -> Diagnostic {
                 .collect();
             known.dedup();
             if known.is_empty() {
-                d.help("the sections are data, batch, loss, optimizer, schedule, budget, seeds, precision, evaluation, checkpoint, log, platform, sweep")
+                d.help("the sections are data, batch, loss, optimizer, schedule, budget, seeds, precision, evaluation, checkpoint, log, platform, lingua, sweep")
             } else {
                 d.help(format!("`[{section}]` has {}", known.join(", ")))
             }
@@ -106,6 +106,21 @@ pub(super) fn not_a_tuple(at: Span, path: &str, got: &str, want: usize) -> Diagn
 pub(super) fn value_twice(at: Span, path: &str, value: &str) -> Diagnostic {
     Diagnostic::error("value-twice", at, format!("`{path}` holds {value} twice"))
         .help("equal points would be one lock: leave one out")
+}
+
+pub(super) fn bad_point_name(at: Span, got: &str) -> Diagnostic {
+    Diagnostic::error("bad-name", at, format!("{got} cannot be part of a lock's name"))
+        .help("write 1 to 80 letters, digits, `_`, `-` and `.` in quotes")
+}
+
+pub(super) fn names_alone(at: Span) -> Diagnostic {
+    Diagnostic::error("names-alone", at, "a list of names says nothing to vary")
+        .help("name the places of another key: \"name, optimizer.lr\" = [[\"slow\", 0.001], [\"fast\", 0.003]]")
+}
+
+pub(super) fn name_twice(at: Span, name: &str) -> Diagnostic {
+    Diagnostic::error("name-twice", at, format!("two points would be called `{name}`"))
+        .help("name a place of each key that is swept over")
 }
 
 pub(super) fn too_many_points(at: Span, points: usize, limit: usize) -> Diagnostic {

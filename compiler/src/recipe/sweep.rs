@@ -1,7 +1,7 @@
 //! `[sweep]`: lists of values, and the points of their product.
 //!
-//! In: one key (a field, several fields together, or `arch`) and its list. Out: points, each with
-//! its values and a name. Must stay true: values have the type of their field; the order is that of
+//! In: one key (a field, several fields together, among them `arch` and what a place is called) and its
+//! list. Out: points, each with its values and a name. Must stay true: values have the type of their field; the order is that of
 //! the keys, then of the lists; no two points have equal values or names that a file system could
 //! confuse; the product is bounded before it is made.
 
@@ -11,7 +11,7 @@ use dsl::{Diagnostics, Span};
 use toml::de::DeValue;
 
 use super::{ArchRef, Recipe, arch_ref, diag};
-use crate::field::{self, FieldValue, Fields, Origin, shown};
+use crate::field::{self, FieldDef, FieldValue, Fields, shown};
 
 /// Locks that one file may make.
 pub const MAX_POINTS: usize = 10_000;
@@ -19,11 +19,21 @@ pub const MAX_POINTS: usize = 10_000;
 /// One key of a sweep.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// Fields that move together; usually one.
+    /// Fields that move together; usually one, none where archs or names alone are listed.
     pub paths: Vec<String>,
-    /// For each place on the axis, a value for each path.
-    pub values: Vec<Vec<FieldValue>>,
+    pub places: Vec<Place>,
     pub span: Span,
+}
+
+/// One place on an axis.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// For each path of the axis.
+    pub values: Vec<FieldValue>,
+    /// Into [`Recipe::archs`], where the axis lists archs.
+    pub arch: Option<usize>,
+    /// What the place is called in names, where the axis says it.
+    pub name: Option<String>,
 }
 
 /// One point: an arch and the written fields.
@@ -35,6 +45,16 @@ pub struct Point {
     /// What tells this point from the others, as words of a name.
     pub words: Vec<String>,
 }
+
+/// What a column of an axis is.
+enum Column {
+    Arch,
+    Name,
+    Field(&'static FieldDef),
+}
+
+/// Keys of a sweep that are no fields.
+pub(super) const OTHERS: [&str; 2] = ["arch", "name"];
 
 impl Recipe {
     /// Reads one line of `[sweep]`.
@@ -55,65 +75,94 @@ impl Recipe {
             diagnostics.push(diag::empty_list(at, path));
             return;
         }
-        let span = |item: &toml::Spanned<DeValue<'_>>| {
-            Span::new(at.file, item.span().start, item.span().end)
-        };
-        if path == "arch" {
-            for item in items {
-                match arch_ref(importer, item.get_ref()) {
-                    Some(arch) if self.archs.iter().any(|(known, _)| *known == arch) => {
-                        diagnostics.push(diag::value_twice(
-                            span(item),
-                            path,
-                            &shown(item.get_ref()),
-                        ));
-                    }
-                    Some(arch) => self.archs.push((arch, span(item))),
-                    None => diagnostics.push(diag::bad_arch(span(item), &shown(item.get_ref()))),
-                }
-            }
-            match self.spans.get("arch") {
-                Some(fixed) => diagnostics.push(diag::swept_and_fixed(at, path, *fixed)),
-                None => {
-                    self.spans.insert("arch".to_owned(), at);
-                }
-            }
-            return;
-        }
-        let paths: Vec<String> = path.split(',').map(|p| p.trim().to_owned()).collect();
-        let mut defs = Vec::new();
-        for path in &paths {
-            match field::find(path) {
-                Some(def) if def.origin == Origin::Derived => {
-                    diagnostics.push(diag::derived_key(key, def));
-                }
-                Some(def) => defs.push(def),
-                None => diagnostics.push(diag::unknown_key(key, path, &["arch"])),
-            }
-        }
-        if defs.len() < paths.len() {
-            return;
-        }
-        let mut values: Vec<Vec<FieldValue>> = Vec::new();
+        let Some(columns) = self.columns(path, key, at, diagnostics) else { return };
+        let mut places: Vec<Place> = Vec::new();
         for item in items {
-            let Some(row) = field::row(item.get_ref(), defs.len()) else {
+            let here = Span::new(at.file, item.span().start, item.span().end);
+            let Some(row) = field::row(item.get_ref(), columns.len()) else {
                 let got = shown(item.get_ref());
-                diagnostics.push(diag::not_a_tuple(span(item), path, &got, defs.len()));
+                diagnostics.push(diag::not_a_tuple(here, path, &got, columns.len()));
                 continue;
             };
-            let mut read = Vec::new();
-            for (def, value) in defs.iter().zip(row) {
-                match def.kind.read(value) {
-                    Ok(value) => read.push(value),
-                    Err(why) => diagnostics.push(diag::bad_value(span(item), def.path, &why)),
+            let mut place = Place { values: Vec::new(), arch: None, name: None };
+            for (column, value) in columns.iter().zip(row) {
+                match column {
+                    Column::Arch => match arch_ref(importer, value) {
+                        Some(arch) => place.arch = Some(self.arch(arch, here)),
+                        None => diagnostics.push(diag::bad_arch(here, &shown(value))),
+                    },
+                    Column::Name => match field::string(value).filter(|name| is_word(name)) {
+                        Some(name) => place.name = Some(name.to_owned()),
+                        None => diagnostics.push(diag::bad_point_name(here, &shown(value))),
+                    },
+                    Column::Field(def) => match def.kind.read(value) {
+                        Ok(value) => place.values.push(value),
+                        Err(why) => diagnostics.push(diag::bad_value(here, def.path, &why)),
+                    },
                 }
             }
-            if values.contains(&read) {
-                diagnostics.push(diag::value_twice(span(item), path, &shown(item.get_ref())));
+            // A name makes no point another.
+            let twin = |known: &Place| {
+                let same = known.values == place.values && known.arch == place.arch;
+                same || (known.name.is_some() && known.name == place.name)
+            };
+            if places.iter().any(twin) {
+                diagnostics.push(diag::value_twice(here, path, &shown(item.get_ref())));
             }
-            values.push(read);
+            places.push(place);
         }
-        self.axes.push(Axis { paths, values, span: key });
+        let path_of = |column: &Column| match column {
+            Column::Field(def) => Some(def.path.to_owned()),
+            Column::Arch | Column::Name => None,
+        };
+        let paths = columns.iter().filter_map(path_of).collect();
+        self.axes.push(Axis { paths, places, span: key });
+    }
+
+    /// What a key of `[sweep]` lists, separated by commas.
+    fn columns(
+        &mut self,
+        path: &str,
+        key: Span,
+        at: Span,
+        diagnostics: &mut Diagnostics,
+    ) -> Option<Vec<Column>> {
+        let words: Vec<&str> = path.split(',').map(str::trim).collect();
+        let mut columns = Vec::new();
+        for word in &words {
+            match (*word, field::find(word)) {
+                ("arch", _) => {
+                    match self.spans.get("arch") {
+                        Some(fixed) => diagnostics.push(diag::swept_and_fixed(at, word, *fixed)),
+                        None => {
+                            self.spans.insert("arch".to_owned(), at);
+                        }
+                    }
+                    columns.push(Column::Arch);
+                }
+                ("name", _) => columns.push(Column::Name),
+                (_, Some(def)) if !def.is_writable() => {
+                    diagnostics.push(diag::derived_key(key, def));
+                }
+                (_, Some(def)) => columns.push(Column::Field(def)),
+                (_, None) => diagnostics.push(diag::unknown_key(key, word, &OTHERS)),
+            }
+        }
+        let says = columns.iter().any(|column| !matches!(column, Column::Name));
+        if columns.len() == words.len() && !says {
+            diagnostics.push(diag::names_alone(key));
+            return None;
+        }
+        (columns.len() == words.len()).then_some(columns)
+    }
+
+    /// The number of an arch, which may stand at several places.
+    fn arch(&mut self, arch: ArchRef, at: Span) -> usize {
+        let known = self.archs.iter().position(|(known, _)| *known == arch);
+        known.unwrap_or_else(|| {
+            self.archs.push((arch, at));
+            self.archs.len() - 1
+        })
     }
 
     /// What only the whole file shows: fields both fixed and swept, or swept twice; too many points.
@@ -131,8 +180,8 @@ impl Recipe {
                 seen.push((path, axis.span));
             }
         }
-        let sizes = self.axes.iter().map(|axis| axis.values.len());
-        let points = sizes.fold(self.archs.len().max(1), usize::saturating_mul);
+        let sizes = self.axes.iter().map(|axis| axis.places.len());
+        let points = sizes.fold(1, usize::saturating_mul);
         if points > MAX_POINTS {
             let at = self.axes.first().map_or(self.place("sweep"), |axis| axis.span);
             diagnostics.push(diag::too_many_points(at, points, MAX_POINTS));
@@ -142,19 +191,55 @@ impl Recipe {
                 self.spans.entry(path.clone()).or_insert(axis.span);
             }
         }
+        if points <= MAX_POINTS && self.is_named() {
+            let mut taken = BTreeSet::new();
+            for point in self.points() {
+                let name = point.words.join("-");
+                if !taken.insert(name.to_lowercase()) {
+                    diagnostics.push(diag::name_twice(self.place("sweep"), &name));
+                    break;
+                }
+            }
+        }
+    }
+
+    /// Whether the points say their own names, so that the file's is no part of them.
+    fn is_named(&self) -> bool {
+        self.axes.iter().flat_map(|axis| &axis.places).any(|place| place.name.is_some())
     }
 }
 
 pub(super) fn points(recipe: &Recipe) -> Vec<Point> {
-    let mut points = Vec::new();
-    for (arch, (named, _)) in recipe.archs.iter().enumerate() {
-        let words = if recipe.archs.len() > 1 { vec![arch_word(named)] } else { Vec::new() };
-        points.push(Point { arch, fields: recipe.written.clone(), words });
-    }
-    for axis in &recipe.axes {
-        points = along(&points, &axis.paths, &axis.values);
+    let mut points = vec![Point { arch: 0, fields: recipe.written.clone(), words: Vec::new() }];
+    for Axis { paths, places, span: _ } in &recipe.axes {
+        let mut out = Vec::with_capacity(points.len() * places.len());
+        for point in &points {
+            for Place { values, arch, name } in places {
+                let mut next = point.clone();
+                next.arch = arch.unwrap_or(point.arch);
+                let named = recipe.archs.get(next.arch).filter(|_| arch.is_some());
+                let several = places.len() > 1;
+                next.words.extend(named.filter(|_| several).map(|(arch, _)| arch_word(arch)));
+                set(&mut next, paths, values);
+                if let Some(name) = name {
+                    next.words.truncate(point.words.len());
+                    next.words.push(name.clone());
+                }
+                out.push(next);
+            }
+        }
+        points = out;
     }
     points
+}
+
+/// Puts values at their paths, and says them in the words.
+fn set(point: &mut Point, paths: &[String], values: &[FieldValue]) {
+    for (path, value) in paths.iter().zip(values) {
+        let last = path.rsplit('.').next().unwrap_or(path);
+        point.words.push(format!("{last}{}", file_word(&value.plain())));
+        point.fields.insert(path.clone(), value.clone());
+    }
 }
 
 /// Every point at every place of an axis.
@@ -163,23 +248,20 @@ pub(crate) fn along(points: &[Point], paths: &[String], values: &[Vec<FieldValue
     for point in points {
         for row in values {
             let mut point = point.clone();
-            for (path, value) in paths.iter().zip(row) {
-                let last = path.rsplit('.').next().unwrap_or(path);
-                point.words.push(format!("{last}{}", file_word(&value.plain())));
-                point.fields.insert(path.clone(), value.clone());
-            }
+            set(&mut point, paths, row);
             out.push(point);
         }
     }
     out
 }
 
-/// A name for each point: the stem and what tells it from the others.
-pub(crate) fn names(stem: &str, points: &[Point]) -> Vec<String> {
+/// A name for each point: the stem and what tells it from the others, or what the points call themselves.
+pub(super) fn names(recipe: &Recipe, stem: &str, points: &[Point]) -> Vec<String> {
+    let stem: &[String] = if recipe.is_named() { &[] } else { &[stem.to_owned()] };
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut out = Vec::with_capacity(points.len());
     for point in points {
-        let name = [&[stem.to_owned()], point.words.as_slice()].concat().join("-");
+        let name = [stem, point.words.as_slice()].concat().join("-");
         // Some file systems do not tell cases apart.
         let mut unique = name.clone();
         let mut number = 2;
@@ -195,6 +277,12 @@ pub(crate) fn names(stem: &str, points: &[Point]) -> Vec<String> {
 fn arch_word(arch: &ArchRef) -> String {
     let stem = arch.path.rsplit('/').next().unwrap_or("").trim_end_matches(".canon");
     file_word(arch.name.as_deref().unwrap_or(stem))
+}
+
+/// Whether a text can be part of a file's name everywhere.
+pub(super) fn is_word(text: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
+    (1..=80).contains(&text.len()) && !text.starts_with('.') && text.chars().all(plain)
 }
 
 /// Only what every file system takes as it is.

@@ -6,7 +6,7 @@ use compiler::lock::{Bound, Lock, bind, keep_binding, read, write};
 use super::support::{DEPO, TEXT, arch_lock, experiment_of, small};
 
 fn data(text: &str) -> Bound {
-    Bound { digest: Digest::of("test", text), tokens: Some(51_200) }
+    Bound { digest: Digest::of("test", text), tokens: Some(51_200), tokenizer: None }
 }
 
 #[test]
@@ -25,6 +25,28 @@ fn a_bound_lock_is_closed_under_a_new_id() {
     // Once more changes nothing; other data is drift.
     assert_eq!(write(&bind(&closed, data("a")).unwrap()), text);
     assert_eq!(bind(&closed, data("b")).unwrap_err().code, "data-drift");
+}
+
+#[test]
+fn tokens_are_those_of_the_tokenizer_that_the_lock_names() {
+    let trained = |vocab: u32| {
+        let tokenizer = format!("tokenizer = \"tiktoken\", tokenizer_vocab = {vocab}, seq_len");
+        Lock::Experiment(experiment_of(&TEXT.replace("seq_len", &tokenizer), &small()))
+    };
+    let by = |name: &str| Bound { tokenizer: Some(Digest::of("test", name)), ..data("a") };
+    let open = trained(300);
+    assert_eq!(
+        open.open_inputs(),
+        ["data.source = \"nemotron_cc\"", "data.tokenizer = \"tiktoken\""]
+    );
+    let closed = bind(&open, by("one")).unwrap();
+    assert!(closed.open_inputs().is_empty());
+    assert_eq!(write(&keep_binding(&open, &closed).unwrap().unwrap()), write(&closed));
+    assert!(keep_binding(&trained(299), &closed).unwrap().is_none());
+    assert_eq!(bind(&closed, by("two")).unwrap_err().code, "tokenizer-drift");
+    assert_eq!(bind(&open, data("a")).unwrap_err().code, "tokenizer-drift");
+    let bytes = Lock::Experiment(experiment_of(TEXT, &small()));
+    assert_eq!(bind(&bytes, by("one")).unwrap_err().code, "tokenizer-drift");
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn other(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldValue> {
         // What every task is measured by.
         (Kind::Words(_), _) => text_list(&["loss"]),
         (Kind::Name, _) => text("another"),
+        (Kind::Names, _) => text_list(&["another"]),
         (Kind::Letters(_), _) => text("as"),
         (Kind::Seed, _) => FieldValue::Big(u128::from(u64::MAX)),
         (Kind::Ints(..), Some(FieldValue::List(items))) if items.is_empty() => {
@@ -46,7 +47,9 @@ fn text_list(words: &[&str]) -> FieldValue {
 fn bases() -> Vec<Experiment> {
     let arch = small();
     let linear = DEPO.replace("cosine", "linear");
-    let texts = [DEPO, MANO, TEXT, &linear, BREVO];
+    let trained =
+        TEXT.replace("seq_len", "tokenizer = \"tiktoken\", tokenizer_vocab = 300, seq_len");
+    let texts = [DEPO, MANO, TEXT, &linear, BREVO, &trained];
     let known = texts.iter().map(|text| experiment_of(text, &arch));
     known.chain(OTHERS.iter().map(|data| with_section("data", data))).collect()
 }
@@ -113,7 +116,7 @@ fn each_class_enters_the_digests_it_should_and_no_other() {
 }
 
 /// Fields whose word decides which others exist.
-const DECIDING: [&str; 2] = ["data.task", "schedule.kind"];
+const DECIDING: [&str; 3] = ["data.task", "data.tokenizer", "schedule.kind"];
 
 /// A recipe with another `data` or `schedule`, all else alike.
 fn with_section(section: &str, written: &str) -> Experiment {
@@ -135,6 +138,14 @@ fn words_of(path: &str) -> Vec<Experiment> {
         ]
         .map(|rest| format!("seq_len = 512, {rest}"))
         .to_vec(),
+        "data.tokenizer" => ["bytes", "huggingface", "sentencepiece", "tiktoken"]
+            .map(|kind| {
+                let vocab = if kind == "bytes" { "" } else { ", tokenizer_vocab = 258" };
+                format!(
+                    "seq_len = 512, task = \"text\", source = \"x\", tokenizer = \"{kind}\"{vocab}"
+                )
+            })
+            .to_vec(),
         _ => ["constant", "cosine", "inv_sqrt", "linear", "wsd"]
             .map(|kind| {
                 let warmup = if kind == "constant" { "" } else { ", warmup = 60" };
@@ -281,6 +292,33 @@ fn a_budget_means_the_same_however_it_is_written() {
     assert_eq!(steps.budget, tokens.budget);
     assert_eq!(steps.digests, tokens.digests);
     assert_ne!(write(&Lock::Experiment(steps)), write(&Lock::Experiment(tokens)));
+}
+
+#[test]
+fn a_step_means_the_same_however_it_is_written() {
+    let arch = small();
+    let counted =
+        experiment_of(&DEPO.replace("sequences = 32", "sequences = 8, micro_batches = 4"), &arch);
+    let tokens = DEPO.replace("sequences = 32", "sequences = 8, tokens_per_step = 4096");
+    let tokens = experiment_of(&tokens, &arch);
+    assert_eq!(counted.batch, tokens.batch);
+    assert_eq!(write(&Lock::Experiment(counted)), write(&Lock::Experiment(tokens.clone())));
+    let values = Fields::from([("batch.tokens_per_step".to_owned(), FieldValue::Int(2048))]);
+    assert_eq!(tokens.with("x".to_owned(), &values).unwrap().batch.micro_batches, 2);
+}
+
+/// What came later is not written where it says nothing, so that older locks are what they were.
+#[test]
+fn a_younger_field_is_written_where_it_differs() {
+    let text = |recipe: &str| write(&Lock::Experiment(experiment_of(recipe, &small())));
+    let plain = text(TEXT);
+    assert!(!plain.contains("lingua.") && !plain.contains("gated_norm"));
+    let said = text(&format!(
+        "{TEXT}lingua = {{ seed = 777, read_s3 = true }}\nplatform = {{ devices = 128 }}\n"
+    ));
+    assert!(said.contains("lingua.read_s3 = true\n") && !said.contains("lingua.seed"));
+    assert!(said.contains("platform.devices = 128\n"));
+    assert_eq!(write(&compiler::lock::read("x", &said).unwrap()), said);
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! Locks as files: one text each, read back to the same, small and quick however many layers.
 
-use std::collections::BTreeSet;
+use std::cell::RefCell;
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
 
-use compiler::lock::{Experiment, Lock, drift, read, write};
+use compiler::lock::{Experiment, Lock, LockedArch, drift, read, write};
 use compiler::recipe::comparison::ArmFile;
 use compiler::recipe::{self, ArchRef};
 use proptest::prelude::*;
@@ -12,8 +14,36 @@ use super::support::{
     locked, small,
 };
 
+thread_local! {
+    /// Each arch compiled once, each recipe resolved once: sweeps share theirs with many comparisons.
+    static ARCHS: RefCell<BTreeMap<String, Rc<LockedArch>>> = RefCell::default();
+    static RECIPES: RefCell<BTreeMap<Key, Vec<Experiment>>> = RefCell::default();
+}
+
+/// A recipe, and the arch it is read with if not its own.
+type Key = (String, Option<ArchRef>);
+
+fn arch_of(path: &str) -> Rc<LockedArch> {
+    let known = ARCHS.with_borrow(|archs| archs.get(path).cloned());
+    known.unwrap_or_else(|| {
+        let made = locked(&compiled(path));
+        ARCHS.with_borrow_mut(|archs| archs.insert(path.to_owned(), made.clone()));
+        made
+    })
+}
+
 /// The experiments of a committed recipe, of the archs that it names.
 fn committed(path: &str, arch: Option<&ArchRef>) -> Vec<Experiment> {
+    let key = (path.to_owned(), arch.cloned());
+    if let Some(known) = RECIPES.with_borrow(|recipes| recipes.get(&key).cloned()) {
+        return known;
+    }
+    let made = resolved(path, arch);
+    RECIPES.with_borrow_mut(|recipes| recipes.insert(key, made.clone()));
+    made
+}
+
+fn resolved(path: &str, arch: Option<&ArchRef>) -> Vec<Experiment> {
     let mut sources = dsl::Sources::new();
     let id = sources.add(path, file(path));
     let (read, found) = recipe::read(&sources, id);
@@ -22,7 +52,7 @@ fn committed(path: &str, arch: Option<&ArchRef>) -> Vec<Experiment> {
         read.use_arch(arch);
     }
     let stem = path.rsplit('/').next().unwrap().trim_end_matches(".toml");
-    let (made, found) = read.experiments(stem, path, &|arch| Some(locked(&compiled(&arch.path))));
+    let (made, found) = read.experiments(stem, path, &|arch| Some(arch_of(&arch.path)));
     assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
     made
 }
@@ -33,23 +63,28 @@ fn demo_arms() -> Vec<Lock> {
     arms.into_iter().flatten().map(Lock::Experiment).collect()
 }
 
-/// A committed comparison, of recipes of one experiment each.
-fn comparison(path: &str) -> Lock {
+/// The committed comparison of that name.
+fn comparison(path: &str, wanted: &str) -> Lock {
     let mut sources = dsl::Sources::new();
     let id = sources.add(path, file(path));
     let (read, found) = recipe::comparison::read(&sources, id);
     let read = read.unwrap_or_else(|| panic!("{}", dsl::render(&sources, &found)));
-    let arms = read.arms.iter().map(|ArmFile { name, recipe, arch }| {
+    let stem = path.rsplit('/').next().unwrap().trim_end_matches(".toml");
+    let row = read.rows.iter().find(|row| row.name.as_deref().unwrap_or(stem) == wanted);
+    let row = row.unwrap_or_else(|| panic!("{path} makes no `{wanted}`"));
+    let arms = row.arms.iter().map(|ArmFile { name, recipe, arch, point }| {
         let mut made = committed(recipe, arch.as_ref());
+        if let Some(point) = point {
+            made.retain(|made| made.name == *point);
+        }
         assert_eq!(made.len(), 1, "{recipe}");
         (name.clone(), made.remove(0))
     });
-    let stem = path.rsplit('/').next().unwrap().trim_end_matches(".toml");
-    Lock::Comparison(read.comparison(stem, path, arms.collect()).unwrap())
+    Lock::Comparison(read.comparison(wanted, path, arms.collect()).unwrap())
 }
 
 pub(super) fn demo() -> Lock {
-    comparison("recipes/demo.toml")
+    comparison("recipes/demo.toml", "demo")
 }
 
 /// Locks of every kind.
@@ -141,7 +176,7 @@ fn committed_locks_are_what_their_sources_give() {
                 let same = made.find(|made| made.name == experiment.name);
                 Lock::Experiment(same.unwrap_or_else(|| panic!("{name}: not in its source")))
             }
-            Lock::Comparison(locked) => comparison(&locked.source),
+            Lock::Comparison(locked) => comparison(&locked.source, &locked.name),
         };
         let stale = drift(&text, &write(&fresh));
         assert!(stale.is_empty(), "{name}: `canonc build {}` again: {stale:?}", lock.source());

@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use compiler::lock::Experiment;
 use compiler::lock::LockedArch;
 use compiler::recipe;
 use dsl::Sources;
@@ -55,7 +56,7 @@ fn each_mistake_is_told_with_its_place_and_cure() {
         assert!(LAID_OUT.contains(from), "{from}");
         LAID_OUT.replacen(from, to, 1)
     };
-    let cases: [(&str, String); 41] = [
+    let cases: [(&str, String); 45] = [
         ("no toml", edit("lr = 0.003", "lr = ")),
         ("twice", edit("lr = 0.003", "lr = 0.003\nlr = 0.004")),
         ("unknown section", edit("[optimizer]", "[optimiser]")),
@@ -82,7 +83,20 @@ fn each_mistake_is_told_with_its_place_and_cure() {
         ("too many digits", edit("lr = 0.003", "lr = 0.00316227766017")),
         ("lr zero", edit("lr = 0.003", "lr = 0")),
         ("a word for a number", edit("lr = 0.003", "lr = \"0.003\"")),
-        ("bf16", edit("[budget]", "[precision]\npolicy = \"bf16\"\n[budget]")),
+        ("fp16", edit("[budget]", "[precision]\npolicy = \"fp16\"\n[budget]")),
+        (
+            "step of both",
+            edit("sequences = 32", "sequences = 32\nmicro_batches = 2\ntokens_per_step = 8192"),
+        ),
+        (
+            "step of no whole micro-batches",
+            edit("sequences = 32", "sequences = 32\ntokens_per_step = 8193"),
+        ),
+        ("step of less than one", edit("sequences = 32", "sequences = 32\ntokens_per_step = 100")),
+        (
+            "step of too many",
+            edit("sequences = 32", "sequences = 32\ntokens_per_step = 4294971392"),
+        ),
         ("unknown task", edit("\"depo\"", "\"deop\"")),
         ("later task", edit("\"depo\"", "\"babilong\"")),
         ("field of another task", edit("K = 2", "K = 2\nL = 4")),
@@ -112,6 +126,28 @@ fn each_mistake_is_told_with_its_place_and_cure() {
         (
             "held out too finely",
             wrong(&TEXT.replace("seq_len", "held_out = 0.0000001, seq_len"), &arch),
+        ),
+        (
+            "tokenizer without a vocabulary",
+            wrong(&TEXT.replace("seq_len", "tokenizer = \"tiktoken\", seq_len"), &arch),
+        ),
+        (
+            "vocabulary of bytes",
+            wrong(&TEXT.replace("seq_len", "tokenizer_vocab = 300, seq_len"), &arch),
+        ),
+        (
+            "tokenizer with more tokens than the arch",
+            wrong(
+                &TEXT.replace(
+                    "seq_len",
+                    "tokenizer = \"tiktoken\", tokenizer_vocab = 128256, seq_len",
+                ),
+                &arch,
+            ),
+        ),
+        (
+            "names twice",
+            wrong(&format!("{TEXT}lingua = {{ harness_tasks = [\"piqa\", \"piqa\"] }}"), &arch),
         ),
         ("no digest", wrong(&TEXT.replace("seq_len", "digest = \"abc\", seq_len"), &arch)),
         (
@@ -167,6 +203,43 @@ fn sweeps_make_named_points_in_order() {
     );
 }
 
+/// Points that say their own names, and archs that move together with values.
+#[test]
+fn places_can_be_named() {
+    let arch = small();
+    let sweep = |lines: &str| {
+        let recipe = DEPO.replace("lr = 0.003, ", "").replace("arch = \"small.canon\"\n", "");
+        let made =
+            experiments_of("recipes/s.toml", &format!("{recipe}\n[sweep]\n{lines}\n"), &arch);
+        let made = made.unwrap_or_else(|e| panic!("{e}"));
+        let of = |e: Experiment| (e.name.clone(), e.lr.to_string(), e.seeds.eval);
+        made.into_iter().map(of).collect::<Vec<_>>()
+    };
+    let is = |name: &str, lr: &str, seed: u64| (name.to_owned(), lr.to_owned(), seed);
+    let named = "\"name, arch\" = [[\"Llama\", \"a.canon\"], [\"Canon\", \"b.canon\"]]\n\
+        \"name, optimizer.lr\" = [[\"slow\", 0.1], [\"fast\", 0.2]]";
+    assert_eq!(
+        sweep(named),
+        [
+            is("Llama-slow", "0.1", 0),
+            is("Llama-fast", "0.2", 0),
+            is("Canon-slow", "0.1", 0),
+            is("Canon-fast", "0.2", 0)
+        ]
+    );
+    // Without a name a place is called by what it holds; the file's name stands where no place has one.
+    let mixed = "\"arch, optimizer.lr\" = [[\"a.canon\", 0.1], [\"b.canon\", 0.1], [\"b.canon\", 0.2]]\n\
+        \"seeds.eval\" = [7]";
+    assert_eq!(
+        sweep(mixed),
+        [
+            is("s-a-lr0.1-eval7", "0.1", 7),
+            is("s-b-lr0.1-eval7", "0.1", 7),
+            is("s-b-lr0.2-eval7", "0.2", 7)
+        ]
+    );
+}
+
 #[test]
 fn sweeps_that_are_wrong() {
     let arch = small();
@@ -184,6 +257,13 @@ fn sweeps_that_are_wrong() {
         ("no tuple", "\"optimizer.clip, seeds.eval\" = [[1, 2], 3]"),
         ("no arch file", "arch = [\"b\"]"),
         ("both budgets", "budget.tokens = [4096]"),
+        ("names alone", "name = [\"a\"]"),
+        ("no name", "\"name, optimizer.clip\" = [[\"a/b\", 1], [7, 2]]"),
+        ("a name twice", "\"name, optimizer.clip\" = [[\"a\", 1], [\"a\", 2]]"),
+        (
+            "names that meet",
+            "\"name, optimizer.clip\" = [[\"a\", 1], [\"a-b\", 2]]\n\"name, seeds.eval\" = [[\"b-c\", 1], [\"c\", 2]]",
+        ),
         ("too many", "\"seeds.eval\" = [SEEDS]\nbatch.micro_batches = [SEEDS]"),
     ] {
         let many: Vec<String> = (1..=101).map(|n| n.to_string()).collect();
@@ -212,6 +292,26 @@ fn comparison_files_that_are_wrong() {
     assert_eq!(recipe::source(DEPO), recipe::Source::Recipe);
     let mut shown = String::new();
     for (name, from, to) in [
+        ("an arm's point is no name", "b = \"b.toml\"", "b = \"b.toml#a/b\""),
+        ("a sweep of values", "[again]", "[sweep]\n\"optimizer.lr\" = [1]\n[again]"),
+        ("a sweep without names", "[again]", "[sweep]\n\"arms.c\" = [\"c.toml\"]\n[again]"),
+        (
+            "a sweep of an arm twice",
+            "[again]",
+            "[sweep]\n\"name, arms.a\" = [[\"x\", \"c.toml\"]]\n[again]",
+        ),
+        (
+            "a sweep of two keys",
+            "[again]",
+            "[sweep]\n\"name, arms.c\" = [[\"x\", \"c.toml\"]]\n\"name, arms.d\" = [[\"x\", \"c.toml\"]]\n[again]",
+        ),
+        ("a sweep of no rows", "[again]", "[sweep]\n\"name, arms.c\" = []\n[again]"),
+        ("a row of another length", "[again]", "[sweep]\n\"name, arms.c\" = [[\"x\"]]\n[again]"),
+        (
+            "rows of one name",
+            "[again]",
+            "[sweep]\n\"name, arms.c\" = [[\"x\", \"c.toml\"], [\"X\", \"d.toml\"]]\n[again]",
+        ),
         ("no toml", "base =", "base"),
         ("no base", "base = \"a\"\n", ""),
         ("base of nothing", "base = \"a\"", "base = \"aa\""),

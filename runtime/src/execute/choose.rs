@@ -11,7 +11,7 @@ use compiler::plan::{Kernel, Value};
 
 use super::{KernelRequest, Machine, is_time};
 use crate::kernels::path::{self, Path, Reason};
-use crate::kernels::{attention, canon};
+use crate::kernels::{attention, canon as convolution};
 
 /// How one step is computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -39,11 +39,7 @@ impl fmt::Display for Choice {
 /// The choice for `kernel` on `machine`.
 pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice {
     let Machine { device, kind, kernels } = machine;
-    let (asked, canon_asked) = match kernels {
-        KernelRequest::Fastest => (false, false),
-        KernelRequest::PlainCanon => (false, true),
-        KernelRequest::Reference => (true, true),
-    };
+    let KernelRequest { all: asked, canon, gated_norm } = kernels;
     let ours = || match asked {
         true => Choice::Ours(Path::Reference(Reason::Asked)),
         false => Choice::Ours(path::choose(kind, device)),
@@ -76,8 +72,6 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice 
         | Kernel::RmsNormGrad
         | Kernel::SwiGlu
         | Kernel::SwiGluGrad
-        | Kernel::GatedRmsNorm { .. }
-        | Kernel::GatedRmsNormGrad { .. }
         | Kernel::Rope { .. }
         | Kernel::CrossEntropy { .. }
         | Kernel::CrossEntropyGrad { .. }
@@ -91,10 +85,14 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice 
         | Kernel::SsdScanGrad
         | Kernel::GradNorm
         | Kernel::AdamW { .. } => ours(),
+        Kernel::GatedRmsNorm { .. } | Kernel::GatedRmsNormGrad { .. } if gated_norm => {
+            Choice::Ours(Path::Reference(Reason::Asked))
+        }
+        Kernel::GatedRmsNorm { .. } | Kernel::GatedRmsNormGrad { .. } => ours(),
         Kernel::CausalConv { kernel, .. } | Kernel::CausalConvGrad { kernel, .. } => {
-            Choice::Ours(match canon_asked {
+            Choice::Ours(match asked || canon {
                 true => Path::Reference(Reason::Asked),
-                false => canon::choose(*kernel, kind, device),
+                false => convolution::choose(*kernel, kind, device),
             })
         }
         Kernel::Attention { window } | Kernel::AttentionGrad { window } => {
@@ -154,10 +152,10 @@ mod tests {
     #[test]
     fn what_cannot_be_fast_says_why_before_it_runs() {
         let fast =
-            Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::Fastest };
+            Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
         let cuda = Machine { device: Device::Cuda(0), ..fast };
         let double = Machine { kind: Kind::Double, ..fast };
-        let plain = Machine { kernels: KernelRequest::Reference, ..fast };
+        let plain = Machine { kernels: KernelRequest::REFERENCE, ..fast };
         let swiglu = |machine| path(&Kernel::SwiGlu, &[], machine);
         assert!(swiglu(fast).starts_with("fused/"));
         assert_eq!(swiglu(cuda), "reference (on Cuda(0))");
@@ -171,8 +169,11 @@ mod tests {
 
     #[test]
     fn a_plain_canon_leaves_the_others_fast() {
-        let machine =
-            Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::PlainCanon };
+        let machine = Machine {
+            device: Device::Cpu,
+            kind: Kind::Float,
+            kernels: KernelRequest { canon: true, ..KernelRequest::FASTEST },
+        };
         let activation = compiler::plan::Activation::Identity;
         let canon = Kernel::CausalConv {
             kernel: 4,
@@ -189,7 +190,7 @@ mod tests {
     #[test]
     fn attention_goes_by_its_operands() {
         let fast =
-            Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::Fastest };
+            Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
         let (now, wide) = (heads(Extent::Time, 8), heads(Extent::Time, 16));
         let seen = heads(Extent::Seen(None), 8);
         let of = |window, k: &Value, v: &Value, machine| {

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use compiler::lock::{CanonKernel, Device, Platform};
+use compiler::lock::{Device, KernelPath, Platform};
 use tch::Kind;
 
 use crate::execute::{KernelRequest, Machine};
@@ -19,9 +19,10 @@ pub fn machine(required: &Platform) -> Result<Machine, RunError> {
         Device::Cpu => tch::Device::Cpu,
         Device::Cuda => cuda()?,
     };
-    let kernels = match required.canon {
-        CanonKernel::Fused => KernelRequest::Fastest,
-        CanonKernel::Reference => KernelRequest::PlainCanon,
+    let kernels = KernelRequest {
+        canon: required.canon == KernelPath::Reference,
+        gated_norm: required.gated_norm == KernelPath::Reference,
+        ..KernelRequest::FASTEST
     };
     Ok(Machine { device, kind: Kind::Float, kernels })
 }

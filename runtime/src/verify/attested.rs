@@ -62,7 +62,13 @@ fn check_plan(
             return None;
         }
     };
-    let made = plan_text(experiment);
+    let made = match plan_text(experiment) {
+        Ok(made) => made,
+        Err(error) => {
+            report.broken.push(format!("plan.txt: {error}"));
+            return None;
+        }
+    };
     let here = env!("CARGO_PKG_VERSION");
     let by = attestation.and_then(|known| known.machine.get("canonc")).filter(|by| *by != here);
     match (found == made, by) {

@@ -45,7 +45,7 @@ fn micro(graph: &Graph, options: &TrainOptions, machine: Machine) -> Sums {
 
 /// The gradients that libtorch's autograd gives of the evaluation plan, run step by step in plain tch.
 fn by_autograd(graph: &Graph, kernels: &mut BTreeSet<&'static str>) -> Vec<Tensor> {
-    let machine = Machine { kernels: KernelRequest::Reference, ..DOUBLE };
+    let machine = Machine { kernels: KernelRequest::REFERENCE, ..DOUBLE };
     // Unfused, so that every primitive's own kernel is met.
     let options = Options { fuse: false, ..Options::default() };
     let plan = plan::evaluate(graph, loss(), options);

@@ -13,8 +13,8 @@ pub(crate) fn quiet() {
 }
 
 pub(crate) const FAST: Machine =
-    Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::Fastest };
-pub(crate) const PLAIN: Machine = Machine { kernels: KernelRequest::Reference, ..FAST };
+    Machine { device: Device::Cpu, kind: Kind::Float, kernels: KernelRequest::FASTEST };
+pub(crate) const PLAIN: Machine = Machine { kernels: KernelRequest::REFERENCE, ..FAST };
 pub(crate) const DOUBLE: Machine = Machine { kind: Kind::Double, ..FAST };
 
 /// The arch called `name` in a text.

@@ -1,0 +1,217 @@
+//! What the files of one build have given: each recipe resolved once, each arch compiled once.
+//!
+//! In: recipes and comparisons. Out: experiments, and the comparisons of them; diagnostics have been shown.
+//! Must stay true: a file is read once in a build, however many comparisons name it; what a comparison
+//! is made of is what its recipe's own locks say.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use compiler::compare;
+use compiler::lock::{Experiment, Lock, LockedArch, NoComparison};
+use compiler::recipe::comparison::{ArmFile, Row};
+use compiler::recipe::{self, ArchRef};
+use dsl::{Diagnostic, FileId, Sources};
+
+use super::stem;
+use crate::fail::{Exit, Failure, shown};
+use crate::load::{self, Archs, Content};
+use crate::{files, locks, output};
+
+/// A recipe, and the arch it is read with if not its own.
+type Key = (PathBuf, Option<ArchRef>);
+
+#[derive(Default)]
+pub(crate) struct Known {
+    recipes: BTreeMap<Key, Rc<Vec<Experiment>>>,
+    archs: BTreeMap<ArchRef, Rc<LockedArch>>,
+}
+
+/// A TOML file as one of the sources that diagnostics point into.
+pub(super) fn toml(file: &Path) -> Result<(Sources, FileId), Failure> {
+    let text = match load::read(file) {
+        Ok(Content::Text(text)) => text,
+        Ok(Content::Not(load::Trouble::NotText(_))) => {
+            return Err(Failure::bad_input(format!("`{}` is not UTF-8 text", shown(file)))
+                .help("save it as UTF-8"));
+        }
+        Ok(Content::Not(load::Trouble::TooLarge(_))) => {
+            return Err(Failure::bad_input(format!("`{}` is too large for a recipe", shown(file)))
+                .help("a recipe is a page of text: name another file"));
+        }
+        Err(error) => return Err(files::missing(file, &error)),
+    };
+    let mut sources = Sources::new();
+    let id = sources.add(load::name(file), text);
+    Ok((sources, id))
+}
+
+/// Shows diagnostics; errors among them end the command.
+fn judge(sources: &Sources, found: &[Diagnostic]) -> Result<(), Failure> {
+    output::diagnostics(sources, found);
+    let bad = found.iter().any(Diagnostic::is_error);
+    if bad { Err(Failure::shown(Exit::BadInput)) } else { Ok(()) }
+}
+
+impl Known {
+    /// The experiments of a recipe, in order; with another arch than its own if one is named.
+    pub(super) fn recipe(
+        &mut self,
+        file: &Path,
+        arch: Option<&ArchRef>,
+    ) -> Result<Rc<Vec<Experiment>>, Failure> {
+        let key = (file.to_owned(), arch.cloned());
+        if let Some(made) = self.recipes.get(&key) {
+            return Ok(made.clone());
+        }
+        let (sources, id) = toml(file)?;
+        let (read, found) = recipe::read(&sources, id);
+        judge(&sources, &found)?;
+        let Some(mut read) = read else { return Err(Failure::shown(Exit::BadInput)) };
+        if let Some(arch) = arch {
+            read.use_arch(arch);
+        }
+        let mut failed = false;
+        for (named, span) in &read.archs {
+            if let Err(failure) = self.arch(named) {
+                failed = true;
+                match &failure.message {
+                    Some(message) => {
+                        let mut d = Diagnostic::error("bad-arch", *span, message.clone());
+                        d.help = failure.help;
+                        output::diagnostics(&sources, &[d]);
+                    }
+                    None => output::failure(&failure),
+                }
+            }
+        }
+        if failed {
+            return Err(Failure::shown(Exit::BadInput));
+        }
+        let source = sources.name(id);
+        let stem = stem(Path::new(source))?;
+        let (made, found) =
+            read.experiments(&stem, source, &|named| self.archs.get(named).cloned());
+        judge(&sources, &found)?;
+        let made = Rc::new(made);
+        self.recipes.insert(key, made.clone());
+        Ok(made)
+    }
+
+    fn arch(&mut self, named: &ArchRef) -> Result<(), Failure> {
+        if !self.archs.contains_key(named) {
+            self.archs.insert(named.clone(), locked_arch(named)?);
+        }
+        Ok(())
+    }
+
+    /// The comparisons of a file, one for each of its rows.
+    pub(super) fn comparisons(
+        &mut self,
+        sources: &Sources,
+        id: FileId,
+    ) -> Result<Vec<Lock>, Failure> {
+        let (read, found) = recipe::comparison::read(sources, id);
+        judge(sources, &found)?;
+        let Some(read) = read else { return Err(Failure::shown(Exit::BadInput)) };
+        let source = sources.name(id);
+        let stem = stem(Path::new(source))?;
+        let mut made = Vec::new();
+        let mut worst = None;
+        for Row { name: row, arms } in &read.rows {
+            let name = row.as_deref().unwrap_or(&stem);
+            let of = row.as_ref().map_or_else(String::new, |row| format!("`{row}`: "));
+            let arms = arms.iter().map(|arm| {
+                let at = match row {
+                    Some(row) => read.place(&format!("sweep.{row}")),
+                    None => read.place(&format!("arms.{}", arm.name)),
+                };
+                self.arm(arm).map_err(|failure| match failure.message {
+                    Some(message) => {
+                        let mut d = Diagnostic::error("bad-arm", at, format!("{of}{message}"));
+                        d.help = failure.help;
+                        output::diagnostics(sources, &[d]);
+                        Failure::shown(Exit::BadInput)
+                    }
+                    None => failure,
+                })
+            });
+            let arms = arms.collect::<Result<Vec<_>, Failure>>()?;
+            match read.comparison(name, source, arms) {
+                Ok(comparison) => made.push(Lock::Comparison(comparison)),
+                Err(why) => {
+                    if let NoComparison::Confounded(_, verdict) = &why {
+                        output::data(&compare::text(verdict, false))?;
+                    }
+                    let mut found = read.explain(&why);
+                    for diagnostic in &mut found {
+                        diagnostic.message.insert_str(0, &of);
+                    }
+                    output::diagnostics(sources, &found);
+                    let confounded = matches!(why, NoComparison::Confounded(..));
+                    let exit = if confounded { Exit::Finding } else { Exit::BadInput };
+                    worst = worst.max(Some(exit));
+                }
+            }
+        }
+        worst.map_or(Ok(made), |exit| Err(Failure::shown(exit)))
+    }
+
+    /// The experiment that an arm names.
+    fn arm(&mut self, arm: &ArmFile) -> Result<(String, Experiment), Failure> {
+        let ArmFile { name, recipe: path, arch, point } = arm;
+        let bad = |message: String, help: String| Failure::bad_input(message).help(help);
+        let file = Path::new(path);
+        if !file.is_file() {
+            let help = "arms are recipes, their paths relative to this file".to_owned();
+            return Err(bad(format!("arm `{name}`: there is no `{path}`"), help));
+        }
+        let made = self.recipe(file, arch.as_ref())?;
+        let named = |point: &str| made.iter().find(|made| made.name == point);
+        match (point.as_deref(), made.as_slice()) {
+            (Some(point), _) => match named(point) {
+                Some(experiment) => Ok((name.clone(), experiment.clone())),
+                None => {
+                    let near = dsl::suggest(point, made.iter().map(|made| made.name.as_str()));
+                    let near = near.map_or_else(
+                        || format!("`canonc build {path}` names its locks"),
+                        |near| format!("did you mean `{path}#{near}`?"),
+                    );
+                    Err(bad(format!("arm `{name}`: `{path}` makes no lock `{point}`"), near))
+                }
+            },
+            (None, [only]) => Ok((name.clone(), only.clone())),
+            (None, several) => {
+                let first = several.first().map_or("NAME", |first| first.name.as_str());
+                let message = format!("arm `{name}`: `{path}` makes {} locks", several.len());
+                let help = "an arm is one experiment: move the recipe's [sweep] to the \
+                            comparison's [grid], or say which of its locks is meant, as";
+                Err(bad(message, format!("{help} `{path}#{first}`")))
+            }
+        }
+    }
+}
+
+/// The arch that a recipe names, compiled from its file.
+fn locked_arch(named: &ArchRef) -> Result<Rc<LockedArch>, Failure> {
+    let path = Path::new(&named.path);
+    let Archs { name: _, found } = load::archs(path, named.name.as_deref())?;
+    match found.as_slice() {
+        [one] => {
+            let locked = LockedArch::new(&one.compiled).map(Rc::new);
+            locked.map_err(|error| locks::refused(path, error))
+        }
+        several => {
+            let names: Vec<&str> = several.iter().map(|arch| arch.compiled.name.as_str()).collect();
+            let first = names.first().copied().unwrap_or("NAME");
+            Err(Failure::bad_input(format!(
+                "`{}` defines {} archs: {}",
+                named.path,
+                names.len(),
+                names.join(", ")
+            ))
+            .help(format!("say which: `arch = \"…/{}#{first}\"`", shown(path))))
+        }
+    }
+}
