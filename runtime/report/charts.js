@@ -18,13 +18,21 @@ function specs() {
   const names = [...new Set(RUNS.flatMap(run => Object.keys(run.series)))];
   const own = new Set(RUNS.slice(0, OWN).flatMap(run => Object.keys(run.series)));
   const of = name => ({
-    key: name, title: name, note: "", dense: DENSE.has(name), broad: name === "training loss", log: true,
+    key: name, title: name, note: timeNote(shown.filter(run => run.series[name])), dense: DENSE.has(name), broad: name === "training loss", log: true,
     lines: shown.map(run => line(run, run.series[name], { dense: DENSE.has(name) })).filter(Boolean),
   });
   const section = name => name === "training loss" ? "loss" : LATER.has(name) ? "optimiser" : own.has(name) ? "measures" : "published benchmarks";
   const all = names.map(name => ({ ...of(name), section: section(name) }));
   const [loss, rest] = [all.filter(spec => spec.section === "loss"), all.filter(spec => spec.section !== "loss")];
   return [...loss, ...PAIRS.map(pairSpec), ...selectedSpec(), ...rest].filter(spec => spec.lines.length);
+}
+
+/* What has to be said of seconds. */
+function timeNote(runs) {
+  if (state.x !== "time") return "";
+  const [none, beside] = [runs.filter(run => !run.seconds).length, runs.filter(run => run.seconds && run.beside).length];
+  const of = (count, text) => count ? `${count} of ${runs.length} runs ${text}` : "";
+  return [of(none, "have no seconds of every step and are not drawn"), of(beside, "shared their machine with others")].filter(Boolean).join(" · ");
 }
 
 function pairSpec(pair, number) {

@@ -43,7 +43,7 @@ function drawCharts(all) {
   if (!all.length) host.append(el("p", { class: "empty" }, state.x === "time" ? "No run that is shown has a time for every step: choose another axis." : "No run is shown: clear the filters, or tick one."));
   // All places first: how wide one is depends on how many there are.
   const places = waiting.map(([spec, grid]) => {
-    const plot = el("div", { class: "plot", tabindex: 0, role: "img", "aria-label": `${spec.title} by ${AXES[state.x].label}, ${spec.lines.length} lines; arrow keys move the cursor` });
+    const plot = el("div", { class: "plot", tabindex: 0, role: "group", "aria-roledescription": "chart", "aria-label": `${spec.title} by ${AXES[state.x].label}, ${spec.lines.length} lines; arrow keys move the cursor` });
     const note = [`by ${AXES[state.x].label}`, spec.note].filter(Boolean).join(" · ");
     grid.append(el("div", { class: spec.broad ? "chart broad" : "chart", "data-chart": spec.key }, el("h3", {}, spec.title), el("p", { class: spec.flagged ? "bad soft" : "soft" }, note), plot));
     return [spec, plot];

@@ -68,11 +68,13 @@ function panel() {
     const head = members.length > 1 || state.colour !== "arm" ? [groupRow(group, members)] : [];
     return [...head, ...members.map(runRow)];
   });
+  const pair = state.selected.length === 2 && judged(...state.selected.map(at => RUNS[at]));
+  const found = state.selected.length === 2 ? el("button", { type: "button", id: "to-two", title: "what the two selected runs differ in", onclick: () => document.getElementById("two").scrollIntoView() }, `${pair && pair.headline || "the two selected runs"} ↓`) : null;
   return [
     fieldList("colour", "colour", "colour by"), fieldList("shade", "shade", "shade by", "nothing"),
     el("div", { class: "row" }, el("label", { for: "text" }, "filter"), text),
-    el("div", { class: "row" }, el("span"), el("div", { class: "filter" }, paths, values)), ...chips,
-    el("table", { id: "legend" }, el("thead", {}, el("tr", {}, el("th", { id: "where", scope: "col" }, `${RUNS.filter(isShown).length} of ${RUNS.length} runs`), el("th", { id: "what", scope: "col" }, "value"), el("th", { scope: "col", title: "minus the run it is paired with" }, "Δ pair"))),
+    el("div", { class: "row" }, el("span"), el("div", { class: "filter" }, paths, values)), ...chips, ...(found ? [found] : []),
+    el("table", { id: "legend" }, el("thead", {}, el("tr", {}, el("th", { id: "where", scope: "col", "aria-live": "polite" }, `${RUNS.filter(isShown).length} of ${RUNS.length} runs`), el("th", { id: "what", scope: "col" }, "value"), el("th", { scope: "col", title: "minus the run it is paired with" }, "Δ pair"))),
       el("tbody", {}, ...rows)),
   ];
 }

@@ -76,6 +76,8 @@ pub struct Report {
 const TEMPLATE: &str = include_str!("../report/page.html");
 const STYLES: [&str; 2] =
     [include_str!("../report/vendor/uPlot.min.css"), include_str!("../report/style.css")];
+/// Of the first of the scripts, which asks to be accompanied by it wherever it goes.
+const LICENSE: &str = include_str!("../report/vendor/LICENSE");
 /// In the order in which they run.
 const SCRIPTS: [&str; 7] = [
     include_str!("../report/vendor/uPlot.iife.min.js"),
@@ -216,7 +218,7 @@ pub fn page(report: &Report) -> Result<String, String> {
     };
     let safe = minijinja::Value::from_safe_string;
     // What a script element holds begins right after its tag; the hash is over exactly that.
-    let script = format!("\n{}", SCRIPTS.join("\n"));
+    let script = format!("\n/* uPlot\n{LICENSE}*/\n{}", SCRIPTS.join("\n"));
     template
         .render(minijinja::context! {
             page => shown,

@@ -24,11 +24,13 @@
   await step("band", () => { const { xs, values } = chart("pair 0").spec.band; return { x: xs.at(-1), y: values.at(-1), points: xs.length }; });
   await step("tokens", () => { click("x-tokens"); return { loss: lines("training loss"), label: document.querySelector("[data-chart='training loss'] p").textContent }; });
   await step("time", () => { click("x-time"); return lines("training loss"); });
+  await step("timed", () => document.querySelector("[data-chart='training loss'] p").textContent);
   await step("share", () => { click("x-share"); return lines("training loss"); });
   await step("steps", () => { click("x-steps"); return lines("training loss"); });
   await step("log", () => { click("logx"); click("logy"); const { scales } = chart("training loss").u; const on = [scales.x.distr, scales.y.distr, $("logy").getAttribute("aria-pressed")]; const pair = chart("pair 0").u.scales.y.distr; press("k"); press("l"); const { scales: off } = chart("training loss").u; return { on, pair, off: [off.x.distr, off.y.distr] }; });
   await step("range", async () => { type("from", "10", "change"); type("to", "20", "change"); await null; const { min, max } = chart("training loss").u.scales.x; return [min, max, location.hash.includes("from")]; });
   await step("csv", async () => { click("csv"); return saved.at(-1).text(); });
+  await step("cells", () => ["=1+1", "-x", 'a,"b"', .5, NaN].map(csvCell));
   await step("whole", async () => { press("r"); await null; const { min, max } = chart("training loss").u.scales.x; return [min, max]; });
   await step("dragged", async () => {
     const { u } = chart("training loss");
