@@ -12,6 +12,8 @@
   const lines = key => Object.fromEntries(chart(key).spec.lines.map(line => [line.label, { x: line.xs.at(-1), y: line.values.at(-1), points: line.xs.length }]));
   const name = label => [...document.querySelectorAll("#legend .name")].find(one => one.textContent === label);
   const rows = () => [...document.querySelectorAll("#legend tr[data-run]")].map(row => row.querySelector(".name").textContent);
+  // Charts draw in microtasks, some of which make others.
+  const settled = async () => { for (let i = 0; i < 20; i++) await null; };
   const saved = [];
   URL.createObjectURL = blob => { saved.push(blob); return "#saved"; };
   const downloads = [];
@@ -28,27 +30,27 @@
   await step("share", () => { click("x-share"); return lines("training loss"); });
   await step("steps", () => { click("x-steps"); return lines("training loss"); });
   await step("log", () => { click("logx"); click("logy"); const { scales } = chart("training loss").u; const on = [scales.x.distr, scales.y.distr, $("logy").getAttribute("aria-pressed")]; const pair = chart("pair 0").u.scales.y.distr; press("k"); press("l"); const { scales: off } = chart("training loss").u; return { on, pair, off: [off.x.distr, off.y.distr] }; });
-  await step("range", async () => { type("from", "10", "change"); type("to", "20", "change"); await null; const { min, max } = chart("training loss").u.scales.x; return [min, max, location.hash.includes("from")]; });
+  await step("range", async () => { type("from", "10", "change"); type("to", "20", "change"); await settled(); const { min, max } = chart("training loss").u.scales.x; return [min, max, location.hash.includes("from")]; });
   await step("csv", async () => { click("csv"); return saved.at(-1).text(); });
   await step("cells", () => ["=1+1", "-x", 'a,"b"', .5, NaN].map(csvCell));
-  await step("whole", async () => { press("r"); await null; const { min, max } = chart("training loss").u.scales.x; return [min, max]; });
+  await step("whole", async () => { press("r"); await settled(); const { min, max } = chart("training loss").u.scales.x; return [min, max]; });
   await step("dragged", async () => {
     const { u } = chart("training loss");
-    await null;
+    await settled();
     const box = u.over.getBoundingClientRect();
     const mouse = (what, x, target) => target.dispatchEvent(new MouseEvent(what, { clientX: box.left + u.valToPos(x, "x"), clientY: box.top + 60, movementX: 5, bubbles: true }));
     mouse("mouseenter", 20, u.over); mouse("mousedown", 20, u.over); mouse("mousemove", 35, u.over); mouse("mousemove", 50, u.over); mouse("mouseup", 50, document);
-    await null; await null;
+    await settled();
     const range = [state.from, state.to], scale = chart("pair 0").u.scales.x;
-    await null;
+    await settled();
     const other = [scale.min, scale.max];
     chart("pair 0").u.over.dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
-    await null; await null;
+    await settled();
     return { range, other, after: [state.from, state.to] };
   });
   await step("clicked", async () => {
     const { u, spec } = chart("training loss");
-    await null;
+    await settled();
     const box = u.over.getBoundingClientRect(), line = spec.lines.find(line => line.label === "treated #1");
     u.over.dispatchEvent(new MouseEvent("click", { clientX: box.left + u.valToPos(45.5, "x"), clientY: box.top + u.valToPos(line.values[44], "y"), bubbles: true }));
     const chosen = state.selected.map(at => RUNS[at].label);
@@ -57,7 +59,7 @@
   });
   await step("hover", async () => {
     const { u } = chart("training loss");
-    await null;
+    await settled();
     u.over.dispatchEvent(new MouseEvent("mouseenter"));
     u.setCursor({ left: u.valToPos(30.4, "x"), top: 10 });
     const cells = [...document.querySelectorAll("#legend tr[data-run]")].map(row => [row.querySelector(".name").textContent, row.querySelector(".value").textContent, row.querySelector(".delta").textContent]);
