@@ -363,8 +363,30 @@ Examples:
   canonc compare lockfiles/demo.lock --out demo/report.html
   canonc compare lockfiles/c4_twins.lock --data data/c4.index
   canonc compare lockfiles/demo.lock --jobs 2       two runs at a time; give each lock threads = 1
+  canonc compare lockfiles/demo.lock --json > demo.json
 
-Runs lie in runs/<comparison>/<run>; interrupting and repeating goes on where it stopped.")]
+Runs lie in runs/<comparison>/<run>; interrupting and repeating goes on where it stopped.
+
+Schema of --json: {schema: \"canonc.compare.v1\", controlled, comparisons: [...]}, where controlled is
+true only if every arm is, and each comparison has
+  name, lock   of the comparison's lock: its name, its id
+  controlled, verdict
+  arms         each {name, role (base, treated, again), verdict, controlled, matched: {on, path,
+               within, base, arm, apart}, runs (at each point), best_point, at_the_edge: [{path,
+               end (lowest, highest)}]}; null what an arm has none of
+  points       names of the points of the grid; one empty name where there is none
+  selection    {metric, called, choose (least, most), per_arm, declared, points}: the locked rule,
+               and how many points a best one is the best of
+  interval     {level, method, fewest, exact_up_to}
+  pairs        by the locked rule, every metric: each {arm, base, title, controlled, verdict,
+               arm_point, base_point (places in points), rows: [{metric, unit (nats, share, count,
+               seconds: differences are ratios), base, treated, again (means), paired (by seed), n,
+               difference, lowest, highest, interval: {low, high, n, resamples, exact}, or null
+               below three seeds, covers_percent, band, band_pairs}]}
+  paired_at_each_point, best_per_arm, best_of_base_for_all
+               the same of the judged metric, at equal points and by both rules; empty without a grid
+  warnings, caption
+               sentences")]
 pub(crate) struct CompareArgs {
     /// Locks of kind comparison; of several, one table and picture of all at the end
     #[arg(value_name = "LOCK", required = true)]
@@ -381,6 +403,9 @@ pub(crate) struct CompareArgs {
     /// Runs at a time; step times are honest only with 1, or with as many cores as all of them use
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = jobs)]
     pub(crate) jobs: usize,
+    /// All of it as JSON on standard output, instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[cfg(feature = "torch")]

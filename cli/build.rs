@@ -169,7 +169,7 @@ fn describe(path: &Path, lock: &Lock) {
                 output::note(&format!(
                     "  {arm} against {}: {}",
                     comparison.base,
-                    verdict.headline()
+                    comparison.headline(arm)
                 ));
                 for differing in &verdict.platform {
                     output::note(&format!("    platform: {}", change(differing)));

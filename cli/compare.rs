@@ -4,7 +4,7 @@
 //! beside its runs; of several comparisons one table of all, and a picture.
 //! Must stay true: every run is `canonc run` of its own lock, so that each starts in the platform its
 //! lock requires and resumes by itself; interrupted here is interrupted there, with a checkpoint; the
-//! table is headed by the verdict the lock proved.
+//! table is headed by the verdict the lock proved; with --json standard output is one document and nothing else.
 
 #[cfg(feature = "torch")]
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ use compiler::field::FieldValue;
 #[cfg(feature = "torch")]
 use compiler::lock::{self, Lock};
 use compiler::lock::{Comparison, Role, Run};
-use runtime::compare::{self, Arm};
+use runtime::compare::{self, Arm, Proved};
 #[cfg(feature = "torch")]
 use runtime::overview::{self, Entry};
 use runtime::report::Heading;
@@ -44,7 +44,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     // A run under way is told, and leaves a checkpoint; this process waits for it.
     let stop = stop_on_signals()?;
-    let mut done = Vec::new();
+    let mut done: Vec<(String, compare::Comparison)> = Vec::new();
     for comparison in &locked {
         let folder = args.dir.join(&comparison.name);
         std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
@@ -54,7 +54,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
             return Ok(Exit::Interrupted);
         }
         let compared = compared(comparison, &comparison.runs(), &folder)?;
-        let page = say(comparison, &compared, &folder)?;
+        let page = say(comparison, &compared, &folder, args.json)?;
         if let (Some(out), [_]) = (&args.out, &locked[..]) {
             write(out, &page)?;
         }
@@ -64,11 +64,19 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     if let [_, _, ..] = &done[..] {
         let entries: Vec<Entry<'_>> =
             done.iter().map(|(task, comparison)| Entry { task, comparison }).collect();
-        output::data(&format!("\n{}", overview::table(&entries).text()))?;
+        if !args.json {
+            output::data(&format!("\n{}", overview::table(&entries).text()))?;
+        }
         if let Some(out) = &args.out {
             write(out, &overview::picture(&entries))?;
             output::note(&format!("picture: {}", shown(out)));
         }
+    }
+    if args.json {
+        let all = locked.iter().zip(&done);
+        output::json(&compare::json(all.map(|(comparison, (_, compared))| {
+            (comparison.name.as_str(), comparison.id().to_string(), compared)
+        })))?;
     }
     Ok(Exit::Fine)
 }
@@ -95,13 +103,16 @@ fn say(
     comparison: &Comparison,
     compared: &compare::Comparison,
     folder: &Path,
+    json: bool,
 ) -> Result<String, Failure> {
-    let heading = heading(comparison);
+    let heading = heading(comparison, compared);
     let mut said = format!("{}\n", heading.verdict);
     for note in &heading.notes {
         said.push_str(&format!("  {note}\n"));
     }
-    output::data(&format!("{said}\n{}", compare::summary(compared).text()))?;
+    if !json {
+        output::data(&format!("{said}\n{}", compare::summary(compared).text()))?;
+    }
     let page = report::of(comparison, compared, folder)?;
     let beside = folder.join("report.html");
     files::replace(&beside, &page)?;
@@ -215,7 +226,8 @@ pub(crate) fn compared(
             of_point.push(read);
         }
     }
-    Ok(compare::Comparison { arms, points, selection: comparison.selection.clone() })
+    let (selection, proved) = (comparison.selection.clone(), Proved::of(comparison));
+    Ok(compare::Comparison { arms, points, selection, proved })
 }
 
 /// A run's place in the grid: `optimizer.lr 0.003`.
@@ -226,11 +238,10 @@ fn point(comparison: &Comparison, run: &Run) -> String {
     values.collect::<Vec<_>>().join(", ")
 }
 
-pub(crate) fn heading(comparison: &Comparison) -> Heading {
-    let (mut verdicts, mut notes) = (Vec::new(), Vec::new());
+pub(crate) fn heading(comparison: &Comparison, compared: &compare::Comparison) -> Heading {
+    let mut notes = Vec::new();
     let several = comparison.verdicts.len() > 1;
     for (arm, verdict) in &comparison.verdicts {
-        verdicts.push(format!("{arm} against {}: {}", comparison.base, verdict.headline()));
         let whose = if several { format!("{arm}: ") } else { String::new() };
         for (kind, changes) in
             [("consequence", &verdict.consequences), ("platform", &verdict.platform)]
@@ -240,9 +251,8 @@ pub(crate) fn heading(comparison: &Comparison) -> Heading {
     }
     Heading {
         title: comparison.name.clone(),
-        verdict: verdicts.join("; "),
-        // A comparison that is not controlled is never locked.
-        controlled: true,
+        verdict: compared.verdict(),
+        controlled: compared.not_controlled().is_empty(),
         lock_id: comparison.id().to_string(),
         notes,
     }

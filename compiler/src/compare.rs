@@ -39,6 +39,8 @@ use transplant::Place as Cell;
 use treatment::{Entry, bring, resolve};
 use verdict::{Sources, layered};
 
+pub(crate) use verdict::percent;
+
 pub use nodes::{NodeChange, What};
 pub use refusal::Refusal;
 pub use report::{Report, json, text};

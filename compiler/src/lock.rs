@@ -27,7 +27,10 @@ use crate::program::Compiled;
 
 pub use arch::LockedArch;
 pub(crate) use arch::{line_of, together};
-pub use comparison::{Arm, Choose, Comparison, Declared, Grid, NoComparison, Role, Run, Selection};
+pub use comparison::{
+    Arm, Choose, Comparison, Declared, Grid, Match, Matched, NoComparison, Quantity, Role, Run,
+    Selection,
+};
 pub(crate) use comparison::{grid_row, seed_list, zip_seeds};
 pub(crate) use covered::{is_bound, of_class};
 pub(crate) use derive::costs;

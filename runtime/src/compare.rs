@@ -3,9 +3,17 @@
 //! In: the curves of every arm, point of the grid and seed, read from finished runs. Out: for each treatment arm its
 //! difference from the base, at the points that the locked rule chooses. Must stay true: differences are paired by
 //! seed and never pooled; a value is of a run's last step or there is none; what is missing is counted, never passed
-//! over; the band is what two runs of the base but for their seeds differ by, so a difference inside it says nothing.
+//! over; the band is what two runs of the base but for their seeds differ by, so a difference inside it says nothing;
+//! no arm is called controlled but one whose lock proved it.
 
+mod caption;
+pub mod interval;
+mod json;
+mod nuisance;
+mod proved;
 mod table;
+#[cfg(test)]
+pub(crate) mod tests;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,6 +27,11 @@ use crate::metrics::Record;
 use crate::run::{Paths, RunError};
 
 pub use compiler::lock::Role;
+pub use interval::{Interval, interval};
+pub use json::{Document, json};
+pub use nuisance::{Edge, End};
+pub(crate) use proved::NOT_CONTROLLED;
+pub use proved::{Axis, Claim, Equal, Proved};
 pub use table::{Section, Summary, Table, summary};
 pub(crate) use table::{at, title};
 
@@ -59,6 +72,8 @@ pub struct Comparison {
     /// What each point of the grid is called; one without a name where there is no grid.
     pub points: Vec<String>,
     pub selection: Selection,
+    /// What the lock proved; by default nothing, and then no arm is called controlled.
+    pub proved: Proved,
 }
 
 /// A treatment arm, and the points at which it and the base are compared.
@@ -101,6 +116,8 @@ pub struct Row {
     pub means: Vec<Option<Mean>>,
     /// Treated minus base (of seconds: treated over base), in order of seeds.
     pub paired: Vec<f64>,
+    /// Of the mean of `paired`; `None` of fewer than three.
+    pub interval: Option<Interval>,
     /// The largest distance between the base and its repetition, seed by seed (of seconds: from 1, of the ratio).
     pub band: Option<f64>,
 }
@@ -230,6 +247,15 @@ pub(crate) fn mean(values: &[f64]) -> Option<Mean> {
     (runs > 0).then(|| Mean { value: values.iter().sum::<f64>() / runs as f64, runs })
 }
 
+/// The least or the most; what is no number is neither, and hides which is.
+pub(crate) fn extreme(
+    values: impl IntoIterator<Item = f64>,
+    pick: fn(f64, f64) -> f64,
+) -> Option<f64> {
+    let or_none = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { pick(a, b) };
+    values.into_iter().reduce(or_none)
+}
+
 /// A metric's mean over an arm's runs at a point.
 fn mean_of(runs: &[Run], metric: &str) -> Option<Mean> {
     let values: Vec<f64> =
@@ -256,29 +282,40 @@ impl Comparison {
 
     /// An arm's point with the best mean, the first of equal ones; only points where every run has the metric count.
     pub fn best(&self, arm: &Arm) -> Option<usize> {
+        self.best_points(arm).first().copied()
+    }
+
+    /// Every point that has the best mean.
+    pub(crate) fn best_points(&self, arm: &Arm) -> Vec<usize> {
         let score = |runs: &Vec<Run>| {
             let mean = mean_of(runs, self.judged_by())?;
+            // Of -0.0 and 0.0 neither is the better one.
             let better_is_less = match self.selection.choose {
-                Choose::Least => mean.value,
-                Choose::Most => -mean.value,
+                Choose::Least => mean.value + 0.0,
+                Choose::Most => 0.0 - mean.value,
             };
             (mean.runs == runs.len() && mean.value.is_finite()).then_some(better_is_less)
         };
         let scores = arm.points.iter().enumerate();
-        scores
-            .filter_map(|(at, runs)| Some((at, score(runs)?)))
-            .min_by(|(_, a), (_, b)| a.total_cmp(b))
-            .map(|(at, _)| at)
+        let scores: Vec<(usize, f64)> =
+            scores.filter_map(|(at, runs)| Some((at, score(runs)?))).collect();
+        let best = scores.iter().map(|(_, score)| *score).reduce(f64::min);
+        scores.into_iter().filter(|(_, score)| Some(*score) == best).map(|(at, _)| at).collect()
     }
 
-    /// Where the rule has the arm judged: at its own best point, or at the base's. The base again is the base, and is
-    /// judged where that is. Without a grid there is nothing to choose; `None` where the rule cannot choose.
+    /// Where the locked rule has the arm judged.
     pub fn chosen(&self, arm: &Arm) -> Option<usize> {
+        self.chosen_by(arm, self.selection.per_arm)
+    }
+
+    /// Where an arm is judged by one of both rules: at its own best point, or at the base's. The base again is the
+    /// base, and is judged where that is. Without a grid there is nothing to choose; `None` where the rule cannot.
+    pub(crate) fn chosen_by(&self, arm: &Arm, per_arm: bool) -> Option<usize> {
         if self.points.len() == 1 {
             return Some(0);
         }
         match arm.role {
-            Role::Treatment if self.selection.per_arm => self.best(arm),
+            Role::Treatment if per_arm => self.best(arm),
             Role::Base | Role::Treatment | Role::Again => self.best(self.base()?),
         }
     }
@@ -315,6 +352,16 @@ impl<'a> Pair<'a> {
         self.again.and_then(|arm| arm.points.get(self.base_point)).map_or(&[], Vec::as_slice)
     }
 
+    /// How many distances the band is the largest of.
+    pub fn band_pairs(&self) -> usize {
+        paired(self.base_runs(), self.again_runs()).len()
+    }
+
+    /// The row of one metric.
+    pub(crate) fn row(&self, metric: &str) -> Option<Row> {
+        self.rows().into_iter().find(|row| row.metric == metric)
+    }
+
     /// One row a metric, in the order people read them.
     pub fn rows(&self) -> Vec<Row> {
         let (base, arm, again) = (self.base_runs(), self.arm_runs(), self.again_runs());
@@ -334,9 +381,11 @@ impl<'a> Pair<'a> {
                 Unit::Nats | Unit::Share | Unit::Count => d.abs(),
                 Unit::Seconds => (d - 1.0).abs(),
             });
+            let paired = differences(base, arm, &metric);
             Row {
-                band: band.reduce(f64::max),
-                paired: differences(base, arm, &metric),
+                band: extreme(band, f64::max),
+                interval: interval(&paired),
+                paired,
                 metric,
                 unit,
                 means,
@@ -385,164 +434,5 @@ fn rank(metric: &str) -> u8 {
         ANSWERS_RIGHT => 3,
         STEP_TIME => 5,
         _ => 4,
-    }
-}
-
-#[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    /// Twenty steps of one loss, and the answers that are right at the end.
-    pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
-        let metrics = BTreeMap::from([
-            (TOKENS_RIGHT.to_owned(), vec![(10, 0.0), (20, right)]),
-            (HELD_OUT_LOSS.to_owned(), vec![(10, 9.0), (20, loss)]),
-        ]);
-        let curves = Curves {
-            loss: (1..=20).map(|s| (s, loss)).collect(),
-            metrics,
-            step_seconds: Some(0.01),
-            timed_on: Some("here".to_owned()),
-        };
-        Run { seed, curves }
-    }
-
-    pub(crate) fn arm(name: &str, role: Role, points: Vec<Vec<Run>>) -> Arm {
-        Arm { name: name.to_owned(), role, points }
-    }
-
-    pub(crate) fn by(metric: &str, choose: Choose, per_arm: bool) -> Selection {
-        Selection { metric: metric.to_owned(), choose, per_arm }
-    }
-
-    /// Two seeds of a base and a treated arm; of the base again one.
-    pub(crate) fn two_seeds() -> Comparison {
-        Comparison {
-            arms: vec![
-                arm("llama", Role::Base, vec![vec![run(0, 2.0, 0.5), run(1, 3.0, 0.4)]]),
-                arm("canon", Role::Treatment, vec![vec![run(0, 1.5, 0.75), run(1, 2.75, 0.7)]]),
-                arm("llama again", Role::Again, vec![vec![run(0, 2.1, 0.5)]]),
-            ],
-            points: vec![String::new()],
-            selection: by("loss", Choose::Least, true),
-        }
-    }
-
-    /// Three arms at two points, each best at another one.
-    pub(crate) fn grid(selection: Selection) -> Comparison {
-        let points = |losses: [f64; 2]| losses.map(|loss| vec![run(0, loss, 1.0 / loss)]).to_vec();
-        Comparison {
-            arms: vec![
-                arm("base", Role::Base, points([2.0, 3.0])),
-                arm("left", Role::Treatment, points([4.0, 1.5])),
-                arm("right", Role::Treatment, points([1.25, 4.5])),
-                arm("base again", Role::Again, points([2.5, 1.0])),
-            ],
-            points: vec!["optimizer.lr 0.01".to_owned(), "optimizer.lr 0.02".to_owned()],
-            selection,
-        }
-    }
-
-    #[test]
-    fn measures_have_names_units_and_can_be_judged_by() {
-        let mut comparison = grid(by("bits", Choose::Most, true));
-        for (arm, bits) in comparison.arms.iter_mut().zip([10.0, 30.0, 20.0, 10.0]) {
-            for (point, runs) in arm.points.iter_mut().enumerate() {
-                let curves = &mut runs[0].curves;
-                for (name, value) in
-                    [("bits", bits + point as f64), ("kl", 0.5), ("validity", 0.25)]
-                {
-                    curves.metrics.insert(measured(name).to_owned(), vec![(20, value)]);
-                }
-            }
-        }
-        assert_eq!(comparison.judged_by(), "bits learnt");
-        assert_eq!(comparison.best(&comparison.arms[1]), Some(1));
-        let rows = comparison.pairs()[0].rows();
-        let row = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap();
-        assert_eq!(
-            (row("bits learnt").unit, &row("bits learnt").paired[..]),
-            (Unit::Count, &[20.0][..])
-        );
-        assert_eq!(row("KL from the true law").unit, Unit::Nats);
-        assert_eq!(row("sentences valid").unit, Unit::Share);
-        assert_eq!(measured("something newer"), "something newer");
-        let text = summary(&comparison).text();
-        assert!(text.contains("31.0000") && text.contains("25.0%"), "{text}");
-    }
-
-    fn places(comparison: &Comparison) -> Vec<(&str, usize, usize)> {
-        let pairs = comparison.pairs();
-        pairs.iter().map(|p| (p.arm.name.as_str(), p.arm_point, p.base_point)).collect()
-    }
-
-    #[test]
-    fn differences_are_paired_by_seed() {
-        let comparison = two_seeds();
-        let rows = comparison.pairs()[0].rows();
-        assert_eq!(rows[0].metric, TRAINING_LOSS);
-        assert_eq!(rows[0].paired, [-0.5, -0.25]);
-        assert!((rows[0].band.unwrap() - 0.1).abs() < 1e-12);
-        assert_eq!(rows[0].means[2], Some(Mean { value: 2.1, runs: 1 }));
-        assert_eq!(rows[2].means[0], Some(Mean { value: 0.45, runs: 2 }));
-        // The treated arm lost its first seed: what is left is of the second alone.
-        let mut comparison = two_seeds();
-        comparison.arms[1].points[0].remove(0);
-        assert_eq!(comparison.pairs()[0].rows()[0].paired, [-0.25]);
-    }
-
-    #[test]
-    fn a_value_of_an_earlier_step_is_not_the_last_one() {
-        let mut comparison = two_seeds();
-        let metrics = &mut comparison.arms[1].points[0][0].curves.metrics;
-        metrics.get_mut(HELD_OUT_LOSS).unwrap().pop();
-        let rows = comparison.pairs()[0].rows();
-        let held_out = rows.iter().find(|row| row.metric == HELD_OUT_LOSS).unwrap();
-        assert_eq!(held_out.means[1], Some(Mean { value: 2.75, runs: 1 }));
-        assert_eq!(held_out.paired, [-0.25]);
-    }
-
-    #[test]
-    fn the_locked_rule_chooses_the_points() {
-        let chosen = |metric, choose, per_arm| grid(by(metric, choose, per_arm));
-        let each = [("left", 1, 0), ("right", 0, 0)];
-        assert_eq!(places(&chosen("loss", Choose::Least, true)), each);
-        assert_eq!(places(&chosen("token_accuracy", Choose::Most, true)), each);
-        let shared = [("left", 0, 0), ("right", 0, 0)];
-        assert_eq!(places(&chosen("loss", Choose::Least, false)), shared);
-        let worst = [("left", 0, 1), ("right", 1, 1)];
-        assert_eq!(places(&chosen("loss", Choose::Most, true)), worst);
-        // The base again has its best point elsewhere, and is the base.
-        let comparison = chosen("loss", Choose::Least, true);
-        assert_eq!(comparison.pairs()[0].rows()[0].band, Some(0.5));
-        // Nobody measured what the rule goes by: every point, at equal points.
-        let none = chosen("answer_accuracy", Choose::Most, true);
-        let all = [("left", 0, 0), ("left", 1, 1), ("right", 0, 0), ("right", 1, 1)];
-        assert_eq!(places(&none), all);
-    }
-
-    #[test]
-    fn a_point_that_lacks_a_value_is_not_chosen() {
-        let mut comparison = grid(by("loss", Choose::Least, true));
-        let best = &mut comparison.arms[1].points[1];
-        let mut lacking = run(1, 0.5, 1.0);
-        lacking.curves.metrics.clear();
-        best.push(lacking);
-        assert_eq!(places(&comparison)[0], ("left", 0, 0));
-    }
-
-    #[test]
-    fn seconds_are_compared_on_one_machine_only() {
-        let time = |comparison: &Comparison| comparison.pairs()[0].rows().pop().unwrap();
-        let mut comparison = two_seeds();
-        comparison.arms[1].points[0][0].curves.step_seconds = Some(0.02);
-        comparison.arms[2].points[0][0].curves.step_seconds = Some(0.009);
-        let row = time(&comparison);
-        assert_eq!((row.metric.as_str(), row.paired), (STEP_TIME, vec![2.0, 1.0]));
-        assert!((row.band.unwrap() - 0.1).abs() < 1e-12);
-        for elsewhere in [Some("there".to_owned()), None] {
-            comparison.arms[1].points[0][0].curves.timed_on = elsewhere;
-            assert_eq!(time(&comparison).paired, [1.0]);
-        }
     }
 }

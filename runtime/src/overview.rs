@@ -2,12 +2,12 @@
 //!
 //! In: comparisons that were run, each with the task it was trained on. Out: a line for each treatment arm, and an SVG
 //! with a panel for each task. Must stay true: every number is one that the comparison's own table has, under the
-//! metric that its lock is judged by; a mean comes with every run that it is of; the picture says what it shows without
-//! colour, too.
+//! metric that its lock is judged by; a mean comes with every run that it is of; an arm that no lock proved controlled
+//! is called so in the table and in the picture; the picture says what it shows without colour, too.
 
 use std::fmt::Write as _;
 
-use crate::compare::{Comparison, Mean, Pair, Row, Table, Unit};
+use crate::compare::{Comparison, Mean, NOT_CONTROLLED, Pair, Row, Table, Unit, at};
 
 /// A comparison and what it is of.
 #[derive(Clone, Copy, Debug)]
@@ -20,9 +20,16 @@ pub struct Entry<'a> {
 struct Line<'a> {
     task: &'a str,
     metric: &'static str,
+    comparison: &'a Comparison,
     pair: Pair<'a>,
     /// `None` where no run has the metric.
     row: Option<Row>,
+}
+
+impl Line<'_> {
+    fn controlled(&self) -> bool {
+        self.comparison.is_controlled(&self.pair.arm.name)
+    }
 }
 
 fn lines<'a>(entries: &[Entry<'a>]) -> Vec<Line<'a>> {
@@ -30,8 +37,8 @@ fn lines<'a>(entries: &[Entry<'a>]) -> Vec<Line<'a>> {
     for Entry { task, comparison } in entries {
         let metric = comparison.judged_by();
         for pair in comparison.pairs() {
-            let row = pair.rows().into_iter().find(|row| row.metric == metric);
-            lines.push(Line { task, metric, pair, row });
+            let row = pair.row(metric);
+            lines.push(Line { task, metric, comparison, pair, row });
         }
     }
     lines.sort_by_key(|line| (line.task, line.metric));
@@ -40,10 +47,21 @@ fn lines<'a>(entries: &[Entry<'a>]) -> Vec<Line<'a>> {
 
 /// One line for each treatment arm, task by task in their order.
 pub fn table(entries: &[Entry<'_>]) -> Table {
-    let head =
-        ["task", "metric", "base", "", "treated", "", "difference", "lowest … highest", "A/A band"];
+    let head = [
+        "task",
+        "metric",
+        "base",
+        "",
+        "treated",
+        "",
+        "difference",
+        "lowest … highest",
+        "95% interval",
+        "A/A band",
+        "verdict",
+    ];
     let lines = lines(entries);
-    let rows = lines.iter().map(|Line { task, metric, pair, row }| {
+    let rows = lines.iter().map(|Line { task, metric, comparison, pair, row }| {
         let nothing = || "–".to_owned();
         let [base, arm] = [0, 1].map(|at| {
             let mean = row.as_ref().and_then(|row| Some((row.unit, row.means.get(at).copied()??)));
@@ -57,23 +75,20 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
             |value: f64| row.as_ref().map_or_else(nothing, |row| row.unit.difference(value));
         let paired = row.as_ref().map_or(&[][..], |row| &row.paired);
         let average = paired.iter().sum::<f64>() / paired.len().max(1) as f64;
-        let ends = [f64::min, f64::max].map(|pick| paired.iter().copied().reduce(pick));
+        let unit = row.as_ref().map_or(Unit::Nats, |row| row.unit);
         let band = row.as_ref().and_then(|row| Some(row.unit.width(row.band?)));
         vec![
             (*task).to_owned(),
             (*metric).to_owned(),
-            pair.base.name.clone(),
+            at(comparison, &pair.base.name, pair.base_point),
             base,
-            pair.arm.name.clone(),
+            at(comparison, &pair.arm.name, pair.arm_point),
             arm,
             if paired.is_empty() { nothing() } else { apart(average) },
-            match ends {
-                [Some(low), Some(high)] if paired.len() > 1 => {
-                    format!("{} … {}", apart(low), apart(high))
-                }
-                _ => nothing(),
-            },
+            unit.range(paired).unwrap_or_else(nothing),
+            unit.interval(paired, row.as_ref().and_then(|row| row.interval)),
             band.unwrap_or_else(nothing),
+            comparison.standing(&pair.arm.name),
         ]
     });
     Table { rows: rows.collect(), head: head.map(str::to_owned).to_vec() }
@@ -89,7 +104,7 @@ pub fn picture(entries: &[Entry<'_>]) -> String {
     let lines = lines(entries);
     let mut panels: Vec<(&str, &str)> = lines.iter().map(|line| (line.task, line.metric)).collect();
     panels.dedup();
-    let (width, height) = (LEFT + PANEL * panels.len() as f64, TOP + HEIGHT + 66.0);
+    let (width, height) = (LEFT + PANEL * panels.len() as f64, TOP + HEIGHT + 76.0);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" font-family=\"system-ui, sans-serif\" \
          font-size=\"11\">\n<rect width=\"{width}\" height=\"{height}\" fill=\"#ffffff\"/>\n"
@@ -99,11 +114,14 @@ pub fn picture(entries: &[Entry<'_>]) -> String {
             lines.iter().filter(|line| (line.task, line.metric) == *of).collect();
         panel(&mut svg, LEFT + PANEL * at as f64, of.0, &lines);
     }
-    let y = TOP + HEIGHT + 52.0;
+    let y = TOP + HEIGHT + 62.0;
+    let open = lines.iter().any(|line| !line.controlled());
+    let open =
+        if open { "; dashed: not controlled, so the treatment is not what differs" } else { "" };
     let _ = write!(
         svg,
         "<text x=\"{LEFT}\" y=\"{y}\" fill=\"#59636e\">open: base; filled: treated; bars are means, dots single \
-         seeds</text>\n</svg>\n"
+         seeds{open}</text>\n</svg>\n"
     );
     svg
 }
@@ -156,8 +174,9 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
             let _ = writeln!(
                 svg,
                 "<rect x=\"{x:.1}\" y=\"{height:.1}\" width=\"{bar:.1}\" height=\"{:.1}\" fill=\"{fill}\" fill-opacity=\"0.75\" \
-                 stroke=\"#0550ae\"/>",
-                y(0.0) - height
+                 stroke=\"{}\"/>",
+                y(0.0) - height,
+                if line.controlled() { "#0550ae" } else { "#b35900\" stroke-dasharray=\"4 3" }
             );
             for (seed, value) in runs.iter().enumerate() {
                 let x = x + bar * (seed as f64 + 1.0) / (runs.len() as f64 + 1.0);
@@ -177,6 +196,13 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
             TOP + HEIGHT + 30.0,
             escaped(&format!("+ {}", beyond(&line.pair.base.name, &line.pair.arm.name)))
         );
+        if !line.controlled() {
+            let _ = writeln!(
+                svg,
+                "<text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#b35900\">{NOT_CONTROLLED}</text>",
+                TOP + HEIGHT + 44.0
+            );
+        }
     }
 }
 
@@ -210,7 +236,9 @@ mod tests {
             "2.1250",
             "-0.3750",
             "-0.5000 … -0.2500",
+            "n = 2: no interval",
             "±0.1000",
+            "controlled for canon",
         ];
         assert_eq!(rows.len(), 2);
         assert_eq!((rows[0][0].as_str(), rows[1][0].as_str()), ("depo <K=2>", "mano"));
@@ -245,7 +273,10 @@ mod tests {
             arm.points[0].clear();
         }
         let entries = [Entry { task: "depo", comparison: &comparison }];
-        assert_eq!(table(&entries).rows[0][3..], ["–", "canon", "–", "–", "–", "–"]);
+        assert_eq!(
+            table(&entries).rows[0][3..],
+            ["–", "canon", "–", "–", "–", "–", "–", "controlled for canon"]
+        );
         assert!(!picture(&entries).contains("NaN"));
     }
 }

@@ -57,7 +57,8 @@ fn no_table_is_made_of_a_log_that_was_cut_or_is_another_run_s() {
     let first = place.type_in(COMPARE);
     assert_eq!(first.status.code(), Some(0), "{}", crate::said(&first));
     let before = table(&read(first));
-    let wanted = "plain treated plain again paired difference lowest … highest A/A band";
+    let wanted =
+        "plain treated plain again paired difference lowest … highest 95% interval A/A band";
     assert!(before.iter().any(|line| line == wanted), "{before:?}");
     let seeds = "Means over seeds (plain 2, treated 2, plain again 1);";
     assert!(before.iter().any(|line| line.starts_with(seeds)), "{before:?}");
@@ -118,6 +119,13 @@ fn every_arm_is_compared_at_the_point_that_the_locked_rule_chooses() {
         "full (optimizer.lr 0.03) against plain (optimizer.lr 0.03)\n",
         "held-out loss at every point of the grid\n",
         "each arm is judged at its own point of the grid with the least held-out loss",
+        "held-out loss, paired at each point of the grid\n",
+        "held-out loss, best per arm beside best of the base for all\n",
+        "first: best per arm (declared)",
+        "full: best of the base for all  ",
+        "n = 1: no interval",
+        "The A/A band is one distance",
+        "\nWarning: the best point of first (optimizer.lr 0.03) has the highest optimizer.lr of the grid",
         "Means over 1 seed;",
     ] {
         assert!(said.contains(what), "{what}: {said}");
@@ -143,8 +151,8 @@ fn arms_on_other_platforms_say_so_and_their_seconds_are_not_compared() {
     let row = said.lines().find(|line| line.starts_with("step time")).unwrap();
     let row: Vec<&str> = row.split_whitespace().collect();
     // Three means in milliseconds, no ratio, no spread; the base and its repetition are alike.
-    assert_eq!(row[8..10], ["–", "–"], "{said}");
-    assert!(row[10].starts_with('±'), "{said}");
+    assert_eq!(row[8..11], ["–", "–", "–"], "{said}");
+    assert!(row[11].starts_with('±'), "{said}");
     assert!(said.contains("had not the same platform and machine are not compared"), "{said}");
     let page = fs::read_to_string(place.path("runs/both/report.html")).unwrap();
     assert!(page.contains("platform.fuse true → false"));
@@ -206,4 +214,51 @@ fn two_runs_at_a_time_give_the_same_table() {
         assert!(said.contains(&format!("{name}: finished: ")), "{said}");
     }
     assert!(place.exits(2, &format!("{COMPARE} --jobs 0")).contains("from 1 to 256"));
+}
+
+/// Three seeds at two points, matched: the document says what the tables say, and standard output is nothing else.
+#[test]
+fn the_document_has_every_number_and_stands_alone() {
+    let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
+                    [seeds]\ninit = [1, 2, 3]\ndata = [1, 2, 3]\n[again]\ninit = [4]\ndata = [4]\n\
+                    [grid]\n\"optimizer.lr\" = [0.00001, 0.03]\n[match]\non = \"parameters\"\nwithin = 0.5\n";
+    let arms: [Arm<'_>; 2] = [("plain", "small", &[SHORT]), ("treated", "small_canon", &[SHORT])];
+    let place = comparison(&arms, declared);
+    let built = place.exits(0, "build both.toml");
+    assert!(built.contains("matched on parameters within 0.5: "), "{built}");
+    let text = place.exits(0, COMPARE);
+    for what in [
+        "treated against plain: controlled for canon; matched on parameters within 0.5: ",
+        "all 27 ways to draw 3 seeds with replacement",
+        "about 75% at n = 3",
+    ] {
+        assert!(text.contains(what), "{what}: {text}");
+    }
+    let output = place.type_in(&format!("{COMPARE} --json"));
+    assert_eq!(output.status.code(), Some(0), "{}", crate::said(&output));
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&value["schema"], &value["controlled"]),
+        (&"canonc.compare.v1".into(), &true.into())
+    );
+    let one = &value["comparisons"][0];
+    assert_eq!((&one["name"], &one["selection"]["points"]), (&"both".into(), &2.into()));
+    let treated = &one["arms"][1];
+    assert_eq!(
+        (&treated["matched"]["on"], &treated["best_point"]),
+        (&"parameters".into(), &1.into())
+    );
+    let each = one["paired_at_each_point"].as_array().unwrap();
+    assert_eq!(each.len(), 2);
+    for pair in each {
+        let row = &pair["rows"][0];
+        let paired: Vec<f64> =
+            row["paired"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
+        let [low, high] = [f64::min, f64::max].map(|pick| paired.iter().copied().reduce(pick));
+        let end = |name: &str| row["interval"][name].as_f64();
+        assert_eq!((end("low"), end("high")), (low, high), "at three seeds the ends are those");
+        let shown = format!("{:+.4} … {:+.4}", low.unwrap(), high.unwrap());
+        assert!(text.contains(&shown), "{shown}: {text}");
+    }
+    assert_eq!(one["lock"].as_str().map(str::len), Some(64));
 }

@@ -255,7 +255,7 @@ impl Change {
 }
 
 /// How much larger an integer became, in hundredths of a percent; exact arithmetic, rounded down.
-fn percent(a: &FieldValue, b: &FieldValue) -> String {
+pub(crate) fn percent(a: &FieldValue, b: &FieldValue) -> String {
     let whole = |value: &FieldValue| match value {
         FieldValue::Int(n) => Some(i128::from(*n)),
         FieldValue::Big(n) => i128::try_from(*n).ok(),

@@ -2,20 +2,27 @@
 //!
 //! In: one experiment per arm and what the comparison file declares. Out: the comparison with its
 //! verdicts and its runs; or what is wrong, a confound above all. Must stay true (design, section 6): a
-//! comparison that is not controlled for its treatment is never locked; every arm gets the same seeds
-//! and the same grid; the A/A arm is the base with other seeds and nothing else.
+//! comparison that is not controlled for its treatment, at any point of its grid, is never locked, nor is
+//! one whose arms are not matched as it declares; every arm gets the same seeds and the same grid; the A/A
+//! arm is the base with other seeds and nothing else.
+
+mod facts;
+mod matched;
+mod sound;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use toml::de::DeValue;
-
-use super::covered::Line;
 use super::parts::Seeds;
-use super::{Experiment, LockError, Problem, error};
-use crate::compare::{Refusal, Side, Verdict, controlled};
+use super::{Experiment, LockError, Problem};
+use crate::compare::{Outcome, Refusal, Side, Verdict, controlled};
 use crate::digest::Digest;
-use crate::field::{self, FieldValue, Fields, Kind, shown};
+use crate::field::{FieldValue, Fields};
 use crate::recipe::{MAX_POINTS, Point};
+use facts::no_longer;
+use sound::{equal_seeds, unmeasured, unsound_grid};
+
+pub(crate) use facts::{grid_row, seed_list, zip_seeds};
+pub use matched::{Match, Matched, Quantity};
 
 const TAG: &str = "canonc.comparison.v1";
 
@@ -35,8 +42,12 @@ pub struct Comparison {
     pub again: Vec<Seeds>,
     pub grid: Vec<Grid>,
     pub selection: Selection,
+    /// What the arms are to have equal, if anything.
+    pub matching: Option<Match>,
     /// For each arm but the base: controlled, or a bundle.
     pub verdicts: BTreeMap<String, Verdict>,
+    /// For each arm but the base, where something is to be equal: what it is in both, at the first point of the grid.
+    pub matched: BTreeMap<String, Matched>,
     runs: Vec<Run>,
 }
 
@@ -109,6 +120,7 @@ pub struct Declared {
     pub again: Vec<Seeds>,
     pub grid: Vec<Grid>,
     pub selection: Selection,
+    pub matching: Option<Match>,
 }
 
 impl Comparison {
@@ -118,7 +130,7 @@ impl Comparison {
         arms: Vec<Arm>,
         declared: Declared,
     ) -> Result<Comparison, NoComparison> {
-        let Declared { base, treatment, seeds, again, grid, selection } = declared;
+        let Declared { base, treatment, seeds, again, grid, selection, matching } = declared;
         let mut unsound = equal_seeds(&seeds, &again);
         unsound.extend(unsound_grid(&grid, &selection));
         unsound.extend(arms.iter().filter_map(|arm| unmeasured(arm, &selection.metric, &grid)));
@@ -151,12 +163,25 @@ impl Comparison {
             again,
             grid,
             selection,
+            matching,
             verdicts: BTreeMap::new(),
+            matched: BTreeMap::new(),
             runs: Vec::new(),
         };
         comparison.verdicts = comparison.judge()?;
         comparison.runs = comparison.make_runs(&points).map_err(NoComparison::Problems)?;
+        comparison.judge_elsewhere()?;
+        comparison.matched = comparison.match_arms().map_err(NoComparison::Problems)?;
         Ok(comparison)
+    }
+
+    /// The verdict of an arm but the base, with what it is matched on.
+    pub fn headline(&self, arm: &str) -> String {
+        let verdict = self.verdicts.get(arm).map_or_else(String::new, Verdict::headline);
+        match (self.matching, self.matched.get(arm)) {
+            (Some(matching), Some(matched)) => format!("{verdict}; {}", matched.text(matching)),
+            (Some(_) | None, Some(_) | None) => verdict,
+        }
     }
 
     /// Every arm but the base is controlled, or there is no comparison.
@@ -180,6 +205,74 @@ impl Comparison {
             verdicts.insert(arm.name.clone(), verdict);
         }
         Ok(verdicts)
+    }
+
+    /// The verdict at the first point of the grid is that of every other one where the arms differ in the same lines
+    /// there; where they do not, what was equal by chance is not any more, and they are judged again.
+    fn judge_elsewhere(&mut self) -> Result<(), NoComparison> {
+        let mut wider = Vec::new();
+        for arm in self.verdicts.keys() {
+            let mut known = None;
+            for (base, run) in self.first_seeds(arm) {
+                let differing = differing(&base.experiment, &run.experiment);
+                if *known.get_or_insert_with(|| differing.clone()) == differing {
+                    continue;
+                }
+                let [of_base, of_arm] = [base, run].map(|run| run.experiment.name.as_str());
+                let sides =
+                    [Side::arm(of_base, &base.experiment), Side::arm(of_arm, &run.experiment)];
+                let empty = Vec::new();
+                let treatment = self.treatment.get(arm).unwrap_or(&empty);
+                let verdict = controlled(&sides[0], &sides[1], treatment).map_err(|refusal| {
+                    let message = format!("in {of_arm}: {}", refusal.message);
+                    NoComparison::Treatment(arm.clone(), Refusal { message, ..refusal })
+                })?;
+                if !verdict.is_controlled() {
+                    return Err(NoComparison::Confounded(arm.clone(), Box::new(verdict)));
+                }
+                wider.push((arm.clone(), verdict));
+            }
+        }
+        // Of several verdicts the one of most factors holds everywhere.
+        for (arm, verdict) in wider {
+            let known = self.verdicts.get(&arm).map_or(0, factors);
+            if factors(&verdict) > known {
+                self.verdicts.insert(arm, verdict);
+            }
+        }
+        Ok(())
+    }
+
+    /// Base and arm with the first seeds, at each point of the grid.
+    fn first_seeds<'c>(&'c self, arm: &'c str) -> impl Iterator<Item = (&'c Run, &'c Run)> {
+        let of = move |role: Role| self.runs.iter().filter(move |r| r.role == role && r.seed == 0);
+        let pair = move |base: &'c Run| {
+            let same = |run: &&Run| run.arm == arm && run.point == base.point;
+            Some((base, of(Role::Treatment).find(same)?))
+        };
+        of(Role::Base).filter_map(pair)
+    }
+
+    /// What the arms are to have equal, held against each of them at every point of the grid.
+    fn match_arms(&self) -> Result<BTreeMap<String, Matched>, Vec<Problem>> {
+        let (mut matched, mut problems) = (BTreeMap::new(), Vec::new());
+        let Some(matching) = self.matching else { return Ok(matched) };
+        for arm in self.verdicts.keys() {
+            for (base, run) in self.first_seeds(arm) {
+                let sides = [(base.arm.as_str(), &base.experiment), (arm, &run.experiment)];
+                let place = Some(run.experiment.name.as_str()).filter(|_| !self.grid.is_empty());
+                match matching.check(sides, place) {
+                    Ok(found) => {
+                        matched.entry(arm.clone()).or_insert(found);
+                    }
+                    Err(problem) => {
+                        problems.push(problem);
+                        break;
+                    }
+                }
+            }
+        }
+        if problems.is_empty() { Ok(matched) } else { Err(problems) }
     }
 
     fn arm(&self, name: &str) -> Option<&Arm> {
@@ -248,116 +341,28 @@ impl Comparison {
             again: self.again.clone(),
             grid: self.grid.clone(),
             selection: self.selection.clone(),
+            matching: self.matching,
         };
         Comparison::new(self.name.clone(), self.source.clone(), arms, declared).map_err(no_longer)
     }
+}
 
-    /// What was declared, as facts of the lock.
-    pub(super) fn facts(&self) -> Vec<Line> {
-        let mut facts: Vec<Line> = Vec::new();
-        let list = |values: &mut dyn Iterator<Item = String>| {
-            format!("[{}]", values.collect::<Vec<_>>().join(", "))
-        };
-        for (name, seeds) in [("seeds", &self.seeds), ("again", &self.again)] {
-            for (which, of) in SEED_KINDS {
-                let values = &mut seeds.iter().map(|s| seed_value(of(s)).to_string());
-                facts.push((format!("{name}.{which}"), list(values)));
-            }
-        }
-        facts.push(("base".to_owned(), field::quote(&self.base)));
-        for Grid { paths, values } in &self.grid {
-            let key = match paths.as_slice() {
-                [one] => format!("grid.{one}"),
-                several => format!("grid.{}", field::quote(&several.join(", "))),
-            };
-            let row = |row: &Vec<FieldValue>| match row.as_slice() {
-                [one] => one.to_string(),
-                several => FieldValue::List(several.to_vec()).to_string(),
-            };
-            facts.push((key, list(&mut values.iter().map(row))));
-        }
-        let Selection { metric, choose, per_arm } = &self.selection;
-        let choose = match choose {
-            Choose::Least => "least",
-            Choose::Most => "most",
-        };
-        facts.push(("selection.choose".to_owned(), field::quote(choose)));
-        facts.push(("selection.metric".to_owned(), field::quote(metric)));
-        facts.push(("selection.per_arm".to_owned(), per_arm.to_string()));
-        for (arm, entries) in &self.treatment {
-            let values = &mut entries.iter().map(|entry| field::quote(entry));
-            facts.push((format!("treatment.{arm}"), list(values)));
-        }
-        facts
-    }
-
-    /// The comparison that a lock's facts declare.
-    pub(super) fn from_facts<'v, 'i: 'v>(
-        name: String,
-        source: String,
-        arms: Vec<Arm>,
-        facts: impl Iterator<Item = (&'v str, &'v DeValue<'i>, usize)>,
-    ) -> Result<Comparison, LockError> {
-        let mut seeds: BTreeMap<String, Vec<u64>> = BTreeMap::new();
-        let mut declared = Declared {
-            base: String::new(),
-            treatment: BTreeMap::new(),
-            seeds: Vec::new(),
-            again: Vec::new(),
-            grid: Vec::new(),
-            selection: Selection { metric: String::new(), choose: Choose::Least, per_arm: true },
-        };
-        for (key, value, line) in facts {
-            let wrong = |why: String| error::bad_fact(line, key, &why);
-            match (key.split_once('.'), value) {
-                (None, DeValue::String(text)) if key == "base" => declared.base = text.to_string(),
-                (Some(("seeds" | "again", _)), value) => {
-                    seeds.insert(key.to_owned(), seed_list(value).map_err(wrong)?);
-                }
-                (Some(("grid", paths)), value) => {
-                    declared.grid.push(grid_row(paths, value).map_err(wrong)?);
-                }
-                (Some(("selection", "metric")), DeValue::String(text)) => {
-                    declared.selection.metric = text.to_string();
-                }
-                (Some(("selection", "choose")), DeValue::String(text)) => {
-                    let most = text == "most";
-                    declared.selection.choose = if most { Choose::Most } else { Choose::Least };
-                }
-                (Some(("selection", "per_arm")), DeValue::Boolean(per_arm)) => {
-                    declared.selection.per_arm = *per_arm;
-                }
-                (Some(("treatment", arm)), DeValue::Array(entries)) => {
-                    let text = |entry: &toml::Spanned<DeValue<'_>>| {
-                        let not = || wrong(format!("{} is not a string", shown(entry.get_ref())));
-                        field::string(entry.get_ref()).map(str::to_owned).ok_or_else(not)
-                    };
-                    let entries = entries.iter().map(text).collect::<Result<Vec<_>, _>>()?;
-                    declared.treatment.insert(arm.to_owned(), entries);
-                }
-                (_, value) => return Err(wrong(format!("{} has no meaning here", shown(value)))),
-            }
-        }
-        declared.seeds =
-            zip_seeds(&seeds, "seeds").map_err(|(path, why)| error::bad_fact(1, &path, &why))?;
-        declared.again =
-            zip_seeds(&seeds, "again").map_err(|(path, why)| error::bad_fact(1, &path, &why))?;
-        Comparison::new(name, source, arms, declared).map_err(no_longer)
+fn factors(verdict: &Verdict) -> usize {
+    match verdict.outcome {
+        Outcome::Identical => 0,
+        Outcome::Controlled => 1,
+        Outcome::Bundle(n) | Outcome::Confounded(n) => n,
     }
 }
 
-/// A locked comparison that its own text no longer makes.
-fn no_longer(why: NoComparison) -> LockError {
-    match why {
-        NoComparison::Problems(problems) => error::first(problems),
-        NoComparison::Treatment(arm, refusal) => {
-            error::problem(&format!("treatment.{arm}"), &refusal.message, &refusal.help)
-        }
-        NoComparison::Confounded(arm, verdict) => {
-            let help = "make the arms agree, or declare what differs";
-            error::problem(&format!("arm.{arm}"), &verdict.headline(), help)
-        }
-    }
+/// The lines that identify one of the two and not the other, or that say what of it is measured.
+fn differing(a: &Experiment, b: &Experiment) -> (BTreeSet<String>, BTreeSet<String>) {
+    let lines = |experiment: &Experiment| -> BTreeSet<String> {
+        let text = experiment.train_text() + &experiment.eval_text();
+        text.lines().filter(|line| !line.starts_with("train = ")).map(str::to_owned).collect()
+    };
+    let (a, b) = (lines(a), lines(b));
+    (a.difference(&b).cloned().collect(), b.difference(&a).cloned().collect())
 }
 
 fn with(
@@ -375,77 +380,6 @@ fn at_arm(arm: &str, problems: Vec<Problem>) -> Vec<Problem> {
         ..p
     };
     problems.into_iter().map(named).collect()
-}
-
-/// A grid whose points are not the arms' to choose from, or not the points that it says.
-fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem> {
-    let paths: Vec<&String> = grid.iter().flat_map(|row| &row.paths).collect();
-    let mut problems = Vec::new();
-    for (at, path) in paths.iter().enumerate() {
-        if paths.iter().take(at).any(|before| before == path) {
-            let message = format!("[grid] varies `{path}` twice, and a point has one value of it");
-            problems.push(Problem::new("grid", "varied-twice", message, "name it in one row only"));
-        }
-    }
-    // How an arm is tuned may be its own matter; what it learns, how long, and how that is measured may not.
-    let tunes = |path: &str| path.starts_with("optimizer.") || path.starts_with("schedule.");
-    if let Some(path) = paths.iter().find(|path| selection.per_arm && !tunes(path)) {
-        problems.push(Problem::new(
-            "selection.per_arm",
-            "chosen-apart",
-            format!(
-                "each arm would be judged at its own best value of `{path}`, and the arms would differ in it"
-            ),
-            "under [selection] write per_arm = false, which judges every arm where the base is best; only \
-             optimizer and schedule fields can be each arm's own",
-        ));
-    }
-    problems
-}
-
-/// An arm that does not report what the rule goes by.
-fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Problem> {
-    let metrics = arm.experiment.value("evaluation.metrics");
-    let Some(FieldValue::List(metrics)) = metrics else { return None };
-    let metrics: Vec<String> = metrics.iter().map(FieldValue::plain).collect();
-    // Where nothing is measured, nothing can be selected: of a grid, that is, which has points to select.
-    if metrics.iter().any(|known| known == metric) || (metrics.is_empty() && grid.is_empty()) {
-        return None;
-    }
-    let by = if metrics.is_empty() { "nothing".to_owned() } else { metrics.join(", ") };
-    let message = format!("arm `{}` is not measured by {metric}, but by {by}", arm.name);
-    let help = "choose one of these, or name it under [evaluation] metrics where the task has it";
-    Some(Problem::new("selection.metric", "not-measured", message, help))
-}
-
-/// Runs that would train alike: none of them says more than the first. What is evaluated has its own
-/// seed, but another sample of windows is no other training.
-fn equal_seeds(seeds: &[Seeds], again: &[Seeds]) -> Vec<Problem> {
-    let same = |a: &Seeds, b: &Seeds| (a.init, a.data) == (b.init, b.data);
-    let mut problems = Vec::new();
-    for (section, list) in [("seeds", seeds), ("again", again)] {
-        let pairs = list.iter().enumerate().filter_map(|(at, seeds)| {
-            Some((list.iter().take(at).position(|earlier| same(earlier, seeds))?, at, seeds))
-        });
-        problems.extend(pairs.map(|(first, second, Seeds { init, data, eval: _ })| {
-            let message = format!(
-                "places {} and {} of [{section}] both have init {init}, data {data}: one run twice, not two runs",
-                first + 1,
-                second + 1
-            );
-            Problem::new(section, "equal-seeds", message, "give each place another init or data seed")
-        }));
-    }
-    for Seeds { init, data, eval: _ } in again.iter().filter(|a| seeds.iter().any(|s| same(s, a))) {
-        let message = format!("[again] has init {init}, data {data}, which [seeds] has too");
-        problems.push(Problem::new(
-            "again",
-            "equal-seeds",
-            message,
-            "give the A/A arm seeds of its own",
-        ));
-    }
-    problems
 }
 
 /// The points of the grid; one without.
@@ -473,79 +407,4 @@ fn seed_value(seed: u64) -> FieldValue {
 
 fn seed_fields(seeds: Seeds) -> Fields {
     SEED_KINDS.iter().map(|(name, of)| (format!("seeds.{name}"), seed_value(of(&seeds)))).collect()
-}
-
-/// A list of seeds, as a comparison file or its lock writes it.
-pub(crate) fn seed_list(value: &DeValue<'_>) -> Result<Vec<u64>, String> {
-    let DeValue::Array(items) = value else {
-        return Err(format!("{} is not a list of seeds", shown(value)));
-    };
-    let one = |item: &toml::Spanned<DeValue<'_>>| match Kind::Seed.read(item.get_ref())? {
-        FieldValue::Big(n) => Ok(n as u64),
-        FieldValue::Int(n) => Ok(n as u64),
-        FieldValue::Real(_) | FieldValue::Bool(_) | FieldValue::Text(_) | FieldValue::List(_) => {
-            Err(format!("{} is not a seed", shown(item.get_ref())))
-        }
-    };
-    items.iter().map(one).collect()
-}
-
-/// `seeds.init`, `seeds.data` and `seeds.eval` taken together; a list of one goes with all.
-pub(crate) fn zip_seeds(
-    lists: &BTreeMap<String, Vec<u64>>,
-    prefix: &str,
-) -> Result<Vec<Seeds>, (String, String)> {
-    let list = |name: &str| lists.get(&format!("{prefix}.{name}")).map_or(&[][..], Vec::as_slice);
-    let count = SEED_KINDS.iter().map(|(name, _)| list(name).len()).max().unwrap_or(0);
-    for (name, _) in SEED_KINDS {
-        let own = list(name).len();
-        if own > 1 && own != count {
-            let why = format!("it has {own} seeds, another list {count}");
-            return Err((format!("{prefix}.{name}"), why));
-        }
-    }
-    let at = |name: &str, i: usize| {
-        let list = list(name);
-        list.get(i).or(list.first()).copied().unwrap_or(0)
-    };
-    Ok((0..count)
-        .map(|i| Seeds { init: at("init", i), data: at("data", i), eval: at("eval", i) })
-        .collect())
-}
-
-/// One line of the grid: `optimizer.lr = [0.001, 0.002]`.
-pub(crate) fn grid_row(paths: &str, value: &DeValue<'_>) -> Result<Grid, String> {
-    let paths: Vec<String> = paths.split(',').map(|path| path.trim().to_owned()).collect();
-    let mut defs = Vec::new();
-    for path in &paths {
-        match field::find(path).filter(|def| def.is_writable()) {
-            Some(def) if path.starts_with("seeds.") => {
-                return Err(format!("`{}` is varied by [seeds]", def.path));
-            }
-            Some(def) => defs.push(def),
-            None => {
-                let near = field::suggest(path)
-                    .map_or(String::new(), |n| format!("; did you mean `{n}`?"));
-                return Err(format!("there is no field `{path}`{near}"));
-            }
-        }
-    }
-    let DeValue::Array(items) = value else {
-        return Err(format!("{} is not a list of values", shown(value)));
-    };
-    let mut values = Vec::new();
-    for item in items {
-        let not = || format!("{} is not a list of {}", shown(item.get_ref()), defs.len());
-        let row = field::row(item.get_ref(), defs.len()).ok_or_else(not)?;
-        let read = defs.iter().zip(row).map(|(def, value)| def.kind.read(value));
-        let read = read.collect::<Result<Vec<_>, _>>()?;
-        if values.contains(&read) {
-            return Err(format!("{} stands twice", shown(item.get_ref())));
-        }
-        values.push(read);
-    }
-    if values.is_empty() {
-        return Err("the list has no values".to_owned());
-    }
-    Ok(Grid { paths, values })
 }

@@ -21,7 +21,8 @@
 //!   over the paths of the decayed parameters in the manifest's order, one a line, tag `canonc.decayed.v1`.
 //!   `revision.NAME` says the revision of a rule (`field::RULES`) that is past its first.
 //! - comparison: `comparison` is over LINES(comparison), LINES(verdict) and LINES(runs), tag
-//!   `canonc.comparison.v1`; each arm is an experiment, its sections under `arm.NAME.`.
+//!   `canonc.comparison.v1`; each arm is an experiment, its sections under `arm.NAME.`. `match.on` and `match.within`
+//!   stand only where a match was declared, and the verdict then says both values.
 //! - `[arch.free]` and `[arch.derived]` are for people and for `diff`: equal layers share a line, and
 //!   `layers.3..24/4` means 3, 7, … below 24. They enter no id: `arch.graph` and `arch.manifest` do.
 //! - A block is `'''`, LF, its text, `'''`.
@@ -225,8 +226,8 @@ impl Comparison {
     pub(super) fn own_sections(&self) -> Vec<Section> {
         let mut facts = self.facts();
         facts.sort();
-        let verdicts = self.verdicts.iter();
-        let verdicts = verdicts.map(|(arm, v)| fact(&key(arm), quote(&v.headline()))).collect();
+        let verdicts = self.verdicts.keys();
+        let verdicts = verdicts.map(|arm| fact(&key(arm), quote(&self.headline(arm)))).collect();
         let runs = self.runs().into_iter();
         let mut runs: Vec<Line> =
             runs.map(|run| fact(&key(&run.experiment.name), hex(run.experiment.id()))).collect();

@@ -1,7 +1,8 @@
 //! Comparison files: which recipes are arms, and what is meant to differ between them.
 //!
 //! In: TOML with `base`, `treatment`, `[arms]`, `[seeds]`, and if wanted `[again]` (the A/A arm), `[grid]`,
-//! `[selection]`, and `[sweep]` for several comparisons that differ in their arms alone. Out: a [`ComparisonFile`], or every error in it. Must stay true: a treatment is
+//! `[selection]`, `[match]`, and `[sweep]` for several comparisons that differ in their arms alone. Out: a
+//! [`ComparisonFile`], or every error in it. Must stay true: a treatment is
 //! declared here once, before any run; a nuisance or a seed cannot be a treatment.
 
 mod rows;
@@ -16,7 +17,9 @@ use toml::de::DeValue;
 use super::facts::Fact;
 use super::{ArchRef, diag, facts};
 use crate::field::{self, shown};
-use crate::lock::{Arm, Choose, Comparison, Declared, Experiment, NoComparison, Seeds, Selection};
+use crate::lock::{
+    Arm, Choose, Comparison, Declared, Experiment, Match, NoComparison, Quantity, Seeds, Selection,
+};
 use crate::lock::{grid_row, seed_list, zip_seeds};
 use crate::resolve::import_target;
 
@@ -44,8 +47,19 @@ pub struct ComparisonFile {
     spans: BTreeMap<String, Span>,
 }
 
-const KEYS: [&str; 9] =
-    ["again", "arms", "base", "grid", "recipe", "seeds", "selection", "sweep", "treatment"];
+const KEYS: [&str; 10] = [
+    "again",
+    "arms",
+    "base",
+    "grid",
+    "match",
+    "recipe",
+    "seeds",
+    "selection",
+    "sweep",
+    "treatment",
+];
+const MATCH: [&str; 2] = ["match.on", "match.within"];
 const SELECTION: [&str; 3] = ["selection.choose", "selection.metric", "selection.per_arm"];
 
 pub fn read(sources: &Sources, file: FileId) -> (Option<ComparisonFile>, Diagnostics) {
@@ -98,6 +112,7 @@ impl Reader<'_> {
             Selection { metric: "loss".to_owned(), choose: Choose::Least, per_arm: true };
         let mut chosen = None;
         let mut base = None;
+        let (mut on, mut within) = (None, None);
         for fact in leaves {
             let (key, at) = (self.span(&fact.key), self.span(&fact.at));
             self.spans.insert(fact.path.clone(), at);
@@ -152,8 +167,25 @@ impl Reader<'_> {
                 (Some(("selection", "per_arm")), DeValue::Boolean(per_arm)) => {
                     selection.per_arm = *per_arm;
                 }
+                (None, value @ DeValue::String(_)) if path == "match" => {
+                    on = self.written(path, at, Quantity::read(value));
+                }
+                (Some(("match", "on")), value) => {
+                    on = self.written(path, at, Quantity::read(value));
+                }
+                (Some(("match", "within")), value) => {
+                    within = self.written(path, at, Match::share(value));
+                }
                 (_, value) => self.unknown(path, value, key, at),
             }
+        }
+        let matching = on.map(|on| match within {
+            Some(within) => Match { on, within },
+            None => Match::usual(on),
+        });
+        if matching.is_none() && self.spans.contains_key("match.within") {
+            let at = self.place("match");
+            self.diagnostics.push(diag::missing_key(at, "match.on", "on = \"parameters\""));
         }
         let least = field::LESS_IS_BETTER.contains(&selection.metric.as_str());
         let best = if least { Choose::Least } else { Choose::Most };
@@ -173,11 +205,16 @@ impl Reader<'_> {
                 self.diagnostics.push(diag::nuisance_in_treatment(at, path));
             }
         }
-        (rows, Declared { base, treatment, seeds, again, grid, selection })
+        (rows, Declared { base, treatment, seeds, again, grid, selection, matching })
     }
 
     fn place(&self, path: &str) -> Span {
         self.spans.get(path).copied().unwrap_or(Span::new(self.file, 0, 0))
+    }
+
+    /// A value, or why it is none.
+    fn written<T>(&mut self, path: &str, at: Span, read: Result<T, String>) -> Option<T> {
+        read.map_err(|why| self.diagnostics.push(diag::bad_match(at, path, &why))).ok()
     }
 
     /// The recipe of every arm that names an arch.
@@ -282,9 +319,15 @@ impl Reader<'_> {
                 let known: Vec<&str> = known.iter().map(String::as_str).collect();
                 diag::unknown_comparison_key(key, path, &known)
             }
+            "match" => {
+                diag::bad_match(at, path, &format!("{got} says nothing of what is to be equal"))
+            }
             _ => {
-                let inner = path.starts_with("selection.");
-                let known: &[&str] = if inner { &SELECTION } else { &KEYS };
+                let known: &[&str] = match path.split_once('.') {
+                    Some(("selection", _)) => &SELECTION,
+                    Some(("match", _)) => &MATCH,
+                    Some(_) | None => &KEYS,
+                };
                 diag::unknown_comparison_key(key, path, known)
             }
         };

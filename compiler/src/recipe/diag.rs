@@ -188,6 +188,12 @@ pub(super) fn bad_grid(at: Span, paths: &str, why: &str) -> Diagnostic {
         .help("write `\"optimizer.lr\" = [0.001, 0.002]`: the values that every arm is run with")
 }
 
+pub(super) fn bad_match(at: Span, path: &str, why: &str) -> Diagnostic {
+    Diagnostic::error("bad-value", at, format!("`{path}`: {why}")).help(
+        "write `[match]` with on = \"parameters\" and within = 0.01, a share of the base's value",
+    )
+}
+
 pub(super) fn nuisance_in_treatment(at: Span, path: &str) -> Diagnostic {
     let message = format!("`{path}` is in the treatment and is varied in every arm");
     Diagnostic::error("nuisance-in-treatment", at, message)

@@ -247,3 +247,187 @@ fn a_grid_says_each_value_once_and_is_judged_by_what_is_measured() {
     let text = write(&Lock::Comparison(made));
     assert_eq!(write(&read("c", &text).unwrap()), text);
 }
+
+/// Equal where the first point of the grid has them, the budgets part at the second: nothing declares that.
+#[test]
+fn a_confound_at_any_point_of_the_grid_is_one() {
+    let tokens = DEPO.replace("steps = 600", "tokens = 2457600");
+    let arms = [("llama", "small", DEPO), ("canon", "smallcanon", &*tokens)];
+    let grid = "[grid]\n\"batch.sequences\" = [32, 16]\n[selection]\nper_arm = false\n";
+    assert!(compare(PAIR, &arms).is_ok());
+    let refused = compare(&format!("{PAIR}{grid}"), &arms).unwrap_err();
+    assert!(refused.contains("decides training") && refused.contains("1200"), "{refused}");
+    assert!(refused.contains("sequences16"), "{refused}");
+    // Declared it is no factor at the first point and one at the second.
+    let declared = PAIR.replace("[\"canon\"]", "[\"canon\", \"budget.steps\"]");
+    let refused = compare(&format!("{declared}{grid}"), &arms).unwrap_err();
+    assert!(refused.contains("the arms agree on it"), "{refused}");
+    let elsewhere = grid.replace("[32, 16]", "[16, 64]");
+    let made = compare(&format!("{declared}{elsewhere}"), &arms).unwrap();
+    assert_eq!(made.runs().len(), 8);
+    // A grid of what tunes alone has the same verdict everywhere.
+    let tuned = format!("{PAIR}[grid]\n\"optimizer.lr\" = [0.1, 0.2, 0.3]\n");
+    assert_eq!(
+        compare(&tuned, &arms).unwrap().verdicts["canon"].headline(),
+        "controlled for canon"
+    );
+}
+
+/// Whatever a lock's text says of itself: read, it is judged again.
+#[test]
+fn a_lock_that_calls_confounded_arms_controlled_is_refused() {
+    let arms = [("llama", "small", DEPO), ("canon", "smallcanon", DEPO)];
+    let mut made = compare(PAIR, &arms).unwrap();
+    let other = DEPO.replace("0.0133", "0.01");
+    let arch = made.arms[0].experiment.arch.clone();
+    assert_eq!(made.arms[0].name, "canon");
+    made.arms[0].experiment = experiment_of(&other, &arch);
+    // Every digest in it is right, and the verdict stands as it was.
+    let text = write(&Lock::Comparison(made));
+    assert!(text.contains("canon = \"controlled for canon\""), "{text}");
+    let error = read("c", &text).unwrap_err();
+    assert!(error.to_string().contains("confounded: 1 difference, beside canon"), "{error}");
+}
+
+/// Two families of one size, or not: a mixer of more parameters, an MLP that makes up for it.
+const FAMILIES: &str = "
+arch llama {
+  vocab 10400  dim 32  norm_eps 1e-5
+  init lingua
+  layers 2 of decoder {
+    mixer attention { heads 4 }
+    mlp swiglu { hidden 96 }
+  }
+}
+arch gla = llama with { mixer = gla { heads 4 } }
+arch narrow = gla with { mlp.hidden 64 }
+";
+
+/// A comparison of archs of those families, with the recipe DEPO changed for each.
+fn families(more: &str, treatment: &str, arm: (&str, &str)) -> Result<Comparison, String> {
+    let mut sources = Sources::new();
+    let file = format!(
+        "base = \"llama\"\ntreatment = {treatment}\n{more}[arms]\nllama = \"a.toml\"\ngla = \"b.toml\"\n\
+         [seeds]\ninit = [1, 2]\ndata = [5, 6]\n"
+    );
+    let id = sources.add("recipes/c.toml", &*file);
+    let (read, found) = recipe::comparison::read(&sources, id);
+    let Some(read) = read else { return Err(dsl::render(&sources, &found)) };
+    let made =
+        |name: &str, recipe: &str| experiment_of(recipe, &locked(&compiled_text(FAMILIES, name)));
+    let (name, recipe) = arm;
+    let arms =
+        vec![("llama".to_owned(), made("llama", DEPO)), ("gla".to_owned(), made(name, recipe))];
+    read.comparison("c", "recipes/c.toml", arms)
+        .map_err(|why| dsl::render(&sources, &read.explain(&why)))
+}
+
+/// What stands after a word of a message.
+fn after<'t>(text: &'t str, word: &str) -> &'t str {
+    let rest = text.split_once(word).unwrap_or_else(|| panic!("{word}: {text}")).1;
+    rest.split([' ', ';', '\n']).next().unwrap_or(rest)
+}
+
+#[test]
+fn arms_that_are_not_matched_are_refused_with_what_would_match() {
+    let mut shown = String::new();
+    for on in ["parameters", "non_embedding", "flops"] {
+        let declared = format!("match = {{ on = \"{on}\", within = 0.01 }}\n");
+        let refused = families(&declared, "[\"mixer\"]", ("gla", DEPO)).unwrap_err();
+        shown += &format!("# {on}\n{refused}\n");
+        // What it says to write does match, and says so in the verdict and in the lock.
+        let hidden = after(&refused, "mlp.hidden ");
+        let fitting = FAMILIES.replace("hidden 64", &format!("hidden {hidden}"));
+        let arch = locked(&compiled_text(&fitting, "narrow"));
+        let mut sources = Sources::new();
+        let file = format!(
+            "base = \"llama\"\ntreatment = [\"mixer\", \"mlp.hidden\"]\n{declared}[arms]\nllama = \"a.toml\"\n\
+             gla = \"b.toml\"\n[seeds]\ninit = [1]\ndata = [5]\n"
+        );
+        let id = sources.add("recipes/c.toml", &*file);
+        let read_file = recipe::comparison::read(&sources, id).0.unwrap();
+        let base = locked(&compiled_text(FAMILIES, "llama"));
+        let arms = vec![
+            ("llama".to_owned(), experiment_of(DEPO, &base)),
+            ("gla".to_owned(), experiment_of(DEPO, &arch)),
+        ];
+        let made = read_file.comparison("c", "recipes/c.toml", arms).unwrap();
+        let headline = made.headline("gla");
+        assert!(headline.starts_with("bundle of 2 factors (mixer, mlp.hidden)"), "{headline}");
+        assert!(headline.contains(&format!("; matched on {on} within 0.01: ")), "{headline}");
+        let text = write(&Lock::Comparison(made));
+        let facts = format!("match.on = \"{on}\"\nmatch.within = 0.01\n");
+        assert!(
+            text.contains(&facts) && text.contains(&format!("gla = \"{headline}\"\n")),
+            "{text}"
+        );
+        assert_eq!(write(&read("c", &text).unwrap()), text);
+        // A lock that was edited to another tolerance does not hold its own any more.
+        let tighter = text.replace("match.within = 0.01", "match.within = 0");
+        let code = if headline.ends_with("(equal)") { "lock-edited" } else { "lock-bad-value" };
+        assert_eq!(read("c", &tighter).unwrap_err().code, code);
+        let other = text.replace("match.within = 0.01", "match.within = 0.02");
+        assert_eq!(read("c", &other).unwrap_err().code, "lock-edited");
+        let half = text.replace("match.within = 0.01\n", "");
+        assert_eq!(read("c", &half).unwrap_err().code, "lock-missing-field");
+    }
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn equal_training_flops_are_declared_as_steps_of_the_treatment() {
+    let declared = "match = \"train_flops\"\n";
+    let refused = families(declared, "[\"mixer\"]", ("gla", DEPO)).unwrap_err();
+    assert!(refused.contains("FLOPs of the whole training"), "{refused}");
+    let steps = after(&refused, "steps = ");
+    assert!(refused.contains("declare budget.steps in its treatment"), "{refused}");
+    let recipe = DEPO.replace("steps = 600", &format!("steps = {steps}"));
+    // Other steps are a confound until they are declared, whatever they are equal in.
+    let refused = families(declared, "[\"mixer\"]", ("gla", &recipe)).unwrap_err();
+    assert!(refused.contains("confounded"), "{refused}");
+    let made = families(declared, "[\"mixer\", \"budget.steps\"]", ("gla", &recipe)).unwrap();
+    let headline = made.headline("gla");
+    assert!(
+        headline.starts_with(
+            "bundle of 2 factors (mixer, budget.steps): controlled, but not attributable"
+        ) && headline.contains("; matched on train_flops within 0.01: "),
+        "{headline}"
+    );
+    // Widths that come no nearer say so, too.
+    let narrow = "match = { on = \"non_embedding\", within = 0.0001 }\n";
+    let refused = families(narrow, "[\"mixer\"]", ("gla", DEPO)).unwrap_err();
+    assert!(
+        refused.contains("mlp.hidden") && refused.contains("the nearest there is"),
+        "{refused}"
+    );
+    // Too few steps to come near say what is nearest.
+    let exact = "[match]\non = \"train_flops\"\nwithin = 0\n";
+    let refused = families(exact, "[\"mixer\", \"budget.steps\"]", ("gla", &recipe)).unwrap_err();
+    assert!(refused.contains("the nearest there is"), "{refused}");
+}
+
+/// At every point of a grid: what is equal in the sum need not be at another sequence length.
+#[test]
+fn arms_are_matched_at_every_point_of_the_grid() {
+    let loose = "match = { on = \"flops\", within = 0.2 }\n";
+    assert!(families(loose, "[\"mixer\"]", ("gla", DEPO)).is_ok());
+    let grid = "[grid]\n\"data.seq_len\" = [128, 8192]\n[selection]\nper_arm = false\n";
+    let refused = families(&format!("{loose}{grid}"), "[\"mixer\"]", ("gla", DEPO)).unwrap_err();
+    assert!(refused.contains("in c-gla-seq_len8192-seed1"), "{refused}");
+}
+
+#[test]
+fn a_match_is_said_rightly() {
+    for (more, what) in [
+        ("match = \"params\"\n", "is not one of"),
+        ("match = 3\n", "says nothing of what is to be equal"),
+        ("[match]\nwithin = 0.01\n", "the comparison has no `match.on`"),
+        ("[match]\non = \"flops\"\nwithin = -1\n", "is not a number from 0 to 1"),
+        ("[match]\non = \"flops\"\nwithin = 0.0000001\n", "at most six decimals"),
+        ("[match]\non = \"flops\"\nwithn = 1\n", "did you mean `match.within`?"),
+        ("[matched]\non = \"flops\"\n", "unknown-key"),
+    ] {
+        let refused = families(more, "[\"mixer\"]", ("gla", DEPO)).unwrap_err();
+        assert!(refused.contains(what), "{more}: {refused}");
+    }
+}

@@ -1,11 +1,17 @@
-//! Differences as text: cells, titles and what has to be said beside them.
+//! Differences as text: cells and titles.
 //!
-//! In: a comparison. Out: one section for each treatment arm, one for the grid where there is one, and a caption, for
-//! a terminal and a page alike. Must stay true: shares in percent, losses in nats, seconds as ratios; a mean over
-//! fewer runs than its arm has says so; where the rule could not choose a point, or seconds are of several machines,
-//! the caption says that.
+//! In: a comparison. Out: one section for each treatment arm; where there is a grid the differences at every point of
+//! it, by both ways of judging, and the means; and a caption, for a terminal and a page alike. Must stay true: shares
+//! in percent, losses in nats, seconds as ratios; a mean over fewer runs than its arm has says so; no interval below
+//! three seeds; an arm that is not controlled is called so above its numbers.
 
-use super::{Comparison, Mean, Pair, Role, Row, Run, Unit, mean, mean_of, paired, unit};
+use super::caption::caption;
+use super::interval::FEWEST;
+use super::nuisance::{OF_BASE, PER_ARM};
+use super::proved::NOT_CONTROLLED;
+use super::{
+    Comparison, Interval, Mean, Pair, Role, Row, Run, Unit, extreme, mean, mean_of, paired, unit,
+};
 
 /// Cells.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -34,6 +40,8 @@ pub fn summary(comparison: &Comparison) -> Summary {
     let pairs = comparison.pairs();
     let mut sections: Vec<Section> = pairs.iter().map(|pair| section(comparison, pair)).collect();
     if comparison.points.len() > 1 {
+        sections.push(each_point(comparison));
+        sections.extend(both_rules(comparison));
         sections.push(grid(comparison));
     }
     Summary { sections, caption: caption(comparison, &pairs) }
@@ -50,49 +58,58 @@ pub(crate) fn at(comparison: &Comparison, name: &str, point: usize) -> String {
 /// What a pair is called; nothing where it is the only one.
 pub(crate) fn title(comparison: &Comparison, pair: &Pair<'_>) -> String {
     let treated = comparison.arms.iter().filter(|arm| arm.role == Role::Treatment).count();
-    if treated == 1 && comparison.points.len() == 1 {
+    let controlled = comparison.is_controlled(&pair.arm.name);
+    if treated == 1 && comparison.points.len() == 1 && controlled {
         return String::new();
     }
-    format!(
+    let named = format!(
         "{} against {}",
         at(comparison, &pair.arm.name, pair.arm_point),
         at(comparison, &pair.base.name, pair.base_point)
-    )
+    );
+    if controlled { named } else { format!("{named}: {NOT_CONTROLLED}") }
+}
+
+/// Heads of what [`spread`] makes.
+fn spread_head(pair: Option<&Pair<'_>>) -> Vec<String> {
+    let mut head =
+        ["paired difference", "lowest … highest", "95% interval"].map(str::to_owned).to_vec();
+    head.extend(pair.and_then(|pair| pair.again).map(|_| "A/A band".to_owned()));
+    head
+}
+
+/// The mean difference, how far single ones lie apart, the interval, and the band.
+fn spread(pair: &Pair<'_>, row: Option<&Row>) -> Vec<String> {
+    let nothing = || NOTHING.to_owned();
+    let Some(Row { metric: _, unit, means: _, paired: differences, interval, band }) = row else {
+        return spread_head(Some(pair)).iter().map(|_| nothing()).collect();
+    };
+    let pairs = paired(pair.base_runs(), pair.arm_runs()).len();
+    let mut line = vec![
+        mean(differences)
+            .map_or_else(nothing, |m| unit.difference(m.value) + &of_fewer(m.runs, pairs)),
+        unit.range(differences).unwrap_or_else(nothing),
+        unit.interval(differences, *interval),
+    ];
+    line.extend(pair.again.map(|_| band.map_or_else(nothing, |band| unit.width(band))));
+    line
 }
 
 fn section(comparison: &Comparison, pair: &Pair<'_>) -> Section {
     let mut head = vec![String::new(), pair.base.name.clone(), pair.arm.name.clone()];
     head.extend(pair.again.map(|arm| arm.name.clone()));
-    head.extend(["paired difference".to_owned(), "lowest … highest".to_owned()]);
-    head.extend(pair.again.map(|_| "A/A band".to_owned()));
+    head.extend(spread_head(Some(pair)));
     let rows = pair.rows().into_iter().map(|row| cells(pair, row)).collect();
     Section { title: title(comparison, pair), table: Table { head, rows } }
 }
 
 fn cells(pair: &Pair<'_>, row: Row) -> Vec<String> {
-    let Row { metric, unit, means, paired: differences, band } = row;
-    let (base, arm, again) = (pair.base_runs(), pair.arm_runs(), pair.again_runs());
-    let mut line = vec![metric];
-    for (mean, runs) in means.iter().zip([base, arm, again]) {
-        line.push(mean_cell(unit, *mean, runs.len()));
+    let mut line = vec![row.metric.clone()];
+    let runs = [pair.base_runs(), pair.arm_runs(), pair.again_runs()];
+    for (mean, runs) in row.means.iter().zip(runs) {
+        line.push(mean_cell(row.unit, *mean, runs.len()));
     }
-    let difference = |value: f64| unit.difference(value);
-    let pairs = paired(base, arm).len();
-    line.push(
-        mean(&differences).map_or(NOTHING.to_owned(), |mean| {
-            difference(mean.value) + &of_fewer(mean.runs, pairs)
-        }),
-    );
-    let low = differences.iter().copied().reduce(f64::min);
-    let high = differences.iter().copied().reduce(f64::max);
-    line.push(match (low, high) {
-        (Some(low), Some(high)) if differences.len() > 1 => {
-            format!("{} … {}", difference(low), difference(high))
-        }
-        _ => NOTHING.to_owned(),
-    });
-    let width = |value: f64| unit.width(value);
-    line.extend(pair.again.map(|_| band.map_or(NOTHING.to_owned(), width)));
+    line.extend(spread(pair, Some(&row)));
     line
 }
 
@@ -126,6 +143,27 @@ impl Unit {
         }
     }
 
+    /// From the lowest to the highest of several differences; of one there is no range.
+    pub(crate) fn range(self, differences: &[f64]) -> Option<String> {
+        let [low, high] =
+            [f64::min, f64::max].map(|pick| extreme(differences.iter().copied(), pick));
+        let (low, high) = (low?, high?);
+        (differences.len() > 1)
+            .then(|| format!("{} … {}", self.difference(low), self.difference(high)))
+    }
+
+    /// The interval, or why there is none.
+    pub(crate) fn interval(self, differences: &[f64], interval: Option<Interval>) -> String {
+        match (interval, differences.len()) {
+            (Some(Interval { low, high, .. }), _) => {
+                format!("{} … {}", self.difference(low), self.difference(high))
+            }
+            (None, 0) => NOTHING.to_owned(),
+            (None, n) if n < FEWEST => format!("n = {n}: no interval"),
+            (None, _) => "not all numbers: no interval".to_owned(),
+        }
+    }
+
     /// Of a band around nothing.
     pub(crate) fn width(self, value: f64) -> String {
         match self {
@@ -139,6 +177,65 @@ impl Unit {
 
 fn of_fewer(had: usize, all: usize) -> String {
     if had == all { String::new() } else { format!(" ({had} of {all})") }
+}
+
+/// The paired difference of the judged metric at every point: what no choice of points has made better.
+fn each_point(comparison: &Comparison) -> Section {
+    let metric = comparison.judged_by();
+    let pairs = comparison.at_each_point();
+    let mut head = vec![String::new(), "base".to_owned(), "treated".to_owned()];
+    head.extend(spread_head(pairs.first()));
+    let line = |pair: &Pair<'_>| {
+        let mut line = vec![at(comparison, &pair.arm.name, pair.arm_point)];
+        line.extend(judged_cells(pair, metric));
+        line
+    };
+    let rows = pairs.iter().map(line).collect();
+    Section {
+        title: format!("{metric}, paired at each point of the grid"),
+        table: Table { head, rows },
+    }
+}
+
+/// The same where both ways of judging would have it, with which of them is locked.
+fn both_rules(comparison: &Comparison) -> Option<Section> {
+    let metric = comparison.judged_by();
+    let every = comparison.at_each_point();
+    let mut head: Vec<String> =
+        ["", "base at", "treated at", "base", "treated"].map(str::to_owned).to_vec();
+    head.extend(spread_head(every.first()));
+    let mut rows = Vec::new();
+    for (name, per_arm) in [(PER_ARM, true), (OF_BASE, false)] {
+        let declared = if per_arm == comparison.selection.per_arm { " (declared)" } else { "" };
+        for pair in comparison.judged(per_arm) {
+            let place = |point: usize| comparison.points.get(point).cloned().unwrap_or_default();
+            let mut line = vec![
+                format!("{}: {name}{declared}", pair.arm.name),
+                place(pair.base_point),
+                place(pair.arm_point),
+            ];
+            line.extend(judged_cells(&pair, metric));
+            rows.push(line);
+        }
+    }
+    rows.sort_by_key(|row| {
+        let name = row.first().and_then(|cell| cell.rsplit_once(": ")).map_or("", |(name, _)| name);
+        comparison.arms.iter().position(|arm| arm.name == name)
+    });
+    let title = format!("{metric}, {PER_ARM} beside {OF_BASE}");
+    (!rows.is_empty()).then_some(Section { title, table: Table { head, rows } })
+}
+
+/// Means of base and treated arm, and their difference.
+fn judged_cells(pair: &Pair<'_>, metric: &str) -> Vec<String> {
+    let row = pair.row(metric);
+    let runs = [pair.base_runs(), pair.arm_runs()];
+    let mean = |at: usize| row.as_ref().and_then(|row| row.means.get(at).copied().flatten());
+    let means = runs.iter().enumerate();
+    let mut line: Vec<String> =
+        means.map(|(side, runs)| mean_cell(unit(metric), mean(side), runs.len())).collect();
+    line.extend(spread(pair, row.as_ref()));
+    line
 }
 
 /// Every arm at every point, by the metric that the rule goes by.
@@ -158,100 +255,6 @@ fn grid(comparison: &Comparison) -> Section {
     });
     let table = Table { rows: rows.collect(), head };
     Section { title: format!("{metric} at every point of the grid"), table }
-}
-
-fn caption(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
-    let mut said = vec![seeds(comparison)];
-    if comparison.points.len() > 1 {
-        said.push(rule(comparison));
-    }
-    if comparison.arms.iter().any(|arm| arm.role == Role::Again) {
-        said.push(
-            "The A/A band is the largest distance between the base and its repetition with other seeds: a \
-             difference inside it says nothing."
-                .to_owned(),
-        );
-    } else {
-        said.push(
-            "There is no A/A arm, so nothing here says how large a difference has to be to mean anything."
-                .to_owned(),
-        );
-    }
-    let timed = |runs: &[Run]| runs.iter().any(|run| run.curves.step_seconds.is_some());
-    let apart = |pair: &Pair<'_>| {
-        let (base, arm) = (pair.base_runs(), pair.arm_runs());
-        let alike = |(a, b): (&Run, &Run)| {
-            a.curves.timed_on.is_some() && a.curves.timed_on == b.curves.timed_on
-        };
-        timed(base) && timed(arm) && !paired(base, arm).into_iter().all(alike)
-    };
-    if pairs.iter().any(apart) {
-        said.push(
-            "Step times of runs that had not the same platform and machine are not compared."
-                .to_owned(),
-        );
-    }
-    said.join(" ")
-}
-
-fn seeds(comparison: &Comparison) -> String {
-    let counts: Vec<(&str, usize)> = comparison
-        .arms
-        .iter()
-        .map(|arm| (arm.name.as_str(), arm.points.iter().map(Vec::len).min().unwrap_or(0)))
-        .collect();
-    let first = counts.first().map_or(0, |(_, count)| *count);
-    let over = if counts.iter().all(|(_, count)| *count == first) {
-        format!("{first} seed{}", if first == 1 { "" } else { "s" })
-    } else {
-        let each: Vec<String> =
-            counts.iter().map(|(name, count)| format!("{name} {count}")).collect();
-        format!("seeds ({})", each.join(", "))
-    };
-    let times = comparison
-        .arms
-        .iter()
-        .flat_map(|arm| arm.points.iter().flatten())
-        .any(|run| run.curves.step_seconds.is_some());
-    let ratio = if times { " (of step times treatment over base)" } else { "" };
-    format!("Means over {over}; differences are treatment minus base{ratio}, paired by seed.")
-}
-
-/// The selection rule, and what it came to.
-fn rule(comparison: &Comparison) -> String {
-    let metric = comparison.judged_by();
-    let which = match comparison.selection.choose {
-        compiler::lock::Choose::Least => "least",
-        compiler::lock::Choose::Most => "most",
-    };
-    let rule = if comparison.selection.per_arm {
-        format!("each arm is judged at its own point of the grid with the {which} {metric}")
-    } else {
-        format!("every arm is judged at the base's point of the grid with the {which} {metric}")
-    };
-    // The arms that the rule looks at.
-    let looked_at = |role| match role {
-        Role::Base => true,
-        Role::Treatment => comparison.selection.per_arm,
-        Role::Again => false,
-    };
-    let lacking: Vec<&str> = comparison
-        .arms
-        .iter()
-        .filter(|arm| looked_at(arm.role) && comparison.best(arm).is_none())
-        .map(|arm| arm.name.as_str())
-        .collect();
-    if lacking.is_empty() {
-        return format!(
-            "By the locked rule {rule} (*), on the held-out windows that are reported here; the base again is \
-             judged where the base is."
-        );
-    }
-    format!(
-        "By the locked rule {rule}, but no point of {} has that in every run: what the rule cannot judge is shown \
-         at every point, and none of these is chosen.",
-        lacking.join(", ")
-    )
 }
 
 impl Table {
@@ -306,7 +309,7 @@ impl Summary {
 mod tests {
     use compiler::lock::Choose;
 
-    use super::super::tests::{arm, by, grid, run, two_seeds};
+    use super::super::tests::{arm, by, grid, proved, run, two_seeds};
     use super::*;
 
     #[test]
@@ -315,8 +318,18 @@ mod tests {
         let text = summary.text();
         assert_eq!(summary.sections.len(), 1);
         let head = &summary.sections[0].table.head;
-        let wanted = ["", "llama", "canon", "llama again", "paired difference", "lowest … highest"];
-        assert_eq!(head[..6], wanted);
+        let wanted = [
+            "",
+            "llama",
+            "canon",
+            "llama again",
+            "paired difference",
+            "lowest … highest",
+            "95% interval",
+            "A/A band",
+        ];
+        assert_eq!(head[..], wanted);
+        assert!(text.contains("n = 2: no interval") && !text.contains("percentile"), "{text}");
         for what in ["-0.3750", "+25.0 … +30.0", "×1.00 … ×1.00"] {
             assert!(text.contains(what), "{what}\n{text}");
         }
@@ -332,8 +345,9 @@ mod tests {
         }
         let summary = summary(&comparison);
         let Table { head, rows } = &summary.sections[0].table;
-        assert_eq!(head.len(), 5);
-        assert_eq!(rows[0], ["training loss", "2.0000", "1.5000", "-0.5000", "–"]);
+        assert_eq!(head.len(), 6);
+        let first = ["training loss", "2.0000", "1.5000", "-0.5000", "–", "n = 1: no interval"];
+        assert_eq!(rows[0], first);
         assert!(summary.caption.starts_with("Means over 1 seed;"), "{}", summary.caption);
         assert!(summary.caption.contains("There is no A/A arm"), "{}", summary.caption);
     }
@@ -355,12 +369,14 @@ mod tests {
             [
                 "left (optimizer.lr 0.02) against base (optimizer.lr 0.01)",
                 "right (optimizer.lr 0.01) against base (optimizer.lr 0.01)",
+                "held-out loss, paired at each point of the grid",
+                "held-out loss, best per arm beside best of the base for all",
                 "held-out loss at every point of the grid",
             ]
         );
         let difference = |section: usize| summary.sections[section].table.rows[1][4].as_str();
         assert_eq!((difference(0), difference(1)), ("-0.5000", "-0.7500"));
-        let Table { head, rows } = &summary.sections[2].table;
+        let Table { head, rows } = &summary.sections[4].table;
         assert_eq!(head[1..], ["base", "left", "right", "base again"]);
         assert_eq!(rows[0], ["optimizer.lr 0.01", "2.0000 *", "4.0000", "1.2500 *", "2.5000 *"]);
         assert_eq!(rows[1], ["optimizer.lr 0.02", "3.0000", "1.5000 *", "4.5000", "1.0000"]);
@@ -370,7 +386,7 @@ mod tests {
     #[test]
     fn a_rule_that_cannot_choose_says_so() {
         let summary = summary(&grid(by("answer_accuracy", Choose::Most, true)));
-        assert_eq!(summary.sections.len(), 5);
+        assert_eq!(summary.sections.len(), 6);
         let said = "no point of base, left, right has that in every run";
         assert!(summary.caption.contains(said), "{}", summary.caption);
         assert!(!summary.text().contains('*'));
@@ -387,10 +403,11 @@ mod tests {
             ],
             points: vec![String::new()],
             selection: by("loss", Choose::Least, true),
+            proved: proved(&["b"], &[]),
         };
         let summary = summary(&comparison);
         let row = summary.sections[0].table.rows.last().unwrap();
-        assert_eq!(row[..], ["step time", "10.0 ms", "10.0 ms", "–", "–"]);
+        assert_eq!(row[..], ["step time", "10.0 ms", "10.0 ms", "–", "–", "–"]);
         assert!(summary.caption.contains("Step times of runs"), "{}", summary.caption);
     }
 }

@@ -1,0 +1,80 @@
+//! What keeps arms, seeds and a grid from making a comparison, whatever the arms are.
+//!
+//! In: what was declared. Out: every independent problem, with what to write. Must stay true: what an arm learns, how
+//! long, and how that is measured is never the arm's own to choose; a run twice is no second replicate.
+
+use super::super::Problem;
+use super::super::parts::Seeds;
+use super::{Arm, Grid, Selection};
+use crate::field::FieldValue;
+
+/// A grid whose points are not the arms' to choose from, or not the points that it says.
+pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem> {
+    let paths: Vec<&String> = grid.iter().flat_map(|row| &row.paths).collect();
+    let mut problems = Vec::new();
+    for (at, path) in paths.iter().enumerate() {
+        if paths.iter().take(at).any(|before| before == path) {
+            let message = format!("[grid] varies `{path}` twice, and a point has one value of it");
+            problems.push(Problem::new("grid", "varied-twice", message, "name it in one row only"));
+        }
+    }
+    // How an arm is tuned may be its own matter; what it learns, how long, and how that is measured may not.
+    let tunes = |path: &str| path.starts_with("optimizer.") || path.starts_with("schedule.");
+    if let Some(path) = paths.iter().find(|path| selection.per_arm && !tunes(path)) {
+        problems.push(Problem::new(
+            "selection.per_arm",
+            "chosen-apart",
+            format!(
+                "each arm would be judged at its own best value of `{path}`, and the arms would differ in it"
+            ),
+            "under [selection] write per_arm = false, which judges every arm where the base is best; only \
+             optimizer and schedule fields can be each arm's own",
+        ));
+    }
+    problems
+}
+
+/// An arm that does not report what the rule goes by.
+pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Problem> {
+    let metrics = arm.experiment.value("evaluation.metrics");
+    let Some(FieldValue::List(metrics)) = metrics else { return None };
+    let metrics: Vec<String> = metrics.iter().map(FieldValue::plain).collect();
+    // Where nothing is measured, nothing can be selected: of a grid, that is, which has points to select.
+    if metrics.iter().any(|known| known == metric) || (metrics.is_empty() && grid.is_empty()) {
+        return None;
+    }
+    let by = if metrics.is_empty() { "nothing".to_owned() } else { metrics.join(", ") };
+    let message = format!("arm `{}` is not measured by {metric}, but by {by}", arm.name);
+    let help = "choose one of these, or name it under [evaluation] metrics where the task has it";
+    Some(Problem::new("selection.metric", "not-measured", message, help))
+}
+
+/// Runs that would train alike: none of them says more than the first. What is evaluated has its own
+/// seed, but another sample of windows is no other training.
+pub(super) fn equal_seeds(seeds: &[Seeds], again: &[Seeds]) -> Vec<Problem> {
+    let same = |a: &Seeds, b: &Seeds| (a.init, a.data) == (b.init, b.data);
+    let mut problems = Vec::new();
+    for (section, list) in [("seeds", seeds), ("again", again)] {
+        let pairs = list.iter().enumerate().filter_map(|(at, seeds)| {
+            Some((list.iter().take(at).position(|earlier| same(earlier, seeds))?, at, seeds))
+        });
+        problems.extend(pairs.map(|(first, second, Seeds { init, data, eval: _ })| {
+            let message = format!(
+                "places {} and {} of [{section}] both have init {init}, data {data}: one run twice, not two runs",
+                first + 1,
+                second + 1
+            );
+            Problem::new(section, "equal-seeds", message, "give each place another init or data seed")
+        }));
+    }
+    for Seeds { init, data, eval: _ } in again.iter().filter(|a| seeds.iter().any(|s| same(s, a))) {
+        let message = format!("[again] has init {init}, data {data}, which [seeds] has too");
+        problems.push(Problem::new(
+            "again",
+            "equal-seeds",
+            message,
+            "give the A/A arm seeds of its own",
+        ));
+    }
+    problems
+}

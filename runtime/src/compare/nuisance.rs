@@ -1,0 +1,113 @@
+//! A grid as a nuisance: every point alike, each arm at its best, all at the base's best.
+//!
+//! In: a comparison with a grid. Out: the pairs that each way of judging compares, and what has to be warned of. Must
+//! stay true: one rule is the locked one and the tables say which; the others stand beside it and decide nothing; an
+//! optimum at the end of an axis, or one that several points share, is never passed over.
+
+use super::{Arm, Comparison, Pair, Role, at};
+
+/// Which end of an axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum End {
+    Lowest,
+    Highest,
+}
+
+/// A best point beyond which the grid does not go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edge {
+    pub path: String,
+    pub end: End,
+}
+
+/// What both ways of judging are called.
+pub(crate) const PER_ARM: &str = "best per arm";
+pub(crate) const OF_BASE: &str = "best of the base for all";
+
+impl Comparison {
+    fn again(&self) -> Option<&Arm> {
+        self.arms.iter().find(|arm| arm.role == Role::Again)
+    }
+
+    fn treated(&self) -> impl Iterator<Item = &Arm> {
+        self.arms.iter().filter(|arm| arm.role == Role::Treatment)
+    }
+
+    /// Each treated arm against the base at equal points, point by point: nothing is chosen here.
+    pub fn at_each_point(&self) -> Vec<Pair<'_>> {
+        let Some(base) = self.base() else { return Vec::new() };
+        let again = self.again();
+        let at = |arm, point| Pair { arm, base, again, arm_point: point, base_point: point };
+        self.treated()
+            .flat_map(|arm| (0..self.points.len()).map(move |point| at(arm, point)))
+            .collect()
+    }
+
+    /// Each treated arm against the base by one of both rules, where it can choose.
+    pub fn judged(&self, per_arm: bool) -> Vec<Pair<'_>> {
+        let Some(base) = self.base() else { return Vec::new() };
+        let again = self.again();
+        let pair = |arm| {
+            let arm_point = self.chosen_by(arm, per_arm)?;
+            let base_point = self.chosen_by(base, per_arm)?;
+            Some(Pair { arm, base, again, arm_point, base_point })
+        };
+        self.treated().filter_map(pair).collect()
+    }
+
+    /// The ends of axes that a point lies at.
+    pub fn edges(&self, point: usize) -> Vec<Edge> {
+        let mut edges = Vec::new();
+        for axis in &self.proved.axes {
+            let numbers = || axis.values.iter().flatten().copied();
+            let Some(here) = axis.values.get(point).copied().flatten() else { continue };
+            let (low, high) = (numbers().reduce(f64::min), numbers().reduce(f64::max));
+            // An axis of one value has no ends.
+            if low == high {
+                continue;
+            }
+            let mut push = |end| edges.push(Edge { path: axis.path.clone(), end });
+            if Some(here) == low {
+                push(End::Lowest);
+            }
+            if Some(here) == high {
+                push(End::Highest);
+            }
+        }
+        edges
+    }
+
+    /// What a reader of the best points has to know of them, a sentence each.
+    pub fn warnings(&self) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if self.points.len() < 2 {
+            return warnings;
+        }
+        for arm in self.arms.iter().filter(|arm| arm.role != Role::Again) {
+            let best = self.best_points(arm);
+            let Some(first) = best.first().copied() else { continue };
+            if best.len() > 1 {
+                warnings.push(format!(
+                    "Warning: {} of {} points of {} have the same best {}; the first of them, {}, is taken.",
+                    best.len(),
+                    self.points.len(),
+                    arm.name,
+                    self.judged_by(),
+                    self.points.get(first).map_or("", String::as_str)
+                ));
+            }
+            for Edge { path, end } in self.edges(first) {
+                let end = match end {
+                    End::Lowest => "lowest",
+                    End::Highest => "highest",
+                };
+                warnings.push(format!(
+                    "Warning: the best point of {} has the {end} {path} of the grid: the optimum may lie outside.",
+                    at(self, &arm.name, first)
+                ));
+            }
+        }
+        warnings
+    }
+}

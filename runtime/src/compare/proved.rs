@@ -1,0 +1,118 @@
+//! What the lock of a comparison proved of its arms, beside what was run.
+//!
+//! In: a locked comparison. Out: for each treated arm its verdict, and what it is matched on; the values along the
+//! grid. Must stay true: an arm without a proof, or with another answer than controlled, is called not controlled in
+//! every table, page, picture and document that is made of it.
+
+use std::collections::BTreeMap;
+
+use compiler::lock;
+
+use super::{Arm, Comparison, Role};
+
+/// What stands beside what was run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Proved {
+    /// By treated arm.
+    pub claims: BTreeMap<String, Claim>,
+    /// Fields that the grid varies.
+    pub axes: Vec<Axis>,
+}
+
+/// What is proved of one arm.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Claim {
+    /// In a line, with what it is matched on.
+    pub verdict: String,
+    /// Also of a bundle of several factors.
+    pub controlled: bool,
+    pub matched: Option<Equal>,
+}
+
+/// A quantity that the arms are to have equal.
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
+pub struct Equal {
+    /// As the comparison file says it.
+    pub on: &'static str,
+    /// The derived field.
+    pub path: &'static str,
+    pub within: String,
+    pub base: i128,
+    pub arm: i128,
+    /// How much more of it than the base the arm has: `+0.35%`, `equal`.
+    pub apart: String,
+}
+
+/// A field that the grid varies, and what it is at each point, where it is a number.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Axis {
+    pub path: String,
+    pub values: Vec<Option<f64>>,
+}
+
+/// How everything begins that is said of an arm without a proof.
+pub(crate) const NOT_CONTROLLED: &str = "NOT CONTROLLED";
+
+impl Proved {
+    pub fn of(locked: &lock::Comparison) -> Proved {
+        let claims = locked.verdicts.iter().map(|(arm, verdict)| {
+            let matched = locked.matching.zip(locked.matched.get(arm));
+            let matched = matched.map(|(of, found)| Equal {
+                on: of.on.word(),
+                path: of.on.path(),
+                within: of.within.to_string(),
+                base: found.base,
+                arm: found.arm,
+                apart: found.apart(),
+            });
+            let verdict_line = locked.headline(arm);
+            let claim =
+                Claim { verdict: verdict_line, controlled: verdict.is_controlled(), matched };
+            (arm.clone(), claim)
+        });
+        let paths = locked.grid.iter().flat_map(|grid| &grid.paths);
+        let axes = paths.map(|path| {
+            let mut values = BTreeMap::new();
+            for run in locked.runs() {
+                values.entry(run.point).or_insert_with(|| {
+                    run.experiment.value(path).and_then(|value| value.plain().parse().ok())
+                });
+            }
+            Axis { path: path.clone(), values: values.into_values().collect() }
+        });
+        Proved { claims: claims.collect(), axes: axes.collect() }
+    }
+}
+
+impl Comparison {
+    /// What is proved of an arm, in a line.
+    pub fn standing(&self, arm: &str) -> String {
+        match self.proved.claims.get(arm) {
+            Some(Claim { verdict, controlled: true, matched: _ }) => verdict.clone(),
+            Some(Claim { verdict, controlled: false, matched: _ }) => {
+                format!("{NOT_CONTROLLED}: {verdict}")
+            }
+            None => format!("{NOT_CONTROLLED}: nothing proves what this arm differs in"),
+        }
+    }
+
+    pub fn is_controlled(&self, arm: &str) -> bool {
+        self.proved.claims.get(arm).is_some_and(|claim| claim.controlled)
+    }
+
+    /// The treated arms that may not be called controlled.
+    pub fn not_controlled(&self) -> Vec<&str> {
+        let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment);
+        let names = treated.map(|Arm { name, .. }| name.as_str());
+        names.filter(|name| !self.is_controlled(name)).collect()
+    }
+
+    /// The verdicts of all treated arms in a line, as pages and tables are headed.
+    pub fn verdict(&self) -> String {
+        let base = self.base().map_or("", |arm| arm.name.as_str());
+        let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment);
+        let each =
+            treated.map(|arm| format!("{} against {base}: {}", arm.name, self.standing(&arm.name)));
+        each.collect::<Vec<_>>().join("; ")
+    }
+}
