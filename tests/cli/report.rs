@@ -293,6 +293,7 @@ fn the_page_does_in_a_browser_what_it_says() {
     assert_eq!(rows[..5].iter().copied().collect::<std::collections::BTreeSet<_>>(), labels.into());
     assert_eq!(rows[5..], ["GLA5conv-1B-lr0.003", "GLA5Canon-1B-lr0.003"]);
     assert_eq!(saw["first"]["smooth"], 1);
+    assert_eq!(saw["first"]["x"], "share", "a thousand times as long, they share no other axis");
 
     // Smoothing, axes.
     at_end(&saw["raw"]["loss"], 60.0, &|role, seed| loss(role, seed, 60));
@@ -314,10 +315,10 @@ fn the_page_does_in_a_browser_what_it_says() {
     let whole = saw["whole"].as_array().unwrap();
     assert!(whole[0].as_f64().unwrap() <= 1.0 && whole[1].as_f64().unwrap() >= 60.0, "{whole:?}");
 
-    // Dragged over steps 20 to 50, in every chart; a double click in another one takes it back.
+    // Dragged over a fifth to a half of the run, in every chart; a double click in another one takes it back.
     for (seen, wanted) in [("range", [20.0, 50.0]), ("other", [20.0, 50.0])] {
         for (found, wanted) in saw["dragged"][seen].as_array().unwrap().iter().zip(wanted) {
-            assert!((found.as_f64().unwrap() - wanted).abs() < 0.2, "{}", saw["dragged"]);
+            assert!((found.as_f64().unwrap() - wanted).abs() < 0.5, "{}", saw["dragged"]);
         }
     }
     assert_eq!(saw["dragged"]["after"], serde_json::json!([null, null]));
