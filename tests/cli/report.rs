@@ -302,7 +302,10 @@ fn the_page_does_in_a_browser_what_it_says() {
     assert!(saw["tokens"]["label"].as_str().unwrap().starts_with("by training tokens"));
     at_end(&saw["time"], 60.0 * SECONDS, &|role, seed| loss(role, seed, 60));
     assert!(saw["time"].get("GLA5conv-1B-lr0.003").is_none(), "published runs have no seconds");
-    assert_eq!(saw["timed"], "by seconds of training · 2 of 7 runs have no seconds of every step and are not drawn");
+    assert_eq!(
+        saw["timed"],
+        "by seconds of training · 2 of 7 runs have no seconds of every step and are not drawn"
+    );
     at_end(&saw["share"], 100.0, &|role, seed| loss(role, seed, 60));
     // The published log ends a little before the last step.
     let published = saw["share"]["GLA5conv-1B-lr0.003"]["x"].as_f64().unwrap();
@@ -519,7 +522,10 @@ fn what_is_not_finished_is_refused_by_name_and_left_out_of_a_folder() {
     exits(0, &whole);
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert!(page.contains("treated against plain: controlled for canon"));
-    assert!(page.contains("Permission is hereby granted, free of charge"), "the chart library's licence");
+    assert!(
+        page.contains("Permission is hereby granted, free of charge"),
+        "the chart library's licence"
+    );
     let cut = dir.path().join("runs/pair/pair-treated-seed2/metrics.jsonl");
     let text = fs::read_to_string(&cut).unwrap();
     fs::write(&cut, text.lines().take(9).map(|line| format!("{line}\n")).collect::<String>())

@@ -54,7 +54,9 @@
     const { u, spec } = chart("training loss");
     await settled();
     const box = u.over.getBoundingClientRect(), line = spec.lines.find(line => line.label === "treated #1");
-    u.over.dispatchEvent(new MouseEvent("click", { clientX: box.left + u.valToPos(75.5, "x"), clientY: box.top + u.valToPos(line.values[44], "y"), bubbles: true }));
+    const place = { clientX: box.left + u.valToPos(75.5, "x"), clientY: box.top + u.valToPos(line.values[44], "y"), bubbles: true };
+    for (const what of ["mousedown", "mouseup", "click"]) u.over.dispatchEvent(new MouseEvent(what, place));
+    await settled();
     const chosen = state.selected.map(at => RUNS[at].label);
     press("Escape");
     click("x-steps");
