@@ -2,7 +2,8 @@
    that a link brings the same view. Must stay true: the address is read as data, checked key by key. */
 
 const FRESH = {
-  x: "steps", logx: false, logy: false, cut: true, smooth: usualWindow(), from: null, to: null, pairsOf: "training loss",
+  // Beside published runs, which are a thousand times as long, one's own would be a dot.
+  x: OWN && RUNS.length > OWN ? "share" : "steps", logx: false, logy: false, cut: true, smooth: usualWindow(), from: null, to: null, pairsOf: "training loss",
   colour: "arm", shade: varies("optimizer.lr") ? "optimizer.lr" : "", text: "", filters: [], hidden: [], selected: [],
   theme: "auto", open: [],
 };

@@ -293,6 +293,7 @@ fn the_page_does_in_a_browser_what_it_says() {
     assert_eq!(rows[..5].iter().copied().collect::<std::collections::BTreeSet<_>>(), labels.into());
     assert_eq!(rows[5..], ["GLA5conv-1B-lr0.003", "GLA5Canon-1B-lr0.003"]);
     assert_eq!(saw["first"]["smooth"], 1);
+    assert_eq!(saw["first"]["x"], "share", "a thousand times as long, they share no other axis");
 
     // Smoothing, axes.
     at_end(&saw["raw"]["loss"], 60.0, &|role, seed| loss(role, seed, 60));
@@ -301,7 +302,10 @@ fn the_page_does_in_a_browser_what_it_says() {
     assert!(saw["tokens"]["label"].as_str().unwrap().starts_with("by training tokens"));
     at_end(&saw["time"], 60.0 * SECONDS, &|role, seed| loss(role, seed, 60));
     assert!(saw["time"].get("GLA5conv-1B-lr0.003").is_none(), "published runs have no seconds");
-    assert_eq!(saw["timed"], "by seconds of training · 2 of 7 runs have no seconds of every step and are not drawn");
+    assert_eq!(
+        saw["timed"],
+        "by seconds of training · 2 of 7 runs have no seconds of every step and are not drawn"
+    );
     at_end(&saw["share"], 100.0, &|role, seed| loss(role, seed, 60));
     // The published log ends a little before the last step.
     let published = saw["share"]["GLA5conv-1B-lr0.003"]["x"].as_f64().unwrap();
@@ -314,10 +318,10 @@ fn the_page_does_in_a_browser_what_it_says() {
     let whole = saw["whole"].as_array().unwrap();
     assert!(whole[0].as_f64().unwrap() <= 1.0 && whole[1].as_f64().unwrap() >= 60.0, "{whole:?}");
 
-    // Dragged over steps 20 to 50, in every chart; a double click in another one takes it back.
+    // Dragged over a fifth to a half of the run, in every chart; a double click in another one takes it back.
     for (seen, wanted) in [("range", [20.0, 50.0]), ("other", [20.0, 50.0])] {
         for (found, wanted) in saw["dragged"][seen].as_array().unwrap().iter().zip(wanted) {
-            assert!((found.as_f64().unwrap() - wanted).abs() < 0.2, "{}", saw["dragged"]);
+            assert!((found.as_f64().unwrap() - wanted).abs() < 0.5, "{}", saw["dragged"]);
         }
     }
     assert_eq!(saw["dragged"]["after"], serde_json::json!([null, null]));
@@ -518,7 +522,10 @@ fn what_is_not_finished_is_refused_by_name_and_left_out_of_a_folder() {
     exits(0, &whole);
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert!(page.contains("treated against plain: controlled for canon"));
-    assert!(page.contains("Permission is hereby granted, free of charge"), "the chart library's licence");
+    assert!(
+        page.contains("Permission is hereby granted, free of charge"),
+        "the chart library's licence"
+    );
     let cut = dir.path().join("runs/pair/pair-treated-seed2/metrics.jsonl");
     let text = fs::read_to_string(&cut).unwrap();
     fs::write(&cut, text.lines().take(9).map(|line| format!("{line}\n")).collect::<String>())

@@ -19,7 +19,8 @@
   const downloads = [];
   HTMLAnchorElement.prototype.click = function () { downloads.push(this.download); };
 
-  await step("first", () => ({ loss: lines("training loss"), rows: rows(), charts: charts.map(one => one.spec.key), smooth: state.smooth }));
+  await step("first", () => ({ loss: lines("training loss"), rows: rows(), charts: charts.map(one => one.spec.key), smooth: state.smooth, x: state.x }));
+  click("x-steps");
   await step("smoothed", () => { type("smooth", "5", "input"); return lines("training loss"); });
   await step("raw", () => { type("smooth", "1", "input"); return { loss: lines("training loss"), pair: lines("pair 0") }; });
   await step("marks", () => ({ note: document.querySelector("[data-chart='pair 0'] p").textContent, spikes: RUNS.map(run => run.spikes.length), data: RUNS.map(run => run.data) }));
@@ -35,6 +36,7 @@
   await step("cells", () => ["=1+1", "-x", 'a,"b"', .5, NaN].map(csvCell));
   await step("whole", async () => { press("r"); await settled(); const { min, max } = chart("training loss").u.scales.x; return [min, max]; });
   await step("dragged", async () => {
+    click("x-share");
     const { u } = chart("training loss");
     await settled();
     const box = u.over.getBoundingClientRect();
@@ -52,9 +54,12 @@
     const { u, spec } = chart("training loss");
     await settled();
     const box = u.over.getBoundingClientRect(), line = spec.lines.find(line => line.label === "treated #1");
-    u.over.dispatchEvent(new MouseEvent("click", { clientX: box.left + u.valToPos(45.5, "x"), clientY: box.top + u.valToPos(line.values[44], "y"), bubbles: true }));
+    const place = { clientX: box.left + u.valToPos(75.5, "x"), clientY: box.top + u.valToPos(line.values[44], "y"), bubbles: true };
+    for (const what of ["mousedown", "mouseup", "click"]) u.over.dispatchEvent(new MouseEvent(what, place));
+    await settled();
     const chosen = state.selected.map(at => RUNS[at].label);
     press("Escape");
+    click("x-steps");
     return chosen;
   });
   await step("hover", async () => {
