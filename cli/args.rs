@@ -371,8 +371,8 @@ Schema of --json: {schema: \"canonc.compare.v1\", controlled, comparisons: [...]
 true only if every arm is, and each comparison has
   name, lock   of the comparison's lock: its name, its id
   controlled, verdict
-  arms         each {name, role (base, treated, again), verdict, controlled, matched: {on, path,
-               within, base, arm, apart}, runs (at each point), best_point, at_the_edge: [{path,
+  arms         each {name, role (base, treated, again), verdict, controlled, factors, matched: {on,
+               path, within, base, arm, apart}, runs (at each point), best_point, at_the_edge: [{path,
                end (lowest, highest)}]}; null what an arm has none of
   points       names of the points of the grid; one empty name where there is none
   selection    {metric, called, choose (least, most), per_arm, declared, points}: the locked rule,

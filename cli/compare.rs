@@ -105,7 +105,7 @@ fn say(
     folder: &Path,
     json: bool,
 ) -> Result<String, Failure> {
-    let heading = heading(comparison, compared);
+    let heading = heading(comparison);
     let mut said = format!("{}\n", heading.verdict);
     for note in &heading.notes {
         said.push_str(&format!("  {note}\n"));
@@ -238,7 +238,8 @@ fn point(comparison: &Comparison, run: &Run) -> String {
     values.collect::<Vec<_>>().join(", ")
 }
 
-pub(crate) fn heading(comparison: &Comparison, compared: &compare::Comparison) -> Heading {
+pub(crate) fn heading(comparison: &Comparison) -> Heading {
+    let proved = Proved::of(comparison);
     let mut notes = Vec::new();
     let several = comparison.verdicts.len() > 1;
     for (arm, verdict) in &comparison.verdicts {
@@ -251,8 +252,8 @@ pub(crate) fn heading(comparison: &Comparison, compared: &compare::Comparison) -
     }
     Heading {
         title: comparison.name.clone(),
-        verdict: compared.verdict(),
-        controlled: compared.not_controlled().is_empty(),
+        verdict: proved.verdict(&comparison.base),
+        controlled: proved.all_controlled(),
         lock_id: comparison.id().to_string(),
         notes,
     }

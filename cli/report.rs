@@ -144,7 +144,7 @@ fn part(
             logged: logged.map_err(failure)?,
         });
     }
-    Ok(Part::new(heading(locked, compared), compared, locked.treatment.clone(), runs))
+    Ok(Part::new(heading(locked), compared, locked.treatment.clone(), runs))
 }
 
 /// The comparison lock that a folder is named after.

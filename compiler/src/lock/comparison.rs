@@ -246,11 +246,8 @@ impl Comparison {
     /// Base and arm with the first seeds, at each point of the grid.
     fn first_seeds<'c>(&'c self, arm: &'c str) -> impl Iterator<Item = (&'c Run, &'c Run)> {
         let of = move |role: Role| self.runs.iter().filter(move |r| r.role == role && r.seed == 0);
-        let pair = move |base: &'c Run| {
-            let same = |run: &&Run| run.arm == arm && run.point == base.point;
-            Some((base, of(Role::Treatment).find(same)?))
-        };
-        of(Role::Base).filter_map(pair)
+        // Both in the order of the points.
+        of(Role::Base).zip(of(Role::Treatment).filter(move |run| run.arm == arm))
     }
 
     /// What the arms are to have equal, held against each of them at every point of the grid.

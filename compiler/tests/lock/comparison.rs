@@ -137,6 +137,15 @@ fn open_arms_make_an_open_comparison_and_binding_closes_all_of_it() {
     assert_eq!(write(&read("c", &text).unwrap()), text);
     let comparison = comparable(closed).unwrap();
     assert_eq!(comparison.verdicts["canon"].headline(), "controlled for canon");
+    // What the arms are matched on stays declared, and is looked at again.
+    let matched = format!("match = {{ on = \"flops\", within = 1 }}\n{PAIR}");
+    let made = compare(&matched, &[("llama", "small", TEXT), ("canon", "smallcanon", TEXT)]);
+    let closed = comparable(bind(&Lock::Comparison(made.unwrap()), bound).unwrap()).unwrap();
+    let headline = closed.headline("canon");
+    assert!(
+        headline.starts_with("controlled for canon; matched on flops within 1: "),
+        "{headline}"
+    );
 }
 
 /// At each point of a grid, what follows from the varied field follows from that point's value.

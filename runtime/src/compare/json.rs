@@ -52,6 +52,8 @@ pub struct OneArm {
     /// Null of the base and of its repetition.
     pub verdict: Option<String>,
     pub controlled: Option<bool>,
+    /// Of the treatment: of several it is a bundle, and no difference can be laid to one of them.
+    pub factors: Option<usize>,
     pub matched: Option<Equal>,
     /// Finished runs at each point.
     pub runs: Vec<usize>,
@@ -197,6 +199,7 @@ fn arms(comparison: &Comparison) -> Vec<OneArm> {
             },
             verdict: treated.then(|| comparison.standing(&arm.name)),
             controlled: treated.then(|| comparison.is_controlled(&arm.name)),
+            factors: comparison.proved.claims.get(&arm.name).map(|claim| claim.factors),
             matched: comparison
                 .proved
                 .claims

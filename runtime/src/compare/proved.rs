@@ -26,6 +26,8 @@ pub struct Claim {
     pub verdict: String,
     /// Also of a bundle of several factors.
     pub controlled: bool,
+    /// Of the treatment; of several no difference can be laid to one.
+    pub factors: usize,
     pub matched: Option<Equal>,
 }
 
@@ -65,9 +67,12 @@ impl Proved {
                 arm: found.arm,
                 apart: found.apart(),
             });
-            let verdict_line = locked.headline(arm);
-            let claim =
-                Claim { verdict: verdict_line, controlled: verdict.is_controlled(), matched };
+            let claim = Claim {
+                verdict: locked.headline(arm),
+                controlled: verdict.is_controlled(),
+                factors: verdict.treatment.iter().map(|declared| declared.factors).sum(),
+                matched,
+            };
             (arm.clone(), claim)
         });
         let paths = locked.grid.iter().flat_map(|grid| &grid.paths);
@@ -82,18 +87,35 @@ impl Proved {
         });
         Proved { claims: claims.collect(), axes: axes.collect() }
     }
+
+    /// What is proved of an arm, in a line.
+    pub fn standing(&self, arm: &str) -> String {
+        match self.claims.get(arm) {
+            Some(Claim { verdict, controlled: true, factors: _, matched: _ }) => verdict.clone(),
+            Some(Claim { verdict, controlled: false, factors: _, matched: _ }) => {
+                format!("{NOT_CONTROLLED}: {verdict}")
+            }
+            None => format!("{NOT_CONTROLLED}: nothing proves what this arm differs in"),
+        }
+    }
+
+    /// Whether there is a proof for every arm that is known here.
+    pub fn all_controlled(&self) -> bool {
+        !self.claims.is_empty() && self.claims.values().all(|claim| claim.controlled)
+    }
+
+    /// The verdicts of all arms in a line, as pages and tables are headed.
+    pub fn verdict(&self, base: &str) -> String {
+        let each =
+            self.claims.keys().map(|arm| format!("{arm} against {base}: {}", self.standing(arm)));
+        each.collect::<Vec<_>>().join("; ")
+    }
 }
 
 impl Comparison {
     /// What is proved of an arm, in a line.
     pub fn standing(&self, arm: &str) -> String {
-        match self.proved.claims.get(arm) {
-            Some(Claim { verdict, controlled: true, matched: _ }) => verdict.clone(),
-            Some(Claim { verdict, controlled: false, matched: _ }) => {
-                format!("{NOT_CONTROLLED}: {verdict}")
-            }
-            None => format!("{NOT_CONTROLLED}: nothing proves what this arm differs in"),
-        }
+        self.proved.standing(arm)
     }
 
     pub fn is_controlled(&self, arm: &str) -> bool {
@@ -107,7 +129,7 @@ impl Comparison {
         names.filter(|name| !self.is_controlled(name)).collect()
     }
 
-    /// The verdicts of all treated arms in a line, as pages and tables are headed.
+    /// The verdicts of all treated arms in a line, whether there is a proof or not.
     pub fn verdict(&self) -> String {
         let base = self.base().map_or("", |arm| arm.name.as_str());
         let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment);

@@ -60,8 +60,12 @@ pub(crate) fn grid(selection: Selection) -> Comparison {
 
 /// Arms that their lock proved controlled, on a grid of learning rates.
 pub(crate) fn proved(arms: &[&str], rates: &[f64]) -> Proved {
-    let claim =
-        Claim { verdict: "controlled for canon".to_owned(), controlled: true, matched: None };
+    let claim = Claim {
+        verdict: "controlled for canon".to_owned(),
+        controlled: true,
+        factors: 1,
+        matched: None,
+    };
     let values = rates.iter().copied().map(Some).collect();
     let axis = Axis { path: "optimizer.lr".to_owned(), values };
     Proved {
@@ -176,6 +180,7 @@ fn confounded(mut comparison: Comparison, arm: &str) -> Comparison {
     let claim = Claim {
         verdict: "confounded: 2 differences, beside canon".to_owned(),
         controlled: false,
+        factors: 1,
         matched: None,
     };
     comparison.proved.claims.insert(arm.to_owned(), claim);
@@ -209,6 +214,11 @@ mod what_is_not_controlled_is_called_so {
             assert!(comparison.verdict().contains(said), "{}", comparison.verdict());
         }
         assert_eq!(two_seeds().verdict(), "canon against llama: controlled for canon");
+        // As the lock alone would have it said, before anything was run.
+        let proved = confounded(two_seeds(), "canon").proved;
+        assert_eq!(proved.verdict("llama"), format!("canon against llama: {SAID}"));
+        assert!(!proved.all_controlled() && !Proved::default().all_controlled());
+        assert!(two_seeds().proved.all_controlled());
     }
 
     #[test]
@@ -238,7 +248,9 @@ mod what_is_not_controlled_is_called_so {
                 notes: Vec::new(),
             };
             assert!(!heading.controlled);
-            let page = report::page(&heading, &comparison).unwrap();
+            let part = report::Part::new(heading, &comparison, BTreeMap::new(), Vec::new());
+            let report = report::Report { parts: vec![part], ..report::Report::default() };
+            let page = report::page(&report).unwrap();
             // In the heading, above the table, under it, and over the curve of differences.
             assert!(page.contains(said), "the heading");
             assert!(page.matches("NOT CONTROLLED").count() >= 4);
@@ -487,6 +499,10 @@ fn the_document_has_what_the_tables_have() {
     assert_eq!((&arm["best_point"], &arm["role"]), (&2.into(), &"treated".into()));
     assert_eq!(arm["at_the_edge"][0]["end"], "highest");
     assert_eq!(arm["matched"]["on"], "parameters");
+    assert_eq!(
+        (&arm["factors"], &one["arms"][0]["factors"]),
+        (&1.into(), &serde_json::Value::Null)
+    );
     let row = &one["best_per_arm"][0]["rows"][0];
     assert_eq!(
         (&row["metric"], &row["n"], &row["band_pairs"]),
@@ -500,4 +516,24 @@ fn the_document_has_what_the_tables_have() {
     let one = &value["comparisons"][0];
     assert_eq!(one["paired_at_each_point"], serde_json::json!([]));
     assert_eq!(one["arms"][1]["best_point"], serde_json::Value::Null);
+}
+
+/// What a lock proves is what is said: verdicts, what arms are matched on, the values along the grid.
+#[test]
+fn what_is_said_is_what_the_lock_proved() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../lockfiles/demo_matched.lock");
+    let text = std::fs::read_to_string(root).unwrap();
+    let compiler::lock::Lock::Comparison(locked) = compiler::lock::read(root, &text).unwrap()
+    else {
+        panic!("no comparison")
+    };
+    let proved = Proved::of(&locked);
+    assert_eq!(proved.claims.keys().collect::<Vec<_>>(), ["gated_deltanet", "gla", "mamba2"]);
+    for (arm, claim) in &proved.claims {
+        assert!(claim.controlled && claim.factors == 2, "{arm}");
+        assert!(text.contains(&format!("{arm} = \"{}\"\n", claim.verdict)), "{}", claim.verdict);
+        let Equal { on, path, base, .. } = claim.matched.as_ref().unwrap();
+        assert_eq!((*on, *path, *base), ("parameters", "arch.parameters", 120_128));
+    }
+    assert!(proved.axes.is_empty());
 }
