@@ -123,9 +123,9 @@ fn the_page_holds_all_it_needs_and_escapes_what_it_shows() {
 #[test]
 fn only_our_script_may_run_and_nothing_be_fetched() {
     let page = page(&report(&two_seeds())).unwrap();
-    let policy =
-        "default-src 'none'; style-src 'unsafe-inline'; img-src data: blob:; script-src 'sha256-";
-    let (_, rest) = page.split_once(policy).unwrap();
+    assert!(page.contains("content=\"default-src 'none'; "));
+    assert_eq!(page.matches("script-src").count(), 1);
+    let (_, rest) = page.split_once("script-src 'sha256-").unwrap();
     let hash = rest.split_once('\'').unwrap().0;
     let (_, script) = page.rsplit_once("<script>").unwrap();
     let script = script.split_once("</script>").unwrap().0;
