@@ -230,7 +230,7 @@ fn the_document_has_every_number_and_stands_alone() {
     for what in [
         "treated against plain: controlled for canon; matched on parameters within 0.5: ",
         "all 27 ways to draw 3 seeds with replacement",
-        "about 75% at n = 3",
+        "about 75% of comparisons at n = 3",
     ] {
         assert!(text.contains(what), "{what}: {text}");
     }

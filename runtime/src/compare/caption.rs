@@ -64,8 +64,8 @@ fn intervals(pairs: &[Pair<'_>]) -> Option<String> {
     };
     let over: Vec<String> = made.iter().map(over).collect();
     let covered = |(n, _): &(usize, bool)| match covers(*n) {
-        Some(percent) => format!("about {percent}% at n = {n}"),
-        None => format!("less than 95% at n = {n}"),
+        Some(percent) => format!("about {percent}% of comparisons at n = {n}"),
+        None => format!("less than 95% of comparisons at n = {n}"),
     };
     let covered: Vec<String> = made.iter().map(covered).collect();
     let three = if made.contains(&(FEWEST, true)) {
@@ -75,8 +75,8 @@ fn intervals(pairs: &[Pair<'_>]) -> Option<String> {
     };
     Some(format!(
         "The 95% interval is the percentile bootstrap of the mean paired difference over {}; at least 2.5% of the means lie \
-         at or beyond each end.{three} Where differences are normally distributed it holds the true mean in {} of \
-         comparisons, not in 95%.",
+         at or beyond each end.{three} Where differences are normally distributed it holds the true mean in {}, \
+         not in 95%.",
         over.join(", "),
         covered.join(", ")
     ))

@@ -376,7 +376,7 @@ fn both_ways_of_judging_stand_beside_each_point() {
             format!("declared is \"{name}\""),
             "the best of 3 on the very windows that are reported".to_owned(),
             "all 27 ways to draw 3 seeds".to_owned(),
-            "about 75% at n = 3".to_owned(),
+            "about 75% of comparisons at n = 3".to_owned(),
             "the largest of 3 distances".to_owned(),
             "Warning: the best point of canon (optimizer.lr 0.004) has the highest optimizer.lr of the grid".to_owned(),
         ] {
