@@ -11,6 +11,7 @@ mod compute;
 mod data;
 mod prepare;
 mod foreign;
+mod report;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -31,6 +32,8 @@ pub(crate) use data::{
 pub(crate) use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
 
 pub(crate) use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
+
+pub(crate) use report::ReportArgs;
 
 /// Commands that only a build with libtorch has.
 pub(crate) const NEEDS_TORCH: [&str; 8] =
@@ -100,6 +103,7 @@ pub(crate) enum Command {
     Answer(AnswerArgs),
     Import(ImportArgs),
     Export(ExportArgs),
+    Report(ReportArgs),
     Data(DataArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),

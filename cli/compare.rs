@@ -6,24 +6,39 @@
 //! lock requires and resumes by itself; interrupted here is interrupted there, with a checkpoint; the
 //! table is headed by the verdict the lock proved; with --json standard output is one document and nothing else.
 
+#[cfg(feature = "torch")]
 use std::ffi::OsString;
 use std::path::Path;
+#[cfg(feature = "torch")]
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+#[cfg(feature = "torch")]
 use compiler::field::FieldValue;
-use compiler::lock::{self, Comparison, Lock, Role, Run};
+#[cfg(feature = "torch")]
+use compiler::lock::{self, Lock};
+use compiler::lock::{Comparison, Role, Run};
 use runtime::compare::{self, Arm, Proved};
+#[cfg(feature = "torch")]
 use runtime::overview::{self, Entry};
-use runtime::report::{self, Heading};
+use runtime::report::Heading;
+#[cfg(feature = "torch")]
 use runtime::run::{Paths, append_line, read_lock};
 
+#[cfg(feature = "torch")]
 use crate::args::CompareArgs;
 use crate::build::change;
-use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::runs::{failure, read_text};
+use crate::fail::Failure;
+#[cfg(feature = "torch")]
+use crate::fail::{Exit, Outcome, shown};
+use crate::runs::failure;
+#[cfg(feature = "torch")]
+use crate::runs::read_text;
+#[cfg(feature = "torch")]
 use crate::signals::stop_on_signals;
-use crate::{child, files, output};
+#[cfg(feature = "torch")]
+use crate::{child, files, output, report};
 
+#[cfg(feature = "torch")]
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     // All of them are read before the first one runs.
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
@@ -66,6 +81,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
+#[cfg(feature = "torch")]
 fn read(path: &Path) -> Result<Comparison, Failure> {
     let text = read_text(path)?;
     let name = shown(path);
@@ -82,6 +98,7 @@ fn read(path: &Path) -> Result<Comparison, Failure> {
 }
 
 /// Prints the verdict and the table, and gives the page with the curves, which lies beside the runs.
+#[cfg(feature = "torch")]
 fn say(
     comparison: &Comparison,
     compared: &compare::Comparison,
@@ -96,13 +113,14 @@ fn say(
     if !json {
         output::data(&format!("{said}\n{}", compare::summary(compared).text()))?;
     }
-    let page = report::page(&heading, compared).map_err(Failure::machine)?;
+    let page = report::of(comparison, compared, folder)?;
     let beside = folder.join("report.html");
     files::replace(&beside, &page)?;
     output::note(&format!("curves: {}", shown(&beside)));
     Ok(page)
 }
 
+#[cfg(feature = "torch")]
 fn write(path: &Path, text: &str) -> Result<(), Failure> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent).map_err(|error| Failure::cannot_write(parent, &error))?;
@@ -111,6 +129,7 @@ fn write(path: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// How runs are carried out.
+#[cfg(feature = "torch")]
 #[derive(Clone, Copy)]
 pub(crate) struct Carry<'a> {
     pub(crate) folder: &'a Path,
@@ -120,6 +139,7 @@ pub(crate) struct Carry<'a> {
     pub(crate) stop: &'a AtomicBool,
 }
 
+#[cfg(feature = "torch")]
 impl Carry<'_> {
     /// Runs each lock to its end, until one of them does not get there.
     pub(crate) fn all(self, runs: &[&Run]) -> Outcome {
@@ -179,7 +199,7 @@ impl Carry<'_> {
 }
 
 /// The curves of every run, by arm and point of the grid.
-fn compared(
+pub(crate) fn compared(
     comparison: &Comparison,
     runs: &[&Run],
     folder: &Path,
@@ -218,7 +238,7 @@ fn point(comparison: &Comparison, run: &Run) -> String {
     values.collect::<Vec<_>>().join(", ")
 }
 
-fn heading(comparison: &Comparison) -> Heading {
+pub(crate) fn heading(comparison: &Comparison) -> Heading {
     let proved = Proved::of(comparison);
     let mut notes = Vec::new();
     let several = comparison.verdicts.len() > 1;

@@ -32,7 +32,7 @@ pub(crate) fn read(path: &Path) -> Result<(Lock, String), Failure> {
 }
 
 /// Where locks lie, unless someone said otherwise.
-const FOLDER: &str = "lockfiles";
+pub(crate) const FOLDER: &str = "lockfiles";
 
 /// Why there is no such lock, with the one that was probably meant: `demo` is `lockfiles/demo.lock`.
 pub(crate) fn missing(path: &Path, error: &io::Error) -> Failure {

@@ -16,7 +16,6 @@ mod build;
 mod check;
 #[cfg(feature = "torch")]
 mod child;
-#[cfg(feature = "torch")]
 mod compare;
 mod completions;
 mod data;
@@ -40,6 +39,7 @@ mod new;
 mod output;
 #[cfg(feature = "torch")]
 mod playground;
+mod report;
 #[cfg(feature = "torch")]
 mod run;
 mod runs;
@@ -110,6 +110,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Answer(args) => answer::answer(&args),
         Command::Export(args) => export::export(&args),
         Command::Import(args) => import::import(&args),
+        Command::Report(args) => report::report(&args),
         Command::Data(args) => data::data(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions(args) => completions::completions(&args),

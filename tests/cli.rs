@@ -19,6 +19,7 @@ mod cli {
     mod locks;
     mod other;
     mod overlap;
+    mod report;
     mod show;
     mod text;
 }

@@ -1,18 +1,33 @@
-//! A comparison as one HTML file that needs nothing else.
+//! Runs and comparisons as one HTML file that needs nothing else.
 //!
-//! In: what was run, with its curves, and what the comparison proved. Out: the page's text. Must stay true:
-//! self-contained and offline; every word and number that comes from a file is escaped; the chart
-//! library is bundled with its licence beside it.
+//! In: finished runs with their locks, what comparisons proved of them, and what of the published curves was asked
+//! for. Out: the page's text. Must stay true: self-contained and offline, held by a content policy that lets
+//! nothing be fetched and no script run but ours, by its hash; every word and number that comes from a file is escaped
+//! where it stands; tables and still pictures say the same without scripts and on paper; the same runs give the same
+//! bytes.
 
-use minijinja::{Environment, UndefinedBehavior};
+mod data;
+mod own;
+mod published;
+mod run;
+mod spikes;
+mod still;
+mod verdicts;
+
+use std::collections::BTreeMap;
+
+use compiler::lock::Role;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde::Serialize;
-use serde_json::json;
+use sha2::{Digest as _, Sha256};
 
-use crate::compare::{
-    Comparison, Curves, Pair, Run, Summary, TRAINING_LOSS, at, paired, summary, title,
-};
+use crate::compare::{Comparison, Summary, TRAINING_LOSS, at, paired, summary, title};
 
-/// What stands above the curves.
+pub use published::{NoSuchModel, Published};
+pub use run::{Logged, MOST_POINTS, Run, read};
+pub use spikes::Spike;
+
+/// What stands above a comparison's tables.
 #[derive(Clone, Debug, Serialize)]
 pub struct Heading {
     pub title: String,
@@ -23,162 +38,226 @@ pub struct Heading {
     pub notes: Vec<String>,
 }
 
+/// One comparison with its runs.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub heading: Heading,
+    pub summary: Summary,
+    pub runs: Vec<Run>,
+    pairs: Vec<Paired>,
+    /// For each arm but the base, what is meant to differ.
+    treatment: BTreeMap<String, Vec<String>>,
+}
+
+/// Runs that are held against each other, seed by seed, by their places in a list.
+#[derive(Clone, Debug, PartialEq)]
+struct Paired {
+    title: String,
+    /// Treated, base.
+    lines: Vec<(usize, usize)>,
+    /// The base again, base: what they differ by is noise.
+    again: Vec<(usize, usize)>,
+    /// Of the final training loss: treated minus base, and the largest distance of `again`.
+    finals: Vec<f64>,
+    band: Option<f64>,
+}
+
+/// Everything that a page shows.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub parts: Vec<Part>,
+    /// Runs that no comparison names.
+    pub alone: Vec<Run>,
+    pub published: Published,
+    /// What is not shown, and why.
+    pub left_out: Vec<String>,
+}
+
+const TEMPLATE: &str = include_str!("../report/page.html");
+const STYLES: [&str; 2] =
+    [include_str!("../report/vendor/uPlot.min.css"), include_str!("../report/style.css")];
+/// Of the first of the scripts, which asks to be accompanied by it wherever it goes.
+const LICENSE: &str = include_str!("../report/vendor/LICENSE");
+/// In the order in which they run.
+const SCRIPTS: [&str; 7] = [
+    include_str!("../report/vendor/uPlot.iife.min.js"),
+    include_str!("../report/data.js"),
+    include_str!("../report/state.js"),
+    include_str!("../report/charts.js"),
+    include_str!("../report/panel.js"),
+    include_str!("../report/export.js"),
+    include_str!("../report/main.js"),
+];
+
+impl Part {
+    /// A comparison that was run. The treatment is its lock's.
+    pub fn new(
+        heading: Heading,
+        comparison: &Comparison,
+        treatment: BTreeMap<String, Vec<String>>,
+        runs: Vec<Run>,
+    ) -> Part {
+        let place = |arm: &str, role: Role, point: usize, seed: usize| {
+            runs.iter().position(|run| {
+                run.arm == arm && run.role == Some(role) && run.point == point && run.seed == seed
+            })
+        };
+        let pairs = comparison.pairs().into_iter().map(|pair| {
+            let base = |seed| place(&pair.base.name, Role::Base, pair.base_point, seed);
+            let lines =
+                paired(pair.base_runs(), pair.arm_runs()).into_iter().filter_map(|(_, run)| {
+                    let treated = place(&pair.arm.name, Role::Treatment, pair.arm_point, run.seed)?;
+                    Some((treated, base(run.seed)?))
+                });
+            let again = paired(pair.base_runs(), pair.again_runs());
+            let again = again.into_iter().filter_map(|(_, run)| {
+                let arm = pair.again?;
+                Some((place(&arm.name, Role::Again, pair.base_point, run.seed)?, base(run.seed)?))
+            });
+            let named = title(comparison, &pair);
+            let row = pair.rows().into_iter().find(|row| row.metric == TRAINING_LOSS);
+            Paired {
+                title: match named.is_empty() {
+                    true => format!(
+                        "{} against {}",
+                        at(comparison, &pair.arm.name, pair.arm_point),
+                        at(comparison, &pair.base.name, pair.base_point)
+                    ),
+                    false => named,
+                },
+                lines: lines.collect(),
+                again: again.collect(),
+                band: row.as_ref().and_then(|row| row.band),
+                finals: row.map(|row| row.paired).unwrap_or_default(),
+            }
+        });
+        let pairs = pairs.collect();
+        Part { heading, summary: summary(comparison), runs, pairs, treatment }
+    }
+}
+
+impl Report {
+    /// All runs, in the order of their numbers in the page.
+    fn runs(&self) -> Vec<&Run> {
+        self.parts.iter().flat_map(|part| &part.runs).chain(&self.alone).collect()
+    }
+
+    /// All pairs, by the numbers of their runs; those of runs by themselves are twins by proof.
+    fn pairs(&self, judged: &verdicts::Judged) -> Vec<Paired> {
+        let mut pairs = Vec::new();
+        let mut first = 0;
+        for part in &self.parts {
+            let moved = |places: &[(usize, usize)]| -> Vec<(usize, usize)> {
+                places.iter().map(|(a, b)| (a + first, b + first)).collect()
+            };
+            pairs.extend(part.pairs.iter().map(|pair| Paired {
+                lines: moved(&pair.lines),
+                again: moved(&pair.again),
+                ..pair.clone()
+            }));
+            first += part.runs.len();
+        }
+        pairs.extend(judged.twins(&self.alone, first));
+        pairs
+    }
+
+    fn title(&self) -> String {
+        let titles: Vec<&str> = self.parts.iter().map(|part| part.heading.title.as_str()).collect();
+        match (titles.as_slice(), self.alone.as_slice()) {
+            ([], [run]) => run.name.clone(),
+            ([], []) => "Published curves".to_owned(),
+            ([], runs) => format!("{} runs", runs.len()),
+            (titles, _) => titles.join(", "),
+        }
+    }
+}
+
+/// What the template shows without scripts.
 #[derive(Serialize)]
-struct Page<'a> {
-    #[serde(flatten)]
+struct Shown<'a> {
+    title: String,
+    parts: Vec<PartShown<'a>>,
+    finals: own::Finals,
+    figures: Vec<still::Figure>,
+    answers: Vec<published::Answer>,
+    has_own: bool,
+    published: usize,
+    left_out: &'a [String],
+    version: &'static str,
+}
+
+#[derive(Serialize)]
+struct PartShown<'a> {
     heading: &'a Heading,
-    summary: Summary,
+    summary: &'a Summary,
 }
-
-#[derive(Serialize)]
-struct Line {
-    label: String,
-    /// Decides the colour: the arm, at each point of the grid another.
-    arm: usize,
-    /// Decides the dashes.
-    run: usize,
-    steps: Vec<u64>,
-    values: Vec<f64>,
-}
-
-const TEMPLATE: &str = include_str!("../templates/report.html.j2");
-const SCRIPT: &str = include_str!("../templates/vendor/uPlot.iife.min.js");
-const STYLE: &str = include_str!("../templates/vendor/uPlot.min.css");
 
 /// The page. Errors only if the template itself is wrong, which its test would show.
-pub fn page(heading: &Heading, comparison: &Comparison) -> Result<String, String> {
+pub fn page(report: &Report) -> Result<String, String> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
-    environment.add_template("report.html", TEMPLATE).map_err(|e| e.to_string())?;
-    let template = environment.get_template("report.html").map_err(|e| e.to_string())?;
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_template("page.html", TEMPLATE).map_err(|e| e.to_string())?;
+    let template = environment.get_template("page.html").map_err(|e| e.to_string())?;
+    let judged = verdicts::judge(report);
+    let pairs = report.pairs(&judged);
+    let parts = report.parts.iter();
+    let answers = own::answers(report, &pairs);
+    let shown = Shown {
+        title: report.title(),
+        parts: parts
+            .map(|part| PartShown { heading: &part.heading, summary: &part.summary })
+            .collect(),
+        finals: own::finals(&report.runs()),
+        figures: still::figures(&report.runs(), &pairs),
+        has_own: answers.iter().any(|answer| !answer.yours.is_empty()),
+        answers,
+        published: report.published.models.len(),
+        left_out: &report.left_out,
+        version: env!("CARGO_PKG_VERSION"),
+    };
     let safe = minijinja::Value::from_safe_string;
+    // What a script element holds begins right after its tag; the hash is over exactly that.
+    let script = format!("\n/* uPlot\n{LICENSE}*/\n{}", SCRIPTS.join("\n"));
     template
         .render(minijinja::context! {
-            page => Page { heading, summary: summary(comparison) },
-            data => safe(script_data(comparison)),
-            vendor_js => safe(SCRIPT.to_owned()),
-            vendor_css => safe(STYLE.to_owned()),
+            page => shown,
+            data => safe(in_script(&data::json(report, &pairs, &judged))),
+            script_hash => safe(base64(&Sha256::digest(script.as_bytes()))),
+            script => safe(script),
+            style => safe(STYLES.join("\n")),
         })
         .map_err(|e| e.to_string())
 }
 
-/// JSON that cannot end the script it stands in.
-fn script_data(comparison: &Comparison) -> String {
-    let runs = comparison.arms.iter().flat_map(|arm| arm.points.iter().flatten());
-    let mut metrics: Vec<String> =
-        runs.flat_map(|run| run.curves.metrics.keys().cloned()).collect();
-    metrics.sort();
-    metrics.dedup();
-    let metrics: Vec<_> = metrics
-        .iter()
-        .map(|name| {
-            let lines = lines(comparison, |run| run.metrics.get(name).cloned().unwrap_or_default());
-            json!({ "name": name, "lines": lines })
-        })
-        .collect();
-    let value = json!({
-        "loss": lines(comparison, |run| run.loss.clone()),
-        "metrics": metrics,
-        "differences": differences(comparison),
-    });
-    value.to_string().replace('<', "\\u003c")
-}
-
-fn lines(comparison: &Comparison, of: impl Fn(&Curves) -> Vec<(u64, f64)>) -> Vec<Line> {
-    let count = comparison.points.len();
-    let mut lines = Vec::new();
-    for (arm, found) in comparison.arms.iter().enumerate() {
-        for (point, runs) in found.points.iter().enumerate() {
-            for run in runs {
-                let (steps, values) = of(&run.curves).into_iter().unzip();
-                let name = at(comparison, &found.name, point);
-                lines.push(Line {
-                    label: format!("{name} #{}", run.seed + 1),
-                    arm: arm * count + point,
-                    run: run.seed,
-                    steps,
-                    values,
-                });
+/// JSON that can neither end the script element it stands in, nor begin a comment, nor break a line of a script.
+fn in_script(value: &serde_json::Value) -> String {
+    let mut text = String::new();
+    for c in value.to_string().chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                text.push_str(&format!("\\u{:04x}", u32::from(c)));
             }
+            c => text.push(c),
         }
     }
-    lines
+    text
 }
 
-/// For each treatment arm its training loss minus the base's, run by run, at the points that are compared.
-fn differences(comparison: &Comparison) -> Vec<serde_json::Value> {
-    let chart = |(at, pair): (usize, Pair<'_>)| {
-        let named = match title(comparison, &pair) {
-            title if title.is_empty() => format!("{} against {}", pair.arm.name, pair.base.name),
-            title => title,
-        };
-        let line = |(base, run): (&Run, &Run)| {
-            // Arms may have different numbers of steps; both begin with the first.
-            let (steps, values) = base
-                .curves
-                .loss
-                .iter()
-                .zip(&run.curves.loss)
-                .filter(|((a, _), (b, _))| a == b)
-                .map(|((step, a), (_, b))| (*step, b - a))
-                .unzip();
-            let label = format!("seed #{}", run.seed + 1);
-            Line { label, arm: at + 1, run: run.seed, steps, values }
-        };
-        let lines: Vec<Line> =
-            paired(pair.base_runs(), pair.arm_runs()).into_iter().map(line).collect();
-        let band = pair.rows().into_iter().find(|row| row.metric == TRAINING_LOSS);
-        let band = band.and_then(|row| row.band);
-        let shaded = if band.is_some() { " (shaded: the A/A band at the end)" } else { "" };
-        json!({
-            "title": format!("training loss, {named}: the difference, paired by seed{shaded}"),
-            "lines": lines,
-            "band": band,
-        })
-    };
-    comparison.pairs().into_iter().enumerate().map(chart).collect()
+/// As a content policy writes hashes.
+fn base64(bytes: &[u8]) -> String {
+    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte));
+        let word = word << (8 * (3 - three.len()));
+        for place in 0..4 {
+            let sign = SIGNS.get((word >> (18 - 6 * place) & 63) as usize).copied();
+            text.push(if place <= three.len() { char::from(sign.unwrap_or(b'=')) } else { '=' });
+        }
+    }
+    text
 }
 
 #[cfg(test)]
-mod tests {
-    use compiler::lock::Choose;
-
-    use super::*;
-    use crate::compare::tests::{by, grid, two_seeds};
-
-    fn heading() -> Heading {
-        Heading {
-            title: "a </script><b> & c".to_owned(),
-            verdict: "controlled".to_owned(),
-            controlled: true,
-            lock_id: "00".to_owned(),
-            notes: vec!["treatment: <canon>".to_owned()],
-        }
-    }
-
-    #[test]
-    fn the_page_holds_all_it_needs_and_escapes_what_it_shows() {
-        let mut comparison = two_seeds();
-        comparison.arms[0].name = "</script>".to_owned();
-        let page = page(&heading(), &comparison).unwrap();
-        assert!(page.contains("a &lt;&#x2f;script&gt;&lt;b&gt; &amp; c"), "{}", &page[..600]);
-        assert!(page.contains("treatment: &lt;canon&gt;"));
-        assert!(page.contains("\\u003c/script> #1"));
-        assert!(!page.contains("http-equiv") && !page.contains("src=\"http"));
-        assert_eq!(page.matches("</script>").count(), 2);
-    }
-
-    #[test]
-    fn every_arm_has_its_table_and_its_curve_of_differences() {
-        let page = page(&heading(), &grid(by("loss", Choose::Least, true))).unwrap();
-        for what in [
-            "<h3>left (optimizer.lr 0.02) against base (optimizer.lr 0.01)</h3>",
-            "<h3>right (optimizer.lr 0.01) against base (optimizer.lr 0.01)</h3>",
-            "<h3>held-out loss at every point of the grid</h3>",
-            "training loss, left (optimizer.lr 0.02) against base (optimizer.lr 0.01): the difference",
-            "base again (optimizer.lr 0.02) #1",
-        ] {
-            assert!(page.contains(what), "{what}");
-        }
-    }
-}
+mod tests;

@@ -248,7 +248,9 @@ mod what_is_not_controlled_is_called_so {
                 notes: Vec::new(),
             };
             assert!(!heading.controlled);
-            let page = report::page(&heading, &comparison).unwrap();
+            let part = report::Part::new(heading, &comparison, BTreeMap::new(), Vec::new());
+            let report = report::Report { parts: vec![part], ..report::Report::default() };
+            let page = report::page(&report).unwrap();
             // In the heading, above the table, under it, and over the curve of differences.
             assert!(page.contains(said), "the heading");
             assert!(page.matches("NOT CONTROLLED").count() >= 4);

@@ -1,0 +1,38 @@
+//! What can be typed to `canonc report`.
+//!
+//! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Runs and comparisons as one HTML file that works offline: curves, paired differences, what locks differ in
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc report lockfiles/demo.lock                        the runs of a comparison, from runs/demo
+  canonc report runs/demo --out demo/report.html           the same
+  canonc report runs/a runs/b                              two runs, paired if Canon layers are all they differ in
+  canonc report runs/demo --published 'GLA5*-1B-*'         with published curves laid over them
+  canonc report --published all --out published.html       the release's curves alone
+  canonc report runs/demo --tensorboard tb                 also tb/RUN/events.out.tfevents…, for TensorBoard
+
+Only finished runs are shown, each held against its lock first; of a folder of runs the others are left out, and the
+page says so.")]
+pub(crate) struct ReportArgs {
+    /// Folders of runs, their names under --dir, folders that hold several, or locks of what was run
+    #[arg(value_name = "RUN|COMPARISON|LOCK", required_unless_present = "published")]
+    pub(crate) what: Vec<PathBuf>,
+    /// The page
+    #[arg(long, value_name = "FILE", default_value = "report.html")]
+    pub(crate) out: PathBuf,
+    /// Curves of the release's models, by name with `*`; or `all`
+    #[arg(long, value_name = "PATTERN")]
+    pub(crate) published: Vec<String>,
+    /// Also event files for TensorBoard, a folder for each run
+    #[arg(long, value_name = "DIR")]
+    pub(crate) tensorboard: Option<PathBuf>,
+    /// Where the runs of locks and names lie
+    #[arg(long, value_name = "DIR", default_value = crate::runs::FOLDER)]
+    pub(crate) dir: PathBuf,
+}

@@ -1,0 +1,220 @@
+//! `canonc report`: finished runs as one HTML page, and as event files for TensorBoard.
+//!
+//! In: run folders, folders of several, locks; patterns of published models. Out: a page, replaced whole. Must stay
+//! true: what is named and is not finished is refused, what is found in a folder and is not finished is left out and the
+//! page says so; nothing is trained and no run's folder is written to.
+
+use std::path::{Path, PathBuf};
+
+use compiler::lock::{self, Comparison, Experiment, Lock};
+use runtime::report::{self, NoSuchModel, Part, Published, Report};
+use runtime::run::{Paths, read_experiment, read_lock};
+use runtime::{compare, tensorboard};
+
+use crate::args::ReportArgs;
+use crate::compare::{compared, heading};
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::runs::{failure, read_text};
+use crate::{files, output};
+
+pub(crate) fn report(args: &ReportArgs) -> Outcome {
+    let published = Published::named(&args.published).map_err(no_such_model)?;
+    let mut report = Report { published, ..Report::default() };
+    for what in &args.what {
+        add(&mut report, what, &args.dir)?;
+    }
+    let page = report::page(&report).map_err(Failure::machine)?;
+    write(&args.out, &page)?;
+    let runs = report.parts.iter().map(|part| part.runs.len()).sum::<usize>() + report.alone.len();
+    let size = page.len().div_ceil(1000);
+    let what = format!("{}, {size} kB", output::count(runs, "run"));
+    output::note(&format!("page: {} ({what})", shown(&args.out)));
+    for line in &report.left_out {
+        output::note(&format!("left out: {line}"));
+    }
+    if let Some(folder) = &args.tensorboard {
+        for run in report.parts.iter().flat_map(|part| &part.runs).chain(&report.alone) {
+            let path = folder.join(safe(&run.name)).join(tensorboard::file_name(run));
+            write(&path, tensorboard::events(run))?;
+        }
+        output::note(&format!("event files: {}", shown(folder)));
+    }
+    Ok(Exit::Fine)
+}
+
+/// The page of a comparison whose curves have been read.
+#[cfg(feature = "torch")]
+pub(crate) fn of(
+    locked: &Comparison,
+    compared: &compare::Comparison,
+    folder: &Path,
+) -> Result<String, Failure> {
+    let parts = vec![part(locked, compared, folder)?];
+    report::page(&Report { parts, ..Report::default() }).map_err(Failure::machine)
+}
+
+fn add(report: &mut Report, what: &Path, dir: &Path) -> Result<(), Failure> {
+    let named = dir.join(what);
+    let folder = if !what.exists() && named.is_dir() { named } else { what.to_owned() };
+    if !folder.is_dir() {
+        return add_lock(report, what, dir);
+    }
+    if Paths::new(&folder).lock().is_file() {
+        report.alone.push(alone(&folder)?);
+        return Ok(());
+    }
+    // A comparison's runs lie in a folder of its name.
+    if let Some(comparison) = comparison_of(&folder) {
+        report.parts.push(finished(&comparison, &folder)?);
+        return Ok(());
+    }
+    let runs = folders(&folder)?;
+    if runs.is_empty() {
+        return Err(Failure::bad_input(format!("`{}` holds no run", shown(&folder))).help(
+            "name a run's folder, one that holds several, or a lock; `canonc run` and `canonc compare` make runs",
+        ));
+    }
+    for run in runs {
+        match alone(&run) {
+            Ok(run) => report.alone.push(run),
+            Err(why) if why.exit == Exit::Finding => {
+                report.left_out.extend(why.message);
+            }
+            Err(why) => return Err(why),
+        }
+    }
+    Ok(())
+}
+
+fn add_lock(report: &mut Report, path: &Path, dir: &Path) -> Result<(), Failure> {
+    let name = shown(path);
+    match read_lock(&name, &read_text(path)?).map_err(failure)? {
+        Lock::Comparison(comparison) => {
+            let folder = dir.join(&comparison.name);
+            report.parts.push(finished(&comparison, &folder)?);
+        }
+        Lock::Experiment(experiment) => {
+            let folder = dir.join(&experiment.name);
+            report.alone.push(of_lock(&folder, experiment).map_err(|failure| {
+                failure.help(format!("`canonc run --lock {name}` trains it"))
+            })?);
+        }
+        Lock::Arch(_) => {
+            return Err(Failure::bad_input(format!(
+                "{name} is the lock of an architecture, which leaves no run"
+            ))
+            .help("name a run, or a lock of an experiment or comparison")
+            .help(format!("`canonc show {name}` says what it is made of")));
+        }
+    }
+    Ok(())
+}
+
+/// A comparison all of whose runs are there.
+fn finished(comparison: &Comparison, folder: &Path) -> Result<Part, Failure> {
+    let say = |failure: Failure| {
+        failure.help(format!(
+            "`canonc compare` on the lock of `{}` runs what is missing",
+            comparison.name
+        ))
+    };
+    let compared = compared(comparison, &comparison.runs(), folder).map_err(say)?;
+    part(comparison, &compared, folder)
+}
+
+fn part(
+    locked: &Comparison,
+    compared: &compare::Comparison,
+    folder: &Path,
+) -> Result<Part, Failure> {
+    let mut runs = Vec::new();
+    for run in locked.runs() {
+        let logged = report::read(&folder.join(&run.experiment.name), &run.experiment);
+        runs.push(report::Run {
+            name: run.experiment.name.clone(),
+            arm: match run.role {
+                lock::Role::Base | lock::Role::Treatment => run.arm.clone(),
+                lock::Role::Again => format!("{} again", run.arm),
+            },
+            role: Some(run.role),
+            seed: run.seed,
+            point: run.point,
+            at: compared.points.get(run.point).cloned().unwrap_or_default(),
+            experiment: run.experiment.clone(),
+            logged: logged.map_err(failure)?,
+        });
+    }
+    Ok(Part::new(heading(locked), compared, locked.treatment.clone(), runs))
+}
+
+/// The comparison lock that a folder is named after.
+fn comparison_of(folder: &Path) -> Option<Comparison> {
+    let name = folder.file_name()?.to_str()?;
+    let path = Path::new(crate::locks::FOLDER).join(format!("{name}.lock"));
+    let text = std::fs::read_to_string(&path).ok()?;
+    match read_lock(&shown(&path), &text) {
+        Ok(Lock::Comparison(comparison)) => Some(comparison),
+        Ok(Lock::Arch(_) | Lock::Experiment(_)) | Err(_) => None,
+    }
+}
+
+/// A run by itself, in its folder.
+fn alone(folder: &Path) -> Result<report::Run, Failure> {
+    let path = Paths::new(folder).lock();
+    let experiment = read_experiment(&shown(&path), &read_text(&path)?).map_err(failure)?;
+    of_lock(folder, experiment)
+}
+
+fn of_lock(folder: &Path, experiment: Experiment) -> Result<report::Run, Failure> {
+    let logged = report::read(folder, &experiment).map_err(failure)?;
+    Ok(report::Run {
+        name: experiment.name.clone(),
+        arm: experiment.arch.name.clone(),
+        role: None,
+        seed: 0,
+        point: 0,
+        at: String::new(),
+        experiment,
+        logged,
+    })
+}
+
+/// Folders in a folder that hold a lock, sorted by name.
+fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
+    let entries =
+        std::fs::read_dir(folder).map_err(|error| Failure::cannot_read(folder, &error))?;
+    let mut found: Vec<PathBuf> = entries
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| Paths::new(path).lock().is_file())
+        .collect();
+    found.sort();
+    Ok(found)
+}
+
+/// A name as one part of a path.
+fn safe(name: &str) -> String {
+    let plain = |c: char| if c.is_control() || "/\\:*?\"<>|".contains(c) { '_' } else { c };
+    let name: String = name.chars().map(plain).collect();
+    if name.chars().all(|c| c == '.') { format!("_{name}") } else { name }
+}
+
+fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent).map_err(|error| Failure::cannot_write(parent, &error))?;
+    }
+    files::replace_with(path, |file| {
+        let written = std::io::Write::write_all(file, bytes.as_ref());
+        written.map_err(|error| Failure::cannot_write(path, &error))
+    })
+}
+
+fn no_such_model(NoSuchModel { pattern, near }: NoSuchModel) -> Failure {
+    let failure = Failure::bad_input(format!("no published model is called `{pattern}`"));
+    let failure = match near {
+        Some(near) => failure.help(format!("did you mean `{near}`?")),
+        None => failure,
+    };
+    failure.help(
+        "`*` stands for anything, as in `--published 'GLA5*-1B-*'`; `--published all` takes all 64",
+    )
+}

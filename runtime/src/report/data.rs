@@ -1,0 +1,145 @@
+//! The numbers that a page's script draws.
+//!
+//! In: a report. Out: one JSON value. Must stay true: each series once, thinned by means where it is long, to
+//! seven figures; what is no number is null; fields stand as one table of distinct values, so that fifty equal locks
+//! cost as much as one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use compiler::field::{Class, Origin, TABLE};
+use compiler::lock::{Role, field_lines};
+use serde_json::{Value, json};
+
+use super::run::{Run, thinned};
+use super::verdicts::Judged;
+use super::{Paired, Report};
+use crate::compare::TRAINING_LOSS;
+
+pub(super) fn json(report: &Report, pairs: &[Paired], judged: &Judged) -> Value {
+    let runs = report.runs();
+    json!({
+        "title": report.title(),
+        "runs": runs.iter().map(|run| of_run(run, &runs)).collect::<Vec<_>>(),
+        "fields": fields(&runs),
+        "pairs": pairs.iter().map(of_pair).collect::<Vec<_>>(),
+        "judged": judged.json(),
+        "published": report.published.json(),
+    })
+}
+
+fn of_pair(pair: &Paired) -> Value {
+    let Paired { title, lines, again, finals: _, band } = pair;
+    json!({ "title": title, "lines": lines, "again": again, "band": band })
+}
+
+fn of_run(run: &Run, all: &[&Run]) -> Value {
+    let Run { name, arm, role, seed, point: _, at, experiment, logged } = run;
+    let value = |path| experiment.value(path).and_then(|value| value.plain().parse::<f64>().ok());
+    let mut series = BTreeMap::new();
+    let mut put = |name: &str, points: &[(u64, f64)]| {
+        if !points.is_empty() {
+            series.insert(name.to_owned(), of_series(points));
+        }
+    };
+    put(TRAINING_LOSS, &logged.curves.loss);
+    put("gradient norm", &logged.grad_norm);
+    put("learning rate", &logged.lr);
+    for (name, points) in &logged.curves.metrics {
+        put(name, points);
+    }
+    // Runs that saw the same batches share a number, which is the first such run's.
+    let data = all.iter().position(|other| other.logged.batches == logged.batches);
+    json!({
+        "name": name,
+        "arm": arm,
+        "role": match role {
+            Some(Role::Base) => "base",
+            Some(Role::Treatment) => "treatment",
+            Some(Role::Again) => "again",
+            None => "alone",
+        },
+        "seed": role.map(|_| seed + 1),
+        "at": at,
+        "lock": experiment.id().to_string(),
+        "steps": experiment.budget.steps,
+        "tokens": value("budget.tokens"),
+        "tokens_per_step": value("batch.tokens_per_step"),
+        "seconds": logged.seconds.as_ref().map(|seconds| of_ends(seconds)),
+        "beside": logged.curves.step_seconds.is_none(),
+        "data": data,
+        "spikes": logged.spikes,
+        "series": series,
+    })
+}
+
+/// Steps as their first and distance where they are even, and values.
+fn of_series(points: &[(u64, f64)]) -> Value {
+    let (points, block) = thinned(points);
+    let steps: Vec<u64> = points.iter().map(|(step, _)| *step).collect();
+    let values: Vec<Value> = points.iter().map(|(_, value)| brief(*value)).collect();
+    let gap = match steps.as_slice() {
+        [a, b, ..] => b - a,
+        _ => 1,
+    };
+    let even = steps.windows(2).all(|two| matches!(two, [a, b] if b - a == gap));
+    match even {
+        true => json!({ "first": steps.first(), "every": gap, "values": values, "mean_of": block }),
+        false => json!({ "steps": steps, "values": values, "mean_of": block }),
+    }
+}
+
+/// Sums are not averaged: of each block the end.
+fn of_ends(points: &[(u64, f64)]) -> Value {
+    let block = points.len().div_ceil(super::MOST_POINTS).max(1);
+    let ends: Vec<&(u64, f64)> = points.chunks(block).filter_map(<[_]>::last).collect();
+    json!({
+        "steps": ends.iter().map(|(step, _)| *step).collect::<Vec<_>>(),
+        "values": ends.iter().map(|(_, value)| brief(*value)).collect::<Vec<_>>(),
+    })
+}
+
+/// Seven figures.
+fn brief(value: f64) -> Value {
+    format!("{value:.6e}")
+        .parse::<f64>()
+        .ok()
+        .filter(|v| v.is_finite())
+        .map_or(Value::Null, |v| json!(v))
+}
+
+/// Every field of every lock: its class, its distinct values, and which of them each run has.
+fn fields(runs: &[&Run]) -> Value {
+    let of_runs: Vec<BTreeMap<String, String>> = runs.iter().map(|run| values(run)).collect();
+    let paths: BTreeSet<&String> = of_runs.iter().flat_map(BTreeMap::keys).collect();
+    let class = |path: &str| {
+        let known = TABLE.iter().find(|field| field.path == path);
+        match known.map(|field| (field.origin, field.class)) {
+            Some((Origin::Derived, _)) => "derived",
+            Some((_, Class::Measured)) => "measured",
+            Some((_, Class::Platform)) => "platform",
+            Some((_, Class::Cosmetic)) => "cosmetic",
+            Some((_, Class::Semantic)) | None => "semantic",
+        }
+    };
+    let table = paths.into_iter().map(|path| {
+        let values: Vec<&str> =
+            of_runs.iter().map(|run| run.get(path).map_or("", String::as_str)).collect();
+        let distinct: BTreeSet<&str> = values.iter().copied().collect();
+        let distinct: Vec<&str> = distinct.into_iter().collect();
+        let of: Vec<Option<usize>> =
+            values.iter().map(|value| distinct.iter().position(|known| known == value)).collect();
+        json!({ "path": path, "class": class(path), "values": distinct, "of": of })
+    });
+    Value::Array(table.collect())
+}
+
+fn values(run: &Run) -> BTreeMap<String, String> {
+    let experiment = &run.experiment;
+    let of_table = TABLE
+        .iter()
+        .filter_map(|field| Some((field.path.to_owned(), experiment.value(field.path)?.plain())));
+    let of_arch = field_lines(&experiment.arch.compiled.fields);
+    let of_arch = of_arch.into_iter().map(|line| (format!("arch.{}", line.path), line.value));
+    let name = [("arch".to_owned(), experiment.arch.name.clone())];
+    of_table.chain(of_arch).chain(name).collect()
+}

@@ -1,0 +1,140 @@
+//! A user's own numbers: every run at its end, and beside the published statements what is comparable to them.
+//!
+//! In: runs and pairs. Out: cells. Must stay true: a number stands beside a published one only if both are the same
+//! quantity of the same family, and it comes with its size, since sizes differ by orders of magnitude.
+
+use std::collections::BTreeSet;
+
+use compiler::field::FieldValue;
+use compiler::lock::field_lines;
+use serde::Serialize;
+
+use super::published::{self, Answer};
+use super::run::Run;
+use super::{Paired, Report};
+use crate::compare::TRAINING_LOSS;
+
+/// Every run at its end.
+#[derive(Debug, Serialize)]
+pub(super) struct Finals {
+    pub(super) head: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+pub(super) fn finals(runs: &[&Run]) -> Finals {
+    let metrics: BTreeSet<&String> =
+        runs.iter().flat_map(|run| run.logged.curves.metrics.keys()).collect();
+    let mut head: Vec<String> = ["run", "lock", "parameters", "tokens", "spikes", TRAINING_LOSS]
+        .map(str::to_owned)
+        .to_vec();
+    head.extend(metrics.iter().map(|name| (*name).clone()));
+    let row = |run: &&Run| {
+        let value = |path| run.experiment.value(path).map_or_else(String::new, short);
+        let last = |metric: &str| {
+            run.logged
+                .curves
+                .last(metric)
+                .map_or_else(|| "–".to_owned(), |value| format!("{value:.4}"))
+        };
+        let mut row = vec![
+            run.name.clone(),
+            run.experiment.id().short(),
+            value("arch.parameters"),
+            value("budget.tokens"),
+            run.logged.spikes.len().to_string(),
+            last(TRAINING_LOSS),
+        ];
+        row.extend(metrics.iter().map(|name| last(name)));
+        row
+    };
+    Finals { rows: runs.iter().map(row).collect(), head }
+}
+
+/// `120 k`, `2.46 M`.
+fn short(value: &FieldValue) -> String {
+    let Ok(number) = value.plain().parse::<f64>() else { return value.plain() };
+    let (mut number, mut prefix) = (number, "");
+    for next in ["k", "M", "G", "T", "P"] {
+        if number.abs() < 999.5 {
+            break;
+        }
+        (number, prefix) = (number / 1000.0, next);
+    }
+    match prefix {
+        "" => format!("{number}"),
+        _ if number < 9.995 => format!("{number:.2} {prefix}"),
+        _ if number < 99.95 => format!("{number:.1} {prefix}"),
+        _ => format!("{number:.0} {prefix}"),
+    }
+}
+
+/// The family of the release that an arch is of: the one mixer of all its layers.
+fn family(run: &Run) -> Option<&'static str> {
+    let lines = field_lines(&run.experiment.arch.compiled.fields);
+    let mixers: BTreeSet<&str> = lines
+        .iter()
+        .filter(|line| line.path.starts_with("layers.") && line.path.ends_with(".mixer"))
+        .map(|line| line.value.as_str())
+        .collect();
+    match mixers.into_iter().collect::<Vec<_>>().as_slice() {
+        ["attention"] => Some("Llama"),
+        ["gla"] => Some("GLA5"),
+        ["gated_deltanet"] => Some("GDN2"),
+        ["mamba2"] => Some("Mamba2"),
+        _ => None,
+    }
+}
+
+/// The published statements, with what of the user's is comparable.
+pub(super) fn answers(report: &Report, pairs: &[Paired]) -> Vec<Answer> {
+    let runs = report.runs();
+    let mut answers = published::answers();
+    for pair in pairs {
+        let first = pair.lines.first().and_then(|(t, b)| Some((runs.get(*t)?, runs.get(*b)?)));
+        let Some((treated, base)) = first else { continue };
+        let (Some(of_base), Some(of_treated)) = (family(base), family(treated)) else { continue };
+        // Canon layers in one arm and not in the other.
+        let canon = [base, treated].map(|run| number(run, "arch.canon_parameters"));
+        let [Some(0.0), Some(added)] = canon else { continue };
+        if of_base != of_treated || added == 0.0 {
+            continue;
+        }
+        let value = |path| base.experiment.value(path).map_or_else(String::new, short);
+        let size =
+            format!("{} parameters, {} tokens", value("arch.parameters"), value("budget.tokens"));
+        let gap = mean(&pair.finals).map(|gap| {
+            let band = pair.band.map_or_else(String::new, |band| format!(", A/A band ±{band:.4}"));
+            let seeds = pair.finals.len();
+            let s = if seeds == 1 { "" } else { "s" };
+            format!("{gap:+.4} nats/token over {seeds} seed{s}{band} ({size}; {})", pair.title)
+        });
+        for answer in &mut answers {
+            let yours = match (answer.id, of_base) {
+                ("gla5_loss_gap", "GLA5")
+                | ("gdn2_loss_gap", "GDN2")
+                | ("mamba2_loss_gap", "Mamba2") => gap.clone(),
+                ("canon_param_overhead", "Llama") => number(base, "arch.parameters").map(|all| {
+                    format!("{added} ({:.2}%) of {all} ({})", 100.0 * added / all, pair.title)
+                }),
+                _ => None,
+            };
+            answer.yours.extend(yours);
+        }
+    }
+    let products: BTreeSet<String> = runs
+        .iter()
+        .filter_map(|run| Some(run.experiment.value("optimizer.lr_wd_steps")?.plain()))
+        .collect();
+    for answer in answers.iter_mut().filter(|answer| answer.id == "wd_outlier") {
+        answer.yours.extend(products.iter().map(|product| format!("lr × wd × steps = {product}")));
+    }
+    answers
+}
+
+fn number(run: &Run, path: &str) -> Option<f64> {
+    run.experiment.value(path)?.plain().parse().ok()
+}
+
+fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
+}

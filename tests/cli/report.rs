@@ -1,0 +1,584 @@
+//! `canonc report`: the page it writes, opened in a browser and worked; the event files; what it refuses.
+//!
+//! In: finished runs whose logs are made up here, step by step, so that every number on the page can be worked out
+//! again in the test. Out: what a driver script saw after clicking, typing and pressing keys. Must stay true: the page is
+//! the binary's, changed only by one script element and its hash; where there is no Chromium the test says so and the
+//! library's own tests of the page are what is left.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use compiler::digest::Digest;
+use compiler::lock::{self, Experiment, Lock, Role};
+use runtime::attest::{Attestation, Circumstances};
+use runtime::fault::Faults;
+use runtime::metrics::{Evaluation, Log, Record, Score, Start, Step};
+use runtime::run::Paths;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::super::{Ran, canonc, folder};
+
+const ARCHS: &str = "\
+arch small {
+  vocab 300   dim 8   norm_eps 1e-5
+  init lingua
+  layers 2 of decoder {
+    mixer gla { heads 2 }
+    mlp   swiglu { hidden 16 }
+  }
+}
+arch smallcanon = small with { canon A, C, D }
+";
+
+const RECIPE: &str = "\
+arch = \"../arch/small.canon#small\"
+data = { task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2, ids = \"dense\" }
+batch = { sequences = 4 }
+optimizer = { lr = 0.003, weight_decay = 0.1 }
+schedule = { kind = \"cosine\", warmup = 10 }
+budget = { steps = 60 }
+seeds = { init = 1, data = 1 }
+evaluation = { every = 20 }
+";
+
+const COMPARISON: &str = "\
+base = \"plain\"
+treatment = [\"canon\"]
+[arms]
+plain = \"a.toml\"
+treated = \"b.toml\"
+[seeds]
+init = [11, 12]
+data = [21, 22]
+[again]
+init = [31]
+data = [41]
+";
+
+const STEPS: u64 = 60;
+const TOKENS_PER_STEP: f64 = 256.0;
+/// Seconds of each step.
+const SECONDS: f64 = 0.25;
+/// Where the treated arm's first run spikes, and from where on its second sees other batches.
+const SPIKE: u64 = 40;
+const OTHER_DATA: u64 = 31;
+
+fn project() -> tempfile::TempDir {
+    folder(&[
+        ("arch/small.canon", ARCHS),
+        ("recipes/a.toml", RECIPE),
+        ("recipes/b.toml", &RECIPE.replace("#small", "#smallcanon")),
+        ("recipes/pair.toml", COMPARISON),
+    ])
+}
+
+/// The made-up loss of a run at a step.
+fn loss(role: Role, seed: usize, step: u64) -> f64 {
+    let x = step as f64;
+    let course = 2.0 + 3.0 / x + 0.1 * seed as f64 + 0.004 * ((step * 7919 % 11) as f64);
+    match role {
+        Role::Base => course,
+        Role::Again => course + 0.02,
+        Role::Treatment => {
+            let spike = if seed == 0 && step == SPIKE { 1.5 } else { 0.0 };
+            course - 0.2 * x / STEPS as f64 + spike
+        }
+    }
+}
+
+/// Writes the folder of a finished run.
+fn finish(folder: &Path, experiment: &Experiment, role: Role, seed: usize) {
+    fs::create_dir_all(folder).unwrap();
+    let paths = Paths::new(folder);
+    let text = lock::write(&Lock::Experiment(experiment.clone()));
+    fs::write(paths.lock(), text).unwrap();
+    let digests = experiment.digests;
+    let mut log = Log::open(&paths.metrics()).unwrap();
+    let mut append = |record| log.append(&record, &Faults::none()).map(drop).unwrap();
+    let start = Start { lock: digests.train, eval: digests.eval, initial: digests.train };
+    append(Record::Start(start));
+    let mut timings = String::new();
+    for step in 1..=STEPS {
+        let stream = match role {
+            Role::Treatment if seed == 1 && step >= OTHER_DATA => "another order".to_owned(),
+            Role::Base | Role::Treatment => format!("seed {seed}"),
+            Role::Again => "again".to_owned(),
+        };
+        append(Record::Step(Step {
+            step,
+            loss: Some(loss(role, seed, step)),
+            grad_norm: 1.0 / step as f64,
+            lr: 0.003,
+            batch: Digest::of("batch", &format!("{stream} {step}")),
+            counted: 10,
+        }));
+        timings.push_str(&format!("{{\"step\":{step},\"seconds\":{SECONDS}}}\n"));
+        if step % 20 == 0 {
+            append(Record::Evaluation(Evaluation {
+                step,
+                nll: Some(loss(role, seed, step) + 0.5),
+                counted: 10,
+                tokens: Score { right: step, of: 100 },
+                answers: BTreeMap::new(),
+                measures: BTreeMap::new(),
+            }));
+        }
+    }
+    fs::write(paths.timings(), timings).unwrap();
+    let started = "{\"event\":\"started\",\"unix_time\":1000.5}\n";
+    fs::write(paths.events(), started).unwrap();
+    let any = digests.train;
+    let attestation = Attestation {
+        name: experiment.name.clone(),
+        lock: digests.train,
+        eval: digests.eval,
+        platform: digests.platform,
+        steps: STEPS,
+        counted: 10 * STEPS,
+        metrics: log.head().unwrap(),
+        lines: log.lines(),
+        weights: any,
+        first_moment: any,
+        second_moment: any,
+        plan: any,
+        kernels: BTreeMap::new(),
+        machine: BTreeMap::new(),
+        other_machines: Vec::new(),
+    };
+    attestation.write(&paths.attestation(), Circumstances::default(), &Faults::none()).unwrap();
+}
+
+/// A comparison, all of it run.
+fn compared() -> tempfile::TempDir {
+    let dir = project();
+    exits(0, &canonc(dir.path(), &["build", "recipes/pair.toml"]));
+    let text = fs::read_to_string(dir.path().join("lockfiles/pair.lock")).unwrap();
+    let Lock::Comparison(comparison) = lock::read("pair", &text).unwrap() else {
+        panic!("not a comparison")
+    };
+    for run in comparison.runs() {
+        let folder = dir.path().join("runs/pair").join(&run.experiment.name);
+        finish(&folder, &run.experiment, run.role, run.seed);
+    }
+    dir
+}
+
+fn exits(code: i32, ran: &Ran) {
+    assert_eq!(ran.code, code, "{}\n{}", ran.stdout, ran.stderr);
+}
+
+/// What Chromium may be called here.
+fn chromium() -> Option<PathBuf> {
+    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
+    let path = std::env::var_os("PATH")?;
+    let all = std::env::split_paths(&path);
+    let all = all.flat_map(|folder| names.map(|name| folder.join(name)));
+    all.into_iter().find(|path| path.is_file())
+}
+
+#[expect(clippy::print_stderr, reason = "a test that tests less has to say so")]
+fn without_chromium() {
+    eprintln!(
+        "no Chromium is on the PATH: the page was written and read, but not opened; the library's tests of it are what is left"
+    );
+}
+
+/// What the driver saw on the page; of `only` these steps, or of all.
+fn driven(dir: &Path, page: &str, only: &[&str]) -> Option<Value> {
+    let Some(chromium) = chromium() else {
+        without_chromium();
+        return None;
+    };
+    let drive = format!("const ONLY = {only:?};\n{}", include_str!("report/drive.js"));
+    let hash = Sha256::digest(drive.as_bytes());
+    let policy = format!("script-src 'sha256-{}' 'sha256-", base64(&hash));
+    let text = fs::read_to_string(dir.join(page)).unwrap();
+    assert_eq!(text.matches("script-src 'sha256-").count(), 1);
+    let text = text.replace("script-src 'sha256-", &policy);
+    let text = text.replace("</body>", &format!("<script>{drive}</script></body>"));
+    let path = dir.join("driven.html");
+    fs::write(&path, text).unwrap();
+    let output = Command::new(chromium)
+        .args("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run".split(' '))
+        .args("--disable-background-networking --hide-scrollbars --dump-dom".split(' '))
+        .args(["--window-size=1100,1750", "--virtual-time-budget=20000"])
+        .arg(format!("--user-data-dir={}", dir.join("profile").display()))
+        .arg(format!("file://{}", path.display()))
+        .stdin(Stdio::null())
+        .output()
+        .unwrap();
+    let dom = String::from_utf8_lossy(&output.stdout);
+    let said = String::from_utf8_lossy(&output.stderr);
+    let Some((_, rest)) = dom.split_once("<pre id=\"driven\">") else {
+        panic!("the driver left nothing: {} bytes of DOM, {said}", dom.len())
+    };
+    let told = unbase64(rest.split_once("</pre>").unwrap().0);
+    let saw: Value = serde_json::from_slice(&told).unwrap();
+    assert_eq!(saw["broken"], Value::Array(Vec::new()), "{:#}", saw["broken"]);
+    Some(saw)
+}
+
+const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+fn base64(bytes: &[u8]) -> String {
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte));
+        let word = word << (8 * (3 - three.len()));
+        for place in 0..4 {
+            let sign = char::from(SIGNS[(word >> (18 - 6 * place) & 63) as usize]);
+            text.push(if place <= three.len() { sign } else { '=' });
+        }
+    }
+    text
+}
+
+fn unbase64(text: &str) -> Vec<u8> {
+    let signs = text.bytes().filter_map(|byte| SIGNS.iter().position(|sign| *sign == byte));
+    let signs: Vec<usize> = signs.collect();
+    let mut bytes = Vec::new();
+    for four in signs.chunks(4) {
+        let word =
+            four.iter().fold(0_usize, |word, sign| word << 6 | sign) << (6 * (4 - four.len()));
+        bytes.extend([word >> 16, word >> 8, word].map(|part| part as u8)[..four.len() - 1].iter());
+    }
+    bytes
+}
+
+/// To the figures that a page keeps.
+fn near(found: &Value, wanted: f64) {
+    let value = found.as_f64().unwrap_or_else(|| panic!("{found} is no number, wanted {wanted}"));
+    assert!((value - wanted).abs() <= 2e-6 * wanted.abs().max(1.0), "{value}, not {wanted}");
+}
+
+fn mean(of: impl Fn(u64) -> f64, steps: std::ops::RangeInclusive<u64>) -> f64 {
+    let count = steps.clone().count() as f64;
+    steps.map(of).sum::<f64>() / count
+}
+
+#[test]
+fn the_page_does_in_a_browser_what_it_says() {
+    let dir = compared();
+    let words = ["report", "lockfiles/pair.lock", "--out", "out/page.html", "--published"];
+    let ran = canonc(dir.path(), &[&words[..], &["GLA5*-1B-*lr0.003"]].concat());
+    exits(0, &ran);
+    assert!(ran.stderr.contains("page: out/page.html (5 runs"), "{}", ran.stderr);
+    let Some(saw) = driven(&dir.path().join("out"), "page.html", &[]) else { return };
+    let labels = ["plain #1", "plain #2", "treated #1", "treated #2", "plain again #1"];
+    let runs: Vec<(&str, Role, usize)> = labels
+        .into_iter()
+        .zip([
+            (Role::Base, 0),
+            (Role::Base, 1),
+            (Role::Treatment, 0),
+            (Role::Treatment, 1),
+            (Role::Again, 0),
+        ])
+        .map(|(label, (role, seed))| (label, role, seed))
+        .collect();
+    let at_end = |seen: &Value, x: f64, y: &dyn Fn(Role, usize) -> f64| {
+        for (label, role, seed) in &runs {
+            near(&seen[*label]["x"], x);
+            near(&seen[*label]["y"], y(*role, *seed));
+            assert_eq!(seen[*label]["points"], STEPS);
+        }
+    };
+
+    // As it opens: every run, and the two published models that were asked for.
+    let rows: Vec<&str> =
+        saw["first"]["rows"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
+    assert_eq!(rows[..5].iter().copied().collect::<std::collections::BTreeSet<_>>(), labels.into());
+    assert_eq!(rows[5..], ["GLA5conv-1B-lr0.003", "GLA5Canon-1B-lr0.003"]);
+    assert_eq!(saw["first"]["smooth"], 1);
+    assert_eq!(saw["first"]["x"], "share", "a thousand times as long, they share no other axis");
+
+    // Smoothing, axes.
+    at_end(&saw["raw"]["loss"], 60.0, &|role, seed| loss(role, seed, 60));
+    at_end(&saw["smoothed"], 60.0, &|role, seed| mean(|step| loss(role, seed, step), 56..=60));
+    at_end(&saw["tokens"]["loss"], 60.0 * TOKENS_PER_STEP, &|role, seed| loss(role, seed, 60));
+    assert!(saw["tokens"]["label"].as_str().unwrap().starts_with("by training tokens"));
+    at_end(&saw["time"], 60.0 * SECONDS, &|role, seed| loss(role, seed, 60));
+    assert!(saw["time"].get("GLA5conv-1B-lr0.003").is_none(), "published runs have no seconds");
+    assert_eq!(
+        saw["timed"],
+        "by seconds of training · 2 of 7 runs have no seconds of every step and are not drawn"
+    );
+    at_end(&saw["share"], 100.0, &|role, seed| loss(role, seed, 60));
+    // The published log ends a little before the last step.
+    let published = saw["share"]["GLA5conv-1B-lr0.003"]["x"].as_f64().unwrap();
+    assert!((99.9..100.0).contains(&published), "{published}");
+    at_end(&saw["steps"], 60.0, &|role, seed| loss(role, seed, 60));
+    assert_eq!(saw["log"]["on"], serde_json::json!([3, 3, "true"]));
+    assert_eq!(saw["log"]["off"], serde_json::json!([1, 1]));
+    assert_eq!(saw["log"]["pair"], 1, "differences have no logarithm");
+    assert_eq!(saw["range"], serde_json::json!([10, 20, true]));
+    let whole = saw["whole"].as_array().unwrap();
+    assert!(whole[0].as_f64().unwrap() <= 1.0 && whole[1].as_f64().unwrap() >= 60.0, "{whole:?}");
+
+    // Dragged over a fifth to a half of the run, in every chart; a double click in another one takes it back.
+    for (seen, wanted) in [("range", [20.0, 50.0]), ("other", [20.0, 50.0])] {
+        for (found, wanted) in saw["dragged"][seen].as_array().unwrap().iter().zip(wanted) {
+            assert!((found.as_f64().unwrap() - wanted).abs() < 0.5, "{}", saw["dragged"]);
+        }
+    }
+    assert_eq!(saw["dragged"]["after"], serde_json::json!([null, null]));
+    assert_eq!(saw["clicked"], serde_json::json!(["treated #1"]));
+
+    // Paired differences, their mean and their band.
+    let gap = |seed: usize, step| loss(Role::Treatment, seed, step) - loss(Role::Base, seed, step);
+    let pair = &saw["raw"]["pair"];
+    near(&pair["seed #1"]["y"], gap(0, 60));
+    near(&pair["seed #2"]["y"], gap(1, 60));
+    near(&pair["mean"]["y"], (gap(0, 60) + gap(1, 60)) / 2.0);
+    near(&saw["band"]["y"], 0.02);
+    assert_eq!(saw["band"]["points"], STEPS);
+    near(&saw["metric"]["seed #2"]["y"], gap(1, 60));
+    assert_eq!(saw["metric"]["seed #2"]["points"], 3);
+
+    // Marks: the spike of one run, the batches that part, as loudly as in the list.
+    let note = saw["marks"]["note"].as_str().unwrap();
+    assert!(note.contains(&format!("⚑ batches differ from step {OTHER_DATA} on")), "{note}");
+    assert_eq!(saw["marks"]["spikes"].as_array().unwrap()[..5], [0, 0, 1, 0, 0]);
+    assert_eq!(saw["marks"]["data"].as_array().unwrap()[..5], [0, 1, 0, 3, 4]);
+
+    // Hovering between steps 30 and 31 reads step 30 of every run, and the distance from its pair.
+    let cells = saw["hover"]["cells"].as_array().unwrap();
+    assert!(saw["hover"]["where"].as_str().unwrap().starts_with("optimiser step 30"));
+    for (label, role, seed) in &runs {
+        let row = cells.iter().find(|row| row[0] == *label).unwrap();
+        let value: f64 = row[1].as_str().unwrap().parse().unwrap();
+        assert!((value - loss(*role, *seed, 30)).abs() < 6e-4, "{row}");
+        let delta = row[2].as_str().unwrap().replace('−', "-");
+        match role {
+            Role::Treatment => {
+                assert!((delta.parse::<f64>().unwrap() - gap(*seed, 30)).abs() < 1e-4, "{row}");
+            }
+            Role::Base | Role::Again => assert_eq!(delta, ""),
+        }
+    }
+
+    // Filters, text, boxes, colours.
+    assert_eq!(saw["filtered"]["rows"], serde_json::json!(["treated #1", "treated #2"]));
+    assert_eq!(saw["filtered"]["lines"], serde_json::json!(["treated #1", "treated #2"]));
+    assert_eq!(saw["filtered"]["after"], 7);
+    assert_eq!(saw["searched"], serde_json::json!(["plain #2"]));
+    let drawn = saw["hidden"].as_array().unwrap();
+    assert!(drawn.len() == 6 && !drawn.contains(&"plain #2".into()), "{drawn:?}");
+    assert_eq!(saw["coloured"]["before"], true);
+    assert_eq!(saw["coloured"]["after"], false);
+    let groups = saw["coloured"]["groups"].as_array().unwrap();
+    assert!(["11", "12", "31"].iter().all(|seed| groups.contains(&(*seed).into())), "{groups:?}");
+
+    // Two runs: what diff says of their locks; the same two stand out everywhere.
+    let selected = &saw["selected"];
+    assert_eq!(selected["verdict"], "controlled for canon");
+    assert!(selected["good"].as_str().unwrap().contains("good"));
+    let differences = selected["differences"].as_array().unwrap();
+    assert_eq!(differences[0][0], "arch.layers.0..2.slots.A");
+    assert_eq!(differences[0][1], "treatment");
+    assert!(differences.iter().any(|row| row[0] == "arch.parameters" && row[1] == "consequence"));
+    assert!(selected["text"].as_str().unwrap().contains("the same batches at every step"));
+    for line in selected["faint"].as_array().unwrap() {
+        let chosen = line[0] == "plain #1" || line[0] == "treated #1";
+        assert_eq!(line[1], !chosen, "{line}");
+    }
+    assert_eq!(selected["table"].as_array().unwrap().len(), 2);
+    let verdict = saw["confounded"]["verdict"].as_str().unwrap();
+    assert!(verdict.starts_with("confounded: 2 differences"), "{verdict}");
+    assert!(saw["confounded"]["charts"].as_array().unwrap().contains(&"selected".into()));
+    assert_eq!(saw["escaped"], serde_json::json!(["", 0]));
+
+    // What is exported: the range that was shown, of all lines, with numbers as drawn.
+    let csv = saw["csv"].as_str().unwrap();
+    let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
+    assert_eq!(
+        lines[0],
+        ["chart", "run", "arm", "source", "axis", "x", "raw", "shown", "smoothed_over", "mean_of"]
+    );
+    for (label, role, seed) in &runs {
+        let own: Vec<&Vec<&str>> =
+            lines.iter().filter(|line| line[0] == "training loss" && line[1] == *label).collect();
+        assert_eq!(own.len(), 11, "{label}");
+        for (line, step) in own.iter().zip(10..) {
+            assert_eq!((line[3], line[4], line[5]), ("own", "steps", step.to_string().as_str()));
+            near(&line[7].parse::<f64>().unwrap().into(), loss(*role, *seed, step));
+        }
+    }
+    assert_eq!(saw["downloads"], serde_json::json!(["pair.csv"]));
+    let cells = ["'=1+1", "'-x", "\"a,\"\"b\"\"\"", "0.5", ""];
+    assert_eq!(saw["cells"], serde_json::json!(cells));
+    let png = &saw["png"];
+    assert!(png["start"].as_str().unwrap().starts_with("data:image/png;base64,iVBORw0KGg"));
+    assert!(
+        png["colours"].as_u64().unwrap() > 20 && png["height"].as_u64().unwrap() > 600,
+        "{png}"
+    );
+
+    // Themes, keys, names of controls, paper; and nothing came from outside.
+    let theme = saw["theme"].as_array().unwrap();
+    assert_eq!(
+        (&theme[0], &theme[1], &theme[2]),
+        (&"auto".into(), &"rgb(255, 255, 255)".into(), &"dark".into())
+    );
+    assert_eq!(theme[3], "rgb(13, 17, 23)");
+    assert_eq!(saw["help"][0], true);
+    assert_eq!(saw["unnamed"], serde_json::json!([]));
+    assert_eq!(saw["unreachable"], serde_json::json!([]));
+    assert_eq!(
+        saw["outside"],
+        serde_json::json!({"requests": [], "images": 0, "hacked": false, "scripts": 3})
+    );
+    assert_eq!(saw["still"], serde_json::json!({"shown": "none", "pictures": 2, "paper": true}));
+}
+
+#[test]
+fn hostile_words_stay_words() {
+    let hostile = "</script><img src=x onerror=hacked=1>' \\u2028 \\u003c{{ x }}<!--";
+    let dir = project();
+    let text = RECIPE
+        .replace("data = { task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2, ids = \"dense\" }", &format!(
+            "data = {{ task = \"text\", seq_len = 64, source = \"{}\", digest = \"{}\" }}",
+            hostile.replace("\\u003c", "\\\\u003c"),
+            "ab".repeat(32)
+        ));
+    fs::write(dir.path().join("recipes/text.toml"), text).unwrap();
+    exits(0, &canonc(dir.path(), &["build", "recipes/text.toml"]));
+    let text = fs::read_to_string(dir.path().join("lockfiles/text.lock")).unwrap();
+    let Lock::Experiment(experiment) = lock::read("text", &text).unwrap() else {
+        panic!("no experiment")
+    };
+    finish(&dir.path().join("runs/text"), &experiment, Role::Base, 0);
+    exits(0, &canonc(dir.path(), &["report", "text"]));
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(!page.contains("<img") && !page.contains('\u{2028}'));
+    let Some(saw) = driven(dir.path(), "report.html", &["outside", "values"]) else { return };
+    assert_eq!(
+        saw["outside"],
+        serde_json::json!({"requests": [], "images": 0, "hacked": false, "scripts": 3})
+    );
+    let wanted = hostile.replace("\\u2028", "\u{2028}");
+    assert!(
+        saw["values"].as_array().unwrap().contains(&wanted.as_str().into()),
+        "{}",
+        saw["values"]
+    );
+}
+
+/// The messages of a TFRecord file, whose checksums the library's tests hold against known ones.
+fn records(mut file: &[u8]) -> Vec<Vec<u8>> {
+    let mut found = Vec::new();
+    while let Some((length, rest)) = file.split_at_checked(8) {
+        let length = u64::from_le_bytes(length.try_into().unwrap()) as usize;
+        found.push(rest[4..4 + length].to_vec());
+        file = &rest[4 + length + 4..];
+    }
+    assert!(file.is_empty());
+    found
+}
+
+#[test]
+fn event_files_hold_every_scalar_at_its_step_and_time() {
+    let dir = compared();
+    let words = ["report", "runs/pair/pair-treated-seed1", "--tensorboard", "tb"];
+    let ran = canonc(dir.path(), &words);
+    exits(0, &ran);
+    assert!(ran.stderr.contains("event files: tb"), "{}", ran.stderr);
+    let path = dir.path().join("tb/pair-treated-seed1/events.out.tfevents.0000001000.canonc");
+    let records = records(&fs::read(&path).unwrap());
+    // The format's name, then each step; evaluations stand with their steps.
+    assert_eq!(records.len(), 1 + STEPS as usize);
+    assert!(records[0].ends_with(b"brain.Event:2"));
+    let holds = |record: &[u8], tag: &str, value: f64| {
+        let mut wanted = vec![10, tag.len() as u8];
+        wanted.extend(tag.bytes());
+        wanted.push(21);
+        wanted.extend((value as f32).to_le_bytes());
+        assert!(record.windows(wanted.len()).any(|bytes| bytes == wanted), "{tag} {value}");
+    };
+    for (record, step) in records[1..].iter().zip(1..) {
+        assert_eq!(record[0], 9);
+        let time = f64::from_le_bytes(record[1..9].try_into().unwrap());
+        assert_eq!(time, 1000.5 + SECONDS * step as f64);
+        assert_eq!(record[9..11], [16, step as u8]);
+        holds(record, "training/training_loss", loss(Role::Treatment, 0, step));
+        holds(record, "training/gradient_norm", 1.0 / step as f64);
+        if step % 20 == 0 {
+            holds(record, "evaluation/answer_tokens_right", step as f64 / 100.0);
+        }
+    }
+    // Equal runs, equal bytes.
+    let before = fs::read(&path).unwrap();
+    exits(0, &canonc(dir.path(), &words));
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn what_is_not_finished_is_refused_by_name_and_left_out_of_a_folder() {
+    let dir = compared();
+    let whole = canonc(dir.path(), &["report", "pair"]);
+    exits(0, &whole);
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("treated against plain: controlled for canon"));
+    assert!(
+        page.contains("Permission is hereby granted, free of charge"),
+        "the chart library's licence"
+    );
+    let cut = dir.path().join("runs/pair/pair-treated-seed2/metrics.jsonl");
+    let text = fs::read_to_string(&cut).unwrap();
+    fs::write(&cut, text.lines().take(9).map(|line| format!("{line}\n")).collect::<String>())
+        .unwrap();
+    for what in ["pair", "lockfiles/pair.lock", "runs/pair/pair-treated-seed2"] {
+        let ran = canonc(dir.path(), &["report", what]);
+        exits(1, &ran);
+        assert!(ran.stderr.contains("is not the finished run of its lock"), "{}", ran.stderr);
+    }
+    assert_eq!(fs::read_to_string(dir.path().join("report.html")).unwrap(), page);
+    // A folder whose runs no lock names together.
+    fs::rename(dir.path().join("runs/pair"), dir.path().join("some")).unwrap();
+    let ran = canonc(dir.path(), &["report", "some"]);
+    exits(0, &ran);
+    assert!(ran.stderr.contains("(4 runs,") && ran.stderr.contains("left out: "), "{}", ran.stderr);
+    let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(page.contains("is not the finished run of its lock"));
+}
+
+#[test]
+fn bad_input_says_what_to_type() {
+    let dir = project();
+    exits(0, &canonc(dir.path(), &["build", "recipes/a.toml", "arch/small.canon"]));
+    fs::create_dir(dir.path().join("nothing")).unwrap();
+    for (words, what, help) in [
+        (&["report"][..], "required", "--help"),
+        (
+            &["report", "--published", "gla5conv"],
+            "no published model is called `gla5conv`",
+            "did you mean `GLA5",
+        ),
+        (&["report", "nothing"], "`nothing` holds no run", "canonc run"),
+        (&["report", "lockfiles/small.lock"], "is the lock of an architecture", "canonc show"),
+        (
+            &["report", "lockfiles/b.lock"],
+            "there is no lock `lockfiles/b.lock`",
+            "lockfiles/a.lock",
+        ),
+    ] {
+        let ran = canonc(dir.path(), words);
+        exits(2, &ran);
+        assert!(
+            ran.stderr.contains(what) && ran.stderr.contains(help),
+            "{words:?}: {}",
+            ran.stderr
+        );
+    }
+    let ran = canonc(dir.path(), &["report", "lockfiles/a.lock"]);
+    exits(1, &ran);
+    assert!(
+        ran.stderr.contains("`canonc run --lock lockfiles/a.lock` trains it"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!dir.path().join("report.html").exists());
+}
