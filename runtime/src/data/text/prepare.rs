@@ -4,6 +4,7 @@
 //! however often it was killed on the way; memory does not grow with the documents but for a digest per block; every
 //! line is a document, blank, empty, or named.
 
+mod fault;
 mod input;
 mod parquet;
 mod partial;
@@ -17,8 +18,9 @@ use crate::data::DataError;
 use super::lines::{Field, OnBadLine, Report};
 use super::tokenizer::Tokenizer;
 
+pub use fault::Fault;
 pub use input::{Format, format_of};
-pub use partial::{CANNOT_WRITE, Fault};
+pub use partial::CANNOT_WRITE;
 
 /// A named list of files, in reading order.
 #[derive(Clone, Debug)]
