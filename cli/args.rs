@@ -9,8 +9,8 @@ mod audit;
 #[cfg(feature = "torch")]
 mod compute;
 mod data;
-mod prepare;
 mod foreign;
+mod prepare;
 mod report;
 
 use std::ffi::OsString;

@@ -8,8 +8,8 @@
 mod run_cli {
     mod answer;
     mod compare;
-    mod policy;
     mod foreign;
+    mod policy;
     mod uses;
 }
 

@@ -10,24 +10,24 @@ use compiler::recipe::{self, ArchRef};
 use proptest::prelude::*;
 
 use super::support::{
-    DEPO, MANO, TEXT, arch_lock, arch_text_lock, compiled, experiment_of, experiments_of, file,
+    DEPO, MANO, TEXT, arch_lock, arch_text_lock, compiled_of, experiment_of, experiments_of, file,
     locked, small,
 };
 
 thread_local! {
     /// Each arch compiled once, each recipe resolved once: sweeps share theirs with many comparisons.
-    static ARCHS: RefCell<BTreeMap<String, Rc<LockedArch>>> = RefCell::default();
+    static ARCHS: RefCell<BTreeMap<ArchRef, Rc<LockedArch>>> = RefCell::default();
     static RECIPES: RefCell<BTreeMap<Key, Vec<Experiment>>> = RefCell::default();
 }
 
 /// A recipe, and the arch it is read with if not its own.
 type Key = (String, Option<ArchRef>);
 
-fn arch_of(path: &str) -> Rc<LockedArch> {
-    let known = ARCHS.with_borrow(|archs| archs.get(path).cloned());
+fn arch_of(named: &ArchRef) -> Rc<LockedArch> {
+    let known = ARCHS.with_borrow(|archs| archs.get(named).cloned());
     known.unwrap_or_else(|| {
-        let made = locked(&compiled(path));
-        ARCHS.with_borrow_mut(|archs| archs.insert(path.to_owned(), made.clone()));
+        let made = locked(&compiled_of(&named.path, named.name.as_deref()));
+        ARCHS.with_borrow_mut(|archs| archs.insert(named.clone(), made.clone()));
         made
     })
 }
@@ -52,7 +52,7 @@ fn resolved(path: &str, arch: Option<&ArchRef>) -> Vec<Experiment> {
         read.use_arch(arch);
     }
     let stem = path.rsplit('/').next().unwrap().trim_end_matches(".toml");
-    let (made, found) = read.experiments(stem, path, &|arch| Some(arch_of(&arch.path)));
+    let (made, found) = read.experiments(stem, path, &|arch| Some(arch_of(arch)));
     assert!(found.is_empty(), "{}", dsl::render(&sources, &found));
     made
 }

@@ -31,10 +31,15 @@ fn load(name: &str, files: &mut Vec<(String, String)>) {
 
 /// The one arch of a committed file.
 pub(crate) fn compiled(path: &str) -> Compiled {
+    compiled_of(path, None)
+}
+
+/// The arch of that name in a committed file, or its only one.
+pub(crate) fn compiled_of(path: &str, name: Option<&str>) -> Compiled {
     let mut files = Vec::new();
     load(path, &mut files);
     let program = Program::new(files, Std::Embedded);
-    let name = program.archs(path).remove(0);
+    let name = name.map_or_else(|| program.archs(path).remove(0), str::to_owned);
     program.compile(path, &name).0.unwrap()
 }
 
