@@ -60,6 +60,9 @@ pub(crate) fn build(args: &BuildArgs) -> Outcome {
         sources.insert(source);
     }
     worst = worst.max(check::orphans(args, &sources, &made)?);
+    if args.files.is_empty() {
+        worst = worst.max(check::unreadable(args)?);
+    }
     // What was wrong has been said, file by file.
     if worst > Exit::Finding { Err(Failure::shown(worst)) } else { Ok(worst) }
 }

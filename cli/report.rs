@@ -68,8 +68,15 @@ fn add(report: &mut Report, what: &Path, dir: &Path) -> Result<(), Failure> {
         report.parts.push(finished(&comparison, &folder)?);
         return Ok(());
     }
-    let runs = folders(&folder)?;
-    if runs.is_empty() {
+    let inside = folders(&folder)?;
+    let (runs, others): (Vec<PathBuf>, Vec<PathBuf>) =
+        inside.into_iter().partition(|path| Paths::new(path).lock().is_file());
+    let comparisons: Vec<(PathBuf, Comparison)> = others
+        .into_iter()
+        .filter_map(|path| Some((comparison_of(&path)?, path)))
+        .map(|(comparison, path)| (path, comparison))
+        .collect();
+    if runs.is_empty() && comparisons.is_empty() {
         return Err(Failure::bad_input(format!("`{}` holds no run", shown(&folder))).help(
             "name a run's folder, one that holds several, or a lock; `canonc run` and `canonc compare` make runs",
         ));
@@ -81,6 +88,15 @@ fn add(report: &mut Report, what: &Path, dir: &Path) -> Result<(), Failure> {
                 report.left_out.extend(why.message);
             }
             Err(why) => return Err(why),
+        }
+    }
+    for (folder, comparison) in comparisons {
+        match finished(&comparison, &folder) {
+            Ok(part) => report.parts.push(part),
+            Err(why) => {
+                let why = why.message.unwrap_or_default();
+                report.left_out.push(format!("{}: {why}", shown(&folder)));
+            }
         }
     }
     Ok(())
@@ -179,14 +195,12 @@ fn of_lock(folder: &Path, experiment: Experiment) -> Result<report::Run, Failure
     })
 }
 
-/// Folders in a folder that hold a lock, sorted by name.
+/// Folders in a folder, sorted by name.
 fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
     let entries =
         std::fs::read_dir(folder).map_err(|error| Failure::cannot_read(folder, &error))?;
-    let mut found: Vec<PathBuf> = entries
-        .filter_map(|entry| Some(entry.ok()?.path()))
-        .filter(|path| Paths::new(path).lock().is_file())
-        .collect();
+    let mut found: Vec<PathBuf> =
+        entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect();
     found.sort();
     Ok(found)
 }

@@ -37,8 +37,8 @@ Tokenizers: `bytes`; `sentencepiece` and `tiktoken` read Llama-2's and Llama-3's
 file, unless --bos and --eos name others; whether documents get them, the recipe says.
 
 The prepared file holds tokens, documents' digests and a manifest, and is there whole or not at all. Until
-then work lies in FILE.partial: after Ctrl-C, a kill or a power cut the same command goes on from there,
-and ends with the same bytes, whatever --workers is. Locks are bound to the digest of the documents and
+then work lies in FILE.partial: after Ctrl-C, a kill or a power cut the same command goes on from the
+last of the points there, 64 MiB of text apart, and ends with the same bytes, whatever --workers is. Locks are bound to the digest of the documents and
 to that of the tokenizer; names of files and sources are no part of either."
 )]
 pub(crate) struct PrepareArgs {
@@ -70,7 +70,7 @@ pub(crate) struct PrepareArgs {
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
     pub(crate) malformed: Malformed,
     /// Bytes of text between two points from which it can go on
-    #[arg(long, value_name = "BYTES", default_value_t = 256 << 20, hide = true)]
+    #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, hide = true)]
     pub(crate) checkpoint: u64,
     /// Where the process aborts, for tests
     #[arg(long, value_name = "POINT", hide = true)]

@@ -57,6 +57,21 @@ pub(super) fn sources(args: &BuildArgs) -> Result<Vec<PathBuf>, Failure> {
     Ok(found.into_iter().collect())
 }
 
+/// Locks of which nobody can say what they were made from: damaged, or of something else.
+pub(super) fn unreadable(args: &BuildArgs) -> Result<Exit, Failure> {
+    let mut worst = Exit::Fine;
+    for (path, text) in standing(args)? {
+        if lock::source_of(&text).is_none() {
+            output::note(&format!(
+                "{}: damaged, or no lock of canonc; build it again from its source, or move it away",
+                shown(&path)
+            ));
+            worst = Exit::Finding;
+        }
+    }
+    Ok(worst)
+}
+
 /// The locks in the folder, with their texts.
 fn standing(args: &BuildArgs) -> Result<Vec<(PathBuf, String)>, Failure> {
     let Ok(entries) = fs::read_dir(&args.out) else { return Ok(Vec::new()) };

@@ -139,7 +139,7 @@ fn run(corpus: &Path, tokenizer: &Tokenizer, workers: usize, out: &Path) -> Resu
         on_bad_line: OnBadLine::Refuse,
         tokenizer,
         workers,
-        checkpoint: 256 << 20,
+        checkpoint: 64 << 20,
         fault: None,
     };
     let mut screen = Screen::new(sources.iter().flat_map(|s| &s.files).map(|f| f.bytes).sum());

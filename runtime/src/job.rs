@@ -368,7 +368,7 @@ fn the_documents(
                 found.short(),
                 digest.short()
             ),
-            "restore them, or bind a new lock to what they are now: `canonc bind LOCK --data PATH`",
+            "name the prepared file that was bound with --data PATH, or restore it; other documents are another lock",
         ));
     }
     Ok(index)

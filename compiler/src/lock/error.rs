@@ -223,7 +223,7 @@ pub(crate) fn bound_otherwise(name: &str, found: &str, given: &str) -> LockError
     error(
         "data-drift",
         format!("`{name}` is bound to data {found}, but the data given is {given}"),
-        "give the data it was bound to, or build the lock again and bind it anew",
+        "give the data it was bound to; or delete the lock, build it again and bind that: it is another experiment",
     )
 }
 

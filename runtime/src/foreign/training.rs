@@ -194,6 +194,10 @@ pub fn read(
     if norm == GatedNorm::Reference {
         set("platform.kernels.gated_norm", "\"reference\"".to_owned());
     }
+    // It holds no documents out, so that there is nothing to measure here; and it runs on GPUs alone.
+    set("data.held_out", "0".to_owned());
+    set("evaluation.metrics", "[]".to_owned());
+    set("platform.device", "\"cuda\"".to_owned());
     sources(keys, &mut set)?;
     tokenizer(keys, vocab, &mut set)?;
     step(keys, devices, &mut set)?;
@@ -448,8 +452,13 @@ fn cannot(experiment: &Experiment, path: &str, why: &str) -> ForeignError {
 }
 
 /// What Lingua's trainer has no key for: the only value it trains with.
-const FIXED: [(&str, &str, &str); 5] = [
+const FIXED: [(&str, &str, &str); 6] = [
     ("data.task", "\"text\"", "Lingua trains on text"),
+    (
+        "data.held_out",
+        "0",
+        "Lingua trains on every document: hold none out, and measure nothing of them",
+    ),
     ("loss.z_loss", "0", "Lingua has no such term; its z_loss is loss.nll_square"),
     ("optimizer.decay", "\"all\"", "Lingua decays every parameter"),
     ("optimizer.kind", "\"adamw\"", "Lingua trains with AdamW"),

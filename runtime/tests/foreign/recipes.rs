@@ -150,6 +150,10 @@ fn the_64_recipes_come_in_go_out_and_come_in_the_same() {
                 "{name}"
             );
             assert_eq!(before.id(), experiment(name, &again).id(), "{name} {file}");
+            // And it is the experiment that is locked here.
+            let path = format!("{}/../lockfiles/{name}.lock", env!("CARGO_MANIFEST_DIR"));
+            let text = fs::read_to_string(&path).unwrap();
+            assert!(text.contains(&format!("train = \"{}\"", before.id())), "{name}");
         }
         export(&first, &before, To::Slurm, &place.path().join("slurm"));
         let script = fs::read_to_string(place.path().join("slurm/launch.sh")).unwrap();
@@ -193,13 +197,17 @@ fn what_lingua_cannot_train_is_refused_by_its_field() {
             "optimizer.decay",
         ),
         ("devices = 128", "devices = 48", "no whole number for each device"),
-        ("devices = 128", "device = \"cpu\"", "a launch needs the number of devices"),
+        ("devices = 128", "fuse = true", "a launch needs the number of devices"),
+        ("held_out = 0", "held_out = 0.1", "hold none out"),
         ("nll_square = 1e-4", "nll_square = 1e-3", "loss.nll_square"),
     ] {
         let mut text = good.replace(from, to);
         assert_ne!(text, good, "{from}");
         if to.contains("[optimizer]") {
             text = good.replace("[optimizer]\n", "[optimizer]\ndecay = \"matrices\"\n");
+        }
+        if to.contains("held_out") {
+            text = text.replace("metrics = []", "metrics = [\"loss\"]");
         }
         let arch = Rc::new(LockedArch::new(&imported.compiled).unwrap());
         let mut sources = dsl::Sources::new();
