@@ -147,7 +147,7 @@ pub const TABLE: &[FieldDef] = &[
     free("lingua.harness_tasks", Cosmetic, Names, "Tasks of lm-evaluation-harness.").is(HARNESS).only(TASK, TEXT).younger(HARNESS),
     free("lingua.load_async", Cosmetic, Bool, "Whether data is read ahead.").is("true").only(TASK, TEXT).younger("true"),
     free("lingua.log_samples", Cosmetic, Bool, "Whether evaluations keep every sample.").is("false").only(TASK, TEXT).younger("false"),
-    free("lingua.matmul_allow_tf32", Cosmetic, Bool, "Whether matrix products may round to TF32.").is("false").only(TASK, TEXT).younger("false"),
+    free("lingua.matmul_allow_tf32", Platform, Bool, "Whether matrix products may round to TF32.").is("false").only(TASK, TEXT).younger("false"),
     free("lingua.prefetch_size", Cosmetic, Int(1, 1 << 30), "Batches that its shuffle holds at a time; our order needs none.").is("1024").only(TASK, TEXT).younger("1024"),
     free("lingua.probe_freq", Cosmetic, IntOr(1, COUNT, "never"), "Steps between probes of activations.").is("\"never\"").only(TASK, TEXT).younger("\"never\"").unit("steps"),
     free("lingua.profiling", Cosmetic, Bool, "Whether the trainer profiles itself.").is("false").only(TASK, TEXT).younger("false"),

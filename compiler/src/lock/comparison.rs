@@ -169,6 +169,10 @@ impl Comparison {
             runs: Vec::new(),
         };
         comparison.verdicts = comparison.judge()?;
+        let alike = sound::alike(&comparison.base, &comparison.arms);
+        if !alike.is_empty() {
+            return Err(NoComparison::Problems(alike));
+        }
         comparison.runs = comparison.make_runs(&points).map_err(NoComparison::Problems)?;
         comparison.judge_elsewhere()?;
         comparison.matched = comparison.match_arms().map_err(NoComparison::Problems)?;

@@ -105,6 +105,10 @@ fn what_makes_no_comparison() {
     shown += &format!("# a point that cannot be\n{}\n", compare(&grid, &arms).unwrap_err());
     let theta = format!("{PAIR}[grid]\n\"schedule.exp_factor\" = [1]\n");
     shown += &format!("# a field that is not there\n{}\n", compare(&theta, &arms).unwrap_err());
+    let often = DEPO.to_owned() + "checkpoint = { every = 7 }\n";
+    let cosmetic = PAIR.replace("\"canon\"]", "\"checkpoint.every\"]");
+    let same = [("llama", "small", DEPO), ("canon", "small", often.as_str())];
+    shown += &format!("# arms that train alike\n{}\n", compare(&cosmetic, &same).unwrap_err());
     insta::assert_snapshot!(shown);
 }
 

@@ -201,6 +201,9 @@ fn what_decides_which_fields_exist_is_in_the_id_by_itself() {
         for def in TABLE.iter().filter(|def| def.only.is_some_and(|(on, _)| on == path)) {
             for experiment in &all {
                 let Some(value) = experiment.value(def.path) else { continue };
+                if !def.enters(value) {
+                    continue;
+                }
                 let text = match def.class {
                     Class::Semantic => experiment.train_text(),
                     Class::Measured => experiment.eval_text(),

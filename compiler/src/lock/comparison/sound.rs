@@ -49,6 +49,22 @@ pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Probl
     Some(Problem::new("selection.metric", "not-measured", message, help))
 }
 
+/// Arms that differ in nothing that a run could show: in what is reported, or how often.
+pub(super) fn alike(base: &str, arms: &[Arm]) -> Vec<Problem> {
+    let Some(base) = arms.iter().find(|arm| arm.name == base) else { return Vec::new() };
+    let ids = |arm: &Arm| (arm.experiment.digests.train, arm.experiment.digests.platform);
+    let others = arms.iter().filter(|arm| arm.name != base.name && ids(arm) == ids(base));
+    let problem = |arm: &Arm| {
+        let message = format!(
+            "arm `{}` trains as the base `{}` does, bit for bit: what differs decides no weight",
+            arm.name, base.name
+        );
+        let help = "compare arms that differ in something that training can show";
+        Problem::new("treatment", "trains-alike", message, help)
+    };
+    others.map(problem).collect()
+}
+
 /// Runs that would train alike: none of them says more than the first. What is evaluated has its own
 /// seed, but another sample of windows is no other training.
 pub(super) fn equal_seeds(seeds: &[Seeds], again: &[Seeds]) -> Vec<Problem> {
