@@ -8,7 +8,7 @@ use std::fs::{self, File};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use compiler::audit::{Experiment, table};
+use compiler::audit::{BadInput, Experiment, table};
 use compiler::lock::Lock;
 use flate2::read::MultiGzDecoder;
 use runtime::curves::Curves;
@@ -106,11 +106,10 @@ fn lingua(path: &Path) -> Result<Experiment, Failure> {
     let keys = yaml::flat(&source, text.as_bytes())
         .map_err(|error| Failure::bad_input(error.message).at(error.place).help(error.help))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
-    let cells = keys.iter().map(|flat| (flat.key.as_str(), cell(&flat.value)));
-    let devices = text.lines().find_map(devices);
-    let comment = devices.iter().map(|count| ("gpus_from_comment", count.as_str()));
-    Experiment::of_keys(&name, &source, cells.chain(comment))
-        .map_err(|bad| Failure::bad_input(bad.message).at(source.clone()).help(bad.help))
+    let cells = keys.iter().map(|flat| (flat.line, flat.key.as_str(), cell(&flat.value)));
+    let devices = text.lines().zip(1..).find_map(|(text, line)| Some((line, devices(text)?)));
+    let comment = devices.iter().map(|(line, count)| (*line, "gpus_from_comment", count.as_str()));
+    Experiment::of_keys(&name, &source, cells.chain(comment)).map_err(|bad| refused(&source, bad))
 }
 
 /// What is absent in Lingua's words.
@@ -169,11 +168,12 @@ pub(super) fn once(experiments: Vec<Experiment>) -> Vec<Experiment> {
 }
 
 fn rows(source: &str, text: &str) -> Result<Vec<Experiment>, Failure> {
-    table(source, text).map_err(|bad| {
-        let place =
-            if bad.line == 0 { source.to_owned() } else { format!("{source}:{}", bad.line) };
-        Failure::bad_input(bad.message).at(place).help(bad.help)
-    })
+    table(source, text).map_err(|bad| refused(source, bad))
+}
+
+fn refused(source: &str, bad: BadInput) -> Failure {
+    let place = if bad.line == 0 { source.to_owned() } else { format!("{source}:{}", bad.line) };
+    Failure::bad_input(bad.message).at(place).help(bad.help)
 }
 
 /// The text of a file.

@@ -44,9 +44,10 @@ pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> Report {
     let mut found = curves;
     names::names(subjects, &mut found);
     budget::budgets(subjects, &mut found);
-    let mut pairs = Vec::new();
+    let (mut pairs, mut unpaired) = (Vec::new(), Vec::new());
     for declared in &rules.pairs {
         let (mut paired, lonely) = pairs::pairs(subjects, declared);
+        unpaired.extend(pairs::unpaired(subjects, &paired, declared));
         twins::missing(subjects, &lonely, &mut found);
         twins::twins(subjects, &paired, declared, &mut found);
         twins::uniform(subjects, &paired, &lonely, declared, &mut found);
@@ -56,5 +57,5 @@ pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> Report {
     sweep::ranges(subjects, &rules.ranges, &mut found);
     sweep::siblings(subjects, &rules.pairs, &mut found);
     across::across(subjects, &rules.pairs, &mut found);
-    report::report(subjects, &pairs, found, rules)
+    report::report(subjects, &pairs, found, unpaired, rules)
 }

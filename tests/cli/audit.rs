@@ -109,6 +109,70 @@ fn locks_of_confounded_pairs() {
     insta::assert_snapshot!("audit_confounded_locks", shown(&ran, dir.path()));
 }
 
+/// One pair of two has slots that are filled otherwise: nothing is the majority, and both are told.
+#[test]
+fn locks_whose_slots_are_filled_in_two_ways() {
+    let archs = format!(
+        "{ARCHS}arch othercanon = small with {{\n  canon B, C, D\n  \
+         fill A with canon {{ kernel 3, residual false, activation silu }}\n}}\n"
+    );
+    let small = |seed: &str| recipe("small", "").replace("init = 1", &format!("init = {seed}"));
+    let canon = |arch: &str| recipe(arch, "").replace("init = 1", "init = 2");
+    let files = [
+        ("arch/small.canon", archs),
+        ("recipes/a.toml", small("1")),
+        ("recipes/acanon.toml", recipe("smallcanon", "")),
+        ("recipes/b.toml", small("2")),
+        ("recipes/bcanon.toml", canon("othercanon")),
+    ];
+    let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (*p, t.as_str())).collect();
+    let dir = folder(&files);
+    for (path, _) in files.iter().skip(1) {
+        assert_eq!(canonc(dir.path(), &["build", path]).code, 0);
+    }
+    let ran = canonc(dir.path(), &["audit", "lockfiles"]);
+    insta::assert_snapshot!("audit_two_fills", shown(&ran, dir.path()));
+}
+
+#[test]
+fn why_there_are_no_pairs() {
+    let dir = folder(&[
+        ("unsaid.tsv", "name\toptimizer.lr\nA\t0.1\nACanon\t0.2\n"),
+        ("none.tsv", "name\tarch.canon\nA\t\nB\tnone\n"),
+        ("all.tsv", "name\tarch.canon\nA\tA\nB\tB\n"),
+        ("far.tsv", "name\tarch.canon\tp\tq\tr\ts\nA\t\t1\t1\t1\t1\nB\tA\t2\t2\t2\t2\n"),
+    ]);
+    let mut text = String::new();
+    for table in ["unsaid.tsv", "none.tsv", "all.tsv", "far.tsv"] {
+        let ran = canonc(dir.path(), &["audit", table]);
+        let json = canonc(dir.path(), &["audit", table, "--json"]);
+        let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+        text +=
+            &format!("$ canonc audit {table}\n{}{}\n", shown(&ran, dir.path()), json["unpaired"]);
+    }
+    insta::assert_snapshot!("audit_no_pairs", text);
+}
+
+#[test]
+fn numbers_that_are_none() {
+    let yaml = LINGUA.replace("steps: 240000", "steps: .inf");
+    let dir = folder(&[
+        ("nan.tsv", "name\toptimizer.lr\nA\t0.1\nB\tNaN\n"),
+        ("large.csv", "model,optim.weight_decay\nA,1e400\n"),
+        ("run.yaml", &yaml),
+        ("mine.tsv", "name\tmine.note\nA\tNaN\nB\t1e400\n"),
+    ]);
+    let mut text = String::new();
+    for path in ["nan.tsv", "large.csv", "run.yaml"] {
+        let ran = canonc(dir.path(), &["audit", path]);
+        assert_eq!(ran.code, 2, "{path}");
+        text += &format!("$ canonc audit {path}\n{}", shown(&ran, dir.path()));
+    }
+    insta::assert_snapshot!("audit_no_numbers", text);
+    // What nobody knows may hold anything.
+    assert_eq!(canonc(dir.path(), &["audit", "mine.tsv"]).code, 0);
+}
+
 #[test]
 fn locks_of_a_sweep_off_its_invariant() {
     let sweep = "[sweep]\n\"optimizer.lr, optimizer.weight_decay\" = \

@@ -22,6 +22,8 @@ pub struct Experiment {
     pub written_as: BTreeMap<String, String>,
     /// Keys that no program reads: they stand in a comment.
     pub comments: BTreeSet<String>,
+    /// Read from a lock, which holds keys and nothing of what came of them.
+    pub locked: bool,
 }
 
 /// Why a table or its row cannot be used.
@@ -36,6 +38,10 @@ pub struct BadInput {
 impl BadInput {
     pub(super) fn new(line: usize, message: String, help: impl Into<String>) -> BadInput {
         BadInput { line, message, help: help.into() }
+    }
+
+    fn of(self, name: &str, line: usize) -> BadInput {
+        BadInput { line, message: format!("`{name}`: {}", self.message), help: self.help }
     }
 }
 
@@ -57,26 +63,25 @@ impl Experiment {
             values: BTreeMap::new(),
             written_as: BTreeMap::new(),
             comments: BTreeSet::new(),
+            locked: false,
         }
     }
 
-    /// Keys as a foreign file has them, dotted; scalars as they stand in it.
+    /// Lines, keys as a foreign file has them, dotted, and scalars as they stand in it.
     pub fn of_keys<'a>(
         name: &str,
         source: &str,
-        keys: impl IntoIterator<Item = (&'a str, &'a str)>,
+        keys: impl IntoIterator<Item = (usize, &'a str, &'a str)>,
     ) -> Result<Experiment, BadInput> {
         let mut experiment = Experiment::new(name, source);
-        for (key, cell) in keys {
-            experiment.write(key, cell).map_err(|why| {
-                BadInput::new(0, format!("`{name}`: {why}"), "keep one of the two")
-            })?;
+        for (line, key, cell) in keys {
+            experiment.write(key, cell).map_err(|bad| bad.of(name, line))?;
         }
         Ok(experiment)
     }
 
     /// Takes one foreign key.
-    pub fn write(&mut self, key: &str, cell: &str) -> Result<(), String> {
+    pub fn write(&mut self, key: &str, cell: &str) -> Result<(), BadInput> {
         if LABELS.contains(&key) {
             return Ok(());
         }
@@ -90,16 +95,24 @@ impl Experiment {
         let words = known.is_some_and(|known| known.words);
         let value = if words { Value::words(cell) } else { Value::parse(cell) };
         let Some(value) = value else { return Ok(()) };
+        if let Some(words) = vocabulary::numeric(path) {
+            // Lingua has a switch where a lock has a factor: loss.nll_square.
+            let switch = matches!(value, Value::Bool(_)) && vocabulary::is_switch(path);
+            if !switch {
+                held(key, cell.trim(), &value, words)?;
+            }
+        }
         if key.ends_with("_from_comment") {
             self.comments.insert(path.to_owned());
         }
         self.put(path, key, synonym(path, value))
     }
 
-    fn put(&mut self, path: &str, key: &str, value: Value) -> Result<(), String> {
+    fn put(&mut self, path: &str, key: &str, value: Value) -> Result<(), BadInput> {
         if let Some(before) = self.values.get(path).filter(|before| **before != value) {
             let other = self.written_as.get(path).map_or(path, String::as_str);
-            return Err(format!("`{other}` is {before}, but `{key}`, the same key, is {value}"));
+            let message = format!("`{other}` is {before}, but `{key}`, the same key, is {value}");
+            return Err(BadInput::new(0, message, "make the two agree"));
         }
         if path != key {
             self.written_as.insert(path.to_owned(), key.to_owned());
@@ -110,7 +123,7 @@ impl Experiment {
 
     /// What a lock says: every free field with its effective value, and the arch's own.
     pub fn of_lock(name: &str, source: &str, locked: &lock::Experiment) -> Experiment {
-        let mut experiment = Experiment::new(name, source);
+        let mut experiment = Experiment { locked: true, ..Experiment::new(name, source) };
         let values = &mut experiment.values;
         for (path, field) in &locked.fields {
             if path == "optimizer.betas"
@@ -133,6 +146,19 @@ impl Experiment {
         values.insert(BARE_GRAPH.to_owned(), Value::text(bare.graph.to_string()));
         experiment
     }
+}
+
+/// Whether a cell of a numeric key is a number, or a word that the key has: rules would pass over it.
+fn held(key: &str, cell: &str, value: &Value, word: Option<&str>) -> Result<(), BadInput> {
+    if value.number().is_some() || word == Some(cell) {
+        return Ok(());
+    }
+    // Numbers are kept exactly, which has bounds.
+    let (what, help) = match dsl::Decimal::parse(cell) {
+        Ok(_) => ("out of the range of numbers", "write a value that a run can have"),
+        Err(_) => ("no finite number", "write a number, or leave it empty where the key is absent"),
+    };
+    Err(BadInput::new(0, format!("`{key}` is `{cell}`, which is {what}"), help))
 }
 
 /// `bb` and `AbbCD`: the slots, and whether the mixer has a convolution of its own.
@@ -248,9 +274,7 @@ pub fn table(source: &str, text: &str) -> Result<Vec<Experiment>, BadInput> {
         }
         let mut experiment = Experiment::new(name, format!("{source}:{number}"));
         for (column, cell) in columns.iter().zip(&row).filter(|(c, _)| *c != &columns[name_at]) {
-            experiment.write(column, cell).map_err(|why| {
-                BadInput::new(number, format!("`{name}`: {why}"), "make the two agree")
-            })?;
+            experiment.write(column, cell).map_err(|bad| bad.of(name, number))?;
         }
         experiments.push(experiment);
     }
@@ -315,6 +339,17 @@ mod tests {
             ("model\ta\n\t1\n", "this row has no name"),
             ("model\ta\n", "the table has no row"),
             ("model,a\nx,\"1\n", "a quotation mark is not closed"),
+            (
+                "model\toptimizer.lr\nx\tNaN\n",
+                "`x`: `optimizer.lr` is `NaN`, which is no finite number",
+            ),
+            (
+                "model\toptim.weight_decay\nx\t1e400\n",
+                "`optim.weight_decay` is `1e400`, which is out",
+            ),
+            ("model\tlr\tsteps\nx\tNaN\tinf\n", "`steps` is `inf`, which is no finite number"),
+            ("model\tseeds.data\nx\ttrue\n", "`seeds.data` is `true`, which is no finite number"),
+            ("model\tarch.canon.kernel.A\nx\tNaN\n", "`arch.canon.kernel.A` is `NaN`"),
             ("model\tsteps\tbudget.steps\nx\t1\t2\n", "`steps` is 1, but `budget.steps`"),
         ] {
             let error = table("t", text).unwrap_err();

@@ -46,6 +46,7 @@ pub struct Subject {
     /// What it is sorted by: what mixes, and how large it is.
     pub family: String,
     pub size: String,
+    pub locked: bool,
 }
 
 /// What a name says of its experiment.
@@ -143,7 +144,7 @@ fn without_arm(part: &str) -> String {
 
 impl Subject {
     pub fn of(experiment: &Experiment) -> Subject {
-        let Experiment { name, source, values, written_as, comments } = experiment;
+        let Experiment { name, source, values, written_as, comments, locked } = experiment;
         let written = values
             .iter()
             .map(|(path, value)| (path.clone(), Fact { value: value.clone(), written: true }));
@@ -172,6 +173,7 @@ impl Subject {
             budget_in_comment,
             comments: comments.clone(),
             family,
+            locked: *locked,
             size: size.unwrap_or_else(|| "?".to_owned()),
             facts,
         }

@@ -130,6 +130,31 @@ pub(super) fn pairs(subjects: &[Subject], declared: &Pairs) -> (Vec<Pair>, Vec<u
     (pairs, lonely)
 }
 
+/// Why there is no pair, where several experiments could have made one.
+pub(super) fn unpaired(subjects: &[Subject], pairs: &[Pair], declared: &Pairs) -> Option<String> {
+    if subjects.len() < 2 || !pairs.is_empty() {
+        return None;
+    }
+    let treatment = declared.treatment.join(" and ");
+    let own = |path: &str| of_treatment(&declared.treatment, path);
+    let spoken = |s: &Subject| s.facts.iter().any(|(path, fact)| fact.written && own(path));
+    let treated = subjects.iter().filter(|s| s.treated(&declared.treatment)).count();
+    let why = if !subjects.iter().any(spoken) {
+        let other = match declared.treatment.iter().any(|path| path == vocabulary::CANON) {
+            true => " (nor `model.canon_set`)",
+            false => "",
+        };
+        format!("no column or key `{treatment}`{other} says what is treated")
+    } else if treated == 0 {
+        "no experiment is treated".to_owned()
+    } else if treated == subjects.len() {
+        "every experiment is treated".to_owned()
+    } else {
+        format!("no two agree in their names, or in all but {MAX_APART} deciding keys")
+    };
+    Some(format!("{treatment}: {why}"))
+}
+
 #[derive(Clone, Copy, Debug)]
 enum Pass {
     Names,

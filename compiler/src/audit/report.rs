@@ -29,12 +29,21 @@ pub struct Report {
     pub findings: Vec<(Own, Finding)>,
     /// Rules that are not as built in.
     pub changes: Vec<String>,
+    /// By which treatments no pair was found, and why.
+    pub unpaired: Vec<String>,
+    /// What cannot be seen in what was read.
+    pub unseen: Vec<String>,
 }
+
+/// What a lock does not hold.
+const LOCKS: &str = "locks hold no curves, no comments and no revision of foreign code: what these show is found \
+                     in tables, and in curves with --curves";
 
 pub(super) fn report(
     subjects: &[Subject],
     pairs: &[Pair],
     found: Findings,
+    unpaired: Vec<String>,
     rules: &Rules,
 ) -> Report {
     let weighed = |finding: Finding| Some((rules.of(&finding.rule)?, finding));
@@ -66,7 +75,16 @@ pub(super) fn report(
             && !spoilt.contains(&(b, None))
     };
     let clean = pairs.iter().filter(is_clean).cloned().collect();
-    Report { experiments: subjects.len(), clean, pairs, findings, changes: rules.changes() }
+    let locked = subjects.iter().any(|subject| subject.locked);
+    Report {
+        experiments: subjects.len(),
+        clean,
+        pairs,
+        findings,
+        changes: rules.changes(),
+        unpaired,
+        unseen: locked.then(|| LOCKS.to_owned()).into_iter().collect(),
+    }
 }
 
 impl Report {
@@ -94,7 +112,7 @@ fn count(n: usize, word: &str) -> String {
 
 /// The page.
 pub fn text(report: &Report) -> String {
-    let Report { experiments, pairs, clean, findings, changes } = report;
+    let Report { experiments, pairs, clean, findings, changes, unpaired, unseen } = report;
     let mut out = format!("{}\n{}", report.headline(), count(*experiments, "experiment"));
     if !pairs.is_empty() {
         let _ = write!(
@@ -104,7 +122,13 @@ pub fn text(report: &Report) -> String {
             clean.len()
         );
     }
+    for why in unpaired {
+        let _ = write!(out, "; no pairs by {why}");
+    }
     out.push('\n');
+    for what in unseen {
+        let _ = writeln!(out, "not seen: {what}");
+    }
     for change in changes {
         let _ = writeln!(out, "rules: {change}");
     }
@@ -161,6 +185,9 @@ pub struct Json<'a> {
     experiments: usize,
     fails: bool,
     pairs: Vec<JsonPair<'a>>,
+    /// A treatment, a colon, and why there is no pair by it.
+    unpaired: &'a [String],
+    unseen: &'a [String],
     rules: &'a [String],
     findings: Vec<JsonFinding<'a>>,
 }
@@ -220,6 +247,8 @@ pub fn json(report: &Report) -> Json<'_> {
         experiments: report.experiments,
         fails: report.fails(),
         pairs: pairs.collect(),
+        unpaired: &report.unpaired,
+        unseen: &report.unseen,
         rules: &report.changes,
         findings: findings.collect(),
     }

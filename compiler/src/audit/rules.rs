@@ -134,7 +134,7 @@ pub const TABLE: &[Rule] = &[
         "A sweep over one thing is read as if all else were equal.",
         "make them agree, or leave the odd ones out of the sweep"),
     rule("treatment-uniform", Severity::Warning,
-        "In a family most treated experiments have one treatment, some another.",
+        "In a family treated experiments differ in the treatment: what it is, or a setting of it such as a slot's kernel.",
         "A mean over pairs would mix two treatments.",
         "report them apart"),
     rule("missing-twin", Severity::Warning,

@@ -12,7 +12,7 @@ use super::finding::{Findings, Kind, Place};
 use super::pairs::{Pair, of_treatment, treatment_of};
 use super::rules::Pairs;
 use super::value::Value;
-use super::vocabulary::{self, Class};
+use super::vocabulary::{self, CANON, Class};
 
 /// The rule for differences of a class.
 fn rule_of(class: Class) -> Option<(&'static str, Kind)> {
@@ -117,7 +117,7 @@ pub(super) fn missing(subjects: &[Subject], lonely: &[usize], found: &mut Findin
     }
 }
 
-/// Within a family, treated experiments have one treatment.
+/// Within a family, treated experiments have one treatment: its value, and every setting below it.
 pub(super) fn uniform(
     subjects: &[Subject],
     pairs: &[Pair],
@@ -126,31 +126,91 @@ pub(super) fn uniform(
     found: &mut Findings,
 ) {
     let treated = pairs.iter().map(|pair| pair.with).chain(lonely.iter().copied());
-    let mut families: BTreeMap<&str, BTreeMap<String, Vec<&Subject>>> = BTreeMap::new();
-    for subject in treated.filter_map(|at| subjects.get(at)) {
+    let treated: BTreeSet<usize> = treated.collect();
+    let mut families: BTreeMap<&str, Vec<&Subject>> = BTreeMap::new();
+    for subject in treated.into_iter().filter_map(|at| subjects.get(at)) {
         if subject.treated(&declared.treatment) {
-            let value = treatment_of(subject, &declared.treatment);
-            let family = families.entry(&subject.family).or_default();
-            family.entry(value).or_default().push(subject);
+            families.entry(&subject.family).or_default().push(subject);
         }
     }
-    for (family, values) in families {
-        let all: usize = values.values().map(Vec::len).sum();
-        let Some((usual, most)) = values.iter().max_by_key(|(_, members)| members.len()) else {
-            continue;
-        };
-        if most.len() * 2 <= all || all < 3 {
-            continue;
+    for (family, members) in families {
+        let mut whole: BTreeMap<String, Vec<&Subject>> = BTreeMap::new();
+        for subject in &members {
+            let value = treatment_of(subject, &declared.treatment);
+            whole.entry(value).or_default().push(subject);
         }
-        for (value, members) in values.iter().filter(|(value, _)| *value != usual) {
-            for subject in members {
-                let message =
-                    format!("{value}, where {} of {all} of {family} have {usual}", most.len());
-                let place =
-                    Place { experiment: subject.name.clone(), against: None, says: String::new() };
-                let key = declared.treatment.join(", ");
-                found.add("treatment-uniform", Kind::Set, &key, message, place);
+        unlike(&declared.treatment.join(", "), family, &whole, found);
+        let settings: BTreeSet<&str> = members.iter().flat_map(|s| settings(s, declared)).collect();
+        for path in settings {
+            for (group, members) in alike(path, family, &members, &whole) {
+                let mut values: BTreeMap<String, Vec<&Subject>> = BTreeMap::new();
+                for subject in members {
+                    values.entry(subject.shown(path)).or_default().push(subject);
+                }
+                unlike(path, &group, &values, found);
             }
+        }
+    }
+}
+
+/// Keys below a treatment: how a slot is filled, what a mixer has.
+fn settings<'a>(subject: &'a Subject, declared: &Pairs) -> impl Iterator<Item = &'a str> {
+    let treatment = &declared.treatment;
+    let own = |path: &&str| of_treatment(treatment, path) && !treatment.iter().any(|t| t == path);
+    let open = |path: &&str| !of_treatment(&declared.ignore, path);
+    subject.compared().filter(own).filter(open).collect::<Vec<_>>().into_iter()
+}
+
+/// Treated experiments that are to agree in a setting: all that have it, and all whose treatment has
+/// the value of one that has it. What a slot is filled with is the same at every size; what else is
+/// declared (a mixer's heads) need not be.
+fn alike<'a>(
+    path: &str,
+    family: &str,
+    members: &[&'a Subject],
+    whole: &BTreeMap<String, Vec<&'a Subject>>,
+) -> BTreeMap<String, Vec<&'a Subject>> {
+    let has = |subject: &&Subject| subject.value(path).is_some();
+    let spoken = |subject: &Subject| {
+        let same = |group: &&Vec<&Subject>| group.iter().any(|s| s.name == subject.name);
+        whole.values().filter(same).flatten().any(has)
+    };
+    let mut groups: BTreeMap<String, Vec<&Subject>> = BTreeMap::new();
+    for subject in members.iter().copied().filter(|s| spoken(s)) {
+        let group = match path.starts_with(CANON) {
+            true => family.to_owned(),
+            false => format!("{family} {}", subject.size),
+        };
+        groups.entry(group).or_default().push(subject);
+    }
+    groups
+}
+
+/// Tells of those that are not as most; where there is no majority, of all, beside all.
+fn unlike(key: &str, group: &str, values: &BTreeMap<String, Vec<&Subject>>, found: &mut Findings) {
+    if values.len() < 2 {
+        return;
+    }
+    let all: usize = values.values().map(Vec::len).sum();
+    let usual = values.iter().find(|(_, members)| members.len() * 2 > all);
+    for (value, members) in
+        values.iter().filter(|(value, _)| usual.is_none_or(|(u, _)| u != *value))
+    {
+        let beside = match usual {
+            Some((usual, most)) => format!("{} of {all} of {group} have {usual}", most.len()),
+            None => {
+                let others = values.iter().filter(|(other, _)| *other != value);
+                let said = |(other, who): (&String, &Vec<&Subject>)| {
+                    format!("{} of {all} of {group} have {other}", who.len())
+                };
+                others.map(said).collect::<Vec<_>>().join(", ")
+            }
+        };
+        for subject in members {
+            let place =
+                Place { experiment: subject.name.clone(), against: None, says: String::new() };
+            let message = format!("{value}, where {beside}");
+            found.add("treatment-uniform", Kind::Set, key, message, place);
         }
     }
 }

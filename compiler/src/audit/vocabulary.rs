@@ -230,6 +230,74 @@ pub fn known(name: &str) -> Option<&'static Key> {
     TABLE.iter().find(|key| key.path == name || key.foreign.contains(&name))
 }
 
+/// Keys of the table that hold a number.
+const NUMBERS: &[&str] = &[
+    "arch.dim",
+    "arch.layers",
+    "arch.mixer.head_dim",
+    "arch.mixer.heads",
+    "arch.mixer.kv_heads",
+    "arch.mixer.rope.dims",
+    "arch.mixer.rope.theta",
+    "arch.mlp.hidden",
+    "arch.mlp.multiple_of",
+    "arch.mlp.multiplier",
+    "batch.accumulation",
+    "batch.micro_batches",
+    "batch.sequences",
+    "batch.tokens_per_step",
+    "budget.steps",
+    "budget.tokens",
+    "checkpoint.every",
+    "checkpoint.keep",
+    "data.seq_len",
+    "evaluation.every",
+    "lingua.async_eval_gpus",
+    "lingua.eval_keep",
+    "lingua.generator_max_tokens",
+    "lingua.n_views",
+    "lingua.prefetch_size",
+    "lingua.probe_freq",
+    "lingua.seed",
+    "lingua.tp_size",
+    "log.every",
+    "optimizer.beta1",
+    "optimizer.beta2",
+    "optimizer.clip",
+    "optimizer.eps",
+    "optimizer.lr",
+    "optimizer.weight_decay",
+    "platform.devices",
+    "reported.lr_wd_steps",
+    "reported.rope_share",
+    "reported.tokens",
+    "reported.tokens_per_step",
+    "reported.warmup_share",
+    "revision.dump_keys",
+    "schedule.lr_min_ratio",
+    "schedule.warmup",
+    "seeds.data",
+    "seeds.eval",
+    "seeds.init",
+];
+
+/// Whether a key may be on or off.
+pub(super) fn is_switch(path: &str) -> bool {
+    find(path).is_some_and(|key| matches!(key.absent, Is("true" | "false")))
+}
+
+/// Whether a key holds a number, and the word that it may hold instead.
+pub(super) fn numeric(path: &str) -> Option<Option<&'static str>> {
+    use crate::field::Kind;
+    let kernel = path.strip_prefix(CANON).is_some_and(|rest| rest.starts_with(".kernel"));
+    let listed = kernel || NUMBERS.contains(&path);
+    match crate::field::find(path).map(|field| field.kind) {
+        Some(Kind::IntOr(_, _, word) | Kind::RealOr(_, word)) => Some(Some(word)),
+        Some(Kind::Int(..) | Kind::Real(_)) => Some(None),
+        Some(_) | None => listed.then_some(None),
+    }
+}
+
 /// What a key decides; one that nobody knows is taken to decide.
 pub fn class(path: &str) -> Class {
     if let Some(key) = find(path) {
@@ -265,6 +333,9 @@ mod tests {
             if let Absent::As(other) = key.absent {
                 assert!(find(other).is_some(), "{other}");
             }
+        }
+        for path in NUMBERS {
+            assert!(find(path).is_some(), "{path}");
         }
         for label in LABELS {
             assert!(names.insert(label), "{label} twice");

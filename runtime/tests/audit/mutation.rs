@@ -95,6 +95,52 @@ fn every_deciding_key_is_found_in_a_clean_pair() {
     }
 }
 
+/// How a slot is filled belongs to the treatment, which is one over the pairs of a family.
+#[test]
+fn every_fill_setting_of_every_slot_is_found() {
+    let usual = |setting: &str| match setting {
+        "kernel" => Value::int(4),
+        "residual" => Value::Bool(true),
+        _ => Value::text("none"),
+    };
+    let settings = ["kernel", "residual", "activation"];
+    let slots = ["A", "B", "C", "D"];
+    let keys =
+        || settings.iter().flat_map(|s| slots.map(|slot| (*s, format!("{CANON}.{s}.{slot}"))));
+    let mut filled = BASE.experiments.clone();
+    for experiment in &mut filled {
+        let slots = experiment.values.get(CANON).map_or_else(String::new, Value::to_string);
+        for (setting, key) in keys().filter(|(_, key)| slots.contains(&key[key.len() - 1..])) {
+            experiment.values.insert(key, usual(setting));
+        }
+    }
+    // That all of them say the same is nothing to tell.
+    assert_eq!(lines(&audit(&filled), true), BASE.said);
+    let mut tried = 0;
+    for (a, b) in &BASE.clean {
+        for (setting, key) in keys() {
+            let mut set = filled.clone();
+            let who = at(&mut set, b);
+            let Some(value) = set[who].values.get(&key).cloned() else { continue };
+            for changed in [Some(other(Some(&value))), None] {
+                let said = changed.as_ref().map_or("absent".to_owned(), Value::to_string);
+                match changed {
+                    Some(changed) => set[who].values.insert(key.clone(), changed),
+                    None => set[who].values.remove(&key),
+                };
+                let new = lines(&audit(&set), true);
+                let new: Vec<_> = new.difference(&BASE.said).collect();
+                let start = format!("treatment-uniform {key} {b} : {said}, where ");
+                let [line] = new[..] else { panic!("{a} {b} {setting}: {new:?}") };
+                assert!(line.starts_with(&start), "{line}");
+                assert!(line.trim_end().ends_with(&format!(" have {value}")), "{line}");
+                tried += 1;
+            }
+        }
+    }
+    assert!(tried > 300, "{tried}");
+}
+
 fn renamed(set: &mut [Experiment], from: &str, to: &str) {
     let who = at(set, from);
     set[who].name = to.to_owned();
