@@ -49,7 +49,7 @@ fn bind_with(args: &BindArgs, data: &ReadData) -> Outcome {
         output::note(&format!("{name}: bound to this data already"));
         return Ok(Exit::Fine);
     }
-    locks::write(&args.lock, &closed)?;
+    files::place(&args.lock, &closed)?;
     output::note(&format!(
         "{name}: bound to data {}; {} {} is now {}",
         bound.digest.short(),

@@ -19,7 +19,7 @@ use compiler::recipe::{self, Source};
 use crate::args::BuildArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::load::{self, Archs};
-use crate::{locks, output};
+use crate::{files, locks, output};
 
 pub(crate) use known::Known;
 
@@ -28,8 +28,12 @@ pub(crate) fn build(args: &BuildArgs) -> Outcome {
     let mut worst = Exit::Fine;
     let mut known = Known::default();
     let mut sources = BTreeSet::new();
-    let standing = if args.files.is_empty() { check::sources(args)? } else { Vec::new() };
-    for file in args.files.iter().chain(&standing) {
+    let everything = args.files.is_empty().then(|| check::standing(args)).transpose()?;
+    let all = match &everything {
+        Some(standing) => check::sources(args, standing)?,
+        None => Vec::new(),
+    };
+    for file in args.files.iter().chain(&all) {
         let built = match built(&mut known, file) {
             Ok(built) => built,
             Err(failure) => {
@@ -59,9 +63,11 @@ pub(crate) fn build(args: &BuildArgs) -> Outcome {
         }
         sources.insert(source);
     }
-    worst = worst.max(check::orphans(args, &sources, &made)?);
-    if args.files.is_empty() {
-        worst = worst.max(check::unreadable(args)?);
+    if let Some(standing) = everything {
+        worst = worst.max(check::orphans(args, &standing, &sources, &made));
+        worst = worst.max(check::unreadable(&standing));
+    } else {
+        worst = worst.max(check::orphans(args, &check::standing(args)?, &sources, &made));
     }
     // What was wrong has been said, file by file.
     if worst > Exit::Finding { Err(Failure::shown(worst)) } else { Ok(worst) }
@@ -156,7 +162,7 @@ fn write(path: &Path, lock: Lock) -> Outcome {
     if before.as_deref() == Some(text.as_str()) {
         output::note(&format!("{name}: up to date"));
     } else {
-        locks::write(path, &text)?;
+        files::place(path, &text)?;
         output::note(&format!("{name}: wrote {} {}", lock.kind(), lock.id().short()));
     }
     describe(path, &lock);

@@ -6,39 +6,23 @@
 //! lock requires and resumes by itself; interrupted here is interrupted there, with a checkpoint; the
 //! table is headed by the verdict the lock proved; with --json standard output is one document and nothing else.
 
-#[cfg(feature = "torch")]
 use std::ffi::OsString;
 use std::path::Path;
-#[cfg(feature = "torch")]
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-#[cfg(feature = "torch")]
 use compiler::field::FieldValue;
-#[cfg(feature = "torch")]
-use compiler::lock::{self, Lock};
-use compiler::lock::{Comparison, Role, Run};
-use runtime::compare::{self, Arm, Proved};
-#[cfg(feature = "torch")]
+use compiler::lock::{self, Comparison, Lock, Run};
+use runtime::compare;
 use runtime::overview::{self, Entry};
-use runtime::report::Heading;
-#[cfg(feature = "torch")]
 use runtime::run::{Paths, append_line, read_lock};
 
-#[cfg(feature = "torch")]
 use crate::args::CompareArgs;
-use crate::build::change;
-use crate::fail::Failure;
-#[cfg(feature = "torch")]
-use crate::fail::{Exit, Outcome, shown};
-use crate::runs::failure;
-#[cfg(feature = "torch")]
-use crate::runs::read_text;
-#[cfg(feature = "torch")]
+use crate::compared::{compared, heading};
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
-#[cfg(feature = "torch")]
 use crate::{child, files, output, report};
 
-#[cfg(feature = "torch")]
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     // All of them are read before the first one runs.
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
@@ -56,7 +40,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
         let compared = compared(comparison, &comparison.runs(), &folder)?;
         let page = say(comparison, &compared, &folder, args.json)?;
         if let (Some(out), [_]) = (&args.out, &locked[..]) {
-            write(out, &page)?;
+            files::place(out, &page)?;
         }
         let task = comparison.arms.first().and_then(|arm| arm.experiment.value("data.task"));
         done.push((task.map_or_else(String::new, FieldValue::plain), compared));
@@ -68,7 +52,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
             output::data(&format!("\n{}", overview::table(&entries).text()))?;
         }
         if let Some(out) = &args.out {
-            write(out, &overview::picture(&entries))?;
+            files::place(out, &overview::picture(&entries))?;
             output::note(&format!("picture: {}", shown(out)));
         }
     }
@@ -81,7 +65,6 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-#[cfg(feature = "torch")]
 fn read(path: &Path) -> Result<Comparison, Failure> {
     let text = read_text(path)?;
     let name = shown(path);
@@ -98,7 +81,6 @@ fn read(path: &Path) -> Result<Comparison, Failure> {
 }
 
 /// Prints the verdict and the table, and gives the page with the curves, which lies beside the runs.
-#[cfg(feature = "torch")]
 fn say(
     comparison: &Comparison,
     compared: &compare::Comparison,
@@ -120,16 +102,7 @@ fn say(
     Ok(page)
 }
 
-#[cfg(feature = "torch")]
-fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(|error| Failure::cannot_write(parent, &error))?;
-    }
-    files::replace(path, text)
-}
-
 /// How runs are carried out.
-#[cfg(feature = "torch")]
 #[derive(Clone, Copy)]
 pub(crate) struct Carry<'a> {
     pub(crate) folder: &'a Path,
@@ -139,7 +112,6 @@ pub(crate) struct Carry<'a> {
     pub(crate) stop: &'a AtomicBool,
 }
 
-#[cfg(feature = "torch")]
 impl Carry<'_> {
     /// Runs each lock to its end, until one of them does not get there.
     pub(crate) fn all(self, runs: &[&Run]) -> Outcome {
@@ -195,66 +167,5 @@ impl Carry<'_> {
             append_line(&timings, &compare::ran_beside(jobs - 1)).map_err(failure)?;
         }
         ended
-    }
-}
-
-/// The curves of every run, by arm and point of the grid.
-pub(crate) fn compared(
-    comparison: &Comparison,
-    runs: &[&Run],
-    folder: &Path,
-) -> Result<compare::Comparison, Failure> {
-    let count = runs.iter().map(|run| run.point + 1).max().unwrap_or(1);
-    let mut points = vec![String::new(); count];
-    let mut arms: Vec<Arm> = Vec::new();
-    for run in runs {
-        let curves = compare::read(&folder.join(&run.experiment.name), &run.experiment);
-        let read = compare::Run { seed: run.seed, curves: curves.map_err(failure)? };
-        if let Some(label) = points.get_mut(run.point) {
-            *label = point(comparison, run);
-        }
-        let name = match run.role {
-            Role::Base | Role::Treatment => run.arm.clone(),
-            Role::Again => format!("{} again", run.arm),
-        };
-        let known = arms.iter().position(|arm| arm.name == name && arm.role == run.role);
-        let at = known.unwrap_or_else(|| {
-            arms.push(Arm { name, role: run.role, points: vec![Vec::new(); count] });
-            arms.len() - 1
-        });
-        if let Some(of_point) = arms.get_mut(at).and_then(|arm| arm.points.get_mut(run.point)) {
-            of_point.push(read);
-        }
-    }
-    let (selection, proved) = (comparison.selection.clone(), Proved::of(comparison));
-    Ok(compare::Comparison { arms, points, selection, proved })
-}
-
-/// A run's place in the grid: `optimizer.lr 0.003`.
-fn point(comparison: &Comparison, run: &Run) -> String {
-    let paths = comparison.grid.iter().flat_map(|grid| &grid.paths);
-    let values =
-        paths.filter_map(|path| Some(format!("{path} {}", run.experiment.value(path)?.plain())));
-    values.collect::<Vec<_>>().join(", ")
-}
-
-pub(crate) fn heading(comparison: &Comparison) -> Heading {
-    let proved = Proved::of(comparison);
-    let mut notes = Vec::new();
-    let several = comparison.verdicts.len() > 1;
-    for (arm, verdict) in &comparison.verdicts {
-        let whose = if several { format!("{arm}: ") } else { String::new() };
-        for (kind, changes) in
-            [("consequence", &verdict.consequences), ("platform", &verdict.platform)]
-        {
-            notes.extend(changes.iter().map(|c| format!("{whose}{kind}: {}", change(c))));
-        }
-    }
-    Heading {
-        title: comparison.name.clone(),
-        verdict: proved.verdict(&comparison.base),
-        controlled: proved.all_controlled(),
-        lock_id: comparison.id().to_string(),
-        notes,
     }
 }

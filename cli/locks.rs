@@ -106,11 +106,3 @@ pub(crate) fn refused(path: &Path, error: LockError) -> Failure {
     let place = line.map_or_else(|| shown(path), |line| format!("{}:{line}", shown(path)));
     Failure::bad_input(message).at(place).help(help)
 }
-
-/// Puts a lock's text in its place, making the folder if it is not there.
-pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
-        fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
-    }
-    files::replace(path, text)
-}

@@ -16,7 +16,9 @@ mod build;
 mod check;
 #[cfg(feature = "torch")]
 mod child;
+#[cfg(feature = "torch")]
 mod compare;
+mod compared;
 mod completions;
 mod data;
 #[cfg(feature = "torch")]

@@ -12,7 +12,7 @@ use runtime::run::{Paths, read_experiment, read_lock};
 use runtime::{compare, tensorboard};
 
 use crate::args::ReportArgs;
-use crate::compare::{compared, heading};
+use crate::compared::{compared, heading};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::runs::{failure, read_text};
 use crate::{files, output};

@@ -45,11 +45,9 @@ pub(super) fn check(path: &Path, lock: Lock) -> Outcome {
 }
 
 /// What the locks in the folder say they were made from, each once: all of it where no file is named.
-pub(super) fn sources(args: &BuildArgs) -> Result<Vec<PathBuf>, Failure> {
-    let found: BTreeSet<PathBuf> = standing(args)?
-        .iter()
-        .filter_map(|(_, text)| Some(PathBuf::from(lock::source_of(text)?)))
-        .collect();
+pub(super) fn sources(args: &BuildArgs, standing: &Standing) -> Result<Vec<PathBuf>, Failure> {
+    let found: BTreeSet<PathBuf> =
+        standing.iter().filter_map(|(_, source)| Some(PathBuf::from(source.as_ref()?))).collect();
     if found.is_empty() {
         return Err(Failure::bad_input(format!("there are no locks in `{}`", shown(&args.out)))
             .help("name what to build: `canonc build recipes/NAME.toml`"));
@@ -58,47 +56,46 @@ pub(super) fn sources(args: &BuildArgs) -> Result<Vec<PathBuf>, Failure> {
 }
 
 /// Locks of which nobody can say what they were made from: damaged, or of something else.
-pub(super) fn unreadable(args: &BuildArgs) -> Result<Exit, Failure> {
+pub(super) fn unreadable(standing: &Standing) -> Exit {
     let mut worst = Exit::Fine;
-    for (path, text) in standing(args)? {
-        if lock::source_of(&text).is_none() {
-            output::note(&format!(
-                "{}: damaged, or no lock of canonc; build it again from its source, or move it away",
-                shown(&path)
-            ));
-            worst = Exit::Finding;
-        }
+    for (path, _) in standing.iter().filter(|(_, source)| source.is_none()) {
+        output::note(&format!(
+            "{}: damaged, or no lock of canonc; build it again from its source, or move it away",
+            shown(path)
+        ));
+        worst = Exit::Finding;
     }
-    Ok(worst)
+    worst
 }
 
-/// The locks in the folder, with their texts.
-fn standing(args: &BuildArgs) -> Result<Vec<(PathBuf, String)>, Failure> {
+/// The locks in the folder, by name, each with what it says it was made from, if it can say that.
+pub(super) type Standing = Vec<(PathBuf, Option<String>)>;
+
+pub(super) fn standing(args: &BuildArgs) -> Result<Standing, Failure> {
     let Ok(entries) = fs::read_dir(&args.out) else { return Ok(Vec::new()) };
     let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
     paths.retain(|path| path.extension().is_some_and(|extension| extension == "lock"));
     paths.sort();
-    paths
-        .into_iter()
-        .map(|path| Ok((path.clone(), locks::standing(&path)?.unwrap_or_default())))
-        .collect()
+    let source = |path: PathBuf| {
+        let text = locks::standing(&path)?.unwrap_or_default();
+        Ok((path, lock::source_of(&text)))
+    };
+    paths.into_iter().map(source).collect()
 }
 
 /// Locks in the folder that say they were made from one of `sources`, and are not any more.
 pub(super) fn orphans(
     args: &BuildArgs,
+    standing: &Standing,
     sources: &BTreeSet<String>,
     made: &BTreeMap<PathBuf, String>,
-) -> Result<Exit, Failure> {
+) -> Exit {
     let mut worst = Exit::Fine;
-    for (path, text) in standing(args)? {
-        if made.contains_key(&path) {
-            continue;
-        }
-        if let Some(source) = lock::source_of(&text).filter(|source| sources.contains(source)) {
-            output::note(&format!("{}: no longer made by `{source}`; delete it", shown(&path)));
+    for (path, source) in standing.iter().filter(|(path, _)| !made.contains_key(path)) {
+        if let Some(source) = source.as_ref().filter(|source| sources.contains(*source)) {
+            output::note(&format!("{}: no longer made by `{source}`; delete it", shown(path)));
             worst = if args.check { Exit::Finding } else { worst };
         }
     }
-    Ok(worst)
+    worst
 }

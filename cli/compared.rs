@@ -1,0 +1,75 @@
+//! What the runs of a comparison that are there say together, for the table and the page alike.
+//!
+//! In: a locked comparison and the folder of its runs. Out: their curves by arm, and the heading its verdict gives.
+//! Must stay true: nothing is run; a run that is not whole and of its lock gives no curve.
+
+use std::path::Path;
+
+use compiler::lock::{Comparison, Role, Run};
+use runtime::compare::{self, Arm, Proved};
+use runtime::report::Heading;
+
+use crate::build::change;
+use crate::fail::Failure;
+use crate::runs::failure;
+
+/// The curves of every run, by arm and point of the grid.
+pub(crate) fn compared(
+    comparison: &Comparison,
+    runs: &[&Run],
+    folder: &Path,
+) -> Result<compare::Comparison, Failure> {
+    let count = runs.iter().map(|run| run.point + 1).max().unwrap_or(1);
+    let mut points = vec![String::new(); count];
+    let mut arms: Vec<Arm> = Vec::new();
+    for run in runs {
+        let curves = compare::read(&folder.join(&run.experiment.name), &run.experiment);
+        let read = compare::Run { seed: run.seed, curves: curves.map_err(failure)? };
+        if let Some(label) = points.get_mut(run.point) {
+            *label = point(comparison, run);
+        }
+        let name = match run.role {
+            Role::Base | Role::Treatment => run.arm.clone(),
+            Role::Again => format!("{} again", run.arm),
+        };
+        let known = arms.iter().position(|arm| arm.name == name && arm.role == run.role);
+        let at = known.unwrap_or_else(|| {
+            arms.push(Arm { name, role: run.role, points: vec![Vec::new(); count] });
+            arms.len() - 1
+        });
+        if let Some(of_point) = arms.get_mut(at).and_then(|arm| arm.points.get_mut(run.point)) {
+            of_point.push(read);
+        }
+    }
+    let (selection, proved) = (comparison.selection.clone(), Proved::of(comparison));
+    Ok(compare::Comparison { arms, points, selection, proved })
+}
+
+/// A run's place in the grid: `optimizer.lr 0.003`.
+fn point(comparison: &Comparison, run: &Run) -> String {
+    let paths = comparison.grid.iter().flat_map(|grid| &grid.paths);
+    let values =
+        paths.filter_map(|path| Some(format!("{path} {}", run.experiment.value(path)?.plain())));
+    values.collect::<Vec<_>>().join(", ")
+}
+
+pub(crate) fn heading(comparison: &Comparison) -> Heading {
+    let proved = Proved::of(comparison);
+    let mut notes = Vec::new();
+    let several = comparison.verdicts.len() > 1;
+    for (arm, verdict) in &comparison.verdicts {
+        let whose = if several { format!("{arm}: ") } else { String::new() };
+        for (kind, changes) in
+            [("consequence", &verdict.consequences), ("platform", &verdict.platform)]
+        {
+            notes.extend(changes.iter().map(|c| format!("{whose}{kind}: {}", change(c))));
+        }
+    }
+    Heading {
+        title: comparison.name.clone(),
+        verdict: proved.verdict(&comparison.base),
+        controlled: proved.all_controlled(),
+        lock_id: comparison.id().to_string(),
+        notes,
+    }
+}
