@@ -4,12 +4,12 @@
 
 use std::collections::BTreeSet;
 
-use compiler::compare::{Refusal, Subject, Verdict, text};
-use compiler::lock::Lock;
+use compiler::compare::{Subject, Verdict, text};
+use compiler::lock::{Experiment, Lock};
 use compiler::program::{Program, Std};
 use proptest::prelude::*;
 
-use super::support::{arch_text_lock, compiled_text, judge};
+use super::support::{arch_text_lock, experiment_of, judge, small};
 
 /// A mixer like std's attention, with more when `qk_norm` is on, when it is off, and another slot.
 macro_rules! attention {
@@ -279,6 +279,102 @@ proptest! {
                 prop_assert!(equal(&treatment) != Some(true) || !needed, "{one:?} {words:?}");
             }
             [one, other] => prop_assert!(false, "{one:?}\n{other:?}"),
+        }
+    }
+}
+
+/// Fields of a recipe and their values; the first is what both arms have unless it is turned.
+const FIELDS: [(&str, &[&str]); 12] = [
+    ("optimizer.lr", &["0.003", "0.006"]),
+    ("optimizer.weight_decay", &["0.0133", "0"]),
+    ("optimizer.clip", &["1", "\"none\""]),
+    ("optimizer.eps", &["1e-8", "1e-9"]),
+    ("schedule.kind", &["\"cosine\"", "\"linear\"", "\"constant\""]),
+    ("schedule.warmup", &["60", "30"]),
+    ("seeds.init", &["1", "2"]),
+    ("seeds.data", &["1", "2"]),
+    ("seeds.eval", &["0", "5"]),
+    ("data.N", &["12", "10"]),
+    ("loss.z_loss", &["0", "0.01"]),
+    ("evaluation.windows", &["64", "32"]),
+];
+const KIND: usize = 4;
+const WARMUP: usize = 5;
+
+type Values = [usize; FIELDS.len()];
+
+fn is_constant(values: &Values) -> bool {
+    values[KIND] == 2
+}
+
+fn recipe_of(values: &Values) -> String {
+    let base = "arch = \"small.canon\"\nbatch = { sequences = 32 }\nbudget = { steps = 600 }\n\
+                data = { task = \"depo\", seq_len = 128, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2 }\n";
+    let mut sections = std::collections::BTreeMap::<&str, Vec<String>>::new();
+    for (i, (path, texts)) in FIELDS.iter().enumerate() {
+        let (section, name) = path.split_once('.').unwrap();
+        if !(i == WARMUP && is_constant(values)) {
+            sections.entry(section).or_default().push(format!("{name} = {}", texts[values[i]]));
+        }
+    }
+    let data = sections.remove("data").unwrap().join(", ");
+    let mut text = base.replace("K = 2", &format!("K = 2, {data}"));
+    for (section, fields) in sections {
+        text += &format!("{section} = {{ {} }}\n", fields.join(", "));
+    }
+    text
+}
+
+fn experiment(values: &Values) -> Experiment {
+    experiment_of(&recipe_of(values), &small())
+}
+
+/// What identifies an experiment: how it trains, and what is measured of it.
+fn texts(experiment: &Experiment) -> [String; 2] {
+    let eval = experiment.eval_text();
+    let measured =
+        eval.lines().filter(|line| !line.starts_with("train = ")).collect::<Vec<_>>().join("\n");
+    [experiment.train_text(), measured]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn recipes_are_judged_alike_in_both_orders(
+        base in prop::collection::vec((0..8usize, 0..3usize), 0..3),
+        turned in prop::collection::vec((0..FIELDS.len(), 0..3usize), 0..4),
+        declared in prop::collection::vec(prop::bool::weighted(0.8), FIELDS.len()),
+    ) {
+        let turn = |values: &mut Values, (field, value): (usize, usize)| values[field] = value % FIELDS[field].1.len();
+        let mut a = [0; FIELDS.len()];
+        base.into_iter().for_each(|change| turn(&mut a, change));
+        let mut b = a;
+        turned.into_iter().for_each(|change| turn(&mut b, change));
+        let one_sided = is_constant(&a) != is_constant(&b);
+        let hidden = |field: usize| field == WARMUP && (is_constant(&a) || is_constant(&b));
+        let entries: BTreeSet<usize> =
+            (0..FIELDS.len()).filter(|field| a[*field] != b[*field] && declared[*field] && !hidden(*field)).collect();
+        let mut treatment = entries.clone();
+        // What only one kind of schedule has comes with the kind.
+        if one_sided && entries.contains(&KIND) {
+            treatment.insert(WARMUP);
+        }
+        let given = |ours: &Values, theirs: &Values| {
+            let mut made = *ours;
+            treatment.iter().for_each(|field| made[*field] = theirs[*field]);
+            texts(&experiment(&made)) == texts(&experiment(theirs))
+        };
+        let words: Vec<&str> = entries.iter().map(|field| FIELDS[*field].0).collect();
+        let locks = [&a, &b].map(|values| Lock::Experiment(experiment(values)));
+        let [one, other] = [judge(&locks[0], &locks[1], &words), judge(&locks[1], &locks[0], &words)];
+        match (one, other) {
+            (Ok(one), Ok(other)) => {
+                prop_assert_eq!(one.outcome, other.outcome);
+                prop_assert_eq!(confounds(&one), confounds(&other));
+                prop_assert_eq!(one.is_controlled(), given(&a, &b) && given(&b, &a), "{}", text(&one, true));
+            }
+            (one, other) => prop_assert!(false, "{one:?}\n{other:?}"),
         }
     }
 }
