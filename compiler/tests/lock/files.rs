@@ -200,7 +200,7 @@ fn ten_thousand_layers_of_a_few_kinds_are_a_few_lines() {
          arch deepcanon = deep with { canon layers[every 4 from 3].A }";
     let lock = arch_text_lock(text, "deepcanon");
     let text = write(&lock);
-    let fields = text.split("\n[arch.free]\n").nth(1).unwrap().split("\n[graph]\n").next().unwrap();
+    let fields = text.split("\n[arch.free]\n").nth(1).unwrap().split("\n[open]\n").next().unwrap();
     assert!(fields.lines().count() < 150, "{}", fields.lines().count());
     assert!(fields.contains("\"layers.3..10000/4.slots.A\" = \"canon\""));
     assert_eq!(write(&read("deep", &text).unwrap()), text);
