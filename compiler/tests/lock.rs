@@ -16,5 +16,6 @@ mod lock {
     mod published;
     mod recipe;
     mod support;
+    mod symmetric;
     mod treatment;
 }
