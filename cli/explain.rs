@@ -53,9 +53,11 @@ mod tests {
 
     #[test]
     fn words_are_typed_as_they_are_meant() {
-        let treatment = ["canon", "slots.A", "arch.layers.*.slots.A", "slots.A.kernel", "optimizer.lr"];
+        let treatment =
+            ["canon", "slots.A", "arch.layers.*.slots.A", "slots.A.kernel", "optimizer.lr"];
         let text = commands("a b.lock", "it's.lock", &treatment.map(str::to_owned));
-        let want = "check_verdict.py 'a b.lock' 'it'\\''s.lock' canon slots.A 'arch.layers.*.slots.A'\n";
+        let want =
+            "check_verdict.py 'a b.lock' 'it'\\''s.lock' canon slots.A 'arch.layers.*.slots.A'\n";
         assert!(text.contains(want), "{text}");
         assert!(text.contains("It reports slots.A.kernel, optimizer.lr as"), "{text}");
     }

@@ -337,6 +337,7 @@ class Lock:
         else:
             self.experiment(data, ids)
         self.fields()
+        self.slots()
         self.definitions(data["arch"]["text"])
 
     def experiment(self, data, ids):
@@ -375,25 +376,40 @@ class Lock:
             for layer in range(int(first), int(end or int(first) + 1), int(step or 1)):
                 self.cells[f"arch.layers.*.{rest}" if rest else "arch.layers.*", layer] = value
 
+    def slots(self):
+        """Each slot of the open form is filled or empty as its field says."""
+        places = [("arch.head", None, self.graph.top)]
+        places += [("arch.layers.*", n, self.graph.bodies[node.body]) for n, node in enumerate(self.graph.layers)]
+        for holder, layer, body in places:
+            for node in body.nodes:
+                if node.kind == "slot":
+                    field = self.cells.get((f"{holder}.slots.{node.name}", layer))
+                    if field is None or (field == EMPTY) != (node.body is None):
+                        raise Bad(f"slot {node.name} of layer {layer}: the fields and the open form disagree")
+
     def definitions(self, text):
-        """Each definition of the arch's text with every definition that it mentions."""
-        own, name = {}, None
+        """What each definition of the arch's text says, whatever it and those it uses are called."""
+        own, name, self.meaning = {}, None, {}
         for line in text.splitlines():
             start = re.match(r"(?:block|mixer|mlp|head|init|arch) (\w+)", line)
             if start:
                 name = None if line.startswith("arch ") else start.group(1)
-            if name:
-                own[name] = own.get(name, "") + line.rstrip() + "\n"
-        uses = {name: set(re.findall(r"[A-Za-z_]\w*", text)) & set(own) for name, text in own.items()}
-        self.whole = {}
+            if name and line:
+                own[name] = own.get(name, "") + line + "\n"
+
+        def meaning(name):
+            if name not in self.meaning:
+                self.meaning[name] = name
+
+                def word(found):
+                    used = found.group()
+                    return "it" if used == name else meaning(used) if used in own else used
+
+                self.meaning[name] = digest("definition", re.sub(r"[A-Za-z_]\w*", word, own[name]))
+            return self.meaning[name]
+
         for name in own:
-            closure, left = set(), [name]
-            while left:
-                following = left.pop()
-                if following not in closure:
-                    closure.add(following)
-                    left += uses[following]
-            self.whole[name] = "".join(own[used].rstrip() + "\n" for used in sorted(closure))
+            meaning(name)
 
     def value(self, path, layer):
         """What a field is; a slot that nothing declares is as empty as one that nothing fills."""
@@ -449,10 +465,11 @@ def resolve(entry, a, b):
         raise Bad(f"treatment `{entry}`: only treatments of slots can be judged by text alone")
     cells = []
     for path, layer in sorted({*a.cells, *b.cells}, key=str):
-        if path not in found or not selected(layer):
+        there = layer is None or all(("arch.layers.*", layer) in arm.cells for arm in (a, b))
+        if path not in found or not selected(layer) or not there:
             continue
         ours, theirs = a.value(path, layer), b.value(path, layer)
-        renamed = ours == theirs and a.whole.get(ours) != b.whole.get(theirs)
+        renamed = ours == theirs and a.meaning.get(ours) != b.meaning.get(theirs)
         if ours == theirs and not renamed:
             continue
         if full != CANON or canon_only(a, b, layer, slot_of(path)):
@@ -483,7 +500,7 @@ def verdict(a, b, treatment):
         raise Bad("a slot is in the treatment twice")
     one_sided = [cell for cell in cells if not all(cell in arm.cells for arm in (a, b))]
     for path, layer in one_sided:
-        if layer is not None and all(("arch.layers.*", layer) in arm.cells for arm in (a, b)):
+        if layer is not None:
             raise Bad(f"treatment {path}: the definitions of one arm do not declare this slot in layer {layer}")
     left = []
     treated = {}
@@ -558,7 +575,7 @@ def settings_left(a, b, path, layer):
         for key in sorted({key for key in [*a.cells, *b.cells] if key[0].startswith(below) and key[1] == layer}):
             ours, theirs = a.cells.get(key), b.cells.get(key)
             plain = key[0] == f"{path}.init" and not any(
-                arm.value(path, layer) in arm.whole for arm in (a, b)
+                arm.value(path, layer) in arm.meaning for arm in (a, b)
             )
             if ours != theirs and (None not in (ours, theirs) or plain):
                 left.append(f"{key[0]} of layer {layer}: {ours} in a, {theirs} in b")

@@ -310,7 +310,9 @@ fn rank(key: &str) -> Rank {
     let of_arm = key.strip_prefix("arm.").and_then(|rest| rest.split_once('.'));
     let key = of_arm.map_or(key, |(_, key)| key);
     let begins = |sections: &[&str]| sections.iter().any(|section| key.starts_with(section));
-    if begins(&["digests.", "runs.", "graph.", "manifest.", "open.", "train.arch."]) || key == "eval.train" {
+    if begins(&["digests.", "runs.", "graph.", "manifest.", "open.", "train.arch."])
+        || key == "eval.train"
+    {
         Rank::Given
     } else if begins(&["derived.", "arch.derived.", "revisions.", "verdict."]) {
         Rank::Derived

@@ -16,10 +16,7 @@ use super::support::TEXT;
 /// Edits of a person's own definitions: what is replaced, and by what.
 const DEFINITIONS: [(&str, &str); 14] = [
     // Slots elsewhere.
-    (
-        "slot E(both(slot A(x)) * scale), dim)",
-        "both(slot E(slot A(x))) * scale, dim)",
-    ),
+    ("slot E(both(slot A(x)) * scale), dim)", "both(slot E(slot A(x))) * scale, dim)"),
     ("(slot E(both(slot A(x)) * scale), dim)", "(slot A(slot E(both(x)) * scale), dim)"),
     ("  x + linear back", "  x = slot A(x)\n  x + linear back"),
     ("both(slot A(x))", "both(x)"),
@@ -186,7 +183,8 @@ impl Pair {
         if let Some(edit) = arm.edit {
             let _ = writeln!(text, "  {}", EDITS[edit]);
         }
-        for (Fill { slot, layers, with }, (there, other)) in self.base.fills.iter().zip(&arm.fills) {
+        for (Fill { slot, layers, with }, (there, other)) in self.base.fills.iter().zip(&arm.fills)
+        {
             if *there {
                 let with = other.map_or(with.as_str(), |i| WITH[i]);
                 let _ = writeln!(text, "  fill {layers}{slot} with {with}");
