@@ -1,10 +1,9 @@
 #!/usr/bin/env python3
-"""Recomputes ids from the texts they cover, with nothing of canonc but its two pages of format.
+"""Recomputes ids from the texts they cover, with nothing of canonc but its page of format.
 
 In: lock files, or a JSON list of identities (`name`, `graph_text`, `graph`, `manifest_text`,
 `manifest`). Out: one line a file; exit 1 and the first difference if an id does not follow from its
-text. Needs Python 3.11 and the `blake3` package. The format is described at the top of
-compiler/src/lock/text.rs (locks) and compiler/src/canonical.rs (graphs and manifests).
+text. Needs Python 3.11 and the `blake3` package. The format is docs/locks.md.
 """
 
 import json

@@ -81,6 +81,21 @@ pub fn elaborate(
     tree: &ArchTree,
     diagnostics: &mut Diagnostics,
 ) -> Option<Elaborated> {
+    elaborate_as(library, tree, diagnostics, false)
+}
+
+/// The graph with every declared slot in it, the empty ones too: only for
+/// [`crate::canonical::open_form`], since nothing else knows an empty slot. An arch that elaborates has one.
+pub fn elaborate_open(library: &Library, tree: &ArchTree) -> Option<Graph> {
+    elaborate_as(library, tree, &mut Diagnostics::new(), true).map(|made| made.graph)
+}
+
+fn elaborate_as(
+    library: &Library,
+    tree: &ArchTree,
+    diagnostics: &mut Diagnostics,
+    open: bool,
+) -> Option<Elaborated> {
     let before = diagnostics.len();
     let mut e = Elaborator {
         library,
@@ -100,6 +115,8 @@ pub fn elaborate(
         fan_in: None,
         stack: Vec::new(),
         widths: Vec::new(),
+        open,
+        reads: None,
     };
     let errors = e.errors();
     let result = e.run();
@@ -143,6 +160,10 @@ struct Elaborator<'a> {
     stack: Vec<String>,
     /// The positional integers of the `split` being called.
     widths: Vec<i64>,
+    /// Whether empty slots become nodes.
+    open: bool,
+    /// What the fill being elaborated has read of the arch: its fields and rows of its init table.
+    reads: Option<BTreeSet<String>>,
 }
 
 pub(crate) fn join(prefix: &str, rest: &str) -> String {
@@ -246,6 +267,7 @@ impl Elaborator<'_> {
 
     /// A field of the arch, worked out when it is first asked for.
     fn arch_field(&mut self, field: &'static str) -> Option<Value> {
+        self.has_read(field);
         if let Some(known) = self.arch.get(field) {
             return Some(known.clone());
         }
@@ -280,6 +302,13 @@ impl Elaborator<'_> {
         }
         self.arch.insert(field.to_owned(), value.clone());
         Some(value)
+    }
+
+    /// Notes what a fill depends on besides its own definition and the width of its slot.
+    fn has_read(&mut self, what: &str) {
+        if let Some(reads) = &mut self.reads {
+            reads.insert(what.to_owned());
+        }
     }
 
     fn size(&mut self, field: &'static str) -> Option<i64> {

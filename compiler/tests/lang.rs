@@ -16,11 +16,13 @@ mod lang {
     mod generate;
     mod hashes;
     mod ids;
+    mod pairs;
     mod refusals;
     mod roundtrip;
     mod rules;
     mod support;
     mod tidy;
+    mod verdicts;
 }
 
 /// Counts what a child process of `bounds` allocates, and refuses more than its limit.
