@@ -16,7 +16,9 @@ mod lang {
     mod generate;
     mod hashes;
     mod ids;
+    mod one_id;
     mod refusals;
+    mod reorder;
     mod roundtrip;
     mod rules;
     mod support;

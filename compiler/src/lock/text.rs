@@ -12,8 +12,9 @@
 //!   `graph` and `manifest` are over the block `[graph] text` and `[manifest] text` as `canonical.rs`
 //!   says: every `body D` … `end` block hashes to its D with tag `canonc.body.v1`, the last block,
 //!   `graph D` … `end`, with `canonc.graph.v1`, header and `end` left out; the manifest whole, with
-//!   `canonc.manifest.v1`; the key ending each manifest line is the first 16 digits of the digest of
-//!   its path, tag `canonc.init-key.v1`.
+//!   `canonc.manifest.v1`. A manifest line is `PATH SHAPE RULE`, in order of first use; PATH is also the
+//!   key that draws the first values: Philox4x32-10 under the first 16 bytes of BLAKE3's `derive_key`
+//!   with context `canonc 1 init` over the seed (8 bytes, little-endian) and then PATH.
 //! - experiment: `train` is over LINES(train), tag `canonc.train.v1`, and is the id; `eval` over
 //!   LINES(eval), whose last line names `train`, tag `canonc.eval.v1`; `platform` over
 //!   LINES(platform), tag `canonc.platform.v1`. `data.task_digest` is over `task = "NAME"`, `revision = N`
