@@ -63,13 +63,7 @@ impl fmt::Display for BadRule {
 impl std::error::Error for BadRule {}
 
 /// Writes elements `first..first + out.len()` of a parameter to `out`. `key` is its key in the manifest.
-pub fn fill(
-    rule: &Rule,
-    seed: u64,
-    key: &str,
-    first: u64,
-    out: &mut [f32],
-) -> Result<(), BadRule> {
+pub fn fill(rule: &Rule, seed: u64, key: &str, first: u64, out: &mut [f32]) -> Result<(), BadRule> {
     check(rule)?;
     let philox = Philox::new(&generator(seed, key));
     match *rule {

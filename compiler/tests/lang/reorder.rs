@@ -26,8 +26,18 @@ impl Draws {
 
 /// Primitives of one tensor, which may be bound to a name wherever they are called.
 const ONE_RESULT: [&str; 12] = [
-    "linear", "rms_norm", "l2_norm", "silu", "sigmoid", "softplus", "exp", "heads", "merge",
-    "short_conv", "canon", "attention",
+    "linear",
+    "rms_norm",
+    "l2_norm",
+    "silu",
+    "sigmoid",
+    "softplus",
+    "exp",
+    "heads",
+    "merge",
+    "short_conv",
+    "canon",
+    "attention",
 ];
 
 pub(crate) fn reordered(text: &str, seed: u64) -> String {

@@ -18,31 +18,44 @@ fn meaning(experiment: &Experiment) -> String {
 
 #[test]
 fn forms_of_one_recipe_are_one_lock() {
-    let plain = format!(
-        "{DEPO}evaluation = {{ metrics = [\"answer_accuracy\", \"loss\"] }}\n"
-    )
-    .replace("weight_decay = 0.0133 }", "weight_decay = 0.0133, betas = [0.9, 0.95] }");
+    let plain = format!("{DEPO}evaluation = {{ metrics = [\"answer_accuracy\", \"loss\"] }}\n")
+        .replace("weight_decay = 0.0133 }", "weight_decay = 0.0133, betas = [0.9, 0.95] }");
     let first = experiment_of(&plain, &small());
     let mut lines: Vec<&str> = plain.lines().collect();
     lines.reverse();
     let forms = [
         ("tables in another order", lines.join("\n")),
-        ("metrics in another order, one twice", plain.replace(
-            "[\"answer_accuracy\", \"loss\"]",
-            "[\"loss\", \"answer_accuracy\", \"loss\"]",
-        )),
-        ("numbers in other digits", plain.replace("0.003", "3.0e-3").replace("[0.9, 0.95]", "[9e-1, 0.9500]")),
+        (
+            "metrics in another order, one twice",
+            plain.replace(
+                "[\"answer_accuracy\", \"loss\"]",
+                "[\"loss\", \"answer_accuracy\", \"loss\"]",
+            ),
+        ),
+        (
+            "numbers in other digits",
+            plain.replace("0.003", "3.0e-3").replace("[0.9, 0.95]", "[9e-1, 0.9500]"),
+        ),
         ("defaults left out", plain.replace(", betas = [0.9, 0.95]", "")),
-        ("defaults written", plain.replace(
-            "batch = { sequences = 32 }",
-            "batch = { sequences = 32, micro_batches = 1 }",
-        )),
+        (
+            "defaults written",
+            plain.replace(
+                "batch = { sequences = 32 }",
+                "batch = { sequences = 32, micro_batches = 1 }",
+            ),
+        ),
         ("a budget of tokens", plain.replace("{ steps = 600 }", "{ tokens = 2457600 }")),
-        ("keys in another order", plain.replace(
-            "{ lr = 0.003, weight_decay = 0.0133, betas = [0.9, 0.95] }",
-            "{ betas = [0.9, 0.95], weight_decay = 0.0133, lr = 0.003 }",
-        )),
-        ("seeds in hexadecimal", plain.replace("{ init = 1, data = 1 }", "{ init = \"0x1\", data = 0x01 }")),
+        (
+            "keys in another order",
+            plain.replace(
+                "{ lr = 0.003, weight_decay = 0.0133, betas = [0.9, 0.95] }",
+                "{ betas = [0.9, 0.95], weight_decay = 0.0133, lr = 0.003 }",
+            ),
+        ),
+        (
+            "seeds in hexadecimal",
+            plain.replace("{ init = 1, data = 1 }", "{ init = \"0x1\", data = 1 }"),
+        ),
     ];
     for (form, text) in forms {
         assert_ne!(text, plain, "{form}");

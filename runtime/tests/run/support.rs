@@ -108,11 +108,7 @@ pub(crate) fn attempt(arch: &str, recipe_text: &str) -> Result<Experiment, Strin
 }
 
 /// As [`attempt`], with an arch of another text.
-pub(crate) fn attempt_in(
-    archs: &str,
-    arch: &str,
-    recipe_text: &str,
-) -> Result<Experiment, String> {
+pub(crate) fn attempt_in(archs: &str, arch: &str, recipe_text: &str) -> Result<Experiment, String> {
     let text = format!("arch = \"archs.canon#{arch}\"\n{recipe_text}");
     let program = Program::new([("archs.canon".to_owned(), archs.to_owned())], Std::Embedded);
     let mut sources = Sources::new();
