@@ -228,7 +228,7 @@ class Graph:
         manifest = ""
         for number in params:
             path, init, shape = all_params[number]
-            manifest += f"{path} {shape} {init} {digest('canonc.init-key.v1', path)[:16]}\n"
+            manifest += f"{path} {shape} {init}\n"
         return text, manifest
 
     def text(self):

@@ -65,12 +65,11 @@ def check_manifest(text, claimed):
     same("manifest", claimed, digest("canonc.manifest.v1", text))
     paths = set()
     for line in text.splitlines():
-        path, key = line.split(" ")[0], line.split(" ")[-1]
-        same(f"key of {path}", key, digest("canonc.init-key.v1", path)[:16])
+        path = line.split(" ")[0]
         if path in paths:
             raise Wrong(f"{path} is listed twice")
         paths.add(path)
-    return len(paths) + 1
+    return 1
 
 
 def check_identity(graph_text, graph, manifest_text, manifest):

@@ -19,7 +19,6 @@ const BODY_TAG: &str = "canonc.body.v1";
 const OPEN_TAG: &str = "canonc.open.v1";
 const OPEN_BODY_TAG: &str = "canonc.open-body.v1";
 const MANIFEST_TAG: &str = "canonc.manifest.v1";
-const KEY_TAG: &str = "canonc.init-key.v1";
 
 /// What identifies an architecture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,24 +56,13 @@ pub fn open_form(graph: &Graph) -> OpenForm {
     OpenForm { text, digest }
 }
 
-/// The key of a parameter's generator: a function of its path alone.
-pub fn init_key(path: &str) -> u64 {
-    Digest::of(KEY_TAG, path).key()
-}
-
-/// One line per parameter in order of first use: path, shape, init rule, key.
+/// One line per parameter in order of first use: init key, shape, init rule.
 fn manifest_text(graph: &Graph, order: &[ParamId]) -> String {
     let mut text = String::new();
     for id in order {
         if let Some(param) = graph.top.params.get(id.0 as usize) {
-            let _ = writeln!(
-                text,
-                "{} {} {} {:016x}",
-                param.path,
-                shape(&param.shape),
-                param.init,
-                init_key(&param.path)
-            );
+            let (key, shape) = (param.init_key(), shape(&param.shape));
+            let _ = writeln!(text, "{key} {shape} {}", param.init);
         }
     }
     text
@@ -137,17 +125,17 @@ impl Bodies {
 }
 
 /// Numbers by first use.
-struct Numbers<Id> {
-    order: Vec<Id>,
+pub(crate) struct Numbers<Id> {
+    pub(crate) order: Vec<Id>,
     of: BTreeMap<Id, usize>,
 }
 
 impl<Id: Ord + Copy> Numbers<Id> {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Numbers { order: Vec::new(), of: BTreeMap::new() }
     }
 
-    fn get(&mut self, id: Id) -> usize {
+    pub(crate) fn get(&mut self, id: Id) -> usize {
         *self.of.entry(id).or_insert_with(|| {
             self.order.push(id);
             self.order.len() - 1

@@ -28,6 +28,7 @@ use dsl::limits::MAX_ERRORS;
 use dsl::{Diagnostic, Diagnostics, Label, Span};
 
 use crate::arch::Aliases;
+use crate::arrange::arranged;
 use crate::diag;
 use crate::graph::{Body, Graph, NodeKind, Out};
 use crate::op::{self, Type};
@@ -253,6 +254,7 @@ impl Elaborator<'_> {
             self.diagnostics.push(diag::too_many_elements(tree.span, MAX_TOTAL));
         }
         self.unused_rows(&top);
+        let top = arranged(&top);
         Some(Elaborated { graph: Graph { top, vocab, dim }, fields })
     }
 
@@ -395,8 +397,8 @@ impl Elaborator<'_> {
         }
     }
 
-    /// A finished body, without what no output depends on. Parameters there would be initialised,
-    /// stored and never trained: they are an error.
+    /// A finished body. Parameters that no output depends on would be initialised, stored and never
+    /// trained: they are an error.
     fn finish(&mut self, b: Building) -> (Body, Vec<Field>) {
         let reachable = b.body.reachable();
         let mut used = vec![false; b.body.params.len()];
@@ -418,9 +420,7 @@ impl Elaborator<'_> {
                 self.diagnostics.push(diag::unused_result(&param.path, span));
             }
         }
-        let whole = reachable.len() == b.body.nodes.len();
-        let body = if whole { b.body } else { crate::erase::drop_unused(&b.body) };
-        (body, b.fields)
+        (b.body, b.fields)
     }
 
     /// Rows of the init table that are not one of the usual roles and that nothing asks for.

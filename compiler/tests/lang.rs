@@ -16,8 +16,10 @@ mod lang {
     mod generate;
     mod hashes;
     mod ids;
+    mod one_id;
     mod pairs;
     mod refusals;
+    mod reorder;
     mod roundtrip;
     mod rules;
     mod support;

@@ -11,6 +11,7 @@ mod lock {
     mod controlled;
     mod fields;
     mod files;
+    mod forms;
     mod hand_edited;
     mod hiding;
     mod published;

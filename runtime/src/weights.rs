@@ -26,7 +26,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// As a run begins: every parameter drawn in f32 by its rule, keyed by the seed and its path.
+    /// As a run begins: every parameter drawn in f32 by its rule, keyed by the seed and its key in the manifest.
     pub fn init(graph: &Graph, seed: u64) -> Result<Self, ExecuteError> {
         let mut weights = Self { paths: Vec::new(), tensors: Vec::new() };
         for param in graph.params() {
@@ -67,7 +67,7 @@ impl Weights {
 fn drawn(param: &Param, seed: u64) -> Result<Tensor, ExecuteError> {
     let count: i64 = param.shape.iter().product();
     let mut values = vec![0.0f32; count as usize];
-    init::fill(&rule_of(&param.init), seed, &param.path, 0, &mut values)
+    init::fill(&rule_of(&param.init), seed, param.init_key(), 0, &mut values)
         .map_err(|why| ExecuteError::new(format!("parameter {}: {why}", param.path)))?;
     Ok(Tensor::f_from_slice(&values)?.f_reshape(&param.shape)?)
 }

@@ -8,6 +8,7 @@ mod run {
     mod damage;
     mod data;
     mod families;
+    mod one_id;
     mod score;
     mod support;
     mod tasks;
