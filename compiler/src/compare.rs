@@ -18,6 +18,7 @@ mod refusal;
 mod report;
 mod substitute;
 mod table;
+mod trainer;
 mod transplant;
 mod treatment;
 mod verdict;
@@ -44,6 +45,7 @@ pub(crate) use verdict::percent;
 pub use nodes::{NodeChange, What};
 pub use refusal::Refusal;
 pub use report::{Report, json, text};
+pub use trainer::Trainer;
 pub use verdict::{Change, Declared, Erased, Outcome, Place, Proof, Side, Verdict};
 
 /// Judges two arms for a treatment.
@@ -201,6 +203,7 @@ impl Judge<'_> {
             labels: self.sides.map(|side| side.label.to_owned()),
             outcome,
             assumed: self.assumed(),
+            trainer: self.trainer(),
             treatment: entries.iter().map(|entry| self.declared(entry)).collect(),
             confounds,
             consequences,
@@ -276,9 +279,11 @@ impl Judge<'_> {
         told
     }
 
-    /// Data that both arms name and neither has a digest for.
+    /// Data that both arms name and neither has a digest for; where what they record of it differs, their
+    /// names say nothing.
     fn assumed(&self) -> Vec<String> {
         match self.experiments {
+            Some(_) if !self.records_agree() => Vec::new(),
             Some([a, b]) => {
                 let (a, b) = (a.open_inputs(), b.open_inputs());
                 a.into_iter().filter(|input| b.contains(input)).collect()
