@@ -12,7 +12,9 @@ mod lock {
     mod fields;
     mod files;
     mod hand_edited;
+    mod harmless;
     mod hiding;
+    mod matrix;
     mod published;
     mod recipe;
     mod support;

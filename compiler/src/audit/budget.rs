@@ -69,8 +69,7 @@ pub(super) fn off(a: Ratio, b: Ratio, share: Ratio) -> bool {
 fn ambiguous(subjects: &[Subject], found: &mut Findings) {
     let mut files: BTreeMap<Vec<String>, Vec<&Subject>> = BTreeMap::new();
     for subject in subjects {
-        let key =
-            |path: &&str| subject.topic(path).decides() && !subject.comments.contains(*path);
+        let key = |path: &&str| subject.topic(path).decides() && !subject.comments.contains(*path);
         let keys = subject.compared().filter(key);
         let text = keys.map(|path| format!("{path} = {}", subject.shown(path))).collect();
         files.entry(text).or_default().push(subject);

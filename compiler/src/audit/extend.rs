@@ -169,8 +169,7 @@ impl Reader<'_> {
         for (key, value) in keys {
             let (name, at) = (key.get_ref().as_ref(), key.span());
             if let Some(row) = vocabulary::known(name) {
-                let message =
-                    format!("`{name}` is a known key: it is about {}", row.topic.word());
+                let message = format!("`{name}` is a known key: it is about {}", row.topic.word());
                 self.bad(&at, message, "only keys that no table has are said here");
                 continue;
             }
@@ -183,7 +182,8 @@ impl Reader<'_> {
                 None => {
                     let words: Vec<String> =
                         topics.map(|topic| format!("\"{}\"", topic.word())).collect();
-                    let message = format!("{} is nothing that a key is about", written(value.get_ref()));
+                    let message =
+                        format!("{} is nothing that a key is about", written(value.get_ref()));
                     self.bad(&value.span(), message, format!("write one of {}", words.join(", ")));
                 }
             }

@@ -260,6 +260,13 @@ fn of_attention(path: &str) -> bool {
     path.starts_with("arch.mixer.rope.") || path == "arch.mixer.kv_heads"
 }
 
+/// Whether an absent key means something beside the others.
+fn speaks(facts: &BTreeMap<String, Fact>, path: &str, by_layer: bool) -> bool {
+    let mixer = facts.get("arch.mixer").map(|fact| &fact.value);
+    let attention = matches!(mixer, Some(Value::Text(mixer)) if mixer == "attention");
+    !(by_layer && path.starts_with("arch.m")) && (attention || !of_attention(path))
+}
+
 fn derive(facts: &mut BTreeMap<String, Fact>, has_default: &dyn Fn(&str) -> bool) {
     let number = |facts: &BTreeMap<String, Fact>, path: &str| facts.get(path)?.value.number();
     let put = |facts: &mut BTreeMap<String, Fact>, path: &str, value: Option<Value>| {
@@ -270,30 +277,28 @@ fn derive(facts: &mut BTreeMap<String, Fact>, has_default: &dyn Fn(&str) -> bool
         }
     };
     let over = |a: Option<Ratio>, b: Option<Ratio>| Some(Value::Number(a?.div(b?)?));
-    let head_dim = over(number(facts, "arch.dim"), number(facts, "arch.mixer.heads"));
-    put(facts, "arch.mixer.head_dim", head_dim);
     // Layers that are not all alike say themselves what they are.
     let by_layer = facts.keys().any(|path| path.starts_with("arch.layers."));
     for key in vocabulary::rows() {
-        if by_layer && key.path.starts_with("arch.m") {
-            continue;
-        }
-        let attention = matches!(
-            facts.get("arch.mixer").map(|fact| &fact.value),
-            Some(Value::Text(mixer)) if mixer == "attention"
-        );
-        if of_attention(key.path) && !attention {
-            continue;
-        }
         let value = match key.absent {
-            Absent::Unknown => None,
             // Empty is a value of its own: no slot is filled.
             Absent::Is(text) => Some(Value::parse(text).unwrap_or_else(|| Value::text(""))),
             Absent::Default(text) if has_default(key.path) => Value::parse(text),
-            Absent::Default(_) => None,
-            Absent::As(other) => facts.get(other).map(|fact| fact.value.clone()),
+            Absent::Default(_) | Absent::As(_) | Absent::Unknown => None,
         };
-        put(facts, key.path, value);
+        if speaks(facts, key.path, by_layer) {
+            put(facts, key.path, value);
+        }
+    }
+    let head_dim = over(number(facts, "arch.dim"), number(facts, "arch.mixer.heads"));
+    put(facts, "arch.mixer.head_dim", head_dim);
+    for key in vocabulary::rows() {
+        if let Absent::As(other) = key.absent
+            && speaks(facts, key.path, by_layer)
+        {
+            let value = facts.get(other).map(|fact| fact.value.clone());
+            put(facts, key.path, value);
+        }
     }
     let share = over(number(facts, ROPE_DIMS), number(facts, "arch.mixer.head_dim"));
     put(facts, ROPE_SHARE, share);

@@ -50,9 +50,17 @@ const EVALUATIONS: &str = "evaluation.every";
 
 const COLUMNS: &[Column] = &[
     column("reported.canon", CANON, Says::Treated),
-    column("reported.checkpoint_tokens", CHECKPOINTS, Says::Keys(&[CHECKPOINTS, TOKENS_PER_STEP], &[])),
+    column(
+        "reported.checkpoint_tokens",
+        CHECKPOINTS,
+        Says::Keys(&[CHECKPOINTS, TOKENS_PER_STEP], &[]),
+    ),
     column("reported.devices", DEVICES, Says::Keys(&[DEVICES], &[])),
-    column("reported.evaluation_tokens", EVALUATIONS, Says::Keys(&[EVALUATIONS, TOKENS_PER_STEP], &[])),
+    column(
+        "reported.evaluation_tokens",
+        EVALUATIONS,
+        Says::Keys(&[EVALUATIONS, TOKENS_PER_STEP], &[]),
+    ),
     column("reported.evaluations", EVALUATIONS, Says::Keys(&[STEPS], &[EVALUATIONS])),
     column("reported.family", "arch.mixer", Says::Mixer),
     column("reported.head_dim", "arch.mixer.head_dim", Says::Keys(&["arch.mixer.head_dim"], &[])),
@@ -61,7 +69,11 @@ const COLUMNS: &[Column] = &[
     column("reported.lr_wd", WD, Says::Keys(&[LR, WD], &[])),
     column("reported.lr_wd_steps", WD, Says::Keys(&[LR, WD, STEPS], &[])),
     column("reported.rope_share", ROPE_SHARE, Says::Keys(&[ROPE_SHARE], &[])),
-    column("reported.sequences", "batch.sequences", Says::Keys(&[TOKENS_PER_STEP], &["data.seq_len"])),
+    column(
+        "reported.sequences",
+        "batch.sequences",
+        Says::Keys(&[TOKENS_PER_STEP], &["data.seq_len"]),
+    ),
     column("reported.size", "arch.dim", Says::Size),
     column("reported.tokens", TOKENS, Says::Keys(&[TOKENS], &[])),
     column("reported.tokens_claim", TOKENS, Says::Keys(&[TOKENS], &[])),
@@ -107,11 +119,19 @@ pub(super) fn check(subject: &Subject, found: &mut Findings) {
         let Some(theirs) = subject.value(path) else { continue };
         let name = subject.written_as.get(path).map_or(path.as_str(), String::as_str);
         let message = match &column.says {
-            Says::Keys(over, under) => numbers(subject, path, theirs, over, under)
-                .map(|(theirs, ours)| format!("`{name}` is given as {theirs}, the keys make {ours}")),
-            Says::Treated => subject.value(CANON).filter(|canon| canon.is_off() != theirs.is_off()).map(
-                |_| format!("`{name}` is {theirs}, and the slots filled are {}", subject.shown(CANON)),
-            ),
+            Says::Keys(over, under) => {
+                numbers(subject, path, theirs, over, under).map(|(theirs, ours)| {
+                    format!("`{name}` is given as {theirs}, the keys make {ours}")
+                })
+            }
+            Says::Treated => {
+                subject.value(CANON).filter(|canon| canon.is_off() != theirs.is_off()).map(|_| {
+                    format!(
+                        "`{name}` is {theirs}, and the slots filled are {}",
+                        subject.shown(CANON)
+                    )
+                })
+            }
             Says::Mixer => {
                 let ours = synonym("arch.mixer", theirs.clone());
                 let mixer = subject.value("arch.mixer");
@@ -119,13 +139,18 @@ pub(super) fn check(subject: &Subject, found: &mut Findings) {
                     format!("`{name}` is {theirs}, which is {ours} here, and arch.mixer is {mixer}")
                 })
             }
-            Says::Size => subject.claims.size.as_ref().filter(|size| **size != theirs.to_string()).map(
-                |size| format!("`{name}` is {theirs}, and the name says {size}"),
-            ),
-            Says::Claim(holds) => holds(subject).filter(|holds| *holds == theirs.is_off()).map(|holds| {
-                let word = if holds { "agree" } else { "do not agree" };
-                format!("`{name}` is {theirs}, and name and keys {word}")
-            }),
+            Says::Size => subject
+                .claims
+                .size
+                .as_ref()
+                .filter(|size| **size != theirs.to_string())
+                .map(|size| format!("`{name}` is {theirs}, and the name says {size}")),
+            Says::Claim(holds) => {
+                holds(subject).filter(|holds| *holds == theirs.is_off()).map(|holds| {
+                    let word = if holds { "agree" } else { "do not agree" };
+                    format!("`{name}` is {theirs}, and name and keys {word}")
+                })
+            }
         };
         if let Some(message) = message {
             let key = if column.key == WARMUP && column.path.ends_with("share") {
@@ -175,7 +200,8 @@ fn made(subject: &Subject, over: &[&str], under: &[&str]) -> Option<Ratio> {
 }
 
 fn lr_holds(subject: &Subject) -> Option<bool> {
-    let said = subject.claims.numbers.iter().find(|(path, ..)| *path == LR).map(|(_, said, _)| *said)?;
+    let said =
+        subject.claims.numbers.iter().find(|(path, ..)| *path == LR).map(|(_, said, _)| *said)?;
     Some(subject.number(LR)? == said)
 }
 

@@ -311,7 +311,8 @@ impl Rules {
                 .then(|| format!("{id} weighs as {}, not {}", severity.word(), before.word()))
         });
         let added = self.own.keys().map(|id| format!("{id} was added"));
-        let keys = self.keys.iter().map(|(key, topic)| format!("`{key}` is about {}", topic.word()));
+        let keys =
+            self.keys.iter().map(|(key, topic)| format!("`{key}` is about {}", topic.word()));
         off.chain(changed).chain(added).chain(keys).collect()
     }
 }

@@ -10,9 +10,9 @@ use super::experiment::{BARE_GRAPH, BARE_MANIFEST};
 use super::facts::{DEVICES, ROPE_DIMS, ROPE_SHARE, Subject, TOKENS_PER_STEP};
 use super::finding::{Findings, Kind, Place};
 use super::pairs::{Pair, of_treatment, treatment_of};
+use super::repeated;
 use super::rules::Pairs;
 use super::value::Value;
-use super::repeated;
 use super::vocabulary::{self, CANON, Topic};
 
 /// The rule for differences in a topic.
@@ -34,8 +34,11 @@ fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
     let topic = a.topic(path);
     let only = vocabulary::row(path).and_then(|row| row.only);
     let idle = only.is_some_and(|(on, words)| {
+        // A word of another trainer's own may mean any of ours.
+        let ours = |word: &str| vocabulary::row(on).is_some_and(|row| row.kind.has_word(word));
         [a, b].iter().all(|subject| {
-            subject.value(on).is_some_and(|value| !words.contains(&value.to_string().as_str()))
+            let word = subject.value(on).map(Value::to_string);
+            word.is_some_and(|word| ours(&word) && !words.contains(&word.as_str()))
         })
     });
     match path {
@@ -58,7 +61,9 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
                 && a.value(path) != b.value(path)
         };
         let keys: Vec<&str> = keys.into_iter().filter(differs).collect();
-        let arch = keys.iter().any(|path| path.starts_with("arch.") && ![BARE_GRAPH, BARE_MANIFEST].contains(path));
+        let arch = keys
+            .iter()
+            .any(|path| path.starts_with("arch.") && ![BARE_GRAPH, BARE_MANIFEST].contains(path));
         let graph = keys.contains(&BARE_GRAPH);
         for path in keys {
             // What a key shows is not said again by a digest.

@@ -38,7 +38,9 @@ impl Trainer {
     /// The value of a comparison file or its lock.
     pub(crate) fn read(value: &DeValue<'_>) -> Result<Trainer, String> {
         let word = field::string(value).and_then(Trainer::parse);
-        word.ok_or_else(|| format!("{} is not \"canonc\"; leave it out for any other trainer", shown(value)))
+        word.ok_or_else(|| {
+            format!("{} is not \"canonc\"; leave it out for any other trainer", shown(value))
+        })
     }
 }
 

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 
 use dsl::{FileId, Span};
 
-use super::{Refusal, Trainer};
 use super::index::{Cell, Index, Layer};
 use super::nodes::NodeChange;
+use super::{Refusal, Trainer};
 use crate::analyse::Analysis;
 use crate::digest::Digest;
 use crate::field::FieldValue;
@@ -165,7 +165,8 @@ impl Verdict {
         let entries: Vec<&str> = self.treatment.iter().map(|d| d.entry.as_str()).collect();
         let entries = entries.join(", ");
         let data = if self.assumed.is_empty() { "" } else { "; data assumed equal by name" };
-        let excused = self.cosmetic.iter().any(|change| change.is_carried() && !change.note.is_empty());
+        let excused =
+            self.cosmetic.iter().any(|change| change.is_carried() && !change.note.is_empty());
         let run = if excused { "; canonc runs both arms" } else { "" };
         let assumed = format!("{data}{run}");
         match self.outcome {

@@ -60,10 +60,10 @@ pub(super) const TEXT: &[&str] = &["text"];
 const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];
 
 use super::Class::{Carried, Cosmetic, Measured, Platform, Semantic};
-use super::Topic::{Budget, Cadence, Data, Evaluation, Kernel, Numerics};
 use super::Kind::{
     Bool, Digest, Int, IntOr, Ints, Letters, Name, Names, Pair, Real, RealOr, Seed, Word, Words,
 };
+use super::Topic::{Budget, Cadence, Data, Evaluation, Kernel, Numerics};
 
 /// Every field, by path.
 #[rustfmt::skip]
@@ -126,7 +126,7 @@ pub const TABLE: &[FieldDef] = &[
     free("data.source", Semantic, Name, "What people call the documents; once they are bound their digest counts instead.").only(TASK, TEXT).called(&["data_source", "data.sources"]),
     free("data.task", Semantic, Word(&["brevo", "capo", "depo", "lano", "mano", "multihop", "text"], &["babilong"]), "What is learnt."),
     derived("data.task_digest", Semantic, "", "Digest of a synthetic task: name, parameters, revision of its generator."),
-    free(TOKENIZER, Semantic, Word(&["bytes", "huggingface", "sentencepiece", "tiktoken"], &[]), "How text becomes tokens: bytes, or the kind of the tokenizer's file.").is("\"bytes\"").only(TASK, TEXT).called(&["data.tokenizer.name"]).default_there("bytes"),
+    free(TOKENIZER, Semantic, Word(&["bytes", "huggingface", "sentencepiece", "tiktoken"], &[]), "How text becomes tokens: bytes, or the kind of the tokenizer's file.").is("\"bytes\"").only(TASK, TEXT).called(&["data.tokenizer.name"]).default_there("bytes").spoken(&[("sp", "sentencepiece")]),
     free("data.tokenizer_digest", Semantic, Digest, "Of the tokenizer's file and what else decides its tokens; `canonc bind` writes it.").is("\"unbound\"").only(TOKENIZER, TRAINED),
     free("data.tokenizer_vocab", Semantic, Int(1, 1 << 24), "Tokens of the tokenizer, special ones included.").only(TOKENIZER, TRAINED).also(&["vocab_size"]),
     free("data.tokens", Cosmetic, IntOr(1, i64::MAX, "unknown"), "Training tokens of one pass; `canonc bind` writes it.").is("\"unknown\"").only(TASK, TEXT),

@@ -133,7 +133,8 @@ impl Comparison {
         arms: Vec<Arm>,
         declared: Declared,
     ) -> Result<Comparison, NoComparison> {
-        let Declared { base, treatment, seeds, again, grid, selection, matching, trainer } = declared;
+        let Declared { base, treatment, seeds, again, grid, selection, matching, trainer } =
+            declared;
         let mut unsound = equal_seeds(&seeds, &again);
         unsound.extend(unsound_grid(&grid, &selection));
         unsound.extend(arms.iter().filter_map(|arm| unmeasured(arm, &selection.metric, &grid)));

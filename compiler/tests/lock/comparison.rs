@@ -32,7 +32,7 @@ fn compare(file: &str, arms: &[(&str, &str, &str)]) -> Result<Comparison, String
     })
 }
 
-const PAIR: &str = "base = \"llama\"\ntreatment = [\"canon\"]\n[arms]\nllama = \"a.toml\"\ncanon = \"b.toml\"\n\
+pub(super) const PAIR: &str = "base = \"llama\"\ntreatment = [\"canon\"]\n[arms]\nllama = \"a.toml\"\ncanon = \"b.toml\"\n\
     [seeds]\ninit = [1, 2]\ndata = [5, 6]\n";
 
 #[test]

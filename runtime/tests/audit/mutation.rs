@@ -82,7 +82,8 @@ fn key_of(row: &FieldDef) -> String {
 
 /// Whether the published set, whose schedules are cosines, can be asked about it as a key of its own.
 fn is_asked(row: &&FieldDef) -> bool {
-    let idle = row.only.is_some_and(|(on, words)| on == "schedule.kind" && !words.contains(&"cosine"));
+    let idle =
+        row.only.is_some_and(|(on, words)| on == "schedule.kind" && !words.contains(&"cosine"));
     let derived = row.origin == Origin::Derived && row.instead.is_none();
     !idle && !derived && !row.path.starts_with(CANON)
 }
@@ -349,6 +350,8 @@ proptest! {
         let name = if treated { b } else { a };
         let mut set = BASE.experiments.clone();
         let who = at(&mut set, name);
+        // What the table says of its cadences would not follow from its keys any more.
+        set[who].values.retain(|path, _| !path.starts_with("reported."));
         let idle = rows(|row| {
             matches!(row.topic, Topic::Cadence | Topic::Evaluation | Topic::Setup) && !decides(row)
         });
