@@ -327,9 +327,14 @@ Examples:
   canonc diff lockfiles/a.lock lockfiles/b.lock --json | jq '.confounds[].path'
   canonc diff lockfiles/a.lock lockfiles/b.lock --treatment canon --explain
   canonc diff --script > check_verdict.py          checks a verdict on slots without canonc
+  canonc diff lockfiles/a.lock lockfiles/b.lock --treatment canon --trainer canonc
 
 A treatment names fields: `canon` is every slot's fill; `optimizer.lr` a field of the lock;
 `rope.dims` a field of every layer that has it; `arch.layers.0..6.slots.A` some layers alone.
+
+A lock carries keys that only another trainer reads: its seed, folder, prefetching, compilation. They
+change nothing in canonc, but can decide a result there, so a difference in one is a confound. With
+`--trainer canonc` you declare that canonc runs both locks; the verdict says so.
 
 Exit codes: 0 controlled, 1 confounded, 2 the locks or the treatment cannot be judged.
 
@@ -342,6 +347,7 @@ Schema of --json, one object on standard output:
   headline     the verdict in one line
   exploratory  whether the treatment was typed rather than declared in a comparison file
   assumed      inputs without a digest that were taken to be equal by name
+  trainer      \"canonc\" where it was declared to run both, else null
   treatment    each {entry, factors, changes}
   confounds, consequences, platform, cosmetic, and changes: lists, each
     path, a, b   the field and both values; null where a lock has no such field
@@ -362,6 +368,9 @@ pub(crate) struct DiffArgs {
     /// A field that is meant to differ; `canon` is short for the Canon slots
     #[arg(long = "treatment", value_name = "T")]
     pub(crate) treatment: Vec<String>,
+    /// The trainer that runs both locks, if it is canonc: keys that only another one reads decide nothing then
+    #[arg(long, value_name = "T", value_parser = clap::builder::PossibleValuesParser::new(compiler::compare::Trainer::WORDS))]
+    pub(crate) trainer: Option<String>,
     /// The verdict as JSON on standard output
     #[arg(long)]
     pub(crate) json: bool,

@@ -45,7 +45,9 @@ pub(crate) fn audit(args: &AuditArgs) -> Outcome {
         );
         return Err(Failure::bad_input(message).help("audit one sweep at a time"));
     }
-    let subjects = audit::subjects(&read::once(experiments));
+    let mut experiments = read::once(experiments);
+    experiments.iter_mut().for_each(|experiment| experiment.declare(&rules.keys));
+    let subjects = audit::subjects(&experiments);
     if let Some((key, near)) = rules.unknown(&subjects).into_iter().next() {
         let failure =
             Failure::bad_input(format!("a rule speaks of `{key}`, which no experiment has"))

@@ -4,7 +4,7 @@
 //! exit 0 if controlled, 1 if confounded, 2 if the question makes no sense. Must stay true: locks only,
 //! no source is read; a treatment typed here is called exploratory.
 
-use compiler::compare::{self, Refusal, Side};
+use compiler::compare::{self, Refusal, Side, Trainer};
 
 use crate::args::DiffArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
@@ -20,6 +20,8 @@ pub(crate) fn diff(args: &DiffArgs) -> Outcome {
     let (b, b_text) = locks::read(b)?;
     let sides = (Side::lock(&a_name, &a, &a_text), Side::lock(&b_name, &b, &b_text));
     let (left, right) = (sides.0.map_err(refused)?, sides.1.map_err(refused)?);
+    let trainer = args.trainer.as_deref().and_then(Trainer::parse).unwrap_or_default();
+    let (left, right) = (left.run_by(trainer), right.run_by(trainer));
     let verdict = compare::controlled(&left, &right, &args.treatment).map_err(refused)?;
     if args.json {
         output::json(&compare::json(&verdict, true))?;

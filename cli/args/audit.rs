@@ -29,14 +29,17 @@ Examples:
 
 A table has a line of column names, then a line for each experiment; cells stand between tabs, or commas if
 there is no tab. `model` (or `name`) is the experiment's name; other columns are keys, in canonc's words
-(optimizer.lr) or Lingua's (optim.lr). An empty cell is an absent key. A column that nobody knows is a key that
-decides. A column whose name ends in `_from_comment` stands in no key.
+(optimizer.lr) or Lingua's (optim.lr). An empty cell is an absent key. A column that no table
+knows is reported, and no pair that has it is clean. A column whose name ends in `_from_comment` stands in no key.
 
 Curves are lines `model,x,loss` under a line of names, plain or gzip; x is steps or tokens, the same for all of
 a group.
 
 A rules file is TOML:
   off = [\"twin-cosmetic\"]                  built-in rules that are not to be applied
+  [keys]                                   keys of your own, and what they are about
+  \"my.flag\" = \"training\"                 or data, budget, numerics, kernel, revision, evaluation,
+                                           cadence, setup
   [severity]
   missing-twin = \"error\"                   \"error\", \"confound\", \"warning\" or \"note\"
   [[pairs]]                                more twins, by what is meant to differ between them

@@ -111,12 +111,7 @@ impl Row {
         };
         Row {
             path,
-            class: match class {
-                Class::Semantic => "semantic",
-                Class::Measured => "measured",
-                Class::Platform => "platform",
-                Class::Cosmetic => "cosmetic",
-            },
+            class: class.word(),
             origin,
             accepts: def.is_writable().then(|| kind.describe()),
             default: match default {

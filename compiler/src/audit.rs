@@ -15,15 +15,17 @@ mod finding;
 mod names;
 mod pairs;
 mod quantity;
+mod repeated;
 mod report;
 mod rules;
 mod sweep;
 mod twins;
+mod unknown;
 mod value;
 pub mod vocabulary;
 
 pub use document::document;
-pub use experiment::{BadInput, Experiment, MAX_EXPERIMENTS, table};
+pub use experiment::{BadInput, Experiment, MAX_EXPERIMENTS, Origin, table};
 pub use extend::{BadRules, rules};
 pub use facts::{ARM_WORDS, NAME_WORDS, Subject};
 pub use finding::{Finding, Findings, Kind, Place};
@@ -42,6 +44,7 @@ pub fn subjects(experiments: &[Experiment]) -> Vec<Subject> {
 /// Applies every rule. `curves` is what was found in the experiments' curves, if there were any.
 pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> Report {
     let mut found = curves;
+    unknown::unknown(subjects, &mut found);
     names::names(subjects, &mut found);
     budget::budgets(subjects, &mut found);
     let (mut pairs, mut unpaired) = (Vec::new(), Vec::new());

@@ -21,6 +21,7 @@ mod refusal;
 mod report;
 mod substitute;
 mod table;
+mod trainer;
 mod transplant;
 mod treatment;
 mod verdict;
@@ -50,6 +51,7 @@ pub use names::{Meaning, Namesake, Origin, Redefined, redefinitions};
 pub use nodes::{NodeChange, What};
 pub use refusal::Refusal;
 pub use report::{Report, json, text};
+pub use trainer::Trainer;
 pub use verdict::{
     Change, Declared, Erased, Outcome, Place, Proof, Replaced, Side, Subject, Verdict,
 };
@@ -186,6 +188,7 @@ impl Judge<'_> {
             labels: self.sides.map(|side| side.label.to_owned()),
             outcome,
             assumed: self.assumed(),
+            trainer: self.trainer(),
             treatment: entries.iter().map(|entry| self.declared(entry)).collect(),
             confounds,
             consequences,
@@ -265,9 +268,11 @@ impl Judge<'_> {
         told
     }
 
-    /// Data that both arms name and neither has a digest for.
+    /// Data that both arms name and neither has a digest for; where what they record of it differs, their
+    /// names say nothing.
     fn assumed(&self) -> Vec<String> {
         match self.experiments {
+            Some(_) if !self.records_agree() => Vec::new(),
             Some([a, b]) => {
                 let (a, b) = (a.open_inputs(), b.open_inputs());
                 a.into_iter().filter(|input| b.contains(input)).collect()

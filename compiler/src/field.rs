@@ -7,16 +7,20 @@
 //! arch brings its own (`arch.layers.3.mixer.heads`): they are semantic by way of `arch.graph` and
 //! `arch.manifest`, so that renaming or refactoring an arch changes no id.
 
+mod foreign;
 mod table;
+mod topic;
 mod value;
 
 use std::collections::BTreeMap;
 
+pub use foreign::FOREIGN;
 #[cfg(test)]
 use table::CONFIGS;
 pub use table::TABLE;
 pub(crate) use table::{GRAMMARS, LESS_IS_BETTER, MEASURES, METRICS};
 use table::{TASK, TEXT};
+pub use topic::{Absent, Topic};
 pub use value::{Bounds, FieldValue, Kind, UNBOUND};
 pub(crate) use value::{one_of, quote, row, shown, string};
 
@@ -32,8 +36,23 @@ pub enum Class {
     Measured,
     /// Changes rounding only: part of the `platform` digest.
     Platform,
+    /// Read by another trainer only, where it can decide a result. It changes no bit here, so no id
+    /// covers it; between arms it is a confound unless canonc runs both.
+    Carried,
     /// Changes no bit of any loss or weight: part of no digest but the file's own.
     Cosmetic,
+}
+
+impl Class {
+    pub fn word(self) -> &'static str {
+        match self {
+            Class::Semantic => "semantic",
+            Class::Measured => "measured",
+            Class::Platform => "platform",
+            Class::Carried => "carried",
+            Class::Cosmetic => "cosmetic",
+        }
+    }
 }
 
 /// Where a field's value comes from.
@@ -79,12 +98,39 @@ pub struct FieldDef {
     pub doc: &'static str,
     /// What others call it; suggested, never accepted.
     pub also: &'static [&'static str],
+    /// What a difference in it is about.
+    pub topic: Topic,
+    /// The keys and columns under which others write it. One that ends in `.*` is everything below it.
+    pub foreign: &'static [&'static str],
+    /// What it means in theirs that the key is not there.
+    pub absent: Absent,
+    /// Values that they write in their own words: theirs, ours.
+    pub synonyms: &'static [(&'static str, &'static str)],
 }
 
 const fn free(path: &'static str, class: Class, kind: Kind, doc: &'static str) -> FieldDef {
     let (origin, default) = (Origin::Free, Default::Required);
-    let (only, instead, since, neutral, unit, also) = (None, None, 1, "", "", &[]);
-    FieldDef { path, class, origin, kind, default, only, instead, since, neutral, unit, doc, also }
+    let (only, instead, since, neutral, unit, also) = (None, None, 1, "", "", &[] as &[_]);
+    let topic = Topic::usual(path, class);
+    let (foreign, absent, synonyms) = (&[] as &[_], Absent::Unknown, &[] as &[_]);
+    FieldDef {
+        path,
+        class,
+        origin,
+        kind,
+        default,
+        only,
+        instead,
+        since,
+        neutral,
+        unit,
+        doc,
+        also,
+        topic,
+        foreign,
+        absent,
+        synonyms,
+    }
 }
 
 const fn derived(
@@ -135,6 +181,54 @@ impl FieldDef {
 
     const fn decides(self) -> FieldDef {
         FieldDef { origin: Origin::Decides, ..self }
+    }
+
+    const fn about(self, topic: Topic) -> FieldDef {
+        FieldDef { topic, ..self }
+    }
+
+    const fn called(self, foreign: &'static [&'static str]) -> FieldDef {
+        FieldDef { foreign, ..self }
+    }
+
+    /// Whoever leaves the key out means this value.
+    const fn means(self, value: &'static str) -> FieldDef {
+        FieldDef { absent: Absent::Is(value), ..self }
+    }
+
+    /// The default that the other trainer documents.
+    const fn default_there(self, value: &'static str) -> FieldDef {
+        FieldDef { absent: Absent::Default(value), ..self }
+    }
+
+    /// Without the key it is what another field is.
+    const fn same_as(self, path: &'static str) -> FieldDef {
+        FieldDef { absent: Absent::As(path), ..self }
+    }
+
+    const fn spoken(self, synonyms: &'static [(&'static str, &'static str)]) -> FieldDef {
+        FieldDef { synonyms, ..self }
+    }
+
+    /// Whether a difference can reach a loss or a weight, here or in the trainer that reads it.
+    pub fn reaches_result(&self) -> bool {
+        match self.class {
+            Class::Semantic | Class::Platform | Class::Carried => true,
+            // What may be written instead of a field that decides does so as well.
+            Class::Measured | Class::Cosmetic => {
+                self.origin == Origin::Decides || self.instead.is_some()
+            }
+        }
+    }
+
+    /// The class under which locks list and digest it. What is carried stays where the first locks have it:
+    /// among the cosmetic fields, or the platform's where it says how another trainer rounds.
+    pub fn listed(&self) -> Class {
+        match (self.class, self.topic) {
+            (Class::Carried, Topic::Numerics) => Class::Platform,
+            (Class::Carried, _) => Class::Cosmetic,
+            (class, _) => class,
+        }
     }
 
     /// Whether the field exists beside these values.
@@ -333,6 +427,27 @@ mod tests {
             }
             if let Default::Is(_) = def.default {
                 assert!(default_of(def, &Fields::new()).is_some(), "default of {}", def.path);
+            }
+        }
+    }
+
+    #[test]
+    fn every_field_has_one_row_and_its_class_agrees_with_its_topic() {
+        let mut names = std::collections::BTreeSet::new();
+        for pair in FOREIGN.windows(2) {
+            assert!(pair[0].path < pair[1].path, "{} before {}", pair[0].path, pair[1].path);
+        }
+        for def in TABLE.iter().chain(FOREIGN) {
+            for name in def.foreign.iter().filter(|name| **name != def.path).chain([&def.path]) {
+                assert!(names.insert(*name), "{name} twice");
+            }
+            if let Absent::As(other) = def.absent {
+                assert!(TABLE.iter().chain(FOREIGN).any(|known| known.path == other), "{other}");
+            }
+            assert!(def.doc.ends_with('.'), "{}", def.path);
+            // Derived fields follow from others, which are what differs.
+            if def.origin != Origin::Derived || def.instead.is_some() {
+                assert_eq!(def.topic.decides(), def.reaches_result(), "{}", def.path);
             }
         }
     }

@@ -13,7 +13,9 @@ mod lock {
     mod files;
     mod forms;
     mod hand_edited;
+    mod harmless;
     mod hiding;
+    mod matrix;
     mod published;
     mod recipe;
     mod support;

@@ -169,8 +169,10 @@ fn numbers_that_are_none() {
         text += &format!("$ canonc audit {path}\n{}", shown(&ran, dir.path()));
     }
     insta::assert_snapshot!("audit_no_numbers", text);
-    // What nobody knows may hold anything.
-    assert_eq!(canonc(dir.path(), &["audit", "mine.tsv"]).code, 0);
+    // What nobody knows may hold anything, and is reported.
+    let ran = canonc(dir.path(), &["audit", "mine.tsv"]);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.contains("mine.note: an unknown key"), "{}", ran.stdout);
 }
 
 #[test]
@@ -226,6 +228,121 @@ fn the_locks_of_the_published_set() {
     let clean = json["pairs"].as_array().unwrap().iter().filter(|pair| pair["clean"] == true);
     // 17, and five whose twins differ in the revision that wrote their dumps.
     assert_eq!(clean.count(), 22);
+}
+
+/// The published set once more, as configurations: a key a line, devices in a comment.
+fn as_yaml(columns: &[&str], cells: &[&str]) -> String {
+    let mut text = String::new();
+    let mut open: Vec<&str> = Vec::new();
+    let mut keys: Vec<(&str, &str)> = columns.iter().copied().zip(cells.iter().copied()).collect();
+    keys.retain(|(key, cell)| !cell.is_empty() && is_key(key));
+    keys.sort();
+    if let Some(at) = columns.iter().position(|column| *column == "gpus_from_comment") {
+        text += &format!("# run with {} GPUs to replicate our result\n", cells[at]);
+    }
+    for (key, cell) in keys {
+        let mut parts: Vec<&str> = key.split('.').collect();
+        let last = parts.pop().unwrap();
+        let same = open.iter().zip(&parts).take_while(|(a, b)| a == b).count();
+        open.truncate(same);
+        for part in &parts[same..] {
+            text += &format!("{}{part}:\n", "  ".repeat(open.len()));
+            open.push(part);
+        }
+        let cell = match cell {
+            "True" | "False" => cell.to_lowercase(),
+            _ if key.ends_with(".tasks") => format!("[{cell}]"),
+            _ => cell.to_owned(),
+        };
+        text += &format!("{}{last}: {cell}\n", "  ".repeat(open.len()));
+    }
+    text
+}
+
+/// Whether a column of the published table is a key of the files it was made from.
+fn is_key(column: &str) -> bool {
+    column.contains('.')
+        || ["steps", "grad_acc_steps", "seed", "probe_freq", "async_eval_gpus"].contains(&column)
+}
+
+#[test]
+fn the_published_set_as_configurations() {
+    let table = std::fs::read_to_string(root().join("recipes/published/data/recipes.tsv")).unwrap();
+    let mut lines = table.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+    let columns = lines.next().unwrap();
+    let files: Vec<(String, String)> =
+        lines.map(|cells| (format!("set/{}.yaml", cells[0]), as_yaml(&columns, &cells))).collect();
+    let files: Vec<(&str, &str)> = files.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
+    let dir = folder(&files);
+    let ran = canonc(dir.path(), &["audit", "set", "--json"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    let json: serde_json::Value = serde_json::from_str(&ran.stdout).unwrap();
+    let unseen = json["unseen"].to_string();
+    assert!(unseen.contains("no curves") && unseen.contains("no revision"), "{unseen}");
+    let failing = json["findings"].as_array().unwrap().iter();
+    let failing: Vec<(&str, &str, usize)> = failing
+        .filter(|finding| matches!(finding["severity"].as_str(), Some("confound" | "error")))
+        .map(|finding| {
+            let text = |key: &str| finding[key].as_str().unwrap();
+            (text("rule"), text("key"), finding["places"].as_array().unwrap().len())
+        })
+        .collect();
+    let want = [
+        ("budget-ambiguous", "budget.tokens", 2),
+        ("twin-training", "arch.mixer.rope.share", 8),
+        ("twin-kernel", "platform.kernels.gated_norm", 1),
+        ("lr-wd-steps", "optimizer.lr * optimizer.weight_decay * budget.steps", 6),
+    ];
+    assert_eq!(failing, want);
+    let pairs = json["pairs"].as_array().unwrap();
+    assert_eq!(pairs.len(), 32);
+    // 17, the pair that read another order, and five whose dumps are of two revisions.
+    assert_eq!(pairs.iter().filter(|pair| pair["clean"] == true).count(), 23);
+}
+
+/// A key that only another trainer reads is a confound for everyone, unless canonc runs both arms.
+#[test]
+fn keys_that_only_another_trainer_reads() {
+    let text = |arch: &str, more: &str| {
+        recipe(arch, more).replace(
+            "data = { task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2, ids = \"dense\" }",
+            "data = { task = \"text\", seq_len = 64, source = \"books\" }",
+        )
+    };
+    let dir = locked(&[
+        ("a", text("small", "")),
+        ("acanon", text("smallcanon", "lingua = { seed = 1, root_dir = \"elsewhere\" }\n")),
+    ]);
+    let diff = ["diff", "lockfiles/a.lock", "lockfiles/acanon.lock", "--treatment", "canon"];
+    let ran = canonc(dir.path(), &diff);
+    assert_eq!(ran.code, 1, "{}{}", ran.stdout, ran.stderr);
+    let mut out = format!("$ canonc {}\n{}", diff.join(" "), shown(&ran, dir.path()));
+    let ours = [&diff[..], &["--trainer", "canonc"]].concat();
+    let ran = canonc(dir.path(), &ours);
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    out += &format!("$ canonc {}\n{}", ours.join(" "), shown(&ran, dir.path()));
+    let ran = canonc(dir.path(), &["audit", "lockfiles"]);
+    assert_eq!(ran.code, 1);
+    out += &format!("$ canonc audit lockfiles\n{}", shown(&ran, dir.path()));
+    let pair = "base = \"a\"\ntreatment = [\"canon\"]\n[arms]\na = \"a.toml\"\nacanon = \"acanon.toml\"\n\
+                [seeds]\ninit = [1]\ndata = [1]\n";
+    for (name, head, code) in
+        [("c", "", 1), ("d", "trainer = \"canonc\"\n", 0), ("e", "trainer = \"lingua\"\n", 2)]
+    {
+        std::fs::write(dir.path().join(format!("recipes/{name}.toml")), format!("{head}{pair}"))
+            .unwrap();
+        let build = ["build", &format!("recipes/{name}.toml")];
+        let ran = canonc(dir.path(), &build);
+        assert_eq!(ran.code, code, "{name}: {}{}", ran.stdout, ran.stderr);
+        out += &format!("$ canonc {}\n{}", build.join(" "), shown(&ran, dir.path()));
+    }
+    let lock = std::fs::read_to_string(dir.path().join("lockfiles/d.lock")).unwrap();
+    assert!(
+        lock.contains("\ntrainer = \"canonc\"\n") && lock.contains("; canonc runs both arms\"")
+    );
+    let ran = canonc(dir.path(), &[&diff[..], &["--trainer", "lingua"]].concat());
+    assert_eq!(ran.code, 2);
+    insta::assert_snapshot!("audit_carried", out);
 }
 
 /// A comparison's arms that have locks of their own are the same experiments.

@@ -5,12 +5,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::experiment::{BARE_GRAPH, BARE_MANIFEST};
 use super::facts::Subject;
 use super::finding::{Findings, Kind, Place};
 use super::pairs::of_treatment;
 use super::rules::Pairs;
 use super::value::Value;
-use super::vocabulary::{self, Class};
+use super::vocabulary::Topic;
 
 /// What makes a size.
 const SIZE: [&str; 8] = [
@@ -46,12 +47,11 @@ pub(super) fn across(subjects: &[Subject], pairs: &[Pairs], found: &mut Findings
         let mut keys: BTreeSet<&str> = members.iter().flat_map(|s| s.compared()).collect();
         keys.extend(DERIVED);
         for key in keys {
-            let class = vocabulary::class(key);
-            let told = class.decides()
-                && class != Class::Kernel
+            let topics = members.iter().map(|subject| subject.topic(key));
+            let told = topics.into_iter().all(|topic| topic.decides() && topic != Topic::Kernel)
                 && !key.starts_with("lingua.")
                 && !FOLLOWS.contains(&key)
-                && key != super::experiment::BARE_GRAPH
+                && ![BARE_GRAPH, BARE_MANIFEST].contains(&key)
                 && key != "arch.mixer"
                 && !pairs.iter().any(|pairs| of_treatment(&pairs.treatment, key));
             if !told {

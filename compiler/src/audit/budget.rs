@@ -5,28 +5,24 @@
 
 use std::collections::BTreeMap;
 
-use super::facts::{DEVICES, ROPE_SHARE, Subject, TOKENS, TOKENS_PER_STEP};
+use super::facts::{DEVICES, Subject, TOKENS, TOKENS_PER_STEP};
 use super::finding::{Findings, Kind, Place};
-use super::value::rounded;
-use super::vocabulary;
+use super::repeated;
 use crate::value::Ratio;
 
 /// A name's `1T` may be this share off: budgets are whole steps of round batches.
-const NAMED: Ratio = Ratio { num: 2, den: 100 };
-
-/// Reported numbers are rounded to a few digits.
-const REPORTED: Ratio = Ratio { num: 5, den: 1000 };
+pub(super) const NAMED: Ratio = Ratio { num: 2, den: 100 };
 
 pub(super) fn budgets(subjects: &[Subject], found: &mut Findings) {
     for subject in subjects {
         in_comment(subject, found);
         named(subject, found);
-        reported(subject, found);
+        repeated::check(subject, found);
     }
     ambiguous(subjects, found);
 }
 
-fn alone(subject: &Subject, says: String) -> Place {
+pub(super) fn alone(subject: &Subject, says: String) -> Place {
     Place { experiment: subject.name.clone(), against: None, says }
 }
 
@@ -60,7 +56,7 @@ fn named(subject: &Subject, found: &mut Findings) {
 }
 
 /// Whether two differ by more than a share of the second.
-fn off(a: Ratio, b: Ratio, share: Ratio) -> bool {
+pub(super) fn off(a: Ratio, b: Ratio, share: Ratio) -> bool {
     let gap = a.add(b.neg()).map(|gap| Ratio { num: gap.num.abs(), den: gap.den });
     let bound = b.mul(share).map(|bound| Ratio { num: bound.num.abs(), den: bound.den });
     match (gap, bound) {
@@ -69,38 +65,11 @@ fn off(a: Ratio, b: Ratio, share: Ratio) -> bool {
     }
 }
 
-/// What tables give as derived, and the key it has to equal.
-const DERIVED: [(&str, &str); 5] = [
-    ("reported.lr_wd_steps", "optimizer.lr_wd_steps"),
-    ("reported.rope_share", ROPE_SHARE),
-    ("reported.tokens", TOKENS),
-    ("reported.tokens_per_step", TOKENS_PER_STEP),
-    ("reported.warmup_share", "schedule.warmup_share"),
-];
-
-fn reported(subject: &Subject, found: &mut Findings) {
-    for (path, ours) in DERIVED {
-        let (Some(theirs), Some(value)) = (subject.number(path), subject.number(ours)) else {
-            continue;
-        };
-        if off(theirs, value, REPORTED) {
-            let name = subject.written_as.get(path).map_or(path, String::as_str);
-            let message = format!(
-                "`{name}` is given as {}, the keys make {}",
-                rounded(theirs),
-                rounded(value)
-            );
-            found.add("reported", Kind::Set, ours, message, alone(subject, String::new()));
-        }
-    }
-}
-
 /// Keys that are equal and tokens that are not.
 fn ambiguous(subjects: &[Subject], found: &mut Findings) {
     let mut files: BTreeMap<Vec<String>, Vec<&Subject>> = BTreeMap::new();
     for subject in subjects {
-        let key =
-            |path: &&str| vocabulary::class(path).decides() && !subject.comments.contains(*path);
+        let key = |path: &&str| subject.topic(path).decides() && !subject.comments.contains(*path);
         let keys = subject.compared().filter(key);
         let text = keys.map(|path| format!("{path} = {}", subject.shown(path))).collect();
         files.entry(text).or_default().push(subject);

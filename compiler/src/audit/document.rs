@@ -5,7 +5,7 @@
 
 use super::facts::{ARM_WORDS, NAME_WORDS};
 use super::rules::TABLE as RULES;
-use super::vocabulary::{Absent, TABLE as KEYS};
+use super::vocabulary::{self, Absent};
 
 /// Rules, keys and words of names.
 pub fn document() -> String {
@@ -18,12 +18,15 @@ pub fn document() -> String {
         out +=
             &format!("| `{}` | {} | {checks} | {why} | {help} |\n", rule.id, rule.severity.word());
     }
-    out += "\n### Keys\n\n| key | decides | if absent | called |\n|---|---|---|---|\n";
-    for key in KEYS {
+    out += "\n### Keys\n\n| key | class | about | if absent | called |\n|---|---|---|---|---|\n";
+    let mut keys: Vec<_> = vocabulary::rows().collect();
+    keys.sort_by_key(|key| key.path);
+    for key in keys {
         let absent = match key.absent {
             Absent::Unknown => String::new(),
             Absent::Is("") => "none".to_owned(),
             Absent::Is(value) => format!("`{value}`"),
+            Absent::Default(value) => format!("`{value}` by default"),
             Absent::As(other) => format!("as `{other}`"),
         };
         let foreign: Vec<String> = match key.path {
@@ -32,8 +35,9 @@ pub fn document() -> String {
             }
             _ => key.foreign.iter().map(|name| format!("`{name}`")).collect(),
         };
-        let class = key.class.word();
-        out += &format!("| `{}` | {class} | {absent} | {} |\n", key.path, foreign.join(", "));
+        let (class, topic) = (key.class.word(), key.topic.word());
+        let foreign = foreign.join(", ");
+        out += &format!("| `{}` | {class} | {topic} | {absent} | {foreign} |\n", key.path);
     }
     out += "\n### Names\n\n";
     let arms: Vec<String> = ARM_WORDS.iter().map(|word| format!("`{word}`")).collect();

@@ -1,14 +1,16 @@
 //! Experiments as flat maps, from whatever described them.
 //!
 //! In: rows of a table, keys of a foreign file, an experiment's lock. Out: [`Experiment`]s in the
-//! words of the vocabulary. Must stay true: no key is dropped; what two names for one key say twice
-//! must agree; what stands in a comment only is marked as such.
+//! words of the vocabulary. Must stay true: no key is dropped: one without a row is kept and listed as
+//! unknown; what two names for one key say twice must agree; what only a comment says is marked as such.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::facts::DEVICES;
 use super::value::Value;
-use super::vocabulary::{self, CANON, LABELS, SYNONYMS};
+use super::vocabulary::{self, CANON, Topic};
 use crate::erase::erase_all;
+use crate::value::Ratio;
 use crate::{canonical, lock};
 
 /// One experiment: what its author wrote, in our words.
@@ -22,8 +24,24 @@ pub struct Experiment {
     pub written_as: BTreeMap<String, String>,
     /// Keys that no program reads: they stand in a comment.
     pub comments: BTreeSet<String>,
-    /// Read from a lock, which holds keys and nothing of what came of them.
-    pub locked: bool,
+    /// Keys that no table has a row for, as their author wrote them.
+    pub unknown: BTreeSet<String>,
+    /// Known keys whose cell is empty: they mean what the trainer's default is.
+    pub empty: BTreeSet<String>,
+    /// What a rules file says of keys that no table knows.
+    pub own: BTreeMap<String, Topic>,
+    pub origin: Origin,
+}
+
+/// What an experiment was read from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// A row of a table, which may hold what came of the run.
+    Table,
+    /// A whole configuration of another trainer: a key that is not there has its default.
+    Configuration,
+    /// A lock: keys and nothing of what came of them.
+    Lock,
 }
 
 /// Why a table or its row cannot be used.
@@ -48,6 +66,9 @@ impl BadInput {
 /// What is left of a lock's graph when every slot is emptied: twins have it in common.
 pub(super) const BARE_GRAPH: &str = "arch.graph_without_slots";
 
+/// The same of its manifest: every parameter's path, shape, init rule and key.
+pub(super) const BARE_MANIFEST: &str = "arch.manifest_without_slots";
+
 /// Experiments of one set: each is held against each other.
 pub const MAX_EXPERIMENTS: usize = 2000;
 
@@ -63,7 +84,19 @@ impl Experiment {
             values: BTreeMap::new(),
             written_as: BTreeMap::new(),
             comments: BTreeSet::new(),
-            locked: false,
+            unknown: BTreeSet::new(),
+            empty: BTreeSet::new(),
+            own: BTreeMap::new(),
+            origin: Origin::Table,
+        }
+    }
+
+    /// What a rules file says of keys of a person's own: they are known now.
+    pub fn declare(&mut self, keys: &BTreeMap<String, Topic>) {
+        for (key, topic) in keys {
+            if self.unknown.remove(key) {
+                self.own.insert(key.clone(), *topic);
+            }
         }
     }
 
@@ -73,28 +106,34 @@ impl Experiment {
         source: &str,
         keys: impl IntoIterator<Item = (usize, &'a str, &'a str)>,
     ) -> Result<Experiment, BadInput> {
-        let mut experiment = Experiment::new(name, source);
+        let origin = Origin::Configuration;
+        let mut experiment = Experiment { origin, ..Experiment::new(name, source) };
         for (line, key, cell) in keys {
             experiment.write(key, cell).map_err(|bad| bad.of(name, line))?;
         }
+        experiment.finish();
         Ok(experiment)
     }
 
     /// Takes one foreign key.
     pub fn write(&mut self, key: &str, cell: &str) -> Result<(), BadInput> {
-        if LABELS.contains(&key) {
-            return Ok(());
-        }
         if key == "model.canon_set" || key == "canon_set" {
             let (slots, conv) = canon_set(cell);
             self.put(CANON, key, Value::text(slots))?;
             return self.put("arch.mixer.short_conv", key, Value::Bool(conv));
         }
-        let known = vocabulary::known(key);
-        let path = known.map_or(key, |known| known.path);
-        let words = known.is_some_and(|known| known.words);
+        let known = vocabulary::path_of(key);
+        let path = known.as_deref().unwrap_or(key);
+        let row = known.as_deref().and_then(vocabulary::row);
+        let words = row.is_some_and(vocabulary::is_list);
         let value = if words { Value::words(cell) } else { Value::parse(cell) };
-        let Some(value) = value else { return Ok(()) };
+        if known.is_none() && (value.is_some() || self.origin == Origin::Configuration) {
+            self.unknown.insert(key.to_owned());
+        }
+        let Some(value) = value else {
+            self.empty.insert(path.to_owned());
+            return Ok(());
+        };
         if let Some(words) = vocabulary::numeric(path) {
             // Lingua has a switch where a lock has a factor: loss.nll_square.
             let switch = matches!(value, Value::Bool(_)) && vocabulary::is_switch(path);
@@ -106,6 +145,51 @@ impl Experiment {
             self.comments.insert(path.to_owned());
         }
         self.put(path, key, synonym(path, value))
+    }
+
+    /// What only the whole of the keys says: shares of sources, devices of a launch, and a family where no
+    /// key says what mixes.
+    fn finish(&mut self) {
+        let shares: Vec<(String, Ratio)> = self
+            .values
+            .iter()
+            .filter(|(path, _)| path.starts_with("data.sources."))
+            .filter_map(|(path, value)| Some((path.clone(), value.number()?)))
+            .collect();
+        let zero = Ratio { num: 0, den: 1 };
+        let sum = shares.iter().try_fold(zero, |sum, (_, share)| sum.add(*share));
+        for (path, share) in &shares {
+            // The trainer divides by the sum.
+            if let Some(share) = sum.and_then(|sum| share.div(sum)) {
+                self.values.insert(path.clone(), Value::Number(share));
+            }
+        }
+        let nodes = self.launched(&["nodes", "num_nodes"]);
+        let each = self.launched(&["ngpu", "gpus_per_node", "ntasks_per_node"]);
+        if let (Some(nodes), Some(each)) = (nodes, each)
+            && let Some(devices) = nodes.mul(each)
+        {
+            let path = match self.values.contains_key(DEVICES) {
+                true => "reported.devices",
+                false => DEVICES,
+            };
+            self.values.insert(path.to_owned(), Value::Number(devices));
+        }
+        let family = self.values.get("reported.family").cloned();
+        if let Some(family) = family.filter(|_| !self.values.contains_key("arch.mixer")) {
+            let ours = synonym("arch.mixer", family.clone());
+            if ours != family {
+                self.values.insert("arch.mixer".to_owned(), ours);
+                self.written_as.insert("arch.mixer".to_owned(), "family".to_owned());
+            }
+        }
+    }
+
+    /// A number of the launch, whatever section it is in.
+    fn launched(&self, names: &[&str]) -> Option<Ratio> {
+        let sections = ["", "launch.", "launcher.", "sbatch.", "slurm.", "stool."];
+        let mut keys = sections.iter().flat_map(|s| names.iter().map(move |n| format!("{s}{n}")));
+        keys.find_map(|key| self.values.get(&key)?.number())
     }
 
     fn put(&mut self, path: &str, key: &str, value: Value) -> Result<(), BadInput> {
@@ -123,9 +207,12 @@ impl Experiment {
 
     /// What a lock says: every free field with its effective value, and the arch's own.
     pub fn of_lock(name: &str, source: &str, locked: &lock::Experiment) -> Experiment {
-        let mut experiment = Experiment { locked: true, ..Experiment::new(name, source) };
+        let mut experiment = Experiment { origin: Origin::Lock, ..Experiment::new(name, source) };
         let values = &mut experiment.values;
-        for (path, field) in &locked.fields {
+        let bound = lock::is_bound(&locked.fields);
+        // The digest says which data it is, whatever people call it.
+        let named_only = |path: &str| bound && path == "data.source";
+        for (path, field) in locked.fields.iter().filter(|(path, _)| !named_only(path)) {
             if path == "optimizer.betas"
                 && let crate::field::FieldValue::List(pair) = field
             {
@@ -144,6 +231,7 @@ impl Experiment {
         arch(&locked.arch.compiled, values);
         let bare = canonical::identify(&erase_all(&locked.arch.compiled.graph));
         values.insert(BARE_GRAPH.to_owned(), Value::text(bare.graph.to_string()));
+        values.insert(BARE_MANIFEST.to_owned(), Value::text(bare.manifest.to_string()));
         experiment
     }
 }
@@ -169,10 +257,12 @@ fn canon_set(cell: &str) -> (String, bool) {
     (slots.into_iter().collect(), cell.contains('b'))
 }
 
-fn synonym(path: &str, value: Value) -> Value {
+/// Our word for theirs.
+pub(super) fn synonym(path: &str, value: Value) -> Value {
     let text = value.to_string();
-    let ours = SYNONYMS.iter().find(|(at, theirs, _)| *at == path && *theirs == text);
-    ours.map_or(value, |(_, _, ours)| Value::text(*ours))
+    let words = vocabulary::find(path).map_or(&[][..], |row| row.synonyms);
+    let ours = words.iter().find(|(theirs, _)| *theirs == text);
+    ours.map_or(value, |(_, ours)| Value::text(*ours))
 }
 
 /// The fields of an arch; layers that are all alike share theirs, without a number.
@@ -276,6 +366,7 @@ pub fn table(source: &str, text: &str) -> Result<Vec<Experiment>, BadInput> {
         for (column, cell) in columns.iter().zip(&row).filter(|(c, _)| *c != &columns[name_at]) {
             experiment.write(column, cell).map_err(|bad| bad.of(name, number))?;
         }
+        experiment.finish();
         experiments.push(experiment);
     }
     if experiments.is_empty() {
@@ -325,6 +416,7 @@ mod tests {
         assert_eq!(say("optimizer.lr").as_deref(), Some("0.002"));
         assert_eq!(say("arch.mixer").as_deref(), Some("gla"));
         assert_eq!(say("mine.key").as_deref(), Some("x"));
+        assert!(read[0].unknown.iter().eq(["mine.key"]));
         assert!(read[0].comments.contains("platform.devices"));
         assert_eq!(read[0].source, "t.tsv:2");
     }

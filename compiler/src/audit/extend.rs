@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 
 use super::quantity::Quantity;
 use super::rules::{Invariant, Own, Pairs, Range, Rules, Severity, TABLE};
-use super::vocabulary;
+use super::vocabulary::{self, Topic};
 use crate::recipe::facts;
 use crate::value::Ratio;
 
@@ -70,7 +70,7 @@ impl Reader<'_> {
     }
 
     fn file(&mut self, table: &DeTable<'_>) {
-        let known = ["off", "severity", "pairs", "invariant", "range"];
+        let known = ["off", "severity", "keys", "pairs", "invariant", "range"];
         for (key, value) in table {
             let (at, name) = (key.span(), key.get_ref().as_ref());
             match (name, value.get_ref()) {
@@ -82,6 +82,7 @@ impl Reader<'_> {
                     }
                 }
                 ("severity", DeValue::Table(changes)) => self.severities(changes),
+                ("keys", DeValue::Table(keys)) => self.keys(keys),
                 ("pairs" | "invariant" | "range", DeValue::Array(entries)) => {
                     if entries.len() > MAX_RULES {
                         let message = format!("{} rules; at most {MAX_RULES}", entries.len());
@@ -109,6 +110,10 @@ impl Reader<'_> {
                     }
                 }
                 ("pairs" | "invariant" | "range", _) => self.sections(&at, name),
+                ("keys", _) => {
+                    let help = "write `[keys]`, then `\"my.flag\" = \"training\"`";
+                    self.bad(&at, "`keys` is no section".to_owned(), help);
+                }
                 ("severity", _) => {
                     self.bad(
                         &at,
@@ -155,6 +160,32 @@ impl Reader<'_> {
             }
             if let Some(severity) = self.severity(value) {
                 self.rules.severity.insert(key.get_ref().to_string(), severity);
+            }
+        }
+    }
+
+    /// What keys of a person's own are about.
+    fn keys(&mut self, keys: &DeTable<'_>) {
+        for (key, value) in keys {
+            let (name, at) = (key.get_ref().as_ref(), key.span());
+            if let Some(row) = vocabulary::known(name) {
+                let message = format!("`{name}` is a known key: it is about {}", row.topic.word());
+                self.bad(&at, message, "only keys that no table has are said here");
+                continue;
+            }
+            let word = value.get_ref().as_str().unwrap_or("");
+            let topics = Topic::ALL.into_iter().filter(|topic| *topic != Topic::Reported);
+            match topics.clone().find(|topic| topic.word() == word) {
+                Some(topic) => {
+                    self.rules.keys.insert(name.to_owned(), topic);
+                }
+                None => {
+                    let words: Vec<String> =
+                        topics.map(|topic| format!("\"{}\"", topic.word())).collect();
+                    let message =
+                        format!("{} is nothing that a key is about", written(value.get_ref()));
+                    self.bad(&value.span(), message, format!("write one of {}", words.join(", ")));
+                }
             }
         }
     }
@@ -352,6 +383,7 @@ mod tests {
     fn a_file_changes_and_adds() {
         let read = rules(
             "off = [\"twin-cosmetic\"]\n[severity]\nmissing-twin = \"error\"\n\
+             [keys]\n\"my.flag\" = \"cadence\"\n\
              [[pairs]]\ntreatment = [\"arch.mixer.window\"]\n\
              [[invariant]]\nid = \"mine\"\nof = \"optimizer.lr * budget.steps\"\nwithin = [\"family\"]\n\
              tolerance = 0.05\nseverity = \"note\"\n\
@@ -365,7 +397,8 @@ mod tests {
         assert_eq!(read.ranges[0].least, Some(Ratio { num: 1, den: 10_000 }));
         assert_eq!(read.pairs.len(), 2);
         let changes = read.changes();
-        assert_eq!(changes.len(), 4, "{changes:?}");
+        assert_eq!(read.keys["my.flag"], Topic::Cadence);
+        assert_eq!(changes.len(), 5, "{changes:?}");
     }
 
     #[test]
@@ -374,6 +407,9 @@ mod tests {
             ("off = [\"twin-kernels\"]", 1, "there is no rule `twin-kernels`"),
             ("\noff = 3", 2, "`off` is no list of strings"),
             ("offf = []", 1, "a rules file has no `offf`"),
+            ("[keys]\n\"my.flag\" = \"bad\"", 2, "\"bad\" is nothing that a key is about"),
+            ("[keys]\n\"optim.lr\" = \"setup\"", 2, "`optim.lr` is a known key"),
+            ("keys = 3", 1, "`keys` is no section"),
             ("[severity]\nmissing-twin = \"bad\"", 2, "\"bad\" is no severity"),
             ("[[pairs]]\nignore = []", 1, "`[[pairs]]` has no treatment"),
             ("[[range]]\nid = \"a\"\nof = \"optimizer.lr\"", 1, "has no bounds"),

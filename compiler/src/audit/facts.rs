@@ -5,13 +5,13 @@
 //! where the vocabulary says what an absent key means; a name decides nothing but what it is
 //! compared with and whom it is paired with.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use dsl::Decimal;
 
-use super::experiment::Experiment;
+use super::experiment::{Experiment, Origin};
 use super::value::Value;
-use super::vocabulary::{self, Absent, Class};
+use super::vocabulary::{self, Absent, Topic};
 use crate::value::Ratio;
 
 pub(super) const TOKENS_PER_STEP: &str = "batch.tokens_per_step";
@@ -42,11 +42,15 @@ pub struct Subject {
     pub written_as: BTreeMap<String, String>,
     /// Tokens follow from the keys only with a number that stands in a comment.
     pub budget_in_comment: bool,
-    pub comments: std::collections::BTreeSet<String>,
+    pub comments: BTreeSet<String>,
     /// What it is sorted by: what mixes, and how large it is.
     pub family: String,
     pub size: String,
-    pub locked: bool,
+    pub origin: Origin,
+    /// Keys that no table has a row for.
+    pub unknown: BTreeSet<String>,
+    /// What a rules file says of such keys.
+    pub own: BTreeMap<String, Topic>,
 }
 
 /// What a name says of its experiment.
@@ -119,7 +123,7 @@ impl Claims {
 }
 
 /// `1.3B`: a number and its unit, and nothing else.
-fn quantity(part: &str) -> Option<(Ratio, char)> {
+pub(super) fn quantity(part: &str) -> Option<(Ratio, char)> {
     let unit = part.chars().next_back().filter(|c| matches!(c, 'T' | 'B' | 'M'))?;
     let digits = part.strip_suffix(unit)?;
     let plain = digits.chars().all(|c| c.is_ascii_digit() || c == '.');
@@ -144,14 +148,17 @@ fn without_arm(part: &str) -> String {
 
 impl Subject {
     pub fn of(experiment: &Experiment) -> Subject {
-        let Experiment { name, source, values, written_as, comments, locked } = experiment;
+        let Experiment { name, source, values, written_as, comments, unknown, empty, own, origin } =
+            experiment;
         let written = values
             .iter()
             .map(|(path, value)| (path.clone(), Fact { value: value.clone(), written: true }));
         let mut facts: BTreeMap<String, Fact> = written.collect();
         let claims = Claims::of(name);
         let counted = facts.contains_key(TOKENS_PER_STEP);
-        derive(&mut facts);
+        // What another trainer's default is for.
+        let has_default = |path: &str| *origin == Origin::Configuration || empty.contains(path);
+        derive(&mut facts, &has_default);
         let text = |path: &str| facts.get(path).map(|fact| fact.value.to_string());
         // Of layers that are not all alike, every mixer there is.
         let layers = facts.iter().filter(|(path, _)| path.ends_with(".mixer"));
@@ -173,10 +180,17 @@ impl Subject {
             budget_in_comment,
             comments: comments.clone(),
             family,
-            locked: *locked,
+            origin: *origin,
+            unknown: unknown.clone(),
+            own: own.clone(),
             size: size.unwrap_or_else(|| "?".to_owned()),
             facts,
         }
+    }
+
+    /// What a difference in a key is about.
+    pub fn topic(&self, path: &str) -> Topic {
+        self.own.get(path).copied().unwrap_or_else(|| vocabulary::class(path))
     }
 
     pub fn value(&self, path: &str) -> Option<&Value> {
@@ -215,8 +229,8 @@ impl Subject {
             .iter()
             .filter(|(path, fact)| {
                 let follows = matches!(path.as_str(), TOKENS_PER_STEP | TOKENS) && !fact.written;
-                let class = vocabulary::class(path);
-                !follows && !DERIVED.contains(&path.as_str()) && class != Class::Reported
+                let topic = self.topic(path);
+                !follows && !DERIVED.contains(&path.as_str()) && topic != Topic::Reported
             })
             .map(|(path, _)| path.as_str())
     }
@@ -229,7 +243,7 @@ impl Subject {
 
     /// What decides which tokens it reads, in which order and portions: equal texts, equal batches.
     pub fn reads(&self) -> String {
-        let data = |path: &&str| vocabulary::class(path) == Class::Data;
+        let data = |path: &&str| self.topic(path) == Topic::Data;
         let line = |path: &str| format!("{path} = {}\n", self.shown(path));
         let mut text: String = self.compared().filter(data).map(line).collect();
         text += &line(TOKENS_PER_STEP);
@@ -246,7 +260,14 @@ fn of_attention(path: &str) -> bool {
     path.starts_with("arch.mixer.rope.") || path == "arch.mixer.kv_heads"
 }
 
-fn derive(facts: &mut BTreeMap<String, Fact>) {
+/// Whether an absent key means something beside the others.
+fn speaks(facts: &BTreeMap<String, Fact>, path: &str, by_layer: bool) -> bool {
+    let mixer = facts.get("arch.mixer").map(|fact| &fact.value);
+    let attention = matches!(mixer, Some(Value::Text(mixer)) if mixer == "attention");
+    !(by_layer && path.starts_with("arch.m")) && (attention || !of_attention(path))
+}
+
+fn derive(facts: &mut BTreeMap<String, Fact>, has_default: &dyn Fn(&str) -> bool) {
     let number = |facts: &BTreeMap<String, Fact>, path: &str| facts.get(path)?.value.number();
     let put = |facts: &mut BTreeMap<String, Fact>, path: &str, value: Option<Value>| {
         if let Some(value) = value
@@ -256,28 +277,28 @@ fn derive(facts: &mut BTreeMap<String, Fact>) {
         }
     };
     let over = |a: Option<Ratio>, b: Option<Ratio>| Some(Value::Number(a?.div(b?)?));
-    let head_dim = over(number(facts, "arch.dim"), number(facts, "arch.mixer.heads"));
-    put(facts, "arch.mixer.head_dim", head_dim);
     // Layers that are not all alike say themselves what they are.
     let by_layer = facts.keys().any(|path| path.starts_with("arch.layers."));
-    for key in vocabulary::TABLE {
-        if by_layer && key.path.starts_with("arch.m") {
-            continue;
-        }
-        let attention = matches!(
-            facts.get("arch.mixer").map(|fact| &fact.value),
-            Some(Value::Text(mixer)) if mixer == "attention"
-        );
-        if of_attention(key.path) && !attention {
-            continue;
-        }
+    for key in vocabulary::rows() {
         let value = match key.absent {
-            Absent::Unknown => None,
             // Empty is a value of its own: no slot is filled.
             Absent::Is(text) => Some(Value::parse(text).unwrap_or_else(|| Value::text(""))),
-            Absent::As(other) => facts.get(other).map(|fact| fact.value.clone()),
+            Absent::Default(text) if has_default(key.path) => Value::parse(text),
+            Absent::Default(_) | Absent::As(_) | Absent::Unknown => None,
         };
-        put(facts, key.path, value);
+        if speaks(facts, key.path, by_layer) {
+            put(facts, key.path, value);
+        }
+    }
+    let head_dim = over(number(facts, "arch.dim"), number(facts, "arch.mixer.heads"));
+    put(facts, "arch.mixer.head_dim", head_dim);
+    for key in vocabulary::rows() {
+        if let Absent::As(other) = key.absent
+            && speaks(facts, key.path, by_layer)
+        {
+            let value = facts.get(other).map(|fact| fact.value.clone());
+            put(facts, key.path, value);
+        }
     }
     let share = over(number(facts, ROPE_DIMS), number(facts, "arch.mixer.head_dim"));
     put(facts, ROPE_SHARE, share);

@@ -7,6 +7,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::experiment::BARE_MANIFEST;
 use super::facts::Subject;
 use super::rules::Pairs;
 use super::value::Value;
@@ -41,7 +42,9 @@ type Deciding<'a> = Vec<(&'a str, &'a Value)>;
 
 fn deciding<'a>(subject: &'a Subject, declared: &Pairs) -> Deciding<'a> {
     let own = |path: &&str| {
-        vocabulary::class(path).decides()
+        subject.topic(path).decides()
+            // Two parameters that differ in a graph are one difference.
+            && *path != BARE_MANIFEST
             && !of_treatment(&declared.treatment, path)
             && !of_treatment(&declared.ignore, path)
     };

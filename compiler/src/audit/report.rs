@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
+use super::experiment::Origin;
 use super::facts::Subject;
 use super::finding::{Finding, Findings, Kind};
 use super::pairs::Pair;
@@ -38,6 +39,10 @@ pub struct Report {
 /// What a lock does not hold.
 const LOCKS: &str = "locks hold no curves, no comments and no revision of foreign code: what these show is found \
                      in tables, and in curves with --curves";
+
+/// What a configuration of another trainer does not hold.
+const CONFIGURATIONS: &str = "configurations hold no curves, and no revision of the code that ran them: what these show is \
+                              found in tables, and in curves with --curves";
 
 pub(super) fn report(
     subjects: &[Subject],
@@ -75,7 +80,11 @@ pub(super) fn report(
             && !spoilt.contains(&(b, None))
     };
     let clean = pairs.iter().filter(is_clean).cloned().collect();
-    let locked = subjects.iter().any(|subject| subject.locked);
+    let from = |origin: Origin| subjects.iter().any(|subject| subject.origin == origin);
+    let unseen = [
+        from(Origin::Lock).then(|| LOCKS.to_owned()),
+        from(Origin::Configuration).then(|| CONFIGURATIONS.to_owned()),
+    ];
     Report {
         experiments: subjects.len(),
         clean,
@@ -83,7 +92,7 @@ pub(super) fn report(
         findings,
         changes: rules.changes(),
         unpaired,
-        unseen: locked.then(|| LOCKS.to_owned()).into_iter().collect(),
+        unseen: unseen.into_iter().flatten().collect(),
     }
 }
 

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::facts::Subject;
 use super::quantity::Quantity;
-use super::vocabulary::CANON;
+use super::vocabulary::{CANON, Topic};
 use crate::value::Ratio;
 
 /// How much a finding weighs; from `Confound` on the audit fails.
@@ -85,6 +85,10 @@ pub const TABLE: &[Rule] = &[
         "The name says Canon and no slot is filled, or slots are filled and only this name does not say so.",
         "The arm of a comparison is read off its name.",
         "correct the name, or the slots"),
+    rule("unknown-key", Severity::Confound,
+        "A key or column that no row below speaks of.",
+        "Nobody can say whether a difference in it decides, so no pair that has it is clean.",
+        "correct its name, or say in a rules file what it is about: `[keys]`, then `\"my.flag\" = \"training\"`"),
     rule("budget-ambiguous", Severity::Error,
         "Experiments whose keys are equal, but whose tokens are not.",
         "Whoever runs the file again gets one of the two budgets, and cannot know which.",
@@ -113,6 +117,10 @@ pub const TABLE: &[Rule] = &[
         "Twins differ in the code that computes what is the same mathematics.",
         "Kernels round differently, and an error in one of them would look like the treatment. `canonc diff` lists it as platform.",
         "run both with the same kernels, or show on one of them that they agree"),
+    rule("twin-measured", Severity::Confound,
+        "Twins differ in what is measured of their weights.",
+        "Two measures are no difference of two arms. `canonc diff` calls it a confound as well.",
+        "measure both in the same way"),
     rule("lr-wd-steps", Severity::Confound,
         "Learning rate x weight decay x steps, of all that learn one task.",
         "It says how often decay replaces a weight; runs off it answer two questions at once.",
@@ -213,6 +221,8 @@ pub struct Rules {
     pub invariants: Vec<Invariant>,
     pub ranges: Vec<Range>,
     pub own: BTreeMap<String, Own>,
+    /// What keys of a person's own are about.
+    pub keys: BTreeMap<String, Topic>,
 }
 
 impl Default for Rules {
@@ -244,6 +254,7 @@ impl Default for Rules {
             ],
             ranges: Vec::new(),
             own: BTreeMap::new(),
+            keys: BTreeMap::new(),
         }
     }
 }
@@ -300,6 +311,8 @@ impl Rules {
                 .then(|| format!("{id} weighs as {}, not {}", severity.word(), before.word()))
         });
         let added = self.own.keys().map(|id| format!("{id} was added"));
-        off.chain(changed).chain(added).collect()
+        let keys =
+            self.keys.iter().map(|(key, topic)| format!("`{key}` is about {}", topic.word()));
+        off.chain(changed).chain(added).chain(keys).collect()
     }
 }

@@ -6,13 +6,12 @@
 
 use std::collections::BTreeMap;
 
-use super::experiment::BARE_GRAPH;
+use super::experiment::{BARE_GRAPH, BARE_MANIFEST};
 use super::facts::{ROPE_DIMS, ROPE_SHARE, Subject, TOKENS, TOKENS_PER_STEP};
 use super::finding::{Findings, Kind, Place};
 use super::pairs::of_treatment;
 use super::rules::{Invariant, Pairs, Range};
 use super::value::{rounded, shown};
-use super::vocabulary;
 use crate::value::Ratio;
 
 /// Below this nothing is usual.
@@ -124,8 +123,9 @@ pub(super) fn ranges(subjects: &[Subject], rules: &[Range], found: &mut Findings
 }
 
 /// What sweeps go over, or what has a rule of its own: never expected to be one value here.
-const SWEPT: [&str; 7] = [
+const SWEPT: [&str; 8] = [
     BARE_GRAPH,
+    BARE_MANIFEST,
     "optimizer.lr",
     "optimizer.weight_decay",
     "seeds.data",
@@ -147,8 +147,9 @@ pub(super) fn siblings(subjects: &[Subject], pairs: &[Pairs], found: &mut Findin
         keys.sort_unstable();
         keys.dedup();
         for key in keys {
+            let decides = members.iter().all(|subject| subject.topic(key).decides());
             let treatment = pairs.iter().any(|pairs| of_treatment(&pairs.treatment, key));
-            if treatment || SWEPT.contains(&key) || !vocabulary::class(key).decides() {
+            if treatment || SWEPT.contains(&key) || !decides {
                 continue;
             }
             let shown = if key == ROPE_DIMS { ROPE_SHARE } else { key };

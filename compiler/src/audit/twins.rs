@@ -6,25 +6,46 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::experiment::BARE_GRAPH;
+use super::experiment::{BARE_GRAPH, BARE_MANIFEST};
 use super::facts::{DEVICES, ROPE_DIMS, ROPE_SHARE, Subject, TOKENS_PER_STEP};
 use super::finding::{Findings, Kind, Place};
 use super::pairs::{Pair, of_treatment, treatment_of};
+use super::repeated;
 use super::rules::Pairs;
 use super::value::Value;
-use super::vocabulary::{self, CANON, Class};
+use super::vocabulary::{self, CANON, Topic};
 
-/// The rule for differences of a class.
-fn rule_of(class: Class) -> Option<(&'static str, Kind)> {
-    match class {
-        Class::Training => Some(("twin-training", Kind::Pair)),
-        Class::Data => Some(("twin-data", Kind::Pair)),
-        Class::Budget => Some(("twin-budget", Kind::Pair)),
-        Class::Numerics => Some(("twin-numerics", Kind::Pair)),
-        Class::Kernel => Some(("twin-kernel", Kind::Pair)),
-        Class::Revision => Some(("twin-revision", Kind::Pair)),
-        Class::Evaluation | Class::Cadence | Class::Setup => Some(("twin-cosmetic", Kind::Set)),
-        Class::Reported => None,
+/// The rule for differences in a topic.
+fn rule_of(topic: Topic) -> Option<(&'static str, Kind)> {
+    match topic {
+        Topic::Training => Some(("twin-training", Kind::Pair)),
+        Topic::Data => Some(("twin-data", Kind::Pair)),
+        Topic::Budget => Some(("twin-budget", Kind::Pair)),
+        Topic::Numerics => Some(("twin-numerics", Kind::Pair)),
+        Topic::Kernel => Some(("twin-kernel", Kind::Pair)),
+        Topic::Revision => Some(("twin-revision", Kind::Pair)),
+        Topic::Evaluation | Topic::Cadence | Topic::Setup => Some(("twin-cosmetic", Kind::Set)),
+        Topic::Reported => None,
+    }
+}
+
+/// What a key is about in these two: nothing that decides where neither has what would read it.
+fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
+    let topic = a.topic(path);
+    let only = vocabulary::row(path).and_then(|row| row.only);
+    let idle = only.is_some_and(|(on, words)| {
+        // A word of another trainer's own may mean any of ours.
+        let ours = |word: &str| vocabulary::row(on).is_some_and(|row| row.kind.has_word(word));
+        [a, b].iter().all(|subject| {
+            let word = subject.value(on).map(Value::to_string);
+            word.is_some_and(|word| ours(&word) && !words.contains(&word.as_str()))
+        })
+    });
+    match path {
+        // Where the batch is a key, devices only decide who adds up what.
+        DEVICES if a.counts_its_step() && b.counts_its_step() => Topic::Kernel,
+        _ if idle => Topic::Setup,
+        _ => topic,
     }
 }
 
@@ -40,29 +61,59 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
                 && a.value(path) != b.value(path)
         };
         let keys: Vec<&str> = keys.into_iter().filter(differs).collect();
-        let arch = keys.iter().any(|path| path.starts_with("arch.") && *path != BARE_GRAPH);
+        let arch = keys
+            .iter()
+            .any(|path| path.starts_with("arch.") && ![BARE_GRAPH, BARE_MANIFEST].contains(path));
+        let graph = keys.contains(&BARE_GRAPH);
         for path in keys {
-            if path == BARE_GRAPH && arch {
+            // What a key shows is not said again by a digest.
+            if path == BARE_GRAPH && arch || path == BARE_MANIFEST && (arch || graph) {
                 continue;
             }
-            difference(a, b, path, declared, found);
+            difference(a, b, path, topic_of(a, b, path), declared, found);
+        }
+        columns(a, b, declared, found);
+    }
+}
+
+/// Columns that repeat a key, where the key itself is not known.
+fn columns(a: &Subject, b: &Subject, declared: &Pairs, found: &mut Findings) {
+    let reported = |subject: &'_ Subject| -> BTreeSet<String> {
+        let paths = subject.facts.keys().filter(|path| path.starts_with("reported."));
+        paths.cloned().collect()
+    };
+    for path in reported(a).union(&reported(b)) {
+        if a.value(path) == b.value(path) {
+            continue;
+        }
+        let key = repeated::stands_for(path, a, b).filter(|key| {
+            !of_treatment(&declared.treatment, key) && !of_treatment(&declared.ignore, key)
+        });
+        if let Some(key) = key {
+            difference(a, b, path, vocabulary::class(key), declared, found);
         }
     }
 }
 
-fn difference(a: &Subject, b: &Subject, path: &str, declared: &Pairs, found: &mut Findings) {
-    let class = match path {
-        // Where the batch is a key, devices only decide who adds up what.
-        DEVICES if a.counts_its_step() && b.counts_its_step() => Class::Kernel,
-        _ => vocabulary::class(path),
+fn difference(
+    a: &Subject,
+    b: &Subject,
+    path: &str,
+    topic: Topic,
+    declared: &Pairs,
+    found: &mut Findings,
+) {
+    let known = match vocabulary::is_measured(path) {
+        true => Some(("twin-measured", Kind::Pair)),
+        false => rule_of(topic),
     };
-    let Some((rule, kind)) = rule_of(class) else { return };
+    let Some((rule, kind)) = known else { return };
     let (key, said) = match path {
         ROPE_DIMS if a.facts.contains_key(ROPE_SHARE) && b.facts.contains_key(ROPE_SHARE) => {
             (ROPE_SHARE, Some(both(a, b, path)))
         }
         // What follows from it, where it decides how much is seen.
-        _ if class == Class::Budget && a.value(TOKENS_PER_STEP) != b.value(TOKENS_PER_STEP) => {
+        _ if topic == Topic::Budget && a.value(TOKENS_PER_STEP) != b.value(TOKENS_PER_STEP) => {
             let (one, two) = (a.shown(TOKENS_PER_STEP), b.shown(TOKENS_PER_STEP));
             (path, Some(format!("tokens per step {one} | {two}")))
         }
@@ -71,6 +122,9 @@ fn difference(a: &Subject, b: &Subject, path: &str, declared: &Pairs, found: &mu
     let treatment = declared.treatment.join(" and ");
     let message = match path {
         BARE_GRAPH => format!("the graphs differ where no key does, {treatment} aside"),
+        BARE_MANIFEST => format!(
+            "a parameter's path, shape, init rule or key differs where no key does, {treatment} aside"
+        ),
         _ if words(a, b, path).is_some() => words(a, b, path).unwrap_or_default(),
         _ => format!("{} without {treatment}, {} with it", a.shown(key), b.shown(key)),
     };

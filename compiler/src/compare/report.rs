@@ -24,6 +24,9 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
         let _ =
             writeln!(out, "  both read {input}, which has no digest yet: assumed equal by name");
     }
+    if let Some(trainer) = verdict.trainer.word() {
+        let _ = writeln!(out, "  {trainer} runs both arms, as declared");
+    }
     if exploratory && !verdict.treatment.is_empty() {
         out += "  exploratory: this treatment was given on the command line; declare it in a comparison file\n";
     }
@@ -53,6 +56,13 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
     }
     name_lines(&mut out, &verdict.names);
     proof(&mut out, verdict);
+    if verdict.confounds.iter().any(Change::is_carried) {
+        let how = match exploratory {
+            true => "`--trainer canonc`",
+            false => "`trainer = \"canonc\"` in the comparison file",
+        };
+        let _ = writeln!(out, "\nhelp: if canonc runs both arms, declare it: {how}");
+    }
     if exploratory && !verdict.is_controlled() {
         let declaration = verdict.declaration();
         if !declaration.is_empty() {
@@ -192,6 +202,8 @@ pub struct Report {
     pub exploratory: bool,
     /// Inputs without a digest, assumed equal by name.
     pub assumed: Vec<String>,
+    /// Who was declared to run both arms; null where nobody was.
+    pub trainer: Option<&'static str>,
     pub treatment: Vec<ReportEntry>,
     pub confounds: Vec<ReportChange>,
     pub consequences: Vec<ReportChange>,
@@ -276,6 +288,7 @@ pub fn json(verdict: &Verdict, exploratory: bool) -> Report {
         labels: [a, b],
         outcome,
         assumed,
+        trainer,
         treatment,
         confounds,
         consequences,
@@ -304,6 +317,7 @@ pub fn json(verdict: &Verdict, exploratory: bool) -> Report {
         headline: verdict.headline(),
         exploratory: exploratory && !treatment.is_empty(),
         assumed: assumed.clone(),
+        trainer: trainer.word(),
         treatment: treatment
             .iter()
             .map(|declared| ReportEntry {

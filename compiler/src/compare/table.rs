@@ -54,6 +54,9 @@ impl Judge<'_> {
             }
             let change = || self.field_change(path, before, after);
             match (def.origin, def.class) {
+                (_, Class::Carried) => {
+                    self.carried([before, after], change(), confounds, cosmetic);
+                }
                 (Origin::Derived, _) | (_, Class::Platform | Class::Cosmetic) => {}
                 (Origin::Decides, _) => {
                     let other =

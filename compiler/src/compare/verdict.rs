@@ -7,11 +7,11 @@ use std::collections::BTreeMap;
 
 use dsl::{FileId, Span};
 
-use super::Refusal;
 use super::index::{Cell, Index, Layer, slot_of};
 use super::names::Namesake;
 use super::nodes::NodeChange;
 use super::treatment::CANON;
+use super::{Refusal, Trainer};
 use crate::analyse::Analysis;
 use crate::digest::Digest;
 use crate::field::{self, Class, FieldValue};
@@ -27,6 +27,8 @@ pub struct Side<'a> {
     pub(super) analysis: Option<&'a Analysis>,
     /// The lock's file and text.
     pub(super) file: Option<(&'a str, &'a str)>,
+    /// Who runs it.
+    pub(super) trainer: Trainer,
 }
 
 /// A line that a person can open.
@@ -130,6 +132,8 @@ pub struct Verdict {
     pub outcome: Outcome,
     /// Named inputs without a digest that both arms name alike.
     pub assumed: Vec<String>,
+    /// Who was declared to run both arms.
+    pub trainer: Trainer,
     pub treatment: Vec<Declared>,
     pub confounds: Vec<Change>,
     pub consequences: Vec<Change>,
@@ -150,6 +154,7 @@ impl<'a> Side<'a> {
             experiment,
             analysis: None,
             file: Some((file, text)),
+            trainer: Trainer::Any,
         };
         match lock {
             Lock::Arch(arch) => {
@@ -163,7 +168,13 @@ impl<'a> Side<'a> {
     /// One arm of a comparison.
     pub fn arm(name: &'a str, experiment: &'a Experiment) -> Side<'a> {
         let arch = &experiment.arch;
-        Side { label: name, arch, experiment: Some(experiment), analysis: None, file: None }
+        let (analysis, file, trainer) = (None, None, Trainer::Any);
+        Side { label: name, arch, experiment: Some(experiment), analysis, file, trainer }
+    }
+
+    /// The same arm, run by a trainer that is known.
+    pub fn run_by(self, trainer: Trainer) -> Side<'a> {
+        Side { trainer, ..self }
     }
 
     /// A derived value.
@@ -189,7 +200,11 @@ impl Verdict {
     pub fn headline(&self) -> String {
         let entries: Vec<&str> = self.treatment.iter().map(|d| d.entry.as_str()).collect();
         let entries = entries.join(", ");
-        let assumed = if self.assumed.is_empty() { "" } else { "; data assumed equal by name" };
+        let data = if self.assumed.is_empty() { "" } else { "; data assumed equal by name" };
+        let excused =
+            self.cosmetic.iter().any(|change| change.is_carried() && !change.note.is_empty());
+        let run = if excused { "; canonc runs both arms" } else { "" };
+        let assumed = format!("{data}{run}");
         match self.outcome {
             Outcome::Identical => format!("identical{assumed}"),
             Outcome::Controlled => format!("controlled for {entries}{assumed}"),

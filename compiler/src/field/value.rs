@@ -103,6 +103,11 @@ impl Bounds {
 }
 
 impl Kind {
+    /// Whether it is one of a field's words.
+    pub fn has_word(&self, word: &str) -> bool {
+        matches!(self, Kind::Word(words, _) if words.contains(&word))
+    }
+
     /// What a person may write.
     pub fn describe(self) -> String {
         match self {

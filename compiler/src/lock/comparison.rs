@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::parts::Seeds;
 use super::{Experiment, LockError, Problem};
-use crate::compare::{Outcome, Refusal, Side, Verdict, controlled};
+use crate::compare::{Outcome, Refusal, Side, Trainer, Verdict, controlled};
 use crate::digest::Digest;
 use crate::field::{FieldValue, Fields};
 use crate::recipe::{MAX_POINTS, Point};
@@ -44,6 +44,8 @@ pub struct Comparison {
     pub selection: Selection,
     /// What the arms are to have equal, if anything.
     pub matching: Option<Match>,
+    /// Who was declared to run the arms.
+    pub trainer: Trainer,
     /// For each arm but the base: controlled, or a bundle.
     pub verdicts: BTreeMap<String, Verdict>,
     /// For each arm but the base, where something is to be equal: what it is in both, at the first point of the grid.
@@ -121,6 +123,7 @@ pub struct Declared {
     pub grid: Vec<Grid>,
     pub selection: Selection,
     pub matching: Option<Match>,
+    pub trainer: Trainer,
 }
 
 impl Comparison {
@@ -130,7 +133,8 @@ impl Comparison {
         arms: Vec<Arm>,
         declared: Declared,
     ) -> Result<Comparison, NoComparison> {
-        let Declared { base, treatment, seeds, again, grid, selection, matching } = declared;
+        let Declared { base, treatment, seeds, again, grid, selection, matching, trainer } =
+            declared;
         let mut unsound = equal_seeds(&seeds, &again);
         unsound.extend(unsound_grid(&grid, &selection));
         unsound.extend(arms.iter().filter_map(|arm| unmeasured(arm, &selection.metric, &grid)));
@@ -164,6 +168,7 @@ impl Comparison {
             grid,
             selection,
             matching,
+            trainer,
             verdicts: BTreeMap::new(),
             matched: BTreeMap::new(),
             runs: Vec::new(),
@@ -200,7 +205,8 @@ impl Comparison {
             let empty = Vec::new();
             let treatment = self.treatment.get(&arm.name).unwrap_or(&empty);
             let sides =
-                [Side::arm(&base.name, &base.experiment), Side::arm(&arm.name, &arm.experiment)];
+                [Side::arm(&base.name, &base.experiment), Side::arm(&arm.name, &arm.experiment)]
+                    .map(|side| side.run_by(self.trainer));
             let verdict = controlled(&sides[0], &sides[1], treatment)
                 .map_err(|refusal| NoComparison::Treatment(arm.name.clone(), refusal))?;
             if !verdict.is_controlled() {
@@ -224,7 +230,8 @@ impl Comparison {
                 }
                 let [of_base, of_arm] = [base, run].map(|run| run.experiment.name.as_str());
                 let sides =
-                    [Side::arm(of_base, &base.experiment), Side::arm(of_arm, &run.experiment)];
+                    [Side::arm(of_base, &base.experiment), Side::arm(of_arm, &run.experiment)]
+                        .map(|side| side.run_by(self.trainer));
                 let empty = Vec::new();
                 let treatment = self.treatment.get(arm).unwrap_or(&empty);
                 let verdict = controlled(&sides[0], &sides[1], treatment).map_err(|refusal| {
@@ -343,6 +350,7 @@ impl Comparison {
             grid: self.grid.clone(),
             selection: self.selection.clone(),
             matching: self.matching,
+            trainer: self.trainer,
         };
         Comparison::new(self.name.clone(), self.source.clone(), arms, declared).map_err(no_longer)
     }

@@ -25,7 +25,7 @@ pub(crate) fn lines(facts: &[Line]) -> String {
 pub(crate) fn of_class(fields: &Fields, class: Class) -> Vec<Line> {
     TABLE
         .iter()
-        .filter(|def| def.class == class && def.origin == Origin::Free)
+        .filter(|def| def.listed() == class && def.origin == Origin::Free)
         .filter_map(|def| Some((def, fields.get(def.path)?)))
         .filter(|(def, value)| def.enters(value))
         .map(|(def, value)| (def.path.to_owned(), value.to_string()))

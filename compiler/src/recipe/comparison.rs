@@ -1,6 +1,6 @@
 //! Comparison files: which recipes are arms, and what is meant to differ between them.
 //!
-//! In: TOML with `base`, `treatment`, `[arms]`, `[seeds]`, and if wanted `[again]` (the A/A arm), `[grid]`,
+//! In: TOML with `base`, `treatment`, `[arms]`, `[seeds]`, and if wanted `trainer`, `[again]` (the A/A arm), `[grid]`,
 //! `[selection]`, `[match]`, and `[sweep]` for several comparisons that differ in their arms alone. Out: a
 //! [`ComparisonFile`], or every error in it. Must stay true: a treatment is
 //! declared here once, before any run; a nuisance or a seed cannot be a treatment.
@@ -16,6 +16,7 @@ use toml::de::DeValue;
 
 use super::facts::Fact;
 use super::{ArchRef, diag, facts};
+use crate::compare::{Change, Trainer};
 use crate::field::{self, shown};
 use crate::lock::{
     Arm, Choose, Comparison, Declared, Experiment, Match, NoComparison, Quantity, Seeds, Selection,
@@ -47,7 +48,7 @@ pub struct ComparisonFile {
     spans: BTreeMap<String, Span>,
 }
 
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 11] = [
     "again",
     "arms",
     "base",
@@ -57,6 +58,7 @@ const KEYS: [&str; 10] = [
     "seeds",
     "selection",
     "sweep",
+    "trainer",
     "treatment",
 ];
 const MATCH: [&str; 2] = ["match.on", "match.within"];
@@ -113,6 +115,7 @@ impl Reader<'_> {
         let mut chosen = None;
         let mut base = None;
         let (mut on, mut within) = (None, None);
+        let mut trainer = Trainer::Any;
         for fact in leaves {
             let (key, at) = (self.span(&fact.key), self.span(&fact.at));
             self.spans.insert(fact.path.clone(), at);
@@ -125,6 +128,14 @@ impl Reader<'_> {
                     let entries = self.strings(path, value, at);
                     treatment.insert(None, entries);
                 }
+                (None, value) if path == "trainer" => match Trainer::read(value) {
+                    Ok(found) => trainer = found,
+                    Err(_) => {
+                        let want = "\"canonc\", or nothing where another trainer may run the arms";
+                        let got = shown(value);
+                        self.diagnostics.push(diag::wrong_shape(at, path, &got, want));
+                    }
+                },
                 (Some(("treatment", arm)), value) => {
                     let entries = self.strings(path, value, at);
                     treatment.insert(Some(arm.to_owned()), entries);
@@ -205,7 +216,7 @@ impl Reader<'_> {
                 self.diagnostics.push(diag::nuisance_in_treatment(at, path));
             }
         }
-        (rows, Declared { base, treatment, seeds, again, grid, selection, matching })
+        (rows, Declared { base, treatment, seeds, again, grid, selection, matching, trainer })
     }
 
     fn place(&self, path: &str) -> Span {
@@ -487,8 +498,12 @@ impl ComparisonFile {
             NoComparison::Confounded(arm, verdict) => {
                 let message =
                     format!("arm `{arm}` differs from the base in more than its treatment");
+                let ours = match verdict.confounds.iter().any(Change::is_carried) {
+                    true => "; or, if canonc runs every arm: trainer = \"canonc\"",
+                    false => "",
+                };
                 let help = format!(
-                    "make the arms agree, or declare it: treatment = [{}]",
+                    "make the arms agree, or declare it: treatment = [{}]{ours}",
                     verdict
                         .declaration()
                         .iter()

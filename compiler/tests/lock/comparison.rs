@@ -41,7 +41,7 @@ fn compare_archs(
     })
 }
 
-const PAIR: &str = "base = \"llama\"\ntreatment = [\"canon\"]\n[arms]\nllama = \"a.toml\"\ncanon = \"b.toml\"\n\
+pub(super) const PAIR: &str = "base = \"llama\"\ntreatment = [\"canon\"]\n[arms]\nllama = \"a.toml\"\ncanon = \"b.toml\"\n\
     [seeds]\ninit = [1, 2]\ndata = [5, 6]\n";
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::rc::Rc;
 
-use compiler::compare::{Refusal, Side, Verdict, controlled};
+use compiler::compare::{Refusal, Side, Trainer, Verdict, controlled};
 use compiler::lock::{ArchLock, Experiment, Lock, LockedArch, write};
 use compiler::program::{Compiled, Program, Std, imports};
 use compiler::recipe;
@@ -154,12 +154,22 @@ seeds = { init = 1, data = 1 }
 
 /// The verdict of two locks, as `canonc diff` asks for it.
 pub(crate) fn judge(a: &Lock, b: &Lock, treatment: &[&str]) -> Result<Verdict, Refusal> {
+    judge_by(a, b, treatment, Trainer::Any)
+}
+
+/// The same of arms that a trainer was declared to run.
+pub(crate) fn judge_by(
+    a: &Lock,
+    b: &Lock,
+    treatment: &[&str],
+    trainer: Trainer,
+) -> Result<Verdict, Refusal> {
     let names = [a, b].map(|lock| format!("lockfiles/{}.lock", lock.name()));
     let texts = [write(a), write(b)];
     let treatment: Vec<String> = treatment.iter().map(|t| (*t).to_owned()).collect();
     controlled(
-        &Side::lock(&names[0], a, &texts[0])?,
-        &Side::lock(&names[1], b, &texts[1])?,
+        &Side::lock(&names[0], a, &texts[0])?.run_by(trainer),
+        &Side::lock(&names[1], b, &texts[1])?.run_by(trainer),
         &treatment,
     )
 }

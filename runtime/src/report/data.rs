@@ -115,10 +115,8 @@ fn fields(runs: &[&Run]) -> Value {
         let known = TABLE.iter().find(|field| field.path == path);
         match known.map(|field| (field.origin, field.class)) {
             Some((Origin::Derived, _)) => "derived",
-            Some((_, Class::Measured)) => "measured",
-            Some((_, Class::Platform)) => "platform",
-            Some((_, Class::Cosmetic)) => "cosmetic",
-            Some((_, Class::Semantic)) | None => "semantic",
+            Some((_, class)) => class.word(),
+            None => Class::Semantic.word(),
         }
     };
     let table = paths.into_iter().map(|path| {

@@ -7,7 +7,9 @@
 
 use std::collections::BTreeMap;
 
-use compiler::compare::{Change, Meaning, Namesake, Outcome, Side, Verdict, controlled};
+use compiler::compare::{
+    Change, Meaning, Namesake, Outcome, Side, Trainer, Verdict, controlled,
+};
 use compiler::lock::Role;
 use serde_json::{Value, json};
 
@@ -52,7 +54,10 @@ pub(super) fn judge(report: &Report) -> Judged {
                 None if (canon(first) == 0) != (canon(second) == 0) => vec!["canon".to_owned()],
                 None => Vec::new(),
             };
-            let sides = [first, second].map(|run| Side::arm(&run.name, &run.experiment));
+            let sides = [first, second].map(|run| {
+                // A run folder is canonc's.
+                Side::arm(&run.name, &run.experiment).run_by(Trainer::Canonc)
+            });
             let [left, right] = &sides;
             // A treatment on which the two agree says nothing about them.
             let verdict =

@@ -15,6 +15,7 @@ use super::{
     Arm, Choose, Comparison, Declared, Grid, Match, NoComparison, Quantity, SEED_KINDS, Selection,
     seed_value,
 };
+use crate::compare::Trainer;
 use crate::field::{self, FieldValue, Kind, shown};
 
 impl Comparison {
@@ -54,6 +55,9 @@ impl Comparison {
             facts.push(("match.on".to_owned(), field::quote(on.word())));
             facts.push(("match.within".to_owned(), within.to_string()));
         }
+        if let Some(trainer) = self.trainer.word() {
+            facts.push(("trainer".to_owned(), field::quote(trainer)));
+        }
         for (arm, entries) in &self.treatment {
             let values = &mut entries.iter().map(|entry| field::quote(entry));
             facts.push((format!("treatment.{arm}"), list(values)));
@@ -77,12 +81,16 @@ impl Comparison {
             grid: Vec::new(),
             selection: Selection { metric: String::new(), choose: Choose::Least, per_arm: true },
             matching: None,
+            trainer: Trainer::Any,
         };
         let (mut on, mut within) = (None, None);
         for (key, value, line) in facts {
             let wrong = |why: String| error::bad_fact(line, key, &why);
             match (key.split_once('.'), value) {
                 (None, DeValue::String(text)) if key == "base" => declared.base = text.to_string(),
+                (None, value) if key == "trainer" => {
+                    declared.trainer = Trainer::read(value).map_err(wrong)?;
+                }
                 (Some(("seeds" | "again", _)), value) => {
                     seeds.insert(key.to_owned(), seed_list(value).map_err(wrong)?);
                 }

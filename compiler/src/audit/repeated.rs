@@ -1,0 +1,227 @@
+//! Columns that repeat a key in other words: whether they say what the keys say.
+//!
+//! In: an experiment. Out: a finding for each column that does not follow from its keys. Must stay true:
+//! every row about [`Topic::Reported`](crate::field::Topic) is here; numbers may be rounded to a few
+//! digits; where the keys say nothing nothing is claimed, and a difference between twins counts as one in
+//! the key that the column stands for.
+
+use super::budget::{NAMED, alone, off};
+use super::experiment::synonym;
+use super::facts::{DEVICES, ROPE_SHARE, Subject, TOKENS, TOKENS_PER_STEP, quantity};
+use super::finding::{Findings, Kind};
+use super::value::{Value, rounded};
+use super::vocabulary::CANON;
+use crate::value::Ratio;
+
+/// Reported numbers are rounded to a few digits.
+const REPORTED: Ratio = Ratio { num: 5, den: 1000 };
+
+/// What a column is held to.
+enum Says {
+    /// The product of keys, over the product of others.
+    Keys(&'static [&'static str], &'static [&'static str]),
+    /// Whether slots are filled.
+    Treated,
+    /// A word of the field for what mixes.
+    Mixer,
+    /// The size in the name.
+    Size,
+    /// Whether the name's number is the keys'.
+    Claim(fn(&Subject) -> Option<bool>),
+}
+
+/// One column: its path, the key that it stands for, and what it is held to.
+struct Column {
+    path: &'static str,
+    key: &'static str,
+    says: Says,
+}
+
+const fn column(path: &'static str, key: &'static str, says: Says) -> Column {
+    Column { path, key, says }
+}
+
+const LR: &str = "optimizer.lr";
+const WD: &str = "optimizer.weight_decay";
+const STEPS: &str = "budget.steps";
+const WARMUP: &str = "schedule.warmup";
+const CHECKPOINTS: &str = "checkpoint.every";
+const EVALUATIONS: &str = "evaluation.every";
+
+const COLUMNS: &[Column] = &[
+    column("reported.canon", CANON, Says::Treated),
+    column(
+        "reported.checkpoint_tokens",
+        CHECKPOINTS,
+        Says::Keys(&[CHECKPOINTS, TOKENS_PER_STEP], &[]),
+    ),
+    column("reported.devices", DEVICES, Says::Keys(&[DEVICES], &[])),
+    column(
+        "reported.evaluation_tokens",
+        EVALUATIONS,
+        Says::Keys(&[EVALUATIONS, TOKENS_PER_STEP], &[]),
+    ),
+    column("reported.evaluations", EVALUATIONS, Says::Keys(&[STEPS], &[EVALUATIONS])),
+    column("reported.family", "arch.mixer", Says::Mixer),
+    column("reported.head_dim", "arch.mixer.head_dim", Says::Keys(&["arch.mixer.head_dim"], &[])),
+    column("reported.lr_claim", LR, Says::Keys(&[LR], &[])),
+    column("reported.lr_claim_holds", LR, Says::Claim(lr_holds)),
+    column("reported.lr_wd", WD, Says::Keys(&[LR, WD], &[])),
+    column("reported.lr_wd_steps", WD, Says::Keys(&[LR, WD, STEPS], &[])),
+    column("reported.rope_share", ROPE_SHARE, Says::Keys(&[ROPE_SHARE], &[])),
+    column(
+        "reported.sequences",
+        "batch.sequences",
+        Says::Keys(&[TOKENS_PER_STEP], &["data.seq_len"]),
+    ),
+    column("reported.size", "arch.dim", Says::Size),
+    column("reported.tokens", TOKENS, Says::Keys(&[TOKENS], &[])),
+    column("reported.tokens_claim", TOKENS, Says::Keys(&[TOKENS], &[])),
+    column("reported.tokens_claim_holds", TOKENS, Says::Claim(tokens_hold)),
+    column("reported.tokens_per_step", TOKENS_PER_STEP, Says::Keys(&[TOKENS_PER_STEP], &[])),
+    column("reported.warmup_share", WARMUP, Says::Keys(&[WARMUP], &[STEPS])),
+    column("reported.warmup_tokens", WARMUP, Says::Keys(&[WARMUP, TOKENS_PER_STEP], &[])),
+];
+
+/// A reported path without its unit, and the unit.
+fn split(path: &str) -> (&str, i64) {
+    match path.rsplit_once('.').map(|(plain, unit)| (plain, unit.parse::<i64>())) {
+        Some((plain, Ok(unit))) => (plain, unit),
+        Some((_, Err(_))) | None => (path, 1),
+    }
+}
+
+fn find(path: &str) -> Option<&'static Column> {
+    let (plain, _) = split(path);
+    COLUMNS.iter().find(|column| column.path == plain)
+}
+
+/// The key that a difference in a column counts as, if the keys of the two do not show it themselves.
+pub(super) fn stands_for(path: &str, a: &Subject, b: &Subject) -> Option<&'static str> {
+    let column = find(path)?;
+    let known = |key: &str| [a, b].iter().all(|subject| subject.value(key).is_some());
+    let shown = match &column.says {
+        Says::Keys(over, under) => over.iter().chain(*under).all(|key| known(key)),
+        Says::Treated => known(column.key),
+        // Words of the author's own, which no key repeats in full.
+        Says::Mixer | Says::Size => false,
+        // About a name.
+        Says::Claim(_) => true,
+    };
+    (!shown).then_some(column.key)
+}
+
+/// Holds every reported column of an experiment to its keys.
+pub(super) fn check(subject: &Subject, found: &mut Findings) {
+    let reported = subject.facts.keys().filter(|path| path.starts_with("reported."));
+    for path in reported {
+        let Some(column) = find(path) else { continue };
+        let Some(theirs) = subject.value(path) else { continue };
+        let name = subject.written_as.get(path).map_or(path.as_str(), String::as_str);
+        let message = match &column.says {
+            Says::Keys(over, under) => {
+                numbers(subject, path, theirs, over, under).map(|(theirs, ours)| {
+                    format!("`{name}` is given as {theirs}, the keys make {ours}")
+                })
+            }
+            Says::Treated => {
+                subject.value(CANON).filter(|canon| canon.is_off() != theirs.is_off()).map(|_| {
+                    format!(
+                        "`{name}` is {theirs}, and the slots filled are {}",
+                        subject.shown(CANON)
+                    )
+                })
+            }
+            Says::Mixer => {
+                let ours = synonym("arch.mixer", theirs.clone());
+                let mixer = subject.value("arch.mixer");
+                mixer.filter(|mixer| ours != *theirs && **mixer != ours).map(|mixer| {
+                    format!("`{name}` is {theirs}, which is {ours} here, and arch.mixer is {mixer}")
+                })
+            }
+            Says::Size => subject
+                .claims
+                .size
+                .as_ref()
+                .filter(|size| **size != theirs.to_string())
+                .map(|size| format!("`{name}` is {theirs}, and the name says {size}")),
+            Says::Claim(holds) => {
+                holds(subject).filter(|holds| *holds == theirs.is_off()).map(|holds| {
+                    let word = if holds { "agree" } else { "do not agree" };
+                    format!("`{name}` is {theirs}, and name and keys {word}")
+                })
+            }
+        };
+        if let Some(message) = message {
+            let key = if column.key == WARMUP && column.path.ends_with("share") {
+                "schedule.warmup_share"
+            } else {
+                column.key
+            };
+            found.add("reported", Kind::Set, key, message, alone(subject, String::new()));
+        }
+    }
+}
+
+/// Both values as text, where they are not one.
+fn numbers(
+    subject: &Subject,
+    path: &str,
+    theirs: &Value,
+    over: &[&str],
+    under: &[&str],
+) -> Option<(String, String)> {
+    let (plain, unit) = split(path);
+    let word = theirs.to_string();
+    let claimed = quantity(&word).and_then(|(number, letter)| {
+        let scale = match letter {
+            'T' => 1_000_000_000_000,
+            'B' => 1_000_000_000,
+            _ => 1_000_000,
+        };
+        number.mul(Ratio { num: scale, den: 1 })
+    });
+    let number = theirs.number().or(claimed)?.mul(Ratio { num: i128::from(unit), den: 1 })?;
+    let ours = made(subject, over, under)?;
+    let tolerance = if plain == "reported.tokens_claim" { NAMED } else { REPORTED };
+    let theirs = if theirs.number().is_some() { rounded(number) } else { word };
+    off(number, ours, tolerance).then(|| (theirs, rounded(ours)))
+}
+
+fn made(subject: &Subject, over: &[&str], under: &[&str]) -> Option<Ratio> {
+    let mut value = Ratio { num: 1, den: 1 };
+    for key in over {
+        value = value.mul(subject.number(key)?)?;
+    }
+    for key in under {
+        value = value.div(subject.number(key)?)?;
+    }
+    Some(value)
+}
+
+fn lr_holds(subject: &Subject) -> Option<bool> {
+    let said =
+        subject.claims.numbers.iter().find(|(path, ..)| *path == LR).map(|(_, said, _)| *said)?;
+    Some(subject.number(LR)? == said)
+}
+
+fn tokens_hold(subject: &Subject) -> Option<bool> {
+    let (_, said) = subject.claims.tokens.as_ref()?;
+    Some(!off(subject.number(TOKENS)?, *said, NAMED))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::vocabulary::{self, Topic};
+    use super::*;
+
+    #[test]
+    fn every_reported_row_is_held_to_its_keys() {
+        let rows = vocabulary::rows().filter(|row| row.topic == Topic::Reported);
+        let paths: Vec<&str> = rows.map(|row| row.path).collect();
+        assert_eq!(paths, COLUMNS.iter().map(|column| column.path).collect::<Vec<_>>());
+        for column in COLUMNS {
+            assert!(vocabulary::class(column.key).decides() || column.key.ends_with(".every"));
+        }
+    }
+}

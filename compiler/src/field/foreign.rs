@@ -1,0 +1,106 @@
+//! Rows of what only audits read: an arch's own fields by the names others use, keys of other trainers that
+//! no field of a lock has, and the columns of tables that repeat a key.
+//!
+//! In: nothing. Out: [`FOREIGN`], sorted by path. Must stay true: rows are of the same kind as the table's,
+//! and no path or name is in both; a documented default is the trainer's own (`TrainArgs` of
+//! facebookresearch/lingua and what it holds, and the fork of the release).
+
+use super::{FieldDef, free};
+
+use super::Bounds::AtLeastZero;
+use super::Class::{Carried, Cosmetic, Semantic};
+use super::Kind::{Bool, Int, Name, Real};
+use super::Topic::{Cadence, Data, Evaluation, Kernel, Numerics, Reported, Revision};
+
+/// Numbers of other files, which have bounds of their own.
+const WHOLE: super::Kind = Int(i64::MIN, i64::MAX);
+
+/// A column that repeats a key.
+const fn repeated(path: &'static str, kind: super::Kind, doc: &'static str) -> FieldDef {
+    free(path, Cosmetic, kind, doc).about(Reported)
+}
+
+/// Every row, by path. `model.canon_set` is two of them: its capital letters are `arch.canon`, its `b` is
+/// `arch.mixer.short_conv`.
+#[rustfmt::skip]
+pub const FOREIGN: &[FieldDef] = &[
+    free("arch.*", Semantic, Name, "Any other field of an arch, each of which brings its own."),
+    free("arch.canon", Semantic, Name, "The slots that Canon layers fill, as letters.").means(""),
+    free("arch.canon.activation", Semantic, Bool, "An activation inside Canon layers.").called(&["model.canon_activation"]).default_there("false"),
+    free("arch.canon.bias", Semantic, Bool, "A bias in Canon layers.").called(&["model.canon_bias"]).default_there("false"),
+    free("arch.canon.kernel", Semantic, WHOLE, "Time steps that a Canon layer sees.").called(&["model.canon_kernel"]).default_there("4"),
+    free("arch.canon.residual", Semantic, Bool, "The residual of Canon layers.").called(&["model.canon_residual"]).default_there("true"),
+    free("arch.dim", Semantic, WHOLE, "Width of the residual stream.").called(&["model.dim"]).default_there("512"),
+    free("arch.init.base_std", Semantic, Real(AtLeastZero), "Standard deviation of initial weights.").called(&["model.init_base_std"]).default_there("none"),
+    free("arch.init.std_factor", Semantic, Name, "What it is divided by, by depth.").called(&["model.init_std_factor"]).default_there("disabled"),
+    free("arch.layers", Semantic, WHOLE, "Layers.").called(&["model.n_layers"]).default_there("8"),
+    free("arch.mixer", Semantic, Name, "What mixes time steps.").called(&["model.model_name"]).means("attention").spoken(&[("GDN2", "gated_deltanet"), ("GLA5", "gla"), ("Llama", "attention"), ("Mamba2", "mamba2")]),
+    free("arch.mixer.head_dim", Semantic, WHOLE, "Width of a head.").called(&["model.head_dim"]),
+    free("arch.mixer.heads", Semantic, WHOLE, "Heads.").called(&["model.n_heads"]),
+    free("arch.mixer.kv_heads", Semantic, WHOLE, "Heads of keys and values.").called(&["model.n_kv_heads"]).same_as("arch.mixer.heads"),
+    free("arch.mixer.qk_norm", Semantic, Bool, "Norms of queries and keys.").called(&["model.qk_norm"]).means("false"),
+    free("arch.mixer.rope.dims", Semantic, WHOLE, "Dimensions of a head that RoPE turns.").called(&["model.rope_dim"]).same_as("arch.mixer.head_dim"),
+    free("arch.mixer.rope.theta", Semantic, Real(AtLeastZero), "The base of RoPE's angles.").called(&["model.rope_theta"]).means("10000"),
+    free("arch.mixer.short_conv", Semantic, Bool, "The mixer's own short convolution.").means("false"),
+    free("arch.mixer.state", Semantic, Name, "Width of a Mamba state.").called(&["model.mamba_ssm"]),
+    free("arch.mixer.window", Semantic, Name, "Time steps that attention sees.").called(&["model.sliding_window"]).default_there("none"),
+    free("arch.mlp", Semantic, Name, "What follows the mixer.").called(&["model.mlp_type"]).means("swiglu"),
+    free("arch.mlp.hidden", Semantic, WHOLE, "Width of the MLP.").called(&["model.hidden_dim"]),
+    free("arch.mlp.multiple_of", Semantic, WHOLE, "What that width is rounded up to.").called(&["model.multiple_of"]).means("256"),
+    free("arch.mlp.multiplier", Semantic, Real(AtLeastZero), "What that width is multiplied by.").called(&["model.ffn_dim_multiplier"]).means("1"),
+    free("arch.norm_eps", Semantic, Real(AtLeastZero), "Added under the root of norms.").called(&["model.norm_eps"]).default_there("1e-5"),
+    free("arch.tied", Semantic, Bool, "Whether the output projection is the token table.").called(&["model.weight_tying"]).default_there("false"),
+    free("arch.vocab", Semantic, WHOLE, "Tokens; -1 for the tokenizer's.").called(&["model.vocab_size"]).default_there("-1"),
+    free("batch.accumulation", Semantic, WHOLE, "Micro-batches of one device, summed.").called(&["grad_acc_steps"]).means("1"),
+    free("data.sources.*", Semantic, Real(AtLeastZero), "The share of a source."),
+    free("evaluation.validation", Cosmetic, Name, "Validation sets.").about(Evaluation).called(&["eval.validation"]),
+    free("lingua.acc_freq", Cosmetic, Name, "Accumulation steps between lines of the log.").about(Cadence).called(&["logging.acc_freq"]),
+    free("lingua.annealing_step", Carried, WHOLE, "Steps of annealing.").called(&["optim.annealing_step"]).default_there("1000"),
+    free("lingua.attn_impl", Carried, Name, "Which attention kernel.").about(Kernel).called(&["model.attn_impl"]).default_there("sdpa"),
+    free("lingua.bf16_reduction", Carried, Bool, "Whether bf16 products may be summed in bf16.").about(Numerics).called(&["distributed.allow_bf16_reduced_precision_reduction"]).default_there("true"),
+    free("lingua.compile_cache", Carried, WHOLE, "Graphs that are compiled before it falls back to eager code.").about(Kernel).called(&["distributed.compile_cache_size_limit"]).default_there("8"),
+    free("lingua.continue_from_init", Carried, Bool, "Whether step and data go on from the checkpoint it starts from.").called(&["checkpoint.continue_training_from_init"]).default_there("false"),
+    free("lingua.doc_mask", Carried, Bool, "Whether attention stops at the ends of documents.").called(&["intradoc_mask"]).default_there("false"),
+    free("lingua.doc_separator", Carried, WHOLE, "The token that ends a document, for that mask.").called(&["doc_separator"]).default_there("2"),
+    free("lingua.dp_replicate", Carried, WHOLE, "How many times the model is held.").about(Kernel).called(&["distributed.dp_replicate"]).default_there("1"),
+    free("lingua.dp_shard", Carried, WHOLE, "In how many parts the model is held.").about(Kernel).called(&["distributed.dp_shard"]).default_there("1"),
+    free("lingua.dynamic_mask", Carried, Bool, "Whether the attention window grows with the steps.").called(&["dynamic_mask"]).default_there("false"),
+    free("lingua.env.*", Cosmetic, Name, "Threads, timeouts and messages of the launch.").called(&["env.MKL_SERVICE_FORCE_INTEL", "env.OMP_NUM_THREADS", "env.MKL_NUM_THREADS", "env.ENABLE_INTRA_NODE_COMM", "env.TORCH_NCCL_AVOID_RECORD_STREAMS", "env.NCCL_IB_TIMEOUT", "env.NCCL_DEBUG", "env.TORCH_NCCL_ASYNC_ERROR_HANDLING"]),
+    free("lingua.evaluation.*", Cosmetic, Name, "Any other setting of evaluations.").about(Evaluation).called(&["eval", "eval.*"]),
+    free("lingua.float8_filter", Carried, Name, "Which matrices are float8, where a recipe for it is set.").about(Numerics).called(&["distributed.float8_filter"]).default_there("layers\\.[0-9]+\\."),
+    free("lingua.float8_recipe", Carried, Name, "How matrices become float8.").about(Numerics).called(&["distributed.float8_recipe"]).default_there("none"),
+    free("lingua.init_from", Carried, Name, "The checkpoint it starts from.").called(&["checkpoint.init_ckpt_path"]).default_there("none"),
+    free("lingua.launch.*", Cosmetic, Name, "How and where the run is launched.").called(&["account", "anaconda", "constraint", "copy_code", "dirs_exists_ok", "exclude", "gc_collect_freq", "gpus_per_node", "job_name", "launch.*", "launcher", "launcher.*", "mem", "ncpu", "ngpu", "nodes", "ntasks_per_node", "num_nodes", "override", "partition", "qos", "sbatch.*", "slurm", "slurm.*", "stdout", "stool.*", "time", "venv"]),
+    free("lingua.logging.*", Cosmetic, Name, "What is logged, and where.").called(&["logging", "logging.*", "wandb", "wandb.*"]),
+    free("lingua.max_seqlen", Cosmetic, WHOLE, "Always data.seq_len: the trainer sets it.").called(&["model.max_seqlen"]),
+    free("lingua.n_views", Carried, WHOLE, "Shifted copies of a window: inputs and targets.").about(Data).called(&["data.n_views"]).means("2"),
+    free("lingua.profiling.*", Cosmetic, Name, "How the trainer profiles itself.").called(&["profiling", "profiling.*"]),
+    free("lingua.setup.*", Cosmetic, Name, "Names and folders of what is written, and how processes start.").called(&["checkpoint.path", "distributed.detect_anomaly", "distributed.spawn_method", "dump_dir", "name"]),
+    free("lingua.tp_size", Carried, WHOLE, "Devices that share each matrix.").about(Kernel).called(&["distributed.tp_size"]).means("1"),
+    free("optimizer.beta1", Semantic, Real(AtLeastZero), "Decay of the first moment.").called(&["optim.beta1"]).means("0.9"),
+    free("optimizer.beta2", Semantic, Real(AtLeastZero), "Decay of the second moment.").called(&["optim.beta2"]).means("0.95"),
+    repeated("reported.canon", Name, "Whether slots are filled.").called(&["canon"]),
+    repeated("reported.checkpoint_tokens", Real(AtLeastZero), "Tokens between checkpoints.").called(&["checkpoint_every_tokens"]),
+    repeated("reported.devices", Real(AtLeastZero), "Devices of the launch: nodes x devices of a node."),
+    repeated("reported.evaluation_tokens", Real(AtLeastZero), "Tokens between evaluations.").called(&["eval_every_tokens"]),
+    repeated("reported.evaluations", Real(AtLeastZero), "Evaluations of the run.").called(&["n_evals"]),
+    repeated("reported.family", Name, "What mixes, as the author calls it.").called(&["family"]),
+    repeated("reported.head_dim", Real(AtLeastZero), "Width of a head.").called(&["head_dim_derived"]),
+    repeated("reported.lr_claim", Real(AtLeastZero), "The learning rate of the name.").called(&["lr_claim"]),
+    repeated("reported.lr_claim_holds", Name, "Whether the name has the learning rate of the keys.").called(&["lr_matches_name"]),
+    repeated("reported.lr_wd", Real(AtLeastZero), "Learning rate x weight decay.").called(&["lr_x_wd"]),
+    repeated("reported.lr_wd_steps", Real(AtLeastZero), "Learning rate x weight decay x steps.").called(&["lr_x_wd_x_steps"]),
+    repeated("reported.rope_share", Real(AtLeastZero), "Share of a head that RoPE turns.").called(&["rope_fraction"]),
+    repeated("reported.sequences", Real(AtLeastZero), "Sequences of one step.").called(&["seqs_per_step"]),
+    repeated("reported.size", Name, "How large the model is, in words.").called(&["size"]),
+    repeated("reported.tokens", Real(AtLeastZero), "Tokens of the whole training.").called(&["tokens_total"]),
+    repeated("reported.tokens_claim", Name, "The tokens of the name.").called(&["tokens_claim"]),
+    repeated("reported.tokens_claim_holds", Name, "Whether the name has the tokens of the keys.").called(&["claim_ok"]),
+    repeated("reported.tokens_per_step", Real(AtLeastZero), "Tokens of one step.").called(&["tokens_per_step"]),
+    repeated("reported.warmup_share", Real(AtLeastZero), "Share of the steps that warm up.").called(&["warmup_frac"]),
+    repeated("reported.warmup_tokens", Real(AtLeastZero), "Tokens that warm up.").called(&["warmup_tokens"]),
+    free("revision.dump_keys", Cosmetic, WHOLE, "Keys in the trainer's dump.").about(Revision).called(&["lingua_json_nkeys"]),
+    free("revision.hf_keys", Cosmetic, WHOLE, "Keys in the exported configuration.").about(Revision).called(&["hf_json_nkeys"]),
+    free("revision.norm_key", Cosmetic, Name, "Whether the dump has a key for the norm's kernel.").about(Revision).called(&["lingua_json_has_zeyuan_layernorm_key"]),
+    free("revision.script", Cosmetic, Name, "The program that trains.").about(Revision).called(&["script"]),
+];

@@ -1,0 +1,307 @@
+//! What decides nothing: every default of the other trainer written out, and every key of its logs,
+//! profiles and launch.
+//!
+//! In: the defaults that facebookresearch/lingua and the fork of the release document. Out: no finding above
+//! a note, and a pair that stays clean. Must stay true: a key is there with its default or not at all.
+
+use std::collections::BTreeSet;
+
+use compiler::audit::{
+    Experiment, Findings, Report, Rules, Severity, audit, subjects, table, vocabulary,
+};
+
+/// `TrainArgs` and all that it holds: keys and what they are if nobody writes them.
+const DEFAULTS: &[(&str, &str)] = &[
+    ("name", "lingua"),
+    ("dump_dir", ""),
+    ("seed", "42"),
+    ("grad_acc_steps", "1"),
+    ("gc_collect_freq", "1000"),
+    ("probe_freq", ""),
+    ("steps", "1000"),
+    ("async_eval_gpus", ""),
+    ("eval", ""),
+    ("intradoc_mask", "false"),
+    ("doc_separator", "2"),
+    ("dynamic_mask", "false"),
+    ("data.root_dir", ""),
+    ("data.batch_size", "2"),
+    ("data.seq_len", "2048"),
+    ("data.n_views", "2"),
+    ("data.seed", "42"),
+    ("data.add_bos", "true"),
+    ("data.add_eos", "true"),
+    ("data.load_async", "true"),
+    ("data.prefetch_size", "64"),
+    ("data.tokenizer.name", "bytes"),
+    ("data.tokenizer.path", ""),
+    ("optim.lr", "0.0003"),
+    ("optim.weight_decay", "0.1"),
+    ("optim.epsilon", "1e-8"),
+    ("optim.beta1", "0.9"),
+    ("optim.beta2", "0.95"),
+    ("optim.clip", "1.0"),
+    ("optim.scheduler", "cosine"),
+    ("optim.warmup", "2000"),
+    ("optim.lr_min_ratio", "0.1"),
+    ("optim.cycle_length", "1.0"),
+    ("optim.cosine_theta", "1.0"),
+    ("optim.annealing_step", "1000"),
+    ("optim.decay_fraction", "0.1"),
+    ("optim.exp_factor", "0.5"),
+    ("model.dim", "512"),
+    ("model.n_layers", "8"),
+    ("model.head_dim", ""),
+    ("model.n_heads", ""),
+    ("model.n_kv_heads", ""),
+    ("model.hidden_dim", ""),
+    ("model.ffn_dim_multiplier", ""),
+    ("model.multiple_of", "256"),
+    ("model.norm_eps", "1e-5"),
+    ("model.rope_theta", "10000.0"),
+    ("model.rope_dim", ""),
+    ("model.init_base_std", ""),
+    ("model.init_std_factor", "disabled"),
+    ("model.max_seqlen", "1024"),
+    ("model.seed", "42"),
+    ("model.vocab_size", "-1"),
+    ("model.weight_tying", "false"),
+    ("model.attn_impl", "sdpa"),
+    ("model.sliding_window", ""),
+    ("model.z_loss", "false"),
+    ("model.qk_norm", "false"),
+    ("model.canon_bias", "false"),
+    ("model.canon_activation", "false"),
+    ("model.canon_kernel", "4"),
+    ("model.canon_residual", "true"),
+    ("distributed.dp_shard", "1"),
+    ("distributed.dp_replicate", "1"),
+    ("distributed.tp_size", "1"),
+    ("distributed.selective_activation_checkpointing", "false"),
+    ("distributed.compile", "false"),
+    ("distributed.fsdp_type", "no_shard"),
+    ("distributed.model_dtype", "bf16"),
+    ("distributed.float8_recipe", ""),
+    ("distributed.float8_filter", "layers\\.[0-9]+\\."),
+    ("distributed.matmul_allow_tf32", "false"),
+    ("distributed.allow_bf16_reduced_precision_reduction", "true"),
+    ("distributed.detect_anomaly", "false"),
+    ("distributed.compile_cache_size_limit", "8"),
+    ("distributed.spawn_method", "forkserver"),
+    ("env.MKL_SERVICE_FORCE_INTEL", "GNU"),
+    ("env.OMP_NUM_THREADS", "1"),
+    ("env.MKL_NUM_THREADS", "1"),
+    ("env.ENABLE_INTRA_NODE_COMM", "1"),
+    ("env.TORCH_NCCL_AVOID_RECORD_STREAMS", "1"),
+    ("env.NCCL_IB_TIMEOUT", "22"),
+    ("env.NCCL_DEBUG", "INFO"),
+    ("env.TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"),
+    ("checkpoint.dump.every", "1000"),
+    ("checkpoint.dump.keep", "0"),
+    ("checkpoint.eval.every", "1000"),
+    ("checkpoint.eval.keep", "0"),
+    ("checkpoint.path", ""),
+    ("checkpoint.init_ckpt_path", ""),
+    ("checkpoint.continue_training_from_init", "false"),
+    ("profiling.run", "false"),
+    ("profiling.trace_folder", "profiling"),
+    ("profiling.mem_warmup", "100"),
+    ("profiling.mem_steps", "2"),
+    ("profiling.profile_warmup", "102"),
+    ("profiling.profile_steps", "2"),
+    ("logging.freq", "10"),
+    ("logging.acc_freq", ""),
+    ("logging.wandb", ""),
+    ("eval.generator.temperature", "0.0"),
+    ("eval.generator.top_p", ""),
+    ("eval.generator.top_k", ""),
+    ("eval.generator.max_gen_len", "512"),
+    ("eval.generator.max_tokens", "1024"),
+    ("eval.generator.max_prompt_len", ""),
+    ("eval.generator.compile_prefilling", "false"),
+    ("eval.generator.reduce_generation_overhead", "false"),
+    ("eval.generator.show_progress", "false"),
+    ("eval.generator.dtype", "bf16"),
+    ("eval.generator.device", "cuda"),
+    ("eval.harness.num_fewshot", ""),
+    ("eval.harness.log_samples", "true"),
+    ("eval.harness.bootstrap_iters", "100000"),
+    ("eval.harness.random_seed", "0"),
+    ("eval.harness.numpy_random_seed", "1234"),
+    ("eval.validation.max_steps", ""),
+    ("eval.validation.use_val_from_train_src", "true"),
+    ("eval.name", "evals"),
+    ("eval.metric_log_dir", ""),
+    ("eval.ckpt_dir", ""),
+    ("eval.global_step", ""),
+];
+
+/// Keys of logs, profiles and launches, with any value.
+const IDLE: &[(&str, &str)] = &[
+    ("name", "my-run"),
+    ("dump_dir", "/elsewhere"),
+    ("gc_collect_freq", "50"),
+    ("probe_freq", "100"),
+    ("async_eval_gpus", "16"),
+    ("logging.freq", "1"),
+    ("logging.acc_freq", "1"),
+    ("logging.level", "DEBUG"),
+    ("logging.wandb.project", "mine"),
+    ("logging.wandb.entity", "me"),
+    ("logging.wandb.name", "x"),
+    ("logging.wandb.mode", "offline"),
+    ("logging.wandb.tags", "a,b"),
+    ("wandb.project", "mine"),
+    ("profiling.run", "true"),
+    ("profiling.trace_folder", "traces"),
+    ("profiling.mem_steps", "7"),
+    ("profiling.profile_steps", "7"),
+    ("checkpoint.path", "/elsewhere"),
+    ("checkpoint.dump.every", "77"),
+    ("checkpoint.dump.keep", "7"),
+    ("checkpoint.eval.every", "77"),
+    ("checkpoint.read_s3", "true"),
+    ("data.load_async", "false"),
+    ("distributed.spawn_method", "spawn"),
+    ("distributed.detect_anomaly", "true"),
+    ("env.NCCL_DEBUG", "WARN"),
+    ("env.OMP_NUM_THREADS", "8"),
+    ("launcher", "bash"),
+    ("copy_code", "false"),
+    ("override", "true"),
+    ("ncpu", "32"),
+    ("mem", "100G"),
+    ("anaconda", "mine"),
+    ("constraint", "volta32gb"),
+    ("exclude", "node7"),
+    ("time", "4320"),
+    ("account", "mine"),
+    ("qos", "high"),
+    ("partition", "learn"),
+    ("stdout", "true"),
+    ("slurm.partition", "learn"),
+    ("slurm.time", "4320"),
+    ("slurm.account", "mine"),
+    ("slurm.nodes", "16"),
+    ("eval.harness.log_samples", "true"),
+    ("eval.generator.show_progress", "true"),
+    ("eval.save_s3", "true"),
+    ("model.max_seqlen", "77"),
+];
+
+/// What the two arms share but for the key in question.
+const KEYS: &[(&str, &str)] = &[
+    ("seed", "777"),
+    ("steps", "240000"),
+    ("model.dim", "2048"),
+    ("model.n_layers", "24"),
+    ("model.n_heads", "32"),
+    ("optim.lr", "0.002"),
+    ("optim.weight_decay", "0.02"),
+    ("optim.warmup", "8000"),
+    ("data.root_dir", "/data"),
+    ("data.batch_size", "8"),
+    ("data.seq_len", "4096"),
+    ("data.sources.web", "1.0"),
+    ("data.tokenizer.name", "sp"),
+    ("data.tokenizer.path", "/tokenizer.model"),
+    ("gpus_from_comment", "128"),
+];
+
+fn configuration(name: &str, keys: &[(&str, &str)]) -> Experiment {
+    Experiment::of_keys(name, "x.yaml", keys.iter().map(|(k, v)| (1, *k, *v))).unwrap()
+}
+
+fn report(set: &[Experiment]) -> Report {
+    audit(&subjects(set), &Rules::default(), Findings::default())
+}
+
+/// What is above a note, by rule and key.
+fn heavy(report: &Report) -> BTreeSet<String> {
+    let heavy = report.findings.iter().filter(|(own, _)| own.severity > Severity::Note);
+    heavy.map(|(_, f)| format!("{} {}: {}", f.rule, f.key, f.message)).collect()
+}
+
+/// Keys written in one arm of a pair that does not have them otherwise: as configurations, and as a table.
+fn written(keys: &[(&str, &str)], treated: bool) -> [Vec<Experiment>; 2] {
+    let own =
+        |name: &str| vocabulary::known(name).map_or(name.to_owned(), |row| row.path.to_owned());
+    let paths: BTreeSet<String> = keys.iter().map(|(key, _)| own(key)).collect();
+    let shared: Vec<_> =
+        KEYS.iter().filter(|(key, _)| !paths.contains(&own(key))).copied().collect();
+    let mut arms = [shared.clone(), shared];
+    arms[1].push(("model.canon_set", "ABCD"));
+    arms[usize::from(treated)].extend(keys);
+    let columns: BTreeSet<&str> = arms.iter().flatten().map(|(key, _)| *key).collect();
+    let mut text = format!("model\t{}\n", columns.iter().copied().collect::<Vec<_>>().join("\t"));
+    for (name, keys) in ["run", "runcanon"].into_iter().zip(&arms) {
+        let cell = |column: &&str| keys.iter().find(|(k, _)| k == column).map_or("", |(_, v)| *v);
+        text += &format!("{name}\t{}\n", columns.iter().map(cell).collect::<Vec<_>>().join("\t"));
+    }
+    // In a table `name` would be what the experiments are called.
+    let rows = table("x.tsv", &text).unwrap();
+    [vec![configuration("run", &arms[0]), configuration("runcanon", &arms[1])], rows]
+}
+
+fn stays_clean(keys: &[(&str, &str)], what: &str) {
+    for treated in [false, true] {
+        for set in written(keys, treated) {
+            let found = report(&set);
+            let loud = heavy(&found);
+            // That devices are only in a comment is said of any such pair.
+            let loud: Vec<_> =
+                loud.iter().filter(|l| !l.starts_with("budget-in-comment")).collect();
+            assert!(loud.is_empty(), "{what}, treated {treated}: {loud:?}");
+            assert_eq!(found.clean.len(), 1, "{what}: {:?}", found.findings);
+        }
+    }
+}
+
+#[test]
+fn a_default_written_out_is_no_difference() {
+    for (key, value) in DEFAULTS {
+        assert!(vocabulary::known(key).is_some(), "{key} has no row");
+        stays_clean(&[(key, value)], key);
+    }
+    stays_clean(DEFAULTS, "all defaults");
+}
+
+#[test]
+fn logs_profiles_and_launches_are_harmless() {
+    for (key, value) in IDLE {
+        stays_clean(&[(key, value)], key);
+    }
+    stays_clean(IDLE, "all of them");
+}
+
+/// The devices of a launch decide how much is read, and contradict a comment that says another number.
+#[test]
+fn devices_of_a_launch_are_counted() {
+    let shared: Vec<_> =
+        KEYS.iter().filter(|(key, _)| *key != "gpus_from_comment").copied().collect();
+    let with = |more: &[(&'static str, &'static str)]| {
+        let mut keys = shared.clone();
+        keys.extend(more);
+        keys
+    };
+    let canon = ("model.canon_set", "ABCD");
+    let launched = |nodes, each| [("slurm.nodes", nodes), ("slurm.ngpu", each)];
+    let pair = |a: &[(&str, &str)], b: &[(&str, &str)]| {
+        report(&[configuration("run", a), configuration("runcanon", b)])
+    };
+    let base = with(&launched("16", "8"));
+    let mut same = with(&launched("32", "4"));
+    same.push(canon);
+    assert_eq!(pair(&base, &same).clean.len(), 1);
+    let mut fewer = with(&launched("2", "8"));
+    fewer.push(canon);
+    let found = pair(&base, &fewer);
+    assert!(
+        heavy(&found).iter().any(|l| l.starts_with("twin-budget platform.devices")),
+        "{found:?}"
+    );
+    let mut lying = with(&launched("2", "8"));
+    lying.push(("gpus_from_comment", "128"));
+    let found = report(&[configuration("run", &lying)]);
+    assert!(heavy(&found).iter().any(|l| l.starts_with("reported platform.devices")), "{found:?}");
+}
