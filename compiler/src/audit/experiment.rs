@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::devices::Reading;
 use super::value::Value;
 use super::vocabulary::{self, CANON, LABELS, SYNONYMS};
 use crate::erase::erase_all;
@@ -22,6 +23,8 @@ pub struct Experiment {
     pub written_as: BTreeMap<String, String>,
     /// Keys that no program reads: they stand in a comment.
     pub comments: BTreeSet<String>,
+    /// What comments say of the number of devices.
+    pub devices: Reading,
     /// Read from a lock, which holds keys and nothing of what came of them.
     pub locked: bool,
 }
@@ -63,6 +66,7 @@ impl Experiment {
             values: BTreeMap::new(),
             written_as: BTreeMap::new(),
             comments: BTreeSet::new(),
+            devices: Reading::default(),
             locked: false,
         }
     }
