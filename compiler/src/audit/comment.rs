@@ -56,10 +56,9 @@ pub(super) fn line(text: &str) -> Says {
 /// Whether it gives a number at all, or a key: `gpus: see the script`.
 fn speaks(words: &[Word]) -> bool {
     let device = words.iter().any(|word| matches!(word, Word::Device(_) | Word::Model));
-    let number = |word: &Word| match word {
-        Word::Number(_) => true,
-        Word::Unknown(text) => text.contains(|c: char| c.is_ascii_digit()),
-        _ => false,
+    let digits = |text: &str| text.contains(|c: char| c.is_ascii_digit());
+    let number = |word: &Word| {
+        matches!(word, Word::Number(_)) || matches!(word, Word::Unknown(text) if digits(text))
     };
     let beside = |two: &[Word]| {
         let [a, b] = two else { return false };
