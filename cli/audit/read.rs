@@ -107,25 +107,16 @@ fn lingua(path: &Path) -> Result<Experiment, Failure> {
         .map_err(|error| Failure::bad_input(error.message).at(error.place).help(error.help))?;
     let name = path.file_stem().unwrap_or_default().to_string_lossy();
     let cells = keys.iter().map(|flat| (flat.line, flat.key.as_str(), cell(&flat.value)));
-    let devices = text.lines().zip(1..).find_map(|(text, line)| Some((line, devices(text)?)));
-    let comment = devices.iter().map(|(line, count)| (*line, "gpus_from_comment", count.as_str()));
-    Experiment::of_keys(&name, &source, cells.chain(comment)).map_err(|bad| refused(&source, bad))
+    let mut experiment =
+        Experiment::of_keys(&name, &source, cells).map_err(|bad| refused(&source, bad))?;
+    let comments = yaml::comments(&text);
+    experiment.read_devices(comments.iter().map(|(line, text)| (*line, text.as_str())));
+    Ok(experiment)
 }
 
 /// What is absent in Lingua's words.
 fn cell(value: &str) -> &str {
     if value == "null" { "" } else { value }
-}
-
-/// `128` of `# launched on 128 H200 GPUs`.
-fn devices(line: &str) -> Option<String> {
-    let comment = line.trim_start().strip_prefix('#')?.to_ascii_lowercase();
-    let words: Vec<&str> =
-        comment.split(|c: char| !c.is_ascii_alphanumeric()).filter(|w| !w.is_empty()).collect();
-    let at = words.iter().position(|word| word.starts_with("gpu"))?;
-    let before = words.get(..at)?.iter().rev().take(2);
-    let number = before.copied().find(|word| word.chars().all(|c| c.is_ascii_digit()))?;
-    Some(number.to_owned())
 }
 
 fn lock(path: &Path) -> Result<Vec<Experiment>, Failure> {

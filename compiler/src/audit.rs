@@ -7,11 +7,15 @@
 
 mod across;
 mod budget;
+mod claims;
+mod comment;
+mod devices;
 mod document;
 mod experiment;
 mod extend;
 mod facts;
 mod finding;
+mod lexicon;
 mod names;
 mod pairs;
 mod quantity;
@@ -23,11 +27,14 @@ mod twins;
 mod unknown;
 mod value;
 pub mod vocabulary;
+mod words;
 
+pub use claims::{ARM_WORDS, NAME_WORDS};
+pub use devices::{Reading, devices};
 pub use document::document;
 pub use experiment::{BadInput, Experiment, MAX_EXPERIMENTS, Origin, table};
 pub use extend::{BadRules, rules};
-pub use facts::{ARM_WORDS, NAME_WORDS, Subject};
+pub use facts::Subject;
 pub use finding::{Finding, Findings, Kind, Place};
 pub use pairs::Pair;
 pub use report::{Json, Report, json, text};
@@ -47,14 +54,17 @@ pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> Report {
     unknown::unknown(subjects, &mut found);
     names::names(subjects, &mut found);
     budget::budgets(subjects, &mut found);
+    devices::findings(subjects, &mut found);
     let (mut pairs, mut unpaired) = (Vec::new(), Vec::new());
     for declared in &rules.pairs {
-        let (mut paired, lonely) = pairs::pairs(subjects, declared);
-        unpaired.extend(pairs::unpaired(subjects, &paired, declared));
-        twins::missing(subjects, &lonely, &mut found);
-        twins::twins(subjects, &paired, declared, &mut found);
-        twins::uniform(subjects, &paired, &lonely, declared, &mut found);
-        pairs.append(&mut paired);
+        let mut partners = pairs::partners(subjects, declared);
+        unpaired.extend(pairs::unpaired(subjects, &partners.pairs, declared));
+        pairs::missing(subjects, &partners, declared, &mut found);
+        pairs::unclear(subjects, &partners, declared, &mut found);
+        twins::twins(subjects, &partners.pairs, declared, &mut found);
+        let lonely: Vec<usize> = partners.lonely.iter().map(|(at, _)| *at).collect();
+        twins::uniform(subjects, &partners.pairs, &lonely, declared, &mut found);
+        pairs.append(&mut partners.pairs);
     }
     sweep::invariants(subjects, &rules.invariants, &mut found);
     sweep::ranges(subjects, &rules.ranges, &mut found);

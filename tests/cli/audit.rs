@@ -439,6 +439,33 @@ fn recipes_of_lingua() {
     insta::assert_snapshot!("audit_lingua", shown(&ran, dir.path()));
 }
 
+/// Comments give the number of devices plainly, or the report names their lines.
+#[test]
+fn comments_about_devices() {
+    let with = |comment: &str| LINGUA.replace("# 128 H200 GPUs", comment);
+    let canon =
+        |text: String| text.replace("  n_layers: 24\n", "  n_layers: 24\n  canon_set: ABCD\n");
+    let plain = with("# 16 nodes x 8 GPUs\n# A100-80GB");
+    let doubt =
+        with("# 2 GPUs were broken, so 126").replace("batch_size: 8", "batch_size: 8 # per GPU");
+    let two = with("# 128 GPUs").replace("steps: 240000", "steps: 240000 # on 64 GPUs");
+    let dir = folder(&[
+        ("plain/llama-1T.yaml", &plain),
+        ("plain/llamacanon-1T.yaml", &canon(with("# GPUs: 128"))),
+        ("doubt/llama.yaml", &doubt),
+        ("doubt/llamacanon.yaml", &canon(doubt.clone())),
+        ("two/llama.yaml", &two),
+        ("two/llamacanon.yaml", &canon(two.clone())),
+        ("key/llama.yaml", &format!("{plain}distributed:\n  dp_shard: 8\n  dp_replicate: 4\n")),
+    ]);
+    let mut text = String::new();
+    for set in ["plain", "doubt", "two", "key"] {
+        let ran = canonc(dir.path(), &["audit", set]);
+        text += &format!("$ canonc audit {set}\n{}\n", shown(&ran, dir.path()));
+    }
+    insta::assert_snapshot!("audit_devices", text);
+}
+
 #[test]
 fn what_cannot_be_audited() {
     let dir = folder(&[

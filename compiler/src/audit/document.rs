@@ -3,7 +3,7 @@
 //! In: the tables. Out: Markdown, which `canonc audit --list` prints and recipes/AUDIT.md holds. Must stay
 //! true: what is documented is what is applied.
 
-use super::facts::{ARM_WORDS, NAME_WORDS};
+use super::claims::{ARM_WORDS, NAME_WORDS};
 use super::rules::TABLE as RULES;
 use super::vocabulary::{self, Absent};
 

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::devices::Reading;
 use super::facts::DEVICES;
 use super::value::Value;
 use super::vocabulary::{self, CANON, Topic};
@@ -24,6 +25,8 @@ pub struct Experiment {
     pub written_as: BTreeMap<String, String>,
     /// Keys that no program reads: they stand in a comment.
     pub comments: BTreeSet<String>,
+    /// What comments say of the number of devices.
+    pub devices: Reading,
     /// Keys that no table has a row for, as their author wrote them.
     pub unknown: BTreeSet<String>,
     /// Known keys whose cell is empty: they mean what the trainer's default is.
@@ -84,6 +87,7 @@ impl Experiment {
             values: BTreeMap::new(),
             written_as: BTreeMap::new(),
             comments: BTreeSet::new(),
+            devices: Reading::default(),
             unknown: BTreeSet::new(),
             empty: BTreeSet::new(),
             own: BTreeMap::new(),

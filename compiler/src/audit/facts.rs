@@ -7,8 +7,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dsl::Decimal;
-
+use super::claims::Claims;
+use super::devices::Reading;
 use super::experiment::{Experiment, Origin};
 use super::value::Value;
 use super::vocabulary::{self, Absent, Topic};
@@ -43,6 +43,8 @@ pub struct Subject {
     /// Tokens follow from the keys only with a number that stands in a comment.
     pub budget_in_comment: bool,
     pub comments: BTreeSet<String>,
+    /// What comments say of the number of devices.
+    pub devices: Reading,
     /// What it is sorted by: what mixes, and how large it is.
     pub family: String,
     pub size: String,
@@ -53,108 +55,26 @@ pub struct Subject {
     pub own: BTreeMap<String, Topic>,
 }
 
-/// What a name says of its experiment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Claims {
-    /// The name without the words that tell arms apart.
-    pub stem: String,
-    pub canon: bool,
-    /// `1B`
-    pub size: Option<String>,
-    /// `1T`, and the number that is.
-    pub tokens: Option<(String, Ratio)>,
-    /// Key, value, and the part of the name that says so.
-    pub numbers: Vec<(&'static str, Ratio, String)>,
-}
-
-/// Words that tell arms apart, at the end or the beginning of a part of a name.
-pub const ARM_WORDS: &[&str] = &["canon", "baseline", "base", "control", "conv", "plain", "twin"];
-
-/// Parts of names that give a number, and of which key.
-pub const NAME_WORDS: &[(&str, &str)] = &[
-    ("ctx", "data.seq_len"),
-    ("decay", "optimizer.weight_decay"),
-    ("lr", "optimizer.lr"),
-    ("steps", "budget.steps"),
-    ("warmup", "schedule.warmup"),
-    ("wd", "optimizer.weight_decay"),
-];
-
-impl Claims {
-    pub fn of(name: &str) -> Claims {
-        let mut claims = Claims::default();
-        let mut stem: Vec<String> = Vec::new();
-        for part in name.split(['-', '_', '/', ' ']).filter(|part| !part.is_empty()) {
-            let lower = part.to_ascii_lowercase();
-            claims.canon |= lower.contains("canon");
-            if let Some((number, unit)) = quantity(part) {
-                match unit {
-                    'T' if claims.tokens.is_none() => {
-                        let tera = Ratio { num: 1_000_000_000_000, den: 1 };
-                        claims.tokens = number.mul(tera).map(|n| (part.to_owned(), n));
-                    }
-                    'B' if claims.size.is_some() && claims.tokens.is_none() => {
-                        let giga = Ratio { num: 1_000_000_000, den: 1 };
-                        claims.tokens = number.mul(giga).map(|n| (part.to_owned(), n));
-                    }
-                    'B' | 'M' if claims.size.is_none() => claims.size = Some(part.to_owned()),
-                    _ => {}
-                }
-                stem.push(lower);
-                continue;
-            }
-            let digits = lower.find(|c: char| c.is_ascii_digit()).unwrap_or(lower.len());
-            let (word, number) = lower.split_at(digits);
-            let path = NAME_WORDS.iter().find(|(known, _)| *known == word);
-            let number = Decimal::parse(number).ok().and_then(Ratio::from_decimal);
-            if let (Some((_, path)), Some(number)) = (path, number) {
-                claims.numbers.push((path, number, part.to_owned()));
-                stem.push(lower);
-                continue;
-            }
-            let bare = without_arm(&lower);
-            if !bare.is_empty() {
-                stem.push(bare);
-            }
-        }
-        claims.stem = stem.join("-");
-        claims
-    }
-}
-
-/// `1.3B`: a number and its unit, and nothing else.
-pub(super) fn quantity(part: &str) -> Option<(Ratio, char)> {
-    let unit = part.chars().next_back().filter(|c| matches!(c, 'T' | 'B' | 'M'))?;
-    let digits = part.strip_suffix(unit)?;
-    let plain = digits.chars().all(|c| c.is_ascii_digit() || c == '.');
-    let number = Decimal::parse(digits).ok().filter(|_| plain).and_then(Ratio::from_decimal)?;
-    Some((number, unit))
-}
-
-fn without_arm(part: &str) -> String {
-    // `GDN2CanonAbCD`: the slots' letters go with the word.
-    if let Some((before, after)) = part.split_once("canon")
-        && after.chars().all(|c| matches!(c, 'a'..='d'))
-    {
-        return before.to_owned();
-    }
-    for word in ARM_WORDS {
-        if let Some(bare) = part.strip_suffix(word).or_else(|| part.strip_prefix(word)) {
-            return bare.to_owned();
-        }
-    }
-    part.to_owned()
-}
-
 impl Subject {
     pub fn of(experiment: &Experiment) -> Subject {
-        let Experiment { name, source, values, written_as, comments, unknown, empty, own, origin } =
-            experiment;
+        let Experiment {
+            name,
+            source,
+            values,
+            written_as,
+            comments,
+            devices,
+            unknown,
+            empty,
+            own,
+            origin,
+        } = experiment;
         let written = values
             .iter()
             .map(|(path, value)| (path.clone(), Fact { value: value.clone(), written: true }));
         let mut facts: BTreeMap<String, Fact> = written.collect();
-        let claims = Claims::of(name);
+        // A lock's arm is called `comparison/arm`.
+        let claims = Claims::of(name, *origin == Origin::Lock && name.contains('/'));
         let counted = facts.contains_key(TOKENS_PER_STEP);
         // What another trainer's default is for.
         let has_default = |path: &str| *origin == Origin::Configuration || empty.contains(path);
@@ -179,6 +99,7 @@ impl Subject {
             written_as: written_as.clone(),
             budget_in_comment,
             comments: comments.clone(),
+            devices: devices.clone(),
             family,
             origin: *origin,
             unknown: unknown.clone(),
@@ -317,30 +238,4 @@ fn derive(facts: &mut BTreeMap<String, Fact>, has_default: &dyn Fn(&str) -> bool
     put(facts, "optimizer.lr_wd_steps", product.map(Value::Number));
     let share = over(number(facts, "schedule.warmup"), steps);
     put(facts, "schedule.warmup_share", share);
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn names_claim() {
-        let claims = Claims::of("GDN2Canon-1B-Nemo-1T-lr0.002");
-        assert_eq!(claims.stem, "gdn2-1b-nemo-1t-lr0.002");
-        assert!(claims.canon);
-        assert_eq!(claims.size.as_deref(), Some("1B"));
-        assert_eq!(claims.tokens.as_ref().unwrap().0, "1T");
-        assert_eq!(claims.numbers[0].0, "optimizer.lr");
-        for (a, b) in [
-            ("GLA5conv-1B-Nemo-1T-lr0.002", "GLA5Canon-1B-Nemo-1T-lr0.002"),
-            ("Llama-8B-Nemo-1T-lr0.003", "LlamaCanon-8B-Nemo-1T-lr0.003"),
-            ("1.3B-GDN2-Nemo-1.0T-lr0.002", "1.3B-GDN2CanonAbCD-Nemo-1.0T-lr0.002"),
-            ("demo/first", "demo/firstcanon"),
-        ] {
-            assert_eq!(Claims::of(a).stem, Claims::of(b).stem);
-        }
-        let claims = Claims::of("s-first-lr0.002-weight_decay0.15");
-        let said: Vec<&str> = claims.numbers.iter().map(|(path, _, _)| *path).collect();
-        assert_eq!(said, ["optimizer.lr", "optimizer.weight_decay"]);
-    }
 }

@@ -3,6 +3,7 @@
 //! In: a set. Out: findings. Must stay true: a name is only held to what it says; a custom of naming
 //! (`Canon` in treated experiments' names) binds only where the rest of the set follows it.
 
+use super::claims::{CanonClaim, NumberClaim};
 use super::facts::Subject;
 use super::finding::{Findings, Kind, Place};
 use super::value::shown;
@@ -23,8 +24,10 @@ pub(super) fn names(subjects: &[Subject], found: &mut Findings) {
         }
     }
     for subject in subjects {
-        for (path, said, word) in &subject.claims.numbers {
-            let Some(value) = subject.number(path).filter(|value| value != said) else { continue };
+        for NumberClaim { path, values, word } in &subject.claims.numbers {
+            let Some(value) = subject.number(path).filter(|value| !values.contains(value)) else {
+                continue;
+            };
             let message = format!("the name says {word}, {path} is {}", shown(value));
             found.add("name-value", Kind::Set, path, message, alone(subject));
         }
@@ -33,19 +36,38 @@ pub(super) fn names(subjects: &[Subject], found: &mut Findings) {
     let spoken = subjects.iter().any(|s| s.facts.get(CANON).is_some_and(|fact| fact.written));
     let treated = |s: &Subject| s.value(CANON).filter(|_| spoken).map(|value| !value.is_off());
     let custom = subjects.iter().filter(|s| treated(s) == Some(true)).collect::<Vec<_>>();
-    let following = custom.iter().filter(|s| s.claims.canon).count();
+    let following = custom.iter().filter(|s| s.claims.canon == CanonClaim::Filled).count();
     let binding = following * 2 > custom.len();
     for subject in subjects {
+        let slots = subject.shown(CANON);
         let message = match (subject.claims.canon, treated(subject)) {
-            (true, Some(false)) => "the name says Canon, and no slot is filled".to_owned(),
-            (false, Some(true)) if binding => format!(
-                "slots {} are filled, and the name does not say Canon as {following} others do",
-                subject.shown(CANON)
+            (CanonClaim::Filled, Some(false)) => {
+                "the name says Canon, and no slot is filled".to_owned()
+            }
+            (CanonClaim::Filled, Some(true)) => match &subject.claims.slots {
+                Some(said) if is_letters(&slots) && *said != slots => {
+                    format!("the name says Canon at {said}, and slots {slots} are filled")
+                }
+                Some(_) | None => continue,
+            },
+            (CanonClaim::Empty, Some(true)) => {
+                format!("the name says that there is no Canon, and slots {slots} are filled")
+            }
+            (CanonClaim::Unsaid, Some(true)) if binding => format!(
+                "slots {slots} are filled, and the name does not say Canon as {following} others do"
             ),
-            (true | false, _) => continue,
+            (
+                CanonClaim::Filled | CanonClaim::Empty | CanonClaim::Unsaid | CanonClaim::Mentioned,
+                _,
+            ) => continue,
         };
         found.add("name-canon", Kind::Set, CANON, message, alone(subject));
     }
+}
+
+/// Whether the filled slots are the same in every layer, as letters.
+fn is_letters(slots: &str) -> bool {
+    slots.chars().all(|c| matches!(c, 'A'..='D'))
 }
 
 fn alone(subject: &Subject) -> Place {

@@ -1,14 +1,16 @@
-//! Who is whose twin.
+//! Which experiments are twins.
 //!
 //! In: a set, and what is meant to differ. Out: pairs, and who has no partner. Must stay true: names
 //! that agree but for the words of their arms decide first, contents next, so that neither a wrong
-//! name nor a wrong key hides a pair; every experiment has at most one partner for each treatment.
+//! name nor a wrong key hides a pair; no number of differences breaks a pair, so that a further
+//! confound is a further finding; every experiment has at most one partner for each treatment.
 
-use std::cmp::Ordering;
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::experiment::BARE_MANIFEST;
 use super::facts::Subject;
+use super::finding::{Findings, Kind, Place};
 use super::rules::Pairs;
 use super::value::Value;
 use super::vocabulary;
@@ -20,8 +22,8 @@ pub struct Pair {
     pub with: usize,
 }
 
-/// Deciding keys in which twins of unlike names may differ and still be known as twins.
-const MAX_APART: usize = 3;
+/// Candidates that a message lists.
+const LISTED: usize = 4;
 
 /// Whether a key belongs to a treatment: it, or something below it.
 pub(super) fn of_treatment(treatment: &[String], path: &str) -> bool {
@@ -37,100 +39,340 @@ pub(super) fn treatment_of(subject: &Subject, treatment: &[String]) -> String {
     values.join(" ")
 }
 
-/// What decides in an experiment, beside the treatment: sorted keys and values.
-type Deciding<'a> = Vec<(&'a str, &'a Value)>;
-
-fn deciding<'a>(subject: &'a Subject, declared: &Pairs) -> Deciding<'a> {
-    let own = |path: &&str| {
-        subject.topic(path).decides()
-            // Two parameters that differ in a graph are one difference.
-            && *path != BARE_MANIFEST
-            && !of_treatment(&declared.treatment, path)
-            && !of_treatment(&declared.ignore, path)
-    };
-    subject.compared().filter(own).filter_map(|path| Some((path, subject.value(path)?))).collect()
+/// What was found of partners.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Partners {
+    /// In order of the set.
+    pub pairs: Vec<Pair>,
+    /// Experiments without a partner, each with the nearest that has another one.
+    pub lonely: Vec<(usize, Option<usize>)>,
+    /// Pairs that contents decided, and others that are as near: without, with the treatment.
+    pub unclear: Vec<(Pair, Vec<usize>)>,
 }
 
-/// Keys in which two differ; counted no further than one above what twins may.
-fn apart(a: &Deciding<'_>, b: &Deciding<'_>) -> usize {
-    let (mut left, mut right) = (a.iter().peekable(), b.iter().peekable());
-    let mut differing = 0;
-    while differing <= MAX_APART {
-        let order = match (left.peek(), right.peek()) {
-            (None, None) => break,
-            (Some(_), None) => Ordering::Less,
-            (None, Some(_)) => Ordering::Greater,
-            (Some((one, _)), Some((other, _))) => one.cmp(other),
+/// The deciding keys that vary over the set, without the treatment: for each experiment a number for
+/// each key, equal where the values are.
+struct Contents<'a> {
+    keys: Vec<&'a str>,
+    rows: Vec<Vec<u32>>,
+}
+
+impl<'a> Contents<'a> {
+    fn of(subjects: &'a [Subject], declared: &Pairs) -> Contents<'a> {
+        let own = |subject: &Subject, path: &str| {
+            subject.topic(path).decides()
+                // Two parameters that differ in a graph are one difference.
+                && path != BARE_MANIFEST
+                && !of_treatment(&declared.treatment, path)
+                && !of_treatment(&declared.ignore, path)
         };
-        let one = if order.is_le() { left.next() } else { None };
-        let other = if order.is_ge() { right.next() } else { None };
-        differing += usize::from(one != other);
+        let mut decides: BTreeMap<&str, bool> = BTreeMap::new();
+        let mut columns: BTreeMap<&str, Vec<(usize, &Value)>> = BTreeMap::new();
+        for (at, subject) in subjects.iter().enumerate() {
+            for path in subject.compared() {
+                let decides = *decides.entry(path).or_insert_with(|| own(subject, path));
+                if let Some(value) = subject.value(path).filter(|_| decides) {
+                    columns.entry(path).or_default().push((at, value));
+                }
+            }
+        }
+        let mut contents = Contents { keys: Vec::new(), rows: vec![Vec::new(); subjects.len()] };
+        for (path, cells) in columns {
+            // An absent value is 0.
+            let mut numbers: BTreeMap<String, u32> = BTreeMap::new();
+            let mut column = vec![0; subjects.len()];
+            for (at, value) in cells {
+                let next = u32::try_from(numbers.len()).unwrap_or(u32::MAX - 1) + 1;
+                let number = *numbers.entry(typed(value)).or_insert(next);
+                if let Some(cell) = column.get_mut(at) {
+                    *cell = number;
+                }
+            }
+            if column.windows(2).any(|two| matches!(two, [a, b] if a != b)) {
+                contents.keys.push(path);
+                for (row, cell) in contents.rows.iter_mut().zip(column) {
+                    row.push(cell);
+                }
+            }
+        }
+        contents
     }
-    differing
+
+    fn apart(&self, a: usize, b: usize) -> usize {
+        let (Some(a), Some(b)) = (self.rows.get(a), self.rows.get(b)) else { return usize::MAX };
+        a.iter().zip(b).filter(|(a, b)| a != b).count()
+    }
+
+    /// Keys in which two differ.
+    fn differing(&self, a: usize, b: usize) -> Vec<&'a str> {
+        let (Some(one), Some(other)) = (self.rows.get(a), self.rows.get(b)) else {
+            return Vec::new();
+        };
+        let both = self.keys.iter().zip(one.iter().zip(other));
+        both.filter(|(_, (a, b))| a != b).map(|(key, _)| *key).collect()
+    }
 }
 
-/// Pairs in order of the set, and the places of those without one; of a set without any treatment, or
-/// without any pair, nobody lacks a partner.
-pub(super) fn pairs(subjects: &[Subject], declared: &Pairs) -> (Vec<Pair>, Vec<usize>) {
+/// A value as text; the text `1` is not the number.
+fn typed(value: &Value) -> String {
+    let kind = match value {
+        Value::Number(_) => 'n',
+        Value::Bool(_) => 'b',
+        Value::Text(_) => 't',
+        Value::List(_) => 'l',
+    };
+    format!("{kind}{value}")
+}
+
+/// Pairs and who has no partner; of a set without any pair, nobody lacks one.
+pub(super) fn partners(subjects: &[Subject], declared: &Pairs) -> Partners {
     let treated = |at: &usize| subjects.get(*at).is_some_and(|s| s.treated(&declared.treatment));
     let (with, without): (Vec<usize>, Vec<usize>) = (0..subjects.len()).partition(treated);
-    let mut by_treatment: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for at in &with {
+    let contents = Contents::of(subjects, declared);
+    let mut found = Partners::default();
+    let mut open: BTreeSet<usize> = with.iter().copied().collect();
+    let mut free: BTreeSet<usize> = without.iter().copied().collect();
+    named(subjects, declared, (&with, &without), &contents, &mut found.pairs);
+    for pair in &found.pairs {
+        open.remove(&pair.with);
+        free.remove(&pair.without);
+    }
+    equal(&contents, &mut open, &mut free, &mut found.pairs);
+    nearest(subjects, &contents, &mut open, &mut free, &mut found);
+    found.pairs.sort_unstable();
+    found.lonely = lonely(subjects, &contents, (&with, &without), &found.pairs);
+    found
+}
+
+/// Pairs by name. A base may serve arms of several treatments, but by its name only.
+fn named(
+    subjects: &[Subject],
+    declared: &Pairs,
+    (with, without): (&[usize], &[usize]),
+    contents: &Contents<'_>,
+    pairs: &mut Vec<Pair>,
+) {
+    let mut bases: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
+    for at in without {
+        if let Some(subject) = subjects.get(*at) {
+            bases.entry(&subject.claims.stem).or_default().push(*at);
+        }
+    }
+    let mut arms: BTreeMap<(String, &str), Vec<usize>> = BTreeMap::new();
+    for at in with {
         if let Some(subject) = subjects.get(*at) {
             let value = treatment_of(subject, &declared.treatment);
-            by_treatment.entry(value).or_default().push(*at);
+            arms.entry((value, &subject.claims.stem)).or_default().push(*at);
         }
     }
-    let contents: Vec<Deciding<'_>> = subjects.iter().map(|s| deciding(s, declared)).collect();
-    let mut pairs = Vec::new();
-    let mut free: BTreeSet<usize> = without.iter().copied().collect();
-    for pass in [Pass::Names, Pass::Contents] {
-        for members in by_treatment.values() {
-            let mut candidates = Vec::new();
-            for with in members.iter().filter(|at| !has(&pairs, **at)) {
-                for without in &without {
-                    let (Some(a), Some(b)) = (subjects.get(*without), subjects.get(*with)) else {
-                        continue;
-                    };
-                    let named = a.claims.stem == b.claims.stem;
-                    let distance = match pass {
-                        Pass::Names if !named => continue,
-                        // A base may serve arms of several treatments, but by its name only.
-                        Pass::Contents if !free.contains(without) => continue,
-                        Pass::Names | Pass::Contents => {
-                            match (contents.get(*without), contents.get(*with)) {
-                                (Some(a), Some(b)) => apart(a, b),
-                                (None, _) | (_, None) => continue,
-                            }
-                        }
-                    };
-                    if named || distance <= MAX_APART {
-                        candidates.push((distance, *without, *with));
-                    }
-                }
-            }
-            candidates.sort_unstable();
-            let mut used = BTreeSet::new();
-            for (_, without, with) in candidates {
-                if !has(&pairs, with) && used.insert(without) {
-                    free.remove(&without);
-                    pairs.push(Pair { without, with });
-                }
+    for ((_, stem), arms) in arms {
+        let Some(bases) = bases.get(stem) else { continue };
+        let mut candidates = Vec::new();
+        for with in &arms {
+            let apart = |without: &usize| (contents.apart(*without, *with), *without, *with);
+            candidates.extend(bases.iter().map(apart));
+        }
+        candidates.sort_unstable();
+        let (mut used, mut served) = (BTreeSet::new(), BTreeSet::new());
+        for (_, without, with) in candidates {
+            if !served.contains(&with) && !used.contains(&without) {
+                served.insert(with);
+                used.insert(without);
+                pairs.push(Pair { without, with });
             }
         }
     }
-    pairs.sort_unstable();
+}
+
+/// Pairs of equal contents, in order of the set.
+fn equal(
+    contents: &Contents<'_>,
+    open: &mut BTreeSet<usize>,
+    free: &mut BTreeSet<usize>,
+    pairs: &mut Vec<Pair>,
+) {
+    let mut bases: BTreeMap<&[u32], Vec<usize>> = BTreeMap::new();
+    for at in free.iter().rev() {
+        if let Some(row) = contents.rows.get(*at) {
+            bases.entry(row).or_default().push(*at);
+        }
+    }
+    for with in open.clone() {
+        let Some(row) = contents.rows.get(with) else { continue };
+        if let Some(without) = bases.get_mut(row.as_slice()).and_then(Vec::pop) {
+            open.remove(&with);
+            free.remove(&without);
+            pairs.push(Pair { without, with });
+        }
+    }
+}
+
+/// How near two are: shared words of names, differing keys, distance in the order of the set; then the
+/// places without and with the treatment.
+type Candidate = ((Reverse<usize>, usize, usize), usize, usize);
+
+/// Pairs of what is left: those whose names share most words, of these the nearest. A name does not
+/// change with contents, so a further confound does not bring an arm to another base.
+fn nearest(
+    subjects: &[Subject],
+    contents: &Contents<'_>,
+    open: &mut BTreeSet<usize>,
+    free: &mut BTreeSet<usize>,
+    found: &mut Partners,
+) {
+    let words = |at: &usize| {
+        let stem = subjects.get(*at).map_or("", |subject| subject.claims.stem.as_str());
+        let parts = stem.split('-').filter(|part| !part.is_empty());
+        parts.collect::<BTreeSet<&str>>()
+    };
+    let names: BTreeMap<usize, BTreeSet<&str>> =
+        open.iter().chain(free.iter()).map(|at| (*at, words(at))).collect();
+    let shared = |a: &usize, b: &usize| match (names.get(a), names.get(b)) {
+        (Some(a), Some(b)) => a.intersection(b).count(),
+        (None, _) | (_, None) => 0,
+    };
+    let mut candidates: Vec<Candidate> = Vec::with_capacity(open.len().saturating_mul(free.len()));
+    for (rank, with) in open.iter().enumerate() {
+        for (place, without) in free.iter().enumerate() {
+            let apart = contents.apart(*without, *with);
+            let order = (Reverse(shared(without, with)), apart, rank.abs_diff(place));
+            candidates.push((order, *without, *with));
+        }
+    }
+    candidates.sort_unstable();
+    let mut counts = vec![0usize; subjects.len()];
+    let near = |(order, ..): &Candidate| (order.0, order.1);
+    for block in candidates.chunk_by(|a, b| near(a) == near(b)) {
+        // Of equally near ones, whoever has the least choice comes first.
+        let of_both = |open: &BTreeSet<usize>, free: &BTreeSet<usize>, c: &Candidate| {
+            open.contains(&c.2) && free.contains(&c.1)
+        };
+        let block: Vec<&Candidate> = block.iter().filter(|c| of_both(open, free, c)).collect();
+        for at in block.iter().flat_map(|c| [c.1, c.2]) {
+            counts.get_mut(at).into_iter().for_each(|n| *n += 1);
+        }
+        let count = |at: usize| counts.get(at).copied().unwrap_or(0);
+        let choice = |c: &&Candidate| (count(c.1) + count(c.2), c.0.2, c.1, c.2);
+        let mut ordered = block.clone();
+        ordered.sort_by_key(choice);
+        for ((Reverse(alike), apart, _), without, with) in ordered {
+            if !open.contains(with) || !free.contains(without) {
+                continue;
+            }
+            // Others at the same distance, and no name that prefers one.
+            let rival = |base: &&usize| {
+                *base != without
+                    && contents.apart(**base, *with) == *apart
+                    && shared(base, with) == *alike
+            };
+            let rivals: Vec<usize> = free.iter().filter(rival).copied().collect();
+            let pair = Pair { without: *without, with: *with };
+            if !rivals.is_empty() {
+                found.unclear.push((pair, rivals));
+            }
+            open.remove(with);
+            free.remove(without);
+            found.pairs.push(pair);
+        }
+        for at in block.iter().flat_map(|c| [c.1, c.2]) {
+            counts.get_mut(at).into_iter().for_each(|n| *n = 0);
+        }
+    }
+}
+
+/// Who has no partner, each with the nearest on the other side.
+fn lonely(
+    subjects: &[Subject],
+    contents: &Contents<'_>,
+    (with, without): (&[usize], &[usize]),
+    pairs: &[Pair],
+) -> Vec<(usize, Option<usize>)> {
+    if pairs.is_empty() {
+        return Vec::new();
+    }
     let paired: BTreeSet<usize> = pairs.iter().flat_map(|p| [p.without, p.with]).collect();
+    let has_it = |at: usize| paired.contains(&at);
     // The same experiment under another name has its partner there.
-    let facts = |at: usize| subjects.get(at).map(|subject| &subject.facts);
-    let alone = |at: &usize| {
-        !paired.contains(at) && !paired.iter().any(|other| facts(*other) == facts(*at))
+    let text = |at: usize| {
+        let facts = subjects.get(at).map(|subject| &subject.facts)?;
+        let lines = facts
+            .iter()
+            .map(|(path, fact)| format!("{path} {} {}\n", fact.written, typed(&fact.value)));
+        Some(lines.collect::<String>())
     };
-    let lonely = match pairs.is_empty() {
-        true => Vec::new(),
-        false => (0..subjects.len()).filter(alone).collect(),
-    };
-    (pairs, lonely)
+    let alone: Vec<usize> = (0..subjects.len()).filter(|at| !has_it(*at)).collect();
+    if alone.is_empty() {
+        return Vec::new();
+    }
+    let same: BTreeSet<Option<String>> = paired.iter().map(|at| text(*at)).collect();
+    let alone = alone.into_iter().filter(|at| !same.contains(&text(*at)));
+    alone
+        .map(|at| {
+            let others = if with.contains(&at) { without } else { with };
+            let near = others.iter().min_by_key(|other| (contents.apart(at, **other), **other));
+            (at, near.copied())
+        })
+        .collect()
+}
+
+/// Reports pairs of which another could as well have been one.
+pub(super) fn unclear(
+    subjects: &[Subject],
+    partners: &Partners,
+    declared: &Pairs,
+    found: &mut Findings,
+) {
+    if partners.unclear.is_empty() {
+        return;
+    }
+    let contents = Contents::of(subjects, declared);
+    let name = |at: usize| subjects.get(at).map_or("", |subject| subject.name.as_str());
+    for (pair, rivals) in &partners.unclear {
+        let each = |rival: &usize| {
+            format!("{} ({})", name(*rival), contents.differing(*rival, pair.with).join(", "))
+        };
+        let more = match rivals.len().checked_sub(LISTED).filter(|more| *more > 0) {
+            Some(more) => format!(", and {more} more"),
+            None => String::new(),
+        };
+        let listed: Vec<String> = rivals.iter().take(LISTED).map(each).collect();
+        let place = Place {
+            experiment: name(pair.without).to_owned(),
+            against: Some(name(pair.with).to_owned()),
+            says: format!("as near: {}{more}", listed.join(", ")),
+        };
+        let message = "another experiment is as near, and no name says which is the twin";
+        found.add("twin-unclear", Kind::Pair, "", message.to_owned(), place);
+    }
+}
+
+/// Keys in which an experiment without a partner differs from the nearest, for a message.
+pub(super) fn missing(
+    subjects: &[Subject],
+    partners: &Partners,
+    declared: &Pairs,
+    found: &mut Findings,
+) {
+    if partners.lonely.is_empty() {
+        return;
+    }
+    let contents = Contents::of(subjects, declared);
+    for (at, near) in &partners.lonely {
+        let Some(subject) = subjects.get(*at) else { continue };
+        let says = near.and_then(|near| Some((subjects.get(near)?, near))).map(|(other, near)| {
+            match contents.differing(*at, near).as_slice() {
+                [] => format!("{} is equal, and has another twin", other.name),
+                keys => format!("nearest: {}, which differs in {}", other.name, keys.join(", ")),
+            }
+        });
+        let place = Place {
+            experiment: subject.name.clone(),
+            against: None,
+            says: says.unwrap_or_default(),
+        };
+        let message = "no twin, where others have one".to_owned();
+        found.add("missing-twin", Kind::Set, "", message, place);
+    }
 }
 
 /// Why there is no pair, where several experiments could have made one.
@@ -141,29 +383,17 @@ pub(super) fn unpaired(subjects: &[Subject], pairs: &[Pair], declared: &Pairs) -
     let treatment = declared.treatment.join(" and ");
     let own = |path: &str| of_treatment(&declared.treatment, path);
     let spoken = |s: &Subject| s.facts.iter().any(|(path, fact)| fact.written && own(path));
-    let treated = subjects.iter().filter(|s| s.treated(&declared.treatment)).count();
+    let treated = subjects.iter().any(|s| s.treated(&declared.treatment));
     let why = if !subjects.iter().any(spoken) {
         let other = match declared.treatment.iter().any(|path| path == vocabulary::CANON) {
             true => " (nor `model.canon_set`)",
             false => "",
         };
         format!("no column or key `{treatment}`{other} says what is treated")
-    } else if treated == 0 {
+    } else if !treated {
         "no experiment is treated".to_owned()
-    } else if treated == subjects.len() {
-        "every experiment is treated".to_owned()
     } else {
-        format!("no two agree in their names, or in all but {MAX_APART} deciding keys")
+        "every experiment is treated".to_owned()
     };
     Some(format!("{treatment}: {why}"))
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Pass {
-    Names,
-    Contents,
-}
-
-fn has(pairs: &[Pair], with: usize) -> bool {
-    pairs.iter().any(|pair| pair.with == with)
 }

@@ -5,9 +5,11 @@
 //! digits; where the keys say nothing nothing is claimed, and a difference between twins counts as one in
 //! the key that the column stands for.
 
+use dsl::Decimal;
+
 use super::budget::{NAMED, alone, off};
 use super::experiment::synonym;
-use super::facts::{DEVICES, ROPE_SHARE, Subject, TOKENS, TOKENS_PER_STEP, quantity};
+use super::facts::{DEVICES, ROPE_SHARE, Subject, TOKENS, TOKENS_PER_STEP};
 use super::finding::{Findings, Kind};
 use super::value::{Value, rounded};
 use super::vocabulary::CANON;
@@ -188,6 +190,15 @@ fn numbers(
     off(number, ours, tolerance).then(|| (theirs, rounded(ours)))
 }
 
+/// `1.3B`: a number and its unit, and nothing else.
+fn quantity(word: &str) -> Option<(Ratio, char)> {
+    let unit = word.chars().next_back().filter(|c| matches!(c, 'T' | 'B' | 'M'))?;
+    let digits = word.strip_suffix(unit)?;
+    let plain = digits.chars().all(|c| c.is_ascii_digit() || c == '.');
+    let number = Decimal::parse(digits).ok().filter(|_| plain).and_then(Ratio::from_decimal)?;
+    Some((number, unit))
+}
+
 fn made(subject: &Subject, over: &[&str], under: &[&str]) -> Option<Ratio> {
     let mut value = Ratio { num: 1, den: 1 };
     for key in over {
@@ -200,9 +211,8 @@ fn made(subject: &Subject, over: &[&str], under: &[&str]) -> Option<Ratio> {
 }
 
 fn lr_holds(subject: &Subject) -> Option<bool> {
-    let said =
-        subject.claims.numbers.iter().find(|(path, ..)| *path == LR).map(|(_, said, _)| *said)?;
-    Some(subject.number(LR)? == said)
+    let claim = subject.claims.numbers.iter().find(|claim| claim.path == LR)?;
+    Some(claim.values.contains(&subject.number(LR)?))
 }
 
 fn tokens_hold(subject: &Subject) -> Option<bool> {

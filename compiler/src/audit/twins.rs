@@ -163,14 +163,6 @@ fn both(a: &Subject, b: &Subject, path: &str) -> String {
     format!("{} {} | {}", name.map_or(path, String::as_str), one(a), one(b))
 }
 
-pub(super) fn missing(subjects: &[Subject], lonely: &[usize], found: &mut Findings) {
-    for subject in lonely.iter().filter_map(|at| subjects.get(*at)) {
-        let message = "no twin, where others have one".to_owned();
-        let place = Place { experiment: subject.name.clone(), against: None, says: String::new() };
-        found.add("missing-twin", Kind::Set, "", message, place);
-    }
-}
-
 /// Within a family, treated experiments have one treatment: its value, and every setting below it.
 pub(super) fn uniform(
     subjects: &[Subject],

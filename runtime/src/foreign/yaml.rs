@@ -18,6 +18,35 @@ pub fn flat(name: &str, bytes: &[u8]) -> Result<Vec<Flat>, ForeignError> {
     Ok(read(name, bytes)?.flat())
 }
 
+/// The comments of a file that was read, each with its line, without the `#`.
+pub fn comments(text: &str) -> Vec<(usize, String)> {
+    // A `#` between quotation marks, or in a block of text, begins no comment.
+    let mut texts = Vec::new();
+    for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
+        if let Event::Scalar(_, style, _, _) = event
+            && style != ScalarStyle::Plain
+        {
+            texts.push(span.start.index()..span.end.index());
+        }
+    }
+    let mut found = Vec::new();
+    let mut at = 0;
+    for (line, number) in text.split('\n').zip(1..) {
+        let mut before = ' ';
+        for (column, (byte, c)) in line.char_indices().enumerate() {
+            let open = c == '#' && before.is_whitespace();
+            if open && !texts.iter().any(|text| text.contains(&(at + column))) {
+                let comment = line.get(byte + 1..).unwrap_or_default();
+                found.push((number, comment.trim_end().to_owned()));
+                break;
+            }
+            before = c;
+        }
+        at += line.chars().count() + 1;
+    }
+    found
+}
+
 /// Reads one document.
 pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
     let fail = |line: usize, why: &str| {
@@ -266,4 +295,18 @@ fn looks_numeric(text: &str) -> bool {
     let digits = body.starts_with(|c: char| c.is_ascii_digit() || c == '.');
     hexadecimal.is_some_and(|h| !h.is_empty() && h.bytes().all(|b| b.is_ascii_hexdigit()))
         || (digits && body.chars().all(joins) && body.contains(|c: char| c.is_ascii_digit()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::comments;
+
+    #[test]
+    fn comments_are_what_yaml_passes_over() {
+        let text = "# one\na: 1 # two\nb: \"x # no\" # three\nc: d#no\nd: |\n  # no\n  x\n  #four\ne: 'y\n  # no'\n# \u{e9} five\n";
+        let found = comments(text);
+        let found: Vec<(usize, &str)> = found.iter().map(|(at, text)| (*at, text.trim())).collect();
+        assert_eq!(found, [(1, "one"), (2, "two"), (3, "three"), (11, "\u{e9} five")]);
+        assert_eq!(comments("a: 1\r\n# 8 GPUs\r\n"), [(2, " 8 GPUs".to_owned())]);
+    }
 }

@@ -7,9 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use compiler::compare::{
-    Change, Meaning, Namesake, Outcome, Side, Trainer, Verdict, controlled,
-};
+use compiler::compare::{Change, Meaning, Namesake, Outcome, Side, Trainer, Verdict, controlled};
 use compiler::lock::Role;
 use serde_json::{Value, json};
 

@@ -1,0 +1,460 @@
+//! One comment, read for a number of devices.
+//!
+//! In: a line of text. Out: what it [`Says`]. Must stay true: it is read only where every word is known
+//! and every number belongs to something; names of devices (`H100`) and sizes (`80GB`) are no counts.
+
+use super::lexicon::{Word, words};
+
+/// What a comment says of devices.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Says {
+    /// It does not speak of a number of devices.
+    Nothing,
+    /// It does, and this is why it was not understood.
+    Unclear(String),
+    Devices(Counts),
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub totals: Vec<u64>,
+    pub nodes: Vec<u64>,
+    pub per_node: Vec<u64>,
+}
+
+impl Counts {
+    fn is_empty(&self) -> bool {
+        self.totals.is_empty() && self.nodes.is_empty() && self.per_node.is_empty()
+    }
+}
+
+/// Reads one comment.
+pub(super) fn line(text: &str) -> Says {
+    if text.contains("--") || text.contains(" -N ") {
+        let flags = flags(text);
+        if flags != Says::Nothing {
+            return flags;
+        }
+    }
+    let words = words(text);
+    let of_devices =
+        words.iter().any(|word| matches!(word, Word::Device(_) | Word::Model | Word::Node(_)));
+    if !of_devices {
+        return Says::Nothing;
+    }
+    let mut counts = Counts::default();
+    match sentence(&words, &mut counts) {
+        Ok(()) if counts.is_empty() => Says::Nothing,
+        Ok(()) => Says::Devices(counts),
+        Err(why) => match speaks(&words) {
+            true => Says::Unclear(why),
+            false => Says::Nothing,
+        },
+    }
+}
+
+/// Whether it gives a number at all, or a key: `gpus: see the script`.
+fn speaks(words: &[Word]) -> bool {
+    let device = words.iter().any(|word| matches!(word, Word::Device(_) | Word::Model));
+    let digits = |text: &str| text.contains(|c: char| c.is_ascii_digit());
+    let number = |word: &Word| {
+        matches!(word, Word::Number(_)) || matches!(word, Word::Unknown(text) if digits(text))
+    };
+    let beside = |two: &[Word]| {
+        let [a, b] = two else { return false };
+        let key = matches!((a, b), (Word::Device(_), Word::Equals));
+        let node = matches!(a, Word::Node(_)) || matches!(b, Word::Node(_));
+        let unit = matches!((a, b), (Word::Quantity(_), Word::Device(_) | Word::Model));
+        key || unit || (node && (number(a) || number(b) || number_after(words, a)))
+    };
+    (device && words.iter().any(number)) || words.windows(2).any(beside)
+}
+
+/// `nodes: 16`
+fn number_after(words: &[Word], node: &Word) -> bool {
+    matches!(node, Word::Node(_))
+        && words
+            .windows(3)
+            .any(|three| matches!(three, [Word::Node(_), Word::Equals, Word::Number(_)]))
+}
+
+/// A number and what it counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Unit {
+    None,
+    Device,
+    DevicePerNode,
+    Node,
+}
+
+struct Reader<'a> {
+    words: Vec<&'a Word>,
+    at: usize,
+    /// Counts that one number gives, and those that a product gives.
+    single: Vec<(u64, bool)>,
+    product: Vec<u64>,
+    bare: Vec<u64>,
+}
+
+fn sentence(words: &[Word], counts: &mut Counts) -> Result<(), String> {
+    for word in words {
+        if let Word::Unknown(text) = word {
+            return Err(format!("`{text}` is not understood"));
+        }
+    }
+    // `number of GPUs` is `GPUs`, with a number expected.
+    let words: Vec<&Word> = words.iter().filter(|word| **word != Word::Known).collect();
+    let mut reader =
+        Reader { words, at: 0, single: Vec::new(), product: Vec::new(), bare: Vec::new() };
+    while reader.peek(0).is_some() {
+        reader.next(counts)?;
+    }
+    let Reader { single, product, bare, .. } = reader;
+    let apart = single.iter().filter(|(_, equal)| !equal).count();
+    if apart > 1 || product.len() > 1 {
+        return Err("it gives several numbers of devices".to_owned());
+    }
+    counts.totals.extend(single.iter().map(|(n, _)| *n).chain(product));
+    let first = counts.totals.first().copied();
+    if counts.totals.iter().any(|n| Some(*n) != first) {
+        return Err("its numbers of devices disagree".to_owned());
+    }
+    let count = first.or(match (counts.nodes.as_slice(), counts.per_node.as_slice()) {
+        ([nodes], [per]) => nodes.checked_mul(*per),
+        _ => None,
+    });
+    if let Some(other) = bare.into_iter().find(|n| Some(*n) != count) {
+        return Err(format!("what {other} counts is not said"));
+    }
+    if counts.nodes.len() > 1 || counts.per_node.len() > 1 {
+        return Err("it gives several numbers of nodes".to_owned());
+    }
+    if counts.totals.contains(&0) || counts.nodes.contains(&0) || counts.per_node.contains(&0) {
+        return Err("0 is not a number of devices".to_owned());
+    }
+    Ok(())
+}
+
+impl Reader<'_> {
+    fn peek(&self, by: usize) -> Option<&Word> {
+        self.words.get(self.at + by).copied()
+    }
+
+    fn take(&mut self, word: &Word) -> bool {
+        let is = self.peek(0) == Some(word);
+        self.at += usize::from(is);
+        is
+    }
+
+    fn next(&mut self, counts: &mut Counts) -> Result<(), String> {
+        match self.peek(0).cloned() {
+            Some(Word::Number(_)) => self.numbers(false, counts),
+            Some(Word::Quantity(text)) => {
+                self.at += 1;
+                match self.peek(0) {
+                    Some(Word::Device(_) | Word::Node(_) | Word::Model | Word::Times) => {
+                        Err(format!("`{text}` is not a number of devices"))
+                    }
+                    Some(_) | None => Ok(()),
+                }
+            }
+            Some(Word::Other) => {
+                self.at += 1;
+                while matches!(self.peek(0), Some(Word::Other)) {
+                    self.at += 1;
+                }
+                // `8 x 128 GPUs` behind `batch` may count anything.
+                let assigned = self.take(&Word::Equals);
+                if matches!(self.peek(0), Some(Word::Number(_))) {
+                    if matches!(self.peek(1), Some(Word::Times | Word::Device(_) | Word::Model)) {
+                        return Err("what its numbers count is not said".to_owned());
+                    }
+                    self.at += 1;
+                } else if assigned && matches!(self.peek(0), Some(Word::Quantity(_))) {
+                    self.at += 1;
+                } else if self.peek(0) == Some(&Word::Per) {
+                    self.at += 1;
+                    if matches!(self.peek(0), Some(Word::Device(_) | Word::Node(_))) {
+                        self.at += 1;
+                        if self.take(&Word::Equals) && matches!(self.peek(0), Some(Word::Number(_)))
+                        {
+                            self.at += 1;
+                        }
+                    }
+                }
+                Ok(())
+            }
+            Some(Word::Device(plural)) => self.device((plural, false), counts),
+            Some(Word::Node(plural)) => self.node(plural, counts),
+            Some(Word::Model) => {
+                self.at += 1;
+                if matches!(self.peek(0), Some(Word::Times | Word::Equals))
+                    && let Some(Word::Number(n)) = self.peek(1).cloned()
+                    && !matches!(self.peek(2), Some(Word::Node(_) | Word::Times | Word::Other))
+                {
+                    self.at += 2;
+                    self.single.push((n, false));
+                    while matches!(self.peek(0), Some(Word::Device(_) | Word::Model)) {
+                        self.at += 1;
+                    }
+                }
+                Ok(())
+            }
+            Some(Word::Count) => {
+                self.at += 1;
+                self.take(&Word::Of);
+                if let Some(Word::Device(_)) = self.peek(0) {
+                    return self.device((true, true), counts);
+                }
+                if let Some(Word::Node(_)) = self.peek(0) {
+                    return self.node(true, counts);
+                }
+                self.take(&Word::Equals);
+                Ok(())
+            }
+            Some(Word::Each) => {
+                self.at += 1;
+                self.take(&Word::Of);
+                // `each node has 8 GPUs`, `each of 16 nodes`
+                if matches!(self.peek(0), Some(Word::Node(_))) {
+                    self.at += 1;
+                }
+                match self.peek(0) {
+                    Some(Word::Number(_)) => self.numbers(true, counts),
+                    Some(_) | None => Ok(()),
+                }
+            }
+            Some(Word::Per) => {
+                self.at += 1;
+                if matches!(self.peek(0), Some(Word::Node(_))) {
+                    self.at += 1;
+                    self.take(&Word::Equals);
+                    if matches!(self.peek(0), Some(Word::Number(_))) {
+                        return self.numbers(true, counts);
+                    }
+                } else if matches!(self.peek(0), Some(Word::Device(_))) {
+                    self.at += 1;
+                }
+                Ok(())
+            }
+            Some(_) | None => {
+                self.at += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// `gpus = 128`, `gpus per node: 8`, `GPUs 128`; an index such as `GPU 3` is refused.
+    fn device(&mut self, how: (bool, bool), counts: &mut Counts) -> Result<(), String> {
+        let (plural, counted) = how;
+        self.at += 1;
+        let counted = self.take(&Word::Count) || counted;
+        let per = self.peek(0) == Some(&Word::Per) && matches!(self.peek(1), Some(Word::Node(_)));
+        self.at += if per { 2 } else { 0 };
+        let assigned = self.take(&Word::Equals);
+        match self.peek(0).cloned() {
+            Some(Word::Number(n)) => {
+                let product = self.peek(1) == Some(&Word::Times);
+                let large = n >= 16;
+                let known = match plural {
+                    true => assigned || large,
+                    false => assigned && large,
+                };
+                let known = known || product || counted;
+                if !known {
+                    return Err(format!("{n} may be an index"));
+                }
+                if !assigned && matches!(self.peek(1), Some(Word::Other | Word::Node(_))) {
+                    return Ok(());
+                }
+                if per && matches!(self.peek(1), Some(Word::Times)) {
+                    return Err("what its numbers count is not said".to_owned());
+                }
+                if per {
+                    self.at += 1;
+                    counts.per_node.push(n);
+                    return Ok(());
+                }
+                self.assigned(counts)
+            }
+            Some(Word::Quantity(text)) if assigned => {
+                Err(format!("`{text}` is not a number of devices"))
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// What a key of devices is given: one number, or a product.
+    fn assigned(&mut self, counts: &mut Counts) -> Result<(), String> {
+        let bare = self.bare.len();
+        self.numbers(false, counts)?;
+        // A number without a unit is one of devices here.
+        if let Some(n) = self.bare.pop() {
+            self.single.push((n, bare > 0));
+        }
+        Ok(())
+    }
+
+    fn node(&mut self, plural: bool, counts: &mut Counts) -> Result<(), String> {
+        self.at += 1;
+        let counted = self.take(&Word::Count) || plural;
+        let assigned = self.take(&Word::Equals);
+        let Some(Word::Number(n)) = self.peek(0).cloned() else { return Ok(()) };
+        // `16 nodes 8 GPUs` goes on with another number.
+        let other = matches!(
+            self.peek(1),
+            Some(Word::Device(_) | Word::Model | Word::Node(_) | Word::Other | Word::Times)
+        );
+        if other {
+            return Ok(());
+        }
+        if !(counted || assigned && n >= 2) {
+            return Err(format!("{n} may be an index"));
+        }
+        self.at += 1;
+        counts.nodes.push(n);
+        Ok(())
+    }
+
+    /// A number, or a product of numbers, with what they count.
+    fn numbers(&mut self, each: bool, counts: &mut Counts) -> Result<(), String> {
+        let equal = self.at > 0 && self.words.get(self.at - 1) == Some(&&Word::Equals);
+        let unclear = || Err("what its numbers count is not said".to_owned());
+        let mut terms: Vec<(u64, Unit)> = Vec::new();
+        loop {
+            let Some(Word::Number(n)) = self.peek(0).cloned() else { return unclear() };
+            self.at += 1;
+            if self.peek(0) == Some(&Word::Other) {
+                // `8 sequences per GPU`
+                self.at += 1;
+                while matches!(self.peek(0), Some(Word::Other | Word::Per)) {
+                    let per = self.peek(0) == Some(&Word::Per);
+                    self.at += 1;
+                    if per && matches!(self.peek(0), Some(Word::Device(_) | Word::Node(_))) {
+                        self.at += 1;
+                    }
+                }
+                return match terms.is_empty() && self.peek(0) != Some(&Word::Times) {
+                    true => Ok(()),
+                    false => unclear(),
+                };
+            }
+            terms.push((n, self.unit()?));
+            let last = terms.last().map(|(_, unit)| *unit);
+            match (self.peek(0), self.peek(1)) {
+                (Some(Word::Times), Some(Word::Number(_))) => self.at += 1,
+                // `16 nodes of 8 GPUs`
+                (Some(Word::Of), Some(Word::Number(_))) if last == Some(Unit::Node) => self.at += 1,
+                (Some(Word::Of), Some(Word::Number(_) | Word::Device(_))) => return unclear(),
+                (Some(Word::Times), _) => return unclear(),
+                _ => break,
+            }
+        }
+        let each = self.take(&Word::Each) || each;
+        let mut total = 1u64;
+        for (n, _) in &terms {
+            let Some(next) = total.checked_mul(*n) else { return unclear() };
+            total = next;
+        }
+        let units: Vec<Unit> = terms.iter().map(|(_, unit)| *unit).collect();
+        match (units.as_slice(), each) {
+            ([Unit::Device], false) => self.single.push((total, equal)),
+            ([Unit::Device], true) | ([Unit::DevicePerNode], _) => counts.per_node.push(total),
+            ([Unit::Node], _) => counts.nodes.push(total),
+            ([Unit::None], _) => self.bare.push(total),
+            (
+                [Unit::Node, Unit::None | Unit::Device | Unit::DevicePerNode]
+                | [Unit::Device | Unit::DevicePerNode, Unit::Node]
+                | [Unit::None, Unit::Device]
+                | [Unit::None, Unit::None, Unit::Device],
+                _,
+            ) => self.product.push(total),
+            ([Unit::None, Unit::None], false) => self.bare.push(total),
+            (_, _) => return unclear(),
+        }
+        Ok(())
+    }
+
+    /// What a number counts.
+    fn unit(&mut self) -> Result<Unit, String> {
+        // `128 x H100`
+        if self.peek(0) == Some(&Word::Times)
+            && matches!(self.peek(1), Some(Word::Model | Word::Device(_)))
+        {
+            self.at += 1;
+        }
+        let mut unit = Unit::None;
+        while self.peek(0) == Some(&Word::Model) {
+            self.at += 1;
+            unit = Unit::Device;
+        }
+        match self.peek(0) {
+            Some(Word::Device(_)) => {
+                self.at += 1;
+                unit = Unit::Device;
+            }
+            Some(Word::Node(_)) => {
+                self.at += 1;
+                return Ok(Unit::Node);
+            }
+            Some(_) | None => {}
+        }
+        if unit == Unit::Device && self.peek(0) == Some(&Word::Per) {
+            self.at += 1;
+            match self.peek(0) {
+                Some(Word::Node(_)) => {
+                    self.at += 1;
+                    return Ok(Unit::DevicePerNode);
+                }
+                Some(_) | None => return Err("what it has devices per is not said".to_owned()),
+            }
+        }
+        Ok(unit)
+    }
+}
+
+/// `--nodes 16 --ntasks-per-node 8`: other options and their values say nothing of devices.
+fn flags(text: &str) -> Says {
+    let words: Vec<&str> = text.split([' ', '\t', '=']).filter(|word| !word.is_empty()).collect();
+    let mut counts = Counts::default();
+    let mut unclear = None;
+    for (at, flag) in words.iter().enumerate().filter(|(_, word)| word.starts_with('-')) {
+        let name = flag.trim_start_matches('-').replace('_', "-");
+        let list = match (name.as_str(), flag.starts_with("--")) {
+            ("nodes" | "nnodes" | "num-nodes" | "num-machines", true) => &mut counts.nodes,
+            ("N", false) => &mut counts.nodes,
+            (
+                "ntasks-per-node" | "nproc-per-node" | "gpus-per-node" | "tasks-per-node"
+                | "num-gpus-per-node" | "gres",
+                true,
+            ) => &mut counts.per_node,
+            ("gpus" | "ngpus" | "num-gpus" | "ntasks" | "num-processes" | "world-size", true) => {
+                &mut counts.totals
+            }
+            ("devices", true) => &mut counts.totals,
+            _ => continue,
+        };
+        let value = words.get(at + 1).copied().unwrap_or("");
+        let number = match name.as_str() {
+            "gres" => value.strip_prefix("gpu:").map(|v| v.rsplit(':').next().unwrap_or(v)),
+            _ => Some(value),
+        };
+        match number.and_then(|n| n.parse().ok()).filter(|n| *n > 0) {
+            Some(n) => list.push(n),
+            None => unclear = Some(format!("`{flag} {value}` gives no number")),
+        }
+    }
+    // Tasks, processes and GPUs of one launch are as many.
+    for list in [&mut counts.totals, &mut counts.nodes, &mut counts.per_node] {
+        list.sort_unstable();
+        list.dedup();
+        if list.len() > 1 {
+            unclear = Some("its options give different numbers".to_owned());
+        }
+    }
+    match (unclear, counts.is_empty()) {
+        (Some(why), _) => Says::Unclear(why),
+        (None, true) => Says::Nothing,
+        (None, false) => Says::Devices(counts),
+    }
+}

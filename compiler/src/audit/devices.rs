@@ -1,0 +1,392 @@
+//! The number of devices, as comments give it.
+//!
+//! In: a file's comments, with their lines. Out: a [`Reading`], and findings. Must stay true: a count is
+//! read only where every word of its comment is understood; a comment that speaks of devices and is not
+//! understood is reported with its line; two counts that disagree are no count.
+
+use super::comment::{Says, line};
+use super::experiment::Experiment;
+use super::facts::{DEVICES, Subject};
+use super::finding::{Findings, Kind, Place};
+use super::value::{Value, shown};
+use crate::value::Ratio;
+
+/// What comments say of the number of devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    pub count: Option<u64>,
+    /// The line that gives the count.
+    pub line: usize,
+    /// Counts that disagree, each with where it is.
+    pub disagree: Vec<String>,
+    /// Comments that are not understood: line, text, why.
+    pub unread: Vec<(usize, String, String)>,
+}
+
+/// Characters shown of a comment.
+const SHOWN: usize = 100;
+
+/// More GPUs than this are not in one machine: then the number is that of all machines.
+const ONE_MACHINE: u64 = 16;
+
+/// More than anyone has.
+const MOST: u64 = 10_000_000;
+
+/// A number and its line.
+type Said = (u64, usize);
+
+/// Reads a file's comments, without their `#`.
+pub fn devices<'a>(comments: impl IntoIterator<Item = (usize, &'a str)>) -> Reading {
+    let mut reading = Reading::default();
+    let (mut totals, mut nodes, mut per_node) = (Vec::new(), Vec::new(), Vec::new());
+    let mut texts: Vec<(usize, &str)> = Vec::new();
+    for (at, text) in comments {
+        match line(text) {
+            Says::Nothing => {}
+            Says::Unclear(why) => reading.unread.push((at, shortened(text), why)),
+            Says::Devices(said) => {
+                texts.push((at, text));
+                let take = |found: &[u64], all: &mut Vec<Said>| {
+                    all.extend(found.iter().map(|n| (*n, at)));
+                };
+                take(&said.totals, &mut totals);
+                take(&said.nodes, &mut nodes);
+                take(&said.per_node, &mut per_node);
+            }
+        }
+    }
+    let mut unread = |at: usize, why: String| {
+        let text = texts.iter().find(|(line, _)| *line == at).map_or("", |(_, text)| text);
+        reading.unread.push((at, shortened(text), why));
+    };
+    let clash = |all: &[Said]| all.iter().any(|(n, _)| Some(n) != all.first().map(|(n, _)| n));
+    let listed = |what: &str, all: &[Said]| {
+        let text = |(n, at): &Said| format!("line {at}: {n} {what}");
+        all.iter().map(text).collect::<Vec<_>>()
+    };
+    for (what, all) in [("devices", &totals), ("nodes", &nodes), ("devices per node", &per_node)] {
+        if clash(all) {
+            reading.disagree.extend(listed(what, all));
+        }
+    }
+    if !reading.disagree.is_empty() {
+        reading.unread.sort();
+        return reading;
+    }
+    let (total, nodes, per_node) =
+        (totals.first().copied(), nodes.first().copied(), per_node.first().copied());
+    let product = nodes.zip(per_node).and_then(|(n, per)| n.0.checked_mul(per.0));
+    let found = match (total, nodes, per_node, product) {
+        (Some(total), Some(nodes), Some(per_node), Some(product)) if product != total.0 => {
+            reading.disagree = listed("devices", &[total]);
+            reading.disagree.extend(listed("nodes", &[nodes]));
+            reading.disagree.extend(listed("devices per node", &[per_node]));
+            None
+        }
+        // `4 nodes, 8 GPUs`: on each, or in all?
+        (Some(total), Some(nodes), None, _)
+            if nodes.0 > 1 && (total.0 <= ONE_MACHINE || total.0 % nodes.0 != 0) =>
+        {
+            let why = format!(
+                "{} nodes and {} devices: whether on each or in all is not said",
+                nodes.0, total.0
+            );
+            unread(total.1, why);
+            None
+        }
+        (Some(total), ..) => Some(total),
+        (None, Some(nodes), Some(_), product) => product.map(|product| (product, nodes.1)),
+        (None, Some(nodes), None, _) => {
+            unread(nodes.1, format!("{} nodes: how many devices each has is not said", nodes.0));
+            None
+        }
+        (None, None, Some(per), _) => {
+            unread(per.1, format!("{} devices per node: the number of nodes is not said", per.0));
+            None
+        }
+        (None, None, None, _) => None,
+    };
+    if let Some((count, at)) = found {
+        match (1..=MOST).contains(&count) {
+            true => (reading.count, reading.line) = (Some(count), at),
+            false => unread(at, format!("{count} is not a number of devices")),
+        }
+    }
+    reading.unread.sort();
+    reading.unread.dedup();
+    reading
+}
+
+impl Experiment {
+    /// Takes what a file's comments say of the number of devices; a key that gives it comes first.
+    pub fn read_devices<'a>(&mut self, comments: impl IntoIterator<Item = (usize, &'a str)>) {
+        let mut reading = devices(comments);
+        let keyed = self.values.get(DEVICES).and_then(Value::number).or_else(|| self.of_launch());
+        match (keyed, reading.count) {
+            (Some(keyed), Some(count)) if keyed != whole(count) => {
+                reading.disagree = vec![
+                    format!("keys: {} devices", shown(keyed)),
+                    format!("line {}: {count} devices", reading.line),
+                ];
+            }
+            (None, Some(count)) => {
+                self.values.insert(DEVICES.to_owned(), Value::Number(whole(count)));
+                self.written_as.insert(DEVICES.to_owned(), "gpus_from_comment".to_owned());
+                self.comments.insert(DEVICES.to_owned());
+            }
+            (_, _) => {}
+        }
+        if let Some(keyed) = keyed {
+            self.values.insert(DEVICES.to_owned(), Value::Number(keyed));
+        }
+        self.devices = reading;
+    }
+
+    /// The product of what Lingua's launch keys give. Its trainer sets `dp_replicate` by itself where the
+    /// product, 1 by default, is not the number of processes: 1 says nothing, nor does `dp_shard` alone.
+    fn of_launch(&self) -> Option<Ratio> {
+        let key = |name: &str| {
+            let known = ["distributed", "lingua"].iter().find_map(|section| {
+                self.values.get(&format!("{section}.{name}")).and_then(Value::number)
+            });
+            known.filter(|n| n.num > 0)
+        };
+        let product = key("dp_shard").unwrap_or(whole(1)).mul(key("dp_replicate")?);
+        product.filter(|product| *product != whole(1))
+    }
+}
+
+fn whole(n: u64) -> Ratio {
+    Ratio { num: i128::from(n), den: 1 }
+}
+
+fn shortened(text: &str) -> String {
+    let text = text.trim();
+    match text.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or(text)),
+        None => text.to_owned(),
+    }
+}
+
+pub(super) fn findings(subjects: &[Subject], found: &mut Findings) {
+    for subject in subjects {
+        let alone = |says: String| Place { experiment: subject.name.clone(), against: None, says };
+        if !subject.devices.disagree.is_empty() {
+            let message = "the file gives different numbers of devices".to_owned();
+            let says = subject.devices.disagree.join(", ");
+            found.add("devices-disagree", Kind::Run, DEVICES, message, alone(says));
+        }
+        for (line, text, why) in &subject.devices.unread {
+            // Where keys give the tokens of a step, devices decide no budget.
+            let (kind, message) = match subject.counts_its_step() {
+                true => (Kind::Set, "not understood; keys give the tokens of a step"),
+                false => (Kind::Run, "not understood, so that the budget may be another"),
+            };
+            let says = format!("line {line}: `# {text}` ({why})");
+            found.add("devices-unread", kind, DEVICES, message.to_owned(), alone(says));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Reading {
+        devices(text.lines().zip(1..).map(|(text, at)| (at, text)))
+    }
+
+    #[test]
+    fn plain_counts_are_read() {
+        for (text, count) in [
+            ("128 GPUs", 128),
+            ("GPUs: 128", 128),
+            ("gpus=128", 128),
+            ("n_gpus = 128", 128),
+            ("num_gpus: 128", 128),
+            ("num-gpus 128", 128),
+            ("number of GPUs: 128", 128),
+            ("GPU count: 128", 128),
+            ("total GPUs: 128", 128),
+            ("total number of GPUs = 128", 128),
+            ("ngpus 128", 128),
+            ("GPU: 128", 128),
+            ("128xH100", 128),
+            ("128x H100", 128),
+            ("128 x H100", 128),
+            ("128 × H100", 128),
+            ("128*H100", 128),
+            ("H100 x 128", 128),
+            ("H100x128", 128),
+            ("128 H100", 128),
+            ("128 H100s", 128),
+            ("128 A100-80GB", 128),
+            ("64x A100 80GB", 64),
+            ("64 80GB A100s", 64),
+            ("64xA100-SXM4-80GB", 64),
+            ("launched on 128 H200 GPUs", 128),
+            ("Launched on 128 NVIDIA H200 GPUs.", 128),
+            ("Zeyuan note: run with 512 GPUs to replicate our result", 512),
+            ("trained on Perlmutter with 64 GPUs", 64),
+            ("1,024 GPUs", 1024),
+            ("1_024 GPUs", 1024),
+            ("GPUs: 1,024", 1024),
+            ("12,288 GPUs", 12_288),
+            ("world size 64", 64),
+            ("world_size: 64", 64),
+            ("WORLD_SIZE=64", 64),
+            ("world-size = 64", 64),
+            ("16 nodes x 8 GPUs", 128),
+            ("16 nodes x 8 GPUs = 128", 128),
+            ("16 nodes x 8 GPUs = 128 GPUs", 128),
+            ("128 GPUs = 16 nodes x 8 GPUs", 128),
+            ("128 GPUs (16 x 8)", 128),
+            ("128 GPUs (16 nodes x 8)", 128),
+            ("8 GPUs x 16 nodes", 128),
+            ("16x8 H100", 128),
+            ("16 x 8 GPUs", 128),
+            ("16*8 GPUs", 128),
+            ("16 x 8 x H100", 128),
+            ("16x 8xH100", 128),
+            ("16 nodes of 8 GPUs", 128),
+            ("16 nodes of 8xH100", 128),
+            ("8 GPUs per node, 16 nodes", 128),
+            ("16 nodes, 8 GPUs per node", 128),
+            ("16 nodes, 8 GPUs each", 128),
+            ("16 nodes, each with 8 GPUs", 128),
+            ("16 nodes with 8 H100s each", 128),
+            ("16 nodes (8 GPUs/node)", 128),
+            ("nodes: 16, gpus_per_node: 8", 128),
+            ("gpus per node = 8; nodes = 16", 128),
+            ("16 nodes, 128 GPUs", 128),
+            ("single node, 8 GPUs", 8),
+            ("1 node with 8 GPUs", 8),
+            ("--nodes 16 --ntasks-per-node 8", 128),
+            ("sbatch --nodes=16 --gres=gpu:8 launch.sh", 128),
+            ("#SBATCH --nodes=16 --gres=gpu:h100:8 --mem 80G", 128),
+            ("torchrun --nnodes 16 --nproc_per_node 8 -m apps.main.train", 128),
+            ("srun -N 16 --gpus-per-node=8 python x.py", 128),
+            ("--gpus 128", 128),
+            ("needs 128 GPUs in total", 128),
+            ("128 GPUs, 4M tokens per step", 128),
+            ("128 GPUs, 8 sequences per GPU", 128),
+            ("128 GPUs, 240k steps", 128),
+            ("all 128 GPUs", 128),
+            ("128-GPU run", 128),
+            ("128 accelerators", 128),
+            ("devices: 128", 128),
+            ("one GPU", 1),
+            ("eight H100s", 8),
+            ("16 nodes\n8 GPUs per node", 128),
+            ("128 GPUs\n16 nodes x 8 GPUs", 128),
+            ("128 GPUs\nworld size 128", 128),
+            ("128 GPUs\nGPU memory is 80GB", 128),
+        ] {
+            let reading = read(text);
+            assert_eq!(reading.count, Some(count), "{text}: {reading:?}");
+            assert_eq!(reading.unread, [], "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_plain_is_not_understood() {
+        let mut wrong = Vec::new();
+        for text in [
+            "2 GPUs were broken, so 126",
+            "GPU 3",
+            "GPUs: see launch script",
+            "gpus = TBD",
+            "126 of 128 GPUs",
+            "64 to 128 GPUs",
+            "64-128 GPUs",
+            "about 128 GPUs",
+            "~128 GPUs",
+            "at least 64 GPUs",
+            "up to 128 GPUs",
+            "64 or 128 GPUs",
+            "not 128 GPUs",
+            "does not fit on 8 GPUs",
+            "previously 256 GPUs",
+            "256 GPUs, now 128 GPUs",
+            "64 A100 and 64 H100",
+            "64 + 64 GPUs",
+            "64+64 GPUs",
+            "evaluation: 8 GPUs",
+            "eval uses 8 GPUs",
+            "async_eval_gpus: 8",
+            "128 GPUs minus 2",
+            "128 GPUs, two of them spare",
+            "GPUs 0,1,2,3",
+            "GPU: 3",
+            "device 0",
+            "cuda device 3 is slow",
+            "16 nodes",
+            "4 nodes, 8 GPUs",
+            "8 GPUs per node",
+            "--nproc_per_node 8",
+            "--nodes=2-4 --gpus-per-node 8",
+            "1k GPUs",
+            "1.5k GPUs",
+            "0 GPUs",
+            "GPUs: 0",
+            "batch 8 x 4096 x 128 GPUs",
+            "8 sequences x 128 GPUs",
+            "128 GPUs?",
+            "<128 GPUs",
+            "128.5 GPUs",
+            "1,02 GPUs",
+            "99999999999999999999999 GPUs",
+            "10 GPUs short of 128",
+            "GPUs: 16 x 8 = 120",
+            "DGX H100 x 16 nodes of something",
+            "half of 128 GPUs",
+            "128 GPUs or so",
+            "128 GPU-hours on GPUs 3",
+        ] {
+            let reading = read(text);
+            if reading.count.is_some() || reading.unread.len() != 1 {
+                wrong.push((text, reading));
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:#?}");
+    }
+
+    #[test]
+    fn what_says_no_number_says_nothing() {
+        for text in [
+            "",
+            "H100",
+            "A100-80G",
+            "80GB",
+            "H100 80GB",
+            "an H100 has 80GB",
+            "fused kernels on GPU",
+            "8 sequences per GPU",
+            "batch size per GPU",
+            "4096 tokens",
+            "seed 777",
+            "lr 0.002",
+            "device placement",
+            "GPU memory is 80GB",
+            "nodes of the tree",
+            "240000 steps",
+            "see https://example.org/128",
+        ] {
+            assert_eq!(read(text), Reading::default(), "{text}");
+        }
+    }
+
+    #[test]
+    fn comments_may_disagree() {
+        for text in [
+            "128 GPUs\n256 GPUs",
+            "16 nodes x 8 GPUs\nworld size 64",
+            "128 GPUs\n16 nodes\n4 GPUs per node",
+            "16 nodes\n8 nodes\n8 GPUs per node",
+        ] {
+            let reading = read(text);
+            assert_eq!(reading.count, None, "{text}: {reading:?}");
+            assert!(reading.disagree.len() > 1, "{text}: {reading:?}");
+        }
+    }
+}

@@ -1,0 +1,302 @@
+//! The words that comments about devices are made of.
+//!
+//! In: a line of text. Out: its [`Word`]s. Must stay true: a number and its unit are one word (`80GB`), a
+//! name of a device is no number (`H100`), and a word that is not listed is unknown.
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Word {
+    Number(u64),
+    /// A number with a unit of its own, or a fraction: `240k`, `0.002`.
+    Quantity(String),
+    /// `gpus`, `devices`; whether it is a plural, or a word such as `count` goes with it.
+    Device(bool),
+    Node(bool),
+    /// `H100`
+    Model,
+    Per,
+    Each,
+    Of,
+    Times,
+    Equals,
+    /// `,`, `(`, `.`
+    Break,
+    /// What else numbers count: `steps`, `tokens`.
+    Other,
+    /// `count`, `num`: the word next to it is a number of things.
+    Count,
+    /// Changes nothing.
+    Known,
+    Unknown(String),
+}
+
+const DEVICE: &[&str] = &["accelerator", "card", "device", "gpu", "rank", "tpu"];
+const DEVICES: &[&str] =
+    &["accelerators", "cards", "devices", "gpus", "processes", "ranks", "tpus"];
+/// Words that are a number of devices.
+const NUMBERS_OF: &[&str] = &["ngpu", "ngpus", "nproc", "ntasks", "worldsize"];
+const NODE: &[&str] = &["host", "machine", "node", "server"];
+const NODES: &[&str] = &["hosts", "machines", "nnodes", "nodes", "servers"];
+
+/// Letters that names of devices begin with; digits follow.
+const MODELS: &[&str] = &["a", "b", "gb", "gh", "gtx", "h", "k", "l", "mi", "p", "rtx", "t", "v"];
+
+const COUNT: &[&str] = &["count", "n", "num", "number", "total"];
+
+/// What numbers count, or are given to.
+#[rustfmt::skip]
+const OTHER: &[&str] = &[
+    "accumulation", "batch", "batches", "ctx", "day", "days", "epoch", "epochs", "gb", "heads",
+    "hour", "hours", "hrs", "layers", "lr", "memory", "micro", "min", "minutes", "param",
+    "parameters", "params", "samples", "seed", "seq", "seqlen", "sequence", "sequences", "size",
+    "step", "steps", "tb", "token", "tokens", "warmup", "wd", "weeks",
+];
+
+/// Words that change nothing.
+#[rustfmt::skip]
+const KNOWN: &[&str] = &[
+    "a", "across", "actual", "all", "altogether", "amd", "an", "and", "are", "as", "at", "by",
+    "cluster", "compute", "config", "cuda", "distributed", "ethernet", "exactly", "for", "full",
+    "google", "had", "hardware", "has", "have", "hbm", "i", "ib", "in", "infiniband", "info",
+    "is", "it", "job", "launch", "launched", "launcher", "launches", "launching", "model",
+    "mpirun", "need", "needed", "needs", "note", "notes", "nvidia", "nvl", "nvlink", "on", "our",
+    "over", "overall", "paper", "pcie", "ran", "recipe", "replicate", "reproduce", "require",
+    "required", "requires", "result", "results", "run", "running", "runs", "sbatch", "setup",
+    "slurm", "spread", "srun", "sxm", "the", "these", "this", "to", "torchrun", "train",
+    "trained", "training", "trains", "use", "used", "uses", "using", "was", "we", "were", "with",
+];
+
+/// Before a name of a place: `on Perlmutter`.
+const BEFORE_NAME: &[&str] = &["at", "by", "in", "on", "the"];
+
+/// Names of no place.
+const NO_NAME: &[&str] = &["debug", "eval", "evaluation", "inference", "test", "validation"];
+
+#[rustfmt::skip]
+const WORDS: [(&str, u64); 16] = [
+    ("one", 1), ("single", 1), ("two", 2), ("three", 3), ("four", 4), ("five", 5), ("six", 6),
+    ("seven", 7), ("eight", 8), ("nine", 9), ("ten", 10), ("twelve", 12), ("sixteen", 16),
+    ("thirty-two", 32), ("sixty-four", 64), ("zero", 0),
+];
+
+/// The words of a comment; one that is not known is kept as such.
+pub(super) fn words(text: &str) -> Vec<Word> {
+    let chars: Vec<char> = text.chars().collect();
+    let get = |at: usize| chars.get(at).copied().unwrap_or(' ');
+    let mut words: Vec<Word> = Vec::new();
+    let mut last = String::new();
+    let mut at = 0;
+    while at < chars.len() {
+        let c = get(at);
+        if c.is_ascii_digit() {
+            at = number(&chars, at, &mut words);
+            last.clear();
+        } else if c.is_alphabetic() {
+            let joins = |at: usize| {
+                get(at).is_alphanumeric()
+                    || (matches!(get(at), '_' | '-' | '\'') && get(at + 1).is_alphanumeric())
+            };
+            let from = at;
+            while joins(at) {
+                at += 1;
+            }
+            let raw: String = chars.get(from..at).unwrap_or_default().iter().collect();
+            let lower = raw.to_lowercase();
+            let named = BEFORE_NAME.contains(&last.as_str())
+                && raw.starts_with(char::is_uppercase)
+                && !NO_NAME.contains(&lower.as_str());
+            let before = words.len();
+            word(&lower, &mut words);
+            let unknown =
+                words.len() == before + 1 && matches!(words.last(), Some(Word::Unknown(_)));
+            if unknown && named {
+                words.truncate(before);
+            }
+            last = lower;
+        } else {
+            at += 1;
+            let break_ = match c {
+                '×' | '*' => Some(Word::Times),
+                '=' | ':' => Some(Word::Equals),
+                '/' => Some(Word::Per),
+                ',' | ';' | '(' | ')' | '.' | '|' | '[' | ']' => Some(Word::Break),
+                '-' if get(at) == ' ' && (at < 2 || get(at - 2) == ' ') => Some(Word::Break),
+                '-' if get(at).is_alphabetic() => None,
+                '#' | '\'' | '"' | '`' | '&' => None,
+                c if c.is_whitespace() => None,
+                c => Some(Word::Unknown(c.to_string())),
+            };
+            if !c.is_whitespace() {
+                last.clear();
+            }
+            words.extend(break_);
+        }
+    }
+    whose_note(&mut words);
+    words
+}
+
+/// `Zeyuan note:` says who wrote it.
+fn whose_note(words: &mut Vec<Word>) {
+    if matches!(words.as_slice(), [Word::Unknown(_), Word::Known, Word::Equals, ..]) {
+        words.remove(0);
+    }
+}
+
+/// A number and what follows it at once; the place after it.
+fn number(chars: &[char], from: usize, words: &mut Vec<Word>) -> usize {
+    let get = |at: usize| chars.get(at).copied().unwrap_or(' ');
+    let digits = |mut at: usize| {
+        while get(at).is_ascii_digit() {
+            at += 1;
+        }
+        at
+    };
+    let mut end = digits(from);
+    // `1,024`, `1_024`
+    let mark = get(end);
+    if end - from <= 3 && matches!(mark, ',' | '_') {
+        while get(end) == mark && digits(end + 1) == end + 4 {
+            end += 4;
+        }
+    }
+    let text: String =
+        chars.get(from..end).unwrap_or_default().iter().filter(|c| c.is_ascii_digit()).collect();
+    let quantity = |to: usize| {
+        Word::Quantity(chars.get(from..to).unwrap_or_default().iter().collect::<String>())
+    };
+    let fraction = get(end) == '.' && get(end + 1).is_ascii_digit();
+    let torn = matches!(get(end), ',' | '_') && get(end + 1).is_ascii_digit();
+    if fraction || torn {
+        let mut to = end;
+        while get(to).is_alphanumeric()
+            || (matches!(get(to), '.' | ',' | '_' | '-') && get(to + 1).is_alphanumeric())
+        {
+            to += 1;
+        }
+        words.push(match torn {
+            true => Word::Unknown(chars.get(from..to).unwrap_or_default().iter().collect()),
+            false => quantity(to),
+        });
+        return to;
+    }
+    let mut to = end;
+    while get(to).is_alphanumeric() {
+        to += 1;
+    }
+    let glued: String =
+        chars.get(end..to).unwrap_or_default().iter().collect::<String>().to_lowercase();
+    let value = text.parse::<u64>().ok();
+    let Some(value) = value else {
+        words.push(Word::Unknown(text));
+        return to;
+    };
+    let times = glued.strip_prefix('x').filter(|rest| {
+        rest.is_empty() || is_model(rest) || rest.starts_with(|c: char| c.is_ascii_digit())
+    });
+    let unit = DEVICE.contains(&glued.as_str()) || DEVICES.contains(&glued.as_str());
+    if times.is_some() {
+        words.extend([Word::Number(value), Word::Times]);
+        return end + 1;
+    }
+    if glued.is_empty() || unit || is_model(&glued) {
+        words.push(Word::Number(value));
+        // `64-128` is a range, `8-GPU` is not.
+        if get(end) == '-' && get(end + 1).is_ascii_digit() {
+            words.push(Word::Unknown("-".to_owned()));
+        }
+        return match get(end) == '-' && get(end + 1).is_alphanumeric() {
+            true => end + 1,
+            false => end,
+        };
+    }
+    // How much memory a device has is not how many there are.
+    if !matches!(glued.as_str(), "g" | "gb" | "gib" | "tb") {
+        words.push(quantity(to));
+    }
+    to
+}
+
+/// A word, with its parts where it has hyphens.
+fn word(lower: &str, words: &mut Vec<Word>) {
+    if let Some((_, n)) = WORDS.iter().find(|(known, _)| *known == lower) {
+        words.push(Word::Number(*n));
+        return;
+    }
+    let parts: Vec<&str> = lower.split(['_', '-', '\'']).collect();
+    // `A100-SXM4-80GB`
+    if parts.first().is_some_and(|part| is_model(part)) {
+        words.push(Word::Model);
+        let detail = |part: &&str| {
+            let letters = part.trim_matches(|c: char| c.is_ascii_digit());
+            matches!(letters, "g" | "gb" | "gib" | "sxm" | "pcie" | "nvl" | "hbm" | "s" | "")
+        };
+        words.extend(parts.iter().skip(1).filter(|p| !detail(p)).map(|p| unknown(p)));
+        return;
+    }
+    // `H100x8`
+    if let Some((model, count)) = lower.split_once('x')
+        && is_model(model)
+        && let Ok(count) = count.parse()
+    {
+        words.extend([Word::Model, Word::Times, Word::Number(count)]);
+        return;
+    }
+    // `GPU-hours` are hours.
+    if let [.., last] = parts.as_slice()
+        && parts.len() > 1
+        && matches!(*last, "hour" | "hours" | "days" | "memory")
+    {
+        words.push(Word::Other);
+        return;
+    }
+    if parts == ["world", "size"] || NUMBERS_OF.contains(&lower) {
+        words.extend([Word::Count, Word::Device(true)]);
+        return;
+    }
+    for part in parts {
+        let next = simple(part);
+        let size = part == "size" && matches!(words.last(), Some(Word::Unknown(w)) if w == "world");
+        if size {
+            words.pop();
+            words.extend([Word::Count, Word::Device(true)]);
+            continue;
+        }
+        words.push(next);
+    }
+}
+
+fn unknown(word: &str) -> Word {
+    Word::Unknown(word.to_owned())
+}
+
+fn simple(word: &str) -> Word {
+    let bare = word.trim_end_matches(|c: char| c.is_ascii_digit());
+    match word {
+        "x" | "times" => Word::Times,
+        "per" => Word::Per,
+        "each" | "apiece" => Word::Each,
+        "of" => Word::Of,
+        "equals" | "makes" => Word::Equals,
+        _ if DEVICE.contains(&word) => Word::Device(false),
+        _ if DEVICES.contains(&word) => Word::Device(true),
+        _ if NODE.contains(&word) => Word::Node(false),
+        _ if NODES.contains(&word) => Word::Node(true),
+        _ if is_model(word) => Word::Model,
+        _ if COUNT.contains(&word) => Word::Count,
+        _ if OTHER.contains(&word) => Word::Other,
+        _ if KNOWN.contains(&word) || KNOWN.contains(&bare) => Word::Known,
+        _ => unknown(word),
+    }
+}
+
+/// `h100`, `h100s`, `mi300x`
+fn is_model(word: &str) -> bool {
+    let digits = word.find(|c: char| c.is_ascii_digit());
+    let Some((letters, rest)) = digits.map(|at| word.split_at(at)) else { return false };
+    let number = rest.trim_end_matches(|c: char| c.is_ascii_alphabetic());
+    let end = rest.strip_prefix(number).unwrap_or("");
+    MODELS.contains(&letters)
+        && number.chars().all(|c| c.is_ascii_digit())
+        && (number.len() >= 2 || matches!(word, "l4" | "t4" | "l4s" | "t4s"))
+        && matches!(end, "" | "s" | "x" | "xs" | "g" | "ti")
+}

@@ -1,0 +1,6 @@
+//! The audit of sets that are made here: pairs, names, comments.
+
+#[path = "audit/confounds.rs"]
+mod confounds;
+#[path = "audit/names.rs"]
+mod names;
