@@ -243,7 +243,11 @@ impl<'a> Run<'a> {
     /// One update.
     fn step(&mut self) -> Result<(), RunError> {
         let start = Instant::now();
-        let step = self.state.advance(self.job, &self.trainer)?;
+        let batches = match self.job.batches(self.state.step) {
+            Ok(batches) => batches,
+            Err(error) => return Err(self.saved_without_data(error)),
+        };
+        let step = self.state.advance_on(&batches, self.job, &self.trainer)?;
         let seconds = start.elapsed().as_secs_f64();
         self.counted += step.counted;
         let logged = self.append(&Record::Step(step.clone()));
@@ -263,6 +267,18 @@ impl<'a> Run<'a> {
             ));
         }
         Ok(())
+    }
+
+    /// The error of a step whose data cannot be read. Nothing has been computed with it, so the state before it is kept.
+    fn saved_without_data(&mut self, error: RunError) -> RunError {
+        let step = self.state.step;
+        let is_saved = self.saved.as_ref().is_some_and(|saved| saved.step == step);
+        let saved = if is_saved { Ok(()) } else { self.checkpoint() };
+        let then = match saved {
+            Ok(()) => format!("step {step} is saved, and the same command goes on from there"),
+            Err(why) => format!("step {step} was not saved: {}", why.message),
+        };
+        RunError { help: format!("{}; {then}", error.help), ..error }
     }
 
     fn evaluate(&mut self) -> Result<(), RunError> {
