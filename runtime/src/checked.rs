@@ -206,6 +206,12 @@ impl CheckedFile {
         Ok(bytes.get(from..to).unwrap_or_default())
     }
 
+    /// The same, in memory of their own.
+    pub(crate) fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>, ReadFault> {
+        let mut buffer = ReadBuffer::default();
+        self.read(range, &mut buffer).map(<[u8]>::to_vec)
+    }
+
     fn block(&self, number: u64) -> Range<u64> {
         let start = number * BLOCK;
         start..(start + BLOCK).min(self.covered)

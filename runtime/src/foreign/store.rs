@@ -14,7 +14,7 @@ use std::sync::Arc;
 use super::dtype::Dtype;
 use super::node::{MAX_BYTES, Node, Value};
 use super::{ForeignError, json, shown};
-use crate::checked::{CheckedFile, ReadBuffer};
+use crate::checked::CheckedFile;
 
 /// Values that are held at once while tensors are read or written.
 pub const PIECE: u64 = 1 << 20;
@@ -228,8 +228,8 @@ impl Store {
         let Some(open) = self.open.get(file) else {
             return Err(failed(std::io::ErrorKind::NotFound.into()));
         };
-        let read = open.read(at..at.saturating_add(bytes), &mut ReadBuffer::default());
-        read.map(<[u8]>::to_vec).map_err(|fault| failed(std::io::Error::other(fault.to_string())))
+        let read = open.bytes(at..at.saturating_add(bytes));
+        read.map_err(|fault| failed(std::io::Error::other(fault.to_string())))
     }
 
     /// Values `start..start + count` of a tensor, in its own order. Infinity and NaN are refused.

@@ -78,8 +78,7 @@ impl<'a> Bytes<'a> {
 }
 
 fn read_at(file: &CheckedFile, at: u64, count: u64) -> Result<Vec<u8>, String> {
-    let read = file.read(at..at.saturating_add(count), &mut ReadBuffer::default());
-    read.map(<[u8]>::to_vec).map_err(|fault| match fault {
+    file.bytes(at..at.saturating_add(count)).map_err(|fault| match fault {
         ReadFault::Outside { .. } => format!("it ends before byte {}", at.saturating_add(count)),
         ReadFault::Changed { .. } | ReadFault::Cut { .. } | ReadFault::Io { .. } => {
             fault.to_string()
