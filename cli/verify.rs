@@ -105,7 +105,7 @@ fn finish(args: &VerifyArgs, report: Report, help: Option<String>) -> Outcome {
         for (word, claims) in
             [("recomputed", recomputed), ("checked", checked), ("trusted", trusted)]
         {
-            text.extend(claims.iter().map(|Claim { subject: _, text }| line(word, text)));
+            text.extend(claims.iter().map(|Claim { subject: _, part: _, text }| line(word, text)));
         }
         text.extend(broken.iter().map(|what| line("BROKEN", what)));
         text.push_str(&format!("{closing}\n"));
