@@ -116,8 +116,9 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
         return Err(Failure::bad_input(format!("`{}` has no checkpoint", shown(folder))));
     };
     let place = paths.checkpoints().join(&latest);
-    let manifest =
-        checkpoint::verify(&place).map_err(|why| Failure::bad_input(why).at(shown(&place)))?;
+    let slots = checkpoint::slots(&experiment.arch.compiled.graph);
+    let manifest = checkpoint::verify(&place, &slots)
+        .map_err(|why| Failure::bad_input(why).at(shown(&place)))?;
     // Another run's checkpoint, or an earlier one of this run, is whole as well.
     let found = (manifest.lock, manifest.step, manifest.weights.tensors);
     let wanted = (attestation.lock, attestation.steps, attestation.weights);
