@@ -504,6 +504,24 @@ fn documents_are_found_bound_and_checked() {
     place.exits(0, "run --data other.index");
     let said = place.exits(0, "verify small --data other.index");
     assert!(said.contains("data of 6 of 6 steps made again"), "{said}");
+    // Documents that cannot be used are told apart from documents that are not there.
+    let data = place.path("data/small.index");
+    let said = place.exits(1, "verify small --data data/small.index");
+    assert!(said.contains("are not those that were locked"), "{said}");
+    fs::remove_file(&data).unwrap();
+    let said = place.exits(0, "verify small");
+    let closing = said.lines().find(|line| line.starts_with("recomputed: ")).unwrap();
+    let absent = "batches (not recomputed: the documents are not here)";
+    assert!(closing.split("taken on trust: ").nth(1).unwrap().contains(absent), "{said}");
+    let mut damaged = fs::read(place.path("other.index")).unwrap();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    fs::write(&data, damaged).unwrap();
+    for command in ["verify small", "run --dir again"] {
+        let said = place.exits(2, command);
+        assert!(said.contains("data/small.index is damaged"), "{command}: {said}");
+    }
+    assert!(!place.path("again").exists());
 }
 
 #[test]
