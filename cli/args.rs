@@ -521,20 +521,26 @@ pub(crate) enum RunDevice {
     Cuda,
 }
 
-/// Check every digest of a run or a lock again, offline
+/// Recompute what a run or a lock claims, offline, and say what is taken on trust
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  canonc verify runs/depo_llama            lock, metrics chain, checkpoints, attestation
+  canonc verify runs/depo_llama            lock, log, initial weights, checkpoints, attestation
   canonc verify depo_llama                 the same: a name under runs/
   canonc verify --all runs/depo_llama      the data of every step as well
   canonc verify lockfiles/depo_llama.lock  every line of the lock, derived again; whether it is open
 
-Of a run's batches 64, spread evenly over its steps, and the last one are made again to compare their
-digests (65 of 600); all where there are no more than 64, or with --all. All learning rates are.
+Computed again from the lock: every line of it, the plan, the initial weights, all learning rates, the
+targets and answers of evaluations, and the batches of 64 steps spread evenly over the run and of its last
+(of all steps where there are no more than 64, or with --all). Computed from the bytes on disk: the digest
+of every tensor of every checkpoint. A missing or extra file, line or tensor is a finding.
 
 Exit codes: 0 everything holds, 1 something does not.
-Schema of --json: {schema: \"canonc.verify.v1\", holds: [text], broken: [text], skipped: [text]}.")]
+The last line says what was recomputed, what was only checked against digests, and what was taken on
+trust: no file of a run can prove it.
+
+Schema of --json: {schema: \"canonc.verify.v2\", recomputed: [claim], checked: [claim], trusted: [claim],
+broken: [text], closing: text}, where claim = {subject, part: text or null, text}.")]
 pub(crate) struct VerifyArgs {
     /// A run's folder, its name under runs/, or a lock
     #[arg(value_name = "RUN|LOCK")]

@@ -5,12 +5,13 @@
 
 use std::path::{Path, PathBuf};
 
+use compiler::digest::Digest;
 use compiler::lock::{Experiment, Lock};
 use compiler::program::Compiled;
 use runtime::checkpoint;
 use runtime::finished;
 use runtime::foreign::dtype::Dtype;
-use runtime::foreign::export::{Request, To, write};
+use runtime::foreign::export::{Attested, Request, To, write};
 use runtime::run::{Paths, read_experiment};
 use serde::Serialize;
 
@@ -36,7 +37,7 @@ pub(crate) fn export(args: &ExportArgs) -> Outcome {
             ExportDtype::Bf16 => Dtype::Bf16,
         },
         gpus_per_node: args.gpus_per_node,
-        attested: attested.as_deref(),
+        attested: attested.as_ref().map(|(what, file)| Attested { what, file: *file }),
     };
     let written = write(&request, &args.out).map_err(failure)?;
     let files: Vec<String> = written.iter().map(|name| shown(&args.out.join(name))).collect();
@@ -63,8 +64,8 @@ struct Source {
     compiled: Compiled,
     experiment: Option<Experiment>,
     weights: Option<PathBuf>,
-    /// What its run says of the weights.
-    attested: Option<String>,
+    /// What its run says of the weights, and the digest of their file.
+    attested: Option<(String, Digest)>,
 }
 
 fn source(args: &ExportArgs) -> Result<Source, Failure> {
@@ -109,17 +110,36 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
     }
     let text = runs::read_text(&paths.lock())?;
     let experiment = read_experiment("lock", &text).map_err(runs::failure)?;
-    finished::read(&paths, (&experiment).into()).map_err(runs::failure)?;
+    let (attestation, _) = finished::read(&paths, (&experiment).into()).map_err(runs::failure)?;
     let latest = checkpoint::latest(&paths.checkpoints()).map_err(runs::failure)?;
     let Some(latest) = latest else {
         return Err(Failure::bad_input(format!("`{}` has no checkpoint", shown(folder))));
     };
     let place = paths.checkpoints().join(&latest);
-    checkpoint::verify(&place).map_err(|why| Failure::bad_input(why).at(shown(&place)))?;
+    let slots = checkpoint::slots(&experiment.arch.compiled.graph);
+    let manifest = checkpoint::verify(&place, &slots)
+        .map_err(|why| Failure::bad_input(why).at(shown(&place)))?;
+    // Another run's checkpoint, or an earlier one of this run, is whole as well.
+    let found = (manifest.lock, manifest.step, manifest.weights.tensors);
+    let wanted = (attestation.lock, attestation.steps, attestation.weights);
+    if found != wanted {
+        let of = |(lock, step, weights): (Digest, u64, Digest)| {
+            format!("weights {} of step {step} of lock {}", weights.short(), lock.short())
+        };
+        let failure = Failure::bad_input(format!(
+            "the run attests {}, and its last checkpoint holds {}",
+            of(wanted),
+            of(found)
+        ));
+        return Err(Failure { exit: Exit::Finding, ..failure }.at(shown(&place)).help(format!(
+            "restore the folder; `canonc verify {}` checks all of it",
+            shown(folder)
+        )));
+    }
     let weights = place.join(checkpoint::Part::Weights.file());
     Ok(Source {
         compiled: experiment.arch.compiled.clone(),
-        attested: Some(format!("of {latest}, attested by the run")),
+        attested: Some((format!("of {latest}, attested by the run"), manifest.weights.file)),
         experiment: Some(experiment),
         weights: Some(weights),
     })

@@ -74,7 +74,7 @@ fn check_recipe(imported: &Imported, args: &ImportArgs) -> Result<(), Failure> {
             return Ok(());
         }
         output::diagnostics(&sources, &found);
-        let file = imported.files.first().map(|path| shown(path)).unwrap_or_default();
+        let file = imported.files.first().map(|file| shown(&file.path)).unwrap_or_default();
         return Err(Failure::bad_input("what it says of training makes no experiment").at(file));
     }
     Ok(())
@@ -122,7 +122,7 @@ impl Report {
             graph: identity.graph.to_string(),
             manifest: identity.manifest.to_string(),
             parameters: imported.params().iter().map(|p| elements(&p.shape)).sum(),
-            files: imported.files.iter().map(|path| shown(path)).collect(),
+            files: imported.files.iter().map(|file| shown(&file.path)).collect(),
             left_out: imported
                 .left_out
                 .iter()

@@ -3,9 +3,7 @@
 //! In: what a person named, or nothing. Out: paths, texts, prepared documents. Must stay true: where
 //! nothing is named there is exactly one thing it can mean, or the list is shown.
 
-use std::path::Path;
-#[cfg(feature = "torch")]
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use compiler::lock::{DataSource, Experiment};
@@ -75,6 +73,20 @@ pub(crate) fn only_experiment() -> Result<PathBuf, Failure> {
     }
 }
 
+/// The prepared documents at their usual place, if there is a file; one that cannot be used is an error.
+pub(crate) fn documents_if_there(
+    experiment: &Experiment,
+) -> Result<Option<Arc<TextIndex>>, Failure> {
+    match &experiment.data.source {
+        DataSource::Text { name, .. } if usual(name).exists() => documents(experiment, None),
+        DataSource::Text { .. } | DataSource::Task { .. } => Ok(None),
+    }
+}
+
+fn usual(name: &str) -> PathBuf {
+    Path::new("data").join(format!("{name}.index"))
+}
+
 /// The prepared documents of a lock that trains on text.
 pub(crate) fn documents(
     experiment: &Experiment,
@@ -83,7 +95,7 @@ pub(crate) fn documents(
     let DataSource::Text { name, .. } = &experiment.data.source else {
         return Ok(None);
     };
-    let usual = Path::new("data").join(format!("{name}.index"));
+    let usual = usual(name);
     let path = given.unwrap_or(&usual);
     if !path.exists() {
         return Err(Failure::bad_input(format!(

@@ -27,7 +27,7 @@ use compiler::recipe;
 use runtime::attest::Attestation;
 use runtime::fault::POINTS;
 use runtime::metrics::{self, Record, Step};
-use runtime::verify::{Remake, Report, verify};
+use runtime::verify::{Remake, verify};
 
 const ARCH: &str = "
 arch small {
@@ -174,10 +174,10 @@ impl Place {
 
     /// Every claim of a finished run.
     fn holds(&self, run: &str) {
-        let Report { holds, broken, skipped } =
-            verify(&self.path(run), None, Remake::Spread).unwrap();
-        assert_eq!((broken, skipped), (vec![], vec![]), "{run}");
-        assert!(holds.iter().any(|line| line.contains("attestation: seal")), "{run}: {holds:?}");
+        let report = verify(&self.path(run), None, Remake::Spread).unwrap();
+        assert_eq!(report.broken, Vec::<String>::new(), "{run}");
+        let attested = report.checked.iter().any(|claim| claim.text.contains("attestation: seal"));
+        assert!(attested, "{run}: {report:?}");
     }
 
     fn attestation(&self, run: &str) -> Attestation {
@@ -503,7 +503,25 @@ fn documents_are_found_bound_and_checked() {
     runtime::data::text::file::save(&documents, &place.path("other.index")).unwrap();
     place.exits(0, "run --data other.index");
     let said = place.exits(0, "verify small --data other.index");
-    assert!(said.contains("data of 6 of 6 computed again"), "{said}");
+    assert!(said.contains("data of 6 of 6 steps made again"), "{said}");
+    // Documents that cannot be used are told apart from documents that are not there.
+    let data = place.path("data/small.index");
+    let said = place.exits(1, "verify small --data data/small.index");
+    assert!(said.contains("are not those that were locked"), "{said}");
+    fs::remove_file(&data).unwrap();
+    let said = place.exits(0, "verify small");
+    let closing = said.lines().find(|line| line.starts_with("recomputed: ")).unwrap();
+    let absent = "batches (not recomputed: the documents are not here)";
+    assert!(closing.split("taken on trust: ").nth(1).unwrap().contains(absent), "{said}");
+    let mut damaged = fs::read(place.path("other.index")).unwrap();
+    let middle = damaged.len() / 2;
+    damaged[middle] ^= 1;
+    fs::write(&data, damaged).unwrap();
+    for command in ["verify small", "run --dir again"] {
+        let said = place.exits(2, command);
+        assert!(said.contains("data/small.index is damaged"), "{command}: {said}");
+    }
+    assert!(!place.path("again").exists());
 }
 
 #[test]

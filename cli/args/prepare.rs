@@ -39,7 +39,8 @@ file, unless --bos and --eos name others; whether documents get them, the recipe
 The prepared file holds tokens, documents' digests and a manifest, and is there whole or not at all. Until
 then work lies in FILE.partial: after Ctrl-C, a kill or a power cut the same command goes on from the
 last of the points there, 64 MiB of text apart, and ends with the same bytes, whatever --workers is. Locks are bound to the digest of the documents and
-to that of the tokenizer; names of files and sources are no part of either."
+to that of the tokenizer; names of files and sources are no part of either. Every read of the file is checked
+against digests in it, so bytes that change while a run trains on them end the run with an error."
 )]
 pub(crate) struct PrepareArgs {
     /// Files or folders, `-` for standard input; NAME=FILE says which source they are of
@@ -118,7 +119,7 @@ pub(crate) struct AboutArgs {
     /// An experiment's lock, bound or not
     #[arg(long, value_name = "LOCK")]
     pub(crate) lock: Option<PathBuf>,
-    /// Read all of it and hold it against its digests
+    /// Check all of it against its digests, and with the tokenizer `bytes` every document as well
     #[arg(long)]
     pub(crate) check: bool,
     /// As JSON on standard output (`--help` states the schema)

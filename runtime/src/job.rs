@@ -4,14 +4,15 @@
 
 mod estimate;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use compiler::digest::Digest;
-use compiler::graph::{Graph, Param};
+use compiler::graph::Graph;
 use compiler::lock::{self, DataSource, Device, Digests, EvaluationMode, Experiment};
 use compiler::plan::{self, Plan, Stream, TrainPlan};
 
-use crate::checkpoint::Slot;
+use crate::checkpoint::{self, Slot};
 use crate::data::batch::Batch;
 use crate::data::task::{Mode, Task};
 use crate::data::text::index::TextIndex;
@@ -187,11 +188,7 @@ impl Job {
 
     /// Every parameter's path and shape, in parameter order.
     pub fn slots(&self) -> Vec<Slot> {
-        let slot = |param: &Param| Slot {
-            path: param.path.clone(),
-            shape: param.shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect(),
-        };
-        self.graph.params().iter().map(slot).collect()
+        checkpoint::slots(&self.graph)
     }
 
     /// What is executed, as text: training, then evaluation, then what writes answers.
@@ -204,6 +201,34 @@ impl Job {
 pub fn plan_text(experiment: &Experiment) -> Result<String, RunError> {
     let Plans { training, evaluation, writing } = plans(experiment)?;
     Ok(text_of(&training, &evaluation, writing.as_ref()))
+}
+
+/// The learning rate of the step after so many updates.
+pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, RunError> {
+    let steps = experiment.budget.steps;
+    let lr = experiment.lr.to_f64();
+    let schedule = schedule(&experiment.schedule);
+    schedule::check(&schedule, steps).map_err(|error| input(&error.to_string()))?;
+    Ok(move |step| lr * schedule::factor(&schedule, step, steps))
+}
+
+/// The names of all kernels that the run of an experiment executes in training, and of those that it may execute.
+pub fn kernel_names(experiment: &Experiment) -> Result<KernelNames, RunError> {
+    let Plans { training: TrainPlan { micro, combine, update }, evaluation, writing } =
+        plans(experiment)?;
+    let names = |plan: &Plan| plan.steps.iter().map(|step| step.kernel.name()).collect::<Vec<_>>();
+    let always: BTreeSet<&str> = [&micro, &update].into_iter().flat_map(names).collect();
+    let sometimes = [&combine, &evaluation].into_iter().chain(&writing).flat_map(names);
+    Ok(KernelNames { known: always.iter().copied().chain(sometimes).collect(), always })
+}
+
+/// The kernels of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelNames {
+    /// Every step executes them.
+    pub always: BTreeSet<&'static str>,
+    /// They are in some plan.
+    pub known: BTreeSet<&'static str>,
 }
 
 /// What a job executes.
@@ -360,6 +385,19 @@ fn the_documents(
             "name the prepared file with --data PATH",
         ));
     };
+    check_identity(name, digest, &index)?;
+    Ok(index)
+}
+
+/// Refuses documents that are not those of the experiment's lock.
+pub fn check_documents(experiment: &Experiment, index: &TextIndex) -> Result<(), RunError> {
+    match &experiment.data.source {
+        DataSource::Text { name, digest: Some(digest), .. } => check_identity(name, *digest, index),
+        DataSource::Text { .. } | DataSource::Task { .. } => Ok(()),
+    }
+}
+
+fn check_identity(name: &str, digest: Digest, index: &TextIndex) -> Result<(), RunError> {
     let found = digest_of(*index.identity());
     if found != digest {
         return Err(RunError::finding(
@@ -371,7 +409,7 @@ fn the_documents(
             "name the prepared file that was bound with --data PATH, or restore it; other documents are another lock",
         ));
     }
-    Ok(index)
+    Ok(())
 }
 
 fn input(text: &str) -> RunError {

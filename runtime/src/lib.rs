@@ -7,6 +7,7 @@
 pub mod attest;
 #[cfg(feature = "torch")]
 pub mod bench;
+pub(crate) mod checked;
 pub mod checkpoint;
 pub mod compare;
 pub mod curves;

@@ -25,7 +25,7 @@ pub(crate) use disk::{
 pub use event::Event;
 
 pub use owner::{belongs, read_experiment, read_lock};
-pub(crate) use seal::{seal, unseal};
+pub(crate) use seal::{Difference, first_difference, refuse_other_text, seal, unseal};
 
 /// Why a run did not go on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -150,12 +150,15 @@ impl RunFolder {
         refuse_strange(&paths)?;
         let writer = hold(&paths.writer())?;
         sweep(folder).map_err(io(folder))?;
-        match fs::read_to_string(paths.lock()) {
-            Ok(found) => belongs(&found)?,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        let found = match fs::read_to_string(paths.lock()) {
+            Ok(found) => Some(found),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(cannot_read(&paths.lock(), &error)),
+        };
+        if let Some(found) = &found {
+            belongs(found)?;
         }
-        if fs::read_to_string(paths.lock()).ok().as_deref() != Some(lock_text) {
+        if found.as_deref() != Some(lock_text) {
             replace(&paths.lock(), lock_text.as_bytes(), || Ok(())).map_err(io(&paths.lock()))?;
         }
         fs::create_dir_all(paths.checkpoints()).map_err(io(&paths.checkpoints()))?;

@@ -14,7 +14,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use compiler::digest::Digest;
 
 use crate::attest::{Attestation, Circumstances, kernel_lines};
-use crate::checkpoint::{Manifest, Refused, Store};
+use crate::checkpoint::{self, Manifest, Refused, Store};
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
 use crate::fault::Faults;
@@ -23,6 +23,7 @@ use crate::job::{Job, PLAN_TAG, estimate, fits};
 use crate::metrics::{Appended, Evaluation, Log, Record, Start, Step};
 use crate::platform::memory_limit;
 use crate::run::{Event, Paths, RunError, RunFolder, append_line, belongs};
+use crate::verify;
 
 pub use machine::{machine, spec};
 pub use state::{State, gradients};
@@ -97,6 +98,11 @@ fn attested(
     let why = match Attestation::parse(&text) {
         Ok(attestation) if attestation.lock == job.id() => {
             finished::records(&folder.paths, job.into(), &attestation)?;
+            // Somebody may have deleted all states to save room; one that is there has to be the attested one.
+            if !checkpoint::names(&folder.paths.checkpoints())?.is_empty() {
+                verify::last_state(&folder.paths, job, &attestation)
+                    .map_err(|why| finished::mismatch(&folder.paths, &why))?;
+            }
             return Ok(Some(attestation));
         }
         Ok(attestation) => format!("it is of lock {}", attestation.lock.short()),
@@ -243,7 +249,11 @@ impl<'a> Run<'a> {
     /// One update.
     fn step(&mut self) -> Result<(), RunError> {
         let start = Instant::now();
-        let step = self.state.advance(self.job, &self.trainer)?;
+        let batches = match self.job.batches(self.state.step) {
+            Ok(batches) => batches,
+            Err(error) => return Err(self.saved_without_data(error)),
+        };
+        let step = self.state.advance_on(&batches, self.job, &self.trainer)?;
         let seconds = start.elapsed().as_secs_f64();
         self.counted += step.counted;
         let logged = self.append(&Record::Step(step.clone()));
@@ -263,6 +273,18 @@ impl<'a> Run<'a> {
             ));
         }
         Ok(())
+    }
+
+    /// The error of a step whose data cannot be read. Nothing has been computed with it, so the state before it is kept.
+    fn saved_without_data(&mut self, error: RunError) -> RunError {
+        let step = self.state.step;
+        let is_saved = self.saved.as_ref().is_some_and(|saved| saved.step == step);
+        let saved = if is_saved { Ok(()) } else { self.checkpoint() };
+        let then = match saved {
+            Ok(()) => format!("step {step} is saved, and the same command goes on from there"),
+            Err(why) => format!("step {step} was not saved: {}", why.message),
+        };
+        RunError { help: format!("{}; {then}", error.help), ..error }
     }
 
     fn evaluate(&mut self) -> Result<(), RunError> {
@@ -339,6 +361,8 @@ impl<'a> Run<'a> {
                 .into_iter()
                 .collect(),
         };
+        // What is attested is what is on the disk, not what this process remembers.
+        verify::check_own(&self.folder.paths, self.job, &attestation)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
         let circumstances =
             Circumstances { finished: now, seconds, processes: sessions.len() as u64, proved };

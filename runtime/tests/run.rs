@@ -8,7 +8,10 @@ mod run {
     mod damage;
     mod data;
     mod families;
+    mod forger;
+    mod forgeries;
     mod one_id;
+    mod readback;
     mod score;
     mod support;
     mod tasks;

@@ -100,7 +100,14 @@ impl TextWindows {
         }
         let order = Order::new(&index, &options)?;
         let pass = order.pass(&index, 0);
-        Ok(TextWindows { index, options, order, pass, tokens: Vec::new(), scratch: Vec::new() })
+        Ok(TextWindows {
+            index,
+            options,
+            order,
+            pass,
+            tokens: Vec::new(),
+            scratch: Scratch::default(),
+        })
     }
 
     pub fn options(&self) -> &Options {

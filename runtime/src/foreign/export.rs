@@ -8,6 +8,7 @@
 use std::cell::RefCell;
 use std::path::Path;
 
+use compiler::digest::Digest;
 use compiler::field::FieldValue;
 use compiler::lock::{ARCH_SEQ_LEN, Experiment};
 use compiler::program::Compiled;
@@ -23,6 +24,7 @@ use super::node::{Node, Value};
 use super::store::{Planned, Store, write_safetensors};
 use super::training;
 use super::{ForeignError, arch, json, lingua, pth, shown, yaml};
+use crate::run::digest_of;
 
 /// Who is to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +46,17 @@ pub struct Request<'a> {
     pub dtype: Dtype,
     /// GPUs of one machine, for a Slurm script.
     pub gpus_per_node: i64,
-    /// What a finished run attests of these weights, for a card.
-    pub attested: Option<&'a str>,
+    /// What a finished run attests of these weights.
+    pub attested: Option<Attested<'a>>,
+}
+
+/// Weights of a finished run.
+#[derive(Clone, Copy, Debug)]
+pub struct Attested<'a> {
+    /// For a card.
+    pub what: &'a str,
+    /// BLAKE3 of the file of weights. The file that is exported has to have it.
+    pub file: Digest,
 }
 
 const TEMPLATES: [(&str, &str); 4] = [
@@ -76,6 +87,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
         Some(path) => {
             let store = Store::single(path)?;
             check(path, &store, request.compiled)?;
+            check_attested(request.attested, &store)?;
             Some(store)
         }
     };
@@ -92,6 +104,23 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
         To::Card => plan.card(folder),
     })?;
     Ok(plan.written.into_inner())
+}
+
+/// Holds the bytes that are exported against those that were verified, which may be others by now.
+fn check_attested(attested: Option<Attested<'_>>, store: &Store) -> Result<(), ForeignError> {
+    let (Some(Attested { what: _, file: wanted }), Some(file)) = (attested, store.files.first())
+    else {
+        return Ok(());
+    };
+    let found = digest_of(file.digest);
+    if found == wanted {
+        return Ok(());
+    }
+    Err(ForeignError::new(
+        shown(&file.path),
+        format!("its digest is {}, and the run's checkpoint has {}", found.short(), wanted.short()),
+        "restore the file; `canonc verify` checks everything in the run's folder",
+    ))
 }
 
 /// Holds weights under our paths against the arch's parameters.
@@ -377,7 +406,7 @@ impl Plan<'_> {
                 lr_wd_steps => derived("optimizer.lr_wd_steps"),
                 schedule => derived("schedule.kind"),
                 open => experiment.map_or(Vec::new(), Experiment::open_inputs),
-                attested => self.request.attested.unwrap_or_default(),
+                attested => self.request.attested.map_or("", |attested| attested.what),
                 dtype => self.request.dtype.torch(),
             },
         )?;

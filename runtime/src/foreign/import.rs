@@ -7,7 +7,7 @@
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::{Read as _, Write as _};
+use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use compiler::graph::Param;
@@ -18,7 +18,7 @@ use super::dtype::Dtype;
 use super::hf::Described;
 use super::lay::{self, Entry, LeftOut, Whose};
 use super::names::GatedNorm;
-use super::store::{Planned, Store, bytes_of, write_safetensors};
+use super::store::{Planned, ReadFile, Store, bytes_of, write_safetensors};
 use super::training::{self, Training};
 use super::{ForeignError, arch, hf, json, lingua, pth, recipe, shown, yaml};
 
@@ -45,7 +45,7 @@ pub struct Imported {
     pub entries: Vec<Entry>,
     pub left_out: Vec<LeftOut>,
     /// Every file that was read.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<ReadFile>,
 }
 
 /// What the source turned out to be.
@@ -110,7 +110,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         Kind::Recipe(path) => (path, None, Whose::Lingua),
     };
     let place = shown(config);
-    let bytes = bytes_of(config)?;
+    let (bytes, config_read) = bytes_of(config)?;
     let root = match &kind {
         Kind::Recipe(_) => yaml::read(&place, &bytes)?,
         Kind::HuggingFace { .. } | Kind::Lingua { .. } => json::read(&place, &bytes)?,
@@ -170,7 +170,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
     if described.turned {
         lay::turn(&mut entries, &described.model, params);
     }
-    let mut files = vec![config.clone()];
+    let mut files = vec![config_read];
     let store = match weights {
         None => None,
         Some(path) => {
@@ -179,12 +179,11 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
                 left_out.extend(idle);
                 store
             } else if path.ends_with(INDEX) {
-                files.push(path.clone());
                 Store::sharded(path)?
             } else {
                 Store::single(path)?
             };
-            files.extend(store.files.iter().cloned());
+            files.extend(store.index.iter().chain(&store.files).cloned());
             left_out.extend(lay::check(&shown(path), &store, &entries, &described.model)?);
             Some(store)
         }
@@ -237,7 +236,7 @@ impl Imported {
     /// The recipe, with the arch beside it.
     pub fn recipe(&self) -> Option<String> {
         let training = self.training.as_ref()?;
-        let from = self.files.first().map_or_else(String::new, |path| file_name(path));
+        let from = self.files.first().map_or_else(String::new, |file| file_name(&file.path));
         let comment = format!("Imported from {from}.");
         Some(recipe::text(&format!("../arch/{}.canon", self.name), &[comment], training))
     }
@@ -264,19 +263,18 @@ impl Imported {
                 lay::ours(store, &self.entries, params, index, put)
             })?;
         }
-        put(&folder.join("import.toml"), &self.provenance()?)
+        put(&folder.join("import.toml"), &self.provenance())
     }
 
     /// Where everything came from, and what was left out.
-    fn provenance(&self) -> Result<String, ForeignError> {
+    fn provenance(&self) -> String {
         let text = |text: &str| toml::Value::String(text.to_owned()).to_string();
         let mut out = String::from("# What was imported; `canonc import` wrote it.\n");
         let identity = &self.compiled.identity;
         let _ = writeln!(out, "arch = {}", text(&self.name));
         let _ =
             writeln!(out, "graph = \"{}\"\nmanifest = \"{}\"", identity.graph, identity.manifest);
-        for path in &self.files {
-            let (bytes, digest) = digest(path)?;
+        for ReadFile { path, bytes, digest } in &self.files {
             let name = text(&file_name(path));
             let _ =
                 writeln!(out, "\n[[file]]\nname = {name}\nbytes = {bytes}\nblake3 = \"{digest}\"");
@@ -284,21 +282,7 @@ impl Imported {
         for LeftOut { name, why } in &self.left_out {
             let _ = writeln!(out, "\n[[left_out]]\nname = {}\nwhy = {}", text(name), text(why));
         }
-        Ok(out)
-    }
-}
-
-fn digest(path: &Path) -> Result<(u64, blake3::Hash), ForeignError> {
-    let failed = |error: std::io::Error| ForeignError::read(path, &error);
-    let mut file = File::open(path).map_err(failed)?;
-    let (mut hash, mut piece, mut bytes) = (blake3::Hasher::new(), vec![0; 1 << 20], 0);
-    loop {
-        let n = file.read(&mut piece).map_err(failed)?;
-        if n == 0 {
-            return Ok((bytes, hash.finalize()));
-        }
-        bytes += n as u64;
-        hash.update(piece.get(..n).unwrap_or_default());
+        out
     }
 }
 

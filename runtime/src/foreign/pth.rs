@@ -32,7 +32,9 @@ pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
     };
     let mut store = Store::default();
     let index = store.add(path)?;
-    let mut archive = zip::Archive::open(path).map_err(&refuse)?;
+    // The same open file, so that what is looked through is what is read.
+    let file = store.opened(index).ok_or_else(|| refuse("it cannot be read".to_owned()))?;
+    let mut archive = zip::Archive::open(file).map_err(&refuse)?;
     let bytes = archive.small("data.pkl").map_err(&refuse)?;
     if let Some(order) = archive.optional("byteorder").map_err(&refuse)?
         && order != b"little"

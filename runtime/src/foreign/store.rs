@@ -2,16 +2,19 @@
 //!
 //! In: safetensors files, one or the shards that an index lists; or places that the `.pth` reader found. Out: names,
 //! shapes and values in f32; a safetensors file. Must stay true: nothing is read before sizes, offsets and lengths
-//! have been held against the file's; memory is bounded by a piece, not by the model; a file is written whole.
+//! have been held against the file's; the bytes that are used are those that the file's digest is of; memory is bounded
+//! by a piece, not by the model; a file is written whole.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{BufWriter, Read as _, Seek as _, SeekFrom, Write};
+use std::io::{BufWriter, Read as _, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::dtype::Dtype;
 use super::node::{MAX_BYTES, Node, Value};
 use super::{ForeignError, json, shown};
+use crate::checked::CheckedFile;
 
 /// Values that are held at once while tensors are read or written.
 pub const PIECE: u64 = 1 << 20;
@@ -43,20 +46,43 @@ pub fn count(shape: &[i64]) -> Option<u64> {
     shape.iter().try_fold(1u64, |n, extent| n.checked_mul(u64::try_from(*extent).ok()?))
 }
 
+/// A file that was read, and what it held then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadFile {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// BLAKE3, of the very bytes that are used.
+    pub digest: blake3::Hash,
+}
+
 /// All tensors of a checkpoint.
 #[derive(Debug, Default)]
 pub struct Store {
-    pub files: Vec<PathBuf>,
+    pub files: Vec<ReadFile>,
+    /// The list of shards, where there is one.
+    pub index: Option<ReadFile>,
     pub tensors: BTreeMap<String, Stored>,
-    open: Vec<File>,
+    open: Vec<Arc<CheckedFile>>,
 }
 
 impl Store {
-    /// Adds a file; tensors name it by the index that comes back.
+    /// Adds a file; tensors name it by the index that comes back. The whole file is read once for its digest, and every
+    /// later read is held against that reading.
     pub fn add(&mut self, path: &Path) -> Result<usize, ForeignError> {
-        self.open.push(File::open(path).map_err(|error| ForeignError::read(path, &error))?);
-        self.files.push(path.to_owned());
+        let opened = File::open(path).and_then(CheckedFile::of_whole);
+        let (file, digest) = opened.map_err(|error| ForeignError::read(path, &error))?;
+        self.files.push(ReadFile { path: path.to_owned(), bytes: file.covered(), digest });
+        self.open.push(Arc::new(file));
         Ok(self.files.len() - 1)
+    }
+
+    /// The file of that index, open.
+    pub(super) fn opened(&self, file: usize) -> Option<Arc<CheckedFile>> {
+        self.open.get(file).cloned()
+    }
+
+    fn path(&self, file: usize) -> &Path {
+        self.files.get(file).map_or(Path::new(""), |file| &file.path)
     }
 
     /// A safetensors file.
@@ -69,7 +95,8 @@ impl Store {
     /// The shards that an index lists, each tensor in the shard it names.
     pub fn sharded(index: &Path) -> Result<Store, ForeignError> {
         let name = shown(index);
-        let root = json::read(&name, &bytes_of(index)?)?;
+        let (bytes, read) = bytes_of(index)?;
+        let root = json::read(&name, &bytes)?;
         let refuse = |line: usize, why: String| {
             let help = "give the index and the shards as they were published";
             ForeignError::new(format!("{name}:{line}"), why, help)
@@ -93,7 +120,7 @@ impl Store {
                 shards.push(shard);
             }
         }
-        let mut store = Store::default();
+        let mut store = Store { index: Some(read), ..Store::default() };
         let folder = index.parent().unwrap_or(Path::new(""));
         for shard in &shards {
             store.safetensors(&folder.join(shard))?;
@@ -128,7 +155,7 @@ impl Store {
         };
         let file = self.add(path)?;
         let header = self.header(file, path)?;
-        let length = self.length(file, path)?;
+        let length = self.length(file);
         let (_, text) = header.split_at_checked(8).unwrap_or_default();
         let root = json::read(&format!("{} (header)", shown(path)), text.trim_ascii_end())?;
         let Value::Map(entries) = &root.value else {
@@ -151,7 +178,7 @@ impl Store {
             let at = (header.len() as u64).saturating_add(from);
             let stored = Stored { dtype, shape, file, at, strides: None };
             if let Some(before) = self.tensors.insert(name.clone(), stored) {
-                let other = self.files.get(before.file).map(|p| shown(p)).unwrap_or_default();
+                let other = shown(self.path(before.file));
                 return Err(refuse(format!("`{name}` is in it and in {other}")));
             }
         }
@@ -183,7 +210,7 @@ impl Store {
                 format!("its header would be {n} bytes long, more than the file or {MAX_BYTES}");
             ForeignError::new(shown(path), message, "give a safetensors file")
         };
-        let length = self.length(file, path)?;
+        let length = self.length(file);
         let first = self.read(file, 0, 8.min(length))?;
         let size = first.try_into().map(u64::from_le_bytes).map_err(|_| short(length))?;
         match size.checked_add(8).filter(|n| *n <= length && size <= MAX_BYTES as u64) {
@@ -192,31 +219,23 @@ impl Store {
         }
     }
 
-    fn length(&self, file: usize, path: &Path) -> Result<u64, ForeignError> {
-        let length = self.open.get(file).map_or(Ok(0), |f| f.metadata().map(|m| m.len()));
-        length.map_err(|error| ForeignError::read(path, &error))
+    fn length(&self, file: usize) -> u64 {
+        self.open.get(file).map_or(0, |file| file.covered())
     }
 
     fn read(&self, file: usize, at: u64, bytes: u64) -> Result<Vec<u8>, ForeignError> {
-        let path = self.files.get(file).cloned().unwrap_or_default();
-        let failed = |error: std::io::Error| ForeignError::read(&path, &error);
-        let Some(mut open) = self.open.get(file) else {
+        let failed = |error: std::io::Error| ForeignError::read(self.path(file), &error);
+        let Some(open) = self.open.get(file) else {
             return Err(failed(std::io::ErrorKind::NotFound.into()));
         };
-        open.seek(SeekFrom::Start(at)).map_err(failed)?;
-        let mut out = Vec::new();
-        open.take(bytes).read_to_end(&mut out).map_err(failed)?;
-        if out.len() as u64 == bytes {
-            Ok(out)
-        } else {
-            Err(failed(std::io::ErrorKind::UnexpectedEof.into()))
-        }
+        let read = open.bytes(at..at.saturating_add(bytes));
+        read.map_err(|fault| failed(std::io::Error::other(fault.to_string())))
     }
 
     /// Values `start..start + count` of a tensor, in its own order. Infinity and NaN are refused.
     pub fn values(&self, name: &str, start: u64, count: u64) -> Result<Vec<f32>, ForeignError> {
         let Some(stored) = self.tensors.get(name) else { return Ok(Vec::new()) };
-        let place = self.files.get(stored.file).map(|p| shown(p)).unwrap_or_default();
+        let place = shown(self.path(stored.file));
         let dtype = stored.dtype.clone().map_err(|has| {
             let message = format!("`{name}` is {has}, and a weight is F32, BF16 or F16");
             ForeignError::new(place.clone(), message, "store it as one of them")
@@ -281,13 +300,14 @@ fn offset(index: u64, shape: &[i64], strides: &[i64]) -> u64 {
     offset
 }
 
-/// A whole small file.
-pub(crate) fn bytes_of(path: &Path) -> Result<Vec<u8>, ForeignError> {
+/// A whole small file, and its digest.
+pub(crate) fn bytes_of(path: &Path) -> Result<(Vec<u8>, ReadFile), ForeignError> {
     let failed = |error: std::io::Error| ForeignError::read(path, &error);
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
     file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    Ok(bytes)
+    let (length, digest) = (bytes.len() as u64, blake3::hash(&bytes));
+    Ok((bytes, ReadFile { path: path.to_owned(), bytes: length, digest }))
 }
 
 /// One tensor that is to be written.

@@ -61,10 +61,20 @@ impl State {
     /// One update; what it is logged as.
     pub fn advance(&mut self, job: &mut Job, trainer: &Trainer) -> Result<Step, RunError> {
         let batches = job.batches(self.step)?;
+        self.advance_on(&batches, job, trainer)
+    }
+
+    /// The update that these micro-batches make, which have to be the next step's.
+    pub fn advance_on(
+        &mut self,
+        batches: &[Batch],
+        job: &Job,
+        trainer: &Trainer,
+    ) -> Result<Step, RunError> {
         let counted: u64 = batches.iter().map(Batch::counted_targets).sum();
         let windows: Vec<blake3::Hash> = batches.iter().flat_map(Batch::window_digests).collect();
         let order: Vec<u64> = (0..batches.len() as u64).collect();
-        let sums = gradients(trainer, &self.weights, &batches, &order, counted)?;
+        let sums = gradients(trainer, &self.weights, batches, &order, counted)?;
         let lr = job.rate(self.step);
         let number = i64::try_from(self.step + 1).map_err(|_| broken("too many steps"))?;
         let State { step, weights, moments } = self;

@@ -1,14 +1,22 @@
 //! Runs on documents and on the other tasks and orders.
 
 use std::io::{Cursor, Write};
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use compiler::digest::Digest;
 use compiler::field::{FieldValue, Fields};
 use compiler::lock::Experiment;
+use runtime::data::text::file;
 use runtime::data::text::index::{OnBadLine, SourceFiles, TextIndex};
-use runtime::metrics::Record;
-use runtime::run::Kind;
+use runtime::data::text::lines::Field;
+use runtime::data::text::prepare::{Input, Request, SourceInput, prepare};
+use runtime::data::text::tokenizer::Tokenizer;
+use runtime::fault::Faults;
+use runtime::metrics::{Evaluation, Record, Step};
+use runtime::run::{Event, Kind};
+use runtime::train::{End, Options, Watch, machine, train};
 
 use super::support::*;
 
@@ -70,6 +78,112 @@ fn documents_that_drifted_are_a_finding() {
     let open = self::experiment("small_text", &text_recipe(), &[]);
     assert!(folder.fails(&open).help.contains("canonc bind"));
     assert!(!folder.path().exists(), "nothing is made for a run that cannot begin");
+}
+
+/// Documents in a prepared file.
+fn prepared(path: &Path, count: usize) {
+    let documents = path.with_extension("jsonl");
+    let lines: String = (0..count)
+        .map(|i| format!("{{\"text\": \"document {i} of {count}, {}\"}}\n", i * i))
+        .collect();
+    std::fs::write(&documents, &lines).unwrap();
+    let input =
+        Input { name: "documents".to_owned(), bytes: lines.len() as u64, path: Some(documents) };
+    let sources = [SourceInput { name: "small".to_owned(), files: vec![input] }];
+    let request = Request {
+        sources: &sources,
+        field: Field::Usual,
+        on_bad_line: OnBadLine::Refuse,
+        tokenizer: &Tokenizer::bytes(),
+        workers: 1,
+        checkpoint: 1 << 20,
+        fault: None,
+    };
+    prepare(&request, path, &AtomicBool::new(false), &mut |_| ()).unwrap();
+}
+
+/// Changes the file that a run reads when the run says that a step is done.
+struct Changing<'a> {
+    step: u64,
+    change: &'a dyn Fn(),
+}
+
+impl Watch for Changing<'_> {
+    fn step(&mut self, step: &Step, _: f64) {
+        if step.step == self.step {
+            (self.change)();
+        }
+    }
+    fn evaluation(&mut self, _: &Evaluation, _: f64) {}
+    fn event(&mut self, _: &Event) {}
+}
+
+#[test]
+fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation() {
+    let root = tempfile::tempdir().unwrap();
+    let path = root.path().join("small.index");
+    prepared(&path, 40);
+    let open = || Arc::new(file::load(&path).unwrap());
+    let experiment = bound(&open());
+    let mut straight = Folder::new();
+    straight.documents = Some(open());
+    straight.finish(&experiment);
+    let good = std::fs::read(&path).unwrap();
+    let write = |bytes: &[u8]| std::fs::write(&path, bytes).unwrap();
+    let flipped = || {
+        // Every token: some of them are read next.
+        let mut bad = good.clone();
+        bad[16..1000].iter_mut().for_each(|byte| *byte ^= 1);
+        write(&bad);
+    };
+    let cut = || write(&good[..good.len() / 3]);
+    let gone = || {
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "another file").unwrap();
+    };
+    for (name, change, said) in [
+        ("flipped", &flipped as &dyn Fn(), "have changed since this process first read them"),
+        ("cut", &cut, "it ends before bytes 0 to "),
+        ("gone", &gone, ""),
+    ] {
+        // A step that is followed by a checkpoint, one that is not, and one that is followed by an evaluation.
+        for step in [3, 5, 4] {
+            write(&good);
+            let folder = Folder::new();
+            let mut job = job(&experiment, Some(open())).unwrap();
+            let (stop, faults) = (AtomicBool::new(false), Faults::none());
+            let options = Options { stop: &stop, stop_after: None, faults: &faults };
+            let mut watch = Changing { step, change };
+            let on = machine(&experiment.platform).unwrap();
+            let end = train(&mut job, &folder.path(), on, &options, &mut watch);
+            drop(job);
+            write(&good);
+            let mut folder = folder;
+            folder.documents = Some(open());
+            if name == "gone" && cfg!(unix) {
+                // An open file is the one that was opened, whatever has its name.
+                assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+            } else {
+                let error = end.unwrap_err();
+                assert_eq!(error.kind, Kind::Input, "{error}");
+                assert!(error.message.contains("small.index is damaged: "), "{error}");
+                assert!(error.message.contains(said), "{error}");
+                assert!(error.message.contains("(block 0)"), "{error}");
+                assert!(!folder.paths().attestation().exists());
+                assert_eq!(
+                    steps(&folder.records()).len() as u64,
+                    step,
+                    "{name}: nothing is logged of it"
+                );
+                let in_evaluation = step == 4;
+                assert_eq!(folder.checkpoint(step).exists(), !in_evaluation, "{name} {step}");
+                let kept = format!("step {step} is saved, and the same command goes on from there");
+                assert_eq!(error.help.contains(&kept), !in_evaluation, "{error}");
+            }
+            folder.run(&experiment, None, None).0.unwrap();
+            assert_eq!(differing(&straight.bits(LAST), &folder.bits(LAST)), Vec::<String>::new());
+        }
+    }
 }
 
 #[test]

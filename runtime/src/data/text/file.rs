@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::data::DataError;
 
-use super::index::{Documents, Source, TextIndex};
+use super::index::{Documents, Scratch, Source, TextIndex};
 use super::prepared::{self, START};
 
 const MAGIC: &[u8] = b"canonc text ";
@@ -95,7 +95,8 @@ pub fn write(index: &TextIndex, to: &mut impl Write) -> io::Result<()> {
             write(&index.tokens(document).to_le_bytes())?;
         }
     }
-    let (mut scratch, mut tokens, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut scratch = Scratch::default();
+    let (mut tokens, mut bytes) = (Vec::new(), Vec::new());
     for document in 0..index.len() as u32 {
         tokens.clear();
         bytes.clear();

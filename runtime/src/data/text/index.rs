@@ -5,6 +5,7 @@
 use std::io::{BufRead, Read};
 use std::ops::Range;
 
+use crate::checked::ReadBuffer;
 use crate::data::DataError;
 
 use super::lines::{BadLine, Field, LONGEST_LINE, NAMED_LINES, document_of};
@@ -50,7 +51,7 @@ enum Store {
 }
 
 /// What reading needs between two documents, kept so that it is allocated once.
-pub type Scratch = Vec<u8>;
+pub type Scratch = ReadBuffer;
 
 impl TextIndex {
     /// Reads all documents of all sources into memory, as bytes.

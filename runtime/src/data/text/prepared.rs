@@ -1,6 +1,7 @@
-//! In: the path of a prepared file of version 2. Out: its tokens and digests, read where they stand. Must stay true: a
-//! byte is used only after the digest of its block has been found right, and what lists those digests only after its
-//! own; memory is what documents' ends take, not tokens; sizes written in a damaged file never decide an allocation.
+//! In: the path of a prepared file of version 2. Out: its tokens and digests, a part at a time. Must stay true: a byte is
+//! used only after the digest of its block was found right, on this read; what lists those digests was read once and has
+//! its own; the identity is that of the documents' digests; memory is what documents' ends take and some bytes for each
+//! piece, not tokens; sizes written in a damaged file never decide an allocation.
 //!
 //! The file: magic; tokens of all documents, 1, 2 or 4 bytes each; for each document where it ends and the digest of its
 //! bytes; digests of blocks of all that; a manifest in TOML; where these begin, and the digest of the last three.
@@ -8,10 +9,10 @@
 use std::fs::File;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::{Deserialize, Serialize};
 
+use crate::checked::{CheckedFile, ReadBuffer, ReadFault, read_at};
 use crate::data::DataError;
 
 use super::index::{Source, TextIndex, identity_hasher};
@@ -21,7 +22,7 @@ use super::tokenizer::{Info, Kind};
 /// What stands before the tokens, so that they begin at an even place.
 pub(super) const START: &[u8; 16] = b"canonc text 2\n\0\0";
 /// Bytes under one digest.
-pub(super) const BLOCK: u64 = 1 << 18;
+pub(super) use crate::checked::BLOCK;
 /// Of one document: where it ends, in tokens, and the digest of its bytes.
 pub(super) const ENTRY: u64 = 40;
 /// Three offsets and a digest.
@@ -144,17 +145,13 @@ pub(super) fn trailer_digest(blocks: &[u8], manifest: &[u8], offsets: &[u8]) -> 
     hasher.update(blocks).update(manifest).update(offsets).finalize()
 }
 
-/// An open file whose blocks are checked as they are first touched.
+/// An open file whose bytes are checked on every read.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    file: File,
+    file: CheckedFile,
     path: PathBuf,
     width: u64,
     documents_at: u64,
-    /// Where what the blocks cover ends.
-    covered: u64,
-    blocks: Vec<blake3::Hash>,
-    checked: Vec<AtomicBool>,
     manifest: Manifest,
 }
 
@@ -166,6 +163,7 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
     else {
         return Err(damaged("it ends too early"));
     };
+    // What no block covers is read here, once: what is digested is what is used.
     let read = |range: Range<u64>| -> Result<Vec<u8>, DataError> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         read_at(&file, &mut bytes, range.start).map_err(|error| unreadable(path, &error))?;
@@ -207,22 +205,23 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
     let blocks: Vec<blake3::Hash> =
         blocks.as_chunks::<32>().0.iter().map(|bytes| blake3::Hash::from_bytes(*bytes)).collect();
     let prepared = Prepared {
-        checked: blocks.iter().map(|_| AtomicBool::new(false)).collect(),
-        blocks,
+        file: CheckedFile::new(file, blocks_at, blocks),
         width: width(&info),
         documents_at,
-        covered: blocks_at,
         path: path.to_owned(),
-        file,
         manifest,
     };
-    let ends = prepared.ends()?;
+    let (ends, found) = prepared.documents()?;
     let total = ends.last().copied().unwrap_or(0);
     if u64::from(start) != ends.len() as u64
         || total != prepared.manifest.tokens
         || prepared.tokens_at(total) > documents_at
     {
         return Err(damaged("its manifest does not count what it holds"));
+    }
+    // A lock names the identity, so everything that the documents' digests decide follows from the lock.
+    if found != identity {
+        return Err(damaged("its identity is not that of its documents"));
     }
     Ok(TextIndex::of_prepared(sources, ends, identity, info, prepared))
 }
@@ -240,16 +239,16 @@ impl Prepared {
     pub(super) fn tokens(
         &self,
         range: Range<u64>,
-        scratch: &mut Vec<u8>,
+        scratch: &mut ReadBuffer,
         out: &mut Vec<u32>,
     ) -> Result<(), DataError> {
-        self.bytes(self.tokens_at(range.start)..self.tokens_at(range.end), scratch)?;
+        let bytes = self.bytes(self.tokens_at(range.start)..self.tokens_at(range.end), scratch)?;
         match self.width {
-            1 => out.extend(scratch.iter().map(|byte| u32::from(*byte))),
+            1 => out.extend(bytes.iter().map(|byte| u32::from(*byte))),
             2 => out.extend(
-                scratch.as_chunks::<2>().0.iter().map(|id| u32::from(u16::from_le_bytes(*id))),
+                bytes.as_chunks::<2>().0.iter().map(|id| u32::from(u16::from_le_bytes(*id))),
             ),
-            _ => out.extend(scratch.as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id))),
+            _ => out.extend(bytes.as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id))),
         }
         Ok(())
     }
@@ -265,32 +264,62 @@ impl Prepared {
         })
     }
 
-    /// Every block, and the identity of the documents.
+    /// Every block; and every document against its digest, where the tokens are the documents' bytes. Of other tokens
+    /// only preparing the documents again can say whether they are the tokenizer's.
     pub(super) fn check(&self) -> Result<(), DataError> {
-        let mut scratch = Vec::new();
-        for block in 0..self.blocks.len() {
-            self.check_block(block, &mut scratch)?;
+        let mut scratch = ReadBuffer::default();
+        for block in self.file.blocks() {
+            self.bytes(block, &mut scratch)?;
         }
-        let mut identity = identity_hasher();
-        let mut start = 0;
-        for SourceEntry { documents, .. } in &self.manifest.sources {
-            identity.update(&documents.to_le_bytes());
-            self.entries(start..start + documents, |_, _, digest| {
-                identity.update(digest);
-            })?;
-            start += documents;
+        if self.manifest.tokenizer.kind != Kind::Bytes.name() {
+            return Ok(());
         }
-        if identity.finalize().to_hex().as_str() != self.manifest.identity {
-            return Err(damaged(&self.path, "its identity is not that of its documents"));
-        }
-        Ok(())
+        let (mut start, mut wrong) = (0, Ok(()));
+        self.entries(0..self.manifest.documents, |number, end, digest| {
+            if wrong.is_ok() {
+                wrong = self.check_document(number, start..end, digest, &mut scratch);
+            }
+            start = end;
+        })?;
+        wrong
     }
 
-    fn ends(&self) -> Result<Vec<u64>, DataError> {
-        let count = (self.covered - self.documents_at) / ENTRY;
+    fn check_document(
+        &self,
+        number: u64,
+        bytes: Range<u64>,
+        digest: &[u8; 32],
+        scratch: &mut ReadBuffer,
+    ) -> Result<(), DataError> {
+        let mut hasher = blake3::Hasher::new();
+        let Range { start, end } = self.tokens_at(bytes.start)..self.tokens_at(bytes.end);
+        for part in (start..end).step_by(BLOCK as usize) {
+            hasher.update(self.bytes(part..end.min(part + BLOCK), scratch)?);
+        }
+        if hasher.finalize() == *digest {
+            return Ok(());
+        }
+        Err(damaged(&self.path, &format!("document {number} is not the one that its digest is of")))
+    }
+
+    /// Where each document ends, and the identity of all of them.
+    fn documents(&self) -> Result<(Vec<u64>, blake3::Hash), DataError> {
+        let count = (self.file.covered() - self.documents_at) / ENTRY;
         let mut ends = Vec::with_capacity(count as usize);
         let (mut last, mut ordered) = (0, true);
-        self.entries(0..count, |_, end, _| {
+        let mut identity = identity_hasher();
+        let mut sources = self.manifest.sources.iter().map(|source| source.documents);
+        // Documents of the source that have not come yet.
+        let mut left = 0;
+        self.entries(0..count, |_, end, digest| {
+            while left == 0
+                && let Some(documents) = sources.next()
+            {
+                identity.update(&documents.to_le_bytes());
+                left = documents;
+            }
+            left = left.saturating_sub(1);
+            identity.update(digest);
             ordered &= last <= end;
             last = end;
             ends.push(end);
@@ -298,7 +327,10 @@ impl Prepared {
         if !ordered {
             return Err(damaged(&self.path, "its documents overlap"));
         }
-        Ok(ends)
+        for documents in sources {
+            identity.update(&documents.to_le_bytes());
+        }
+        Ok((ends, identity.finalize()))
     }
 
     /// Gives number, end and digest of each document.
@@ -308,13 +340,13 @@ impl Prepared {
         mut to: impl FnMut(u64, u64, &[u8; 32]),
     ) -> Result<(), DataError> {
         const TOGETHER: u64 = 4096;
-        let mut scratch = Vec::new();
+        let mut scratch = ReadBuffer::default();
         let mut number_of = documents.start;
         while number_of < documents.end {
             let end = documents.end.min(number_of + TOGETHER);
             let at = |document: u64| self.documents_at + document * ENTRY;
-            self.bytes(at(number_of)..at(end), &mut scratch)?;
-            for entry in scratch.as_chunks::<{ ENTRY as usize }>().0 {
+            let bytes = self.bytes(at(number_of)..at(end), &mut scratch)?;
+            for entry in bytes.as_chunks::<{ ENTRY as usize }>().0 {
                 let (place, digest) = entry.split_at(8);
                 if let Ok(digest) = digest.try_into() {
                     to(number_of, number(place), digest);
@@ -325,42 +357,20 @@ impl Prepared {
         Ok(())
     }
 
-    /// Reads bytes whose blocks have been found right.
-    fn bytes(&self, range: Range<u64>, scratch: &mut Vec<u8>) -> Result<(), DataError> {
-        if range.end > self.covered || range.start > range.end {
-            return Err(damaged(&self.path, "a document lies outside of it"));
-        }
-        if range.start < range.end {
-            for block in range.start / BLOCK..=(range.end - 1) / BLOCK {
-                self.check_block(block as usize, scratch)?;
+    fn bytes<'b>(
+        &self,
+        range: Range<u64>,
+        scratch: &'b mut ReadBuffer,
+    ) -> Result<&'b [u8], DataError> {
+        self.file.read(range, scratch).map_err(|fault| match &fault {
+            ReadFault::Changed { .. } | ReadFault::Cut { .. } | ReadFault::Outside { .. } => {
+                damaged(&self.path, &fault.to_string())
             }
-        }
-        scratch.resize((range.end - range.start) as usize, 0);
-        read_at(&self.file, scratch, range.start).map_err(|error| unreadable(&self.path, &error))
-    }
-
-    fn check_block(&self, block: usize, scratch: &mut Vec<u8>) -> Result<(), DataError> {
-        let (Some(checked), Some(digest)) = (self.checked.get(block), self.blocks.get(block))
-        else {
-            return Err(damaged(&self.path, "a block is not listed"));
-        };
-        if checked.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let start = block as u64 * BLOCK;
-        scratch.resize((self.covered - start).min(BLOCK) as usize, 0);
-        read_at(&self.file, scratch, start).map_err(|error| unreadable(&self.path, &error))?;
-        if blake3::hash(scratch) != *digest {
-            return Err(damaged(
-                &self.path,
-                &format!(
-                    "bytes {start} to {} are not what was written",
-                    start + scratch.len() as u64
-                ),
-            ));
-        }
-        checked.store(true, Ordering::Relaxed);
-        Ok(())
+            ReadFault::Io { .. } => DataError::new(
+                format!("cannot read {}: {fault}", self.path.display()),
+                "check the disk that it is on, and repeat",
+            ),
+        })
     }
 }
 
@@ -380,19 +390,4 @@ fn unreadable(path: &Path, error: &std::io::Error) -> DataError {
         format!("cannot read {}: {error}", path.display()),
         "make it with `canonc data prepare`",
     )
-}
-
-#[cfg(unix)]
-fn read_at(file: &File, bytes: &mut [u8], at: u64) -> std::io::Result<()> {
-    std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
-}
-
-/// Other systems move the file's one place, so one reader has it at a time.
-#[cfg(not(unix))]
-fn read_at(mut file: &File, bytes: &mut [u8], at: u64) -> std::io::Result<()> {
-    use std::io::{Read, Seek, SeekFrom};
-    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
-    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-    file.seek(SeekFrom::Start(at))?;
-    file.read_exact(bytes)
 }

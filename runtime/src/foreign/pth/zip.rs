@@ -6,11 +6,10 @@
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
-use std::fs::File;
-use std::io::{BufReader, Read as _, Seek as _, SeekFrom};
-use std::path::Path;
+use std::sync::Arc;
 
 use super::pickle::MAX_PICKLE;
+use crate::checked::{CheckedFile, ReadBuffer, ReadFault};
 
 /// Entries of one archive.
 const MAX_ENTRIES: u64 = 1_000_000;
@@ -46,7 +45,7 @@ struct Entry {
 /// An archive that has been looked through.
 #[derive(Debug)]
 pub(super) struct Archive {
-    file: File,
+    file: Arc<CheckedFile>,
     /// By name, without the folder they all lie in.
     entries: BTreeMap<String, Entry>,
 }
@@ -78,14 +77,13 @@ impl<'a> Bytes<'a> {
     }
 }
 
-fn read_at(file: &mut File, at: u64, count: u64) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    file.seek(SeekFrom::Start(at)).map_err(|error| error.to_string())?;
-    file.take(count).read_to_end(&mut bytes).map_err(|error| error.to_string())?;
-    match bytes.len() as u64 == count {
-        true => Ok(bytes),
-        false => Err(format!("it ends before byte {}", at.saturating_add(count))),
-    }
+fn read_at(file: &CheckedFile, at: u64, count: u64) -> Result<Vec<u8>, String> {
+    file.bytes(at..at.saturating_add(count)).map_err(|fault| match fault {
+        ReadFault::Outside { .. } => format!("it ends before byte {}", at.saturating_add(count)),
+        ReadFault::Changed { .. } | ReadFault::Cut { .. } | ReadFault::Io { .. } => {
+            fault.to_string()
+        }
+    })
 }
 
 /// Where the directory lies, how long it is, how many entries it has, where it has to end.
@@ -97,10 +95,8 @@ struct Directory {
 }
 
 impl Archive {
-    pub(super) fn open(path: &Path) -> Result<Archive, String> {
-        let mut file = File::open(path).map_err(|error| error.to_string())?;
-        let length = file.metadata().map_err(|error| error.to_string())?.len();
-        let directory = directory(&mut file, length)?;
+    pub(super) fn open(file: Arc<CheckedFile>) -> Result<Archive, String> {
+        let directory = directory(&file, file.covered())?;
         let Directory { at, size, count, end } = directory;
         if count > MAX_ENTRIES || size > MAX_DIRECTORY {
             return Err(format!("its directory has {count} entries and {size} bytes, too many"));
@@ -108,7 +104,7 @@ impl Archive {
         if at.checked_add(size) != Some(end) {
             return Err(format!("its directory of {size} bytes at {at} does not end at {end}"));
         }
-        let bytes = read_at(&mut file, at, size)?;
+        let bytes = read_at(&file, at, size)?;
         let mut bytes = Bytes(&bytes);
         let mut entries = BTreeMap::new();
         let mut folder = None;
@@ -141,7 +137,7 @@ impl Archive {
                     entry.header - free
                 ));
             }
-            local(&mut file, name, entry)?;
+            local(&file, name, entry)?;
             free =
                 entry.at.checked_add(entry.size).filter(|end| *end <= at).ok_or_else(|| {
                     format!("{name:?} of {} bytes leaves the archive", entry.size)
@@ -164,7 +160,7 @@ impl Archive {
         if entry.size > MAX_PICKLE {
             return Err(format!("{name} has {} bytes, and {MAX_PICKLE} are read", entry.size));
         }
-        let bytes = read_at(&mut self.file, entry.at, entry.size)?;
+        let bytes = read_at(&self.file, entry.at, entry.size)?;
         if crc32fast::hash(&bytes) != entry.crc {
             return Err(format!("{name} does not have its checksum"));
         }
@@ -176,17 +172,11 @@ impl Archive {
     pub(super) fn place(&self, name: &str) -> Result<(u64, u64), String> {
         let entry = self.entries.get(name).ok_or_else(|| format!("it has no {name}"))?;
         if !entry.used.get() {
-            let failed = |error: std::io::Error| error.to_string();
-            let mut file = &self.file;
-            file.seek(SeekFrom::Start(entry.at)).map_err(failed)?;
-            let mut reader = BufReader::with_capacity(1 << 20, file.take(entry.size));
-            let (mut hash, mut piece) = (crc32fast::Hasher::new(), vec![0; 1 << 16]);
-            loop {
-                let n = reader.read(&mut piece).map_err(failed)?;
-                if n == 0 {
-                    break;
-                }
-                hash.update(piece.get(..n).unwrap_or_default());
+            let (mut hash, mut buffer) = (crc32fast::Hasher::new(), ReadBuffer::default());
+            let end = entry.at.saturating_add(entry.size);
+            for at in (entry.at..end).step_by(1 << 20) {
+                let piece = self.file.read(at..end.min(at + (1 << 20)), &mut buffer);
+                hash.update(piece.map_err(|fault| fault.to_string())?);
             }
             if hash.finalize() != entry.crc {
                 return Err(format!("{name} does not have its checksum"));
@@ -209,7 +199,7 @@ impl Archive {
 }
 
 /// The records at the archive's end.
-fn directory(file: &mut File, length: u64) -> Result<Directory, String> {
+fn directory(file: &CheckedFile, length: u64) -> Result<Directory, String> {
     let not = || "it is no zip archive, as torch.save has written since 1.6".to_owned();
     let end = length.checked_sub(22).ok_or_else(not)?;
     let bytes = read_at(file, end, 22)?;
@@ -318,7 +308,7 @@ fn checked_name(name: &str) -> Result<(String, String), String> {
 }
 
 /// Holds an entry's own header against the directory, and finds where its content begins.
-fn local(file: &mut File, name: &str, entry: &mut Entry) -> Result<(), String> {
+fn local(file: &CheckedFile, name: &str, entry: &mut Entry) -> Result<(), String> {
     let bytes = read_at(file, entry.header, 30)?;
     let mut bytes = Bytes(&bytes);
     let differs = |what: &str| format!("{name:?}: its header and the directory differ in {what}");

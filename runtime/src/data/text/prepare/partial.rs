@@ -19,7 +19,7 @@ use super::super::prepared::{
 };
 use super::input::Place;
 use super::work::{At, Made, inputs};
-use super::{Done, Fault, News, Request};
+use super::{Done, Fault, Input, News, Request};
 
 /// How the message of an error begins that is the disk's, not the input's.
 pub const CANNOT_WRITE: &str = "cannot write ";
@@ -43,26 +43,16 @@ struct State {
     bad: Vec<(String, u64, String)>,
 }
 
-/// Bytes on their way to a file, each block's digest kept.
-struct Sealing {
-    to: BufWriter<File>,
+/// Digests of the blocks of a sequence of bytes.
+#[derive(Default)]
+struct Blocks {
     hasher: blake3::Hasher,
     filled: u64,
     length: u64,
-    blocks: Vec<u8>,
+    digests: Vec<u8>,
 }
 
-impl Sealing {
-    fn new(file: File) -> Sealing {
-        Sealing {
-            to: BufWriter::with_capacity(1 << 18, file),
-            hasher: blake3::Hasher::new(),
-            filled: 0,
-            length: 0,
-            blocks: Vec::new(),
-        }
-    }
-
+impl Blocks {
     fn note(&mut self, mut bytes: &[u8]) {
         self.length += bytes.len() as u64;
         while !bytes.is_empty() {
@@ -71,7 +61,7 @@ impl Sealing {
             self.hasher.update(now);
             self.filled += room as u64;
             if self.filled == BLOCK {
-                self.blocks.extend_from_slice(self.hasher.finalize().as_bytes());
+                self.digests.extend_from_slice(self.hasher.finalize().as_bytes());
                 self.hasher.reset();
                 self.filled = 0;
             }
@@ -79,25 +69,37 @@ impl Sealing {
         }
     }
 
-    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.note(bytes);
-        self.to.write_all(bytes)
-    }
-
     /// Over all blocks so far, the unfinished one included.
     fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.blocks).update(self.hasher.finalize().as_bytes());
+        hasher.update(&self.digests).update(self.hasher.finalize().as_bytes());
         hasher.finalize().to_hex().to_string()
     }
 
     /// All blocks, the last one as long as it is.
-    fn all_blocks(&self) -> Vec<u8> {
-        let mut blocks = self.blocks.clone();
+    fn all(&self) -> Vec<u8> {
+        let mut digests = self.digests.clone();
         if self.filled > 0 {
-            blocks.extend_from_slice(self.hasher.finalize().as_bytes());
+            digests.extend_from_slice(self.hasher.finalize().as_bytes());
         }
-        blocks
+        digests
+    }
+}
+
+/// Bytes on their way to a file, each block's digest kept.
+struct Sealing {
+    to: BufWriter<File>,
+    blocks: Blocks,
+}
+
+impl Sealing {
+    fn new(file: File) -> Sealing {
+        Sealing { to: BufWriter::with_capacity(1 << 18, file), blocks: Blocks::default() }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.blocks.note(bytes);
+        self.to.write_all(bytes)
     }
 }
 
@@ -105,6 +107,8 @@ impl Sealing {
 pub(super) struct Partial<'a> {
     request: &'a Request<'a>,
     request_digest: String,
+    /// Of each input, when this process began.
+    states: Vec<String>,
     out: PathBuf,
     folder: PathBuf,
     /// Held as long as this process writes here.
@@ -131,7 +135,10 @@ pub(super) fn finished(
     let Ok(text) = fs::read_to_string(folder.join("state.toml")) else { return Ok(None) };
     let Ok(state) = toml::from_str::<State>(&text) else { return Ok(None) };
     // The tokens have become the file; in any other state they are still here.
-    if folder.join("tokens").exists() || !out.exists() || state.request != digest_of(request)? {
+    if folder.join("tokens").exists()
+        || !out.exists()
+        || state.request != digest_of(request, &states_of(request)?)
+    {
         return Ok(None);
     }
     let mut all = Report::default();
@@ -173,9 +180,11 @@ impl<'a> Partial<'a> {
         for input in inputs(request.sources) {
             before.push(before.last().copied().unwrap_or(0) + input.bytes);
         }
+        let states = states_of(request)?;
         let mut partial = Partial {
             request,
-            request_digest: digest_of(request)?,
+            request_digest: digest_of(request, &states),
+            states,
             out: out.to_owned(),
             tokens: Sealing::new(open("tokens")?),
             entries: Sealing::new(open("documents")?),
@@ -254,10 +263,10 @@ impl<'a> Partial<'a> {
                 if count == 0 {
                     break;
                 }
-                sealing.note(buffer.get(..count).unwrap_or_default());
+                sealing.blocks.note(buffer.get(..count).unwrap_or_default());
             }
             sealing.to.get_mut().seek(SeekFrom::End(0))?;
-            if sealing.digest() != *digest {
+            if sealing.blocks.digest() != *digest {
                 return Ok(Some("it is damaged"));
             }
         }
@@ -280,9 +289,7 @@ impl<'a> Partial<'a> {
         for sealing in [&mut self.tokens, &mut self.entries] {
             sealing.to.get_mut().set_len(0)?;
             sealing.to.get_mut().rewind()?;
-            sealing.hasher.reset();
-            (sealing.filled, sealing.length) = (0, 0);
-            sealing.blocks.clear();
+            sealing.blocks = Blocks::default();
         }
         self.tokens.write(START)
     }
@@ -360,8 +367,8 @@ impl<'a> Partial<'a> {
             read: self.done.read,
             documents: self.done.documents,
             tokens: self.done.tokens,
-            tokens_digest: self.tokens.digest(),
-            documents_digest: self.entries.digest(),
+            tokens_digest: self.tokens.blocks.digest(),
+            documents_digest: self.entries.blocks.digest(),
             files: self.files().collect(),
             bad: self
                 .bad
@@ -386,34 +393,43 @@ impl<'a> Partial<'a> {
     pub(super) fn finish(mut self) -> Result<(), DataError> {
         let folder = self.folder.clone();
         let cannot = |error: io::Error| cannot_write(&folder, &error);
-        let sources = self.sources()?;
+        let mut sources = self.sources()?;
         // From here on the state says where the tokens end, so that another process can cut there and do this again.
         self.save()?;
-        let documents_at = self.tokens.length;
+        let documents_at = self.tokens.blocks.length;
         let mut identity = identity_hasher();
-        let mut left = sources.iter();
-        let (mut source, mut within) = (left.next(), 0);
         self.entries.to.get_mut().rewind().map_err(cannot)?;
         let mut reader = BufReader::new(self.entries.to.get_ref().try_clone().map_err(cannot)?);
         let mut entry = [0; ENTRY as usize];
-        for number in 0..self.done.documents {
-            reader.read_exact(&mut entry).map_err(cannot)?;
-            while let Some(SourceEntry { documents, .. }) = source
-                && within == *documents
-            {
-                (source, within) = (left.next(), 0);
+        // Of the entries as they are read back.
+        let mut again = Blocks::default();
+        let (mut number, mut before) = (0, 0);
+        for source in &mut sources {
+            identity.update(&source.documents.to_le_bytes());
+            let mut end = before;
+            for _ in 0..source.documents {
+                reader.read_exact(&mut entry).map_err(cannot)?;
+                again.note(&entry);
+                let (place, digest) = entry.split_at(8);
+                end = place.try_into().map_or(0, u64::from_le_bytes);
+                identity.update(digest);
+                self.tokens.write(&entry).map_err(cannot)?;
+                if number == self.done.documents / 2 {
+                    self.tokens.to.flush().map_err(cannot)?;
+                    self.breaks(Fault::FinishHalf);
+                }
+                number += 1;
             }
-            if let Some(SourceEntry { documents, .. }) = source.filter(|_| within == 0) {
-                identity.update(&documents.to_le_bytes());
-            }
-            within += 1;
-            identity.update(entry.get(8..).unwrap_or_default());
-            self.tokens.write(&entry).map_err(cannot)?;
-            if number == self.done.documents / 2 {
-                self.tokens.to.flush().map_err(cannot)?;
-                self.breaks(Fault::FinishHalf);
-            }
+            source.tokens = end.saturating_sub(before);
+            before = end;
         }
+        if again.digest() != self.entries.blocks.digest() {
+            return Err(DataError::new(
+                format!("{} has changed since it was written", folder.join("documents").display()),
+                "look for what writes there, or for a disk or memory that fails; the same command makes it anew",
+            ));
+        }
+        self.inputs_as_they_were()?;
         let manifest = Manifest {
             version: 2,
             identity: identity.finalize().to_hex().to_string(),
@@ -424,8 +440,8 @@ impl<'a> Partial<'a> {
         };
         let manifest =
             toml::to_string(&manifest).map_err(|error| cannot(io::Error::other(error)))?;
-        let blocks = self.tokens.all_blocks();
-        let blocks_at = self.tokens.length;
+        let blocks = self.tokens.blocks.all();
+        let blocks_at = self.tokens.blocks.length;
         let manifest_at = blocks_at + blocks.len() as u64;
         let offsets = [documents_at, blocks_at, manifest_at].map(u64::to_le_bytes).concat();
         let digest = trailer_digest(&blocks, manifest.as_bytes(), &offsets);
@@ -442,8 +458,8 @@ impl<'a> Partial<'a> {
         self.remove()
     }
 
-    /// Documents and tokens of each source; one that has none is refused.
-    fn sources(&mut self) -> Result<Vec<SourceEntry>, DataError> {
+    /// Documents of each source; one that has none is refused.
+    fn sources(&self) -> Result<Vec<SourceEntry>, DataError> {
         let mut files = self.files();
         let mut sources: Vec<SourceEntry> = Vec::new();
         for source in self.request.sources {
@@ -465,29 +481,20 @@ impl<'a> Partial<'a> {
             self.clear()?;
             return Err(error);
         }
-        let mut start = 0;
-        let mut tokens_before = 0;
-        for source in &mut sources {
-            start += source.documents;
-            let end = self.end_of(start)?;
-            source.tokens = end - tokens_before;
-            tokens_before = end;
-        }
         Ok(sources)
     }
 
-    /// Tokens of the first `count` documents.
-    fn end_of(&mut self, count: u64) -> Result<u64, DataError> {
-        let folder = self.folder.clone();
-        let cannot = |error: io::Error| cannot_write(&folder, &error);
-        self.entries.to.flush().map_err(cannot)?;
-        let file = self.entries.to.get_mut();
-        let mut end = [0; 8];
-        file.seek(SeekFrom::Start(count.saturating_sub(1) * ENTRY))
-            .and_then(|_| file.read_exact(&mut end))
-            .and_then(|()| file.seek(SeekFrom::End(0)))
-            .map_err(cannot)?;
-        Ok(u64::from_le_bytes(end))
+    /// Refuses a result of files that changed while they were read: it would be of no state that they ever had.
+    fn inputs_as_they_were(&self) -> Result<(), DataError> {
+        for (input, before) in inputs(self.request.sources).into_iter().zip(&self.states) {
+            if state_of(input)? != *before {
+                return Err(DataError::new(
+                    format!("{} has changed while it was read", input.name),
+                    "wait until nothing writes to it, and repeat the command",
+                ));
+            }
+        }
+        Ok(())
     }
 
     /// Takes the folder away.
@@ -506,8 +513,29 @@ impl<'a> Partial<'a> {
     }
 }
 
-/// Over all that decides the result, and by which a file that has changed is known.
-fn digest_of(request: &Request<'_>) -> Result<String, DataError> {
+/// By which a file that has changed is known.
+fn state_of(input: &Input) -> Result<String, DataError> {
+    // What comes through a pipe comes only once.
+    let Some(path) = &input.path else {
+        return Ok(format!("pipe of process {}", std::process::id()));
+    };
+    let metadata = fs::metadata(path).map_err(|error| {
+        DataError::new(
+            format!("cannot read {}: {error}", input.name),
+            "check that the file is there and readable",
+        )
+    })?;
+    let changed = metadata.modified().ok();
+    let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    Ok(format!("{} bytes, changed {changed:?}", metadata.len()))
+}
+
+fn states_of(request: &Request<'_>) -> Result<Vec<String>, DataError> {
+    inputs(request.sources).into_iter().map(state_of).collect()
+}
+
+/// Over all that decides the result, and the state of each input.
+fn digest_of(request: &Request<'_>, states: &[String]) -> String {
     let Request { sources, field, on_bad_line, tokenizer, workers: _, checkpoint: _, fault: _ } =
         request;
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data text request");
@@ -515,28 +543,14 @@ fn digest_of(request: &Request<'_>) -> Result<String, DataError> {
         hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
     };
     add(format!("{field:?} {on_bad_line:?} {}", tokenizer.info().digest));
+    let mut states = states.iter();
     for source in *sources {
         add(format!("source {}", source.name));
-        for input in &source.files {
-            // What comes through a pipe comes only once.
-            let state = match &input.path {
-                None => format!("pipe of process {}", std::process::id()),
-                Some(path) => {
-                    let metadata = fs::metadata(path).map_err(|error| {
-                        DataError::new(
-                            format!("cannot read {}: {error}", input.name),
-                            "check that the file is there and readable",
-                        )
-                    })?;
-                    let changed = metadata.modified().ok();
-                    let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-                    format!("{} bytes, changed {changed:?}", metadata.len())
-                }
-            };
+        for (input, state) in source.files.iter().zip(&mut states) {
             add(format!("file {} {:?} {state}", input.name, input.path));
         }
     }
-    Ok(hasher.finalize().to_hex().to_string())
+    hasher.finalize().to_hex().to_string()
 }
 
 fn cannot_write(path: &Path, error: &io::Error) -> DataError {

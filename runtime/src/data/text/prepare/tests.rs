@@ -371,3 +371,179 @@ fn hostile_input_is_told_by_file_and_place() {
         refused("empty.jsonl").contains("source `x` has no documents: 2 lines, 1 of them empty")
     );
 }
+
+/// What every reader gets of a file: windows of both splits, digests of documents, every block.
+fn all_of(index: &Arc<TextIndex>) -> Result<Vec<String>, DataError> {
+    let mut got = Vec::new();
+    let held_out = HeldOut { seed: 5, per_million: 200_000 };
+    let marks = Marks { bos: true, eos: true };
+    for split in [Split::Train, Split::HeldOut] {
+        let options = Options { seq_len: 256, seed: 3, split, held_out, marks, weights: vec![] };
+        let mut windows = TextWindows::new(index.clone(), options)?;
+        let mut batch = Batch::default();
+        windows.fill(0..windows.tokens() / 256 + 1, &mut batch)?;
+        got.push(digest_of_windows(&batch.window_digests()).to_hex().to_string());
+    }
+    index.digests(0..index.len() as u32, |_, digest| got.push(digest.to_string()))?;
+    index.check()?;
+    Ok(got)
+}
+
+/// A file of several blocks, and what readers get of it.
+fn of_several_blocks(out: &Path) -> Vec<String> {
+    let jsonl = out.with_extension("jsonl");
+    let texts: Vec<String> =
+        (0..40).map(|i| format!("{i} größer ").repeat(100 + 131 * (i * 7 % 23))).collect();
+    fs::write(&jsonl, lines(&texts)).unwrap();
+    prepared(&request(&[source("x", &[&jsonl])], &Tokenizer::bytes()), out).unwrap();
+    all_of(&Arc::new(file::load(out).unwrap())).unwrap()
+}
+
+/// Changes bytes of a file that others have open.
+fn put(path: &Path, at: usize, bytes: &[u8]) {
+    use std::io::{Seek, SeekFrom};
+    let mut file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.seek(SeekFrom::Start(at as u64)).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+/// Where a file's parts begin: tokens, documents, digests of blocks, manifest, trailer; and its end.
+fn parts(file: &[u8]) -> [usize; 6] {
+    let trailer = file.len() - 56;
+    let offset = |at: usize| {
+        u64::from_le_bytes(file[trailer + at..trailer + at + 8].try_into().unwrap()) as usize
+    };
+    [16, offset(0), offset(8), offset(16), trailer, file.len()]
+}
+
+#[test]
+fn a_byte_that_changes_under_a_reader_is_found_or_never_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.index");
+    let want = of_several_blocks(&out);
+    let good = fs::read(&out).unwrap();
+    let parts = parts(&good);
+    let [_, documents, digests, ..] = parts;
+    assert!(digests > 2 << 18, "{parts:?}");
+    let mut places: Vec<usize> = (0..16).collect();
+    places.extend(parts.iter().flat_map(|at| [at - 1, *at]).filter(|at| *at < good.len()));
+    places.extend([1 << 18, (1 << 18) - 1, 2 << 18, documents + 40, documents + 48]);
+    places.extend((0..good.len()).step_by(good.len() / 60));
+    for at in places {
+        for read_before in [false, true] {
+            let index = Arc::new(file::load(&out).unwrap());
+            if read_before {
+                assert_eq!(all_of(&index).unwrap(), want);
+            }
+            put(&out, at, &[good[at] ^ 1 << (at % 8)]);
+            let got = all_of(&index);
+            match got {
+                // What no block covers is read when the file is opened, and never again.
+                Ok(got) => assert!(got == want && at >= digests, "byte {at}"),
+                Err(error) => {
+                    let block = format!("(block {})", at >> 18);
+                    let named = error.message.contains("out.index is damaged: bytes ");
+                    assert!(named && error.message.contains(&block), "byte {at}: {error}");
+                    assert_eq!(error.message.contains("first read them"), read_before, "{error}");
+                }
+            }
+            put(&out, at, &[good[at]]);
+            assert_eq!(all_of(&index).unwrap(), want, "restored, byte {at}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_goes_or_is_replaced_under_a_reader_gives_no_other_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.index");
+    let want = of_several_blocks(&out);
+    let good = fs::read(&out).unwrap();
+    for length in [0, 16, 1000, 1 << 18, good.len() / 2] {
+        let index = Arc::new(file::load(&out).unwrap());
+        let open = |length| fs::OpenOptions::new().write(true).open(&out).unwrap().set_len(length);
+        open(length as u64).unwrap();
+        let error = all_of(&index).unwrap_err();
+        let said = "out.index is damaged: it ends before bytes ";
+        assert!(error.message.contains(said) && error.message.contains("(block "), "{error}");
+        // Longer again, with other bytes.
+        open(good.len() as u64).unwrap();
+        assert!(all_of(&index).is_err(), "{length}");
+        fs::write(&out, &good).unwrap();
+        assert_eq!(all_of(&index).unwrap(), want, "{length}");
+    }
+    if cfg!(unix) {
+        // An open file is the one that was opened, whatever has its name.
+        let index = Arc::new(file::load(&out).unwrap());
+        let other = folder.path().join("other.index");
+        fs::write(&other, &good[..good.len() / 2]).unwrap();
+        fs::rename(&other, &out).unwrap();
+        assert_eq!(all_of(&index).unwrap(), want);
+        fs::remove_file(&out).unwrap();
+        assert_eq!(all_of(&index).unwrap(), want);
+        assert!(file::load(&out).is_err());
+    }
+}
+
+/// The file with its list of digests and its trailer made anew.
+fn sealed_again(file: &[u8]) -> Vec<u8> {
+    let [_, _, digests, manifest, trailer, _] = parts(file);
+    let blocks: Vec<u8> =
+        file[..digests].chunks(1 << 18).flat_map(|b| *blake3::hash(b).as_bytes()).collect();
+    let (manifest, offsets) = (&file[manifest..trailer], &file[trailer..trailer + 24]);
+    let seal = super::super::prepared::trailer_digest(&blocks, manifest, offsets);
+    [&file[..digests], &blocks, manifest, offsets, seal.as_bytes()].concat()
+}
+
+#[test]
+fn a_file_that_is_consistent_but_not_of_its_documents_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.index");
+    of_several_blocks(&out);
+    let good = fs::read(&out).unwrap();
+    let [tokens, documents, ..] = parts(&good);
+    assert!(sealed_again(&good) == good);
+    // Digests of documents decide the identity, which a lock names: a file that contradicts it is not opened.
+    let mut bad = good.clone();
+    bad[documents + 8] ^= 1;
+    fs::write(&out, sealed_again(&bad)).unwrap();
+    let error = file::load(&out).unwrap_err().message;
+    assert!(error.ends_with("is damaged: its identity is not that of its documents"), "{error}");
+    // The tokens of bytes are the documents, so a full check finds another one.
+    let mut bad = good.clone();
+    bad[tokens + 100_000] ^= 1;
+    fs::write(&out, sealed_again(&bad)).unwrap();
+    let error = file::load(&out).unwrap().check().unwrap_err().message;
+    assert!(error.contains("is damaged: document "), "{error}");
+}
+
+#[test]
+fn what_changes_while_it_is_prepared_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("a.jsonl"), lines(&documents(0..30))).unwrap();
+    let sources = [source("x", &[&path("a.jsonl")])];
+    let bytes = Tokenizer::bytes();
+    let (request, out) = (request(&sources, &bytes), path("out.index"));
+    let changing = |change: &dyn Fn()| {
+        let mut changed = false;
+        let stop = AtomicBool::new(false);
+        prepare(&request, &out, &stop, &mut |news| {
+            if let (News::Progress(_), false) = (news, changed) {
+                changed = true;
+                change();
+            }
+        })
+    };
+    // A digest in the list of documents, which is read back at the end.
+    let error = changing(&|| put(&path("out.index.partial/documents"), 20, b"?")).unwrap_err();
+    assert!(error.message.ends_with("documents has changed since it was written"), "{error}");
+    assert!(!out.exists());
+    let error = changing(&|| put(&path("a.jsonl"), 0, b"{ ")).unwrap_err();
+    assert!(error.message.ends_with("a.jsonl has changed while it was read"), "{error}");
+    assert!(!out.exists());
+    // The same command makes it anew.
+    fs::write(path("a.jsonl"), lines(&documents(0..30))).unwrap();
+    prepared(&request, &out).unwrap();
+    file::load(&out).unwrap().check().unwrap();
+}
