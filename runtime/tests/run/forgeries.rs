@@ -248,7 +248,10 @@ fn table() -> Vec<Forgery> {
         row(ATTESTATION, "a line below the seal", |run| append(&run.paths.attestation(), "good = true\n"), Found("attestation.toml: ")),
         row(ATTESTATION, "a section below the seal", |run| append(&run.paths.attestation(), "\n[more]\nsteps = 9\n"), Found("attestation.toml: ")),
         row(ATTESTATION, "a comment below the seal", |run| append(&run.paths.attestation(), "# more\n"), Found("and canonc writes nothing")),
-        row(ATTESTATION, "another time", |run| run.retext(&run.paths.attestation(), |text| text.replacen("\nseconds = ", "\nseconds = 1", 1)), Trusted(Subject::Times)),
+        row(ATTESTATION, "another time", |run| run.retext(&run.paths.attestation(), |text| {
+            let (before, rest) = text.split_once("\nseconds = ").unwrap();
+            format!("{before}\nseconds = 0.125\n{}", rest.split_once('\n').unwrap().1)
+        }), Trusted(Subject::Times)),
         // Which checkpoint is the newest.
         row(LATEST, "deleted", |run| fs::remove_file(run.paths.checkpoints().join("latest")).unwrap(), Found("checkpoints/latest is gone")),
         row(LATEST, "empty", |run| fs::write(run.paths.checkpoints().join("latest"), "").unwrap(), Found("has to name a checkpoint")),
