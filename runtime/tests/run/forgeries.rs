@@ -340,7 +340,8 @@ fn table() -> Vec<Forgery> {
         row(EVENTS, "another story", |run| fs::write(run.paths.events(), "{\"event\":\"finished\",\"step\":8}\n").unwrap(), Trusted(Subject::Times)),
         row(EVENTS, "deleted", |run| fs::remove_file(run.paths.events()).unwrap(), Trusted(Subject::Times)),
         row(WRITER, "another process", |run| fs::write(run.paths.writer(), "process 1\n").unwrap(), Trusted(Subject::Times)),
-        row(STRANGE, "in the run's folder", |run| fs::write(run.paths.folder.join("results.txt"), "good\n").unwrap(), Trusted(Subject::OtherFiles)),
+        row(STRANGE, "in the run's folder", |run| fs::write(run.paths.folder.join("results.txt"), "good\n").unwrap(), Found("results.txt is no part of a run")),
+        row(STRANGE, "hidden in the run's folder", |run| fs::write(run.paths.folder.join(".results"), "good\n").unwrap(), Trusted(Subject::OtherFiles)),
         row(STRANGE, "among the checkpoints", |run| fs::write(run.paths.checkpoints().join("best"), name_of(8)).unwrap(), Found("checkpoints/best is not a checkpoint")),
     ]
 }
