@@ -36,6 +36,7 @@ pub mod reduce;
 pub mod report;
 pub mod run;
 pub mod schedule;
+pub mod sign;
 pub mod tensorboard;
 #[cfg(feature = "torch")]
 pub mod train;
