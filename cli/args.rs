@@ -516,7 +516,11 @@ Of a run's batches 64, spread evenly over its steps, and the last one are made a
 digests (65 of 600); all where there are no more than 64, or with --all. All learning rates are.
 
 Exit codes: 0 everything holds, 1 something does not.
-Schema of --json: {schema: \"canonc.verify.v1\", holds: [text], broken: [text], skipped: [text]}.")]
+The last line says what was recomputed, what was only checked against digests, and what was taken on
+trust: no file of a run can prove it.
+
+Schema of --json: {schema: \"canonc.verify.v2\", recomputed: [claim], checked: [claim], trusted: [claim],
+broken: [text], closing: text}, where claim = {subject, text}.")]
 pub(crate) struct VerifyArgs {
     /// A run's folder, its name under runs/, or a lock
     #[arg(value_name = "RUN|LOCK")]

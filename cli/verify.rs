@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use compiler::lock::Lock;
 use runtime::run::{Paths, read_experiment, read_lock};
-use runtime::verify::{Remake, Report, verify as check};
+use runtime::verify::{Claim, Remake, Report, Subject, verify as check};
 use serde_json::json;
 
 use crate::args::VerifyArgs;
@@ -56,18 +56,22 @@ fn place(what: &Path) -> Place {
     }
 }
 
-/// What holds of a lock, and what it still waits for.
+/// What a lock's text gives again, and what the lock still waits for.
 fn of_lock(path: &Path, lock: &Lock) -> Report {
+    let mut report = Report::default();
     let id = lock.id().short();
-    let holds = format!("{} lock {id}: every line follows from its text", lock.kind());
-    let open = |input: String| {
-        format!(
+    report.recomputed(
+        Subject::Lock,
+        format!("{} lock {id}: every line follows from its text", lock.kind()),
+    );
+    for input in lock.open_inputs() {
+        let what = format!(
             "open: {input} has no digest, so it cannot run yet; `canonc bind {} --data PATH` closes it",
             shown(path)
-        )
-    };
-    let skipped = lock.open_inputs().into_iter().map(open).collect();
-    Report { holds: vec![holds], skipped, ..Report::default() }
+        );
+        report.trusted(Subject::Batches, what);
+    }
+    report
 }
 
 fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, Failure> {
@@ -84,20 +88,27 @@ fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, F
 }
 
 fn finish(args: &VerifyArgs, report: Report, help: Option<String>) -> Outcome {
-    let Report { holds, broken, skipped } = &report;
+    let Report { recomputed, checked, trusted, broken } = &report;
+    let closing = report.closing();
     if args.json {
         output::json(&json!({
-            "schema": "canonc.verify.v1",
-            "holds": holds,
+            "schema": "canonc.verify.v2",
+            "recomputed": recomputed,
+            "checked": checked,
+            "trusted": trusted,
             "broken": broken,
-            "skipped": skipped,
+            "closing": closing,
         }))?;
     } else {
-        let line = |word: &str, what: &String| format!("{word:<8} {what}\n");
+        let line = |word: &str, what: &str| format!("{word:<10} {what}\n");
         let mut text = String::new();
-        text.extend(holds.iter().map(|what| line("holds", what)));
-        text.extend(skipped.iter().map(|what| line("skipped", what)));
+        for (word, claims) in
+            [("recomputed", recomputed), ("checked", checked), ("trusted", trusted)]
+        {
+            text.extend(claims.iter().map(|Claim { subject: _, text }| line(word, text)));
+        }
         text.extend(broken.iter().map(|what| line("BROKEN", what)));
+        text.push_str(&format!("{closing}\n"));
         output::data(&text)?;
     }
     if broken.is_empty() {

@@ -3,6 +3,7 @@
 //! itself; one broken claim does not hide the next.
 
 mod attested;
+mod report;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,16 +18,7 @@ use crate::job::Job;
 use crate::metrics::{self, Record, Step};
 use crate::run::{Paths, RunError, digest_of, read_experiment};
 
-/// What became of each claim.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Report {
-    /// What holds, and how much of it there was.
-    pub holds: Vec<String>,
-    /// What does not, with both values.
-    pub broken: Vec<String>,
-    /// What could not be looked at, and why.
-    pub skipped: Vec<String>,
-}
+pub use report::{Claim, Report, Subject};
 
 /// Whose data is made again to compare digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,15 +53,19 @@ pub fn verify(
             return Ok(report);
         }
     };
-    report
-        .holds
-        .push(format!("lock {}: every line follows from its text", experiment.id().short()));
+    report.recomputed(
+        Subject::Lock,
+        format!("lock {}: every line follows from its text", experiment.id().short()),
+    );
     let log = check_log(&paths, &experiment, &mut report);
     if let Some(log) = &log {
         match Job::new(&experiment, &text, documents) {
             Ok(job) => remake(log, job, which, &mut report),
             Err(error) => {
-                report.skipped.push(format!("batch digests and learning rates: {}", error.message))
+                report.trusted(
+                    Subject::Batches,
+                    format!("batch digests and learning rates: {}", error.message),
+                );
             }
         }
     }
@@ -98,7 +94,8 @@ fn check_log(paths: &Paths, experiment: &Experiment, report: &mut Report) -> Opt
         let what = "metrics.jsonl goes on after its last whole line".to_owned();
         match paths.attestation().exists() {
             true => report.broken.push(what),
-            false => report.skipped.push(format!("{what}; the run cuts that off when it goes on")),
+            false => report
+                .trusted(Subject::Log, format!("{what}; the run cuts that off when it goes on")),
         }
     }
     let (records, heads) = match metrics::read_with_heads(&paths.metrics()) {
@@ -144,9 +141,10 @@ fn check_log(paths: &Paths, experiment: &Experiment, report: &mut Report) -> Opt
         }
     }
     if report.broken.len() == before {
-        report
-            .holds
-            .push(format!("metrics: {} lines chained, to step {step} of {last}", records.len()));
+        report.checked(
+            Subject::Log,
+            format!("metrics: {} lines chained, to step {step} of {last}", records.len()),
+        );
     }
     Some(Log { records, heads })
 }
@@ -190,7 +188,7 @@ fn remake(log: &Log, mut job: Job, which: Remake, report: &mut Report) {
                 remade += 1;
             }
             Err(error) => {
-                report.skipped.push(format!("batch digests: {}", error.message));
+                report.trusted(Subject::Batches, format!("batch digests: {}", error.message));
                 break;
             }
         }
@@ -201,9 +199,10 @@ fn remake(log: &Log, mut job: Job, which: Remake, report: &mut Report) {
             false => format!("{rates} of {count} steps"),
         };
         let rest = if remade < count { "; --all makes the rest, too" } else { "" };
-        report.holds.push(format!(
-            "learning rates of {which_rates} and data of {remade} of {count} computed again: the same{rest}"
-        ));
+        report.recomputed(
+            Subject::Batches,
+            format!("learning rates of {which_rates} and data of {remade} of {count} computed again: the same{rest}"),
+        );
     }
 }
 
@@ -235,11 +234,14 @@ fn check_checkpoints(
             wrong(format!("the metrics log has no line of step {} with its chain", manifest.step));
             continue;
         }
-        report.holds.push(format!(
-            "checkpoints/{name}: {} files, every byte; weights {}",
-            PARTS.len(),
-            manifest.weights.tensors.short()
-        ));
+        report.checked(
+            Subject::Checkpoints,
+            format!(
+                "checkpoints/{name}: {} files, every byte; weights {}",
+                PARTS.len(),
+                manifest.weights.tensors.short()
+            ),
+        );
         if manifest.step == experiment.budget.steps {
             last = Some(manifest);
         }

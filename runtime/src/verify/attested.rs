@@ -8,7 +8,7 @@ use std::path::Path;
 use compiler::digest::Digest;
 use compiler::lock::Experiment;
 
-use super::{Log, Report};
+use super::{Log, Report, Subject};
 use crate::attest::{Attestation, kernel_lines};
 use crate::checkpoint::Manifest;
 use crate::job::{PLAN_TAG, plan_text};
@@ -32,7 +32,10 @@ pub(super) fn check(
     let begun = attestation.is_some() || log.is_some_and(|log| !log.records.is_empty());
     let plan = check_plan(&paths.plan(), experiment, known, begun, report);
     match attestation {
-        None => report.skipped.push("attestation.toml: the run is not finished".to_owned()),
+        None => report.trusted(
+            Subject::Attestation,
+            "attestation.toml is not there: the run is not finished",
+        ),
         Some(Err(why)) => report.broken.push(format!("attestation.toml: {why}")),
         Some(Ok(attestation)) => {
             let found = Found { log, saved, plan, kernels: read(&paths.kernels()) };
@@ -72,13 +75,15 @@ fn check_plan(
     let here = env!("CARGO_PKG_VERSION");
     let by = attestation.and_then(|known| known.machine.get("canonc")).filter(|by| *by != here);
     match (found == made, by) {
-        (true, _) => report
-            .holds
-            .push("plan: compiled again from the lock, the same in every line".to_owned()),
+        (true, _) => report.recomputed(
+            Subject::Plan,
+            "plan: compiled again from the lock, the same in every line",
+        ),
         // Another canonc may plan the same computation in other steps.
-        (false, Some(by)) => report.skipped.push(format!(
-            "plan.txt: it is canonc {by}'s, and this canonc {here} would take other steps"
-        )),
+        (false, Some(by)) => report.trusted(
+            Subject::Plan,
+            format!("plan.txt: it is canonc {by}'s, and this canonc {here} would take other steps"),
+        ),
         (false, None) => report.broken.push(first_difference(&found, &made)),
     }
     Some(Digest::of(PLAN_TAG, &found))
@@ -172,19 +177,23 @@ fn check_claims(
     }
     if saved.is_none() {
         let why = "attested weights and moments: the last step's checkpoint is not there";
-        report.skipped.push(why.to_owned());
+        report.trusted(Subject::Tensors, why);
     }
     // A run may be gone on with under another name of its lock; no id covers a name.
     if attestation.name != experiment.name {
-        report.skipped.push(format!(
-            "attested name \"{}\": the lock is called \"{}\", and no id covers a name",
-            attestation.name, experiment.name
-        ));
+        report.trusted(
+            Subject::Settings,
+            format!(
+                "attested name \"{}\": the lock is called \"{}\", and no id covers a name",
+                attestation.name, experiment.name
+            ),
+        );
     }
     if report.broken.len() == before {
         let (last, rest) =
             agrees.split_last().map_or(("", [].as_slice()), |(l, r)| (l.as_str(), r));
-        report.holds.push(format!("attestation: {} and {last} agree", rest.join(", ")));
+        let text = format!("attestation: {} and {last} agree", rest.join(", "));
+        report.checked(Subject::Attestation, text);
     }
 }
 
