@@ -11,6 +11,7 @@ mod compute;
 mod data;
 mod foreign;
 mod prepare;
+mod proof;
 mod report;
 
 use std::ffi::OsString;
@@ -33,11 +34,15 @@ pub(crate) use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, Token
 
 pub(crate) use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 
+#[cfg(feature = "torch")]
+pub(crate) use proof::ReproduceArgs;
+pub(crate) use proof::{SignArgs, VerifyArgs};
 pub(crate) use report::ReportArgs;
 
 /// Commands that only a build with libtorch has.
-pub(crate) const NEEDS_TORCH: [&str; 8] =
-    ["answer", "bench", "compare", "demo", "forward", "generate", "playground", "run"];
+pub(crate) const NEEDS_TORCH: [&str; 9] = [
+    "answer", "bench", "compare", "demo", "forward", "generate", "playground", "reproduce", "run",
+];
 
 /// Compiles language-model architectures, locks experiments, and proves what two of them differ in
 #[derive(Debug, Parser)]
@@ -87,6 +92,9 @@ pub(crate) enum Command {
     #[cfg(feature = "torch")]
     Run(RunArgs),
     Verify(VerifyArgs),
+    Sign(SignArgs),
+    #[cfg(feature = "torch")]
+    Reproduce(ReproduceArgs),
     #[cfg(feature = "torch")]
     Compare(CompareArgs),
     #[cfg(feature = "torch")]
@@ -501,37 +509,4 @@ pub(crate) struct RunArgs {
 pub(crate) enum RunDevice {
     Cpu,
     Cuda,
-}
-
-/// Check every digest of a run or a lock again, offline
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  canonc verify runs/depo_llama            lock, metrics chain, checkpoints, attestation
-  canonc verify depo_llama                 the same: a name under runs/
-  canonc verify --all runs/depo_llama      the data of every step as well
-  canonc verify lockfiles/depo_llama.lock  every line of the lock, derived again; whether it is open
-
-Of a run's batches 64, spread evenly over its steps, and the last one are made again to compare their
-digests (65 of 600); all where there are no more than 64, or with --all. All learning rates are.
-
-Exit codes: 0 everything holds, 1 something does not.
-The last line says what was recomputed, what was only checked against digests, and what was taken on
-trust: no file of a run can prove it.
-
-Schema of --json: {schema: \"canonc.verify.v2\", recomputed: [claim], checked: [claim], trusted: [claim],
-broken: [text], closing: text}, where claim = {subject, text}.")]
-pub(crate) struct VerifyArgs {
-    /// A run's folder, its name under runs/, or a lock
-    #[arg(value_name = "RUN|LOCK")]
-    pub(crate) what: PathBuf,
-    /// Make the data of every step again, not of 64 spread over the run and the last
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// The prepared documents of a run on text [default: data/SOURCE.index]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) data: Option<PathBuf>,
-    /// As JSON on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
 }

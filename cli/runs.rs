@@ -3,9 +3,7 @@
 //! In: what a person named, or nothing. Out: paths, texts, prepared documents. Must stay true: where
 //! nothing is named there is exactly one thing it can mean, or the list is shown.
 
-use std::path::Path;
-#[cfg(feature = "torch")]
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use compiler::lock::{DataSource, Experiment};
@@ -31,6 +29,12 @@ pub(crate) fn failure(error: RunError) -> Failure {
         Kind::Machine => Exit::Machine,
     };
     Failure { exit, ..failure }
+}
+
+/// The folder of a run: as named, or of that name under `runs/`.
+pub(crate) fn folder(named: &Path) -> PathBuf {
+    let usual = Path::new(FOLDER).join(named);
+    if !named.exists() && usual.is_dir() { usual } else { named.to_owned() }
 }
 
 /// The text of a lock.

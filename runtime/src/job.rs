@@ -187,17 +187,22 @@ impl Job {
 
     /// Every parameter's path and shape, in parameter order.
     pub fn slots(&self) -> Vec<Slot> {
-        let slot = |param: &Param| Slot {
-            path: param.path.clone(),
-            shape: param.shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect(),
-        };
-        self.graph.params().iter().map(slot).collect()
+        slots(&self.graph)
     }
 
     /// What is executed, as text: training, then evaluation, then what writes answers.
     pub fn plan_text(&self) -> String {
         text_of(&self.plans, &self.evaluation, self.writing.as_ref())
     }
+}
+
+/// Every parameter's path and shape, in parameter order.
+pub fn slots(graph: &Graph) -> Vec<Slot> {
+    let slot = |param: &Param| Slot {
+        path: param.path.clone(),
+        shape: param.shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect(),
+    };
+    graph.params().iter().map(slot).collect()
 }
 
 /// The plan text of an experiment's job, which is the same whatever documents it trains on.

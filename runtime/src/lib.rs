@@ -33,7 +33,11 @@ pub mod overview;
 pub mod platform;
 pub mod progress;
 pub mod reduce;
+#[cfg(feature = "torch")]
+pub mod replay;
 pub mod report;
+#[cfg(feature = "torch")]
+pub mod reproduce;
 pub mod run;
 pub mod schedule;
 pub mod sign;

@@ -4,6 +4,7 @@
 //! that the file is true.
 
 mod allowed;
+mod report;
 #[cfg(test)]
 mod tests;
 
@@ -16,6 +17,7 @@ use crate::finished;
 use crate::run::{Paths, RunError, cannot_read, cannot_write, read_experiment, replace};
 
 pub use allowed::{AllowedSigners, Listed};
+pub use report::{Trusted, report};
 
 /// What the signature is for: a signature made for another purpose does not count here.
 pub const NAMESPACE: &str = "canonc-attestation";

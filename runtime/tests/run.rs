@@ -8,6 +8,7 @@ mod run {
     mod damage;
     mod data;
     mod families;
+    mod replay;
     mod score;
     mod support;
     mod tasks;

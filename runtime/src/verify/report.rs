@@ -36,6 +36,8 @@ pub enum Subject {
     /// The machines and libraries that the run was made on.
     Machine,
     Attestation,
+    /// Who vouches for the attestation.
+    Signature,
     /// When, how long, in how many processes: timings, events and what is below the attestation's seal.
     Times,
     /// Files that no part of a run is in.
@@ -61,6 +63,7 @@ impl Subject {
             Subject::Kernels => "kernels",
             Subject::Machine => "machine",
             Subject::Attestation => "attestation",
+            Subject::Signature => "who signed",
             Subject::Times => "times",
             Subject::OtherFiles => "other files",
         }
@@ -85,6 +88,8 @@ pub struct Report {
     pub trusted: Vec<Claim>,
     /// False, with both values.
     pub broken: Vec<String>,
+    /// Came out differently on a machine whose rounding may differ: neither true nor false here.
+    pub undecided: Vec<String>,
 }
 
 impl Report {
@@ -102,6 +107,10 @@ impl Report {
 
     pub fn broken(&mut self, text: impl Into<String>) {
         self.broken.push(text.into());
+    }
+
+    pub fn undecided(&mut self, text: impl Into<String>) {
+        self.undecided.push(text.into());
     }
 
     /// Whether a claim about this is among those taken on trust.
