@@ -40,9 +40,8 @@ pub(crate) use proof::{SignArgs, VerifyArgs};
 pub(crate) use report::ReportArgs;
 
 /// Commands that only a build with libtorch has.
-pub(crate) const NEEDS_TORCH: [&str; 9] = [
-    "answer", "bench", "compare", "demo", "forward", "generate", "playground", "reproduce", "run",
-];
+pub(crate) const NEEDS_TORCH: [&str; 9] =
+    ["answer", "bench", "compare", "demo", "forward", "generate", "playground", "reproduce", "run"];
 
 /// Compiles language-model architectures, locks experiments, and proves what two of them differ in
 #[derive(Debug, Parser)]

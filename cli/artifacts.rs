@@ -13,6 +13,7 @@ use compiler::lock::{self, Experiment, Lock};
 use compiler::recipe::{self, Source};
 use compiler::resolve::import_target;
 use dsl::{FileId, Sources};
+use runtime::finished;
 use runtime::run::{Paths, read_experiment};
 
 use crate::build::{Known, built, settled};
@@ -163,8 +164,11 @@ fn add_run(all: &mut Artifacts, experiment: &Experiment, folder: &Path, lock_pat
             Err(_) => State::Broken,
             // What it says of its source may have changed since; what it computes may not.
             Ok(theirs) if theirs.digests != experiment.digests => State::Stale,
-            Ok(_) if paths.attestation().is_file() => State::Current,
-            Ok(_) => State::Unfinished,
+            Ok(_) if !paths.attestation().is_file() => State::Unfinished,
+            Ok(theirs) => match finished::read(&paths, (&theirs).into()) {
+                Ok(_) => State::Current,
+                Err(_) => State::Broken,
+            },
         },
     };
     all.need(path.clone(), lock_path);

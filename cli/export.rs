@@ -115,7 +115,8 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
         return Err(Failure::bad_input(format!("`{}` has no checkpoint", shown(folder))));
     };
     let place = paths.checkpoints().join(&latest);
-    checkpoint::verify(&place).map_err(|why| Failure::bad_input(why).at(shown(&place)))?;
+    let slots = checkpoint::slots(&experiment.arch.compiled.graph);
+    checkpoint::verify(&place, &slots).map_err(|why| Failure::bad_input(why).at(shown(&place)))?;
     let weights = place.join(checkpoint::Part::Weights.file());
     Ok(Source {
         compiled: experiment.arch.compiled.clone(),

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use compiler::plan::Loss;
-use runtime::checkpoint::Part;
+use runtime::checkpoint::{self, Part};
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
 use runtime::forward::{Answer, Measured, Request, forward as run};
 use runtime::run::{Paths, read_experiment};
@@ -130,6 +130,7 @@ pub(crate) fn weights(
 ) -> Result<Weights, Failure> {
     there(path)?;
     refuse_moments(path)?;
+    refuse_damaged(path)?;
     Weights::load(&compiled.graph, path).map_err(|error| {
         let (file, arch) = (shown(path), &compiled.name);
         failure(error).help(match run_of(path) {
@@ -152,6 +153,21 @@ fn refuse_moments(path: &Path) -> Result<(), Failure> {
         }
         Some(_) | None => Ok(()),
     }
+}
+
+/// The weights of a checkpoint have to be those that it was saved with.
+fn refuse_damaged(path: &Path) -> Result<(), Failure> {
+    let place = path.parent().filter(|place| place.join(checkpoint::MANIFEST).is_file());
+    let is_weights = path.file_name().is_some_and(|name| *name == *Part::Weights.file());
+    let (Some(place), true) = (place, is_weights) else { return Ok(()) };
+    checkpoint::intact(place, Part::Weights).map_err(|why| {
+        let failure = Failure::bad_input(format!(
+            "`{}` is not what its checkpoint says it is: {why}",
+            shown(path)
+        ));
+        Failure { exit: Exit::Finding, ..failure }
+            .help("restore it from a copy, or copy it elsewhere to use it as weights of no run")
+    })
 }
 
 /// The run whose checkpoint a file is part of, and its arch.

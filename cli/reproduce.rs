@@ -110,7 +110,7 @@ fn compared(folder: &Path, other: &Path, experiment: &Experiment) -> Result<Repr
             shown(&Paths::new(other).lock())
         )));
     }
-    let slots = runtime::job::slots(&experiment.arch.compiled.graph);
+    let slots = runtime::checkpoint::slots(&experiment.arch.compiled.graph);
     against(folder, other, experiment.id(), &slots).map_err(failure)
 }
 
@@ -222,22 +222,35 @@ fn lines(first: &First) -> String {
     let mut lines = format!("first difference: {}: {text}\n", place.text());
     match tensor {
         Some((step, Some(difference))) if *place != Place::Checkpoint(*step) => {
-            lines.push_str(&format!("first tensor: at the checkpoint of step {step}, {}\n", difference.text()));
+            lines.push_str(&format!(
+                "first tensor: at the checkpoint of step {step}, {}\n",
+                difference.text()
+            ));
         }
         Some((step, None)) => {
-            lines.push_str(&format!("first tensor: none; at the checkpoint of step {step} all agree\n"));
+            lines.push_str(&format!(
+                "first tensor: none; at the checkpoint of step {step} all agree\n"
+            ));
         }
         Some((_, Some(_))) => {}
-        None => lines.push_str("first tensor: not known; no later checkpoint is there to compare\n"),
+        None => {
+            lines.push_str("first tensor: not known; no later checkpoint is there to compare\n")
+        }
     }
     for reason in reasons {
         lines.push_str(&format!("where: {reason}\n"));
     }
     for Variant { name, gives_the_log, first } in variants {
-        let log = if *gives_the_log { "gives the logged numbers" } else { "does not give the logged numbers either" };
+        let log = if *gives_the_log {
+            "gives the logged numbers"
+        } else {
+            "does not give the logged numbers either"
+        };
         let operation = match first {
             None => "no operation changes".to_owned(),
-            Some((step, place)) => format!("the first operation that changes is of step {step}, {place}"),
+            Some((step, place)) => {
+                format!("the first operation that changes is of step {step}, {place}")
+            }
         };
         lines.push_str(&format!("with {name}: {log}; {operation}\n"));
     }

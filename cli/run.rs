@@ -74,7 +74,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     match end.map_err(failure)? {
         End::Finished(attestation) => {
             output::note(&format!(
-                "finished: weights {}, metrics {}; `canonc verify {}` checks all of it",
+                "finished: weights {}, metrics {}; `canonc verify {}` checks the run",
                 attestation.weights.short(),
                 attestation.metrics.short(),
                 shown(&folder)

@@ -83,7 +83,9 @@ fn meant(args: &VerifyArgs) -> Result<(PathBuf, Option<Amount>), Failure> {
     };
     let amount = match word.as_str() {
         "all" => Some(Amount(None)),
-        number => number.parse().ok().filter(|number| *number > 0).map(|number| Amount(Some(number))),
+        number => {
+            number.parse().ok().filter(|number| *number > 0).map(|number| Amount(Some(number)))
+        }
     };
     match (amount, &args.what) {
         (Some(amount), what) => Ok((named(what.as_deref())?, Some(amount))),
@@ -129,7 +131,12 @@ mod replay {
         Err(Failure::without_torch("verify --replay"))
     }
 
-    pub(super) fn replay(_: &Path, _: Option<&Path>, _: Amount, _: &mut Report) -> Result<(), Failure> {
+    pub(super) fn replay(
+        _: &Path,
+        _: Option<&Path>,
+        _: Amount,
+        _: &mut Report,
+    ) -> Result<(), Failure> {
         Ok(())
     }
 }
@@ -182,12 +189,7 @@ fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, F
     check(folder, documents, which).map_err(failure)
 }
 
-fn finish(
-    args: &VerifyArgs,
-    what: &Path,
-    report: Report,
-    help: Option<String>,
-) -> Outcome {
+fn finish(args: &VerifyArgs, what: &Path, report: Report, help: Option<String>) -> Outcome {
     let Report { recomputed, checked, trusted, broken, undecided } = &report;
     let closing = report.closing();
     if args.json {
@@ -206,7 +208,7 @@ fn finish(
         for (word, claims) in
             [("recomputed", recomputed), ("checked", checked), ("trusted", trusted)]
         {
-            text.extend(claims.iter().map(|Claim { subject: _, text }| line(word, text)));
+            text.extend(claims.iter().map(|Claim { subject: _, part: _, text }| line(word, text)));
         }
         text.extend(undecided.iter().map(|what| line("undecided", what)));
         text.extend(broken.iter().map(|what| line("BROKEN", what)));

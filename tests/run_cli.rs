@@ -10,6 +10,7 @@ mod run_cli {
     mod compare;
     mod foreign;
     mod policy;
+    mod proof;
     mod uses;
 }
 
@@ -503,7 +504,7 @@ fn documents_are_found_bound_and_checked() {
     runtime::data::text::file::save(&documents, &place.path("other.index")).unwrap();
     place.exits(0, "run --data other.index");
     let said = place.exits(0, "verify small --data other.index");
-    assert!(said.contains("data of 6 of 6 computed again"), "{said}");
+    assert!(said.contains("data of 6 of 6 steps made again"), "{said}");
 }
 
 #[test]

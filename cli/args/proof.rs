@@ -4,34 +4,36 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-/// Check a run or a lock offline, and say what was recomputed and what was taken on trust
+/// Recompute what a run or a lock claims, offline, and say what is taken on trust
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  canonc verify runs/depo_llama            lock, metrics chain, checkpoints, attestation
+  canonc verify runs/depo_llama            lock, log, initial weights, checkpoints, attestation
   canonc verify depo_llama                 the same: a name under runs/
   canonc verify --all runs/depo_llama      the data of every step as well
   canonc verify --replay runs/depo_llama   and 32 steps trained again, bit for bit
   canonc verify --replay 8 runs/depo_llama     8 steps
-  canonc verify --replay all runs/depo_llama   every step, every evaluation
+  canonc verify --replay all runs/depo_llama   every step and every evaluation
   canonc verify runs/depo_llama --signers allowed_signers --identity ada@lab.org
   canonc verify lockfiles/depo_llama.lock  every line of the lock, derived again; whether it is open
 
-Of a run's batches 64, spread evenly over its steps, and the last one are made again to compare their
-digests (65 of 600); all where there are no more than 64, or with --all. All learning rates are.
+Computed again from the lock: every line of it, the plan, the initial weights, all learning rates, the
+targets and answers of evaluations, and the batches of 64 steps spread evenly over the run and of its last
+(of all steps where there are no more than 64, or with --all). Computed from the bytes on disk: the digest
+of every tensor of every checkpoint. A missing or extra file, line or tensor is a finding.
 
 The last line says what was recomputed, what was only checked against digests, and what was taken on
-trust: no file of a run can prove it. Only --replay can find a loss that was edited together with the
-chain after it: it trains steps again from the initial weights and from every kept checkpoint, in turn
-until the number is used up, and compares losses, gradient norms, evaluations and the next checkpoint's
-tensors, bit for bit. On another machine than the attested one (CPU, threads, libtorch) bits need not
-agree: a difference that rounding may explain is then undecided, with exit code 3.
+trust: no file of a run can prove it. Only training again finds a loss that was edited together with every
+digest above it. --replay trains steps from the initial weights and from each kept checkpoint, in turn until
+N is used up, and compares losses, gradient norms, evaluations and the tensors of the next checkpoint, bit
+for bit. On another machine than the attested one (CPU, threads, libtorch) bits need not agree: there a
+difference that rounding may explain is undecided.
 
 --signers reads the file that `ssh-keygen -Y verify -f` reads; `canonc sign --help` says how to sign.
 
 Exit codes: 0 nothing is broken, 1 something is, 3 something cannot be decided on this machine.
 Schema of --json: {schema: \"canonc.verify.v2\", recomputed: [claim], checked: [claim], trusted: [claim],
-broken: [text], undecided: [text], closing: text}, where claim = {subject, text}.")]
+broken: [text], undecided: [text], closing: text}, where claim = {subject, part: text or null, text}.")]
 pub(crate) struct VerifyArgs {
     /// A run's folder, its name under runs/, or a lock
     #[arg(value_name = "RUN|LOCK", required_unless_present = "replay")]

@@ -10,9 +10,23 @@ use compiler::digest::Digest;
 use serde::Deserialize;
 
 use crate::fault::{Faults, Point};
-use crate::run::{RunError, cannot_write, replace, seal, unseal};
+use crate::run::{RunError, cannot_write, refuse_other_text, replace, seal, unseal};
 
 const TAG: &str = "canonc.attestation.v1";
+
+/// What every attestation says of the machine, beside variables of the environment.
+pub const MACHINE_FACTS: [&str; 10] = [
+    "blas",
+    "canonc",
+    "cores",
+    "cpu",
+    "cpu_capability",
+    "kernels",
+    "libtorch",
+    "memory_bytes",
+    "system",
+    "threads",
+];
 
 /// What a finished run says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,7 +58,8 @@ pub struct Attestation {
 }
 
 /// What is true of one time only.
-#[derive(Clone, Copy, Debug, PartialEq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Circumstances {
     /// Seconds since 1970.
     pub finished: f64,
@@ -104,6 +119,15 @@ impl Attestation {
         text
     }
 
+    /// The whole file: claims, seal, circumstances.
+    fn file(&self, circumstances: &Circumstances) -> String {
+        let Circumstances { finished, seconds, processes, proved } = circumstances;
+        format!(
+            "{}\n[unsealed]\nfinished = {finished:?}\nseconds = {seconds:?}\nprocesses = {processes}\nproved = {proved}\n",
+            seal(TAG, &self.text())
+        )
+    }
+
     /// Writes the file, with the circumstances below the seal.
     pub fn write(
         &self,
@@ -111,11 +135,7 @@ impl Attestation {
         circumstances: Circumstances,
         faults: &Faults,
     ) -> Result<(), RunError> {
-        let Circumstances { finished, seconds, processes, proved } = circumstances;
-        let text = format!(
-            "{}\n[unsealed]\nfinished = {finished:?}\nseconds = {seconds:?}\nprocesses = {processes}\nproved = {proved}\n",
-            seal(TAG, &self.text())
-        );
+        let text = self.file(&circumstances);
         let written = (|| {
             faults.pass(Point::AttestBefore)?;
             replace(path, text.as_bytes(), || faults.pass(Point::AttestFull))?;
@@ -124,10 +144,20 @@ impl Attestation {
         written.map_err(|error| cannot_write(path, &error))
     }
 
-    /// Reads a file's text; else says what is wrong with it.
+    /// Reads a file's text, which has to be exactly as canonc writes it; else says what is wrong with it.
     pub fn parse(text: &str) -> Result<Attestation, String> {
-        let wire: Wire =
-            toml::from_str(unseal(TAG, text)?).map_err(|error| error.message().to_owned())?;
+        let sealed = unseal(TAG, text)?;
+        let attestation = Attestation::parse_claims(sealed)?;
+        // Below the seal anybody can write; only the four circumstances are read from there.
+        let toml = |error: toml::de::Error| error.message().to_owned();
+        let Below { unsealed, _seal } =
+            toml::from_str(text.get(sealed.len()..).unwrap_or_default()).map_err(toml)?;
+        refuse_other_text(text, &attestation.file(&unsealed))?;
+        Ok(attestation)
+    }
+
+    fn parse_claims(sealed: &str) -> Result<Attestation, String> {
+        let wire: Wire = toml::from_str(sealed).map_err(|error| error.message().to_owned())?;
         let Wire {
             version,
             name,
@@ -169,6 +199,16 @@ impl Attestation {
             other_machines,
         })
     }
+}
+
+/// The seal and what is below it.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Below {
+    unsealed: Circumstances,
+    /// Checked by [`unseal`].
+    #[serde(rename = "seal")]
+    _seal: serde::de::IgnoredAny,
 }
 
 #[derive(Deserialize)]
@@ -245,6 +285,16 @@ mod tests {
             assert!(toml::from_str::<toml::Table>(&text).unwrap().contains_key("unsealed"));
             let changed = text.replace("steps = 600", "steps = 601");
             assert!(Attestation::parse(&changed).unwrap_err().contains("its seal is"));
+            // Nothing is added below the seal, and nothing above it under a seal made right.
+            for more in ["x = 1\n", "# a comment\n", "\n", "[more]\nsteps = 9\n", "proved = 1\n"] {
+                assert!(Attestation::parse(&format!("{text}{more}")).is_err(), "{more}");
+                let above = seal(TAG, &format!("{}{more}", attestation().text()));
+                let below = text.split_once("[unsealed]").unwrap().1;
+                let resealed = format!("{above}\n[unsealed]{below}");
+                assert!(Attestation::parse(&resealed).is_err(), "{more}");
+            }
+            let without = text.split_once("\n[unsealed]").unwrap().0;
+            assert!(Attestation::parse(without).unwrap_err().contains("unsealed"));
         }
         let full = Faults::parse("attest-full").unwrap();
         let before = std::fs::read(&path).unwrap();

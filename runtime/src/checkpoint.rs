@@ -8,6 +8,7 @@
 
 mod compare;
 mod files;
+mod inspect;
 mod manifest;
 
 use std::collections::BTreeSet;
@@ -16,6 +17,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
+use compiler::graph::Graph;
 
 use crate::fault::{Faults, Point};
 use crate::run::{
@@ -23,8 +25,9 @@ use crate::run::{
 };
 
 pub use compare::{StateDifference, TensorDifference, compare};
+pub(crate) use files::tensor_hasher;
 pub use files::{Slot, TensorDigests};
-pub use manifest::{Content, Manifest};
+pub use manifest::{Content, FILE as MANIFEST, Manifest};
 
 /// The three sets of tensors that make a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -81,7 +84,8 @@ pub struct Found {
     pub manifest: Manifest,
 }
 
-const POINTER: &str = "latest";
+/// The file that names the newest checkpoint.
+pub const POINTER: &str = "latest";
 
 impl Store {
     pub fn new(folder: PathBuf, lock: Digest, slots: Vec<Slot>) -> Store {
@@ -142,7 +146,8 @@ impl Store {
                 })();
                 pruned.map_err(|error| failed(&place, &error))?;
                 self.verified.remove(&name);
-            } else if self.verified.contains(&name) || manifest::verify(&place).is_ok() {
+            } else if self.verified.contains(&name) || manifest::verify(&place, &self.slots).is_ok()
+            {
                 self.verified.insert(name);
                 whole += 1;
             }
@@ -221,8 +226,8 @@ impl Store {
         let place = self.folder.join(&found.name);
         for part in PARTS {
             let path = place.join(part.file());
-            let digest = found.manifest.content(part).file;
-            files::load(&path, part, digest, &self.slots, write)
+            let content = found.manifest.content(part);
+            files::load(&path, part, content, &self.slots, write)
                 .map_err(|why| damaged(&path, &why))?;
         }
         Ok(())
@@ -234,7 +239,9 @@ impl Store {
     }
 
     fn judge(&self, name: &str, logged: &impl Fn(Digest) -> bool) -> Result<Manifest, String> {
-        let manifest = manifest::verify(&self.folder.join(name))?;
+        let place = self.folder.join(name);
+        // Of another lock or step its tensors may well be others.
+        let manifest = manifest::read(&place)?;
         if manifest.lock != self.lock {
             return Err(format!(
                 "it is of lock {}, and this is {}",
@@ -251,7 +258,7 @@ impl Store {
                 manifest.step
             ));
         }
-        Ok(manifest)
+        manifest::verify(&place, &self.slots)
     }
 
     fn write(
@@ -267,7 +274,7 @@ impl Store {
             Ok(()) | Err(_) => fs::create_dir(temporary),
         };
         made.map_err(|error| cannot_write(temporary, &error))?;
-        let header = format!("lock {} step {step}", self.lock);
+        let header = files::header_of(self.lock, step);
         let mut contents = Vec::with_capacity(PARTS.len());
         for part in PARTS {
             let path = temporary.join(part.file());
@@ -309,7 +316,11 @@ impl Store {
         place: &Path,
         manifest: &Manifest,
     ) -> Result<(), RunError> {
-        let done = match manifest::verify(place) {
+        let there = manifest::read(place).and_then(|there| match there.lock == manifest.lock {
+            true => manifest::verify(place, &self.slots),
+            false => Ok(there),
+        });
+        let done = match there {
             Ok(there) if there == *manifest => fs::remove_dir_all(temporary),
             Ok(there) => {
                 let _ = fs::remove_dir_all(temporary);
@@ -352,13 +363,18 @@ fn another(place: &Path, there: &Manifest, now: &Manifest) -> RunError {
     )
 }
 
-enum Pointer {
+/// What `latest` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pointer {
     To(String),
+    /// Its text is no checkpoint's name.
     Unreadable(String),
+    /// There is no such file.
     None,
 }
 
-fn pointer(folder: &Path) -> Result<Pointer, RunError> {
+/// Reads `latest`.
+pub fn pointer(folder: &Path) -> Result<Pointer, RunError> {
     let path = folder.join(POINTER);
     let text = match fs::read(&path) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
@@ -371,9 +387,29 @@ fn pointer(folder: &Path) -> Result<Pointer, RunError> {
     })
 }
 
-/// Checks one checkpoint's every byte.
-pub fn verify(place: &Path) -> Result<Manifest, String> {
-    manifest::verify(place)
+/// Checks every byte of one checkpoint, which is to hold these parameters.
+pub fn verify(place: &Path, slots: &[Slot]) -> Result<Manifest, String> {
+    manifest::verify(place, slots)
+}
+
+/// What one checkpoint says of itself; its tensors are not read.
+pub fn manifest(place: &Path) -> Result<Manifest, String> {
+    manifest::read(place)
+}
+
+/// Checks that one file of a checkpoint has the bytes it was saved with; its tensors may be of any arch.
+pub fn intact(place: &Path, part: Part) -> Result<(), String> {
+    let saved = manifest::read(place)?.content(part).file;
+    let found = inspect::digest(&place.join(part.file())).map_err(|error| error.to_string())?;
+    match found == saved {
+        true => Ok(()),
+        false => Err(format!("it has digest {}, and had {}", found.short(), saved.short())),
+    }
+}
+
+/// Every parameter's path and shape, in parameter order.
+pub fn slots(graph: &Graph) -> Vec<Slot> {
+    graph.params().iter().map(Slot::of).collect()
 }
 
 /// Names of the checkpoints in a folder, the newest first.
@@ -404,11 +440,13 @@ pub fn latest(folder: &Path) -> Result<Option<String>, RunError> {
     })
 }
 
-fn name_of(step: u64) -> String {
+/// The folder of the checkpoint after that step.
+pub fn name_of(step: u64) -> String {
     format!("step-{step:010}")
 }
 
-fn step_of(name: &str) -> Option<u64> {
+/// The step in a folder's name.
+pub fn step_of(name: &str) -> Option<u64> {
     let digits = name.strip_prefix("step-")?;
     let all = digits.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
     if all { digits.parse().ok() } else { None }

@@ -1,14 +1,15 @@
 //! In: the folder of a run that says it is finished, and what its lock asks of such a run. Out: its attestation and
 //! every logged record; or the first thing that does not agree. Must stay true: nothing that a run logged is used or
 //! called finished before this has passed; the attestation is held against the lock and against the log itself, its
-//! chain computed again; tensors are not read (`canonc verify` does that), so that this takes a moment.
+//! chain computed again; tensors are not read and nothing is computed from the lock (`canonc verify` does both), so
+//! that this takes a moment.
 
 use compiler::digest::Digest;
 use compiler::lock::{Digests, Experiment};
 
 use crate::attest::Attestation;
 use crate::job::Job;
-use crate::metrics::{self, Record, Start};
+use crate::metrics::{self, Record, Start, Step};
 use crate::run::{Paths, RunError, cannot_read};
 
 /// What a lock asks of its finished run.
@@ -42,12 +43,12 @@ pub fn read(paths: &Paths, expected: Expected) -> Result<(Attestation, Vec<Recor
     let text = match std::fs::read_to_string(&path) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(not_so(paths, "it has no attestation.toml, so it is not finished"));
+            return Err(mismatch(paths, "it has no attestation.toml, so it is not finished"));
         }
         Err(error) => return Err(cannot_read(&path, &error)),
     };
     let attestation = Attestation::parse(&text)
-        .map_err(|why| not_so(paths, &format!("attestation.toml: {why}")))?;
+        .map_err(|why| mismatch(paths, &format!("attestation.toml: {why}")))?;
     let records = records(paths, expected, &attestation)?;
     Ok((attestation, records))
 }
@@ -58,24 +59,24 @@ pub fn records(
     expected: Expected,
     attestation: &Attestation,
 ) -> Result<Vec<Record>, RunError> {
-    of_the_lock(expected, attestation).map_err(|what| not_so(paths, &what))?;
+    of_the_lock(expected, attestation).map_err(|what| mismatch(paths, &what))?;
     let (records, head) = metrics::read(&paths.metrics())?;
     of_the_log(attestation, &records, head)
         .and_then(|()| whole(expected, &records))
-        .map_err(|what| not_so(paths, &what))?;
+        .map_err(|what| mismatch(paths, &what))?;
     if metrics::torn(&paths.metrics())?.is_some() {
-        return Err(not_so(paths, "metrics.jsonl goes on after its last whole line"));
+        return Err(mismatch(paths, "metrics.jsonl goes on after its last whole line"));
     }
     Ok(records)
 }
 
-fn not_so(paths: &Paths, what: &str) -> RunError {
+pub(crate) fn mismatch(paths: &Paths, what: &str) -> RunError {
     let folder = paths.folder.display();
     RunError::finding(
         format!("the run in {folder} is not the finished run of its lock: {what}"),
         format!(
             "restore the folder from a copy, or move it away, and the same command runs it again from the start; \
-             `canonc verify {folder}` checks everything in it"
+             `canonc verify {folder}` lists every fault in it"
         ),
     )
 }
@@ -134,8 +135,17 @@ fn of_the_log(
     Ok(())
 }
 
-/// The start of this lock, each step once and in order, an evaluation after each that asks for one.
-fn whole(expected: Expected, records: &[Record]) -> Result<(), String> {
+/// How far a log goes whose lines are in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Reached {
+    pub(crate) step: u64,
+    /// The evaluation after that step is asked for and not there.
+    pub(crate) owes_evaluation: bool,
+}
+
+/// Refuses a log that is not the start of this lock, each step once and in order, and an evaluation after each step
+/// that asks for one. A log that ends early is in order.
+pub(crate) fn order(expected: Expected, records: &[Record]) -> Result<Reached, String> {
     let Expected { digests, steps, evaluates_every: every } = expected;
     let due = |step: u64| step == steps || (every > 0 && step.is_multiple_of(every));
     let (mut step, mut owed) = (0, false);
@@ -154,7 +164,7 @@ fn whole(expected: Expected, records: &[Record]) -> Result<(), String> {
                     }
                 }
             }
-            Record::Step(next) if at > 0 && !owed && next.step == step + 1 => {
+            Record::Step(next) if at > 0 && !owed && next.step == step + 1 && step < steps => {
                 step += 1;
                 owed = due(step);
             }
@@ -168,13 +178,36 @@ fn whole(expected: Expected, records: &[Record]) -> Result<(), String> {
             }
         }
     }
-    if owed {
+    Ok(Reached { step, owes_evaluation: owed })
+}
+
+/// As [`order`], of a run that is finished: to the last step, its evaluation included, and every loss a number.
+pub(crate) fn whole(expected: Expected, records: &[Record]) -> Result<(), String> {
+    let Reached { step, owes_evaluation } = order(expected, records)?;
+    if owes_evaluation {
         return Err(format!("metrics.jsonl has no evaluation after step {step}"));
     }
+    let steps = expected.steps;
     if step != steps {
         return Err(format!("metrics.jsonl ends with step {step} of {steps}"));
     }
-    Ok(())
+    // A run stops at such a step, so none is finished that logged one.
+    let stops = records.iter().find_map(|record| match record {
+        Record::Step(step) => {
+            let finite = step.loss.is_some_and(f64::is_finite) && step.grad_norm.is_finite();
+            (!finite).then_some(step)
+        }
+        Record::Start(_) | Record::Evaluation(_) => None,
+    });
+    match stops {
+        None => Ok(()),
+        Some(Step { step, loss, grad_norm, .. }) => {
+            let loss = loss.map_or_else(|| "none".to_owned(), |loss| loss.to_string());
+            Err(format!(
+                "metrics.jsonl has loss {loss} and gradient norm {grad_norm} at step {step}, where every run stops"
+            ))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -185,7 +218,7 @@ pub(crate) mod tests {
     use super::*;
     use crate::attest::Circumstances;
     use crate::fault::Faults;
-    use crate::metrics::{Evaluation, Log, Score, Step};
+    use crate::metrics::{Evaluation, Log, Score};
 
     pub(crate) fn expected(lock: &str) -> Expected {
         let digest = |what: &str| Digest::of("test", what);
@@ -320,6 +353,17 @@ pub(crate) mod tests {
         foreign("line 3 of metrics.jsonl is the evaluation after step 2", 2, None);
         foreign("line 4 of metrics.jsonl is step 3", 3, None);
         foreign("metrics.jsonl has no evaluation after step 4", 6, None);
+        for (loss, grad_norm) in [(None, 1.0), (Some(f64::NAN), 1.0), (Some(1.0), f64::INFINITY)] {
+            let Some(Record::Step(step)) = records.get(2).cloned() else { panic!("{records:?}") };
+            let counted = if loss.is_none() { 0 } else { step.counted };
+            let step = Record::Step(Step { loss, grad_norm, counted, ..step });
+            let what = if loss.is_none() {
+                "it attests 28 counted targets"
+            } else {
+                "where every run stops"
+            };
+            foreign(what, 2, Some(step));
+        }
         let cut = write(folder.path(), one, &records[..4]);
         refused(&cut, one, "metrics.jsonl ends with step 2 of 4");
         let longer = Expected { steps: 5, ..one };

@@ -3,11 +3,16 @@
 //! path get equal bits; and of integer arithmetic, IEEE add/multiply/divide/sqrt and libm alone, so every platform
 //! does too. The rules are those of the released models (spec, section 7).
 
+mod digest;
 mod normal;
 pub(crate) mod philox;
 
 use std::fmt;
 
+use compiler::graph::Param;
+use compiler::value::InitRule;
+
+pub use digest::digest;
 use normal::{distribution, quantile};
 use philox::Philox;
 
@@ -61,6 +66,29 @@ impl fmt::Display for BadRule {
 }
 
 impl std::error::Error for BadRule {}
+
+/// Writes elements `first..first + out.len()` of a parameter to `out`, as every run with this seed begins.
+pub fn draw(param: &Param, seed: u64, first: u64, out: &mut [f32]) -> Result<(), BadRule> {
+    fill(&rule_of(&param.init), seed, &param.path, first, out)
+}
+
+/// The compiler's exact rule as one to draw from.
+fn rule_of(rule: &InitRule) -> Rule {
+    match rule {
+        InitRule::Ones => Rule::Ones,
+        InitRule::Zeros => Rule::Zeros,
+        InitRule::Constant(value) => Rule::Constant(value.to_f64()),
+        InitRule::Normal { std } => Rule::Normal { std: std.to_f64() },
+        InitRule::TruncNormal { std, bound } => {
+            Rule::TruncNormal { std: std.to_f64(), bound_in_std: bound.to_f64() }
+        }
+        InitRule::Uniform { limit } => Rule::Uniform { lo: -limit.to_f64(), hi: limit.to_f64() },
+        InitRule::LogUniform { lo, hi } => Rule::LogUniform { lo: lo.to_f64(), hi: hi.to_f64() },
+        InitRule::TimeStep { lo, hi, floor } => {
+            Rule::TimeStep { lo: lo.to_f64(), hi: hi.to_f64(), floor: floor.to_f64() }
+        }
+    }
+}
 
 /// Writes elements `first..first + out.len()` of the parameter called `path` to `out`.
 pub fn fill(

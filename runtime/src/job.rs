@@ -4,14 +4,15 @@
 
 mod estimate;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use compiler::digest::Digest;
-use compiler::graph::{Graph, Param};
+use compiler::graph::Graph;
 use compiler::lock::{self, DataSource, Device, Digests, EvaluationMode, Experiment};
 use compiler::plan::{self, Plan, Stream, TrainPlan};
 
-use crate::checkpoint::Slot;
+use crate::checkpoint::{self, Slot};
 use crate::data::batch::Batch;
 use crate::data::task::{Mode, Task};
 use crate::data::text::index::TextIndex;
@@ -187,7 +188,7 @@ impl Job {
 
     /// Every parameter's path and shape, in parameter order.
     pub fn slots(&self) -> Vec<Slot> {
-        slots(&self.graph)
+        checkpoint::slots(&self.graph)
     }
 
     /// What is executed, as text: training, then evaluation, then what writes answers.
@@ -196,19 +197,38 @@ impl Job {
     }
 }
 
-/// Every parameter's path and shape, in parameter order.
-pub fn slots(graph: &Graph) -> Vec<Slot> {
-    let slot = |param: &Param| Slot {
-        path: param.path.clone(),
-        shape: param.shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect(),
-    };
-    graph.params().iter().map(slot).collect()
-}
-
 /// The plan text of an experiment's job, which is the same whatever documents it trains on.
 pub fn plan_text(experiment: &Experiment) -> Result<String, RunError> {
     let Plans { training, evaluation, writing } = plans(experiment)?;
     Ok(text_of(&training, &evaluation, writing.as_ref()))
+}
+
+/// The learning rate of the step after so many updates.
+pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, RunError> {
+    let steps = experiment.budget.steps;
+    let lr = experiment.lr.to_f64();
+    let schedule = schedule(&experiment.schedule);
+    schedule::check(&schedule, steps).map_err(|error| input(&error.to_string()))?;
+    Ok(move |step| lr * schedule::factor(&schedule, step, steps))
+}
+
+/// The names of all kernels that the run of an experiment executes in training, and of those that it may execute.
+pub fn kernel_names(experiment: &Experiment) -> Result<KernelNames, RunError> {
+    let Plans { training: TrainPlan { micro, combine, update }, evaluation, writing } =
+        plans(experiment)?;
+    let names = |plan: &Plan| plan.steps.iter().map(|step| step.kernel.name()).collect::<Vec<_>>();
+    let always: BTreeSet<&str> = [&micro, &update].into_iter().flat_map(names).collect();
+    let sometimes = [&combine, &evaluation].into_iter().chain(&writing).flat_map(names);
+    Ok(KernelNames { known: always.iter().copied().chain(sometimes).collect(), always })
+}
+
+/// The kernels of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelNames {
+    /// Every step executes them.
+    pub always: BTreeSet<&'static str>,
+    /// They are in some plan.
+    pub known: BTreeSet<&'static str>,
 }
 
 /// What a job executes.

@@ -71,16 +71,26 @@ pub fn torn(path: &Path) -> Result<Option<String>, RunError> {
 pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), RunError> {
     let Read { heads, lines, whole: _, torn: _ } = read_lines(path)?;
     let records = lines.iter().enumerate().map(|(at, line)| {
-        Record::parse(line).ok_or_else(|| {
+        let place = || format!("line {} of {}", at + 1, path.display());
+        let record = Record::parse(line).ok_or_else(|| {
             RunError::finding(
-                format!(
-                    "line {} of {} is not a metrics line this canonc knows",
-                    at + 1,
-                    path.display()
-                ),
+                format!("{} is not a metrics line this canonc knows", place()),
                 "read it with the canonc that wrote it",
             )
-        })
+        })?;
+        // A member twice, one more or a number in other digits would be read as this record too.
+        let body = without_chain(line).map(|(body, _)| body).unwrap_or_default();
+        if !record.is_written(&body) {
+            return Err(RunError::finding(
+                format!(
+                    "{} is not as canonc writes it: it has {body}, and canonc writes {}",
+                    place(),
+                    record.text()
+                ),
+                "restore the file, or move the run's folder away and run again from the start",
+            ));
+        }
+        Ok(record)
     });
     let records = records.collect::<Result<_, _>>()?;
     Ok((records, heads))

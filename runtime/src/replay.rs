@@ -175,7 +175,8 @@ pub fn replay(
 /// the amount is used up or the next start is reached.
 fn shares(starts: &[u64], last: u64, amount: Amount) -> Vec<(u64, u64)> {
     let ends = starts.iter().skip(1).copied().chain([last]);
-    let room: Vec<u64> = starts.iter().zip(ends).map(|(start, end)| end.saturating_sub(*start)).collect();
+    let room: Vec<u64> =
+        starts.iter().zip(ends).map(|(start, end)| end.saturating_sub(*start)).collect();
     let total: u64 = room.iter().sum();
     let mut left = match amount {
         Amount::All => total,
@@ -186,7 +187,12 @@ fn shares(starts: &[u64], last: u64, amount: Amount) -> Vec<(u64, u64)> {
         let open = room.iter().zip(&shares).filter(|(room, share)| share < room).count() as u64;
         // As many whole rounds as every open start has room for, then one step at a time.
         let round = (left / open.max(1)).min(
-            room.iter().zip(&shares).map(|(room, share)| room - share).filter(|more| *more > 0).min().unwrap_or(0),
+            room.iter()
+                .zip(&shares)
+                .map(|(room, share)| room - share)
+                .filter(|more| *more > 0)
+                .min()
+                .unwrap_or(0),
         );
         let first = (0..room.len()).take(1);
         for at in first.chain((1..room.len()).rev()) {
@@ -209,11 +215,22 @@ impl Replay {
 
     /// Puts what was found into the report of `canonc verify`.
     pub fn tell(&self, report: &mut Report) {
-        let Replay { steps, of_steps, stretches, evaluations, of_evaluations, reached, kept, differences, platform } =
-            self;
+        let Replay {
+            steps,
+            of_steps,
+            stretches,
+            evaluations,
+            of_evaluations,
+            reached,
+            kept,
+            differences,
+            platform,
+        } = self;
         let other = match platform {
             Platform::Same => String::new(),
-            Platform::Other(differs) => format!(", on another machine than the attested one ({})", differs.join("; ")),
+            Platform::Other(differs) => {
+                format!(", on another machine than the attested one ({})", differs.join("; "))
+            }
         };
         for Difference { text, maybe_rounding } in differences {
             match maybe_rounding {
@@ -229,7 +246,11 @@ impl Replay {
         }
         let ranges: Vec<String> = stretches
             .iter()
-            .map(|(first, last)| if first == last { first.to_string() } else { format!("{first} to {last}") })
+            .map(
+                |(first, last)| {
+                    if first == last { first.to_string() } else { format!("{first} to {last}") }
+                },
+            )
             .collect();
         let text = format!(
             "losses and gradient norms of {steps} of {of_steps} steps ({}) trained again: the same bits{other}",
@@ -237,27 +258,59 @@ impl Replay {
         );
         match steps == of_steps {
             true => report.proved(Subject::Losses, text),
-            false => report.recomputed(Subject::Losses, text),
+            false => {
+                let rest = of_steps - steps;
+                report.proved_in_part(
+                    Subject::Losses,
+                    (format!("{steps} of {of_steps} steps"), text),
+                    (
+                        format!("{rest} of {of_steps} steps"),
+                        format!("losses and gradient norms of {rest} steps: --replay all trains them again, too"),
+                    ),
+                );
+            }
         }
         if *evaluations > 0 {
-            let text = format!("{evaluations} of {of_evaluations} evaluations measured again: the same bits");
+            let text =
+                format!("{evaluations} of {of_evaluations} evaluations made again: the same bits");
             match evaluations == of_evaluations {
                 true => report.proved(Subject::Evaluations, text),
-                false => report.recomputed(Subject::Evaluations, text),
+                false => {
+                    let rest = of_evaluations - evaluations;
+                    report.proved_in_part(
+                        Subject::Evaluations,
+                        (format!("{evaluations} of {of_evaluations}"), text),
+                        (
+                            format!("{rest} of {of_evaluations}"),
+                            format!(
+                                "scores of {rest} evaluations: --replay all makes them again, too"
+                            ),
+                        ),
+                    );
+                }
             }
         }
-        if !reached.is_empty() {
-            let steps: Vec<String> = reached.iter().map(u64::to_string).collect();
-            let text = format!(
-                "weights and moments of {} of {kept} checkpoints (steps {}) trained again from the state before: the \
-                 same bits",
-                reached.len(),
-                steps.join(", ")
-            );
-            match self.is_whole() {
-                true => report.proved(Subject::Training, text),
-                false => report.recomputed(Subject::Training, text),
-            }
+        if reached.is_empty() {
+            return;
+        }
+        let reached_steps: Vec<String> = reached.iter().map(u64::to_string).collect();
+        let text = format!(
+            "weights and moments of {} of {kept} kept checkpoints (after step {}), trained again from the state before: \
+             the same bits",
+            reached.len(),
+            reached_steps.join(", ")
+        );
+        match self.is_whole() {
+            true => report.proved(Subject::Training, text),
+            false => report.proved_in_part(
+                Subject::Training,
+                (format!("to {} of {kept} checkpoints", reached.len()), text),
+                (
+                    "the rest".to_owned(),
+                    "the weights and moments that no replayed step reached: --replay all reaches all that are kept"
+                        .to_owned(),
+                ),
+            ),
         }
     }
 }
@@ -278,7 +331,12 @@ mod tests {
             (&[0, 500, 600], 600, Amount::Steps(32), vec![(0, 16), (500, 16), (600, 0)]),
             (&[0, 200, 400], 600, Amount::Steps(8), vec![(0, 3), (200, 2), (400, 3)]),
             (&[0, 200, 400], 600, Amount::Steps(0), vec![(0, 0), (200, 0), (400, 0)]),
-            (&[0, 1_000_000], 2_000_000_000_000, Amount::All, vec![(0, 1_000_000), (1_000_000, 1_999_999_000_000)]),
+            (
+                &[0, 1_000_000],
+                2_000_000_000_000,
+                Amount::All,
+                vec![(0, 1_000_000), (1_000_000, 1_999_999_000_000)],
+            ),
         ] {
             assert_eq!(shares(starts, last, amount), wanted, "{starts:?} {amount:?}");
         }

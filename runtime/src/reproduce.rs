@@ -81,7 +81,8 @@ pub fn reproduce(
     machine: Machine,
     observer: &mut dyn Observer,
 ) -> Result<Reproduction, RunError> {
-    let mut again = Again { replayer: Replayer::new(paths, job, machine)?, agreed: Origin::Initial };
+    let mut again =
+        Again { replayer: Replayer::new(paths, job, machine)?, agreed: Origin::Initial };
     let mut found = Reproduction {
         steps: 0,
         of_steps: again.replayer.log.steps.len() as u64,
@@ -108,8 +109,7 @@ pub fn reproduce(
         }
         found.steps += 1;
         if again.replayer.log.evaluations.contains_key(&state.step) {
-            let evaluation =
-                again.replayer.measurer.measure(&mut again.replayer.job, &state)?;
+            let evaluation = again.replayer.measurer.measure(&mut again.replayer.job, &state)?;
             observer.evaluation(&evaluation);
             if let Some(text) = again.replayer.evaluation_differs(&evaluation) {
                 let other = found.platform != Platform::Same;
@@ -150,8 +150,7 @@ pub fn reproduce(
     Ok(found)
 }
 
-const LOG_ONLY: &str =
-    "the tensors of the next checkpoint are the same bits, so that training agrees: only the log is wrong";
+const LOG_ONLY: &str = "the tensors of the next checkpoint are the same bits, so that training agrees: only the log is wrong";
 
 /// A run under way once more.
 struct Again {
@@ -162,7 +161,14 @@ struct Again {
 
 impl First {
     fn new(place: Place, text: String, maybe_rounding: bool) -> First {
-        First { place, text, tensor: None, reasons: Vec::new(), variants: Vec::new(), maybe_rounding }
+        First {
+            place,
+            text,
+            tensor: None,
+            reasons: Vec::new(),
+            variants: Vec::new(),
+            maybe_rounding,
+        }
     }
 }
 
@@ -171,7 +177,11 @@ impl Again {
         let Some(start) = &self.replayer.log.start else { return Ok(None) };
         let initial = state.weights_digest(&self.replayer.job)?;
         Ok((initial != start.initial).then(|| {
-            let text = format!("they are {} in the log, and {} now", start.initial.short(), initial.short());
+            let text = format!(
+                "they are {} in the log, and {} now",
+                start.initial.short(),
+                initial.short()
+            );
             First::new(Place::Start, text, false)
         }))
     }
@@ -199,7 +209,12 @@ impl Again {
         state: &mut State,
         observer: &mut dyn Observer,
     ) -> Result<Option<(u64, Option<StateDifference>)>, RunError> {
-        let next = self.replayer.kept.iter().map(|found| found.manifest.step).find(|step| *step >= state.step);
+        let next = self
+            .replayer
+            .kept
+            .iter()
+            .map(|found| found.manifest.step)
+            .find(|step| *step >= state.step);
         let Some(next) = next else { return Ok(None) };
         while state.step < next {
             let step = state.advance(&mut self.replayer.job, &self.replayer.trainer)?;

@@ -25,7 +25,7 @@ pub(crate) use disk::{
 pub use event::Event;
 
 pub use owner::{belongs, read_experiment, read_lock};
-pub(crate) use seal::{seal, unseal};
+pub(crate) use seal::{Difference, first_difference, refuse_other_text, seal, unseal};
 
 /// Why a run did not go on.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -94,7 +94,10 @@ pub fn sign_run(folder: &Path, key: &Path, again: bool) -> Result<Signed, RunErr
     let lock = paths.lock();
     let text = std::fs::read_to_string(&lock).map_err(|error| {
         RunError::input(
-            format!("{} is not the folder of a run: its lock cannot be read: {error}", folder.display()),
+            format!(
+                "{} is not the folder of a run: its lock cannot be read: {error}",
+                folder.display()
+            ),
             "name a folder that `canonc run` made, such as runs/NAME",
         )
     })?;
@@ -139,7 +142,11 @@ fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, RunError> {
         )
     })?;
     if key.is_encrypted() {
-        return Err(elsewhere(path, attestation, "is protected by a passphrase, which canonc does not ask for"));
+        return Err(elsewhere(
+            path,
+            attestation,
+            "is protected by a passphrase, which canonc does not ask for",
+        ));
     }
     Ok(key)
 }

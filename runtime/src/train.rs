@@ -14,7 +14,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use compiler::digest::Digest;
 
 use crate::attest::{Attestation, Circumstances, kernel_lines};
-use crate::checkpoint::{Manifest, Refused, Store};
+use crate::checkpoint::{self, Manifest, Refused, Store};
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
 use crate::fault::Faults;
@@ -23,10 +23,11 @@ use crate::job::{Job, PLAN_TAG, estimate, fits};
 use crate::metrics::{Appended, Evaluation, Log, Record, Start, Step};
 use crate::platform::memory_limit;
 use crate::run::{Event, Paths, RunError, RunFolder, append_line, belongs};
+use crate::verify;
 
+pub(crate) use machine::{facts, line};
 pub use machine::{machine, spec};
 pub use state::{State, gradients};
-pub(crate) use machine::{facts, line};
 pub(crate) use state::{tensors, values};
 pub use timing::{How, Timing, time};
 
@@ -98,6 +99,11 @@ fn attested(
     let why = match Attestation::parse(&text) {
         Ok(attestation) if attestation.lock == job.id() => {
             finished::records(&folder.paths, job.into(), &attestation)?;
+            // Somebody may have deleted all states to save room; one that is there has to be the attested one.
+            if !checkpoint::names(&folder.paths.checkpoints())?.is_empty() {
+                verify::last_state(&folder.paths, job, &attestation)
+                    .map_err(|why| finished::mismatch(&folder.paths, &why))?;
+            }
             return Ok(Some(attestation));
         }
         Ok(attestation) => format!("it is of lock {}", attestation.lock.short()),
@@ -340,6 +346,8 @@ impl<'a> Run<'a> {
                 .into_iter()
                 .collect(),
         };
+        // What is attested is what is on the disk, not what this process remembers.
+        verify::check_own(&self.folder.paths, self.job, &attestation)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
         let circumstances =
             Circumstances { finished: now, seconds, processes: sessions.len() as u64, proved };
@@ -405,7 +413,8 @@ fn json_lines(path: &Path) -> Vec<serde_json::Value> {
 /// The machine of each process that worked on a run, as [`line`] writes it.
 pub(crate) fn started(paths: &Paths) -> Vec<String> {
     let events = json_lines(&paths.events());
-    let started = events.iter().filter(|event| event.get("event").is_some_and(|event| event == "started"));
+    let started =
+        events.iter().filter(|event| event.get("event").is_some_and(|event| event == "started"));
     started.filter_map(|event| Some(event.get("machine")?.as_str()?.to_owned())).collect()
 }
 

@@ -1,35 +1,33 @@
-//! In: a run's folder. Out: every claim in it that was checked, and every one that does not hold. Must stay true:
-//! nothing is written and no tensor is needed; a claim is checked against what it is about, never against a copy of
-//! itself; one broken claim does not hide the next.
+//! In: a run's folder. Out: a report of every claim in it. Must stay true: nothing is written and no libtorch is
+//! needed; what follows from the lock or from the bytes on disk is computed again from them, never compared with a
+//! copy of itself; one broken claim does not hide the next; what nothing here can prove is said to be taken on trust.
 
 mod attested;
+mod checkpoints;
+mod log;
+#[cfg(feature = "torch")]
+mod own;
 mod report;
 
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-use compiler::digest::Digest;
 use compiler::lock::Experiment;
 
-use crate::checkpoint::{self, PARTS};
-use crate::data::batch::{Batch, digest_of_windows};
+use crate::attest::Attestation;
 use crate::data::text::index::TextIndex;
+use crate::init;
 use crate::job::Job;
-use crate::metrics::{self, Record, Step};
-use crate::run::{Paths, RunError, digest_of, read_experiment};
+use crate::metrics::{Record, Start};
+use crate::run::{Paths, RunError, UNFINISHED, cannot_read, read_experiment};
 
+pub use log::{REMADE, Remake};
+#[cfg(feature = "torch")]
+pub(crate) use own::{check as check_own, last_state};
 pub use report::{Claim, Report, Subject};
 
-/// Whose data is made again to compare digests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Remake {
-    /// [`REMADE`] steps spread evenly over the run, and its last one; all of a run that has no more.
-    Spread,
-    Every,
-}
-
-/// Steps that [`Remake::Spread`] takes, beside the last one.
-pub const REMADE: u64 = 64;
+use log::Log;
 
 /// Checks everything in a run's folder. `documents` are for runs on text.
 pub fn verify(
@@ -39,17 +37,12 @@ pub fn verify(
 ) -> Result<Report, RunError> {
     let paths = Paths::new(folder);
     let mut report = Report::default();
-    let text = std::fs::read_to_string(paths.lock()).map_err(|error| {
-        RunError::input(
-            format!("{} is no run's folder: its lock cannot be read: {error}", folder.display()),
-            "name a folder that `canonc run` made, such as runs/NAME, or a lock",
-        )
-    })?;
+    let Some(text) = lock_text(&paths, &mut report)? else { return Ok(report) };
     let name = paths.lock().display().to_string();
     let experiment = match read_experiment(&name, &text) {
         Ok(experiment) => experiment,
         Err(error) => {
-            report.broken.push(error.message);
+            report.broken(error.message);
             return Ok(report);
         }
     };
@@ -57,211 +50,157 @@ pub fn verify(
         Subject::Lock,
         format!("lock {}: every line follows from its text", experiment.id().short()),
     );
-    let log = check_log(&paths, &experiment, &mut report);
+    let attestation = attestation(&paths, &mut report);
+    let log = log::check(&paths, &experiment, attestation.is_some(), &mut report);
     if let Some(log) = &log {
+        log::check_rates(log, &experiment, &mut report);
         match Job::new(&experiment, &text, documents) {
-            Ok(job) => remake(log, job, which, &mut report),
+            Ok(job) => log::check_data(log, job, which, &mut report),
             Err(error) => {
-                report.trusted(
-                    Subject::Batches,
-                    format!("batch digests and learning rates: {}", error.message),
-                );
+                let why = error.message;
+                report.trusted(Subject::Batches, format!("batches of all steps: {why}"));
+                report.trusted(Subject::HeldOut, format!("held-out windows: {why}"));
             }
         }
+        check_initial(log, &experiment, &mut report);
     }
-    let saved = check_checkpoints(&paths, &experiment, log.as_ref(), &mut report)?;
-    attested::check(&paths, &experiment, log.as_ref(), saved, &mut report);
+    let finished = attestation.is_some();
+    let saved = checkpoints::check(&paths, &experiment, log.as_ref(), finished, &mut report)?;
+    let found = attested::Found { log: log.as_ref(), saved, finished };
+    attested::check(&paths, &experiment, attestation, found, &mut report);
+    other_files(&paths, &mut report)?;
+    say_what_is_trusted(log.as_ref(), &mut report);
     Ok(report)
 }
 
-/// A log whose chain holds.
-struct Log {
-    records: Vec<Record>,
-    heads: Vec<Digest>,
-}
-
-impl Log {
-    fn steps(&self) -> impl Iterator<Item = &Step> {
-        self.records.iter().filter_map(|record| match record {
-            Record::Step(step) => Some(step),
-            Record::Start(_) | Record::Evaluation(_) => None,
-        })
-    }
-}
-
-fn check_log(paths: &Paths, experiment: &Experiment, report: &mut Report) -> Option<Log> {
-    if let Ok(Some(_)) = metrics::torn(&paths.metrics()) {
-        let what = "metrics.jsonl goes on after its last whole line".to_owned();
-        match paths.attestation().exists() {
-            true => report.broken.push(what),
-            false => report
-                .trusted(Subject::Log, format!("{what}; the run cuts that off when it goes on")),
-        }
-    }
-    let (records, heads) = match metrics::read_with_heads(&paths.metrics()) {
-        Ok(read) => read,
-        Err(error) => {
-            report.broken.push(error.message);
-            return None;
-        }
+/// The lock's text; `None` if it is gone from what was a run.
+fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, RunError> {
+    let why = match std::fs::read_to_string(paths.lock()) {
+        Ok(text) => return Ok(Some(text)),
+        Err(error) => error,
     };
-    let before = report.broken.len();
-    let mut wrong = |what: String| report.broken.push(format!("metrics.jsonl: {what}"));
-    let digests = experiment.digests;
-    let last = experiment.budget.steps;
-    let every = experiment.evaluation.every;
-    let due = |step: u64| step == last || (every > 0 && step.is_multiple_of(every));
-    let (mut step, mut evaluated) = (0, true);
-    for (at, record) in records.iter().enumerate() {
-        match record {
-            Record::Start(start) if at == 0 => {
-                if start.lock != digests.train || start.eval != digests.eval {
-                    wrong(format!(
-                        "it is of lock {}, and the lock is {}",
-                        start.lock.short(),
-                        digests.train.short()
-                    ));
-                }
-            }
-            Record::Step(next) if at > 0 && evaluated && next.step == step + 1 && step < last => {
-                step += 1;
-                evaluated = !due(step);
-            }
-            Record::Evaluation(evaluation) if !evaluated && evaluation.step == step => {
-                evaluated = true
-            }
-            Record::Start(_) | Record::Step(_) | Record::Evaluation(_) => {
-                wrong(format!(
-                    "line {} is {}, which does not follow there",
-                    at + 1,
-                    record.place()
-                ));
-                break;
-            }
-        }
+    let begun = [paths.metrics(), paths.attestation(), paths.checkpoints()];
+    if begun.iter().any(|path| path.exists()) {
+        report.broken(format!("lock cannot be read: {why}; every run has one"));
+        return Ok(None);
     }
-    if report.broken.len() == before {
-        report.checked(
-            Subject::Log,
-            format!("metrics: {} lines chained, to step {step} of {last}", records.len()),
-        );
-    }
-    Some(Log { records, heads })
+    let folder = paths.folder.display();
+    Err(RunError::input(
+        format!("{folder} is not the folder of a run: its lock cannot be read: {why}"),
+        "name a folder that `canonc run` made, such as runs/NAME, or a lock",
+    ))
 }
 
-/// Learning rates of all logged steps, and data of some, computed again.
-fn remake(log: &Log, mut job: Job, which: Remake, report: &mut Report) {
-    let before = report.broken.len();
-    let count = log.steps().count() as u64;
-    let (mut remade, mut rates) = (0, 0);
-    for (at, step) in log.steps().enumerate() {
-        let rate = job.rate(step.step - 1);
-        if rate.to_bits() != step.lr.to_bits() {
-            let what =
-                format!("step {} logged lr {:?}, and the lock gives {rate:?}", step.step, step.lr);
-            report.broken.push(what);
-            break;
+/// The attestation: `None` if there is none, else what it says or why it says nothing.
+fn attestation(paths: &Paths, report: &mut Report) -> Option<Result<Attestation, String>> {
+    match read(&paths.attestation()) {
+        Ok(Some(text)) => Some(Attestation::parse(&text)),
+        Ok(None) => {
+            report.trusted(
+                Subject::Attestation,
+                "attestation: there is none; the run is not finished, or its attestation was deleted",
+            );
+            None
         }
-        rates += 1;
-        // Evenly over the run, its ends included.
-        let at = at as u64;
-        let all = which == Remake::Every || count <= REMADE;
-        let chosen = all || at == 0 || at * REMADE / count != (at - 1) * REMADE / count;
-        if !chosen && at + 1 != count {
-            continue;
-        }
-        match job.batches(step.step - 1) {
-            Ok(batches) => {
-                let windows: Vec<_> = batches.iter().flat_map(Batch::window_digests).collect();
-                let digest = digest_of(digest_of_windows(&windows));
-                let counted: u64 = batches.iter().map(Batch::counted_targets).sum();
-                if (digest, counted) != (step.batch, step.counted) {
-                    report.broken.push(format!(
-                        "step {} logged batch {} with {} targets, and the lock gives {} with {counted}",
-                        step.step,
-                        step.batch.short(),
-                        step.counted,
-                        digest.short()
-                    ));
-                    break;
-                }
-                remade += 1;
-            }
-            Err(error) => {
-                report.trusted(Subject::Batches, format!("batch digests: {}", error.message));
-                break;
-            }
-        }
-    }
-    if report.broken.len() == before && remade > 0 {
-        let which_rates = match rates == count {
-            true => format!("all {count} steps"),
-            false => format!("{rates} of {count} steps"),
-        };
-        let rest = if remade < count { "; --all makes the rest, too" } else { "" };
-        report.recomputed(
-            Subject::Batches,
-            format!("learning rates of {which_rates} and data of {remade} of {count} computed again: the same{rest}"),
-        );
+        Err(error) => Some(Err(error.to_string())),
     }
 }
 
-/// Every checkpoint; the manifest of the last step's.
-fn check_checkpoints(
-    paths: &Paths,
-    experiment: &Experiment,
-    log: Option<&Log>,
-    report: &mut Report,
-) -> Result<Option<checkpoint::Manifest>, RunError> {
-    let folder = paths.checkpoints();
-    let mut last = None;
-    for name in checkpoint::names(&folder)? {
-        let mut wrong = |what: String| report.broken.push(format!("checkpoints/{name}: {what}"));
-        let manifest = match checkpoint::verify(&folder.join(&name)) {
-            Ok(manifest) => manifest,
-            Err(why) => {
-                wrong(why);
-                continue;
-            }
-        };
-        if manifest.lock != experiment.id() {
-            wrong(format!("it is of lock {}", manifest.lock.short()));
-            continue;
+/// The initial weights, drawn again from the lock's seed.
+fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
+    let Some(Record::Start(Start { initial, .. })) = log.records.first() else { return };
+    match init::digest(&experiment.arch.compiled.graph, experiment.seeds.init) {
+        Ok(drawn) if drawn == *initial => report.recomputed(
+            Subject::InitialWeights,
+            format!("initial weights {}: drawn again from the lock's seed", drawn.short()),
+        ),
+        Ok(drawn) => report.broken(format!(
+            "metrics.jsonl: it says that the run began with weights {}, and the lock's seed gives {}",
+            initial.short(),
+            drawn.short()
+        )),
+        Err(error) => report.broken(format!("the initial weights cannot be drawn: {error}")),
+    }
+}
+
+/// Names what is in the folder and in no check.
+fn other_files(paths: &Paths, report: &mut Report) -> Result<(), RunError> {
+    let known = [
+        paths.lock(),
+        paths.metrics(),
+        paths.timings(),
+        paths.events(),
+        paths.plan(),
+        paths.kernels(),
+        paths.checkpoints(),
+        paths.attestation(),
+        paths.signature(),
+        paths.writer(),
+    ];
+    let failed = |error: io::Error| cannot_read(&paths.folder, &error);
+    let mut others = Vec::new();
+    for entry in std::fs::read_dir(&paths.folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if !known.contains(&path) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let unfinished = name.starts_with(UNFINISHED);
+            others.push(if unfinished {
+                format!("{name} (left by a process that was ended)")
+            } else {
+                name
+            });
         }
-        if let Some(log) = log
-            && log.step_at(manifest.chain) != Some(manifest.step)
-        {
-            wrong(format!("the metrics log has no line of step {} with its chain", manifest.step));
-            continue;
-        }
-        report.checked(
-            Subject::Checkpoints,
+    }
+    others.sort_unstable();
+    if !others.is_empty() {
+        report.trusted(
+            Subject::OtherFiles,
             format!(
-                "checkpoints/{name}: {} files, every byte; weights {}",
-                PARTS.len(),
-                manifest.weights.tensors.short()
+                "other files, which are no part of a run and were not read: {}",
+                others.join(", ")
             ),
         );
-        if manifest.step == experiment.budget.steps {
-            last = Some(manifest);
-        }
     }
-    if let Some(latest) = checkpoint::latest(&folder)?
-        && !folder.join(&latest).exists()
-    {
-        report.broken.push(format!("checkpoints/latest names {latest}, which is gone"));
-    }
-    Ok(last)
+    Ok(())
 }
 
-impl Log {
-    /// The step that was the last one when the log's chain was `head`.
-    fn step_at(&self, head: Digest) -> Option<u64> {
-        let at = self.heads.iter().position(|known| *known == head)?;
-        let steps = self.records.get(..=at)?.iter().rev().find_map(|record| match record {
-            Record::Step(step) => Some(step.step),
-            Record::Start(_) | Record::Evaluation(_) => None,
-        });
-        Some(steps.unwrap_or(0))
+/// What only computing the run again could prove, or nothing at all.
+fn say_what_is_trusted(log: Option<&Log>, report: &mut Report) {
+    let (steps, evaluations) =
+        log.map_or((0, 0), |log| (log.steps().count(), log.evaluations().count()));
+    if steps > 0 {
+        report.trusted(
+            Subject::Losses,
+            format!("losses and gradient norms of {steps} steps: only computing the steps again can prove them"),
+        );
+        report.trusted(
+            Subject::Training,
+            "the weights and moments after the start: their digests hold, and only training again can prove that \
+             the lock leads to them",
+        );
+    }
+    if evaluations > 0 {
+        report.trusted(
+            Subject::Evaluations,
+            format!("scores of {evaluations} evaluations: only evaluating again can prove them"),
+        );
+    }
+    report.trusted(
+        Subject::Settings,
+        "names and cadences in the lock, and which older checkpoints were kept: no id covers them",
+    );
+    report.trusted(
+        Subject::Times,
+        "times, numbers of processes, and the machines of earlier processes: timings.jsonl, events.jsonl and what \
+         is below the attestation's seal are not sealed",
+    );
+}
+
+/// A file's text; `None` if there is none.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match std::fs::read_to_string(path) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
     }
 }

@@ -10,11 +10,10 @@ pub mod fit;
 use std::path::Path;
 
 use compiler::graph::{Graph, Param};
-use compiler::value::InitRule;
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::ExecuteError;
-use crate::init::{self, Rule};
+use crate::init;
 use crate::kernels::arrange::copy;
 use crate::run::RunError;
 
@@ -67,25 +66,7 @@ impl Weights {
 fn drawn(param: &Param, seed: u64) -> Result<Tensor, ExecuteError> {
     let count: i64 = param.shape.iter().product();
     let mut values = vec![0.0f32; count as usize];
-    init::fill(&rule_of(&param.init), seed, &param.path, 0, &mut values)
+    init::draw(param, seed, 0, &mut values)
         .map_err(|why| ExecuteError::new(format!("parameter {}: {why}", param.path)))?;
     Ok(Tensor::f_from_slice(&values)?.f_reshape(&param.shape)?)
-}
-
-/// The compiler's exact rule as one to draw from.
-fn rule_of(rule: &InitRule) -> Rule {
-    match rule {
-        InitRule::Ones => Rule::Ones,
-        InitRule::Zeros => Rule::Zeros,
-        InitRule::Constant(value) => Rule::Constant(value.to_f64()),
-        InitRule::Normal { std } => Rule::Normal { std: std.to_f64() },
-        InitRule::TruncNormal { std, bound } => {
-            Rule::TruncNormal { std: std.to_f64(), bound_in_std: bound.to_f64() }
-        }
-        InitRule::Uniform { limit } => Rule::Uniform { lo: -limit.to_f64(), hi: limit.to_f64() },
-        InitRule::LogUniform { lo, hi } => Rule::LogUniform { lo: lo.to_f64(), hi: hi.to_f64() },
-        InitRule::TimeStep { lo, hi, floor } => {
-            Rule::TimeStep { lo: lo.to_f64(), hi: hi.to_f64(), floor: floor.to_f64() }
-        }
-    }
 }

@@ -8,6 +8,9 @@ mod run {
     mod damage;
     mod data;
     mod families;
+    mod forger;
+    mod forgeries;
+    mod readback;
     mod replay;
     mod score;
     mod support;

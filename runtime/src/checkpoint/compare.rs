@@ -79,9 +79,9 @@ fn tensor(part: Part, path: String, kept: &[u8], other: &[u8]) -> TensorDifferen
     let element = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap_or_default());
     let pairs = || kept.chunks_exact(4).zip(other.chunks_exact(4));
     let differing = || pairs().enumerate().filter(|(_, (kept, other))| kept != other);
-    let (at, values) = differing().next().map_or((0, (0.0, 0.0)), |(at, (kept, other))| {
-        (at, (element(kept), element(other)))
-    });
+    let (at, values) = differing()
+        .next()
+        .map_or((0, (0.0, 0.0)), |(at, (kept, other))| (at, (element(kept), element(other))));
     TensorDifference {
         part,
         path,

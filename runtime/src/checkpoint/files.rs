@@ -5,10 +5,11 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, BufWriter, Read as _, Write as _};
+use std::io::{self, BufWriter, Write as _};
 use std::path::Path;
 
 use compiler::digest::Digest;
+use compiler::graph::Param;
 use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 
 use super::manifest::Content;
@@ -24,6 +25,13 @@ pub struct Slot {
 }
 
 impl Slot {
+    pub fn of(param: &Param) -> Slot {
+        Slot {
+            path: param.path.clone(),
+            shape: param.shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect(),
+        }
+    }
+
     pub fn elements(&self) -> usize {
         self.shape.iter().product()
     }
@@ -37,13 +45,29 @@ pub struct TensorDigests {
 
 impl TensorDigests {
     pub fn add(&mut self, slot: &Slot, bytes: &[u8]) {
-        let digest = blake3::Hasher::new().update(b"canonc.tensor.v1\n").update(bytes).finalize();
+        self.push(slot, tensor_hasher().update(bytes).finalize());
+    }
+
+    /// Adds a tensor whose bytes went through a [`tensor_hasher`].
+    pub(crate) fn push(&mut self, slot: &Slot, digest: blake3::Hash) {
         let _ = writeln!(self.text, "{} f32 {:?} {digest}", slot.path, slot.shape);
     }
 
     pub fn finish(self) -> Digest {
         Digest::of("canonc.tensors.v1", &self.text)
     }
+}
+
+/// Takes the bytes of one tensor.
+pub(crate) fn tensor_hasher() -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(b"canonc.tensor.v1\n");
+    hasher
+}
+
+/// The one metadata entry of a file.
+pub(super) fn header_of(lock: Digest, step: u64) -> String {
+    format!("lock {lock} step {step}")
 }
 
 /// Writes and syncs one file.
@@ -98,7 +122,7 @@ pub(super) fn save(
 }
 
 /// The length of the header and the header.
-fn head_of(header: &str, slots: &[Slot]) -> Result<Vec<u8>, String> {
+pub(super) fn head_of(header: &str, slots: &[Slot]) -> Result<Vec<u8>, String> {
     let mut offset = 0;
     let tensors = slots.iter().map(|slot| {
         let start = offset;
@@ -121,20 +145,22 @@ fn head_of(header: &str, slots: &[Slot]) -> Result<Vec<u8>, String> {
     Ok(head)
 }
 
-/// Gives every tensor of the file to `write`, in parameter order, if the file has the digest.
+/// Gives every tensor of the file to `write`, in parameter order; an error if the file or its tensors have other
+/// digests.
 pub(super) fn load(
     path: &Path,
     part: Part,
-    digest: Digest,
+    content: Content,
     slots: &[Slot],
     write: &mut WriteTensor<'_>,
 ) -> Result<(), String> {
     let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
     let mut hasher = blake3::Hasher::new();
     hasher.update(&bytes);
-    if digest_of(hasher.finalize()) != digest {
+    if digest_of(hasher.finalize()) != content.file {
         return Err("its digest changed since it was checked".to_owned());
     }
+    let mut digests = TensorDigests::default();
     let file = SafeTensors::deserialize(&bytes).map_err(|error| error.to_string())?;
     if file.len() != slots.len() {
         return Err(format!("it holds {} tensors, not {}", file.len(), slots.len()));
@@ -150,25 +176,16 @@ pub(super) fn load(
                 slot.shape
             ));
         }
+        digests.add(slot, tensor.data());
         write(part, index, tensor.data()).map_err(|error| error.message)?;
     }
-    Ok(())
+    let found = digests.finish();
+    if found == content.tensors { Ok(()) } else { Err(other_tensors(found, content.tensors)) }
 }
 
-/// Length and BLAKE3 of a file.
-pub(super) fn digest(path: &Path) -> io::Result<(u64, Digest)> {
-    let mut file = File::open(path)?;
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = vec![0; 1 << 20];
-    let mut bytes = 0;
-    loop {
-        let count = file.read(&mut buffer)?;
-        if count == 0 {
-            return Ok((bytes, digest_of(hasher.finalize())));
-        }
-        hasher.update(buffer.get(..count).unwrap_or_default());
-        bytes += count as u64;
-    }
+/// The error of tensors that are not those that were saved.
+pub(super) fn other_tensors(found: Digest, saved: Digest) -> String {
+    format!("its tensors have digest {}, and those saved had {}", found.short(), saved.short())
 }
 
 /// Digests what passes through.

@@ -1,6 +1,6 @@
-//! In: `checkpoint.toml` and the files it speaks of. Out: what the checkpoint is, if every byte is as it was. Must
-//! stay true: the seal covers every field; a file is judged by its digest before anything reads its inside; one
-//! more or fewer file, or a field that is not known, is damage.
+//! In: `checkpoint.toml`, the files it names, and the parameters of the arch. Out: what the checkpoint is, if every
+//! byte is as it was. Must stay true: the text is exactly what canonc writes, so that nothing can be added to it;
+//! digests of files and of tensors are computed from the bytes on disk; one more or fewer file is damage.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -9,10 +9,13 @@ use std::path::Path;
 use compiler::digest::Digest;
 use serde::Deserialize;
 
-use super::{PARTS, Part, files};
-use crate::run::{seal, unseal};
+use super::files::{Slot, header_of, other_tensors};
+use super::inspect::{Inspected, inspect};
+use super::{PARTS, Part};
+use crate::run::{refuse_other_text, seal, unseal};
 
-pub(super) const FILE: &str = "checkpoint.toml";
+/// What a checkpoint says of itself.
+pub const FILE: &str = "checkpoint.toml";
 const TAG: &str = "canonc.checkpoint.v1";
 
 /// What a checkpoint says of itself.
@@ -77,14 +80,16 @@ impl Manifest {
             let WireContent { bytes, file, tensors } = wire;
             Ok::<_, String>(Content { bytes, file: digest(&file)?, tensors: digest(&tensors)? })
         };
-        Ok(Manifest {
+        let manifest = Manifest {
             lock: digest(&lock)?,
             step,
             chain: digest(&chain)?,
             weights: content(weights)?,
             first_moment: content(first_moment)?,
             second_moment: content(second_moment)?,
-        })
+        };
+        refuse_other_text(text, &manifest.text())?;
+        Ok(manifest)
     }
 }
 
@@ -108,15 +113,20 @@ struct WireContent {
     tensors: String,
 }
 
-/// Checks every byte of the checkpoint at `place`; else says what is wrong with it.
-pub(super) fn verify(place: &Path) -> Result<Manifest, String> {
-    let read = |error: std::io::Error| error.to_string();
+/// What the checkpoint at `place` says of itself; its other files are not read.
+pub(super) fn read(place: &Path) -> Result<Manifest, String> {
     let text = fs::read_to_string(place.join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
-    let manifest = Manifest::parse(&text).map_err(|why| format!("{FILE}: {why}"))?;
+    Manifest::parse(&text).map_err(|why| format!("{FILE}: {why}"))
+}
+
+/// Checks every byte of the checkpoint at `place`, which is to hold these tensors; else says what is wrong with it.
+pub(super) fn verify(place: &Path, slots: &[Slot]) -> Result<Manifest, String> {
+    let failed = |error: std::io::Error| error.to_string();
+    let manifest = read(place)?;
     let mut expected: BTreeMap<String, Part> =
         PARTS.into_iter().map(|part| (part.file(), part)).collect();
-    for entry in fs::read_dir(place).map_err(read)? {
-        let name = entry.map_err(read)?.file_name().to_string_lossy().into_owned();
+    for entry in fs::read_dir(place).map_err(failed)? {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
         if expected.remove(&name).is_none() && name != FILE {
             return Err(format!("it holds `{name}`, which is no part of a checkpoint"));
         }
@@ -124,21 +134,35 @@ pub(super) fn verify(place: &Path) -> Result<Manifest, String> {
     if let Some(missing) = expected.keys().next() {
         return Err(format!("{missing} is missing"));
     }
+    let header = header_of(manifest.lock, manifest.step);
     for part in PARTS {
-        let content = manifest.content(part);
-        let name = part.file();
-        let (bytes, file) =
-            files::digest(&place.join(&name)).map_err(|e| format!("{name}: {e}"))?;
-        if bytes != content.bytes {
-            return Err(format!("{name} has {bytes} bytes, and had {}", content.bytes));
-        }
-        if file != content.file {
-            return Err(format!(
-                "{name} has digest {}, and had {}",
-                file.short(),
-                content.file.short()
-            ));
-        }
+        verify_part(place, part, manifest.content(part), &header, slots)
+            .map_err(|why| format!("{} {why}", part.file()))?;
     }
     Ok(manifest)
+}
+
+/// Checks one file's bytes and tensors against what was saved.
+fn verify_part(
+    place: &Path,
+    part: Part,
+    saved: Content,
+    header: &str,
+    slots: &[Slot],
+) -> Result<(), String> {
+    let Inspected { bytes, file, tensors } = inspect(&place.join(part.file()), header, slots)
+        .map_err(|error| format!("cannot be read: {error}"))?;
+    if bytes != saved.bytes {
+        return Err(format!("has {bytes} bytes, and had {}", saved.bytes));
+    }
+    if file != saved.file {
+        return Err(format!("has digest {}, and had {}", file.short(), saved.file.short()));
+    }
+    match tensors {
+        Ok(tensors) if tensors == saved.tensors => Ok(()),
+        Ok(tensors) => {
+            Err(format!("is not what was saved: {}", other_tensors(tensors, saved.tensors)))
+        }
+        Err(why) => Err(format!("does not hold the tensors of a state: {why}")),
+    }
 }

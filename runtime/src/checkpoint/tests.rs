@@ -85,7 +85,7 @@ fn save(store: &mut Store, step: u64, content: u64, faults: &Faults) -> Result<M
 fn what_is_saved_is_found_and_loaded() {
     let folder = Folder::with(&[5, 10]);
     assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
-    let manifest = verify(&folder.root.path().join(name_of(10))).unwrap();
+    let manifest = verify(&folder.root.path().join(name_of(10)), &slots()).unwrap();
     assert_eq!((manifest.step, manifest.chain, manifest.lock), (10, chain(10), lock()));
     assert_eq!(latest(folder.root.path()).unwrap().unwrap(), "step-0000000010");
     assert_eq!(Folder::new().find().unwrap(), (None, vec![]));
@@ -107,7 +107,7 @@ fn equal_tensors_give_equal_files_that_other_readers_read() {
         blake3::hash(&tagged)
     };
     let text = format!("embed f32 [3, 2] {}\nlayers.0.norm f32 [2] {}\n", hash(0), hash(1));
-    let manifest = verify(&one.root.path().join(name_of(5))).unwrap();
+    let manifest = verify(&one.root.path().join(name_of(5)), &slots()).unwrap();
     assert_eq!(manifest.weights.tensors, Digest::of("canonc.tensors.v1", &text));
 }
 
@@ -131,7 +131,7 @@ fn a_newer_one_that_was_never_announced_is_passed_over_and_written_again() {
     let mut folder = Folder::with(&[5, 10]);
     fs::write(folder.root.path().join("latest"), "step-0000000005\n").unwrap();
     assert_eq!(folder.find().unwrap(), (Some(5), vec![]));
-    let first = verify(&folder.root.path().join(name_of(10))).unwrap();
+    let first = verify(&folder.root.path().join(name_of(10)), &slots()).unwrap();
     assert_eq!(folder.save(10).unwrap(), first);
     assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
     // The same step with another result is a finding, and what was there stays.

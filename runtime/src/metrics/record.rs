@@ -124,6 +124,12 @@ impl Record {
         }
     }
 
+    /// Whether canonc writes the record as this text, now or where a mean over nothing was still 0.
+    pub(super) fn is_written(&self, text: &str) -> bool {
+        let now = self.text();
+        now == text || now.replacen(":null,", ":0.0,", 1) == text
+    }
+
     /// Reads a line, with or without its chain.
     pub fn parse(line: &str) -> Option<Record> {
         let value: Value = serde_json::from_str(line).ok()?;

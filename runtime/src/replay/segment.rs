@@ -110,7 +110,9 @@ impl Replayer {
         if steps > 0
             && let Some(found) = self.kept.iter().find(|found| found.manifest.step == state.step)
         {
-            reached = Some(compare(&self.store, found, &mut |part, index, out| state.read(part, index, out))?);
+            reached = Some(compare(&self.store, found, &mut |part, index, out| {
+                state.read(part, index, out)
+            })?);
         }
         let name = format!("step-{:010}", state.step);
         if let Some((step, text, maybe_rounding)) = first {
@@ -119,10 +121,16 @@ impl Replayer {
                     "; every other step to {} and its checkpoint come out the same, so that only the log is wrong",
                     state.step
                 ),
-                (1, _) if step < state.step => format!("; the steps after it, to {}, come out the same", state.step),
-                (differing, _) => format!("; {differing} of the {steps} steps from {} differ", origin.text()),
+                (1, _) if step < state.step => {
+                    format!("; the steps after it, to {}, come out the same", state.step)
+                }
+                (differing, _) => {
+                    format!("; {differing} of the {steps} steps from {} differ", origin.text())
+                }
             };
-            replay.differences.push(Difference { text: format!("step {step}: {text}{rest}"), maybe_rounding });
+            replay
+                .differences
+                .push(Difference { text: format!("step {step}: {text}{rest}"), maybe_rounding });
         }
         match reached {
             Some(Some(difference)) => replay.differences.push(Difference {
@@ -184,13 +192,18 @@ fn differs(logged: &Record, now: &Record) -> Option<String> {
         return None;
     }
     let differences = logged.differences(now);
-    Some(if differences.is_empty() { "its line differs".to_owned() } else { differences.join("; ") })
+    Some(if differences.is_empty() {
+        "its line differs".to_owned()
+    } else {
+        differences.join("; ")
+    })
 }
 
 fn close(one: Option<f64>, other: Option<f64>, tolerance: f64) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => {
-            one.to_bits() == other.to_bits() || (one - other).abs() <= tolerance * one.abs().max(other.abs())
+            one.to_bits() == other.to_bits()
+                || (one - other).abs() <= tolerance * one.abs().max(other.abs())
         }
         (one, other) => one.is_none() && other.is_none(),
     }

@@ -11,7 +11,12 @@ use crate::replay::Platform;
 use crate::run::{Paths, RunError};
 
 /// Compares what two runs of one lock kept.
-pub fn against(one: &Path, other: &Path, lock: compiler::digest::Digest, slots: &[Slot]) -> Result<Reproduction, RunError> {
+pub fn against(
+    one: &Path,
+    other: &Path,
+    lock: compiler::digest::Digest,
+    slots: &[Slot],
+) -> Result<Reproduction, RunError> {
     let open = |folder: &Path| -> Result<Side, RunError> {
         let paths = Paths::new(folder);
         let (records, heads) = metrics::read_with_heads(&paths.metrics())?;
@@ -28,7 +33,8 @@ pub fn against(one: &Path, other: &Path, lock: compiler::digest::Digest, slots: 
     let (one, other) = (open(one)?, open(other)?);
     let mut found = Reproduction {
         steps: 0,
-        of_steps: one.records.iter().filter(|record| matches!(record, Record::Step(_))).count() as u64,
+        of_steps: one.records.iter().filter(|record| matches!(record, Record::Step(_))).count()
+            as u64,
         evaluations: 0,
         checkpoints: Vec::new(),
         first: None,
@@ -53,7 +59,9 @@ pub fn against(one: &Path, other: &Path, lock: compiler::digest::Digest, slots: 
     }
     for kept in &one.kept {
         let step = kept.manifest.step;
-        let Some(theirs) = other.kept.iter().find(|found| found.manifest.step == step) else { continue };
+        let Some(theirs) = other.kept.iter().find(|found| found.manifest.step == step) else {
+            continue;
+        };
         let difference = one.compare(kept, &other, theirs)?;
         match (&mut found.first, difference) {
             (first @ None, Some(difference)) => {
@@ -87,10 +95,19 @@ struct Side {
 }
 
 impl Side {
-    fn compare(&self, kept: &Found, other: &Side, theirs: &Found) -> Result<Option<StateDifference>, RunError> {
+    fn compare(
+        &self,
+        kept: &Found,
+        other: &Side,
+        theirs: &Found,
+    ) -> Result<Option<StateDifference>, RunError> {
         let tensors = |found: &Found| {
             let manifest = &found.manifest;
-            [manifest.weights.tensors, manifest.first_moment.tensors, manifest.second_moment.tensors]
+            [
+                manifest.weights.tensors,
+                manifest.first_moment.tensors,
+                manifest.second_moment.tensors,
+            ]
         };
         if tensors(kept) == tensors(theirs) {
             return Ok(None);

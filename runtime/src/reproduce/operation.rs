@@ -42,10 +42,11 @@ impl Again {
         let mut variants = Vec::new();
         for (name, setting) in self.settings() {
             let (traces, steps) = self.traced(setting, to)?;
-            let first = base.iter().zip(&traces).zip(from + 1..).find_map(|((one, other), step)| {
-                let place = self.replayer.trainer.first_difference(one, other)?;
-                Some((step, place))
-            });
+            let first =
+                base.iter().zip(&traces).zip(from + 1..).find_map(|((one, other), step)| {
+                    let place = self.replayer.trainer.first_difference(one, other)?;
+                    Some((step, place))
+                });
             let gives_the_log = steps.iter().all(|step| {
                 let logged = self.replayer.log.steps.get(&step.step);
                 logged.is_some_and(|logged| text(logged) == text(step))
@@ -62,9 +63,11 @@ impl Again {
             return settings;
         }
         let now = tch::get_num_threads();
-        let attested = self.replayer.attestation.as_ref().and_then(|attestation| {
-            attestation.machine.get("threads")?.parse::<i32>().ok()
-        });
+        let attested = self
+            .replayer
+            .attestation
+            .as_ref()
+            .and_then(|attestation| attestation.machine.get("threads")?.parse::<i32>().ok());
         let mut counts: Vec<i32> = attested.into_iter().chain([1, 2]).collect();
         counts.retain(|count| *count != now && (1..=1024).contains(count));
         counts.dedup();
@@ -77,7 +80,11 @@ impl Again {
     }
 
     /// Digests of every operation of every step, and the steps' numbers.
-    fn traced(&mut self, setting: Setting, to: u64) -> Result<(Vec<StepTrace>, Vec<Step>), RunError> {
+    fn traced(
+        &mut self,
+        setting: Setting,
+        to: u64,
+    ) -> Result<(Vec<StepTrace>, Vec<Step>), RunError> {
         let before = tch::get_num_threads();
         if let Some(threads) = setting.threads {
             tch::set_num_threads(threads);
@@ -87,7 +94,11 @@ impl Again {
         result
     }
 
-    fn steps(&mut self, setting: Setting, to: u64) -> Result<(Vec<StepTrace>, Vec<Step>), RunError> {
+    fn steps(
+        &mut self,
+        setting: Setting,
+        to: u64,
+    ) -> Result<(Vec<StepTrace>, Vec<Step>), RunError> {
         let machine = self.replayer.machine;
         let plain = match setting.plain {
             false => None,

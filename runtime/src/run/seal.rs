@@ -28,9 +28,67 @@ pub(crate) fn unseal<'a>(tag: &str, text: &'a str) -> Result<&'a str, String> {
     }
 }
 
+/// Refuses a text that says what `written` says in other words, or more. `written` is the one that canonc writes.
+pub(crate) fn refuse_other_text(found: &str, written: &str) -> Result<(), String> {
+    match first_difference(found, written) {
+        None => Ok(()),
+        Some(Difference { line, found, expected }) => {
+            Err(format!("line {line} is {found}, and canonc writes {expected}"))
+        }
+    }
+}
+
+/// The first line in which two texts differ, with both lines quoted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Difference {
+    pub(crate) line: usize,
+    pub(crate) found: String,
+    pub(crate) expected: String,
+}
+
+/// Compares two texts by lines, line ends included.
+pub(crate) fn first_difference(found: &str, expected: &str) -> Option<Difference> {
+    let quoted = |line: Option<&str>| {
+        line.map_or_else(|| "nothing".to_owned(), |line| format!("`{}`", line.trim()))
+    };
+    let (mut found, mut expected) = (found.split_inclusive('\n'), expected.split_inclusive('\n'));
+    let mut line = 1;
+    loop {
+        match (found.next(), expected.next()) {
+            (None, None) => return None,
+            (there, wanted) if there != wanted => {
+                let (there, wanted) = match (there, wanted) {
+                    // Only spaces or the line end differ, which a trimmed quote would hide.
+                    (Some(there), Some(wanted)) if there.trim() == wanted.trim() => {
+                        (format!("{there:?}"), format!("{wanted:?}"))
+                    }
+                    (there, wanted) => (quoted(there), quoted(wanted)),
+                };
+                return Some(Difference { line, found: there, expected: wanted });
+            }
+            (Some(_) | None, Some(_) | None) => line += 1,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_first_other_line_is_named() {
+        let text = "one\ntwo\n";
+        assert_eq!(refuse_other_text(text, text), Ok(()));
+        for (found, why) in [
+            ("one\n2\n", "line 2 is `2`, and canonc writes `two`"),
+            ("one\ntwo\nthree\n", "line 3 is `three`, and canonc writes nothing"),
+            ("one\n", "line 2 is nothing, and canonc writes `two`"),
+            ("one\ntwo", "line 2 is \"two\", and canonc writes \"two\\n\""),
+            ("one\n\ntwo\n", "line 2 is ``, and canonc writes `two`"),
+        ] {
+            assert_eq!(refuse_other_text(found, text), Err(why.to_owned()));
+        }
+    }
 
     #[test]
     fn any_other_byte_breaks_the_seal() {

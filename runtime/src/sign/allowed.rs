@@ -144,7 +144,10 @@ fn word(text: &str) -> Result<(&str, &str), String> {
         match letter {
             '"' => quoted = !quoted,
             ' ' | '\t' if !quoted => {
-                return Ok((text.get(..at).unwrap_or_default(), text.get(at..).unwrap_or_default().trim_start()));
+                return Ok((
+                    text.get(..at).unwrap_or_default(),
+                    text.get(at..).unwrap_or_default().trim_start(),
+                ));
             }
             _ => {}
         }
@@ -275,7 +278,8 @@ mod tests {
 
     #[test]
     fn a_line_that_is_not_understood_has_its_number() {
-        let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJB1WK3fuEZ7SNpvwbgdyVZHfUIgeNtuHYJYvyL8ZvMt";
+        let key =
+            "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJB1WK3fuEZ7SNpvwbgdyVZHfUIgeNtuHYJYvyL8ZvMt";
         let good = format!("# people\n\nada {key} a comment\n");
         assert_eq!(AllowedSigners::parse(&good).unwrap().lines.len(), 1);
         for (bad, why) in [

@@ -44,7 +44,8 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
     let message = match std::fs::read(paths.attestation()) {
         Ok(message) => message,
         Err(error) => {
-            report.broken(format!("attestation.toml.sig signs a file that cannot be read: {error}"));
+            report
+                .broken(format!("attestation.toml.sig signs a file that cannot be read: {error}"));
             return;
         }
     };

@@ -95,10 +95,10 @@ fn a_signer_counts_within_the_limits_of_its_line() {
 #[test]
 fn a_key_that_cannot_sign_here_names_the_command_that_can() {
     let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| {
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/ssh").join(name)
-    };
-    let wrong = |name: &str| read_key(&path(name), Path::new("runs/a/attestation.toml")).unwrap_err();
+    let path =
+        |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/ssh").join(name);
+    let wrong =
+        |name: &str| read_key(&path(name), Path::new("runs/a/attestation.toml")).unwrap_err();
     for (name, what) in [("locked", "passphrase"), ("ed25519.pub", "is a public key")] {
         let error = wrong(name);
         assert!(error.message.contains(what), "{error}");
@@ -113,7 +113,13 @@ fn a_key_that_cannot_sign_here_names_the_command_that_can() {
 /// The committed files above are what this proves where there is no ssh-keygen.
 #[test]
 fn ssh_keygen_accepts_ours_where_it_is_installed() {
-    if Command::new("ssh-keygen").arg("-?").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err() {
+    if Command::new("ssh-keygen")
+        .arg("-?")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_err()
+    {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

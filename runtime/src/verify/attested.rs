@@ -1,47 +1,58 @@
 //! In: a run's plan, kernels and attestation, and what was found of its log and last checkpoint. Out: which of the
-//! attested claims hold. Must stay true: what is said to agree was compared with what it is a claim about, and
-//! nothing else is named; a file that a run always writes and that is gone is a broken claim, not a missing one.
+//! attested claims hold. Must stay true: a claim is compared with what it is about; where only another file of the
+//! run says the same, it is called trusted; a file that every run writes and that is gone is a broken claim.
 
-use std::io;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use compiler::digest::Digest;
 use compiler::lock::Experiment;
 
-use super::{Log, Report, Subject};
-use crate::attest::{Attestation, kernel_lines};
-use crate::checkpoint::Manifest;
-use crate::job::{PLAN_TAG, plan_text};
-use crate::run::Paths;
+use super::log::Log;
+use super::{Report, Subject, read};
+use crate::attest::{Attestation, MACHINE_FACTS, kernel_lines};
+use crate::checkpoint::{self, Manifest};
+use crate::job::{KernelNames, PLAN_TAG, kernel_names, plan_text};
+use crate::run::{Difference, Paths, first_difference};
 
-/// The plan, whether or not the run is finished, and then everything the attestation claims.
+/// What the claims are about, as far as it is there.
+pub(super) struct Found<'a> {
+    pub(super) log: Option<&'a Log>,
+    /// The last step's checkpoint, if it holds.
+    pub(super) saved: Option<Manifest>,
+    pub(super) finished: bool,
+}
+
+/// The plan and the kernels, whether or not the run is finished, and then everything the attestation claims.
 pub(super) fn check(
     paths: &Paths,
     experiment: &Experiment,
-    log: Option<&Log>,
-    saved: Option<Manifest>,
+    attestation: Option<Result<Attestation, String>>,
+    found: Found<'_>,
     report: &mut Report,
 ) {
-    let attestation = match read(&paths.attestation()) {
-        Ok(None) => None,
-        Ok(Some(text)) => Some(Attestation::parse(&text)),
-        Err(error) => Some(Err(error.to_string())),
-    };
     let known = attestation.as_ref().and_then(|read| read.as_ref().ok());
     // A plan is written before the first line of the log.
-    let begun = attestation.is_some() || log.is_some_and(|log| !log.records.is_empty());
+    let begun = found.finished || found.log.is_some_and(|log| !log.records.is_empty());
     let plan = check_plan(&paths.plan(), experiment, known, begun, report);
+    // Kernels are written before each checkpoint; before the first step none has run.
+    let steps = checkpoint::names(&paths.checkpoints()).unwrap_or_default();
+    let trained = steps.iter().any(|name| checkpoint::step_of(name) > Some(0));
+    let kernels =
+        check_kernels(&paths.kernels(), experiment, known, trained || found.finished, report);
     match attestation {
-        None => report.trusted(
-            Subject::Attestation,
-            "attestation.toml is not there: the run is not finished",
-        ),
-        Some(Err(why)) => report.broken.push(format!("attestation.toml: {why}")),
+        None => {}
+        Some(Err(why)) => report.broken(format!("attestation.toml: {why}")),
         Some(Ok(attestation)) => {
-            let found = Found { log, saved, plan, kernels: read(&paths.kernels()) };
-            check_claims(&attestation, experiment, found, report);
+            check_claims(&attestation, experiment, &found, plan, kernels, report)
         }
     }
+}
+
+/// Whether an attestation says that another canonc made the run, and which.
+fn other_canonc(attestation: Option<&Attestation>) -> Option<&String> {
+    let by = attestation.and_then(|known| known.machine.get("canonc"));
+    by.filter(|by| *by != env!("CARGO_PKG_VERSION"))
 }
 
 /// Compiles the plan again. The digest of the plan that is there.
@@ -56,81 +67,108 @@ fn check_plan(
         Ok(Some(found)) => found,
         Ok(None) => {
             if begun {
-                report.broken.push("plan.txt is gone; every run that has begun has one".to_owned());
+                report.broken("plan.txt is gone; every run that has begun has one");
             }
             return None;
         }
         Err(error) => {
-            report.broken.push(format!("plan.txt cannot be read: {error}"));
+            report.broken(format!("plan.txt cannot be read: {error}"));
             return None;
         }
     };
     let made = match plan_text(experiment) {
         Ok(made) => made,
         Err(error) => {
-            report.broken.push(format!("plan.txt: {error}"));
+            report.broken(format!("plan.txt: {}", error.message));
             return None;
         }
     };
     let here = env!("CARGO_PKG_VERSION");
-    let by = attestation.and_then(|known| known.machine.get("canonc")).filter(|by| *by != here);
-    match (found == made, by) {
-        (true, _) => report.recomputed(
-            Subject::Plan,
-            "plan: compiled again from the lock, the same in every line",
-        ),
+    match (first_difference(&found, &made), other_canonc(attestation)) {
+        (None, _) => report
+            .recomputed(Subject::Plan, "plan: compiled again from the lock, the same in every line"),
         // Another canonc may plan the same computation in other steps.
-        (false, Some(by)) => report.trusted(
+        (Some(_), Some(by)) => report.trusted(
             Subject::Plan,
-            format!("plan.txt: it is canonc {by}'s, and this canonc {here} would take other steps"),
+            format!("plan.txt: the attestation says that canonc {by} made it, and this canonc {here} would take other steps"),
         ),
-        (false, None) => report.broken.push(first_difference(&found, &made)),
+        (Some(Difference { line, found, expected }), None) => report.broken(format!(
+            "plan.txt: line {line} is {found}, and the lock compiles to {expected}"
+        )),
     }
     Some(Digest::of(PLAN_TAG, &found))
 }
 
-fn first_difference(found: &str, made: &str) -> String {
-    let (mut found, mut made) = (found.lines(), made.lines());
-    let mut line = 1;
-    loop {
-        let quoted = |text: Option<&str>| {
-            text.map_or_else(|| "nothing".to_owned(), |text| format!("`{}`", text.trim()))
-        };
-        match (found.next(), made.next()) {
-            (None, None) => return "plan.txt: it ends otherwise than the lock's plan".to_owned(),
-            (there, wanted) if there != wanted => {
-                return format!(
-                    "plan.txt: line {line} is {}, and the lock compiles to {}",
-                    quoted(there),
-                    quoted(wanted)
-                );
+type Kernels = BTreeMap<String, BTreeSet<String>>;
+
+/// Reads `kernels.txt` and holds its names against the plan's.
+fn check_kernels(
+    path: &Path,
+    experiment: &Experiment,
+    attestation: Option<&Attestation>,
+    trained: bool,
+    report: &mut Report,
+) -> Option<Kernels> {
+    let text = match read(path) {
+        Ok(Some(text)) => text,
+        Ok(None) => {
+            if trained {
+                report.broken("kernels.txt is gone; every run that has saved a checkpoint has one");
             }
-            (Some(_) | None, Some(_) | None) => line += 1,
+            return None;
+        }
+        Err(error) => {
+            report.broken(format!("kernels.txt cannot be read: {error}"));
+            return None;
+        }
+    };
+    let mut kernels = Kernels::new();
+    for (kernel, path) in text.lines().filter_map(|line| line.split_once(" = ")) {
+        kernels.entry(kernel.to_owned()).or_default().insert(path.to_owned());
+    }
+    if let Some(Difference { line, found, expected }) =
+        first_difference(&text, &kernel_lines(&kernels))
+    {
+        report.broken(format!("kernels.txt: line {line} is {found}, and canonc writes {expected}"));
+    }
+    if other_canonc(attestation).is_none() {
+        match kernel_names(experiment) {
+            Ok(names) => report.broken.extend(wrong_names(&kernels, &names, trained)),
+            Err(error) => report.broken(format!("kernels.txt: {}", error.message)),
         }
     }
+    Some(kernels)
 }
 
-/// What the claims are about, as far as it is there.
-struct Found<'a> {
-    log: Option<&'a Log>,
-    saved: Option<Manifest>,
-    plan: Option<Digest>,
-    kernels: io::Result<Option<String>>,
+fn wrong_names(kernels: &Kernels, names: &KernelNames, trained: bool) -> Vec<String> {
+    let KernelNames { always, known } = names;
+    let unknown = kernels.keys().filter(|name| !known.contains(name.as_str()));
+    let missing = always.iter().filter(|name| trained && !kernels.contains_key(**name));
+    unknown
+        .map(|name| format!("kernels.txt: it has {name}, which the lock's plan does not execute"))
+        .chain(missing.map(|name| {
+            format!("kernels.txt: it lacks {name}, which every step of the lock's plan executes")
+        }))
+        .collect()
 }
 
 fn check_claims(
     attestation: &Attestation,
     experiment: &Experiment,
-    found: Found<'_>,
+    found: &Found<'_>,
+    plan: Option<Digest>,
+    kernels: Option<Kernels>,
     report: &mut Report,
 ) {
-    let Found { log, saved, plan, kernels } = found;
-    let before = report.broken.len();
+    let mut wrong = Vec::new();
     let mut agrees = vec!["seal".to_owned(), "lock".to_owned()];
-    let mut wrong = |what: String| report.broken.push(format!("attestation.toml: {what}"));
     let mut same = |what: &str, claimed: Digest, found: Digest| {
         if claimed != found {
-            wrong(format!("it claims {what} {}, and that is {}", claimed.short(), found.short()));
+            wrong.push(format!(
+                "it claims {what} {}, and that is {}",
+                claimed.short(),
+                found.short()
+            ));
         }
     };
     let digests = experiment.digests;
@@ -141,16 +179,26 @@ fn check_claims(
         same("plan", attestation.plan, plan);
         agrees.push("plan".to_owned());
     }
-    if let Some(saved) = &saved {
+    let log_head = found.log.and_then(|log| log.heads.last().copied());
+    if let Some(saved) = &found.saved {
         same("weights", attestation.weights, saved.weights.tensors);
         same("first moments", attestation.first_moment, saved.first_moment.tensors);
         same("second moments", attestation.second_moment, saved.second_moment.tensors);
         agrees.push(format!("weights {} and both moments", attestation.weights.short()));
     }
-    if let Some(log) = log {
-        match log.heads.last() {
-            Some(head) => same("a metrics chain of", attestation.metrics, *head),
-            None => wrong("the metrics log it claims a chain of is empty or gone".to_owned()),
+    if let Some(head) = log_head {
+        same("a metrics chain of", attestation.metrics, head);
+    }
+    if found.saved.is_none() {
+        wrong.push(format!(
+            "it claims weights {}, and there is no good checkpoint of the last step, {}",
+            attestation.weights.short(),
+            experiment.budget.steps
+        ));
+    }
+    if let Some(log) = found.log {
+        if log_head.is_none() {
+            wrong.push("the metrics log it claims a chain of is empty or gone".to_owned());
         }
         let (lines, counted) =
             (log.heads.len() as u64, log.steps().map(|step| step.counted).sum::<u64>());
@@ -162,24 +210,27 @@ fn check_claims(
             ("steps", attestation.steps, experiment.budget.steps),
         ] {
             if claimed != found {
-                wrong(format!("it claims {claimed} {what}, and there are {found}"));
+                wrong.push(format!("it claims {claimed} {what}, and there are {found}"));
             }
         }
         agrees.push("log".to_owned());
     }
-    match kernels {
-        Ok(Some(lines)) if lines == kernel_lines(&attestation.kernels) => {
-            agrees.push("kernels".to_owned());
+    if let Some(kernels) = kernels {
+        if kernels != attestation.kernels {
+            wrong.push("it claims other kernels than kernels.txt".to_owned());
         }
-        Ok(Some(_)) => wrong("it claims other kernels than kernels.txt".to_owned()),
-        Ok(None) => wrong("kernels.txt, which it claims to repeat, is gone".to_owned()),
-        Err(error) => wrong(format!("kernels.txt cannot be read: {error}")),
+        agrees.push("kernels".to_owned());
     }
-    if saved.is_none() {
-        let why = "attested weights and moments: the last step's checkpoint is not there";
-        report.trusted(Subject::Tensors, why);
-    }
-    // A run may be gone on with under another name of its lock; no id covers a name.
+    wrong.extend(wrong_machine(attestation, experiment));
+    report.trusted(
+        Subject::Kernels,
+        "which implementation of each kernel was used: the attestation says it, and kernels.txt repeats it",
+    );
+    report.trusted(
+        Subject::Machine,
+        "the machine, its libraries and the version of canonc: only the attestation says which they were",
+    );
+    // A run may be continued under another name of its lock; no id covers a name.
     if attestation.name != experiment.name {
         report.trusted(
             Subject::Settings,
@@ -189,19 +240,41 @@ fn check_claims(
             ),
         );
     }
-    if report.broken.len() == before {
+    if wrong.is_empty() {
         let (last, rest) =
             agrees.split_last().map_or(("", [].as_slice()), |(l, r)| (l.as_str(), r));
-        let text = format!("attestation: {} and {last} agree", rest.join(", "));
-        report.checked(Subject::Attestation, text);
+        report.checked(
+            Subject::Attestation,
+            format!("attestation: {} and {last} agree", rest.join(", ")),
+        );
     }
+    report.broken.extend(wrong.into_iter().map(|what| format!("attestation.toml: {what}")));
 }
 
-/// A file's text; `None` if there is none.
-fn read(path: &Path) -> io::Result<Option<String>> {
-    match std::fs::read_to_string(path) {
-        Ok(text) => Ok(Some(text)),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(error),
+/// What the attested machine cannot be: without a fact that every run records, or another than the lock requires.
+fn wrong_machine(attestation: &Attestation, experiment: &Experiment) -> Vec<String> {
+    let Attestation { machine, .. } = attestation;
+    let mut wrong = Vec::new();
+    if other_canonc(Some(attestation)).is_none() {
+        let missing = MACHINE_FACTS.iter().filter(|fact| !machine.contains_key(**fact));
+        wrong.extend(missing.map(|fact| format!("it does not say the machine's {fact}")));
+        let unknown = machine
+            .keys()
+            .filter(|fact| !MACHINE_FACTS.contains(&fact.as_str()) && !fact.starts_with("env."));
+        wrong.extend(
+            unknown.map(|fact| format!("its [machine] has {fact}, which canonc does not record")),
+        );
     }
+    let platform = &experiment.platform;
+    for (fact, required) in [
+        ("threads", platform.threads.map(|threads| threads.to_string())),
+        ("cpu_capability", platform.cpu_capability.clone()),
+    ] {
+        if let (Some(required), Some(claimed)) = (required, machine.get(fact))
+            && !claimed.eq_ignore_ascii_case(&required)
+        {
+            wrong.push(format!("it claims {fact} {claimed}, and the lock requires {required}"));
+        }
+    }
+    wrong
 }

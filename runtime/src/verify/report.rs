@@ -19,11 +19,13 @@ pub enum Subject {
     LearningRates,
     /// The windows of each step and their counted targets.
     Batches,
+    /// The windows that evaluations are made on: their counted targets and answers.
+    HeldOut,
     /// The order of the log's lines, its chain and its totals.
     Log,
     /// Training losses and gradient norms.
     Losses,
-    /// What each evaluation measured.
+    /// What each evaluation scored.
     Evaluations,
     /// The tensors that checkpoints hold: their names, shapes, bytes and digests.
     Tensors,
@@ -54,6 +56,7 @@ impl Subject {
             Subject::Plan => "plan",
             Subject::LearningRates => "learning rates",
             Subject::Batches => "batches",
+            Subject::HeldOut => "held-out windows",
             Subject::Log => "metrics log",
             Subject::Losses => "losses and gradient norms",
             Subject::Evaluations => "evaluations",
@@ -74,6 +77,8 @@ impl Subject {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Claim {
     pub subject: Subject,
+    /// How much of the subject, as `64 of 600 steps`; `None` for all of it.
+    pub part: Option<String>,
     pub text: String,
 }
 
@@ -94,15 +99,27 @@ pub struct Report {
 
 impl Report {
     pub fn recomputed(&mut self, subject: Subject, text: impl Into<String>) {
-        self.recomputed.push(Claim { subject, text: text.into() });
+        self.recomputed.push(Claim { subject, part: None, text: text.into() });
     }
 
     pub fn checked(&mut self, subject: Subject, text: impl Into<String>) {
-        self.checked.push(Claim { subject, text: text.into() });
+        self.checked.push(Claim { subject, part: None, text: text.into() });
     }
 
     pub fn trusted(&mut self, subject: Subject, text: impl Into<String>) {
-        self.trusted.push(Claim { subject, text: text.into() });
+        self.trusted.push(Claim { subject, part: None, text: text.into() });
+    }
+
+    /// A part of a subject was recomputed, and the rest is taken on trust, each with how much of it.
+    pub fn split(
+        &mut self,
+        subject: Subject,
+        recomputed: (String, String),
+        trusted: (String, String),
+    ) {
+        let claim = |(part, text)| Claim { subject, part: Some(part), text };
+        self.recomputed.push(claim(recomputed));
+        self.trusted.push(claim(trusted));
     }
 
     pub fn broken(&mut self, text: impl Into<String>) {
@@ -124,13 +141,28 @@ impl Report {
         self.recomputed(subject, text);
     }
 
+    /// A part of what was taken on trust has now been recomputed, each with how much of it.
+    pub fn proved_in_part(
+        &mut self,
+        subject: Subject,
+        recomputed: (String, String),
+        trusted: (String, String),
+    ) {
+        self.trusted.retain(|claim| claim.subject != subject);
+        self.split(subject, recomputed, trusted);
+    }
+
     /// What was recomputed, what was checked against digests, and what was taken on trust, in one line.
     pub fn closing(&self) -> String {
         let part = |claims: &[Claim]| {
-            let mut names: Vec<&str> = Vec::new();
-            for claim in claims {
-                if !names.contains(&claim.subject.name()) {
-                    names.push(claim.subject.name());
+            let mut names: Vec<String> = Vec::new();
+            for Claim { subject, part, text: _ } in claims {
+                let name = match part {
+                    Some(part) => format!("{} ({part})", subject.name()),
+                    None => subject.name().to_owned(),
+                };
+                if !names.contains(&name) {
+                    names.push(name);
                 }
             }
             if names.is_empty() { "nothing".to_owned() } else { names.join(", ") }
@@ -162,5 +194,10 @@ mod tests {
         let after = "recomputed: lock, losses and gradient norms; checked against digests: checkpoints; taken on trust: nothing";
         assert_eq!(report.closing(), after);
         assert!(!report.trusts(Subject::Losses));
+        let part = |count: u64| (format!("{count} of 9 steps"), String::new());
+        let mut report = Report::default();
+        report.split(Subject::Batches, part(4), part(5));
+        let parts = "recomputed: batches (4 of 9 steps); checked against digests: nothing; taken on trust: batches (5 of 9 steps)";
+        assert_eq!(report.closing(), parts);
     }
 }

@@ -1,22 +1,21 @@
 //! Steps trained again: what only that can find, and what it says where it was not done.
 
 use std::fs;
-use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use compiler::digest::Digest;
 use compiler::lock::Experiment;
-use runtime::attest::Attestation;
 use runtime::checkpoint::Part;
 use runtime::execute::{KernelRequest, Machine};
 use runtime::fault::Faults;
 use runtime::job::{Job, PLAN_TAG, plan_text};
-use runtime::metrics::{Evaluation, Log, Record, Step, read_with_heads};
+use runtime::metrics::{Evaluation, Record, Step};
 use runtime::replay::{Amount, Platform, Replay, replay};
 use runtime::reproduce::{Observer, Place, Reproduction, against, reproduce};
 use runtime::train::{End, Options, machine, train};
 use runtime::verify::{Remake, Report, Subject, verify};
-use std::sync::atomic::AtomicBool;
 
+use super::forger::Forger;
 use super::support::*;
 
 fn replayed(folder: &Folder, experiment: &Experiment, amount: Amount) -> Replay {
@@ -41,8 +40,7 @@ fn reproduced(folder: &Folder, experiment: &Experiment) -> Reproduction {
 
 fn reported(folder: &Folder, replay: &Replay) -> Report {
     let mut report = verify(&folder.path(), None, Remake::Spread).unwrap();
-    report.trusted(Subject::Losses, "no file proves them");
-    report.trusted(Subject::Training, "no file proves it");
+    assert!(report.trusts(Subject::Losses) && report.trusts(Subject::Training), "{report:?}");
     replay.tell(&mut report);
     report
 }
@@ -55,43 +53,9 @@ fn trained(folder: &Folder, mut job: Job, machine: Machine) {
     assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
 }
 
-/// Changes records and makes everything above them right again: chain, checkpoints, attestation.
-fn forge(folder: &Folder, change: impl Fn(&mut Record)) {
-    let path = folder.paths().metrics();
-    let (mut records, before) = read_with_heads(&path).unwrap();
-    records.iter_mut().for_each(change);
-    fs::remove_file(&path).unwrap();
-    let mut log = Log::open(&path).unwrap();
-    for record in &records {
-        log.append(record, &Faults::none()).unwrap();
-    }
-    let (_, after) = read_with_heads(&path).unwrap();
-    for entry in fs::read_dir(folder.paths().checkpoints()).unwrap() {
-        let file = entry.unwrap().path().join("checkpoint.toml");
-        if file.exists() {
-            reseal(&file, |body| {
-                before.iter().zip(&after).fold(body, |body, (before, after)| {
-                    body.replace(&before.to_string(), &after.to_string())
-                })
-            });
-        }
-    }
-    attest(folder, |attestation| attestation.metrics = *after.last().unwrap());
-}
-
-/// Changes what is above a checkpoint's seal, and seals it again.
-fn reseal(file: &Path, change: impl Fn(String) -> String) {
-    let text = fs::read_to_string(file).unwrap();
-    let body = change(text.split("\n[seal]").next().unwrap().to_owned());
-    let digest = Digest::of("canonc.checkpoint.v1", &body);
-    fs::write(file, format!("{body}\n[seal]\ndigest = \"{digest}\"\n")).unwrap();
-}
-
-fn attest(folder: &Folder, change: impl Fn(&mut Attestation)) {
-    let path = folder.paths().attestation();
-    let mut attestation = Attestation::parse(&fs::read_to_string(&path).unwrap()).unwrap();
-    change(&mut attestation);
-    attestation.write(&path, Default::default(), &Faults::none()).unwrap();
+/// Changes records and makes everything above them right again.
+fn forge(folder: &Folder, experiment: &Experiment, change: impl FnMut(&mut Record)) {
+    Forger::at(&folder.path(), experiment).records(change);
 }
 
 fn halve(step: u64) -> impl Fn(&mut Record) {
@@ -115,7 +79,8 @@ fn other_decay(changes: &[(&str, &str)]) -> (Folder, Experiment) {
     trained(&folder, patched, machine(&experiment.platform).unwrap());
     let plan = plan_text(&experiment).unwrap();
     fs::write(folder.paths().plan(), &plan).unwrap();
-    attest(&folder, |attestation| attestation.plan = Digest::of(PLAN_TAG, &plan));
+    Forger::at(&folder.path(), &experiment)
+        .reattest(|attestation| attestation.plan = Digest::of(PLAN_TAG, &plan));
     (folder, experiment)
 }
 
@@ -139,9 +104,13 @@ fn a_run_replayed_in_full_leaves_no_loss_on_trust() {
     assert_eq!(some.reached, [8]);
     let report = reported(&folder, &some);
     assert!(report.trusts(Subject::Losses) && report.trusts(Subject::Training), "{report:?}");
+    let closing = report.closing();
+    let (done, trusted) = closing.split_once("taken on trust").unwrap();
+    assert!(done.contains("losses and gradient norms (5 of 8 steps)"), "{closing}");
+    assert!(trusted.contains("losses and gradient norms (3 of 8 steps)"), "{closing}");
     assert!(
-        report.recomputed.iter().any(|claim| claim.text.contains("5 of 8 steps (1 to 3, 7 to 8)")),
-        "{report:?}"
+        done.contains("(to 1 of 2 checkpoints)") && trusted.contains("(the rest)"),
+        "{closing}"
     );
 }
 
@@ -150,9 +119,12 @@ fn a_halved_loss_is_found_wherever_its_step_is_replayed() {
     let experiment = depo(&[]);
     for step in [1, 4, 7, 8] {
         let folder = Folder::finished(&experiment);
-        forge(&folder, halve(step));
+        forge(&folder, &experiment, halve(step));
         // No digest can tell.
-        assert_eq!(verify(&folder.path(), None, Remake::Every).unwrap().broken, Vec::<String>::new());
+        assert_eq!(
+            verify(&folder.path(), None, Remake::Every).unwrap().broken,
+            Vec::<String>::new()
+        );
         let found = replayed(&folder, &experiment, Amount::All);
         let [difference] = found.differences.as_slice() else { panic!("{found:?}") };
         assert!(difference.text.starts_with(&format!("step {step}: loss was ")), "{difference:?}");
@@ -166,7 +138,7 @@ fn a_halved_loss_is_found_wherever_its_step_is_replayed() {
     }
     // Of what is not replayed nothing is said.
     let folder = Folder::finished(&experiment);
-    forge(&folder, halve(5));
+    forge(&folder, &experiment, halve(5));
     let found = replayed(&folder, &experiment, Amount::Steps(4));
     assert_eq!(found.differences, []);
     assert!(reported(&folder, &found).trusts(Subject::Losses));
@@ -176,7 +148,7 @@ fn a_halved_loss_is_found_wherever_its_step_is_replayed() {
 fn a_forged_evaluation_is_found() {
     let experiment = depo(&[]);
     let folder = Folder::finished(&experiment);
-    forge(&folder, |record| {
+    forge(&folder, &experiment, |record| {
         if let Record::Evaluation(evaluation) = record
             && evaluation.step == 8
         {
@@ -186,7 +158,10 @@ fn a_forged_evaluation_is_found() {
     // The last one needs no step at all: its weights are kept.
     let found = replayed(&folder, &experiment, Amount::Steps(1));
     let [difference] = found.differences.as_slice() else { panic!("{found:?}") };
-    assert!(difference.text.starts_with("the evaluation after step 8: tokens was "), "{difference:?}");
+    assert!(
+        difference.text.starts_with("the evaluation after step 8: tokens was "),
+        "{difference:?}"
+    );
     let first = reproduced(&folder, &experiment).first.unwrap();
     assert_eq!(first.place, Place::Evaluation(8));
 }
@@ -199,19 +174,35 @@ fn another_weight_decay_is_found() {
     let texts: Vec<&str> = found.differences.iter().map(|found| found.text.as_str()).collect();
     let says = |what: &str| texts.iter().any(|text| text.contains(what));
     assert!(says("loss was"), "{texts:?}");
-    assert!(says("checkpoints/step-0000000006 is not what training gives from the initial weights"), "{texts:?}");
-    assert!(says("checkpoints/step-0000000008 is not what training gives from checkpoints/step-0000000006"), "{texts:?}");
+    assert!(
+        says("checkpoints/step-0000000006 is not what training gives from the initial weights"),
+        "{texts:?}"
+    );
+    assert!(
+        says(
+            "checkpoints/step-0000000008 is not what training gives from checkpoints/step-0000000006"
+        ),
+        "{texts:?}"
+    );
     assert!(found.differences.iter().all(|found| !found.maybe_rounding), "{found:?}");
     // The last two steps alone tell, from the checkpoint before them.
     let last = replayed(&folder, &experiment, Amount::Steps(4));
-    assert!(last.differences.iter().any(|found| found.text.contains("step-0000000008")), "{last:?}");
+    assert!(
+        last.differences.iter().any(|found| found.text.contains("step-0000000008")),
+        "{last:?}"
+    );
     let first = reproduced(&folder, &experiment).first.unwrap();
     assert!(matches!(first.place, Place::Step(2..=4)), "{first:?}");
     assert!(first.reasons[0].contains("adamw"), "{first:?}");
     let Some((6, Some(tensor))) = &first.tensor else { panic!("{first:?}") };
     assert_eq!(tensor.first.part, Part::Weights);
     assert!(first.variants.iter().all(|variant| !variant.gives_the_log), "{first:?}");
-    assert!(first.variants.iter().all(|variant| variant.name != "the same again" || variant.first.is_none()));
+    assert!(
+        first
+            .variants
+            .iter()
+            .all(|variant| variant.name != "the same again" || variant.first.is_none())
+    );
 }
 
 #[test]
@@ -235,12 +226,13 @@ fn a_run_comes_out_again_and_two_folders_agree() {
     let slots = job(&experiment, None).unwrap().slots();
     let compare = || against(&one.path(), &two.path(), experiment.id(), &slots).unwrap();
     assert_eq!((compare().first, compare().checkpoints), (None, vec![6, 8]));
-    forge(&two, halve(5));
+    forge(&two, &experiment, halve(5));
     let first = compare().first.unwrap();
     assert_eq!(first.place, Place::Step(5));
     assert!(matches!(first.tensor, Some((6, None))), "{first:?}");
     let (other, _) = other_decay(&[]);
-    let first = against(&one.path(), &other.path(), experiment.id(), &slots).unwrap().first.unwrap();
+    let first =
+        against(&one.path(), &other.path(), experiment.id(), &slots).unwrap().first.unwrap();
     assert!(matches!(first.tensor, Some((6, Some(_)))), "{first:?}");
 }
 
@@ -267,16 +259,18 @@ fn the_kernel_that_changes_the_bits_is_named() {
 fn on_another_machine_only_what_no_rounding_explains_is_a_fault() {
     let experiment = depo(&[]);
     let elsewhere = |folder: &Folder| {
-        attest(folder, |attestation| {
+        Forger::at(&folder.path(), &experiment).reattest(|attestation| {
             attestation.machine.insert("cpu".to_owned(), "another".to_owned());
         });
     };
     let of = |change: &dyn Fn(&mut Record)| {
         let folder = Folder::finished(&experiment);
-        forge(&folder, change);
+        forge(&folder, &experiment, change);
         elsewhere(&folder);
         let found = replayed(&folder, &experiment, Amount::All);
-        assert!(matches!(&found.platform, Platform::Other(facts) if facts[0].contains("another there")));
+        assert!(
+            matches!(&found.platform, Platform::Other(facts) if facts[0].contains("another there"))
+        );
         let report = reported(&folder, &found);
         (report.broken.len(), report.undecided.len())
     };

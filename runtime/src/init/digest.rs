@@ -1,0 +1,52 @@
+//! In: an arch's parameters and a seed. Out: the digest of all initial values. Must stay true: it is the digest that
+//! a run logs at its start; no tensor is in memory whole, so that any arch can be checked on any machine.
+
+use compiler::digest::Digest;
+use compiler::graph::Graph;
+
+use super::{BadRule, draw};
+use crate::checkpoint::{Slot, TensorDigests, tensor_hasher};
+
+/// Elements that one thread draws at a time.
+const CHUNK: usize = 1 << 18;
+
+/// Over every parameter as a run with this seed begins.
+pub fn digest(graph: &Graph, seed: u64) -> Result<Digest, BadRule> {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut chunks: Vec<Vec<f32>> = vec![Vec::new(); threads];
+    let mut bytes = Vec::new();
+    let mut digests = TensorDigests::default();
+    for param in graph.params() {
+        let slot = Slot::of(param);
+        let count = slot.elements();
+        let mut hasher = tensor_hasher();
+        let mut at = 0;
+        while at < count {
+            let mut starts = Vec::with_capacity(threads);
+            for chunk in &mut chunks {
+                let length = CHUNK.min(count - at);
+                chunk.resize(length, 0.0);
+                starts.push(at as u64);
+                at += length;
+            }
+            std::thread::scope(|scope| {
+                let draws: Vec<_> = chunks
+                    .iter_mut()
+                    .zip(starts)
+                    .map(|(chunk, first)| scope.spawn(move || draw(param, seed, first, chunk)))
+                    .collect();
+                draws.into_iter().try_for_each(|thread| match thread.join() {
+                    Ok(drawn) => drawn,
+                    Err(panic) => std::panic::resume_unwind(panic),
+                })
+            })?;
+            for chunk in &chunks {
+                bytes.clear();
+                bytes.extend(chunk.iter().flat_map(|value| value.to_le_bytes()));
+                hasher.update(&bytes);
+            }
+        }
+        digests.push(&slot, hasher.finalize());
+    }
+    Ok(digests.finish())
+}

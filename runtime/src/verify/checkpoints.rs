@@ -1,0 +1,200 @@
+//! In: a run's checkpoints, its lock and its log. Out: whether each one is what its name and its digests say, and the
+//! state after the last step. Must stay true: digests are of the bytes on disk; a checkpoint is tied to one step by
+//! its folder's name, its own text, each of its files and the log; of a finished run the last step's is there and
+//! `latest` names it.
+
+use std::io;
+use std::path::Path;
+
+use compiler::digest::Digest;
+use compiler::lock::Experiment;
+
+use super::log::Log;
+use super::{Report, Subject};
+use crate::checkpoint::{
+    self, Manifest, PARTS, POINTER, Part, Pointer, Slot, TensorDigests, name_of, tensor_hasher,
+};
+use crate::metrics::{Record, Start};
+use crate::run::{Paths, RunError, UNFINISHED, cannot_read};
+
+/// Checks every checkpoint. The manifest of the last step's, if it holds.
+pub(super) fn check(
+    paths: &Paths,
+    experiment: &Experiment,
+    log: Option<&Log>,
+    finished: bool,
+    report: &mut Report,
+) -> Result<Option<Manifest>, RunError> {
+    let folder = paths.checkpoints();
+    check_names(&folder, finished, report)?;
+    let slots = checkpoint::slots(&experiment.arch.compiled.graph);
+    let names = checkpoint::names(&folder)?;
+    let last = experiment.budget.steps;
+    let mut saved = None;
+    for name in &names {
+        match check_one(&folder, name, experiment, log, &slots) {
+            Ok(manifest) => {
+                report.recomputed(
+                    Subject::Tensors,
+                    format!(
+                        "checkpoints/{name}: {} files, {} tensors each, every digest from their bytes; weights {}",
+                        PARTS.len(),
+                        slots.len(),
+                        manifest.weights.tensors.short()
+                    ),
+                );
+                if manifest.step == last {
+                    saved = Some(manifest);
+                }
+            }
+            Err(why) => report.broken(format!("checkpoints/{name}: {why}")),
+        }
+    }
+    check_latest(&folder, &names, last, finished, report)?;
+    Ok(saved)
+}
+
+/// Refuses what is no checkpoint.
+fn check_names(folder: &Path, finished: bool, report: &mut Report) -> Result<(), RunError> {
+    let failed = |error: io::Error| cannot_read(folder, &error);
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(failed(error)),
+    };
+    let mut strange = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
+        let is_one = checkpoint::step_of(&name).is_some_and(|step| name_of(step) == name);
+        let left = !finished && name.starts_with(UNFINISHED);
+        if !is_one && !left && name != POINTER {
+            strange.push(name);
+        }
+    }
+    strange.sort_unstable();
+    for name in strange {
+        report.broken(format!("checkpoints/{name} is not a checkpoint, and no run writes it"));
+    }
+    Ok(())
+}
+
+fn check_one(
+    folder: &Path,
+    name: &str,
+    experiment: &Experiment,
+    log: Option<&Log>,
+    slots: &[Slot],
+) -> Result<Manifest, String> {
+    let place = folder.join(name);
+    let said = checkpoint::manifest(&place)?;
+    if said.lock != experiment.id() {
+        return Err(format!(
+            "it is of lock {}, and the run is of {}",
+            said.lock.short(),
+            experiment.id().short()
+        ));
+    }
+    if name_of(said.step) != name {
+        return Err(format!(
+            "it is the state after step {}, and its folder is named {name}",
+            said.step
+        ));
+    }
+    if said.step > experiment.budget.steps {
+        return Err(format!("the run has {} steps", experiment.budget.steps));
+    }
+    let manifest = checkpoint::verify(&place, slots)?;
+    if let Some(log) = log {
+        let head = log.head_after(manifest.step);
+        if head != Some(manifest.chain) {
+            return Err(format!(
+                "it is of a metrics log whose chain is {} after step {}, and here that is {}",
+                manifest.chain.short(),
+                manifest.step,
+                head.map_or_else(|| "missing".to_owned(), |head| head.short())
+            ));
+        }
+        if manifest.step == 0 {
+            check_start(&manifest, log, slots)?;
+        }
+    }
+    Ok(manifest)
+}
+
+/// The state before the first step: initial weights, moments of zeros.
+fn check_start(manifest: &Manifest, log: &Log, slots: &[Slot]) -> Result<(), String> {
+    let Some(Record::Start(Start { initial, .. })) = log.records.first() else { return Ok(()) };
+    let zeros = zeros(slots);
+    for (part, expected) in
+        [(Part::Weights, *initial), (Part::FirstMoment, zeros), (Part::SecondMoment, zeros)]
+    {
+        let found = manifest.content(part).tensors;
+        if found != expected {
+            return Err(format!(
+                "its {} are {}, and before the first step they are {}",
+                part.name(),
+                found.short(),
+                expected.short()
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// The digest of tensors of zeros.
+fn zeros(slots: &[Slot]) -> Digest {
+    let block = vec![0; 1 << 20];
+    let mut digests = TensorDigests::default();
+    for slot in slots {
+        let mut hasher = tensor_hasher();
+        let mut left = 4 * slot.elements();
+        while left > 0 {
+            let length = left.min(block.len());
+            hasher.update(block.get(..length).unwrap_or_default());
+            left -= length;
+        }
+        digests.push(slot, hasher.finalize());
+    }
+    digests.finish()
+}
+
+/// `latest` names the last step's checkpoint of a finished run, and an existing one of any other.
+fn check_latest(
+    folder: &Path,
+    names: &[String],
+    last: u64,
+    finished: bool,
+    report: &mut Report,
+) -> Result<(), RunError> {
+    let newest = names.first();
+    match checkpoint::pointer(folder)? {
+        Pointer::Unreadable(text) => report.broken(format!(
+            "checkpoints/{POINTER} has to name a checkpoint, and its text is {text:?}"
+        )),
+        Pointer::None if finished => report.broken(format!(
+            "checkpoints/{POINTER} is gone; it has to name {}",
+            name_of(last)
+        )),
+        // A process that ended between its first checkpoint and the pointer leaves one checkpoint.
+        Pointer::None if names.len() > 1 => {
+            report.broken(format!("checkpoints/{POINTER} is gone, and there are checkpoints"));
+        }
+        Pointer::None => {}
+        Pointer::To(name) if finished && name != name_of(last) => report.broken(format!(
+            "checkpoints/{POINTER} names {name}, and the last step's is {}",
+            name_of(last)
+        )),
+        Pointer::To(name) if !names.contains(&name) => {
+            report.broken(format!("checkpoints/{POINTER} names {name}, which is gone"));
+        }
+        Pointer::To(name) if newest != Some(&name) => report.trusted(
+            Subject::Checkpoints,
+            format!("checkpoints newer than {name}, which {POINTER} names: a process ended while it saved one"),
+        ),
+        Pointer::To(name) => report.checked(
+            Subject::Checkpoints,
+            format!("checkpoints/{POINTER} names the newest, {name}"),
+        ),
+    }
+    Ok(())
+}

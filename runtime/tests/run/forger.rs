@@ -1,0 +1,319 @@
+//! An enemy with our source: edits one file of a finished run and makes every digest and seal above it right again.
+//!
+//! In: a copy of a finished run's folder. Out: the same, forged. Must stay true: seals and chains are computed here
+//! from the published formats, not by the code under test.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use compiler::digest::Digest;
+use compiler::lock::Experiment;
+use runtime::attest::{Attestation, Circumstances, kernel_lines};
+use runtime::checkpoint::{self, Content, Manifest, PARTS, Part, Slot, TensorDigests};
+use runtime::fault::Faults;
+use runtime::job::{PLAN_TAG, plan_text};
+use runtime::metrics::Record;
+use runtime::run::Paths;
+use runtime::verify::{Remake, Report, verify};
+use safetensors::SafeTensors;
+
+use super::support::*;
+
+/// A forged run.
+pub(super) struct Forger {
+    _root: Option<tempfile::TempDir>,
+    pub(super) paths: Paths,
+    pub(super) slots: Vec<Slot>,
+}
+
+impl Forger {
+    /// A copy of a run's folder.
+    pub(super) fn of(run: &Path, experiment: &Experiment) -> Forger {
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("run");
+        copy(run, &folder);
+        Forger { _root: Some(root), ..Forger::at(&folder, experiment) }
+    }
+
+    /// The run in that folder.
+    pub(super) fn at(folder: &Path, experiment: &Experiment) -> Forger {
+        Forger {
+            _root: None,
+            paths: Paths::new(folder),
+            slots: checkpoint::slots(&experiment.arch.compiled.graph),
+        }
+    }
+
+    pub(super) fn verify(&self) -> Report {
+        verify(&self.paths.folder, None, Remake::Every).unwrap()
+    }
+
+    pub(super) fn place(&self, step: u64) -> PathBuf {
+        self.paths.checkpoints().join(checkpoint::name_of(step))
+    }
+
+    pub(super) fn part(&self, step: u64, part: Part) -> PathBuf {
+        self.place(step).join(part.file())
+    }
+
+    /// Changes a file's bytes, and nothing else.
+    pub(super) fn edit(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
+        let mut content = bytes(path);
+        change(&mut content);
+        fs::write(path, content).unwrap();
+    }
+
+    /// Changes a file's text, and nothing else.
+    pub(super) fn retext(&self, path: &Path, change: impl FnOnce(String) -> String) {
+        let before = fs::read_to_string(path).unwrap();
+        let after = change(before.clone());
+        assert_ne!(before, after, "the forgery changes nothing");
+        fs::write(path, after).unwrap();
+    }
+
+    /// The log's lines without their chains.
+    pub(super) fn lines(&self) -> Vec<String> {
+        let text = fs::read_to_string(self.paths.metrics()).unwrap();
+        let body = |line: &str| format!("{}}}", line.split_once(",\"chain\":").unwrap().0);
+        text.lines().map(body).collect()
+    }
+
+    /// Writes the log with a right chain, and corrects checkpoints and attestation for it.
+    pub(super) fn relog(&self, lines: &[String]) {
+        let mut text = String::new();
+        let mut before = String::new();
+        for line in lines {
+            before = Digest::of("canonc.metrics.v1", &format!("{before}\n{line}")).to_string();
+            text += &format!("{},\"chain\":\"{before}\"}}\n", line.strip_suffix('}').unwrap());
+        }
+        fs::write(self.paths.metrics(), text).unwrap();
+        self.correct();
+    }
+
+    /// Changes some records of the log, and corrects everything above them.
+    pub(super) fn records(&self, change: impl FnMut(&mut Record)) {
+        let mut records: Vec<Record> =
+            self.lines().iter().map(|line| Record::parse(line).unwrap()).collect();
+        records.iter_mut().for_each(change);
+        self.relog(&records.iter().map(Record::text).collect::<Vec<_>>());
+    }
+
+    /// The chain after each line, with the step of the line; the start is of step 0.
+    fn heads(&self) -> Vec<(u64, Digest)> {
+        let text = fs::read_to_string(self.paths.metrics()).unwrap_or_default();
+        let head = |line: &str| {
+            let chain = line.split_once(",\"chain\":\"").unwrap().1;
+            let step = match Record::parse(line)? {
+                Record::Start(_) => 0,
+                Record::Step(step) => step.step,
+                Record::Evaluation(evaluation) => evaluation.step,
+            };
+            Some((step, Digest::parse(chain.strip_suffix("\"}")?)?))
+        };
+        text.lines().filter_map(head).collect()
+    }
+
+    /// Makes a checkpoint's manifest agree with its files and with the log, and seals it.
+    pub(super) fn remanifest(&self, step: u64, change: impl FnOnce(&mut Manifest)) {
+        let place = self.place(step);
+        let Ok(mut manifest) = checkpoint::manifest(&place) else { return };
+        for part in PARTS {
+            let Some(content) = self.content(&place.join(part.file())) else { continue };
+            match part {
+                Part::Weights => manifest.weights = content,
+                Part::FirstMoment => manifest.first_moment = content,
+                Part::SecondMoment => manifest.second_moment = content,
+            }
+        }
+        let heads = self.heads();
+        if let Some((_, head)) = heads.iter().rfind(|(of, _)| *of == manifest.step) {
+            manifest.chain = *head;
+        }
+        change(&mut manifest);
+        let path = place.join("checkpoint.toml");
+        fs::write(path, sealed("canonc.checkpoint.v1", &manifest_body(&manifest))).unwrap();
+    }
+
+    /// Digests of a file; tensors that it lacks are left out.
+    fn content(&self, path: &Path) -> Option<Content> {
+        let bytes = fs::read(path).ok()?;
+        let mut tensors = TensorDigests::default();
+        if let Ok(file) = SafeTensors::deserialize(&bytes) {
+            for slot in &self.slots {
+                if let Ok(tensor) = file.tensor(&slot.path) {
+                    tensors.add(slot, tensor.data());
+                }
+            }
+        }
+        let file = Digest::parse(&blake3::hash(&bytes).to_hex()).unwrap();
+        Some(Content { bytes: bytes.len() as u64, file, tensors: tensors.finish() })
+    }
+
+    /// Writes the attestation anew, if there is one, with something changed and the seal made right.
+    pub(super) fn reattest(&self, change: impl FnOnce(&mut Attestation)) {
+        let path = self.paths.attestation();
+        let Ok(text) = fs::read_to_string(&path) else { return };
+        let mut attestation = Attestation::parse(&text).unwrap();
+        change(&mut attestation);
+        let circumstances = Circumstances { finished: 1e9, seconds: 2.5, processes: 1, proved: 0 };
+        attestation.write(&path, circumstances, &Faults::none()).unwrap();
+    }
+
+    /// Replaces the text above the attestation's seal, and the seal.
+    pub(super) fn reseal_attestation(&self, change: impl FnOnce(String) -> String) {
+        self.retext(&self.paths.attestation(), |text| {
+            let (body, rest) = text.split_once("\n[seal]\n").unwrap();
+            let below = rest.split_once("\n[unsealed]\n").unwrap().1;
+            format!(
+                "{}\n[unsealed]\n{below}",
+                sealed("canonc.attestation.v1", &change(body.to_owned()))
+            )
+        });
+    }
+
+    /// Replaces the text above a manifest's seal, and the seal.
+    pub(super) fn reseal_manifest(&self, step: u64, change: impl FnOnce(String) -> String) {
+        self.retext(&self.place(step).join("checkpoint.toml"), |text| {
+            let body = text.split_once("\n[seal]\n").unwrap().0;
+            sealed("canonc.checkpoint.v1", &change(body.to_owned()))
+        });
+    }
+
+    /// Makes manifests and attestation agree with the log, the checkpoints, the plan and the kernels.
+    pub(super) fn correct(&self) {
+        for name in checkpoint::names(&self.paths.checkpoints()).unwrap() {
+            self.remanifest(checkpoint::step_of(&name).unwrap(), |_| ());
+        }
+        let heads = self.heads();
+        let counted = self.lines().into_iter().filter_map(|line| match Record::parse(&line)? {
+            Record::Step(step) => Some(step.counted),
+            Record::Start(_) | Record::Evaluation(_) => None,
+        });
+        let counted: u64 = counted.sum();
+        let newest = checkpoint::names(&self.paths.checkpoints()).unwrap().into_iter().next();
+        let last =
+            newest.and_then(|name| checkpoint::manifest(&self.paths.checkpoints().join(name)).ok());
+        let plan = fs::read_to_string(self.paths.plan()).unwrap_or_default();
+        self.reattest(|attestation| {
+            attestation.lines = heads.len() as u64;
+            attestation.counted = counted;
+            attestation.plan = Digest::of(PLAN_TAG, &plan);
+            if let Some((_, head)) = heads.last() {
+                attestation.metrics = *head;
+            }
+            if let Some(last) = last {
+                attestation.weights = last.weights.tensors;
+                attestation.first_moment = last.first_moment.tensors;
+                attestation.second_moment = last.second_moment.tensors;
+            }
+        });
+    }
+
+    /// Changes the kernels that are attested and those in `kernels.txt` alike.
+    pub(super) fn kernels(
+        &self,
+        change: impl Fn(&mut std::collections::BTreeMap<String, std::collections::BTreeSet<String>>),
+    ) {
+        self.reattest(|attestation| {
+            change(&mut attestation.kernels);
+            fs::write(self.paths.kernels(), kernel_lines(&attestation.kernels)).unwrap();
+        });
+    }
+
+    /// Puts another lock in the run's place, with its id wherever an id is written.
+    pub(super) fn relock(&self, other: &Experiment) {
+        let before = checkpoint::manifest(&self.place(8)).unwrap().lock;
+        fs::write(self.paths.lock(), lock_text(other)).unwrap();
+        fs::write(self.paths.plan(), plan_text(other).unwrap()).unwrap();
+        // A change that no id of training covers leaves the checkpoints as they are.
+        if before != other.id() {
+            for step in [6, 8] {
+                for part in PARTS {
+                    self.header(step, part, |json| {
+                        json.replace(&before.to_string(), &other.id().to_string())
+                    });
+                }
+                self.remanifest(step, |manifest| manifest.lock = other.id());
+            }
+        }
+        self.reattest(|attestation| {
+            attestation.lock = other.digests.train;
+            attestation.eval = other.digests.eval;
+            attestation.platform = other.digests.platform;
+        });
+        self.records(|record| {
+            if let Record::Start(start) = record {
+                start.lock = other.digests.train;
+                start.eval = other.digests.eval;
+            }
+        });
+    }
+
+    /// Changes the header of a part's file; its length is made right.
+    pub(super) fn header(&self, step: u64, part: Part, change: impl FnOnce(String) -> String) {
+        self.edit(&self.part(step, part), |content| {
+            let length = u64::from_le_bytes(content[..8].try_into().unwrap()) as usize;
+            let json = String::from_utf8(content[8..8 + length].to_vec()).unwrap();
+            let mut changed = change(json.clone());
+            assert_ne!(json, changed, "the forgery changes nothing");
+            while changed.len() % 8 != 0 {
+                changed.push(' ');
+            }
+            let mut forged = (changed.len() as u64).to_le_bytes().to_vec();
+            forged.extend(changed.into_bytes());
+            forged.extend(&content[8 + length..]);
+            *content = forged;
+        });
+    }
+
+    /// Changes a tensor and makes every digest right but those of tensors.
+    pub(super) fn keep_tensors(&self, step: u64, part: Part) {
+        let kept = checkpoint::manifest(&self.place(step)).unwrap();
+        self.flip(step, part);
+        self.remanifest(step, |manifest| {
+            manifest.weights.tensors = kept.weights.tensors;
+            manifest.first_moment.tensors = kept.first_moment.tensors;
+            manifest.second_moment.tensors = kept.second_moment.tensors;
+        });
+    }
+
+    /// Changes one number of a part's last tensor.
+    pub(super) fn flip(&self, step: u64, part: Part) {
+        self.edit(&self.part(step, part), |content| {
+            let last = content.len() - 2;
+            content[last] ^= 0x10;
+        });
+    }
+}
+
+fn sealed(tag: &str, body: &str) -> String {
+    format!("{body}\n[seal]\ndigest = \"{}\"\n", Digest::of(tag, body))
+}
+
+fn manifest_body(manifest: &Manifest) -> String {
+    let Manifest { lock, step, chain, .. } = manifest;
+    let mut body = format!(
+        "# @generated by canonc: a state of a run. The seal is over the text above it.\n\
+         version = 1\nlock = \"{lock}\"\nstep = {step}\nchain = \"{chain}\"\n"
+    );
+    for part in PARTS {
+        let Content { bytes, file, tensors } = manifest.content(part);
+        let name = part.name();
+        body +=
+            &format!("\n[{name}]\nbytes = {bytes}\nfile = \"{file}\"\ntensors = \"{tensors}\"\n");
+    }
+    body
+}
+
+pub(super) fn copy(from: &Path, to: &Path) {
+    fs::create_dir(to).unwrap();
+    for entry in fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let to = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy(&entry.path(), &to);
+        } else {
+            fs::copy(entry.path(), to).unwrap();
+        }
+    }
+}

@@ -1,0 +1,409 @@
+//! The forger's suite: for each file of a finished run, what an enemy can do to it short of training again.
+//!
+//! In: the table below. Must stay true: each forgery is found by `verify`, or is about something that `verify` says it
+//! takes on trust; a file of a run that has no row fails the test.
+
+use std::fs;
+use std::path::Path;
+use std::sync::OnceLock;
+
+use compiler::digest::Digest;
+use compiler::lock::Experiment;
+use runtime::checkpoint::{Part, name_of};
+use runtime::init;
+use runtime::metrics::{Evaluation, Record, Step};
+use runtime::verify::Subject;
+
+use super::forger::{Forger, copy};
+use super::support::*;
+
+/// What `verify` says of a forgery.
+enum Expect {
+    /// A finding with these words in it.
+    Found(&'static str),
+    /// Nothing is found, and this is among what is taken on trust.
+    Trusted(Subject),
+}
+
+use Expect::{Found, Trusted};
+
+struct Forgery {
+    /// The file that is forged; STEP is the name of a checkpoint.
+    file: &'static str,
+    what: &'static str,
+    forge: fn(&Forger),
+    expect: Expect,
+}
+
+const fn row(
+    file: &'static str,
+    what: &'static str,
+    forge: fn(&Forger),
+    expect: Expect,
+) -> Forgery {
+    Forgery { file, what, forge, expect }
+}
+
+const LOCK: &str = "lock";
+const LOG: &str = "metrics.jsonl";
+const PLAN: &str = "plan.txt";
+const KERNELS: &str = "kernels.txt";
+const ATTESTATION: &str = "attestation.toml";
+const LATEST: &str = "checkpoints/latest";
+const MANIFEST: &str = "checkpoints/STEP/checkpoint.toml";
+const WEIGHTS: &str = "checkpoints/STEP/weights.safetensors";
+const FIRST: &str = "checkpoints/STEP/first_moment.safetensors";
+const SECOND: &str = "checkpoints/STEP/second_moment.safetensors";
+const TIMINGS: &str = "timings.jsonl";
+const EVENTS: &str = "events.jsonl";
+const WRITER: &str = "writer";
+/// A file that no run writes.
+const STRANGE: &str = "a strange file";
+
+fn step(number: u64, change: impl Fn(&mut Step)) -> impl FnMut(&mut Record) {
+    move |record| {
+        if let Record::Step(step) = record
+            && step.step == number
+        {
+            change(step);
+        }
+    }
+}
+
+fn evaluation(number: u64, change: impl Fn(&mut Evaluation)) -> impl FnMut(&mut Record) {
+    move |record| {
+        if let Record::Evaluation(evaluation) = record
+            && evaluation.step == number
+        {
+            change(evaluation);
+        }
+    }
+}
+
+/// The log without some lines, everything above it made right.
+fn without(run: &Forger, steps: u64, gone: impl Fn(&Record) -> bool) {
+    let lines: Vec<String> =
+        run.lines().into_iter().filter(|line| !gone(&Record::parse(line).unwrap())).collect();
+    run.relog(&lines);
+    run.reattest(|attestation| attestation.steps = steps);
+}
+
+/// A part replaced by some text, and every digest above it made right.
+fn text_instead(run: &Forger, part: Part) {
+    fs::write(run.part(8, part), "no tensors at all\n").unwrap();
+    run.correct();
+}
+
+fn flipped(run: &Forger, part: Part) {
+    run.flip(8, part);
+    run.correct();
+}
+
+fn other_header(run: &Forger, change: fn(String) -> String) {
+    run.header(8, Part::Weights, change);
+    run.correct();
+}
+
+fn relock(run: &Forger, from: &str, to: &str) -> Experiment {
+    let other = depo(&[(from, to)]);
+    run.relock(&other);
+    other
+}
+
+fn append(path: &Path, text: &str) {
+    let before = fs::read_to_string(path).unwrap();
+    fs::write(path, before + text).unwrap();
+}
+
+#[rustfmt::skip]
+fn table() -> Vec<Forgery> {
+    vec![
+        // The lock, with its id wherever an id is written.
+        row(LOCK, "deleted", |run| fs::remove_file(run.paths.lock()).unwrap(), Found("lock cannot be read")),
+        row(LOCK, "a comment added", |run| append(&run.paths.lock(), "# more\n"), Found("lock:")),
+        row(LOCK, "another learning rate", |run| { relock(run, "lr = 0.01", "lr = 0.02"); }, Found("logged lr")),
+        row(LOCK, "another schedule", |run| { relock(run, "warmup = 2", "warmup = 3"); }, Found("logged lr")),
+        row(LOCK, "another data seed", |run| { relock(run, "data = 2", "data = 3"); }, Found("step 1 logged batch")),
+        row(LOCK, "another task", |run| { relock(run, "N = 4", "N = 3"); }, Found("step 1 logged batch")),
+        row(LOCK, "another batch", |run| { relock(run, "sequences = 2", "sequences = 3"); }, Found("step 1 logged batch")),
+        row(LOCK, "other held-out windows", |run| { relock(run, "windows = 3", "windows = 4"); }, Found("the evaluation after step 4 logged")),
+        row(LOCK, "other evaluations", |run| { relock(run, "every = 4", "every = 2"); }, Found("which does not follow there")),
+        row(LOCK, "more steps", |run| { relock(run, "steps = 8", "steps = 9"); }, Found("ends with step 8 of 9")),
+        row(LOCK, "another init seed", |run| { relock(run, "init = 1", "init = 3"); }, Found("the lock's seed gives")),
+        row(LOCK, "another init seed, and the initial digest it gives", |run| {
+            let other = relock(run, "init = 1", "init = 3");
+            let drawn = init::digest(&other.arch.compiled.graph, 3).unwrap();
+            run.records(|record| if let Record::Start(start) = record { start.initial = drawn });
+        }, Trusted(Subject::Training)),
+        row(LOCK, "another weight decay", |run| { relock(run, "weight_decay = 0.1", "weight_decay = 0.2"); }, Trusted(Subject::Training)),
+        row(LOCK, "another arch", |run| run.relock(&experiment("small_canon", DEPO, &[])), Found("it has no tensor")),
+        row(LOCK, "other threads", |run| { relock(run, "threads = 1", "threads = 2"); }, Found("the lock requires 2")),
+        row(LOCK, "another checkpoint cadence", |run| { relock(run, "every = 3", "every = 5"); }, Trusted(Subject::Settings)),
+        row(LOCK, "another name", |run| {
+            let other = depo(&[]).with("other".to_owned(), &Default::default()).unwrap();
+            run.relock(&other);
+        }, Trusted(Subject::Settings)),
+        // The log.
+        row(LOG, "deleted", |run| fs::remove_file(run.paths.metrics()).unwrap(), Found("empty or gone")),
+        row(LOG, "a loss halved", |run| run.records(step(5, |step| step.loss = step.loss.map(|loss| loss / 2.0))), Trusted(Subject::Losses)),
+        row(LOG, "another gradient norm", |run| run.records(step(5, |step| step.grad_norm *= 2.0)), Trusted(Subject::Losses)),
+        row(LOG, "a loss that is not a number", |run| run.records(step(5, |step| step.loss = Some(f64::NAN))), Found("where every run stops")),
+        row(LOG, "no loss", |run| run.records(step(5, |step| (step.loss, step.counted) = (None, 0))), Found("where every run stops")),
+        row(LOG, "another learning rate", |run| run.records(step(5, |step| step.lr *= 2.0)), Found("step 5 logged lr")),
+        row(LOG, "another batch", |run| run.records(step(5, |step| step.batch = Digest::of("test", "other"))), Found("step 5 logged batch")),
+        row(LOG, "other counted targets", |run| run.records(step(5, |step| step.counted += 1)), Found("step 5 logged batch")),
+        row(LOG, "other initial weights", |run| run.records(|record| if let Record::Start(start) = record { start.initial = start.lock }), Found("the lock's seed gives")),
+        row(LOG, "another lock", |run| run.records(|record| if let Record::Start(start) = record { start.lock = start.initial }), Found("metrics.jsonl is of lock")),
+        row(LOG, "another evaluation section", |run| run.records(|record| if let Record::Start(start) = record { start.eval = start.initial }), Found("metrics.jsonl is of evaluation section")),
+        row(LOG, "a better held-out loss", |run| run.records(evaluation(8, |eval| eval.nll = Some(0.5))), Trusted(Subject::Evaluations)),
+        row(LOG, "more tokens right", |run| run.records(evaluation(8, |eval| eval.tokens.right = eval.tokens.of)), Trusted(Subject::Evaluations)),
+        row(LOG, "more right than there are", |run| run.records(evaluation(8, |eval| eval.tokens.right = eval.tokens.of + 1)), Found("the evaluation after step 8 logged")),
+        row(LOG, "fewer tokens to guess", |run| run.records(evaluation(8, |eval| { eval.tokens.of -= 1; eval.tokens.right = 0; })), Found("tokens of answers, and the lock gives")),
+        row(LOG, "other held-out targets", |run| run.records(evaluation(4, |eval| eval.counted += 1)), Found("the evaluation after step 4 logged")),
+        row(LOG, "no held-out loss", |run| run.records(evaluation(8, |eval| eval.nll = None)), Found("mean losses")),
+        row(LOG, "no hard answers", |run| run.records(evaluation(8, |eval| drop(eval.answers.pop_last()))), Found("answers of level")),
+        row(LOG, "a level that the task lacks", |run| run.records(evaluation(8, |eval| drop(eval.answers.insert(99, Default::default())))), Found("levels of answers")),
+        row(LOG, "the last step gone", |run| without(run, 7, |record| matches!(record, Record::Step(Step { step: 8, .. }) | Record::Evaluation(Evaluation { step: 8, .. }))), Found("metrics.jsonl ends with step 7 of 8")),
+        row(LOG, "the last evaluation gone", |run| without(run, 8, |record| matches!(record, Record::Evaluation(Evaluation { step: 8, .. }))), Found("no evaluation after step 8")),
+        row(LOG, "an evaluation gone", |run| without(run, 8, |record| matches!(record, Record::Evaluation(Evaluation { step: 4, .. }))), Found("which does not follow there")),
+        row(LOG, "a step gone", |run| without(run, 7, |record| matches!(record, Record::Step(Step { step: 3, .. }))), Found("which does not follow there")),
+        row(LOG, "the start gone", |run| without(run, 8, |record| matches!(record, Record::Start(_))), Found("line 1 of metrics.jsonl is step 1")),
+        row(LOG, "a step twice", |run| {
+            let mut lines = run.lines();
+            lines.insert(3, lines[3].clone());
+            run.relog(&lines);
+        }, Found("which does not follow there")),
+        row(LOG, "two steps swapped", |run| {
+            let mut lines = run.lines();
+            lines.swap(2, 3);
+            run.relog(&lines);
+        }, Found("which does not follow there")),
+        row(LOG, "a loss twice in its line", |run| {
+            let mut lines = run.lines();
+            lines[3] = lines[3].replacen("\"loss\":", "\"loss\":0.5,\"loss\":", 1);
+            run.relog(&lines);
+        }, Found("line 4 of")),
+        row(LOG, "another member in a line", |run| {
+            let mut lines = run.lines();
+            lines[3] = lines[3].replacen("\"lr\":", "\"note\":1,\"lr\":", 1);
+            run.relog(&lines);
+        }, Found("is not as canonc writes it")),
+        row(LOG, "spaces in a line", |run| {
+            let mut lines = run.lines();
+            lines[3] = lines[3].replacen("\"lr\":", "\"lr\": ", 1);
+            run.relog(&lines);
+        }, Found("is not as canonc writes it")),
+        row(LOG, "a line of another kind", |run| {
+            let mut lines = run.lines();
+            lines.push("{\"kind\":\"note\"}".to_owned());
+            run.relog(&lines);
+        }, Found("is not a metrics line this canonc knows")),
+        row(LOG, "half a line more", |run| append(&run.paths.metrics(), "{\"kind\":"), Found("goes on after its last whole line")),
+        // The plan.
+        row(PLAN, "deleted", |run| fs::remove_file(run.paths.plan()).unwrap(), Found("plan.txt is gone")),
+        row(PLAN, "a line more, attested", |run| { append(&run.paths.plan(), "more\n"); run.correct(); }, Found("canonc")),
+        row(PLAN, "its last line end gone, attested", |run| {
+            run.retext(&run.paths.plan(), |text| text.trim_end().to_owned());
+            run.correct();
+        }, Found("plan.txt: line")),
+        row(PLAN, "another plan, said to be of another canonc", |run| {
+            fs::write(run.paths.plan(), "anything\n").unwrap();
+            run.correct();
+            run.reattest(|attestation| drop(attestation.machine.insert("canonc".to_owned(), "99.0.0".to_owned())));
+        }, Trusted(Subject::Plan)),
+        // Kernels, in their file and in the attestation.
+        row(KERNELS, "deleted", |run| fs::remove_file(run.paths.kernels()).unwrap(), Found("kernels.txt is gone")),
+        row(KERNELS, "another path in the file alone", |run| run.retext(&run.paths.kernels(), |text| text.replacen(" = ", " = not ", 1)), Found("other kernels than kernels.txt")),
+        row(KERNELS, "a comment", |run| append(&run.paths.kernels(), "# more\n"), Found("kernels.txt: line")),
+        row(KERNELS, "a line twice", |run| run.retext(&run.paths.kernels(), |text| format!("{}\n{text}", text.lines().next().unwrap())), Found("kernels.txt: line")),
+        row(KERNELS, "another path", |run| run.kernels(|kernels| drop(kernels.insert("linear".to_owned(), ["magic".to_owned()].into()))), Trusted(Subject::Kernels)),
+        row(KERNELS, "a kernel that the plan lacks", |run| run.kernels(|kernels| drop(kernels.insert("magic".to_owned(), ["fast".to_owned()].into()))), Found("which the lock's plan does not execute")),
+        row(KERNELS, "a kernel gone", |run| run.kernels(|kernels| drop(kernels.remove("linear").unwrap())), Found("which every step of the lock's plan executes")),
+        // The attestation.
+        row(ATTESTATION, "deleted", |run| fs::remove_file(run.paths.attestation()).unwrap(), Trusted(Subject::Attestation)),
+        row(ATTESTATION, "empty", |run| fs::write(run.paths.attestation(), "").unwrap(), Found("attestation.toml: it has no seal")),
+        row(ATTESTATION, "another CPU", |run| run.reattest(|a| drop(a.machine.insert("cpu".to_owned(), "faster".to_owned()))), Trusted(Subject::Machine)),
+        row(ATTESTATION, "another machine before", |run| run.reattest(|a| a.other_machines.push("one more".to_owned())), Trusted(Subject::Machine)),
+        row(ATTESTATION, "other threads than the lock's", |run| run.reattest(|a| drop(a.machine.insert("threads".to_owned(), "7".to_owned()))), Found("the lock requires 1")),
+        row(ATTESTATION, "a fact of the machine gone", |run| run.reattest(|a| drop(a.machine.remove("libtorch"))), Found("it does not say the machine's libtorch")),
+        row(ATTESTATION, "one more fact", |run| run.reattest(|a| drop(a.machine.insert("mood".to_owned(), "good".to_owned()))), Found("which canonc does not record")),
+        row(ATTESTATION, "another name", |run| run.reattest(|a| a.name = "other".to_owned()), Trusted(Subject::Settings)),
+        row(ATTESTATION, "other steps", |run| run.reattest(|a| a.steps = 9), Found("it claims 9 steps")),
+        row(ATTESTATION, "other counted targets", |run| run.reattest(|a| a.counted += 1), Found("counted targets, and there are")),
+        row(ATTESTATION, "other lines", |run| run.reattest(|a| a.lines += 1), Found("lines, and there are 11")),
+        row(ATTESTATION, "another lock", |run| run.reattest(|a| a.lock = a.eval), Found("it claims lock")),
+        row(ATTESTATION, "another evaluation section", |run| run.reattest(|a| a.eval = a.lock), Found("it claims evaluation section")),
+        row(ATTESTATION, "another platform section", |run| run.reattest(|a| a.platform = a.lock), Found("it claims platform section")),
+        row(ATTESTATION, "another chain", |run| run.reattest(|a| a.metrics = a.lock), Found("it claims a metrics chain")),
+        row(ATTESTATION, "other weights", |run| run.reattest(|a| a.weights = a.lock), Found("it claims weights")),
+        row(ATTESTATION, "other first moments", |run| run.reattest(|a| a.first_moment = a.lock), Found("it claims first moments")),
+        row(ATTESTATION, "other second moments", |run| run.reattest(|a| a.second_moment = a.lock), Found("it claims second moments")),
+        row(ATTESTATION, "another plan", |run| run.reattest(|a| a.plan = a.lock), Found("it claims plan")),
+        row(ATTESTATION, "other kernels", |run| run.reattest(|a| drop(a.kernels.pop_last())), Found("other kernels than kernels.txt")),
+        row(ATTESTATION, "a comment above the seal", |run| run.reseal_attestation(|body| body + "# more\n"), Found("and canonc writes")),
+        row(ATTESTATION, "a line above the seal", |run| run.reseal_attestation(|body| body.replacen("steps = ", "good = true\nsteps = ", 1)), Found("attestation.toml: ")),
+        row(ATTESTATION, "a key twice", |run| run.reseal_attestation(|body| body.replacen("steps = ", "steps = 8\nsteps = ", 1)), Found("attestation.toml: ")),
+        row(ATTESTATION, "a number in other digits", |run| run.reseal_attestation(|body| body.replacen("steps = 8", "steps = 0x8", 1)), Found("and canonc writes `steps = 8`")),
+        row(ATTESTATION, "a line below the seal", |run| append(&run.paths.attestation(), "good = true\n"), Found("attestation.toml: ")),
+        row(ATTESTATION, "a section below the seal", |run| append(&run.paths.attestation(), "\n[more]\nsteps = 9\n"), Found("attestation.toml: ")),
+        row(ATTESTATION, "a comment below the seal", |run| append(&run.paths.attestation(), "# more\n"), Found("and canonc writes nothing")),
+        row(ATTESTATION, "another time", |run| run.retext(&run.paths.attestation(), |text| text.replacen("\nseconds = ", "\nseconds = 1", 1)), Trusted(Subject::Times)),
+        // Which checkpoint is the newest.
+        row(LATEST, "deleted", |run| fs::remove_file(run.paths.checkpoints().join("latest")).unwrap(), Found("checkpoints/latest is gone")),
+        row(LATEST, "empty", |run| fs::write(run.paths.checkpoints().join("latest"), "").unwrap(), Found("has to name a checkpoint")),
+        row(LATEST, "an older one", |run| fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap(), Found("the last step's is step-0000000008")),
+        row(LATEST, "one that is not there", |run| fs::write(run.paths.checkpoints().join("latest"), name_of(9) + "\n").unwrap(), Found("checkpoints/latest names step-0000000009")),
+        row(LATEST, "two lines", |run| append(&run.paths.checkpoints().join("latest"), "step-0000000006\n"), Found("has to name a checkpoint")),
+        // A checkpoint's own text, sealed again.
+        row(MANIFEST, "deleted", |run| fs::remove_file(run.place(6).join("checkpoint.toml")).unwrap(), Found("step-0000000006: checkpoint.toml")),
+        row(MANIFEST, "a comment above the seal", |run| run.reseal_manifest(6, |body| body + "# more\n"), Found("and canonc writes")),
+        row(MANIFEST, "a line above the seal", |run| run.reseal_manifest(6, |body| body + "good = true\n"), Found("step-0000000006: checkpoint.toml: ")),
+        row(MANIFEST, "a section below the seal", |run| append(&run.place(6).join("checkpoint.toml"), "\n[unsealed]\nx = 1\n"), Found("step-0000000006: checkpoint.toml: line")),
+        row(MANIFEST, "another step", |run| run.reseal_manifest(6, |body| body.replacen("step = 6", "step = 7", 1)), Found("it is the state after step 7")),
+        row(MANIFEST, "the chain of another step", |run| {
+            let chain = runtime::checkpoint::manifest(&run.place(8)).unwrap().chain;
+            run.remanifest(6, |manifest| manifest.chain = chain);
+        }, Found("it is of a metrics log whose chain is")),
+        row(MANIFEST, "another lock", |run| run.remanifest(6, |manifest| manifest.lock = manifest.chain), Found("it is of lock")),
+        row(MANIFEST, "both checkpoints swapped", |run| {
+            let away = run.paths.checkpoints().join("away");
+            fs::rename(run.place(6), &away).unwrap();
+            fs::rename(run.place(8), run.place(6)).unwrap();
+            fs::rename(away, run.place(8)).unwrap();
+        }, Found("step-0000000006: it is the state after step 8")),
+        row(MANIFEST, "both checkpoints swapped, their texts and the attestation made right", |run| {
+            for part in runtime::checkpoint::PARTS {
+                let (six, eight) = (bytes(&run.part(6, part)), bytes(&run.part(8, part)));
+                fs::write(run.part(6, part), eight).unwrap();
+                fs::write(run.part(8, part), six).unwrap();
+            }
+            run.correct();
+        }, Found("it says that it is of lock")),
+        row(MANIFEST, "both checkpoints swapped, and everything made right", |run| {
+            for part in runtime::checkpoint::PARTS {
+                let (six, eight) = (bytes(&run.part(6, part)), bytes(&run.part(8, part)));
+                fs::write(run.part(6, part), eight).unwrap();
+                fs::write(run.part(8, part), six).unwrap();
+                run.header(6, part, |json| json.replace("step 8", "step 6"));
+                run.header(8, part, |json| json.replace("step 6", "step 8"));
+            }
+            run.correct();
+        }, Trusted(Subject::Training)),
+        row(MANIFEST, "the older checkpoint deleted", |run| fs::remove_dir_all(run.place(6)).unwrap(), Trusted(Subject::Settings)),
+        row(MANIFEST, "the last checkpoint deleted", |run| {
+            fs::remove_dir_all(run.place(8)).unwrap();
+            fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap();
+        }, Found("there is no good checkpoint of the last step, 8")),
+        row(MANIFEST, "the last checkpoint deleted, and the weights before it attested", |run| {
+            fs::remove_dir_all(run.place(8)).unwrap();
+            fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap();
+            run.correct();
+        }, Found("there is no good checkpoint of the last step, 8")),
+        row(MANIFEST, "a copy under another step's name", |run| copy(&run.place(8), &run.place(7)), Found("step-0000000007: it is the state after step 8")),
+        row(MANIFEST, "a copy under a longer name", |run| copy(&run.place(8), &run.paths.checkpoints().join("step-00000000008")), Found("no run writes it")),
+        row(MANIFEST, "a step after the last", |run| {
+            copy(&run.place(8), &run.place(9));
+            run.remanifest(9, |manifest| manifest.step = 9);
+        }, Found("step-0000000009: the run has 8 steps")),
+        // A checkpoint's tensors, with every digest above them made right.
+        row(WEIGHTS, "deleted", |run| fs::remove_file(run.part(6, Part::Weights)).unwrap(), Found("weights.safetensors is missing")),
+        row(WEIGHTS, "a bit flipped, digests kept", |run| run.flip(6, Part::Weights), Found("weights.safetensors has digest")),
+        row(WEIGHTS, "a bit flipped, the tensors' digest kept", |run| run.keep_tensors(8, Part::Weights), Found("its tensors have digest")),
+        row(WEIGHTS, "a bit flipped", |run| flipped(run, Part::Weights), Trusted(Subject::Training)),
+        row(WEIGHTS, "text instead", |run| text_instead(run, Part::Weights), Found("it is not a safetensors file")),
+        row(WEIGHTS, "empty", |run| { fs::write(run.part(8, Part::Weights), "").unwrap(); run.correct(); }, Found("it is not a safetensors file")),
+        row(WEIGHTS, "one name changed", |run| other_header(run, |json| json.replacen("\"embed", "\"ember", 1)), Found("it has no tensor")),
+        row(WEIGHTS, "one shape changed", |run| other_header(run, |json| json.replacen("[16,16]", "[256]", 1)), Found("and the lock's arch has F32 [16, 16]")),
+        row(WEIGHTS, "one dtype changed", |run| other_header(run, |json| json.replacen("\"F32\"", "\"I32\"", 1)), Found("and the lock's arch has F32")),
+        row(WEIGHTS, "of another step", |run| other_header(run, |json| json.replacen("step 8", "step 9", 1)), Found("it says that it is of lock")),
+        row(WEIGHTS, "no word of its step", |run| other_header(run, |json| json.replacen("\"canonc\"", "\"nobody\"", 1)), Found("it does not say that it is of lock")),
+        row(WEIGHTS, "one more word in its header", |run| other_header(run, |json| json.replacen("{\"canonc\":", "{\"more\":\"x\",\"canonc\":", 1)), Found("its header is not the one that canonc writes")),
+        row(WEIGHTS, "spaces in its header", |run| other_header(run, |json| json + "        "), Found("its header is not the one that canonc writes")),
+        row(WEIGHTS, "bytes after the last tensor", |run| { run.edit(&run.part(8, Part::Weights), |content| content.extend([0; 4])); run.correct(); }, Found("it goes on for 4 bytes after its last tensor")),
+        row(WEIGHTS, "bytes lacking", |run| { run.edit(&run.part(8, Part::Weights), |content| content.truncate(content.len() - 4)); run.correct(); }, Found("it ends inside the tensor")),
+        row(WEIGHTS, "a file more", |run| fs::write(run.place(6).join("more.safetensors"), "").unwrap(), Found("it holds `more.safetensors`")),
+        row(FIRST, "a bit flipped, the tensors' digest kept", |run| run.keep_tensors(8, Part::FirstMoment), Found("first_moment.safetensors is not what was saved")),
+        row(FIRST, "a bit flipped", |run| flipped(run, Part::FirstMoment), Trusted(Subject::Training)),
+        row(FIRST, "text instead", |run| text_instead(run, Part::FirstMoment), Found("first_moment.safetensors does not hold the tensors of a state")),
+        row(FIRST, "the weights instead", |run| { fs::copy(run.part(8, Part::Weights), run.part(8, Part::FirstMoment)).unwrap(); run.correct(); }, Trusted(Subject::Training)),
+        row(SECOND, "a bit flipped, the tensors' digest kept", |run| run.keep_tensors(8, Part::SecondMoment), Found("second_moment.safetensors is not what was saved")),
+        row(SECOND, "a bit flipped", |run| flipped(run, Part::SecondMoment), Trusted(Subject::Training)),
+        row(SECOND, "text instead", |run| text_instead(run, Part::SecondMoment), Found("second_moment.safetensors does not hold the tensors of a state")),
+        row(SECOND, "deleted", |run| fs::remove_file(run.part(8, Part::SecondMoment)).unwrap(), Found("second_moment.safetensors is missing")),
+        // What nothing seals.
+        row(TIMINGS, "faster", |run| fs::write(run.paths.timings(), "{\"step\":1,\"seconds\":0.001}\n").unwrap(), Trusted(Subject::Times)),
+        row(TIMINGS, "deleted", |run| fs::remove_file(run.paths.timings()).unwrap(), Trusted(Subject::Times)),
+        row(EVENTS, "another story", |run| fs::write(run.paths.events(), "{\"event\":\"finished\",\"step\":8}\n").unwrap(), Trusted(Subject::Times)),
+        row(EVENTS, "deleted", |run| fs::remove_file(run.paths.events()).unwrap(), Trusted(Subject::Times)),
+        row(WRITER, "another process", |run| fs::write(run.paths.writer(), "process 1\n").unwrap(), Trusted(Subject::Times)),
+        row(STRANGE, "in the run's folder", |run| fs::write(run.paths.folder.join("results.txt"), "good\n").unwrap(), Trusted(Subject::OtherFiles)),
+        row(STRANGE, "among the checkpoints", |run| fs::write(run.paths.checkpoints().join("best"), name_of(8)).unwrap(), Found("checkpoints/best is not a checkpoint")),
+    ]
+}
+
+/// One finished run, for all rows to copy.
+fn finished() -> &'static Path {
+    static RUN: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let root = RUN.get_or_init(|| {
+        let root = tempfile::tempdir().unwrap();
+        let folder = Folder::finished(&depo(&[]));
+        copy(&folder.path(), &root.path().join("run"));
+        root
+    });
+    static PATH: OnceLock<std::path::PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| root.path().join("run"))
+}
+
+#[test]
+fn every_forgery_is_found_or_is_of_what_verify_says_it_trusts() {
+    let experiment = depo(&[]);
+    let untouched = Forger::of(finished(), &experiment);
+    assert_eq!(untouched.verify().broken, Vec::<String>::new());
+    // The forger's own arithmetic is right: a run that is corrected without being changed holds.
+    untouched.correct();
+    assert_eq!(untouched.verify().broken, Vec::<String>::new());
+    let mut wrong = Vec::new();
+    for Forgery { file, what, forge, expect } in table() {
+        let run = Forger::of(finished(), &experiment);
+        let forged = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| forge(&run)));
+        if forged.is_err() {
+            wrong.push(format!("{file}, {what}: it cannot be forged so"));
+            continue;
+        }
+        let report = run.verify();
+        let as_expected = match expect {
+            Found(words) => report.broken.iter().any(|line| line.contains(words)),
+            Trusted(subject) => report.broken.is_empty() && report.trusts(subject),
+        };
+        if !as_expected {
+            wrong.push(format!("{file}, {what}: {:#?}\n{}", report.broken, report.closing()));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+}
+
+#[test]
+fn every_file_of_a_run_is_in_the_table() {
+    let mut files = Vec::new();
+    list(finished(), "", &mut files);
+    let rows: Vec<&str> = table().iter().map(|row| row.file).collect();
+    for file in &files {
+        assert!(rows.contains(&file.as_str()), "no forgery of {file} is tried");
+    }
+    for row in rows {
+        assert!(row == STRANGE || files.iter().any(|file| file == row), "no run has {row}");
+    }
+}
+
+fn list(folder: &Path, prefix: &str, files: &mut Vec<String>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type().unwrap().is_dir() {
+            let name = if name.starts_with("step-") { "STEP".to_owned() } else { name };
+            list(&entry.path(), &format!("{prefix}{name}/"), files);
+        } else {
+            files.push(format!("{prefix}{name}"));
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! A run believes the disk, not its own memory: what it continues from, and what it attests, is read back and
+//! computed again.
+
+use std::fs;
+
+use runtime::checkpoint::Part;
+use runtime::fault::Faults;
+use runtime::metrics::{Evaluation, Record, Step};
+use runtime::run::{Event, Kind, Paths};
+use runtime::train::{End, Options, Watch, machine, train};
+
+use super::forger::Forger;
+use super::support::*;
+
+/// Does something to the folder after the last evaluation, as another program would.
+struct Meddler {
+    paths: Paths,
+    meddle: fn(&Paths),
+}
+
+impl Watch for Meddler {
+    fn step(&mut self, _: &Step, _: f64) {}
+
+    fn evaluation(&mut self, evaluation: &Evaluation, _: f64) {
+        if evaluation.step == 8 {
+            (self.meddle)(&self.paths);
+        }
+    }
+
+    fn event(&mut self, _: &Event) {}
+}
+
+fn replaced(path: &std::path::Path, from: &str, to: &str) {
+    let text = fs::read_to_string(path).unwrap();
+    assert!(text.contains(from), "{from}");
+    fs::write(path, text.replacen(from, to, 1)).unwrap();
+}
+
+#[test]
+fn a_run_attests_only_what_it_reads_back() {
+    type Meddle = fn(&Paths);
+    let cases: [(&str, Meddle); 6] = [
+        ("line 3 of", |paths| {
+            replaced(&paths.metrics(), "\"step\":2,\"loss\":", "\"step\":2,\"loss\":1")
+        }),
+        ("metrics lines whose chain ends with", |paths| {
+            let text = fs::read_to_string(paths.metrics()).unwrap();
+            let end = text.trim_end().rfind('\n').unwrap() + 1;
+            fs::write(paths.metrics(), &text[..end]).unwrap();
+        }),
+        ("metrics lines whose chain ends with", |paths| fs::remove_file(paths.metrics()).unwrap()),
+        ("goes on after its last whole line", |paths| {
+            let text = fs::read_to_string(paths.metrics()).unwrap();
+            fs::write(paths.metrics(), text + "{\"kind\":").unwrap();
+        }),
+        ("plan.txt: line 1 is", |paths| fs::write(paths.plan(), "another plan\n").unwrap()),
+        ("lock: line", |paths| replaced(&paths.lock(), "lr = 0.01", "lr = 0.02")),
+    ];
+    let experiment = depo(&[]);
+    for (why, meddle) in cases {
+        let folder = Folder::new();
+        let mut watch = Meddler { paths: folder.paths(), meddle };
+        let (stop, faults) = (std::sync::atomic::AtomicBool::new(false), Faults::none());
+        let options = Options { stop: &stop, stop_after: None, faults: &faults };
+        let mut job = job(&experiment, None).unwrap();
+        let machine = machine(&experiment.platform).unwrap();
+        let error = train(&mut job, &folder.path(), machine, &options, &mut watch).unwrap_err();
+        assert_eq!(error.kind, Kind::Finding, "{error}");
+        assert!(error.message.contains(why), "{why}: {error}");
+        assert!(!folder.paths().attestation().exists(), "{why}");
+    }
+}
+
+#[test]
+fn a_run_continued_from_other_initial_weights_is_not_attested() {
+    let experiment = depo(&[]);
+    let folder = Folder::new();
+    folder.stop_at(&experiment, 7);
+    Forger::at(&folder.path(), &experiment).records(|record| {
+        if let Record::Start(start) = record {
+            start.initial = start.lock;
+        }
+    });
+    let error = folder.fails(&experiment);
+    assert_eq!(error.kind, Kind::Finding);
+    assert!(error.message.contains("and the lock's seed gives"), "{error}");
+    assert!(!folder.paths().attestation().exists());
+}
+
+#[test]
+fn tensors_that_are_not_those_saved_are_never_trained_on() {
+    let experiment = depo(&[]);
+    let straight = Folder::finished(&experiment);
+    type Forge = fn(&Forger, u64);
+    let forgeries: [(&str, Forge); 5] = [
+        ("weights.safetensors is not what was saved: its tensors have digest", |run, step| {
+            run.keep_tensors(step, Part::Weights);
+        }),
+        ("second_moment.safetensors is not what was saved", |run, step| {
+            run.keep_tensors(step, Part::SecondMoment);
+        }),
+        ("it is not a safetensors file", |run, step| {
+            fs::write(run.part(step, Part::Weights), "no tensors at all\n").unwrap();
+            run.remanifest(step, |_| ());
+        }),
+        ("it has no tensor", |run, step| {
+            run.header(step, Part::Weights, |json| json.replacen("\"embed", "\"ember", 1));
+            run.remanifest(step, |_| ());
+        }),
+        ("and canonc writes", |run, step| {
+            run.reseal_manifest(step, |body| body + "# more\n");
+        }),
+    ];
+    for (why, forge) in forgeries {
+        let folder = Folder::new();
+        folder.stop_at(&experiment, 7);
+        let run = Forger::at(&folder.path(), &experiment);
+        forge(&run, 7);
+        let (end, told) = folder.run(&experiment, None, None);
+        assert!(matches!(end, Ok(End::Finished(_))), "{why}: {end:?}");
+        let refused = told.events.iter().any(|event| {
+            matches!(event, Event::CheckpointRefused { name, why: said }
+                if name == "step-0000000007" && said.contains(why))
+        });
+        assert!(refused, "{why}: {:?}", told.events);
+        assert!(told.events.iter().any(|event| matches!(event, Event::Started { step: 6, .. })));
+        assert_eq!(differing(&straight.bits(8), &folder.bits(8)), Vec::<String>::new());
+
+        // Without another one to go back to, the run stops.
+        let folder = Folder::new();
+        folder.stop_at(&experiment, 7);
+        let run = Forger::at(&folder.path(), &experiment);
+        forge(&run, 6);
+        forge(&run, 7);
+        let error = folder.fails(&experiment);
+        assert_eq!(error.kind, Kind::Finding);
+        assert!(error.message.contains(why), "{why}: {error}");
+    }
+}
+
+#[test]
+fn a_finished_run_whose_last_state_is_another_is_not_called_finished() {
+    let experiment = depo(&[]);
+    type Forge = fn(&Forger);
+    let forgeries: [(&str, Forge); 3] = [
+        ("its tensors have digest", |run| run.keep_tensors(8, Part::Weights)),
+        ("and the run came to", |run| {
+            run.flip(8, Part::Weights);
+            run.remanifest(8, |_| ());
+        }),
+        ("checkpoints/latest names step-0000000006", |run| {
+            fs::write(run.paths.checkpoints().join("latest"), "step-0000000006\n").unwrap();
+        }),
+    ];
+    for (why, forge) in forgeries {
+        let folder = Folder::finished(&experiment);
+        forge(&Forger::at(&folder.path(), &experiment));
+        let error = folder.fails(&experiment);
+        assert_eq!(error.kind, Kind::Finding);
+        assert!(error.message.contains(why), "{why}: {error}");
+    }
+    // States that were deleted to save room are used by nothing.
+    let folder = Folder::finished(&experiment);
+    fs::remove_dir_all(folder.paths().checkpoints()).unwrap();
+    let (end, _) = folder.run(&experiment, None, None);
+    assert!(matches!(end, Ok(End::Already(_))), "{end:?}");
+}
