@@ -163,7 +163,7 @@ pub fn replay(
     };
     for (start, steps) in shares {
         let origin = match replayer.kept.iter().find(|found| found.manifest.step == start) {
-            Some(found) if start > 0 => Origin::Kept(found.clone()),
+            Some(found) if start > 0 => Origin::Kept(Box::new(found.clone())),
             Some(_) | None => Origin::Initial,
         };
         replayer.stretch(&origin, steps, &mut replay, told)?;

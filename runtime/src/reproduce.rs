@@ -198,7 +198,7 @@ impl Again {
             state.read(part, index, out)
         })?;
         if difference.is_none() {
-            self.agreed = Origin::Kept(found);
+            self.agreed = Origin::Kept(Box::new(found));
         }
         Ok(Some(difference))
     }

@@ -2,7 +2,7 @@
 //! differ in any bit, and by how much. Must stay true: tensors are compared in parameter order, weights first, so that
 //! the first difference is the same whoever asks.
 
-use super::{Found, Part, Store};
+use super::{Found, Part, ReadTensor, Store};
 use crate::run::RunError;
 
 /// The first tensor that differs, and how many of each part do.
@@ -47,7 +47,7 @@ impl StateDifference {
 pub fn compare(
     store: &Store,
     found: &Found,
-    other: &mut dyn FnMut(Part, usize, &mut Vec<u8>) -> Result<(), RunError>,
+    other: &mut ReadTensor<'_>,
 ) -> Result<Option<StateDifference>, RunError> {
     let mut difference: Option<StateDifference> = None;
     let mut theirs = Vec::new();

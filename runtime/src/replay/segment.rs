@@ -13,7 +13,7 @@ use crate::train::State;
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     Initial,
-    Kept(Found),
+    Kept(Box<Found>),
 }
 
 impl Origin {
