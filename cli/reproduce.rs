@@ -68,7 +68,7 @@ fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
     let lock = Paths::new(folder).lock();
     if !lock.exists() {
         return Err(Failure::bad_input(format!(
-            "`{}` is no run's folder: it has no lock",
+            "`{}` is not the folder of a run: it has no lock",
             shown(folder)
         ))
         .help("name a folder that `canonc run` made, such as runs/NAME"));
@@ -80,9 +80,13 @@ fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
 
 /// Refuses to write into the run that is to be reproduced.
 fn apart(folder: &Path, out: &Path) -> Result<(), Failure> {
-    let same = match (folder.canonicalize(), out.canonicalize()) {
-        (Ok(folder), Ok(out)) => out.starts_with(&folder),
-        (Ok(_) | Err(_), Ok(_) | Err(_)) => false,
+    // A folder that is yet to be made is where the first of its parents that exists is.
+    let place = std::path::absolute(out).ok();
+    let there =
+        place.iter().flat_map(|out| out.ancestors()).find_map(|part| part.canonicalize().ok());
+    let same = match (folder.canonicalize(), there) {
+        (Ok(folder), Some(there)) => there.starts_with(&folder),
+        (Ok(_) | Err(_), Some(_) | None) => false,
     };
     match same {
         false => Ok(()),

@@ -37,7 +37,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
         }
         Place::Lock(path) if replay.is_some() || args.signers.is_some() => {
             return Err(Failure::bad_input(format!(
-                "`{}` is no run's folder: a lock has no steps to replay and no attestation to sign",
+                "`{}` is not the folder of a run: a lock has no steps to replay and no attestation to sign",
                 shown(&path)
             ))
             .help("name a folder that `canonc run` made, such as runs/NAME"));

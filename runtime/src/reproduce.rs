@@ -5,6 +5,7 @@
 
 mod folders;
 mod operation;
+mod reason;
 
 use crate::checkpoint::{StateDifference, compare};
 use crate::execute::Machine;
@@ -16,6 +17,8 @@ use crate::train::State;
 
 pub use folders::against;
 pub use operation::Variant;
+
+use reason::of_one_step;
 
 /// What came of running a run again, or of comparing two.
 #[derive(Clone, Debug, PartialEq)]
@@ -244,63 +247,12 @@ impl Again {
             }
             Some((_, Some(_))) | None => {
                 first.reasons.extend(self.of_numbers(step));
+                first.reasons.extend(self.of_kept_state()?);
             }
         }
         if !matches!(first.tensor, Some((_, None))) {
             first.variants = self.variants(step.step)?;
         }
         Ok(first)
-    }
-
-    /// What follows from which of a step's numbers differ.
-    fn of_numbers(&self, step: &Step) -> Option<String> {
-        let logged = self.replayer.log.steps.get(&step.step)?;
-        let known = self.agreed.step() + 1 == step.step;
-        if logged.batch != step.batch || logged.counted != step.counted {
-            return Some("its data differ: other windows were read than the lock says".to_owned());
-        }
-        if logged.lr.to_bits() != step.lr.to_bits() {
-            return Some("its learning rate differs, which the lock alone decides".to_owned());
-        }
-        let same_loss = logged.loss.map(f64::to_bits) == step.loss.map(f64::to_bits);
-        Some(match (same_loss, known) {
-            (true, _) => format!(
-                "its loss agrees and the norm of its gradients does not: the difference arises in the backward pass \
-                 of step {}{}",
-                step.step,
-                if known { "" } else { ", or in weights that the loss does not show" }
-            ),
-            (false, true) => format!(
-                "it starts from {}, the same bits in both: the difference arises in the forward pass of step {}",
-                self.agreed.text(),
-                step.step
-            ),
-            (false, false) => format!(
-                "the loss and gradient norm of step {} agree and the loss of step {} does not: the difference arises \
-                 in the update of step {} (clip, adamw), in the forward pass of step {}, or earlier in bits that no \
-                 logged number shows",
-                step.step - 1,
-                step.step,
-                step.step - 1,
-                step.step
-            ),
-        })
-    }
-}
-
-/// What follows from which tensors differ after one step from a state that both had.
-fn of_one_step(difference: &StateDifference) -> String {
-    let StateDifference { first: _, weights: _, first_moment, second_moment, of: _ } = difference;
-    match (first_moment, second_moment) {
-        (0, 0) => "both moments agree after this one step and weights do not: the gradients were the same, and the \
-                   operation that differs is adamw's change of the weights (its learning rate, its weight decay or its \
-                   epsilon)"
-            .to_owned(),
-        (0, _) => "first moments agree after this one step and second moments do not: the gradients were the same, \
-                   and the operation that differs is adamw's change of the second moments (beta2)"
-            .to_owned(),
-        _ => "moments differ after this one step: the gradients differ, or adamw's change of the first moments (beta1, \
-              clipping)"
-            .to_owned(),
     }
 }

@@ -70,7 +70,10 @@ fn an_edited_loss_is_found_by_replay_and_by_reproduction_alone() {
         "{said}"
     );
     let before = fs::read(place.path("runs/small/attestation.toml")).unwrap();
-    assert!(place.exits(2, "reproduce small --out runs/small").contains("is the run itself"));
+    for out in ["runs/small", "runs/small/new/again"] {
+        let said = place.exits(2, &format!("reproduce small --out {out}"));
+        assert!(said.contains("is the run itself, or inside it"), "{said}");
+    }
     place.exits(0, "reproduce small --out again");
     place.holds("again");
     place.exits(0, "reproduce small --against again");
@@ -80,15 +83,20 @@ fn an_edited_loss_is_found_by_replay_and_by_reproduction_alone() {
     place.exits(0, "verify --all small");
     let said = place.exits(1, "verify small --replay all");
     assert!(said.contains("BROKEN") && said.contains("step 3: loss was "), "{said}");
-    for words in ["reproduce small", "reproduce small --against again"] {
+    for (words, wrong) in [
+        ("reproduce small", "only the log is wrong"),
+        ("reproduce small --against again", "one of the logs is wrong"),
+    ] {
         let said = place.exits(1, words);
-        assert!(said.contains("first difference: step 3: loss was "), "{said}");
-        assert!(said.contains("only the log is wrong"), "{said}");
+        assert!(
+            said.contains("first difference: step 3: loss was ") && said.contains(wrong),
+            "{said}"
+        );
     }
     let json = place.type_in("reproduce small --json").stdout;
     let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
     assert_eq!((&json["same"], &json["first"]["place"]), (&false.into(), &"step 3".into()));
-    assert!(place.exits(2, "reproduce nowhere").contains("is no run's folder"));
+    assert!(place.exits(2, "reproduce nowhere").contains("is not the folder of a run"));
 }
 
 #[test]

@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use super::{First, LOG_ONLY, Place, Reproduction};
+use super::{First, Place, Reproduction};
 use crate::checkpoint::{Found, Slot, StateDifference, Store, compare};
 use crate::metrics::{self, Record};
 use crate::replay::Platform;
@@ -72,7 +72,7 @@ pub fn against(
             }
             (Some(first), difference) if step > done => {
                 if difference.is_none() {
-                    first.reasons.push(LOG_ONLY.to_owned());
+                    first.reasons.push(ONE_LOG.to_owned());
                 }
                 first.tensor = Some((step, difference));
                 break;
@@ -87,6 +87,8 @@ pub fn against(
     }
     Ok(found)
 }
+
+const ONE_LOG: &str = "the tensors of the next checkpoint are the same bits, so that both trained the same: one of the logs is wrong";
 
 struct Side {
     records: Vec<Record>,

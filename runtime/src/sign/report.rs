@@ -1,4 +1,4 @@
-//! In: a run's folder, and whom the reader of its attestation trusts. Out: what the signature beside the attestation
+//! In: a run's folder, and whom the reader of its attestation trusts. Out: what the signature of its attestation
 //! is worth, in the report of `canonc verify`. Must stay true: a signature that is not of the file as it is now is a
 //! finding whoever made it; without a list of signers a good one still says nothing about whose key it is.
 

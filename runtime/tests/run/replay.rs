@@ -194,6 +194,9 @@ fn another_weight_decay_is_found() {
     let first = reproduced(&folder, &experiment).first.unwrap();
     assert!(matches!(first.place, Place::Step(2..=4)), "{first:?}");
     assert!(first.reasons[0].contains("adamw"), "{first:?}");
+    let of_kept = "from checkpoints/step-0000000006 as the run kept it, step 7 comes out as logged";
+    assert!(first.reasons[1].starts_with(of_kept), "{first:?}");
+    assert!(first.reasons[1].ends_with("in the update, clip or adamw"), "{first:?}");
     let Some((6, Some(tensor))) = &first.tensor else { panic!("{first:?}") };
     assert_eq!(tensor.first.part, Part::Weights);
     assert!(first.variants.iter().all(|variant| !variant.gives_the_log), "{first:?}");
