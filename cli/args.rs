@@ -11,6 +11,7 @@ mod compute;
 mod data;
 mod foreign;
 mod prepare;
+mod proof;
 mod report;
 
 use std::ffi::OsString;
@@ -33,11 +34,14 @@ pub(crate) use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, Token
 
 pub(crate) use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 
+#[cfg(feature = "torch")]
+pub(crate) use proof::ReproduceArgs;
+pub(crate) use proof::{SignArgs, VerifyArgs};
 pub(crate) use report::ReportArgs;
 
 /// Commands that only a build with libtorch has.
-pub(crate) const NEEDS_TORCH: [&str; 8] =
-    ["answer", "bench", "compare", "demo", "forward", "generate", "playground", "run"];
+pub(crate) const NEEDS_TORCH: [&str; 9] =
+    ["answer", "bench", "compare", "demo", "forward", "generate", "playground", "reproduce", "run"];
 
 /// Compiles language-model architectures, locks experiments, and proves what two of them differ in
 #[derive(Debug, Parser)]
@@ -87,6 +91,9 @@ pub(crate) enum Command {
     #[cfg(feature = "torch")]
     Run(RunArgs),
     Verify(VerifyArgs),
+    Sign(SignArgs),
+    #[cfg(feature = "torch")]
+    Reproduce(ReproduceArgs),
     #[cfg(feature = "torch")]
     Compare(CompareArgs),
     #[cfg(feature = "torch")]
@@ -519,39 +526,4 @@ pub(crate) struct RunArgs {
 pub(crate) enum RunDevice {
     Cpu,
     Cuda,
-}
-
-/// Recompute what a run or a lock claims, offline, and say what is taken on trust
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  canonc verify runs/depo_llama            lock, log, initial weights, checkpoints, attestation
-  canonc verify depo_llama                 the same: a name under runs/
-  canonc verify --all runs/depo_llama      the data of every step as well
-  canonc verify lockfiles/depo_llama.lock  every line of the lock, derived again; whether it is open
-
-Computed again from the lock: every line of it, the plan, the initial weights, all learning rates, the
-targets and answers of evaluations, and the batches of 64 steps spread evenly over the run and of its last
-(of all steps where there are no more than 64, or with --all). Computed from the bytes on disk: the digest
-of every tensor of every checkpoint. A missing or extra file, line or tensor is a finding.
-
-Exit codes: 0 everything holds, 1 something does not.
-The last line says what was recomputed, what was only checked against digests, and what was taken on
-trust: no file of a run can prove it.
-
-Schema of --json: {schema: \"canonc.verify.v2\", recomputed: [claim], checked: [claim], trusted: [claim],
-broken: [text], closing: text}, where claim = {subject, part: text or null, text}.")]
-pub(crate) struct VerifyArgs {
-    /// A run's folder, its name under runs/, or a lock
-    #[arg(value_name = "RUN|LOCK")]
-    pub(crate) what: PathBuf,
-    /// Make the data of every step again, not of 64 spread over the run and the last
-    #[arg(long)]
-    pub(crate) all: bool,
-    /// The prepared documents of a run on text [default: data/SOURCE.index]
-    #[arg(long, value_name = "PATH")]
-    pub(crate) data: Option<PathBuf>,
-    /// As JSON on standard output
-    #[arg(long)]
-    pub(crate) json: bool,
 }

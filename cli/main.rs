@@ -44,9 +44,12 @@ mod output;
 mod playground;
 mod report;
 #[cfg(feature = "torch")]
+mod reproduce;
+#[cfg(feature = "torch")]
 mod run;
 mod runs;
 mod show;
+mod sign;
 mod signals;
 mod verify;
 
@@ -97,6 +100,9 @@ fn dispatch(command: Command) -> Outcome {
         #[cfg(feature = "torch")]
         Command::Run(args) => run::run(&args),
         Command::Verify(args) => verify::verify(&args),
+        Command::Sign(args) => sign::sign(&args),
+        #[cfg(feature = "torch")]
+        Command::Reproduce(args) => reproduce::reproduce(&args),
         #[cfg(feature = "torch")]
         Command::Compare(args) => compare::compare(&args),
         #[cfg(feature = "torch")]

@@ -136,7 +136,7 @@ fn on_device(experiment: Experiment, device: Option<RunDevice>) -> Result<Experi
 }
 
 /// Replaces this process by one whose environment is what the lock requires, if it is not.
-fn start_again(experiment: &Experiment) -> Result<(), Failure> {
+pub(crate) fn start_again(experiment: &Experiment) -> Result<(), Failure> {
     let spec = spec(&experiment.platform).map_err(failure)?;
     let Some(missing) = needs_reexec(&spec, |name| std::env::var(name).ok()) else {
         return Ok(());
@@ -246,7 +246,7 @@ fn read_of(source: &SourceEpochs) -> String {
 }
 
 /// Progress: one line that is written over on a terminal, lines in a log.
-struct Screen {
+pub(crate) struct Screen {
     progress: Progress,
     every: u64,
     last: u64,
@@ -260,7 +260,7 @@ struct Screen {
 const REDRAW: f64 = 0.1;
 
 impl Screen {
-    fn new(experiment: &Experiment) -> Screen {
+    pub(crate) fn new(experiment: &Experiment) -> Screen {
         Screen {
             progress: Progress::new(experiment.budget.steps, experiment.batch.tokens_per_step),
             every: experiment.log_every.max(1),
@@ -271,7 +271,7 @@ impl Screen {
         }
     }
 
-    fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         if std::mem::take(&mut self.open) {
             output::draw("\r\x1b[2K");
         }

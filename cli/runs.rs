@@ -31,6 +31,12 @@ pub(crate) fn failure(error: RunError) -> Failure {
     Failure { exit, ..failure }
 }
 
+/// The folder of a run: as named, or of that name under `runs/`.
+pub(crate) fn folder(named: &Path) -> PathBuf {
+    let usual = Path::new(FOLDER).join(named);
+    if !named.exists() && usual.is_dir() { usual } else { named.to_owned() }
+}
+
 /// The text of a lock.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     let bytes = std::fs::read(path).map_err(|error| locks::missing(path, &error))?;

@@ -1,12 +1,17 @@
 //! `canonc verify`: every digest of a run or a lock, checked again without a network or libtorch.
 //!
 //! In: a run's folder or a lock. Out: what holds and what does not. Must stay true: exit 1 if and
-//! only if something does not hold; nothing is written.
+//! only if something does not hold, 3 if something cannot be decided here; nothing is written.
+
+#[cfg(feature = "torch")]
+mod replay;
 
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use compiler::lock::Lock;
 use runtime::run::{Paths, read_experiment, read_lock};
+use runtime::sign::{self, AllowedSigners, Trusted};
 use runtime::verify::{Claim, Remake, Report, Subject, verify as check};
 use serde_json::json;
 
@@ -16,10 +21,26 @@ use crate::output;
 use crate::runs::{self, documents, failure, read_text};
 
 pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
-    let report = match place(&args.what) {
+    let (what, replay) = meant(args)?;
+    let report = match place(&what) {
         Place::Run(folder) => {
             let which = if args.all { Remake::Every } else { Remake::Spread };
-            of_run(&folder, args.data.as_deref(), which)?
+            if replay.is_some() {
+                replay::prepare(&folder)?;
+            }
+            let mut report = of_run(&folder, args.data.as_deref(), which)?;
+            signature(&folder, args, &mut report)?;
+            if let Some(amount) = replay {
+                replay::replay(&folder, args.data.as_deref(), amount, &mut report)?;
+            }
+            report
+        }
+        Place::Lock(path) if replay.is_some() || args.signers.is_some() => {
+            return Err(Failure::bad_input(format!(
+                "`{}` is not the folder of a run: a lock has no steps to replay and no attestation to sign",
+                shown(&path)
+            ))
+            .help("name a folder that `canonc run` made, such as runs/NAME"));
         }
         Place::Lock(path) => {
             let text = read_text(&path)?;
@@ -29,6 +50,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
                     let help = error.help.clone();
                     return finish(
                         args,
+                        &what,
                         Report { broken: vec![error.message], ..Report::default() },
                         Some(help),
                     );
@@ -36,7 +58,87 @@ pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
             }
         }
     };
-    finish(args, report, None)
+    finish(args, &what, report, None)
+}
+
+/// How much is to be trained again: a number, or `None` for all of it.
+#[derive(Clone, Copy, Debug)]
+struct Amount(Option<u64>);
+
+/// Steps of `--replay` without a number.
+const REPLAYED: u64 = 32;
+
+/// What is to be checked, and how much of it is to be trained again. The word after `--replay` is the run where it is
+/// no amount and no run is named.
+fn meant(args: &VerifyArgs) -> Result<(PathBuf, Option<Amount>), Failure> {
+    let named = |what: Option<&Path>| {
+        what.map(Path::to_owned).ok_or_else(|| {
+            Failure::bad_input("no run is named")
+                .help("the form is `canonc verify --replay [N|all] RUN`")
+        })
+    };
+    let Some(replay) = &args.replay else { return Ok((named(args.what.as_deref())?, None)) };
+    let Some(word) = replay else {
+        return Ok((named(args.what.as_deref())?, Some(Amount(Some(REPLAYED)))));
+    };
+    let amount = match word.as_str() {
+        "all" => Some(Amount(None)),
+        number => {
+            number.parse().ok().filter(|number| *number > 0).map(|number| Amount(Some(number)))
+        }
+    };
+    match (amount, &args.what) {
+        (Some(amount), what) => Ok((named(what.as_deref())?, Some(amount))),
+        (None, None) => Ok((PathBuf::from(word), Some(Amount(Some(REPLAYED))))),
+        (None, Some(_)) => Err(Failure::bad_input(format!(
+            "--replay takes a number of steps from 1, or all, and not `{word}`"
+        ))
+        .help("the form is `canonc verify --replay [N|all] RUN`")),
+    }
+}
+
+/// What the signature of the attestation is worth.
+fn signature(folder: &Path, args: &VerifyArgs, report: &mut Report) -> Result<(), Failure> {
+    let paths = Paths::new(folder);
+    let Some(file) = &args.signers else {
+        if paths.attestation().exists() || paths.signature().exists() {
+            sign::report(&paths, None, report);
+        }
+        return Ok(());
+    };
+    let text = std::fs::read_to_string(file).map_err(|error| Failure::cannot_read(file, &error))?;
+    let signers = AllowedSigners::parse(&text).map_err(|(line, why)| {
+        Failure::bad_input(why)
+            .at(format!("{}:{line}", shown(file)))
+            .help("a line is a name and a public key: ada@lab.org ssh-ed25519 AAAA...")
+    })?;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs());
+    let trusted = Trusted {
+        signers: &signers,
+        file: &shown(file),
+        identity: args.identity.as_deref(),
+        now: i64::try_from(now).unwrap_or(i64::MAX),
+    };
+    sign::report(&paths, Some(trusted), report);
+    Ok(())
+}
+
+#[cfg(not(feature = "torch"))]
+mod replay {
+    use super::{Amount, Failure, Path, Report};
+
+    pub(super) fn prepare(_: &Path) -> Result<(), Failure> {
+        Err(Failure::without_torch("verify --replay"))
+    }
+
+    pub(super) fn replay(
+        _: &Path,
+        _: Option<&Path>,
+        _: Amount,
+        _: &mut Report,
+    ) -> Result<(), Failure> {
+        Ok(())
+    }
 }
 
 enum Place {
@@ -91,8 +193,8 @@ fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, F
     check(folder, documents, which).map_err(failure)
 }
 
-fn finish(args: &VerifyArgs, report: Report, help: Option<String>) -> Outcome {
-    let Report { recomputed, checked, trusted, broken } = &report;
+fn finish(args: &VerifyArgs, what: &Path, report: Report, help: Option<String>) -> Outcome {
+    let Report { recomputed, checked, trusted, broken, undecided } = &report;
     let closing = report.closing();
     if args.json {
         output::json(&json!({
@@ -101,6 +203,7 @@ fn finish(args: &VerifyArgs, report: Report, help: Option<String>) -> Outcome {
             "checked": checked,
             "trusted": trusted,
             "broken": broken,
+            "undecided": undecided,
             "closing": closing,
         }))?;
     } else {
@@ -111,16 +214,25 @@ fn finish(args: &VerifyArgs, report: Report, help: Option<String>) -> Outcome {
         {
             text.extend(claims.iter().map(|Claim { subject: _, part: _, text }| line(word, text)));
         }
+        text.extend(undecided.iter().map(|what| line("undecided", what)));
         text.extend(broken.iter().map(|what| line("BROKEN", what)));
         text.push_str(&format!("{closing}\n"));
         output::data(&text)?;
     }
-    if broken.is_empty() {
+    if broken.is_empty() && undecided.is_empty() {
         return Ok(Exit::Fine);
+    }
+    if broken.is_empty() {
+        return Err(Failure::machine(format!(
+            "this machine cannot decide {} about `{}`",
+            output::count(undecided.len(), "claim"),
+            shown(what)
+        ))
+        .help("repeat the command on a machine like the attested one: its facts are in attestation.toml"));
     }
     let failure = Failure::bad_input(format!(
         "`{}` is not what it claims to be: {}",
-        shown(&args.what),
+        shown(what),
         output::count(broken.len(), "finding")
     ));
     let failure = Failure { exit: Exit::Finding, ..failure };

@@ -10,6 +10,7 @@ mod run_cli {
     mod compare;
     mod foreign;
     mod policy;
+    mod proof;
     mod uses;
     mod verify;
 }

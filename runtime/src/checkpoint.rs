@@ -6,6 +6,7 @@
 //! `checkpoints/latest` names one of `checkpoints/step-0000000020/`, each with `weights.safetensors`,
 //! `first_moment.safetensors`, `second_moment.safetensors` and `checkpoint.toml`.
 
+mod compare;
 mod files;
 mod inspect;
 mod manifest;
@@ -23,6 +24,7 @@ use crate::run::{
     RunError, UNFINISHED, cannot_read, cannot_write, replace, sync_folder, unfinished,
 };
 
+pub use compare::{StateDifference, TensorDifference, compare};
 pub(crate) use files::tensor_hasher;
 pub use files::{Slot, TensorDigests};
 pub use manifest::{Content, FILE as MANIFEST, Manifest};
@@ -204,6 +206,19 @@ impl Store {
                 self.folder.display()
             ),
         ))
+    }
+
+    /// Every checkpoint that is whole, of this lock and in the folder of its step, and whose chain `logged` knows; the
+    /// oldest first.
+    pub fn kept(&self, logged: impl Fn(Digest) -> bool) -> Result<Vec<Found>, RunError> {
+        let mut kept = Vec::new();
+        for name in self.names()? {
+            if let Ok(manifest) = self.judge(&name, &logged) {
+                kept.push(Found { name, manifest });
+            }
+        }
+        kept.reverse();
+        Ok(kept)
     }
 
     /// Gives every tensor of a checkpoint to `write`, as little-endian f32 bytes.

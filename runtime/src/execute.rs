@@ -11,6 +11,7 @@ mod choose;
 mod dispatch;
 mod sharing;
 mod stream;
+mod trace;
 mod train;
 
 use std::cell::{Cell, RefCell};
@@ -26,7 +27,8 @@ use crate::run::RunError;
 
 pub use choose::{Choice, Paths, choose};
 pub use stream::{Carried, Streamer};
-pub use train::{Evaluation, Evaluator, Moments, Sums, Trainer, check_ids};
+pub use trace::Traced;
+pub use train::{Evaluation, Evaluator, Moments, StepTrace, Sums, Trainer, check_ids};
 
 /// What plans are run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -145,6 +147,8 @@ pub struct Executor {
     copies: Vec<bool>,
     runs: Cell<u64>,
     tables: RefCell<rope::Tables>,
+    /// Digests of every step's results, while they are asked for.
+    trace: RefCell<Option<trace::Trace>>,
 }
 
 impl Executor {
@@ -169,6 +173,7 @@ impl Executor {
             copies,
             runs: Cell::new(0),
             tables: RefCell::default(),
+            trace: RefCell::default(),
         })
     }
 
@@ -178,6 +183,21 @@ impl Executor {
 
     pub fn machine(&self) -> Machine {
         self.machine
+    }
+
+    /// Takes digests of every step's results from now on.
+    pub fn begin_trace(&self) {
+        *self.trace.borrow_mut() = Some(trace::Trace::default());
+    }
+
+    /// The digests since then, in the order of execution; none are taken any more.
+    pub fn end_trace(&self) -> Vec<Traced> {
+        self.trace.borrow_mut().take().unwrap_or_default().lines
+    }
+
+    /// Where a step of the plan is, in words.
+    pub fn place(&self, step: u32) -> String {
+        trace::place(&self.plan, step as usize)
     }
 
     /// What has run so far, by kernel and path.
@@ -233,6 +253,9 @@ impl Executor {
             if results.len() != step.outputs.len() {
                 return Err(self.broken(n, "its kernel gave another number of results"));
             }
+            if let Some(trace) = self.trace.borrow_mut().as_mut() {
+                trace.add(n, &results)?;
+            }
             for (id, result) in step.outputs.iter().zip(results) {
                 debug_assert!(
                     self.has_shape(*id, &result, sizes),
@@ -253,6 +276,9 @@ impl Executor {
             }
         }
         self.runs.set(self.runs.get() + 1);
+        if let Some(trace) = self.trace.borrow_mut().as_mut() {
+            trace.end_run();
+        }
         let mut outputs = Vec::with_capacity(self.plan.outputs.len());
         for ((output, id), copied) in self.plan.outputs.iter().zip(&self.copies) {
             let Some(value) = values.get(id.0 as usize).and_then(Option::as_ref) else {

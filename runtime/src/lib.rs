@@ -34,9 +34,14 @@ pub mod overview;
 pub mod platform;
 pub mod progress;
 pub mod reduce;
+#[cfg(feature = "torch")]
+pub mod replay;
 pub mod report;
+#[cfg(feature = "torch")]
+pub mod reproduce;
 pub mod run;
 pub mod schedule;
+pub mod sign;
 pub mod tensorboard;
 #[cfg(feature = "torch")]
 pub mod train;

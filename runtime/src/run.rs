@@ -119,6 +119,11 @@ impl Paths {
         self.folder.join("attestation.toml")
     }
 
+    /// Somebody's SSH signature of the attestation, if it was signed.
+    pub fn signature(&self) -> PathBuf {
+        self.folder.join("attestation.toml.sig")
+    }
+
     pub fn writer(&self) -> PathBuf {
         self.folder.join("writer")
     }

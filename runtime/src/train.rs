@@ -25,6 +25,7 @@ use crate::platform::memory_limit;
 use crate::run::{Event, Paths, RunError, RunFolder, append_line, belongs};
 use crate::verify;
 
+pub(crate) use machine::{facts, line};
 pub use machine::{machine, spec};
 pub use state::{State, gradients};
 pub(crate) use state::{tensors, values};
@@ -419,24 +420,31 @@ struct History {
     seconds: f64,
 }
 
+/// The lines of a file that are JSON: a line torn by the end of a process says nothing.
+fn json_lines(path: &Path) -> Vec<serde_json::Value> {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
+}
+
+/// The machine of each process that worked on a run, as [`line`] writes it.
+pub(crate) fn started(paths: &Paths) -> Vec<String> {
+    let events = json_lines(&paths.events());
+    let started =
+        events.iter().filter(|event| event.get("event").is_some_and(|event| event == "started"));
+    started.filter_map(|event| Some(event.get("machine")?.as_str()?.to_owned())).collect()
+}
+
 fn history(folder: &RunFolder) -> History {
-    let lines = |path: &Path| -> Vec<serde_json::Value> {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        // A line torn by the end of a process says nothing.
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-    };
-    let events = lines(&folder.paths.events());
+    let events = json_lines(&folder.paths.events());
     let of = |kind: &'static str| {
         events.iter().filter(move |event| event.get("event").is_some_and(|event| event == kind))
     };
-    let timings = lines(&folder.paths.timings());
+    let timings = json_lines(&folder.paths.timings());
     let seconds = timings.iter().filter_map(|timing| {
         timing.get("seconds").or_else(|| timing.get("evaluation_seconds"))?.as_f64()
     });
     History {
-        machines: of("started")
-            .filter_map(|event| Some(event.get("machine")?.as_str()?.to_owned()))
-            .collect(),
+        machines: started(&folder.paths),
         proved: of("proved").filter_map(|event| event.get("lines")?.as_u64()).sum(),
         seconds: seconds.sum(),
     }

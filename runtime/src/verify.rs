@@ -142,6 +142,7 @@ fn other_files(paths: &Paths, report: &mut Report) -> Result<(), RunError> {
         paths.kernels(),
         paths.checkpoints(),
         paths.attestation(),
+        paths.signature(),
         paths.writer(),
     ];
     let failed = |error: io::Error| cannot_read(&paths.folder, &error);

@@ -12,6 +12,7 @@ mod run {
     mod forgeries;
     mod one_id;
     mod readback;
+    mod replay;
     mod score;
     mod support;
     mod tasks;

@@ -7,7 +7,7 @@
 use compiler::plan::{IGNORED, Input, Output, Plan, TrainPlan};
 use tch::{Kind, Tensor};
 
-use super::{ExecuteError, Executor, Machine, Paths, Watch};
+use super::{ExecuteError, Executor, Machine, Paths, Traced, Watch};
 use crate::run::RunError;
 use crate::weights::Weights;
 
@@ -28,6 +28,14 @@ pub struct Sums {
     counted: Tensor,
     /// In parameter order, of the parameters' shapes.
     pub gradients: Vec<Tensor>,
+}
+
+/// Digests of everything that one training step computed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StepTrace {
+    micro: Vec<Traced>,
+    combine: Vec<Traced>,
+    update: Vec<Traced>,
 }
 
 /// AdamW's running means, in parameter order.
@@ -78,6 +86,36 @@ impl Trainer {
         paths.merge(&self.combine.paths());
         paths.merge(&self.update.paths());
         paths
+    }
+
+    /// Takes digests of every result from now on.
+    pub fn begin_trace(&self) {
+        for executor in [&self.micro, &self.combine, &self.update] {
+            executor.begin_trace();
+        }
+    }
+
+    /// The digests since then; none are taken any more.
+    pub fn end_trace(&self) -> StepTrace {
+        StepTrace {
+            micro: self.micro.end_trace(),
+            combine: self.combine.end_trace(),
+            update: self.update.end_trace(),
+        }
+    }
+
+    /// The first computation of a step that came out differently in another run of it, in words. Sums come after all
+    /// micro-batches, the update after all sums: what is named first depends on nothing that is named later.
+    pub fn first_difference(&self, one: &StepTrace, other: &StepTrace) -> Option<String> {
+        let plans = [
+            (&self.micro, &one.micro, &other.micro, "micro-batch"),
+            (&self.combine, &one.combine, &other.combine, "sum"),
+            (&self.update, &one.update, &other.update, "update"),
+        ];
+        plans.into_iter().find_map(|(executor, one, other, name)| {
+            let (line, _) = one.iter().zip(other).find(|(one, other)| one != other)?;
+            Some(format!("{name} {}: {}", line.run + 1, executor.place(line.step)))
+        })
     }
 
     /// Forward and backward. `tokens` and `targets` are [batch, time] i64; `scale` is 1 / the counted targets of

@@ -191,7 +191,7 @@ impl Record {
     }
 
     /// Every member that is not the same in `now`, with both values.
-    pub(super) fn differences(&self, now: &Record) -> Vec<String> {
+    pub fn differences(&self, now: &Record) -> Vec<String> {
         let members = |record: &Record| -> Vec<(String, String)> {
             let value: Value = serde_json::from_str(&record.text()).unwrap_or_default();
             let members = value.as_object().cloned().unwrap_or_default().into_iter();

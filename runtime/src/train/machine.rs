@@ -79,7 +79,7 @@ fn cuda() -> Result<tch::Device, RunError> {
 }
 
 /// What a result may depend on, as far as this process can see it.
-pub(super) fn facts() -> BTreeMap<String, String> {
+pub(crate) fn facts() -> BTreeMap<String, String> {
     let platform::Observed { host, torch } = platform::observe();
     let mut facts: BTreeMap<String, String> = [
         ("blas", torch.blas),
@@ -100,7 +100,7 @@ pub(super) fn facts() -> BTreeMap<String, String> {
 }
 
 /// The facts as one line: what tells the processes of one run apart.
-pub(super) fn line(facts: &BTreeMap<String, String>) -> String {
+pub(crate) fn line(facts: &BTreeMap<String, String>) -> String {
     let mut line = String::new();
     for (at, (fact, value)) in facts.iter().enumerate() {
         let comma = if at == 0 { "" } else { "; " };

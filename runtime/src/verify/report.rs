@@ -38,6 +38,8 @@ pub enum Subject {
     /// The machines and libraries that the run was made on.
     Machine,
     Attestation,
+    /// Who vouches for the attestation.
+    Signature,
     /// When, how long, in how many processes: timings, events and what is below the attestation's seal.
     Times,
     /// Files that no part of a run is in.
@@ -64,6 +66,7 @@ impl Subject {
             Subject::Kernels => "kernels",
             Subject::Machine => "machine",
             Subject::Attestation => "attestation",
+            Subject::Signature => "who signed",
             Subject::Times => "times",
             Subject::OtherFiles => "other files",
         }
@@ -90,6 +93,8 @@ pub struct Report {
     pub trusted: Vec<Claim>,
     /// False, with both values.
     pub broken: Vec<String>,
+    /// Came out differently on a machine whose rounding may differ: neither true nor false here.
+    pub undecided: Vec<String>,
 }
 
 impl Report {
@@ -126,6 +131,10 @@ impl Report {
         self.broken.push(text.into());
     }
 
+    pub fn undecided(&mut self, text: impl Into<String>) {
+        self.undecided.push(text.into());
+    }
+
     /// Whether a claim about this is among those taken on trust.
     pub fn trusts(&self, subject: Subject) -> bool {
         self.trusted.iter().any(|claim| claim.subject == subject)
@@ -135,6 +144,17 @@ impl Report {
     pub fn proved(&mut self, subject: Subject, text: impl Into<String>) {
         self.trusted.retain(|claim| claim.subject != subject);
         self.recomputed(subject, text);
+    }
+
+    /// A part of what was taken on trust has now been recomputed, each with how much of it.
+    pub fn proved_in_part(
+        &mut self,
+        subject: Subject,
+        recomputed: (String, String),
+        trusted: (String, String),
+    ) {
+        self.trusted.retain(|claim| claim.subject != subject);
+        self.split(subject, recomputed, trusted);
     }
 
     /// What was recomputed, what was checked against digests, and what was taken on trust, in one line.

@@ -1,0 +1,65 @@
+//! `canonc verify --replay`: some or all of a run's steps, trained again.
+//!
+//! In: a run's folder. Out: what came out the same, and what did not, in the report. Must stay true:
+//! libtorch starts in the environment that the lock requires; nothing is written.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use compiler::lock::Experiment;
+use runtime::job::Job;
+use runtime::replay;
+use runtime::run::{Paths, read_experiment};
+use runtime::train::machine;
+use runtime::verify::Report;
+
+use super::{Amount, Failure};
+use crate::output;
+use crate::run::start_again;
+use crate::runs::{documents, failure};
+
+/// Starts this process again where the lock requires another environment. A lock that cannot be read
+/// is for the report.
+pub(super) fn prepare(folder: &Path) -> Result<(), Failure> {
+    match read(folder) {
+        Some((experiment, _)) => start_again(&experiment),
+        None => Ok(()),
+    }
+}
+
+pub(super) fn replay(
+    folder: &Path,
+    data: Option<&Path>,
+    Amount(amount): Amount,
+    report: &mut Report,
+) -> Result<(), Failure> {
+    let Some((experiment, text)) = read(folder) else { return Ok(()) };
+    let amount = amount.map_or(replay::Amount::All, replay::Amount::Steps);
+    let documents = documents(&experiment, data)?;
+    let terminal = std::io::stderr().is_terminal();
+    let mut told = |step: u64| {
+        if terminal {
+            output::draw(&format!("\r\x1b[2Kreplayed step {step}"));
+        }
+    };
+    let paths = Paths::new(folder);
+    let replayed = Job::new(&experiment, &text, documents)
+        .and_then(|job| Ok((job, machine(&experiment.platform)?)))
+        .and_then(|(job, machine)| replay::replay(&paths, job, machine, amount, &mut told));
+    if terminal {
+        output::draw("\r\x1b[2K");
+    }
+    match replayed {
+        Ok(replayed) => replayed.tell(report),
+        // What keeps steps from being computed again has been found by the other checks already.
+        Err(_) if !report.broken.is_empty() => {}
+        Err(error) => return Err(failure(error)),
+    }
+    Ok(())
+}
+
+fn read(folder: &Path) -> Option<(Experiment, String)> {
+    let text = std::fs::read_to_string(Paths::new(folder).lock()).ok()?;
+    let experiment = read_experiment("lock", &text).ok()?;
+    Some((experiment, text))
+}

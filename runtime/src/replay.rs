@@ -1,0 +1,344 @@
+//! In: a run's folder and its job. Out: some or all of its steps computed again, from the initial weights and from
+//! every checkpoint that is kept, and whatever does not come out as it was logged or saved. Must stay true: nothing
+//! is written; what is called the same has the same bits; on a machine that is not the attested one a difference is
+//! called a fault of the run only where no rounding can explain it.
+
+mod platform;
+mod segment;
+
+use std::collections::BTreeMap;
+
+use compiler::digest::Digest;
+
+use crate::attest::Attestation;
+use crate::checkpoint::{Found, Store};
+use crate::evaluate::Measurer;
+use crate::execute::{Machine, Trainer};
+use crate::job::{Job, estimate, fits};
+use crate::metrics::{self, Evaluation, Record, Start, Step};
+use crate::platform::memory_limit;
+use crate::run::{Paths, RunError};
+use crate::train;
+use crate::verify::{Report, Subject};
+
+pub use platform::Platform;
+pub(crate) use segment::Origin;
+
+/// How much is computed again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Amount {
+    Steps(u64),
+    All,
+}
+
+/// Steps that are replayed where no number is given.
+pub const STEPS: u64 = 32;
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Replay {
+    /// Steps computed again, and how many are logged.
+    pub steps: u64,
+    pub of_steps: u64,
+    /// First and last step of each stretch.
+    pub stretches: Vec<(u64, u64)>,
+    pub evaluations: u64,
+    pub of_evaluations: u64,
+    /// Steps whose kept checkpoint was reached from the state before it, and how many checkpoints are kept.
+    pub reached: Vec<u64>,
+    pub kept: usize,
+    pub differences: Vec<Difference>,
+    pub platform: Platform,
+}
+
+/// Something that did not come out as the run has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub text: String,
+    /// Rounding on another machine may explain it.
+    pub maybe_rounding: bool,
+}
+
+/// A run's log by step, what it kept, and the means to compute it again.
+pub(crate) struct Replayer {
+    pub(crate) job: Job,
+    pub(crate) machine: Machine,
+    pub(crate) trainer: Trainer,
+    pub(crate) measurer: Measurer,
+    pub(crate) store: Store,
+    pub(crate) log: Logged,
+    /// The oldest first.
+    pub(crate) kept: Vec<Found>,
+    pub(crate) platform: Platform,
+    pub(crate) attestation: Option<Attestation>,
+}
+
+/// The records of a log.
+pub(crate) struct Logged {
+    pub(crate) start: Option<Start>,
+    pub(crate) steps: BTreeMap<u64, Step>,
+    pub(crate) evaluations: BTreeMap<u64, Evaluation>,
+}
+
+impl Logged {
+    fn read(paths: &Paths) -> Result<(Logged, Vec<Digest>), RunError> {
+        let (records, heads) = metrics::read_with_heads(&paths.metrics())?;
+        let mut log = Logged { start: None, steps: BTreeMap::new(), evaluations: BTreeMap::new() };
+        for record in records {
+            match record {
+                Record::Start(start) => log.start = Some(start),
+                Record::Step(step) => drop(log.steps.insert(step.step, step)),
+                Record::Evaluation(found) => drop(log.evaluations.insert(found.step, found)),
+            }
+        }
+        Ok((log, heads))
+    }
+
+    /// The last step that is logged.
+    pub(crate) fn last(&self) -> u64 {
+        self.steps.keys().next_back().copied().unwrap_or(0)
+    }
+}
+
+impl Replayer {
+    /// Reads the run and binds its plans. Nothing is computed yet.
+    pub(crate) fn new(paths: &Paths, job: Job, machine: Machine) -> Result<Replayer, RunError> {
+        fits(&estimate(&job), memory_limit().as_ref())?;
+        let (log, heads) = Logged::read(paths)?;
+        if log.steps.is_empty() {
+            return Err(RunError::input(
+                format!("{} has no logged step to compute again", paths.folder.display()),
+                "`canonc run` trains it",
+            ));
+        }
+        let store = Store::new(paths.checkpoints(), job.id(), job.slots());
+        let kept = store.kept(|chain| heads.contains(&chain))?;
+        let text = std::fs::read_to_string(paths.attestation()).ok();
+        let attestation = text.and_then(|text| Attestation::parse(&text).ok());
+        let facts = train::facts();
+        let platform = Platform::of(
+            attestation.as_ref(),
+            &train::started(paths),
+            &facts,
+            &train::line(&facts),
+            machine.device.is_cuda(),
+        );
+        Ok(Replayer {
+            trainer: Trainer::new(job.plans.clone(), machine)?,
+            measurer: Measurer::new(&job, machine)?,
+            job,
+            machine,
+            store,
+            log,
+            kept,
+            platform,
+            attestation,
+        })
+    }
+}
+
+/// Computes steps again, from the initial weights and from every kept checkpoint. `told` hears of each step done.
+pub fn replay(
+    paths: &Paths,
+    job: Job,
+    machine: Machine,
+    amount: Amount,
+    told: &mut dyn FnMut(u64),
+) -> Result<Replay, RunError> {
+    let mut replayer = Replayer::new(paths, job, machine)?;
+    let last = replayer.log.last();
+    let mut starts = vec![0];
+    starts.extend(replayer.kept.iter().map(|found| found.manifest.step).filter(|step| *step > 0));
+    let shares = shares(&starts, last, amount);
+    let mut replay = Replay {
+        steps: 0,
+        of_steps: replayer.log.steps.len() as u64,
+        stretches: Vec::new(),
+        evaluations: 0,
+        of_evaluations: replayer.log.evaluations.len() as u64,
+        reached: Vec::new(),
+        kept: replayer.kept.iter().filter(|found| found.manifest.step > 0).count(),
+        differences: Vec::new(),
+        platform: replayer.platform.clone(),
+    };
+    for (start, steps) in shares {
+        let origin = match replayer.kept.iter().find(|found| found.manifest.step == start) {
+            Some(found) if start > 0 => Origin::Kept(Box::new(found.clone())),
+            Some(_) | None => Origin::Initial,
+        };
+        replayer.stretch(&origin, steps, &mut replay, told)?;
+    }
+    Ok(replay)
+}
+
+/// How many steps to compute from each start: one each in turn, the initial weights first and then the latest, until
+/// the amount is used up or the next start is reached.
+fn shares(starts: &[u64], last: u64, amount: Amount) -> Vec<(u64, u64)> {
+    let ends = starts.iter().skip(1).copied().chain([last]);
+    let room: Vec<u64> =
+        starts.iter().zip(ends).map(|(start, end)| end.saturating_sub(*start)).collect();
+    let total: u64 = room.iter().sum();
+    let mut left = match amount {
+        Amount::All => total,
+        Amount::Steps(steps) => steps.min(total),
+    };
+    let mut shares = vec![0; room.len()];
+    while left > 0 {
+        let open = room.iter().zip(&shares).filter(|(room, share)| share < room).count() as u64;
+        // As many whole rounds as every open start has room for, then one step at a time.
+        let round = (left / open.max(1)).min(
+            room.iter()
+                .zip(&shares)
+                .map(|(room, share)| room - share)
+                .filter(|more| *more > 0)
+                .min()
+                .unwrap_or(0),
+        );
+        let first = (0..room.len()).take(1);
+        for at in first.chain((1..room.len()).rev()) {
+            let (Some(room), Some(share)) = (room.get(at), shares.get_mut(at)) else { continue };
+            let more = round.max(1).min(room - *share).min(left);
+            *share += more;
+            left -= more;
+        }
+    }
+    starts.iter().copied().zip(shares).collect()
+}
+
+impl Replay {
+    /// Whether every logged step, every evaluation and every kept checkpoint was computed again.
+    pub fn is_whole(&self) -> bool {
+        self.steps == self.of_steps
+            && self.evaluations == self.of_evaluations
+            && self.reached.len() == self.kept
+    }
+
+    /// Puts what was found into the report of `canonc verify`.
+    pub fn tell(&self, report: &mut Report) {
+        let Replay {
+            steps,
+            of_steps,
+            stretches,
+            evaluations,
+            of_evaluations,
+            reached,
+            kept,
+            differences,
+            platform,
+        } = self;
+        let other = match platform {
+            Platform::Same => String::new(),
+            Platform::Other(differs) => {
+                format!(", on another machine than the attested one ({})", differs.join("; "))
+            }
+        };
+        for Difference { text, maybe_rounding } in differences {
+            match maybe_rounding {
+                false => report.broken(format!("replay: {text}")),
+                true => report.undecided(format!(
+                    "replay: {text}; that may be rounding, which this machine cannot decide: {}",
+                    other.trim_start_matches(", ")
+                )),
+            }
+        }
+        if !differences.is_empty() {
+            return;
+        }
+        let ranges: Vec<String> = stretches
+            .iter()
+            .map(
+                |(first, last)| {
+                    if first == last { first.to_string() } else { format!("{first} to {last}") }
+                },
+            )
+            .collect();
+        let text = format!(
+            "losses and gradient norms of {steps} of {of_steps} steps ({}) trained again: the same bits{other}",
+            ranges.join(", ")
+        );
+        match steps == of_steps {
+            true => report.proved(Subject::Losses, text),
+            false => {
+                let rest = of_steps - steps;
+                report.proved_in_part(
+                    Subject::Losses,
+                    (format!("{steps} of {of_steps} steps"), text),
+                    (
+                        format!("{rest} of {of_steps} steps"),
+                        format!("losses and gradient norms of {rest} steps: --replay all trains them again, too"),
+                    ),
+                );
+            }
+        }
+        if *evaluations > 0 {
+            let text =
+                format!("{evaluations} of {of_evaluations} evaluations made again: the same bits");
+            match evaluations == of_evaluations {
+                true => report.proved(Subject::Evaluations, text),
+                false => {
+                    let rest = of_evaluations - evaluations;
+                    report.proved_in_part(
+                        Subject::Evaluations,
+                        (format!("{evaluations} of {of_evaluations}"), text),
+                        (
+                            format!("{rest} of {of_evaluations}"),
+                            format!(
+                                "scores of {rest} evaluations: --replay all makes them again, too"
+                            ),
+                        ),
+                    );
+                }
+            }
+        }
+        if reached.is_empty() {
+            return;
+        }
+        let reached_steps: Vec<String> = reached.iter().map(u64::to_string).collect();
+        let text = format!(
+            "weights and moments of {} of {kept} kept checkpoints (after step {}), trained again from the state before: \
+             the same bits",
+            reached.len(),
+            reached_steps.join(", ")
+        );
+        match self.is_whole() {
+            true => report.proved(Subject::Training, text),
+            false => report.proved_in_part(
+                Subject::Training,
+                (format!("to {} of {kept} checkpoints", reached.len()), text),
+                (
+                    "the rest".to_owned(),
+                    "the weights and moments that no replayed step reached: --replay all reaches all that are kept"
+                        .to_owned(),
+                ),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_shared_out_from_the_start_and_the_latest_checkpoints() {
+        for (starts, last, amount, wanted) in [
+            (&[0][..], 8, Amount::All, vec![(0, 8)]),
+            (&[0], 8, Amount::Steps(3), vec![(0, 3)]),
+            (&[0, 6, 8], 8, Amount::All, vec![(0, 6), (6, 2), (8, 0)]),
+            (&[0, 6, 8], 8, Amount::Steps(100), vec![(0, 6), (6, 2), (8, 0)]),
+            (&[0, 6, 8], 8, Amount::Steps(1), vec![(0, 1), (6, 0), (8, 0)]),
+            (&[0, 6, 8], 8, Amount::Steps(5), vec![(0, 3), (6, 2), (8, 0)]),
+            (&[0, 500, 600], 600, Amount::Steps(32), vec![(0, 16), (500, 16), (600, 0)]),
+            (&[0, 200, 400], 600, Amount::Steps(8), vec![(0, 3), (200, 2), (400, 3)]),
+            (&[0, 200, 400], 600, Amount::Steps(0), vec![(0, 0), (200, 0), (400, 0)]),
+            (
+                &[0, 1_000_000],
+                2_000_000_000_000,
+                Amount::All,
+                vec![(0, 1_000_000), (1_000_000, 1_999_999_000_000)],
+            ),
+        ] {
+            assert_eq!(shares(starts, last, amount), wanted, "{starts:?} {amount:?}");
+        }
+    }
+}

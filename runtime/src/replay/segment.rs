@@ -1,0 +1,210 @@
+//! In: a state to start from, and how many steps to compute. Out: how they compare with the log and with the next
+//! kept checkpoint. Must stay true: a number that no rounding touches (data, learning rate, counts) must agree on any
+//! machine; the others are held to a tolerance on another machine, which grows with each step after a known state as
+//! rounding does.
+
+use super::{Difference, Platform, Replay, Replayer};
+use crate::checkpoint::{Found, compare};
+use crate::metrics::{Evaluation, Record, Step};
+use crate::run::RunError;
+use crate::train::State;
+
+/// A state that a run is known to have had.
+#[derive(Clone, Debug)]
+pub(crate) enum Origin {
+    Initial,
+    Kept(Box<Found>),
+}
+
+impl Origin {
+    pub(crate) fn step(&self) -> u64 {
+        match self {
+            Origin::Initial => 0,
+            Origin::Kept(found) => found.manifest.step,
+        }
+    }
+
+    pub(crate) fn text(&self) -> String {
+        match self {
+            Origin::Initial => "the initial weights".to_owned(),
+            Origin::Kept(found) => format!("checkpoints/{}", found.name),
+        }
+    }
+}
+
+/// Relative differences that rounding can make in the loss of one step from equal weights, and in the norm of its
+/// gradient: f32 sums of another order, and matrix products in TF32, stay below these.
+const LOSS_ROUNDING: f64 = 1e-3;
+const NORM_ROUNDING: f64 = 1e-2;
+
+/// What rounding can make in the loss so many steps after equal weights: twice as much with each step, a quarter at
+/// most. Later than this nothing is said, since training may amplify rounding without bound.
+fn loss_tolerance(steps: u64) -> f64 {
+    match steps {
+        0..=8 => LOSS_ROUNDING * (1u64 << steps.saturating_sub(1)) as f64,
+        9..=16 => 0.25,
+        _ => f64::INFINITY,
+    }
+}
+
+impl Replayer {
+    pub(crate) fn state(&self, origin: &Origin) -> Result<State, RunError> {
+        match origin {
+            Origin::Initial => State::initial(&self.job, self.machine),
+            Origin::Kept(found) => State::load(&self.job, self.machine, &self.store, found),
+        }
+    }
+
+    /// Computes steps again from `origin`, and compares.
+    pub(super) fn stretch(
+        &mut self,
+        origin: &Origin,
+        steps: u64,
+        replay: &mut Replay,
+        told: &mut dyn FnMut(u64),
+    ) -> Result<(), RunError> {
+        let measures = match origin {
+            Origin::Initial => false,
+            Origin::Kept(found) => self.log.evaluations.contains_key(&found.manifest.step),
+        };
+        if steps == 0 && !measures {
+            return Ok(());
+        }
+        let mut state = self.state(origin)?;
+        if let (Origin::Initial, Some(start)) = (origin, self.log.start.clone()) {
+            let initial = state.weights_digest(&self.job)?;
+            if initial != start.initial {
+                replay.differences.push(Difference {
+                    text: format!(
+                        "the log starts from weights {}, and the lock gives {}",
+                        start.initial.short(),
+                        initial.short()
+                    ),
+                    maybe_rounding: false,
+                });
+            }
+        }
+        // The evaluation of a kept state needs no step.
+        if measures {
+            self.measure(&state, true, replay)?;
+        }
+        let (mut first, mut differing) = (None, 0);
+        for at in 0..steps {
+            let step = state.advance(&mut self.job, &self.trainer)?;
+            told(step.step);
+            replay.steps += 1;
+            if let Some(text) = self.step_differs(&step) {
+                differing += 1;
+                first.get_or_insert((step.step, text, self.is_rounding(&step, at + 1)));
+            }
+            if self.log.evaluations.contains_key(&step.step)
+                && !self.kept.iter().any(|found| found.manifest.step == step.step)
+            {
+                self.measure(&state, false, replay)?;
+            }
+        }
+        if steps > 0 {
+            replay.stretches.push((origin.step() + 1, state.step));
+        }
+        let mut reached = None;
+        if steps > 0
+            && let Some(found) = self.kept.iter().find(|found| found.manifest.step == state.step)
+        {
+            reached = Some(compare(&self.store, found, &mut |part, index, out| {
+                state.read(part, index, out)
+            })?);
+        }
+        let name = format!("step-{:010}", state.step);
+        if let Some((step, text, maybe_rounding)) = first {
+            let rest = match (differing, &reached) {
+                (1, Some(None)) => format!(
+                    "; every other step to {} and its checkpoint come out the same, so that only the log is wrong",
+                    state.step
+                ),
+                (1, _) if step < state.step => {
+                    format!("; the steps after it, to {}, come out the same", state.step)
+                }
+                (differing, _) => {
+                    format!("; {differing} of the {steps} steps from {} differ", origin.text())
+                }
+            };
+            replay
+                .differences
+                .push(Difference { text: format!("step {step}: {text}{rest}"), maybe_rounding });
+        }
+        match reached {
+            Some(Some(difference)) => replay.differences.push(Difference {
+                text: format!(
+                    "checkpoints/{name} is not what training gives from {}: {}",
+                    origin.text(),
+                    difference.text()
+                ),
+                maybe_rounding: self.platform != Platform::Same,
+            }),
+            Some(None) => replay.reached.push(state.step),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// What of a step is not as logged, with both values.
+    pub(crate) fn step_differs(&self, step: &Step) -> Option<String> {
+        let logged = self.log.steps.get(&step.step)?;
+        differs(&Record::Step(logged.clone()), &Record::Step(step.clone()))
+    }
+
+    /// Whether rounding on another machine can explain that a step differs from its line in the log, so many steps
+    /// after a state that both had.
+    pub(crate) fn is_rounding(&self, step: &Step, after: u64) -> bool {
+        let Some(logged) = self.log.steps.get(&step.step) else { return false };
+        let exact = (logged.lr.to_bits(), logged.batch, logged.counted)
+            == (step.lr.to_bits(), step.batch, step.counted);
+        let near = close(logged.loss, step.loss, loss_tolerance(after))
+            && (after > 1 || close(Some(logged.grad_norm), Some(step.grad_norm), NORM_ROUNDING));
+        self.platform != Platform::Same && exact && near
+    }
+
+    /// What of an evaluation is not as logged, with both values.
+    pub(crate) fn evaluation_differs(&self, evaluation: &Evaluation) -> Option<String> {
+        let logged = self.log.evaluations.get(&evaluation.step)?;
+        differs(&Record::Evaluation(logged.clone()), &Record::Evaluation(evaluation.clone()))
+    }
+
+    fn measure(&mut self, state: &State, known: bool, replay: &mut Replay) -> Result<(), RunError> {
+        let evaluation = self.measurer.measure(&mut self.job, state)?;
+        replay.evaluations += 1;
+        let Some(logged) = self.log.evaluations.get(&state.step) else { return Ok(()) };
+        if let Some(text) = self.evaluation_differs(&evaluation) {
+            let near = !known || close(logged.nll, evaluation.nll, LOSS_ROUNDING);
+            replay.differences.push(Difference {
+                text: format!("the evaluation after step {}: {text}", state.step),
+                maybe_rounding: self.platform != Platform::Same
+                    && logged.counted == evaluation.counted
+                    && near,
+            });
+        }
+        Ok(())
+    }
+}
+
+fn differs(logged: &Record, now: &Record) -> Option<String> {
+    if logged.text() == now.text() {
+        return None;
+    }
+    let differences = logged.differences(now);
+    Some(if differences.is_empty() {
+        "its line differs".to_owned()
+    } else {
+        differences.join("; ")
+    })
+}
+
+fn close(one: Option<f64>, other: Option<f64>, tolerance: f64) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => {
+            one.to_bits() == other.to_bits()
+                || (one - other).abs() <= tolerance * one.abs().max(other.abs())
+        }
+        (one, other) => one.is_none() && other.is_none(),
+    }
+}

@@ -1,0 +1,258 @@
+//! In: a run's folder and its job. Out: the run computed again from its initial weights, and the first line of its
+//! log, the first tensor of its checkpoints and, as far as what it kept allows, the first operation of its plan that
+//! does not come out the same. Must stay true: nothing is written; what is named first is first in the order of
+//! computation; what cannot be told from the kept evidence is not told.
+
+mod folders;
+mod operation;
+mod reason;
+
+use crate::checkpoint::{StateDifference, compare};
+use crate::execute::Machine;
+use crate::job::Job;
+use crate::metrics::{Evaluation, Step};
+use crate::replay::{Origin, Platform, Replayer};
+use crate::run::{Paths, RunError};
+use crate::train::State;
+
+pub use folders::against;
+pub use operation::Variant;
+
+use reason::of_one_step;
+
+/// What came of running a run again, or of comparing two.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reproduction {
+    /// Logged steps that were compared before the first difference, and how many there are.
+    pub steps: u64,
+    pub of_steps: u64,
+    pub evaluations: u64,
+    /// Steps of the checkpoints whose every tensor was compared and is equal.
+    pub checkpoints: Vec<u64>,
+    pub first: Option<First>,
+    pub platform: Platform,
+}
+
+/// The first thing that differs.
+#[derive(Clone, Debug, PartialEq)]
+pub struct First {
+    pub place: Place,
+    /// What of it, with both values.
+    pub text: String,
+    /// The first tensor that differs, at this checkpoint: the first one compared after the first difference.
+    pub tensor: Option<(u64, Option<StateDifference>)>,
+    /// What follows about where in the step it arises.
+    pub reasons: Vec<String>,
+    /// The same steps computed in other ways.
+    pub variants: Vec<Variant>,
+    /// Rounding on another machine may explain it.
+    pub maybe_rounding: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// The initial weights.
+    Start,
+    Step(u64),
+    Evaluation(u64),
+    Checkpoint(u64),
+}
+
+impl Place {
+    pub fn text(self) -> String {
+        match self {
+            Place::Start => "the initial weights".to_owned(),
+            Place::Step(step) => format!("step {step}"),
+            Place::Evaluation(step) => format!("the evaluation after step {step}"),
+            Place::Checkpoint(step) => format!("the checkpoint of step {step}"),
+        }
+    }
+}
+
+/// Hears how it goes.
+pub trait Observer {
+    fn step(&mut self, step: &Step);
+    fn evaluation(&mut self, evaluation: &Evaluation);
+    /// The first difference, as soon as it is found; the run goes on to the next checkpoint to name a tensor.
+    fn differs(&mut self, place: Place, text: &str);
+}
+
+/// Runs a run again from its initial weights, up to its first difference and on to the checkpoint after that.
+pub fn reproduce(
+    paths: &Paths,
+    job: Job,
+    machine: Machine,
+    observer: &mut dyn Observer,
+) -> Result<Reproduction, RunError> {
+    let mut again =
+        Again { replayer: Replayer::new(paths, job, machine)?, agreed: Origin::Initial };
+    let mut found = Reproduction {
+        steps: 0,
+        of_steps: again.replayer.log.steps.len() as u64,
+        evaluations: 0,
+        checkpoints: Vec::new(),
+        first: None,
+        platform: again.replayer.platform.clone(),
+    };
+    let mut state = again.replayer.state(&Origin::Initial)?;
+    if let Some(first) = again.start(&state)? {
+        observer.differs(first.place, &first.text);
+        found.first = Some(first);
+        return Ok(found);
+    }
+    let last = again.replayer.log.last();
+    while state.step < last {
+        let step = state.advance(&mut again.replayer.job, &again.replayer.trainer)?;
+        observer.step(&step);
+        if let Some(text) = again.replayer.step_differs(&step) {
+            let first = First::new(Place::Step(step.step), text, again.is_rounding(&step));
+            observer.differs(first.place, &first.text);
+            found.first = Some(again.explain(first, &step, state, observer)?);
+            return Ok(found);
+        }
+        found.steps += 1;
+        if again.replayer.log.evaluations.contains_key(&state.step) {
+            let evaluation = again.replayer.measurer.measure(&mut again.replayer.job, &state)?;
+            observer.evaluation(&evaluation);
+            if let Some(text) = again.replayer.evaluation_differs(&evaluation) {
+                let other = found.platform != Platform::Same;
+                let mut first = First::new(Place::Evaluation(state.step), text, other);
+                observer.differs(first.place, &first.text);
+                first.tensor = again.next_checkpoint(&mut state, observer)?;
+                if matches!(first.tensor, Some((_, None))) {
+                    first.reasons.push(LOG_ONLY.to_owned());
+                }
+                found.first = Some(first);
+                return Ok(found);
+            }
+            found.evaluations += 1;
+        }
+        if let Some(difference) = again.checkpoint(&state)? {
+            if let Some(difference) = difference {
+                let place = Place::Checkpoint(state.step);
+                let other = found.platform != Platform::Same;
+                let mut first = First::new(place, difference.text(), other);
+                observer.differs(place, &first.text);
+                first.reasons.push(match again.agreed.step() + 1 == state.step {
+                    true => of_one_step(&difference),
+                    false => format!(
+                        "every logged number to step {} agrees: either the checkpoint was altered, or training \
+                         differed in bits that no logged number shows, after {}",
+                        state.step,
+                        again.agreed.text()
+                    ),
+                });
+                first.variants = again.variants(state.step)?;
+                first.tensor = Some((state.step, Some(difference)));
+                found.first = Some(first);
+                return Ok(found);
+            }
+            found.checkpoints.push(state.step);
+        }
+    }
+    Ok(found)
+}
+
+const LOG_ONLY: &str = "the tensors of the next checkpoint are the same bits, so that training agrees: only the log is wrong";
+
+/// A run under way once more.
+struct Again {
+    replayer: Replayer,
+    /// The latest state that both are known to have had, bit for bit.
+    agreed: Origin,
+}
+
+impl First {
+    fn new(place: Place, text: String, maybe_rounding: bool) -> First {
+        First {
+            place,
+            text,
+            tensor: None,
+            reasons: Vec::new(),
+            variants: Vec::new(),
+            maybe_rounding,
+        }
+    }
+}
+
+impl Again {
+    fn start(&self, state: &State) -> Result<Option<First>, RunError> {
+        let Some(start) = &self.replayer.log.start else { return Ok(None) };
+        let initial = state.weights_digest(&self.replayer.job)?;
+        Ok((initial != start.initial).then(|| {
+            let text = format!(
+                "they are {} in the log, and {} now",
+                start.initial.short(),
+                initial.short()
+            );
+            First::new(Place::Start, text, false)
+        }))
+    }
+
+    fn is_rounding(&self, step: &Step) -> bool {
+        self.replayer.is_rounding(step, step.step - self.agreed.step().min(step.step))
+    }
+
+    /// Compares the state with the checkpoint kept of its step, if there is one.
+    fn checkpoint(&mut self, state: &State) -> Result<Option<Option<StateDifference>>, RunError> {
+        let kept = self.replayer.kept.iter().find(|found| found.manifest.step == state.step);
+        let Some(found) = kept.cloned() else { return Ok(None) };
+        let difference = compare(&self.replayer.store, &found, &mut |part, index, out| {
+            state.read(part, index, out)
+        })?;
+        if difference.is_none() {
+            self.agreed = Origin::Kept(Box::new(found));
+        }
+        Ok(Some(difference))
+    }
+
+    /// Goes on to the next step that a checkpoint is kept of, this one included, and compares its tensors.
+    fn next_checkpoint(
+        &mut self,
+        state: &mut State,
+        observer: &mut dyn Observer,
+    ) -> Result<Option<(u64, Option<StateDifference>)>, RunError> {
+        let next = self
+            .replayer
+            .kept
+            .iter()
+            .map(|found| found.manifest.step)
+            .find(|step| *step >= state.step);
+        let Some(next) = next else { return Ok(None) };
+        while state.step < next {
+            let step = state.advance(&mut self.replayer.job, &self.replayer.trainer)?;
+            observer.step(&step);
+        }
+        let agreed = self.agreed.clone();
+        let difference = self.checkpoint(state)?;
+        // What comes after the first difference is no state to start from.
+        self.agreed = agreed;
+        Ok(difference.map(|difference| (next, difference)))
+    }
+
+    /// Where a step that differs may have gone another way.
+    fn explain(
+        &mut self,
+        mut first: First,
+        step: &Step,
+        mut state: State,
+        observer: &mut dyn Observer,
+    ) -> Result<First, RunError> {
+        first.tensor = self.next_checkpoint(&mut state, observer)?;
+        drop(state);
+        match &first.tensor {
+            Some((_, None)) => first.reasons.push(LOG_ONLY.to_owned()),
+            Some((at, Some(difference))) if *at == step.step && self.agreed.step() + 1 == *at => {
+                first.reasons.push(of_one_step(difference));
+            }
+            Some((_, Some(_))) | None => {
+                first.reasons.extend(self.of_numbers(step));
+                first.reasons.extend(self.of_kept_state()?);
+            }
+        }
+        if !matches!(first.tensor, Some((_, None))) {
+            first.variants = self.variants(step.step)?;
+        }
+        Ok(first)
+    }
+}

@@ -1,0 +1,169 @@
+//! In: the bytes of a run's attestation and an OpenSSH key. Out: an SSH signature of them, and the check of one. Must
+//! stay true: every byte of the file is signed, below its seal too; `ssh-keygen -Y verify` accepts what is written
+//! here, and what `ssh-keygen -Y sign` writes is accepted here; a signature proves who vouches for the file, never
+//! that the file is true.
+
+mod allowed;
+mod report;
+#[cfg(test)]
+mod tests;
+
+use std::path::Path;
+
+use ssh_key::public::KeyData;
+use ssh_key::{HashAlg, LineEnding, PrivateKey, PublicKey, SshSig};
+
+use crate::finished;
+use crate::run::{Paths, RunError, cannot_read, cannot_write, read_experiment, replace};
+
+pub use allowed::{AllowedSigners, Listed};
+pub use report::{Trusted, report};
+
+/// What the signature is for: a signature made for another purpose does not count here.
+pub const NAMESPACE: &str = "canonc-attestation";
+
+/// Who signed a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signer {
+    key: KeyData,
+}
+
+impl Signer {
+    /// `SHA256:...`, as `ssh-keygen -l` prints it.
+    pub fn fingerprint(&self) -> String {
+        self.key.fingerprint(HashAlg::Sha256).to_string()
+    }
+
+    /// `ssh-ed25519`, say.
+    pub fn algorithm(&self) -> String {
+        self.key.algorithm().to_string()
+    }
+}
+
+/// Why a signature is not accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refused {
+    /// It is not a signature of this file.
+    Bad(String),
+    /// It may be one, by an algorithm that is not built in.
+    Unsupported(String),
+}
+
+/// The signature of `message`, as text.
+pub fn sign(message: &[u8], key: &PrivateKey) -> Result<String, ssh_key::Error> {
+    key.sign(NAMESPACE, HashAlg::Sha512, message)?.to_pem(LineEnding::LF)
+}
+
+/// Who signed `message`.
+pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
+    let read = SshSig::from_pem(signature)
+        .map_err(|error| Refused::Bad(format!("it is not an SSH signature: {error}")))?;
+    if read.namespace() != NAMESPACE {
+        return Err(Refused::Bad(format!(
+            "it was made for `{}`, not for `{NAMESPACE}`",
+            shown(read.namespace())
+        )));
+    }
+    let key = PublicKey::from(read.public_key().clone());
+    match key.verify(NAMESPACE, message, &read) {
+        Ok(()) => Ok(Signer { key: read.public_key().clone() }),
+        Err(ssh_key::Error::AlgorithmUnknown | ssh_key::Error::AlgorithmUnsupported { .. }) => {
+            Err(Refused::Unsupported(format!(
+                "keys of type {} are not built into canonc",
+                read.public_key().algorithm()
+            )))
+        }
+        Err(_) => Err(Refused::Bad(format!(
+            "it is not key {}'s signature of the file as it is now",
+            read.public_key().fingerprint(HashAlg::Sha256)
+        ))),
+    }
+}
+
+/// A run that was signed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Signed {
+    pub signer: Signer,
+    /// The comment of the key, often its owner's name; empty if it has none.
+    pub comment: String,
+}
+
+/// Signs the attestation of a finished run, after a check that it belongs to the run's lock and log.
+pub fn sign_run(folder: &Path, key: &Path, again: bool) -> Result<Signed, RunError> {
+    let paths = Paths::new(folder);
+    let lock = paths.lock();
+    let text = std::fs::read_to_string(&lock).map_err(|error| {
+        RunError::input(
+            format!(
+                "{} is not the folder of a run: its lock cannot be read: {error}",
+                folder.display()
+            ),
+            "name a folder that `canonc run` made, such as runs/NAME",
+        )
+    })?;
+    let experiment = read_experiment(&lock.display().to_string(), &text)?;
+    finished::read(&paths, (&experiment).into())?;
+    let target = paths.signature();
+    if target.exists() && !again {
+        return Err(RunError::input(
+            format!("{} exists: the run is signed already", target.display()),
+            format!("`canonc verify {}` checks it; --replace signs again", folder.display()),
+        ));
+    }
+    let attestation = paths.attestation();
+    let message = std::fs::read(&attestation).map_err(|error| cannot_read(&attestation, &error))?;
+    let private = read_key(key, &attestation)?;
+    let signature = sign(&message, &private)
+        .map_err(|error| elsewhere(key, &attestation, &format!("cannot sign here: {error}")))?;
+    replace(&target, signature.as_bytes(), || Ok(()))
+        .map_err(|error| cannot_write(&target, &error))?;
+    Ok(Signed {
+        signer: Signer { key: private.public_key().key_data().clone() },
+        comment: shown(private.comment()),
+    })
+}
+
+/// A private key that can sign here.
+fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, RunError> {
+    let bytes = std::fs::read(path).map_err(|error| {
+        RunError::input(
+            format!("the key {} cannot be read: {error}", path.display()),
+            "name a private key with --key; `ssh-keygen -t ed25519 -f KEY` makes one",
+        )
+    })?;
+    if std::str::from_utf8(&bytes).is_ok_and(|text| PublicKey::from_openssh(text).is_ok()) {
+        let what = "is a public key, and a signature needs the private one";
+        return Err(elsewhere(path, attestation, what));
+    }
+    let key = PrivateKey::from_openssh(&bytes).map_err(|error| {
+        RunError::input(
+            format!("{} is not a private key in OpenSSH's format: {error}", path.display()),
+            "`ssh-keygen -p -f KEY` rewrites an older key in this format; `ssh-keygen -t ed25519 -f KEY` makes a new one",
+        )
+    })?;
+    if key.is_encrypted() {
+        return Err(elsewhere(
+            path,
+            attestation,
+            "is protected by a passphrase, which canonc does not ask for",
+        ));
+    }
+    Ok(key)
+}
+
+/// The error of a key that only `ssh-keygen` can use, with the command that does.
+fn elsewhere(key: &Path, attestation: &Path, what: &str) -> RunError {
+    RunError::input(
+        format!("{} {what}", key.display()),
+        format!(
+            "let ssh-keygen sign; the result is the same file: ssh-keygen -Y sign -n {NAMESPACE} -f {} {}",
+            key.display(),
+            attestation.display()
+        ),
+    )
+}
+
+/// Text of a file without what could disturb a terminal.
+fn shown(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}

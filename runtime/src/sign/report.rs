@@ -1,0 +1,88 @@
+//! In: a run's folder, and whom the reader of its attestation trusts. Out: what the signature of its attestation
+//! is worth, in the report of `canonc verify`. Must stay true: a signature that is not of the file as it is now is a
+//! finding whoever made it; without a list of signers a good one still says nothing about whose key it is.
+
+use std::io;
+
+use super::{AllowedSigners, Listed, NAMESPACE, Refused, check};
+use crate::run::Paths;
+use crate::verify::{Report, Subject};
+
+/// Whom the reader trusts.
+#[derive(Clone, Copy, Debug)]
+pub struct Trusted<'a> {
+    pub signers: &'a AllowedSigners,
+    /// What the list is called in messages.
+    pub file: &'a str,
+    /// Whose signature it has to be; `None` for anybody's who is listed.
+    pub identity: Option<&'a str>,
+    /// Seconds since 1970.
+    pub now: i64,
+}
+
+/// Adds what is found of the signature.
+pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) {
+    let signature = match std::fs::read_to_string(paths.signature()) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            match trusted {
+                Some(Trusted { file, .. }) => report.broken(format!(
+                    "attestation.toml.sig is not there: the run is not signed, by anyone in {file} or anyone else"
+                )),
+                None => report.trusted(
+                    Subject::Signature,
+                    "the attestation is not signed: nothing says who vouches for it",
+                ),
+            }
+            return;
+        }
+        Err(error) => {
+            report.broken(format!("attestation.toml.sig cannot be read: {error}"));
+            return;
+        }
+    };
+    let message = match std::fs::read(paths.attestation()) {
+        Ok(message) => message,
+        Err(error) => {
+            report
+                .broken(format!("attestation.toml.sig signs a file that cannot be read: {error}"));
+            return;
+        }
+    };
+    let signer = match check(&message, &signature) {
+        Ok(signer) => signer,
+        Err(Refused::Bad(why)) => {
+            report.broken(format!("attestation.toml.sig: {why}"));
+            return;
+        }
+        Err(Refused::Unsupported(why)) => {
+            report.undecided(format!(
+                "attestation.toml.sig: {why}; `ssh-keygen -Y verify -n {NAMESPACE} -f SIGNERS -I NAME -s {} < {}` \
+                 checks it",
+                paths.signature().display(),
+                paths.attestation().display()
+            ));
+            return;
+        }
+    };
+    let (algorithm, fingerprint) = (signer.algorithm(), signer.fingerprint());
+    let Some(Trusted { signers, file, identity, now }) = trusted else {
+        report.trusted(
+            Subject::Signature,
+            format!(
+                "signed by {algorithm} key {fingerprint}, not checked against anyone: --signers FILE says whose key \
+                 that is"
+            ),
+        );
+        return;
+    };
+    match signers.find(&signer, identity, now) {
+        Listed::As(names) => report.checked(
+            Subject::Signature,
+            format!("signed by {names} ({algorithm} {fingerprint}), whom {file} lists"),
+        ),
+        Listed::No(why) => report.broken(format!(
+            "attestation.toml.sig: signed by {algorithm} key {fingerprint}, which {file} does not allow: {why}"
+        )),
+    }
+}

@@ -1,0 +1,144 @@
+use std::process::{Command, Stdio};
+
+use super::*;
+
+const MESSAGE: &[u8] = include_bytes!("../../../tests/golden/ssh/message");
+const KEY: &str = include_str!("../../../tests/golden/ssh/ed25519");
+const PUBLIC: &str = include_str!("../../../tests/golden/ssh/ed25519.pub");
+const ECDSA_KEY: &str = include_str!("../../../tests/golden/ssh/ecdsa");
+const ED25519: &str = include_str!("../../../tests/golden/ssh/ed25519.sig");
+const ECDSA: &str = include_str!("../../../tests/golden/ssh/ecdsa.sig");
+const RSA: &str = include_str!("../../../tests/golden/ssh/rsa.sig");
+const OTHER_NAMESPACE: &str = include_str!("../../../tests/golden/ssh/other_namespace.sig");
+
+fn bad(message: &[u8], signature: &str) -> String {
+    match check(message, signature) {
+        Err(Refused::Bad(why)) => why,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn signatures_of_ssh_keygen_are_accepted() {
+    let signer = check(MESSAGE, ED25519).unwrap();
+    let public = PublicKey::from_openssh(PUBLIC).unwrap();
+    assert_eq!(signer.fingerprint(), public.fingerprint(HashAlg::Sha256).to_string());
+    assert_eq!(signer.algorithm(), "ssh-ed25519");
+    assert_eq!(check(MESSAGE, ECDSA).unwrap().algorithm(), "ecdsa-sha2-nistp256");
+    // Not built in: said as such, neither accepted nor called bad.
+    assert!(matches!(check(MESSAGE, RSA), Err(Refused::Unsupported(why)) if why.contains("rsa")));
+}
+
+#[test]
+fn ours_is_the_signature_that_ssh_keygen_makes() {
+    // Ed25519 has one signature of a message by a key.
+    let ours = sign(MESSAGE, &PrivateKey::from_openssh(KEY).unwrap()).unwrap();
+    assert_eq!(ours, ED25519);
+    let ours = sign(MESSAGE, &PrivateKey::from_openssh(ECDSA_KEY).unwrap()).unwrap();
+    assert!(check(MESSAGE, &ours).is_ok());
+}
+
+#[test]
+fn any_changed_byte_is_refused() {
+    for at in 0..MESSAGE.len() {
+        let mut message = MESSAGE.to_vec();
+        message[at] ^= 1;
+        assert!(bad(&message, ED25519).contains("as it is now"));
+    }
+    assert!(bad(&[MESSAGE, b"\n"].concat(), ED25519).contains("as it is now"));
+    assert!(bad(MESSAGE, OTHER_NAMESPACE).contains("it was made for `file`"));
+    // Of the signature itself: another letter, cut anywhere, or something else altogether.
+    for at in 0..ED25519.len() {
+        let mut text = ED25519.as_bytes().to_vec();
+        text[at] = if text[at] == b'A' { b'B' } else { b'A' };
+        let text = String::from_utf8(text).unwrap();
+        assert!(check(MESSAGE, &text).is_err(), "{at}");
+        // Without its last line feed it is whole.
+        if at + 1 < ED25519.len() {
+            assert!(check(MESSAGE, &ED25519[..at]).is_err(), "{at}");
+        }
+    }
+    assert!(bad(MESSAGE, "hello").contains("not an SSH signature"));
+}
+
+#[test]
+fn a_signer_counts_within_the_limits_of_its_line() {
+    let signer = check(MESSAGE, ED25519).unwrap();
+    let of = |limits: &str, identity: Option<&str>| {
+        let text = format!("ada@lab.org,*@home.org {limits} {PUBLIC}");
+        AllowedSigners::parse(&text).unwrap().find(&signer, identity, 1_600_000_000)
+    };
+    for (limits, identity, wanted) in [
+        ("", None, Ok(())),
+        ("", Some("ada@lab.org"), Ok(())),
+        ("", Some("eve@home.org"), Ok(())),
+        ("", Some("eve@lab.org"), Err("not as eve@lab.org")),
+        ("namespaces=\"git,canonc-attestation\"", None, Ok(())),
+        ("namespaces=\"git\"", None, Err("for git only")),
+        ("valid-after=\"20200101Z\",valid-before=\"20210101Z\"", None, Ok(())),
+        ("valid-after=20210101Z", None, Err("not valid yet")),
+        ("valid-before=20200101Z", None, Err("not valid any more")),
+        ("cert-authority", None, Err("authority for certificates")),
+    ] {
+        match (of(limits, identity), wanted) {
+            (Listed::As(names), Ok(())) => assert_eq!(names, "ada@lab.org,*@home.org"),
+            (Listed::No(why), Err(part)) => assert!(why.contains(part), "{limits}: {why}"),
+            (found, wanted) => panic!("{limits} {identity:?}: {found:?}, not {wanted:?}"),
+        }
+    }
+    let other = PrivateKey::from_openssh(ECDSA_KEY).unwrap();
+    let text = format!("ada {}", other.public_key().to_openssh().unwrap());
+    let listed = AllowedSigners::parse(&text).unwrap().find(&signer, None, 0);
+    assert!(matches!(listed, Listed::No(why) if why.contains("no line lists key SHA256:")));
+}
+
+#[test]
+fn a_key_that_cannot_sign_here_names_the_command_that_can() {
+    let folder = tempfile::tempdir().unwrap();
+    let path =
+        |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/ssh").join(name);
+    let wrong =
+        |name: &str| read_key(&path(name), Path::new("runs/a/attestation.toml")).unwrap_err();
+    for (name, what) in [("locked", "passphrase"), ("ed25519.pub", "is a public key")] {
+        let error = wrong(name);
+        assert!(error.message.contains(what), "{error}");
+        assert!(error.help.contains("ssh-keygen -Y sign -n canonc-attestation -f "), "{error}");
+        assert!(error.help.ends_with(" runs/a/attestation.toml"), "{error}");
+    }
+    assert!(wrong("message").message.contains("not a private key in OpenSSH's format"));
+    assert!(wrong("nowhere").message.contains("cannot be read"));
+    drop(folder);
+}
+
+/// The committed files above are what this proves where there is no ssh-keygen.
+#[test]
+fn ssh_keygen_accepts_ours_where_it_is_installed() {
+    if Command::new("ssh-keygen")
+        .arg("-?")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_err()
+    {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let place = |name: &str| folder.path().join(name);
+    let write = |name: &str, content: &[u8]| std::fs::write(place(name), content).unwrap();
+    write("allowed", format!("ada@lab.org {PUBLIC}").as_bytes());
+    write("sig", sign(MESSAGE, &PrivateKey::from_openssh(KEY).unwrap()).unwrap().as_bytes());
+    let accepts = |message: &[u8]| {
+        write("message", message);
+        let status = Command::new("ssh-keygen")
+            .args(["-Y", "verify", "-n", NAMESPACE, "-I", "ada@lab.org", "-f"])
+            .arg(place("allowed"))
+            .arg("-s")
+            .arg(place("sig"))
+            .stdin(std::fs::File::open(place("message")).unwrap())
+            .output()
+            .unwrap();
+        status.status.success()
+    };
+    assert!(accepts(MESSAGE));
+    assert!(!accepts(b"another"));
+}

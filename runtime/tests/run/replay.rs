@@ -1,0 +1,301 @@
+//! Steps trained again: what only that can find, and what it says where it was not done.
+
+use std::fs;
+use std::sync::atomic::AtomicBool;
+
+use compiler::digest::Digest;
+use compiler::lock::Experiment;
+use runtime::checkpoint::Part;
+use runtime::execute::{KernelRequest, Machine};
+use runtime::fault::Faults;
+use runtime::job::{Job, PLAN_TAG, plan_text};
+use runtime::metrics::{Evaluation, Record, Step};
+use runtime::replay::{Amount, Platform, Replay, replay};
+use runtime::reproduce::{Observer, Place, Reproduction, against, reproduce};
+use runtime::train::{End, Options, machine, train};
+use runtime::verify::{Remake, Report, Subject, verify};
+
+use super::forger::Forger;
+use super::support::*;
+
+fn replayed(folder: &Folder, experiment: &Experiment, amount: Amount) -> Replay {
+    let job = job(experiment, None).unwrap();
+    let machine = machine(&experiment.platform).unwrap();
+    replay(&folder.paths(), job, machine, amount, &mut |_| {}).unwrap()
+}
+
+struct Silent;
+
+impl Observer for Silent {
+    fn step(&mut self, _: &Step) {}
+    fn evaluation(&mut self, _: &Evaluation) {}
+    fn differs(&mut self, _: Place, _: &str) {}
+}
+
+fn reproduced(folder: &Folder, experiment: &Experiment) -> Reproduction {
+    let job = job(experiment, None).unwrap();
+    let machine = machine(&experiment.platform).unwrap();
+    reproduce(&folder.paths(), job, machine, &mut Silent).unwrap()
+}
+
+fn reported(folder: &Folder, replay: &Replay) -> Report {
+    let mut report = verify(&folder.path(), None, Remake::Spread).unwrap();
+    assert!(report.trusts(Subject::Losses) && report.trusts(Subject::Training), "{report:?}");
+    replay.tell(&mut report);
+    report
+}
+
+/// Trains what `job` says in the folder, whatever its lock says.
+fn trained(folder: &Folder, mut job: Job, machine: Machine) {
+    let stop = AtomicBool::new(false);
+    let options = Options { stop: &stop, stop_after: None, faults: &Faults::none() };
+    let end = train(&mut job, &folder.path(), machine, &options, &mut Told::default());
+    assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
+}
+
+/// Changes records and makes everything above them right again.
+fn forge(folder: &Folder, experiment: &Experiment, change: impl FnMut(&mut Record)) {
+    Forger::at(&folder.path(), experiment).records(change);
+}
+
+fn halve(step: u64) -> impl Fn(&mut Record) {
+    move |record| {
+        if let Record::Step(found) = record
+            && found.step == step
+        {
+            found.loss = found.loss.map(|loss| loss / 2.0);
+        }
+    }
+}
+
+/// A run that was trained with another weight decay than its lock's, and says nothing of it.
+fn other_decay(changes: &[(&str, &str)]) -> (Folder, Experiment) {
+    let experiment = depo(changes);
+    let mut with: Vec<(&str, &str)> = changes.to_vec();
+    with.push(("weight_decay = 0.1", "weight_decay = 0.3"));
+    let mut patched = job(&experiment, None).unwrap();
+    patched.plans = job(&depo(&with), None).unwrap().plans;
+    let folder = Folder::new();
+    trained(&folder, patched, machine(&experiment.platform).unwrap());
+    let plan = plan_text(&experiment).unwrap();
+    fs::write(folder.paths().plan(), &plan).unwrap();
+    Forger::at(&folder.path(), &experiment)
+        .reattest(|attestation| attestation.plan = Digest::of(PLAN_TAG, &plan));
+    (folder, experiment)
+}
+
+#[test]
+fn a_run_replayed_in_full_leaves_no_loss_on_trust() {
+    let experiment = depo(&[]);
+    let folder = Folder::finished(&experiment);
+    let found = replayed(&folder, &experiment, Amount::All);
+    assert_eq!(found.differences, []);
+    assert_eq!((found.steps, found.of_steps), (8, 8));
+    assert_eq!((found.evaluations, found.of_evaluations), (2, 2));
+    assert_eq!(found.stretches, [(1, 6), (7, 8)]);
+    assert_eq!(found.reached, [6, 8]);
+    assert!(found.is_whole());
+    let report = reported(&folder, &found);
+    assert_eq!((&report.broken, &report.undecided), (&vec![], &vec![]));
+    assert!(!report.trusts(Subject::Losses) && !report.trusts(Subject::Training), "{report:?}");
+    // Three steps from the start and two from the checkpoint of step 6 leave three on trust.
+    let some = replayed(&folder, &experiment, Amount::Steps(5));
+    assert_eq!((some.steps, some.stretches.clone()), (5, vec![(1, 3), (7, 8)]));
+    assert_eq!(some.reached, [8]);
+    let report = reported(&folder, &some);
+    assert!(report.trusts(Subject::Losses) && report.trusts(Subject::Training), "{report:?}");
+    let closing = report.closing();
+    let (done, trusted) = closing.split_once("taken on trust").unwrap();
+    assert!(done.contains("losses and gradient norms (5 of 8 steps)"), "{closing}");
+    assert!(trusted.contains("losses and gradient norms (3 of 8 steps)"), "{closing}");
+    assert!(
+        done.contains("(to 1 of 2 checkpoints)") && trusted.contains("(the rest)"),
+        "{closing}"
+    );
+}
+
+#[test]
+fn a_halved_loss_is_found_wherever_its_step_is_replayed() {
+    let experiment = depo(&[]);
+    for step in [1, 4, 7, 8] {
+        let folder = Folder::finished(&experiment);
+        forge(&folder, &experiment, halve(step));
+        // No digest can tell.
+        assert_eq!(
+            verify(&folder.path(), None, Remake::Every).unwrap().broken,
+            Vec::<String>::new()
+        );
+        let found = replayed(&folder, &experiment, Amount::All);
+        let [difference] = found.differences.as_slice() else { panic!("{found:?}") };
+        assert!(difference.text.starts_with(&format!("step {step}: loss was ")), "{difference:?}");
+        assert!(difference.text.contains("only the log is wrong"), "{difference:?}");
+        assert_eq!(reported(&folder, &found).broken.len(), 1);
+        let again = reproduced(&folder, &experiment);
+        let first = again.first.unwrap();
+        assert_eq!(first.place, Place::Step(step));
+        assert!(matches!(first.tensor, Some((_, None))), "{first:?}");
+        assert!(first.reasons[0].contains("only the log is wrong"), "{first:?}");
+    }
+    // Of what is not replayed nothing is said.
+    let folder = Folder::finished(&experiment);
+    forge(&folder, &experiment, halve(5));
+    let found = replayed(&folder, &experiment, Amount::Steps(4));
+    assert_eq!(found.differences, []);
+    assert!(reported(&folder, &found).trusts(Subject::Losses));
+}
+
+#[test]
+fn a_forged_evaluation_is_found() {
+    let experiment = depo(&[]);
+    let folder = Folder::finished(&experiment);
+    forge(&folder, &experiment, |record| {
+        if let Record::Evaluation(evaluation) = record
+            && evaluation.step == 8
+        {
+            evaluation.tokens.right = evaluation.tokens.of;
+        }
+    });
+    // The last one needs no step at all: its weights are kept.
+    let found = replayed(&folder, &experiment, Amount::Steps(1));
+    let [difference] = found.differences.as_slice() else { panic!("{found:?}") };
+    assert!(
+        difference.text.starts_with("the evaluation after step 8: tokens was "),
+        "{difference:?}"
+    );
+    let first = reproduced(&folder, &experiment).first.unwrap();
+    assert_eq!(first.place, Place::Evaluation(8));
+}
+
+#[test]
+fn another_weight_decay_is_found() {
+    let (folder, experiment) = other_decay(&[]);
+    assert_eq!(verify(&folder.path(), None, Remake::Every).unwrap().broken, Vec::<String>::new());
+    let found = replayed(&folder, &experiment, Amount::Steps(8));
+    let texts: Vec<&str> = found.differences.iter().map(|found| found.text.as_str()).collect();
+    let says = |what: &str| texts.iter().any(|text| text.contains(what));
+    assert!(says("loss was"), "{texts:?}");
+    assert!(
+        says("checkpoints/step-0000000006 is not what training gives from the initial weights"),
+        "{texts:?}"
+    );
+    assert!(
+        says(
+            "checkpoints/step-0000000008 is not what training gives from checkpoints/step-0000000006"
+        ),
+        "{texts:?}"
+    );
+    assert!(found.differences.iter().all(|found| !found.maybe_rounding), "{found:?}");
+    // The last two steps alone tell, from the checkpoint before them.
+    let last = replayed(&folder, &experiment, Amount::Steps(4));
+    assert!(
+        last.differences.iter().any(|found| found.text.contains("step-0000000008")),
+        "{last:?}"
+    );
+    let first = reproduced(&folder, &experiment).first.unwrap();
+    assert!(matches!(first.place, Place::Step(2..=4)), "{first:?}");
+    assert!(first.reasons[0].contains("adamw"), "{first:?}");
+    let of_kept = "from checkpoints/step-0000000006 as the run kept it, step 7 comes out as logged";
+    assert!(first.reasons[1].starts_with(of_kept), "{first:?}");
+    assert!(first.reasons[1].ends_with("in the update, clip or adamw"), "{first:?}");
+    let Some((6, Some(tensor))) = &first.tensor else { panic!("{first:?}") };
+    assert_eq!(tensor.first.part, Part::Weights);
+    assert!(first.variants.iter().all(|variant| !variant.gives_the_log), "{first:?}");
+    assert!(
+        first
+            .variants
+            .iter()
+            .all(|variant| variant.name != "the same again" || variant.first.is_none())
+    );
+}
+
+#[test]
+fn with_every_checkpoint_kept_the_operation_is_named() {
+    let (folder, experiment) = other_decay(&[("every = 3", "every = 1\nkeep = 9")]);
+    let first = reproduced(&folder, &experiment).first.unwrap();
+    assert!(matches!(first.place, Place::Checkpoint(1..=2)), "{first:?}");
+    assert!(first.reasons[0].contains("weight decay"), "{first:?}");
+    let Some((_, Some(difference))) = &first.tensor else { panic!("{first:?}") };
+    assert_eq!((difference.first_moment, difference.second_moment), (0, 0));
+    assert!(difference.weights > 0 && difference.weights <= difference.of);
+}
+
+#[test]
+fn a_run_comes_out_again_and_two_folders_agree() {
+    let experiment = depo(&[]);
+    let (one, two) = (Folder::finished(&experiment), Folder::finished(&experiment));
+    let found = reproduced(&one, &experiment);
+    assert_eq!((found.first, found.steps, found.evaluations), (None, 8, 2));
+    assert_eq!((found.checkpoints, found.platform), (vec![6, 8], Platform::Same));
+    let slots = job(&experiment, None).unwrap().slots();
+    let compare = || against(&one.path(), &two.path(), experiment.id(), &slots).unwrap();
+    assert_eq!((compare().first, compare().checkpoints), (None, vec![6, 8]));
+    forge(&two, &experiment, halve(5));
+    let first = compare().first.unwrap();
+    assert_eq!(first.place, Place::Step(5));
+    assert!(matches!(first.tensor, Some((6, None))), "{first:?}");
+    let (other, _) = other_decay(&[]);
+    let first =
+        against(&one.path(), &other.path(), experiment.id(), &slots).unwrap().first.unwrap();
+    assert!(matches!(first.tensor, Some((6, Some(_)))), "{first:?}");
+}
+
+#[test]
+fn the_kernel_that_changes_the_bits_is_named() {
+    let experiment = experiment("small_canon", DEPO, &[]);
+    let folder = Folder::new();
+    let fast = machine(&experiment.platform).unwrap();
+    let plain = Machine { kernels: KernelRequest::REFERENCE, ..fast };
+    trained(&folder, job(&experiment, None).unwrap(), plain);
+    let first = reproduced(&folder, &experiment).first.unwrap();
+    assert!(matches!(first.place, Place::Step(_)), "{first:?}");
+    let named = |name: &str| first.variants.iter().find(|variant| variant.name == name).unwrap();
+    let plain = named("plain kernels");
+    assert!(plain.gives_the_log, "{first:?}");
+    let (step, operation) = plain.first.clone().unwrap();
+    assert_eq!(step, 1);
+    assert!(operation.starts_with("micro-batch 1: forward"), "{operation}");
+    let again = named("the same again");
+    assert!(!again.gives_the_log && again.first.is_none(), "{again:?}");
+}
+
+#[test]
+fn on_another_machine_only_what_no_rounding_explains_is_a_fault() {
+    let experiment = depo(&[]);
+    let elsewhere = |folder: &Folder| {
+        Forger::at(&folder.path(), &experiment).reattest(|attestation| {
+            attestation.machine.insert("cpu".to_owned(), "another".to_owned());
+        });
+    };
+    let of = |change: &dyn Fn(&mut Record)| {
+        let folder = Folder::finished(&experiment);
+        forge(&folder, &experiment, change);
+        elsewhere(&folder);
+        let found = replayed(&folder, &experiment, Amount::All);
+        assert!(
+            matches!(&found.platform, Platform::Other(facts) if facts[0].contains("another there"))
+        );
+        let report = reported(&folder, &found);
+        (report.broken.len(), report.undecided.len())
+    };
+    // The last bit of one loss may be rounding.
+    let last_bit = |record: &mut Record| {
+        if let Record::Step(found) = record
+            && found.step == 2
+        {
+            found.loss = found.loss.map(|loss| f64::from_bits(loss.to_bits() ^ 1));
+        }
+    };
+    assert_eq!(of(&last_bit), (0, 1));
+    assert_eq!(of(&halve(2)), (1, 0));
+    assert_eq!(of(&|_| {}), (0, 0));
+}
+
+#[test]
+fn an_unfinished_run_is_replayed_as_far_as_it_goes() {
+    let experiment = depo(&[]);
+    let folder = Folder::new();
+    folder.stop_at(&experiment, 4);
+    let found = replayed(&folder, &experiment, Amount::All);
+    assert_eq!((found.steps, found.differences.as_slice()), (4, &[][..]));
+    assert_eq!((found.platform, found.reached), (Platform::Same, vec![3, 4]));
+}
