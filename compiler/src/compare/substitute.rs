@@ -13,9 +13,11 @@ use dsl::Diagnostics;
 use super::index::{Index, Layer};
 use super::transplant::{Known, transplant};
 use super::{Cell, Judge};
+use crate::canonical::identify;
+use crate::elaborate::elaborate;
 use crate::field::{self, Fields, TABLE};
 use crate::lock::{Experiment, LockedArch};
-use crate::program::{Compiled, compile_tree};
+use crate::program::Compiled;
 use crate::tree::ArchTree;
 
 /// Arm a with b's values at the treatment.
@@ -114,11 +116,23 @@ impl Judge<'_> {
         transplant(known, ours, self.trees[1], cells)
     }
 
+    /// A tree's graph and identity. It need not be one that can be written as a text: values that were
+    /// computed from the layer's number are numbers here, and repeated lists are lists no more.
     pub(super) fn compile(&self, tree: &ArchTree) -> Result<Compiled, String> {
         let mut found = Diagnostics::new();
-        compile_tree(&self.program.library, tree, &mut found).ok_or_else(|| {
+        let made = elaborate(&self.program.library, tree, &mut found).ok_or_else(|| {
             let first = found.iter().find(|d| d.is_error());
             first.map_or_else(|| "it does not compile".to_owned(), |d| d.message.clone())
+        })?;
+        let identity = identify(&made.graph);
+        Ok(Compiled {
+            name: tree.name.clone(),
+            docs: Vec::new(),
+            tree: tree.clone(),
+            graph: made.graph,
+            fields: made.fields,
+            identity,
+            text: String::new(),
         })
     }
 }
