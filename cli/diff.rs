@@ -29,7 +29,12 @@ pub(crate) fn diff(args: &DiffArgs) -> Outcome {
         output::data(&compare::text(&verdict, true))?;
     }
     if args.explain {
-        output::data(&explain::commands(&a_name, &b_name, &args.treatment))?;
+        output::data(&explain::commands(
+            &a_name,
+            &b_name,
+            &args.treatment,
+            args.trainer.as_deref(),
+        ))?;
     }
     Ok(if verdict.is_controlled() { Exit::Fine } else { Exit::Finding })
 }

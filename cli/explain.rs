@@ -9,11 +9,13 @@ use std::fmt::Write as _;
 pub(crate) const SCRIPT: &str = include_str!("../docs/check_verdict.py");
 
 /// What to type.
-pub(crate) fn commands(a: &str, b: &str, treatment: &[String]) -> String {
+pub(crate) fn commands(a: &str, b: &str, treatment: &[String], trainer: Option<&str>) -> String {
     let (slots, others): (Vec<&String>, Vec<&String>) =
         treatment.iter().partition(|entry| is_slots(entry));
-    let words: Vec<String> =
-        [a, b].into_iter().chain(slots.iter().map(|entry| entry.as_str())).map(quoted).collect();
+    let mut words = vec![a, b];
+    words.extend(slots.iter().map(|entry| entry.as_str()));
+    words.extend(trainer.into_iter().flat_map(|trainer| ["--trainer", trainer]));
+    let words: Vec<String> = words.into_iter().map(quoted).collect();
     let mut text = format!(
         "\nTo check this verdict without canonc (the format is docs/locks.md):\n  \
          canonc diff --script > check_verdict.py\n  \
@@ -55,9 +57,8 @@ mod tests {
     fn words_are_typed_as_they_are_meant() {
         let treatment =
             ["canon", "slots.A", "arch.layers.*.slots.A", "slots.A.kernel", "optimizer.lr"];
-        let text = commands("a b.lock", "it's.lock", &treatment.map(str::to_owned));
-        let want =
-            "check_verdict.py 'a b.lock' 'it'\\''s.lock' canon slots.A 'arch.layers.*.slots.A'\n";
+        let text = commands("a b.lock", "it's.lock", &treatment.map(str::to_owned), Some("canonc"));
+        let want = "check_verdict.py 'a b.lock' 'it'\\''s.lock' canon slots.A 'arch.layers.*.slots.A' --trainer canonc\n";
         assert!(text.contains(want), "{text}");
         assert!(text.contains("It reports slots.A.kernel, optimizer.lr as"), "{text}");
     }

@@ -2,8 +2,10 @@
 """Decides whether two locks differ in a treatment of slots and in nothing else, without canonc.
 
 Usage:
-  check_verdict.py A.lock B.lock [TREATMENT ...]     a treatment is canon, slots.A, arch.layers.0..6.slots.A
+  check_verdict.py A.lock B.lock [TREATMENT ...] [--trainer canonc]
   check_verdict.py --batch FILE                      many pairs; prints a JSON list of verdicts
+
+A treatment is canon, slots.A, or arch.layers.0..6.slots.A. --trainer canonc declares that canonc runs both locks.
 
 Written from docs/locks.md alone. It recomputes every digest of both locks from their text, takes the treated
 slots out of both graphs, compares what is left line by line, and compares where the treated slots are.
@@ -311,6 +313,10 @@ OUTSIDE = {
 }
 
 
+# Keys that canonc carries for another trainer, where they can decide a result.
+CARRIED = ["compile", "fsdp_type", "matmul_allow_tf32", "prefetch_size", "root_dir", "seed", "tokenizer_path"]
+
+
 class Lock:
     """A lock each of whose digests has been recomputed."""
 
@@ -490,7 +496,7 @@ def canon_only(a, b, layer, name):
 # --- The verdict ---
 
 
-def verdict(a, b, treatment):
+def verdict(a, b, treatment, canonc_runs_both=False):
     """The outcome, how many factors, and every line that differs although it is not the treatment."""
     if a.kind != b.kind:
         raise Bad(f"an {a.kind} and an {b.kind} cannot be compared")
@@ -523,6 +529,11 @@ def verdict(a, b, treatment):
             for path in sorted({*ours, *theirs}):
                 if path not in follow and ours.get(path) != theirs.get(path):
                     left.append(f"{section}: {path} is {ours.get(path)} in a, {theirs.get(path)} in b")
+        carried = [f"lingua.{name}" for name in CARRIED if not canonc_runs_both]
+        ours, theirs = (facts(arm.lines["platform"] + arm.lines["cosmetic"]) for arm in (a, b))
+        for path in carried:
+            if ours.get(path) != theirs.get(path):
+                left.append(f"{path}, which another trainer reads: {ours.get(path)} in a, {theirs.get(path)} in b")
     factors = sum(count for _, count in entries)
     words = {0: "identical", 1: "controlled"}
     return "confounded" if left else words.get(factors, "bundle"), factors, left
@@ -631,11 +642,13 @@ def main(args):
         print(__doc__.strip(), file=sys.stderr)
         return 0 if args[:1] in (["-h"], ["--help"]) else 2
     try:
+        canonc_runs_both = args[-2:] == ["--trainer", "canonc"]
+        args = args[:-2] if canonc_runs_both else args
         texts = [read(path) for path in args[:2]]
     except (OSError, UnicodeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    found = judged(lambda: verdict(*map(Lock, texts), args[2:]))
+    found = judged(lambda: verdict(*map(Lock, texts), args[2:], canonc_runs_both))
     outcome = found["outcome"]
     treatment = ", ".join(args[2:]) or "no treatment"
     count = f" of {found['factors']} factors" if outcome == "bundle" else ""
