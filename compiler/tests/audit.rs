@@ -4,3 +4,5 @@
 mod confounds;
 #[path = "audit/names.rs"]
 mod names;
+#[path = "audit/published.rs"]
+mod published;
