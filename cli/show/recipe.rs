@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use compiler::field::{Class, Default, FieldDef, Origin, TABLE};
+use compiler::field::{Default, FieldDef, Origin, TABLE};
 use serde::Serialize;
 
 use crate::fail::{Exit, Outcome};
