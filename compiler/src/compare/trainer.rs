@@ -47,6 +47,8 @@ impl Trainer {
 /// What a verdict says of a carried field.
 const READ_ELSEWHERE: &str = "another trainer reads it, where it can decide a result";
 const NOT_READ: &str = "canonc runs both arms and does not read it";
+const NOT_BOUND: &str =
+    "canonc runs both arms and does not read it; bind them to one text, which has no digest yet";
 
 /// Recorded facts of where text comes from, and of how it becomes tokens.
 const DATA: [&str; 5] = [
@@ -86,10 +88,19 @@ impl Judge<'_> {
         }
         match (self.trainer(), before.is_some() && after.is_some()) {
             (Trainer::Any, true) => confounds.push(change.note(READ_ELSEWHERE)),
+            // Nothing else that is recorded says that both names mean one text.
+            (Trainer::Canonc, true) if DATA.contains(&change.path.as_str()) && self.is_open() => {
+                cosmetic.push(change.note(NOT_BOUND));
+            }
             (Trainer::Canonc, true) => cosmetic.push(change.note(NOT_READ)),
             // It comes and goes with another field, which says so.
             (Trainer::Any | Trainer::Canonc, false) => cosmetic.push(change),
         }
+    }
+
+    /// Whether some input of an arm has no digest.
+    fn is_open(&self) -> bool {
+        self.experiments.is_some_and(|arms| arms.iter().any(|arm| !arm.open_inputs().is_empty()))
     }
 
     /// Whether the arms record one folder and one tokenizer for their text, so that one name can mean one

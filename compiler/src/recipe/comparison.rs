@@ -131,7 +131,7 @@ impl Reader<'_> {
                 (None, value) if path == "trainer" => match Trainer::read(value) {
                     Ok(found) => trainer = found,
                     Err(_) => {
-                        let want = "\"canonc\", or nothing where another trainer may run the arms";
+                        let want = "\"canonc\"; leave it out if another trainer may run the arms";
                         let got = shown(value);
                         self.diagnostics.push(diag::wrong_shape(at, path, &got, want));
                     }
