@@ -324,6 +324,7 @@ Examples:
   canonc diff lockfiles/llama_1B.lock lockfiles/llamacanon_1B.lock --treatment canon
   canonc diff lockfiles/a.lock lockfiles/b.lock --treatment canon --treatment optimizer.lr
   canonc diff lockfiles/a.lock lockfiles/b.lock --json
+  canonc diff lockfiles/a.lock lockfiles/b.lock --treatment canon --explain
 
 Exit codes: 0 controlled, 1 confounded, 2 the locks or the treatment cannot be judged.",
     after_long_help = "\
@@ -331,6 +332,8 @@ Examples:
   canonc diff lockfiles/llama_1B.lock lockfiles/llamacanon_1B.lock --treatment canon
   canonc diff lockfiles/a.lock lockfiles/b.lock --treatment canon --treatment optimizer.lr
   canonc diff lockfiles/a.lock lockfiles/b.lock --json | jq '.confounds[].path'
+  canonc diff lockfiles/a.lock lockfiles/b.lock --treatment canon --explain
+  canonc diff --script > check_verdict.py          checks a verdict on slots without canonc
 
 A treatment names fields: `canon` is every slot's fill; `optimizer.lr` a field of the lock;
 `rope.dims` a field of every layer that has it; `arch.layers.0..6.slots.A` some layers alone.
@@ -358,17 +361,23 @@ Schema of --json, one object on standard output:
 )]
 pub(crate) struct DiffArgs {
     /// One lock
-    #[arg(value_name = "A")]
-    pub(crate) a: PathBuf,
+    #[arg(value_name = "A", required_unless_present = "script")]
+    pub(crate) a: Option<PathBuf>,
     /// The other
-    #[arg(value_name = "B")]
-    pub(crate) b: PathBuf,
+    #[arg(value_name = "B", required_unless_present = "script")]
+    pub(crate) b: Option<PathBuf>,
     /// A field that is meant to differ; `canon` is short for the Canon slots
     #[arg(long = "treatment", value_name = "T")]
     pub(crate) treatment: Vec<String>,
     /// The verdict as JSON on standard output
     #[arg(long)]
     pub(crate) json: bool,
+    /// Print how to check the verdict with a Python script that uses nothing of canonc
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) explain: bool,
+    /// Print that script (Python 3.11 and the `blake3` package); it is docs/check_verdict.py
+    #[arg(long, conflicts_with_all = ["a", "b", "treatment", "json", "explain"])]
+    pub(crate) script: bool,
 }
 
 /// Run what a comparison still lacks, then say what its arms differ by, seed by seed

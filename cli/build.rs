@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use compiler::compare;
-use compiler::lock::{self, ArchLock, Lock};
+use compiler::lock::{self, ArchLock, Lock, LockedArch};
 use compiler::program::Compiled;
 use compiler::recipe::{self, Source};
 
@@ -165,14 +165,20 @@ fn write(path: &Path, lock: Lock) -> Outcome {
         files::place(path, &text)?;
         output::note(&format!("{name}: wrote {} {}", lock.kind(), lock.id().short()));
     }
-    describe(path, &lock);
+    describe(path, &lock, &text);
     Ok(Exit::Fine)
 }
 
 /// What a person should know of a lock beyond its name.
-fn describe(path: &Path, lock: &Lock) {
+fn describe(path: &Path, lock: &Lock, text: &str) {
+    let redefined = |arch: &LockedArch| {
+        for redefined in compare::redefinitions(arch, text) {
+            output::note(&format!("  {redefined}"));
+        }
+    };
     match lock {
-        Lock::Arch(_) | Lock::Experiment(_) => {}
+        Lock::Arch(arch) => redefined(&arch.arch),
+        Lock::Experiment(experiment) => redefined(&experiment.arch),
         Lock::Comparison(comparison) => {
             for (arm, verdict) in &comparison.verdicts {
                 output::note(&format!(
@@ -182,6 +188,9 @@ fn describe(path: &Path, lock: &Lock) {
                 ));
                 for differing in &verdict.platform {
                     output::note(&format!("    platform: {}", change(differing)));
+                }
+                for namesake in &verdict.names {
+                    output::note(&format!("    {}", namesake.line([&comparison.base, arm])));
                 }
             }
             output::note(&format!("  {}", output::count(comparison.runs().len(), "run")));
@@ -197,7 +206,7 @@ fn describe(path: &Path, lock: &Lock) {
 
 /// A difference in a line: its path, both values, and what there is to add.
 pub(crate) fn change(change: &compare::Change) -> String {
-    let compare::Change { path, a, b, defaults: _, places: _, note } = change;
+    let compare::Change { path, subject: _, a, b, defaults: _, places: _, note } = change;
     let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
     let text = format!("{path} {} → {} {note}", side(a), side(b));
     text.trim_end().to_owned()

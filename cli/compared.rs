@@ -64,6 +64,8 @@ pub(crate) fn heading(comparison: &Comparison) -> Heading {
         {
             notes.extend(changes.iter().map(|c| format!("{whose}{kind}: {}", change(c))));
         }
+        let arms = [comparison.base.as_str(), arm.as_str()];
+        notes.extend(verdict.names.iter().map(|name| format!("{whose}name {}", name.line(arms))));
     }
     Heading {
         title: comparison.name.clone(),

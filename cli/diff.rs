@@ -8,12 +8,16 @@ use compiler::compare::{self, Refusal, Side};
 
 use crate::args::DiffArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::{locks, output};
+use crate::{explain, locks, output};
 
 pub(crate) fn diff(args: &DiffArgs) -> Outcome {
-    let (a, a_text) = locks::read(&args.a)?;
-    let (b, b_text) = locks::read(&args.b)?;
-    let (a_name, b_name) = (shown(&args.a), shown(&args.b));
+    let (Some(a), Some(b)) = (&args.a, &args.b) else {
+        output::data(explain::SCRIPT)?;
+        return Ok(Exit::Fine);
+    };
+    let (a_name, b_name) = (shown(a), shown(b));
+    let (a, a_text) = locks::read(a)?;
+    let (b, b_text) = locks::read(b)?;
     let sides = (Side::lock(&a_name, &a, &a_text), Side::lock(&b_name, &b, &b_text));
     let (left, right) = (sides.0.map_err(refused)?, sides.1.map_err(refused)?);
     let verdict = compare::controlled(&left, &right, &args.treatment).map_err(refused)?;
@@ -21,6 +25,9 @@ pub(crate) fn diff(args: &DiffArgs) -> Outcome {
         output::json(&compare::json(&verdict, true))?;
     } else {
         output::data(&compare::text(&verdict, true))?;
+    }
+    if args.explain {
+        output::data(&explain::commands(&a_name, &b_name, &args.treatment))?;
     }
     Ok(if verdict.is_controlled() { Exit::Fine } else { Exit::Finding })
 }

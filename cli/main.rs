@@ -25,6 +25,7 @@ mod data;
 mod demo;
 mod diff;
 mod doctor;
+mod explain;
 mod export;
 mod fail;
 mod files;

@@ -12,12 +12,13 @@ mod run_cli {
     mod policy;
     mod proof;
     mod uses;
+    mod verify;
 }
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::rc::Rc;
 
@@ -532,26 +533,4 @@ fn the_platform_section_is_the_environment_libtorch_starts_in() {
     }
     let said = place.exits(2, "run --lock lockfiles/other.lock --dir one");
     assert!(said.contains("another platform section"), "{said}");
-}
-
-#[test]
-fn verify_names_what_is_broken() {
-    let place = Place::new(&experiment("small", DEPO, &[]));
-    place.exits(0, "run");
-    let json = |code| -> serde_json::Value {
-        let output = place.type_in("verify runs/small --json");
-        assert_eq!(output.status.code(), Some(code), "{}", said(&output));
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
-    assert_eq!(json(0)["broken"].as_array().unwrap().len(), 0);
-    let weights = place.path("runs/small/checkpoints/step-0000000006/weights.safetensors");
-    let mut content = fs::read(&weights).unwrap();
-    *content.last_mut().unwrap() ^= 1;
-    fs::write(&weights, content).unwrap();
-    let broken = json(1)["broken"].to_string();
-    assert!(broken.contains("step-0000000006: weights.safetensors has digest"), "{broken}");
-    let said = place.exits(1, "verify runs/small");
-    assert!(said.contains("BROKEN") && said.contains("1 finding"), "{said}");
-    assert!(Path::new(&weights).exists());
-    assert!(place.exits(2, "verify nowhere").contains("nowhere"));
 }

@@ -4,8 +4,8 @@
 //! order (depth-first from the outputs, operands in order), parameters and states are nodes numbered
 //! by first use and carry shape and init rule but not their path, a filled slot is one node, layers
 //! are listed unrolled as their body's digest with global numbers. Names, block boundaries, comments,
-//! defaults and empty slots leave no trace; anything else does. The script beside the tests
-//! recomputes every digest from the text alone.
+//! defaults and empty slots leave no trace; anything else does. The open form lists empty slots and paths as
+//! well. `docs/locks.md` is the format, and the scripts that follow it recompute every digest.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -16,8 +16,9 @@ use crate::op::Type;
 
 const GRAPH_TAG: &str = "canonc.graph.v1";
 const BODY_TAG: &str = "canonc.body.v1";
+const OPEN_TAG: &str = "canonc.open.v1";
+const OPEN_BODY_TAG: &str = "canonc.open-body.v1";
 const MANIFEST_TAG: &str = "canonc.manifest.v1";
-const KEY_TAG: &str = "canonc.init-key.v1";
 
 /// What identifies an architecture.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,37 +31,38 @@ pub struct Identity {
 }
 
 pub fn identify(graph: &Graph) -> Identity {
-    let mut bodies = Bodies::default();
+    let mut bodies = Bodies { tag: BODY_TAG, ..Bodies::default() };
     let Writer { text: top, params, .. } = Writer::write(&graph.top, &mut bodies);
-    let digest = Digest::of(GRAPH_TAG, &top);
-    let mut graph_text = String::new();
-    for (digest, text) in &bodies.texts {
-        let _ = write!(graph_text, "body {digest}\n{text}end\n");
-    }
-    let _ = write!(graph_text, "graph {digest}\n{top}end\n");
+    let (graph_text, digest) = bodies.listed(&top, GRAPH_TAG);
     let manifest_text = manifest_text(graph, &params.order);
     let manifest = Digest::of(MANIFEST_TAG, &manifest_text);
     Identity { graph_text, graph: digest, manifest_text, manifest }
 }
 
-/// The key of a parameter's generator: a function of its path alone.
-pub fn init_key(path: &str) -> u64 {
-    Digest::of(KEY_TAG, path).key()
+/// The graph with every declared slot, filled or not, and the path of every parameter. Graph text and
+/// manifest follow from it by text alone, and so does whether two arms differ only in what fills their
+/// slots (`docs/locks.md`). No id depends on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenForm {
+    pub text: String,
+    pub digest: Digest,
 }
 
-/// One line per parameter in order of first use: path, shape, init rule, key.
+/// `graph` is from [`crate::elaborate::elaborate_open`].
+pub fn open_form(graph: &Graph) -> OpenForm {
+    let mut bodies = Bodies { tag: OPEN_BODY_TAG, open: true, ..Bodies::default() };
+    let Writer { text: top, .. } = Writer::write(&graph.top, &mut bodies);
+    let (text, digest) = bodies.listed(&top, OPEN_TAG);
+    OpenForm { text, digest }
+}
+
+/// One line per parameter in order of first use: init key, shape, init rule.
 fn manifest_text(graph: &Graph, order: &[ParamId]) -> String {
     let mut text = String::new();
     for id in order {
         if let Some(param) = graph.top.params.get(id.0 as usize) {
-            let _ = writeln!(
-                text,
-                "{} {} {} {:016x}",
-                param.path,
-                shape(&param.shape),
-                param.init,
-                init_key(&param.path)
-            );
+            let (key, shape) = (param.init_key(), shape(&param.shape));
+            let _ = writeln!(text, "{key} {shape} {}", param.init);
         }
     }
     text
@@ -82,6 +84,9 @@ fn type_text(ty: &Type) -> String {
 /// Nested bodies written so far: by place, so that equal layers are written once, and by digest.
 #[derive(Default)]
 struct Bodies {
+    tag: &'static str,
+    /// Whether the open form is written.
+    open: bool,
     known: BTreeMap<*const Body, Nested>,
     texts: BTreeMap<Digest, String>,
 }
@@ -100,26 +105,37 @@ impl Bodies {
             return known.clone();
         }
         let w = Writer::write(body, self);
-        let digest = Digest::of(BODY_TAG, &w.text);
+        let digest = Digest::of(self.tag, &w.text);
         let nested = Nested { digest, params: w.params.order, states: w.states.order };
         self.texts.insert(digest, w.text);
         self.known.insert(std::ptr::from_ref(body), nested.clone());
         nested
     }
+
+    /// All bodies by digest, then the top.
+    fn listed(&self, top: &str, tag: &str) -> (String, Digest) {
+        let digest = Digest::of(tag, top);
+        let mut text = String::new();
+        for (digest, body) in &self.texts {
+            let _ = write!(text, "body {digest}\n{body}end\n");
+        }
+        let _ = write!(text, "graph {digest}\n{top}end\n");
+        (text, digest)
+    }
 }
 
 /// Numbers by first use.
-struct Numbers<Id> {
-    order: Vec<Id>,
+pub(crate) struct Numbers<Id> {
+    pub(crate) order: Vec<Id>,
     of: BTreeMap<Id, usize>,
 }
 
 impl<Id: Ord + Copy> Numbers<Id> {
-    fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Numbers { order: Vec::new(), of: BTreeMap::new() }
     }
 
-    fn get(&mut self, id: Id) -> usize {
+    pub(crate) fn get(&mut self, id: Id) -> usize {
         *self.of.entry(id).or_insert_with(|| {
             self.order.push(id);
             self.order.len() - 1
@@ -181,7 +197,13 @@ impl<'a> Writer<'a> {
             NodeKind::Param(param) => {
                 let n = self.params.get(*param);
                 let text = self.body.params.get(param.0 as usize).map_or_else(String::new, |p| {
-                    format!("param {n} {{init {}, shape {}}}", p.init, shape(&p.shape))
+                    let at = match (bodies.open, p.path.as_str()) {
+                        (false, _) => String::new(),
+                        // The body's own path.
+                        (true, "") => "at ., ".to_owned(),
+                        (true, path) => format!("at {path}, "),
+                    };
+                    format!("param {n} {{{at}init {}, shape {}}}", p.init, shape(&p.shape))
                 });
                 self.line(&text)
             }
@@ -203,6 +225,9 @@ impl<'a> Writer<'a> {
                     primitive.revision,
                     attrs.join(", ")
                 ))
+            }
+            NodeKind::Slot { name, fill, .. } if fill.outputs.is_empty() => {
+                self.line(&format!("slot {{{name}, empty}} ({operands})"))
             }
             NodeKind::Slot { name, fill, params, states } => {
                 let nested = bodies.nested(fill);

@@ -1,15 +1,18 @@
-//! *Controlled*: whether two arms differ in their treatment and nothing else.
+//! *Controlled*: whether two arms differ in their treatment and in nothing else.
 //!
 //! In: two locks and a treatment. Out: a [`Verdict`], with every difference in its group; or why the
-//! treatment says nothing about these arms. Must stay true (design, section 6): the verdict is decided by
-//! texts that are equal byte for byte after a's values at the treatment are b's and everything derived
-//! was computed again, never by the lists below it, which only explain; an arm that cannot be built so
-//! is not controlled; graph erasure is a second proof for slots, and a disagreement is said aloud.
+//! treatment makes no sense for these arms. Must stay true (docs/threat-model.md): each arm is given the
+//! other's values at the treatment, everything derived is computed again, and both results must equal the
+//! other arm byte for byte. One direction is not enough: where a treatment switches a structure off,
+//! whatever a definition hides behind it is not in that arm's text. The lists only explain; graph erasure
+//! is a second proof for slots; where proofs disagree, the arms are confounded.
 
 mod definitions;
+mod direction;
 mod fills;
 mod index;
 mod left;
+mod names;
 mod nodes;
 mod normal;
 mod overlap;
@@ -32,21 +35,26 @@ use crate::lock::{Experiment, LockedArch, together};
 use crate::program::{Compiled, Program};
 use crate::tree::ArchTree;
 
+use definitions::Definitions;
+use direction::{Direction, merged};
 use fills::{Fills, fills};
-use index::{Definitions, Index, Layer, Pair, slot_of};
-use substitute::Substituted;
+use index::{Index, Layer, Pair, slot_of};
+use names::Names;
 use transplant::Place as Cell;
-use treatment::{Entry, bring, resolve};
+use treatment::{Entry, bring, canon, resolve};
 use verdict::{Sources, layered};
 
 pub(crate) use verdict::percent;
 
+pub use names::{Meaning, Namesake, Origin, Redefined, redefinitions};
 pub use nodes::{NodeChange, What};
 pub use refusal::Refusal;
 pub use report::{Report, json, text};
-pub use verdict::{Change, Declared, Erased, Outcome, Place, Proof, Side, Verdict};
+pub use verdict::{
+    Change, Declared, Erased, Outcome, Place, Proof, Replaced, Side, Subject, Verdict,
+};
 
-/// Judges two arms for a treatment.
+/// Judges two arms for a treatment. The verdict does not depend on their order.
 pub fn controlled(a: &Side<'_>, b: &Side<'_>, treatment: &[String]) -> Result<Verdict, Refusal> {
     let experiments = match (a.experiment, b.experiment) {
         (Some(a), Some(b)) => Some([a, b]),
@@ -66,7 +74,9 @@ pub fn controlled(a: &Side<'_>, b: &Side<'_>, treatment: &[String]) -> Result<Ve
     let definitions =
         [Definitions::new(files[0], &a.arch.text), Definitions::new(files[1], &b.arch.text)];
     let fills = [fills(&arch_a.graph), fills(&arch_b.graph)];
+    let names = Names::new([&definitions[0], &definitions[1]]);
     let judge = Judge {
+        letters: ["a", "b"],
         sides: [a, b],
         experiments,
         effective: experiments.map(|[a, b]| [effective(a), effective(b)]),
@@ -78,6 +88,7 @@ pub fn controlled(a: &Side<'_>, b: &Side<'_>, treatment: &[String]) -> Result<Ve
         definitions: [&definitions[0], &definitions[1]],
         fills: [&fills[0], &fills[1]],
         sources: Sources::new([a, b], files),
+        names,
     };
     judge.verdict(treatment)
 }
@@ -93,8 +104,10 @@ fn effective(experiment: &Experiment) -> Fields {
     fields
 }
 
-/// Everything known of both arms.
+/// Everything known of both arms: the one that is given values, and the one they come from.
 struct Judge<'a> {
+    /// What the arms are called in a verdict.
+    letters: [&'static str; 2],
     sides: [&'a Side<'a>; 2],
     experiments: Option<[&'a Experiment; 2]>,
     effective: Option<[Fields; 2]>,
@@ -107,6 +120,34 @@ struct Judge<'a> {
     definitions: [&'a Definitions; 2],
     fills: [&'a Fills; 2],
     sources: Sources<'a>,
+    names: Names<'a>,
+}
+
+fn swapped<T: Copy>([a, b]: [T; 2]) -> [T; 2] {
+    [b, a]
+}
+
+impl<'a> Judge<'a> {
+    /// The same arms in the other order.
+    fn reversed(&self) -> Judge<'a> {
+        let sides = swapped(self.sides);
+        let files = swapped(self.files);
+        Judge {
+            letters: swapped(self.letters),
+            sides,
+            experiments: self.experiments.map(swapped),
+            effective: self.effective.clone().map(|[a, b]| [b, a]),
+            program: self.program,
+            files,
+            archs: swapped(self.archs),
+            trees: swapped(self.trees),
+            indices: swapped(self.indices),
+            definitions: swapped(self.definitions),
+            fills: swapped(self.fills),
+            sources: Sources::new(sides, files),
+            names: self.names.reversed(),
+        }
+    }
 }
 
 impl Judge<'_> {
@@ -116,77 +157,17 @@ impl Judge<'_> {
     }
 
     fn verdict(&self, treatment: &[String]) -> Result<Verdict, Refusal> {
-        let pair = self.pair();
-        let tables = self.effective.as_ref().map(|[a, b]| [a, b]);
-        let mut entries = Vec::new();
-        for text in treatment {
-            entries.push(resolve(text, &pair, tables, self.fills)?);
-        }
-        self.check_overlap(&entries)?;
-        if let Some(tables) = tables {
-            bring(&mut entries, tables);
-        }
-        let cells: BTreeSet<Cell> = entries.iter().flat_map(Entry::places).collect();
-        let fields: BTreeSet<&'static str> =
-            entries.iter().flat_map(|entry| entry.fields.iter().copied()).collect();
-
-        let brought: BTreeSet<&'static str> =
-            entries.iter().flat_map(|entry| entry.brought.iter().copied()).collect();
-
-        let substituted = self.substitute(&cells, &fields);
-        if let Ok(made) = &substituted {
-            self.check_idle(&entries, made)?;
-        }
-        let mut confounds = Vec::new();
-        let mut cosmetic = Vec::new();
-        let mut consequences = Vec::new();
-        let equal = match &substituted {
-            Ok(made) => self.texts_equal(made),
-            Err(why) => {
-                confounds.push(Change::of_arch(format!(
-                    "arm a with b's values at the treatment is no experiment: {why}"
-                )));
-                false
-            }
-        };
-        // What is left, for people; `equal` has decided already.
-        let left = match &substituted {
-            Ok(made) => Pair { a: &made.index, ..self.pair() },
-            Err(_) => self.pair(),
-        };
-        let arch_equal = substituted.as_ref().is_ok_and(|made| self.archs_equal(&made.arch));
-        let remaining = self.remaining_cells(&left, &cells, substituted.is_err());
-        for (path, layers) in &remaining {
-            let (free, follows): (Vec<Layer>, Vec<Layer>) = layers
-                .iter()
-                .partition(|layer| left.written(path, **layer) || pair.free(path, **layer));
-            let group = if arch_equal { &mut cosmetic } else { &mut confounds };
-            group.extend(self.cell_changes(path, &free));
-            if !arch_equal {
-                consequences.extend(self.cell_changes(path, &follows));
-            }
-        }
-        if !arch_equal && let Ok(made) = &substituted {
-            confounds.extend(self.unexplained(&made.arch, &remaining, &cells));
-        }
-        self.vanished(&left, &cells, &remaining, &mut consequences);
-        let made = substituted.as_ref().ok().and_then(|made| made.experiment.as_ref());
-        self.table(made, &fields, &brought, &mut confounds, &mut consequences, &mut cosmetic);
-        if !equal && confounds.is_empty() {
-            confounds.push(self.first_difference(made));
-        }
-
-        let (mut proof, missing) = self.proof(&entries, substituted.as_ref().ok());
-        if let Some(why) = missing.filter(|_| arch_equal) {
-            confounds.push(Change::of_arch(why));
-        }
-        proof.consistent = self.consistent(&proof, arch_equal, &entries, &remaining);
-        if !proof.consistent {
-            confounds.push(Change::of_arch(
-                "substitution and erasure disagree about the slots: a fault of canonc, please report it"
-                    .to_owned(),
-            ));
-        }
+        let entries = self.entries(treatment)?;
+        let reversed = self.reversed();
+        let directions = [self.direction(&entries), reversed.direction(&entries)];
+        self.check_idle(&entries, &directions, &reversed)?;
+        let [forward, backward] = directions;
+        let (erased, unlike) = self.erasures(&entries, [&forward, &backward], &reversed);
+        let proof =
+            Proof { replaced: [forward.replaced(self), backward.replaced(&reversed)], erased };
+        let Direction { mut confounds, mut consequences, mut cosmetic, .. } =
+            merged(forward, backward);
+        confounds.extend(unlike);
         let factors = entries.iter().map(|entry| entry.factors).sum();
         let outcome = match (confounds.len(), factors) {
             (0, 0) => Outcome::Identical,
@@ -197,6 +178,10 @@ impl Judge<'_> {
         consequences.extend(self.derived_changes());
         consequences.sort_by(|a, b| a.path.cmp(&b.path));
         consequences.dedup();
+        let fields: BTreeSet<&'static str> =
+            entries.iter().flat_map(|entry| entry.fields.iter().copied()).collect();
+        cosmetic.extend(self.class_changes(Class::Cosmetic, &fields));
+        let used = self.indices.map(Index::values);
         Ok(Verdict {
             labels: self.sides.map(|side| side.label.to_owned()),
             outcome,
@@ -205,13 +190,26 @@ impl Judge<'_> {
             confounds,
             consequences,
             platform: self.class_changes(Class::Platform, &fields),
-            cosmetic: {
-                cosmetic.extend(self.class_changes(Class::Cosmetic, &fields));
-                cosmetic
-            },
+            cosmetic,
             nodes: nodes::changes(self.archs, &self.sources),
+            names: self.names.all([&used[0], &used[1]], &self.sources),
             proof,
         })
+    }
+
+    /// The treatment's entries, each with the fields it covers.
+    fn entries(&self, treatment: &[String]) -> Result<Vec<Entry>, Refusal> {
+        let pair = self.pair();
+        let tables = self.effective.as_ref().map(|[a, b]| [a, b]);
+        let mut entries = Vec::new();
+        for text in treatment {
+            entries.push(resolve(text, &pair, tables, self.fills, &self.names)?);
+        }
+        self.check_overlap(&entries)?;
+        if let Some(tables) = tables {
+            bring(&mut entries, tables);
+        }
+        Ok(entries)
     }
 
     fn archs_equal(&self, made: &Compiled) -> bool {
@@ -220,19 +218,10 @@ impl Judge<'_> {
         (*graph, *manifest) == (theirs.graph, theirs.manifest)
     }
 
-    /// The definition of controlled: what identifies each arm, byte for byte.
-    fn texts_equal(&self, made: &Substituted) -> bool {
-        match (&made.experiment, self.experiments) {
-            (Some(made), Some([_, b])) => {
-                made.train_text() == b.train_text() && measured(made) == measured(b)
-            }
-            (None, None) => self.archs_equal(&made.arch),
-            (Some(_), None) | (None, Some(_)) => false,
-        }
-    }
-
     fn cell_changes(&self, path: &str, layers: &[Layer]) -> Vec<Change> {
-        layered(path, layers, self.indices, &self.sources)
+        let canon = |path: &str, layer: Layer| canon(self.fills, path, layer);
+        let called = |arm: usize, value: &str| self.names.called(arm, value);
+        layered(path, layers, self.indices, &self.sources, &canon, &called)
     }
 
     fn declared(&self, entry: &Entry) -> Declared {
@@ -286,19 +275,6 @@ impl Judge<'_> {
             None => Vec::new(),
         }
     }
-
-    /// The texts differ, and no list says where: the first line that does.
-    fn first_difference(&self, made: Option<&Experiment>) -> Change {
-        let (Some(made), Some([_, b])) = (made, self.experiments) else {
-            return Change::of_arch("the graphs differ".to_owned());
-        };
-        let (ours, theirs) = (made.train_text(), b.train_text());
-        let line = ours.lines().zip(theirs.lines()).find(|(a, b)| a != b);
-        Change::of_arch(match line {
-            Some((a, b)) => format!("`{a}` in one arm, `{b}` in the other"),
-            None => "what is measured differs".to_owned(),
-        })
-    }
 }
 
 impl Entry {
@@ -306,10 +282,4 @@ impl Entry {
         let cells = self.cells.iter();
         cells.flat_map(|(path, layers)| layers.iter().map(move |layer| (path.clone(), *layer)))
     }
-}
-
-/// What is measured, without which training it is measured of.
-fn measured(experiment: &Experiment) -> String {
-    let text = experiment.eval_text();
-    text.lines().filter(|line| !line.starts_with("train = ")).collect::<Vec<_>>().join("\n")
 }

@@ -28,6 +28,7 @@ use dsl::limits::MAX_ERRORS;
 use dsl::{Diagnostic, Diagnostics, Label, Span};
 
 use crate::arch::Aliases;
+use crate::arrange::arranged;
 use crate::diag;
 use crate::graph::{Body, Graph, NodeKind, Out};
 use crate::op::{self, Type};
@@ -81,6 +82,21 @@ pub fn elaborate(
     tree: &ArchTree,
     diagnostics: &mut Diagnostics,
 ) -> Option<Elaborated> {
+    elaborate_as(library, tree, diagnostics, false)
+}
+
+/// The graph with every declared slot in it, the empty ones too: only for
+/// [`crate::canonical::open_form`], since nothing else knows an empty slot. An arch that elaborates has one.
+pub fn elaborate_open(library: &Library, tree: &ArchTree) -> Option<Graph> {
+    elaborate_as(library, tree, &mut Diagnostics::new(), true).map(|made| made.graph)
+}
+
+fn elaborate_as(
+    library: &Library,
+    tree: &ArchTree,
+    diagnostics: &mut Diagnostics,
+    open: bool,
+) -> Option<Elaborated> {
     let before = diagnostics.len();
     let mut e = Elaborator {
         library,
@@ -100,6 +116,8 @@ pub fn elaborate(
         fan_in: None,
         stack: Vec::new(),
         widths: Vec::new(),
+        open,
+        reads: None,
     };
     let errors = e.errors();
     let result = e.run();
@@ -143,6 +161,10 @@ struct Elaborator<'a> {
     stack: Vec<String>,
     /// The positional integers of the `split` being called.
     widths: Vec<i64>,
+    /// Whether empty slots become nodes.
+    open: bool,
+    /// What the fill being elaborated has read of the arch: its fields and rows of its init table.
+    reads: Option<BTreeSet<String>>,
 }
 
 pub(crate) fn join(prefix: &str, rest: &str) -> String {
@@ -232,6 +254,7 @@ impl Elaborator<'_> {
             self.diagnostics.push(diag::too_many_elements(tree.span, MAX_TOTAL));
         }
         self.unused_rows(&top);
+        let top = arranged(&top);
         Some(Elaborated { graph: Graph { top, vocab, dim }, fields })
     }
 
@@ -246,6 +269,7 @@ impl Elaborator<'_> {
 
     /// A field of the arch, worked out when it is first asked for.
     fn arch_field(&mut self, field: &'static str) -> Option<Value> {
+        self.has_read(field);
         if let Some(known) = self.arch.get(field) {
             return Some(known.clone());
         }
@@ -280,6 +304,13 @@ impl Elaborator<'_> {
         }
         self.arch.insert(field.to_owned(), value.clone());
         Some(value)
+    }
+
+    /// Notes what a fill depends on besides its own definition and the width of its slot.
+    fn has_read(&mut self, what: &str) {
+        if let Some(reads) = &mut self.reads {
+            reads.insert(what.to_owned());
+        }
     }
 
     fn size(&mut self, field: &'static str) -> Option<i64> {
@@ -366,8 +397,8 @@ impl Elaborator<'_> {
         }
     }
 
-    /// A finished body, without what no output depends on. Parameters there would be initialised,
-    /// stored and never trained: they are an error.
+    /// A finished body. Parameters that no output depends on would be initialised, stored and never
+    /// trained: they are an error.
     fn finish(&mut self, b: Building) -> (Body, Vec<Field>) {
         let reachable = b.body.reachable();
         let mut used = vec![false; b.body.params.len()];
@@ -389,9 +420,7 @@ impl Elaborator<'_> {
                 self.diagnostics.push(diag::unused_result(&param.path, span));
             }
         }
-        let whole = reachable.len() == b.body.nodes.len();
-        let body = if whole { b.body } else { crate::erase::drop_unused(&b.body) };
-        (body, b.fields)
+        (b.body, b.fields)
     }
 
     /// Rows of the init table that are not one of the usual roles and that nothing asks for.

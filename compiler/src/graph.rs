@@ -46,6 +46,14 @@ pub struct Param {
     pub slot: Option<String>,
 }
 
+impl Param {
+    /// The key that draws its first value: with the run's seed it keys the generator, and the
+    /// manifest names the parameter by it. It is the path, so that it depends on nothing else.
+    pub fn init_key(&self) -> &str {
+        &self.path
+    }
+}
+
 /// A slice of a sequence-carrying dataflow with its own parameters and states.
 #[derive(Clone, Debug, Default)]
 pub struct Body {

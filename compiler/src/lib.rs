@@ -8,6 +8,7 @@
 
 pub mod analyse;
 pub mod arch;
+mod arrange;
 pub mod artifacts;
 pub mod audit;
 pub mod canonical;

@@ -12,7 +12,7 @@ use dsl::{Ast, Diagnostic, Diagnostics, FileId, Severity, Sources, Span};
 use crate::arch;
 use crate::canonical::{Identity, identify};
 use crate::diag;
-use crate::elaborate::{Elaborated, Field, elaborate, join};
+use crate::elaborate::{Elaborated, Field, elaborate, elaborate_open, join};
 use crate::graph::Graph;
 use crate::inline;
 use crate::resolve::{Library, import_target, resolve};
@@ -119,6 +119,14 @@ impl Program {
         let (elaborated, diagnostics) =
             self.build(file, name, checked_tree, |elaborated| &elaborated.fields);
         (elaborated.is_some(), diagnostics)
+    }
+
+    /// The graph of an arch with every declared slot; `None` if it does not compile.
+    pub fn open(&self, file: &str, name: &str) -> Option<Graph> {
+        let id = self.sources.find(file).filter(|_| !self.has_errors())?;
+        let (found, home) = self.library.arch(id, name).filter(|(_, home)| *home == id)?;
+        let built = arch::build(&self.library, home, &found, &mut Diagnostics::new())?;
+        elaborate_open(&self.library, &built.tree)
     }
 
     fn build<T>(

@@ -16,11 +16,15 @@ mod lang {
     mod generate;
     mod hashes;
     mod ids;
+    mod one_id;
+    mod pairs;
     mod refusals;
+    mod reorder;
     mod roundtrip;
     mod rules;
     mod support;
     mod tidy;
+    mod verdicts;
 }
 
 /// Counts what a child process of `bounds` allocates, and refuses more than its limit.

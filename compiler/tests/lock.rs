@@ -11,10 +11,12 @@ mod lock {
     mod controlled;
     mod fields;
     mod files;
+    mod forms;
     mod hand_edited;
     mod hiding;
     mod published;
     mod recipe;
     mod support;
+    mod symmetric;
     mod treatment;
 }

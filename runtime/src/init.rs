@@ -1,6 +1,6 @@
-//! In: an init rule, a seed, a parameter's key string and a range of its elements. Out: those elements. Must stay
-//! true: element `e` is a function of (rule, seed, path, `e`) alone, so shards, threads and two arms that share a
-//! path get equal bits; and of integer arithmetic, IEEE add/multiply/divide/sqrt and libm alone, so every platform
+//! In: an init rule, a seed, a parameter's key and a range of its elements. Out: those elements. Must stay true: the
+//! key is the manifest's; element `e` is a function of (rule, seed, key, `e`) alone, so shards, threads and two arms
+//! that share a path get equal bits; and of integer arithmetic, IEEE add/multiply/divide/sqrt and libm alone, so every platform
 //! does too. The rules are those of the released models (spec, section 7).
 
 mod digest;
@@ -69,7 +69,7 @@ impl std::error::Error for BadRule {}
 
 /// Writes elements `first..first + out.len()` of a parameter to `out`, as every run with this seed begins.
 pub fn draw(param: &Param, seed: u64, first: u64, out: &mut [f32]) -> Result<(), BadRule> {
-    fill(&rule_of(&param.init), seed, &param.path, first, out)
+    fill(&rule_of(&param.init), seed, param.init_key(), first, out)
 }
 
 /// The compiler's exact rule as one to draw from.
@@ -90,16 +90,10 @@ fn rule_of(rule: &InitRule) -> Rule {
     }
 }
 
-/// Writes elements `first..first + out.len()` of the parameter called `path` to `out`.
-pub fn fill(
-    rule: &Rule,
-    seed: u64,
-    path: &str,
-    first: u64,
-    out: &mut [f32],
-) -> Result<(), BadRule> {
+/// Writes elements `first..first + out.len()` of a parameter to `out`. `key` is its key in the manifest.
+pub fn fill(rule: &Rule, seed: u64, key: &str, first: u64, out: &mut [f32]) -> Result<(), BadRule> {
     check(rule)?;
-    let philox = Philox::new(&key(seed, path));
+    let philox = Philox::new(&generator(seed, key));
     match *rule {
         Rule::Ones => out.fill(1.0),
         Rule::Zeros => out.fill(0.0),
@@ -155,9 +149,10 @@ pub fn check(rule: &Rule) -> Result<(), BadRule> {
     }
 }
 
-fn key(seed: u64, path: &str) -> blake3::Hash {
+/// The generator's key: of the run's seed and the manifest's key of the parameter, and of nothing else.
+fn generator(seed: u64, key: &str) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 init");
-    hasher.update(&seed.to_le_bytes()).update(path.as_bytes());
+    hasher.update(&seed.to_le_bytes()).update(key.as_bytes());
     hasher.finalize()
 }
 

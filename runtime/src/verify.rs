@@ -20,7 +20,7 @@ use crate::data::text::index::TextIndex;
 use crate::init;
 use crate::job::Job;
 use crate::metrics::{Record, Start};
-use crate::run::{Paths, RunError, UNFINISHED, cannot_read, read_experiment};
+use crate::run::{Paths, RunError, cannot_read, read_experiment};
 
 pub use log::{REMADE, Remake};
 #[cfg(feature = "torch")]
@@ -123,7 +123,7 @@ fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
     }
 }
 
-/// Names what is in the folder and in no check.
+/// Refuses what is in the folder and is no part of a run; hidden files, which nothing reads, are named.
 fn other_files(paths: &Paths, report: &mut Report) -> Result<(), RunError> {
     let known = [
         paths.lock(),
@@ -138,27 +138,24 @@ fn other_files(paths: &Paths, report: &mut Report) -> Result<(), RunError> {
         paths.writer(),
     ];
     let failed = |error: io::Error| cannot_read(&paths.folder, &error);
-    let mut others = Vec::new();
+    let (mut strange, mut hidden) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(&paths.folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
         if !known.contains(&path) {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let unfinished = name.starts_with(UNFINISHED);
-            others.push(if unfinished {
-                format!("{name} (left by a process that was ended)")
-            } else {
-                name
-            });
+            if name.starts_with('.') { hidden.push(name) } else { strange.push(name) }
         }
     }
-    others.sort_unstable();
-    if !others.is_empty() {
+    strange.sort_unstable();
+    hidden.sort_unstable();
+    for name in strange {
+        report
+            .broken(format!("{name} is no part of a run, and no run writes it: move it elsewhere"));
+    }
+    if !hidden.is_empty() {
         report.trusted(
             Subject::OtherFiles,
-            format!(
-                "other files, which are no part of a run and were not read: {}",
-                others.join(", ")
-            ),
+            format!("hidden files, which were not read: {}", hidden.join(", ")),
         );
     }
     Ok(())

@@ -25,7 +25,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// As a run begins: every parameter drawn in f32 by its rule, keyed by the seed and its path.
+    /// As a run begins: every parameter drawn in f32 by its rule, keyed by the seed and its key in the manifest.
     pub fn init(graph: &Graph, seed: u64) -> Result<Self, ExecuteError> {
         let mut weights = Self { paths: Vec::new(), tensors: Vec::new() };
         for param in graph.params() {

@@ -10,6 +10,7 @@ mod run {
     mod families;
     mod forger;
     mod forgeries;
+    mod one_id;
     mod readback;
     mod replay;
     mod score;

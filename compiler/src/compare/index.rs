@@ -1,17 +1,16 @@
 //! The fields of an arch by what they are rather than where: one entry for a field of all layers.
 //!
-//! In: the fields of a compiled arch and its definitions. Out: cells by general path
-//! (`arch.layers.*.mixer.heads`) and layer. Must stay true: two cells are equal only if their values
-//! are, and, where a value names a definition, if all that the definition says and uses is.
+//! In: the fields of a compiled arch. Out: cells by general path (`arch.layers.*.mixer.heads`) and layer.
+//! Must stay true: two cells are equal only if their values are equal and, where a value names a definition,
+//! if the definitions have equal digests.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use dsl::{FileId, Item, Span};
+use dsl::Span;
 
-use super::normal::constant;
+use super::definitions::Definitions;
 use crate::elaborate::Field;
 use crate::lock::split_layer;
-use crate::{names, op};
 
 /// `None` for fields of the arch itself.
 pub(super) type Layer = Option<usize>;
@@ -57,86 +56,18 @@ impl Index {
         self.cells.get(path)?.get(&layer)
     }
 
+    /// Every value that some field has.
+    pub(super) fn values(&self) -> BTreeSet<&str> {
+        let cells = self.cells.values().flat_map(BTreeMap::values);
+        cells.map(|cell| cell.value.as_str()).collect()
+    }
+
     pub(super) fn has_layer(&self, layer: Layer) -> bool {
         layer.is_none() || self.get("arch.layers.*", layer).is_some()
     }
 
     fn layers(&self, path: &str) -> impl Iterator<Item = Layer> {
         self.cells.get(path).into_iter().flat_map(|cells| cells.keys().copied())
-    }
-}
-
-/// What the definitions of an arch text say, by name: each with all that it uses.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Definitions {
-    /// Own text and place.
-    pub(super) own: BTreeMap<String, (String, Span)>,
-    whole: BTreeMap<String, String>,
-    /// Default of each configuration value, and what it refers to, by definition and name.
-    rules: BTreeMap<String, BTreeMap<String, String>>,
-}
-
-impl Definitions {
-    pub(super) fn new(file: FileId, text: &str) -> Definitions {
-        let (ast, _) = dsl::parse(file, text);
-        let mut own = BTreeMap::new();
-        let mut uses: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        let mut defaults: Vec<(&str, &str, &dsl::Expr)> = Vec::new();
-        let mut configured: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        for item in &ast.items {
-            let name = match item {
-                Item::Def(def) => &def.name,
-                Item::Alias(alias) => &alias.name,
-                Item::Init(table) => &table.name,
-                Item::Arch(_) => continue,
-            };
-            if let Item::Def(def) = item {
-                let names = def.config.iter().map(|config| config.name.text.clone());
-                configured.insert(name.text.as_str(), names.collect());
-                let given = def.config.iter().filter_map(|c| Some((c, c.default.as_ref()?)));
-                defaults.extend(given.map(|(c, e)| (name.text.as_str(), c.name.text.as_str(), e)));
-            }
-            let alone = dsl::Ast { items: vec![item.clone()], ..dsl::Ast::default() };
-            own.insert(name.text.clone(), (dsl::print(&alone), name.span));
-            let used = names::references(item).into_iter().map(|name| name.text).collect();
-            uses.insert(name.text.clone(), used);
-        }
-        let mut whole = BTreeMap::new();
-        for name in own.keys() {
-            let (mut closure, mut open) = (BTreeSet::new(), vec![name.clone()]);
-            while let Some(next) = open.pop() {
-                if own.contains_key(&next) && closure.insert(next.clone()) {
-                    open.extend(uses.get(&next).into_iter().flatten().cloned());
-                }
-            }
-            let texts =
-                closure.iter().filter_map(|name| own.get(name)).map(|(text, _)| text.as_str());
-            whole.insert(name.clone(), texts.collect::<Vec<_>>().concat());
-        }
-        let mut rules: BTreeMap<String, BTreeMap<String, String>> = BTreeMap::new();
-        for (definition, name, default) in defaults {
-            let mut rule = dsl::print_expr(default);
-            let known = rules.entry(definition.to_owned()).or_default();
-            for used in names::mentions(default) {
-                // A configuration value of the definition's own hides the arch's field of that name.
-                let own = configured.get(definition).is_some_and(|all| all.contains(&used));
-                rule += &match known.get(&used) {
-                    Some(before) => format!("\n{used} = {before}"),
-                    None if own => format!("\n{used} is given"),
-                    None => whole.get(&used).cloned().unwrap_or_default(),
-                };
-            }
-            known.insert(name.to_owned(), rule);
-        }
-        Definitions { own, whole, rules }
-    }
-
-    /// How a definition's configuration value follows where nobody says it.
-    pub(super) fn rule(&self, definition: &str, name: &str) -> Option<String> {
-        match self.own.contains_key(definition) {
-            true => self.rules.get(definition)?.get(name).cloned(),
-            false => constant(op::find(definition)?, name),
-        }
     }
 }
 
@@ -188,10 +119,10 @@ impl Pair<'_> {
         ]
     }
 
-    /// Whether a name stands for different definitions in the two arms.
+    /// Whether the two arms use one name for different definitions.
     pub(super) fn defined_differently(&self, name: &str) -> bool {
         let [a, b] = self.definitions;
-        a.whole.get(name) != b.whole.get(name)
+        a.digest(name) != b.digest(name)
     }
 
     /// Whether a value is someone's choice rather than what follows alike in both arms: it had to be

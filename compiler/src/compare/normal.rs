@@ -59,10 +59,17 @@ pub(super) fn plain(library: &Library, arch: &Compiled) -> Result<Plain, String>
         tree.head = Some(Rc::new(walk.applied(head, "head", "head.slots")));
         idle.extend(walk.idle);
     }
+    // Which instance a layer is of is no setting of its definition.
+    layers.values_mut().for_each(|values| _ = values.remove("share"));
     // Layers that share a definition and every value share the plain one.
     let mut done: BTreeMap<(*const Applied, String), Bare> = BTreeMap::new();
     let nothing = Values::new();
+    let uneven = uneven(&tree, &layers);
     for (number, layer) in tree.layers.iter_mut().enumerate() {
+        // One instance has one text, which may compute by the number of the layer.
+        if layer.share.is_some_and(|group| uneven.contains(&group)) {
+            continue;
+        }
         let values = layers.get(&number).unwrap_or(&nothing);
         let all: String = values.iter().map(|(path, value)| format!("{path}\0{value}\0")).collect();
         let key = (Rc::as_ptr(&layer.applied), all);
@@ -84,6 +91,20 @@ pub(super) fn plain(library: &Library, arch: &Compiled) -> Result<Plain, String>
     } else {
         Err(format!("`{}` without what it repeats is another arch", arch.name))
     }
+}
+
+/// Groups of layers that are one instance and have a field whose value depends on the layer.
+fn uneven(tree: &ArchTree, values: &BTreeMap<usize, Values>) -> BTreeSet<u32> {
+    let mut first: BTreeMap<u32, Option<&Values>> = BTreeMap::new();
+    let mut found = BTreeSet::new();
+    for (number, layer) in tree.layers.iter().enumerate() {
+        let Some(group) = layer.share else { continue };
+        let own = values.get(&number);
+        if *first.entry(group).or_insert(own) != own {
+            found.insert(group);
+        }
+    }
+    found
 }
 
 /// The fields of an arch, and beside each that was written what its default would have been.

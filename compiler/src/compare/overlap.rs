@@ -6,8 +6,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::direction::Direction;
 use super::index::{Index, Layer, slot_of};
-use super::substitute::Substituted;
 use super::treatment::Entry;
 use super::{Cell, Judge, Refusal};
 use crate::program::Compiled;
@@ -75,7 +75,7 @@ impl Judge<'_> {
         for path in pair.paths() {
             let short = path.strip_prefix("arch.layers.*.").unwrap_or(path);
             let [Some(a), Some(b)] = pair.values(path, layer) else { continue };
-            let defined = |i: usize, name: &str| self.definitions[i].own.contains_key(name);
+            let defined = |i: usize, name: &str| self.definitions[i].has(name);
             if slot_of(path).is_none() && pair.differ(path, layer) && defined(0, a) && defined(1, b)
             {
                 found.push(short.to_owned());
@@ -84,13 +84,23 @@ impl Judge<'_> {
         found
     }
 
-    /// No entry is one whose values make no difference to what is made.
-    pub(super) fn check_idle(&self, entries: &[Entry], made: &Substituted) -> Result<(), Refusal> {
+    /// No entry is one whose values change nothing, whichever arm takes them.
+    pub(super) fn check_idle(
+        &self,
+        entries: &[Entry],
+        directions: &[Direction; 2],
+        reversed: &Judge<'_>,
+    ) -> Result<(), Refusal> {
         for entry in entries.iter().filter(|entry| entry.fields.is_empty()) {
             let own: BTreeSet<Cell> = entry.places().collect();
-            let others: BTreeSet<Cell> = made.places.difference(&own).cloned().collect();
-            let without = self.with_cells(self.trees[0], &others);
-            if without.is_ok_and(|without| same_arch(&without, &made.arch)) {
+            let idle = |judge: &Judge<'_>, direction: &Direction| {
+                let Some(made) = &direction.made else { return false };
+                let others: BTreeSet<Cell> = made.places.difference(&own).cloned().collect();
+                let without = judge.with_cells(judge.trees[0], &others);
+                without.is_ok_and(|without| same_arch(&without, &made.arch))
+            };
+            let [forward, backward] = directions;
+            if idle(self, forward) && idle(reversed, backward) {
                 return Err(Refusal::without_effect(&entry.text));
             }
         }

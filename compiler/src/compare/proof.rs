@@ -1,30 +1,30 @@
-//! The second proof of slots: both arms without them are one arch.
+//! The second proof for slots: both arms without them are one architecture.
 //!
-//! In: the treatment and both arms. Out: digests that a person can compare, and whether the two proofs
-//! agree. Must stay true: erasure starts from arm a's own fills, not from those that substitution put
-//! there; where it cannot be carried out there is no second proof, and the reason is said; a
-//! disagreement is a fault of this program; either makes the verdict confounded.
+//! In: the treatment and both directions. Out: digests that a person can compare, and a confound where they
+//! contradict the directions. Must stay true: erasure starts from an arm's own fills, not from those that
+//! substitution put there; where it cannot be carried out, the reason is a confound.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
 
-use super::index::Layer;
-use super::substitute::Substituted;
+use super::definitions::differing_definitions;
+use super::direction::Direction;
 use super::treatment::Entry;
-use super::{Cell, Erased, Judge, Proof};
+use super::{Cell, Change, Erased, Judge};
 use crate::canonical::identify;
 use crate::erase::erase;
 use crate::program::Compiled;
 use crate::tree::{Applied, ArchTree};
 
 impl Judge<'_> {
-    /// The digests, and why there is no second proof where there has to be one.
-    pub(super) fn proof(
+    /// The digests without the slots, and what they show beside the directions. `reversed` is the judge
+    /// of the second direction.
+    pub(super) fn erasures(
         &self,
         entries: &[Entry],
-        made: Option<&Substituted>,
-    ) -> (Proof, Option<String>) {
-        let theirs = &self.archs[1].identity;
+        directions: [&Direction; 2],
+        reversed: &Judge<'_>,
+    ) -> (Option<Erased>, Vec<Change>) {
         let slots: BTreeSet<(u32, &str)> = entries
             .iter()
             .flat_map(|entry| &entry.cells)
@@ -32,20 +32,34 @@ impl Judge<'_> {
             .filter(|(slot, _)| !slot.contains('.'))
             .flat_map(|(slot, layers)| layers.iter().flatten().map(move |n| (*n as u32, slot)))
             .collect();
-        let (erased, why) = match made.filter(|_| !slots.is_empty()) {
-            Some(made) => match self.erased(&made.places, &slots) {
-                Ok(erased) => (Some(erased), None),
-                Err(why) => (None, Some(why)),
-            },
-            None => (None, None),
-        };
-        let proof = Proof {
-            graph: [made.map(|made| made.arch.identity.graph), Some(theirs.graph)],
-            manifest: [made.map(|made| made.arch.identity.manifest), Some(theirs.manifest)],
-            erased,
-            consistent: true,
-        };
-        (proof, why)
+        if slots.is_empty() {
+            return (None, Vec::new());
+        }
+        let mut shown = None;
+        let mut unlike = Vec::new();
+        for (judge, direction) in [self, reversed].into_iter().zip(directions) {
+            let Some(made) = &direction.made else { continue };
+            // Where the substitution failed already, its own differences explain why.
+            let deciding = direction.arch_equal;
+            match judge.erased(&made.places, &slots) {
+                Ok(erased) => {
+                    if deciding && !erased.equal() {
+                        unlike.push(Change::whole(format!(
+                            "slots {} erased, the arms are different architectures, although each becomes the other with its fills",
+                            erased.slots.join(", ")
+                        )));
+                    }
+                    let forward = judge.letters == self.letters;
+                    shown = shown.or_else(|| Some(if forward { erased } else { erased.flipped() }));
+                }
+                Err(why) if deciding => unlike.push(Change::whole(why)),
+                Err(_) => {}
+            }
+        }
+        if !unlike.is_empty() {
+            unlike.extend(differing_definitions(self.definitions, &self.sources));
+        }
+        (shown, unlike)
     }
 
     /// Both arms without the slots of the treatment; of a, with b's values at the rest of it.
@@ -64,12 +78,14 @@ impl Judge<'_> {
         // The fills of arm a go first: with them the rest of the treatment may be no arch at all.
         let bare = emptied(self.trees[0], &gone);
         let fails = |why: String| {
-            format!("there is no second proof: arm a without its fills of {shown}: {why}")
+            let letter = self.letters[0];
+            format!("arm {letter} without its fills of {shown} cannot be judged: {why}")
         };
         let empty = self.compile(&bare).map_err(fails)?.identity;
         let ours = without(self.archs[0]);
         if (empty.graph, empty.manifest) != (ours.graph, ours.manifest) {
-            let why = "its graph without them and its fields without them are two archs";
+            let why =
+                "its graph without them and its fields without them are different architectures";
             return Err(fails(why.to_owned()));
         }
         let rest: BTreeSet<Cell> = places
@@ -89,28 +105,6 @@ impl Judge<'_> {
             graph: [a.graph, b.graph],
             manifest: [a.manifest, b.manifest],
         })
-    }
-
-    /// Substitution and erasure must say the same of the slots: if only slots differed, erasing them
-    /// leaves equal archs, and if erasing them does, what is left differs inside them.
-    pub(super) fn consistent(
-        &self,
-        proof: &Proof,
-        arch_equal: bool,
-        entries: &[Entry],
-        remaining: &BTreeMap<String, Vec<Layer>>,
-    ) -> bool {
-        let Some(erased) = &proof.erased else { return true };
-        let equal = erased.graph[0] == erased.graph[1] && erased.manifest[0] == erased.manifest[1];
-        let inside = |path: &str| {
-            let slots = entries.iter().flat_map(|entry| &entry.cells).map(|(path, _)| path);
-            slots.into_iter().any(|slot| path.starts_with(&format!("{slot}.")))
-        };
-        match (arch_equal, equal) {
-            (true, true) | (false, false) => true,
-            (true, false) => false,
-            (false, true) => remaining.keys().any(|path| inside(path)),
-        }
     }
 }
 

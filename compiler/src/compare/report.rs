@@ -8,7 +8,9 @@ use std::fmt::Write as _;
 
 use serde::Serialize;
 
-use super::{Change, NodeChange, Outcome, Place, Verdict, What};
+use super::{
+    Change, Meaning, Namesake, NodeChange, Origin, Outcome, Place, Replaced, Verdict, What,
+};
 use crate::digest::Digest;
 
 /// Nodes shown before the rest is only counted.
@@ -49,6 +51,7 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
             let _ = writeln!(out, "  … and {more} more");
         }
     }
+    name_lines(&mut out, &verdict.names);
     proof(&mut out, verdict);
     if exploratory && !verdict.is_controlled() {
         let declaration = verdict.declaration();
@@ -75,7 +78,7 @@ fn group(out: &mut String, title: &str, list: &[Change]) {
 fn changes(out: &mut String, list: &[Change], indent: &str) {
     let width = list.iter().map(|change| change.path.chars().count()).max().unwrap_or(0).min(44);
     for change in list {
-        let Change { path, a, b, defaults, places, note } = change;
+        let Change { path, subject: _, a, b, defaults, places, note } = change;
         let pad = " ".repeat(width.saturating_sub(path.chars().count()));
         let mut line = format!("{indent}{path}");
         if a.is_some() || b.is_some() {
@@ -119,16 +122,48 @@ fn node_lines(out: &mut String, node: &NodeChange) {
     };
 }
 
+/// Names that do not mean one thing, with what each arm uses.
+fn name_lines(out: &mut String, names: &[Namesake]) {
+    if names.is_empty() {
+        return;
+    }
+    out.push_str("\nnames with more than one meaning\n");
+    for Namesake { name, meanings: [a, b] } in names {
+        let _ = writeln!(out, "  {name}");
+        match (a, b) {
+            (Some(a), Some(b)) if a.same(b) => {
+                let _ = writeln!(out, "    a, b  {a}");
+            }
+            (a, b) => {
+                for (arm, meaning) in [("a", a), ("b", b)] {
+                    if let Some(meaning) = meaning {
+                        let _ = writeln!(out, "    {arm}     {meaning}");
+                    }
+                }
+            }
+        }
+    }
+}
+
 fn proof(out: &mut String, verdict: &Verdict) {
     let digest = |digest: &Option<Digest>| digest.map_or("none".to_owned(), |d| d.short());
     let sign = |equal: bool| if equal { "=" } else { "!=" };
     let line = |out: &mut String, what: &str, [a, b]: [String; 2]| {
-        let _ = writeln!(out, "  {what:<30} {a} {} {b}", sign(a == b));
+        let _ = writeln!(out, "  {what:<33} {a} {} {b}", sign(a == b));
     };
     out.push_str("\nproof\n");
-    let with = if verdict.treatment.is_empty() { "" } else { ", treatment replaced" };
-    line(out, &format!("graph{with}"), [0, 1].map(|i| digest(&verdict.proof.graph[i])));
-    line(out, &format!("manifest{with}"), [0, 1].map(|i| digest(&verdict.proof.manifest[i])));
+    let [forward, backward] = &verdict.proof.replaced;
+    if verdict.treatment.is_empty() {
+        line(out, "graph", forward.graph.each_ref().map(digest));
+        line(out, "manifest", forward.manifest.each_ref().map(digest));
+    } else {
+        for (replaced, what) in
+            [(forward, "a given b's treatment"), (backward, "b given a's treatment")]
+        {
+            line(out, &format!("graph, {what}"), replaced.graph.each_ref().map(digest));
+            line(out, &format!("manifest, {what}"), replaced.manifest.each_ref().map(digest));
+        }
+    }
     if let Some(erased) = &verdict.proof.erased {
         let slots = erased.slots.join(", ");
         line(out, &format!("graph, {slots} erased"), erased.graph.map(|d| d.short()));
@@ -163,6 +198,8 @@ pub struct Report {
     pub platform: Vec<ReportChange>,
     pub cosmetic: Vec<ReportChange>,
     pub graph: Vec<ReportNode>,
+    /// Names that do not mean the same in both arms, or not what canonc means by them.
+    pub names: Vec<ReportName>,
     pub proof: ReportProof,
 }
 
@@ -198,11 +235,36 @@ pub struct ReportNode {
     pub at_b: Option<String>,
 }
 
-/// Digests of both arms, a's with b's values at the treatment; null where that could not be built.
+/// A name, and what each arm means by it; null where an arm does not use it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ReportName {
+    pub name: String,
+    pub a: Option<ReportMeaning>,
+    pub b: Option<ReportMeaning>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct ReportMeaning {
+    /// `primitive`, or the kind of a definition: `block`, `mixer`, `mlp`, `head`, `init`, `alias`.
+    pub kind: &'static str,
+    /// Of a definition: what it says and uses, without names.
+    pub digest: Option<String>,
+    /// Whether it is a primitive or in the standard library.
+    pub standard: bool,
+    /// `file:line` of a definition.
+    pub at: Option<String>,
+}
+
+/// Digests of each arm with the other's values at the treatment, and of the other; null where an arm
+/// cannot be built so.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReportProof {
+    /// Arm a with b's values, and b.
     pub graph: [Option<String>; 2],
     pub manifest: [Option<String>; 2],
+    /// Arm b with a's values, and a.
+    pub reverse_graph: [Option<String>; 2],
+    pub reverse_manifest: [Option<String>; 2],
     pub erased_slots: Vec<String>,
     pub erased_graph: Option<[String; 2]>,
     pub erased_manifest: Option<[String; 2]>,
@@ -220,8 +282,10 @@ pub fn json(verdict: &Verdict, exploratory: bool) -> Report {
         platform,
         cosmetic,
         nodes,
+        names,
         proof,
     } = verdict;
+    let [Replaced { graph, manifest }, backward] = &proof.replaced;
     let word = match outcome {
         Outcome::Identical => "identical",
         Outcome::Controlled => "controlled",
@@ -253,9 +317,12 @@ pub fn json(verdict: &Verdict, exploratory: bool) -> Report {
         platform: report(platform),
         cosmetic: report(cosmetic),
         graph: nodes.iter().map(report_node).collect(),
+        names: names.iter().map(report_name).collect(),
         proof: ReportProof {
-            graph: hex(&proof.graph),
-            manifest: hex(&proof.manifest),
+            graph: hex(graph),
+            manifest: hex(manifest),
+            reverse_graph: hex(&backward.graph),
+            reverse_manifest: hex(&backward.manifest),
             erased_slots: proof.erased.as_ref().map_or(Vec::new(), |e| e.slots.clone()),
             erased_graph: proof.erased.as_ref().map(|e| both(&e.graph)),
             erased_manifest: proof.erased.as_ref().map(|e| both(&e.manifest)),
@@ -265,12 +332,32 @@ pub fn json(verdict: &Verdict, exploratory: bool) -> Report {
 
 fn report(changes: &[Change]) -> Vec<ReportChange> {
     let one = |change: &Change| {
-        let Change { path, a, b, defaults: _, places, note } = change;
+        let Change { path, subject: _, a, b, defaults: _, places, note } = change;
         let [at_a, at_b] = [0, 1].map(|i| places[i].as_ref().map(Place::to_string));
         let (a, b, note) = (a.clone(), b.clone(), note.clone());
         ReportChange { path: path.clone(), a, b, at_a, at_b, note }
     };
     changes.iter().map(one).collect()
+}
+
+fn report_name(namesake: &Namesake) -> ReportName {
+    let Namesake { name, meanings } = namesake;
+    let [a, b] = meanings.each_ref().map(|meaning| meaning.as_ref().map(report_meaning));
+    ReportName { name: name.clone(), a, b }
+}
+
+fn report_meaning(meaning: &Meaning) -> ReportMeaning {
+    match meaning {
+        Meaning::Primitive { revision: _ } => {
+            ReportMeaning { kind: "primitive", digest: None, standard: true, at: None }
+        }
+        Meaning::Defined { kind, digest, origin, place } => ReportMeaning {
+            kind,
+            digest: Some(digest.to_string()),
+            standard: *origin == Origin::Standard,
+            at: Some(place.to_string()),
+        },
+    }
 }
 
 fn report_node(node: &NodeChange) -> ReportNode {

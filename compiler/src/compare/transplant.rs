@@ -11,7 +11,8 @@ use std::rc::Rc;
 
 use dsl::{Diagnostics, Expr, ExprKind, FileId, Span};
 
-use super::index::{Definitions, Index, Layer};
+use super::definitions::Definitions;
+use super::index::{Index, Layer};
 use super::normal::{constant, literal};
 use crate::arch;
 use crate::resolve::{Entity, Library};
@@ -97,7 +98,56 @@ pub(super) fn transplant(
         };
         ours.applied = edited;
     }
+    unite(&mut tree, library);
     Ok(tree)
+}
+
+/// Layers of one instance have one definition: where edits made equal ones of it, they are one again.
+fn unite(tree: &mut ArchTree, library: &Library) {
+    let mut owners: BTreeMap<u32, Rc<Applied>> = BTreeMap::new();
+    for layer in &mut tree.layers {
+        let Some(group) = layer.share else { continue };
+        let owner = owners.entry(group).or_insert_with(|| layer.applied.clone());
+        if alike(owner, &layer.applied, library) {
+            layer.applied = owner.clone();
+        }
+    }
+}
+
+/// Whether an expression means the same in every file.
+fn constant_in(expr: &Expr, file: FileId, library: &Library) -> bool {
+    match &expr.kind {
+        ExprKind::Int(_) | ExprKind::Decimal(_) | ExprKind::Bool(_) => true,
+        ExprKind::Name(word) => library.lookup(file, word).is_none(),
+        ExprKind::Unary(_, inner) => constant_in(inner, file, library),
+        ExprKind::Binary(_, a, b) => constant_in(a, file, library) && constant_in(b, file, library),
+        ExprKind::Applied { .. } | ExprKind::Call { .. } | ExprKind::Slot { .. } => false,
+    }
+}
+
+/// Whether two definitions have the same callee, settings and fills.
+fn alike(a: &Rc<Applied>, b: &Rc<Applied>, library: &Library) -> bool {
+    let setting = |a: &Setting, b: &Setting| match (&a.value, &b.value) {
+        (SettingValue::Def(a), SettingValue::Def(b)) => alike(a, b, library),
+        (SettingValue::Expr(a, from), SettingValue::Expr(b, to)) => {
+            (from == to || constant_in(a, *from, library) && constant_in(b, *to, library))
+                && dsl::print_expr(a) == dsl::print_expr(b)
+        }
+        // What a body wrote is one place of one definition.
+        (SettingValue::Inside(a, ..), SettingValue::Inside(b, ..)) => Rc::ptr_eq(a, b),
+        (SettingValue::Def(_) | SettingValue::Expr(..) | SettingValue::Inside(..), _) => false,
+    };
+    let fill = |a: &SlotSetting, b: &SlotSetting| match (&a.fill, &b.fill) {
+        (Some(a), Some(b)) => alike(a, b, library),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
+    };
+    Rc::ptr_eq(a, b)
+        || a.callee.same(&b.callee)
+            && a.config.keys().eq(b.config.keys())
+            && a.config.values().zip(b.config.values()).all(|(a, b)| setting(a, b))
+            && a.slots.keys().eq(b.slots.keys())
+            && a.slots.values().zip(b.slots.values()).all(|(a, b)| fill(a, b))
 }
 
 fn replace_top(

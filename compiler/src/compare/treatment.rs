@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use super::Refusal;
 use super::fills::Fills;
 use super::index::{Layer, Pair, slot_of};
+use super::names::Names;
 use crate::field::{self, Class, FieldDef, FieldValue, Fields, Origin, TABLE};
 
 /// An entry that holds: what it covers where the arms differ.
@@ -28,7 +29,7 @@ pub(super) struct Entry {
 }
 
 /// Every slot of every layer that holds a Canon layer in one arm, and nothing else in the other.
-const CANON: &str = "canon";
+pub(super) const CANON: &str = "canon";
 const SLOTS: &str = "arch.layers.*.slots.*";
 
 /// Which layers a pattern means.
@@ -100,6 +101,7 @@ pub(super) fn resolve(
     pair: &Pair<'_>,
     tables: Option<[&Fields; 2]>,
     fills: [&Fills; 2],
+    names: &Names<'_>,
 ) -> Result<Entry, Refusal> {
     let text = text.trim();
     let known: BTreeSet<&String> = pair.paths();
@@ -160,9 +162,13 @@ pub(super) fn resolve(
     }
     if cells.is_empty() && fields.is_empty() {
         if let Some((path, layer)) = other {
-            let fill = pair.values(&path, layer).into_iter().flatten().find(|f| *f != "empty");
+            let held = pair.values(&path, layer).into_iter().enumerate();
+            let mut held =
+                held.filter_map(|(arm, fill)| Some((arm, fill.filter(|f| *f != "empty")?)));
+            let fill =
+                held.next().map_or("empty".to_owned(), |(arm, fill)| names.called(arm, fill));
             let slot = slot_of(&path).unwrap_or(&path);
-            return Err(Refusal::not_canon(text, slot, fill.unwrap_or("empty")));
+            return Err(Refusal::not_canon(text, slot, &fill));
         }
         return Err(match (derived, found.first()) {
             (Some(path), _) => Refusal::follows(text, &path),
@@ -182,7 +188,7 @@ pub(super) fn resolve(
 }
 
 /// Whether a slot holds a Canon layer in one arm, and the same or nothing in the other.
-fn canon(fills: [&Fills; 2], path: &str, layer: Layer) -> bool {
+pub(super) fn canon(fills: [&Fills; 2], path: &str, layer: Layer) -> bool {
     let (Some(layer), Some(slot)) = (layer, slot_of(path)) else { return false };
     let both = fills.map(|fills| fills.get(&(layer, slot.to_owned())));
     both.iter().any(Option::is_some) && both.into_iter().flatten().all(|canon| *canon)

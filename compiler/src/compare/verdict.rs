@@ -8,11 +8,13 @@ use std::collections::BTreeMap;
 use dsl::{FileId, Span};
 
 use super::Refusal;
-use super::index::{Cell, Index, Layer};
+use super::index::{Cell, Index, Layer, slot_of};
+use super::names::Namesake;
 use super::nodes::NodeChange;
+use super::treatment::CANON;
 use crate::analyse::Analysis;
 use crate::digest::Digest;
-use crate::field::FieldValue;
+use crate::field::{self, Class, FieldValue};
 use crate::lock::{Experiment, Lock, LockedArch, costs, line_of, sets};
 
 /// One arm.
@@ -35,11 +37,26 @@ pub struct Place {
     pub line: usize,
 }
 
+/// What a difference is a difference of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Subject {
+    /// A field of the arch. `general` is its path with `*` for the layer; `canon` says that it is a slot
+    /// which holds a Canon layer or nothing in either arm.
+    Cell { general: String, canon: bool },
+    /// A field of the table.
+    Field,
+    /// A definition that the arms give one name.
+    Definition,
+    /// The arms as wholes.
+    Whole,
+}
+
 /// One difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Change {
     /// `arch.layers.0..24.mixer.rope.dims`, `optimizer.lr`, `definition decoder`.
     pub path: String,
+    pub subject: Subject,
     /// `None` where an arm has no such thing.
     pub a: Option<String>,
     pub b: Option<String>,
@@ -70,15 +87,21 @@ pub enum Outcome {
     Confounded(usize),
 }
 
-/// What the verdict rests on.
+/// What the verdict rests on: for each arm, with the other's values at the treatment and as it is.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// After substitution: arm a's and arm b's; nothing where a could not be built so.
+    /// First arm a with b's values beside b, then arm b with a's values beside a.
+    pub replaced: [Replaced; 2],
+    /// The second proof, for treatments that are slots.
+    pub erased: Option<Erased>,
+}
+
+/// An arm that was given the other's values at the treatment, and the other.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Replaced {
+    /// `None` where the arm cannot be built with those values.
     pub graph: [Option<Digest>; 2],
     pub manifest: [Option<Digest>; 2],
-    /// The second proof, of treatments that are slots.
-    pub erased: Option<Erased>,
-    pub consistent: bool,
 }
 
 /// Both arms without the slots of the treatment.
@@ -87,6 +110,17 @@ pub struct Erased {
     pub slots: Vec<String>,
     pub graph: [Digest; 2],
     pub manifest: [Digest; 2],
+}
+
+impl Erased {
+    pub fn equal(&self) -> bool {
+        self.graph[0] == self.graph[1] && self.manifest[0] == self.manifest[1]
+    }
+
+    pub(super) fn flipped(self) -> Erased {
+        let Erased { slots, graph: [a, b], manifest: [c, d] } = self;
+        Erased { slots, graph: [b, a], manifest: [d, c] }
+    }
 }
 
 /// The answer, with everything that differs in its group.
@@ -102,6 +136,8 @@ pub struct Verdict {
     pub platform: Vec<Change>,
     pub cosmetic: Vec<Change>,
     pub nodes: Vec<NodeChange>,
+    /// Names that do not mean the same in both arms, or not what the standard library means by them.
+    pub names: Vec<Namesake>,
     pub proof: Proof,
 }
 
@@ -175,35 +211,18 @@ impl Verdict {
     /// The treatment that would make a bundle of everything that differs: entries as people write them.
     pub fn declaration(&self) -> Vec<String> {
         let mut entries: Vec<String> = self.treatment.iter().map(|d| d.entry.clone()).collect();
+        let canon_declared = entries.iter().any(|entry| entry == CANON);
         for change in &self.confounds {
-            let path = change.path.as_str();
-            let free = !path.contains(' ') && change.note != "measured differently";
-            let short = match path.strip_prefix("arch.layers.") {
-                Some(rest) => {
-                    let end = rest.find(|c: char| !c.is_ascii_digit() && !"./".contains(c));
-                    rest.get(end.unwrap_or(rest.len())..).unwrap_or(rest).to_owned()
-                }
-                None => path.to_owned(),
+            let entry = match &change.subject {
+                Subject::Cell { canon: true, .. } if !canon_declared => Some(CANON.to_owned()),
+                Subject::Cell { general, .. } => Some(short_entry(general)),
+                // What is measured cannot be a treatment.
+                Subject::Field => field::find(&change.path)
+                    .filter(|def| def.class != Class::Measured)
+                    .map(|def| def.path.to_owned()),
+                Subject::Definition | Subject::Whole => None,
             };
-            let slot = short.strip_prefix("slots.").is_some_and(|slot| !slot.contains('.'));
-            // What `canon` does not cover, its own name does.
-            let canon = |fill: &Option<String>| {
-                fill.as_deref().is_none_or(|fill| fill == "empty" || fill.starts_with("canon ("))
-            };
-            let declared = self.treatment.iter().any(|d| d.entry == "canon");
-            let entry = if slot && !declared && canon(&change.a) && canon(&change.b) {
-                "canon".to_owned()
-            } else if short.is_empty() {
-                "arch.layers.*".to_owned()
-            } else {
-                // `mixer.rope.dims` is written `rope.dims`.
-                let parts: Vec<&str> = short.split('.').collect();
-                match parts.as_slice() {
-                    [.., a, b] if path.starts_with("arch.layers.") => format!("{a}.{b}"),
-                    _ => short,
-                }
-            };
-            if free && !entries.contains(&entry) {
+            if let Some(entry) = entry.filter(|entry| !entries.contains(entry)) {
                 entries.push(entry);
             }
         }
@@ -211,11 +230,24 @@ impl Verdict {
     }
 }
 
+/// A field of the arch as people write it in a treatment: `rope.dims` for `arch.layers.*.mixer.rope.dims`.
+fn short_entry(general: &str) -> String {
+    let Some(rest) = general.strip_prefix("arch.layers.*") else { return general.to_owned() };
+    let rest = rest.trim_start_matches('.');
+    let parts: Vec<&str> = rest.split('.').collect();
+    match parts.as_slice() {
+        [""] => "arch.layers.*".to_owned(),
+        [.., holder, name] => format!("{holder}.{name}"),
+        [_] | [] => rest.to_owned(),
+    }
+}
+
 impl Change {
-    /// A difference that is no field's.
-    pub(super) fn of_arch(what: String) -> Change {
+    /// A difference of the arms as wholes, in words.
+    pub(super) fn whole(what: String) -> Change {
         Change {
             path: what,
+            subject: Subject::Whole,
             a: None,
             b: None,
             defaults: [false, false],
@@ -241,6 +273,7 @@ impl Change {
         };
         Change {
             path: path.to_owned(),
+            subject: Subject::Field,
             a: a.map(shown),
             b: b.map(shown),
             defaults: [false, false],
@@ -251,6 +284,18 @@ impl Change {
 
     pub(super) fn note(self, note: &str) -> Change {
         Change { note: note.to_owned(), ..self }
+    }
+
+    /// The same difference with the arms in the other order.
+    pub(super) fn flipped(self) -> Change {
+        let Change { path, subject, a, b, defaults: [one, two], places: [here, there], note } =
+            self;
+        Change { path, subject, a: b, b: a, defaults: [two, one], places: [there, here], note }
+    }
+
+    /// Whether two describe one difference.
+    pub(super) fn same(&self, other: &Change) -> bool {
+        (&self.path, &self.a, &self.b) == (&other.path, &other.a, &other.b)
     }
 }
 
@@ -281,18 +326,25 @@ pub(crate) fn percent(a: &FieldValue, b: &FieldValue) -> String {
 }
 
 /// Cells of one general path, grouped by what they change.
+///
+/// `canon` says of a slot's path and layer whether it holds a Canon layer or nothing in either arm; `called`
+/// writes a value that names a definition so that two definitions of one name can be told apart.
 pub(super) fn layered(
     path: &str,
     layers: &[Layer],
     indices: [&Index; 2],
     sources: &Sources<'_>,
+    canon: &dyn Fn(&str, Layer) -> bool,
+    called: &dyn Fn(usize, &str) -> String,
 ) -> Vec<Change> {
     type Key = (Option<String>, Option<String>, [bool; 2]);
     let mut groups: BTreeMap<Key, Vec<Layer>> = BTreeMap::new();
     for layer in layers {
         let cells = indices.map(|index| index.get(path, *layer));
         let [a, b] = [0, 1].map(|i| {
-            cells[i].map(|cell| shown(path, *layer, cell, indices[i], cells[1 - i].is_none()))
+            let called = |value: &str| called(i, value);
+            let alone = cells[1 - i].is_none();
+            cells[i].map(|cell| shown(path, *layer, cell, indices[i], alone, &called))
         });
         let defaults = cells.map(|cell| cell.is_some_and(|cell| !cell.written));
         groups.entry((a, b, defaults)).or_default().push(*layer);
@@ -302,13 +354,15 @@ pub(super) fn layered(
         let first = layers.first().copied().flatten();
         let places =
             indices.map(|index| index.get(path, first).map(|cell| sources.arch(cell.span)));
-        let change = |path: String| Change {
-            path,
+        let canon = slot_of(path).is_some() && layers.iter().all(|layer| canon(path, *layer));
+        let change = |written: String| Change {
+            path: written,
+            subject: Subject::Cell { general: path.to_owned(), canon },
             a: a.clone(),
             b: b.clone(),
             defaults,
             places: places.clone(),
-            note: if a == b { "defined differently".to_owned() } else { String::new() },
+            note: String::new(),
         };
         let numbers: Vec<usize> = layers.iter().copied().flatten().collect();
         if numbers.is_empty() {
@@ -323,10 +377,18 @@ pub(super) fn layered(
 }
 
 /// A value; of a definition that the other arm has nothing in the place of, with its settings.
-fn shown(path: &str, layer: Layer, cell: &Cell, index: &Index, alone: bool) -> String {
+fn shown(
+    path: &str,
+    layer: Layer,
+    cell: &Cell,
+    index: &Index,
+    alone: bool,
+    called: &dyn Fn(&str) -> String,
+) -> String {
+    let value = called(&cell.value);
     let slot = path.contains(".slots.");
     if !(alone || slot) {
-        return cell.value.clone();
+        return value;
     }
     let prefix = format!("{path}.");
     let settings: Vec<String> = index
@@ -336,11 +398,7 @@ fn shown(path: &str, layer: Layer, cell: &Cell, index: &Index, alone: bool) -> S
             Some(format!("{name} {}", index.get(other, layer)?.value))
         })
         .collect();
-    if settings.is_empty() {
-        cell.value.clone()
-    } else {
-        format!("{} ({})", cell.value, settings.join(", "))
-    }
+    if settings.is_empty() { value } else { format!("{value} ({})", settings.join(", ")) }
 }
 
 /// Where things stand in both arms' locks.
@@ -384,7 +442,7 @@ impl<'a> Sources<'a> {
 }
 
 /// The line on which the block of the arch's text opens.
-fn arch_offset(text: &str) -> usize {
+pub(super) fn arch_offset(text: &str) -> usize {
     let mut inside = false;
     for (i, line) in text.lines().enumerate() {
         if line.starts_with('[') {

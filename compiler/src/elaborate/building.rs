@@ -1,7 +1,7 @@
 //! A body under construction.
 //!
 //! In: nodes, parameters, states and fields as calls make them. Out: a [`Body`] and its fields.
-//! Must stay true: paths of parameters are unique in a body, paths of states too; a field that two
+//! Must stay true: paths of parameters are unique in a body; a field that two
 //! calls of one definition record is one field.
 
 use std::collections::BTreeMap;
@@ -22,7 +22,6 @@ pub(super) struct Building {
     pub(super) top: bool,
     param_nodes: BTreeMap<ParamId, u32>,
     field_places: BTreeMap<String, usize>,
-    state_paths: BTreeMap<String, u32>,
 }
 
 impl Building {
@@ -41,12 +40,6 @@ impl Building {
         ParamId((self.body.params.len() - 1) as u32)
     }
 
-    /// A layer's state in the top body.
-    pub(super) fn place_state(&mut self, path: String, state: State) -> StateId {
-        self.body.states.push((path, state));
-        StateId((self.body.states.len() - 1) as u32)
-    }
-
     /// Whether a parameter lives at this path or below it.
     pub(super) fn owns(&self, path: &str) -> bool {
         if self.by_path.contains_key(path) {
@@ -56,11 +49,8 @@ impl Building {
         self.by_path.range(below.clone()..).next().is_some_and(|(p, _)| p.starts_with(&below))
     }
 
-    /// Calls of one shared instance have each their own state: `conv`, `conv#2`.
+    /// Each call of a shared instance has its own; [`crate::arrange`] tells their paths apart.
     pub(super) fn add_state(&mut self, path: String, state: State) -> StateId {
-        let times = self.state_paths.entry(path.clone()).or_insert(0);
-        *times += 1;
-        let path = if *times == 1 { path } else { format!("{path}#{times}") };
         self.body.states.push((path, state));
         StateId((self.body.states.len() - 1) as u32)
     }

@@ -235,8 +235,9 @@ impl Elaborator<'_> {
             }
             return value;
         }
-        if let Some(value) = self.arch.get(name) {
-            return Some(value.clone());
+        if let Some(value) = self.arch.get(name).cloned() {
+            self.has_read(name);
+            return Some(value);
         }
         if name == "embed"
             && b.top

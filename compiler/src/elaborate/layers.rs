@@ -85,7 +85,8 @@ impl Elaborator<'_> {
         let span = applied.span;
         let body = &elaborated.body;
         self.nodes += body.nodes.len();
-        if self.nodes > MAX_NODES {
+        // Empty slots count for nothing: what elaborates can be opened.
+        if self.nodes > MAX_NODES && !self.open {
             self.diagnostics.push(diag::too_many(span, "nodes", MAX_NODES));
             return None;
         }
@@ -116,16 +117,16 @@ impl Elaborator<'_> {
                 })
                 .collect(),
             Some(owner) => {
-                if !same_params(&owner.body, body) {
+                let Some(params) = owned_by(owner, body) else {
                     self.diagnostics.push(diag::shared_layers_differ(span, owner.index, index));
                     return None;
-                }
-                owner.params.clone()
+                };
+                params
             }
         };
         let mut states = Vec::with_capacity(body.states.len());
         for (path, state) in &body.states {
-            states.push(top.place_state(join(&here, path), state.clone()));
+            states.push(top.add_state(join(&here, path), state.clone()));
         }
         let written = |path: String, value: String| Field { path, value, written: true, span };
         top.fields.push(written(here.clone(), applied.name().to_owned()));
@@ -169,9 +170,18 @@ impl Elaborator<'_> {
     }
 }
 
-/// Whether two elaborations of one shared layer own the same: `layer` may change what they compute,
-/// never what they own.
-fn same_params(a: &Body, b: &Body) -> bool {
-    let same = |x: &Param, y: &Param| x.path == y.path && x.shape == y.shape && x.init == y.init;
-    a.params.len() == b.params.len() && a.params.iter().zip(&b.params).all(|(x, y)| same(x, y))
+/// The owner's parameter for each of the body's, matched by path: `layer` may change what a shared
+/// layer computes, and in which order it declares what it owns, never what it owns.
+fn owned_by(owner: &Owner, body: &Body) -> Option<Vec<ParamId>> {
+    if owner.body.params.len() != body.params.len() {
+        return None;
+    }
+    let ids = owner.body.params.iter().zip(&owner.params);
+    let known: BTreeMap<&str, (&Param, ParamId)> =
+        ids.map(|(param, id)| (param.path.as_str(), (param, *id))).collect();
+    let matching = |param: &Param| {
+        let (theirs, id) = known.get(param.path.as_str())?;
+        (theirs.shape == param.shape && theirs.init == param.init).then_some(*id)
+    };
+    body.params.iter().map(matching).collect()
 }

@@ -346,6 +346,9 @@ impl Elaborator<'_> {
         given: Option<Rule>,
         span: Span,
     ) -> Option<InitRule> {
+        if given.is_none() {
+            self.has_read(&format!("init.{role}"));
+        }
         let (expr, around, file) = match given {
             Some(given) => given,
             None => match self.tree.init.get(role).map(|s| s.value.written()) {

@@ -1,7 +1,8 @@
 //! Slots: the identity, or a fill over the channel concatenation of what passes through.
 //!
 //! In: `slot A(x1, …, xn)` and the layer's fills. Out: the operands themselves when empty, else one
-//! node. Must stay true: an empty slot leaves nothing in the graph; a fill's parameters live at
+//! node. Must stay true: an empty slot leaves nothing in the graph, but for the open form, where every
+//! slot is a node that names where its fill's parameters live and what of the arch its fill reads; a fill's parameters live at
 //! `<declaring instance>.<slot>`; a fill declares no slots of its own.
 
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use super::call::Call;
 use super::frame::Frame;
 use super::{Building, Elaborator, Field, join};
 use crate::diag;
-use crate::graph::{NodeKind, Out, Param};
+use crate::graph::{Body, NodeKind, Out, Param};
 use crate::op::Type;
 use crate::value::Value;
 
@@ -60,7 +61,18 @@ impl Elaborator<'_> {
         let Some(fill) = setting.and_then(|s| s.fill.clone()) else {
             let value = "empty".to_owned();
             b.add_field(Field { path: field, value, written: setting.is_some(), span: at });
-            return Some(Value::Tensors(operands));
+            if !self.open {
+                return Some(Value::Tensors(operands));
+            }
+            let ports = 0..types.len() as u32;
+            let kind = NodeKind::Slot {
+                name: format!("{}, at {}", name.text, join(&f.path, &name.text)),
+                fill: Rc::new(Body::default()),
+                params: Vec::new(),
+                states: Vec::new(),
+            };
+            let node = b.body.push(kind, operands, types, span);
+            return Some(Value::Tensors(ports.map(|port| Out { node, port }).collect()));
         };
         let mut inner = Building::default();
         let ty = Type::seq([width]);
@@ -77,7 +89,10 @@ impl Elaborator<'_> {
             fill: Some(name.text.clone()),
             again: false,
         };
-        let outs = self.call_applied(&mut inner, &fill, call)?;
+        let outer = self.reads.replace(Default::default());
+        let outs = self.call_applied(&mut inner, &fill, call);
+        let reads = std::mem::replace(&mut self.reads, outer).unwrap_or_default();
+        let outs = outs?;
         match outs.as_slice() {
             [out] if *inner.body.ty(*out) == ty => {}
             outs => {
@@ -116,7 +131,15 @@ impl Elaborator<'_> {
         for (path, state) in &fill_body.states {
             states.push(b.add_state(join(&instance, path), state.clone()));
         }
-        let (name, fill) = (name.text.clone(), Rc::new(fill_body));
+        let mut label = name.text.clone();
+        if self.open {
+            label += &format!(", at {instance}");
+            if !reads.is_empty() {
+                let reads: Vec<String> = reads.into_iter().collect();
+                label += &format!(", reads {}", reads.join(" "));
+            }
+        }
+        let (name, fill) = (label, Rc::new(fill_body));
         self.push(b, NodeKind::Slot { name, fill, params, states }, operands, types, span)
             .map(Value::Tensors)
     }

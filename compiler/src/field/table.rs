@@ -70,7 +70,7 @@ pub const TABLE: &[FieldDef] = &[
     derived("arch.canon_parameters", Cosmetic, "", "Parameters in the fills of slots."),
     derived("arch.flops_per_token", Cosmetic, "FLOP", "Forward, at arch.seq_len; a multiply-add counts two."),
     derived("arch.graph", Semantic, "", "Structural hash of the compute graph."),
-    derived("arch.manifest", Semantic, "", "Digest of every parameter's path, shape, init rule and key."),
+    derived("arch.manifest", Semantic, "", "Digest of every parameter's path, which is its init key, shape and init rule."),
     derived("arch.non_embedding", Cosmetic, "", "Parameters without the token table and the output projection."),
     derived("arch.optimizer_bytes", Cosmetic, "bytes", "Parameters, gradients and both AdamW moments in f32."),
     derived("arch.parameters", Cosmetic, "", "All parameters."),

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use dsl::{FileId, Span};
 
 use super::error::{self, LockError};
-use crate::canonical::Identity;
+use crate::canonical::{Identity, OpenForm, open_form};
 use crate::digest::Digest;
 use crate::graph::{Body, NodeKind};
 use crate::program::{Compiled, Program, Std};
@@ -54,6 +54,12 @@ impl LockedArch {
             return Err(error::not_canonical(name));
         }
         Ok(LockedArch { name: name.to_owned(), text: text.to_owned(), compiled })
+    }
+
+    /// The graph with every declared slot, out of the text alone.
+    pub fn open_form(&self) -> Option<OpenForm> {
+        let program = Program::new([(FILE.to_owned(), self.text.clone())], Std::None);
+        program.open(FILE, &self.name).map(|graph| open_form(&graph))
     }
 
     pub fn identity(&self) -> &Identity {

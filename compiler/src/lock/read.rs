@@ -11,7 +11,7 @@ use dsl::limits::MAX_SOURCE_BYTES;
 use toml::de::DeValue;
 
 use super::covered::TRAIN_TAG;
-use super::text::{VERSION, write};
+use super::text::{VERSION, write, write_without_open_form};
 use super::{ArchLock, Arm, Comparison, Experiment, Lock, LockError, LockedArch};
 use super::{error, line_of, task};
 use crate::digest::Digest;
@@ -69,7 +69,11 @@ pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
         }
         Some(_) | None => error,
     })?;
-    same(text, &write(&lock), source)?;
+    let derived = write(&lock);
+    // Locks from before the open form are what they were.
+    if text != derived && text != write_without_open_form(&lock) {
+        same(text, &derived, source)?;
+    }
     Ok(lock)
 }
 
@@ -249,7 +253,7 @@ impl<'a, 'i> Reader<'a, 'i> {
 
     /// Refuses facts that no lock has, so that nothing is read over.
     fn known(&self, prefix: &str, more: &[&str]) -> Result<(), LockError> {
-        let own = ["kind", "name", "source", "version", "arch.name", "arch.text"];
+        let own = ["kind", "name", "source", "version", "arch.name", "arch.text", "open.text"];
         for fact in self.facts {
             let Some(path) = fact.path.strip_prefix(prefix) else { continue };
             let field = sections().find_map(|section| path.strip_prefix(section));

@@ -20,10 +20,18 @@ impl Plan {
         let mut text = String::new();
         for (input, id) in &self.inputs {
             let _ = write!(text, "{} = given {input}", self.typed(*id));
-            // A parameter's or state's path; other inputs are named by what they are.
-            let name = self.value(*id).map_or("", |v| &v.name);
-            let path = if input.to_string().contains(name) { "" } else { name };
-            let _ = writeln!(text, "{}{path}", if path.is_empty() { "" } else { " " });
+            // A state is known by its number: its path is in no id, and this text is hashed.
+            let path = match (input, self.value(*id)) {
+                (
+                    Input::Param(_)
+                    | Input::Gradient(_)
+                    | Input::FirstMoment(_)
+                    | Input::SecondMoment(_),
+                    Some(value),
+                ) => format!(" {}", value.name),
+                _ => String::new(),
+            };
+            let _ = writeln!(text, "{path}");
         }
         let mut place = None;
         for step in &self.steps {

@@ -45,17 +45,17 @@ const PRIMITIVES: [&str; 8] =
 
 /// A fill of one slot in some layers.
 #[derive(Clone, Debug)]
-struct Fill {
-    slot: &'static str,
-    layers: String,
-    with: String,
+pub(crate) struct Fill {
+    pub(crate) slot: &'static str,
+    pub(crate) layers: String,
+    pub(crate) with: String,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) struct Random {
-    mine: String,
-    base: String,
-    fills: Vec<Fill>,
+    pub(crate) mine: String,
+    pub(crate) base: String,
+    pub(crate) fills: Vec<Fill>,
 }
 
 impl Random {

@@ -142,10 +142,8 @@ fn recomputed(name: &str, identity: &Identity) -> usize {
     assert_eq!(lines.len(), params.len(), "{name}: the manifest lists what the graph uses");
     for (line, said) in lines.iter().zip(&params) {
         let (path, rest) = line.split_once(' ').unwrap();
-        let (shape, rest) = rest.split_once(' ').unwrap();
-        let (init, key) = rest.rsplit_once(' ').unwrap();
+        let (shape, init) = rest.split_once(' ').unwrap();
         assert_eq!(*said, format!("init {init}, shape {shape}"), "{name}: {path}");
-        assert_eq!(key, &digest("canonc.init-key.v1", path)[..16], "{name}: {path}");
         assert!(paths.insert(path), "{name}: {path} twice");
     }
     inner.len() + lines.len() + 2
@@ -175,7 +173,7 @@ fn texts_give_their_digests() {
 
 /// A Python that has the package: the machine's own, else one of a virtual environment kept under
 /// the target folder.
-fn python() -> Result<PathBuf, String> {
+pub(crate) fn python() -> Result<PathBuf, String> {
     let has_it = |python: &Path| {
         Command::new(python)
             .args(["-c", "import blake3, tomllib"])
@@ -209,7 +207,7 @@ fn python() -> Result<PathBuf, String> {
 
 /// What to do with a machine on which the script cannot run: `Ok` is a note for a person at it, `Err` a
 /// failure. Nobody reads the notes of a machine that only reports failures.
-fn without_python(why: &str, unattended: bool) -> Result<String, String> {
+pub(crate) fn without_python(why: &str, unattended: bool) -> Result<String, String> {
     let missing = ["No such file", "not found", "ensurepip", "No module named", "older than"];
     let offline = ["Could not find a version", "Temporary failure", "Connection", "Network"];
     let excused = missing.iter().chain(&offline).any(|word| why.contains(word));
@@ -224,7 +222,7 @@ fn without_python(why: &str, unattended: bool) -> Result<String, String> {
 
 /// `.ci/run` sets it, and so do the hosts of others.
 #[expect(clippy::disallowed_methods, reason = "a test asks who reads what it says")]
-fn in_ci() -> bool {
+pub(crate) fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|said| !["", "0", "false"].map(Into::into).contains(&said))
 }
 

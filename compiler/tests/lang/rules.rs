@@ -163,7 +163,7 @@ fn rule_5_init_comes_from_the_call_else_from_the_table_by_role() {
     let all = manifest(&compiled(&text));
     let rule = |path: &str| {
         let words: Vec<&str> = all[path].split(' ').collect();
-        words[1..words.len() - 1].join(" ")
+        words[1..].join(" ")
     };
     assert_eq!(rule("layers.0.first"), "normal(0.125)");
     assert_eq!(rule("layers.0.second"), "ones");

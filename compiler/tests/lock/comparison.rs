@@ -12,6 +12,15 @@ use super::support::{DEPO, MANO, SMALL, TEXT, compiled_text, experiment_of, lock
 
 /// A comparison of recipes of the small archs.
 fn compare(file: &str, arms: &[(&str, &str, &str)]) -> Result<Comparison, String> {
+    compare_archs(SMALL, file, arms)
+}
+
+/// The same with the archs of another text.
+fn compare_archs(
+    archs: &str,
+    file: &str,
+    arms: &[(&str, &str, &str)],
+) -> Result<Comparison, String> {
     let mut sources = Sources::new();
     let id = sources.add("recipes/c.toml", file);
     let (read, found) = recipe::comparison::read(&sources, id);
@@ -19,7 +28,7 @@ fn compare(file: &str, arms: &[(&str, &str, &str)]) -> Result<Comparison, String
     let made = arms
         .iter()
         .map(|(name, arch, recipe)| {
-            let arch = locked(&compiled_text(SMALL, arch));
+            let arch = locked(&compiled_text(archs, arch));
             ((*name).to_owned(), experiment_of(recipe, &arch))
         })
         .collect();
@@ -75,6 +84,27 @@ fn the_seeds_of_the_arms_are_those_of_the_comparison() {
     let one = compare(PAIR, &arms(DEPO)).unwrap();
     let two = compare(PAIR, &arms(Box::leak(other.into_boxed_str()))).unwrap();
     assert_eq!(one.id(), two.id());
+}
+
+#[test]
+fn either_arm_may_be_the_base() {
+    let moved = "block decoder(x; mixer, mlp) {\n  y = slot A(x)\n  h = y + mixer(rms_norm pre_mixer (y))\n  \
+                 h + mlp(slot C(rms_norm pre_mlp (h)))\n}\n";
+    let archs = format!(
+        "{SMALL}block own = moved {{ mixer attention {{ heads 2 }}  mlp swiglu {{ hidden 16 }} }}\n{}\
+         arch there = small with {{ layers 2 of own }}\narch treated = there with {{ canon A }}\n\
+         arch here = small with {{ canon A }}\n",
+        moved.replace("decoder", "moved")
+    );
+    let based = |base: &str| PAIR.replace("base = \"llama\"", &format!("base = \"{base}\""));
+    for base in ["llama", "canon"] {
+        let arms = [("llama", "small", DEPO), ("canon", "here", DEPO)];
+        assert!(compare_archs(&archs, &based(base), &arms).is_ok(), "{base}");
+        let arms = [("llama", "small", DEPO), ("canon", "treated", DEPO)];
+        let report = compare_archs(&archs, &based(base), &arms).unwrap_err();
+        assert!(report.starts_with("confounded: "), "{report}");
+        assert!(report.contains("decoder"), "{report}");
+    }
 }
 
 #[test]

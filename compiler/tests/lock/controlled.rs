@@ -235,8 +235,8 @@ fn another_name_of_a_parameter_is_another_initial_value() {
     };
     let verdict = of_archs(&own("pre_mixer"), &own("before"), &[]);
     assert_eq!(paths(&verdict), ["definition mine"]);
-    assert_eq!(verdict.proof.graph[0], verdict.proof.graph[1]);
-    assert_ne!(verdict.proof.manifest[0], verdict.proof.manifest[1]);
+    assert_eq!(verdict.proof.replaced[0].graph[0], verdict.proof.replaced[0].graph[1]);
+    assert_ne!(verdict.proof.replaced[0].manifest[0], verdict.proof.replaced[0].manifest[1]);
 }
 
 #[test]

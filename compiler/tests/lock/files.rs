@@ -200,7 +200,7 @@ fn ten_thousand_layers_of_a_few_kinds_are_a_few_lines() {
          arch deepcanon = deep with { canon layers[every 4 from 3].A }";
     let lock = arch_text_lock(text, "deepcanon");
     let text = write(&lock);
-    let fields = text.split("\n[arch.free]\n").nth(1).unwrap().split("\n[graph]\n").next().unwrap();
+    let fields = text.split("\n[arch.free]\n").nth(1).unwrap().split("\n[open]\n").next().unwrap();
     assert!(fields.lines().count() < 150, "{}", fields.lines().count());
     assert!(fields.contains("\"layers.3..10000/4.slots.A\" = \"canon\""));
     assert_eq!(write(&read("deep", &text).unwrap()), text);
@@ -317,4 +317,43 @@ proptest! {
         let id = sources.add("recipes/random.toml", format!("[arms]\n{text}"));
         let _ = recipe::comparison::read(&sources, id);
     }
+}
+
+/// The text a lock had before it held the open form.
+fn without_open_form(text: &str) -> String {
+    let (mut bare, mut rest) = (String::new(), text);
+    while let Some((before, after)) = rest.split_once("open]\ntext = '''\n") {
+        let (before, _) = before.rsplit_once("\n[").unwrap();
+        bare.push_str(before);
+        rest = after.split_once("'''\n").unwrap().1;
+    }
+    bare.push_str(rest);
+    let (before, after) = bare.split_once("\ntext = \"").unwrap();
+    let (_, after) = after.split_once("\"\n").unwrap();
+    let covered = format!("canonc.lock.v1\n{before}\n{after}");
+    format!("{before}\ntext = \"{}\"\n{after}", blake3::hash(covered.as_bytes()).to_hex())
+}
+
+#[test]
+fn locks_from_before_the_open_form_are_read_for_ever() {
+    let arch = small();
+    let experiment = Lock::Experiment(experiment_of(DEPO, &arch));
+    let comparison = demo();
+    for lock in [arch_lock("arch/llamacanon_tiny.canon"), experiment, comparison] {
+        let text = write(&lock);
+        let old = without_open_form(&text);
+        assert!(text.contains("open]\n") && !old.contains("open]\n"), "{old}");
+        let read_again = read("old", &old).unwrap_or_else(|e| panic!("{e:?}\n{old}"));
+        assert_eq!(read_again.id(), lock.id());
+        assert_eq!(write(&read_again), text);
+        // It is held to its text as any other.
+        let edited = old.replacen("norm_eps = 1e-5", "norm_eps = 1e-4", 1);
+        assert_ne!(edited, old);
+        assert!(read("old", &edited).is_err());
+    }
+    // An open form that is not the arch's is no part of the lock.
+    let text = write(&arch_lock("arch/llamacanon_tiny.canon"));
+    let moved = text.replacen("at A, ", "at B, ", 1);
+    assert_ne!(moved, text);
+    assert!(read("moved", &moved).is_err());
 }

@@ -1,7 +1,7 @@
 //! Differences that try to hide behind a treatment: in defaults, in fills, in what a kind brings. Each of these was
 //! once called controlled.
 
-use compiler::compare::{Outcome, Refusal, Verdict};
+use compiler::compare::{Meaning, Outcome, Refusal, Verdict};
 use compiler::lock::Lock;
 
 use super::support::{DEPO, arch_text_lock, experiment_of, judge, small};
@@ -219,4 +219,80 @@ fn equal_values_are_no_confound_of_themselves() {
         short.replace("sequences = 32", "sequences = 64").replace("steps = 120", "steps = 60");
     let verdict = of_recipes(&short, &half, &["batch.sequences"]);
     assert_eq!(paths(&verdict), ["budget.steps"]);
+}
+
+/// Both orders of two archs: one verdict, with the same confounds.
+fn both_orders(a: &str, b: &str, treatment: &[&str]) -> Verdict {
+    let [one, other] = [of_archs(a, b, treatment), of_archs(b, a, treatment)];
+    assert_eq!(one.outcome, other.outcome, "{treatment:?}");
+    assert_eq!(paths(&one), paths(&other), "{treatment:?}");
+    one
+}
+
+#[test]
+fn what_a_definition_hides_behind_the_treatment_is_found_in_either_order() {
+    let attention = include_str!("../../../std/attention.canon");
+    let from = attention.find("mixer attention").unwrap();
+    let end = attention[from..].find("\n}\n").unwrap() + from + 3;
+    let normalised = attention[from..end].replace(
+        "    k = rms_norm k_norm (k)",
+        "    k = rms_norm k_norm (k)\n    v = rms_norm v_norm (v)",
+    );
+    let base = arch("attention { heads 2 }", "");
+    let own = normalised + &arch("attention { heads 2  qk_norm true }", "");
+    let verdict = both_orders(&base, &own, &["mixer.qk_norm"]);
+    assert_eq!(paths(&verdict), ["definition attention"]);
+    assert_eq!(verdict.names.len(), 1);
+}
+
+#[test]
+fn a_slot_that_is_somewhere_else_is_a_confound_in_either_order() {
+    let moved = "block decoder(x; mixer, mlp) {\n  y = slot A(x)\n  h = y + mixer(rms_norm pre_mixer (y))\n  \
+                 h + mlp(slot C(rms_norm pre_mlp (h)))\n}\n";
+    let base = arch("attention { heads 2 }", "");
+    let filled = |text: &str| text.replace("arch x", "arch y") + "arch x = y with { canon A }\n";
+    let moved = moved.to_owned() + &filled(&base);
+    for treatment in ["canon", "slots.A"] {
+        let verdict = both_orders(&base, &moved, &[treatment]);
+        assert_eq!(paths(&verdict), ["definition decoder"]);
+        let erased = verdict.proof.erased.unwrap();
+        assert_eq!(erased.graph[0], erased.graph[1]);
+        assert_eq!(both_orders(&filled(&base), &moved, &[]).confounds.len(), 1);
+    }
+}
+
+#[test]
+fn a_canon_layer_is_what_it_computes() {
+    let base = arch("attention { heads 2 }", "");
+    let own = "mixer canon(x) {\n  x + linear inner (silu(x), dim)\n}\n".to_owned()
+        + &base.replace("arch x", "arch y")
+        + "arch x = y with { fill A with canon }\n";
+    let refusal = refused(&base, &own, &["canon"]);
+    assert_eq!(refusal.code, "not-canon");
+    assert!(refusal.message.contains("canon [mixer "), "{}", refusal.message);
+    let verdict = both_orders(&base, &own, &["slots.A"]);
+    assert_eq!(verdict.outcome, Outcome::Controlled);
+    let change = &verdict.treatment[0].changes[0];
+    let digest = match &verdict.names[0].meanings[1] {
+        Some(Meaning::Defined { digest, .. }) => digest.short(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(change.b, Some(format!("canon [mixer {digest}]")));
+}
+
+#[test]
+fn the_width_of_a_shared_layer_is_a_treatment_in_either_order() {
+    let share = |hidden: u32| {
+        arch("attention { heads 2 }", "")
+            .replace("2 of decoder", "2 of share decoder")
+            .replace("hidden 32", &format!("hidden {hidden}"))
+    };
+    assert_eq!(both_orders(&share(32), &share(48), &["mlp.hidden"]).outcome, Outcome::Controlled);
+    let apart = share(48).replace("share ", "");
+    assert_eq!(
+        both_orders(&share(32), &apart, &["mlp.hidden", "share"]).outcome,
+        Outcome::Bundle(2)
+    );
+    let verdict = both_orders(&share(32), &apart, &["mlp.hidden"]);
+    assert_eq!(paths(&verdict), ["arch.layers.1.share"]);
 }

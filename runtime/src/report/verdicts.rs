@@ -7,7 +7,7 @@
 
 use std::collections::BTreeMap;
 
-use compiler::compare::{Change, Outcome, Side, Verdict, controlled};
+use compiler::compare::{Change, Meaning, Namesake, Outcome, Side, Verdict, controlled};
 use compiler::lock::Role;
 use serde_json::{Value, json};
 
@@ -140,11 +140,15 @@ fn differences(verdict: &Verdict) -> Vec<Value> {
         ("cosmetic", verdict.cosmetic.iter().collect()),
     ];
     let row = |group: &str, change: &Change| {
-        let Change { path, a, b, defaults: _, places: _, note } = change;
+        let Change { path, subject: _, a, b, defaults: _, places: _, note } = change;
         json!([group, path, a, b, note])
     };
-    groups
+    let changes = groups
         .into_iter()
-        .flat_map(|(group, changes)| changes.into_iter().map(move |change| row(group, change)))
-        .collect()
+        .flat_map(|(group, changes)| changes.into_iter().map(move |change| row(group, change)));
+    let names = verdict.names.iter().map(|Namesake { name, meanings: [a, b] }| {
+        let [a, b] = [a, b].map(|meaning| meaning.as_ref().map(Meaning::to_string));
+        json!(["name", name, a, b, ""])
+    });
+    changes.chain(names).collect()
 }

@@ -235,7 +235,7 @@ fn held_out(job: &mut Job) -> Result<HeldOut, RunError> {
 }
 
 fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Result<(), String> {
-    let Evaluation { step: _, nll, counted, tokens, answers, measures: _ } = evaluation;
+    let Evaluation { step: _, nll, counted, tokens, answers, measures } = evaluation;
     let same = |what: &str, logged: u64, locked: u64| match logged == locked {
         true => Ok(()),
         false => Err(format!("logged {logged} {what}, and the lock gives {locked}")),
@@ -254,6 +254,16 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
             same(&format!("answers of level {level}"), logged, *of)?;
         }
         same("levels of answers", answers.len() as u64, locked.len() as u64)?;
+    }
+    let asked = [
+        ("bits", metrics.bits),
+        ("bits_per_parameter", metrics.bits),
+        ("kl", metrics.kl),
+        ("validity", metrics.validity),
+    ];
+    let known = |name: &str| asked.iter().any(|(known, asked)| *asked && *known == name);
+    if let Some(name) = measures.keys().find(|name| !known(name)) {
+        return Err(format!("logged `{name}`, which the lock does not ask for"));
     }
     match answers.values().chain([tokens]).find(|score| score.right > score.of) {
         None => Ok(()),

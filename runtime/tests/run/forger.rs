@@ -256,7 +256,7 @@ impl Forger {
             let json = String::from_utf8(content[8..8 + length].to_vec()).unwrap();
             let mut changed = change(json.clone());
             assert_ne!(json, changed, "the forgery changes nothing");
-            while changed.len() % 8 != 0 {
+            while !changed.len().is_multiple_of(8) {
                 changed.push(' ');
             }
             let mut forged = (changed.len() as u64).to_le_bytes().to_vec();

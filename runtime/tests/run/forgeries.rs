@@ -161,8 +161,9 @@ fn table() -> Vec<Forgery> {
         row(LOG, "fewer tokens to guess", |run| run.records(evaluation(8, |eval| { eval.tokens.of -= 1; eval.tokens.right = 0; })), Found("tokens of answers, and the lock gives")),
         row(LOG, "other held-out targets", |run| run.records(evaluation(4, |eval| eval.counted += 1)), Found("the evaluation after step 4 logged")),
         row(LOG, "no held-out loss", |run| run.records(evaluation(8, |eval| eval.nll = None)), Found("mean losses")),
-        row(LOG, "no hard answers", |run| run.records(evaluation(8, |eval| drop(eval.answers.pop_last()))), Found("answers of level")),
-        row(LOG, "a level that the task lacks", |run| run.records(evaluation(8, |eval| drop(eval.answers.insert(99, Default::default())))), Found("levels of answers")),
+        row(LOG, "no hard answers", |run| run.records(evaluation(8, |eval| { eval.answers.pop_last(); })), Found("answers of level")),
+        row(LOG, "a level that the task lacks", |run| run.records(evaluation(8, |eval| { eval.answers.insert(99, Default::default()); })), Found("levels of answers")),
+        row(LOG, "a measure of another task", |run| run.records(evaluation(8, |eval| { eval.measures.insert("validity".to_owned(), 1.0); })), Found("which the lock does not ask for")),
         row(LOG, "the last step gone", |run| without(run, 7, |record| matches!(record, Record::Step(Step { step: 8, .. }) | Record::Evaluation(Evaluation { step: 8, .. }))), Found("metrics.jsonl ends with step 7 of 8")),
         row(LOG, "the last evaluation gone", |run| without(run, 8, |record| matches!(record, Record::Evaluation(Evaluation { step: 8, .. }))), Found("no evaluation after step 8")),
         row(LOG, "an evaluation gone", |run| without(run, 8, |record| matches!(record, Record::Evaluation(Evaluation { step: 4, .. }))), Found("which does not follow there")),
@@ -201,7 +202,7 @@ fn table() -> Vec<Forgery> {
         row(LOG, "half a line more", |run| append(&run.paths.metrics(), "{\"kind\":"), Found("goes on after its last whole line")),
         // The plan.
         row(PLAN, "deleted", |run| fs::remove_file(run.paths.plan()).unwrap(), Found("plan.txt is gone")),
-        row(PLAN, "a line more, attested", |run| { append(&run.paths.plan(), "more\n"); run.correct(); }, Found("canonc")),
+        row(PLAN, "a line more, attested", |run| { append(&run.paths.plan(), "more\n"); run.correct(); }, Found("and the lock compiles to nothing")),
         row(PLAN, "its last line end gone, attested", |run| {
             run.retext(&run.paths.plan(), |text| text.trim_end().to_owned());
             run.correct();
@@ -247,7 +248,10 @@ fn table() -> Vec<Forgery> {
         row(ATTESTATION, "a line below the seal", |run| append(&run.paths.attestation(), "good = true\n"), Found("attestation.toml: ")),
         row(ATTESTATION, "a section below the seal", |run| append(&run.paths.attestation(), "\n[more]\nsteps = 9\n"), Found("attestation.toml: ")),
         row(ATTESTATION, "a comment below the seal", |run| append(&run.paths.attestation(), "# more\n"), Found("and canonc writes nothing")),
-        row(ATTESTATION, "another time", |run| run.retext(&run.paths.attestation(), |text| text.replacen("\nseconds = ", "\nseconds = 1", 1)), Trusted(Subject::Times)),
+        row(ATTESTATION, "another time", |run| run.retext(&run.paths.attestation(), |text| {
+            let (before, rest) = text.split_once("\nseconds = ").unwrap();
+            format!("{before}\nseconds = 0.125\n{}", rest.split_once('\n').unwrap().1)
+        }), Trusted(Subject::Times)),
         // Which checkpoint is the newest.
         row(LATEST, "deleted", |run| fs::remove_file(run.paths.checkpoints().join("latest")).unwrap(), Found("checkpoints/latest is gone")),
         row(LATEST, "empty", |run| fs::write(run.paths.checkpoints().join("latest"), "").unwrap(), Found("has to name a checkpoint")),
@@ -336,7 +340,8 @@ fn table() -> Vec<Forgery> {
         row(EVENTS, "another story", |run| fs::write(run.paths.events(), "{\"event\":\"finished\",\"step\":8}\n").unwrap(), Trusted(Subject::Times)),
         row(EVENTS, "deleted", |run| fs::remove_file(run.paths.events()).unwrap(), Trusted(Subject::Times)),
         row(WRITER, "another process", |run| fs::write(run.paths.writer(), "process 1\n").unwrap(), Trusted(Subject::Times)),
-        row(STRANGE, "in the run's folder", |run| fs::write(run.paths.folder.join("results.txt"), "good\n").unwrap(), Trusted(Subject::OtherFiles)),
+        row(STRANGE, "in the run's folder", |run| fs::write(run.paths.folder.join("results.txt"), "good\n").unwrap(), Found("results.txt is no part of a run")),
+        row(STRANGE, "hidden in the run's folder", |run| fs::write(run.paths.folder.join(".results"), "good\n").unwrap(), Trusted(Subject::OtherFiles)),
         row(STRANGE, "among the checkpoints", |run| fs::write(run.paths.checkpoints().join("best"), name_of(8)).unwrap(), Found("checkpoints/best is not a checkpoint")),
     ]
 }

@@ -104,8 +104,13 @@ pub(crate) fn experiment(arch: &str, recipe_text: &str, changes: &[(&str, &str)]
 
 /// The recipe's experiment, or what is wrong with it.
 pub(crate) fn attempt(arch: &str, recipe_text: &str) -> Result<Experiment, String> {
+    attempt_in(ARCH, arch, recipe_text)
+}
+
+/// As [`attempt`], with an arch of another text.
+pub(crate) fn attempt_in(archs: &str, arch: &str, recipe_text: &str) -> Result<Experiment, String> {
     let text = format!("arch = \"archs.canon#{arch}\"\n{recipe_text}");
-    let program = Program::new([("archs.canon".to_owned(), ARCH.to_owned())], Std::Embedded);
+    let program = Program::new([("archs.canon".to_owned(), archs.to_owned())], Std::Embedded);
     let mut sources = Sources::new();
     let file = sources.add("small.toml", &text);
     let (read, found) = recipe::read(&sources, file);

@@ -4,11 +4,13 @@ use std::fs;
 
 use compiler::digest::Digest;
 use runtime::attest::Attestation;
+use runtime::checkpoint::Part;
 use runtime::fault::Faults;
 use runtime::job::PLAN_TAG;
 use runtime::metrics::{Log, Record};
 use runtime::verify::{REMADE, Remake, Report, verify};
 
+use super::forger::Forger;
 use super::support::*;
 
 fn report(folder: &Folder) -> Report {
@@ -234,4 +236,78 @@ fn the_plan_of_an_unfinished_run_is_looked_at() {
     folder.stop_at(&depo(&[]), 4);
     fs::remove_file(folder.paths().plan()).unwrap();
     assert!(report(&folder).broken[0].contains("plan.txt is gone"));
+}
+
+#[test]
+fn of_an_unfinished_run_the_same_is_found() {
+    let experiment = depo(&[]);
+    let stopped = Folder::new();
+    stopped.stop_at(&experiment, 7);
+    type Forge = fn(&Forger);
+    let forgeries: [(&str, Forge); 9] = [
+        ("has to name a checkpoint", |run| {
+            fs::write(run.paths.checkpoints().join("latest"), "").unwrap();
+        }),
+        ("checkpoints/latest is gone", |run| {
+            fs::remove_file(run.paths.checkpoints().join("latest")).unwrap();
+        }),
+        ("step-0000000006: it is the state after step 7", |run| {
+            let away = run.paths.checkpoints().join("away");
+            fs::rename(run.place(6), &away).unwrap();
+            fs::rename(run.place(7), run.place(6)).unwrap();
+            fs::rename(away, run.place(7)).unwrap();
+        }),
+        ("it is not a safetensors file", |run| {
+            fs::write(run.part(7, Part::Weights), "no tensors\n").unwrap();
+            run.correct();
+        }),
+        ("its tensors have digest", |run| run.keep_tensors(6, Part::FirstMoment)),
+        ("the lock's seed gives", |run| {
+            run.records(|record| {
+                if let Record::Start(start) = record {
+                    start.initial = start.lock;
+                }
+            });
+        }),
+        ("step 3 logged lr", |run| {
+            run.records(|record| {
+                if let Record::Step(step) = record
+                    && step.step == 3
+                {
+                    step.lr *= 2.0;
+                }
+            });
+        }),
+        ("kernels.txt: line", |run| {
+            let text = fs::read_to_string(run.paths.kernels()).unwrap();
+            fs::write(run.paths.kernels(), text + "# more\n").unwrap();
+        }),
+        ("lock cannot be read", |run| fs::remove_file(run.paths.lock()).unwrap()),
+    ];
+    assert_eq!(Forger::of(&stopped.path(), &experiment).verify().broken, Vec::<String>::new());
+    for (why, forge) in forgeries {
+        let run = Forger::of(&stopped.path(), &experiment);
+        forge(&run);
+        let broken = run.verify().broken;
+        assert!(broken.iter().any(|line| line.contains(why)), "{why}: {broken:?}");
+    }
+}
+
+#[test]
+fn the_state_before_the_first_step_is_the_initial_one() {
+    let experiment = depo(&[]);
+    let folder = Folder::new();
+    folder.stop_at(&experiment, 0);
+    let untouched = report(&folder);
+    assert_eq!(untouched.broken, Vec::<String>::new());
+    for part in [Part::Weights, Part::FirstMoment, Part::SecondMoment] {
+        let run = Forger::of(&folder.path(), &experiment);
+        run.flip(0, part);
+        run.correct();
+        let broken = run.verify().broken;
+        assert!(
+            broken.iter().any(|line| line.contains("and before the first step they are")),
+            "{broken:?}"
+        );
+    }
 }

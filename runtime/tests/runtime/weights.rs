@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use compiler::program::Compiled;
+use runtime::init::{self, Rule};
 use runtime::weights::{Weights, file, fit};
 use tch::{Kind, Tensor};
 
@@ -42,6 +43,29 @@ fn assert_initial(compiled: &Compiled, weights: &Weights) {
     assert_eq!(weights.paths, want.paths);
     for ((path, got), want) in want.paths.iter().zip(&weights.tensors).zip(&want.tensors) {
         assert!(got == want, "{path}");
+    }
+}
+
+/// The manifest alone says what is drawn: its key, with the seed, gives every element.
+#[test]
+fn the_manifests_key_is_the_key_that_draws() {
+    let text = "arch base {
+  vocab 23  dim 12  norm_eps 1e-5
+  init { embed normal(0.5)  linear normal(0.5)  norm normal(0.5)  canon normal(0.5) }
+  layers 2 of decoder { mixer attention { heads 2  qk_norm true }  mlp swiglu { hidden 20 } }
+}
+arch named = base with { canon A, B, C, D }";
+    let compiled = arch(text, "named");
+    let weights = Weights::init(&compiled.graph, 7).unwrap();
+    let manifest: Vec<&str> = compiled.identity.manifest_text.lines().collect();
+    assert_eq!(manifest.len(), weights.tensors.len());
+    for (line, tensor) in manifest.iter().zip(&weights.tensors) {
+        let [key, _, "normal(0.5)"] = line.split(' ').collect::<Vec<_>>()[..] else {
+            panic!("{line}")
+        };
+        let mut drawn = vec![0.0f32; tensor.numel()];
+        init::fill(&Rule::Normal { std: 0.5 }, 7, key, 0, &mut drawn).unwrap();
+        assert!(Tensor::from_slice(&drawn).reshape(tensor.size()) == *tensor, "{line}");
     }
 }
 

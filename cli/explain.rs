@@ -1,0 +1,64 @@
+//! `canonc diff --explain` and `--script`: how to check a verdict without canonc.
+//!
+//! In: the locks and the treatment of a `diff`. Out: the commands to type; the script itself. Must stay true:
+//! the script is `docs/check_verdict.py`, byte for byte, so that a release needs no other file.
+
+use std::fmt::Write as _;
+
+/// Written from `docs/locks.md` alone.
+pub(crate) const SCRIPT: &str = include_str!("../docs/check_verdict.py");
+
+/// What to type.
+pub(crate) fn commands(a: &str, b: &str, treatment: &[String]) -> String {
+    let (slots, others): (Vec<&String>, Vec<&String>) =
+        treatment.iter().partition(|entry| is_slots(entry));
+    let words: Vec<String> =
+        [a, b].into_iter().chain(slots.iter().map(|entry| entry.as_str())).map(quoted).collect();
+    let mut text = format!(
+        "\nTo check this verdict without canonc (the format is docs/locks.md):\n  \
+         canonc diff --script > check_verdict.py\n  \
+         python3 -m pip install blake3\n  \
+         python3 check_verdict.py {}\n",
+        words.join(" ")
+    );
+    if !others.is_empty() {
+        let others: Vec<&str> = others.into_iter().map(String::as_str).collect();
+        let _ = writeln!(
+            text,
+            "The script judges treatments of slots. It reports {} as a difference.",
+            others.join(", ")
+        );
+    }
+    text
+}
+
+/// `canon`, `slots.A`, `arch.layers.0..6.slots.A`.
+fn is_slots(entry: &str) -> bool {
+    let slot = entry.strip_prefix("slots.").or_else(|| entry.split_once(".slots.").map(|(_, s)| s));
+    entry == "canon" || slot.is_some_and(|slot| !slot.contains('.'))
+}
+
+/// A word of a command line.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%,:=".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_typed_as_they_are_meant() {
+        let treatment =
+            ["canon", "slots.A", "arch.layers.*.slots.A", "slots.A.kernel", "optimizer.lr"];
+        let text = commands("a b.lock", "it's.lock", &treatment.map(str::to_owned));
+        let want =
+            "check_verdict.py 'a b.lock' 'it'\\''s.lock' canon slots.A 'arch.layers.*.slots.A'\n";
+        assert!(text.contains(want), "{text}");
+        assert!(text.contains("It reports slots.A.kernel, optimizer.lr as"), "{text}");
+    }
+}

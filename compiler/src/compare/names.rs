@@ -1,0 +1,221 @@
+//! Names with more than one meaning: what each arm uses under them.
+//!
+//! In: the definitions of both arms. Out: each name that means different things in the two arms, or something
+//! else than in the standard library or among the primitives. Must stay true: every output that prints such
+//! a name prints which definition is meant.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use dsl::FileId;
+
+use super::definitions::{Definition, Definitions};
+use super::verdict::{Place, Sources, arch_offset};
+use crate::digest::Digest;
+use crate::lock::{LockedArch, line_of};
+use crate::op;
+
+/// What an arm means by a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Meaning {
+    /// A primitive of this canonc.
+    Primitive { revision: u32 },
+    /// A definition in the arm's own text.
+    Defined {
+        /// `mixer`, `block`, …
+        kind: &'static str,
+        digest: Digest,
+        origin: Origin,
+        place: Place,
+    },
+}
+
+/// How a definition relates to what canonc itself means by its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// The standard library has the very same definition.
+    Standard,
+    /// The standard library has another definition of that name.
+    OtherThanStandard,
+    /// A primitive has that name, and the standard library has none.
+    OtherThanPrimitive,
+    /// Nothing else has that name.
+    Own,
+}
+
+impl Origin {
+    fn of(name: &str, own: &Definition, standard: &Definitions) -> Origin {
+        match standard.digest(name) {
+            Some(digest) if digest == own.digest => Origin::Standard,
+            Some(_) => Origin::OtherThanStandard,
+            None if op::find(name).is_some() => Origin::OtherThanPrimitive,
+            None => Origin::Own,
+        }
+    }
+
+    fn redefines(self) -> bool {
+        match self {
+            Origin::OtherThanStandard | Origin::OtherThanPrimitive => true,
+            Origin::Standard | Origin::Own => false,
+        }
+    }
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Origin::Standard => ", the one in std",
+            Origin::OtherThanStandard => ", not the one in std",
+            Origin::OtherThanPrimitive => ", not the primitive",
+            Origin::Own => "",
+        })
+    }
+}
+
+/// One name, and what each arm means by it; `None` where an arm does not use it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Namesake {
+    pub name: String,
+    pub meanings: [Option<Meaning>; 2],
+}
+
+impl Namesake {
+    /// The name and its meanings in a line; `arms` are what the arms are called.
+    pub fn line(&self, arms: [&str; 2]) -> String {
+        let Namesake { name, meanings: [a, b] } = self;
+        let uses = |arm: &str, meaning: &Meaning| format!("{arm} uses {meaning}");
+        match (a, b) {
+            (Some(a), Some(b)) if a.same(b) => format!("`{name}`: both use {a}"),
+            (a, b) => {
+                let both = [a, b].into_iter().zip(arms);
+                let each = both.filter_map(|(meaning, arm)| Some(uses(arm, meaning.as_ref()?)));
+                format!("`{name}`: {}", each.collect::<Vec<_>>().join("; "))
+            }
+        }
+    }
+}
+
+/// A definition of an arch's own under a name that canonc gives another meaning.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Redefined {
+    pub name: String,
+    pub kind: &'static str,
+    pub digest: Digest,
+    /// The line of the lock.
+    pub line: usize,
+    /// What has the name in canonc: the standard library or a primitive.
+    pub origin: Origin,
+}
+
+impl fmt::Display for Redefined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Redefined { name, kind, digest, line, origin } = self;
+        write!(f, "`{name}` is a {kind} of this arch, {}{origin}, on line {line}", digest.short())
+    }
+}
+
+impl Meaning {
+    /// Whether two arms mean the same, wherever it is written.
+    pub fn same(&self, other: &Meaning) -> bool {
+        match (self, other) {
+            (Meaning::Primitive { .. }, Meaning::Primitive { .. }) => true,
+            (Meaning::Defined { digest: a, .. }, Meaning::Defined { digest: b, .. }) => a == b,
+            (Meaning::Primitive { .. }, Meaning::Defined { .. })
+            | (Meaning::Defined { .. }, Meaning::Primitive { .. }) => false,
+        }
+    }
+}
+
+impl fmt::Display for Meaning {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Meaning::Primitive { revision } => write!(f, "the primitive, revision {revision}"),
+            Meaning::Defined { kind, digest, origin, place } => {
+                write!(f, "{kind} {}{origin}, at {place}", digest.short())
+            }
+        }
+    }
+}
+
+/// The definitions of both arms, and the standard library's.
+pub(super) struct Names<'a> {
+    arms: [&'a Definitions; 2],
+    standard: Definitions,
+}
+
+impl<'a> Names<'a> {
+    pub(super) fn new(arms: [&'a Definitions; 2]) -> Names<'a> {
+        Names { arms, standard: Definitions::standard() }
+    }
+
+    pub(super) fn reversed(&self) -> Names<'a> {
+        let [a, b] = self.arms;
+        Names { arms: [b, a], standard: self.standard.clone() }
+    }
+
+    /// Whether a name has to be printed with its digest.
+    fn ambiguous(&self, name: &str) -> bool {
+        let [a, b] = self.arms.map(|arm| arm.get(name));
+        let own = [a, b]
+            .into_iter()
+            .flatten()
+            .any(|own| Origin::of(name, own, &self.standard).redefines());
+        match (a, b) {
+            (Some(a), Some(b)) => own || a.digest != b.digest,
+            (Some(_), None) | (None, Some(_)) => own,
+            (None, None) => false,
+        }
+    }
+
+    /// A value as one arm writes it; a definition under an ambiguous name with its kind and digest.
+    pub(super) fn called(&self, arm: usize, value: &str) -> String {
+        let own = self.arms.get(arm).and_then(|arm| arm.get(value));
+        match own.filter(|_| self.ambiguous(value)) {
+            Some(Definition { kind, digest, .. }) => format!("{value} [{kind} {}]", digest.short()),
+            None => value.to_owned(),
+        }
+    }
+
+    /// Every ambiguous name. `used` are the names that an arm's fields hold, primitives among them.
+    pub(super) fn all(&self, used: [&BTreeSet<&str>; 2], sources: &Sources<'_>) -> Vec<Namesake> {
+        let [a, b] = self.arms;
+        let names: BTreeSet<&String> = a.names().chain(b.names()).collect();
+        let ambiguous = names.into_iter().filter(|name| self.ambiguous(name));
+        let namesake = |name: &String| {
+            let meanings = [0, 1].map(|i| match self.arms[i].get(name) {
+                Some(own) => Some(Meaning::Defined {
+                    kind: own.kind,
+                    digest: own.digest,
+                    origin: Origin::of(name, own, &self.standard),
+                    place: sources.arch(own.span),
+                }),
+                None if used[i].contains(name.as_str()) => {
+                    let primitive = op::find(name)?;
+                    Some(Meaning::Primitive { revision: primitive.revision })
+                }
+                None => None,
+            });
+            Namesake { name: name.clone(), meanings }
+        };
+        ambiguous.map(namesake).collect()
+    }
+}
+
+/// The definitions of an arch under names that canonc gives another meaning. `lock` is the text of its lock.
+pub fn redefinitions(arch: &LockedArch, lock: &str) -> Vec<Redefined> {
+    let own = Definitions::new(FileId(0), &arch.text);
+    let standard = Definitions::standard();
+    let all = own.names().filter_map(|name| {
+        let definition = own.get(name)?;
+        let origin = Origin::of(name, definition, &standard);
+        let Definition { kind, digest, span, text: _ } = definition;
+        origin.redefines().then(|| Redefined {
+            name: name.clone(),
+            kind,
+            digest: *digest,
+            line: arch_offset(lock) + line_of(&arch.text, span.start as usize),
+            origin,
+        })
+    });
+    all.collect()
+}

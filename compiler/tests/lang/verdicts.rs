@@ -1,0 +1,387 @@
+//! A verdict by itself: `docs/check_verdict.py`, which knows the format and nothing of the compiler,
+//! comes to the verdicts of `diff`.
+//!
+//! In: the committed locks and random pairs. Must stay true: the script says of (a, b) what it says of
+//! (b, a), and what `diff` says of both orders: controlled if both are, refused if one is, else
+//! confounded. Where Python or its package cannot be had, that is a failure on a machine of CI's.
+
+use std::collections::BTreeMap;
+use std::io::Write as _;
+use std::path::Path;
+use std::process::Command;
+
+use compiler::compare::{Outcome, Side, controlled};
+use compiler::lock::{ArchLock, Lock, read as read_lock, write};
+use proptest::strategy::{Strategy as _, ValueTree as _};
+use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
+
+use super::ids::{in_ci, python, without_python};
+use super::pairs::pair;
+use super::support::{compiled, files, read, root, scratch};
+
+/// Pairs of locks by name, each with a treatment.
+#[derive(Default, serde::Serialize)]
+struct Work {
+    locks: BTreeMap<String, String>,
+    pairs: Vec<(String, String, Vec<String>)>,
+}
+
+#[derive(Debug, PartialEq, Eq, serde::Deserialize)]
+struct Said {
+    outcome: String,
+    factors: usize,
+    left: Vec<String>,
+}
+
+fn script() -> std::path::PathBuf {
+    root().join("docs/check_verdict.py")
+}
+
+/// The script's verdicts; `None` where there is no Python, which CI takes for a failure.
+fn by_script(name: &str, work: &Work) -> Option<Vec<Said>> {
+    let python = match python() {
+        Ok(python) => python,
+        Err(why) => {
+            let note = without_python(&why, in_ci()).unwrap_or_else(|failure| panic!("{failure}"));
+            writeln!(std::io::stderr(), "\nNOT RUN: {note}").unwrap();
+            return None;
+        }
+    };
+    let path = scratch("verdicts").join(format!("{name}.json"));
+    std::fs::write(&path, serde_json::to_string(work).unwrap()).unwrap();
+    let out = Command::new(python).arg(script()).arg("--batch").arg(path).output().unwrap();
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    Some(serde_json::from_slice(&out.stdout).unwrap())
+}
+
+/// What `diff` says, as the script says it.
+fn by_diff(a: &(Lock, String), b: &(Lock, String), treatment: &[String]) -> (String, String) {
+    let (left, right) = (Side::lock("a", &a.0, &a.1), Side::lock("b", &b.0, &b.1));
+    let (Ok(left), Ok(right)) = (left, right) else { return Default::default() };
+    match controlled(&left, &right, treatment) {
+        Err(refusal) => ("refused".to_owned(), refusal.message),
+        Ok(verdict) => {
+            let outcome = match verdict.outcome {
+                Outcome::Identical => "identical".to_owned(),
+                Outcome::Controlled => "controlled".to_owned(),
+                Outcome::Bundle(n) => format!("bundle of {n}"),
+                Outcome::Confounded(_) => "confounded".to_owned(),
+            };
+            let paths = verdict.confounds.iter().map(|change| change.path.as_str());
+            (outcome, paths.collect::<Vec<_>>().join(", "))
+        }
+    }
+}
+
+/// One verdict out of both orders: the worse one.
+fn worse(one: &str, other: &str) -> String {
+    for outcome in ["refused", "confounded"] {
+        if one == outcome || other == outcome {
+            return outcome.to_owned();
+        }
+    }
+    if one == other { one.to_owned() } else { format!("{one} or {other}") }
+}
+
+/// Compares the script with `diff` in both orders, and the script with itself. Returns the verdicts; `None`
+/// where there is no Python.
+fn compare(
+    name: &str,
+    locks: &BTreeMap<String, (Lock, String)>,
+    pairs: &[(String, String, Vec<String>)],
+) -> Option<Vec<String>> {
+    let mut work = Work::default();
+    for (name, (_, text)) in locks {
+        work.locks.insert(name.clone(), text.clone());
+    }
+    for (a, b, treatment) in pairs {
+        work.pairs.push((a.clone(), b.clone(), treatment.clone()));
+        work.pairs.push((b.clone(), a.clone(), treatment.clone()));
+    }
+    let said = by_script(name, &work)?;
+    let mut verdicts = Vec::new();
+    assert_eq!(said.len(), work.pairs.len());
+    let (mut found, mut one_way, mut wrong) = (BTreeMap::<String, usize>::new(), 0, Vec::new());
+    for ((a, b, treatment), said) in pairs.iter().zip(said.chunks(2)) {
+        let shown = |said: &Said| match said.outcome.as_str() {
+            "bundle" => format!("bundle of {}", said.factors),
+            outcome => outcome.to_owned(),
+        };
+        let [ours, reversed] = [shown(&said[0]), shown(&said[1])];
+        let (ahead, why) = by_diff(&locks[a], &locks[b], treatment);
+        let (back, why_back) = by_diff(&locks[b], &locks[a], treatment);
+        one_way += usize::from(ahead != back);
+        let want = worse(&ahead, &back);
+        *found.entry(want.clone()).or_default() += 1;
+        verdicts.push(ours.clone());
+        if ours != want || reversed != want {
+            wrong.push(format!(
+                "{a} {b} {treatment:?}: script {ours} / {reversed} {:?}; diff {ahead} ({why}) / {back} ({why_back})",
+                said[0].left.iter().take(3).collect::<Vec<_>>()
+            ));
+        }
+    }
+    writeln!(
+        std::io::stderr(),
+        "{name}: {} pairs {found:?}, {one_way} depend on the order in diff",
+        pairs.len()
+    )
+    .unwrap();
+    let shown = wrong.iter().take(25).cloned().collect::<Vec<_>>().join("\n");
+    if !wrong.is_empty() {
+        let folder = scratch("verdicts");
+        for line in wrong.iter().take(25) {
+            for word in line.split(' ').take(2) {
+                std::fs::write(folder.join(word.replace("lockfiles/", "")), &locks[word].1)
+                    .unwrap();
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {} differ\n{shown}", wrong.len(), pairs.len());
+    Some(verdicts)
+}
+
+fn random_pairs(name: &str, seed: u8, count: usize) {
+    let rng = TestRng::from_seed(RngAlgorithm::ChaCha, &[seed; 32]);
+    let mut runner = TestRunner::new_with_rng(Config::default(), rng);
+    let (mut locks, mut pairs) = (BTreeMap::new(), Vec::new());
+    while pairs.len() < count {
+        let pair = pair().new_tree(&mut runner).unwrap().current();
+        let Some(arms) = pair.compiled() else { continue };
+        let treatment = pair.treatment(&arms);
+        let names = ["a", "b"].map(|arm| format!("{name}-{}{arm}", pairs.len()));
+        for (name, arm) in names.iter().zip(&arms) {
+            let lock = Lock::Arch(ArchLock::new(name, "arch/x.canon", arm).unwrap());
+            let text = write(&lock);
+            locks.insert(name.clone(), (lock, text));
+        }
+        let [a, b] = names;
+        pairs.push((a, b, treatment));
+    }
+    compare(name, &locks, &pairs);
+}
+
+#[test]
+fn random_pairs_agree() {
+    random_pairs("random", 1, 300);
+}
+
+/// A quarter of ten thousand: `cargo test -p compiler --test lang ten_thousand -- --ignored --nocapture`.
+fn quarter(of: u8) {
+    for seed in 0..5 {
+        let seed = 10 + 5 * of + seed;
+        random_pairs(&format!("random{seed}"), seed, 500);
+    }
+}
+
+#[test]
+#[ignore = "takes minutes; run when the format or the verdict changes"]
+fn ten_thousand_random_pairs_agree_1() {
+    quarter(0);
+}
+
+#[test]
+#[ignore = "takes minutes; run when the format or the verdict changes"]
+fn ten_thousand_random_pairs_agree_2() {
+    quarter(1);
+}
+
+#[test]
+#[ignore = "takes minutes; run when the format or the verdict changes"]
+fn ten_thousand_random_pairs_agree_3() {
+    quarter(2);
+}
+
+#[test]
+#[ignore = "takes minutes; run when the format or the verdict changes"]
+fn ten_thousand_random_pairs_agree_4() {
+    quarter(3);
+}
+
+/// An arch of two layers with slots A to D, after definitions of its own.
+fn small(definitions: &str, edits: &str) -> String {
+    format!(
+        "{definitions}\narch x {{\n  vocab 64  dim 16  norm_eps 1e-5\n  init lingua\n  layers 2 of decoder {{ mixer \
+         attention {{ heads 2 }}  mlp swiglu {{ hidden 16 }} }}\n}}\narch y = x with {{ {edits} }}\n"
+    )
+}
+
+/// What erasure alone does not see, and what looks like a difference and is none.
+#[test]
+fn what_hides_behind_an_empty_slot() {
+    let moved = "block decoder(x; mixer, mlp) {\n  x = slot A(x)\n  h = x + mixer(rms_norm pre_mixer (x))\n  \
+                 h + mlp(slot C(rms_norm pre_mlp (h)))\n}\n";
+    let canon = "mlp canon(x; kernel = 4) {\n  linear up (silu(x), dim)\n}\n";
+    let mine = "mlp mine(x; kernel = 3) {\n  canon filter (x, kernel)\n}\n";
+    let edit = |edits: &str| small("", edits);
+    let cases = [
+        (
+            "moved-filled",
+            edit("mixer.window 4"),
+            small(moved, "canon A  mixer.window 4"),
+            "canon",
+            "confounded",
+        ),
+        (
+            "moved-fill",
+            small(moved, "mixer.window 4"),
+            edit("canon A  mixer.window 4"),
+            "slots.A",
+            "confounded",
+        ),
+        (
+            "moved-empty",
+            edit("canon C"),
+            small(moved, "mixer.window none  canon C"),
+            "",
+            "identical",
+        ),
+        (
+            "moved-other",
+            edit("norm_eps 1e-4"),
+            small(moved, "norm_eps 1e-4  canon C"),
+            "canon",
+            "controlled",
+        ),
+        ("row", edit("init.canon zeros"), edit("canon A"), "canon", "confounded"),
+        ("idle-row", edit("init.bias ones"), edit("canon A"), "canon", "controlled"),
+        ("setting", edit("canon A { kernel 3 }"), edit("canon A"), "slots.A", "refused"),
+        (
+            "named-canon",
+            edit("norm_eps 1e-4"),
+            small(canon, "norm_eps 1e-4  fill A with canon"),
+            "canon",
+            "refused",
+        ),
+        (
+            "fill",
+            edit("norm_eps 1e-4"),
+            small(canon, "norm_eps 1e-4  fill A with canon"),
+            "slots.A",
+            "controlled",
+        ),
+        (
+            "other-fill",
+            edit("canon A { kernel 3 }"),
+            small(mine, "fill A with mine"),
+            "slots.A",
+            "controlled",
+        ),
+        ("other-kernel", edit("canon A"), small(mine, "fill A with mine"), "slots.A", "confounded"),
+        (
+            "one-layer",
+            edit("canon A"),
+            edit("canon layers[0].A"),
+            "arch.layers.1.slots.A",
+            "controlled",
+        ),
+        (
+            "wrong-layer",
+            edit("canon A"),
+            edit("canon layers[0].A"),
+            "arch.layers.0.slots.A",
+            "refused",
+        ),
+    ];
+    let (mut locks, mut pairs) = (BTreeMap::new(), Vec::new());
+    for (name, a, b, treatment, _) in &cases {
+        let names = [format!("{name}-a"), format!("{name}-b")];
+        for (name, text) in names.iter().zip([a, b]) {
+            let lock = Lock::Arch(ArchLock::new(name, "arch/x.canon", &compiled(text)).unwrap());
+            let text = write(&lock);
+            locks.insert(name.clone(), (lock, text));
+        }
+        let [a, b] = names;
+        let treatment = treatment.split(' ').filter(|t| !t.is_empty()).map(str::to_owned);
+        pairs.push((a, b, treatment.collect()));
+    }
+    let want: Vec<&str> = cases.iter().map(|case| case.4).collect();
+    if let Some(found) = compare("hidden", &locks, &pairs) {
+        assert_eq!(found, want);
+    }
+}
+
+fn committed(kind: &str) -> BTreeMap<String, (Lock, String)> {
+    let mut locks = BTreeMap::new();
+    for name in files("lockfiles", ".lock") {
+        let text = read(&name);
+        if text.contains(&format!("\nkind = \"{kind}\"\n")) {
+            locks.insert(name.clone(), (read_lock(&name, &text).unwrap(), text));
+        }
+    }
+    locks
+}
+
+fn committed_pairs(name: &str, kind: &str, slots: &[&str], chosen: impl Fn(&str, &str) -> bool) {
+    let locks = committed(kind);
+    let mut pairs = Vec::new();
+    for (i, a) in locks.keys().enumerate() {
+        for b in locks.keys().skip(i + 1).filter(|b| chosen(a, b)) {
+            for slot in slots {
+                pairs.push((a.clone(), b.clone(), vec![(*slot).to_owned()]));
+            }
+        }
+    }
+    assert!(!pairs.is_empty());
+    compare(name, &locks, &pairs);
+}
+
+const SLOTS: [&str; 5] = ["canon", "slots.A", "slots.B", "slots.C", "slots.D"];
+
+#[test]
+fn committed_archs_agree() {
+    committed_pairs("archs", "arch", &SLOTS, |_, _| true);
+}
+
+/// Each published twin, and neighbours by name.
+#[test]
+fn committed_experiments_agree() {
+    let twins = |a: &str, b: &str| {
+        let bare =
+            |name: &str| name.replace("Canon", "").replace("conv-", "-").replace("canon", "");
+        bare(a) == bare(b)
+    };
+    committed_pairs("experiments", "experiment", &["canon", "slots.A"], twins);
+}
+
+#[test]
+#[ignore = "takes minutes; run when the format or the verdict changes"]
+fn all_committed_experiments_agree() {
+    committed_pairs("all-experiments", "experiment", &["canon"], |_, _| true);
+}
+
+/// What the script says without a verdict, and with which exit code.
+#[test]
+fn locks_that_do_not_hold_are_refused() {
+    let Ok(python) = python() else { return };
+    let run = |a: &Path, treatment: &str| {
+        let b = root().join("lockfiles/llamacanon_tiny.lock");
+        let out =
+            Command::new(&python).arg(script()).arg(a).arg(b).arg(treatment).output().unwrap();
+        (
+            out.status.code(),
+            String::from_utf8_lossy(&[out.stdout, out.stderr].concat()).into_owned(),
+        )
+    };
+    let base = root().join("lockfiles/llama_tiny.lock");
+    let (code, said) = run(&base, "canon");
+    assert_eq!((code, said.as_str()), (Some(0), "controlled (canon)\n"));
+    assert_eq!(run(&base, "slots.A").0, Some(1));
+    for treatment in ["slots.Z", "mixer.heads", "slots"] {
+        assert_eq!(run(&base, treatment).0, Some(2), "{treatment}");
+    }
+    assert_eq!(run(Path::new("no/such.lock"), "canon").0, Some(2));
+    let text = std::fs::read_to_string(&base).unwrap();
+    let changed = scratch("verdicts").join("changed.lock");
+    for (before, after) in [
+        ("at pre_mixer", "at pre_mixes"),
+        ("slot {A, at A, empty} (%2)", "slot {A, at A, empty} (%0)"),
+        ("\"layers.0..2.slots.A\" = \"empty\"", "\"layers.0..2.slots.A\" = \"canon\""),
+        ("embed [258,64]", "embed [258,65]"),
+        ("version = 1", "version = 2"),
+    ] {
+        assert!(text.contains(before), "{before}");
+        std::fs::write(&changed, text.replacen(before, after, 1)).unwrap();
+        assert_eq!(run(&changed, "canon").0, Some(2), "{before}");
+    }
+}
