@@ -35,7 +35,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
             }
             report
         }
-        Place::Lock(path) if replay.is_some() || args.signers.is_some() => {
+        Place::Lock(path) if path.exists() && (replay.is_some() || args.signers.is_some()) => {
             return Err(Failure::bad_input(format!(
                 "`{}` is not the folder of a run: a lock has no steps to replay and no attestation to sign",
                 shown(&path)
@@ -228,7 +228,7 @@ fn finish(args: &VerifyArgs, what: &Path, report: Report, help: Option<String>) 
             output::count(undecided.len(), "claim"),
             shown(what)
         ))
-        .help("repeat the command on a machine like the attested one: its facts are in attestation.toml"));
+        .help("the lines `undecided` say why; a machine like the attested one, as attestation.toml describes it, decides a replay"));
     }
     let failure = Failure::bad_input(format!(
         "`{}` is not what it claims to be: {}",

@@ -58,6 +58,14 @@ pub fn sign(message: &[u8], key: &PrivateKey) -> Result<String, ssh_key::Error> 
 pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
     let read = SshSig::from_pem(signature)
         .map_err(|error| Refused::Bad(format!("it is not an SSH signature: {error}")))?;
+    // The version is not among what is signed, and the crate takes older ones than there ever were.
+    if read.version() != SshSig::VERSION {
+        return Err(Refused::Bad(format!(
+            "it is an SSH signature of version {}, and there is only version {}",
+            read.version(),
+            SshSig::VERSION
+        )));
+    }
     if read.namespace() != NAMESPACE {
         return Err(Refused::Bad(format!(
             "it was made for `{}`, not for `{NAMESPACE}`",
