@@ -9,79 +9,100 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
-use crate::canonical::Numbers;
 use crate::graph::{Body, NodeKind, Out, ParamId, StateId};
 
 /// A whole architecture's body, arranged.
-pub(crate) fn arranged(top: &Body) -> Body {
-    let Arranged { body, .. } = arrange(top, &mut BTreeMap::new());
-    let mut body = Rc::unwrap_or_clone(body);
+pub(crate) fn arranged(top: Body) -> Body {
+    let Arranged { mut body, .. } = arrange(top, &mut BTreeMap::new());
     number_paths(&mut body);
     body
 }
 
 /// An arranged body, and which of its old parameters and states each new one was.
-#[derive(Clone)]
-struct Arranged {
-    body: Rc<Body>,
-    params: Vec<ParamId>,
-    states: Vec<StateId>,
+struct Arranged<B = Body> {
+    body: B,
+    params: Vec<u32>,
+    states: Vec<u32>,
 }
 
-fn arrange(body: &Body, known: &mut BTreeMap<*const Body, Arranged>) -> Arranged {
-    let mut params: Numbers<ParamId> = Numbers::new();
-    let mut states: Numbers<StateId> = Numbers::new();
+/// Numbers by first use. Ten thousand layers have many: a list is faster than a map.
+struct Renumbered {
+    order: Vec<u32>,
+    of: Vec<Option<u32>>,
+}
+
+impl Renumbered {
+    fn new(count: usize) -> Renumbered {
+        Renumbered { order: Vec::new(), of: vec![None; count] }
+    }
+
+    fn get(&mut self, old: u32) -> u32 {
+        let next = self.order.len() as u32;
+        match self.of.get_mut(old as usize) {
+            Some(Some(known)) => *known,
+            Some(unknown) => {
+                *unknown = Some(next);
+                self.order.push(old);
+                next
+            }
+            None => old,
+        }
+    }
+}
+
+/// The items of these numbers, moved.
+fn taken<T>(items: Vec<T>, order: &[u32]) -> Vec<T> {
+    let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
+    order.iter().filter_map(|old| items.get_mut(*old as usize)?.take()).collect()
+}
+
+fn arrange(body: Body, known: &mut BTreeMap<*const Body, Arranged<Rc<Body>>>) -> Arranged {
+    let mut params = Renumbered::new(body.params.len());
+    let mut states = Renumbered::new(body.states.len());
     let order = body.reachable();
     let mut places = vec![0u32; body.nodes.len()];
-    let mut nodes = Vec::with_capacity(order.len());
-    for old in order {
-        let Some(node) = body.nodes.get(old as usize) else { continue };
-        let mut node = node.clone();
+    for (new, old) in order.iter().enumerate() {
+        if let Some(place) = places.get_mut(*old as usize) {
+            *place = new as u32;
+        }
+    }
+    let mut nodes = taken(body.nodes, &order);
+    // The old bodies live until all are arranged, so that no other takes the place that names one.
+    let mut old_bodies = Vec::new();
+    for node in &mut nodes {
         node.inputs.iter_mut().for_each(|input| *input = moved(*input, &places));
         match &mut node.kind {
             NodeKind::Input(_) => {}
-            NodeKind::Param(id) => *id = ParamId(params.get(*id) as u32),
+            NodeKind::Param(id) => *id = ParamId(params.get(id.0)),
             NodeKind::Op { state, .. } => {
                 if let Some(id) = state {
-                    *id = StateId(states.get(*id) as u32);
+                    *id = StateId(states.get(id.0));
                 }
             }
             NodeKind::Slot { fill: inner, params: ours, states: carried, .. }
             | NodeKind::Layer { body: inner, params: ours, states: carried, .. } => {
                 let place = Rc::as_ptr(inner);
-                let nested = match known.get(&place) {
-                    Some(nested) => nested.clone(),
-                    None => {
-                        let nested = arrange(inner, known);
-                        known.insert(place, nested.clone());
-                        nested
-                    }
-                };
-                *ours = (nested.params.iter())
-                    .filter_map(|id| ours.get(id.0 as usize))
-                    .map(|id| ParamId(params.get(*id) as u32))
-                    .collect();
-                *carried = (nested.states.iter())
-                    .filter_map(|id| carried.get(id.0 as usize))
-                    .map(|id| StateId(states.get(*id) as u32))
-                    .collect();
-                *inner = nested.body;
+                if !known.contains_key(&place) {
+                    let Arranged { body, params, states } = arrange(inner.as_ref().clone(), known);
+                    known.insert(place, Arranged { body: Rc::new(body), params, states });
+                }
+                let Some(nested) = known.get(&place) else { continue };
+                let used = nested.params.iter().filter_map(|own| ours.get(*own as usize));
+                *ours = used.map(|id| ParamId(params.get(id.0))).collect();
+                let used = nested.states.iter().filter_map(|own| carried.get(*own as usize));
+                *carried = used.map(|id| StateId(states.get(id.0))).collect();
+                old_bodies.push(std::mem::replace(inner, nested.body.clone()));
             }
         }
-        if let Some(place) = places.get_mut(old as usize) {
-            *place = nodes.len() as u32;
-        }
-        nodes.push(node);
     }
-    let (params, states) = (params.order, states.order);
     let body = Body {
-        inputs: body.inputs.clone(),
-        params: params.iter().filter_map(|id| body.params.get(id.0 as usize)).cloned().collect(),
-        states: states.iter().filter_map(|id| body.states.get(id.0 as usize)).cloned().collect(),
+        inputs: body.inputs,
+        params: taken(body.params, &params.order),
+        states: taken(body.states, &states.order),
         outputs: body.outputs.iter().map(|out| moved(*out, &places)).collect(),
         nodes,
     };
-    Arranged { body: Rc::new(body), params, states }
+    Arranged { body, params: params.order, states: states.order }
 }
 
 fn moved(out: Out, places: &[u32]) -> Out {

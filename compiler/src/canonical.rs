@@ -125,17 +125,17 @@ impl Bodies {
 }
 
 /// Numbers by first use.
-pub(crate) struct Numbers<Id> {
-    pub(crate) order: Vec<Id>,
+struct Numbers<Id> {
+    order: Vec<Id>,
     of: BTreeMap<Id, usize>,
 }
 
 impl<Id: Ord + Copy> Numbers<Id> {
-    pub(crate) fn new() -> Self {
+    fn new() -> Self {
         Numbers { order: Vec::new(), of: BTreeMap::new() }
     }
 
-    pub(crate) fn get(&mut self, id: Id) -> usize {
+    fn get(&mut self, id: Id) -> usize {
         *self.of.entry(id).or_insert_with(|| {
             self.order.push(id);
             self.order.len() - 1

@@ -254,7 +254,7 @@ impl Elaborator<'_> {
             self.diagnostics.push(diag::too_many_elements(tree.span, MAX_TOTAL));
         }
         self.unused_rows(&top);
-        let top = arranged(&top);
+        let top = arranged(top);
         Some(Elaborated { graph: Graph { top, vocab, dim }, fields })
     }
 

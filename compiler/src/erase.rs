@@ -14,7 +14,7 @@ use crate::graph::{Body, Graph, NodeKind, Out};
 pub fn erase(graph: &Graph, erased: &dyn Fn(Option<u32>, &str) -> bool) -> Graph {
     let mut done = BTreeMap::new();
     let top = erase_body(&graph.top, None, erased, &mut done);
-    Graph { top: arranged(&top), vocab: graph.vocab, dim: graph.dim }
+    Graph { top: arranged(top), vocab: graph.vocab, dim: graph.dim }
 }
 
 /// Every slot of every layer.

@@ -51,10 +51,10 @@ fn assert_initial(compiled: &Compiled, weights: &Weights) {
 fn the_manifests_key_is_the_key_that_draws() {
     let text = "arch base {
   vocab 23  dim 12  norm_eps 1e-5
-  init { embed normal(0.5)  linear normal(0.5)  norm normal(0.5)  canon normal(0.5) }
+  init { embed normal(0.5)  linear normal(0.5)  norm normal(0.5) }
   layers 2 of decoder { mixer attention { heads 2  qk_norm true }  mlp swiglu { hidden 20 } }
 }
-arch named = base with { canon A, B, C, D }";
+arch named = base with { canon A, B, C, D { init normal(0.5) } }";
     let compiled = arch(text, "named");
     let weights = Weights::init(&compiled.graph, 7).unwrap();
     let manifest: Vec<&str> = compiled.identity.manifest_text.lines().collect();
