@@ -62,8 +62,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
 }
 
 /// How much is to be trained again: a number, or `None` for all of it.
-#[derive(Clone, Copy, Debug)]
-struct Amount(Option<u64>);
+type Amount = Option<u64>;
 
 /// Steps of `--replay` without a number.
 const REPLAYED: u64 = 32;
@@ -79,17 +78,15 @@ fn meant(args: &VerifyArgs) -> Result<(PathBuf, Option<Amount>), Failure> {
     };
     let Some(replay) = &args.replay else { return Ok((named(args.what.as_deref())?, None)) };
     let Some(word) = replay else {
-        return Ok((named(args.what.as_deref())?, Some(Amount(Some(REPLAYED)))));
+        return Ok((named(args.what.as_deref())?, Some(Some(REPLAYED))));
     };
     let amount = match word.as_str() {
-        "all" => Some(Amount(None)),
-        number => {
-            number.parse().ok().filter(|number| *number > 0).map(|number| Amount(Some(number)))
-        }
+        "all" => Some(None),
+        number => number.parse().ok().filter(|number| *number > 0).map(Some),
     };
     match (amount, &args.what) {
         (Some(amount), what) => Ok((named(what.as_deref())?, Some(amount))),
-        (None, None) => Ok((PathBuf::from(word), Some(Amount(Some(REPLAYED))))),
+        (None, None) => Ok((PathBuf::from(word), Some(Some(REPLAYED)))),
         (None, Some(_)) => Err(Failure::bad_input(format!(
             "--replay takes a number of steps from 1, or all, and not `{word}`"
         ))

@@ -30,7 +30,7 @@ pub(super) fn prepare(folder: &Path) -> Result<(), Failure> {
 pub(super) fn replay(
     folder: &Path,
     data: Option<&Path>,
-    Amount(amount): Amount,
+    amount: Amount,
     report: &mut Report,
 ) -> Result<(), Failure> {
     let Some((experiment, text)) = read(folder) else { return Ok(()) };

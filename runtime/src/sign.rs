@@ -66,6 +66,11 @@ pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
             SshSig::VERSION
         )));
     }
+    // Lengths inside are not signed either: only the one text that OpenSSH writes counts.
+    let written = read.to_pem(LineEnding::LF).unwrap_or_default();
+    if !written.lines().eq(signature.trim_end().lines()) {
+        return Err(Refused::Bad("it is not written as OpenSSH writes a signature".to_owned()));
+    }
     if read.namespace() != NAMESPACE {
         return Err(Refused::Bad(format!(
             "it was made for `{}`, not for `{NAMESPACE}`",
