@@ -73,8 +73,17 @@ pub struct Field {
 /// The result of elaboration.
 #[derive(Clone, Debug)]
 pub struct Elaborated {
-    pub graph: Graph,
+    /// In the order of the text: nothing but [`Elaborated::graph`] may see it.
+    declared: Graph,
     pub fields: Vec<Field>,
+}
+
+impl Elaborated {
+    /// The graph, in canonical order. Whoever only asks for fields does not wait for it.
+    pub fn graph(self) -> Graph {
+        let Graph { top, vocab, dim } = self.declared;
+        Graph { top: arranged(top), vocab, dim }
+    }
 }
 
 pub fn elaborate(
@@ -254,8 +263,7 @@ impl Elaborator<'_> {
             self.diagnostics.push(diag::too_many_elements(tree.span, MAX_TOTAL));
         }
         self.unused_rows(&top);
-        let top = arranged(top);
-        Some(Elaborated { graph: Graph { top, vocab, dim }, fields })
+        Some(Elaborated { declared: Graph { top, vocab, dim }, fields })
     }
 
     fn arch_fields(&mut self, top: &mut Building) {

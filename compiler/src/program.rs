@@ -176,16 +176,18 @@ pub fn compile_tree(
     tree: &ArchTree,
     diagnostics: &mut Diagnostics,
 ) -> Option<Compiled> {
-    let elaborated = elaborate(library, tree, diagnostics)?;
+    let mut elaborated = elaborate(library, tree, diagnostics)?;
     let text = inline::text(library, tree, diagnostics)?;
-    let identity = identify(&elaborated.graph);
+    let fields = std::mem::take(&mut elaborated.fields);
+    let graph = elaborated.graph();
+    let identity = identify(&graph);
     Some(Compiled {
         name: tree.name.clone(),
         docs: tree.docs.clone(),
         text,
         tree: tree.clone(),
-        graph: elaborated.graph,
-        fields: elaborated.fields,
+        graph,
+        fields,
         identity,
     })
 }

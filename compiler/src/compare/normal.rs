@@ -83,7 +83,7 @@ pub(super) fn plain(library: &Library, arch: &Compiled) -> Result<Plain, String>
     }
     let made = elaborate(library, &tree, &mut Diagnostics::new());
     let same = made.is_some_and(|made| {
-        let identity = identify(&made.graph);
+        let identity = identify(&made.graph());
         (identity.graph, identity.manifest) == (arch.identity.graph, arch.identity.manifest)
     });
     if same {
