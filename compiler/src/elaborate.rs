@@ -97,7 +97,7 @@ pub fn elaborate(
 /// The graph with every declared slot in it, the empty ones too: only for
 /// [`crate::canonical::open_form`], since nothing else knows an empty slot. An arch that elaborates has one.
 pub fn elaborate_open(library: &Library, tree: &ArchTree) -> Option<Graph> {
-    elaborate_as(library, tree, &mut Diagnostics::new(), true).map(|made| made.graph)
+    elaborate_as(library, tree, &mut Diagnostics::new(), true).map(Elaborated::graph)
 }
 
 fn elaborate_as(

@@ -124,14 +124,15 @@ impl Judge<'_> {
             let first = found.iter().find(|d| d.is_error());
             first.map_or_else(|| "it does not compile".to_owned(), |d| d.message.clone())
         })?;
-        let identity = identify(&made.graph);
+        let fields = made.fields.clone();
+        let graph = made.graph();
         Ok(Compiled {
             name: tree.name.clone(),
             docs: Vec::new(),
             tree: tree.clone(),
-            graph: made.graph,
-            fields: made.fields,
-            identity,
+            identity: identify(&graph),
+            graph,
+            fields,
             text: String::new(),
         })
     }
