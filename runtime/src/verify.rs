@@ -16,6 +16,7 @@ use std::sync::Arc;
 use compiler::lock::{DataSource, Experiment};
 
 use crate::attest::Attestation;
+use crate::checkpoint::name_of;
 use crate::data::text::index::TextIndex;
 use crate::init;
 use crate::job::Job;
@@ -74,7 +75,8 @@ pub fn verify(
     }
     let finished = attestation.is_some();
     let saved = checkpoints::check(&paths, &experiment, log.as_ref(), finished, &mut report)?;
-    let found = attested::Found { log: log.as_ref(), saved, finished };
+    let last_is_there = paths.checkpoints().join(name_of(experiment.budget.steps)).exists();
+    let found = attested::Found { log: log.as_ref(), saved, last_is_there, finished };
     attested::check(&paths, &experiment, attestation, found, &mut report);
     other_files(&paths, &mut report)?;
     say_what_is_trusted(log.as_ref(), &mut report);

@@ -78,5 +78,5 @@ fn verify_exits_1_for_what_is_missing_swapped_or_added() {
     fs::write(&kernels, text).unwrap();
     fs::remove_dir_all(step(6)).unwrap();
     let said = place.exits(1, "verify small");
-    assert!(said.contains("there is no good checkpoint of the last step, 6"), "{said}");
+    assert!(said.contains("there is no checkpoint of the last step, 6"), "{said}");
 }

@@ -20,6 +20,7 @@ pub(super) struct Found<'a> {
     pub(super) log: Option<&'a Log>,
     /// The last step's checkpoint, if it holds.
     pub(super) saved: Option<Manifest>,
+    pub(super) last_is_there: bool,
     pub(super) finished: bool,
 }
 
@@ -189,9 +190,10 @@ fn check_claims(
     if let Some(head) = log_head {
         same("a metrics chain of", attestation.metrics, head);
     }
-    if found.saved.is_none() {
+    // One that is there and does not hold is a finding of its own.
+    if !found.last_is_there {
         wrong.push(format!(
-            "it claims weights {}, and there is no good checkpoint of the last step, {}",
+            "it claims weights {}, and there is no checkpoint of the last step, {}",
             attestation.weights.short(),
             experiment.budget.steps
         ));

@@ -297,12 +297,12 @@ fn table() -> Vec<Forgery> {
         row(MANIFEST, "the last checkpoint deleted", |run| {
             fs::remove_dir_all(run.place(8)).unwrap();
             fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap();
-        }, Found("there is no good checkpoint of the last step, 8")),
+        }, Found("there is no checkpoint of the last step, 8")),
         row(MANIFEST, "the last checkpoint deleted, and the weights before it attested", |run| {
             fs::remove_dir_all(run.place(8)).unwrap();
             fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap();
             run.correct();
-        }, Found("there is no good checkpoint of the last step, 8")),
+        }, Found("there is no checkpoint of the last step, 8")),
         row(MANIFEST, "a copy under another step's name", |run| copy(&run.place(8), &run.place(7)), Found("step-0000000007: it is the state after step 8")),
         row(MANIFEST, "a copy under a longer name", |run| copy(&run.place(8), &run.paths.checkpoints().join("step-00000000008")), Found("no run writes it")),
         row(MANIFEST, "a step after the last", |run| {

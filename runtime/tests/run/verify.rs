@@ -197,7 +197,7 @@ fn missing_weights_are_a_finding() {
     }
     fs::remove_file(folder.paths().checkpoints().join("latest")).unwrap();
     let found = report(&folder).broken;
-    for what in ["there is no good checkpoint of the last step, 8", "checkpoints/latest is gone"] {
+    for what in ["there is no checkpoint of the last step, 8", "checkpoints/latest is gone"] {
         assert!(found.iter().any(|line| line.contains(what)), "{what}: {found:?}");
     }
 }
