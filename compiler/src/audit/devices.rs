@@ -370,7 +370,7 @@ mod tests {
             "GPU memory is 80GB",
             "nodes of the tree",
             "240000 steps",
-            "see https://example.org/128",
+            "see https://github.com/a/b/128",
         ] {
             assert_eq!(read(text), Reading::default(), "{text}");
         }

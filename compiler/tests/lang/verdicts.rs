@@ -161,41 +161,22 @@ fn random_pairs(name: &str, seed: u8, count: usize) {
     compare(name, &locks, &pairs);
 }
 
+/// Some hundreds of pairs in every test run; `PROPTEST_CASES=10000` for more.
+fn cases() -> usize {
+    std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
+}
+
+/// Five hundred a seed.
 #[test]
 fn random_pairs_agree() {
-    random_pairs("random", 1, 300);
-}
-
-/// A quarter of ten thousand: `cargo test -p compiler --test lang ten_thousand -- --ignored --nocapture`.
-fn quarter(of: u8) {
-    for seed in 0..5 {
-        let seed = 10 + 5 * of + seed;
-        random_pairs(&format!("random{seed}"), seed, 500);
+    let mut left = cases();
+    let mut seed = 0;
+    while left > 0 {
+        seed += 1;
+        let count = left.min(500);
+        random_pairs(&format!("random{seed}"), seed, count);
+        left -= count;
     }
-}
-
-#[test]
-#[ignore = "takes minutes; run when the format or the verdict changes"]
-fn ten_thousand_random_pairs_agree_1() {
-    quarter(0);
-}
-
-#[test]
-#[ignore = "takes minutes; run when the format or the verdict changes"]
-fn ten_thousand_random_pairs_agree_2() {
-    quarter(1);
-}
-
-#[test]
-#[ignore = "takes minutes; run when the format or the verdict changes"]
-fn ten_thousand_random_pairs_agree_3() {
-    quarter(2);
-}
-
-#[test]
-#[ignore = "takes minutes; run when the format or the verdict changes"]
-fn ten_thousand_random_pairs_agree_4() {
-    quarter(3);
 }
 
 /// An arch of two layers with slots A to D, after definitions of its own.
@@ -323,6 +304,9 @@ fn committed_pairs(name: &str, kind: &str, slots: &[&str], chosen: impl Fn(&str,
         }
     }
     assert!(!pairs.is_empty());
+    // Evenly over all of them.
+    let every = pairs.len().div_ceil(cases());
+    let pairs: Vec<_> = pairs.into_iter().step_by(every).collect();
     compare(name, &locks, &pairs);
 }
 
@@ -345,7 +329,6 @@ fn committed_experiments_agree() {
 }
 
 #[test]
-#[ignore = "takes minutes; run when the format or the verdict changes"]
 fn all_committed_experiments_agree() {
     committed_pairs("all-experiments", "experiment", &["canon"], |_, _| true);
 }

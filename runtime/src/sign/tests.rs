@@ -1,3 +1,5 @@
+//! Signatures: made here and by `ssh-keygen`, and every way in which one can be wrong.
+
 use std::process::{Command, Stdio};
 
 use super::*;
