@@ -9,6 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::rc::Rc;
 
 use crate::digest::Digest;
 use crate::graph::{Body, Graph, Node, NodeKind, Out, ParamId, StateId};
@@ -54,6 +55,37 @@ pub fn open_form(graph: &Graph) -> OpenForm {
     let Writer { text: top, .. } = Writer::write(&graph.top, &mut bodies);
     let (text, digest) = bodies.listed(&top, OPEN_TAG);
     OpenForm { text, digest }
+}
+
+/// The digest of the open form with every fill taken out: what is left is the graph without its fills, and
+/// where its slots are. `graph` is from [`crate::elaborate::elaborate_open`].
+pub fn unfilled_form(graph: &Graph) -> Digest {
+    let top = unfilled(&graph.top, &mut BTreeMap::new());
+    open_form(&Graph { top, ..graph.clone() }).digest
+}
+
+fn unfilled(body: &Body, known: &mut BTreeMap<*const Body, Rc<Body>>) -> Body {
+    let mut out = body.clone();
+    for node in &mut out.nodes {
+        match &mut node.kind {
+            NodeKind::Slot { name, fill, params, states } => {
+                // What a fill reads goes with it.
+                name.truncate(name.find(", reads ").unwrap_or(name.len()));
+                (*fill, *params, *states) = (Rc::new(Body::default()), Vec::new(), Vec::new());
+            }
+            NodeKind::Layer { body: inner, .. } => {
+                let place = Rc::as_ptr(inner);
+                let made = match known.get(&place) {
+                    Some(made) => made.clone(),
+                    None => Rc::new(unfilled(inner, known)),
+                };
+                known.insert(place, made.clone());
+                *inner = made;
+            }
+            NodeKind::Input(_) | NodeKind::Param(_) | NodeKind::Op { .. } => {}
+        }
+    }
+    out
 }
 
 /// One line per parameter in order of first use: init key, shape, init rule.

@@ -47,7 +47,7 @@ use verdict::{Sources, layered};
 
 pub(crate) use verdict::percent;
 
-pub use names::{Meaning, Namesake, Origin, Redefined, redefinitions};
+pub use names::{Meaning, Namesake, Origin, Redefined, definitions, redefinitions};
 pub use nodes::{NodeChange, What};
 pub use refusal::Refusal;
 pub use report::{Report, json, text};

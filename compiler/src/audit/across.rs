@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::experiment::{BARE_GRAPH, BARE_MANIFEST};
+use super::experiment::BARE;
 use super::facts::Subject;
 use super::finding::{Findings, Kind, Place};
 use super::pairs::of_treatment;
@@ -51,7 +51,7 @@ pub(super) fn across(subjects: &[Subject], pairs: &[Pairs], found: &mut Findings
             let told = topics.into_iter().all(|topic| topic.decides() && topic != Topic::Kernel)
                 && !key.starts_with("lingua.")
                 && !FOLLOWS.contains(&key)
-                && ![BARE_GRAPH, BARE_MANIFEST].contains(&key)
+                && !BARE.contains(&key)
                 && key != "arch.mixer"
                 && !pairs.iter().any(|pairs| of_treatment(&pairs.treatment, key));
             if !told {

@@ -10,9 +10,10 @@ use super::devices::Reading;
 use super::facts::DEVICES;
 use super::value::Value;
 use super::vocabulary::{self, CANON, Topic};
+use crate::digest::Digest;
 use crate::erase::erase_all;
 use crate::value::Ratio;
-use crate::{canonical, lock};
+use crate::{canonical, compare, lock};
 
 /// One experiment: what its author wrote, in our words.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +28,8 @@ pub struct Experiment {
     pub comments: BTreeSet<String>,
     /// What comments say of the number of devices.
     pub devices: Reading,
+    /// Definitions of a lock's arch by name: kind and digest.
+    pub definitions: BTreeMap<String, String>,
     /// Keys that no table has a row for, as their author wrote them.
     pub unknown: BTreeSet<String>,
     /// Known keys whose cell is empty: they mean what the trainer's default is.
@@ -72,6 +75,12 @@ pub(super) const BARE_GRAPH: &str = "arch.graph_without_slots";
 /// The same of its manifest: every parameter's path, shape, init rule and key.
 pub(super) const BARE_MANIFEST: &str = "arch.manifest_without_slots";
 
+/// Digest of a lock's graph with its slots and without what fills them: where the slots are.
+pub(super) const SLOT_PLACES: &str = "arch.slots_without_fills";
+
+/// What only digests see, the plainest first: each covers what the one before it does.
+pub(super) const BARE: [&str; 3] = [BARE_GRAPH, BARE_MANIFEST, SLOT_PLACES];
+
 /// Experiments of one set: each is held against each other.
 pub const MAX_EXPERIMENTS: usize = 2000;
 
@@ -88,6 +97,7 @@ impl Experiment {
             written_as: BTreeMap::new(),
             comments: BTreeSet::new(),
             devices: Reading::default(),
+            definitions: BTreeMap::new(),
             unknown: BTreeSet::new(),
             empty: BTreeSet::new(),
             own: BTreeMap::new(),
@@ -211,7 +221,12 @@ impl Experiment {
 
     /// What a lock says: every free field with its effective value, and the arch's own.
     pub fn of_lock(name: &str, source: &str, locked: &lock::Experiment) -> Experiment {
-        let mut experiment = Experiment { origin: Origin::Lock, ..Experiment::new(name, source) };
+        let shown = |(name, (kind, digest)): (String, (&str, Digest))| {
+            (name, format!("{kind} {}", digest.short()))
+        };
+        let definitions = compare::definitions(&locked.arch).into_iter().map(shown).collect();
+        let experiment = Experiment::new(name, source);
+        let mut experiment = Experiment { origin: Origin::Lock, definitions, ..experiment };
         let values = &mut experiment.values;
         let bound = lock::is_bound(&locked.fields);
         // The digest says which data it is, whatever people call it.
@@ -236,6 +251,9 @@ impl Experiment {
         let bare = canonical::identify(&erase_all(&locked.arch.compiled.graph));
         values.insert(BARE_GRAPH.to_owned(), Value::text(bare.graph.to_string()));
         values.insert(BARE_MANIFEST.to_owned(), Value::text(bare.manifest.to_string()));
+        if let Some(unfilled) = locked.arch.unfilled_form() {
+            values.insert(SLOT_PLACES.to_owned(), Value::text(unfilled.to_string()));
+        }
         experiment
     }
 }

@@ -45,6 +45,8 @@ pub struct Subject {
     pub comments: BTreeSet<String>,
     /// What comments say of the number of devices.
     pub devices: Reading,
+    /// Definitions of a lock's arch by name: kind and digest.
+    pub definitions: BTreeMap<String, String>,
     /// What it is sorted by: what mixes, and how large it is.
     pub family: String,
     pub size: String,
@@ -64,6 +66,7 @@ impl Subject {
             written_as,
             comments,
             devices,
+            definitions,
             unknown,
             empty,
             own,
@@ -100,6 +103,7 @@ impl Subject {
             budget_in_comment,
             comments: comments.clone(),
             devices: devices.clone(),
+            definitions: definitions.clone(),
             family,
             origin: *origin,
             unknown: unknown.clone(),

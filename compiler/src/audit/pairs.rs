@@ -8,7 +8,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::experiment::BARE_MANIFEST;
+use super::experiment::{BARE, BARE_GRAPH};
 use super::facts::Subject;
 use super::finding::{Findings, Kind, Place};
 use super::rules::Pairs;
@@ -61,8 +61,8 @@ impl<'a> Contents<'a> {
     fn of(subjects: &'a [Subject], declared: &Pairs) -> Contents<'a> {
         let own = |subject: &Subject, path: &str| {
             subject.topic(path).decides()
-                // Two parameters that differ in a graph are one difference.
-                && path != BARE_MANIFEST
+                // Parameters or slots that differ in a graph are one difference.
+                && (path == BARE_GRAPH || !BARE.contains(&path))
                 && !of_treatment(&declared.treatment, path)
                 && !of_treatment(&declared.ignore, path)
         };

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use super::experiment::{BARE_GRAPH, BARE_MANIFEST};
+use super::experiment::{BARE_GRAPH, BARE_MANIFEST, SLOT_PLACES};
 use super::facts::{ROPE_DIMS, ROPE_SHARE, Subject, TOKENS, TOKENS_PER_STEP};
 use super::finding::{Findings, Kind, Place};
 use super::pairs::of_treatment;
@@ -123,9 +123,10 @@ pub(super) fn ranges(subjects: &[Subject], rules: &[Range], found: &mut Findings
 }
 
 /// What sweeps go over, or what has a rule of its own: never expected to be one value here.
-const SWEPT: [&str; 8] = [
+const SWEPT: [&str; 9] = [
     BARE_GRAPH,
     BARE_MANIFEST,
+    SLOT_PLACES,
     "optimizer.lr",
     "optimizer.weight_decay",
     "seeds.data",

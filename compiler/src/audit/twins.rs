@@ -6,7 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::experiment::{BARE_GRAPH, BARE_MANIFEST};
+use super::experiment::{BARE, BARE_GRAPH, BARE_MANIFEST, SLOT_PLACES};
 use super::facts::{DEVICES, ROPE_DIMS, ROPE_SHARE, Subject, TOKENS_PER_STEP};
 use super::finding::{Findings, Kind, Place};
 use super::pairs::{Pair, of_treatment, treatment_of};
@@ -61,18 +61,34 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
                 && a.value(path) != b.value(path)
         };
         let keys: Vec<&str> = keys.into_iter().filter(differs).collect();
-        let arch = keys
-            .iter()
-            .any(|path| path.starts_with("arch.") && ![BARE_GRAPH, BARE_MANIFEST].contains(path));
-        let graph = keys.contains(&BARE_GRAPH);
+        let arch = keys.iter().any(|path| path.starts_with("arch.") && !BARE.contains(path));
+        let digests = BARE.iter().copied().filter(|path| keys.contains(path));
+        // What a key or a plainer digest shows is not said again.
+        let said: Vec<&str> = digests.skip(usize::from(!arch)).collect();
+        let computes = keys.iter().any(|path| BARE.contains(path));
         for path in keys {
-            // What a key shows is not said again by a digest.
-            if path == BARE_GRAPH && arch || path == BARE_MANIFEST && (arch || graph) {
+            if said.contains(&path) {
                 continue;
             }
             difference(a, b, path, topic_of(a, b, path), declared, found);
         }
+        definitions(a, b, computes, declared, found);
         columns(a, b, declared, found);
+    }
+}
+
+/// Names that mean one definition in one arm and another in the other. Where no digest differs, the
+/// definitions compute the same here.
+fn definitions(a: &Subject, b: &Subject, computes: bool, declared: &Pairs, found: &mut Findings) {
+    let treatment = declared.treatment.join(" and ");
+    for (name, one) in &a.definitions {
+        let Some(other) = b.definitions.get(name).filter(|other| *other != one) else { continue };
+        let (rule, kind) =
+            if computes { ("twin-definition", Kind::Pair) } else { ("twin-cosmetic", Kind::Set) };
+        let message = format!("{one} without {treatment}, {other} with it");
+        let says = format!("{} | {}", a.source, b.source);
+        let place = Place { experiment: a.name.clone(), against: Some(b.name.clone()), says };
+        found.add(rule, kind, &format!("definition {name}"), message, place);
     }
 }
 
@@ -123,8 +139,9 @@ fn difference(
     let message = match path {
         BARE_GRAPH => format!("the graphs differ where no key does, {treatment} aside"),
         BARE_MANIFEST => format!(
-            "a parameter's path, shape, init rule or key differs where no key does, {treatment} aside"
+            "a parameter's path, shape or init rule differs where no key does, {treatment} aside"
         ),
+        SLOT_PLACES => format!("the slots are in other places, {treatment} aside"),
         _ if words(a, b, path).is_some() => words(a, b, path).unwrap_or_default(),
         _ => format!("{} without {treatment}, {} with it", a.shown(key), b.shown(key)),
     };

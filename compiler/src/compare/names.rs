@@ -4,7 +4,7 @@
 //! else than in the standard library or among the primitives. Must stay true: every output that prints such
 //! a name prints which definition is meant.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use dsl::FileId;
@@ -199,6 +199,16 @@ impl<'a> Names<'a> {
         };
         ambiguous.map(namesake).collect()
     }
+}
+
+/// The definitions of an arch by name: kind and digest.
+pub fn definitions(arch: &LockedArch) -> BTreeMap<String, (&'static str, Digest)> {
+    let own = Definitions::new(FileId(0), &arch.text);
+    let one = |name: &String| {
+        let Definition { kind, digest, .. } = own.get(name)?;
+        Some((name.clone(), (*kind, *digest)))
+    };
+    own.names().filter_map(one).collect()
 }
 
 /// The definitions of an arch under names that canonc gives another meaning. `lock` is the text of its lock.

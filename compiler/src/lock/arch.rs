@@ -10,9 +10,9 @@ use std::rc::Rc;
 use dsl::{FileId, Span};
 
 use super::error::{self, LockError};
-use crate::canonical::{Identity, OpenForm, open_form};
+use crate::canonical::{Identity, OpenForm, open_form, unfilled_form};
 use crate::digest::Digest;
-use crate::graph::{Body, NodeKind};
+use crate::graph::{Body, Graph, NodeKind};
 use crate::program::{Compiled, Program, Std};
 
 /// What the text is called inside a lock.
@@ -58,8 +58,17 @@ impl LockedArch {
 
     /// The graph with every declared slot, out of the text alone.
     pub fn open_form(&self) -> Option<OpenForm> {
+        self.open().map(|graph| open_form(&graph))
+    }
+
+    /// The digest of that form without what fills the slots.
+    pub fn unfilled_form(&self) -> Option<Digest> {
+        self.open().map(|graph| unfilled_form(&graph))
+    }
+
+    fn open(&self) -> Option<Graph> {
         let program = Program::new([(FILE.to_owned(), self.text.clone())], Std::None);
-        program.open(FILE, &self.name).map(|graph| open_form(&graph))
+        program.open(FILE, &self.name)
     }
 
     pub fn identity(&self) -> &Identity {

@@ -387,3 +387,33 @@ fn audits_of_locks_compare_manifests() {
     ]);
     assert!(found.fails() && found.clean.is_empty(), "{:?}", found.findings);
 }
+
+/// One name for two definitions is told, with both digests; a confound where the graphs differ.
+#[test]
+fn audits_of_locks_tell_definitions_of_one_name_apart() {
+    let own = |h: &str| {
+        format!(
+            "block decoder(x; mixer, mlp) {{\n  {h}\n  h + mlp(slot C(rms_norm pre_mlp (h)))\n}}\n{SMALL}"
+        )
+    };
+    let normed = "h = x + mixer(slot A(rms_norm pre_mixer (x)))";
+    let written = own(&format!("y = x\n  {}", normed.replace("(x)))", "(y)))")));
+    let moved =
+        own(&normed.replace("slot A(rms_norm pre_mixer (x))", "rms_norm pre_mixer (slot A(x))"));
+    let lock = |archs: &str, arch: &str, name: &str| {
+        let arch = locked(&compiled_text(archs, arch));
+        let made = super::support::experiment_of(super::support::DEPO, &arch);
+        Audited::of_lock(name, &format!("lockfiles/{name}.lock"), &made)
+    };
+    let base = lock(SMALL, "small", "run");
+    let rules = |archs: &str| {
+        let found = report(&[base.clone(), lock(archs, "smallcanon", "runcanon")]);
+        let named = found.findings.iter().filter(|(_, f)| f.key == "definition decoder");
+        (named.map(|(_, f)| f.rule.clone()).collect::<Vec<_>>(), found.fails())
+    };
+    assert_eq!(rules(SMALL), (vec![], false));
+    assert_eq!(rules(&written), (vec!["twin-cosmetic".to_owned()], false));
+    assert_eq!(rules(&moved), (vec!["twin-definition".to_owned()], true));
+    let other = own(&normed.replace("rms_norm pre_mixer (x)", "silu(rms_norm pre_mixer (x))"));
+    assert_eq!(rules(&other), (vec!["twin-definition".to_owned()], true));
+}

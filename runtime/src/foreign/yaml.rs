@@ -21,12 +21,20 @@ pub fn flat(name: &str, bytes: &[u8]) -> Result<Vec<Flat>, ForeignError> {
 /// The comments of a file that was read, each with its line, without the `#`.
 pub fn comments(text: &str) -> Vec<(usize, String)> {
     // A `#` between quotation marks, or in a block of text, begins no comment.
+    let chars: Vec<char> = text.chars().collect();
     let mut texts = Vec::new();
     for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
         if let Event::Scalar(_, style, _, _) = event
             && style != ScalarStyle::Plain
         {
-            texts.push(span.start.index()..span.end.index());
+            let start = span.start.index();
+            // The span of a quoted text may reach to the next token, past a comment.
+            let end = match style {
+                ScalarStyle::DoubleQuoted => closing(&chars, start, '"'),
+                ScalarStyle::SingleQuoted => closing(&chars, start, '\''),
+                _ => None,
+            };
+            texts.push(start..end.unwrap_or(span.end.index()));
         }
     }
     let mut found = Vec::new();
@@ -45,6 +53,19 @@ pub fn comments(text: &str) -> Vec<(usize, String)> {
         at += line.chars().count() + 1;
     }
     found
+}
+
+/// Past the mark that closes a quoted text which begins at `start`.
+fn closing(chars: &[char], start: usize, mark: char) -> Option<usize> {
+    let mut at = start + chars.get(start..)?.iter().position(|c| *c == mark)? + 1;
+    loop {
+        match (chars.get(at)?, chars.get(at + 1)) {
+            ('\\', Some(_)) if mark == '"' => at += 2,
+            ('\'', Some('\'')) if mark == '\'' => at += 2,
+            (c, _) if *c == mark => return Some(at + 1),
+            _ => at += 1,
+        }
+    }
 }
 
 /// Reads one document.
