@@ -362,14 +362,17 @@ Schema of --json, one object on standard output:
     note         `+0.15%`, `decides training`, `measured differently`; may be empty
   graph        each {change (added, removed, changed), layers, node, times (in each layer), a, b,
                at_a, at_b}
-  proof        {graph, manifest, erased_slots, erased_graph, erased_manifest}: digests of both
-               locks, a's with b's values at the treatment; null where that could not be built"
+  names        each {name, a, b}: what an arm means by a name that has several meanings, as
+               {kind, digest, standard, at}; null where it does not use the name
+  proof        {graph, manifest, reverse_graph, reverse_manifest, erased_slots, erased_graph,
+               erased_manifest}: digests of both locks, first a's with b's values at the treatment,
+               then b's with a's; null where that could not be built"
 )]
 pub(crate) struct DiffArgs {
-    /// One lock
+    /// Baseline lock
     #[arg(value_name = "A", required_unless_present = "script")]
     pub(crate) a: Option<PathBuf>,
-    /// The other
+    /// Lock to compare with it
     #[arg(value_name = "B", required_unless_present = "script")]
     pub(crate) b: Option<PathBuf>,
     /// A field that is meant to differ; `canon` is short for the Canon slots

@@ -143,9 +143,16 @@ pub(crate) fn settled(path: &Path, lock: Lock) -> Result<(Lock, Option<String>),
             let standing = lock::read(&shown(path), &before);
             if let Err(error) = &standing
                 && error.code == "lock-version"
+                && !lock::is_older(&before)
             {
                 let failure = locks::refused(path, error.clone());
                 return Err(failure.help("or delete it, and build it as this canonc does"));
+            }
+            if lock::is_older(&before) {
+                let path = shown(path);
+                output::note(&format!(
+                    "{path}: an older version, which is written anew: bind it again if it was bound"
+                ));
             }
             // A lock that cannot be read has no binding worth keeping.
             let bound =

@@ -449,7 +449,7 @@ fn what_cannot_be_run_is_refused_with_its_code() {
     for (content, what) in [
         (edited.as_str(), "small.lock"),
         (&text[..text.len() / 2], "small.lock"),
-        (&text.replacen("version = 1", "version = 9", 1), "version 9"),
+        (&text.replacen("version = 2", "version = 9", 1), "version 9"),
         ("", "small.lock"),
     ] {
         fs::write(&path, content).unwrap();

@@ -272,7 +272,8 @@ impl Judge<'_> {
     /// names say nothing.
     fn assumed(&self) -> Vec<String> {
         match self.experiments {
-            Some(_) if !self.records_agree() => Vec::new(),
+            // Unless canonc runs both arms, which reads the data itself, that is a confound.
+            Some(_) if self.trainer() == Trainer::Any && !self.records_agree() => Vec::new(),
             Some([a, b]) => {
                 let (a, b) = (a.open_inputs(), b.open_inputs());
                 a.into_iter().filter(|input| b.contains(input)).collect()

@@ -42,7 +42,7 @@ pub use parts::{
     Batch, Budget, Checkpoint, Data, DataSource, Device, Digests, Evaluation, EvaluationMode, Ids,
     KernelPath, LossOn, Order, Platform, Policy, Schedule, Seeds, Tokenizer, TokenizerKind,
 };
-pub use read::{MAX_LOCK_BYTES, read, read_bytes};
+pub use read::{MAX_LOCK_BYTES, is_older, read, read_bytes};
 pub use text::{Drift, VERSION, drift, source_of, write};
 
 /// The sequence length that an arch lock counts costs at.

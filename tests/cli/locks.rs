@@ -224,7 +224,7 @@ fn exit_codes_of_diff() {
     show("a folder", canonc(dir, &["diff", "lockfiles/small.lock", "lockfiles"]));
     edit(dir, "lockfiles/small.lock", "heads 2", "heads 4");
     show("edited by hand", diff(&[]));
-    edit(dir, "lockfiles/small.lock", "version = 1", "version = 9");
+    edit(dir, "lockfiles/small.lock", "version = 2", "version = 9");
     show("another version", diff(&[]));
     std::fs::write(dir.join("lockfiles/small.lock"), b"\xff\xfe").unwrap();
     show("no text", diff(&[]));

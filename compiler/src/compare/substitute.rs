@@ -110,6 +110,7 @@ impl Judge<'_> {
     ) -> Result<ArchTree, String> {
         let known = Known {
             library: &self.program.library,
+            arm: self.letters[0],
             fields: self.indices,
             definitions: [0, 1].map(|i| (self.files[i], self.definitions[i])),
         };

@@ -25,6 +25,8 @@ pub(super) type Place = (String, Layer);
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     pub(super) library: &'a Library,
+    /// What the arm that is given values is called.
+    pub(super) arm: &'static str,
     /// Fields of both arms as they are.
     pub(super) fields: [&'a Index; 2],
     pub(super) definitions: [(FileId, &'a Definitions); 2],
@@ -37,7 +39,7 @@ pub(super) fn transplant(
     b: &ArchTree,
     places: &BTreeSet<Place>,
 ) -> Result<ArchTree, String> {
-    let Known { library, fields, definitions } = known;
+    let Known { library, arm, fields, definitions } = known;
     let mut tree = a.clone();
     let mut places: Vec<&Place> = places.iter().collect();
     // The number of layers first, then what stands higher in the tree.
@@ -55,7 +57,7 @@ pub(super) fn transplant(
         // Layers that arm a lacks are copies of its own.
         let ours = layer.map(|number| number % a.layers.len().max(1));
         let layers = [ours, *layer];
-        let swap = Swap { library, fields, definitions, layers, value: value.clone() };
+        let swap = Swap { library, arm, fields, definitions, layers, value: value.clone() };
         let rest = path.strip_prefix("arch.").unwrap_or(path);
         let Some(number) = layer else {
             replace_top(&mut tree, b, rest, &swap)?;
@@ -198,6 +200,7 @@ fn replace_top(
 /// What one replacement needs.
 struct Swap<'a> {
     library: &'a Library,
+    arm: &'static str,
     fields: [&'a Index; 2],
     definitions: [(FileId, &'a Definitions); 2],
     /// The layer, in each arm.
@@ -347,7 +350,8 @@ impl Swap<'_> {
             let value = match self.definition(a, name) {
                 Some(definition) => SettingValue::Def(definition),
                 None => literal(&cell.value, b.span).ok_or_else(|| {
-                    format!("`{path}` is {} in arm a, which cannot be carried over", cell.value)
+                    let arm = self.arm;
+                    format!("`{path}` is {} in arm {arm}, which cannot be carried over", cell.value)
                 })?,
             };
             config.insert(name.to_owned(), Setting { value, span: b.span });

@@ -11,7 +11,7 @@ use dsl::limits::MAX_SOURCE_BYTES;
 use toml::de::DeValue;
 
 use super::covered::TRAIN_TAG;
-use super::text::{VERSION, write, write_without_open_form};
+use super::text::{VERSION, write};
 use super::{ArchLock, Arm, Comparison, Experiment, Lock, LockError, LockedArch};
 use super::{error, line_of, task};
 use crate::digest::Digest;
@@ -70,21 +70,26 @@ pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
         Some(_) | None => error,
     })?;
     let derived = write(&lock);
-    // Locks from before the open form are what they were.
-    if text != derived && text != write_without_open_form(&lock) {
+    if text != derived {
         same(text, &derived, source)?;
     }
     Ok(lock)
+}
+
+/// Whether a text is a lock of an earlier version, which this canonc no longer reads.
+pub fn is_older(text: &str) -> bool {
+    let version = head(text, "version").and_then(|(_, found)| found.parse::<u32>().ok());
+    version.is_some_and(|version| version < VERSION)
 }
 
 /// The section that ends a lock of this kind, if the text lacks it.
 fn last_section(text: &str) -> Option<String> {
     let last = match head(text, "kind")?.1 {
         "\"arch\"" => "[manifest]".to_owned(),
-        "\"experiment\"" => "[arch.derived]".to_owned(),
+        "\"experiment\"" => "[open]".to_owned(),
         _ => {
             let arms = text.lines().filter_map(|line| line.strip_prefix("[arm.")?.split_once('.'));
-            format!("[arm.{}.arch.derived]", arms.map(|(arm, _)| arm).next_back()?)
+            format!("[arm.{}.open]", arms.map(|(arm, _)| arm).next_back()?)
         }
     };
     (!text.lines().any(|line| line == last)).then_some(last)

@@ -15,7 +15,7 @@ use crate::digest::Digest;
 use crate::field::{Class, FieldValue, GENERATORS, Origin, TABLE, quote};
 
 /// The version that is written. Version 1 is the first.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 const TEXT_TAG: &str = "canonc.lock.v1";
 
@@ -41,11 +41,6 @@ pub fn write(lock: &Lock) -> String {
     let mut sections = sections(lock);
     open(lock, &mut sections);
     written(lock, &sections)
-}
-
-/// The text that a lock had before the open form was part of it. It is read for ever.
-pub(super) fn write_without_open_form(lock: &Lock) -> String {
-    written(lock, &sections(lock))
 }
 
 fn sections(lock: &Lock) -> Vec<Section> {

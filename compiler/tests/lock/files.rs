@@ -319,39 +319,24 @@ proptest! {
     }
 }
 
-/// The text a lock had before it held the open form.
-fn without_open_form(text: &str) -> String {
-    let (mut bare, mut rest) = (String::new(), text);
-    while let Some((before, after)) = rest.split_once("open]\ntext = '''\n") {
-        let (before, _) = before.rsplit_once("\n[").unwrap();
-        bare.push_str(before);
-        rest = after.split_once("'''\n").unwrap().1;
-    }
-    bare.push_str(rest);
-    let (before, after) = bare.split_once("\ntext = \"").unwrap();
-    let (_, after) = after.split_once("\"\n").unwrap();
-    let covered = format!("canonc.lock.v1\n{before}\n{after}");
-    format!("{before}\ntext = \"{}\"\n{after}", blake3::hash(covered.as_bytes()).to_hex())
+/// A lock as the first version of the format had it. Its manifest held keys, so that every id was another.
+#[test]
+fn a_lock_of_the_first_version_says_how_to_go_on() {
+    let old = super::support::file("tests/cases/locks/version_1.lock");
+    let error = read("old.lock", &old).unwrap_err();
+    assert_eq!(error.code, "lock-version");
+    assert!(
+        error.message.contains("version 1") && error.help.contains("canonc build"),
+        "{error:?}"
+    );
+    assert!(compiler::lock::is_older(&old));
+    let text = write(&arch_lock("arch/llama_tiny.canon"));
+    assert!(!compiler::lock::is_older(&text) && text.contains("\nversion = 2\n"));
+    assert!(!compiler::lock::is_older(&text.replace("version = 2", "version = 3")));
 }
 
 #[test]
-fn locks_from_before_the_open_form_are_read_for_ever() {
-    let arch = small();
-    let experiment = Lock::Experiment(experiment_of(DEPO, &arch));
-    let comparison = demo();
-    for lock in [arch_lock("arch/llamacanon_tiny.canon"), experiment, comparison] {
-        let text = write(&lock);
-        let old = without_open_form(&text);
-        assert!(text.contains("open]\n") && !old.contains("open]\n"), "{old}");
-        let read_again = read("old", &old).unwrap_or_else(|e| panic!("{e:?}\n{old}"));
-        assert_eq!(read_again.id(), lock.id());
-        assert_eq!(write(&read_again), text);
-        // It is held to its text as any other.
-        let edited = old.replacen("norm_eps = 1e-5", "norm_eps = 1e-4", 1);
-        assert_ne!(edited, old);
-        assert!(read("old", &edited).is_err());
-    }
-    // An open form that is not the arch's is no part of the lock.
+fn an_open_form_that_is_not_the_archs_is_refused() {
     let text = write(&arch_lock("arch/llamacanon_tiny.canon"));
     let moved = text.replacen("at A, ", "at B, ", 1);
     assert_ne!(moved, text);

@@ -30,12 +30,12 @@ fn each_damage_is_told_apart() {
     let cases: Vec<(&str, String)> = vec![
         ("nothing", String::new()),
         ("something else", "hello = 1\n".to_owned()),
-        ("another version", edit(&experiment, "version = 1", "version = 2")),
+        ("another version", edit(&experiment, "version = 2", "version = 3")),
         (
             "another version, not understood",
             "# @generated\nversion = 7\nname = \"x\"\nlayout <new>\n".to_owned(),
         ),
-        ("no version", edit(&experiment, "version = 1\n", "")),
+        ("no version", edit(&experiment, "version = 2\n", "")),
         ("an edited value", edit(&experiment, "optimizer.lr = 0.003", "optimizer.lr = 0.004")),
         ("an edited cosmetic", edit(&experiment, "log.every = 10", "log.every = 11")),
         (
