@@ -346,7 +346,7 @@ impl Elaborator<'_> {
         given: Option<Rule>,
         span: Span,
     ) -> Option<InitRule> {
-        if given.is_none() {
+        if given.is_none() && self.reads.is_some() {
             self.has_read(&format!("init.{role}"));
         }
         let (expr, around, file) = match given {
