@@ -37,13 +37,19 @@ fn script() -> std::path::PathBuf {
     root().join("docs/check_verdict.py")
 }
 
+/// Shown with the test, whatever becomes of it.
+fn said(line: &str) {
+    let mut stderr = std::io::stderr();
+    let _ = writeln!(stderr, "{line}");
+}
+
 /// The script's verdicts; `None` where there is no Python, which CI takes for a failure.
 fn by_script(name: &str, work: &Work) -> Option<Vec<Said>> {
     let python = match python() {
         Ok(python) => python,
         Err(why) => {
             let note = without_python(&why, in_ci()).unwrap_or_else(|failure| panic!("{failure}"));
-            writeln!(std::io::stderr(), "\nNOT RUN: {note}").unwrap();
+            said(&format!("\nNOT RUN: {note}"));
             return None;
         }
     };
@@ -88,11 +94,11 @@ fn compare(
         work.pairs.push((a.clone(), b.clone(), treatment.clone()));
         work.pairs.push((b.clone(), a.clone(), treatment.clone()));
     }
-    let said = by_script(name, &work)?;
+    let answers = by_script(name, &work)?;
     let mut verdicts = Vec::new();
-    assert_eq!(said.len(), work.pairs.len());
+    assert_eq!(answers.len(), work.pairs.len());
     let (mut found, mut wrong) = (BTreeMap::<String, usize>::new(), Vec::new());
-    for ((a, b, treatment), said) in pairs.iter().zip(said.chunks(2)) {
+    for ((a, b, treatment), said) in pairs.iter().zip(answers.chunks(2)) {
         let shown = |said: &Said| match said.outcome.as_str() {
             "bundle" => format!("bundle of {}", said.factors),
             outcome => outcome.to_owned(),
@@ -109,7 +115,7 @@ fn compare(
             ));
         }
     }
-    writeln!(std::io::stderr(), "{name}: {} pairs {found:?}", pairs.len()).unwrap();
+    said(&format!("{name}: {} pairs {found:?}", pairs.len()));
     let shown = wrong.iter().take(25).cloned().collect::<Vec<_>>().join("\n");
     if !wrong.is_empty() {
         let folder = scratch("verdicts");
@@ -343,7 +349,7 @@ fn locks_that_do_not_hold_are_refused() {
         Ok(python) => python,
         Err(why) => {
             let note = without_python(&why, in_ci()).unwrap_or_else(|failure| panic!("{failure}"));
-            return writeln!(std::io::stderr(), "\nNOT RUN: {note}").unwrap();
+            return said(&format!("\nNOT RUN: {note}"));
         }
     };
     let run = |a: &Path, treatment: &str| {
