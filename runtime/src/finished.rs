@@ -123,7 +123,7 @@ fn of_the_log(
             Record::Step(step) => step.counted,
             Record::Start(_) | Record::Evaluation(_) => 0,
         })
-        .sum();
+        .fold(0, u64::saturating_add);
     for (what, attested, logged) in [
         ("metrics lines", attestation.lines, records.len() as u64),
         ("counted targets", attestation.counted, counted),

@@ -407,7 +407,7 @@ fn logged_targets(folder: &RunFolder, step: u64) -> Result<u64, RunError> {
         Record::Step(logged) if logged.step <= step => logged.counted,
         Record::Step(_) | Record::Start(_) | Record::Evaluation(_) => 0,
     });
-    Ok(counts.sum())
+    Ok(counts.fold(0, u64::saturating_add))
 }
 
 /// What every process that worked on a run left behind.
@@ -445,7 +445,9 @@ fn history(folder: &RunFolder) -> History {
     });
     History {
         machines: started(&folder.paths),
-        proved: of("proved").filter_map(|event| event.get("lines")?.as_u64()).sum(),
+        proved: of("proved")
+            .filter_map(|event| event.get("lines")?.as_u64())
+            .fold(0, u64::saturating_add),
         seconds: seconds.sum(),
     }
 }

@@ -38,6 +38,10 @@ pub fn verify(
 ) -> Result<Report, RunError> {
     let paths = Paths::new(folder);
     let mut report = Report::default();
+    special_files(&paths, &mut report);
+    if !report.broken.is_empty() {
+        return Ok(report);
+    }
     let Some(text) = lock_text(&paths, &mut report)? else { return Ok(report) };
     let name = paths.lock().display().to_string();
     let experiment = match read_experiment(&name, &text) {
@@ -57,6 +61,9 @@ pub fn verify(
         log::check_rates(log, &experiment, &mut report);
         let is_text = matches!(experiment.data.source, DataSource::Text { .. });
         let absent = is_text && documents.is_none();
+        if let Some(documents) = &documents {
+            check_tokens(documents, &experiment, &mut report);
+        }
         match Job::new(&experiment, &text, documents) {
             Ok(job) => log::check_data(log, job, which, &mut report),
             Err(error) if absent => {
@@ -81,6 +88,78 @@ pub fn verify(
     other_files(&paths, &mut report)?;
     say_what_is_trusted(log.as_ref(), &mut report);
     Ok(report)
+}
+
+/// Whether the prepared tokens are those of the documents that the lock's digest names. Bytes are their own tokens.
+fn check_tokens(documents: &TextIndex, experiment: &Experiment, report: &mut Report) {
+    let bytes = compiler::field::FieldValue::text("bytes");
+    if experiment.value("data.tokenizer") != Some(&bytes) {
+        report.trusted_since(
+            Subject::Tokens,
+            "prepare them again to compare",
+            "tokens of the documents: only preparing them again shows that the tokenizer made them",
+        );
+        return;
+    }
+    match documents.check() {
+        Ok(()) => report.recomputed(
+            Subject::Tokens,
+            "tokens of the documents: each document has the digest that the lock's covers",
+        ),
+        Err(error) => report.broken(format!("the prepared documents: {}", error.message)),
+    }
+}
+
+/// The most bytes that a text of a run may have; a log line is some hundred.
+const MAX_TEXT: u64 = 4 << 30;
+
+/// What a run keeps in files.
+const FILES: [&str; 12] = [
+    "attestation.toml",
+    "attestation.toml.sig",
+    "checkpoint.toml",
+    "events.jsonl",
+    "first_moment.safetensors",
+    "kernels.txt",
+    "latest",
+    "lock",
+    "metrics.jsonl",
+    "plan.txt",
+    "second_moment.safetensors",
+    "weights.safetensors",
+];
+
+/// What cannot be read as the file of a run: reading a pipe never ends, and a device or a huge sparse file
+/// fills the memory.
+fn special_files(paths: &Paths, report: &mut Report) {
+    let checkpoints = paths.checkpoints();
+    if checkpoints.exists() && !checkpoints.is_dir() {
+        report.broken("checkpoints is not a folder");
+    }
+    let mut folders = vec![paths.folder.clone(), checkpoints.clone()];
+    let inside = std::fs::read_dir(&checkpoints).into_iter().flatten().flatten();
+    folders.extend(inside.map(|entry| entry.path()).filter(|path| path.is_dir()));
+    for entry in folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten() {
+        let Ok(entry) = entry else { continue };
+        let path = entry.path();
+        let name = path.strip_prefix(&paths.folder).unwrap_or(&path).display().to_string();
+        match std::fs::metadata(&path) {
+            Ok(found) if found.is_file() => {
+                let tensors = path.extension().is_some_and(|end| end == "safetensors");
+                if !tensors && found.len() > MAX_TEXT {
+                    let bytes = found.len();
+                    report.broken(format!("{name} has {bytes} bytes, more than a text of a run"));
+                }
+            }
+            Ok(found) if found.is_dir() => {
+                if FILES.iter().any(|file| path.file_name().is_some_and(|name| name == *file)) {
+                    report.broken(format!("{name} is a folder, and a run has a file there"));
+                }
+            }
+            Ok(_) => report.broken(format!("{name} is neither a file nor a folder")),
+            Err(error) => report.broken(format!("{name} cannot be looked at: {error}")),
+        }
+    }
 }
 
 /// The lock's text; `None` if it is gone from what was a run.

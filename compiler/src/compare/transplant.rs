@@ -66,9 +66,10 @@ pub(super) fn transplant(
         let rest = rest.strip_prefix("layers.*").unwrap_or(rest).trim_start_matches('.');
         let Some(theirs) = b.layers.get(*number) else { continue };
         if rest == "share" {
-            // The layer that owns the weights has no such field of its own.
-            let owner = value.as_deref().and_then(|owner| owner.parse().ok());
-            let group = theirs.share.map(|group| group + groups);
+            // The layer that owns the weights has no such field of its own. Others that share with it stay.
+            let owner = value.as_deref().and_then(|owner| owner.parse::<usize>().ok());
+            let own = owner.and_then(|owner| tree.layers.get(owner)?.share);
+            let group = own.or(theirs.share.map(|group| group + groups));
             for member in owner.into_iter().chain([*number]) {
                 if let Some(ours) = tree.layers.get_mut(member) {
                     ours.share = group;

@@ -296,3 +296,20 @@ fn the_width_of_a_shared_layer_is_a_treatment_in_either_order() {
     let verdict = both_orders(&share(32), &apart, &["mlp.hidden"]);
     assert_eq!(paths(&verdict), ["arch.layers.1.share"]);
 }
+
+#[test]
+fn other_groups_of_shared_layers_are_a_treatment() {
+    let layers = |list: &str| arch("attention { heads 2 }", "").replace("2 of decoder", list);
+    let apart = layers("4 of decoder");
+    let one = layers("4 of share decoder");
+    let pairs = apart.replace("layers 4 of decoder {", "layers 2 of [share decoder {").replace(
+        "  }\n  \n}",
+        "  }, share decoder {\n    mixer attention { heads 2 }\n    mlp swiglu { hidden 32 }\n  }]\n}",
+    );
+    for (a, b) in [(&apart, &one), (&apart, &pairs), (&one, &pairs)] {
+        if compiles(a).is_some() && compiles(b).is_some() {
+            assert_eq!(both_orders(a, b, &["share"]).outcome, Outcome::Controlled);
+        }
+    }
+    assert!(compiles(&one).is_some() && compiles(&pairs).is_some(), "{pairs}");
+}

@@ -83,8 +83,8 @@ impl Evaluation {
     /// All levels together.
     pub fn exact(&self) -> Score {
         self.answers.values().fold(Score::default(), |sum, score| Score {
-            right: sum.right + score.right,
-            of: sum.of + score.of,
+            right: sum.right.saturating_add(score.right),
+            of: sum.of.saturating_add(score.of),
         })
     }
 }

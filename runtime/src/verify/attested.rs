@@ -202,8 +202,10 @@ fn check_claims(
         if log_head.is_none() {
             wrong.push("the metrics log it claims a chain of is empty or gone".to_owned());
         }
-        let (lines, counted) =
-            (log.heads.len() as u64, log.steps().map(|step| step.counted).sum::<u64>());
+        let (lines, counted) = (
+            log.heads.len() as u64,
+            log.steps().fold(0u64, |sum, step| sum.saturating_add(step.counted)),
+        );
         let steps = log.steps().count() as u64;
         for (what, claimed, found) in [
             ("lines", attestation.lines, lines),

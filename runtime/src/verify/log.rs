@@ -122,9 +122,21 @@ pub(super) fn check_rates(log: &Log, experiment: &Experiment, report: &mut Repor
     }
 }
 
+/// The most bytes of one step's data that are made to be compared.
+const MAX_STEP: u128 = 8 << 30;
+
 /// The data of some steps and of the evaluations, made again.
 pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Report) {
     let count = log.steps().count() as u64;
+    // Inputs and targets of a step, eight bytes each.
+    let tokens = u128::from(job.rows) * u128::from(job.seq_len) * u128::from(job.micro_batches);
+    if tokens * 16 > MAX_STEP {
+        report.trusted(
+            Subject::Batches,
+            format!("batches of all steps: one has {tokens} tokens, too many to make here"),
+        );
+        return;
+    }
     let mut remade = 0;
     for (at, step) in log.steps().enumerate() {
         // Evenly over the run, its ends included.

@@ -19,6 +19,8 @@ pub enum Subject {
     LearningRates,
     /// The windows of each step and their counted targets.
     Batches,
+    /// That prepared text holds the tokens of its documents.
+    Tokens,
     /// The windows that evaluations are made on: their counted targets and answers.
     HeldOut,
     /// The order of the log's lines, its chain and its totals.
@@ -56,6 +58,7 @@ impl Subject {
             Subject::Plan => "plan",
             Subject::LearningRates => "learning rates",
             Subject::Batches => "batches",
+            Subject::Tokens => "tokens of the documents",
             Subject::HeldOut => "held-out windows",
             Subject::Log => "metrics log",
             Subject::Losses => "losses and gradient norms",
