@@ -17,6 +17,7 @@ use runtime::reproduce::{
 };
 use runtime::run::{Paths, read_experiment};
 use runtime::train::{End, Options, machine, train};
+use runtime::verify::{self, Remake};
 use serde_json::{Value, json};
 
 use crate::args::ReproduceArgs;
@@ -30,17 +31,19 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
     let folder = runs::folder(&args.run);
     let (experiment, text) = locked(&folder)?;
     let paths = Paths::new(&folder);
+    sound(&folder)?;
     if let Some(other) = &args.against {
         let other = runs::folder(other);
+        sound(&other)?;
         let found = compared(&folder, &other, &experiment)?;
-        return finish(args, &folder, &found);
+        return finish(args, &folder, &found, false);
     }
     start_again(&experiment)?;
     let documents = documents(&experiment, args.data.as_deref())?;
     let mut job = Job::new(&experiment, &text, documents).map_err(failure)?;
     let on = machine(&experiment.platform).map_err(failure)?;
-    let found = match &args.out {
-        None => again(&paths, job, on, &mut Lines::new(&experiment)).map_err(failure)?,
+    let (found, computed) = match &args.out {
+        None => (again(&paths, job, on, &mut Lines::new(&experiment)).map_err(failure)?, true),
         Some(out) => {
             apart(&folder, out)?;
             let stop = stop_on_signals()?;
@@ -48,19 +51,20 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
             let mut screen = Screen::new(&experiment);
             let end = train(&mut job, out, on, &options, &mut screen);
             screen.clear();
-            match end.map_err(failure)? {
-                End::Finished(_) | End::Already(_) => {}
+            let computed = match end.map_err(failure)? {
+                End::Finished(_) => true,
+                End::Already(_) => false,
                 End::Interrupted { step } => {
                     output::note(&format!(
                         "interrupted after step {step}, with a checkpoint; the same command goes on from there"
                     ));
                     return Ok(Exit::Interrupted);
                 }
-            }
-            compared(&folder, out, &experiment)?
+            };
+            (compared(&folder, out, &experiment)?, computed)
         }
     };
-    finish(args, &folder, &found)
+    finish(args, &folder, &found, computed)
 }
 
 /// The experiment of a run's folder, and its lock's text.
@@ -76,6 +80,19 @@ fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
     let text = read_text(&lock)?;
     let experiment = read_experiment(&shown(&lock), &text).map_err(failure)?;
     Ok((experiment, text))
+}
+
+/// Refuses what `canonc verify` finds false: there is no run to reproduce where its own files disagree.
+fn sound(folder: &Path) -> Result<(), Failure> {
+    let report = verify::verify(folder, None, Remake::Spread).map_err(failure)?;
+    let Some(first) = report.broken.first() else { return Ok(()) };
+    let more = match report.broken.len() {
+        1 => String::new(),
+        n => format!(", and {} more", n - 1),
+    };
+    let message = format!("`{}` does not hold: {first}{more}", shown(folder));
+    Err(Failure { exit: Exit::Finding, ..Failure::bad_input(message) }
+        .help(format!("`canonc verify {}` lists what is false in it", shown(folder))))
 }
 
 /// Refuses to write into the run that is to be reproduced.
@@ -114,8 +131,7 @@ fn compared(folder: &Path, other: &Path, experiment: &Experiment) -> Result<Repr
             shown(&Paths::new(other).lock())
         )));
     }
-    let slots = runtime::checkpoint::slots(&experiment.arch.compiled.graph);
-    against(folder, other, experiment.id(), &slots).map_err(failure)
+    against(folder, other, experiment).map_err(failure)
 }
 
 /// Progress while nothing is written.
@@ -161,7 +177,8 @@ impl Observer for Lines {
     }
 }
 
-fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction) -> Outcome {
+/// `computed` is whether any step was trained by this command.
+fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction, computed: bool) -> Outcome {
     let Reproduction { steps, of_steps, evaluations, checkpoints, first, platform } = found;
     let other = match platform {
         Platform::Same => &[][..],
@@ -170,6 +187,7 @@ fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction) -> Outcome 
     if args.json {
         output::json(&json!({
             "schema": "canonc.reproduce.v1",
+            "computed": computed,
             "same": first.is_none(),
             "steps": steps,
             "of_steps": of_steps,
@@ -183,7 +201,14 @@ fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction) -> Outcome 
             output::draw("\r\x1b[2K");
         }
         let kept: Vec<String> = checkpoints.iter().map(u64::to_string).collect();
-        let mut text = format!(
+        let mut text = match (&args.out, computed) {
+            (Some(out), false) => format!(
+                "`{}` is already finished, not computed now: both folders are compared as they are\n",
+                shown(out)
+            ),
+            (Some(_), true) | (None, _) => String::new(),
+        };
+        text.push_str(&format!(
             "same bits: {steps} of {of_steps} steps, {}, {}\n",
             output::counted(*evaluations, "evaluation"),
             match kept.as_slice() {
@@ -194,7 +219,7 @@ fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction) -> Outcome 
                     kept.join(", ")
                 ),
             }
-        );
+        ));
         if let Some(first) = first {
             text.push_str(&lines(first));
         }
@@ -206,10 +231,10 @@ fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction) -> Outcome 
     match first {
         None => Ok(Exit::Fine),
         Some(First { place, maybe_rounding: true, .. }) => Err(Failure::machine(format!(
-            "{} came out differently, which rounding on this machine may explain",
+            "{} came out differently, which rounding on another machine may explain",
             place.text()
         ))
-        .help("repeat the command on a machine like the attested one: its facts are in attestation.toml")),
+        .help("compute the run again on a machine like the attested one: its facts are in attestation.toml")),
         Some(First { place, .. }) => {
             let failure = Failure::bad_input(format!(
                 "`{}` does not come out again: {} is the first that differs",

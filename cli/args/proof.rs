@@ -108,11 +108,12 @@ The log holds no numbers of single operations: where no way gives the logged num
 narrowed down as far as the kept numbers and tensors allow, and no further.
 
 With --out the run is trained into a new folder as `canonc run` would (interrupted it exits 75, and the same
-command goes on), and then both folders are compared, as with --against.
+command goes on), and then both folders are compared, as with --against. A folder whose run is finished
+already is compared as it is, and the output says that nothing was computed.
 
-Exit codes: 0 the same bits throughout, 1 a difference, 3 a difference that rounding on this machine, which
-is not the attested one, may explain.
-Schema of --json: {schema: \"canonc.reproduce.v1\", same, steps, of_steps, evaluations, checkpoints: [step],
+Exit codes: 0 the same bits throughout, 1 a difference, 3 a difference that rounding may explain: this machine
+is not the attested one, or the two runs compared were made on different machines.
+Schema of --json: {schema: \"canonc.reproduce.v1\", computed, same, steps, of_steps, evaluations, checkpoints: [step],
 first: {place, text, tensor: {checkpoint, same, text}, reasons: [text], variants: [{name, gives_the_log,
 step, operation}], maybe_rounding}, platform: [text]}; first, tensor, step and operation may be null.")]
 pub(crate) struct ReproduceArgs {

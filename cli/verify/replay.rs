@@ -1,7 +1,8 @@
 //! `canonc verify --replay`: some or all of a run's steps, trained again.
 //!
 //! In: a run's folder. Out: what came out the same, and what did not, in the report. Must stay true:
-//! libtorch starts in the environment that the lock requires; nothing is written.
+//! libtorch starts in the environment that the lock requires; nothing is written; steps that could not be
+//! trained again are undecided, and never end the report.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -27,15 +28,27 @@ pub(super) fn prepare(folder: &Path) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn replay(
+pub(super) fn replay(folder: &Path, data: Option<&Path>, amount: Amount, report: &mut Report) {
+    // A lock that cannot be read is in the report already.
+    let Some((experiment, text)) = read(folder) else { return };
+    match replayed(folder, &experiment, &text, data, amount) {
+        Ok(replayed) => replayed.tell(report),
+        Err(Failure { message, help, .. }) => {
+            let why: Vec<String> = message.into_iter().chain(help).collect();
+            report.undecided(format!("replay: it did not end: {}", why.join("; ")));
+        }
+    }
+}
+
+fn replayed(
     folder: &Path,
+    experiment: &Experiment,
+    text: &str,
     data: Option<&Path>,
     amount: Amount,
-    report: &mut Report,
-) -> Result<(), Failure> {
-    let Some((experiment, text)) = read(folder) else { return Ok(()) };
+) -> Result<replay::Replay, Failure> {
     let amount = amount.map_or(replay::Amount::All, replay::Amount::Steps);
-    let documents = documents(&experiment, data)?;
+    let documents = documents(experiment, data)?;
     let terminal = std::io::stderr().is_terminal();
     let mut told = |step: u64| {
         if terminal {
@@ -43,19 +56,13 @@ pub(super) fn replay(
         }
     };
     let paths = Paths::new(folder);
-    let replayed = Job::new(&experiment, &text, documents)
+    let replayed = Job::new(experiment, text, documents)
         .and_then(|job| Ok((job, machine(&experiment.platform)?)))
         .and_then(|(job, machine)| replay::replay(&paths, job, machine, amount, &mut told));
     if terminal {
         output::draw("\r\x1b[2K");
     }
-    match replayed {
-        Ok(replayed) => replayed.tell(report),
-        // What keeps steps from being computed again has been found by the other checks already.
-        Err(_) if !report.broken.is_empty() => {}
-        Err(error) => return Err(failure(error)),
-    }
-    Ok(())
+    replayed.map_err(failure)
 }
 
 fn read(folder: &Path) -> Option<(Experiment, String)> {

@@ -24,6 +24,7 @@ use crate::run::{
     RunError, UNFINISHED, cannot_read, cannot_write, replace, sync_folder, unfinished,
 };
 
+pub(crate) use compare::compare_kept;
 pub use compare::{StateDifference, TensorDifference, compare};
 pub(crate) use files::tensor_hasher;
 pub use files::{Slot, TensorDigests};
@@ -223,14 +224,19 @@ impl Store {
 
     /// Gives every tensor of a checkpoint to `write`, as little-endian f32 bytes.
     pub fn load(&self, found: &Found, write: &mut WriteTensor<'_>) -> Result<(), RunError> {
-        let place = self.folder.join(&found.name);
-        for part in PARTS {
-            let path = place.join(part.file());
-            let content = found.manifest.content(part);
-            files::load(&path, part, content, &self.slots, write)
-                .map_err(|why| damaged(&path, &why))?;
-        }
-        Ok(())
+        PARTS.into_iter().try_for_each(|part| self.load_part(found, part, write))
+    }
+
+    /// Gives every tensor of one part of a checkpoint to `write`.
+    pub(crate) fn load_part(
+        &self,
+        found: &Found,
+        part: Part,
+        write: &mut WriteTensor<'_>,
+    ) -> Result<(), RunError> {
+        let path = self.folder.join(&found.name).join(part.file());
+        let content = found.manifest.content(part);
+        files::load(&path, part, content, &self.slots, write).map_err(|why| damaged(&path, &why))
     }
 
     /// Names of checkpoints, the newest first.

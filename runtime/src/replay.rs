@@ -21,8 +21,9 @@ use crate::run::{Paths, RunError};
 use crate::train;
 use crate::verify::{Report, Subject};
 
+pub(crate) use platform::Machines;
 pub use platform::Platform;
-pub(crate) use segment::Origin;
+pub(crate) use segment::{Origin, is_near};
 
 /// How much is computed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

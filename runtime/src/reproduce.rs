@@ -129,21 +129,24 @@ pub fn reproduce(
         }
         if let Some(difference) = again.checkpoint(&state)? {
             if let Some(difference) = difference {
-                let place = Place::Checkpoint(state.step);
+                let step = state.step;
+                // What is computed below has its own state: two do not fit everywhere.
+                drop(state);
+                let place = Place::Checkpoint(step);
                 let other = found.platform != Platform::Same;
                 let mut first = First::new(place, difference.text(), other);
                 observer.differs(place, &first.text);
-                first.reasons.push(match again.agreed.step() + 1 == state.step {
+                first.reasons.push(match again.agreed.step() + 1 == step {
                     true => of_one_step(&difference),
                     false => format!(
                         "every logged number to step {} agrees: either the checkpoint was altered, or training \
                          differed in bits that no logged number shows, after {}",
-                        state.step,
+                        step,
                         again.agreed.text()
                     ),
                 });
-                first.variants = again.variants(state.step)?;
-                first.tensor = Some((state.step, Some(difference)));
+                first.variants = again.variants(step)?;
+                first.tensor = Some((step, Some(difference)));
                 found.first = Some(first);
                 return Ok(found);
             }
@@ -246,7 +249,8 @@ impl Again {
                 first.reasons.push(of_one_step(difference));
             }
             Some((_, Some(_))) | None => {
-                first.reasons.extend(self.of_numbers(step));
+                let checkpoint = first.tensor.as_ref().map(|(at, _)| *at);
+                first.reasons.extend(self.of_numbers(step, checkpoint));
                 first.reasons.extend(self.of_kept_state()?);
             }
         }

@@ -19,7 +19,7 @@ use crate::attest::Attestation;
 use crate::checkpoint::name_of;
 use crate::data::text::index::TextIndex;
 use crate::init;
-use crate::job::Job;
+use crate::job::{Job, check_documents};
 use crate::metrics::{Record, Start};
 use crate::run::{Paths, RunError, cannot_read, read_experiment};
 
@@ -61,22 +61,30 @@ pub fn verify(
         log::check_rates(log, &experiment, &mut report);
         let is_text = matches!(experiment.data.source, DataSource::Text { .. });
         let absent = is_text && documents.is_none();
-        if let Some(documents) = &documents {
+        let others =
+            documents.as_deref().and_then(|index| check_documents(&experiment, index).err());
+        if let Some(documents) = documents.as_deref().filter(|_| others.is_none()) {
             check_tokens(documents, &experiment, &mut report);
         }
         match Job::new(&experiment, &text, documents) {
             Ok(job) => log::check_data(log, job, which, &mut report),
-            Err(error) if absent => {
-                let why = "not recomputed: the documents are not here";
+            Err(error) if absent || others.is_some() => {
+                let why = match others {
+                    None => "not recomputed: the documents are not here",
+                    Some(_) => "not recomputed: the documents here are others",
+                };
                 let of = |what: &str| format!("{what}: {}", error.message);
                 report.trusted_since(Subject::Batches, why, of("batches of all steps"));
                 report.trusted_since(Subject::HeldOut, why, of("held-out windows"));
             }
-            Err(error) => {
-                let why = error.message;
-                report.trusted(Subject::Batches, format!("batches of all steps: {why}"));
-                report.trusted(Subject::HeldOut, format!("held-out windows: {why}"));
+            // With text, the prepared file may be at fault.
+            Err(error) if is_text => {
+                report.undecided(format!("batches and held-out windows: {}", error.message));
             }
+            Err(error) => report.broken(format!(
+                "metrics.jsonl has steps of a run that cannot be made from its lock: {}",
+                error.message
+            )),
         }
         check_initial(log, &experiment, &mut report);
     }

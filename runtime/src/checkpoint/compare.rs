@@ -2,7 +2,7 @@
 //! differ in any bit, and by how much. Must stay true: tensors are compared in parameter order, weights first, so that
 //! the first difference is the same whoever asks.
 
-use super::{Found, Part, ReadTensor, Store};
+use super::{Found, PARTS, Part, ReadTensor, Store};
 use crate::run::RunError;
 
 /// The first tensor that differs, and how many of each part do.
@@ -49,9 +49,47 @@ pub fn compare(
     found: &Found,
     other: &mut ReadTensor<'_>,
 ) -> Result<Option<StateDifference>, RunError> {
-    let mut difference: Option<StateDifference> = None;
+    let mut difference = None;
+    for part in PARTS {
+        compare_part(store, found, part, other, &mut difference)?;
+    }
+    Ok(difference)
+}
+
+/// Compares two kept checkpoints. Two parts are in memory at most: one of each.
+pub(crate) fn compare_kept(
+    one: (&Store, &Found),
+    other: (&Store, &Found),
+) -> Result<Option<StateDifference>, RunError> {
+    let mut difference = None;
+    for part in PARTS {
+        // Both are of bytes that were read when the checkpoint was found whole.
+        if one.1.manifest.content(part).tensors == other.1.manifest.content(part).tensors {
+            continue;
+        }
+        let mut tensors = Vec::new();
+        other.0.load_part(other.1, part, &mut |_, _, bytes| {
+            tensors.push(bytes.to_vec());
+            Ok(())
+        })?;
+        let mut theirs = |_: Part, index: usize, out: &mut Vec<u8>| {
+            out.extend_from_slice(tensors.get(index).map_or(&[][..], Vec::as_slice));
+            Ok(())
+        };
+        compare_part(one.0, one.1, part, &mut theirs, &mut difference)?;
+    }
+    Ok(difference)
+}
+
+fn compare_part(
+    store: &Store,
+    found: &Found,
+    part: Part,
+    other: &mut ReadTensor<'_>,
+    difference: &mut Option<StateDifference>,
+) -> Result<(), RunError> {
     let mut theirs = Vec::new();
-    store.load(found, &mut |part, index, kept| {
+    store.load_part(found, part, &mut |part, index, kept| {
         theirs.clear();
         other(part, index, &mut theirs)?;
         if kept == theirs {
@@ -71,8 +109,7 @@ pub fn compare(
             Part::SecondMoment => entry.second_moment += 1,
         }
         Ok(())
-    })?;
-    Ok(difference)
+    })
 }
 
 fn tensor(part: Part, path: String, kept: &[u8], other: &[u8]) -> TensorDifference {

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::attest::Attestation;
+use crate::train::line;
 
 /// Facts of a machine that rounding may depend on. Others (memory, cores that are not used) change no bit.
 const DECIDING: [&str; 14] = [
@@ -44,15 +45,10 @@ impl Platform {
         let mut differs = Vec::new();
         match attestation {
             Some(attestation) => {
-                let fact = |facts: &BTreeMap<String, String>, name: &str| {
-                    facts.get(name).map_or_else(|| "not set".to_owned(), Clone::clone)
-                };
-                for name in DECIDING {
-                    let (there, here) = (fact(&attestation.machine, name), fact(here, name));
-                    if there != here {
-                        differs.push(format!("{name}: {there} there, {here} here"));
-                    }
-                }
+                differs.extend(
+                    deciding(&attestation.machine, here)
+                        .map(|(name, there, here)| format!("{name}: {there} there, {here} here")),
+                );
                 if attestation.other_machines.iter().any(|other| other != line) {
                     differs.push("parts of the run were trained on other machines".to_owned());
                 }
@@ -66,11 +62,72 @@ impl Platform {
                 }
             }
         }
+        Platform::unless(differs, cuda)
+    }
+
+    /// Whether bits of one run must be those of another: both from what they say of the machines they were made on.
+    pub(crate) fn between(one: &Machines, other: &Machines, cuda: bool) -> Platform {
+        let mut differs = Vec::new();
+        if let (Some(one), Some(other)) = (&one.attestation, &other.attestation) {
+            differs.extend(deciding(&one.machine, &other.machine).map(|(name, one, other)| {
+                format!("{name}: {one} in one run, {other} in the other")
+            }));
+            if !one.other_machines.is_empty() || !other.other_machines.is_empty() {
+                differs.push("parts of a run were trained on other machines".to_owned());
+            }
+        } else {
+            let lines = [one.lines(), other.lines()];
+            if lines.iter().any(Vec::is_empty) {
+                differs.push("a run does not say on which machine it was trained".to_owned());
+            }
+            let mut lines = lines.iter().flatten();
+            let first = lines.next();
+            if lines.any(|line| Some(line) != first) {
+                differs.push("the runs were not trained on one machine".to_owned());
+            }
+        }
+        Platform::unless(differs, cuda)
+    }
+
+    fn unless(mut differs: Vec<String>, cuda: bool) -> Platform {
         if cuda {
             differs.push("no run records its model of GPU".to_owned());
         }
         if differs.is_empty() { Platform::Same } else { Platform::Other(differs) }
     }
+}
+
+/// What a run says of the machines it was made on.
+#[derive(Clone, Debug)]
+pub(crate) struct Machines {
+    pub(crate) attestation: Option<Attestation>,
+    /// A line for each process, from `events.jsonl`.
+    pub(crate) started: Vec<String>,
+}
+
+impl Machines {
+    fn lines(&self) -> Vec<String> {
+        match &self.attestation {
+            None => self.started.clone(),
+            Some(Attestation { machine, other_machines, .. }) => {
+                [line(machine)].into_iter().chain(other_machines.iter().cloned()).collect()
+            }
+        }
+    }
+}
+
+/// Facts that bits may depend on and that are not the same, with both values.
+fn deciding(
+    one: &BTreeMap<String, String>,
+    other: &BTreeMap<String, String>,
+) -> impl Iterator<Item = (&'static str, String, String)> {
+    let fact = |facts: &BTreeMap<String, String>, name: &str| {
+        facts.get(name).map_or_else(|| "not set".to_owned(), Clone::clone)
+    };
+    DECIDING
+        .into_iter()
+        .map(move |name| (name, fact(one, name), fact(other, name)))
+        .filter(|(_, one, other)| one != other)
 }
 
 #[cfg(test)]
@@ -81,14 +138,13 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn bits_must_agree_only_where_everything_that_decides_does() {
+    fn facts(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn attested(machine: &[(&str, &str)]) -> Attestation {
         let digest = Digest::of("test", "");
-        let facts = |pairs: &[(&str, &str)]| -> BTreeMap<String, String> {
-            pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-        };
-        let machine = facts(&[("cpu", "a"), ("threads", "2"), ("memory_bytes", "9")]);
-        let mut attestation = Attestation {
+        Attestation {
             name: String::new(),
             lock: digest,
             eval: digest,
@@ -102,9 +158,15 @@ mod tests {
             second_moment: digest,
             plan: digest,
             kernels: BTreeMap::<String, BTreeSet<String>>::new(),
-            machine: machine.clone(),
+            machine: facts(machine),
             other_machines: vec![],
-        };
+        }
+    }
+
+    #[test]
+    fn bits_must_agree_only_where_everything_that_decides_does() {
+        let machine = [("cpu", "a"), ("threads", "2"), ("memory_bytes", "9")];
+        let (mut attestation, machine) = (attested(&machine), facts(&machine));
         let of = |attestation: &Attestation, here: &BTreeMap<String, String>| {
             Platform::of(Some(attestation), &[], here, "here", false)
         };
@@ -132,5 +194,35 @@ mod tests {
         assert_eq!(unfinished(&["here", "here"]), Platform::Same);
         assert!(matches!(unfinished(&["here", "there"]), Platform::Other(_)));
         assert!(matches!(unfinished(&[]), Platform::Other(_)));
+    }
+
+    #[test]
+    fn bits_of_two_runs_must_agree_only_where_both_machines_do() {
+        let of = |threads: Option<&str>, others: &[&str], started: &[&str]| Machines {
+            attestation: threads.map(|threads| Attestation {
+                other_machines: others.iter().map(|line| (*line).to_owned()).collect(),
+                ..attested(&[("cpu", "a"), ("memory_bytes", "9"), ("threads", threads)])
+            }),
+            started: started.iter().map(|line| (*line).to_owned()).collect(),
+        };
+        let same = |one: &Machines, other: &Machines| {
+            let (there, back) =
+                (Platform::between(one, other, false), Platform::between(other, one, false));
+            assert_eq!(there == Platform::Same, back == Platform::Same);
+            there == Platform::Same
+        };
+        let two = of(Some("2"), &[], &[]);
+        assert!(same(&two, &two) && Platform::between(&two, &two, true) != Platform::Same);
+        let one = of(Some("1"), &[], &[]);
+        let differs = vec!["threads: 2 in one run, 1 in the other".to_owned()];
+        assert_eq!(Platform::between(&two, &one, false), Platform::Other(differs));
+        assert!(!same(&two, &of(Some("2"), &["elsewhere"], &[])));
+        // A run that is not finished has only the lines of its processes.
+        let line = "cpu a; memory_bytes 9; threads 2";
+        assert!(same(&two, &of(None, &[], &[line, line])));
+        assert!(same(&of(None, &[], &[line]), &of(None, &[], &[line])));
+        assert!(!same(&one, &of(None, &[], &[line])));
+        assert!(!same(&two, &of(None, &[], &[line, "elsewhere"])));
+        assert!(!same(&two, &of(None, &[], &[])));
     }
 }

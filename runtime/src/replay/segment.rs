@@ -157,11 +157,7 @@ impl Replayer {
     /// after a state that both had.
     pub(crate) fn is_rounding(&self, step: &Step, after: u64) -> bool {
         let Some(logged) = self.log.steps.get(&step.step) else { return false };
-        let exact = (logged.lr.to_bits(), logged.batch, logged.counted)
-            == (step.lr.to_bits(), step.batch, step.counted);
-        let near = close(logged.loss, step.loss, loss_tolerance(after))
-            && (after > 1 || close(Some(logged.grad_norm), Some(step.grad_norm), NORM_ROUNDING));
-        self.platform != Platform::Same && exact && near
+        self.platform != Platform::Same && is_near(logged, step, after)
     }
 
     /// What of an evaluation is not as logged, with both values.
@@ -185,6 +181,15 @@ impl Replayer {
         }
         Ok(())
     }
+}
+
+/// Whether two steps, so many after a state that both had, differ by no more than rounding can make.
+pub(crate) fn is_near(one: &Step, other: &Step, after: u64) -> bool {
+    let exact = (one.lr.to_bits(), one.batch, one.counted)
+        == (other.lr.to_bits(), other.batch, other.counted);
+    exact
+        && close(one.loss, other.loss, loss_tolerance(after))
+        && (after > 1 || close(Some(one.grad_norm), Some(other.grad_norm), NORM_ROUNDING))
 }
 
 fn differs(logged: &Record, now: &Record) -> Option<String> {

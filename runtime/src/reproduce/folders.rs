@@ -1,21 +1,25 @@
 //! In: the folders of two runs of one lock. Out: the first line of their logs and the first tensor of their
 //! checkpoints that differ. Must stay true: nothing is computed again and nothing is written; only checkpoints that
-//! both kept are compared, the oldest first.
+//! both kept are compared, the oldest first; between two machines a difference is called rounding only where it is no
+//! larger than rounding.
 
 use std::path::Path;
 
+use compiler::lock::{Device, Experiment};
+
 use super::{First, Place, Reproduction};
-use crate::checkpoint::{Found, Slot, StateDifference, Store, compare};
+use crate::attest::Attestation;
+use crate::checkpoint::{self, Found, Store, compare_kept};
 use crate::metrics::{self, Record};
-use crate::replay::Platform;
+use crate::replay::{Machines, Platform, is_near};
 use crate::run::{Paths, RunError};
+use crate::train::started;
 
 /// Compares what two runs of one lock kept.
 pub fn against(
     one: &Path,
     other: &Path,
-    lock: compiler::digest::Digest,
-    slots: &[Slot],
+    experiment: &Experiment,
 ) -> Result<Reproduction, RunError> {
     let open = |folder: &Path| -> Result<Side, RunError> {
         let paths = Paths::new(folder);
@@ -26,11 +30,18 @@ pub fn against(
                 "name the folder of a run that has begun",
             ));
         }
-        let store = Store::new(paths.checkpoints(), lock, slots.to_vec());
+        let slots = checkpoint::slots(&experiment.arch.compiled.graph);
+        let store = Store::new(paths.checkpoints(), experiment.id(), slots);
         let kept = store.kept(|chain| heads.contains(&chain))?;
-        Ok(Side { records, store, kept })
+        let text = std::fs::read_to_string(paths.attestation()).ok();
+        let attestation = text.and_then(|text| Attestation::parse(&text).ok());
+        let machines = Machines { attestation, started: started(&paths) };
+        Ok(Side { records, store, kept, machines })
     };
     let (one, other) = (open(one)?, open(other)?);
+    let cuda = experiment.platform.device != Device::Cpu;
+    let platform = Platform::between(&one.machines, &other.machines, cuda);
+    let elsewhere = platform != Platform::Same;
     let mut found = Reproduction {
         steps: 0,
         of_steps: one.records.iter().filter(|record| matches!(record, Record::Step(_))).count()
@@ -38,9 +49,11 @@ pub fn against(
         evaluations: 0,
         checkpoints: Vec::new(),
         first: None,
-        platform: Platform::Same,
+        platform,
     };
     let mut done = 0;
+    // The latest state that both kept, before any difference in the logs.
+    let mut agreed = 0;
     for (left, right) in one.records.iter().zip(&other.records) {
         if left.text() != right.text() {
             let place = match left {
@@ -48,7 +61,22 @@ pub fn against(
                 Record::Step(step) => Place::Step(step.step),
                 Record::Evaluation(evaluation) => Place::Evaluation(evaluation.step),
             };
-            found.first = Some(First::new(place, left.differences(right).join("; "), false));
+            for kept in one.kept.iter().take_while(|kept| kept.manifest.step <= done) {
+                let same =
+                    other.kept.iter().any(|theirs| kept.manifest.same_state(&theirs.manifest));
+                agreed = if same { kept.manifest.step } else { agreed };
+            }
+            let near = match (left, right) {
+                (Record::Step(one), Record::Step(other)) => {
+                    one.step == other.step && is_near(one, other, one.step.saturating_sub(agreed))
+                }
+                (Record::Evaluation(one), Record::Evaluation(other)) => {
+                    (one.step, one.counted) == (other.step, other.counted)
+                }
+                (Record::Start(_) | Record::Step(_) | Record::Evaluation(_), _) => false,
+            };
+            let text = left.differences(right).join("; ");
+            found.first = Some(First::new(place, text, elsewhere && near));
             break;
         }
         match left {
@@ -62,10 +90,10 @@ pub fn against(
         let Some(theirs) = other.kept.iter().find(|found| found.manifest.step == step) else {
             continue;
         };
-        let difference = one.compare(kept, &other, theirs)?;
+        let difference = compare_kept((&one.store, kept), (&other.store, theirs))?;
         match (&mut found.first, difference) {
             (first @ None, Some(difference)) => {
-                let mut new = First::new(Place::Checkpoint(step), difference.text(), false);
+                let mut new = First::new(Place::Checkpoint(step), difference.text(), elsewhere);
                 new.tensor = Some((step, Some(difference)));
                 *first = Some(new);
                 break;
@@ -94,34 +122,5 @@ struct Side {
     records: Vec<Record>,
     store: Store,
     kept: Vec<Found>,
-}
-
-impl Side {
-    fn compare(
-        &self,
-        kept: &Found,
-        other: &Side,
-        theirs: &Found,
-    ) -> Result<Option<StateDifference>, RunError> {
-        let tensors = |found: &Found| {
-            let manifest = &found.manifest;
-            [
-                manifest.weights.tensors,
-                manifest.first_moment.tensors,
-                manifest.second_moment.tensors,
-            ]
-        };
-        if tensors(kept) == tensors(theirs) {
-            return Ok(None);
-        }
-        let mut bytes = std::collections::BTreeMap::new();
-        other.store.load(theirs, &mut |part, index, content| {
-            bytes.insert((part, index), content.to_vec());
-            Ok(())
-        })?;
-        compare(&self.store, kept, &mut |part, index, out| {
-            out.extend_from_slice(bytes.get(&(part, index)).map_or(&[][..], Vec::as_slice));
-            Ok(())
-        })
-    }
+    machines: Machines,
 }

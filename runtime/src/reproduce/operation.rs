@@ -70,6 +70,7 @@ impl Again {
             .and_then(|attestation| attestation.machine.get("threads")?.parse::<i32>().ok());
         let mut counts: Vec<i32> = attested.into_iter().chain([1, 2]).collect();
         counts.retain(|count| *count != now && (1..=1024).contains(count));
+        counts.sort_unstable();
         counts.dedup();
         for count in counts {
             let name = if count == 1 { "1 thread".to_owned() } else { format!("{count} threads") };

@@ -1,17 +1,19 @@
 //! In: which numbers and tensors of a run differ from those computed here. Out: where in a step that arises, as a
 //! sentence. Must stay true: only what follows is said; a part of a step is named only where everything before it is
-//! known to be equal.
+//! known to be equal; that numbers agree does not prove that the tensors behind them do; an edited line or checkpoint is
+//! named as a cause unless something rules it out.
 
-use crate::checkpoint::StateDifference;
+use crate::checkpoint::{StateDifference, compare};
 use crate::metrics::Step;
 use crate::replay::{Origin, Platform};
 use crate::run::RunError;
+use crate::train::State;
 
 use super::Again;
 
 impl Again {
-    /// What follows from which of a step's numbers differ.
-    pub(super) fn of_numbers(&self, step: &Step) -> Option<String> {
+    /// What follows from which of a step's numbers differ. `checkpoint` is the step of a later one that differs too.
+    pub(super) fn of_numbers(&self, step: &Step, checkpoint: Option<u64>) -> Option<String> {
         let logged = self.replayer.log.steps.get(&step.step)?;
         let known = self.agreed.step() + 1 == step.step;
         if logged.batch != step.batch || logged.counted != step.counted {
@@ -21,22 +23,28 @@ impl Again {
             return Some("its learning rate differs, which the lock alone decides".to_owned());
         }
         let same_loss = logged.loss.map(f64::to_bits) == step.loss.map(f64::to_bits);
+        let line = match checkpoint {
+            None => ", or the logged line was changed".to_owned(),
+            Some(at) => format!(
+                "; a changed line alone does not explain it, since the checkpoint of step {at} differs too"
+            ),
+        };
         Some(match (same_loss, known) {
             (true, _) => format!(
                 "its loss agrees and the norm of its gradients does not: the difference arises in the backward pass \
-                 of step {}{}",
+                 of step {}, or in {} that the loss does not show{line}",
                 step.step,
-                if known { "" } else { ", or in weights that the loss does not show" }
+                if known { "bits of its forward pass" } else { "weights" }
             ),
             (false, true) => format!(
-                "it starts from {}, the same bits in both: the difference arises in the forward pass of step {}",
+                "it starts from {}, the same bits in both: the difference arises in the forward pass of step {}{line}",
                 self.agreed.text(),
                 step.step
             ),
             (false, false) => format!(
                 "the loss and gradient norm of step {} agree and the loss of step {} does not: the difference arises \
                  in the update of step {} (clip, adamw), in the forward pass of step {}, or earlier in bits that no \
-                 logged number shows",
+                 logged number shows{line}",
                 step.step - 1,
                 step.step,
                 step.step - 1,
@@ -57,40 +65,80 @@ impl Again {
         let origin = Origin::Kept(Box::new(found));
         let mut state = self.replayer.state(&origin)?;
         let mut differs = [None, None];
-        for difference in &mut differs {
+        // The first checkpoint after a step that differs, and whether it has the bits computed here.
+        let mut after = None;
+        for at in 0..differs.len() {
             let step = state.advance(&mut self.replayer.job, &self.replayer.trainer)?;
-            *difference = self.replayer.step_differs(&step).map(|_| step.step);
+            if let Some(difference) = differs.get_mut(at) {
+                *difference = self.replayer.step_differs(&step).map(|_| step.step);
+            }
+            if differs != [None, None] && after.is_none() {
+                after = self.checkpoint_agrees(&state)?;
+            }
         }
+        drop(state);
+        let line = match after {
+            Some((at, true)) => {
+                return Ok(Some(format!(
+                    "from {} as the run kept it, training gives the bits of the checkpoint of step {at}: from there \
+                     only logged lines differ",
+                    origin.text()
+                )));
+            }
+            Some((at, false)) => format!(
+                "; a changed line alone does not explain it, since the checkpoint of step {at} does not come out \
+                 from there either"
+            ),
+            None => ", or the logged line was changed".to_owned(),
+        };
         let from = format!("from {} as the run kept it", origin.text());
         Ok(Some(match differs {
             [Some(step), _] => format!(
-                "{from}, step {step} does not come out as logged either: its forward or backward pass differs"
+                "{from}, step {step} does not come out as logged either: the difference arises in its forward or \
+                 backward pass{line}"
             ),
             [None, Some(step)] => format!(
-                "{from}, step {} comes out as logged, so that its forward and backward passes are the same, and step \
-                 {step} does not: the operation that differs is in the update, clip or adamw",
+                "{from}, step {} agrees in every logged number and step {step} does not: the difference arises in \
+                 the update of step {} (clip, adamw), in the forward or backward pass of step {step}, or in bits of \
+                 step {} that no logged number shows{line}",
+                step - 1,
+                step - 1,
                 step - 1
             ),
             [None, None] => format!(
-                "{from}, the next two steps come out as logged: the difference arises before that state alone"
+                "{from}, the next two steps agree in every logged number: what differs there arises before that \
+                 state, or in bits that no logged number shows"
             ),
         }))
+    }
+
+    /// Whether a state has the bits of the checkpoint kept of its step; `None` where none is kept.
+    fn checkpoint_agrees(&self, state: &State) -> Result<Option<(u64, bool)>, RunError> {
+        let kept = self.replayer.kept.iter().find(|found| found.manifest.step == state.step);
+        let Some(found) = kept else { return Ok(None) };
+        let difference = compare(&self.replayer.store, found, &mut |part, index, out| {
+            state.read(part, index, out)
+        })?;
+        Ok(Some((state.step, difference.is_none())))
     }
 }
 
 /// What follows from which tensors differ after one step from a state that both had.
 pub(super) fn of_one_step(difference: &StateDifference) -> String {
     let StateDifference { first: _, weights: _, first_moment, second_moment, of: _ } = difference;
-    match (first_moment, second_moment) {
-        (0, 0) => "both moments agree after this one step and weights do not: the gradients were the same, and the \
-                   operation that differs is adamw's change of the weights (its learning rate, its weight decay or its \
-                   epsilon)"
-            .to_owned(),
-        (0, _) => "first moments agree after this one step and second moments do not: the gradients were the same, \
-                   and the operation that differs is adamw's change of the second moments (beta2)"
-            .to_owned(),
-        _ => "moments differ after this one step: the gradients differ, or adamw's change of the first moments (beta1, \
-              clipping)"
-            .to_owned(),
-    }
+    let what = match (first_moment, second_moment) {
+        (0, 0) => {
+            "both moments agree after this one step and weights do not: the difference arises in adamw's change of \
+             the weights (its learning rate, its weight decay or its epsilon)"
+        }
+        (0, _) => {
+            "first moments agree after this one step and second moments do not: the difference arises in adamw's \
+             change of the second moments (beta2), or in bits of the gradients that first moments do not show"
+        }
+        _ => {
+            "moments differ after this one step: the gradients differ, or adamw's change of the first moments (beta1, \
+             clipping)"
+        }
+    };
+    format!("{what}, or the checkpoint was altered")
 }

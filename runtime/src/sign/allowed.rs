@@ -1,4 +1,4 @@
-//! In: an `allowed_signers` file, as `ssh-keygen -Y verify -f` reads it. Out: whom it lists for a key. Must stay true:
+//! In: an `allowed_signers` file, as `ssh-keygen -Y verify -f` reads it. Out: the names it lists for a key. Must stay true:
 //! a line that is not understood is an error with its number, never skipped; a line that is limited (to purposes, to
 //! a time) counts within its limits only.
 

@@ -1,6 +1,6 @@
-//! In: a run's folder, and whom the reader of its attestation trusts. Out: what the signature of its attestation
-//! is worth, in the report of `canonc verify`. Must stay true: a signature that is not of the file as it is now is a
-//! finding whoever made it; without a list of signers a good one still says nothing about whose key it is.
+//! In: a run's folder, and the signers that the reader of its attestation trusts. Out: what the signature of its
+//! attestation proves, in the report of `canonc verify`. Must stay true: a signature that is not of the file as it is
+//! now is a finding, by any key; without a list of signers a good one does not say who owns the key.
 
 use std::io;
 
@@ -8,13 +8,13 @@ use super::{AllowedSigners, Listed, NAMESPACE, Refused, check};
 use crate::run::Paths;
 use crate::verify::{Report, Subject};
 
-/// Whom the reader trusts.
+/// The signers that the reader trusts.
 #[derive(Clone, Copy, Debug)]
 pub struct Trusted<'a> {
     pub signers: &'a AllowedSigners,
     /// What the list is called in messages.
     pub file: &'a str,
-    /// Whose signature it has to be; `None` for anybody's who is listed.
+    /// The name that has to have signed; `None` for any that is listed.
     pub identity: Option<&'a str>,
     /// Seconds since 1970.
     pub now: i64,
@@ -27,7 +27,7 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             match trusted {
                 Some(Trusted { file, .. }) => report.broken(format!(
-                    "attestation.toml.sig is not there: the run is not signed, by anyone in {file} or anyone else"
+                    "attestation.toml.sig is not there: the run is not signed, so nobody in {file} signed it"
                 )),
                 None => report.trusted(
                     Subject::Signature,
@@ -70,8 +70,8 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
         report.trusted(
             Subject::Signature,
             format!(
-                "signed by {algorithm} key {fingerprint}, not checked against anyone: --signers FILE says whose key \
-                 that is"
+                "signed by {algorithm} key {fingerprint}, and the owner of the key was not checked: name a list of \
+                 signers with --signers FILE"
             ),
         );
         return;
@@ -79,7 +79,7 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
     match signers.find(&signer, identity, now) {
         Listed::As(names) => report.checked(
             Subject::Signature,
-            format!("signed by {names} ({algorithm} {fingerprint}), whom {file} lists"),
+            format!("signed by {names} ({algorithm} {fingerprint}), a signer that {file} lists"),
         ),
         Listed::No(why) => report.broken(format!(
             "attestation.toml.sig: signed by {algorithm} key {fingerprint}, which {file} does not allow: {why}"

@@ -108,10 +108,10 @@ fn check_one(
         let head = log.head_after(manifest.step);
         if head != Some(manifest.chain) {
             return Err(format!(
-                "it is of a metrics log whose chain is {} after step {}, and here that is {}",
+                "it was saved when the metrics log had chain {} after step {}, and the log here has {}",
                 manifest.chain.short(),
                 manifest.step,
-                head.map_or_else(|| "missing".to_owned(), |head| head.short())
+                head.map_or_else(|| "no such step".to_owned(), |head| head.short())
             ));
         }
         if manifest.step == 0 {

@@ -267,7 +267,7 @@ fn table() -> Vec<Forgery> {
         row(MANIFEST, "the chain of another step", |run| {
             let chain = runtime::checkpoint::manifest(&run.place(8)).unwrap().chain;
             run.remanifest(6, |manifest| manifest.chain = chain);
-        }, Found("it is of a metrics log whose chain is")),
+        }, Found("it was saved when the metrics log had chain")),
         row(MANIFEST, "another lock", |run| run.remanifest(6, |manifest| manifest.lock = manifest.chain), Found("it is of lock")),
         row(MANIFEST, "both checkpoints swapped", |run| {
             let away = run.paths.checkpoints().join("away");

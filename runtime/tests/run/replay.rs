@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use compiler::digest::Digest;
 use compiler::lock::Experiment;
-use runtime::checkpoint::Part;
+use runtime::checkpoint::{Part, name_of};
 use runtime::execute::{KernelRequest, Machine};
 use runtime::fault::Faults;
 use runtime::job::{Job, PLAN_TAG, plan_text};
@@ -194,9 +194,16 @@ fn another_weight_decay_is_found() {
     let first = reproduced(&folder, &experiment).first.unwrap();
     assert!(matches!(first.place, Place::Step(2..=4)), "{first:?}");
     assert!(first.reasons[0].contains("adamw"), "{first:?}");
-    let of_kept = "from checkpoints/step-0000000006 as the run kept it, step 7 comes out as logged";
+    let of_kept =
+        "from checkpoints/step-0000000006 as the run kept it, step 7 agrees in every logged number";
     assert!(first.reasons[1].starts_with(of_kept), "{first:?}");
-    assert!(first.reasons[1].ends_with("in the update, clip or adamw"), "{first:?}");
+    assert!(first.reasons[1].contains("in the update of step 7 (clip, adamw)"), "{first:?}");
+    for (reason, checkpoint) in first.reasons.iter().zip([6, 8]) {
+        let excluded = format!(
+            "a changed line alone does not explain it, since the checkpoint of step {checkpoint}"
+        );
+        assert!(reason.contains(&excluded), "{first:?}");
+    }
     let Some((6, Some(tensor))) = &first.tensor else { panic!("{first:?}") };
     assert_eq!(tensor.first.part, Part::Weights);
     assert!(first.variants.iter().all(|variant| !variant.gives_the_log), "{first:?}");
@@ -226,16 +233,14 @@ fn a_run_comes_out_again_and_two_folders_agree() {
     let found = reproduced(&one, &experiment);
     assert_eq!((found.first, found.steps, found.evaluations), (None, 8, 2));
     assert_eq!((found.checkpoints, found.platform), (vec![6, 8], Platform::Same));
-    let slots = job(&experiment, None).unwrap().slots();
-    let compare = || against(&one.path(), &two.path(), experiment.id(), &slots).unwrap();
+    let compare = || against(&one.path(), &two.path(), &experiment).unwrap();
     assert_eq!((compare().first, compare().checkpoints), (None, vec![6, 8]));
     forge(&two, &experiment, halve(5));
     let first = compare().first.unwrap();
     assert_eq!(first.place, Place::Step(5));
     assert!(matches!(first.tensor, Some((6, None))), "{first:?}");
     let (other, _) = other_decay(&[]);
-    let first =
-        against(&one.path(), &other.path(), experiment.id(), &slots).unwrap().first.unwrap();
+    let first = against(&one.path(), &other.path(), &experiment).unwrap().first.unwrap();
     assert!(matches!(first.tensor, Some((6, Some(_)))), "{first:?}");
 }
 
@@ -298,4 +303,54 @@ fn an_unfinished_run_is_replayed_as_far_as_it_goes() {
     let found = replayed(&folder, &experiment, Amount::All);
     assert_eq!((found.steps, found.differences.as_slice()), (4, &[][..]));
     assert_eq!((found.platform, found.reached), (Platform::Same, vec![3, 4]));
+}
+
+#[test]
+fn a_changed_line_is_a_cause_where_no_later_checkpoint_excludes_it() {
+    let experiment = depo(&[]);
+    for (step, place) in
+        [(4, "in the forward pass of step 4"), (5, "in the forward pass of step 5")]
+    {
+        let folder = Folder::new();
+        folder.stop_at(&experiment, 5);
+        forge(&folder, &experiment, halve(step));
+        let checkpoints = folder.paths().checkpoints();
+        fs::remove_dir_all(checkpoints.join(name_of(5))).unwrap();
+        fs::write(checkpoints.join("latest"), format!("{}\n", name_of(3))).unwrap();
+        let first = reproduced(&folder, &experiment).first.unwrap();
+        assert_eq!((first.place, first.tensor), (Place::Step(step), None));
+        assert!(first.reasons[0].contains(place), "{:?}", first.reasons);
+        assert_eq!(first.reasons.len(), 2);
+        for reason in &first.reasons {
+            assert!(reason.ends_with(", or the logged line was changed"), "{reason}");
+        }
+    }
+}
+
+#[test]
+fn two_folders_of_two_machines_may_differ_by_rounding() {
+    let experiment = depo(&[]);
+    let last_bit = |record: &mut Record| {
+        if let Record::Step(found) = record
+            && found.step == 2
+        {
+            found.loss = found.loss.map(|loss| f64::from_bits(loss.to_bits() ^ 1));
+        }
+    };
+    let of = |change: &dyn Fn(&mut Record), elsewhere: bool| {
+        let (one, two) = (Folder::finished(&experiment), Folder::finished(&experiment));
+        forge(&two, &experiment, change);
+        if elsewhere {
+            Forger::at(&two.path(), &experiment).reattest(|attestation| {
+                attestation.machine.insert("cpu".to_owned(), "another".to_owned());
+            });
+        }
+        let found = against(&one.path(), &two.path(), &experiment).unwrap();
+        assert_eq!(found.platform != Platform::Same, elsewhere);
+        found.first.map(|first| (first.place, first.maybe_rounding))
+    };
+    assert_eq!(of(&last_bit, true), Some((Place::Step(2), true)));
+    assert_eq!(of(&last_bit, false), Some((Place::Step(2), false)));
+    assert_eq!(of(&halve(2), true), Some((Place::Step(2), false)));
+    assert_eq!(of(&|_| {}, true), None);
 }
