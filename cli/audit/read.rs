@@ -136,12 +136,7 @@ fn lock_or_arch(path: &Path) -> Result<Vec<Experiment>, Failure> {
     Ok(match lock {
         Lock::Arch(_) => Vec::new(),
         Lock::Experiment(lock) => vec![Experiment::of_lock(&lock.name, &source, &lock)],
-        Lock::Comparison(lock) => {
-            let arms = lock.arms.iter();
-            let name = |arm: &str| format!("{}/{arm}", lock.name);
-            arms.map(|arm| Experiment::of_lock(&name(&arm.name), &source, &arm.experiment))
-                .collect()
-        }
+        Lock::Comparison(lock) => Experiment::of_comparison(&source, &lock),
     })
 }
 

@@ -38,7 +38,8 @@ use crate::tree::ArchTree;
 
 use definitions::Definitions;
 use direction::{Direction, merged};
-use fills::{Fills, fills};
+use fills::Fills;
+pub(crate) use fills::fills;
 use index::{Index, Layer, Pair, slot_of};
 use names::Names;
 use transplant::Place as Cell;

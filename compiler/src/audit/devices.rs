@@ -6,7 +6,7 @@
 
 use super::comment::{Says, line};
 use super::experiment::Experiment;
-use super::facts::{DEVICES, Subject};
+use super::facts::{DEVICES, NODE_DEVICES, NODE_TASKS, NODES, Subject};
 use super::finding::{Findings, Kind, Place};
 use super::value::{Value, shown};
 use crate::value::Ratio;
@@ -121,29 +121,30 @@ impl Experiment {
     /// Takes what a file's comments say of the number of devices; a key that gives it comes first.
     pub fn read_devices<'a>(&mut self, comments: impl IntoIterator<Item = (usize, &'a str)>) {
         let mut reading = devices(comments);
-        let keyed = self.values.get(DEVICES).and_then(Value::number).or_else(|| self.of_launch());
-        match (keyed, reading.count) {
+        let launch = self.of_launch();
+        let keyed = self.values.get(DEVICES).and_then(Value::number);
+        match (keyed.or(launch), reading.count) {
             (Some(keyed), Some(count)) if keyed != whole(count) => {
                 reading.disagree = vec![
                     format!("keys: {} devices", shown(keyed)),
                     format!("line {}: {count} devices", reading.line),
                 ];
             }
-            (None, Some(count)) => {
-                self.values.insert(DEVICES.to_owned(), Value::Number(whole(count)));
-                self.written_as.insert(DEVICES.to_owned(), "gpus_from_comment".to_owned());
-                self.comments.insert(DEVICES.to_owned());
-            }
             (_, _) => {}
         }
-        if let Some(keyed) = keyed {
-            self.values.insert(DEVICES.to_owned(), Value::Number(keyed));
+        // The trainer corrects `dp_replicate`, so that its product is believed only where nothing else is said.
+        if let Some(count) = reading.count.filter(|_| keyed.is_none()) {
+            self.values.insert(DEVICES.to_owned(), Value::Number(whole(count)));
+            self.written_as.insert(DEVICES.to_owned(), "gpus_from_comment".to_owned());
+            self.comments.insert(DEVICES.to_owned());
+        } else if let Some(devices) = keyed.or(launch) {
+            self.values.insert(DEVICES.to_owned(), Value::Number(devices));
         }
         self.devices = reading;
     }
 
-    /// The product of what Lingua's launch keys give. Its trainer sets `dp_replicate` by itself where the
-    /// product, 1 by default, is not the number of processes: 1 says nothing, nor does `dp_shard` alone.
+    /// The product of what Lingua's distribution keys give. Its trainer sets `dp_replicate` by itself where the
+    /// product is not the number of processes: its default, 1, says nothing, and neither do the others alone.
     fn of_launch(&self) -> Option<Ratio> {
         let key = |name: &str| {
             let known = ["distributed", "lingua"].iter().find_map(|section| {
@@ -151,8 +152,9 @@ impl Experiment {
             });
             known.filter(|n| n.num > 0)
         };
-        let product = key("dp_shard").unwrap_or(whole(1)).mul(key("dp_replicate")?);
-        product.filter(|product| *product != whole(1))
+        let replicas = key("dp_replicate").filter(|n| *n != whole(1))?;
+        let shards = key("dp_shard").unwrap_or(whole(1));
+        shards.mul(replicas)?.mul(key("tp_size").unwrap_or(whole(1)))
     }
 }
 
@@ -175,6 +177,18 @@ pub(super) fn findings(subjects: &[Subject], found: &mut Findings) {
             let message = "the file gives different numbers of devices".to_owned();
             let says = subject.devices.disagree.join(", ");
             found.add("devices-disagree", Kind::Run, DEVICES, message, alone(says));
+        }
+        let has = |path: &str| subject.facts.contains_key(path);
+        let given = [NODES, NODE_DEVICES, NODE_TASKS].into_iter().find(|path| has(path));
+        if let Some(path) = given.filter(|_| !has(DEVICES) && !subject.counts_its_step()) {
+            let missing = match path {
+                NODES => "how many devices each node has is not said",
+                _ => "the number of nodes is not said",
+            };
+            let name = subject.written_as.get(path).map_or(path, String::as_str);
+            let says = format!("{name} = {} ({missing})", subject.shown(path));
+            let message = "keys give a part of the launch, so that the budget may be another";
+            found.add("devices-unread", Kind::Run, DEVICES, message.to_owned(), alone(says));
         }
         for (line, text, why) in &subject.devices.unread {
             // Where keys give the tokens of a step, devices decide no budget.

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::devices::Reading;
-use super::facts::DEVICES;
+use super::facts::{DEVICES, NODE_DEVICES, NODE_TASKS, NODES};
 use super::value::Value;
 use super::vocabulary::{self, CANON, Topic};
 use crate::digest::Digest;
@@ -30,6 +30,10 @@ pub struct Experiment {
     pub devices: Reading,
     /// Definitions of a lock's arch by name: kind and digest.
     pub definitions: BTreeMap<String, String>,
+    /// Those of them whose names mean something else in canonc.
+    pub redefined: BTreeSet<String>,
+    /// A comparison that declares that canonc runs every arm.
+    pub canonc_runs: Option<String>,
     /// Keys that no table has a row for, as their author wrote them.
     pub unknown: BTreeSet<String>,
     /// Known keys whose cell is empty: they mean what the trainer's default is.
@@ -78,6 +82,9 @@ pub(super) const BARE_MANIFEST: &str = "arch.manifest_without_slots";
 /// Digest of a lock's graph with its slots and without what fills them: where the slots are.
 pub(super) const SLOT_PLACES: &str = "arch.slots_without_fills";
 
+/// What fills a slot that no Canon layer fills.
+const FILL: &str = "arch.fill";
+
 /// What only digests see, the plainest first: each covers what the one before it does.
 pub(super) const BARE: [&str; 3] = [BARE_GRAPH, BARE_MANIFEST, SLOT_PLACES];
 
@@ -98,6 +105,8 @@ impl Experiment {
             comments: BTreeSet::new(),
             devices: Reading::default(),
             definitions: BTreeMap::new(),
+            redefined: BTreeSet::new(),
+            canonc_runs: None,
             unknown: BTreeSet::new(),
             empty: BTreeSet::new(),
             own: BTreeMap::new(),
@@ -178,8 +187,10 @@ impl Experiment {
                 self.values.insert(path.clone(), Value::Number(share));
             }
         }
-        let nodes = self.launched(&["nodes", "num_nodes"]);
-        let each = self.launched(&["ngpu", "gpus_per_node", "ntasks_per_node"]);
+        let launched = |path: &str| self.values.get(path).and_then(Value::number);
+        let nodes = launched(NODES);
+        // A task of a launcher may have all devices of its node, so that the number of devices comes first.
+        let each = launched(NODE_DEVICES).or_else(|| launched(NODE_TASKS));
         if let (Some(nodes), Some(each)) = (nodes, each)
             && let Some(devices) = nodes.mul(each)
         {
@@ -199,13 +210,6 @@ impl Experiment {
         }
     }
 
-    /// A number of the launch, whatever section it is in.
-    fn launched(&self, names: &[&str]) -> Option<Ratio> {
-        let sections = ["", "launch.", "launcher.", "sbatch.", "slurm.", "stool."];
-        let mut keys = sections.iter().flat_map(|s| names.iter().map(move |n| format!("{s}{n}")));
-        keys.find_map(|key| self.values.get(&key)?.number())
-    }
-
     fn put(&mut self, path: &str, key: &str, value: Value) -> Result<(), BadInput> {
         if let Some(before) = self.values.get(path).filter(|before| **before != value) {
             let other = self.written_as.get(path).map_or(path, String::as_str);
@@ -219,14 +223,34 @@ impl Experiment {
         Ok(())
     }
 
+    /// The arms of a comparison. What only another trainer reads decides nothing where the comparison declares
+    /// that canonc runs every arm.
+    pub fn of_comparison(source: &str, lock: &lock::Comparison) -> Vec<Experiment> {
+        let canonc_runs = (lock.trainer == compare::Trainer::Canonc).then(|| source.to_owned());
+        let arm = |arm: &lock::Arm| {
+            let name = format!("{}/{}", lock.name, arm.name);
+            let canonc_runs = canonc_runs.clone();
+            Experiment { canonc_runs, ..Experiment::of_lock(&name, source, &arm.experiment) }
+        };
+        lock.arms.iter().map(arm).collect()
+    }
+
     /// What a lock says: every free field with its effective value, and the arch's own.
     pub fn of_lock(name: &str, source: &str, locked: &lock::Experiment) -> Experiment {
+        let others: BTreeMap<String, compare::Origin> = compare::redefinitions(&locked.arch, "")
+            .into_iter()
+            .map(|own| (own.name, own.origin))
+            .collect();
         let shown = |(name, (kind, digest)): (String, (&str, Digest))| {
-            (name, format!("{kind} {}", digest.short()))
+            let origin = others.get(&name).map(compare::Origin::to_string).unwrap_or_default();
+            (name, format!("{kind} {}{origin}", digest.short()))
         };
-        let definitions = compare::definitions(&locked.arch).into_iter().map(shown).collect();
+        let definitions: BTreeMap<String, String> =
+            compare::definitions(&locked.arch).into_iter().map(shown).collect();
+        let redefined = others.into_keys().collect();
         let experiment = Experiment::new(name, source);
-        let mut experiment = Experiment { origin: Origin::Lock, definitions, ..experiment };
+        let mut experiment =
+            Experiment { origin: Origin::Lock, definitions, redefined, ..experiment };
         let values = &mut experiment.values;
         let bound = lock::is_bound(&locked.fields);
         // The digest says which data it is, whatever people call it.
@@ -247,7 +271,7 @@ impl Experiment {
                 values.insert(path.to_owned(), Value::from(value));
             }
         }
-        arch(&locked.arch.compiled, values);
+        arch(&locked.arch.compiled, &experiment.definitions, values);
         let bare = canonical::identify(&erase_all(&locked.arch.compiled.graph));
         values.insert(BARE_GRAPH.to_owned(), Value::text(bare.graph.to_string()));
         values.insert(BARE_MANIFEST.to_owned(), Value::text(bare.manifest.to_string()));
@@ -288,7 +312,21 @@ pub(super) fn synonym(path: &str, value: Value) -> Value {
 }
 
 /// The fields of an arch; layers that are all alike share theirs, without a number.
-fn arch(compiled: &crate::program::Compiled, values: &mut BTreeMap<String, Value>) {
+fn arch(
+    compiled: &crate::program::Compiled,
+    definitions: &BTreeMap<String, String>,
+    values: &mut BTreeMap<String, Value>,
+) {
+    let fills = compare::fills(&compiled.graph);
+    let is_canon = |set: &str, slot: &str| {
+        let first = set.split('.').next().and_then(|first| first.parse().ok()).unwrap_or(0);
+        fills.get(&(first, slot.to_owned())).copied().unwrap_or(false)
+    };
+    // A name alone does not say what fills a slot.
+    let named = |name: &str| match definitions.get(name) {
+        Some(own) => Value::text(format!("{name} [{own}]")),
+        None => Value::parse(name).unwrap_or_else(|| Value::text("")),
+    };
     let lines = lock::field_lines(&compiled.fields);
     let sets: BTreeSet<&str> = lines.iter().filter_map(|line| layer_set(&line.path)).collect();
     let alike = sets.len() <= 1;
@@ -296,6 +334,8 @@ fn arch(compiled: &crate::program::Compiled, values: &mut BTreeMap<String, Value
     for line in &lines {
         let value = Value::parse(&line.value).unwrap_or_else(|| Value::text(""));
         let Some(set) = layer_set(&line.path) else {
+            let slot = line.path.rsplit_once(".slots.").filter(|(_, slot)| !slot.contains('.'));
+            let value = if slot.is_some() { named(&line.value) } else { value };
             values.insert(format!("arch.{}", line.path), value);
             continue;
         };
@@ -304,14 +344,18 @@ fn arch(compiled: &crate::program::Compiled, values: &mut BTreeMap<String, Value
         let at = if alike { String::new() } else { format!("@{set}") };
         if let Some(slot) = rest.strip_prefix("slots.") {
             match (slot.split_once('.'), line.value.as_str()) {
-                (None, "canon") => slots += &format!("{slot}{at}"),
                 (None, "empty") => {}
-                // How the slots are filled belongs to the treatment.
-                (None, _) => {
-                    values.insert(format!("{CANON}.fill.{slot}{at}"), value);
+                (None, _) if is_canon(set, slot) => slots += &format!("{slot}{at}"),
+                // Another fill is not the treatment, whatever its name is.
+                (None, fill) => {
+                    values.insert(format!("{FILL}.{slot}{at}"), named(fill));
+                }
+                // How a Canon layer is set belongs to the treatment.
+                (Some((slot, setting)), _) if is_canon(set, slot) => {
+                    values.insert(format!("{CANON}.{setting}.{slot}{at}"), value);
                 }
                 (Some((slot, setting)), _) => {
-                    values.insert(format!("{CANON}.{setting}.{slot}{at}"), value);
+                    values.insert(format!("{FILL}.{setting}.{slot}{at}"), value);
                 }
             }
             continue;

@@ -19,6 +19,9 @@ pub(super) const TOKENS: &str = "budget.tokens";
 pub(super) const ROPE_SHARE: &str = "arch.mixer.rope.share";
 pub(super) const ROPE_DIMS: &str = "arch.mixer.rope.dims";
 pub(super) const DEVICES: &str = "platform.devices";
+pub(super) const NODES: &str = "lingua.nodes";
+pub(super) const NODE_DEVICES: &str = "lingua.node_devices";
+pub(super) const NODE_TASKS: &str = "lingua.node_tasks";
 
 /// Derived here and nowhere written: no difference of their own.
 const DERIVED: [&str; 3] = [ROPE_SHARE, "optimizer.lr_wd_steps", "schedule.warmup_share"];
@@ -47,6 +50,10 @@ pub struct Subject {
     pub devices: Reading,
     /// Definitions of a lock's arch by name: kind and digest.
     pub definitions: BTreeMap<String, String>,
+    /// Those of them whose names mean something else in canonc.
+    pub redefined: BTreeSet<String>,
+    /// A comparison that declares that canonc runs every arm.
+    pub canonc_runs: Option<String>,
     /// What it is sorted by: what mixes, and how large it is.
     pub family: String,
     pub size: String,
@@ -67,6 +74,8 @@ impl Subject {
             comments,
             devices,
             definitions,
+            redefined,
+            canonc_runs,
             unknown,
             empty,
             own,
@@ -104,6 +113,8 @@ impl Subject {
             comments: comments.clone(),
             devices: devices.clone(),
             definitions: definitions.clone(),
+            redefined: redefined.clone(),
+            canonc_runs: canonc_runs.clone(),
             family,
             origin: *origin,
             unknown: unknown.clone(),
@@ -164,6 +175,12 @@ impl Subject {
     pub(super) fn counts_its_step(&self) -> bool {
         self.facts.get(TOKENS_PER_STEP).is_some_and(|fact| fact.written)
             || self.facts.contains_key("batch.micro_batches")
+    }
+
+    /// Whether its keys give both the nodes of its launch and the devices of each, whose product is counted.
+    pub(super) fn counts_its_launch(&self) -> bool {
+        let each = [NODE_DEVICES, NODE_TASKS].iter().any(|path| self.facts.contains_key(*path));
+        each && self.facts.contains_key(NODES)
     }
 
     /// What decides which tokens it reads, in which order and portions: equal texts, equal batches.

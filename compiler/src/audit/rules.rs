@@ -166,7 +166,7 @@ pub const TABLE: &[Rule] = &[
         "No program reads comments: the file alone does not determine the run.",
         "write batch.tokens_per_step as a key; devices are then a hint"),
     rule("devices-unread", Severity::Warning,
-        "A comment speaks of GPUs, devices or nodes, and their number is not understood.",
+        "A comment speaks of GPUs, devices or nodes, and their number is not understood; or keys give the nodes, or the devices of a node, and not both.",
         "The budget may follow from it; a guess could make a false one.",
         "write it plainly (`# GPUs: 128`), or batch.tokens_per_step as a key"),
     rule("loss-spike", Severity::Note,

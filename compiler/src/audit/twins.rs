@@ -7,13 +7,16 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::experiment::{BARE, BARE_GRAPH, BARE_MANIFEST, SLOT_PLACES};
-use super::facts::{DEVICES, ROPE_DIMS, ROPE_SHARE, Subject, TOKENS_PER_STEP};
+use super::facts::{
+    DEVICES, NODE_DEVICES, NODE_TASKS, NODES, ROPE_DIMS, ROPE_SHARE, Subject, TOKENS_PER_STEP,
+};
 use super::finding::{Findings, Kind, Place};
 use super::pairs::{Pair, of_treatment, treatment_of};
 use super::repeated;
 use super::rules::Pairs;
 use super::value::Value;
 use super::vocabulary::{self, CANON, Topic};
+use crate::field::Class;
 
 /// The rule for differences in a topic.
 fn rule_of(topic: Topic) -> Option<(&'static str, Kind)> {
@@ -41,10 +44,20 @@ fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
             word.is_some_and(|word| ours(&word) && !words.contains(&word.as_str()))
         })
     });
+    let carried = vocabulary::row(path).is_some_and(|row| row.class == Class::Carried);
     match path {
         // Where the batch is a key, devices only decide who adds up what.
         DEVICES if a.counts_its_step() && b.counts_its_step() => Topic::Kernel,
+        NODES | NODE_DEVICES | NODE_TASKS if a.counts_its_step() && b.counts_its_step() => {
+            Topic::Setup
+        }
+        // Their product is compared.
+        NODES | NODE_DEVICES | NODE_TASKS if a.counts_its_launch() && b.counts_its_launch() => {
+            Topic::Setup
+        }
         _ if idle => Topic::Setup,
+        // canonc never reads it, and their comparison declares that canonc runs both.
+        _ if a.canonc_runs.is_some() && a.canonc_runs == b.canonc_runs && carried => Topic::Setup,
         _ => topic,
     }
 }
@@ -77,15 +90,30 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
     }
 }
 
-/// Names that mean one definition in one arm and another in the other. Where no digest differs, the
-/// definitions compute the same here.
+/// Names that mean one definition in one arm and another in the other, or something else than in canonc.
+/// Where no digest differs, the definitions compute the same here.
 fn definitions(a: &Subject, b: &Subject, computes: bool, declared: &Pairs, found: &mut Findings) {
     let treatment = declared.treatment.join(" and ");
-    for (name, one) in &a.definitions {
-        let Some(other) = b.definitions.get(name).filter(|other| *other != one) else { continue };
+    let names: BTreeSet<&String> = a.definitions.keys().chain(b.definitions.keys()).collect();
+    for name in names {
+        let redefined = a.redefined.contains(name) || b.redefined.contains(name);
+        let none = "no definition of its own";
+        let (confounds, message) = match (a.definitions.get(name), b.definitions.get(name)) {
+            (Some(one), Some(other)) if one == other && !redefined => continue,
+            (Some(one), Some(other)) if one == other => (false, format!("both use {one}")),
+            (Some(one), Some(other)) => {
+                (computes, format!("{one} without {treatment}, {other} with it"))
+            }
+            (Some(one), None) if redefined => {
+                (computes, format!("{one} without {treatment}, {none} with it"))
+            }
+            (None, Some(other)) if redefined => {
+                (computes, format!("{none} without {treatment}, {other} with it"))
+            }
+            (_, _) => continue,
+        };
         let (rule, kind) =
-            if computes { ("twin-definition", Kind::Pair) } else { ("twin-cosmetic", Kind::Set) };
-        let message = format!("{one} without {treatment}, {other} with it");
+            if confounds { ("twin-definition", Kind::Pair) } else { ("twin-cosmetic", Kind::Set) };
         let says = format!("{} | {}", a.source, b.source);
         let place = Place { experiment: a.name.clone(), against: Some(b.name.clone()), says };
         found.add(rule, kind, &format!("definition {name}"), message, place);

@@ -9,9 +9,9 @@ use std::collections::BTreeMap;
 use crate::graph::{Body, Graph, Node, NodeKind};
 
 /// Filled slots by layer and name: whether each is the Canon convolution and nothing else.
-pub(super) type Fills = BTreeMap<(usize, String), bool>;
+pub(crate) type Fills = BTreeMap<(usize, String), bool>;
 
-pub(super) fn fills(graph: &Graph) -> Fills {
+pub(crate) fn fills(graph: &Graph) -> Fills {
     let mut found = Fills::new();
     let mut known: BTreeMap<*const Body, Vec<(String, bool)>> = BTreeMap::new();
     for (layer, body, ..) in graph.layers() {

@@ -10,7 +10,7 @@ use super::{FieldDef, free};
 use super::Bounds::AtLeastZero;
 use super::Class::{Carried, Cosmetic, Semantic};
 use super::Kind::{Bool, Int, Name, Real};
-use super::Topic::{Cadence, Data, Evaluation, Kernel, Numerics, Reported, Revision};
+use super::Topic::{Budget, Cadence, Data, Evaluation, Kernel, Numerics, Reported, Revision};
 
 /// Numbers of other files, which have bounds of their own.
 const WHOLE: super::Kind = Int(i64::MIN, i64::MAX);
@@ -70,10 +70,13 @@ pub const FOREIGN: &[FieldDef] = &[
     free("lingua.float8_filter", Carried, Name, "Which matrices are float8, where a recipe for it is set.").about(Numerics).called(&["distributed.float8_filter"]).default_there("layers\\.[0-9]+\\."),
     free("lingua.float8_recipe", Carried, Name, "How matrices become float8.").about(Numerics).called(&["distributed.float8_recipe"]).default_there("none"),
     free("lingua.init_from", Carried, Name, "The checkpoint it starts from.").called(&["checkpoint.init_ckpt_path"]).default_there("none"),
-    free("lingua.launch.*", Cosmetic, Name, "How and where the run is launched.").called(&["account", "anaconda", "constraint", "copy_code", "dirs_exists_ok", "exclude", "gc_collect_freq", "gpus_per_node", "job_name", "launch.*", "launcher", "launcher.*", "mem", "ncpu", "ngpu", "nodes", "ntasks_per_node", "num_nodes", "override", "partition", "qos", "sbatch.*", "slurm", "slurm.*", "stdout", "stool.*", "time", "venv"]),
+    free("lingua.launch.*", Cosmetic, Name, "How and where the run is launched.").called(&["account", "anaconda", "constraint", "copy_code", "dirs_exists_ok", "exclude", "gc_collect_freq", "job_name", "launch.*", "launcher", "launcher.*", "mem", "ncpu", "override", "partition", "qos", "sbatch.*", "slurm", "slurm.*", "stdout", "stool.*", "time", "venv"]),
     free("lingua.logging.*", Cosmetic, Name, "What is logged, and where.").called(&["logging", "logging.*", "wandb", "wandb.*"]),
     free("lingua.max_seqlen", Cosmetic, WHOLE, "Always data.seq_len: the trainer sets it.").called(&["model.max_seqlen"]),
     free("lingua.n_views", Carried, WHOLE, "Shifted copies of a window: inputs and targets.").about(Data).called(&["data.n_views"]).means("2"),
+    free("lingua.node_devices", Carried, WHOLE, "Devices of one node of the launch.").about(Budget).called(&["gpus_per_node", "launch.gpus_per_node", "launch.ngpu", "launcher.gpus_per_node", "launcher.ngpu", "ngpu", "sbatch.gpus_per_node", "sbatch.ngpu", "slurm.gpus_per_node", "slurm.ngpu", "stool.gpus_per_node", "stool.ngpu"]),
+    free("lingua.node_tasks", Carried, WHOLE, "Processes of one node of the launch, which mean its devices where no key gives those.").about(Budget).called(&["launch.nproc_per_node", "launch.ntasks_per_node", "launcher.nproc_per_node", "launcher.ntasks_per_node", "nproc_per_node", "ntasks_per_node", "sbatch.nproc_per_node", "sbatch.ntasks_per_node", "slurm.nproc_per_node", "slurm.ntasks_per_node", "stool.nproc_per_node", "stool.ntasks_per_node"]),
+    free("lingua.nodes", Carried, WHOLE, "Nodes of the launch.").about(Budget).called(&["launch.nnodes", "launch.nodes", "launch.num_nodes", "launcher.nnodes", "launcher.nodes", "launcher.num_nodes", "nnodes", "nodes", "num_nodes", "sbatch.nnodes", "sbatch.nodes", "sbatch.num_nodes", "slurm.nnodes", "slurm.nodes", "slurm.num_nodes", "stool.nnodes", "stool.nodes", "stool.num_nodes"]),
     free("lingua.profiling.*", Cosmetic, Name, "How the trainer profiles itself.").called(&["profiling", "profiling.*"]),
     free("lingua.setup.*", Cosmetic, Name, "Names and folders of what is written, and how processes start.").called(&["checkpoint.path", "distributed.detect_anomaly", "distributed.spawn_method", "dump_dir", "name"]),
     free("lingua.tp_size", Carried, WHOLE, "Devices that share each matrix.").about(Kernel).called(&["distributed.tp_size"]).means("1"),

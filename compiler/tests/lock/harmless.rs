@@ -182,7 +182,6 @@ const IDLE: &[(&str, &str)] = &[
     ("slurm.partition", "learn"),
     ("slurm.time", "4320"),
     ("slurm.account", "mine"),
-    ("slurm.nodes", "16"),
     ("eval.harness.log_samples", "true"),
     ("eval.generator.show_progress", "true"),
     ("eval.save_s3", "true"),
@@ -304,4 +303,96 @@ fn devices_of_a_launch_are_counted() {
     lying.push(("gpus_from_comment", "128"));
     let found = report(&[configuration("run", &lying)]);
     assert!(heavy(&found).iter().any(|l| l.starts_with("reported platform.devices")), "{found:?}");
+}
+
+fn launched(name: &str, keys: &[(&'static str, &'static str)], comment: &str) -> Experiment {
+    let mut all: Vec<_> = KEYS.iter().filter(|(k, _)| *k != "gpus_from_comment").copied().collect();
+    all.retain(|(key, _)| !keys.iter().any(|(own, _)| own == key));
+    all.extend(keys);
+    if name == "runcanon" {
+        all.push(("model.canon_set", "ABCD"));
+    }
+    let mut experiment = configuration(name, &all);
+    experiment.read_devices([(1, comment)]);
+    experiment
+}
+
+/// Nodes, or the devices of a node, without the other: the step cannot be counted, and a difference decides.
+#[test]
+fn half_a_launch_is_reported() {
+    for (key, one, two) in [
+        ("nodes", "16", "2"),
+        ("ngpu", "8", "4"),
+        ("slurm.nodes", "16", "2"),
+        ("launcher.ngpu", "8", "4"),
+    ] {
+        let pair = |a, b| {
+            report(&[launched("run", &[(key, a)], ""), launched("runcanon", &[(key, b)], "")])
+        };
+        let rules = |found: &Report| -> Vec<String> {
+            found.findings.iter().map(|(_, f)| f.rule.clone()).collect()
+        };
+        let found = pair(one, two);
+        assert!(rules(&found).contains(&"twin-budget".to_owned()), "{key}: {found:?}");
+        assert!(found.clean.is_empty() && found.fails(), "{key}");
+        assert!(rules(&pair(one, one)).contains(&"devices-unread".to_owned()), "{key}");
+        assert!(!pair(one, one).fails(), "{key}");
+        // Where keys give the tokens of a step, devices decide who adds up what.
+        let counted = |a| [(key, a), ("batch.tokens_per_step", "4194304")];
+        let found =
+            report(&[launched("run", &counted(one), ""), launched("runcanon", &counted(two), "")]);
+        assert_eq!(found.clean.len(), 1, "{key}: {found:?}");
+    }
+    let twice = Experiment::of_keys("run", "x.yaml", [(1, "nodes", "16"), (2, "slurm.nodes", "2")]);
+    assert!(twice.unwrap_err().message.contains("`nodes` is 16, but `slurm.nodes`"));
+}
+
+/// Defaults stay defaults whatever other keys of their section say.
+#[test]
+fn a_default_is_no_difference_beside_other_keys() {
+    let bases: [&[(&str, &str)]; 5] = [
+        &[("distributed.dp_shard", "8")],
+        &[("distributed.dp_shard", "8"), ("distributed.tp_size", "2")],
+        &[("distributed.fsdp_type", "full_shard"), ("distributed.compile", "true")],
+        &[("optim.scheduler", "wsd"), ("eval.harness.tasks", "hellaswag")],
+        &[("checkpoint.dump.every", "5000"), ("data.tokenizer.name", "tiktoken")],
+    ];
+    for base in bases {
+        for (key, value) in DEFAULTS.iter().filter(|(key, _)| !base.iter().any(|(k, _)| k == key)) {
+            let mut with = base.to_vec();
+            with.push((key, value));
+            // What every arm has stays as it is.
+            if KEYS.iter().any(|(own, _)| own == key) {
+                continue;
+            }
+            for arms in [[base, &with[..]], [&with[..], base]] {
+                let found = report(&[
+                    launched("run", arms[0], "128 GPUs"),
+                    launched("runcanon", arms[1], "128 GPUs"),
+                ]);
+                let loud: Vec<_> = heavy(&found)
+                    .into_iter()
+                    .filter(|line| !line.starts_with("budget-in-comment"))
+                    .collect();
+                assert!(loud.is_empty(), "{key} beside {base:?}: {loud:?}");
+                assert_eq!(found.clean.len(), 1, "{key} beside {base:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_product_of_the_distribution_keys_counts_devices_and_never_before_a_comment() {
+    let keys = [
+        ("distributed.dp_shard", "8"),
+        ("distributed.dp_replicate", "4"),
+        ("distributed.tp_size", "2"),
+    ];
+    let devices = |comment| {
+        let read = launched("run", &keys, comment);
+        (read.values["platform.devices"].to_string(), read.devices.disagree.len())
+    };
+    assert_eq!(devices(""), ("64".to_owned(), 0));
+    assert_eq!(devices("64 GPUs"), ("64".to_owned(), 0));
+    assert_eq!(devices("128 GPUs"), ("128".to_owned(), 2));
 }

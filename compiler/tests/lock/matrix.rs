@@ -417,3 +417,66 @@ fn audits_of_locks_tell_definitions_of_one_name_apart() {
     let other = own(&normed.replace("rms_norm pre_mixer (x)", "silu(rms_norm pre_mixer (x))"));
     assert_eq!(rules(&other), (vec!["twin-definition".to_owned()], true));
 }
+
+/// A fill is what it computes: an MLP that is called `canon` is no Canon layer.
+#[test]
+fn audits_of_locks_tell_fills_by_their_graphs() {
+    let own = |body: &str| {
+        format!(
+            "mixer canon(x) {{\n  {body}\n}}\n{SMALL}\narch fake = small with {{ fill A with canon }}\n"
+        )
+    };
+    let lock = |archs: &str, arch: &str, name: &str| {
+        let arch = locked(&compiled_text(archs, arch));
+        Audited::of_lock(
+            name,
+            "x.lock",
+            &super::support::experiment_of(super::support::DEPO, &arch),
+        )
+    };
+    let fake = own("linear down (silu(linear up (x, 16)), dim)");
+    let fill = lock(&fake, "fake", "runcanon");
+    assert_eq!(fill.values[CANON].to_string(), "", "{:?}", fill.values);
+    let said = fill.values["arch.fill.A"].to_string();
+    assert!(said.starts_with("canon [mixer ") && said.contains("not the primitive"), "{said}");
+    let found = report(&[lock(SMALL, "smallcanon", "run"), fill]);
+    assert!(found.clean.is_empty(), "{:?}", found.findings);
+}
+
+/// Names that mean something else than in canonc are told, in both arms or in one of them.
+#[test]
+fn audits_of_locks_tell_redefinitions() {
+    let text = format!(
+        "block decoder(x; mixer, mlp) {{\n  y = x\n  h = x + mixer(slot A(rms_norm pre_mixer (y)))\n  \
+         h + mlp(slot C(rms_norm pre_mlp (h)))\n}}\n{SMALL}"
+    );
+    let lock = |archs: &str, arch: &str, name: &str| {
+        let arch = locked(&compiled_text(archs, arch));
+        Audited::of_lock(
+            name,
+            "x.lock",
+            &super::support::experiment_of(super::support::DEPO, &arch),
+        )
+    };
+    let found = report(&[lock(&text, "small", "run"), lock(&text, "smallcanon", "runcanon")]);
+    let line = found.findings.iter().find(|(_, f)| f.key == "definition decoder").unwrap();
+    assert!(line.1.message.contains("both use block") && line.1.rule == "twin-cosmetic");
+    assert_eq!(found.clean.len(), 1);
+}
+
+/// What only another trainer reads decides nothing between arms that one comparison gives to canonc.
+#[test]
+fn audits_of_comparisons_know_who_runs_them() {
+    for (def, Planted { base, arm: _, both }) in planted() {
+        if def.class != Class::Carried {
+            continue;
+        }
+        let made = built(&format!("trainer = \"canonc\"\n{PAIR}"), [&base, &both[1]]).unwrap();
+        let arms = Audited::of_comparison("x.lock", &made);
+        let found = report(&arms);
+        assert!(!found.fails() && found.clean.len() == 1, "{}: {:?}", def.path, found.findings);
+        assert!(found.findings.iter().any(|(_, f)| f.key == def.path), "{}", def.path);
+        let other = arms.into_iter().map(|arm| Audited { canonc_runs: None, ..arm });
+        assert!(report(&other.collect::<Vec<_>>()).fails(), "{}", def.path);
+    }
+}
