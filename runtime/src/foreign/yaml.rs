@@ -32,7 +32,7 @@ pub fn comments(text: &str) -> Vec<(usize, String)> {
             let end = match style {
                 ScalarStyle::DoubleQuoted => closing(&chars, start, '"'),
                 ScalarStyle::SingleQuoted => closing(&chars, start, '\''),
-                _ => None,
+                ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => None,
             };
             texts.push(start..end.unwrap_or(span.end.index()));
         }
