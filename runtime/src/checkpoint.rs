@@ -24,6 +24,7 @@ use crate::run::{
     RunError, UNFINISHED, cannot_read, cannot_write, replace, sync_folder, unfinished,
 };
 
+#[cfg(feature = "torch")]
 pub(crate) use compare::compare_kept;
 pub use compare::{StateDifference, TensorDifference, compare};
 pub(crate) use files::tensor_hasher;

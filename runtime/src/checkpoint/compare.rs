@@ -57,6 +57,7 @@ pub fn compare(
 }
 
 /// Compares two kept checkpoints. Two parts are in memory at most: one of each.
+#[cfg(feature = "torch")]
 pub(crate) fn compare_kept(
     one: (&Store, &Found),
     other: (&Store, &Found),

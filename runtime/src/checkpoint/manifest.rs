@@ -44,6 +44,7 @@ pub struct Content {
 
 impl Manifest {
     /// Whether two states are of one step and all their tensors are the same.
+    #[cfg(feature = "torch")]
     pub(crate) fn same_state(&self, other: &Manifest) -> bool {
         let same = |part: &Part| self.content(*part).tensors == other.content(*part).tensors;
         self.step == other.step && PARTS.iter().all(same)
