@@ -23,7 +23,7 @@ pub(super) const NODES: &str = "lingua.nodes";
 pub(super) const NODE_DEVICES: &str = "lingua.node_devices";
 pub(super) const NODE_TASKS: &str = "lingua.node_tasks";
 
-/// Derived here and nowhere written: no difference of their own.
+/// Derived here: where nobody wrote them, they are no difference of their own.
 const DERIVED: [&str; 3] = [ROPE_SHARE, "optimizer.lr_wd_steps", "schedule.warmup_share"];
 
 /// An effective value.
@@ -164,9 +164,9 @@ impl Subject {
         self.facts
             .iter()
             .filter(|(path, fact)| {
-                let follows = matches!(path.as_str(), TOKENS_PER_STEP | TOKENS) && !fact.written;
-                let topic = self.topic(path);
-                !follows && !DERIVED.contains(&path.as_str()) && topic != Topic::Reported
+                let derived = [TOKENS_PER_STEP, TOKENS].iter().chain(&DERIVED);
+                let follows = !fact.written && derived.into_iter().any(|known| known == path);
+                !follows && self.topic(path) != Topic::Reported
             })
             .map(|(path, _)| path.as_str())
     }
