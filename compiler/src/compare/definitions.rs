@@ -5,6 +5,7 @@
 //! called; comments and layout leave no trace.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::LazyLock;
 
 use dsl::{FileId, Item, Name, Span};
 
@@ -101,14 +102,17 @@ impl Definitions {
         Definitions::of(ast.items.iter().map(bare))
     }
 
-    /// The standard library of this canonc.
-    pub(super) fn standard() -> Definitions {
-        let mut sources = dsl::Sources::new();
-        let items = STD.iter().flat_map(|(name, text)| {
-            let file = sources.add(*name, *text);
-            dsl::parse(file, text).0.items
+    /// The standard library of this canonc, read once: an audit asks for it with every lock.
+    pub(super) fn standard() -> &'static Definitions {
+        static STANDARD: LazyLock<Definitions> = LazyLock::new(|| {
+            let mut sources = dsl::Sources::new();
+            let items = STD.iter().flat_map(|(name, text)| {
+                let file = sources.add(*name, *text);
+                dsl::parse(file, text).0.items
+            });
+            Definitions::of(items.map(|item| bare(&item)))
         });
-        Definitions::of(items.map(|item| bare(&item)))
+        &STANDARD
     }
 
     fn of(items: impl Iterator<Item = Item>) -> Definitions {

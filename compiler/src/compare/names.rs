@@ -140,7 +140,7 @@ impl fmt::Display for Meaning {
 /// The definitions of both arms, and the standard library's.
 pub(super) struct Names<'a> {
     arms: [&'a Definitions; 2],
-    standard: Definitions,
+    standard: &'static Definitions,
 }
 
 impl<'a> Names<'a> {
@@ -150,7 +150,7 @@ impl<'a> Names<'a> {
 
     pub(super) fn reversed(&self) -> Names<'a> {
         let [a, b] = self.arms;
-        Names { arms: [b, a], standard: self.standard.clone() }
+        Names { arms: [b, a], standard: self.standard }
     }
 
     /// Whether a name has to be printed with its digest.
@@ -159,7 +159,7 @@ impl<'a> Names<'a> {
         let own = [a, b]
             .into_iter()
             .flatten()
-            .any(|own| Origin::of(name, own, &self.standard).redefines());
+            .any(|own| Origin::of(name, own, self.standard).redefines());
         match (a, b) {
             (Some(a), Some(b)) => own || a.digest != b.digest,
             (Some(_), None) | (None, Some(_)) => own,
@@ -186,7 +186,7 @@ impl<'a> Names<'a> {
                 Some(own) => Some(Meaning::Defined {
                     kind: own.kind,
                     digest: own.digest,
-                    origin: Origin::of(name, own, &self.standard),
+                    origin: Origin::of(name, own, self.standard),
                     place: sources.arch(own.span),
                 }),
                 None if used[i].contains(name.as_str()) => {
@@ -217,7 +217,7 @@ pub fn redefinitions(arch: &LockedArch, lock: &str) -> Vec<Redefined> {
     let standard = Definitions::standard();
     let all = own.names().filter_map(|name| {
         let definition = own.get(name)?;
-        let origin = Origin::of(name, definition, &standard);
+        let origin = Origin::of(name, definition, standard);
         let Definition { kind, digest, span, text: _ } = definition;
         origin.redefines().then(|| Redefined {
             name: name.clone(),
