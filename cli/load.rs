@@ -285,7 +285,7 @@ impl Loaded {
 
     /// The archs that the file defines, in order.
     pub(crate) fn archs(&self) -> Vec<String> {
-        if self.has_errors() { Vec::new() } else { self.program.archs(&self.name) }
+        self.program.archs(&self.name)
     }
 
     /// One of them, compiled.

@@ -130,7 +130,7 @@ fn row(config: &Config) -> Vec<String> {
     let kind = match kind {
         ConfigKind::Int => "an integer".to_owned(),
         ConfigKind::OptionalInt => "an integer, or `none`".to_owned(),
-        ConfigKind::Decimal => "a number".to_owned(),
+        ConfigKind::Decimal | ConfigKind::Number => "a number".to_owned(),
         ConfigKind::Bool => "`true` or `false`".to_owned(),
         ConfigKind::Word(words) => {
             words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or ")

@@ -8,6 +8,9 @@ mod elaborate;
 
 use dsl::{Diagnostic, Name, Span, suggest};
 
+use crate::names::Use;
+use crate::op;
+
 pub(crate) use elaborate::*;
 
 pub(crate) fn unknown_import<'a>(
@@ -65,17 +68,27 @@ pub(crate) fn call_cycle(span: Span, names: &[&Name]) -> Diagnostic {
     .help("the language has no recursion: repeat layers with `layers N of …`")
 }
 
-pub(crate) fn unknown_name(name: &Name, value: bool, visible: &[&str]) -> Diagnostic {
+pub(crate) fn unknown_name(name: &Name, context: Use, visible: &[&str]) -> Diagnostic {
     let truth = match name.text.to_lowercase().as_str() {
         "yes" | "on" | "true" => Some("true"),
         "no" | "off" | "false" => Some("false"),
         _ => None,
     };
-    let what = if value { "nothing is called" } else { "there is no definition called" };
+    let what = match context {
+        Use::Value => "nothing is called",
+        Use::Def => "there is no definition called",
+        Use::Call => "there is no primitive or block called",
+    };
     let d = Diagnostic::error("unknown-name", name.span, format!("{what} `{}`", name.text));
-    match truth.filter(|_| value).or_else(|| suggest(&name.text, visible.iter().copied())) {
-        Some(near) => d.help(format!("did you mean `{near}`?")),
-        None => d.help(
+    let near = suggest(&name.text, visible.iter().copied());
+    match (truth.filter(|_| context == Use::Value).or(near), context) {
+        (Some(near), _) => d.help(format!("did you mean `{near}`?")),
+        (None, Use::Call) => {
+            let primitives: Vec<&str> = op::ALL.iter().map(|primitive| primitive.name).collect();
+            d.help(format!("the primitives are {}", primitives.join(", ")))
+                .help(format!("other operations are defined: `block {}(x) {{ … }}`", name.text))
+        }
+        (None, Use::Def | Use::Value) => d.help(
             "names come from the body, its configuration, the arch's fields, imports and std",
         ),
     }

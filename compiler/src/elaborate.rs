@@ -11,6 +11,7 @@
     reason = "what is left over is named in an error, whatever it is"
 )]
 
+mod blame;
 mod body;
 mod building;
 mod call;

@@ -26,21 +26,21 @@ pub(crate) const FUNCTIONS: [&str; 6] = ["floor", "ceil_to", "sqrt", "rsqrt", "m
 pub(crate) fn references(item: &Item) -> Vec<Name> {
     let mut walk = Walk::default();
     walk.item(item);
-    walk.found.into_iter().map(|(name, _)| name).collect()
+    walk.found.into_iter().map(|found| found.name).collect()
 }
 
 /// The same of an expression that stands in an arch.
 pub(crate) fn references_in(expr: &Expr) -> Vec<Name> {
     let mut walk = Walk::default();
     walk.expr(expr);
-    walk.found.into_iter().map(|(name, _)| name).collect()
+    walk.found.into_iter().map(|found| found.name).collect()
 }
 
 /// Every name an expression mentions, whatever it means there.
 pub(crate) fn mentions(expr: &Expr) -> BTreeSet<String> {
     let mut walk = Walk { all: true, ..Walk::default() };
     walk.expr(expr);
-    walk.found.into_iter().map(|(name, _)| name.text).collect()
+    walk.found.into_iter().map(|found| found.name.text).collect()
 }
 
 /// Every name an item binds for itself, instances included.
@@ -57,6 +57,14 @@ pub(crate) fn bound_by(statements: &[Statement]) -> Vec<String> {
     walk.bound.log.into_iter().map(|(_, name)| name).collect()
 }
 
+/// Whether the language itself gives the name a meaning.
+pub(crate) fn is_built_in(name: &str) -> bool {
+    op::find(name).is_some()
+        || op::WORDS.contains(&name)
+        || FUNCTIONS.contains(&name)
+        || InitRule::NAMES.contains(&name)
+}
+
 /// Reports the names in the file that nothing defines, as many as a person reads.
 pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mut Diagnostics) {
     let mut unknown = 0usize;
@@ -69,7 +77,7 @@ pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mu
         }
         let mut walk = Walk::default();
         walk.item(item);
-        for (name, context) in walk.found {
+        for Found { name, context, bound } in walk.found {
             let text = name.text.as_str();
             let entity = library.lookup(file, text);
             let known = match context {
@@ -92,7 +100,9 @@ pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mu
                 if unknown > MAX_ERRORS {
                     return;
                 }
+                // What is being defined is never what was meant: the language has no recursion.
                 let mut visible: Vec<&str> = library.visible(file);
+                visible.retain(|known| *known != item.name().text);
                 if walk.tables.contains(&name.span) {
                     let table =
                         |name: &&str| matches!(library.lookup(file, name), Some(Entity::Init(..)));
@@ -100,12 +110,16 @@ pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mu
                     diagnostics.push(diag::unknown_init_table(&name, &visible));
                     continue;
                 }
-                visible.extend(walk.bound.log.iter().map(|(_, name)| name.as_str()));
-                visible.extend(ARCH_NAMES);
+                let before = walk.bound.log.iter().take(bound).map(|(_, name)| name);
+                let callable = |name: &&String| context == Use::Value || walk.shared.contains(*name);
+                visible.extend(before.filter(callable).map(String::as_str));
                 visible.extend(FUNCTIONS);
                 visible.extend(InitRule::NAMES);
-                visible.extend(op::WORDS);
-                diagnostics.push(diag::unknown_name(&name, context == Use::Value, &visible));
+                if context == Use::Value {
+                    visible.extend(ARCH_NAMES);
+                    visible.extend(op::WORDS);
+                }
+                diagnostics.push(diag::unknown_name(&name, context, &visible));
             }
         }
     }
@@ -186,9 +200,19 @@ struct Walk {
     /// Bound names are mentions too.
     all: bool,
     bound: Bound,
-    found: Vec<(Name, Use)>,
+    found: Vec<Found>,
     /// Names where an init table is wanted.
     tables: Vec<Span>,
+    /// Names of shared instances, which can be called.
+    shared: BTreeSet<String>,
+}
+
+/// A name that the body does not bind.
+struct Found {
+    name: Name,
+    context: Use,
+    /// How many names had been bound before it.
+    bound: usize,
 }
 
 impl Walk {
@@ -196,7 +220,8 @@ impl Walk {
         // A call of a primitive's name is the primitive, whatever a file calls its mixers.
         let primitive = context == Use::Call && op::find(&name.text).is_some();
         if self.all || !(primitive || self.bound.hides(&name.text, context)) {
-            self.found.push((name.clone(), context));
+            let bound = self.bound.mark();
+            self.found.push(Found { name: name.clone(), context, bound });
         }
     }
 
@@ -252,6 +277,7 @@ impl Walk {
                     self.name(callee, Use::Def);
                     self.entries(entries.as_deref().unwrap_or(&[]));
                     self.bind(name);
+                    self.shared.insert(name.text.clone());
                 }
                 Statement::If { condition, then, otherwise, span: _ } => {
                     self.expr(condition);

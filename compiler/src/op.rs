@@ -38,6 +38,7 @@ use dsl::Decimal;
 
 use crate::lower::{Backward, Call, Forward, Gradients, Lower, Lowered};
 use crate::plan::{Function, Kernel, ValId};
+use crate::value::{Ratio, Root};
 
 /// Every primitive, by name. `param` is the 26th: it is syntax, and a node of its own in the graph.
 pub static ALL: [&Primitive; 25] = [
@@ -132,6 +133,8 @@ pub enum ConfigKind {
     /// An integer, or `none`.
     OptionalInt,
     Decimal,
+    /// A decimal, a fraction or a root, all exact.
+    Number,
     Bool,
     Word(&'static [&'static str]),
     /// Any further positional integers.
@@ -162,6 +165,8 @@ pub type Attrs = BTreeMap<&'static str, Attr>;
 pub enum Attr {
     Int(i64),
     Decimal(Decimal),
+    /// A number without a finite decimal form: `1/3`, `sqrt(2)`.
+    Root(Root),
     Bool(bool),
     Word(&'static str),
     Ints(Vec<i64>),
@@ -173,6 +178,7 @@ impl fmt::Display for Attr {
         match self {
             Attr::Int(n) => write!(f, "{n}"),
             Attr::Decimal(d) => write!(f, "{d}"),
+            Attr::Root(root) => write!(f, "{root}"),
             Attr::Bool(b) => write!(f, "{b}"),
             Attr::Word(w) => write!(f, "{w}"),
             Attr::Ints(ns) => {
@@ -192,6 +198,7 @@ pub trait AttrsExt {
     fn int(&self, name: &str) -> i64;
     fn optional_int(&self, name: &str) -> Option<i64>;
     fn decimal(&self, name: &str) -> Decimal;
+    fn number(&self, name: &str) -> Root;
     fn flag(&self, name: &str) -> bool;
     fn word(&self, name: &str) -> &'static str;
     fn ints(&self, name: &str) -> &[i64];
@@ -206,7 +213,10 @@ impl AttrsExt for Attrs {
         match self.get(name) {
             Some(Attr::Int(n)) => Some(*n),
             Some(Attr::Decimal(d)) => d.to_int(),
-            Some(Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None) | None => None,
+            Some(
+                Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None,
+            )
+            | None => None,
         }
     }
 
@@ -214,9 +224,17 @@ impl AttrsExt for Attrs {
         match self.get(name) {
             Some(Attr::Decimal(d)) => *d,
             Some(Attr::Int(n)) => Decimal::from(*n),
-            Some(Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None) | None => {
-                Decimal::ZERO
-            }
+            Some(
+                Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None,
+            )
+            | None => Decimal::ZERO,
+        }
+    }
+
+    fn number(&self, name: &str) -> Root {
+        match self.get(name) {
+            Some(Attr::Root(root)) => *root,
+            _ => Root::rational(Ratio::from_decimal(self.decimal(name)).unwrap_or(Ratio { num: 0, den: 1 })),
         }
     }
 
@@ -227,7 +245,7 @@ impl AttrsExt for Attrs {
     fn word(&self, name: &str) -> &'static str {
         match self.get(name) {
             Some(Attr::Word(w)) => w,
-            Some(Attr::Int(_) | Attr::Decimal(_) | Attr::Bool(_) | Attr::Ints(_) | Attr::None)
+            Some(Attr::Int(_) | Attr::Decimal(_) | Attr::Root(_) | Attr::Bool(_) | Attr::Ints(_) | Attr::None)
             | None => "none",
         }
     }
@@ -235,7 +253,7 @@ impl AttrsExt for Attrs {
     fn ints(&self, name: &str) -> &[i64] {
         match self.get(name) {
             Some(Attr::Ints(ns)) => ns,
-            Some(Attr::Int(_) | Attr::Decimal(_) | Attr::Bool(_) | Attr::Word(_) | Attr::None)
+            Some(Attr::Int(_) | Attr::Decimal(_) | Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::None)
             | None => &[],
         }
     }

@@ -110,12 +110,19 @@ impl Program {
 
     /// Compiles the arch called `name` in `file`. Warnings come beside a result, errors instead.
     pub fn compile(&self, file: &str, name: &str) -> (Option<Compiled>, Diagnostics) {
+        if self.has_errors() {
+            return (None, Diagnostics::new());
+        }
         self.build(file, name, compile_tree, |compiled| &compiled.fields)
     }
 
     /// All that is wrong with an arch, without its identity and text: those of an arch that
-    /// elaborates take time and find little more.
+    /// elaborates take time and find little more. An arch that uses something with an error in it is
+    /// passed over: what is wrong with it follows from that.
     pub fn check(&self, file: &str, name: &str) -> (bool, Diagnostics) {
+        if self.has_errors() && !self.sound(file, name) {
+            return (false, Diagnostics::new());
+        }
         let (elaborated, diagnostics) =
             self.build(file, name, checked_tree, |elaborated| &elaborated.fields);
         (elaborated.is_some(), diagnostics)
@@ -129,6 +136,21 @@ impl Program {
         elaborate_open(&self.library, &built.tree)
     }
 
+    /// Whether an arch, and all that it is made from, has no error in its text.
+    fn sound(&self, file: &str, name: &str) -> bool {
+        let Some(id) = self.sources.find(file) else { return false };
+        let errors = self.diagnostics.iter().filter(|d| d.is_error());
+        let places: Vec<Span> =
+            errors.filter_map(|d| d.labels.first()).map(|label| label.span).collect();
+        self.library.used_by(id, name).is_some_and(|used| {
+            !used.iter().any(|whole| {
+                places.iter().any(|at| {
+                    at.file == whole.file && whole.start <= at.start && at.start <= whole.end
+                })
+            })
+        })
+    }
+
     fn build<T>(
         &self,
         file: &str,
@@ -137,9 +159,6 @@ impl Program {
         fields: fn(&T) -> &Vec<Field>,
     ) -> (Option<T>, Diagnostics) {
         let mut diagnostics = Diagnostics::new();
-        if self.has_errors() {
-            return (None, diagnostics);
-        }
         let Some(id) = self.sources.find(file) else { return (None, diagnostics) };
         let Some((found, home)) = self.library.arch(id, name).filter(|(_, home)| *home == id)
         else {

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dsl::limits::MAX_ERRORS;
-use dsl::{Alias, Arch, ArchBody, Ast, Diagnostics, FileId, InitTable, Item, Kind, Name, Sources};
+use dsl::{Alias, Arch, ArchBody, Ast, Diagnostics, FileId, InitTable, Item, Kind, Name, Sources, Span};
 
 use crate::diag;
 use crate::names;
@@ -33,6 +33,18 @@ impl Entity {
             Entity::Alias(alias, _) => &alias.name,
             Entity::Init(table, _) => &table.name,
             Entity::Arch(arch, _) => &arch.name,
+        }
+    }
+}
+
+impl Entity {
+    /// Its text as the parser gave it, and the file it is in.
+    fn item(&self) -> (Item, FileId) {
+        match self {
+            Entity::Def(item) => (Item::Def(item.def.clone()), item.file),
+            Entity::Alias(alias, home) => (Item::Alias(alias.as_ref().clone()), *home),
+            Entity::Init(table, home) => (Item::Init(table.as_ref().clone()), *home),
+            Entity::Arch(arch, home) => (Item::Arch(arch.as_ref().clone()), *home),
         }
     }
 }
@@ -165,6 +177,7 @@ fn import(
                 let alias = wanted.alias.as_ref().unwrap_or(&wanted.name);
                 if wanted.alias.is_some() && hides_a_primitive(entity, &alias.text) {
                     diagnostics.push(diag::names_a_primitive(alias));
+                    continue;
                 }
                 // The parser has reported a name that is imported and defined; the latter stands.
                 let scope = library.scopes.entry(*file).or_default();
@@ -213,13 +226,7 @@ fn call_cycles(files: &[(FileId, Ast)], library: &Library, diagnostics: &mut Dia
                     Some((home, entity.name().clone()))
                 })
                 .collect();
-            let name = match item {
-                Item::Def(d) => &d.name,
-                Item::Alias(a) => &a.name,
-                Item::Init(t) => &t.name,
-                Item::Arch(a) => &a.name,
-            };
-            defs.push((*file, name));
+            defs.push((*file, item.name()));
             called.push(calls);
         }
     }
@@ -267,6 +274,31 @@ impl Library {
             Some(Entity::Arch(arch, home)) => Some((arch.clone(), *home)),
             _ => None,
         }
+    }
+
+    /// The texts that an arch is made from, its own among them; `None` where one is missing.
+    pub fn used_by(&self, file: FileId, name: &str) -> Option<Vec<Span>> {
+        let (arch, home) = self.arch(file, name)?;
+        let mut next = vec![Entity::Arch(arch, home)];
+        let mut found: BTreeMap<(FileId, u32), Span> = BTreeMap::new();
+        while let Some(entity) = next.pop() {
+            let (item, home) = entity.item();
+            let span = item.span();
+            if found.insert((home, span.start), span).is_some() {
+                continue;
+            }
+            for used in names::references(&item) {
+                let base = base_of(&item).filter(|base| base.text == used.text);
+                let arch = base.and_then(|base| self.arch(home, &base.text));
+                let entity = arch.map(|(arch, home)| Entity::Arch(arch, home));
+                match entity.or_else(|| self.lookup(home, &used.text)) {
+                    Some(entity) => next.push(entity),
+                    None if names::is_built_in(&used.text) => {}
+                    None => return None,
+                }
+            }
+        }
+        Some(found.into_values().collect())
     }
 
     /// Everything that can be named in a file, for suggestions.

@@ -50,6 +50,7 @@ impl Callable {
             ConfigKind::Int
             | ConfigKind::OptionalInt
             | ConfigKind::Decimal
+            | ConfigKind::Number
             | ConfigKind::Bool
             | ConfigKind::Word(_) => true,
             ConfigKind::Ints | ConfigKind::Weight | ConfigKind::Init => false,
@@ -120,6 +121,16 @@ pub enum SettingValue {
     /// Written in a body: evaluated in what that binds, too.
     Inside(Rc<Expr>, FileId, Around),
     Def(Rc<Applied>),
+}
+
+impl Setting {
+    /// Where its value is written.
+    pub(crate) fn place(&self) -> Span {
+        match self.value.written() {
+            Ok((expr, ..)) => expr.span,
+            Err(applied) => applied.span,
+        }
+    }
 }
 
 impl SettingValue {

@@ -292,8 +292,11 @@ impl Root {
         Some(order == Ordering::Less)
     }
 
-    /// For drawing initial values; libm, so equal on every platform.
+    /// For kernels and initial values; libm, so equal on every platform.
     pub fn to_f64(self) -> f64 {
+        if let (1, Some(decimal)) = (self.degree, self.radicand.to_decimal()) {
+            return decimal.to_f64();
+        }
         let signed = self.radicand.to_f64();
         let mut size = signed.abs();
         let mut degree = self.degree;

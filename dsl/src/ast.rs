@@ -56,6 +56,15 @@ pub enum Item {
 }
 
 impl Item {
+    pub fn name(&self) -> &Name {
+        match self {
+            Item::Def(def) => &def.name,
+            Item::Alias(alias) => &alias.name,
+            Item::Init(table) => &table.name,
+            Item::Arch(arch) => &arch.name,
+        }
+    }
+
     pub fn span(&self) -> Span {
         match self {
             Item::Def(def) => def.span,

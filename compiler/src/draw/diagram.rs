@@ -330,7 +330,7 @@ fn words(attrs: &Attrs) -> String {
     let words = attrs.iter().filter_map(|(name, value)| match value {
         Attr::Bool(true) => Some((*name).to_owned()),
         Attr::Bool(false) | Attr::None | Attr::Word("none") => None,
-        Attr::Int(_) | Attr::Decimal(_) | Attr::Word(_) | Attr::Ints(_) => {
+        Attr::Int(_) | Attr::Decimal(_) | Attr::Root(_) | Attr::Word(_) | Attr::Ints(_) => {
             Some(format!("{name} {value}"))
         }
     });

@@ -12,7 +12,7 @@ use super::frame::Frame;
 use super::{Building, Elaborator, join};
 use crate::diag;
 use crate::graph::{Out, Param};
-use crate::names::mentions;
+use crate::names::{bound_by, mentions};
 use crate::value::Value;
 
 impl Elaborator<'_> {
@@ -22,8 +22,17 @@ impl Elaborator<'_> {
         f: &mut Frame,
         b: &mut Building,
     ) -> Option<()> {
-        // After a failure later statements would only repeat it.
-        list.iter().try_for_each(|statement| self.statement(statement, f, b))
+        // What a failed statement binds is broken, and what follows from it is silent.
+        let mut good = Some(());
+        for statement in list {
+            if self.statement(statement, f, b).is_none() {
+                good = None;
+                for name in bound_by(std::slice::from_ref(statement)) {
+                    f.break_off(&name);
+                }
+            }
+        }
+        good
     }
 
     fn statement(&mut self, statement: &Statement, f: &mut Frame, b: &mut Building) -> Option<()> {
@@ -68,11 +77,6 @@ impl Elaborator<'_> {
                 for (name, out) in names.iter().zip(outs) {
                     f.bind(&name.text, Value::Tensors(vec![out]));
                 }
-            }
-            ([_], Value::Ratio(r, at)) => {
-                let (num, den) = (r.num.to_string(), r.den.to_string());
-                self.diagnostics.push(diag::inexact_division(at, &num, &den));
-                return None;
             }
             ([name], value) => f.bind(&name.text, value),
             (names, _) => {

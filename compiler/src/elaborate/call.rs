@@ -309,7 +309,10 @@ impl Elaborator<'_> {
             self.diagnostics.push(diag::too_deep(call.span, MAX_DEPTH, &self.stack));
             None
         } else {
-            self.call_body(b, item, applied, call)
+            let before = self.diagnostics.len();
+            let result = self.call_body(b, item, applied, call);
+            self.point_at_settings(before, item, applied);
+            result
         };
         self.stack.pop();
         result
@@ -326,23 +329,24 @@ impl Elaborator<'_> {
         let mut frame = Frame::new(item.file, call.path.clone(), call.slots.clone());
         frame.fill.clone_from(&call.fill);
         frame.again = call.again;
-        self.configuration(b, item, applied, &call, &mut frame)?;
+        let configured = self.configuration(b, item, applied, &call, &mut frame);
         for (name, out) in def.tensors.iter().zip(&call.tensors) {
             frame.bind(&name.text, Value::Tensors(vec![*out]));
         }
-        self.statements(&def.body.statements, &mut frame, b)?;
+        let mut good = configured.and(self.statements(&def.body.statements, &mut frame, b));
         let mut outs = Vec::new();
         for expr in &def.body.result {
-            match self.eval(expr, &mut frame, b)? {
-                Value::Tensors(more) => outs.extend(more),
-                other => {
+            match self.eval(expr, &mut frame, b) {
+                Some(Value::Tensors(more)) => outs.extend(more),
+                Some(other) => {
                     let got = other.describe();
                     self.diagnostics.push(diag::not_a_tensor(expr.span, &got));
-                    return None;
+                    good = None;
                 }
+                None => good = None,
             }
         }
-        Some(outs)
+        good.map(|()| outs)
     }
 
     /// Binds each configuration name: to what the call passes, what is set from outside, or its
@@ -472,7 +476,7 @@ impl Elaborator<'_> {
                 near.join(" or ")
             ),
         };
-        let place = (setting.span, default.span);
+        let place = (setting.place(), default.span);
         Some(diag::inexact_default(place, name, &rule, (a, n), &help))
     }
 }

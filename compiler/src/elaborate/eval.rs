@@ -2,19 +2,23 @@
 //!
 //! In: an expression and the names around it. Out: its value; `None` after an error was reported.
 //! Must stay true: checked 64-bit and exact decimal arithmetic only; a division that is not exact
-//! survives just long enough for `floor`, `ceil_to` or a root to consume it.
+//! is a number for `floor`, `ceil_to`, a root or a tensor to take, never a size or a field.
 
 use std::cmp::Ordering;
 
 use dsl::{BinaryOp, Expr, ExprKind, FileId, Name, Span, UnaryOp};
 
 use super::frame::Frame;
+use super::prim::exact;
 use super::{Building, Elaborator, MAX_EVALUATIONS};
 use crate::diag;
 use crate::graph::Out;
 use crate::op;
 use crate::tree::Around;
 use crate::value::{Ratio, Root, Value};
+
+const ONE: Root = Root { radicand: Ratio { num: 1, den: 1 }, degree: 1 };
+const MINUS_ONE: Root = Root { radicand: Ratio { num: -1, den: 1 }, degree: 1 };
 
 impl Elaborator<'_> {
     /// A value written in an arch, or in a body that configures a definition.
@@ -132,7 +136,7 @@ impl Elaborator<'_> {
         match (op, &value) {
             (UnaryOp::Not, Value::Bool(v)) => Some(Value::Bool(!v)),
             (UnaryOp::Neg, Value::Tensors(_)) => {
-                self.scale(&value, Ratio { num: -1, den: 1 }, span, b)
+                self.scale(&value, MINUS_ONE, span, b)
             }
             (UnaryOp::Neg, number) if number.as_ratio().is_some() => {
                 number.as_ratio().map(|r| r.neg().to_value(span))
@@ -160,15 +164,12 @@ impl Elaborator<'_> {
         None
     }
 
-    fn scale(&mut self, tensor: &Value, by: Ratio, span: Span, b: &mut Building) -> Option<Value> {
+    fn scale(&mut self, tensor: &Value, by: Root, span: Span, b: &mut Building) -> Option<Value> {
         let x = self.tensor(tensor, span)?;
-        let Some(by) = by.to_value(span).as_decimal() else {
-            let (num, den) = (by.num.to_string(), by.den.to_string());
-            self.diagnostics.push(diag::inexact_division(span, &num, &den));
-            return None;
-        };
+        let by = simplest(by, span);
+        let Some(attr) = exact(&by) else { return self.too_wide(&by.text(), span) };
         let mut attrs = op::Attrs::new();
-        attrs.insert("by", op::Attr::Decimal(by));
+        attrs.insert("by", attr);
         self.primitive_node("scale", attrs, vec![x], span, b)
     }
 
@@ -251,24 +252,25 @@ impl Elaborator<'_> {
                 self.primitive_node(name, op::Attrs::new(), vec![x, y], span, b)
             }
             (BinaryOp::Sub, Value::Tensors(_), Value::Tensors(_)) => {
-                let minus = self.scale(right, Ratio { num: -1, den: 1 }, span, b)?;
+                let minus = self.scale(right, MINUS_ONE, span, b)?;
                 let (x, y) = (self.tensor(left, span)?, self.tensor(&minus, span)?);
                 self.primitive_node("add", op::Attrs::new(), vec![x, y], span, b)
             }
-            (BinaryOp::Mul, Value::Tensors(_), number) if number.as_ratio().is_some() => {
-                self.scale(left, number.as_ratio()?, span, b)
+            (BinaryOp::Mul, Value::Tensors(_), number) if as_root(number).is_some() => {
+                self.scale(left, as_root(number)?, span, b)
             }
-            (BinaryOp::Mul, number, Value::Tensors(_)) if number.as_ratio().is_some() => {
-                self.scale(right, number.as_ratio()?, span, b)
+            (BinaryOp::Mul, number, Value::Tensors(_)) if as_root(number).is_some() => {
+                self.scale(right, as_root(number)?, span, b)
             }
-            (BinaryOp::Div, Value::Tensors(_), number) if number.as_ratio().is_some() => {
-                let by = number.as_ratio()?;
-                match (Ratio { num: 1, den: 1 }).div(by) {
+            (BinaryOp::Div, Value::Tensors(_), number) if as_root(number).is_some() => {
+                let by = as_root(number)?;
+                if by.radicand.num == 0 {
+                    self.diagnostics.push(diag::division_by_zero(span));
+                    return None;
+                }
+                match ONE.div(by) {
                     Some(inverse) => self.scale(left, inverse, span, b),
-                    None => {
-                        self.diagnostics.push(diag::division_by_zero(span));
-                        None
-                    }
+                    None => self.too_wide(&format!("1 / {}", number.text()), span),
                 }
             }
             _ => {
@@ -300,7 +302,7 @@ impl Elaborator<'_> {
             ("rsqrt", [x], _) => as_root(x)
                 .filter(|r| r.radicand.num > 0)
                 .and_then(Root::sqrt)
-                .and_then(|r| Root::rational(Ratio { num: 1, den: 1 }).div(r))
+                .and_then(|r| ONE.div(r))
                 .map(|r| simplest(r, span)),
             _ => None,
         };

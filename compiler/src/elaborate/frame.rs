@@ -79,6 +79,7 @@ impl Frame {
 
     pub(super) fn bind(&mut self, name: &str, value: Value) {
         self.names.insert(name.to_owned(), value);
+        self.broken.remove(name);
         self.bound.insert(name.to_owned());
     }
 
@@ -89,6 +90,7 @@ impl Frame {
 
     /// What is computed from it would only be reported again.
     pub(super) fn break_off(&mut self, name: &str) {
+        self.names.remove(name);
         self.broken.insert(name.to_owned());
         self.hide(name);
     }
@@ -163,6 +165,9 @@ impl Elaborator<'_> {
         // A primitive's name called is the primitive, also inside the mixer that shares its name.
         if let Some(callable) = crate::tree::primitive(text) {
             return Some(Callee::Applied(Rc::new(Applied::bare(callable, name.span)), None));
+        }
+        if f.broken.contains(text) {
+            return None;
         }
         if !f.bound.contains(text) {
             match self.library.lookup(f.file, text) {

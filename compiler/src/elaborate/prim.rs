@@ -9,6 +9,7 @@ use std::rc::Rc;
 use dsl::{Decimal, Span};
 
 use super::call::{Call, Rule};
+use super::eval::as_root;
 use super::{Building, Elaborator, Field, MAX_ELEMENTS, MAX_WIDTH, join};
 use crate::diag;
 use crate::graph::{NodeKind, Out, Param, ParamId};
@@ -211,7 +212,7 @@ impl Elaborator<'_> {
         let want = match config.kind {
             ConfigKind::Int => "an integer".to_owned(),
             ConfigKind::OptionalInt => "an integer or `none`".to_owned(),
-            ConfigKind::Decimal => "a number".to_owned(),
+            ConfigKind::Decimal | ConfigKind::Number => "a number".to_owned(),
             ConfigKind::Bool => "true or false".to_owned(),
             ConfigKind::Word(words) => format!("one of {}", words.join(", ")),
             ConfigKind::Ints => "integers".to_owned(),
@@ -384,10 +385,17 @@ fn attribute(kind: ConfigKind, value: &Value) -> Option<Attr> {
         (ConfigKind::Int | ConfigKind::OptionalInt, Value::Int(n)) => Some(Attr::Int(*n)),
         (ConfigKind::OptionalInt, Value::Word("none")) => Some(Attr::None),
         (ConfigKind::Decimal, number) => number.as_decimal().map(Attr::Decimal),
+        (ConfigKind::Number, number) => exact(number),
         (ConfigKind::Bool, Value::Bool(v)) => Some(Attr::Bool(*v)),
         (ConfigKind::Word(words), Value::Word(w)) => words.contains(w).then_some(Attr::Word(w)),
         _ => None,
     }
+}
+
+/// A number as configuration: a decimal where it is one, so that `x / 4` and `x * 0.25` are one graph.
+pub(super) fn exact(value: &Value) -> Option<Attr> {
+    let root = as_root(value)?;
+    Some(value.as_decimal().map_or(Attr::Root(root), Attr::Decimal))
 }
 
 fn dims(shape: &[i64]) -> String {

@@ -1,7 +1,7 @@
-//! `x * 0.5`, `-x`, `x / 16`: every element times one exact decimal.
+//! `x * 0.5`, `-x`, `x / 3`, `x * rsqrt(48)`: every element times one exact number.
 
 use super::{
-    Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
+    Arity, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
     Shaped, Time, Type,
 };
 use crate::lower::{Call, Gradients, Lower, Lowered};
@@ -10,9 +10,9 @@ use crate::plan::{Kernel, ValId};
 pub(super) static PRIMITIVE: Primitive = Primitive {
     name: "scale",
     revision: 1,
-    doc: "x · by, with `by` an exact decimal",
+    doc: "x · by, with `by` an exact number: a decimal, a fraction or a root",
     tensors: Arity::Exactly(1),
-    config: &[Config { name: "by", kind: ConfigKind::Decimal, default: Default::Required }],
+    config: &[Config { name: "by", kind: ConfigKind::Number, default: Default::Required }],
     time: Time::Pointwise,
     shape,
     cost,
@@ -24,7 +24,7 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     match inputs {
         [x] if !x.tokens => {
             let mut shaped = Shaped::plain(x.clone());
-            shaped.attrs.insert("by", Attr::Decimal(attrs.decimal("by")));
+            shaped.attrs.extend(attrs.get("by").cloned().map(|by| ("by", by)));
             Ok(shaped)
         }
         _ => Err(Mismatch::new("token ids cannot be scaled", "embed tokens first")),
@@ -37,11 +37,11 @@ fn cost(_: &Attrs, _: &[Type], outputs: &[Type], _: Context) -> Cost {
 }
 
 fn forward(l: &mut Lower, call: &Call) -> Lowered {
-    Lowered::one(l.one(Kernel::Scale { by: call.attrs.decimal("by") }, &call.operands))
+    Lowered::one(l.one(Kernel::Scale { by: call.attrs.number("by") }, &call.operands))
 }
 
 /// dx = by dy.
 fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
-    let by = call.attrs.decimal("by");
+    let by = call.attrs.number("by");
     vec![dy[0].map(|dy| l.one(Kernel::Scale { by }, &[dy]))]
 }

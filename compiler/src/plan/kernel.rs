@@ -11,6 +11,7 @@
 use dsl::Decimal;
 
 use super::Extent;
+use crate::value::Root;
 
 #[derive(Clone, Debug, PartialEq)]
 pub enum Kernel {
@@ -52,8 +53,8 @@ pub enum Kernel {
     Add,
     /// In: as `Add`. Out: y = a ⊙ b.
     Mul,
-    /// In: x […]. Out: y […] = by · x.
-    Scale { by: Decimal },
+    /// In: x […]. Out: y […] = by · x, with `by` rounded once, to the nearest f64.
+    Scale { by: Root },
     /// In: gate […], up […]. Out: y […] = silu(gate) ⊙ up. Made by `fuse`.
     SwiGlu,
     /// In: dy […], gate […], up […]. Out: dgate […], dup […].

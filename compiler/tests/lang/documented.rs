@@ -82,9 +82,11 @@ fn blocks_elaborate_or_are_refused() {
 fn configuration(primitive: &op::Primitive) -> String {
     let shown = primitive.config.iter().map(|config| {
         let kind = match config.kind {
-            ConfigKind::Int | ConfigKind::OptionalInt | ConfigKind::Decimal | ConfigKind::Bool => {
-                ""
-            }
+            ConfigKind::Int
+            | ConfigKind::OptionalInt
+            | ConfigKind::Decimal
+            | ConfigKind::Number
+            | ConfigKind::Bool => "",
             ConfigKind::Word(words) => return format!("`{}` ({})", config.name, words.join(", ")),
             ConfigKind::Ints => "…",
             ConfigKind::Weight | ConfigKind::Init => "",

@@ -292,6 +292,21 @@ fn rule_7_arithmetic_is_exact() {
 }
 
 #[test]
+fn rule_7_a_tensor_takes_any_exact_number() {
+    let of = |value: &str| layers(&format!("block l(x) {{\n  {value}\n}}"), "1 of l");
+    assert_same_graph(&of("x / 4"), &of("x * 0.25"));
+    assert_same_graph(&of("x / 4"), &of("x * rsqrt(dim)"));
+    assert_same_graph(&of("x / 3"), &of("third = 1 / 3\n  x * third"));
+    assert_same_graph(&of("x / 3"), &of("scale(x, 1 / 3)"));
+    assert_same_graph(&of("x / sqrt(48)"), &of("x * rsqrt(48)"));
+    let text = |value: &str| of(value).identity.graph_text;
+    assert!(text("x / 3").contains("by 1/3"), "{}", text("x / 3"));
+    assert!(text("x * rsqrt(48)").contains("by sqrt(1/48)"), "{}", text("x * rsqrt(48)"));
+    assert_eq!(codes(&with_layers("block l(x) {\n  x / 0\n}", "1 of l")), ["division-by-zero"]);
+    assert_eq!(codes(&with_layers("block l(x) {\n  1 / x\n}", "1 of l")), ["operands"]);
+}
+
+#[test]
 fn rule_8_a_slot_is_the_identity_or_a_fill_over_its_channels() {
     let block = "block l(x) {\n  a = linear one (x, 24)\n  b = linear two (x, 8)\n  a, b = slot S(a, b)\n  x + linear out (concat(b, a), dim)\n}";
     let empty = layers(block, "1 of l");

@@ -232,7 +232,7 @@ fn confounds(verdict: &Verdict) -> BTreeSet<String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: cases(), failure_persistence: None, max_global_rejects: cases().max(1024), ..ProptestConfig::default() })]
 
     #[test]
     fn both_orders_and_the_oracle_agree((a, b, declared) in pair()) {
