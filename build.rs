@@ -1,10 +1,27 @@
-//! Out: a run path to the libtorch that torch-sys found, so that `canonc` starts without any environment
-//! variable. Without the `torch` feature: nothing. DT_RUNPATH, so LD_LIBRARY_PATH still wins.
+//! Out: run paths to libtorch, so that `canonc` starts without any environment variable: beside an installed
+//! binary, then inside this clone, wherever that is moved, then where torch-sys found it. Without the `torch`
+//! feature: nothing. DT_RUNPATH, so LD_LIBRARY_PATH still wins.
+
+use std::env;
+use std::path::{Path, PathBuf};
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
     println!("cargo:rerun-if-env-changed=DEP_TCH_LIBTORCH_LIB");
-    if let Some(lib) = std::env::var_os("DEP_TCH_LIBTORCH_LIB") {
-        println!("cargo:rustc-link-arg=-Wl,-rpath,{}", lib.display());
+    let Some(lib) = env::var_os("DEP_TCH_LIBTORCH_LIB").map(PathBuf::from) else { return };
+    let lib = lib.canonicalize().unwrap_or(lib);
+    let mut paths = vec!["$ORIGIN/../lib/canonc".to_owned()];
+    // Binaries are in target/PROFILE, tests in target/PROFILE/deps.
+    let clone = env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
+    if let Ok(inside) = lib.strip_prefix(&clone) {
+        paths.extend(["../..", "../../.."].map(|up| relative(up, inside)));
     }
+    paths.push(lib.display().to_string());
+    for path in paths {
+        println!("cargo:rustc-link-arg=-Wl,-rpath,{path}");
+    }
+}
+
+fn relative(up: &str, inside: &Path) -> String {
+    format!("$ORIGIN/{up}/{}", inside.display())
 }

@@ -14,7 +14,7 @@ use crate::args::{AnswerArgs, Judge};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::forward::{machine, one_arch, weights};
 use crate::load::Found;
-use crate::runs::failure;
+use crate::runs::{self, failure};
 use crate::{files, output};
 
 /// A line of the file; `canonc data generate multihop` and `canonc data babilong` write such.
@@ -45,7 +45,7 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
         .help("name an arch that was trained on text"));
     }
     let questions = questions(args)?;
-    let weights = weights(&compiled, &args.weights)?
+    let weights = weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?)?
         .to(machine.device, machine.kind)
         .map_err(|error| Failure::machine(error.to_string()))?;
     let decoder = Decoder::new(&compiled.graph, Options::default(), machine)

@@ -64,6 +64,12 @@ pub(crate) struct Cli {
     /// When to colour what goes to a terminal; `auto` respects NO_COLOR
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
     pub(crate) color: When,
+    /// Errors and results only
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
+    pub(crate) quiet: bool,
+    /// Also which files and settings are used
+    #[arg(short, long, global = true)]
+    pub(crate) verbose: bool,
     #[command(subcommand)]
     pub(crate) command: Command,
 }
@@ -114,6 +120,8 @@ pub(crate) enum Command {
     Data(DataArgs),
     Doctor(DoctorArgs),
     Completions(CompletionsArgs),
+    Man(ManArgs),
+    Help(HelpArgs),
     /// A word that is none of the above; `main` says what was meant.
     #[command(external_subcommand)]
     Unknown(Vec<OsString>),
@@ -218,7 +226,7 @@ Schema of --recipe-fields --json: {schema: \"canonc.show.recipe_fields.v1\", fie
 origin, accepts, default, unit, only, doc}]}; default is null where the field must be written, only
 null where it is in every recipe, else {path, values}.")]
 pub(crate) struct ShowArgs {
-    /// A .canon file or a lock; `std`; or the name of a standard definition, file or primitive
+    /// A .canon file, a lock or a run's folder; `std`; or the name of a standard definition, file or primitive
     #[arg(value_name = "FILE|NAME", required_unless_present = "recipe_fields")]
     pub(crate) what: Option<PathBuf>,
     /// Instead: the path and value of every field, and whether it was written or is a default
@@ -250,7 +258,7 @@ Examples:
   canonc graph lockfiles/demo.lock --arch llama_demo --plan  every step of its training
   canonc graph --artifacts                                 archs, recipes, locks, runs: what is stale")]
 pub(crate) struct GraphArgs {
-    /// A .canon file or a lock
+    /// A .canon file, a lock, or a run's folder
     #[arg(value_name = "FILE", required_unless_present = "artifacts")]
     pub(crate) file: Option<PathBuf>,
     /// The architecture to show, if the file defines several
@@ -469,6 +477,30 @@ pub(crate) struct DoctorArgs {
     pub(crate) json: bool,
 }
 
+/// Write manual pages: one for canonc and one for each command
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc man ~/.local/share/man/man1
+  canonc man pages && man pages/canonc-run.1")]
+pub(crate) struct ManArgs {
+    /// The folder they go to
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}
+
+/// Print the help of a command
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc help run             the same as `canonc run --help`
+  canonc help data prepare")]
+pub(crate) struct HelpArgs {
+    /// The command
+    #[arg(value_name = "COMMAND")]
+    pub(crate) words: Vec<OsString>,
+}
+
 /// Print the completions of a shell
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -490,6 +522,7 @@ Examples:
   canonc run                                          the only experiment lock under lockfiles/
   canonc run --lock lockfiles/depo_llama.lock         in runs/depo_llama
   canonc run lockfiles/depo_llama.lock                the same
+  canonc run lockfiles/depo_*.lock                    several, one after another
   canonc run --lock depo.lock --dir /scratch/depo     in another folder
   canonc run --lock depo.lock --dry-run               memory, disk and time, without training
   canonc run --lock depo.lock --stop-after-step 100   leaves a checkpoint and exits 75
@@ -498,9 +531,9 @@ Interrupting (Ctrl-C, SIGTERM) finishes the step, leaves a checkpoint and exits 
 goes on from there. A second Ctrl-C, a kill or a crash loses what came after the last checkpoint; it is
 done again, and the steps of it that were logged have to come out the same.")]
 pub(crate) struct RunArgs {
-    /// A lock of kind experiment [default: the only one under lockfiles/]
+    /// Locks of kind experiment, run one after another [default: the only one under lockfiles/]
     #[arg(value_name = "LOCK", conflicts_with = "lock")]
-    pub(crate) named: Option<PathBuf>,
+    pub(crate) named: Vec<PathBuf>,
     /// The same by name
     #[arg(long, value_name = "LOCK", num_args = 0..=1)]
     pub(crate) lock: Option<Option<PathBuf>>,

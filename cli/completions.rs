@@ -7,11 +7,12 @@ use clap::CommandFactory;
 
 use crate::args::{Cli, CompletionsArgs};
 use crate::fail::{Exit, Outcome};
+use crate::help::visible;
 use crate::output;
 
 pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
     let mut script = Vec::new();
-    clap_complete::generate(args.shell, &mut Cli::command(), "canonc", &mut script);
+    clap_complete::generate(args.shell, &mut visible(&Cli::command()), "canonc", &mut script);
     output::data(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Fine)
 }

@@ -73,8 +73,12 @@ fn facts() -> Vec<Fact> {
     facts.push(disk());
     #[cfg(feature = "torch")]
     facts.extend(torch());
-    facts.push(libtorch());
-    facts.extend(tools::facts());
+    // What a build needs is asked for where something can be built.
+    let clone = Path::new("runtime/fetch-libtorch.py").is_file();
+    if clone {
+        facts.push(libtorch());
+    }
+    facts.extend(tools::facts(clone));
     facts
 }
 

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::args::{ForwardArgs, MachineArgs, OnDevice, WithKernels, WithType};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::load::{self, Found};
-use crate::runs::failure;
+use crate::runs::{self, failure};
 use crate::{files, output};
 
 pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
@@ -34,7 +34,7 @@ pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
         }
         None => None,
     };
-    let weights = weights(&compiled, &args.weights)?;
+    let weights = weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?)?;
     let request = Request {
         graph: &compiled.graph,
         weights: &weights,

@@ -15,7 +15,7 @@ use crate::fail::{Exit, Failure, Outcome};
 use crate::forward::{Ran, machine, one_arch, ran, weights};
 use crate::load::Found;
 use crate::output;
-use crate::runs::failure;
+use crate::runs::{self, failure};
 
 /// Bytes, and the marks of a document's ends.
 const BYTE_VOCAB: i64 = 258;
@@ -32,7 +32,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
                 .help("give `--prompt TEXT`, or `--prompt-tokens 1,2,3`"));
         }
     };
-    let weights = weights(&compiled, &args.weights)?;
+    let weights = weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?)?;
     let request = Request {
         graph: &compiled.graph,
         weights: &weights,

@@ -342,7 +342,8 @@ pub(crate) struct Trained {
 
 /// The archs of a `.canon` file or a lock, or the one of that name; diagnostics have been shown.
 pub(crate) fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
-    if path.extension().is_some_and(|extension| extension == "lock") {
+    let path = &locks::named(path);
+    if locks::is_lock(path) {
         return locked(path, arch);
     }
     let (loaded, compiled) = compile(path, arch)?;

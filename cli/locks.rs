@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use compiler::lock::{self, Lock, LockError, MAX_LOCK_BYTES};
 use compiler::recipe::{self, Source};
@@ -17,8 +17,28 @@ use crate::files;
 /// Locks listed before the rest is left out.
 const SHOWN: usize = 12;
 
+/// The lock's name in a run's folder.
+const OF_A_RUN: &str = "lock";
+
+/// The lock that a path names: a file, or that of a run's folder, also by the run's name alone.
+pub(crate) fn named(path: &Path) -> PathBuf {
+    let of = |folder: &Path| Some(folder.join(OF_A_RUN)).filter(|lock| lock.is_file());
+    let found = match path.exists() {
+        true => of(path),
+        false => of(&Path::new(crate::runs::FOLDER).join(path)),
+    };
+    found.unwrap_or_else(|| path.to_owned())
+}
+
+/// Whether a path is a lock by its name.
+pub(crate) fn is_lock(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "lock")
+        || path.file_name().is_some_and(|name| name == OF_A_RUN)
+}
+
 /// A lock and the text it was read from.
 pub(crate) fn read(path: &Path) -> Result<(Lock, String), Failure> {
+    let path = &named(path);
     let bytes = bytes(path).map_err(|error| match path.is_dir() {
         true => Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)))
             .help("name one of the locks in it"),

@@ -35,6 +35,7 @@ mod forward;
 #[cfg(feature = "torch")]
 mod generate;
 mod graph;
+mod help;
 mod import;
 mod load;
 mod locks;
@@ -56,8 +57,8 @@ mod verify;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+use clap::FromArgMatches;
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser};
 
 use args::{Cli, Command, NEEDS_TORCH, When};
 use fail::{Exit, Failure, Outcome};
@@ -80,8 +81,15 @@ fn main() -> ExitCode {
 fn start() -> ExitCode {
     let argv: Vec<OsString> = std::env::args_os().collect();
     output::set_colour(colour(&argv));
-    finish(match Cli::try_parse_from(&argv) {
-        Ok(cli) => dispatch(cli.command),
+    let mut command = help::command();
+    let read = command.try_get_matches_from_mut(&argv).and_then(|found| {
+        Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
+    });
+    finish(match read {
+        Ok(cli) => {
+            output::set_loudness(cli.quiet, cli.verbose);
+            dispatch(cli.command)
+        }
         Err(error) => usage(&error, &argv),
     })
 }
@@ -123,6 +131,8 @@ fn dispatch(command: Command) -> Outcome {
         Command::Data(args) => data::data(&args),
         Command::Doctor(args) => doctor::doctor(&args),
         Command::Completions(args) => completions::completions(&args),
+        Command::Man(args) => help::man(&args),
+        Command::Help(args) => help::help(&args),
         Command::Unknown(words) => Err(unknown(&words)),
     }
 }
@@ -181,7 +191,7 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
     // clap quotes words with apostrophes, the rest of this program as code.
     let mut failure = Failure::bad_input(message.join(" ").replace('\'', "`"));
     failure.help = help.into_iter().map(|line| line.replace('\'', "`")).collect();
-    let cli = Cli::command();
+    let cli = help::command();
     // Of `canonc data generate` both words.
     let (mut command, mut names) = (&cli, Vec::new());
     for word in argv.iter().skip(1) {
@@ -202,7 +212,7 @@ fn unknown(words: &[OsString]) -> Failure {
     if cfg!(not(feature = "torch")) && NEEDS_TORCH.contains(&word.as_ref()) {
         return Failure::without_torch(&word);
     }
-    let cli = Cli::command();
+    let cli = help::command();
     let known = cli.get_subcommands().map(clap::Command::get_name).chain(NEEDS_TORCH);
     let failure = Failure::bad_input(format!("there is no command `{word}`"));
     match dsl::suggest(&word, known) {

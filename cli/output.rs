@@ -64,14 +64,58 @@ pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     }
 }
 
+/// How much is said on standard error beside errors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Loudness {
+    Quiet,
+    #[default]
+    Usual,
+    Verbose,
+}
+
+static LOUDNESS: OnceLock<Loudness> = OnceLock::new();
+
+/// Called once, when argv has been read.
+pub(crate) fn set_loudness(quiet: bool, verbose: bool) {
+    let loudness = match (quiet, verbose) {
+        (true, _) => Loudness::Quiet,
+        (false, true) => Loudness::Verbose,
+        (false, false) => Loudness::Usual,
+    };
+    // A second call changes nothing: there is one command line.
+    let _ = LOUDNESS.set(loudness);
+}
+
+fn loudness() -> Loudness {
+    LOUDNESS.get().copied().unwrap_or_default()
+}
+
+/// Whether errors and results are all that is wanted.
+pub(crate) fn quiet() -> bool {
+    loudness() == Loudness::Quiet
+}
+
+/// What only `--verbose` asks for: which files and settings are used.
+pub(crate) fn detail(text: impl FnOnce() -> String) {
+    if loudness() == Loudness::Verbose {
+        note(&text());
+    }
+}
+
 /// A line for the person, not for the pipe.
 pub(crate) fn note(text: &str) {
+    if quiet() {
+        return;
+    }
     // Standard error may be closed; there is nobody left to tell.
     let _ = writeln!(io::stderr().lock(), "{text}");
 }
 
 /// Text on standard error as it is: a line that is to be written over.
 pub(crate) fn draw(text: &str) {
+    if quiet() {
+        return;
+    }
     // Standard error may be closed; there is nobody left to tell.
     let mut stream = io::stderr().lock();
     let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());

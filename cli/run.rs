@@ -5,6 +5,7 @@
 //! it; libtorch starts in the environment the lock requires, so the process may start itself again;
 //! one Ctrl-C leaves a good checkpoint, a second one ends at once.
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::time::Instant;
@@ -23,15 +24,17 @@ use runtime::train::{End, How, Options, Watch, machine, spec, time, train};
 
 use crate::args::{RunArgs, RunDevice};
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::output;
 use crate::runs::{self, failure};
 use crate::signals::stop_on_signals;
+use crate::{child, locks, output};
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
-    let path = match (&args.named, &args.lock) {
-        (Some(named), _) | (None, Some(Some(named))) => named.clone(),
-        (None, Some(None) | None) => runs::only_experiment()?,
+    let path = match (args.named.as_slice(), &args.lock) {
+        ([_, _, ..], _) => return several(args),
+        ([named], _) | ([], Some(Some(named))) => locks::named(named),
+        ([], Some(None) | None) => runs::only_experiment()?,
     };
+    output::detail(|| format!("lock: {}", shown(&path)));
     let text = runs::read_text(&path)?;
     trains(&path, &text)?;
     let locked = read_experiment(&shown(&path), &text).map_err(failure)?;
@@ -103,6 +106,49 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     }
 }
 
+/// Each in a process of its own, since each starts in the platform its lock requires. All of them are read first; the
+/// first that does not get to its end is the last.
+fn several(args: &RunArgs) -> Outcome {
+    let RunArgs { named, lock: _, dir, data, dry_run, device, stop_after_step, fault } = args;
+    if dir.is_some() {
+        return Err(Failure::bad_input(
+            "`--dir` names one run's folder, and several locks are given",
+        )
+        .help("leave it out: each run gets runs/NAME, NAME being its lock's"));
+    }
+    for path in named {
+        let text = runs::read_text(path)?;
+        trains(path, &text)?;
+        read_experiment(&shown(path), &text).map_err(failure)?;
+    }
+    let stop = stop_on_signals()?;
+    for (number, path) in named.iter().enumerate() {
+        output::note(&format!("lock {} of {}: {}", number + 1, named.len(), shown(path)));
+        let mut words: Vec<OsString> = vec!["run".into(), path.into()];
+        let mut option = |name: &str, value: Option<OsString>| {
+            words.extend(value.into_iter().flat_map(|value| [name.into(), value]));
+        };
+        option("--data", data.as_ref().map(OsString::from));
+        option("--stop-after-step", stop_after_step.map(|n| n.to_string().into()));
+        option("--fault", fault.as_ref().map(OsString::from));
+        option("--device", device.map(|device| device_word(device).into()));
+        words.extend(dry_run.then(|| "--dry-run".into()));
+        words.extend(output::quiet().then(|| "--quiet".into()));
+        match child::carry_out(&words, None, &stop)? {
+            Exit::Fine => {}
+            other => return Ok(other),
+        }
+    }
+    Ok(Exit::Fine)
+}
+
+fn device_word(device: RunDevice) -> &'static str {
+    match device {
+        RunDevice::Cpu => "cpu",
+        RunDevice::Cuda => "cuda",
+    }
+}
+
 /// Refuses a lock of another kind with the command that is for it.
 fn trains(path: &Path, text: &str) -> Result<(), Failure> {
     let name = shown(path);
@@ -120,11 +166,7 @@ fn trains(path: &Path, text: &str) -> Result<(), Failure> {
 
 /// The experiment as another device runs it: the same id, another platform section.
 fn on_device(experiment: Experiment, device: Option<RunDevice>) -> Result<Experiment, Failure> {
-    let word = match device {
-        None => return Ok(experiment),
-        Some(RunDevice::Cpu) => "cpu",
-        Some(RunDevice::Cuda) => "cuda",
-    };
+    let Some(word) = device.map(device_word) else { return Ok(experiment) };
     let values = Fields::from([("platform.device".to_owned(), FieldValue::text(word))]);
     experiment.with(experiment.name.clone(), &values).map_err(|problems| {
         let first = problems.into_iter().next();

@@ -37,8 +37,34 @@ pub(crate) fn folder(named: &Path) -> PathBuf {
     if !named.exists() && usual.is_dir() { usual } else { named.to_owned() }
 }
 
+/// The weights that are meant: those given, or those of a run's last checkpoint.
+#[cfg(feature = "torch")]
+pub(crate) fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
+    use runtime::checkpoint::{self, Part};
+    use runtime::run::Paths;
+    if let Some(given) = given {
+        return Ok(given.to_owned());
+    }
+    let lock = locks::named(named);
+    let run = lock.parent().map(Paths::new).filter(|run| run.lock() == lock);
+    let Some(run) = run else {
+        return Err(Failure::bad_input("no weights are given")
+            .help("give `--weights FILE`, or name a run's folder instead of a file"));
+    };
+    let latest = checkpoint::latest(&run.checkpoints()).map_err(failure)?;
+    let Some(latest) = latest else {
+        return Err(Failure::bad_input(format!(
+            "the run in `{}` has no checkpoint yet",
+            shown(&run.folder)
+        ))
+        .help("`canonc run` goes on with it; or give `--weights FILE`"));
+    };
+    Ok(run.checkpoints().join(latest).join(Part::Weights.file()))
+}
+
 /// The text of a lock.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
+    let path = &locks::named(path);
     let bytes = std::fs::read(path).map_err(|error| locks::missing(path, &error))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Failure::bad_input(format!("`{}` is no lock: it is not text", shown(path))))?;
@@ -110,6 +136,7 @@ pub(crate) fn documents(
         ))
         .help("name the prepared file with --data PATH; `canonc data prepare` makes one"));
     }
+    crate::output::detail(|| format!("documents: {}", shown(path)));
     let index =
         file::load(path).map_err(|error| Failure::bad_input(error.message).help(error.help))?;
     Ok(Some(Arc::new(index)))

@@ -99,15 +99,15 @@ loss, cross-entropy for a .canon file); with --grad `grad.PATH`, the gradient of
 Schema of --json: {schema: \"canonc.forward.v1\", out, loss, counted, tensors: [{name, shape}],
 kernels: [{kernel, path, times}]}; loss and counted are null without targets.")]
 pub(crate) struct ForwardArgs {
-    /// A .canon file or a lock
-    #[arg(value_name = "FILE")]
+    /// A .canon file, a lock, or a run's folder
+    #[arg(value_name = "FILE|RUN")]
     pub(crate) file: PathBuf,
     /// The architecture that is meant, if the file holds several
     #[arg(long, value_name = "NAME")]
     pub(crate) arch: Option<String>,
-    /// The parameters, in safetensors
+    /// The parameters, in safetensors [default: of a run, its last checkpoint]
     #[arg(long, value_name = "FILE")]
-    pub(crate) weights: PathBuf,
+    pub(crate) weights: Option<PathBuf>,
     /// A safetensors file with `tokens`
     #[arg(long, value_name = "FILE")]
     pub(crate) tokens: PathBuf,
@@ -134,6 +134,7 @@ pub(crate) struct ForwardArgs {
     after_help = "\
 Examples:
   canonc generate arch/llama_tiny.canon --weights w.safetensors --prompt 'Once upon'
+  canonc generate runs/demo --prompt 'Once upon'
   canonc generate depo.lock --weights w.safetensors --prompt-tokens 1,2,3 --temperature 0
   canonc generate arch/llama_tiny.canon --weights w.safetensors --prompt A --top-k 40 --seed 7
 
@@ -144,15 +145,15 @@ Schema of --json: {schema: \"canonc.generate.v1\", tokens, text, state_bytes, ke
 times}]}; text is null for a prompt of tokens, state_bytes what is carried from token to token."
 )]
 pub(crate) struct GenerateArgs {
-    /// A .canon file or a lock
-    #[arg(value_name = "FILE")]
+    /// A .canon file, a lock, or a run's folder
+    #[arg(value_name = "FILE|RUN")]
     pub(crate) file: PathBuf,
     /// The architecture that is meant, if the file holds several
     #[arg(long, value_name = "NAME")]
     pub(crate) arch: Option<String>,
-    /// The parameters, in safetensors
+    /// The parameters, in safetensors [default: of a run, its last checkpoint]
     #[arg(long, value_name = "FILE")]
-    pub(crate) weights: PathBuf,
+    pub(crate) weights: Option<PathBuf>,
     /// A text to go on from
     #[arg(long, value_name = "TEXT", conflicts_with = "prompt_tokens")]
     pub(crate) prompt: Option<String>,
@@ -200,15 +201,15 @@ Examples:
 A question is a line `{\"text\": …, \"answer\": …}`; its answer on standard output is a line with what was said and
 whether that is right.")]
 pub(crate) struct AnswerArgs {
-    /// A .canon file or a lock, of the byte tokenizer's vocabulary
-    #[arg(value_name = "FILE")]
+    /// A .canon file, a lock, or a run's folder; of the byte tokenizer's vocabulary
+    #[arg(value_name = "FILE|RUN")]
     pub(crate) file: PathBuf,
     /// The architecture that is meant, if the file holds several
     #[arg(long, value_name = "NAME")]
     pub(crate) arch: Option<String>,
-    /// The parameters, in safetensors
+    /// The parameters, in safetensors [default: of a run, its last checkpoint]
     #[arg(long, value_name = "FILE")]
-    pub(crate) weights: PathBuf,
+    pub(crate) weights: Option<PathBuf>,
     /// JSON lines
     #[arg(long, value_name = "FILE")]
     pub(crate) questions: PathBuf,

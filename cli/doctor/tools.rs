@@ -20,6 +20,8 @@ struct Tool {
     /// Tried in order; the first that answers counts.
     commands: &'static [&'static [&'static str]],
     help: &'static str,
+    /// Whether only building canonc needs it.
+    builds: bool,
 }
 
 const TOOLS: [Tool; 6] = [
@@ -27,38 +29,46 @@ const TOOLS: [Tool; 6] = [
         name: "cargo",
         commands: &[&["cargo", "--version"]],
         help: "building needs it: https://rustup.rs",
+        builds: true,
     },
     Tool {
         name: "C++ compiler",
         commands: &[&["c++", "--version"], &["g++", "--version"], &["clang++", "--version"]],
         help: "building with libtorch needs one (Debian, Ubuntu: `apt install g++`)",
+        builds: true,
     },
     Tool {
         name: "make",
         commands: &[&["make", "--version"]],
         help: "`apt install make`, or the cargo commands that the Makefile shows",
+        builds: true,
     },
     Tool {
         name: "python3",
         commands: &[&["python3", "--version"]],
         help: "fetching libtorch needs it (Debian, Ubuntu: `apt install python3`)",
+        builds: true,
     },
     Tool {
         name: "pip",
         commands: &[&["python3", "-m", "pip", "--version"]],
         help: "fetching libtorch needs it (Debian, Ubuntu: `apt install python3-pip`; others: `python3 -m ensurepip --user`)",
+        builds: true,
     },
     Tool {
         name: "NVIDIA driver",
         commands: &[&["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]],
         help: "only GPUs need it; runs use the CPU without",
+        builds: false,
     },
 ];
 
-pub(super) fn facts() -> Vec<Fact> {
+/// In a clone all of them; elsewhere what runs may use.
+pub(super) fn facts(clone: bool) -> Vec<Fact> {
     // All at once: some take half a second.
     let asked: Vec<_> = TOOLS
         .iter()
+        .filter(|tool| clone || !tool.builds)
         .map(|tool| (tool, thread::spawn(|| tool.commands.iter().find_map(|c| version(c)))))
         .collect();
     asked

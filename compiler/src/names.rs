@@ -111,7 +111,8 @@ pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mu
                     continue;
                 }
                 let before = walk.bound.log.iter().take(bound).map(|(_, name)| name);
-                let callable = |name: &&String| context == Use::Value || walk.shared.contains(*name);
+                let callable =
+                    |name: &&String| context == Use::Value || walk.shared.contains(*name);
                 visible.extend(before.filter(callable).map(String::as_str));
                 visible.extend(FUNCTIONS);
                 visible.extend(InitRule::NAMES);

@@ -213,9 +213,7 @@ impl AttrsExt for Attrs {
         match self.get(name) {
             Some(Attr::Int(n)) => Some(*n),
             Some(Attr::Decimal(d)) => d.to_int(),
-            Some(
-                Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None,
-            )
+            Some(Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None)
             | None => None,
         }
     }
@@ -224,9 +222,7 @@ impl AttrsExt for Attrs {
         match self.get(name) {
             Some(Attr::Decimal(d)) => *d,
             Some(Attr::Int(n)) => Decimal::from(*n),
-            Some(
-                Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None,
-            )
+            Some(Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::Ints(_) | Attr::None)
             | None => Decimal::ZERO,
         }
     }
@@ -234,7 +230,9 @@ impl AttrsExt for Attrs {
     fn number(&self, name: &str) -> Root {
         match self.get(name) {
             Some(Attr::Root(root)) => *root,
-            _ => Root::rational(Ratio::from_decimal(self.decimal(name)).unwrap_or(Ratio { num: 0, den: 1 })),
+            _ => Root::rational(
+                Ratio::from_decimal(self.decimal(name)).unwrap_or(Ratio { num: 0, den: 1 }),
+            ),
         }
     }
 
@@ -245,7 +243,14 @@ impl AttrsExt for Attrs {
     fn word(&self, name: &str) -> &'static str {
         match self.get(name) {
             Some(Attr::Word(w)) => w,
-            Some(Attr::Int(_) | Attr::Decimal(_) | Attr::Root(_) | Attr::Bool(_) | Attr::Ints(_) | Attr::None)
+            Some(
+                Attr::Int(_)
+                | Attr::Decimal(_)
+                | Attr::Root(_)
+                | Attr::Bool(_)
+                | Attr::Ints(_)
+                | Attr::None,
+            )
             | None => "none",
         }
     }
@@ -253,7 +258,14 @@ impl AttrsExt for Attrs {
     fn ints(&self, name: &str) -> &[i64] {
         match self.get(name) {
             Some(Attr::Ints(ns)) => ns,
-            Some(Attr::Int(_) | Attr::Decimal(_) | Attr::Root(_) | Attr::Bool(_) | Attr::Word(_) | Attr::None)
+            Some(
+                Attr::Int(_)
+                | Attr::Decimal(_)
+                | Attr::Root(_)
+                | Attr::Bool(_)
+                | Attr::Word(_)
+                | Attr::None,
+            )
             | None => &[],
         }
     }

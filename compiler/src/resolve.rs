@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use dsl::limits::MAX_ERRORS;
-use dsl::{Alias, Arch, ArchBody, Ast, Diagnostics, FileId, InitTable, Item, Kind, Name, Sources, Span};
+use dsl::{
+    Alias, Arch, ArchBody, Ast, Diagnostics, FileId, InitTable, Item, Kind, Name, Sources, Span,
+};
 
 use crate::diag;
 use crate::names;

@@ -75,7 +75,8 @@ fn completions_of_every_shell() {
 
 #[test]
 fn doctor_looks_and_says() {
-    let dir = folder(&[]);
+    // In a clone, or what looks like one, it says what a build needs.
+    let dir = folder(&[("runtime/fetch-libtorch.py", "")]);
     let text = canonc(dir.path(), &["doctor"]);
     assert_eq!((text.code, text.stderr.as_str()), (0, ""));
     let json = canonc(dir.path(), &["doctor", "--json"]);
@@ -99,6 +100,55 @@ fn doctor_looks_and_says() {
         }
     }
     assert!(poor.status.success());
+    // Elsewhere nothing can be built, and what building needs is not missing.
+    let elsewhere = folder(&[]);
+    let text = canonc(elsewhere.path(), &["doctor"]).stdout;
+    for name in ["cargo", "C++ compiler", "pip", "make", "libtorch  "] {
+        assert!(!text.contains(name), "{name} in {text}");
+    }
+}
+
+#[test]
+fn help_is_a_command_too() {
+    let dir = folder(&[]);
+    let one = canonc(dir.path(), &["help", "data", "prepare"]);
+    assert_eq!((one.code, one.stderr.as_str()), (0, ""));
+    assert_eq!(one.stdout, canonc(dir.path(), &["data", "prepare", "--help"]).stdout);
+    assert_eq!(canonc(dir.path(), &["help"]).stdout, canonc(dir.path(), &["--help"]).stdout);
+    let wrong = canonc(dir.path(), &["help", "buld"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.stderr.contains("did you mean `canonc build`?"), "{}", wrong.stderr);
+}
+
+#[test]
+fn pages_and_completions_show_what_help_shows() {
+    let dir = folder(&[]);
+    let made = canonc(dir.path(), &["man", "pages"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    let pages = dir.path().join("pages");
+    for page in ["canonc.1", "canonc-build.1", "canonc-data-prepare.1"] {
+        let text = std::fs::read_to_string(pages.join(page)).unwrap();
+        assert!(text.contains(".TH"), "{page}: {text}");
+    }
+    let mut hidden = 0;
+    for shell in ["bash", "zsh", "fish"] {
+        let script = canonc(dir.path(), &["completions", shell]).stdout;
+        assert!(script.contains("prepare"), "{script}");
+        hidden += script.matches("--fault").count();
+    }
+    assert_eq!(hidden, 0, "flags that only tests use");
+}
+
+#[test]
+fn quiet_says_errors_and_results_only() {
+    let dir = folder(&[]);
+    let usual = canonc(dir.path(), &["new", "first"]);
+    assert!(usual.stderr.contains("wrote "), "{}", usual.stderr);
+    let quiet = canonc(dir.path(), &["new", "second", "-q"]);
+    assert_eq!((quiet.code, quiet.stdout.as_str(), quiet.stderr.as_str()), (0, "", ""));
+    let wrong = canonc(dir.path(), &["--quiet", "new", "second"]);
+    assert_eq!(wrong.code, 2);
+    assert!(wrong.stderr.contains("is not empty"), "{}", wrong.stderr);
 }
 
 #[test]

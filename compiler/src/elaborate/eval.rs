@@ -135,9 +135,7 @@ impl Elaborator<'_> {
     fn unary(&mut self, op: UnaryOp, value: Value, span: Span, b: &mut Building) -> Option<Value> {
         match (op, &value) {
             (UnaryOp::Not, Value::Bool(v)) => Some(Value::Bool(!v)),
-            (UnaryOp::Neg, Value::Tensors(_)) => {
-                self.scale(&value, MINUS_ONE, span, b)
-            }
+            (UnaryOp::Neg, Value::Tensors(_)) => self.scale(&value, MINUS_ONE, span, b),
             (UnaryOp::Neg, number) if number.as_ratio().is_some() => {
                 number.as_ratio().map(|r| r.neg().to_value(span))
             }

@@ -15,6 +15,14 @@ use crate::run::RunError;
 
 /// The device and kernels that a platform section asks for.
 pub fn machine(required: &Platform) -> Result<Machine, RunError> {
+    if let Some(devices @ 2..) = required.devices {
+        return Err(RunError::machine(
+            format!(
+                "the lock says platform.devices = {devices}, and a run of this canonc uses one device"
+            ),
+            "the hint is in no id: lock it with `devices = 1` under [platform], or leave it out, and the result is the same",
+        ));
+    }
     let device = match required.device {
         Device::Cpu => tch::Device::Cpu,
         Device::Cuda => cuda()?,

@@ -1,0 +1,227 @@
+//! What the command line says of itself: help at any width, manual pages, what shells complete.
+//!
+//! In: the definitions that read argv. Out: the same with its texts wrapped once, for the width there is; without
+//! what is hidden. Must stay true: nothing is written twice, so help, pages and completions cannot disagree.
+
+use std::path::Path;
+
+use clap::{Arg, Command, CommandFactory};
+
+use crate::args::{Cli, HelpArgs, ManArgs};
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::{files, output};
+
+/// No line is longer, however wide the terminal: long ones are hard to read.
+const WIDEST: usize = 100;
+const NARROWEST: usize = 40;
+/// A line of prose that is at least as long as this goes on in the next one.
+const FULL: usize = 60;
+
+/// The command line, its texts wrapped for the terminal.
+pub(crate) fn command() -> Command {
+    let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
+    let seen = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col.into());
+    let width = seen.filter(|width| *width > 0).or(columns).unwrap_or(WIDEST);
+    wrapped(Cli::command(), width.clamp(NARROWEST, WIDEST))
+}
+
+fn wrapped(command: Command, width: usize) -> Command {
+    let texts = [command.get_after_help(), command.get_after_long_help()];
+    let [short, long] = texts.map(|text| text.map(|text| reflow(&text.to_string(), width)));
+    let mut command = command.term_width(width);
+    if let Some(short) = short {
+        command = command.after_help(short);
+    }
+    if let Some(long) = long {
+        command = command.after_long_help(long);
+    }
+    let names: Vec<String> = command.get_subcommands().map(|c| c.get_name().to_owned()).collect();
+    names
+        .into_iter()
+        .fold(command, |command, name| command.mut_subcommand(name, |inner| wrapped(inner, width)))
+}
+
+/// `canonc help`, `canonc help run`, `canonc help data prepare`
+pub(crate) fn help(args: &HelpArgs) -> Outcome {
+    let mut command = command();
+    command.build();
+    for word in &args.words {
+        let found = word.to_str().and_then(|word| command.find_subcommand(word)).cloned();
+        command = found.ok_or_else(|| crate::unknown(std::slice::from_ref(word)))?;
+    }
+    let text = command.render_long_help();
+    output::data(&match output::coloured_data() {
+        true => text.ansi().to_string(),
+        false => text.to_string(),
+    })?;
+    Ok(Exit::Fine)
+}
+
+/// `canonc man DIR`: a page for the program and one for each command.
+pub(crate) fn man(args: &ManArgs) -> Outcome {
+    let dir = args.dir.as_path();
+    std::fs::create_dir_all(dir).map_err(|error| Failure::cannot_write(dir, &error))?;
+    let mut command = visible(&Cli::command());
+    command.build();
+    let written = pages(&command, dir)?;
+    output::note(&format!("{} in {}", output::count(written, "page"), shown(dir)));
+    Ok(Exit::Fine)
+}
+
+fn pages(command: &Command, dir: &Path) -> Result<usize, Failure> {
+    let page = clap_mangen::Man::new(command.clone());
+    let path = dir.join(page.get_filename());
+    let mut text = Vec::new();
+    page.render(&mut text).map_err(|error| Failure::cannot_write(&path, &error))?;
+    files::replace(&path, &String::from_utf8_lossy(&text))?;
+    let inner = command.get_subcommands().map(|inner| pages(inner, dir));
+    inner.sum::<Result<usize, Failure>>().map(|inner| inner + 1)
+}
+
+/// The command line without what is hidden, which tests alone use.
+pub(crate) fn visible(command: &Command) -> Command {
+    let shown: Vec<Arg> =
+        command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned().collect();
+    let inner: Vec<Command> = command.get_subcommands().map(visible).collect();
+    let mut made = Command::new(command.get_name().to_owned())
+        .args(shown)
+        .subcommands(inner)
+        .disable_help_subcommand(true);
+    if let Some(version) = command.get_version() {
+        made = made.version(version.to_owned());
+    }
+    if let Some(about) = command.get_about() {
+        made = made.about(about.clone());
+    }
+    if let Some(long) = command.get_long_about() {
+        made = made.long_about(long.clone());
+    }
+    if let Some(after) = command.get_after_help() {
+        made = made.after_help(after.clone());
+    }
+    match command.get_after_long_help() {
+        Some(after) => made.after_long_help(after.clone()),
+        None => made,
+    }
+}
+
+/// One line of a text, however many it was written on.
+struct Line {
+    text: String,
+    /// Where its next lines begin.
+    hang: usize,
+}
+
+/// Joins what was wrapped by hand and wraps it for this width. Prose begins at the margin and its lines are full; a
+/// description that goes on does so below its beginning.
+fn reflow(text: &str, width: usize) -> String {
+    let mut lines: Vec<Line> = Vec::new();
+    let mut last = 0;
+    for raw in text.lines() {
+        let indent = raw.len() - raw.trim_start().len();
+        let joined = lines.last_mut().filter(|line| {
+            let prose = line.hang == 0 && indent == 0 && last >= FULL;
+            let described = line.hang > 2 && indent == line.hang;
+            !raw.is_empty() && !line.text.is_empty() && (prose || described)
+        });
+        match joined {
+            Some(line) => {
+                line.text.push(' ');
+                line.text.push_str(raw.trim_start());
+            }
+            None => lines.push(Line { text: raw.to_owned(), hang: hang(raw, indent) }),
+        }
+        last = raw.len();
+    }
+    let mut out = String::new();
+    for line in &lines {
+        wrap(line, width, &mut out);
+    }
+    out.trim_end().to_owned()
+}
+
+/// Where the description of a line begins: behind two spaces, after what is described.
+fn hang(line: &str, indent: usize) -> usize {
+    if indent == 0 {
+        return 0;
+    }
+    let rest = line.get(indent..).unwrap_or("");
+    let Some(gap) = rest.find("  ") else { return indent + 2 };
+    let after = rest.get(gap..).unwrap_or("");
+    indent + gap + (after.len() - after.trim_start().len())
+}
+
+fn wrap(line: &Line, width: usize, out: &mut String) {
+    let hang = if line.hang * 2 > width { 4 } else { line.hang };
+    let mut rest = line.text.as_str();
+    let mut margin = 0;
+    while margin + rest.chars().count() > width {
+        let room = width.saturating_sub(margin);
+        // Never inside the spaces that lead to a description.
+        let least = rest.len() - rest.trim_start().len();
+        let end = rest.char_indices().nth(room + 1).map_or(rest.len(), |(at, _)| at);
+        let space = rest.get(..end).unwrap_or(rest).rfind(' ').filter(|at| *at > least);
+        let Some(at) = space.or_else(|| rest.get(least..)?.find(' ').map(|at| at + least)) else {
+            break;
+        };
+        out.push_str(&" ".repeat(margin));
+        out.push_str(rest.get(..at).unwrap_or("").trim_end());
+        out.push('\n');
+        rest = rest.get(at..).unwrap_or("").trim_start();
+        margin = hang;
+    }
+    out.push_str(&" ".repeat(margin));
+    out.push_str(rest.trim_end());
+    out.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_made() {
+        Cli::command().debug_assert();
+        visible(&Cli::command()).debug_assert();
+    }
+
+    /// Every line of every help fits, and no text is lost on the way.
+    #[test]
+    fn help_is_wrapped_once_at_any_width() {
+        fn words(text: &str) -> String {
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        }
+        fn visit(command: &Command, seen: &mut usize) {
+            for text in
+                [command.get_after_help(), command.get_after_long_help()].into_iter().flatten()
+            {
+                let text = text.to_string();
+                for width in [60, 80, 100] {
+                    let made = reflow(&text, width);
+                    assert_eq!(words(&made), words(&text));
+                    assert_eq!(reflow(&made, width), made, "{}", command.get_name());
+                    for line in made.lines() {
+                        let one_word = line.trim_start().split(' ').count() == 1;
+                        assert!(line.chars().count() <= width || one_word, "{line}");
+                    }
+                    *seen += 1;
+                }
+            }
+            command.get_subcommands().for_each(|inner| visit(inner, seen));
+        }
+        let mut seen = 0;
+        visit(&Cli::command(), &mut seen);
+        assert!(seen > 60);
+    }
+
+    #[test]
+    fn joins_and_wraps() {
+        let text = "Examples:\n  canonc a          short\n  name, lock   of the lock: its name\n               and its id\n\n\
+                    A line of prose that is long enough to go on in the line below it,\nwhich ends here.";
+        assert_eq!(
+            reflow(text, 44),
+            "Examples:\n  canonc a          short\n  name, lock   of the lock: its name and its\n               id\n\n\
+             A line of prose that is long enough to go on\nin the line below it, which ends here."
+        );
+    }
+}
