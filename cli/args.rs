@@ -132,11 +132,24 @@ pub(crate) enum Command {
 #[command(after_help = "\
 Examples:
   canonc new          into this folder, if it is empty
-  canonc new demo     into ./demo, made if it is not there")]
+  canonc new demo     into ./demo, made if it is not there
+  canonc new mine --task text    an experiment on text of your own")]
 pub(crate) struct NewArgs {
     /// The folder; it must be empty or not exist yet
     #[arg(default_value = ".", value_name = "DIR")]
     pub(crate) dir: PathBuf,
+    /// What the experiment learns
+    #[arg(long, value_enum, value_name = "TASK", default_value_t)]
+    pub(crate) task: NewTask,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum NewTask {
+    /// Following a chain of names, made as it trains
+    #[default]
+    Depo,
+    /// Text: fables, to put your own in their place
+    Text,
 }
 
 /// Report every error of every file: syntax, names, shapes, slots

@@ -8,32 +8,68 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use crate::args::NewArgs;
+use crate::args::{NewArgs, NewTask};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::{files, output};
 
-/// Every file that is written, by path.
-const FILES: [(&str, &str); 5] = [
-    ("arch/first.canon", include_str!("new/arch/first.canon")),
-    ("arch/firstcanon.canon", include_str!("new/arch/firstcanon.canon")),
-    ("recipes/depo_first.toml", include_str!("new/recipes/depo_first.toml")),
-    ("recipes/depo_firstcanon.toml", include_str!("new/recipes/depo_firstcanon.toml")),
-    ("recipes/depo.toml", include_str!("new/recipes/depo.toml")),
-];
+/// Every file that is written, by path, and what shows all of them, in order.
+struct Template {
+    files: &'static [(&'static str, &'static str)],
+    next: &'static [&'static str],
+}
 
-/// What shows all of it, in order.
-const NEXT: [&str; 5] = [
-    "canonc check",
-    "canonc show arch/firstcanon.canon",
-    "canonc build arch/first.canon arch/firstcanon.canon recipes/depo.toml",
-    "canonc diff lockfiles/first.lock lockfiles/firstcanon.lock --treatment canon",
-    "canonc compare lockfiles/depo.lock",
-];
+macro_rules! files {
+    ($folder:literal: $($path:literal),+ $(,)?) => {
+        &[$(($path, include_str!(concat!("new/", $folder, "/", $path)))),+]
+    };
+}
+
+/// A synthetic task: chains of names to follow.
+const DEPO: Template = Template {
+    files: files!("depo":
+        "arch/first.canon",
+        "arch/firstcanon.canon",
+        "recipes/depo_first.toml",
+        "recipes/depo_firstcanon.toml",
+        "recipes/depo.toml",
+    ),
+    next: &[
+        "canonc check",
+        "canonc show arch/firstcanon.canon",
+        "canonc build arch/first.canon arch/firstcanon.canon recipes/depo.toml",
+        "canonc diff lockfiles/first.lock lockfiles/firstcanon.lock --treatment canon",
+        "canonc compare lockfiles/depo.lock",
+    ],
+};
+
+/// Text, with twenty fables to put one's own in the place of.
+const TEXT: Template = Template {
+    files: files!("text":
+        "arch/first.canon",
+        "arch/firstcanon.canon",
+        "recipes/text_first.toml",
+        "recipes/text_firstcanon.toml",
+        "recipes/text.toml",
+        "texts/fables.txt",
+    ),
+    next: &[
+        "canonc check",
+        "canonc build arch/first.canon arch/firstcanon.canon recipes/text.toml",
+        "canonc diff lockfiles/first.lock lockfiles/firstcanon.lock --treatment canon",
+        "canonc data prepare texts/fables.txt --lines --out data/fables.index",
+        "canonc bind lockfiles/text.lock --data data/fables.index",
+        "canonc compare lockfiles/text.lock",
+    ],
+};
 
 pub(crate) fn new(args: &NewArgs) -> Outcome {
     let dir = args.dir.as_path();
     refuse_occupied(dir)?;
-    for (path, text) in FILES {
+    let Template { files, next } = match args.task {
+        NewTask::Depo => DEPO,
+        NewTask::Text => TEXT,
+    };
+    for (path, text) in files {
         let path = dir.join(path);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
@@ -41,14 +77,14 @@ pub(crate) fn new(args: &NewArgs) -> Outcome {
         files::replace(&path, text)?;
         output::note(&format!("wrote {}", shown(&path)));
     }
-    let mut next = String::from("next:\n");
+    let mut then = String::from("next:\n");
     if dir != Path::new(".") {
-        next += &format!("  cd {}\n", shown(dir));
+        then += &format!("  cd {}\n", shown(dir));
     }
-    for command in NEXT {
-        next += &format!("  {command}\n");
+    for command in next {
+        then += &format!("  {command}\n");
     }
-    output::note(next.trim_end());
+    output::note(then.trim_end());
     Ok(Exit::Fine)
 }
 

@@ -8,6 +8,7 @@
 mod run_cli {
     mod answer;
     mod compare;
+    mod folders;
     mod foreign;
     mod policy;
     mod proof;

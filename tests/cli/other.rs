@@ -65,6 +65,23 @@ fn new_writes_what_passes() {
 }
 
 #[test]
+fn new_text_is_prepared_bound_and_ready_to_run() {
+    let dir = folder(&[]);
+    let ran = canonc(dir.path(), &["new", "mine", "--task", "text"]);
+    assert_eq!(ran.code, 0, "{}", ran.stderr);
+    let mine = dir.path().join("mine");
+    let next = ran.stderr.lines().filter_map(|line| line.strip_prefix("  canonc "));
+    for line in next.filter(|line| !line.starts_with("compare")) {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let ran = canonc(&mine, &words);
+        assert_eq!(ran.code, 0, "{line}: {}{}", ran.stdout, ran.stderr);
+    }
+    let verify = canonc(&mine, &["verify", "lockfiles/text.lock"]);
+    assert_eq!(verify.code, 0, "{}", verify.stderr);
+    assert!(!verify.stdout.contains("open:"), "{}", verify.stdout);
+}
+
+#[test]
 fn completions_of_every_shell() {
     for shell in ["bash", "elvish", "fish", "powershell", "zsh"] {
         let ran = canonc(&root(), &["completions", shell]);
