@@ -7,6 +7,23 @@
 //! arch brings its own (`arch.layers.3.mixer.heads`): they are semantic by way of `arch.graph` and
 //! `arch.manifest`, so that renaming or refactoring an arch changes no id.
 
+/// Keys of a launch: by themselves, and below each section that launchers have.
+macro_rules! launch {
+    ($($key:literal),* $(; $($other:literal),*)?) => {
+        &[
+            $(
+                $key,
+                concat!("launch.", $key),
+                concat!("launcher.", $key),
+                concat!("sbatch.", $key),
+                concat!("slurm.", $key),
+                concat!("stool.", $key),
+            )*
+            $($($other,)*)?
+        ]
+    };
+}
+
 mod foreign;
 mod table;
 mod topic;

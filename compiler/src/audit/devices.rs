@@ -21,16 +21,18 @@ pub struct Reading {
     pub disagree: Vec<String>,
     /// Comments that are not understood: line, text, why.
     pub unread: Vec<(usize, String, String)>,
+    /// Keys of the launch that do not give a number of devices: what they say, and why.
+    pub keys: Vec<(String, String)>,
 }
 
 /// Characters shown of a comment.
 const SHOWN: usize = 100;
 
 /// More GPUs than this are not in one machine: then the number is that of all machines.
-const ONE_MACHINE: u64 = 16;
+pub(super) const ONE_MACHINE: u64 = 16;
 
 /// More than anyone has.
-const MOST: u64 = 10_000_000;
+pub(super) const MOST: u64 = 10_000_000;
 
 /// A number and its line.
 type Said = (u64, usize);
@@ -125,10 +127,8 @@ impl Experiment {
         let keyed = self.values.get(DEVICES).and_then(Value::number);
         match (keyed.or(launch), reading.count) {
             (Some(keyed), Some(count)) if keyed != whole(count) => {
-                reading.disagree = vec![
-                    format!("keys: {} devices", shown(keyed)),
-                    format!("line {}: {count} devices", reading.line),
-                ];
+                reading.disagree.push(format!("keys: {} devices", shown(keyed)));
+                reading.disagree.push(format!("line {}: {count} devices", reading.line));
             }
             (_, _) => {}
         }
@@ -140,6 +140,10 @@ impl Experiment {
         } else if let Some(devices) = keyed.or(launch) {
             self.values.insert(DEVICES.to_owned(), Value::Number(devices));
         }
+        // What the keys themselves say came first.
+        let Reading { disagree, keys, .. } = std::mem::take(&mut self.devices);
+        reading.disagree.splice(0..0, disagree);
+        reading.keys = keys;
         self.devices = reading;
     }
 
@@ -190,15 +194,24 @@ pub(super) fn findings(subjects: &[Subject], found: &mut Findings) {
             let message = "keys give a part of the launch, so that the budget may be another";
             found.add("devices-unread", Kind::Run, DEVICES, message.to_owned(), alone(says));
         }
+        for (said, why) in &subject.devices.keys {
+            let (kind, message) = unread(subject);
+            let says = format!("{said} ({why})");
+            found.add("devices-unread", kind, DEVICES, message.to_owned(), alone(says));
+        }
         for (line, text, why) in &subject.devices.unread {
-            // Where keys give the tokens of a step, devices decide no budget.
-            let (kind, message) = match subject.counts_its_step() {
-                true => (Kind::Set, "not understood; keys give the tokens of a step"),
-                false => (Kind::Run, "not understood, so that the budget may be another"),
-            };
+            let (kind, message) = unread(subject);
             let says = format!("line {line}: `# {text}` ({why})");
             found.add("devices-unread", kind, DEVICES, message.to_owned(), alone(says));
         }
+    }
+}
+
+/// Where keys give the tokens of a step, devices decide no budget.
+fn unread(subject: &Subject) -> (Kind, &'static str) {
+    match subject.counts_its_step() {
+        true => (Kind::Set, "not understood; keys give the tokens of a step"),
+        false => (Kind::Run, "not understood, so that the budget may be another"),
     }
 }
 

@@ -175,7 +175,7 @@ pub const TABLE: &[FieldDef] = &[
     free("platform.blas", Platform, Word(&["any", "auto", "avx2-strict", "compatible"], &[]), "How the matrix library picks its code.").is("\"any\""),
     free("platform.cpu_capability", Platform, Word(&["any", "avx2", "avx512", "default"], &[]), "Instructions the CPU kernels may use.").is("\"any\""),
     free("platform.device", Platform, Word(&["cpu", "cuda"], &[]), "Where it runs.").is("\"cpu\""),
-    free("platform.devices", Platform, IntOr(1, 1 << 20, "any"), "A hint: devices that the micro-batches are spread over.").is("\"any\"").younger("\"any\"").also(&["gpus"]).about(Budget).called(&["gpus", "gpus_from_comment"]),
+    free("platform.devices", Platform, IntOr(1, 1 << 20, "any"), "A hint: devices that the micro-batches are spread over.").is("\"any\"").younger("\"any\"").also(&["gpus"]).about(Budget).called(launch!("devices", "gpus", "n_devices", "n_gpus", "ngpus", "num_devices", "num_gpus", "num_processes", "world_size"; "gpus_from_comment")),
     free("platform.fuse", Platform, Bool, "Kernels that do several steps at once.").is("true"),
     free("platform.kernels.canon", Platform, Word(&["fused", "reference"], &[]), "Which Canon convolution.").is("\"fused\""),
     free("platform.kernels.gated_norm", Platform, Word(&["fused", "reference"], &[]), "Which norm with gate; `reference` is what the release calls zeyuan_layernorm.").is("\"fused\"").younger("\"fused\"").called(&["model.zeyuan_layernorm"]).means("fused").spoken(&[("false", "fused"), ("true", "reference")]),
