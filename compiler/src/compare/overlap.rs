@@ -100,7 +100,10 @@ impl Judge<'_> {
                 without.is_ok_and(|without| same_arch(&without, &made.arch))
             };
             let [forward, backward] = directions;
-            if idle(self, forward) && idle(reversed, backward) {
+            // Where the arms differ beside the treatment, that is the answer: a default of the definition that
+            // fills a slot, for one.
+            let equal = forward.arch_equal && backward.arch_equal;
+            if equal && idle(self, forward) && idle(reversed, backward) {
                 return Err(Refusal::without_effect(&entry.text));
             }
         }
