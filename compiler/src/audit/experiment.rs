@@ -202,7 +202,8 @@ impl Experiment {
         self.count_launch();
         // A table may say whether there are Canon layers, and not where.
         let canon = self.values.get("reported.canon").cloned();
-        if let Some(canon) = canon.filter(|_| !self.values.contains_key(CANON)) {
+        let unsaid = self.origin == Origin::Table && !self.values.contains_key(CANON);
+        if let Some(canon) = canon.filter(|_| unsaid) {
             let filled = if canon.is_off() { Value::text("") } else { canon };
             self.values.insert(CANON.to_owned(), filled);
             self.written_as.insert(CANON.to_owned(), "canon".to_owned());
