@@ -148,7 +148,11 @@ mod tests {
         ] {
             let read = read(keys);
             assert_eq!(count(&read).map(shown), Some(devices.to_string()), "{keys:?}");
-            assert_eq!((&read.devices.disagree, &read.devices.keys), (&vec![], &vec![]), "{keys:?}");
+            assert_eq!(
+                (&read.devices.disagree, &read.devices.keys),
+                (&vec![], &vec![]),
+                "{keys:?}"
+            );
             assert!(read.unknown.is_empty(), "{keys:?}");
         }
     }

@@ -54,7 +54,9 @@ fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
             Topic::Setup
         }
         // Their product is compared.
-        NODES | NODE_DEVICES | NODE_TASKS | TASKS if a.counts_its_launch() && b.counts_its_launch() => {
+        NODES | NODE_DEVICES | NODE_TASKS | TASKS
+            if a.counts_its_launch() && b.counts_its_launch() =>
+        {
             Topic::Setup
         }
         _ if idle => Topic::Setup,

@@ -101,7 +101,9 @@ impl Refusal {
         let short = path.strip_prefix("arch.").unwrap_or(path);
         refusal(
             "unknown-treatment",
-            format!("treatment `{entry}`: it means slots of layers, and no layer of either arm has one"),
+            format!(
+                "treatment `{entry}`: it means slots of layers, and no layer of either arm has one"
+            ),
             format!("declare the slot by its path: `{short}`"),
         )
     }

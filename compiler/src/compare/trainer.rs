@@ -7,7 +7,7 @@
 use toml::de::DeValue;
 
 use super::{Change, Judge};
-use crate::field::{self, Class, FieldValue, FieldDef, TABLE, shown};
+use crate::field::{self, Class, FieldDef, FieldValue, TABLE, shown};
 
 /// Who runs the arms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -171,7 +171,8 @@ pub(super) fn resolve(
                 layer.is_some_and(|n| fills[arm].get(&(n, slot.to_owned())) == Some(&false))
             };
             let held = pair.values(&path, layer).into_iter().enumerate();
-            let mut held = held.filter_map(|(arm, fill)| Some((arm, fill?))).filter(|(arm, _)| other(*arm));
+            let mut held =
+                held.filter_map(|(arm, fill)| Some((arm, fill?))).filter(|(arm, _)| other(*arm));
             let fill =
                 held.next().map_or("empty".to_owned(), |(arm, fill)| names.called(arm, fill));
             return Err(Refusal::not_canon(text, slot, &fill));

@@ -302,7 +302,10 @@ fn devices_of_a_launch_are_counted() {
     let mut lying = with(&launched("2", "8"));
     lying.push(("gpus_from_comment", "128"));
     let found = report(&[configuration("run", &lying)]);
-    assert!(heavy(&found).iter().any(|l| l.starts_with("devices-disagree platform.devices")), "{found:?}");
+    assert!(
+        heavy(&found).iter().any(|l| l.starts_with("devices-disagree platform.devices")),
+        "{found:?}"
+    );
 }
 
 fn launched(name: &str, keys: &[(&'static str, &'static str)], comment: &str) -> Experiment {

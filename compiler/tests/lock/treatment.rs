@@ -9,6 +9,39 @@ use super::support::{DEPO, TEXT, arch_lock, arch_text_lock, experiment_of, judge
 const X: &str = "arch x { vocab 300  dim 16  norm_eps 1e-5  init lingua
   layers 4 of decoder { mixer attention { heads 4 }  mlp swiglu { hidden 32 } } }";
 
+/// Slots of the head alone.
+const HEADED: &str = "head h(x) {
+  linear output (slot T(rms_norm norm (x)), vocab)
+}
+block plain(x; mixer, mlp) {
+  h = x + mixer(rms_norm pre_mixer (x))
+  h + mlp(rms_norm pre_mlp (h))
+}
+arch x { vocab 300  dim 16  norm_eps 1e-5  init lingua  head h
+  layers 2 of plain { mixer attention { heads 4 }  mlp swiglu { hidden 32 } } }
+";
+
+/// A slot of the head has both proofs, as those of layers have.
+#[test]
+fn slots_of_the_head_are_erased() {
+    use compiler::compare::Outcome;
+    let lock = |edit: &str| arch_text_lock(&format!("{HEADED}arch y = x with {{ {edit} }}\n"), "y");
+    let (bare, filled) = (lock("dim 16"), lock("head.slots.T canon"));
+    for (a, b) in [(&bare, &filled), (&filled, &bare)] {
+        let verdict = judge(a, b, &["head.slots.T"]).unwrap();
+        assert_eq!(verdict.outcome, Outcome::Controlled);
+        let erased = verdict.proof.erased.unwrap();
+        assert_eq!(
+            (erased.slots.as_slice(), erased.equal()),
+            (&["head.slots.T".to_owned()][..], true)
+        );
+    }
+    let other = lock("head.slots.T canon  mixer.heads 2");
+    let verdict = judge(&bare, &other, &["head.slots.T"]).unwrap();
+    assert!(matches!(verdict.outcome, Outcome::Confounded(_)));
+    assert!(!verdict.proof.erased.unwrap().equal());
+}
+
 fn refusals() -> Vec<(String, Refusal)> {
     let [llama, canon, release] = ["llama_1B", "llamacanon_1B", "llamacanon_1B_release"]
         .map(|name| arch_lock(&format!("arch/{name}.canon")));
@@ -21,7 +54,22 @@ fn refusals() -> Vec<(String, Refusal)> {
     let depo = recipe(DEPO);
     let faster = recipe(&DEPO.replace("lr = 0.003", "lr = 0.006"));
     let kernel = changed("canon A { kernel 3 }");
-    let cases: [(&Lock, &Lock, &[&str]); 18] = [
+    let some = changed("canon layers[0..2].A");
+    let norm = |edit: &str| {
+        let own = "mlp mine(x) {\n  rms_norm own (x)\n}\n";
+        let text = format!("{own}{}\narch x = y with {{ {edit} }}", X.replace("arch x", "arch y"));
+        arch_text_lock(&text, "x")
+    };
+    let filled = [norm("canon A"), norm("fill A with mine")];
+    let headed = [HEADED.to_owned(), format!("{HEADED}arch y = x with {{ head.slots.T canon }}\n")]
+        .map(|text| arch_text_lock(&text, if text == HEADED { "x" } else { "y" }));
+    let cases: [(&Lock, &Lock, &[&str]); 23] = [
+        // Layers that neither arm has; what the layers that are meant hold; the fill that is no Canon layer.
+        (&x, &some, &["arch.layers.9.slots.A"]),
+        (&some, &some, &["slots.A"]),
+        (&some, &some, &["arch.layers.1.slots.A"]),
+        (&filled[0], &filled[1], &["canon"]),
+        (&headed[0], &headed[1], &["canon"]),
         (&llama, &canon, &["canno"]),
         (&llama, &release, &["rope.dim"]),
         (&llama, &canon, &["rope.dims"]),
