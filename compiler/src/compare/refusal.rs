@@ -96,15 +96,13 @@ impl Refusal {
         )
     }
 
-    /// `canon` where no layer has a slot, but something else has.
-    pub(super) fn no_slot_of_layers(entry: &str, path: &str) -> Refusal {
+    /// `canon` where slots of layers agree, and a slot of the head does not.
+    pub(super) fn slot_elsewhere(entry: &str, path: &str) -> Refusal {
         let short = path.strip_prefix("arch.").unwrap_or(path);
         refusal(
-            "unknown-treatment",
-            format!(
-                "treatment `{entry}`: it means slots of layers, and no layer of either arm has one"
-            ),
-            format!("declare the slot by its path: `{short}`"),
+            "idle-treatment",
+            format!("treatment `{entry}`: it means slots of layers, and the arms agree on those"),
+            format!("declare the slot that differs: `{short}`"),
         )
     }
 

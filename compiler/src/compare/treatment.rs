@@ -132,9 +132,8 @@ pub(super) fn resolve(
                 fields.extend(free.map(|def| def.path).filter(|path| ends(path)));
             }
             if found.is_empty() && fields.is_empty() {
-                let head = |path: &&&String| slot_of(path).is_some();
-                if let Some(path) = known.iter().find(head).filter(|_| text == CANON) {
-                    return Err(Refusal::no_slot_of_layers(text, path));
+                if let Some(path) = elsewhere(text, pair) {
+                    return Err(Refusal::slot_elsewhere(text, &path));
                 }
                 return Err(unknown(text, &known, tables.is_some()));
             }
@@ -176,6 +175,9 @@ pub(super) fn resolve(
             let fill =
                 held.next().map_or("empty".to_owned(), |(arm, fill)| names.called(arm, fill));
             return Err(Refusal::not_canon(text, slot, &fill));
+        }
+        if let Some(path) = elsewhere(text, pair) {
+            return Err(Refusal::slot_elsewhere(text, &path));
         }
         return Err(match (derived, found.first()) {
             (Some(path), _) => Refusal::follows(text, &path),
@@ -249,6 +251,14 @@ fn value(tables: Option<[&Fields; 2]>, path: &str) -> Option<String> {
 /// Whether a table's field differs; of the budget, what was written may be either.
 fn differs(a: &Fields, b: &Fields, path: &str) -> bool {
     a.get(path) != b.get(path)
+}
+
+/// A slot outside the layers, such as the head's, on which the arms differ: `canon` does not mean it.
+fn elsewhere(text: &str, pair: &Pair<'_>) -> Option<String> {
+    let outside = |path: &&&String| slot_of(path).is_some() && !path.starts_with("arch.layers.");
+    let paths = pair.paths();
+    let mut found = paths.iter().filter(|_| text == CANON).filter(outside);
+    found.find(|path| !pair.differing(path).is_empty()).map(|path| (*path).clone())
 }
 
 /// Fields below a path on which the arms differ.

@@ -9,37 +9,32 @@ use super::support::{DEPO, TEXT, arch_lock, arch_text_lock, experiment_of, judge
 const X: &str = "arch x { vocab 300  dim 16  norm_eps 1e-5  init lingua
   layers 4 of decoder { mixer attention { heads 4 }  mlp swiglu { hidden 32 } } }";
 
-/// Slots of the head alone.
-const HEADED: &str = "head h(x) {
-  linear output (slot T(rms_norm norm (x)), vocab)
+/// A head with a slot of its own, beside those of the layers.
+fn headed(edit: &str) -> Lock {
+    let head = "head h(x) {\n  linear output (slot A(rms_norm norm (x)), vocab)\n}\n";
+    let text = X.replace("arch x {", "arch y { head h ");
+    arch_text_lock(&format!("{head}{text}\narch x = y with {{ {edit} }}\n"), "x")
 }
-block plain(x; mixer, mlp) {
-  h = x + mixer(rms_norm pre_mixer (x))
-  h + mlp(rms_norm pre_mlp (h))
-}
-arch x { vocab 300  dim 16  norm_eps 1e-5  init lingua  head h
-  layers 2 of plain { mixer attention { heads 4 }  mlp swiglu { hidden 32 } } }
-";
 
 /// A slot of the head has both proofs, as those of layers have.
 #[test]
 fn slots_of_the_head_are_erased() {
     use compiler::compare::Outcome;
-    let lock = |edit: &str| arch_text_lock(&format!("{HEADED}arch y = x with {{ {edit} }}\n"), "y");
-    let (bare, filled) = (lock("dim 16"), lock("head.slots.T canon"));
+    let (bare, filled) = (headed("canon layers[0..4].A"), headed("canon A"));
     for (a, b) in [(&bare, &filled), (&filled, &bare)] {
-        let verdict = judge(a, b, &["head.slots.T"]).unwrap();
+        let verdict = judge(a, b, &["head.slots.A"]).unwrap();
         assert_eq!(verdict.outcome, Outcome::Controlled);
         let erased = verdict.proof.erased.unwrap();
-        assert_eq!(
-            (erased.slots.as_slice(), erased.equal()),
-            (&["head.slots.T".to_owned()][..], true)
-        );
+        assert_eq!(erased.slots, ["head.slots.A"]);
+        assert!(erased.equal());
     }
-    let other = lock("head.slots.T canon  mixer.heads 2");
-    let verdict = judge(&bare, &other, &["head.slots.T"]).unwrap();
+    let verdict = judge(&bare, &headed("canon A  mixer.heads 2"), &["head.slots.A"]).unwrap();
     assert!(matches!(verdict.outcome, Outcome::Confounded(_)));
     assert!(!verdict.proof.erased.unwrap().equal());
+    // Layers and head together are two factors.
+    let verdict = judge(&headed("dim 16"), &filled, &["slots.A"]).unwrap();
+    assert_eq!(verdict.outcome, Outcome::Bundle(2));
+    assert_eq!(verdict.proof.erased.unwrap().slots, ["A", "head.slots.A"]);
 }
 
 fn refusals() -> Vec<(String, Refusal)> {
@@ -61,8 +56,7 @@ fn refusals() -> Vec<(String, Refusal)> {
         arch_text_lock(&text, "x")
     };
     let filled = [norm("canon A"), norm("fill A with mine")];
-    let headed = [HEADED.to_owned(), format!("{HEADED}arch y = x with {{ head.slots.T canon }}\n")]
-        .map(|text| arch_text_lock(&text, if text == HEADED { "x" } else { "y" }));
+    let headed = [headed("canon layers[0..4].A"), headed("canon A")];
     let cases: [(&Lock, &Lock, &[&str]); 23] = [
         // Layers that neither arm has; what the layers that are meant hold; the fill that is no Canon layer.
         (&x, &some, &["arch.layers.9.slots.A"]),
