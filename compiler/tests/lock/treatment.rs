@@ -10,9 +10,9 @@ const X: &str = "arch x { vocab 300  dim 16  norm_eps 1e-5  init lingua
   layers 4 of decoder { mixer attention { heads 4 }  mlp swiglu { hidden 32 } } }";
 
 /// A head with a slot of its own, beside those of the layers.
-fn headed(edit: &str) -> Lock {
+fn headed(fill: &str, edit: &str) -> Lock {
     let head = "head h(x) {\n  linear output (slot A(rms_norm norm (x)), vocab)\n}\n";
-    let text = X.replace("arch x {", "arch y { head h ");
+    let text = X.replace("arch x {", &format!("arch y {{ head h {{ {fill} }} "));
     arch_text_lock(&format!("{head}{text}\narch x = y with {{ {edit} }}\n"), "x")
 }
 
@@ -20,7 +20,7 @@ fn headed(edit: &str) -> Lock {
 #[test]
 fn slots_of_the_head_are_erased() {
     use compiler::compare::Outcome;
-    let (bare, filled) = (headed("canon layers[0..4].A"), headed("canon A"));
+    let (bare, filled) = (headed("", "canon A"), headed("canon A", "canon A"));
     for (a, b) in [(&bare, &filled), (&filled, &bare)] {
         let verdict = judge(a, b, &["head.slots.A"]).unwrap();
         assert_eq!(verdict.outcome, Outcome::Controlled);
@@ -28,11 +28,12 @@ fn slots_of_the_head_are_erased() {
         assert_eq!(erased.slots, ["head.slots.A"]);
         assert!(erased.equal());
     }
-    let verdict = judge(&bare, &headed("canon A  mixer.heads 2"), &["head.slots.A"]).unwrap();
+    let verdict =
+        judge(&bare, &headed("canon A", "canon A  mixer.heads 2"), &["head.slots.A"]).unwrap();
     assert!(matches!(verdict.outcome, Outcome::Confounded(_)));
     assert!(!verdict.proof.erased.unwrap().equal());
     // Layers and head together are two factors.
-    let verdict = judge(&headed("dim 16"), &filled, &["slots.A"]).unwrap();
+    let verdict = judge(&headed("", "dim 16"), &filled, &["slots.A"]).unwrap();
     assert_eq!(verdict.outcome, Outcome::Bundle(2));
     assert_eq!(verdict.proof.erased.unwrap().slots, ["A", "head.slots.A"]);
 }
@@ -56,7 +57,7 @@ fn refusals() -> Vec<(String, Refusal)> {
         arch_text_lock(&text, "x")
     };
     let filled = [norm("canon A"), norm("fill A with mine")];
-    let headed = [headed("canon layers[0..4].A"), headed("canon A")];
+    let headed = [headed("", "canon A"), headed("canon A", "canon A")];
     let cases: [(&Lock, &Lock, &[&str]); 23] = [
         // Layers that neither arm has; what the layers that are meant hold; the fill that is no Canon layer.
         (&x, &some, &["arch.layers.9.slots.A"]),
