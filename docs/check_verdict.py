@@ -537,6 +537,26 @@ def verdict(a, b, treatment, canonc_runs_both=False):
     return "confounded" if left else words.get(factors, "bundle"), factors, left
 
 
+# Facts of where text comes from and how it becomes tokens.
+RECORDS = ["data.tokenizer", "data.tokenizer_digest", "data.tokenizer_vocab", "lingua.root_dir", "lingua.tokenizer_path"]
+
+
+def assumed(a, b, canonc_runs_both=False):
+    """Inputs that both locks give one name and no digest: whether they are equal, no lock can say."""
+    if a.kind != "experiment" or b.kind != "experiment":
+        return []
+    sections = ("train", "platform", "cosmetic")
+    ours, theirs = (facts("".join(arm.lines[name] for name in sections)) for arm in (a, b))
+    if not canonc_runs_both and any(ours.get(path) != theirs.get(path) for path in RECORDS):
+        return []  # their records differ, so that one name says nothing
+    found = []
+    for path, known in (("data.source", "data.digest"), ("data.tokenizer", "data.tokenizer_digest")):
+        opened = ours.get(known) == theirs.get(known) == '"unbound"'
+        if opened and path in ours and ours[path] == theirs.get(path):
+            found.append(f"{path} = {ours[path]}")
+    return found
+
+
 def bodies(arm, cell):
     path, layer = cell
     return [(node.at, node.body) for node in arm.graph.fills(layer, slot_of(path))]
@@ -604,11 +624,11 @@ def settings_left(a, b, path, layer):
 def judged(make):
     """A verdict as JSON; what cannot be judged is refused."""
     try:
-        outcome, factors, left = make()
-        return {"outcome": outcome, "factors": factors, "left": left}
+        (outcome, factors, left), by_name = make()
+        return {"outcome": outcome, "factors": factors, "left": left, "assumed": by_name}
     except (Bad, KeyError, ValueError, TypeError, AttributeError, IndexError) as why:
         message = str(why) if isinstance(why, Bad) else f"not a lock as docs/locks.md has it: {why!r}"
-        return {"outcome": "refused", "factors": 0, "left": [message]}
+        return {"outcome": "refused", "factors": 0, "left": [message], "assumed": []}
 
 
 def batch(path):
@@ -621,7 +641,7 @@ def batch(path):
             for name in (a, b):
                 if name not in locks:
                     locks[name] = Lock(work["locks"][name])
-            return verdict(locks[a], locks[b], treatment)
+            return verdict(locks[a], locks[b], treatment), assumed(locks[a], locks[b])
 
         found.append(judged(make))
     json.dump(found, sys.stdout, indent=1)
@@ -646,13 +666,20 @@ def main(args):
     except (OSError, UnicodeError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    found = judged(lambda: verdict(*map(Lock, texts), args[2:], canonc_runs_both))
+
+    def make():
+        locks = [Lock(text) for text in texts]
+        return verdict(*locks, args[2:], canonc_runs_both), assumed(*locks, canonc_runs_both)
+
+    found = judged(make)
     outcome = found["outcome"]
     treatment = ", ".join(args[2:]) or "no treatment"
     count = f" of {found['factors']} factors" if outcome == "bundle" else ""
     print(f"{outcome}{count} ({treatment})")
     for line in found["left"]:
         print(f"  {line}")
+    for line in found["assumed"]:
+        print(f"  both read {line}, which has no digest yet: assumed equal by name")
     return {"confounded": 1, "refused": 2}.get(outcome, 0)
 
 

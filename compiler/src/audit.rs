@@ -15,6 +15,7 @@ mod experiment;
 mod extend;
 mod facts;
 mod finding;
+mod launch;
 mod lexicon;
 mod names;
 mod pairs;

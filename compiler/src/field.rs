@@ -7,6 +7,23 @@
 //! arch brings its own (`arch.layers.3.mixer.heads`): they are semantic by way of `arch.graph` and
 //! `arch.manifest`, so that renaming or refactoring an arch changes no id.
 
+/// Keys of a launch: by themselves, and below each section that launchers have.
+macro_rules! launch {
+    ($($key:literal),* $(; $($other:literal),*)?) => {
+        &[
+            $(
+                $key,
+                concat!("launch.", $key),
+                concat!("launcher.", $key),
+                concat!("sbatch.", $key),
+                concat!("slurm.", $key),
+                concat!("stool.", $key),
+            )*
+            $($($other,)*)?
+        ]
+    };
+}
+
 mod foreign;
 mod table;
 mod topic;
@@ -106,6 +123,8 @@ pub struct FieldDef {
     pub absent: Absent,
     /// Values that they write in their own words: theirs, ours.
     pub synonyms: &'static [(&'static str, &'static str)],
+    /// Whether it records where text comes from, or how it becomes tokens.
+    pub records_text: bool,
 }
 
 const fn free(path: &'static str, class: Class, kind: Kind, doc: &'static str) -> FieldDef {
@@ -130,6 +149,7 @@ const fn free(path: &'static str, class: Class, kind: Kind, doc: &'static str) -
         foreign,
         absent,
         synonyms,
+        records_text: false,
     }
 }
 
@@ -208,6 +228,15 @@ impl FieldDef {
 
     const fn spoken(self, synonyms: &'static [(&'static str, &'static str)]) -> FieldDef {
         FieldDef { synonyms, ..self }
+    }
+
+    const fn records_text(self) -> FieldDef {
+        FieldDef { records_text: true, ..self }
+    }
+
+    /// Whether another trainer's scores depend on it: no weight does, and nothing that is measured here.
+    pub fn reaches_scores(&self) -> bool {
+        self.class == Class::Cosmetic && self.topic == Topic::Evaluation
     }
 
     /// Whether a difference can reach a loss or a weight, here or in the trainer that reads it.

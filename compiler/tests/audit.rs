@@ -4,6 +4,8 @@
 
 #[path = "audit/confounds.rs"]
 mod confounds;
+#[path = "audit/derived.rs"]
+mod derived;
 #[path = "audit/names.rs"]
 mod names;
 #[path = "audit/published.rs"]

@@ -340,9 +340,49 @@ fn keys_that_only_another_trainer_reads() {
     assert!(
         lock.contains("\ntrainer = \"canonc\"\n") && lock.contains("; canonc runs both arms\"")
     );
+    // An audit of the comparison goes by its declaration.
+    let ran = canonc(dir.path(), &["audit", "lockfiles/d.lock"]);
+    assert_eq!(ran.code, 0, "{}", ran.stdout);
+    assert!(ran.stdout.contains("1 of them clean") && !ran.stdout.contains("twin-data"));
     let ran = canonc(dir.path(), &[&diff[..], &["--trainer", "lingua"]].concat());
     assert_eq!(ran.code, 2);
     insta::assert_snapshot!("audit_carried", out);
+}
+
+/// Each key of a launch is counted, or reported; keys that disagree are an error with both values.
+#[test]
+fn keys_of_launches() {
+    let file = |keys: &str| format!("{keys}{}", LINGUA.replace("# 128 H200 GPUs", ""));
+    let sets = [
+        ("count", "world_size: 128\n", 0, "1006632960000 tokens"),
+        ("launcher", "launcher:\n  gpus: 128\n", 0, ""),
+        ("product", "launch:\n  nnodes: 16\n  nproc_per_node: 8\n", 0, ""),
+        ("lightning", "trainer:\n  devices: 8\n  num_nodes: 16\n", 0, ""),
+        ("nodes", "nodes: 16\n", 0, "nodes = 16 (how many devices each node has is not said)"),
+        ("tasks", "slurm:\n  ntasks: 16\n", 0, "how many devices each task has is not said"),
+        ("either", "nodes: 16\ngpus: 8\n", 0, "whether on each node or in all is not said"),
+        ("auto", "devices: auto\n", 0, "`devices` is auto (it is not a number from 1 on)"),
+        ("two", "world_size: 64\nn_gpus: 128\n", 1, "`world_size` is 64, `n_gpus` is 128"),
+        (
+            "three",
+            "num_gpus: 64\nslurm:\n  nodes: 16\n  gpus_per_node: 8\n",
+            1,
+            "`num_gpus` is 64, `slurm.nodes` is 16, `slurm.gpus_per_node` is 8",
+        ),
+    ];
+    let texts: Vec<(String, String)> =
+        sets.iter().map(|(name, keys, ..)| (format!("{name}.yaml"), file(keys))).collect();
+    let files: Vec<(&str, &str)> = texts.iter().map(|(p, t)| (p.as_str(), t.as_str())).collect();
+    let dir = folder(&files);
+    for (name, _, code, says) in sets {
+        let ran = canonc(dir.path(), &["audit", &format!("{name}.yaml")]);
+        assert_eq!(ran.code, code, "{name}: {}{}", ran.stdout, ran.stderr);
+        let unread = ran.stdout.contains("devices-unread");
+        let disagree = ran.stdout.contains("devices-disagree");
+        let read = matches!(name, "count" | "launcher" | "product" | "lightning");
+        assert_eq!((unread, disagree), (!read && code == 0, code == 1), "{name}: {}", ran.stdout);
+        assert!(read || ran.stdout.contains(says), "{name}: {}", ran.stdout);
+    }
 }
 
 /// A comparison's arms that have locks of their own are the same experiments.

@@ -65,9 +65,13 @@ pub const NAME_WORDS: &[(&str, &str)] = &[
 /// Words before `canon` that deny it.
 #[rustfmt::skip]
 const DENY_BEFORE: &[&str] = &[
-    "anti", "disable", "disabled", "drop", "dropped", "lacking", "less", "minus", "no", "non",
-    "not", "off", "remove", "removed", "sans", "un", "without", "wo", "zero",
+    "anti", "disable", "disabled", "drop", "dropped", "exclude", "excluding", "lacking", "less",
+    "minus", "never", "no", "non", "not", "off", "omit", "remove", "removed", "sans", "skip", "un",
+    "without", "wo", "zero",
 ];
+
+/// Those of them that may belong to the word before: `bias-off-canon`.
+const ENDS_BEFORE: &[&str] = &["disabled", "dropped", "less", "off", "removed", "zero"];
 
 /// Words after `canon` that deny it.
 const DENY_AFTER: &[&str] =
@@ -76,13 +80,22 @@ const DENY_AFTER: &[&str] =
 /// Words next to `canon` that make it neither: what it is compared with, started from, or like.
 #[rustfmt::skip]
 const MENTION_BEFORE: &[&str] = &[
-    "almost", "base", "baseline", "before", "control", "fake", "for", "from", "half", "like",
-    "of", "post", "pre", "pseudo", "quasi", "semi", "to",
+    "ablate", "ablated", "ablating", "almost", "base", "baseline", "before", "control", "fake",
+    "for", "from", "half", "instead", "like", "of", "post", "pre", "pseudo", "quasi", "replace",
+    "replaced", "semi", "to", "twin", "twins",
 ];
-const MENTION_AFTER: &[&str] = &["base", "baseline", "control", "conv", "ish", "like", "style"];
+#[rustfmt::skip]
+const MENTION_AFTER: &[&str] = &[
+    "ablate", "ablated", "base", "baseline", "control", "conv", "ish", "like", "replaced", "style",
+    "swapped", "twin", "twins",
+];
 
 /// Words that belong to `canon` and say nothing more.
-const WITH_CANON: &[&str] = &["all", "any", "layer", "layers", "on", "only", "the", "true", "with"];
+#[rustfmt::skip]
+const WITH_CANON: &[&str] = &[
+    "all", "any", "layer", "layers", "on", "only", "set", "sets", "slot", "slots", "the", "true",
+    "with",
+];
 
 /// Words of a name that covers several arms: it claims nothing of any of them.
 #[rustfmt::skip]
@@ -142,8 +155,19 @@ fn canon(tokens: &[Token], topic: bool) -> (CanonClaim, Option<String>) {
     let mut slots = None;
     for (at, token) in tokens.iter().enumerate() {
         let Some(letters) = &token.canon else { continue };
-        let before = tokens.iter().take(at).rev().find(|t| !WITH_CANON.contains(&t.lower.as_str()));
-        let after = tokens.iter().skip(at + 1).find(|t| !WITH_CANON.contains(&t.lower.as_str()));
+        let own = |t: &&Token| !WITH_CANON.contains(&t.lower.as_str());
+        let mut backward = tokens.iter().take(at).rev().filter(own);
+        let (before, ahead) = (backward.next(), backward.next());
+        let mut forward = tokens.iter().skip(at + 1).filter(own);
+        let (after, behind, number) = (forward.next(), forward.next(), forward.next());
+        // `w_o_canon`
+        let without = is(before, &["o"]) && is(ahead, &["w"]);
+        // `no` of `canon-no-wd` and `off` of `bias-off-canon` are about another word; `canon-off-lr0.1` is
+        // off, and then has a number of its own.
+        let word = |token: Option<&Token>| token.is_some_and(|token| !token.number);
+        let valued = number.is_some_and(|token| token.number) && !is(after, &["no"]);
+        let elsewhere = (is(after, DENY_AFTER) && word(behind) && !valued)
+            || (is(before, ENDS_BEFORE) && word(ahead));
         let next = tokens.get(at + 1);
         // `canon=0` is off, `canon-0` may be the first of several.
         let zero = is(next, &["0"]);
@@ -151,10 +175,12 @@ fn canon(tokens: &[Token], topic: bool) -> (CanonClaim, Option<String>) {
         // `no` of `canon_nocanon` is not about the first.
         let again = tokens.get(at + 2).is_some_and(|token| token.canon.is_some());
         let denied = is(before, DENY_BEFORE)
+            || without
             || (is(after, DENY_AFTER) && !again)
             || token.sep == Some('!')
             || (zero && assigned);
-        let unclear = is(before, MENTION_BEFORE)
+        let unclear = elsewhere
+            || is(before, MENTION_BEFORE)
             || is(after, MENTION_AFTER)
             || (zero && !assigned)
             || (denied && (!letters.is_empty() || next.is_some_and(is_slot)));
@@ -407,6 +433,13 @@ mod tests {
             "LlamaNonCanon",
             "canon_layers_off",
             "!canon",
+            "w_o_canon",
+            "wo_canon",
+            "sans-canon",
+            "skip_canon",
+            "llama_canon_set_none",
+            "canon-off-lr0.1",
+            "canon_off_1B",
         ] {
             assert_eq!(canon_of(name), CanonClaim::Empty, "{name}");
         }
@@ -442,6 +475,14 @@ mod tests {
             "canon-0",
             "no_canon_A",
             "canon_or_not",
+            "LlamaCanon-no-wd",
+            "canon-no-wd0.1",
+            "bias-off-canon",
+            "canon-off-policy",
+            "llama-canon-twin",
+            "twin-of-canon",
+            "llama_canon_ablated",
+            "ablated-canon",
             "llama_canon_nocanon",
         ] {
             assert_eq!(canon_of(name), CanonClaim::Mentioned, "{name}");

@@ -102,8 +102,11 @@ fn sentence(words: &[Word], counts: &mut Counts) -> Result<(), String> {
             return Err(format!("`{text}` is not understood"));
         }
     }
+    things(words)?;
+    let words = of_time(words)?;
     // `number of GPUs` is `GPUs`, with a number expected.
-    let words: Vec<&Word> = words.iter().filter(|word| **word != Word::Known).collect();
+    let words: Vec<&Word> =
+        words.into_iter().filter(|word| !matches!(word, Word::Known | Word::Many)).collect();
     let mut reader =
         Reader { words, at: 0, single: Vec::new(), product: Vec::new(), bare: Vec::new() };
     while reader.peek(0).is_some() {
@@ -129,10 +132,73 @@ fn sentence(words: &[Word], counts: &mut Counts) -> Result<(), String> {
     if counts.nodes.len() > 1 || counts.per_node.len() > 1 {
         return Err("it gives several numbers of nodes".to_owned());
     }
+    if let Some(year) = counts.totals.iter().find(|n| YEARS.contains(n)) {
+        return Err(format!("{year} may be a year"));
+    }
     if counts.totals.contains(&0) || counts.nodes.contains(&0) || counts.per_node.contains(&0) {
         return Err("0 is not a number of devices".to_owned());
     }
     Ok(())
+}
+
+/// Numbers that are more often years than numbers of devices.
+const YEARS: std::ops::RangeInclusive<u64> = 2015..=2035;
+
+/// Refuses numbers that may count something else than devices: `128 GPU runs`, `4 jobs x 8 GPUs`, `8 GPU nodes`,
+/// `80 GPU memory`.
+fn things(words: &[Word]) -> Result<(), String> {
+    let singular = |word: &Word| matches!(word, Word::Device(false) | Word::Model);
+    for (at, word) in words.iter().enumerate() {
+        let Word::Number(n) = word else { continue };
+        let rest = words.get(at + 1..).unwrap_or_default();
+        let named = rest.iter().take_while(|word| singular(word)).count();
+        let device = matches!(rest.first(), Some(Word::Device(_))) || named > 0;
+        let after = rest.get(named..).unwrap_or_default();
+        let given = |words: &[Word]| {
+            let value = words.iter().find(|word| !matches!(word, Word::Other | Word::Known));
+            matches!(value, Some(Word::Equals | Word::Number(_) | Word::Quantity(_)))
+        };
+        let unsure = match (after, rest) {
+            // `128 runs`, `128 GPU runs`
+            ([Word::Many, ..], _) => true,
+            // `4 model x 8 GPUs`
+            (_, [Word::Known, Word::Times, ..]) => true,
+            // `80 GPU memory`; `8 GPU batch 4` goes on with another number.
+            ([Word::Other, more @ ..], _) => named > 0 && !given(more),
+            // `8 GPU nodes` may be nodes with 8 GPUs, or 8 nodes.
+            ([Word::Node(_), more @ ..], [first, ..]) => {
+                device && *first != Word::Model && !given(more)
+            }
+            (_, _) => false,
+        };
+        if unsure {
+            return Err(format!("what {n} counts is not said"));
+        }
+    }
+    Ok(())
+}
+
+/// `500 H100 hours` are hours: names of devices right before a unit of time go with it.
+fn of_time(words: &[Word]) -> Result<Vec<&Word>, String> {
+    let device = |word: &Word| matches!(word, Word::Device(_) | Word::Model | Word::Node(_));
+    let mut kept: Vec<&Word> = Vec::new();
+    for (at, word) in words.iter().enumerate() {
+        if *word == Word::Time {
+            while kept.last().is_some_and(|before| device(before)) {
+                kept.pop();
+            }
+            // `500 H100 (hours)`, `64 GPUs for days`: the number may count either.
+            let gap = |word: &&&Word| matches!(word, Word::Known | Word::Many | Word::Break);
+            let gaps = kept.iter().rev().take_while(gap).count();
+            let before = kept.len().checked_sub(gaps + 1).and_then(|at| kept.get(at));
+            let assigned = words.get(at + 1) == Some(&Word::Equals);
+            if gaps > 0 && !assigned && before.is_some_and(|before| device(before)) {
+                return Err("whether its number counts devices or time is not said".to_owned());
+            }
+        }
+        kept.push(word);
+    }
+    Ok(kept)
 }
 
 impl Reader<'_> {
@@ -158,9 +224,9 @@ impl Reader<'_> {
                     Some(_) | None => Ok(()),
                 }
             }
-            Some(Word::Other) => {
+            Some(Word::Other | Word::Time) => {
                 self.at += 1;
-                while matches!(self.peek(0), Some(Word::Other)) {
+                while matches!(self.peek(0), Some(Word::Other | Word::Time)) {
                     self.at += 1;
                 }
                 // `8 x 128 GPUs` behind `batch` may count anything.
@@ -190,7 +256,10 @@ impl Reader<'_> {
                 self.at += 1;
                 if matches!(self.peek(0), Some(Word::Times | Word::Equals))
                     && let Some(Word::Number(n)) = self.peek(1).cloned()
-                    && !matches!(self.peek(2), Some(Word::Node(_) | Word::Times | Word::Other))
+                    && !matches!(
+                        self.peek(2),
+                        Some(Word::Node(_) | Word::Times | Word::Other | Word::Time)
+                    )
                 {
                     self.at += 2;
                     self.single.push((n, false));
@@ -264,7 +333,9 @@ impl Reader<'_> {
                 if !known {
                     return Err(format!("{n} may be an index"));
                 }
-                if !assigned && matches!(self.peek(1), Some(Word::Other | Word::Node(_))) {
+                if !assigned
+                    && matches!(self.peek(1), Some(Word::Other | Word::Time | Word::Node(_)))
+                {
                     return Ok(());
                 }
                 if per && matches!(self.peek(1), Some(Word::Times)) {
@@ -303,7 +374,14 @@ impl Reader<'_> {
         // `16 nodes 8 GPUs` goes on with another number.
         let other = matches!(
             self.peek(1),
-            Some(Word::Device(_) | Word::Model | Word::Node(_) | Word::Other | Word::Times)
+            Some(
+                Word::Device(_)
+                    | Word::Model
+                    | Word::Node(_)
+                    | Word::Other
+                    | Word::Time
+                    | Word::Times
+            )
         );
         if other {
             return Ok(());
@@ -324,10 +402,10 @@ impl Reader<'_> {
         loop {
             let Some(Word::Number(n)) = self.peek(0).cloned() else { return unclear() };
             self.at += 1;
-            if self.peek(0) == Some(&Word::Other) {
+            if matches!(self.peek(0), Some(Word::Other | Word::Time)) {
                 // `8 sequences per GPU`
                 self.at += 1;
-                while matches!(self.peek(0), Some(Word::Other | Word::Per)) {
+                while matches!(self.peek(0), Some(Word::Other | Word::Time | Word::Per)) {
                     let per = self.peek(0) == Some(&Word::Per);
                     self.at += 1;
                     if per && matches!(self.peek(0), Some(Word::Device(_) | Word::Node(_))) {

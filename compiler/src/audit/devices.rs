@@ -21,16 +21,18 @@ pub struct Reading {
     pub disagree: Vec<String>,
     /// Comments that are not understood: line, text, why.
     pub unread: Vec<(usize, String, String)>,
+    /// Keys of the launch that do not give a number of devices: what they say, and why.
+    pub keys: Vec<(String, String)>,
 }
 
 /// Characters shown of a comment.
 const SHOWN: usize = 100;
 
 /// More GPUs than this are not in one machine: then the number is that of all machines.
-const ONE_MACHINE: u64 = 16;
+pub(super) const ONE_MACHINE: u64 = 16;
 
 /// More than anyone has.
-const MOST: u64 = 10_000_000;
+pub(super) const MOST: u64 = 10_000_000;
 
 /// A number and its line.
 type Said = (u64, usize);
@@ -125,10 +127,8 @@ impl Experiment {
         let keyed = self.values.get(DEVICES).and_then(Value::number);
         match (keyed.or(launch), reading.count) {
             (Some(keyed), Some(count)) if keyed != whole(count) => {
-                reading.disagree = vec![
-                    format!("keys: {} devices", shown(keyed)),
-                    format!("line {}: {count} devices", reading.line),
-                ];
+                reading.disagree.push(format!("keys: {} devices", shown(keyed)));
+                reading.disagree.push(format!("line {}: {count} devices", reading.line));
             }
             (_, _) => {}
         }
@@ -140,6 +140,10 @@ impl Experiment {
         } else if let Some(devices) = keyed.or(launch) {
             self.values.insert(DEVICES.to_owned(), Value::Number(devices));
         }
+        // What the keys themselves say came first.
+        let Reading { disagree, keys, .. } = std::mem::take(&mut self.devices);
+        reading.disagree.splice(0..0, disagree);
+        reading.keys = keys;
         self.devices = reading;
     }
 
@@ -190,15 +194,24 @@ pub(super) fn findings(subjects: &[Subject], found: &mut Findings) {
             let message = "keys give a part of the launch, so that the budget may be another";
             found.add("devices-unread", Kind::Run, DEVICES, message.to_owned(), alone(says));
         }
+        for (said, why) in &subject.devices.keys {
+            let (kind, message) = unread(subject);
+            let says = format!("{said} ({why})");
+            found.add("devices-unread", kind, DEVICES, message.to_owned(), alone(says));
+        }
         for (line, text, why) in &subject.devices.unread {
-            // Where keys give the tokens of a step, devices decide no budget.
-            let (kind, message) = match subject.counts_its_step() {
-                true => (Kind::Set, "not understood; keys give the tokens of a step"),
-                false => (Kind::Run, "not understood, so that the budget may be another"),
-            };
+            let (kind, message) = unread(subject);
             let says = format!("line {line}: `# {text}` ({why})");
             found.add("devices-unread", kind, DEVICES, message.to_owned(), alone(says));
         }
+    }
+}
+
+/// Where keys give the tokens of a step, devices decide no budget.
+fn unread(subject: &Subject) -> (Kind, &'static str) {
+    match subject.counts_its_step() {
+        true => (Kind::Set, "not understood; keys give the tokens of a step"),
+        false => (Kind::Run, "not understood, so that the budget may be another"),
     }
 }
 
@@ -295,6 +308,24 @@ mod tests {
             ("128 GPUs\n16 nodes x 8 GPUs", 128),
             ("128 GPUs\nworld size 128", 128),
             ("128 GPUs\nGPU memory is 80GB", 128),
+            ("64 H100 for 500 hours", 64),
+            ("64 GPUs, 24h", 64),
+            ("64 GPUs for 3 days", 64),
+            ("3 days on 64 GPUs", 64),
+            ("64 GPUs, 30 min", 64),
+            ("64 GPUs used 500 hours", 64),
+            ("64 GPUs, GPU hours: 500", 64),
+            ("500 H100 hours on 64 GPUs", 64),
+            ("500 GPU-hours on 64 H100", 64),
+            ("500 hours of 64 H100", 64),
+            ("500 node hours on 16 nodes x 8 GPUs", 128),
+            ("8 GPUs batch 4", 8),
+            ("8 H100 batch size 4", 8),
+            ("8x H100 80 GB", 8),
+            ("H100 80GB x 8", 8),
+            ("2 x 64 H100 = 128", 128),
+            ("this runs on 64 GPUs", 64),
+            ("results with 64 GPUs", 64),
         ] {
             let reading = read(text);
             assert_eq!(reading.count, Some(count), "{text}: {reading:?}");
@@ -356,6 +387,32 @@ mod tests {
             "half of 128 GPUs",
             "128 GPUs or so",
             "128 GPU-hours on GPUs 3",
+            "500 H100 (hours)",
+            "500 A100.hours",
+            "500 H100 training hours",
+            "64 GPUs for days",
+            "64 GPUs all day",
+            "64 GPUs x 500 hours",
+            "3 days x 64 GPUs",
+            "64 H100 x 24h = 1536 GPU hours",
+            "64 GPUs per day",
+            "500 GPU min",
+            "64 GPUs min",
+            "8 GPU nodes",
+            "12 H100 nodes",
+            "128 GPU runs",
+            "128 H100 jobs",
+            "2 runs x 64 GPUs",
+            "4 model x 8 GPUs",
+            "8 GPUs x 4 runs",
+            "80 GPU memory",
+            "32 GPU layers",
+            "64 H100s (not 128)",
+            "128 or 256 GPUs",
+            "128+ GPUs",
+            "never 128 GPUs",
+            "without 128 GPUs",
+            "2024 H100",
         ] {
             let reading = read(text);
             if reading.count.is_some() || reading.unread.len() != 1 {
@@ -385,6 +442,34 @@ mod tests {
             "nodes of the tree",
             "240000 steps",
             "see https://github.com/a/b/128",
+            "500 H100 hours",
+            "500 H100-hours",
+            "500 H100h",
+            "500 H100hrs",
+            "500 H100 h",
+            "1000 GPU hours",
+            "1000 GPUs hours",
+            "32 GPU-hours",
+            "8 H100 days",
+            "128 H100 years",
+            "128 GPU weeks",
+            "128 GPU minutes",
+            "500 H100 GPU hours",
+            "500 GPU hrs",
+            "500 GPU hours per run",
+            "64 H100 seconds",
+            "500 H100 node hours",
+            "500 node-hours",
+            "one GPU day",
+            "GPU hours: 500",
+            "H100 hours = 500",
+            "total GPU hours: 1000",
+            "gpu_hours: 500",
+            "n_gpu_hours = 500",
+            "H100: 500 hours",
+            "gpus: 64 hours",
+            "rank: 64",
+            "no GPUs",
         ] {
             assert_eq!(read(text), Reading::default(), "{text}");
         }

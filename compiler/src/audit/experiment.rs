@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::devices::Reading;
-use super::facts::{DEVICES, NODE_DEVICES, NODE_TASKS, NODES};
+use super::launch;
 use super::value::Value;
 use super::vocabulary::{self, CANON, Topic};
 use crate::digest::Digest;
@@ -149,6 +149,14 @@ impl Experiment {
         let path = known.as_deref().unwrap_or(key);
         let row = known.as_deref().and_then(vocabulary::row);
         let words = row.is_some_and(vocabulary::is_list);
+        // What Python and YAML call nothing: the key's own word for it, if it has one.
+        let cell = match cell.trim() {
+            "None" | "NULL" | "Null" | "null" | "~" if row.is_some_and(vocabulary::has_none) => {
+                "none"
+            }
+            "None" | "NULL" | "Null" | "null" | "~" => "",
+            cell => cell,
+        };
         let value = if words { Value::words(cell) } else { Value::parse(cell) };
         if known.is_none() && (value.is_some() || self.origin == Origin::Configuration) {
             self.unknown.insert(key.to_owned());
@@ -157,21 +165,25 @@ impl Experiment {
             self.empty.insert(path.to_owned());
             return Ok(());
         };
+        if launch::COUNTS.contains(&path) {
+            self.launched(path, key, value);
+            return Ok(());
+        }
         if let Some(words) = vocabulary::numeric(path) {
             // Lingua has a switch where a lock has a factor: loss.nll_square.
             let switch = matches!(value, Value::Bool(_)) && vocabulary::is_switch(path);
             if !switch {
-                held(key, cell.trim(), &value, words)?;
+                held(key, cell, &value, words)?;
             }
         }
-        if key.ends_with("_from_comment") {
+        if key.ends_with(launch::COMMENT) {
             self.comments.insert(path.to_owned());
         }
         self.put(path, key, synonym(path, value))
     }
 
-    /// What only the whole of the keys says: shares of sources, devices of a launch, and a family where no
-    /// key says what mixes.
+    /// What only the whole of the keys says: shares of sources, devices of a launch, slots and a family where
+    /// no other key says what they are.
     fn finish(&mut self) {
         let shares: Vec<(String, Ratio)> = self
             .values
@@ -187,18 +199,14 @@ impl Experiment {
                 self.values.insert(path.clone(), Value::Number(share));
             }
         }
-        let launched = |path: &str| self.values.get(path).and_then(Value::number);
-        let nodes = launched(NODES);
-        // A task of a launcher may have all devices of its node, so that the number of devices comes first.
-        let each = launched(NODE_DEVICES).or_else(|| launched(NODE_TASKS));
-        if let (Some(nodes), Some(each)) = (nodes, each)
-            && let Some(devices) = nodes.mul(each)
-        {
-            let path = match self.values.contains_key(DEVICES) {
-                true => "reported.devices",
-                false => DEVICES,
-            };
-            self.values.insert(path.to_owned(), Value::Number(devices));
+        self.count_launch();
+        // A table may say whether there are Canon layers, and not where.
+        let canon = self.values.get("reported.canon").cloned();
+        let unsaid = self.origin == Origin::Table && !self.values.contains_key(CANON);
+        if let Some(canon) = canon.filter(|_| unsaid) {
+            let filled = if canon.is_off() { Value::text("") } else { canon };
+            self.values.insert(CANON.to_owned(), filled);
+            self.written_as.insert(CANON.to_owned(), "canon".to_owned());
         }
         let family = self.values.get("reported.family").cloned();
         if let Some(family) = family.filter(|_| !self.values.contains_key("arch.mixer")) {
@@ -307,7 +315,7 @@ fn canon_set(cell: &str) -> (String, bool) {
 pub(super) fn synonym(path: &str, value: Value) -> Value {
     let text = value.to_string();
     let words = vocabulary::find(path).map_or(&[][..], |row| row.synonyms);
-    let ours = words.iter().find(|(theirs, _)| *theirs == text);
+    let ours = words.iter().find(|(theirs, _)| theirs.eq_ignore_ascii_case(&text));
     ours.map_or(value, |(_, ours)| Value::text(*ours))
 }
 

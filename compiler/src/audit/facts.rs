@@ -22,6 +22,7 @@ pub(super) const DEVICES: &str = "platform.devices";
 pub(super) const NODES: &str = "lingua.nodes";
 pub(super) const NODE_DEVICES: &str = "lingua.node_devices";
 pub(super) const NODE_TASKS: &str = "lingua.node_tasks";
+pub(super) const TASKS: &str = "lingua.tasks";
 
 /// Derived here: where nobody wrote them, they are no difference of their own.
 const DERIVED: [&str; 3] = [ROPE_SHARE, "optimizer.lr_wd_steps", "schedule.warmup_share"];

@@ -22,6 +22,10 @@ pub(super) enum Word {
     Break,
     /// What else numbers count: `steps`, `tokens`.
     Other,
+    /// `hours`, `GPU-hours`: a number before it counts time.
+    Time,
+    /// `runs`: changes nothing as a verb, and is counted after a number.
+    Many,
     /// `count`, `num`: the word next to it is a number of things.
     Count,
     /// Changes nothing.
@@ -29,7 +33,7 @@ pub(super) enum Word {
     Unknown(String),
 }
 
-const DEVICE: &[&str] = &["accelerator", "card", "device", "gpu", "rank", "tpu"];
+const DEVICE: &[&str] = &["accelerator", "card", "device", "gpu", "tpu"];
 const DEVICES: &[&str] =
     &["accelerators", "cards", "devices", "gpus", "processes", "ranks", "tpus"];
 /// Words that are a number of devices.
@@ -45,11 +49,20 @@ const COUNT: &[&str] = &["count", "n", "num", "number", "total"];
 /// What numbers count, or are given to.
 #[rustfmt::skip]
 const OTHER: &[&str] = &[
-    "accumulation", "batch", "batches", "ctx", "day", "days", "epoch", "epochs", "gb", "heads",
-    "hour", "hours", "hrs", "layers", "lr", "memory", "micro", "min", "minutes", "param",
-    "parameters", "params", "samples", "seed", "seq", "seqlen", "sequence", "sequences", "size",
-    "step", "steps", "tb", "token", "tokens", "warmup", "wd", "weeks",
+    "accumulation", "batch", "batches", "ctx", "epoch", "epochs", "gb", "gib", "heads", "layers",
+    "lr", "memory", "micro", "param", "parameters", "params", "rank", "samples", "seed", "seq",
+    "seqlen", "sequence", "sequences", "size", "step", "steps", "tb", "token", "tokens", "warmup",
+    "wd",
 ];
+
+#[rustfmt::skip]
+const TIME: &[&str] = &[
+    "day", "days", "h", "hour", "hours", "hr", "hrs", "mins", "minute", "minutes", "month",
+    "months", "sec", "second", "seconds", "secs", "week", "weeks", "year", "years",
+];
+
+/// Plurals that a number may count: `128 GPU runs`.
+const MANY: &[&str] = &["jobs", "launches", "models", "notes", "recipes", "results", "runs"];
 
 /// Words that change nothing.
 #[rustfmt::skip]
@@ -57,10 +70,10 @@ const KNOWN: &[&str] = &[
     "a", "across", "actual", "all", "altogether", "amd", "an", "and", "are", "as", "at", "by",
     "cluster", "compute", "config", "cuda", "distributed", "ethernet", "exactly", "for", "full",
     "google", "had", "hardware", "has", "have", "hbm", "i", "ib", "in", "infiniband", "info",
-    "is", "it", "job", "launch", "launched", "launcher", "launches", "launching", "model",
-    "mpirun", "need", "needed", "needs", "note", "notes", "nvidia", "nvl", "nvlink", "on", "our",
+    "is", "it", "job", "launch", "launched", "launcher", "launching", "model",
+    "mpirun", "need", "needed", "needs", "note", "nvidia", "nvl", "nvlink", "on", "our",
     "over", "overall", "paper", "pcie", "ran", "recipe", "replicate", "reproduce", "require",
-    "required", "requires", "result", "results", "run", "running", "runs", "sbatch", "setup",
+    "required", "requires", "result", "run", "running", "sbatch", "setup",
     "slurm", "spread", "srun", "sxm", "the", "these", "this", "to", "torchrun", "train",
     "trained", "training", "trains", "use", "used", "uses", "using", "was", "we", "were", "with",
 ];
@@ -223,6 +236,22 @@ fn word(lower: &str, words: &mut Vec<Word>) {
         return;
     }
     let parts: Vec<&str> = lower.split(['_', '-', '\'']).collect();
+    // `GPU-hours` and `H100h` are hours.
+    let glued = TIME.iter().any(|unit| lower.strip_suffix(unit).is_some_and(is_model));
+    let compound = parts.len() > 1 && parts.last().is_some_and(|last| TIME.contains(last));
+    if glued || compound {
+        words.push(Word::Time);
+        return;
+    }
+    // Without a number before it, `min` is a minimum.
+    if lower == "min" && matches!(words.last(), Some(Word::Number(_))) {
+        words.push(Word::Time);
+        return;
+    }
+    if parts.len() > 1 && parts.last() == Some(&"memory") {
+        words.push(Word::Other);
+        return;
+    }
     // `A100-SXM4-80GB`
     if parts.first().is_some_and(|part| is_model(part)) {
         words.push(Word::Model);
@@ -239,14 +268,6 @@ fn word(lower: &str, words: &mut Vec<Word>) {
         && let Ok(count) = count.parse()
     {
         words.extend([Word::Model, Word::Times, Word::Number(count)]);
-        return;
-    }
-    // `GPU-hours` are hours.
-    if let [.., last] = parts.as_slice()
-        && parts.len() > 1
-        && matches!(*last, "hour" | "hours" | "days" | "memory")
-    {
-        words.push(Word::Other);
         return;
     }
     if parts == ["world", "size"] || NUMBERS_OF.contains(&lower) {
@@ -284,6 +305,8 @@ fn simple(word: &str) -> Word {
         _ if is_model(word) => Word::Model,
         _ if COUNT.contains(&word) => Word::Count,
         _ if OTHER.contains(&word) => Word::Other,
+        _ if TIME.contains(&word) => Word::Time,
+        _ if MANY.contains(&word) => Word::Many,
         _ if KNOWN.contains(&word) || KNOWN.contains(&bare) => Word::Known,
         _ => unknown(word),
     }

@@ -8,8 +8,8 @@
 use dsl::Decimal;
 
 use super::budget::{NAMED, alone, off};
-use super::experiment::synonym;
-use super::facts::{DEVICES, ROPE_SHARE, Subject, TOKENS, TOKENS_PER_STEP};
+use super::experiment::{Origin, synonym};
+use super::facts::{DEVICES, ROPE_DIMS, ROPE_SHARE, Subject, TOKENS, TOKENS_PER_STEP};
 use super::finding::{Findings, Kind};
 use super::value::{Value, rounded};
 use super::vocabulary::CANON;
@@ -22,6 +22,8 @@ const REPORTED: Ratio = Ratio { num: 5, den: 1000 };
 enum Says {
     /// The product of keys, over the product of others.
     Keys(&'static [&'static str], &'static [&'static str]),
+    /// Sequences x accumulation x seq_len, on one device or on all.
+    Step,
     /// Whether slots are filled.
     Treated,
     /// A word of the field for what mixes.
@@ -57,7 +59,6 @@ const COLUMNS: &[Column] = &[
         CHECKPOINTS,
         Says::Keys(&[CHECKPOINTS, TOKENS_PER_STEP], &[]),
     ),
-    column("reported.devices", DEVICES, Says::Keys(&[DEVICES], &[])),
     column(
         "reported.evaluation_tokens",
         EVALUATIONS,
@@ -85,6 +86,21 @@ const COLUMNS: &[Column] = &[
     column("reported.warmup_tokens", WARMUP, Says::Keys(&[WARMUP, TOKENS_PER_STEP], &[])),
 ];
 
+/// Keys of our own that follow from others, where somebody writes them all the same.
+const DERIVED: &[Column] = &[
+    column(ROPE_SHARE, ROPE_DIMS, Says::Keys(&[ROPE_DIMS], &["arch.mixer.head_dim"])),
+    column(TOKENS_PER_STEP, "batch.sequences", Says::Step),
+    column(TOKENS, STEPS, Says::Keys(&[STEPS, TOKENS_PER_STEP], &[])),
+    column("optimizer.lr_wd_steps", WD, Says::Keys(&[LR, WD, STEPS], &[])),
+    column("schedule.warmup_share", WARMUP, Says::Keys(&[WARMUP], &[STEPS])),
+];
+
+/// Whether a key only says again what others do: then twins are held to those, and it is held to them.
+/// Tokens are no such key, since a budget may be given as either.
+pub(super) fn follows(path: &str) -> bool {
+    ![TOKENS, TOKENS_PER_STEP].contains(&path) && DERIVED.iter().any(|column| column.path == path)
+}
+
 /// A reported path without its unit, and the unit.
 fn split(path: &str) -> (&str, i64) {
     match path.rsplit_once('.').map(|(plain, unit)| (plain, unit.parse::<i64>())) {
@@ -95,7 +111,7 @@ fn split(path: &str) -> (&str, i64) {
 
 fn find(path: &str) -> Option<&'static Column> {
     let (plain, _) = split(path);
-    COLUMNS.iter().find(|column| column.path == plain)
+    COLUMNS.iter().chain(DERIVED).find(|column| column.path == plain)
 }
 
 /// The key that a difference in a column counts as, if the keys of the two do not show it themselves.
@@ -104,7 +120,7 @@ pub(super) fn stands_for(path: &str, a: &Subject, b: &Subject) -> Option<&'stati
     let known = |key: &str| [a, b].iter().all(|subject| subject.value(key).is_some());
     let shown = match &column.says {
         Says::Keys(over, under) => over.iter().chain(*under).all(|key| known(key)),
-        Says::Treated => known(column.key),
+        Says::Step | Says::Treated => known(column.key),
         // Words of the author's own, which no key repeats in full.
         Says::Mixer | Says::Size => false,
         // About a name.
@@ -115,8 +131,12 @@ pub(super) fn stands_for(path: &str, a: &Subject, b: &Subject) -> Option<&'stati
 
 /// Holds every reported column of an experiment to its keys.
 pub(super) fn check(subject: &Subject, found: &mut Findings) {
-    let reported = subject.facts.keys().filter(|path| path.starts_with("reported."));
-    for path in reported {
+    // A lock's values follow from its fields: reading it has checked that.
+    let ours = |path: &str| {
+        subject.origin != Origin::Lock && DERIVED.iter().any(|column| column.path == path)
+    };
+    let written = subject.facts.iter().filter(|(_, fact)| fact.written).map(|(path, _)| path);
+    for path in written.filter(|path| path.starts_with("reported.") || ours(path)) {
         let Some(column) = find(path) else { continue };
         let Some(theirs) = subject.value(path) else { continue };
         let name = subject.written_as.get(path).map_or(path.as_str(), String::as_str);
@@ -124,6 +144,18 @@ pub(super) fn check(subject: &Subject, found: &mut Findings) {
             Says::Keys(over, under) => {
                 numbers(subject, path, theirs, over, under).map(|(theirs, ours)| {
                     format!("`{name}` is given as {theirs}, the keys make {ours}")
+                })
+            }
+            Says::Step => {
+                let many = subject.number("batch.micro_batches").or(subject.number(DEVICES));
+                let rows = ["batch.sequences", "batch.accumulation", "data.seq_len"];
+                let one = made(subject, &rows, &[]);
+                let all = one.zip(many).and_then(|(one, many)| one.mul(many));
+                let holds = [one, all].contains(&theirs.number());
+                // Without the number of devices it may be any multiple.
+                let ours = all.filter(|_| !holds && theirs.number().is_some());
+                ours.map(|ours| {
+                    format!("`{name}` is given as {theirs}, the keys make {}", rounded(ours))
                 })
             }
             Says::Treated => {

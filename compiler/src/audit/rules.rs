@@ -153,6 +153,10 @@ pub const TABLE: &[Rule] = &[
         "In a family treated experiments differ in the treatment: what it is, or a setting of it such as a slot's kernel.",
         "A mean over pairs would mix two treatments.",
         "report them apart"),
+    rule("twin-evaluation", Severity::Warning,
+        "Twins differ in how another trainer evaluates them: tasks, examples in the prompt, number formats.",
+        "No weight depends on it, but scores do: a difference of two scores may be one of the two evaluations.",
+        "evaluate both in one way, or compare only what both have measured alike"),
     rule("missing-twin", Severity::Warning,
         "An experiment without a partner, in a set that has pairs.",
         "Means over pairs leave it out; best-of tables do not.",
@@ -186,9 +190,9 @@ pub const TABLE: &[Rule] = &[
         "A trend over sizes is a trend over this, too.",
         "say it beside the table"),
     rule("twin-cosmetic", Severity::Note,
-        "Twins differ in what is measured, how often, or where things lie.",
-        "No loss and no weight depends on it.",
-        "nothing; evaluations that only one of them has cannot be compared"),
+        "Twins differ in how often something is measured or written, or where things lie.",
+        "No loss, no weight and no score depends on it.",
+        "nothing"),
 ];
 
 /// Which experiments are twins.

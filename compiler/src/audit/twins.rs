@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::experiment::{BARE, BARE_GRAPH, BARE_MANIFEST, SLOT_PLACES};
 use super::facts::{
-    DEVICES, NODE_DEVICES, NODE_TASKS, NODES, ROPE_DIMS, ROPE_SHARE, Subject, TOKENS_PER_STEP,
+    DEVICES, NODE_DEVICES, NODE_TASKS, NODES, ROPE_DIMS, ROPE_SHARE, Subject, TASKS,
+    TOKENS_PER_STEP,
 };
 use super::finding::{Findings, Kind, Place};
 use super::pairs::{Pair, of_treatment, treatment_of};
@@ -27,7 +28,8 @@ fn rule_of(topic: Topic) -> Option<(&'static str, Kind)> {
         Topic::Numerics => Some(("twin-numerics", Kind::Pair)),
         Topic::Kernel => Some(("twin-kernel", Kind::Pair)),
         Topic::Revision => Some(("twin-revision", Kind::Pair)),
-        Topic::Evaluation | Topic::Cadence | Topic::Setup => Some(("twin-cosmetic", Kind::Set)),
+        Topic::Evaluation => Some(("twin-evaluation", Kind::Set)),
+        Topic::Cadence | Topic::Setup => Some(("twin-cosmetic", Kind::Set)),
         Topic::Reported => None,
     }
 }
@@ -48,11 +50,13 @@ fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
     match path {
         // Where the batch is a key, devices only decide who adds up what.
         DEVICES if a.counts_its_step() && b.counts_its_step() => Topic::Kernel,
-        NODES | NODE_DEVICES | NODE_TASKS if a.counts_its_step() && b.counts_its_step() => {
+        NODES | NODE_DEVICES | NODE_TASKS | TASKS if a.counts_its_step() && b.counts_its_step() => {
             Topic::Setup
         }
         // Their product is compared.
-        NODES | NODE_DEVICES | NODE_TASKS if a.counts_its_launch() && b.counts_its_launch() => {
+        NODES | NODE_DEVICES | NODE_TASKS | TASKS
+            if a.counts_its_launch() && b.counts_its_launch() =>
+        {
             Topic::Setup
         }
         _ if idle => Topic::Setup,
@@ -80,7 +84,7 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
         let said: Vec<&str> = digests.skip(usize::from(!arch)).collect();
         let computes = keys.iter().any(|path| BARE.contains(path));
         for path in keys {
-            if said.contains(&path) {
+            if said.contains(&path) || repeated::follows(path) {
                 continue;
             }
             difference(a, b, path, topic_of(a, b, path), declared, found);
@@ -123,8 +127,9 @@ fn definitions(a: &Subject, b: &Subject, computes: bool, declared: &Pairs, found
 /// Columns that repeat a key, where the key itself is not known.
 fn columns(a: &Subject, b: &Subject, declared: &Pairs, found: &mut Findings) {
     let reported = |subject: &'_ Subject| -> BTreeSet<String> {
-        let paths = subject.facts.keys().filter(|path| path.starts_with("reported."));
-        paths.cloned().collect()
+        let given = |path: &&String| path.starts_with("reported.") || repeated::follows(path);
+        let written = subject.facts.iter().filter(|(_, fact)| fact.written);
+        written.map(|(path, _)| path).filter(given).cloned().collect()
     };
     for path in reported(a).union(&reported(b)) {
         if a.value(path) == b.value(path) {

@@ -34,8 +34,8 @@ impl Value {
         let cell = cell.trim();
         Some(match cell {
             "" => return None,
-            "true" | "True" => Value::Bool(true),
-            "false" | "False" => Value::Bool(false),
+            "true" | "True" | "TRUE" => Value::Bool(true),
+            "false" | "False" | "FALSE" => Value::Bool(false),
             _ => match number(cell) {
                 Some(ratio) => Value::Number(ratio),
                 None => Value::text(cell),
@@ -64,7 +64,10 @@ impl Value {
         match self {
             Value::Number(ratio) => ratio.num == 0,
             Value::Bool(on) => !on,
-            Value::Text(text) => matches!(text.as_str(), "" | "none" | "empty" | "off"),
+            Value::Text(text) => {
+                let off = ["", "none", "empty", "no", "off"];
+                off.iter().any(|word| text.eq_ignore_ascii_case(word))
+            }
             Value::List(items) => items.is_empty(),
         }
     }
@@ -160,6 +163,8 @@ mod tests {
             ("2e-2", "0.02"),
             ("1006632960000", "1006632960000"),
             ("True", "true"),
+            ("TRUE", "true"),
+            ("FALSE", "false"),
             ("1/30", "1/30"),
             ("1T", "1T"),
             ("1e-999", "1e-999"),

@@ -84,6 +84,19 @@ impl Judge<'_> {
         found
     }
 
+    /// Whether a slot of an entry is filled in both arms with fills of other settings.
+    fn differs_below(&self, entry: &Entry) -> bool {
+        let pair = self.pair();
+        entry.places().filter(|(path, _)| slot_of(path).is_some()).any(|(path, layer)| {
+            let below = format!("{path}.");
+            let inner = pair.paths().into_iter().filter(|inner| inner.starts_with(&below));
+            inner.into_iter().any(|inner| {
+                self.indices.iter().all(|index| index.get(inner, layer).is_some())
+                    && pair.differ(inner, layer)
+            })
+        })
+    }
+
     /// No entry is one whose values change nothing, whichever arm takes them.
     pub(super) fn check_idle(
         &self,
@@ -100,6 +113,11 @@ impl Judge<'_> {
                 without.is_ok_and(|without| same_arch(&without, &made.arch))
             };
             let [forward, backward] = directions;
+            // A setting below a treated slot that differs is not the treatment and is a confound, although the
+            // fills' names alone change nothing.
+            if self.differs_below(entry) {
+                continue;
+            }
             if idle(self, forward) && idle(reversed, backward) {
                 return Err(Refusal::without_effect(&entry.text));
             }

@@ -9,6 +9,7 @@ use std::rc::Rc;
 
 use super::definitions::differing_definitions;
 use super::direction::Direction;
+use super::index::Layer;
 use super::treatment::Entry;
 use super::{Cell, Change, Erased, Judge};
 use crate::canonical::identify;
@@ -25,12 +26,12 @@ impl Judge<'_> {
         directions: [&Direction; 2],
         reversed: &Judge<'_>,
     ) -> (Option<Erased>, Vec<Change>) {
-        let slots: BTreeSet<(u32, &str)> = entries
+        let slots: BTreeSet<Slot<'_>> = entries
             .iter()
             .flat_map(|entry| &entry.cells)
-            .filter_map(|(path, layers)| Some((path.strip_prefix("arch.layers.*.slots.")?, layers)))
+            .filter_map(|(path, layers)| Some((slot_below(path)?, layers)))
             .filter(|(slot, _)| !slot.contains('.'))
-            .flat_map(|(slot, layers)| layers.iter().flatten().map(move |n| (*n as u32, slot)))
+            .flat_map(|(slot, layers)| layers.iter().map(move |layer| (numbered(*layer), slot)))
             .collect();
         if slots.is_empty() {
             return (None, Vec::new());
@@ -66,15 +67,16 @@ impl Judge<'_> {
     fn erased(
         &self,
         places: &BTreeSet<Cell>,
-        slots: &BTreeSet<(u32, &str)>,
+        slots: &BTreeSet<Slot<'_>>,
     ) -> Result<Erased, String> {
-        let gone = |layer: u32, name: &str| slots.contains(&(layer, name));
-        let without = |arch: &Compiled| {
-            let gone = |layer: Option<u32>, name: &str| layer.is_some_and(|n| gone(n, name));
-            identify(&erase(&arch.graph, &gone))
+        let gone = |layer: Option<u32>, name: &str| slots.contains(&(layer, name));
+        let without = |arch: &Compiled| identify(&erase(&arch.graph, &gone));
+        let called = |(layer, name): &Slot<'_>| match layer {
+            Some(_) => (*name).to_owned(),
+            None => format!("head.slots.{name}"),
         };
-        let names: BTreeSet<&str> = slots.iter().map(|(_, name)| *name).collect();
-        let shown = names.iter().copied().collect::<Vec<_>>().join(", ");
+        let names: BTreeSet<String> = slots.iter().map(called).collect();
+        let shown = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
         // The fills of arm a go first: with them the rest of the treatment may be no arch at all.
         let bare = emptied(self.trees[0], &gone);
         let fails = |why: String| {
@@ -91,29 +93,46 @@ impl Judge<'_> {
         let rest: BTreeSet<Cell> = places
             .iter()
             .filter(|(path, layer)| {
-                let below = path.strip_prefix("arch.layers.*.slots.");
-                let slot = below.map(|below| below.split('.').next().unwrap_or(below));
-                let of = slot.zip(*layer).map(|(slot, layer)| gone(layer as u32, slot));
-                !of.unwrap_or(false)
+                let slot = slot_below(path).map(|below| below.split('.').next().unwrap_or(below));
+                !slot.is_some_and(|slot| gone(numbered(*layer), slot))
             })
             .cloned()
             .collect();
         let a = self.with_cells(&bare, &rest).map_err(fails)?.identity;
         let b = without(self.archs[1]);
         Ok(Erased {
-            slots: names.into_iter().map(str::to_owned).collect(),
+            slots: names.into_iter().collect(),
             graph: [a.graph, b.graph],
             manifest: [a.manifest, b.manifest],
         })
     }
 }
 
-/// A tree without the fills of some slots of its layers.
-fn emptied(tree: &ArchTree, gone: &dyn Fn(u32, &str) -> bool) -> ArchTree {
+/// A slot: its layer, `None` for the head's, and its name.
+type Slot<'a> = (Option<u32>, &'a str);
+
+/// What is below the slots of a layer or of the head: `A`, `A.kernel`.
+fn slot_below(path: &str) -> Option<&str> {
+    ["arch.layers.*.slots.", "arch.head.slots."].iter().find_map(|slots| path.strip_prefix(slots))
+}
+
+fn numbered(layer: Layer) -> Option<u32> {
+    layer.map(|layer| layer as u32)
+}
+
+/// A tree without the fills of some slots.
+fn emptied(tree: &ArchTree, gone: &dyn Fn(Option<u32>, &str) -> bool) -> ArchTree {
     let mut out = tree.clone();
+    if let Some(head) = &out.head
+        && head.slots.keys().any(|name| gone(None, name))
+    {
+        let mut bare = (**head).clone();
+        bare.slots.retain(|name, _| !gone(None, name));
+        out.head = Some(Rc::new(bare));
+    }
     let mut done: BTreeMap<(*const Applied, Vec<String>), Rc<Applied>> = BTreeMap::new();
     for (number, layer) in out.layers.iter_mut().enumerate() {
-        let names = layer.applied.slots.keys().filter(|name| gone(number as u32, name));
+        let names = layer.applied.slots.keys().filter(|name| gone(Some(number as u32), name));
         let names: Vec<String> = names.cloned().collect();
         let key = (Rc::as_ptr(&layer.applied), names);
         if let Some(known) = done.get(&key) {

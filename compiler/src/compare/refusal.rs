@@ -86,6 +86,26 @@ impl Refusal {
         refusal("one-sided-treatment", message, help)
     }
 
+    /// Layers that neither arm has.
+    pub(super) fn no_layer(entry: &str, layers: usize) -> Refusal {
+        let last = layers.saturating_sub(1);
+        refusal(
+            "unknown-treatment",
+            format!("treatment `{entry}`: neither arm has such a layer"),
+            format!("layers are numbered from 0 to {last}"),
+        )
+    }
+
+    /// `canon` where slots of layers agree, and a slot of the head does not.
+    pub(super) fn slot_elsewhere(entry: &str, path: &str) -> Refusal {
+        let short = path.strip_prefix("arch.").unwrap_or(path);
+        refusal(
+            "idle-treatment",
+            format!("treatment `{entry}`: it means slots of layers, and the arms agree on those"),
+            format!("declare the slot that differs: `{short}`"),
+        )
+    }
+
     /// `canon` where the slots that differ hold something else.
     pub(super) fn not_canon(entry: &str, slot: &str, fill: &str) -> Refusal {
         refusal(

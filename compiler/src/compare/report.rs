@@ -56,6 +56,9 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
     }
     name_lines(&mut out, &verdict.names);
     proof(&mut out, verdict);
+    if verdict.cosmetic.iter().any(Change::reaches_scores) {
+        out += "\nwarning: scores of another trainer's evaluations do not compare: the arms differ in how it evaluates\n";
+    }
     if verdict.confounds.iter().any(Change::is_carried) {
         let how = match exploratory {
             true => "`--trainer canonc`",

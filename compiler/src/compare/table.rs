@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use super::fills::only_canon;
 use super::treatment::usual;
 use super::{Change, Judge, effective};
-use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE};
+use crate::field::{self, Class, FieldDef, FieldValue, Fields, Origin, TABLE};
 use crate::lock::{Experiment, is_bound};
 
 /// Costs that are counted at `arch.seq_len`.
@@ -21,6 +21,9 @@ const AT_SEQ_LEN: [&str; 5] = [
     "arch.state_per_token",
     "arch.train_flops_per_token",
 ];
+
+/// What a verdict says of how another trainer evaluates.
+const SCORES: &str = "scores of another trainer's evaluations depend on it";
 
 impl Judge<'_> {
     /// Differences in the table's fields, each where it belongs.
@@ -162,6 +165,9 @@ impl Judge<'_> {
         let change = Change::of_field(path, a, b, unit, places);
         // How much a number someone chose grew says nothing.
         let free = field::find(path).is_some_and(|def| def.origin == Origin::Free);
+        if field::find(path).is_some_and(FieldDef::reaches_scores) {
+            return change.note(SCORES);
+        }
         if free { change.note("") } else { change }
     }
 }

@@ -7,7 +7,7 @@
 use toml::de::DeValue;
 
 use super::{Change, Judge};
-use crate::field::{self, Class, FieldValue, shown};
+use crate::field::{self, Class, FieldDef, FieldValue, TABLE, shown};
 
 /// Who runs the arms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,17 +50,18 @@ const NOT_READ: &str = "canonc runs both arms and does not read it";
 const NOT_BOUND: &str =
     "canonc runs both arms and does not read it; bind them to one text, which has no digest yet";
 
-/// Recorded facts of where text comes from, and of how it becomes tokens.
-const DATA: [&str; 5] = [
-    "data.tokenizer",
-    "data.tokenizer_digest",
-    "data.tokenizer_vocab",
-    "lingua.root_dir",
-    "lingua.tokenizer_path",
-];
+/// Whether a field records where text comes from, or how it becomes tokens.
+fn records_text(path: &str) -> bool {
+    field::find(path).is_some_and(|def| def.records_text)
+}
 
 impl Change {
     /// Whether it is a confound only where another trainer runs the arms.
+    /// Whether scores that another trainer measures depend on it.
+    pub fn reaches_scores(&self) -> bool {
+        field::find(&self.path).is_some_and(FieldDef::reaches_scores)
+    }
+
     pub fn is_carried(&self) -> bool {
         field::find(&self.path).is_some_and(|def| def.class == Class::Carried)
     }
@@ -89,7 +90,7 @@ impl Judge<'_> {
         match (self.trainer(), before.is_some() && after.is_some()) {
             (Trainer::Any, true) => confounds.push(change.note(READ_ELSEWHERE)),
             // Nothing else that is recorded says that both names mean one text.
-            (Trainer::Canonc, true) if DATA.contains(&change.path.as_str()) && self.is_open() => {
+            (Trainer::Canonc, true) if records_text(&change.path) && self.is_open() => {
                 cosmetic.push(change.note(NOT_BOUND));
             }
             (Trainer::Canonc, true) => cosmetic.push(change.note(NOT_READ)),
@@ -107,6 +108,7 @@ impl Judge<'_> {
     /// set of documents.
     pub(super) fn records_agree(&self) -> bool {
         let Some([a, b]) = &self.effective else { return true };
-        DATA.iter().all(|path| a.get(*path) == b.get(*path))
+        let mut recorded = TABLE.iter().filter(|def| def.records_text).map(|def| def.path);
+        recorded.all(|path| a.get(path) == b.get(path))
     }
 }

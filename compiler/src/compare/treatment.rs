@@ -132,6 +132,9 @@ pub(super) fn resolve(
                 fields.extend(free.map(|def| def.path).filter(|path| ends(path)));
             }
             if found.is_empty() && fields.is_empty() {
+                if let Some(path) = elsewhere(text, pair) {
+                    return Err(Refusal::slot_elsewhere(text, &path));
+                }
                 return Err(unknown(text, &known, tables.is_some()));
             }
         }
@@ -162,21 +165,36 @@ pub(super) fn resolve(
     }
     if cells.is_empty() && fields.is_empty() {
         if let Some((path, layer)) = other {
+            let slot = slot_of(&path).unwrap_or(&path);
+            let other = |arm: usize| {
+                layer.is_some_and(|n| fills[arm].get(&(n, slot.to_owned())) == Some(&false))
+            };
             let held = pair.values(&path, layer).into_iter().enumerate();
             let mut held =
-                held.filter_map(|(arm, fill)| Some((arm, fill.filter(|f| *f != "empty")?)));
+                held.filter_map(|(arm, fill)| Some((arm, fill?))).filter(|(arm, _)| other(*arm));
             let fill =
                 held.next().map_or("empty".to_owned(), |(arm, fill)| names.called(arm, fill));
-            let slot = slot_of(&path).unwrap_or(&path);
             return Err(Refusal::not_canon(text, slot, &fill));
+        }
+        if let Some(path) = elsewhere(text, pair) {
+            return Err(Refusal::slot_elsewhere(text, &path));
         }
         return Err(match (derived, found.first()) {
             (Some(path), _) => Refusal::follows(text, &path),
             (None, Some(path)) => {
-                let layer = pair.a.get(path, None).map(|_| None).unwrap_or(Some(0));
-                let cell = pair.a.get(path, layer).or(pair.b.get(path, layer));
+                let meant = |path: &String| {
+                    let layers = pair.layers(path).into_iter().filter(|l| selection.has(*l));
+                    layers.map(|layer| (path.clone(), layer)).collect::<Vec<_>>()
+                };
+                let meant: Vec<(String, Layer)> = found.iter().flat_map(meant).collect();
+                if meant.is_empty() {
+                    return Err(Refusal::no_layer(text, pair.layers("arch.layers.*").len()));
+                }
+                let values = meant.iter().filter_map(|(path, layer)| pair.values(path, *layer)[0]);
+                let values: BTreeSet<&str> = values.collect();
+                let values = values.into_iter().collect::<Vec<_>>().join(" or ");
                 let below: Vec<String> = beneath(pair, path);
-                Refusal::agree(text, cell.map_or("", |cell| &cell.value), &below)
+                Refusal::agree(text, &values, &below)
             }
             (None, None) => Refusal::agree(text, &agreed.unwrap_or_default(), &[]),
         });
@@ -233,6 +251,14 @@ fn value(tables: Option<[&Fields; 2]>, path: &str) -> Option<String> {
 /// Whether a table's field differs; of the budget, what was written may be either.
 fn differs(a: &Fields, b: &Fields, path: &str) -> bool {
     a.get(path) != b.get(path)
+}
+
+/// A slot outside the layers, such as the head's, on which the arms differ: `canon` does not mean it.
+fn elsewhere(text: &str, pair: &Pair<'_>) -> Option<String> {
+    let outside = |path: &&&String| slot_of(path).is_some() && !path.starts_with("arch.layers.");
+    let paths = pair.paths();
+    let mut found = paths.iter().filter(|_| text == CANON).filter(outside);
+    found.find(|path| !pair.differing(path).is_empty()).map(|path| (*path).clone())
 }
 
 /// Fields below a path on which the arms differ.

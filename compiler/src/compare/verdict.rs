@@ -201,8 +201,10 @@ impl Verdict {
         let entries: Vec<&str> = self.treatment.iter().map(|d| d.entry.as_str()).collect();
         let entries = entries.join(", ");
         let data = if self.assumed.is_empty() { "" } else { "; data assumed equal by name" };
-        let excused =
-            self.cosmetic.iter().any(|change| change.is_carried() && !change.note.is_empty());
+        // Where only one arm has such a field, the field that brings it is told instead.
+        let both = |change: &Change| change.a.is_some() && change.b.is_some();
+        let excused = self.trainer == Trainer::Canonc
+            && self.cosmetic.iter().any(|change| change.is_carried() && both(change));
         let run = if excused { "; canonc runs both arms" } else { "" };
         let assumed = format!("{data}{run}");
         match self.outcome {

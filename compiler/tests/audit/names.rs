@@ -48,6 +48,16 @@ fn a_name_and_its_slots() {
         ("llama_vs_canon", "ABCD"),
         ("canon-0", ""),
         ("canon-0", "ABCD"),
+        ("LlamaCanon-no-wd", "ABCD"),
+        ("LlamaCanon-no-wd", ""),
+        ("llama-canon-twin", ""),
+        ("llama-canon-twin", "ABCD"),
+        ("llama_canon_set_none", ""),
+        ("llama_canon_ablated", ""),
+        ("w_o_canon", ""),
+        ("wo_canon", ""),
+        ("canonless", ""),
+        ("sans-canon", ""),
     ] {
         let found = said(&format!("name\tarch.canon\nother\tnone\n{name}\t{slots}\n"));
         assert!(found.is_empty(), "{name} {slots}: {found:?}");

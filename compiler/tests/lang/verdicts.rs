@@ -31,6 +31,7 @@ struct Said {
     outcome: String,
     factors: usize,
     left: Vec<String>,
+    assumed: Vec<String>,
 }
 
 fn script() -> std::path::PathBuf {
@@ -61,11 +62,15 @@ fn by_script(name: &str, work: &Work) -> Option<Vec<Said>> {
 }
 
 /// What `diff` says, as the script says it.
-fn by_diff(a: &(Lock, String), b: &(Lock, String), treatment: &[String]) -> (String, String) {
+fn by_diff(
+    a: &(Lock, String),
+    b: &(Lock, String),
+    treatment: &[String],
+) -> (String, String, Vec<String>) {
     let (left, right) = (Side::lock("a", &a.0, &a.1), Side::lock("b", &b.0, &b.1));
     let (Ok(left), Ok(right)) = (left, right) else { return Default::default() };
     match controlled(&left, &right, treatment) {
-        Err(refusal) => ("refused".to_owned(), refusal.message),
+        Err(refusal) => ("refused".to_owned(), refusal.message, Vec::new()),
         Ok(verdict) => {
             let outcome = match verdict.outcome {
                 Outcome::Identical => "identical".to_owned(),
@@ -74,7 +79,7 @@ fn by_diff(a: &(Lock, String), b: &(Lock, String), treatment: &[String]) -> (Str
                 Outcome::Confounded(_) => "confounded".to_owned(),
             };
             let paths = verdict.confounds.iter().map(|change| change.path.as_str());
-            (outcome, paths.collect::<Vec<_>>().join(", "))
+            (outcome, paths.collect::<Vec<_>>().join(", "), verdict.assumed)
         }
     }
 }
@@ -104,8 +109,11 @@ fn compare(
             outcome => outcome.to_owned(),
         };
         let [ours, reversed] = [shown(&said[0]), shown(&said[1])];
-        let (ahead, why) = by_diff(&locks[a], &locks[b], treatment);
-        let (back, why_back) = by_diff(&locks[b], &locks[a], treatment);
+        let (ahead, why, assumed) = by_diff(&locks[a], &locks[b], treatment);
+        let (back, why_back, _) = by_diff(&locks[b], &locks[a], treatment);
+        for said in said {
+            assert_eq!(said.assumed, assumed, "{a} {b} {treatment:?}");
+        }
         *found.entry(ahead.clone()).or_default() += 1;
         verdicts.push(ours.clone());
         if [&ours, &reversed, &back].iter().any(|said| **said != ahead) {
@@ -184,7 +192,14 @@ fn what_hides_behind_an_empty_slot() {
     let canon = "mlp canon(x; kernel = 4) {\n  linear up (silu(x), dim)\n}\n";
     let mine = "mlp mine(x; kernel = 3) {\n  canon filter (x, kernel)\n}\n";
     let edit = |edits: &str| small("", edits);
+    let fill = |name: &str, kernel: u8| {
+        let own = format!("mlp {name}(x; kernel = {kernel}) {{\n  canon filter (x, kernel)\n}}\n");
+        small(&own, &format!("fill A with {name}"))
+    };
     let cases = [
+        // The fills compute one thing but for the default of a setting.
+        ("fill-default", fill("one", 3), fill("two", 4), "slots.A", "confounded"),
+        ("fill-renamed", fill("one", 3), fill("two", 3), "slots.A", "refused"),
         (
             "moved-filled",
             edit("mixer.window 4"),
@@ -336,6 +351,11 @@ fn carried_keys_are_those_of_the_field_table() {
         carried.iter().copied().eq(listed.iter().map(String::as_str)),
         "{carried:?} {listed:?}"
     );
+    let (_, list) = script.split_once("\nRECORDS = [").unwrap();
+    let (list, _) = list.split_once(']').unwrap();
+    let listed: Vec<&str> = list.split(',').map(|word| word.trim().trim_matches('"')).collect();
+    let records = TABLE.iter().filter(|def| def.records_text).map(|def| def.path);
+    assert_eq!(records.collect::<Vec<_>>(), listed);
     let page = read("docs/locks.md");
     let (_, section) = page.split_once("## 7.").unwrap();
     let named = section.split('`').filter(|word| word.starts_with("lingua."));

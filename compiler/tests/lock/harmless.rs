@@ -302,7 +302,10 @@ fn devices_of_a_launch_are_counted() {
     let mut lying = with(&launched("2", "8"));
     lying.push(("gpus_from_comment", "128"));
     let found = report(&[configuration("run", &lying)]);
-    assert!(heavy(&found).iter().any(|l| l.starts_with("reported platform.devices")), "{found:?}");
+    assert!(
+        heavy(&found).iter().any(|l| l.starts_with("devices-disagree platform.devices")),
+        "{found:?}"
+    );
 }
 
 fn launched(name: &str, keys: &[(&'static str, &'static str)], comment: &str) -> Experiment {
@@ -344,7 +347,10 @@ fn half_a_launch_is_reported() {
         assert_eq!(found.clean.len(), 1, "{key}: {found:?}");
     }
     let twice = Experiment::of_keys("run", "x.yaml", [(1, "nodes", "16"), (2, "slurm.nodes", "2")]);
-    assert!(twice.unwrap_err().message.contains("`nodes` is 16, but `slurm.nodes`"));
+    let found = report(&[twice.unwrap()]);
+    let (_, disagree) = found.findings.iter().find(|(_, f)| f.rule == "devices-disagree").unwrap();
+    assert_eq!(disagree.places[0].says, "`nodes` is 16, `slurm.nodes` is 2");
+    assert!(found.fails());
 }
 
 /// Defaults stay defaults whatever other keys of their section say.

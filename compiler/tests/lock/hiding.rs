@@ -68,6 +68,25 @@ fn a_default_of_the_new_definition_is_no_part_of_the_treatment() {
     assert_eq!(of_archs(&same, &a, &["mixer"]).outcome, Outcome::Controlled);
 }
 
+/// One arm's own `canon` and the other's primitive of that name are two things, and both are told.
+#[test]
+fn a_redefined_name_against_a_primitive() {
+    let own = "mlp canon(x; kernel = 4) {\n  linear up (silu(x), dim)\n}\n";
+    let edit = |edits: &str| {
+        format!("{}arch z = x with {{ {edits} }}\n", arch("attention { heads 2 }", ""))
+    };
+    let a = arch_text_lock(&edit("canon A"), "z");
+    let b = arch_text_lock(&format!("{own}{}", edit("fill A with canon")), "z");
+    for (a, b) in [(&a, &b), (&b, &a)] {
+        let verdict = judge(a, b, &[]).unwrap();
+        assert!(!verdict.is_controlled());
+        let canon = verdict.names.iter().find(|names| names.name == "canon").unwrap();
+        let [Some(one), Some(two)] = &canon.meanings else { panic!("{canon:?}") };
+        assert_ne!(one.to_string(), two.to_string());
+        assert_eq!(judge(a, b, &["canon"]).unwrap_err().code, "not-canon");
+    }
+}
+
 #[test]
 fn a_rope_of_other_settings_is_not_only_another_rope() {
     let rope = "block other_rope(q, k; head_dim, theta = 500000, layout = half, dims = head_dim / 4) {\n  \

@@ -9,6 +9,35 @@ use super::support::{DEPO, TEXT, arch_lock, arch_text_lock, experiment_of, judge
 const X: &str = "arch x { vocab 300  dim 16  norm_eps 1e-5  init lingua
   layers 4 of decoder { mixer attention { heads 4 }  mlp swiglu { hidden 32 } } }";
 
+/// A head with a slot of its own, beside those of the layers.
+fn headed(fill: &str, edit: &str) -> Lock {
+    let head = "head h(x) {\n  linear output (slot A(rms_norm norm (x)), vocab)\n}\n";
+    let text = X.replace("arch x {", &format!("arch y {{ head h {{ {fill} }} "));
+    arch_text_lock(&format!("{head}{text}\narch x = y with {{ {edit} }}\n"), "x")
+}
+
+/// A slot of the head has both proofs, as those of layers have.
+#[test]
+fn slots_of_the_head_are_erased() {
+    use compiler::compare::Outcome;
+    let (bare, filled) = (headed("", "canon A"), headed("canon A", "canon A"));
+    for (a, b) in [(&bare, &filled), (&filled, &bare)] {
+        let verdict = judge(a, b, &["head.slots.A"]).unwrap();
+        assert_eq!(verdict.outcome, Outcome::Controlled);
+        let erased = verdict.proof.erased.unwrap();
+        assert_eq!(erased.slots, ["head.slots.A"]);
+        assert!(erased.equal());
+    }
+    let verdict =
+        judge(&bare, &headed("canon A", "canon A  mixer.heads 2"), &["head.slots.A"]).unwrap();
+    assert!(matches!(verdict.outcome, Outcome::Confounded(_)));
+    assert!(!verdict.proof.erased.unwrap().equal());
+    // Layers and head together are two factors.
+    let verdict = judge(&headed("", "dim 16"), &filled, &["slots.A"]).unwrap();
+    assert_eq!(verdict.outcome, Outcome::Bundle(2));
+    assert_eq!(verdict.proof.erased.unwrap().slots, ["A", "head.slots.A"]);
+}
+
 fn refusals() -> Vec<(String, Refusal)> {
     let [llama, canon, release] = ["llama_1B", "llamacanon_1B", "llamacanon_1B_release"]
         .map(|name| arch_lock(&format!("arch/{name}.canon")));
@@ -21,7 +50,21 @@ fn refusals() -> Vec<(String, Refusal)> {
     let depo = recipe(DEPO);
     let faster = recipe(&DEPO.replace("lr = 0.003", "lr = 0.006"));
     let kernel = changed("canon A { kernel 3 }");
-    let cases: [(&Lock, &Lock, &[&str]); 18] = [
+    let some = changed("canon layers[0..2].A");
+    let norm = |edit: &str| {
+        let own = "mlp mine(x) {\n  rms_norm own (x)\n}\n";
+        let text = format!("{own}{}\narch x = y with {{ {edit} }}", X.replace("arch x", "arch y"));
+        arch_text_lock(&text, "x")
+    };
+    let filled = [norm("canon A"), norm("fill A with mine")];
+    let headed = [headed("", "canon A"), headed("canon A", "canon A")];
+    let cases: [(&Lock, &Lock, &[&str]); 23] = [
+        // Layers that neither arm has; what the layers that are meant hold; the fill that is no Canon layer.
+        (&x, &some, &["arch.layers.9.slots.A"]),
+        (&some, &some, &["slots.A"]),
+        (&some, &some, &["arch.layers.1.slots.A"]),
+        (&filled[0], &filled[1], &["canon"]),
+        (&headed[0], &headed[1], &["canon"]),
         (&llama, &canon, &["canno"]),
         (&llama, &release, &["rope.dim"]),
         (&llama, &canon, &["rope.dims"]),

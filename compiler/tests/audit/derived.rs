@@ -1,0 +1,136 @@
+//! Written columns that follow from keys, empty cells in the words of Python and YAML, and evaluations.
+
+use compiler::audit::{Experiment, Findings, Report, Rules, Severity, audit, subjects, table};
+
+fn of(experiments: &[Experiment]) -> Report {
+    audit(&subjects(experiments), &Rules::default(), Findings::default())
+}
+
+fn yaml(name: &str, keys: &[(&str, &str)]) -> Experiment {
+    let keys = keys.iter().zip(1..).map(|((key, cell), line)| (line, *key, *cell));
+    Experiment::of_keys(name, "a.yaml", keys).unwrap()
+}
+
+fn rows(columns: &[(&str, &str)]) -> Vec<Experiment> {
+    let heads: Vec<&str> = columns.iter().map(|(key, _)| *key).collect();
+    let cells: Vec<&str> = columns.iter().map(|(_, cell)| *cell).collect();
+    table("a.tsv", &format!("model\t{}\na\t{}\n", heads.join("\t"), cells.join("\t"))).unwrap()
+}
+
+fn messages(report: &Report, rule: &str) -> Vec<String> {
+    let of = report.findings.iter().filter(|(_, found)| found.rule == rule);
+    of.map(|(_, found)| found.message.clone()).collect()
+}
+
+const KEYS: [(&str, &str); 7] = [
+    ("batch.sequences", "8"),
+    ("data.seq_len", "16"),
+    ("gpus", "4"),
+    ("steps", "100"),
+    ("schedule.warmup", "10"),
+    ("optim.lr", "0.001"),
+    ("optim.weight_decay", "0.1"),
+];
+
+/// Every derived column: its right value, and what is said of a wrong one.
+#[test]
+fn derived_columns_are_held_to_their_keys() {
+    for (column, right, wrong) in [
+        ("schedule.warmup_share", "0.1", "0.9"),
+        ("warmup_frac", "0.1", "0.9"),
+        ("batch.tokens_per_step", "512", "1024"),
+        ("tokens_per_step", "512", "1024"),
+        ("budget.tokens", "51200", "99999"),
+        ("tokens_total", "51200", "99999"),
+        ("optimizer.lr_wd_steps", "0.01", "0.02"),
+        ("lr_x_wd_x_steps", "0.01", "0.02"),
+        ("warmup_tokens", "5120", "10"),
+        ("seqs_per_step", "32", "8"),
+    ] {
+        for (value, said) in [(right, false), (wrong, true)] {
+            let keys = [&KEYS[..], &[(column, value)]].concat();
+            for set in [vec![yaml("a", &keys)], rows(&keys)] {
+                let report = of(&set);
+                let found = messages(&report, "reported");
+                assert_eq!(!found.is_empty(), said, "{column} {value}: {found:?}");
+                if said {
+                    assert!(report.fails());
+                    let both = [column, wrong, right];
+                    let line = found.join("; ");
+                    assert!(both.iter().all(|word| line.contains(word)), "{line}");
+                }
+            }
+        }
+    }
+    // Without the keys there is nothing to hold it to, and twins that differ in it differ in the key.
+    let text = "model\tschedule.warmup_share\tmodel.canon_set\nrun\t0.1\t\nruncanon\t0.9\tABCD\n";
+    let report = of(&table("a.tsv", text).unwrap());
+    assert_eq!(messages(&report, "reported"), Vec::<String>::new());
+    assert_eq!(messages(&report, "twin-training").len(), 1, "{:?}", report.findings);
+}
+
+#[test]
+fn defaults_are_no_difference_however_they_are_spelt() {
+    let base = [
+        ("model.model_name", "llama"),
+        ("model.dim", "64"),
+        ("model.n_heads", "4"),
+        ("optim.lr", "1e-3"),
+    ];
+    for (key, value) in [
+        ("model.rope_theta", "10000"),
+        ("model.n_kv_heads", "4"),
+        ("model.rope_dim", "16"),
+        ("model.n_kv_heads", "None"),
+        ("model.n_kv_heads", "null"),
+        ("model.sliding_window", "None"),
+        ("model.sliding_window", "null"),
+        ("model.qk_norm", "FALSE"),
+        ("model.weight_tying", "False"),
+        ("data.add_bos", "True"),
+        ("model.model_name", "LLAMA"),
+        ("model.model_name", "Llama"),
+    ] {
+        let mut keys = base.to_vec();
+        keys.retain(|(own, _)| *own != key);
+        keys.extend([(key, value), ("model.canon_set", "ABCD")]);
+        let report = of(&[yaml("run", &base), yaml("runcanon", &keys)]);
+        let rules: Vec<_> =
+            report.findings.iter().filter(|(own, _)| own.severity > Severity::Note).collect();
+        assert!(rules.is_empty(), "{key} {value}: {rules:?}");
+        assert_eq!(report.clean.len(), 1, "{key} {value}");
+    }
+}
+
+#[test]
+fn a_column_canon_alone_says_who_is_treated() {
+    let of = |text: &str| of(&table("a.tsv", text).unwrap());
+    let report = of("model\tcanon\toptim.lr\nllama\tno\t1\nllamacanon\tyes\t1\n");
+    assert_eq!(messages(&report, "reported"), Vec::<String>::new());
+    assert_eq!((report.pairs.len(), report.clean.len(), report.fails()), (1, 1, false));
+    let report = of("model\tcanon\nllama\tFALSE\nllamacanon\tFALSE\n");
+    assert_eq!(messages(&report, "name-canon").len(), 1);
+    // With slots beside it, it is held to them.
+    let report = of("model\tcanon\tmodel.canon_set\nllama\tyes\t\n");
+    assert_eq!(messages(&report, "reported").len(), 1);
+}
+
+/// Scores of two evaluations do not compare; no weight depends on them, so that the pair stays clean.
+#[test]
+fn other_evaluations_are_a_warning() {
+    for (key, one, two) in [
+        ("eval.generator.dtype", "bf16", "fp32"),
+        ("eval.generator.max_tokens", "1024", "2048"),
+        ("eval.generator.temperature", "0", "0.5"),
+        ("eval.harness.num_fewshot", "0", "5"),
+        ("eval.harness.tasks", "hellaswag", "hellaswag,piqa"),
+        ("eval.harness.of_my_own", "0", "5"),
+    ] {
+        let arm = |name, value, canon| yaml(name, &[(key, value), ("model.canon_set", canon)]);
+        let report = of(&[arm("run", one, ""), arm("runcanon", two, "ABCD")]);
+        let found = report.findings.iter().find(|(_, found)| found.rule == "twin-evaluation");
+        let (own, _) = found.unwrap_or_else(|| panic!("{key}: {:?}", report.findings));
+        assert_eq!((own.severity, report.clean.len()), (Severity::Warning, 1), "{key}");
+        assert!(!report.fails());
+    }
+}
