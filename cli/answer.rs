@@ -86,7 +86,8 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
 
 fn questions(args: &AnswerArgs) -> Result<Vec<Question>, Failure> {
     let path = &args.questions;
-    let text = std::fs::read_to_string(path).map_err(|error| files::missing(path, &error))?;
+    let text = runtime::files::read_text(path, runtime::files::TEXT)
+        .map_err(|error| files::missing(path, &error))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let questions: Vec<Question> = lines
         .map(|(number, line)| {

@@ -13,6 +13,7 @@ use compiler::lock::{self, Experiment, Lock};
 use compiler::recipe::{self, Source};
 use compiler::resolve::import_target;
 use dsl::{FileId, Sources};
+use runtime::files;
 use runtime::finished;
 use runtime::run::{Paths, read_experiment};
 
@@ -158,7 +159,7 @@ fn add_runs(all: &mut Artifacts, lock: &Lock, lock_path: &str) {
 fn add_run(all: &mut Artifacts, experiment: &Experiment, folder: &Path, lock_path: &str) {
     let paths = Paths::new(folder);
     let path = name(folder);
-    let state = match fs::read_to_string(paths.lock()) {
+    let state = match files::read_text(&paths.lock(), files::SMALL) {
         Err(_) => State::Missing,
         Ok(text) => match read_experiment(&path, &text) {
             Err(_) => State::Broken,

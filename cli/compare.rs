@@ -151,7 +151,7 @@ impl Carry<'_> {
     fn one(self, name: &str, text: &str) -> Outcome {
         let Carry { folder, data, jobs, stop } = self;
         let lock = folder.join(format!("{name}.lock"));
-        let before = std::fs::read_to_string(&lock).ok();
+        let before = runtime::files::read_text(&lock, runtime::files::SMALL).ok();
         if before.as_deref() != Some(text) {
             files::replace(&lock, text)?;
         }

@@ -173,7 +173,7 @@ fn refuse_damaged(path: &Path) -> Result<(), Failure> {
 /// The run whose checkpoint a file is part of, and its arch.
 fn run_of(path: &Path) -> Option<(String, String)> {
     let run = path.parent()?.parent()?.parent()?;
-    let text = std::fs::read_to_string(Paths::new(run).lock()).ok()?;
+    let text = runtime::files::read_text(&Paths::new(run).lock(), runtime::files::SMALL).ok()?;
     let experiment = read_experiment("lock", &text).ok()?;
     Some((shown(run), experiment.arch.compiled.name.clone()))
 }

@@ -167,7 +167,7 @@ fn part(
 fn comparison_of(folder: &Path) -> Option<Comparison> {
     let name = folder.file_name()?.to_str()?;
     let path = Path::new(crate::locks::FOLDER).join(format!("{name}.lock"));
-    let text = std::fs::read_to_string(&path).ok()?;
+    let text = runtime::files::read_text(&path, runtime::files::SMALL).ok()?;
     match read_lock(&shown(&path), &text) {
         Ok(Lock::Comparison(comparison)) => Some(comparison),
         Ok(Lock::Arch(_) | Lock::Experiment(_)) | Err(_) => None,

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use compiler::lock::{DataSource, Experiment};
 use runtime::data::text::file;
 use runtime::data::text::index::TextIndex;
+use runtime::files;
 use runtime::run::{Kind, RunError};
 
 use crate::fail::{Exit, Failure, shown};
@@ -39,7 +40,7 @@ pub(crate) fn folder(named: &Path) -> PathBuf {
 
 /// The text of a lock.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
-    let bytes = std::fs::read(path).map_err(|error| locks::missing(path, &error))?;
+    let bytes = files::read(path, files::SMALL).map_err(|error| locks::missing(path, &error))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Failure::bad_input(format!("`{}` is no lock: it is not text", shown(path))))?;
     locks::refuse_source(path, &text)?;
@@ -56,7 +57,7 @@ pub(crate) fn only_experiment() -> Result<PathBuf, Failure> {
         .collect();
     paths.sort();
     let is_experiment = |path: &PathBuf| {
-        let text = std::fs::read_to_string(path).ok()?;
+        let text = files::read_text(path, files::SMALL).ok()?;
         let lock = runtime::run::read_lock(&shown(path), &text).ok()?;
         (lock.kind() == "experiment").then(|| path.clone())
     };

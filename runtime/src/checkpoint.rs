@@ -20,6 +20,7 @@ use compiler::digest::Digest;
 use compiler::graph::Graph;
 
 use crate::fault::{Faults, Point};
+use crate::files as doors;
 use crate::run::{
     RunError, UNFINISHED, cannot_read, cannot_write, replace, sync_folder, unfinished,
 };
@@ -383,7 +384,7 @@ pub enum Pointer {
 /// Reads `latest`.
 pub fn pointer(folder: &Path) -> Result<Pointer, RunError> {
     let path = folder.join(POINTER);
-    let text = match fs::read(&path) {
+    let text = match doors::read(&path, doors::SMALL) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Pointer::None),
         Err(error) => return Err(cannot_read(&path, &error)),

@@ -7,6 +7,7 @@
 
 mod disk;
 mod event;
+mod kernels;
 mod owner;
 mod seal;
 
@@ -17,12 +18,15 @@ use std::path::{Path, PathBuf};
 
 use crate::data::DataError;
 use crate::fault::{Faults, Point};
+use crate::files;
 
 pub(crate) use disk::{
     UNFINISHED, cannot_read, cannot_write, digest_of, parent, replace, sweep, sync_folder,
     unfinished,
 };
 pub use event::Event;
+pub use kernels::{Kernels, kernel_lines};
+pub(crate) use kernels::{parse as parse_kernels, wrong as wrong_kernels};
 
 pub use owner::{belongs, read_experiment, read_lock};
 pub(crate) use seal::{Difference, first_difference, refuse_other_text, seal, unseal};
@@ -155,7 +159,7 @@ impl RunFolder {
         refuse_strange(&paths)?;
         let writer = hold(&paths.writer())?;
         sweep(folder).map_err(io(folder))?;
-        let found = match fs::read_to_string(paths.lock()) {
+        let found = match files::read_text(&paths.lock(), files::SMALL) {
             Ok(found) => Some(found),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(cannot_read(&paths.lock(), &error)),
@@ -174,7 +178,7 @@ impl RunFolder {
 
     /// Writes a file of the run whole, if it is not there with this content already.
     pub fn keep(&self, path: &Path, text: &str) -> Result<(), RunError> {
-        if fs::read_to_string(path).ok().as_deref() == Some(text) {
+        if files::read_text(path, files::TEXT).ok().as_deref() == Some(text) {
             return Ok(());
         }
         replace(path, text.as_bytes(), || Ok(())).map_err(|error| cannot_write(path, &error))

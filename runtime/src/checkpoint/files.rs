@@ -15,6 +15,7 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 use super::manifest::Content;
 use super::{Part, ReadTensor, WriteTensor};
 use crate::fault::{Faults, Point};
+use crate::files;
 use crate::run::{RunError, cannot_write, digest_of};
 
 /// A parameter's place in every file.
@@ -154,7 +155,9 @@ pub(super) fn load(
     slots: &[Slot],
     write: &mut WriteTensor<'_>,
 ) -> Result<(), String> {
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    // What the tensors take, and a header.
+    let most = slots.iter().fold(files::SMALL * 4, |sum, slot| sum + 4 * slot.elements() as u64);
+    let bytes = files::read(path, most).map_err(|error| error.to_string())?;
     let mut hasher = blake3::Hasher::new();
     hasher.update(&bytes);
     if digest_of(hasher.finalize()) != content.file {
