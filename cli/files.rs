@@ -128,14 +128,6 @@ pub(crate) fn no_folder(path: &Path, folder: &Path) -> Failure {
         .help(format!("`mkdir -p {folder}`, and repeat"))
 }
 
-/// Puts a text in its place as [`replace`] does, making the folder if it is not there.
-pub(crate) fn place(path: &Path, text: &str) -> Result<(), Failure> {
-    if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
-        fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
-    }
-    replace(path, text)
-}
-
 /// Puts `text` in the place of what the file holds, all of it or nothing. A link stays a link.
 pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     replace_with(path, |file| {

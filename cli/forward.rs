@@ -19,12 +19,13 @@ use crate::args::{ForwardArgs, MachineArgs, OnDevice, WithKernels, WithType};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::load::{self, Found};
 use crate::runs::failure;
-use crate::{files, output};
+use crate::{files, out, output};
 
 pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
     let Found { compiled, train } = one_arch(&args.file, args.arch.as_deref())?;
     let machine = machine(&args.machine)?;
     files::folder_of(&args.out)?;
+    out::check(&args.out, out::Kind::Tensors)?;
     there(&args.tokens)?;
     let tokens = file::ids(&args.tokens, "tokens").map_err(failure)?;
     let targets = match &args.targets {

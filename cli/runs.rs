@@ -85,13 +85,18 @@ pub(crate) fn documents_if_there(
     experiment: &Experiment,
 ) -> Result<Option<Arc<TextIndex>>, Failure> {
     match &experiment.data.source {
-        DataSource::Text { name, .. } if usual(name).exists() => documents(experiment, None),
+        DataSource::Text { name, .. } if usual(name).is_some_and(|path| path.exists()) => {
+            documents(experiment, None)
+        }
         DataSource::Text { .. } | DataSource::Task { .. } => Ok(None),
     }
 }
 
-fn usual(name: &str) -> PathBuf {
-    Path::new("data").join(format!("{name}.index"))
+/// Where documents of that name are, unless somebody says otherwise; a name of documents can be any text, and one that
+/// leads elsewhere has no usual place.
+fn usual(name: &str) -> Option<PathBuf> {
+    let is_part = !name.starts_with('.') && !name.contains(['/', '\\', ':']);
+    is_part.then(|| Path::new("data").join(format!("{name}.index")))
 }
 
 /// The prepared documents of a lock that trains on text.
@@ -103,7 +108,10 @@ pub(crate) fn documents(
         return Ok(None);
     };
     let usual = usual(name);
-    let path = given.unwrap_or(&usual);
+    let Some(path) = given.or(usual.as_deref()) else {
+        return Err(Failure::bad_input(format!("the documents {name:?} have no usual place"))
+            .help("name the prepared file with --data PATH; `canonc data prepare` makes one"));
+    };
     if !path.exists() {
         return Err(Failure::bad_input(format!(
             "the documents \"{name}\" are not at `{}`",

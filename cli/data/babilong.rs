@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::args::{BabilongArgs, BabilongSet};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::out::{self, Kind};
 use crate::{files, output};
 
 /// A line of `--questions`; Babilong calls the context `input` and the answer `target`.
@@ -57,8 +58,8 @@ pub(super) fn babilong(args: &BabilongArgs) -> Outcome {
         lines.push('\n');
     }
     match args.out.as_os_str() == "-" {
-        true => output::data(&lines)?,
-        false => files::replace(&args.out, &lines)?,
+        true => output::json_lines(&lines)?,
+        false => out::put(&args.out, Kind::Lines(&["answer", "text"]), &lines)?,
     }
     Ok(Exit::Fine)
 }

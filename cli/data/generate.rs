@@ -17,8 +17,9 @@ use super::screen::Screen;
 use super::stream;
 use crate::args::{DataFormat, GenerateDataArgs};
 use crate::fail::{Exit, Failure, Outcome, reason, shown};
+use crate::out::{self, Kind};
+use crate::output;
 use crate::signals::stop_on_signals;
-use crate::{files, output};
 
 pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
     let GenerateDataArgs { samples, count, format, out } = args;
@@ -27,6 +28,14 @@ pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
     if to_pipe && format != Format::Jsonl && io::stdout().is_terminal() {
         return Err(Failure::bad_input("a terminal cannot show this format")
             .help("name a file with --out FILE, or send it through a pipe"));
+    }
+    let kind = match format {
+        Format::Jsonl => Kind::Lines(&["answer", "labels", "text", "tokens"]),
+        Format::Parquet => Kind::Table,
+        Format::Bin => Kind::Numbers,
+    };
+    if !to_pipe {
+        out::check(out, kind)?;
     }
     let mut stream = stream(samples, *count)?;
     let stop = stop_on_signals()?;
@@ -44,7 +53,7 @@ pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
         let written = write_samples(&mut stream, *count, format, to, &stop, &name)?;
         whole(written, "the rest is not written")
     } else {
-        files::replace_with(out, |file| {
+        out::put_with(out, kind, |file| {
             let written = write_samples(&mut stream, *count, format, file, &stop, &name)?;
             whole(written, &format!("{name} is as it was"))
         })

@@ -157,6 +157,7 @@ impl RunFolder {
         fs::create_dir_all(folder).map_err(io(folder))?;
         faults.pass(Point::FolderMade).map_err(io(folder))?;
         refuse_strange(&paths)?;
+        refuse_links(&paths)?;
         let writer = hold(&paths.writer())?;
         sweep(folder).map_err(io(folder))?;
         let found = match files::read_text(&paths.lock(), files::SMALL) {
@@ -208,6 +209,32 @@ pub fn append_line(path: &Path, line: &str) -> Result<(), RunError> {
         file.write_all(text.as_bytes())
     };
     append().map_err(|error| cannot_write(path, &error))
+}
+
+/// A run writes to files of its own folder only: a link there would lead to another one.
+fn refuse_links(paths: &Paths) -> Result<(), RunError> {
+    for path in [
+        paths.lock(),
+        paths.metrics(),
+        paths.timings(),
+        paths.events(),
+        paths.plan(),
+        paths.kernels(),
+        paths.attestation(),
+        paths.writer(),
+        paths.checkpoints().join(crate::checkpoint::POINTER),
+    ] {
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Err(RunError::finding(
+                format!(
+                    "{} is a link, a folder or a device, and not a file of a run",
+                    path.display()
+                ),
+                "put the file itself there, or name another folder with --dir",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A folder without a lock that holds other things than a run begun is not one we may write to.

@@ -170,6 +170,7 @@ impl<'a> Run<'a> {
             Some(found) => {
                 let state = State::load(job, machine, &store, &found)?;
                 log.go_on_after(found.manifest.chain);
+                store.prune_older(&found.name, job.cadence.keep, options.faults)?;
                 (state, Some(found.manifest))
             }
         };

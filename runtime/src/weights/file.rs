@@ -4,7 +4,7 @@
 //! whole and checked before any tensor is made; a file is written whole or not at all.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, SafeTensors, View};
@@ -69,13 +69,14 @@ pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
     }
 }
 
-/// Over any file already there.
-pub fn write(path: &Path, tensors: &[(&str, &Tensor)]) -> Result<(), RunError> {
+/// Over any file already there. `mark` says in the file what it is.
+pub fn write(path: &Path, tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<(), RunError> {
     let mut stored = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
         stored.push((*name, Stored::of(tensor)?));
     }
-    let bytes = safetensors::serialize(stored, None).map_err(|error| {
+    let metadata = mark.map(|mark| HashMap::from([("canonc".to_owned(), mark.to_owned())]));
+    let bytes = safetensors::serialize(stored, metadata).map_err(|error| {
         ExecuteError::new(format!("{} could not be laid out: {error}", path.display()))
     })?;
     replace(path, &bytes, || Ok(())).map_err(|error| {
