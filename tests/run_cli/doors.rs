@@ -57,7 +57,7 @@ fn no_command_writes_over_what_canonc_did_not_write_there() {
     fs::write(place.path("thesis.tex"), "years of work").unwrap();
     let log = "runs/small/metrics.jsonl";
     let weights = "runs/small/checkpoints/step-0000000006/weights.safetensors";
-    let generate = "data generate depo --set N=4 --set K=2 --count 3";
+    let generate = "data generate mano --set L=4 --count 3";
     for theirs in ["thesis.tex", log, weights, "runs/small/lock", "lockfiles/small.lock"] {
         for words in [
             format!("report runs/small --out {theirs}"),
@@ -66,7 +66,7 @@ fn no_command_writes_over_what_canonc_did_not_write_there() {
             format!("{generate} --format parquet --out {theirs}"),
         ] {
             let before = fs::read(place.path(theirs)).unwrap();
-            place.exits(2, &words);
+            assert!(place.exits(2, &words).contains("that canonc wrote"), "{words}");
             assert_eq!(fs::read(place.path(theirs)).unwrap(), before, "{words}");
         }
     }
