@@ -109,7 +109,7 @@ pub(crate) fn folder_of(path: &Path) -> Result<(), Failure> {
 }
 
 /// Refuses a folder, and what is written as one.
-fn names_a_file(path: &Path) -> Result<(), Failure> {
+pub(crate) fn names_a_file(path: &Path) -> Result<(), Failure> {
     let written = path.as_os_str().as_encoded_bytes();
     let last = written.rsplit(|byte| std::path::is_separator(char::from(*byte))).next();
     let refused = match last {

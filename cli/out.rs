@@ -23,14 +23,12 @@ pub(crate) enum Kind {
     Picture,
     /// An object a line, with these keys and no other.
     Lines(&'static [&'static str]),
-    /// A Parquet file of samples.
-    Table,
+    /// Samples of a task, in any of their formats.
+    Samples,
     /// Tensors of a forward pass.
     Tensors,
     /// A file that TensorBoard reads.
     Events,
-    /// Numbers without any mark: never written over.
-    Numbers,
 }
 
 /// Bytes of a file that are looked at.
@@ -38,6 +36,7 @@ const LOOKED_AT: usize = 1 << 16;
 
 /// Refuses a path that may not be written to.
 pub(crate) fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
+    files::names_a_file(path)?;
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -101,10 +100,9 @@ impl Kind {
             Kind::Page => "a report",
             Kind::Picture => "a picture",
             Kind::Lines(_) => "a file of such lines",
-            Kind::Table => "a table of samples",
+            Kind::Samples => "a file of samples",
             Kind::Tensors => "a file of a forward pass",
             Kind::Events => "an event file",
-            Kind::Numbers => "a file",
         }
     }
 }
@@ -126,19 +124,13 @@ fn is_ours(path: &Path, kind: Kind) -> bool {
             text.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ")
                 && text.lines().take(2).collect::<Vec<_>>().join("\n").contains(style)
         }
-        Kind::Lines(keys) => {
-            let first = text.split_inclusive('\n').next().filter(|line| line.ends_with('\n'));
-            let line = first.and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
-            let object = line.as_ref().and_then(serde_json::Value::as_object);
-            object.is_some_and(|object| {
-                !object.is_empty() && object.keys().all(|key| keys.contains(&key.as_str()))
-            })
-        }
-        Kind::Table => {
+        Kind::Lines(keys) => is_line(&text, keys),
+        Kind::Samples => {
             let by = b"canonc";
-            start.starts_with(b"PAR1")
+            let is_table = start.starts_with(b"PAR1")
                 && end.ends_with(b"PAR1")
-                && end.windows(by.len()).any(|window| window == by)
+                && end.windows(by.len()).any(|window| window == by);
+            is_line(&text, &SAMPLE) || is_table || are_samples(path).unwrap_or(false)
         }
         Kind::Tensors => {
             let length = start.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
@@ -157,8 +149,43 @@ fn is_ours(path: &Path, kind: Kind) -> bool {
                 .any(|window| window == version)
                 && path.extension().is_some_and(|extension| extension == "canonc")
         }
-        Kind::Numbers => false,
     }
+}
+
+/// Keys of a line that is a sample.
+const SAMPLE: [&str; 4] = ["answer", "labels", "text", "tokens"];
+
+/// Whether a text begins with a line that is an object with these keys and no other.
+fn is_line(text: &str, keys: &[&str]) -> bool {
+    let first = text.split_inclusive('\n').next().filter(|line| line.ends_with('\n'));
+    let line = first.and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let object = line.as_ref().and_then(serde_json::Value::as_object);
+    object.is_some_and(|object| {
+        !object.is_empty() && object.keys().all(|key| keys.contains(&key.as_str()))
+    })
+}
+
+/// Samples as numbers that are looked at.
+const SAMPLES: usize = 100_000;
+
+/// Whether a file is samples as numbers, each behind how many it has, up to its end.
+fn are_samples(path: &Path) -> io::Result<bool> {
+    let mut file = io::BufReader::new(runtime::files::open(path)?);
+    let mut left = file.get_ref().metadata()?.len();
+    for _ in 0..SAMPLES {
+        if left == 0 {
+            return Ok(true);
+        }
+        let mut count = [0; 4];
+        file.read_exact(&mut count)?;
+        let bytes = 4 * u64::from(u32::from_le_bytes(count));
+        let Some(rest) = left.checked_sub(4 + bytes).filter(|_| bytes > 0) else {
+            return Ok(false);
+        };
+        left = rest;
+        file.seek_relative(i64::try_from(bytes).unwrap_or(i64::MAX))?;
+    }
+    Ok(true)
 }
 
 /// The first bytes of a file, and its last.
@@ -176,15 +203,14 @@ fn ends(path: &Path) -> io::Result<(Vec<u8>, Vec<u8>)> {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 8] = [
+    const KINDS: [Kind; 7] = [
         Kind::Lock,
         Kind::Page,
         Kind::Picture,
         Kind::Lines(&["text", "answer"]),
-        Kind::Table,
+        Kind::Samples,
         Kind::Tensors,
         Kind::Events,
-        Kind::Numbers,
     ];
 
     #[test]
@@ -218,10 +244,12 @@ mod tests {
         for (kind, older) in [
             (Kind::Page, page),
             (Kind::Lines(&["text", "answer"]), "{\"text\":\"a\",\"answer\":\"b\"}\n"),
-            (Kind::Table, "PAR1 canonc PAR1"),
+            (Kind::Samples, "PAR1 canonc PAR1"),
+            (Kind::Samples, "{\"tokens\":[1,2]}\n"),
+            (Kind::Samples, "\u{1}\0\0\0\u{7}\0\0\0\u{2}\0\0\0abcdefgh"),
             (Kind::Tensors, tensors),
             (Kind::Events, "\u{18}\0\0brain.Event:2"),
-            (Kind::Numbers, ""),
+            (Kind::Page, ""),
         ] {
             put(&path, kind, older).unwrap();
             put(&path, kind, "new").unwrap();

@@ -29,13 +29,8 @@ pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
         return Err(Failure::bad_input("a terminal cannot show this format")
             .help("name a file with --out FILE, or send it through a pipe"));
     }
-    let kind = match format {
-        Format::Jsonl => Kind::Lines(&["answer", "labels", "text", "tokens"]),
-        Format::Parquet => Kind::Table,
-        Format::Bin => Kind::Numbers,
-    };
     if !to_pipe {
-        out::check(out, kind)?;
+        out::check(out, Kind::Samples)?;
     }
     let mut stream = stream(samples, *count)?;
     let stop = stop_on_signals()?;
@@ -53,7 +48,7 @@ pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
         let written = write_samples(&mut stream, *count, format, to, &stop, &name)?;
         whole(written, "the rest is not written")
     } else {
-        out::put_with(out, kind, |file| {
+        out::put_with(out, Kind::Samples, |file| {
             let written = write_samples(&mut stream, *count, format, file, &stop, &name)?;
             whole(written, &format!("{name} is as it was"))
         })

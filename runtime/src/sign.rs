@@ -48,7 +48,7 @@ pub enum Refused {
     /// It is not a signature of this file.
     Bad(String),
     /// It may be one, by a key of a kind that is not built in.
-    Unsupported { signer: Signer, why: String },
+    Unsupported { signer: Box<Signer>, why: String },
 }
 
 /// The signature of `message`, as text.
@@ -85,7 +85,7 @@ pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
     // The kind of key decides what can be checked here: bytes of a signature can name any algorithm.
     if is_elsewhere(&read.public_key().algorithm()) {
         let why = format!("keys of type {} are not built into canonc", signer.algorithm());
-        return Err(Refused::Unsupported { signer, why });
+        return Err(Refused::Unsupported { signer: Box::new(signer), why });
     }
     match PublicKey::from(read.public_key().clone()).verify(NAMESPACE, message, &read) {
         Ok(()) => Ok(signer),

@@ -72,7 +72,7 @@ fn no_command_writes_over_what_canonc_did_not_write_there() {
     }
     // Its own it replaces.
     for words in [
-        format!("report runs/small --out page.html --tensorboard tb"),
+        "report runs/small --out page.html --tensorboard tb".to_owned(),
         format!("{generate} --format jsonl --out a.jsonl"),
         format!("{generate} --format parquet --out a.parquet"),
     ] {

@@ -39,7 +39,7 @@ pub(crate) fn replace(
 /// A new file, in the place of what a process that is gone may have left; never what a link there points to.
 pub(crate) fn create_anew(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         Ok(()) | Err(_) => File::create_new(path),
     }
 }
