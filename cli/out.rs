@@ -15,6 +15,10 @@ use crate::files;
 
 /// What is written, and with it how an older one is known again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    all(not(feature = "torch"), not(test)),
+    expect(dead_code, reason = "commands that need libtorch write some of these")
+)]
 pub(crate) enum Kind {
     Lock,
     /// The page of a report.
