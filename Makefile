@@ -1,6 +1,6 @@
 # Everything a fresh clone needs. `make` alone lists the targets; cargo alone works after `make libtorch`.
 .DEFAULT_GOAL := help
-.PHONY: help libtorch build test test-transformers demo check
+.PHONY: help libtorch build test test-transformers fuzz demo check
 CARGO ?= cargo
 
 help: ## this list
@@ -27,6 +27,9 @@ test: libtorch ## every test
 
 test-transformers: libtorch ## plain Llamas in the real transformers (makes a Python environment once: a minute, 870 MB)
 	$(CARGO) test --test transformers -- --nocapture
+
+fuzz: ## a minute of mutated files for all readers (needs a C++ compiler; fuzz/run.sh SECONDS READER... for more)
+	fuzz/run.sh
 
 demo: libtorch ## prove a Llama and a LlamaCanon differ in nothing else, train both, draw the curves
 	$(CARGO) build --release

@@ -15,7 +15,7 @@ use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::forward::{machine, one_arch, weights};
 use crate::load::Found;
 use crate::runs::{self, failure};
-use crate::{files, output};
+use crate::{files, out, output};
 
 /// A line of the file; `canonc data generate multihop` and `canonc data babilong` write such.
 #[derive(Deserialize)]
@@ -31,6 +31,9 @@ struct Answered<'a> {
     right: bool,
 }
 
+/// What a line says: the keys of [`Answered`].
+const ANSWERS: out::Kind = out::Kind::Lines(&["answer", "right", "said"]);
+
 /// Of the byte tokenizer.
 const VOCAB: i64 = 258;
 
@@ -43,6 +46,9 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
             compiled.graph.vocab
         ))
         .help("name an arch that was trained on text"));
+    }
+    if args.out.as_os_str() != "-" {
+        out::check(&args.out, ANSWERS)?;
     }
     let questions = questions(args)?;
     let weights = weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?)?
@@ -75,8 +81,8 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
         lines.push('\n');
     }
     match args.out.as_os_str() == "-" {
-        true => output::data(&lines)?,
-        false => files::replace(&args.out, &lines)?,
+        true => output::json_lines(&lines)?,
+        false => out::put(&args.out, ANSWERS, &lines)?,
     }
     let of = questions.len();
     let share = 100.0 * right as f64 / of as f64;
@@ -86,7 +92,8 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
 
 fn questions(args: &AnswerArgs) -> Result<Vec<Question>, Failure> {
     let path = &args.questions;
-    let text = std::fs::read_to_string(path).map_err(|error| files::missing(path, &error))?;
+    let text = runtime::files::read_text(path, runtime::files::TEXT)
+        .map_err(|error| files::missing(path, &error))?;
     let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
     let questions: Vec<Question> = lines
         .map(|(number, line)| {

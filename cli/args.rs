@@ -540,7 +540,7 @@ Examples:
   canonc run --lock depo.lock --dry-run               memory, disk and time, without training
   canonc run --lock depo.lock --stop-after-step 100   leaves a checkpoint and exits 75
 
-Interrupting (Ctrl-C, SIGTERM) finishes the step, leaves a checkpoint and exits 75; the same command
+Interrupting (Ctrl-C, SIGTERM, SIGHUP) finishes the step, leaves a checkpoint and exits 75; the same command
 goes on from there. A second Ctrl-C, a kill or a crash loses what came after the last checkpoint; it is
 done again, and the steps of it that were logged have to come out the same.")]
 pub(crate) struct RunArgs {

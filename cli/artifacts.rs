@@ -13,6 +13,7 @@ use compiler::lock::{self, Experiment, Lock};
 use compiler::recipe::{self, Source};
 use compiler::resolve::import_target;
 use dsl::{FileId, Sources};
+use runtime::files;
 use runtime::finished;
 use runtime::run::{Paths, read_experiment};
 
@@ -20,7 +21,7 @@ use crate::build::{Known, built, settled};
 use crate::fail::Failure;
 use crate::files::canon_files;
 use crate::load::{Content, name, read};
-use crate::locks;
+use crate::{locks, out};
 
 /// Where things are, as every command has it.
 const ARCHS: &str = "arch";
@@ -75,7 +76,7 @@ fn add_source(all: &mut Artifacts, known: &mut Known, source: &Path, made: &mut 
     let kind = read_by(all, source, &path);
     all.add(path.clone(), Artifact { kind, state, note: String::new() });
     for lock in built.unwrap_or_default() {
-        let file = Path::new(LOCKS).join(format!("{}.lock", lock.name()));
+        let Ok(file) = out::named(Path::new(LOCKS), lock.name(), ".lock") else { continue };
         let lock_path = name(&file);
         all.need(lock_path.clone(), path.clone());
         made.insert(lock_path.clone());
@@ -138,15 +139,19 @@ fn add_runs(all: &mut Artifacts, lock: &Lock, lock_path: &str) {
     match lock {
         Lock::Arch(_) => {}
         Lock::Experiment(experiment) => {
-            add_run(all, experiment, &Path::new(RUNS).join(&experiment.name), lock_path);
+            if let Ok(folder) = out::named(Path::new(RUNS), &experiment.name, "") {
+                add_run(all, experiment, &folder, lock_path);
+            }
         }
         Lock::Comparison(comparison) => {
-            let folder = Path::new(RUNS).join(&comparison.name);
+            let Ok(folder) = out::named(Path::new(RUNS), &comparison.name, "") else { return };
             let report = folder.join("report.html");
             let state = if report.is_file() { State::Current } else { State::Missing };
             let report = name(&report);
             for run in comparison.runs() {
-                let run_folder = folder.join(&run.experiment.name);
+                let Ok(run_folder) = out::named(&folder, &run.experiment.name, "") else {
+                    continue;
+                };
                 add_run(all, &run.experiment, &run_folder, lock_path);
                 all.need(report.clone(), name(&run_folder));
             }
@@ -158,7 +163,7 @@ fn add_runs(all: &mut Artifacts, lock: &Lock, lock_path: &str) {
 fn add_run(all: &mut Artifacts, experiment: &Experiment, folder: &Path, lock_path: &str) {
     let paths = Paths::new(folder);
     let path = name(folder);
-    let state = match fs::read_to_string(paths.lock()) {
+    let state = match files::read_text(&paths.lock(), files::SMALL) {
         Err(_) => State::Missing,
         Ok(text) => match read_experiment(&path, &text) {
             Err(_) => State::Broken,

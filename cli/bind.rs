@@ -16,7 +16,7 @@ use runtime::data::text::{TextWindows, file, locked};
 
 use crate::args::BindArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::{files, locks, output};
+use crate::{files, locks, out, output};
 
 pub(crate) fn bind(args: &BindArgs) -> Outcome {
     bind_with(args, &documents)
@@ -49,7 +49,7 @@ fn bind_with(args: &BindArgs, data: &ReadData) -> Outcome {
         output::note(&format!("{name}: bound to this data already"));
         return Ok(Exit::Fine);
     }
-    files::place(&args.lock, &closed)?;
+    out::put(&args.lock, out::Kind::Lock, &closed)?;
     output::note(&format!(
         "{name}: bound to data {}; {} {} is now {}",
         bound.digest.short(),

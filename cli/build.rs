@@ -19,7 +19,7 @@ use compiler::recipe::{self, Source};
 use crate::args::BuildArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::load::{self, Archs};
-use crate::{files, locks, output};
+use crate::{locks, out, output};
 
 pub(crate) use known::Known;
 
@@ -44,7 +44,7 @@ pub(crate) fn build(args: &BuildArgs) -> Outcome {
         };
         let source = load::name(file);
         for lock in built {
-            let path = args.out.join(format!("{}.lock", lock.name()));
+            let path = out::named(&args.out, lock.name(), ".lock")?;
             let before = made.entry(path.clone()).or_insert_with(|| source.clone());
             let done = match (*before != source, args.check) {
                 (true, _) => Err(two_sources(&path, before, &source)),
@@ -116,10 +116,10 @@ fn archs(file: &Path) -> Result<Vec<Lock>, Failure> {
 /// The name of a file without its ending, which names its locks.
 fn stem(file: &Path) -> Result<String, Failure> {
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("");
-    let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
-    if stem.is_empty() || stem.starts_with('.') || !stem.chars().all(plain) {
-        return Err(Failure::bad_input(format!("`{}` cannot name a lock", shown(file)))
-            .help("rename it: letters, digits, `_`, `-` and `.` only"));
+    if lock::check_name(stem).is_err() {
+        return Err(Failure::bad_input(format!("`{}` cannot name a lock", shown(file))).help(
+            "rename it: letters, digits, `_`, `-` and `.` only, and a letter, digit or `_` first",
+        ));
     }
     Ok(stem.to_owned())
 }
@@ -169,7 +169,7 @@ fn write(path: &Path, lock: Lock) -> Outcome {
     if before.as_deref() == Some(text.as_str()) {
         output::note(&format!("{name}: up to date"));
     } else {
-        files::place(path, &text)?;
+        out::put(path, out::Kind::Lock, &text)?;
         output::note(&format!("{name}: wrote {} {}", lock.kind(), lock.id().short()));
     }
     describe(path, &lock, &text);

@@ -10,12 +10,12 @@ use std::process::{Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rustix::process::{Pid, Signal, kill_process};
-use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::iterator::Signals;
 
 use crate::fail::{Exit, Failure, Outcome};
 use crate::output;
-use crate::signals::stop_on_signals;
+use crate::signals::{ignores_hangup, stop_on_signals};
 
 /// Carries out commands one after another, each printed as one would type it; `again` goes on where they stopped.
 pub(crate) fn steps(steps: Vec<Vec<String>>, again: &str) -> Outcome {
@@ -63,7 +63,8 @@ pub(crate) fn carry_out(
 }
 
 fn wait(command: &mut Command, name: Option<&str>) -> std::io::Result<ExitStatus> {
-    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1])?;
+    let hangup = (!ignores_hangup()).then_some(SIGHUP);
+    let mut signals = Signals::new([SIGINT, SIGTERM, SIGUSR1].into_iter().chain(hangup))?;
     let handle = signals.handle();
     if name.is_some() {
         command.stderr(Stdio::piped());

@@ -19,18 +19,23 @@ use runtime::run::{Paths, append_line, read_lock};
 use crate::args::CompareArgs;
 use crate::compared::{compared, heading};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::out::{self, Kind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
-use crate::{child, files, output, report};
+use crate::{child, output, report};
 
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     // All of them are read before the first one runs.
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(out) = &args.out {
+        let kind = if locked.len() == 1 { Kind::Page } else { Kind::Picture };
+        out::check(out, kind)?;
+    }
     // A run under way is told, and leaves a checkpoint; this process waits for it.
     let stop = stop_on_signals()?;
     let mut done: Vec<(String, compare::Comparison)> = Vec::new();
     for comparison in &locked {
-        let folder = args.dir.join(&comparison.name);
+        let folder = out::named(&args.dir, &comparison.name, "")?;
         std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
         let carry =
             Carry { folder: &folder, data: args.data.as_deref(), jobs: args.jobs, stop: &stop };
@@ -40,7 +45,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
         let compared = compared(comparison, &comparison.runs(), &folder)?;
         let page = say(comparison, &compared, &folder, args.json)?;
         if let (Some(out), [_]) = (&args.out, &locked[..]) {
-            files::place(out, &page)?;
+            out::put(out, Kind::Page, &page)?;
         }
         let task = comparison.arms.first().and_then(|arm| arm.experiment.value("data.task"));
         done.push((task.map_or_else(String::new, FieldValue::plain), compared));
@@ -52,7 +57,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
             output::data(&format!("\n{}", overview::table(&entries).text()))?;
         }
         if let Some(out) = &args.out {
-            files::place(out, &overview::picture(&entries))?;
+            out::put(out, Kind::Picture, overview::picture(&entries))?;
             output::note(&format!("picture: {}", shown(out)));
         }
     }
@@ -97,7 +102,7 @@ fn say(
     }
     let page = report::of(comparison, compared, folder)?;
     let beside = folder.join("report.html");
-    files::replace(&beside, &page)?;
+    out::put(&beside, Kind::Page, &page)?;
     output::note(&format!("curves: {}", shown(&beside)));
     Ok(page)
 }
@@ -150,15 +155,15 @@ impl Carry<'_> {
     /// Runs one lock to its end, in a process of its own.
     fn one(self, name: &str, text: &str) -> Outcome {
         let Carry { folder, data, jobs, stop } = self;
-        let lock = folder.join(format!("{name}.lock"));
-        let before = std::fs::read_to_string(&lock).ok();
+        let (lock, place) = (out::named(folder, name, ".lock")?, out::named(folder, name, "")?);
+        let before = runtime::files::read_text(&lock, runtime::files::SMALL).ok();
         if before.as_deref() != Some(text) {
-            files::replace(&lock, text)?;
+            out::put(&lock, Kind::Lock, text)?;
         }
         let mut words: Vec<OsString> = vec!["run".into(), "--lock".into(), lock.into()];
-        words.extend(["--dir".into(), folder.join(name).into()]);
+        words.extend(["--dir".into(), place.clone().into()]);
         words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
-        let timings = Paths::new(folder.join(name)).timings();
+        let timings = Paths::new(place).timings();
         let length = || std::fs::metadata(&timings).map_or(0, |file| file.len());
         let before = length();
         let ended = child::carry_out(&words, (jobs > 1).then_some(name), stop);

@@ -11,6 +11,7 @@ use runtime::report::Heading;
 
 use crate::build::change;
 use crate::fail::Failure;
+use crate::out;
 use crate::runs::failure;
 
 /// The curves of every run, by arm and point of the grid.
@@ -23,7 +24,8 @@ pub(crate) fn compared(
     let mut points = vec![String::new(); count];
     let mut arms: Vec<Arm> = Vec::new();
     for run in runs {
-        let curves = compare::read(&folder.join(&run.experiment.name), &run.experiment);
+        let place = out::named(folder, &run.experiment.name, "")?;
+        let curves = compare::read(&place, &run.experiment);
         let read = compare::Run { seed: run.seed, curves: curves.map_err(failure)? };
         if let Some(label) = points.get_mut(run.point) {
             *label = point(comparison, run);

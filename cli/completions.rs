@@ -13,6 +13,6 @@ use crate::output;
 pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut visible(&Cli::command()), "canonc", &mut script);
-    output::data(&String::from_utf8_lossy(&script))?;
+    output::styled(&String::from_utf8_lossy(&script))?;
     Ok(Exit::Fine)
 }

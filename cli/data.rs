@@ -77,12 +77,12 @@ fn parameter_file(path: &str) -> Result<String, DataError> {
     let wrong = |message: String, help: String| DataError { message, help };
     let path = Path::new(path);
     let mut bytes = Vec::new();
-    std::fs::File::open(path)
+    runtime::files::open(path)
         .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
         .map_err(|error| {
-            let failure = files::missing(path, &error);
-            wrong(failure.message.unwrap_or_default(), failure.help.join("; "))
-        })?;
+        let failure = files::missing(path, &error);
+        wrong(failure.message.unwrap_or_default(), failure.help.join("; "))
+    })?;
     if bytes.len() as u64 > MOST_BYTES {
         let message = format!("`{}` has more than {MOST_BYTES} bytes", shown(path));
         return Err(wrong(message, "name a file of parameters".to_owned()));

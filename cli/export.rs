@@ -74,9 +74,12 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
         return run(path, args.weights.as_deref());
     }
     let weights = args.weights.clone();
-    if path.extension().is_some_and(|extension| extension == "lock")
-        && let (Lock::Experiment(experiment), _) = locks::read(path)?
-    {
+    let is_lock = path.extension().is_some_and(|extension| extension == "lock")
+        || path.file_name().is_some_and(|name| name == "lock");
+    if is_lock && let (Lock::Experiment(experiment), _) = locks::read(path)? {
+        if let Some(weights) = &weights {
+            of_the_lock(weights, &experiment)?;
+        }
         let compiled = experiment.arch.compiled.clone();
         return Ok(Source { compiled, experiment: Some(experiment), weights, attested: None });
     }
@@ -97,6 +100,23 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
     }
 }
 
+/// Refuses a checkpoint that says of itself that it is of another lock: a card would describe another training.
+fn of_the_lock(weights: &Path, experiment: &Experiment) -> Result<(), Failure> {
+    let Some((lock, step)) = checkpoint::saved_by(weights) else { return Ok(()) };
+    if lock == experiment.id() {
+        return Ok(());
+    }
+    let failure = Failure::bad_input(format!(
+        "these weights are of step {step} of a run of lock {}, and \"{}\" is lock {}",
+        lock.short(),
+        experiment.name,
+        experiment.id().short()
+    ));
+    Err(Failure { exit: Exit::Finding, ..failure }
+        .at(shown(weights))
+        .help("name the lock that they were trained with, or the folder of their run"))
+}
+
 /// A run that is finished, and the weights of its last checkpoint.
 fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
     let paths = Paths::new(folder);
@@ -113,12 +133,14 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
     let (attestation, _) = finished::read(&paths, (&experiment).into()).map_err(runs::failure)?;
     let latest = checkpoint::latest(&paths.checkpoints()).map_err(runs::failure)?;
     let Some(latest) = latest else {
-        return Err(Failure::bad_input(format!("`{}` has no checkpoint", shown(folder))));
+        let failure = Failure::bad_input(format!("`{}` has no checkpoint", shown(folder)));
+        return Err(Failure { exit: Exit::Finding, ..failure });
     };
     let place = paths.checkpoints().join(&latest);
     let slots = checkpoint::slots(&experiment.arch.compiled.graph);
-    let manifest = checkpoint::verify(&place, &slots)
-        .map_err(|why| Failure::bad_input(why).at(shown(&place)))?;
+    let manifest = checkpoint::verify(&place, &slots).map_err(|why| {
+        Failure { exit: Exit::Finding, ..Failure::bad_input(why) }.at(shown(&place))
+    })?;
     // Another run's checkpoint, or an earlier one of this run, is whole as well.
     let found = (manifest.lock, manifest.step, manifest.weights.tensors);
     let wanted = (attestation.lock, attestation.steps, attestation.weights);

@@ -9,6 +9,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use crate::output::{clean, disturbs};
+
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Exit {
@@ -104,14 +106,15 @@ impl Failure {
     /// As a person reads it. Empty if nothing is left to say.
     pub(crate) fn render(&self, coloured: bool) -> String {
         let Some(message) = &self.message else { return String::new() };
+        let message = clean(message);
         let (red, bold, plain) =
             if coloured { ("\x1b[1;31m", "\x1b[1m", "\x1b[0m") } else { ("", "", "") };
         let mut text = format!("{red}error{plain}{bold}: {message}{plain}\n");
         if let Some(place) = &self.place {
-            text += &format!("  --> {place}\n");
+            text += &format!("  --> {}\n", clean(place));
         }
         for help in &self.help {
-            text += &format!("  = help: {help}\n");
+            text += &format!("  = help: {}\n", clean(help));
         }
         text
     }
@@ -121,7 +124,8 @@ impl Failure {
 pub(crate) fn shown(path: &Path) -> String {
     let text = path.to_string_lossy();
     let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
-    text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
+    let hidden = |c: char| c.is_control() || disturbs(c);
+    text.chars().map(|c| if hidden(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
 /// Why a file operation failed, in words, without the numbers of the operating system.

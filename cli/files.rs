@@ -109,7 +109,7 @@ pub(crate) fn folder_of(path: &Path) -> Result<(), Failure> {
 }
 
 /// Refuses a folder, and what is written as one.
-fn names_a_file(path: &Path) -> Result<(), Failure> {
+pub(crate) fn names_a_file(path: &Path) -> Result<(), Failure> {
     let written = path.as_os_str().as_encoded_bytes();
     let last = written.rsplit(|byte| std::path::is_separator(char::from(*byte))).next();
     let refused = match last {
@@ -126,14 +126,6 @@ pub(crate) fn no_folder(path: &Path, folder: &Path) -> Failure {
     let (path, folder) = (shown(path), shown(folder));
     Failure::bad_input(format!("`{path}` cannot be written: there is no folder `{folder}`"))
         .help(format!("`mkdir -p {folder}`, and repeat"))
-}
-
-/// Puts a text in its place as [`replace`] does, making the folder if it is not there.
-pub(crate) fn place(path: &Path, text: &str) -> Result<(), Failure> {
-    if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
-        fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
-    }
-    replace(path, text)
 }
 
 /// Puts `text` in the place of what the file holds, all of it or nothing. A link stays a link.

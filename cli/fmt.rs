@@ -86,7 +86,7 @@ fn stdin(check: bool) -> Outcome {
     let mut sources = Sources::new();
     let (before, after) = formatted(&mut sources, "<stdin>", Content::of(bytes))?;
     if !check {
-        output::data(&after)?;
+        output::exact(&after)?;
         return Ok(Exit::Fine);
     }
     if before == after {

@@ -19,12 +19,13 @@ use crate::args::{ForwardArgs, MachineArgs, OnDevice, WithKernels, WithType};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::load::{self, Found};
 use crate::runs::{self, failure};
-use crate::{files, output};
+use crate::{files, out, output};
 
 pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
     let Found { compiled, train } = one_arch(&args.file, args.arch.as_deref())?;
     let machine = machine(&args.machine)?;
     files::folder_of(&args.out)?;
+    out::check(&args.out, out::Kind::Tensors)?;
     there(&args.tokens)?;
     let tokens = file::ids(&args.tokens, "tokens").map_err(failure)?;
     let targets = match &args.targets {
@@ -173,7 +174,7 @@ fn refuse_damaged(path: &Path) -> Result<(), Failure> {
 /// The run whose checkpoint a file is part of, and its arch.
 fn run_of(path: &Path) -> Option<(String, String)> {
     let run = path.parent()?.parent()?.parent()?;
-    let text = std::fs::read_to_string(Paths::new(run).lock()).ok()?;
+    let text = runtime::files::read_text(&Paths::new(run).lock(), runtime::files::SMALL).ok()?;
     let experiment = read_experiment("lock", &text).ok()?;
     Some((shown(run), experiment.arch.compiled.name.clone()))
 }

@@ -57,7 +57,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
             false => format!("{}{token}", if first { "" } else { " " }),
         };
         first = false;
-        ended = output::data(&text);
+        ended = output::exact(&text);
         if ended.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })
     .map_err(failure)?;
@@ -74,7 +74,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         })?;
         return Ok(Exit::Fine);
     }
-    output::data(&(String::from_utf8_lossy(&pending).into_owned() + "\n"))?;
+    output::exact(&(String::from_utf8_lossy(&pending).into_owned() + "\n"))?;
     Ok(Exit::Fine)
 }
 

@@ -50,7 +50,7 @@ pub(crate) fn help(args: &HelpArgs) -> Outcome {
         command = found.ok_or_else(|| crate::unknown(std::slice::from_ref(word)))?;
     }
     let text = command.render_long_help();
-    output::data(&match output::coloured_data() {
+    output::styled(&match output::coloured_data() {
         true => text.ansi().to_string(),
         false => text.to_string(),
     })?;

@@ -4,7 +4,7 @@
 //! its own facts say is refused with its line; an equal file is not touched; nothing that canonc did not
 //! write is written over.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -107,7 +107,8 @@ pub(crate) fn refuse_source(path: &Path, text: &str) -> Result<(), Failure> {
 /// Never more than a little over what a lock may have.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(path)?.take(MAX_LOCK_BYTES as u64 + 1).read_to_end(&mut bytes)?;
+    let file = runtime::files::open(path)?;
+    file.take(MAX_LOCK_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 

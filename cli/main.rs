@@ -40,6 +40,7 @@ mod import;
 mod load;
 mod locks;
 mod new;
+mod out;
 mod output;
 #[cfg(feature = "torch")]
 mod playground;
@@ -167,7 +168,7 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
     let text = error.render();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
         let text = if output::coloured_data() { text.ansi().to_string() } else { text.to_string() };
-        output::data(&text)?;
+        output::styled(&text)?;
         return Ok(Exit::Fine);
     }
     let text = text.to_string();

@@ -1,9 +1,10 @@
 //! The only place that writes to the terminal.
 //!
-//! In: text. Out: data on standard output, everything else on standard error. Must stay true: a
-//! closed pipe ends the command quietly; colour follows `--color`, NO_COLOR and what is a terminal,
+//! In: text. Out: data on standard output, everything else on standard error. Must stay true: words of files never
+//! reach a terminal as commands to it; a closed pipe ends the command quietly; colour follows `--color`, NO_COLOR and what is a terminal,
 //! and never carries meaning.
 
+use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
 use std::sync::OnceLock;
 
@@ -43,8 +44,61 @@ fn colour_on(stream: &impl IsTerminal) -> bool {
     }
 }
 
-/// Data: what a pipe or a file is to receive.
+/// Whether a character commands a terminal or turns the order of letters, rather than being one. Line feeds and tabs
+/// do not.
+pub(crate) fn disturbs(c: char) -> bool {
+    let turns =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    turns || c.is_control() && !matches!(c, '\n' | '\t')
+}
+
+/// Text without what disturbs a terminal.
+pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+    if !text.contains(disturbs) {
+        return Cow::Borrowed(text);
+    }
+    text.chars().map(|c| if disturbs(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
+}
+
+/// JSON in which such characters are written by their numbers.
+fn escaped(json: &str) -> Cow<'_, str> {
+    if !json.contains(disturbs) {
+        return Cow::Borrowed(json);
+    }
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        match disturbs(c) {
+            true => text += &format!("\\u{:04x}", u32::from(c)),
+            false => text.push(c),
+        }
+    }
+    Cow::Owned(text)
+}
+
+/// Text for people and their scripts, on standard output.
 pub(crate) fn data(text: &str) -> Result<(), Failure> {
+    write_out(&clean(text))
+}
+
+/// What another program is to receive byte for byte: a source, a text that a model wrote. A terminal gets it clean.
+pub(crate) fn exact(text: &str) -> Result<(), Failure> {
+    match io::stdout().is_terminal() {
+        true => data(text),
+        false => write_out(text),
+    }
+}
+
+/// Objects of JSON, a line each.
+pub(crate) fn json_lines(lines: &str) -> Result<(), Failure> {
+    write_out(&escaped(lines))
+}
+
+/// Our own text with our own colours.
+pub(crate) fn styled(text: &str) -> Result<(), Failure> {
+    write_out(text)
+}
+
+fn write_out(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
@@ -59,7 +113,7 @@ pub(crate) fn data(text: &str) -> Result<(), Failure> {
 /// A value as JSON, one object, with a newline after it.
 pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
     match serde_json::to_string_pretty(value) {
-        Ok(text) => data(&(text + "\n")),
+        Ok(text) => write_out(&escaped(&(text + "\n"))),
         Err(error) => Err(Failure::machine(format!("the JSON cannot be written: {error}"))),
     }
 }
@@ -108,7 +162,7 @@ pub(crate) fn note(text: &str) {
         return;
     }
     // Standard error may be closed; there is nobody left to tell.
-    let _ = writeln!(io::stderr().lock(), "{text}");
+    let _ = writeln!(io::stderr().lock(), "{}", clean(text));
 }
 
 /// Text on standard error as it is: a line that is to be written over.
@@ -204,6 +258,19 @@ pub(crate) fn table(rows: &[Vec<String>], right: &[bool], indent: usize) -> Stri
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_that_a_file_says_commands_a_terminal() {
+        let hostile = "a\u{1b}]0;title\u{7}\u{9b}2J\r\u{8}\u{7f}\u{202e}b\n\tc";
+        let cleaned = clean(hostile);
+        assert!(!cleaned.contains(disturbs), "{cleaned:?}");
+        assert!(cleaned.starts_with('a') && cleaned.ends_with("b\n\tc"));
+        assert_eq!(clean("as it is: é 漢 ✓\n"), "as it is: é 漢 ✓\n");
+        let json = serde_json::to_string(hostile).unwrap();
+        let written = escaped(&json);
+        assert!(!written.contains(disturbs), "{written:?}");
+        assert_eq!(serde_json::from_str::<String>(&written).unwrap(), hostile);
+    }
 
     #[test]
     fn numbers_for_people() {

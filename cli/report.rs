@@ -14,8 +14,9 @@ use runtime::{compare, tensorboard};
 use crate::args::ReportArgs;
 use crate::compared::{compared, heading};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::out::{self, Kind};
+use crate::output;
 use crate::runs::{failure, read_text};
-use crate::{files, output};
 
 pub(crate) fn report(args: &ReportArgs) -> Outcome {
     let published = Published::named(&args.published).map_err(no_such_model)?;
@@ -24,7 +25,7 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
         add(&mut report, what, &args.dir)?;
     }
     let page = report::page(&report).map_err(Failure::machine)?;
-    write(&args.out, &page)?;
+    out::put(&args.out, Kind::Page, &page)?;
     let runs = report.parts.iter().map(|part| part.runs.len()).sum::<usize>() + report.alone.len();
     let size = page.len().div_ceil(1000);
     let what = format!("{}, {size} kB", output::count(runs, "run"));
@@ -34,8 +35,8 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
     }
     if let Some(folder) = &args.tensorboard {
         for run in report.parts.iter().flat_map(|part| &part.runs).chain(&report.alone) {
-            let path = folder.join(safe(&run.name)).join(tensorboard::file_name(run));
-            write(&path, tensorboard::events(run))?;
+            let path = out::named(folder, &run.name, "")?.join(tensorboard::file_name(run));
+            out::put(&path, Kind::Events, tensorboard::events(run))?;
         }
         output::note(&format!("event files: {}", shown(folder)));
     }
@@ -106,11 +107,11 @@ fn add_lock(report: &mut Report, path: &Path, dir: &Path) -> Result<(), Failure>
     let name = shown(path);
     match read_lock(&name, &read_text(path)?).map_err(failure)? {
         Lock::Comparison(comparison) => {
-            let folder = dir.join(&comparison.name);
+            let folder = out::named(dir, &comparison.name, "")?;
             report.parts.push(finished(&comparison, &folder)?);
         }
         Lock::Experiment(experiment) => {
-            let folder = dir.join(&experiment.name);
+            let folder = out::named(dir, &experiment.name, "")?;
             report.alone.push(of_lock(&folder, experiment).map_err(|failure| {
                 failure.help(format!("`canonc run --lock {name}` trains it"))
             })?);
@@ -145,7 +146,8 @@ fn part(
 ) -> Result<Part, Failure> {
     let mut runs = Vec::new();
     for run in locked.runs() {
-        let logged = report::read(&folder.join(&run.experiment.name), &run.experiment);
+        let place = out::named(folder, &run.experiment.name, "")?;
+        let logged = report::read(&place, &run.experiment);
         runs.push(report::Run {
             name: run.experiment.name.clone(),
             arm: match run.role {
@@ -167,7 +169,7 @@ fn part(
 fn comparison_of(folder: &Path) -> Option<Comparison> {
     let name = folder.file_name()?.to_str()?;
     let path = Path::new(crate::locks::FOLDER).join(format!("{name}.lock"));
-    let text = std::fs::read_to_string(&path).ok()?;
+    let text = runtime::files::read_text(&path, runtime::files::SMALL).ok()?;
     match read_lock(&shown(&path), &text) {
         Ok(Lock::Comparison(comparison)) => Some(comparison),
         Ok(Lock::Arch(_) | Lock::Experiment(_)) | Err(_) => None,
@@ -203,23 +205,6 @@ fn folders(folder: &Path) -> Result<Vec<PathBuf>, Failure> {
         entries.filter_map(|entry| Some(entry.ok()?.path())).filter(|path| path.is_dir()).collect();
     found.sort();
     Ok(found)
-}
-
-/// A name as one part of a path.
-fn safe(name: &str) -> String {
-    let plain = |c: char| if c.is_control() || "/\\:*?\"<>|".contains(c) { '_' } else { c };
-    let name: String = name.chars().map(plain).collect();
-    if name.chars().all(|c| c == '.') { format!("_{name}") } else { name }
-}
-
-fn write(path: &Path, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
-    if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent).map_err(|error| Failure::cannot_write(parent, &error))?;
-    }
-    files::replace_with(path, |file| {
-        let written = std::io::Write::write_all(file, bytes.as_ref());
-        written.map_err(|error| Failure::cannot_write(path, &error))
-    })
 }
 
 fn no_such_model(NoSuchModel { pattern, near }: NoSuchModel) -> Failure {

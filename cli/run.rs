@@ -26,7 +26,7 @@ use crate::args::{RunArgs, RunDevice};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::runs::{self, failure};
 use crate::signals::stop_on_signals;
-use crate::{child, locks, output};
+use crate::{child, locks, out, output};
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     let path = match (args.named.as_slice(), &args.lock) {
@@ -43,7 +43,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let text = compiler::lock::write(&Lock::Experiment(experiment.clone()));
     let folder = match &args.dir {
         Some(dir) => dir.clone(),
-        None => Path::new(runs::FOLDER).join(&experiment.name),
+        None => out::named(Path::new(runs::FOLDER), &experiment.name, "")?,
     };
     let documents = runs::documents(&experiment, args.data.as_deref())?;
     let mut job = Job::new(&experiment, &text, documents).map_err(failure)?;

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use compiler::lock::{DataSource, Experiment};
 use runtime::data::text::file;
 use runtime::data::text::index::TextIndex;
+use runtime::files;
 use runtime::run::{Kind, RunError};
 
 use crate::fail::{Exit, Failure, shown};
@@ -65,7 +66,7 @@ pub(crate) fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Fai
 /// The text of a lock.
 pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
     let path = &locks::named(path);
-    let bytes = std::fs::read(path).map_err(|error| locks::missing(path, &error))?;
+    let bytes = files::read(path, files::SMALL).map_err(|error| locks::missing(path, &error))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Failure::bad_input(format!("`{}` is no lock: it is not text", shown(path))))?;
     locks::refuse_source(path, &text)?;
@@ -82,7 +83,7 @@ pub(crate) fn only_experiment() -> Result<PathBuf, Failure> {
         .collect();
     paths.sort();
     let is_experiment = |path: &PathBuf| {
-        let text = std::fs::read_to_string(path).ok()?;
+        let text = files::read_text(path, files::SMALL).ok()?;
         let lock = runtime::run::read_lock(&shown(path), &text).ok()?;
         (lock.kind() == "experiment").then(|| path.clone())
     };
@@ -110,13 +111,18 @@ pub(crate) fn documents_if_there(
     experiment: &Experiment,
 ) -> Result<Option<Arc<TextIndex>>, Failure> {
     match &experiment.data.source {
-        DataSource::Text { name, .. } if usual(name).exists() => documents(experiment, None),
+        DataSource::Text { name, .. } if usual(name).is_some_and(|path| path.exists()) => {
+            documents(experiment, None)
+        }
         DataSource::Text { .. } | DataSource::Task { .. } => Ok(None),
     }
 }
 
-fn usual(name: &str) -> PathBuf {
-    Path::new("data").join(format!("{name}.index"))
+/// Where documents of that name are, unless somebody says otherwise; a name of documents can be any text, and one that
+/// leads elsewhere has no usual place.
+fn usual(name: &str) -> Option<PathBuf> {
+    let is_part = !name.starts_with('.') && !name.contains(['/', '\\', ':']);
+    is_part.then(|| Path::new("data").join(format!("{name}.index")))
 }
 
 /// The prepared documents of a lock that trains on text.
@@ -128,7 +134,10 @@ pub(crate) fn documents(
         return Ok(None);
     };
     let usual = usual(name);
-    let path = given.unwrap_or(&usual);
+    let Some(path) = given.or(usual.as_deref()) else {
+        return Err(Failure::bad_input(format!("the documents {name:?} have no usual place"))
+            .help("name the prepared file with --data PATH; `canonc data prepare` makes one"));
+    };
     if !path.exists() {
         return Err(Failure::bad_input(format!(
             "the documents \"{name}\" are not at `{}`",

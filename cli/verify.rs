@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use compiler::lock::Lock;
+use runtime::files;
 use runtime::run::{Paths, read_experiment, read_lock};
 use runtime::sign::{self, AllowedSigners, Trusted};
 use runtime::verify::{Claim, Remake, Report, Subject, verify as check};
@@ -108,7 +109,8 @@ fn signature(folder: &Path, args: &VerifyArgs, report: &mut Report) -> Result<()
         }
         return Ok(());
     };
-    let text = std::fs::read_to_string(file).map_err(|error| Failure::cannot_read(file, &error))?;
+    let text =
+        files::read_text(file, files::SMALL).map_err(|error| Failure::cannot_read(file, &error))?;
     let signers = AllowedSigners::parse(&text).map_err(|(line, why)| {
         Failure::bad_input(why)
             .at(format!("{}:{line}", shown(file)))
@@ -173,7 +175,7 @@ fn of_lock(path: &Path, lock: &Lock) -> Report {
 
 fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, Failure> {
     // Documents are looked for only where the lock can say which; a lock that cannot be read is in the report.
-    let experiment = std::fs::read_to_string(Paths::new(folder).lock())
+    let experiment = files::read_text(&Paths::new(folder).lock(), files::SMALL)
         .ok()
         .and_then(|text| read_experiment("lock", &text).ok());
     let documents = match &experiment {
@@ -188,8 +190,29 @@ fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, F
     check(folder, documents, which).map_err(failure)
 }
 
+/// What to type where something does not hold.
+fn what_to_do(what: &Path, report: &Report) -> Vec<String> {
+    let Report { broken, about_signature, about_strays, .. } = report;
+    let mut help = Vec::new();
+    if broken.len() > about_signature + about_strays {
+        help.push(
+            "restore it from a copy, or run the lock again in a new folder (--dir)".to_owned(),
+        );
+    }
+    if *about_strays > 0 {
+        help.push("move the files that are no part of a run elsewhere".to_owned());
+    }
+    if *about_signature > 0 {
+        help.push(format!(
+            "see that --signers names the right list; `canonc sign {} --key KEY --replace` signs the run again",
+            shown(what)
+        ));
+    }
+    help
+}
+
 fn finish(args: &VerifyArgs, what: &Path, report: Report, help: Option<String>) -> Outcome {
-    let Report { recomputed, checked, trusted, broken, undecided } = &report;
+    let Report { recomputed, checked, trusted, broken, undecided, .. } = &report;
     let closing = report.closing();
     if args.json {
         output::json(&json!({
@@ -233,8 +256,6 @@ fn finish(args: &VerifyArgs, what: &Path, report: Report, help: Option<String>) 
     let failure = Failure { exit: Exit::Finding, ..failure };
     Err(match help {
         Some(help) => failure.help(help),
-        None => {
-            failure.help("restore it from a copy, or run the lock again in a new folder (--dir)")
-        }
+        None => what_to_do(what, &report).into_iter().fold(failure, Failure::help),
     })
 }

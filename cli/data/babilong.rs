@@ -5,10 +5,12 @@
 //! not the published ones is refused.
 
 use runtime::data::babilong::{Prompts, Set};
+use runtime::files::{TEXT, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::args::{BabilongArgs, BabilongSet};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::out::{self, Kind};
 use crate::{files, output};
 
 /// A line of `--questions`; Babilong calls the context `input` and the answer `target`.
@@ -32,7 +34,7 @@ pub(super) fn babilong(args: &BabilongArgs) -> Outcome {
         |error: runtime::data::DataError| Failure::bad_input(error.message).help(error.help);
     let mut sources = Vec::new();
     for path in &args.prompts {
-        let text = std::fs::read_to_string(path).map_err(|error| files::missing(path, &error))?;
+        let text = read_text(path, TEXT).map_err(|error| files::missing(path, &error))?;
         sources.push(text);
     }
     let sources: Vec<&str> = sources.iter().map(String::as_str).collect();
@@ -42,7 +44,7 @@ pub(super) fn babilong(args: &BabilongArgs) -> Outcome {
     };
     let prompt =
         Prompts::read(&sources).and_then(|read| read.published(set, args.task)).map_err(refused)?;
-    let text = std::fs::read_to_string(&args.questions)
+    let text = read_text(&args.questions, TEXT)
         .map_err(|error| files::missing(&args.questions, &error))?;
     let mut lines = String::new();
     for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
@@ -56,8 +58,8 @@ pub(super) fn babilong(args: &BabilongArgs) -> Outcome {
         lines.push('\n');
     }
     match args.out.as_os_str() == "-" {
-        true => output::data(&lines)?,
-        false => files::replace(&args.out, &lines)?,
+        true => output::json_lines(&lines)?,
+        false => out::put(&args.out, Kind::Lines(&["answer", "text"]), &lines)?,
     }
     Ok(Exit::Fine)
 }

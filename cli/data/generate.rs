@@ -17,8 +17,9 @@ use super::screen::Screen;
 use super::stream;
 use crate::args::{DataFormat, GenerateDataArgs};
 use crate::fail::{Exit, Failure, Outcome, reason, shown};
+use crate::out::{self, Kind};
+use crate::output;
 use crate::signals::stop_on_signals;
-use crate::{files, output};
 
 pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
     let GenerateDataArgs { samples, count, format, out } = args;
@@ -27,6 +28,9 @@ pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
     if to_pipe && format != Format::Jsonl && io::stdout().is_terminal() {
         return Err(Failure::bad_input("a terminal cannot show this format")
             .help("name a file with --out FILE, or send it through a pipe"));
+    }
+    if !to_pipe {
+        out::check(out, Kind::Samples)?;
     }
     let mut stream = stream(samples, *count)?;
     let stop = stop_on_signals()?;
@@ -44,7 +48,7 @@ pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
         let written = write_samples(&mut stream, *count, format, to, &stop, &name)?;
         whole(written, "the rest is not written")
     } else {
-        files::replace_with(out, |file| {
+        out::put_with(out, Kind::Samples, |file| {
             let written = write_samples(&mut stream, *count, format, file, &stop, &name)?;
             whole(written, &format!("{name} is as it was"))
         })

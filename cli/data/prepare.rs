@@ -203,7 +203,19 @@ fn out_of_the_way(out: &Path, sources: &[SourceInput]) -> Result<bool, Failure> 
     if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty())
         && !folder.is_dir()
     {
-        return Err(files::no_folder(out, folder));
+        fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
+    }
+    let is_link = |path: &Path| fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
+    let mut partial = out.as_os_str().to_owned();
+    partial.push(".partial");
+    for path in [out, Path::new(&partial)] {
+        if is_link(path) {
+            return Err(Failure::bad_input(format!(
+                "`{}` is a link, and canonc writes through none",
+                shown(path)
+            ))
+            .help("name the file itself, or another one with --out"));
+        }
     }
     let Ok(real) = fs::canonicalize(out) else { return Ok(false) };
     let same = |path: &PathBuf| fs::canonicalize(path).is_ok_and(|path| path == real);

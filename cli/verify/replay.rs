@@ -66,7 +66,7 @@ fn replayed(
 }
 
 fn read(folder: &Path) -> Option<(Experiment, String)> {
-    let text = std::fs::read_to_string(Paths::new(folder).lock()).ok()?;
+    let text = runtime::files::read_text(&Paths::new(folder).lock(), runtime::files::SMALL).ok()?;
     let experiment = read_experiment("lock", &text).ok()?;
     Some((experiment, text))
 }

@@ -13,6 +13,7 @@ mod derive;
 mod error;
 mod experiment;
 mod layers;
+mod name;
 mod parts;
 mod read;
 mod task;
@@ -38,6 +39,7 @@ pub use error::LockError;
 pub use experiment::Experiment;
 pub use layers::{Line, lines as field_lines};
 pub(crate) use layers::{sets, split as split_layer};
+pub use name::{MAX_NAME, check_name};
 pub use parts::{
     Batch, Budget, Checkpoint, Data, DataSource, Device, Digests, Evaluation, EvaluationMode, Ids,
     KernelPath, LossOn, Order, Platform, Policy, Schedule, Seeds, Tokenizer, TokenizerKind,

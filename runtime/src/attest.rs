@@ -2,7 +2,7 @@
 //! claimed stands above the seal; when it was and how long it took stand below it, so that two runs of one lock on
 //! one machine claim the same text.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use compiler::digest::Digest;
 use serde::Deserialize;
 
 use crate::fault::{Faults, Point};
-use crate::run::{RunError, cannot_write, refuse_other_text, replace, seal, unseal};
+use crate::run::{Kernels, RunError, cannot_write, refuse_other_text, replace, seal, unseal};
 
 const TAG: &str = "canonc.attestation.v1";
 
@@ -50,7 +50,7 @@ pub struct Attestation {
     /// Of the plan's text.
     pub plan: Digest,
     /// The path each kernel took.
-    pub kernels: BTreeMap<String, BTreeSet<String>>,
+    pub kernels: Kernels,
     /// What the machine was, in a word each.
     pub machine: BTreeMap<String, String>,
     /// Machines that earlier parts of the run were trained on, where they say otherwise.
@@ -69,14 +69,6 @@ pub struct Circumstances {
     pub processes: u64,
     /// Metrics lines that were computed again and came out the same.
     pub proved: u64,
-}
-
-/// One line for each path that a kernel took, as `kernels.txt` has them.
-pub fn kernel_lines(kernels: &BTreeMap<String, BTreeSet<String>>) -> String {
-    let lines = kernels
-        .iter()
-        .flat_map(|(kernel, paths)| paths.iter().map(move |path| format!("{kernel} = {path}\n")));
-    lines.collect()
 }
 
 impl Attestation {
@@ -227,7 +219,7 @@ struct Wire {
     first_moment: String,
     second_moment: String,
     plan: String,
-    kernels: BTreeMap<String, BTreeSet<String>>,
+    kernels: Kernels,
     machine: BTreeMap<String, String>,
     other_machines: Vec<String>,
 }
@@ -243,6 +235,8 @@ fn list<'a>(items: impl IntoIterator<Item = &'a String>) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
     use crate::run::Kind;
 

@@ -20,6 +20,7 @@ use compiler::digest::Digest;
 use compiler::graph::Graph;
 
 use crate::fault::{Faults, Point};
+use crate::files as doors;
 use crate::run::{
     RunError, UNFINISHED, cannot_read, cannot_write, replace, sync_folder, unfinished,
 };
@@ -114,18 +115,16 @@ impl Store {
                 return Err(error);
             }
         };
-        let moved = (|| {
-            faults.pass(Point::CheckpointWritten)?;
-            fs::rename(&temporary, &place)?;
-            faults.pass(Point::CheckpointRenamed)?;
-            sync_folder(&self.folder)
-        })();
-        if let Err(error) = moved {
-            if !place.exists() {
-                return Err(cannot_write(&place, &error));
-            }
+        faults.pass(Point::CheckpointWritten).map_err(|error| cannot_write(&temporary, &error))?;
+        match fs::rename(&temporary, &place) {
+            Ok(()) => faults
+                .pass(Point::CheckpointRenamed)
+                .and_then(|()| faults.pass(Point::CheckpointSyncFull))
+                .and_then(|()| sync_folder(&self.folder))
+                .map_err(|error| cannot_write(&self.folder, &error))?,
             // The step was saved before: by a process that ended here, or before an earlier one had to be taken.
-            self.replace_or_agree(&temporary, &place, &manifest)?;
+            Err(_) if place.exists() => self.replace_or_agree(&temporary, &place, &manifest)?,
+            Err(error) => return Err(cannot_write(&place, &error)),
         }
         self.verified.insert(name.clone());
         self.point_to(&name, faults)?;
@@ -134,10 +133,33 @@ impl Store {
 
     /// Deletes old checkpoints but for the newest `keep` that verify; `keep` below two counts as two.
     pub fn prune(&mut self, keep: usize, faults: &Faults) -> Result<(), RunError> {
+        let failed = |error: io::Error| cannot_write(&self.folder, &error);
+        faults.pass(Point::PruneBefore).map_err(failed)?;
+        let names = self.names()?;
+        self.prune_of(names, keep, faults)
+    }
+
+    /// As [`Store::prune`], of the checkpoint that a run goes on from and of older ones: what a process left that ended
+    /// between moving the pointer and pruning. Newer ones have not been announced, or were refused.
+    pub fn prune_older(
+        &mut self,
+        found: &str,
+        keep: usize,
+        faults: &Faults,
+    ) -> Result<(), RunError> {
+        let names = self.names()?.into_iter().filter(|name| name.as_str() <= found);
+        self.prune_of(names.collect(), keep, faults)
+    }
+
+    fn prune_of(
+        &mut self,
+        names: Vec<String>,
+        keep: usize,
+        faults: &Faults,
+    ) -> Result<(), RunError> {
         let failed = |path: &Path, error: &io::Error| cannot_write(path, error);
-        faults.pass(Point::PruneBefore).map_err(|error| failed(&self.folder, &error))?;
         let mut whole = 0;
-        for name in self.names()? {
+        for name in names {
             let place = self.folder.join(&name);
             if whole >= keep.max(2) {
                 let pruned = (|| {
@@ -383,7 +405,7 @@ pub enum Pointer {
 /// Reads `latest`.
 pub fn pointer(folder: &Path) -> Result<Pointer, RunError> {
     let path = folder.join(POINTER);
-    let text = match fs::read(&path) {
+    let text = match doors::read(&path, doors::SMALL) {
         Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Pointer::None),
         Err(error) => return Err(cannot_read(&path, &error)),
@@ -412,6 +434,11 @@ pub fn intact(place: &Path, part: Part) -> Result<(), String> {
         true => Ok(()),
         false => Err(format!("it has digest {}, and had {}", found.short(), saved.short())),
     }
+}
+
+/// The lock and the step that a file of a checkpoint says it is of; `None` of any other file.
+pub fn saved_by(path: &Path) -> Option<(Digest, u64)> {
+    files::saved_by(path)
 }
 
 /// Every parameter's path and shape, in parameter order.

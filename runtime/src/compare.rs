@@ -22,6 +22,7 @@ use std::path::Path;
 use compiler::lock::{Choose, Experiment, Selection};
 
 use crate::attest::Attestation;
+use crate::files::json_lines;
 use crate::finished;
 use crate::metrics::Record;
 use crate::run::{Paths, RunError};
@@ -187,9 +188,7 @@ fn timed_on(attestation: &Attestation) -> Option<String> {
 /// Timings are of one machine's day and prove nothing; a run without them has none, and neither has one that others
 /// ran beside, which says so among them.
 fn median_step_seconds(path: &Path) -> Option<f64> {
-    let text = std::fs::read_to_string(path).ok()?;
-    let lines: Vec<serde_json::Value> =
-        text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
+    let lines = json_lines(path);
     if lines.iter().any(|line| line.get("beside").is_some()) {
         return None;
     }

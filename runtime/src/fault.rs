@@ -27,6 +27,8 @@ pub enum Point {
     CheckpointWritten,
     /// The checkpoint has its name; its folder is not synced.
     CheckpointRenamed,
+    /// The folder that has the checkpoint's name cannot be synced.
+    CheckpointSyncFull,
     /// The checkpoint is durable; the pointer still names the one before.
     PointerBefore,
     /// The pointer's new text is written beside it.
@@ -44,7 +46,7 @@ pub enum Point {
 }
 
 /// All points, with the names the flag takes.
-pub const POINTS: [(Point, &str); 16] = [
+pub const POINTS: [(Point, &str); 17] = [
     (Point::FolderMade, "folder-made"),
     (Point::MetricsBefore, "metrics-before"),
     (Point::MetricsTorn, "metrics-torn"),
@@ -54,6 +56,7 @@ pub const POINTS: [(Point, &str); 16] = [
     (Point::CheckpointFull, "checkpoint-full"),
     (Point::CheckpointWritten, "checkpoint-written"),
     (Point::CheckpointRenamed, "checkpoint-renamed"),
+    (Point::CheckpointSyncFull, "checkpoint-sync-full"),
     (Point::PointerBefore, "pointer-before"),
     (Point::PointerWritten, "pointer-written"),
     (Point::PruneBefore, "prune-before"),
@@ -66,7 +69,13 @@ pub const POINTS: [(Point, &str); 16] = [
 impl Point {
     /// Whether the disk is full there, rather than the process gone.
     pub fn fills_disk(self) -> bool {
-        matches!(self, Point::MetricsFull | Point::CheckpointFull | Point::AttestFull)
+        matches!(
+            self,
+            Point::MetricsFull
+                | Point::CheckpointFull
+                | Point::CheckpointSyncFull
+                | Point::AttestFull
+        )
     }
 }
 

@@ -8,6 +8,7 @@ use compiler::digest::Digest;
 use compiler::lock::{Digests, Experiment};
 
 use crate::attest::Attestation;
+use crate::files;
 use crate::job::Job;
 use crate::metrics::{self, Record, Start, Step};
 use crate::run::{Paths, RunError, cannot_read};
@@ -40,10 +41,10 @@ impl From<&Job> for Expected {
 /// What a finished run attests and logged, if the one is of the other and both are of the lock.
 pub fn read(paths: &Paths, expected: Expected) -> Result<(Attestation, Vec<Record>), RunError> {
     let path = paths.attestation();
-    let text = match std::fs::read_to_string(&path) {
+    let text = match files::read_text(&path, files::SMALL) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-            return Err(mismatch(paths, "it has no attestation.toml, so it is not finished"));
+            return Err(unfinished(paths));
         }
         Err(error) => return Err(cannot_read(&path, &error)),
     };
@@ -68,6 +69,15 @@ pub fn records(
         return Err(mismatch(paths, "metrics.jsonl goes on after its last whole line"));
     }
     Ok(records)
+}
+
+/// A run that was interrupted, or that a process is working on.
+fn unfinished(paths: &Paths) -> RunError {
+    let folder = paths.folder.display();
+    RunError::finding(
+        format!("the run in {folder} is not finished: it has no attestation.toml"),
+        format!("`canonc run --lock {} --dir {folder}` goes on with it", paths.lock().display()),
+    )
 }
 
 pub(crate) fn mismatch(paths: &Paths, what: &str) -> RunError {

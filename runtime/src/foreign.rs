@@ -18,6 +18,7 @@ pub mod model;
 pub mod names;
 pub mod node;
 pub mod pth;
+mod quote;
 pub mod recipe;
 pub mod store;
 pub mod training;

@@ -96,7 +96,7 @@ impl Answer {
     pub fn write(&self, path: &Path) -> Result<(), RunError> {
         let named = self.named();
         let all: Vec<(&str, &Tensor)> = named.iter().map(|(name, t)| (name.as_str(), t)).collect();
-        file::write(path, &all)
+        file::write(path, &all, Some("forward"))
     }
 
     /// As a file holds it: `logits`; `loss` [1] f64 and `nll`, if there were targets; `grad.<path>`.

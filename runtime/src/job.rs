@@ -191,6 +191,11 @@ impl Job {
         checkpoint::slots(&self.graph)
     }
 
+    /// The names of all kernels that a step executes, and of those that it may execute.
+    pub fn kernel_names(&self) -> KernelNames {
+        KernelNames::of(&self.plans, &self.evaluation, self.writing.as_ref())
+    }
+
     /// What is executed, as text: training, then evaluation, then what writes answers.
     pub fn plan_text(&self) -> String {
         text_of(&self.plans, &self.evaluation, self.writing.as_ref())
@@ -214,12 +219,8 @@ pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, RunError> {
 
 /// The names of all kernels that the run of an experiment executes in training, and of those that it may execute.
 pub fn kernel_names(experiment: &Experiment) -> Result<KernelNames, RunError> {
-    let Plans { training: TrainPlan { micro, combine, update }, evaluation, writing } =
-        plans(experiment)?;
-    let names = |plan: &Plan| plan.steps.iter().map(|step| step.kernel.name()).collect::<Vec<_>>();
-    let always: BTreeSet<&str> = [&micro, &update].into_iter().flat_map(names).collect();
-    let sometimes = [&combine, &evaluation].into_iter().chain(&writing).flat_map(names);
-    Ok(KernelNames { known: always.iter().copied().chain(sometimes).collect(), always })
+    let Plans { training, evaluation, writing } = plans(experiment)?;
+    Ok(KernelNames::of(&training, &evaluation, writing.as_ref()))
 }
 
 /// The kernels of a run.
@@ -229,6 +230,17 @@ pub struct KernelNames {
     pub always: BTreeSet<&'static str>,
     /// They are in some plan.
     pub known: BTreeSet<&'static str>,
+}
+
+impl KernelNames {
+    fn of(training: &TrainPlan, evaluation: &Plan, writing: Option<&Plan>) -> KernelNames {
+        let TrainPlan { micro, combine, update } = training;
+        let names =
+            |plan: &Plan| plan.steps.iter().map(|step| step.kernel.name()).collect::<Vec<_>>();
+        let always: BTreeSet<&str> = [micro, update].into_iter().flat_map(names).collect();
+        let sometimes = [combine, evaluation].into_iter().chain(writing).flat_map(names);
+        KernelNames { known: always.iter().copied().chain(sometimes).collect(), always }
+    }
 }
 
 /// What a job executes.

@@ -19,6 +19,7 @@ pub mod evaluate;
 #[cfg(feature = "torch")]
 pub mod execute;
 pub mod fault;
+pub mod files;
 pub mod finished;
 pub mod foreign;
 #[cfg(feature = "torch")]

@@ -12,6 +12,7 @@ use std::path::{Path, PathBuf};
 use compiler::digest::Digest;
 
 use crate::fault::{Faults, Point};
+use crate::files;
 use crate::run::{RunError, cannot_read, cannot_write, parent, sync_folder};
 
 pub use record::{Evaluation, Record, Score, Start, Step};
@@ -213,34 +214,41 @@ fn without_chain(line: &str) -> Option<(String, Digest)> {
 }
 
 fn read_lines(path: &Path) -> Result<Read, RunError> {
-    let bytes = match std::fs::read(path) {
-        Ok(bytes) => bytes,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Read::default()),
-        Err(error) => return Err(cannot_read(path, &error)),
-    };
     let mut read = Read::default();
-    let mut lines = bytes.split_inclusive(|byte| *byte == b'\n').enumerate().peekable();
-    while let Some((number, line)) = lines.next() {
-        let is_last = lines.peek().is_none();
+    let mut number = 0;
+    let whole = files::each_line(path, |line| {
+        // Only the last line may be one that a process did not finish.
+        if read.torn.is_some() {
+            return Err(altered(path, number - 1, "it is not a metrics line"));
+        }
         let text = line.strip_suffix(b"\n").and_then(|text| std::str::from_utf8(text).ok());
         let parts = text.and_then(|text| Some((text, without_chain(text)?)));
-        let Some((text, (body, claimed))) = parts else {
-            if is_last {
-                read.torn = Some(String::from_utf8_lossy(line).into_owned());
-                return Ok(read);
+        match parts {
+            None => read.torn = Some(String::from_utf8_lossy(line).into_owned()),
+            Some((text, (body, claimed))) => {
+                let head = chain(read.heads.last().copied(), &body);
+                if head != claimed {
+                    let (head, claimed) = (head.short(), claimed.short());
+                    let what = format!("its chain should be {head} and is {claimed}");
+                    return Err(altered(path, number, &what));
+                }
+                read.heads.push(head);
+                read.lines.push(text.to_owned());
+                read.whole += line.len() as u64;
             }
-            return Err(altered(path, number, "it is not a metrics line"));
-        };
-        let head = chain(read.heads.last().copied(), &body);
-        if head != claimed {
-            let what = format!("its chain should be {} and is {}", head.short(), claimed.short());
-            return Err(altered(path, number, &what));
         }
-        read.heads.push(head);
-        read.lines.push(text.to_owned());
-        read.whole += line.len() as u64;
+        number += 1;
+        Ok(())
+    });
+    match whole {
+        Ok(done) => done.map(|()| read),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Read::default()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(RunError::finding(
+            format!("{} is not a metrics log: {error}", path.display()),
+            "restore the file, or move the run's folder away and run again from the start",
+        )),
+        Err(error) => Err(cannot_read(path, &error)),
     }
-    Ok(read)
 }
 
 fn altered(path: &Path, number: usize, what: &str) -> RunError {

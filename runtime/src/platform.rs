@@ -5,11 +5,13 @@
 //! itself again with what is missing, which is then there, so that it does so once. An empty spec needs nothing.
 
 mod memory;
+mod variables;
 
 use std::collections::BTreeMap;
 use std::fmt;
 
 pub use memory::{MemoryLimit, memory_limit};
+pub use variables::{Effect, effect};
 
 /// The instruction sets ATen can be held to. Results differ between them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -113,25 +115,6 @@ pub fn needs_reexec(
     if missing.is_empty() { None } else { Some(missing) }
 }
 
-/// Variables that change what libtorch computes or how fast; those that are set are observed.
-const WATCHED: [&str; 15] = [
-    "ATEN_CPU_CAPABILITY",
-    "CUBLAS_WORKSPACE_CONFIG",
-    "CUDA_VISIBLE_DEVICES",
-    "KMP_AFFINITY",
-    "LD_LIBRARY_PATH",
-    "MKL_CBWR",
-    "MKL_DYNAMIC",
-    "MKL_NUM_THREADS",
-    "NVIDIA_TF32_OVERRIDE",
-    "OMP_DYNAMIC",
-    "OMP_NUM_THREADS",
-    "OMP_PROC_BIND",
-    "OMP_WAIT_POLICY",
-    "ONEDNN_MAX_CPU_ISA",
-    "THP_MEM_ALLOC_ENABLE",
-];
-
 /// The machine, as seen without libtorch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
@@ -158,11 +141,10 @@ pub fn observe_host() -> Host {
         cores: std::thread::available_parallelism().map_or(1, usize::from),
         memory_bytes: kibibytes(&field(&read("/proc/meminfo"), "MemTotal")),
         cpu_capability: best_capability(),
-        env: WATCHED
-            .into_iter()
-            .filter_map(|name| {
-                Some((name.to_owned(), std::env::var_os(name)?.to_string_lossy().into_owned()))
-            })
+        env: std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+            .filter(|(name, _)| variables::effect(name) != variables::Effect::None)
+            .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
             .collect(),
     }
 }

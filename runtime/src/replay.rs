@@ -14,6 +14,7 @@ use crate::attest::Attestation;
 use crate::checkpoint::{Found, Store};
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
+use crate::files;
 use crate::job::{Job, estimate, fits};
 use crate::metrics::{self, Evaluation, Record, Start, Step};
 use crate::platform::memory_limit;
@@ -114,7 +115,7 @@ impl Replayer {
         }
         let store = Store::new(paths.checkpoints(), job.id(), job.slots());
         let kept = store.kept(|chain| heads.contains(&chain))?;
-        let text = std::fs::read_to_string(paths.attestation()).ok();
+        let text = files::read_text(&paths.attestation(), files::SMALL).ok();
         let attestation = text.and_then(|text| Attestation::parse(&text).ok());
         let facts = train::facts();
         let platform = Platform::of(

@@ -7,6 +7,7 @@
 
 mod disk;
 mod event;
+mod kernels;
 mod owner;
 mod seal;
 
@@ -17,12 +18,15 @@ use std::path::{Path, PathBuf};
 
 use crate::data::DataError;
 use crate::fault::{Faults, Point};
+use crate::files;
 
 pub(crate) use disk::{
     UNFINISHED, cannot_read, cannot_write, digest_of, parent, replace, sweep, sync_folder,
     unfinished,
 };
 pub use event::Event;
+pub use kernels::{Kernels, kernel_lines};
+pub(crate) use kernels::{parse as parse_kernels, wrong as wrong_kernels};
 
 pub use owner::{belongs, read_experiment, read_lock};
 pub(crate) use seal::{Difference, first_difference, refuse_other_text, seal, unseal};
@@ -153,9 +157,10 @@ impl RunFolder {
         fs::create_dir_all(folder).map_err(io(folder))?;
         faults.pass(Point::FolderMade).map_err(io(folder))?;
         refuse_strange(&paths)?;
+        refuse_links(&paths)?;
         let writer = hold(&paths.writer())?;
         sweep(folder).map_err(io(folder))?;
-        let found = match fs::read_to_string(paths.lock()) {
+        let found = match files::read_text(&paths.lock(), files::SMALL) {
             Ok(found) => Some(found),
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => return Err(cannot_read(&paths.lock(), &error)),
@@ -174,7 +179,7 @@ impl RunFolder {
 
     /// Writes a file of the run whole, if it is not there with this content already.
     pub fn keep(&self, path: &Path, text: &str) -> Result<(), RunError> {
-        if fs::read_to_string(path).ok().as_deref() == Some(text) {
+        if files::read_text(path, files::TEXT).ok().as_deref() == Some(text) {
             return Ok(());
         }
         replace(path, text.as_bytes(), || Ok(())).map_err(|error| cannot_write(path, &error))
@@ -204,6 +209,32 @@ pub fn append_line(path: &Path, line: &str) -> Result<(), RunError> {
         file.write_all(text.as_bytes())
     };
     append().map_err(|error| cannot_write(path, &error))
+}
+
+/// A run writes to files of its own folder only: a link there would lead to another one.
+fn refuse_links(paths: &Paths) -> Result<(), RunError> {
+    for path in [
+        paths.lock(),
+        paths.metrics(),
+        paths.timings(),
+        paths.events(),
+        paths.plan(),
+        paths.kernels(),
+        paths.attestation(),
+        paths.writer(),
+        paths.checkpoints().join(crate::checkpoint::POINTER),
+    ] {
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Err(RunError::finding(
+                format!(
+                    "{} is a link, a folder or a device, and not a file of a run",
+                    path.display()
+                ),
+                "put the file itself there, or name another folder with --dir",
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// A folder without a lock that holds other things than a run begun is not one we may write to.

@@ -11,10 +11,12 @@ mod tests;
 use std::path::Path;
 
 use ssh_key::public::KeyData;
-use ssh_key::{HashAlg, LineEnding, PrivateKey, PublicKey, SshSig};
+use ssh_key::{Algorithm, HashAlg, LineEnding, PrivateKey, PublicKey, SshSig};
 
+use crate::files;
 use crate::finished;
 use crate::run::{Paths, RunError, cannot_read, cannot_write, read_experiment, replace};
+use crate::verify::{self, Remake};
 
 pub use allowed::{AllowedSigners, Listed};
 pub use report::{Trusted, report};
@@ -45,8 +47,8 @@ impl Signer {
 pub enum Refused {
     /// It is not a signature of this file.
     Bad(String),
-    /// It may be one, by an algorithm that is not built in.
-    Unsupported(String),
+    /// It may be one, by a key of a kind that is not built in.
+    Unsupported { signer: Box<Signer>, why: String },
 }
 
 /// The signature of `message`, as text.
@@ -56,7 +58,9 @@ pub fn sign(message: &[u8], key: &PrivateKey) -> Result<String, ssh_key::Error> 
 
 /// Who signed `message`.
 pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
-    let read = SshSig::from_pem(signature)
+    // As ssh-keygen reads it: white space after the last line counts for nothing, other line ends are refused.
+    let signature = format!("{}\n", signature.trim_end());
+    let read = SshSig::from_pem(&signature)
         .map_err(|error| Refused::Bad(format!("it is not an SSH signature: {error}")))?;
     // The version is not among what is signed, and the crate takes older ones than there ever were.
     if read.version() != SshSig::VERSION {
@@ -68,7 +72,7 @@ pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
     }
     // Lengths inside are not signed either: only the one text that OpenSSH writes counts.
     let written = read.to_pem(LineEnding::LF).unwrap_or_default();
-    if !written.lines().eq(signature.trim_end().lines()) {
+    if written != signature {
         return Err(Refused::Bad("it is not written as OpenSSH writes a signature".to_owned()));
     }
     if read.namespace() != NAMESPACE {
@@ -77,20 +81,30 @@ pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
             shown(read.namespace())
         )));
     }
-    let key = PublicKey::from(read.public_key().clone());
-    match key.verify(NAMESPACE, message, &read) {
-        Ok(()) => Ok(Signer { key: read.public_key().clone() }),
-        Err(ssh_key::Error::AlgorithmUnknown | ssh_key::Error::AlgorithmUnsupported { .. }) => {
-            Err(Refused::Unsupported(format!(
-                "keys of type {} are not built into canonc",
-                read.public_key().algorithm()
-            )))
-        }
+    let signer = Signer { key: read.public_key().clone() };
+    // The kind of key decides what can be checked here: bytes of a signature can name any algorithm.
+    if is_elsewhere(&read.public_key().algorithm()) {
+        let why = format!("keys of type {} are not built into canonc", signer.algorithm());
+        return Err(Refused::Unsupported { signer: Box::new(signer), why });
+    }
+    match PublicKey::from(read.public_key().clone()).verify(NAMESPACE, message, &read) {
+        Ok(()) => Ok(signer),
         Err(_) => Err(Refused::Bad(format!(
             "it is not key {}'s signature of the file as it is now",
-            read.public_key().fingerprint(HashAlg::Sha256)
+            signer.fingerprint()
         ))),
     }
+}
+
+/// Kinds of keys that OpenSSH has and that are not built in.
+fn is_elsewhere(algorithm: &Algorithm) -> bool {
+    matches!(
+        algorithm,
+        Algorithm::Rsa { .. }
+            | Algorithm::Dsa
+            | Algorithm::SkEcdsaSha2NistP256
+            | Algorithm::SkEd25519
+    )
 }
 
 /// A run that was signed.
@@ -101,11 +115,12 @@ pub struct Signed {
     pub comment: String,
 }
 
-/// Signs the attestation of a finished run, after a check that it belongs to the run's lock and log.
+/// Signs the attestation of a finished run. Whoever signs vouches for the whole folder, so everything that
+/// `canonc verify` finds is found first.
 pub fn sign_run(folder: &Path, key: &Path, again: bool) -> Result<Signed, RunError> {
     let paths = Paths::new(folder);
     let lock = paths.lock();
-    let text = std::fs::read_to_string(&lock).map_err(|error| {
+    let text = files::read_text(&lock, files::SMALL).map_err(|error| {
         RunError::input(
             format!(
                 "{} is not the folder of a run: its lock cannot be read: {error}",
@@ -116,6 +131,17 @@ pub fn sign_run(folder: &Path, key: &Path, again: bool) -> Result<Signed, RunErr
     })?;
     let experiment = read_experiment(&lock.display().to_string(), &text)?;
     finished::read(&paths, (&experiment).into())?;
+    let found = verify::verify(folder, None, Remake::Spread)?.broken;
+    if let Some(first) = found.first() {
+        let more = match found.len() {
+            1 => String::new(),
+            count => format!(", and {} more", count - 1),
+        };
+        return Err(RunError::finding(
+            format!("the run in {} is not signed: {first}{more}", folder.display()),
+            format!("`canonc verify {}` lists every finding", folder.display()),
+        ));
+    }
     let target = paths.signature();
     if target.exists() && !again {
         return Err(RunError::input(
@@ -124,7 +150,8 @@ pub fn sign_run(folder: &Path, key: &Path, again: bool) -> Result<Signed, RunErr
         ));
     }
     let attestation = paths.attestation();
-    let message = std::fs::read(&attestation).map_err(|error| cannot_read(&attestation, &error))?;
+    let message = files::read(&attestation, files::SMALL)
+        .map_err(|error| cannot_read(&attestation, &error))?;
     let private = read_key(key, &attestation)?;
     let signature = sign(&message, &private)
         .map_err(|error| elsewhere(key, &attestation, &format!("cannot sign here: {error}")))?;
@@ -138,7 +165,7 @@ pub fn sign_run(folder: &Path, key: &Path, again: bool) -> Result<Signed, RunErr
 
 /// A private key that can sign here.
 fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, RunError> {
-    let bytes = std::fs::read(path).map_err(|error| {
+    let bytes = files::read(path, files::SMALL).map_err(|error| {
         RunError::input(
             format!("the key {} cannot be read: {error}", path.display()),
             "name a private key with --key; `ssh-keygen -t ed25519 -f KEY` makes one",

@@ -6,23 +6,27 @@ mod machine;
 mod state;
 mod timing;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use compiler::digest::Digest;
 
-use crate::attest::{Attestation, Circumstances, kernel_lines};
+use crate::attest::{Attestation, Circumstances};
 use crate::checkpoint::{self, Manifest, Refused, Store};
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
 use crate::fault::Faults;
+use crate::files::{self, json_lines};
 use crate::finished;
 use crate::job::{Job, PLAN_TAG, estimate, fits};
 use crate::metrics::{Appended, Evaluation, Log, Record, Start, Step};
 use crate::platform::memory_limit;
-use crate::run::{Event, Paths, RunError, RunFolder, append_line, belongs};
+use crate::run::{
+    Difference, Event, Kernels, Paths, RunError, RunFolder, append_line, belongs, cannot_read,
+    first_difference, kernel_lines, parse_kernels, wrong_kernels,
+};
 use crate::verify;
 
 pub(crate) use machine::{facts, line};
@@ -95,7 +99,7 @@ fn attested(
     watch: &mut dyn Watch,
 ) -> Result<Option<Attestation>, RunError> {
     let path = folder.paths.attestation();
-    let Ok(text) = std::fs::read_to_string(&path) else { return Ok(None) };
+    let Ok(text) = files::read_text(&path, files::SMALL) else { return Ok(None) };
     let why = match Attestation::parse(&text) {
         Ok(attestation) if attestation.lock == job.id() => {
             finished::records(&folder.paths, job.into(), &attestation)?;
@@ -126,6 +130,8 @@ struct Run<'a> {
     state: State,
     log: Log,
     store: Store,
+    /// What `kernels.txt` holds.
+    kernels: Kernels,
     /// What the last checkpoint holds.
     saved: Option<Manifest>,
     counted: u64,
@@ -151,6 +157,7 @@ impl<'a> Run<'a> {
             tell(Event::MetricsCut { line: line.to_owned() })?;
         }
         folder.keep(&folder.paths.plan(), &job.plan_text())?;
+        let kernels = kept_kernels(&folder.paths.kernels(), job)?;
         let trainer = Trainer::new(job.plans.clone(), machine)?;
         let measurer = Measurer::new(job, machine)?;
         let mut store = Store::new(folder.paths.checkpoints(), job.id(), job.slots());
@@ -163,6 +170,7 @@ impl<'a> Run<'a> {
             Some(found) => {
                 let state = State::load(job, machine, &store, &found)?;
                 log.go_on_after(found.manifest.chain);
+                store.prune_older(&found.name, job.cadence.keep, options.faults)?;
                 (state, Some(found.manifest))
             }
         };
@@ -178,6 +186,7 @@ impl<'a> Run<'a> {
             state,
             log,
             store,
+            kernels,
             saved,
             counted,
             proved: 0,
@@ -316,18 +325,24 @@ impl<'a> Run<'a> {
     }
 
     /// Adds the paths of this process to those that earlier ones took.
-    fn keep_kernels(&self) -> Result<BTreeMap<String, BTreeSet<String>>, RunError> {
+    fn keep_kernels(&mut self) -> Result<Kernels, RunError> {
         let path = self.folder.paths.kernels();
-        let mut kernels: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-        let before = std::fs::read_to_string(&path).unwrap_or_default();
-        let before = before.lines().filter_map(|line| line.split_once(" = "));
+        let found = files::read_text(&path, files::SMALL).unwrap_or_default();
+        if let Some(Difference { line, found, expected }) =
+            first_difference(&found, &kernel_lines(&self.kernels))
+        {
+            return Err(planted(
+                &path,
+                &format!("line {line} is {found}, and the run wrote {expected}"),
+            ));
+        }
         let mut paths = self.trainer.paths();
         paths.merge(&self.measurer.paths());
-        for (kernel, path) in before.chain(paths.iter().map(|(kernel, path, _)| (kernel, path))) {
-            kernels.entry(kernel.to_owned()).or_default().insert(path.to_owned());
+        for (kernel, path, _) in paths.iter() {
+            self.kernels.entry(kernel.to_owned()).or_default().insert(path.to_owned());
         }
-        self.folder.keep(&path, &kernel_lines(&kernels))?;
-        Ok(kernels)
+        self.folder.keep(&path, &kernel_lines(&self.kernels))?;
+        Ok(self.kernels.clone())
     }
 
     fn finish(&mut self) -> Result<End, RunError> {
@@ -386,6 +401,28 @@ impl<'a> Run<'a> {
     }
 }
 
+/// What earlier processes wrote to `kernels.txt`, if a run of this plan can have written it.
+fn kept_kernels(path: &Path, job: &Job) -> Result<Kernels, RunError> {
+    let text = match files::read_text(path, files::SMALL) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Kernels::new()),
+        Err(error) => return Err(cannot_read(path, &error)),
+    };
+    let (kernels, why) = parse_kernels(&text);
+    let wrong = why.into_iter().chain(wrong_kernels(&kernels, &job.kernel_names(), false));
+    match wrong.into_iter().next() {
+        None => Ok(kernels),
+        Some(why) => Err(planted(path, why.trim_start_matches("kernels.txt: "))),
+    }
+}
+
+fn planted(path: &Path, why: &str) -> RunError {
+    RunError::finding(
+        format!("{} was changed by another program: {why}", path.display()),
+        "restore the file, or move the run's folder away and run the lock again",
+    )
+}
+
 /// A step that no loss can be computed of: going on would train on nothing and call it a loss.
 fn nothing_counted(job: &Job, step: u64) -> RunError {
     let windows = job.micro_batches.saturating_mul(job.rows);
@@ -418,12 +455,6 @@ struct History {
     proved: u64,
     /// Of all steps and evaluations.
     seconds: f64,
-}
-
-/// The lines of a file that are JSON: a line torn by the end of a process says nothing.
-fn json_lines(path: &Path) -> Vec<serde_json::Value> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
 }
 
 /// The machine of each process that worked on a run, as [`line`] writes it.

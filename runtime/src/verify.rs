@@ -16,8 +16,9 @@ use std::sync::Arc;
 use compiler::lock::{DataSource, Experiment};
 
 use crate::attest::Attestation;
-use crate::checkpoint::name_of;
+use crate::checkpoint::{self, name_of};
 use crate::data::text::index::TextIndex;
+use crate::files;
 use crate::init;
 use crate::job::{Job, check_documents};
 use crate::metrics::{Record, Start};
@@ -56,6 +57,8 @@ pub fn verify(
         format!("lock {}: every line follows from its text", experiment.id().short()),
     );
     let attestation = attestation(&paths, &mut report);
+    // Before the log: a process that trains meanwhile saves a checkpoint after the lines that lead to it.
+    let names = checkpoint::names(&paths.checkpoints())?;
     let log = log::check(&paths, &experiment, attestation.is_some(), &mut report);
     if let Some(log) = &log {
         log::check_rates(log, &experiment, &mut report);
@@ -89,7 +92,8 @@ pub fn verify(
         check_initial(log, &experiment, &mut report);
     }
     let finished = attestation.is_some();
-    let saved = checkpoints::check(&paths, &experiment, log.as_ref(), finished, &mut report)?;
+    let saved =
+        checkpoints::check(&paths, &experiment, &names, log.as_ref(), finished, &mut report)?;
     let last_is_there = paths.checkpoints().join(name_of(experiment.budget.steps)).exists();
     let found = attested::Found { log: log.as_ref(), saved, last_is_there, finished };
     attested::check(&paths, &experiment, attestation, found, &mut report);
@@ -172,7 +176,7 @@ fn special_files(paths: &Paths, report: &mut Report) {
 
 /// The lock's text; `None` if it is gone from what was a run.
 fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, RunError> {
-    let why = match std::fs::read_to_string(paths.lock()) {
+    let why = match files::read_text(&paths.lock(), files::SMALL) {
         Ok(text) => return Ok(Some(text)),
         Err(error) => error,
     };
@@ -203,9 +207,23 @@ fn attestation(paths: &Paths, report: &mut Report) -> Option<Result<Attestation,
     }
 }
 
+/// The most parameters that are drawn again, some minutes' work: a lock can name any number.
+const MAX_DRAWN: u64 = 1 << 33;
+
 /// The initial weights, drawn again from the lock's seed.
 fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
     let Some(Record::Start(Start { initial, .. })) = log.records.first() else { return };
+    let slots = checkpoint::slots(&experiment.arch.compiled.graph);
+    let elements = slots.iter().fold(0u64, |sum, slot| sum.saturating_add(slot.elements() as u64));
+    if elements > MAX_DRAWN {
+        let why = "too many to draw here";
+        report.trusted_since(
+            Subject::InitialWeights,
+            why,
+            format!("initial weights {}: {elements} of them, {why}", initial.short()),
+        );
+        return;
+    }
     match init::digest(&experiment.arch.compiled.graph, experiment.seeds.init) {
         Ok(drawn) if drawn == *initial => report.recomputed(
             Subject::InitialWeights,
@@ -246,8 +264,9 @@ fn other_files(paths: &Paths, report: &mut Report) -> Result<(), RunError> {
     strange.sort_unstable();
     hidden.sort_unstable();
     for name in strange {
-        report
-            .broken(format!("{name} is no part of a run, and no run writes it: move it elsewhere"));
+        report.broken_stray(format!(
+            "{name} is no part of a run, and no run writes it: move it elsewhere"
+        ));
     }
     if !hidden.is_empty() {
         report.trusted(
@@ -292,7 +311,7 @@ fn say_what_is_trusted(log: Option<&Log>, report: &mut Report) {
 
 /// A file's text; `None` if there is none.
 fn read(path: &Path) -> io::Result<Option<String>> {
-    match std::fs::read_to_string(path) {
+    match files::read_text(path, files::TEXT) {
         Ok(text) => Ok(Some(text)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(error) => Err(error),

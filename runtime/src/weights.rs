@@ -45,7 +45,7 @@ impl Weights {
     pub fn save(&self, path: &Path) -> Result<(), RunError> {
         let named: Vec<(&str, &Tensor)> =
             self.paths.iter().map(String::as_str).zip(&self.tensors).collect();
-        file::write(path, &named)
+        file::write(path, &named, None)
     }
 
     pub fn get(&self, path: &str) -> Option<&Tensor> {

@@ -365,7 +365,8 @@ fn a_closed_pipe_ends_it_quietly() {
 #[cfg(unix)]
 #[test]
 fn an_interrupted_file_is_as_it_was() {
-    let dir = folder(&[("old.jsonl", "before\n")]);
+    let before = "{\"tokens\":[1]}\n";
+    let dir = folder(&[("old.jsonl", before)]);
     let dir = dir.path();
     for out in ["old.jsonl", "new.parquet"] {
         let line = [
@@ -400,7 +401,7 @@ fn an_interrupted_file_is_as_it_was() {
             "{said}"
         );
         assert_eq!(fs::read_dir(dir).unwrap().count(), 1);
-        assert_eq!(fs::read_to_string(dir.join("old.jsonl")).unwrap(), "before\n");
+        assert_eq!(fs::read_to_string(dir.join("old.jsonl")).unwrap(), before);
     }
 }
 

@@ -69,7 +69,6 @@ fn documents_become_a_prepared_file() {
         "data prepare a.jsonl --out old.index",
         "data prepare a.jsonl --out -",
         "data prepare a.jsonl --out shards",
-        "data prepare a.jsonl --out no/where.index",
         "data prepare a.jsonl --out c.index --tokenizer tiktoken",
         "data prepare a.jsonl --out c.index --tokenizer-file a.jsonl",
         "data prepare a.jsonl --out c.index --tokenizer sentencepiece --tokenizer-file a.jsonl",
@@ -87,6 +86,9 @@ fn documents_become_a_prepared_file() {
     let left = fs::read_dir(dir).unwrap().flatten();
     let left = left.filter(|entry| entry.file_name().to_string_lossy().ends_with(".partial"));
     assert_eq!(left.count(), 0);
+    // The folder is made, as those of locks and runs are.
+    assert_eq!(canonc(dir, &["data", "prepare", "a.jsonl", "--out", "data/deep/a.index"]).code, 0);
+    assert!(dir.join("data/deep/a.index").is_file());
     // Chunks are in the order of their numbers, so the file is that of the documents in one.
     fs::write(
         dir.join("all.jsonl"),

@@ -46,7 +46,7 @@ fn floats(path: &Path, tensor: &str) -> Vec<f64> {
 fn logits(place: &Path, folder: &str, name: &str) -> Vec<f64> {
     let case = golden().join(name).join("golden.safetensors");
     let tokens = place.join("t.safetensors");
-    file::write(&tokens, &[("tokens", &file::read(&case).unwrap()["in/tokens"])]).unwrap();
+    file::write(&tokens, &[("tokens", &file::read(&case).unwrap()["in/tokens"])], None).unwrap();
     let arch = format!("{folder}/arch/model.canon");
     let weights = format!("{folder}/weights.safetensors");
     let out = format!("{folder}-logits.safetensors");

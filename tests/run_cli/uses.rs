@@ -32,11 +32,15 @@ impl Place {
         let tensors = file::read(&case).unwrap();
         let weights: Vec<_> =
             tensors.iter().filter_map(|(name, t)| Some((name.strip_prefix("w/")?, t))).collect();
-        file::write(&root.path().join("w.safetensors"), &weights).unwrap();
+        file::write(&root.path().join("w.safetensors"), &weights, None).unwrap();
         let ids = [("tokens", &tensors["in/tokens"]), ("next", &tensors["in/targets"])];
-        file::write(&root.path().join("t.safetensors"), &ids).unwrap();
-        file::write(&root.path().join("gold.safetensors"), &[("logits", &tensors["out/logits"])])
-            .unwrap();
+        file::write(&root.path().join("t.safetensors"), &ids, None).unwrap();
+        file::write(
+            &root.path().join("gold.safetensors"),
+            &[("logits", &tensors["out/logits"])],
+            None,
+        )
+        .unwrap();
         fs::write(root.path().join("a.canon"), ARCH).unwrap();
         Place { root }
     }

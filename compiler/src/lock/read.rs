@@ -237,6 +237,7 @@ impl<'a, 'i> Reader<'a, 'i> {
 
     fn lock(&self) -> Result<Lock, LockError> {
         let (kind, name) = (self.string("kind")?, self.string("name")?.to_owned());
+        self.check("name", super::check_name(&name))?;
         let source = self.string("source")?.to_owned();
         match kind {
             "arch" => {
@@ -254,6 +255,14 @@ impl<'a, 'i> Reader<'a, 'i> {
                 Err(error::bad_kind(line, &short(kind)))
             }
         }
+    }
+
+    /// A fact that was judged, as an error at its line.
+    fn check(&self, path: &str, judged: Result<(), String>) -> Result<(), LockError> {
+        judged.map_err(|why| {
+            let line = self.find(path).map_or(1, |fact| self.line(fact));
+            error::bad_fact(line, path, &why)
+        })
     }
 
     /// Refuses facts that no lock has, so that nothing is read over.
@@ -402,6 +411,7 @@ impl<'a, 'i> Reader<'a, 'i> {
         }
         let mut arms = Vec::new();
         for arm in names {
+            self.check("kind", super::name::check_arm(arm))?;
             let prefix = format!("arm.{arm}.");
             self.known(&prefix, &[])?;
             let experiment = self.experiment(&prefix, format!("{name}-{arm}"), source.clone())?;

@@ -122,6 +122,42 @@ fn a_library_stays_in_the_module_that_owns_it() {
     }
 }
 
+/// Files that open files in another way than `runtime/src/files.rs`, which refuses pipes and bounds what is read: the
+/// system's own, a run's or a preparation's unfinished work, and inputs that may be pipes and are read up to a limit.
+const OPENS: [&str; 13] = [
+    "cli/audit/read.rs",
+    "cli/data/bench.rs",
+    "cli/data/prepare.rs",
+    "cli/load.rs",
+    "cli/signals.rs",
+    "runtime/src/bench/scan.rs",
+    "runtime/src/data/text/file.rs",
+    "runtime/src/data/text/prepare/input.rs",
+    "runtime/src/data/text/prepare/partial.rs",
+    "runtime/src/files.rs",
+    "runtime/src/platform.rs",
+    "runtime/src/platform/memory.rs",
+    "runtime/src/run/disk.rs",
+];
+
+#[test]
+fn files_of_others_are_opened_in_one_place() {
+    let opens = ["fs::read(", "fs::read_to_string(", "File::open("];
+    for (name, text) in code() {
+        let is_source = name.starts_with("runtime/src/") || name.starts_with("cli/");
+        if !is_source || name.ends_with("tests.rs") || OPENS.contains(&name.as_str()) {
+            continue;
+        }
+        let starts = ["#[cfg(test)]\nmod ", "#[cfg(test)]\npub(crate) mod ", "mod tests {"];
+        let tests = starts.iter().filter_map(|start| text.find(start)).min();
+        let tests = tests.unwrap_or(text.len());
+        for line in text[..tests].lines().map(spoken) {
+            let found = opens.iter().find(|word| line.contains(**word));
+            assert!(found.is_none(), "{name} opens a file: use `files::read`: {line}");
+        }
+    }
+}
+
 #[test]
 fn files_are_short_and_say_what_they_are() {
     for (name, text) in code() {

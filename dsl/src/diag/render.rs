@@ -68,7 +68,7 @@ fn one(sources: &Sources, diagnostic: &Diagnostic, colour: bool) -> String {
     }
 }
 
-/// Without control characters, and of bearable length.
+/// Without characters that command a terminal or turn the order of letters, and of bearable length.
 fn harmless(text: &str) -> String {
     let mut out: String = text.chars().take(MESSAGE_CHARS).map(visible).collect();
     if text.chars().nth(MESSAGE_CHARS).is_some() {
@@ -78,7 +78,9 @@ fn harmless(text: &str) -> String {
 }
 
 fn visible(c: char) -> char {
-    if c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }
+    let turns =
+        matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    if turns || c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }
 }
 
 /// The lines that a diagnostic shows, each cut to a window around what is marked on it.

@@ -5,7 +5,7 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs::File;
-use std::io::{self, BufWriter, Write as _};
+use std::io::{self, BufWriter, Read as _, Write as _};
 use std::path::Path;
 
 use compiler::digest::Digest;
@@ -15,6 +15,7 @@ use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
 use super::manifest::Content;
 use super::{Part, ReadTensor, WriteTensor};
 use crate::fault::{Faults, Point};
+use crate::files;
 use crate::run::{RunError, cannot_write, digest_of};
 
 /// A parameter's place in every file.
@@ -68,6 +69,23 @@ pub(crate) fn tensor_hasher() -> blake3::Hasher {
 /// The one metadata entry of a file.
 pub(super) fn header_of(lock: Digest, step: u64) -> String {
     format!("lock {lock} step {step}")
+}
+
+/// The lock and the step that a file of a checkpoint says it is of; `None` of any other file.
+pub(super) fn saved_by(path: &Path) -> Option<(Digest, u64)> {
+    let mut head = vec![0; 8];
+    let mut file = crate::files::open(path).ok()?;
+    file.read_exact(&mut head).ok()?;
+    let length = u64::from_le_bytes(head.try_into().ok()?);
+    if length > crate::files::SMALL * 4 {
+        return None;
+    }
+    let mut json = Vec::new();
+    file.take(length).read_to_end(&mut json).ok()?;
+    let metadata: Metadata = serde_json::from_slice(&json).ok()?;
+    let written = metadata.metadata().as_ref()?.get("canonc")?;
+    let (lock, step) = written.strip_prefix("lock ")?.split_once(" step ")?;
+    Some((Digest::parse(lock)?, step.parse().ok()?))
 }
 
 /// Writes and syncs one file.
@@ -154,7 +172,9 @@ pub(super) fn load(
     slots: &[Slot],
     write: &mut WriteTensor<'_>,
 ) -> Result<(), String> {
-    let bytes = std::fs::read(path).map_err(|error| error.to_string())?;
+    // What the tensors take, and a header.
+    let most = slots.iter().fold(files::SMALL * 4, |sum, slot| sum + 4 * slot.elements() as u64);
+    let bytes = files::read(path, most).map_err(|error| error.to_string())?;
     let mut hasher = blake3::Hasher::new();
     hasher.update(&bytes);
     if digest_of(hasher.finalize()) != content.file {

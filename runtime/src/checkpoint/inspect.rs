@@ -11,6 +11,7 @@ use compiler::digest::Digest;
 use safetensors::tensor::{Dtype, Metadata};
 
 use super::files::{Slot, TensorDigests, head_of, tensor_hasher};
+use crate::files;
 use crate::run::digest_of;
 
 /// What is in a file.
@@ -31,6 +32,15 @@ pub(super) fn digest(path: &Path) -> io::Result<Digest> {
 /// Reads the whole file.
 pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<Inspected> {
     let mut file = Reader::open(path)?;
+    // A longer file is not read: it holds other tensors, whatever is in it.
+    let most = slots.iter().fold(MOST_HEADER, |sum, slot| sum + 4 * slot.elements() as u64);
+    let length = file.inner.metadata()?.len();
+    if length > most {
+        let why = format!(
+            "it has {length} bytes, and the tensors of the lock's arch take less than {most}"
+        );
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
     let tensors = read_tensors(&mut file, header, slots)?;
     let rest = file.pass(u64::MAX, |_| ())?;
     let Reader { inner: _, hasher, bytes } = file;
@@ -137,7 +147,7 @@ struct Reader {
 
 impl Reader {
     fn open(path: &Path) -> io::Result<Reader> {
-        Ok(Reader { inner: File::open(path)?, hasher: blake3::Hasher::new(), bytes: 0 })
+        Ok(Reader { inner: files::open_large(path)?, hasher: blake3::Hasher::new(), bytes: 0 })
     }
 
     /// Gives up to `count` bytes to `take`; how many there were.

@@ -12,6 +12,7 @@ use serde::Deserialize;
 use super::files::{Slot, header_of, other_tensors};
 use super::inspect::{Inspected, inspect};
 use super::{PARTS, Part};
+use crate::files;
 use crate::run::{refuse_other_text, seal, unseal};
 
 /// What a checkpoint says of itself.
@@ -122,7 +123,8 @@ struct WireContent {
 
 /// What the checkpoint at `place` says of itself; its other files are not read.
 pub(super) fn read(place: &Path) -> Result<Manifest, String> {
-    let text = fs::read_to_string(place.join(FILE)).map_err(|error| format!("{FILE}: {error}"))?;
+    let text = files::read_text(&place.join(FILE), files::SMALL)
+        .map_err(|error| format!("{FILE}: {error}"))?;
     Manifest::parse(&text).map_err(|why| format!("{FILE}: {why}"))
 }
 

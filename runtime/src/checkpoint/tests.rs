@@ -127,6 +127,29 @@ fn old_ones_go_and_two_that_verify_stay() {
 }
 
 #[test]
+fn what_a_process_left_before_it_pruned_goes_with_the_next_start() {
+    let mut folder = Folder::with(&[5, 10, 15, 20]);
+    // The run goes on from 15: 20 was refused or never announced.
+    folder.store.prune_older(&name_of(15), 2, &Faults::none()).unwrap();
+    assert_eq!(folder.store.names().unwrap(), [name_of(20), name_of(15), name_of(10)]);
+}
+
+#[test]
+fn a_folder_that_cannot_be_synced_is_what_the_error_says() {
+    let mut folder = Folder::with(&[5]);
+    let faults = Faults::parse("checkpoint-sync-full").unwrap();
+    let mut read = |part, index, out: &mut Vec<u8>| {
+        out.extend(bytes(10, part, index));
+        Ok(())
+    };
+    let error = folder.store.save(10, chain(10), &mut read, &faults).unwrap_err();
+    assert!(error.message.contains("disk is full"), "{error}");
+    // It has its name, and a later save finds it there.
+    folder.save(10).unwrap();
+    assert_eq!(folder.store.names().unwrap(), [name_of(10), name_of(5)]);
+}
+
+#[test]
 fn a_newer_one_that_was_never_announced_is_passed_over_and_written_again() {
     let mut folder = Folder::with(&[5, 10]);
     fs::write(folder.root.path().join("latest"), "step-0000000005\n").unwrap();

@@ -23,7 +23,7 @@ use super::names::GatedNorm;
 use super::node::{Node, Value};
 use super::store::{Planned, Store, write_safetensors};
 use super::training;
-use super::{ForeignError, arch, json, lingua, pth, shown, yaml};
+use super::{ForeignError, arch, json, lingua, pth, quote, shown, yaml};
 use crate::run::digest_of;
 
 /// Who is to read it.
@@ -166,6 +166,7 @@ impl Plan<'_> {
         environment.set_undefined_behavior(UndefinedBehavior::Strict);
         environment.set_keep_trailing_newline(true);
         environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+        quote::add_filters(&mut environment);
         let text =
             TEMPLATES.iter().find(|(name, _)| *name == template).map_or("", |(_, text)| text);
         environment.render_str(text, values).map_err(|error| {

@@ -23,7 +23,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();
         fail(1 + count_lines(before), "a byte that is no UTF-8".to_owned())
     })?;
-    let mut reader = Reader { rest: text.trim_start_matches('\u{feff}'), line: 1 };
+    let mut reader = Reader { rest: text.trim_start_matches('\u{feff}'), line: 1, values: 0 };
     let node = reader.value(0).map_err(|why| fail(reader.line, why))?;
     reader.blanks();
     match reader.rest.chars().next() {
@@ -36,9 +36,13 @@ fn count_lines(bytes: &[u8]) -> usize {
     bytes.iter().filter(|b| **b == b'\n').count()
 }
 
+/// The most values of one file: one takes a hundred bytes of memory, and two of the file.
+const MAX_VALUES: usize = 4_000_000;
+
 struct Reader<'a> {
     rest: &'a str,
     line: usize,
+    values: usize,
 }
 
 impl Reader<'_> {
@@ -78,6 +82,10 @@ impl Reader<'_> {
     fn value(&mut self, depth: usize) -> Result<Node, String> {
         if depth > MAX_DEPTH {
             return Err(format!("it nests deeper than {MAX_DEPTH}"));
+        }
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            return Err(format!("it has more than {MAX_VALUES} values"));
         }
         self.blanks();
         let line = self.line;

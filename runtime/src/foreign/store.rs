@@ -15,6 +15,7 @@ use super::dtype::Dtype;
 use super::node::{MAX_BYTES, Node, Value};
 use super::{ForeignError, json, shown};
 use crate::checked::CheckedFile;
+use crate::files;
 
 /// Values that are held at once while tensors are read or written.
 pub const PIECE: u64 = 1 << 20;
@@ -69,7 +70,7 @@ impl Store {
     /// Adds a file; tensors name it by the index that comes back. The whole file is read once for its digest, and every
     /// later read is held against that reading.
     pub fn add(&mut self, path: &Path) -> Result<usize, ForeignError> {
-        let opened = File::open(path).and_then(CheckedFile::of_whole);
+        let opened = files::open_large(path).and_then(CheckedFile::of_whole);
         let (file, digest) = opened.map_err(|error| ForeignError::read(path, &error))?;
         self.files.push(ReadFile { path: path.to_owned(), bytes: file.covered(), digest });
         self.open.push(Arc::new(file));
@@ -304,7 +305,7 @@ fn offset(index: u64, shape: &[i64], strides: &[i64]) -> u64 {
 pub(crate) fn bytes_of(path: &Path) -> Result<(Vec<u8>, ReadFile), ForeignError> {
     let failed = |error: std::io::Error| ForeignError::read(path, &error);
     let mut bytes = Vec::new();
-    let file = File::open(path).map_err(failed)?;
+    let file = files::open(path).map_err(failed)?;
     file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
     let (length, digest) = (bytes.len() as u64, blake3::hash(&bytes));
     Ok((bytes, ReadFile { path: path.to_owned(), bytes: length, digest }))

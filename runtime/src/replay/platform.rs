@@ -1,28 +1,24 @@
 //! In: what a run says of the machines it was trained on, and this machine. Out: whether bits computed here must be
 //! the run's. Must stay true: where anything that results may depend on differs or is not known, the answer is no.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::attest::Attestation;
+use crate::platform::{self, Effect};
 use crate::train::line;
 
-/// Facts of a machine that rounding may depend on. Others (memory, cores that are not used) change no bit.
-const DECIDING: [&str; 14] = [
-    "blas",
-    "canonc",
-    "cpu",
-    "cpu_capability",
-    "env.CUBLAS_WORKSPACE_CONFIG",
-    "env.MKL_CBWR",
-    "env.MKL_DYNAMIC",
-    "env.MKL_NUM_THREADS",
-    "env.NVIDIA_TF32_OVERRIDE",
-    "env.ONEDNN_MAX_CPU_ISA",
-    "kernels",
-    "libtorch",
-    "system",
-    "threads",
-];
+/// Facts of a machine that rounding may depend on, beside variables of the environment that do. Others (memory, cores
+/// that are not used) change no bit.
+const DECIDING: [&str; 8] =
+    ["blas", "canonc", "cpu", "cpu_capability", "kernels", "libtorch", "system", "threads"];
+
+/// Whether rounding may depend on a fact.
+fn decides(fact: &str) -> bool {
+    match fact.strip_prefix("env.") {
+        Some(variable) => platform::effect(variable) == Effect::Bits,
+        None => DECIDING.contains(&fact),
+    }
+}
 
 /// Whether this machine can decide what a run's bits should be.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,6 +43,7 @@ impl Platform {
             Some(attestation) => {
                 differs.extend(
                     deciding(&attestation.machine, here)
+                        .into_iter()
                         .map(|(name, there, here)| format!("{name}: {there} there, {here} here")),
                 );
                 if attestation.other_machines.iter().any(|other| other != line) {
@@ -69,7 +66,8 @@ impl Platform {
     pub(crate) fn between(one: &Machines, other: &Machines, cuda: bool) -> Platform {
         let mut differs = Vec::new();
         if let (Some(one), Some(other)) = (&one.attestation, &other.attestation) {
-            differs.extend(deciding(&one.machine, &other.machine).map(|(name, one, other)| {
+            let facts = deciding(&one.machine, &other.machine).into_iter();
+            differs.extend(facts.map(|(name, one, other)| {
                 format!("{name}: {one} in one run, {other} in the other")
             }));
             if !one.other_machines.is_empty() || !other.other_machines.is_empty() {
@@ -120,20 +118,21 @@ impl Machines {
 fn deciding(
     one: &BTreeMap<String, String>,
     other: &BTreeMap<String, String>,
-) -> impl Iterator<Item = (&'static str, String, String)> {
+) -> Vec<(String, String, String)> {
     let fact = |facts: &BTreeMap<String, String>, name: &str| {
         facts.get(name).map_or_else(|| "not set".to_owned(), Clone::clone)
     };
-    DECIDING
+    let names: BTreeSet<&String> =
+        one.keys().chain(other.keys()).filter(|name| decides(name)).collect();
+    names
         .into_iter()
-        .map(move |name| (name, fact(one, name), fact(other, name)))
+        .map(|name| (name.clone(), fact(one, name), fact(other, name)))
         .filter(|(_, one, other)| one != other)
+        .collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use compiler::digest::Digest;
 
     use super::*;

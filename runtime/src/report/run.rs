@@ -12,6 +12,7 @@ use compiler::lock::{Experiment, Role};
 
 use super::spikes::{self, Spike};
 use crate::compare::{self, Curves};
+use crate::files::json_lines;
 use crate::finished;
 use crate::metrics::Record;
 use crate::run::{Paths, RunError};
@@ -74,15 +75,10 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, RunError> 
     Ok(logged)
 }
 
-fn lines(path: &Path) -> Vec<serde_json::Value> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
-}
-
 /// The end of each step, if every step was timed; of one that was made twice, the last time counts.
 fn seconds(path: &Path, steps: usize) -> Option<Vec<(u64, f64)>> {
     let mut of_step = BTreeMap::new();
-    for line in lines(path) {
+    for line in json_lines(path) {
         let step = line.get("step").and_then(serde_json::Value::as_u64);
         let seconds = line.get("seconds").and_then(serde_json::Value::as_f64);
         if let (Some(step), Some(seconds)) = (step, seconds)
@@ -106,7 +102,7 @@ fn seconds(path: &Path, steps: usize) -> Option<Vec<(u64, f64)>> {
 }
 
 fn started(path: &Path) -> Option<f64> {
-    lines(path).iter().find_map(|line| {
+    json_lines(path).iter().find_map(|line| {
         (line.get("event")?.as_str()? == "started").then(|| line.get("unix_time")?.as_f64())?
     })
 }

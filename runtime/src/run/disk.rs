@@ -22,7 +22,7 @@ pub(crate) fn replace(
 ) -> io::Result<()> {
     let temporary = unfinished(path);
     let written = (|| {
-        let mut file = File::create(&temporary)?;
+        let mut file = create_anew(&temporary)?;
         file.write_all(bytes)?;
         file.sync_all()?;
         before_rename()?;
@@ -34,6 +34,14 @@ pub(crate) fn replace(
         let _ = fs::remove_file(&temporary);
     }
     written
+}
+
+/// A new file, in the place of what a process that is gone may have left; never what a link there points to.
+pub(crate) fn create_anew(path: &Path) -> io::Result<File> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        Ok(()) | Err(_) => File::create_new(path),
+    }
 }
 
 /// The name beside `path` that its content has until it is whole.

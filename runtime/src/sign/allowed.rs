@@ -58,7 +58,7 @@ impl AllowedSigners {
                 continue;
             }
             match line.refuses(identity, now) {
-                None => return Listed::As(line.principals.clone()),
+                None => return Listed::As(line.names(identity)),
                 Some(refusal) => why = format!("line {} lists the key, but {refusal}", line.number),
             }
         }
@@ -67,14 +67,40 @@ impl AllowedSigners {
 }
 
 impl Line {
+    /// The patterns that take a name: neither an exclusion, nor excluded as a whole by one.
+    fn allowed(&self) -> impl Iterator<Item = &str> {
+        let patterns = || self.principals.split(',').filter(|pattern| !pattern.is_empty());
+        let excluded = move |name: &str| {
+            patterns()
+                .filter_map(|pattern| pattern.strip_prefix('!'))
+                .any(|pattern| matches(pattern.as_bytes(), name.as_bytes()))
+        };
+        patterns().filter(|pattern| !pattern.starts_with('!')).filter(move |name| !excluded(name))
+    }
+
+    /// Who signed, as far as the line says it.
+    fn names(&self, identity: Option<&str>) -> String {
+        match identity {
+            Some(identity) => identity.to_owned(),
+            None => self.allowed().collect::<Vec<_>>().join(","),
+        }
+    }
+
     fn refuses(&self, identity: Option<&str>, now: i64) -> Option<String> {
         if self.certificate_authority {
             return Some("as an authority for certificates, which canonc does not read".to_owned());
         }
-        if let Some(identity) = identity
-            && !matches_list(&self.principals, identity)
-        {
-            return Some(format!("as {}, not as {identity}", self.principals));
+        match identity {
+            Some(identity) if !matches_list(&self.principals, identity) => {
+                return Some(format!("as {}, not as {identity}", self.principals));
+            }
+            None if self.allowed().next().is_none() => {
+                return Some(format!(
+                    "for nobody: `{}` excludes every name in it",
+                    self.principals
+                ));
+            }
+            Some(_) | None => {}
         }
         if let Some(namespaces) = &self.namespaces
             && !matches_list(namespaces, NAMESPACE)

@@ -4,7 +4,8 @@
 
 use std::io;
 
-use super::{AllowedSigners, Listed, NAMESPACE, Refused, check};
+use super::{AllowedSigners, Listed, NAMESPACE, Refused, Signer, check};
+use crate::files;
 use crate::run::Paths;
 use crate::verify::{Report, Subject};
 
@@ -22,11 +23,11 @@ pub struct Trusted<'a> {
 
 /// Adds what is found of the signature.
 pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) {
-    let signature = match std::fs::read_to_string(paths.signature()) {
+    let signature = match files::read_text(&paths.signature(), files::SMALL) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             match trusted {
-                Some(Trusted { file, .. }) => report.broken(format!(
+                Some(Trusted { file, .. }) => report.broken_signature(format!(
                     "attestation.toml.sig is not there: the run is not signed, so nobody in {file} signed it"
                 )),
                 None => report.trusted(
@@ -37,25 +38,33 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
             return;
         }
         Err(error) => {
-            report.broken(format!("attestation.toml.sig cannot be read: {error}"));
+            report.broken_signature(format!("attestation.toml.sig cannot be read: {error}"));
             return;
         }
     };
-    let message = match std::fs::read(paths.attestation()) {
+    let message = match files::read(&paths.attestation(), files::SMALL) {
         Ok(message) => message,
         Err(error) => {
-            report
-                .broken(format!("attestation.toml.sig signs a file that cannot be read: {error}"));
+            report.broken_signature(format!(
+                "attestation.toml.sig signs a file that cannot be read: {error}"
+            ));
             return;
         }
     };
     let signer = match check(&message, &signature) {
         Ok(signer) => signer,
         Err(Refused::Bad(why)) => {
-            report.broken(format!("attestation.toml.sig: {why}"));
+            report.broken_signature(format!("attestation.toml.sig: {why}"));
             return;
         }
-        Err(Refused::Unsupported(why)) => {
+        // A key that nobody listed needs no further check.
+        Err(Refused::Unsupported { signer, why }) => {
+            if let Some(Trusted { signers, file, identity, now }) = trusted
+                && let Listed::No(refusal) = signers.find(&signer, identity, now)
+            {
+                report.broken_signature(not_allowed(&signer, file, &refusal));
+                return;
+            }
             report.undecided(format!(
                 "attestation.toml.sig: {why}; `ssh-keygen -Y verify -n {NAMESPACE} -f SIGNERS -I NAME -s {} < {}` \
                  checks it",
@@ -81,8 +90,14 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
             Subject::Signature,
             format!("signed by {names} ({algorithm} {fingerprint}), a signer that {file} lists"),
         ),
-        Listed::No(why) => report.broken(format!(
-            "attestation.toml.sig: signed by {algorithm} key {fingerprint}, which {file} does not allow: {why}"
-        )),
+        Listed::No(why) => report.broken_signature(not_allowed(&signer, file, &why)),
     }
+}
+
+fn not_allowed(signer: &Signer, file: &str, why: &str) -> String {
+    format!(
+        "attestation.toml.sig: signed by {} key {}, which {file} does not allow: {why}",
+        signer.algorithm(),
+        signer.fingerprint()
+    )
 }

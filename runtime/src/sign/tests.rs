@@ -11,6 +11,7 @@ const PUBLIC: &str = include_str!("../../../tests/golden/ssh/ed25519.pub");
 const ECDSA_KEY: &str = include_str!("../../../tests/golden/ssh/ecdsa");
 const ED25519: &str = include_str!("../../../tests/golden/ssh/ed25519.sig");
 const ECDSA: &str = include_str!("../../../tests/golden/ssh/ecdsa.sig");
+const RSA_PUBLIC: &str = include_str!("../../../tests/golden/ssh/rsa.pub");
 const RSA: &str = include_str!("../../../tests/golden/ssh/rsa.sig");
 const OTHER_NAMESPACE: &str = include_str!("../../../tests/golden/ssh/other_namespace.sig");
 
@@ -29,7 +30,80 @@ fn signatures_of_ssh_keygen_are_accepted() {
     assert_eq!(signer.algorithm(), "ssh-ed25519");
     assert_eq!(check(MESSAGE, ECDSA).unwrap().algorithm(), "ecdsa-sha2-nistp256");
     // Not built in: said as such, neither accepted nor called bad.
-    assert!(matches!(check(MESSAGE, RSA), Err(Refused::Unsupported(why)) if why.contains("rsa")));
+    assert!(
+        matches!(check(MESSAGE, RSA), Err(Refused::Unsupported { why, .. }) if why.contains("rsa"))
+    );
+}
+
+#[test]
+fn a_key_that_nobody_listed_is_refused_whatever_its_kind() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = Paths::new(folder.path());
+    std::fs::write(paths.attestation(), MESSAGE).unwrap();
+    std::fs::write(paths.signature(), RSA).unwrap();
+    let of = |list: &str| {
+        let signers = AllowedSigners::parse(list).unwrap();
+        let trusted = Trusted { signers: &signers, file: "list", identity: None, now: 0 };
+        let mut found = crate::verify::Report::default();
+        report(&paths, Some(trusted), &mut found);
+        (found.broken.join("; "), found.undecided.join("; "))
+    };
+    let (broken, undecided) = of(&format!("ada {PUBLIC}"));
+    assert!(broken.contains("no line lists key") && undecided.is_empty(), "{broken}{undecided}");
+    let (broken, undecided) = of(&format!("ada {RSA_PUBLIC}"));
+    assert!(broken.is_empty() && undecided.contains("ssh-keygen -Y verify"), "{broken}{undecided}");
+}
+
+#[test]
+fn a_byte_of_a_signature_is_never_taken_for_a_kind_that_is_checked_elsewhere() {
+    use base64::Engine as _;
+    use base64::engine::general_purpose::STANDARD;
+    let lines: Vec<&str> = ED25519.lines().collect();
+    let inside = STANDARD.decode(lines[1..lines.len() - 1].concat()).unwrap();
+    for at in 0..inside.len() {
+        for bit in 0..8 {
+            let mut bytes = inside.clone();
+            bytes[at] ^= 1 << bit;
+            let text = STANDARD.encode(&bytes);
+            let text: Vec<&str> =
+                text.as_bytes().chunks(70).map(|line| std::str::from_utf8(line).unwrap()).collect();
+            let text = format!("{}\n{}\n{}\n", lines[0], text.join("\n"), lines[lines.len() - 1]);
+            let found = check(MESSAGE, &text);
+            assert!(matches!(found, Err(Refused::Bad(_))), "byte {at}, bit {bit}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn what_is_after_a_signature_counts_as_it_does_for_ssh_keygen() {
+    // Each was tried with `ssh-keygen -Y verify` of OpenSSH 9.2.
+    let whole = ED25519.trim_end();
+    for good in ["", "\n\n", " \t\n", "\r\n"] {
+        assert!(check(MESSAGE, &format!("{whole}{good}")).is_ok(), "{good:?}");
+    }
+    assert!(check(MESSAGE, &ED25519.replace('\n', "\r\n")).is_err());
+    assert!(check(MESSAGE, &format!("\n{ED25519}")).is_err());
+    assert!(check(MESSAGE, &format!("\u{feff}{ED25519}")).is_err());
+}
+
+#[test]
+fn a_line_that_excludes_everybody_allows_nobody() {
+    let signer = check(MESSAGE, ED25519).unwrap();
+    for (principals, wanted) in [
+        ("ada,!bob", Some("ada")),
+        ("*,!bob", Some("*")),
+        ("ada,bob,!a*", Some("bob")),
+        ("!bob", None),
+        ("ada,!ada", None),
+        ("ada,!*", None),
+    ] {
+        let signers = AllowedSigners::parse(&format!("{principals} {PUBLIC}")).unwrap();
+        match (signers.find(&signer, None, 0), wanted) {
+            (Listed::As(names), Some(wanted)) => assert_eq!(names, wanted),
+            (Listed::No(why), None) => assert!(why.contains("for nobody"), "{why}"),
+            (found, wanted) => panic!("{principals}: {found:?}, not {wanted:?}"),
+        }
+    }
 }
 
 #[test]
@@ -84,7 +158,9 @@ fn a_signer_counts_within_the_limits_of_its_line() {
         ("cert-authority", None, Err("authority for certificates")),
     ] {
         match (of(limits, identity), wanted) {
-            (Listed::As(names), Ok(())) => assert_eq!(names, "ada@lab.org,*@home.org"),
+            (Listed::As(names), Ok(())) => {
+                assert_eq!(names, identity.unwrap_or("ada@lab.org,*@home.org"));
+            }
             (Listed::No(why), Err(part)) => assert!(why.contains(part), "{limits}: {why}"),
             (found, wanted) => panic!("{limits} {identity:?}: {found:?}, not {wanted:?}"),
         }

@@ -2,7 +2,6 @@
 //! attested claims hold. Must stay true: a claim is compared with what it is about; where only another file of the
 //! run says the same, it is called trusted; a file that every run writes and that is gone is a broken claim.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use compiler::digest::Digest;
@@ -10,10 +9,10 @@ use compiler::lock::Experiment;
 
 use super::log::Log;
 use super::{Report, Subject, read};
-use crate::attest::{Attestation, MACHINE_FACTS, kernel_lines};
+use crate::attest::{Attestation, MACHINE_FACTS};
 use crate::checkpoint::{self, Manifest};
-use crate::job::{KernelNames, PLAN_TAG, kernel_names, plan_text};
-use crate::run::{Difference, Paths, first_difference};
+use crate::job::{PLAN_TAG, kernel_names, plan_text};
+use crate::run::{Difference, Kernels, Paths, first_difference, parse_kernels, wrong_kernels};
 
 /// What the claims are about, as far as it is there.
 pub(super) struct Found<'a> {
@@ -100,8 +99,6 @@ fn check_plan(
     Some(Digest::of(PLAN_TAG, &found))
 }
 
-type Kernels = BTreeMap<String, BTreeSet<String>>;
-
 /// Reads `kernels.txt` and holds its names against the plan's.
 fn check_kernels(
     path: &Path,
@@ -123,34 +120,15 @@ fn check_kernels(
             return None;
         }
     };
-    let mut kernels = Kernels::new();
-    for (kernel, path) in text.lines().filter_map(|line| line.split_once(" = ")) {
-        kernels.entry(kernel.to_owned()).or_default().insert(path.to_owned());
-    }
-    if let Some(Difference { line, found, expected }) =
-        first_difference(&text, &kernel_lines(&kernels))
-    {
-        report.broken(format!("kernels.txt: line {line} is {found}, and canonc writes {expected}"));
-    }
+    let (kernels, why) = parse_kernels(&text);
+    report.broken.extend(why);
     if other_canonc(attestation).is_none() {
         match kernel_names(experiment) {
-            Ok(names) => report.broken.extend(wrong_names(&kernels, &names, trained)),
+            Ok(names) => report.broken.extend(wrong_kernels(&kernels, &names, trained)),
             Err(error) => report.broken(format!("kernels.txt: {}", error.message)),
         }
     }
     Some(kernels)
-}
-
-fn wrong_names(kernels: &Kernels, names: &KernelNames, trained: bool) -> Vec<String> {
-    let KernelNames { always, known } = names;
-    let unknown = kernels.keys().filter(|name| !known.contains(name.as_str()));
-    let missing = always.iter().filter(|name| trained && !kernels.contains_key(**name));
-    unknown
-        .map(|name| format!("kernels.txt: it has {name}, which the lock's plan does not execute"))
-        .chain(missing.map(|name| {
-            format!("kernels.txt: it lacks {name}, which every step of the lock's plan executes")
-        }))
-        .collect()
 }
 
 fn check_claims(

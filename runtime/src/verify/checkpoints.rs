@@ -17,10 +17,12 @@ use crate::checkpoint::{
 use crate::metrics::{Record, Start};
 use crate::run::{Paths, RunError, UNFINISHED, cannot_read};
 
-/// Checks every checkpoint. The manifest of the last step's, if it holds.
+/// Checks the checkpoints `names`, which were listed before the log was read. The manifest of the last step's, if it
+/// holds. Of an unfinished run, one that is gone by now was pruned by the process that trains meanwhile.
 pub(super) fn check(
     paths: &Paths,
     experiment: &Experiment,
+    names: &[String],
     log: Option<&Log>,
     finished: bool,
     report: &mut Report,
@@ -28,10 +30,9 @@ pub(super) fn check(
     let folder = paths.checkpoints();
     check_names(&folder, finished, report)?;
     let slots = checkpoint::slots(&experiment.arch.compiled.graph);
-    let names = checkpoint::names(&folder)?;
     let last = experiment.budget.steps;
     let mut saved = None;
-    for name in &names {
+    for name in names {
         match check_one(&folder, name, experiment, log, &slots) {
             Ok(manifest) => {
                 report.recomputed(
@@ -47,10 +48,11 @@ pub(super) fn check(
                     saved = Some(manifest);
                 }
             }
+            Err(_) if !finished && !folder.join(name).exists() => {}
             Err(why) => report.broken(format!("checkpoints/{name}: {why}")),
         }
     }
-    check_latest(&folder, &names, last, finished, report)?;
+    check_latest(&folder, last, finished, report)?;
     Ok(saved)
 }
 
@@ -62,18 +64,30 @@ fn check_names(folder: &Path, finished: bool, report: &mut Report) -> Result<(),
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         Err(error) => return Err(failed(error)),
     };
-    let mut strange = Vec::new();
+    let (mut strange, mut unfinished) = (Vec::new(), Vec::new());
     for entry in entries {
         let name = entry.map_err(failed)?.file_name().to_string_lossy().into_owned();
         let is_one = checkpoint::step_of(&name).is_some_and(|step| name_of(step) == name);
-        let left = !finished && name.starts_with(UNFINISHED);
-        if !is_one && !left && name != POINTER {
+        if !finished && name.starts_with(UNFINISHED) {
+            unfinished.push(format!("checkpoints/{name}"));
+        } else if !is_one && name != POINTER {
             strange.push(name);
         }
     }
     strange.sort_unstable();
+    unfinished.sort_unstable();
+    if !unfinished.is_empty() {
+        report.trusted(
+            Subject::OtherFiles,
+            format!(
+                "unfinished work of a process, which was not read and which the next one deletes: {}",
+                unfinished.join(", ")
+            ),
+        );
+    }
     for name in strange {
-        report.broken(format!("checkpoints/{name} is not a checkpoint, and no run writes it"));
+        report
+            .broken_stray(format!("checkpoints/{name} is not a checkpoint, and no run writes it"));
     }
     Ok(())
 }
@@ -158,16 +172,29 @@ fn zeros(slots: &[Slot]) -> Digest {
     digests.finish()
 }
 
+/// How often `latest` is read again where it names nothing.
+const RETRIES: u32 = 3;
+
 /// `latest` names the last step's checkpoint of a finished run, and an existing one of any other.
 fn check_latest(
     folder: &Path,
-    names: &[String],
     last: u64,
     finished: bool,
     report: &mut Report,
 ) -> Result<(), RunError> {
+    let mut pointer = checkpoint::pointer(folder)?;
+    let mut names = checkpoint::names(folder)?;
+    // While a process trains, what `latest` named may be pruned before the folder is listed.
+    for _ in 0..RETRIES {
+        match &pointer {
+            Pointer::To(name) if !finished && !names.contains(name) => {}
+            Pointer::To(_) | Pointer::Unreadable(_) | Pointer::None => break,
+        }
+        pointer = checkpoint::pointer(folder)?;
+        names = checkpoint::names(folder)?;
+    }
     let newest = names.first();
-    match checkpoint::pointer(folder)? {
+    match pointer {
         Pointer::Unreadable(text) => report.broken(format!(
             "checkpoints/{POINTER} has to name a checkpoint, and its text is {text:?}"
         )),

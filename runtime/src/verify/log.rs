@@ -125,6 +125,12 @@ pub(super) fn check_rates(log: &Log, experiment: &Experiment, report: &mut Repor
 /// The most bytes of one step's data that are made to be compared.
 const MAX_STEP: u128 = 8 << 30;
 
+/// The most tokens of all steps that [`Remake::Spread`] makes again: a minute's work. A lock can ask for any number.
+const MAX_SPREAD: u128 = 1 << 28;
+
+/// The most tokens of one evaluation that are made again: some minutes' work.
+const MAX_HELD_OUT: u128 = 1 << 30;
+
 /// The data of some steps and of the evaluations, made again.
 pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Report) {
     let count = log.steps().count() as u64;
@@ -138,12 +144,18 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Re
         return;
     }
     let mut remade = 0;
+    // The last step is always among them.
+    let most = match which {
+        Remake::Every => u128::MAX,
+        Remake::Spread => (MAX_SPREAD / tokens.max(1)).max(1),
+    };
     for (at, step) in log.steps().enumerate() {
         // Evenly over the run, its ends included.
         let at = at as u64;
         let all = which == Remake::Every || count <= REMADE;
         let chosen = all || at == 0 || at * REMADE / count != (at - 1) * REMADE / count;
-        if !chosen && at + 1 != count {
+        let room = u128::from(remade) + 1 < most;
+        if !(chosen && room) && at + 1 != count {
             continue;
         }
         match check_batch(&mut job, step) {
@@ -207,6 +219,16 @@ struct HeldOut {
 fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
     let count = log.evaluations().count();
     if count == 0 {
+        return;
+    }
+    let tokens = u128::from(job.evaluation_windows) * u128::from(job.seq_len);
+    if tokens > MAX_HELD_OUT || u128::from(job.rows) * u128::from(job.seq_len) * 16 > MAX_STEP {
+        let windows = job.evaluation_windows;
+        report.trusted_since(
+            Subject::HeldOut,
+            "too many to make here",
+            format!("held-out windows: {windows} of {} tokens, too many to make here", job.seq_len),
+        );
         return;
     }
     let found = match held_out(job) {

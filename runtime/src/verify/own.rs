@@ -2,18 +2,20 @@
 //! not what it is about to attest. Must stay true: everything is read back from disk and computed again, nothing is
 //! taken from the memory of the process that wrote it.
 
-use crate::attest::{Attestation, kernel_lines};
+use crate::attest::Attestation;
 use crate::checkpoint::{self, Manifest, PARTS, Pointer, name_of};
+use crate::files;
 use crate::finished;
 use crate::init;
 use crate::job::Job;
 use crate::metrics::{Record, Start};
-use crate::run::{Difference, Paths, RunError, first_difference};
+use crate::run::{Difference, Paths, RunError, first_difference, kernel_lines, wrong_kernels};
 
 /// Refuses to attest a run whose folder does not hold it.
 pub(crate) fn check(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), RunError> {
     let records = finished::records(paths, job.into(), attestation)?;
     texts(paths, job, attestation)
+        .and_then(|()| kernels(job, attestation))
         .and_then(|()| start(job, &records))
         .and_then(|()| last_state(paths, job, attestation).map(|_| ()))
         .map_err(|why| refused(paths, &why))
@@ -68,12 +70,21 @@ fn texts(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), Stri
         (paths.kernels(), kernel_lines(&attestation.kernels)),
     ] {
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let found = std::fs::read_to_string(&path).map_err(|error| format!("{name}: {error}"))?;
+        let found =
+            files::read_text(&path, files::TEXT).map_err(|error| format!("{name}: {error}"))?;
         if let Some(Difference { line, found, expected }) = first_difference(&found, &written) {
             return Err(format!("{name}: line {line} is {found}, and the run wrote {expected}"));
         }
     }
     Ok(())
+}
+
+/// An earlier process may have left kernels that nobody held against the plan.
+fn kernels(job: &Job, attestation: &Attestation) -> Result<(), String> {
+    match wrong_kernels(&attestation.kernels, &job.kernel_names(), true).into_iter().next() {
+        None => Ok(()),
+        Some(why) => Err(why),
+    }
 }
 
 /// A run that was continued has not drawn its initial weights itself.

@@ -96,6 +96,11 @@ pub struct Report {
     pub trusted: Vec<Claim>,
     /// False, with both values.
     pub broken: Vec<String>,
+    /// How many of `broken` are about who signed, and how many about files that are no part of a run.
+    #[serde(skip)]
+    pub about_signature: usize,
+    #[serde(skip)]
+    pub about_strays: usize,
     /// Came out differently on a machine whose rounding may differ: neither true nor false here.
     pub undecided: Vec<String>,
 }
@@ -132,6 +137,18 @@ impl Report {
 
     pub fn broken(&mut self, text: impl Into<String>) {
         self.broken.push(text.into());
+    }
+
+    /// A finding about the signature alone: the run may hold.
+    pub fn broken_signature(&mut self, text: impl Into<String>) {
+        self.about_signature += 1;
+        self.broken(text);
+    }
+
+    /// A finding about a file that is no part of the run: the run may hold.
+    pub fn broken_stray(&mut self, text: impl Into<String>) {
+        self.about_strays += 1;
+        self.broken(text);
     }
 
     pub fn undecided(&mut self, text: impl Into<String>) {

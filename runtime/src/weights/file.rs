@@ -4,17 +4,23 @@
 //! whole and checked before any tensor is made; a file is written whole or not at all.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
 
 use safetensors::tensor::{Dtype, SafeTensors, View};
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::ExecuteError;
+use crate::files;
 use crate::run::{RunError, cannot_read, replace};
 
+/// The most bytes of one file of weights.
+const MOST_BYTES: u64 = 1 << 40;
+
 pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, RunError> {
-    let bytes = std::fs::read(path).map_err(|error| cannot_read(path, &error))?;
+    let bytes = files::open_large(path)
+        .and_then(|_| files::read(path, MOST_BYTES))
+        .map_err(|error| cannot_read(path, &error))?;
     parse(&bytes).map_err(|why| {
         RunError::input(
             format!("{} is no safetensors file that can be used: {why}", path.display()),
@@ -63,13 +69,14 @@ pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
     }
 }
 
-/// Over any file already there.
-pub fn write(path: &Path, tensors: &[(&str, &Tensor)]) -> Result<(), RunError> {
+/// Over any file already there. `mark` says in the file what it is.
+pub fn write(path: &Path, tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<(), RunError> {
     let mut stored = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
         stored.push((*name, Stored::of(tensor)?));
     }
-    let bytes = safetensors::serialize(stored, None).map_err(|error| {
+    let metadata = mark.map(|mark| HashMap::from([("canonc".to_owned(), mark.to_owned())]));
+    let bytes = safetensors::serialize(stored, metadata).map_err(|error| {
         ExecuteError::new(format!("{} could not be laid out: {error}", path.display()))
     })?;
     replace(path, &bytes, || Ok(())).map_err(|error| {

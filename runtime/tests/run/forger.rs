@@ -8,12 +8,12 @@ use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
 use compiler::lock::Experiment;
-use runtime::attest::{Attestation, Circumstances, kernel_lines};
+use runtime::attest::{Attestation, Circumstances};
 use runtime::checkpoint::{self, Content, Manifest, PARTS, Part, Slot, TensorDigests};
 use runtime::fault::Faults;
 use runtime::job::{PLAN_TAG, plan_text};
 use runtime::metrics::Record;
-use runtime::run::Paths;
+use runtime::run::{Paths, kernel_lines};
 use runtime::verify::{Remake, Report, verify};
 use safetensors::SafeTensors;
 

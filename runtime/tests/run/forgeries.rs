@@ -217,7 +217,8 @@ fn table() -> Vec<Forgery> {
         row(KERNELS, "another path in the file alone", |run| run.retext(&run.paths.kernels(), |text| text.replacen(" = ", " = not ", 1)), Found("other kernels than kernels.txt")),
         row(KERNELS, "a comment", |run| append(&run.paths.kernels(), "# more\n"), Found("kernels.txt: line")),
         row(KERNELS, "a line twice", |run| run.retext(&run.paths.kernels(), |text| format!("{}\n{text}", text.lines().next().unwrap())), Found("kernels.txt: line")),
-        row(KERNELS, "another path", |run| run.kernels(|kernels| drop(kernels.insert("linear".to_owned(), ["magic".to_owned()].into()))), Trusted(Subject::Kernels)),
+        row(KERNELS, "another path", |run| run.kernels(|kernels| drop(kernels.insert("linear".to_owned(), ["reference (asked for)".to_owned()].into()))), Trusted(Subject::Kernels)),
+        row(KERNELS, "a path that does not exist", |run| run.kernels(|kernels| drop(kernels.insert("linear".to_owned(), ["magic".to_owned()].into()))), Found("which canonc does not have")),
         row(KERNELS, "a kernel that the plan lacks", |run| run.kernels(|kernels| drop(kernels.insert("magic".to_owned(), ["fast".to_owned()].into()))), Found("which the lock's plan does not execute")),
         row(KERNELS, "a kernel gone", |run| run.kernels(|kernels| drop(kernels.remove("linear").unwrap())), Found("which every step of the lock's plan executes")),
         // The attestation.

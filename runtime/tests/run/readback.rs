@@ -39,7 +39,22 @@ fn replaced(path: &std::path::Path, from: &str, to: &str) {
 #[test]
 fn a_run_attests_only_what_it_reads_back() {
     type Meddle = fn(&Paths);
-    let cases: [(&str, Meddle); 6] = [
+    let cases: [(&str, Meddle); 9] = [
+        ("and the run wrote nothing", |paths| {
+            replaced(&paths.kernels(), "swiglu_grad", "zebra = fast\nswiglu_grad");
+            let text = fs::read_to_string(paths.kernels()).unwrap();
+            let (zebra, rest): (Vec<&str>, Vec<&str>) =
+                text.split_inclusive('\n').partition(|line| line.starts_with("zebra"));
+            fs::write(paths.kernels(), rest.concat() + &zebra.concat()).unwrap();
+        }),
+        ("was changed by another program", |paths| {
+            let text = fs::read_to_string(paths.kernels()).unwrap();
+            let path = text.lines().find_map(|line| line.strip_prefix("linear = ")).unwrap();
+            let (now, other) =
+                (format!("linear = {path}\n"), format!("linear = {path}\nlinear = view\n"));
+            fs::write(paths.kernels(), text.replace(&now, &other)).unwrap();
+        }),
+        ("was changed by another program", |paths| fs::remove_file(paths.kernels()).unwrap()),
         ("line 3 of", |paths| {
             replaced(&paths.metrics(), "\"step\":2,\"loss\":", "\"step\":2,\"loss\":1")
         }),
@@ -164,4 +179,19 @@ fn a_finished_run_whose_last_state_is_another_is_not_called_finished() {
     fs::remove_dir_all(folder.paths().checkpoints()).unwrap();
     let (end, _) = folder.run(&experiment, None, None);
     assert!(matches!(end, Ok(End::Already(_))), "{end:?}");
+}
+
+#[test]
+fn a_line_planted_in_the_kernels_before_a_run_goes_on_is_refused() {
+    let experiment = depo(&[]);
+    for planted in ["zebra = fast\n", "zebra = libtorch\n", "# more\n"] {
+        let folder = Folder::new();
+        folder.stop_at(&experiment, 4);
+        let text = fs::read_to_string(folder.paths().kernels()).unwrap();
+        fs::write(folder.paths().kernels(), text + planted).unwrap();
+        let error = folder.fails(&experiment);
+        assert_eq!(error.kind, Kind::Finding);
+        assert!(error.message.contains("kernels.txt was changed by another program"), "{error}");
+        assert!(!folder.paths().attestation().exists());
+    }
 }

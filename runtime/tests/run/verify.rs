@@ -8,7 +8,7 @@ use runtime::checkpoint::Part;
 use runtime::fault::Faults;
 use runtime::job::PLAN_TAG;
 use runtime::metrics::{Log, Record};
-use runtime::verify::{REMADE, Remake, Report, verify};
+use runtime::verify::{REMADE, Remake, Report, Subject, verify};
 
 use super::forger::Forger;
 use super::support::*;
@@ -309,5 +309,82 @@ fn the_state_before_the_first_step_is_the_initial_one() {
             broken.iter().any(|line| line.contains("and before the first step they are")),
             "{broken:?}"
         );
+    }
+}
+
+#[test]
+fn a_lock_that_asks_for_more_than_can_be_made_is_checked_in_bounded_time() {
+    let huge = depo(&[("windows = 3", "windows = 4000000000")]);
+    let folder = Folder::finished(&depo(&[]));
+    let run = Forger::of(&folder.path(), &depo(&[]));
+    run.relock(&huge);
+    let found = run.verify();
+    assert_eq!(found.broken, Vec::<String>::new());
+    assert!(found.trusts(Subject::HeldOut), "{}", found.closing());
+    assert!(found.closing().contains("held-out windows (too many to make here)"));
+}
+
+#[test]
+fn a_run_that_is_verified_while_it_trains_has_no_false_finding() {
+    let experiment = depo(&[("steps = 8", "steps = 40"), ("every = 3", "every = 1")]);
+    let folder = Folder::new();
+    folder.stop_at(&experiment, 1);
+    let path = folder.path();
+    let (done, found) = (std::sync::atomic::AtomicBool::new(false), std::sync::Mutex::new(vec![]));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(std::sync::atomic::Ordering::Relaxed) {
+                let broken = verify(&path, None, Remake::Spread).unwrap().broken;
+                found.lock().unwrap().extend(broken);
+            }
+        });
+        folder.finish(&experiment);
+        done.store(true, std::sync::atomic::Ordering::Relaxed);
+    });
+    assert_eq!(*found.lock().unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn what_a_process_left_unfinished_is_listed() {
+    let folder = Folder::new();
+    folder.stop_at(&depo(&[]), 4);
+    fs::create_dir(folder.paths().checkpoints().join(".unfinished-step-0000000005")).unwrap();
+    let found = report(&folder);
+    assert_eq!(found.broken, Vec::<String>::new());
+    let said = trusted(&found);
+    assert!(
+        said.iter().any(|text| text.contains("checkpoints/.unfinished-step-0000000005")),
+        "{said:?}"
+    );
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn files_without_an_end_are_found_and_not_read() {
+    let folder = Folder::finished(&depo(&[]));
+    type Forge = fn(&Forger);
+    let forgeries: [(&str, Forge); 4] = [
+        ("neither a file nor a folder", |run| {
+            fs::remove_file(run.paths.events()).unwrap();
+            std::os::unix::fs::symlink("/dev/zero", run.paths.events()).unwrap();
+        }),
+        ("neither a file nor a folder", |run| {
+            fs::remove_file(run.paths.lock()).unwrap();
+            let made = std::process::Command::new("mkfifo").arg(run.paths.lock()).status();
+            assert!(made.unwrap().success());
+        }),
+        ("a line of more than", |run| {
+            fs::File::create(run.paths.metrics()).unwrap().set_len(3 << 30).unwrap();
+        }),
+        ("take less than", |run| {
+            let file = fs::File::options().write(true).open(run.part(8, Part::Weights)).unwrap();
+            file.set_len(900 << 20).unwrap();
+        }),
+    ];
+    for (why, forge) in forgeries {
+        let run = Forger::of(&folder.path(), &depo(&[]));
+        forge(&run);
+        let broken = run.verify().broken;
+        assert!(broken.iter().any(|line| line.contains(why)), "{why}: {broken:?}");
     }
 }

@@ -7,6 +7,7 @@ use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
 use std::path::{Path, PathBuf};
 
 use crate::data::DataError;
+use crate::files;
 
 use super::index::{Documents, Scratch, Source, TextIndex};
 use super::prepared::{self, START};
@@ -39,13 +40,13 @@ pub fn load(path: &Path) -> Result<TextIndex, DataError> {
             "make it with `canonc data prepare`",
         )
     };
-    let mut file = File::open(path).map_err(unreadable)?;
-    if file.metadata().map_err(unreadable)?.is_dir() {
+    if path.is_dir() {
         return Err(DataError::new(
             format!("{} is a folder, not prepared documents", path.display()),
             "name the file that `canonc data prepare` wrote",
         ));
     }
+    let mut file = files::open_large(path).map_err(unreadable)?;
     let mut start = [0; START.len()];
     if file.read_exact(&mut start).is_ok() && start == *START {
         return prepared::open(file, path);
@@ -111,7 +112,7 @@ pub fn write(index: &TextIndex, to: &mut impl Write) -> io::Result<()> {
 /// Whether a file begins as an index does, of whatever version and however damaged.
 pub fn is_index(path: &Path) -> io::Result<bool> {
     let mut start = Vec::new();
-    File::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
+    files::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
     Ok(start == MAGIC)
 }
 

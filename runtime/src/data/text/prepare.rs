@@ -6,6 +6,7 @@
 
 mod fault;
 mod input;
+mod pages;
 mod parquet;
 mod partial;
 mod work;

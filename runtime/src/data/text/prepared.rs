@@ -178,6 +178,10 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
         && blocks_at <= manifest_at
         && manifest_at <= trailer_at;
     let listed = manifest_at.saturating_sub(blocks_at);
+    // Names of files and sources: a file that says more was damaged or forged.
+    if trailer_at.saturating_sub(manifest_at) > crate::files::SMALL {
+        return Err(damaged("its manifest is too large"));
+    }
     if !ordered
         || listed != blocks_at.div_ceil(BLOCK) * 32
         || !(blocks_at - documents_at).is_multiple_of(ENTRY)

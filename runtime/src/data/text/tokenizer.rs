@@ -3,6 +3,7 @@
 //! published library for the same file (golden vectors hold it); text that spells a special token is text; a file that
 //! is no tokenizer is refused in words, whatever it holds; an id at or above `vocab` never leaves here.
 
+mod expansion;
 mod huggingface;
 mod sentencepiece;
 mod tiktoken;

@@ -65,7 +65,10 @@ impl Lists {
 
 impl<W: Write + Send> Writer<W> {
     pub(super) fn new(to: W, columns: Columns) -> io::Result<Writer<W>> {
-        let properties = WriterProperties::builder().set_compression(Compression::SNAPPY).build();
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::SNAPPY)
+            .set_created_by(concat!("canonc ", env!("CARGO_PKG_VERSION")).to_owned())
+            .build();
         let file = schema(columns)
             .and_then(|schema| SerializedFileWriter::new(to, schema, Arc::new(properties)));
         Ok(Writer {

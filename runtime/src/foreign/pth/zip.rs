@@ -14,7 +14,7 @@ use crate::checked::{CheckedFile, ReadBuffer, ReadFault};
 /// Entries of one archive.
 const MAX_ENTRIES: u64 = 1_000_000;
 /// Bytes of the central directory.
-const MAX_DIRECTORY: u64 = 256 << 20;
+const MAX_DIRECTORY: u64 = 64 << 20;
 /// What may lie between two entries: the descriptor after the first.
 const MAX_GAP: u64 = 24;
 const MAX_NAME: usize = 255;

@@ -2,15 +2,17 @@
 //! a column that is no string is refused, never written out as one; a row without a value is there and says so; rows are
 //! read in small batches, so a row group is never held whole.
 
+use std::collections::VecDeque;
 use std::fs::File;
 
-use parquet::basic::{ConvertedType, LogicalType, Type as Physical};
+use parquet::basic::{Compression, ConvertedType, LogicalType, Type as Physical};
 use parquet::column::reader::{ColumnReader, ColumnReaderImpl, get_typed_column_reader};
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::schema::types::ColumnDescriptor;
 
 use super::super::lines::Field;
+use super::pages::{check_footer, check_pages};
 
 /// Rows that are read at once.
 const ROWS: usize = 64;
@@ -18,6 +20,8 @@ const ROWS: usize = 64;
 /// A column being read.
 pub(super) struct Table {
     file: SerializedFileReader<File>,
+    /// The same file, to look at sizes before the library takes memory for them.
+    raw: File,
     column: usize,
     /// Definition level of a value that is there.
     present: i16,
@@ -27,10 +31,14 @@ pub(super) struct Table {
     left: u64,
     /// Compressed bytes of the groups before.
     read: u64,
+    /// Rows that were read and not given out. Equal values share their memory here.
+    ready: VecDeque<Option<ByteArray>>,
 }
 
 impl Table {
     pub(super) fn open(file: File, field: &Field, rows: u64) -> Result<Table, String> {
+        check_footer(&file)?;
+        let raw = file.try_clone().map_err(|error| error.to_string())?;
         let file = SerializedFileReader::new(file).map_err(|error| error.to_string())?;
         let schema = file.metadata().file_metadata().schema_descr();
         let columns = schema.columns();
@@ -47,7 +55,17 @@ impl Table {
         let descriptor = columns.get(column).ok_or("its columns are not listed")?;
         is_text(descriptor)?;
         let present = descriptor.max_def_level();
-        let mut table = Table { file, column, present, group: 0, reader: None, left: 0, read: 0 };
+        let mut table = Table {
+            file,
+            raw,
+            column,
+            present,
+            group: 0,
+            reader: None,
+            left: 0,
+            read: 0,
+            ready: VecDeque::new(),
+        };
         table.skip(rows)?;
         Ok(table)
     }
@@ -83,6 +101,11 @@ impl Table {
             self.read = self.read.saturating_add(metadata.compressed_size().unsigned_abs());
             self.group += 1;
             if self.left > 0 {
+                let column =
+                    metadata.columns().get(self.column).ok_or("a group lacks its column")?;
+                let (start, length) = column.byte_range();
+                let gzip = matches!(column.compression(), Compression::GZIP(_));
+                check_pages(&self.raw, start..start.saturating_add(length), gzip)?;
                 let reader = group.get_column_reader(self.column).map_err(text)?;
                 let ColumnReader::ByteArrayColumnReader(_) = &reader else {
                     return Err("a group's column is of another type than the file's".to_owned());
@@ -99,6 +122,11 @@ impl Table {
         let mut rows = Vec::new();
         let mut bytes = 0;
         while bytes < size {
+            if let Some(value) = self.ready.pop_front() {
+                bytes += value.as_ref().map_or(0, ByteArray::len) + 1;
+                rows.push(value.map(|value| value.data().to_vec()));
+                continue;
+            }
             if self.left == 0 && !self.next_group()? {
                 break;
             }
@@ -116,9 +144,7 @@ impl Table {
             for row in 0..count {
                 let there = self.present == 0 || levels.get(row) == Some(&self.present);
                 let value = if there { values.next() } else { None };
-                let value = value.map(|value| value.data().to_vec());
-                bytes += value.as_ref().map_or(0, Vec::len) + 1;
-                rows.push(value);
+                self.ready.push_back(value);
             }
             self.left -= count as u64;
         }

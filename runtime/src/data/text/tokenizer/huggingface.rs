@@ -12,6 +12,7 @@ pub(super) struct Huggingface {
 }
 
 pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
+    super::expansion::check(file)?;
     let mut tokenizer = Tokenizer::from_bytes(file).map_err(|error| error.to_string())?;
     if tokenizer.get_truncation().is_some() || tokenizer.get_padding().is_some() {
         return Err("it cuts or pads texts: `truncation` or `padding` is set".to_owned());

@@ -1,0 +1,294 @@
+//! Where a command writes: the one place that decides whether a path may be written to.
+//!
+//! In: a path that somebody named for what a command makes, and what kind of file that is. Out: the file in place,
+//! whole. Must stay true: nothing is written over but an older file of the same kind that canonc wrote; a link is never
+//! followed to a file; a file is replaced by renaming a complete one over it.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use compiler::lock;
+
+use crate::fail::{Failure, shown};
+use crate::files;
+
+/// What is written, and with it how an older one is known again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    all(not(feature = "torch"), not(test)),
+    expect(dead_code, reason = "commands that need libtorch write some of these")
+)]
+pub(crate) enum Kind {
+    Lock,
+    /// The page of a report.
+    Page,
+    /// A picture of several comparisons.
+    Picture,
+    /// An object a line, with these keys and no other.
+    Lines(&'static [&'static str]),
+    /// Samples of a task, in any of their formats.
+    Samples,
+    /// Tensors of a forward pass.
+    Tensors,
+    /// A file that TensorBoard reads.
+    Events,
+}
+
+/// Bytes of a file that are looked at.
+const LOOKED_AT: usize = 1 << 16;
+
+/// Refuses a path that may not be written to.
+pub(crate) fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
+    files::names_a_file(path)?;
+    let found = match fs::symlink_metadata(path) {
+        Ok(found) => found,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(Failure::cannot_write(path, &error)),
+    };
+    if found.is_symlink() {
+        // What is behind a link to a terminal or a pipe, such as /dev/stdout, is no file that could be lost.
+        return match fs::metadata(path) {
+            Ok(behind) if !behind.is_file() && !behind.is_dir() => Ok(()),
+            Ok(_) | Err(_) => Err(Failure::bad_input(format!(
+                "`{}` is a link, and canonc writes through none",
+                shown(path)
+            ))
+            .help("name the file itself, or another one")),
+        };
+    }
+    if found.is_file() && found.len() > 0 && !is_ours(path, kind) {
+        return Err(Failure::bad_input(format!(
+            "`{}` is there, and is not {} that canonc wrote",
+            shown(path),
+            kind.name()
+        ))
+        .help("name another file, or move that one away"));
+    }
+    Ok(())
+}
+
+/// Writes a file of that kind, making its folder if it is not there.
+pub(crate) fn put(path: &Path, kind: Kind, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+    if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
+        fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
+    }
+    put_with(path, kind, |file| {
+        io::Write::write_all(file, bytes.as_ref())
+            .map_err(|error| Failure::cannot_write(path, &error))
+    })
+}
+
+/// The same for what `write` writes; if it fails, nothing has happened.
+pub(crate) fn put_with<T>(
+    path: &Path,
+    kind: Kind,
+    write: impl FnOnce(&mut File) -> Result<T, Failure>,
+) -> Result<T, Failure> {
+    check(path, kind)?;
+    files::replace_with(path, write)
+}
+
+/// The path of what is called `name` in a folder: the only way from a name to a path.
+pub(crate) fn named(folder: &Path, name: &str, ending: &str) -> Result<PathBuf, Failure> {
+    lock::check_name(name).map_err(|why| {
+        Failure::bad_input(why).help("rename it where it was given its name, and build it again")
+    })?;
+    Ok(folder.join(format!("{name}{ending}")))
+}
+
+impl Kind {
+    fn name(self) -> &'static str {
+        match self {
+            Kind::Lock => "a lock",
+            Kind::Page => "a report",
+            Kind::Picture => "a picture",
+            Kind::Lines(_) => "a file of such lines",
+            Kind::Samples => "a file of samples",
+            Kind::Tensors => "a file of a forward pass",
+            Kind::Events => "an event file",
+        }
+    }
+}
+
+/// Whether the file is one that canonc wrote, as far as its beginning and its end say so.
+fn is_ours(path: &Path, kind: Kind) -> bool {
+    let Ok((start, end)) = ends(path) else { return false };
+    let text = String::from_utf8_lossy(&start);
+    match kind {
+        Kind::Lock => lock::source_of(&text).is_some(),
+        Kind::Page => {
+            let title =
+                text.split_once("<title>").and_then(|(_, rest)| rest.split_once("</title>"));
+            text.trim_start().starts_with("<!doctype html>")
+                && title.is_some_and(|(title, _)| title.ends_with(" · canonc report"))
+        }
+        Kind::Picture => {
+            let style = "font-family=\"system-ui, sans-serif\" font-size=\"11\">\n<rect width=\"";
+            text.starts_with("<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 ")
+                && text.lines().take(2).collect::<Vec<_>>().join("\n").contains(style)
+        }
+        Kind::Lines(keys) => is_line(&text, keys),
+        Kind::Samples => {
+            let by = b"canonc";
+            let is_table = start.starts_with(b"PAR1")
+                && end.ends_with(b"PAR1")
+                && end.windows(by.len()).any(|window| window == by);
+            is_line(&text, &SAMPLE) || is_table || are_samples(path).unwrap_or(false)
+        }
+        Kind::Tensors => {
+            let length = start.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
+            let mark = "{\"__metadata__\":{\"canonc\":\"forward\"}";
+            length.is_some_and(|length| length < u64::MAX / 2)
+                && start.get(8..).is_some_and(|json| json.starts_with(mark.as_bytes()))
+        }
+        Kind::Events => {
+            let version = b"brain.Event:2";
+            start
+                .iter()
+                .take(64)
+                .copied()
+                .collect::<Vec<u8>>()
+                .windows(version.len())
+                .any(|window| window == version)
+                && path.extension().is_some_and(|extension| extension == "canonc")
+        }
+    }
+}
+
+/// Keys of a line that is a sample.
+const SAMPLE: [&str; 4] = ["answer", "labels", "text", "tokens"];
+
+/// Whether a text begins with a line that is an object with these keys and no other.
+fn is_line(text: &str, keys: &[&str]) -> bool {
+    let first = text.split_inclusive('\n').next().filter(|line| line.ends_with('\n'));
+    let line = first.and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
+    let object = line.as_ref().and_then(serde_json::Value::as_object);
+    object.is_some_and(|object| {
+        !object.is_empty() && object.keys().all(|key| keys.contains(&key.as_str()))
+    })
+}
+
+/// Samples as numbers that are looked at.
+const SAMPLES: usize = 100_000;
+
+/// Whether a file is samples as numbers, each behind how many it has, up to its end.
+fn are_samples(path: &Path) -> io::Result<bool> {
+    let mut file = io::BufReader::new(runtime::files::open(path)?);
+    let mut left = file.get_ref().metadata()?.len();
+    for _ in 0..SAMPLES {
+        if left == 0 {
+            return Ok(true);
+        }
+        let mut count = [0; 4];
+        file.read_exact(&mut count)?;
+        let bytes = 4 * u64::from(u32::from_le_bytes(count));
+        let Some(rest) = left.checked_sub(4 + bytes).filter(|_| bytes > 0) else {
+            return Ok(false);
+        };
+        left = rest;
+        file.seek_relative(i64::try_from(bytes).unwrap_or(i64::MAX))?;
+    }
+    Ok(true)
+}
+
+/// The first bytes of a file, and its last.
+fn ends(path: &Path) -> io::Result<(Vec<u8>, Vec<u8>)> {
+    let mut file = runtime::files::open(path)?;
+    let (mut start, mut end) = (Vec::new(), Vec::new());
+    file.by_ref().take(LOOKED_AT as u64).read_to_end(&mut start)?;
+    let length = file.metadata()?.len();
+    file.seek(SeekFrom::Start(length.saturating_sub(LOOKED_AT as u64)))?;
+    file.take(LOOKED_AT as u64).read_to_end(&mut end)?;
+    Ok((start, end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const KINDS: [Kind; 7] = [
+        Kind::Lock,
+        Kind::Page,
+        Kind::Picture,
+        Kind::Lines(&["text", "answer"]),
+        Kind::Samples,
+        Kind::Tensors,
+        Kind::Events,
+    ];
+
+    #[test]
+    fn files_of_others_are_left_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        for theirs in [
+            "# thesis\n",
+            "{\"kind\":\"step\",\"step\":1}\n",
+            "<!doctype html><title>mine</title>",
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 9 9\"></svg>",
+            "PAR1xxPAR1",
+            "{\"text\":1",
+            "\u{8}\0\0\0\0\0\0\0{\"__metadata__\":{\"canonc\":\"lock 1 step 2\"}}",
+        ] {
+            fs::write(&path, theirs).unwrap();
+            for kind in KINDS {
+                let failure = put(&path, kind, "ours").unwrap_err();
+                assert_eq!(failure.exit, crate::fail::Exit::BadInput);
+                assert_eq!(fs::read_to_string(&path).unwrap(), theirs, "{kind:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_older_one_of_its_kind_is_replaced() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep").join("file.canonc");
+        let page = "<!doctype html>\n<title>a · canonc report</title>";
+        let tensors = "\u{8}\0\0\0\0\0\0\0{\"__metadata__\":{\"canonc\":\"forward\"}}";
+        for (kind, older) in [
+            (Kind::Page, page),
+            (Kind::Lines(&["text", "answer"]), "{\"text\":\"a\",\"answer\":\"b\"}\n"),
+            (Kind::Samples, "PAR1 canonc PAR1"),
+            (Kind::Samples, "{\"tokens\":[1,2]}\n"),
+            (Kind::Samples, "\u{1}\0\0\0\u{7}\0\0\0\u{2}\0\0\0abcdefgh"),
+            (Kind::Tensors, tensors),
+            (Kind::Events, "\u{18}\0\0brain.Event:2"),
+            (Kind::Page, ""),
+        ] {
+            put(&path, kind, older).unwrap();
+            put(&path, kind, "new").unwrap();
+            assert_eq!(fs::read_to_string(&path).unwrap(), "new", "{kind:?}");
+            fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_link_is_not_followed_to_a_file() {
+        use std::os::unix::fs::symlink;
+        let folder = tempfile::tempdir().unwrap();
+        let (link, file) = (folder.path().join("link"), folder.path().join("file"));
+        symlink(&file, &link).unwrap();
+        // To nothing, to a file that is empty, to one of our own.
+        for content in [None, Some(""), Some("{\"text\":\"a\"}\n")] {
+            if let Some(content) = content {
+                fs::write(&file, content).unwrap();
+            }
+            assert!(put(&link, Kind::Lines(&["text"]), "new").is_err());
+            assert_eq!(fs::read_to_string(&file).ok().as_deref(), content);
+        }
+        let device = folder.path().join("device");
+        symlink("/dev/null", &device).unwrap();
+        put(&device, Kind::Page, "new").unwrap();
+        assert!(fs::symlink_metadata(&device).unwrap().is_symlink());
+    }
+
+    #[test]
+    fn a_name_that_is_a_path_is_refused() {
+        let folder = Path::new("runs");
+        assert_eq!(named(folder, "a-b.c", ".lock").unwrap(), folder.join("a-b.c.lock"));
+        for name in ["../x", "/etc/x", "a/b", "..", "", "x\n"] {
+            assert!(named(folder, name, "").is_err(), "{name:?}");
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! In: the name of a lock, an arm or a run, as somebody wrote it. Out: whether it can be one. Must stay true: every
+//! name that is read passes here, since names become parts of paths, lines of scripts and words of commands.
+
+/// The most bytes of a name: with an ending it fits every file system.
+pub const MAX_NAME: usize = 240;
+
+/// The most bytes of an arm's name.
+const MAX_ARM: usize = 40;
+
+/// Refuses a text that cannot name a lock or a run, and says why.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
+    let why = if name.is_empty() {
+        "it is empty".to_owned()
+    } else if name.len() > MAX_NAME {
+        format!("it has {} bytes, and at most {MAX_NAME} are taken", name.len())
+    } else if let Some(other) = name.chars().find(|c| !plain(*c)) {
+        format!("it has {other:?}")
+    } else if name.starts_with(['.', '-']) {
+        "it begins with `.` or `-`".to_owned()
+    } else {
+        return Ok(());
+    };
+    Err(format!(
+        "{} is not a name: {why}; a name is letters, digits, `_`, `-` and `.`",
+        quoted(name)
+    ))
+}
+
+/// The same of an arm of a comparison.
+pub(crate) fn check_arm(arm: &str) -> Result<(), String> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if (1..=MAX_ARM).contains(&arm.len()) && arm.chars().all(plain) {
+        return Ok(());
+    }
+    Err(format!(
+        "{} is not the name of an arm: letters, digits and `_`, 1 to {MAX_ARM} of them",
+        quoted(arm)
+    ))
+}
+
+/// The name as Rust writes a text, so that nothing in it reaches a terminal, and not too long.
+fn quoted(name: &str) -> String {
+    const SHOWN: usize = 60;
+    match name.char_indices().nth(SHOWN) {
+        None => format!("{name:?}"),
+        Some((end, _)) => format!("{:?}…", name.get(..end).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_words_of_every_file_system() {
+        for good in ["depo", "Llama-1B-Nemo-1T-lr0.002", "a_b.c-d", "7", &"x".repeat(MAX_NAME)] {
+            assert_eq!(check_name(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "",
+            ".",
+            "..",
+            ".hidden",
+            "-rf",
+            "../x",
+            "a/b",
+            "/etc/passwd",
+            "a\\b",
+            "C:x",
+            "a b",
+            "x\ntouch pwned #",
+            "$(id)",
+            "`id`",
+            "a'b",
+            "a\"b",
+            "a;b",
+            "\u{1b}[2J",
+            "é",
+            "a\u{202e}b",
+            &"x".repeat(MAX_NAME + 1),
+        ] {
+            let why = check_name(bad).unwrap_err();
+            assert!(!why.chars().any(char::is_control), "{why}");
+            assert!(check_arm(bad).is_err());
+        }
+        assert_eq!(check_arm("no_canon2"), Ok(()));
+        assert!(check_arm("a-b").is_err() && check_arm(&"x".repeat(41)).is_err());
+    }
+}

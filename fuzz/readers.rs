@@ -1,0 +1,103 @@
+//! Every reader of files that somebody else may have written, for libFuzzer, which keeps what reaches new code.
+//!
+//! In: the bytes of a file; `CANONC_READER` names the reader. Out: nothing. Must stay true: no input ends a reader but by
+//! a result or an error; `fuzz/run.sh` bounds its memory and its time.
+
+#![no_main]
+
+use std::fs;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use libfuzzer_sys::fuzz_target;
+use runtime::data::text::lines::Field;
+use runtime::data::text::prepare::{Input, Request, SourceInput, prepare};
+use runtime::data::text::tokenizer::{Kind, MarkNames, Tokenizer};
+
+/// A reader, given the bytes of a file.
+type Reader = fn(&[u8]);
+
+const READERS: [(&str, Reader); 18] = [
+    ("allowed", |bytes| drop(text(bytes).map(runtime::sign::AllowedSigners::parse))),
+    ("attestation", |bytes| drop(text(bytes).map(runtime::attest::Attestation::parse))),
+    ("canon", |bytes| drop(text(bytes).map(|text| dsl::parse(dsl::FileId(0), text)))),
+    ("curves", |bytes| drop(text(bytes).map(runtime::curves::Curves::parse))),
+    ("huggingface", |bytes| tokenizer(Kind::Huggingface, bytes)),
+    ("import", |bytes| {
+        let path = file("config.json", bytes);
+        let request =
+            runtime::foreign::import::Request { source: &path, name: Some("a"), devices: Some(8) };
+        drop(runtime::foreign::import::read(&request));
+    }),
+    ("json", |bytes| drop(runtime::foreign::json::read("file", bytes))),
+    ("lock", |bytes| drop(compiler::lock::read_bytes("file", bytes))),
+    ("metrics", |bytes| drop(runtime::metrics::read(&file("metrics.jsonl", bytes)))),
+    ("parquet", |bytes| table("a.parquet", bytes)),
+    ("prepared", |bytes| drop(runtime::data::text::file::load(&file("a.index", bytes)))),
+    ("pth", |bytes| drop(runtime::foreign::pth::read(&file("consolidated.pth", bytes)))),
+    ("recipe", |bytes| {
+        let Some(text) = text(bytes) else { return };
+        let mut sources = dsl::Sources::new();
+        let file = sources.add("recipe.toml", text);
+        drop(compiler::recipe::read(&sources, file));
+        drop(compiler::recipe::comparison::read(&sources, file));
+    }),
+    ("safetensors", |bytes| {
+        drop(runtime::foreign::store::Store::single(&file("model.safetensors", bytes)));
+    }),
+    ("sentencepiece", |bytes| tokenizer(Kind::Sentencepiece, bytes)),
+    ("signature", |bytes| drop(text(bytes).map(|text| runtime::sign::check(b"message", text)))),
+    ("table", |bytes| drop(text(bytes).map(|text| compiler::audit::table("table.tsv", text)))),
+    ("yaml", |bytes| drop(runtime::foreign::yaml::read("file", bytes))),
+];
+
+fn text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
+}
+
+/// The bytes in a file of that name; one folder serves all inputs of a process.
+fn file(name: &str, bytes: &[u8]) -> PathBuf {
+    static FOLDER: OnceLock<PathBuf> = OnceLock::new();
+    let folder = FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder").keep());
+    let path = folder.join(name);
+    fs::write(&path, bytes).expect("room for the input");
+    path
+}
+
+fn tokenizer(kind: Kind, bytes: &[u8]) {
+    if let Ok(tokenizer) = Tokenizer::read(kind, bytes, "file", &MarkNames::default()) {
+        drop(tokenizer.encode("A text of some words, 12 numbers and ünïcode.", &mut Vec::new()));
+    }
+}
+
+fn table(name: &str, bytes: &[u8]) {
+    let path = file(name, bytes);
+    let input =
+        Input { path: Some(path.clone()), name: name.to_owned(), bytes: bytes.len() as u64 };
+    let sources = [SourceInput { name: "a".to_owned(), files: vec![input] }];
+    let request = Request {
+        sources: &sources,
+        field: Field::Usual,
+        on_bad_line: runtime::data::text::index::OnBadLine::Skip,
+        tokenizer: &Tokenizer::bytes(),
+        workers: 1,
+        checkpoint: 1 << 30,
+        fault: None,
+    };
+    let out = path.with_extension("index");
+    let stop = std::sync::atomic::AtomicBool::new(false);
+    drop(prepare(&request, &out, &stop, &mut |_| ()));
+    let _ = fs::remove_file(&out);
+    let _ = fs::remove_dir_all(path.with_extension("index.partial"));
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    static READER: OnceLock<Reader> = OnceLock::new();
+    let reader = READER.get_or_init(|| {
+        let named = std::env::var("CANONC_READER").unwrap_or_default();
+        let found = READERS.iter().find(|(name, _)| *name == named);
+        let names: Vec<&str> = READERS.iter().map(|(name, _)| *name).collect();
+        found.unwrap_or_else(|| panic!("set CANONC_READER to one of {}", names.join(", "))).1
+    });
+    reader(bytes);
+});

@@ -1,0 +1,120 @@
+//! What comes in is checked, what goes out is what it says: names, output paths, exports of other weights.
+
+use std::fs;
+use std::path::Path;
+
+use super::super::{DEPO, Place, experiment, said};
+
+/// Every file under a folder with its bytes.
+fn files(folder: &Path) -> Vec<(std::path::PathBuf, Vec<u8>)> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => folders.push(path),
+                false => found.push((path.clone(), fs::read(path).unwrap())),
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[test]
+fn a_lock_with_the_name_of_a_path_or_a_script_is_refused_by_every_command() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    let lock = place.path("lockfiles/small.lock");
+    let text = fs::read_to_string(&lock).unwrap();
+    for name in ["x\\ntouch pwned #", "../../h/pwn", "/tmp/canonc-pwned", "a b", "-x", "\\u001b[2J"]
+    {
+        fs::write(&lock, text.replacen("name = \"small\"", &format!("name = \"{name}\""), 1))
+            .unwrap();
+        let before = files(place.root.path());
+        for words in [
+            "verify lockfiles/small.lock",
+            "run lockfiles/small.lock",
+            "show lockfiles/small.lock",
+            "export lockfiles/small.lock --to slurm --out slurm",
+            "diff lockfiles/small.lock lockfiles/small.lock",
+            "report lockfiles/small.lock --out page.html",
+        ] {
+            let output = place.type_in(words);
+            let said = said(&output);
+            assert!(matches!(output.status.code(), Some(1 | 2)), "{words}: {said}");
+            assert!(said.contains("is not a name"), "{words}: {said}");
+            assert!(!said.contains('\u{1b}'), "{words}: {said:?}");
+        }
+        assert_eq!(files(place.root.path()), before);
+    }
+}
+
+#[test]
+fn no_command_writes_over_what_canonc_did_not_write_there() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    place.exits(0, "run");
+    fs::write(place.path("thesis.tex"), "years of work").unwrap();
+    let log = "runs/small/metrics.jsonl";
+    let weights = "runs/small/checkpoints/step-0000000006/weights.safetensors";
+    let generate = "data generate mano --set L=4 --count 3";
+    for theirs in ["thesis.tex", log, weights, "runs/small/lock", "lockfiles/small.lock"] {
+        for words in [
+            format!("report runs/small --out {theirs}"),
+            format!("{generate} --format jsonl --out {theirs}"),
+            format!("{generate} --format bin --out {theirs}"),
+            format!("{generate} --format parquet --out {theirs}"),
+        ] {
+            let before = fs::read(place.path(theirs)).unwrap();
+            assert!(place.exits(2, &words).contains("that canonc wrote"), "{words}");
+            assert_eq!(fs::read(place.path(theirs)).unwrap(), before, "{words}");
+        }
+    }
+    // Its own it replaces.
+    for words in [
+        "report runs/small --out page.html --tensorboard tb".to_owned(),
+        format!("{generate} --format jsonl --out a.jsonl"),
+        format!("{generate} --format parquet --out a.parquet"),
+    ] {
+        place.exits(0, &words);
+        place.exits(0, &words);
+    }
+    #[cfg(unix)]
+    {
+        std::os::unix::fs::symlink("thesis.tex", place.path("link")).unwrap();
+        place.exits(2, "report runs/small --out link");
+        assert_eq!(fs::read_to_string(place.path("thesis.tex")).unwrap(), "years of work");
+    }
+}
+
+#[test]
+fn only_the_weights_of_the_lock_and_the_run_are_exported() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    place.exits(0, "run");
+    let other = experiment("small", DEPO, &[("lr = 0.01", "lr = 0.02")]);
+    place.lock("other", &compiler::lock::Lock::Experiment(other));
+    place.exits(0, "run lockfiles/other.lock --dir runs/other");
+    let step =
+        |run: &str, step: u64| place.path(&format!("runs/{run}/checkpoints/step-{step:010}"));
+    let weights = "runs/other/checkpoints/step-0000000006/weights.safetensors";
+    for lock in ["lockfiles/small.lock", "runs/small/lock"] {
+        let said = place.exits(1, &format!("export {lock} --weights {weights} --to hf --out no"));
+        assert!(said.contains("these weights are of step 6 of a run of lock"), "{said}");
+    }
+    let said = place
+        .exits(0, &format!("export lockfiles/other.lock --weights {weights} --to hf --out hf"));
+    assert!(said.contains("README.md"), "{said}");
+    let card = fs::read_to_string(place.path("hf/README.md")).unwrap();
+    assert!(!card.contains("attested"), "{card}");
+    // Two checkpoints of the run change places.
+    let away = place.path("away");
+    fs::rename(step("small", 6), &away).unwrap();
+    fs::rename(step("small", 4), step("small", 6)).unwrap();
+    fs::rename(&away, step("small", 4)).unwrap();
+    place.exits(1, "export runs/small --to hf --out no");
+    // Another run's takes the place of the last.
+    fs::remove_dir_all(step("small", 6)).unwrap();
+    fs::rename(step("other", 6), step("small", 6)).unwrap();
+    place.exits(1, "export runs/small --to hf --out no");
+    assert!(!place.path("no").exists());
+}
