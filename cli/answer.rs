@@ -45,9 +45,7 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
         .help("name an arch that was trained on text"));
     }
     let questions = questions(args)?;
-    let weights = weights(&compiled, &args.weights)?
-        .to(machine.device, machine.kind)
-        .map_err(|error| Failure::machine(error.to_string()))?;
+    let weights = weights(&compiled, &args.weights, machine)?;
     let decoder = Decoder::new(&compiled.graph, Options::default(), machine)
         .map_err(|error| Failure::machine(error.to_string()))?;
     let tokens: Vec<Vec<i64>> = questions

@@ -10,9 +10,10 @@ use std::path::Path;
 use compiler::plan::Loss;
 use runtime::checkpoint::{self, Part};
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
+use runtime::foreign::source::{Source, file_of};
 use runtime::forward::{Answer, Measured, Request, forward as run};
 use runtime::run::{Paths, read_experiment};
-use runtime::weights::{Weights, file};
+use runtime::weights::{Weights, file, refused};
 use serde::Serialize;
 
 use crate::args::{ForwardArgs, MachineArgs, OnDevice, WithKernels, WithType};
@@ -34,7 +35,7 @@ pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
         }
         None => None,
     };
-    let weights = weights(&compiled, &args.weights)?;
+    let weights = weights(&compiled, &args.weights, machine)?;
     let request = Request {
         graph: &compiled.graph,
         weights: &weights,
@@ -124,22 +125,33 @@ pub(crate) fn one_arch(path: &Path, arch: Option<&str>) -> Result<Found, Failure
     }
 }
 
+/// The weights of an arch, out of a file or folder under anyone's names, as the machine wants them.
 pub(crate) fn weights(
     compiled: &compiler::program::Compiled,
     path: &Path,
+    machine: Machine,
 ) -> Result<Weights, Failure> {
-    there(path)?;
+    std::fs::metadata(path).map_err(|error| files::missing(path, &error))?;
+    let path = &file_of(path).map_err(|error| failure(refused(error)))?;
     refuse_moments(path)?;
     refuse_damaged(path)?;
-    Weights::load(&compiled.graph, path).map_err(|error| {
+    let source = Source::open(compiled, path).map_err(|error| {
         let (file, arch) = (shown(path), &compiled.name);
-        failure(error).help(match run_of(path) {
+        failure(refused(error)).help(match run_of(path) {
             Some((run, theirs)) => format!(
                 "`{file}` is of the run `{run}`, whose arch is `{theirs}`, and this is `{arch}`; its lock is `{run}/lock`"
             ),
             None => format!("`{file}` was asked to be weights of the arch `{arch}`"),
         })
-    })
+    })?;
+    if source.is_turned() {
+        output::note(&format!(
+            "`{}` has names of {}: rows of q and k are reordered for this arch's RoPE",
+            shown(path),
+            source.names
+        ));
+    }
+    Weights::read(&compiled.graph, &source, machine.device, machine.kind).map_err(failure)
 }
 
 /// A checkpoint's other files have the names and shapes of weights, and are none.

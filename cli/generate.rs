@@ -32,7 +32,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
                 .help("give `--prompt TEXT`, or `--prompt-tokens 1,2,3`"));
         }
     };
-    let weights = weights(&compiled, &args.weights)?;
+    let weights = weights(&compiled, &args.weights, machine)?;
     let request = Request {
         graph: &compiled.graph,
         weights: &weights,

@@ -19,6 +19,7 @@ pub mod names;
 pub mod node;
 pub mod pth;
 pub mod recipe;
+pub mod source;
 pub mod store;
 pub mod training;
 pub mod yaml;

@@ -35,12 +35,14 @@ const ALL: [&str; 10] = [
 ];
 
 fn import(source: &Path, devices: Option<i64>) -> Imported {
-    read(&Request { source, name: Some("model"), devices })
+    read(&Request { source, name: Some("model"), devices, weights: true })
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn refused(source: &Path) -> String {
-    read(&Request { source, name: Some("model"), devices: None }).unwrap_err().to_string()
+    read(&Request { source, name: Some("model"), devices: None, weights: true })
+        .unwrap_err()
+        .to_string()
 }
 
 /// Every tensor of a safetensors file, as bits.
