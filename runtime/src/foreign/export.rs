@@ -91,8 +91,11 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
             Some(source)
         }
     };
-    if request.to == To::Lingua && weights.is_some() {
-        lingua::check_loader(&request.compiled.name, &model)?;
+    match request.to {
+        To::HuggingFace => hf::check_class(&request.compiled.name, &model)?,
+        // Without weights it is for the trainer, which honours every key.
+        To::Lingua if weights.is_some() => lingua::check_loader(&request.compiled.name, &model)?,
+        To::Lingua | To::Slurm | To::Card => {}
     }
     let seq_len = match request.experiment.and_then(|e| e.value("data.seq_len")) {
         Some(FieldValue::Int(n)) => *n,

@@ -14,8 +14,8 @@ use super::model::{Attention, Canon, Init, Mixer, Model, RopeLayout};
 use super::names::GatedNorm;
 use super::node::Value;
 
-pub(in crate::foreign) use write::{canon_set, float, own};
-pub use write::{class, code_folder, published, write};
+pub(in crate::foreign) use write::{canon_set, float, own, turned_channels};
+pub use write::{check_class, class, code_folder, published, write};
 
 /// A model as a configuration has it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use dsl::Decimal;
 
 use super::ForeignError;
 use super::config::{Keys, decimal};
-use super::hf::{Described, canon, canon_set, divided, float, own, rope_dims};
+use super::hf::{Described, canon, canon_set, divided, float, own, rope_dims, turned_channels};
 use super::model::{Attention, Canon, Family, Init, Mixer, Model, RopeLayout};
 use super::names::GatedNorm;
 use super::node::{Node, Value};
@@ -331,9 +331,7 @@ pub fn check_loader(name: &str, model: &Model) -> Result<(), ForeignError> {
             let of = format!("dim / heads = {}/{} = {wide}", model.dim, a.heads);
             let whole = a.head_dim == wide && wide * a.heads == model.dim;
             only(whole, "head_dim", a.head_dim.to_string(), &of);
-            // As the class computes it: a quotient in f64, multiplied and cut.
-            let part = a.rope_dims as f64 / a.head_dim as f64;
-            let turns = (a.head_dim as f64 * part) as i64;
+            let turns = turned_channels(a);
             only(turns == a.rope_dims, "rope.dims", a.rope_dims.to_string(), &turns.to_string());
             if !model.canon.slots.is_empty() {
                 let Canon { slots: _, kernel, residual, silu } = &model.canon;

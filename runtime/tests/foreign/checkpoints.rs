@@ -98,6 +98,10 @@ fn import_then_export_then_import_is_the_identity() {
         let before = bits(&weights);
         assert_eq!(before.len(), first.params().len(), "{name}");
         for (to, folder) in [(To::HuggingFace, "hf"), (To::Lingua, "lingua")] {
+            // The published loader gives every Llama a head of its own (tests/foreign/configs.rs).
+            if name == "hf_llama_tied" && to == To::Lingua {
+                continue;
+            }
             let out = place.path().join(folder);
             let given = Given {
                 imported: &first,
@@ -146,7 +150,7 @@ fn what_lingua_wrote_is_written_again_under_the_same_names() {
         };
         export(given, To::Lingua, &out);
         let before = runtime::foreign::pth::read(&source.join("consolidated.pth")).unwrap().0;
-        let after = runtime::foreign::pth::read(&out.join("consolidated.pth")).unwrap().0;
+        let after = runtime::foreign::pth::read(&out.join("default/consolidated.pth")).unwrap().0;
         let shapes = |store: &Store| -> Vec<_> {
             store.tensors.iter().map(|(n, t)| (n.clone(), t.shape.clone())).collect()
         };

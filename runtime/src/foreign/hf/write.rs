@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 use dsl::Decimal;
 
+use super::super::ForeignError;
 use super::super::config::decimal;
 use super::super::model::{Attention, Family, Init, Mixer, Model, RopeLayout};
 use super::super::names::GatedNorm;
@@ -72,6 +73,26 @@ pub fn code_folder(model: &Model) -> &'static str {
         Family::Llama => "huggingface",
         Family::Gla5 | Family::Gdn2 | Family::Mamba2 => "lingua_modified/huggingface",
     }
+}
+
+/// Refuses what the class would compute otherwise than its keys say.
+pub fn check_class(name: &str, model: &Model) -> Result<(), ForeignError> {
+    let Mixer::Attention(attention) = &model.mixer else { return Ok(()) };
+    let turns = turned_channels(attention);
+    if model.is_plain_llama() || turns == attention.rope_dims {
+        return Ok(());
+    }
+    let Attention { rope_dims, head_dim, .. } = attention;
+    let message = format!(
+        "`rope.dims` is {rope_dims}, and the published class turns {turns} of a head's {head_dim} channels then"
+    );
+    Err(ForeignError::new(name, message, "take another `rope.dims`: a power of two is kept"))
+}
+
+/// How many channels of a head the published classes turn: a quotient in f64, multiplied and cut (quirk Q10).
+pub(in crate::foreign) fn turned_channels(attention: &Attention) -> i64 {
+    let head_dim = attention.head_dim as f64;
+    (head_dim * (attention.rope_dims as f64 / head_dim)) as i64
 }
 
 /// The class's name.
