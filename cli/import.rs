@@ -61,8 +61,8 @@ pub(crate) fn import(args: &ImportArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// Whether the recipe makes an experiment: a budget or a batch may contradict itself. Weights are worth having
-/// all the same; a recipe alone is not.
+/// Whether the recipe makes an experiment: a budget or a batch may contradict itself. A model is worth having all the
+/// same; a recipe alone is not.
 fn check_recipe(imported: &Imported, args: &ImportArgs) -> Result<(), Failure> {
     let Some(text) = imported.recipe() else { return Ok(()) };
     let arch = LockedArch::new(&imported.compiled)
@@ -75,14 +75,15 @@ fn check_recipe(imported: &Imported, args: &ImportArgs) -> Result<(), Failure> {
         found.extend(recipe.experiments(&imported.name, "", &|_| Some(Rc::clone(&arch))).1);
     }
     if found.iter().any(dsl::Diagnostic::is_error) {
-        if imported.weights.is_some() && !args.json {
+        let has_model = !imported.from_recipe;
+        if has_model && !args.json {
             let why: Vec<&str> = found.iter().map(|d| d.message.as_str()).collect();
             output::note(&format!(
                 "the recipe does not build as the source has it: {}",
                 why.join("; ")
             ));
         }
-        if imported.weights.is_some() {
+        if has_model {
             return Ok(());
         }
         output::diagnostics(&sources, &found);

@@ -365,6 +365,9 @@ impl Plan<'_> {
                 code => hf::published(model).unwrap_or_default(),
                 published => hf::PUBLISHED_CODE,
                 published_folder => hf::code_folder(model),
+                packages => packages(model),
+                gpu => model.family() != Family::Llama,
+                vocab => model.vocab,
                 folder => *to == To::HuggingFace,
                 canon => model.canon.slots.iter().map(char::to_string).collect::<Vec<_>>().join(", "),
                 rope => rope(model),
@@ -385,6 +388,18 @@ impl Plan<'_> {
             },
         )?;
         self.put(folder, "README.md", &text)
+    }
+}
+
+/// What the published code imports beside `torch` and `transformers`, as pip takes it.
+fn packages(model: &Model) -> &'static str {
+    match model.family() {
+        Family::Llama if model.is_plain_llama() => "",
+        Family::Llama => " einops==0.8.0",
+        Family::Gla5 | Family::Gdn2 => " einops==0.8.0 flash-linear-attention==0.3.0",
+        Family::Mamba2 => {
+            " einops==0.8.0 setuptools wheel && .venv/bin/pip install --no-build-isolation causal-conv1d==1.5.0.post8 mamba-ssm==2.2.4"
+        }
     }
 }
 

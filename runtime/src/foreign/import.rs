@@ -45,7 +45,9 @@ pub struct Imported {
     pub compiled: Compiled,
     pub training: Option<Training>,
     pub weights: Option<Source>,
-    /// Where weights were looked for and not found; empty for a recipe, which has none.
+    /// A recipe of a trainer, which has no weights.
+    pub from_recipe: bool,
+    /// Where a model's weights were looked for and not found.
     pub looked_for: Vec<PathBuf>,
     pub left_out: Vec<LeftOut>,
     /// Every file that was read.
@@ -310,7 +312,19 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
             Some(source)
         }
     };
-    Ok(Imported { name, described, text, compiled, training, weights, looked_for, left_out, files })
+    let from_recipe = matches!(kind, Kind::Recipe(_));
+    Ok(Imported {
+        name,
+        described,
+        text,
+        compiled,
+        training,
+        weights,
+        from_recipe,
+        looked_for,
+        left_out,
+        files,
+    })
 }
 
 /// The last part of a path that says something.
