@@ -8,9 +8,8 @@ use std::io;
 use std::path::Path;
 
 use compiler::plan::Loss;
-use runtime::checkpoint::{self, Part};
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
-use runtime::foreign::source::{Source, file_of};
+use runtime::foreign::source::Source;
 use runtime::forward::{Answer, Measured, Request, forward as run};
 use runtime::run::{Paths, read_experiment};
 use runtime::weights::{Weights, file, refused};
@@ -20,7 +19,7 @@ use crate::args::{ForwardArgs, MachineArgs, OnDevice, WithKernels, WithType};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::load::{self, Found};
 use crate::runs::failure;
-use crate::{files, output};
+use crate::{files, output, weights};
 
 pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
     let Found { compiled, train } = one_arch(&args.file, args.arch.as_deref())?;
@@ -131,10 +130,7 @@ pub(crate) fn weights(
     path: &Path,
     machine: Machine,
 ) -> Result<Weights, Failure> {
-    std::fs::metadata(path).map_err(|error| files::missing(path, &error))?;
-    let path = &file_of(path).map_err(|error| failure(refused(error)))?;
-    refuse_moments(path)?;
-    refuse_damaged(path)?;
+    let path = &weights::file(path)?;
     let source = Source::open(compiled, path).map_err(|error| {
         let (file, arch) = (shown(path), &compiled.name);
         failure(refused(error)).help(match run_of(path) {
@@ -152,34 +148,6 @@ pub(crate) fn weights(
         ));
     }
     Weights::read(&compiled.graph, &source, machine.device, machine.kind).map_err(failure)
-}
-
-/// A checkpoint's other files have the names and shapes of weights, and are none.
-fn refuse_moments(path: &Path) -> Result<(), Failure> {
-    let is = |part: Part| path.file_name().is_some_and(|name| *name == *part.file());
-    let beside = path.parent().map(|folder| folder.join(Part::Weights.file()));
-    match beside.filter(|weights| weights.is_file()) {
-        Some(weights) if is(Part::FirstMoment) || is(Part::SecondMoment) => {
-            Err(Failure::bad_input(format!("`{}` holds the optimiser's moments", shown(path)))
-                .help(format!("the weights are in `{}`", shown(&weights))))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// The weights of a checkpoint have to be those that it was saved with.
-fn refuse_damaged(path: &Path) -> Result<(), Failure> {
-    let place = path.parent().filter(|place| place.join(checkpoint::MANIFEST).is_file());
-    let is_weights = path.file_name().is_some_and(|name| *name == *Part::Weights.file());
-    let (Some(place), true) = (place, is_weights) else { return Ok(()) };
-    checkpoint::intact(place, Part::Weights).map_err(|why| {
-        let failure = Failure::bad_input(format!(
-            "`{}` is not what its checkpoint says it is: {why}",
-            shown(path)
-        ));
-        Failure { exit: Exit::Finding, ..failure }
-            .help("restore it from a copy, or copy it elsewhere to use it as weights of no run")
-    })
 }
 
 /// The run whose checkpoint a file is part of, and its arch.

@@ -136,6 +136,25 @@ fn a_finished_run_is_exported_and_an_unfinished_one_is_not() {
     for (name, tensor) in &a {
         assert_eq!(*tensor, b[name], "{name}");
     }
+    // The optimiser's moments have the names and shapes of weights; damaged weights have those too.
+    let step = "runs/small/checkpoints/step-0000000006";
+    let export = |weights: &str| {
+        let words = ["export", "lockfiles/small.lock", "--to", "hf", "--out", "no", "--weights"];
+        [words.as_slice(), &[weights]].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let words = export(&format!("{step}/first_moment.safetensors"));
+    let said = refused(root, 2, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(said.contains("holds the optimiser's moments"), "{said}");
+    let good = fs::read(&trained).unwrap();
+    let mut damaged = good.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    fs::write(&trained, damaged).unwrap();
+    for weights in [step.to_owned(), format!("{step}/weights.safetensors")] {
+        let words = export(&weights);
+        let said = refused(root, 1, &words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(said.contains("is not what its checkpoint says it is"), "{said}");
+    }
+    fs::write(&trained, good).unwrap();
     // A step that was logged and is another now: the run is held against its attestation first.
     let metrics = root.join("runs/small/metrics.jsonl");
     let text = fs::read_to_string(&metrics).unwrap();

@@ -284,7 +284,13 @@ impl Plan<'_> {
         if self.is_half() {
             return refuse("its RoPE has layout half, and Lingua's is interleaved".to_owned());
         }
-        Ok(())
+        match model.family() {
+            Family::Llama => Ok(()),
+            // The trainer of the linear families builds them as the loader does.
+            Family::Gla5 | Family::Gdn2 | Family::Mamba2 => {
+                lingua::check_loader(&self.name(), model)
+            }
+        }
     }
 
     fn recipe(&self, folder: &Path) -> Result<(), ForeignError> {

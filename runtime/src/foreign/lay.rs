@@ -307,17 +307,21 @@ fn squeezed(shape: &[i64]) -> Vec<i64> {
 }
 
 /// Whether a layout has that name, whatever the layer.
-pub(super) fn is_of(layout: &Layout, name: &str) -> bool {
+fn is_of(layout: &Layout, name: &str) -> bool {
+    let name = of_any_layer(name);
+    layout.rows.iter().any(|row| row.theirs == name)
+}
+
+/// A name as the table has it: without Lingua's prefix, its first number a layer's.
+pub(super) fn of_any_layer(name: &str) -> String {
     let name = name.replace(LINGUA_PREFIX, "");
-    let parts: Vec<&str> = name.split('.').collect();
-    layout.rows.iter().any(|row| {
-        let theirs: Vec<&str> = row.theirs.split('.').collect();
-        theirs.len() == parts.len()
-            && theirs
-                .iter()
-                .zip(&parts)
-                .all(|(a, b)| a == b || (*a == "{i}" && b.parse::<u32>().is_ok()))
-    })
+    let mut found = false;
+    let parts = name.split('.').map(|part| {
+        let layer = !found && part.parse::<u32>().is_ok();
+        found |= layer;
+        if layer { "{i}" } else { part }
+    });
+    parts.collect::<Vec<_>>().join(".")
 }
 
 /// A tensor that is used for nothing: what it repeats, or that it is zero.

@@ -352,7 +352,7 @@ pub fn check_loader(name: &str, model: &Model) -> Result<(), ForeignError> {
         return Ok(());
     }
     let message = format!(
-        "the published loader of Lingua's checkpoints cannot carry this arch\n  {}",
+        "the published loader would build another model of this arch\n  {}",
         lost.join("\n  ")
     );
     let help = "`--to hf` carries it; or change the arch";

@@ -263,8 +263,9 @@ fn names(store: &Store, params: &[Param]) -> Result<Names, String> {
         if paths.contains(name.as_str()) {
             ours.push(name.as_str());
         }
+        let row = lay::of_any_layer(name);
         for (index, layout) in LAYOUTS.iter().enumerate() {
-            if lay::is_of(layout, name) {
+            if layout.rows.iter().any(|known| known.theirs == row) {
                 theirs.entry(index).or_default().push(name);
             }
         }

@@ -187,6 +187,39 @@ fn a_recipe_that_does_not_say_its_devices_is_refused() {
     assert!(said.message.contains("there are 64 devices, and --devices is 128"), "{said}");
 }
 
+/// The trainer builds a Mamba2 as the published class does, whose epsilon no key reaches.
+#[test]
+fn a_mamba2_that_the_trainer_would_build_otherwise_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("r.yaml");
+    let all = rows();
+    let row = all.iter().find(|row| row["model"].starts_with("Mamba2Canon-1B")).unwrap();
+    fs::write(&path, published(row)).unwrap();
+    let mut imported = import(&path, "m", Some(128));
+    for (from, to, wanted) in [
+        ("norm_eps 1e-5", "norm_eps 1e-6", "`norm_eps` is 1e-6, and it loads 1e-5"),
+        ("state 128", "state 32", "`state` is 32"),
+    ] {
+        let text = imported.text.replace(from, to);
+        assert_ne!(text, imported.text, "{from}");
+        imported.compiled = runtime::foreign::arch::compile("m", &text).unwrap();
+        let experiment = experiment("m", &imported);
+        let request = export::Request {
+            compiled: &imported.compiled,
+            experiment: Some(&experiment),
+            weights: None,
+            to: To::Slurm,
+            dtype: Dtype::F32,
+            gpus_per_node: 8,
+            attested: None,
+        };
+        let out = place.path().join("out");
+        let said = export::write(&request, &out).unwrap_err().to_string();
+        assert!(said.contains(wanted), "{said}");
+        assert!(!out.exists());
+    }
+}
+
 #[test]
 fn what_lingua_cannot_train_is_refused_by_its_field() {
     let place = tempfile::tempdir().unwrap();
