@@ -134,10 +134,11 @@ fn what_a_key_means_is_what_the_published_class_makes_of_it() {
         let mut config = of_type(model_type);
         let config = config.as_object_mut().unwrap();
         for (key, value) in changes.as_object().unwrap() {
-            match value {
-                Value::String(text) if text == "absent" => config.remove(key),
-                value => config.insert(key.clone(), value.clone()),
-            };
+            if value == "absent" {
+                config.remove(key);
+            } else {
+                config.insert(key.clone(), value.clone());
+            }
         }
         match (import(&Value::Object(config.clone())), wanted) {
             (Ok(imported), Ok(part)) => {
@@ -195,10 +196,11 @@ fn configurations_of_llama_old_and_new() {
         entries.insert("model_type".to_owned(), json!("LlamaCanon"));
         entries.insert("architectures".to_owned(), json!(["LlamaCanonForCausalLM"]));
         for (key, value) in changes.as_object().unwrap() {
-            match value {
-                Value::String(text) if text == "absent" => entries.remove(key),
-                value => entries.insert(key.clone(), value.clone()),
-            };
+            if value == "absent" {
+                entries.remove(key);
+            } else {
+                entries.insert(key.clone(), value.clone());
+            }
         }
         import(&config)
     };
