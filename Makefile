@@ -25,7 +25,7 @@ build: libtorch ## the release binary, target/release/canonc (or under CARGO_TAR
 test: libtorch ## every test
 	$(CARGO) test --workspace
 
-test-transformers: libtorch ## plain Llamas in the real transformers (makes a Python environment once: a minute, 870 MB)
+test-transformers: libtorch ## exported folders in the real transformers (their README makes an environment once: 5 minutes, 6 GB)
 	$(CARGO) test --test transformers -- --nocapture
 
 fuzz: ## a minute of mutated files for all readers (needs a C++ compiler; fuzz/run.sh SECONDS READER... for more)

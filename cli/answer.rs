@@ -51,9 +51,7 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
         out::check(&args.out, ANSWERS)?;
     }
     let questions = questions(args)?;
-    let weights = weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?)?
-        .to(machine.device, machine.kind)
-        .map_err(|error| Failure::machine(error.to_string()))?;
+    let weights = weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
     let decoder = Decoder::new(&compiled.graph, Options::default(), machine)
         .map_err(|error| Failure::machine(error.to_string()))?;
     let tokens: Vec<Vec<i64>> = questions

@@ -18,7 +18,7 @@ use serde::Serialize;
 use crate::args::{ExportArgs, ExportDtype, ExportTo};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::import::failure;
-use crate::{load, locks, output, runs};
+use crate::{load, locks, output, runs, weights};
 
 pub(crate) fn export(args: &ExportArgs) -> Outcome {
     let Source { compiled, experiment, weights, attested } = source(args)?;
@@ -73,10 +73,8 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
     if path.is_dir() {
         return run(path, args.weights.as_deref());
     }
-    let weights = args.weights.clone();
-    let is_lock = path.extension().is_some_and(|extension| extension == "lock")
-        || path.file_name().is_some_and(|name| name == "lock");
-    if is_lock && let (Lock::Experiment(experiment), _) = locks::read(path)? {
+    let weights = args.weights.as_deref().map(weights::file).transpose()?;
+    if locks::is_lock(path) && let (Lock::Experiment(experiment), _) = locks::read(path)? {
         if let Some(weights) = &weights {
             of_the_lock(weights, &experiment)?;
         }

@@ -8,18 +8,18 @@ use std::io;
 use std::path::Path;
 
 use compiler::plan::Loss;
-use runtime::checkpoint::{self, Part};
 use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
+use runtime::foreign::source::Source;
 use runtime::forward::{Answer, Measured, Request, forward as run};
 use runtime::run::{Paths, read_experiment};
-use runtime::weights::{Weights, file};
+use runtime::weights::{Weights, file, refused};
 use serde::Serialize;
 
 use crate::args::{ForwardArgs, MachineArgs, OnDevice, WithKernels, WithType};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::load::{self, Found};
 use crate::runs::{self, failure};
-use crate::{files, out, output};
+use crate::{files, out, output, weights};
 
 pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
     let Found { compiled, train } = one_arch(&args.file, args.arch.as_deref())?;
@@ -35,7 +35,7 @@ pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
         }
         None => None,
     };
-    let weights = weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?)?;
+    let weights = weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
     let request = Request {
         graph: &compiled.graph,
         weights: &weights,
@@ -125,50 +125,30 @@ pub(crate) fn one_arch(path: &Path, arch: Option<&str>) -> Result<Found, Failure
     }
 }
 
+/// The weights of an arch, out of a file or folder under anyone's names, as the machine wants them.
 pub(crate) fn weights(
     compiled: &compiler::program::Compiled,
     path: &Path,
+    machine: Machine,
 ) -> Result<Weights, Failure> {
-    there(path)?;
-    refuse_moments(path)?;
-    refuse_damaged(path)?;
-    Weights::load(&compiled.graph, path).map_err(|error| {
+    let path = &weights::file(path)?;
+    let source = Source::open(compiled, path).map_err(|error| {
         let (file, arch) = (shown(path), &compiled.name);
-        failure(error).help(match run_of(path) {
+        failure(refused(error)).help(match run_of(path) {
             Some((run, theirs)) => format!(
                 "`{file}` is of the run `{run}`, whose arch is `{theirs}`, and this is `{arch}`; its lock is `{run}/lock`"
             ),
             None => format!("`{file}` was asked to be weights of the arch `{arch}`"),
         })
-    })
-}
-
-/// A checkpoint's other files have the names and shapes of weights, and are none.
-fn refuse_moments(path: &Path) -> Result<(), Failure> {
-    let is = |part: Part| path.file_name().is_some_and(|name| *name == *part.file());
-    let beside = path.parent().map(|folder| folder.join(Part::Weights.file()));
-    match beside.filter(|weights| weights.is_file()) {
-        Some(weights) if is(Part::FirstMoment) || is(Part::SecondMoment) => {
-            Err(Failure::bad_input(format!("`{}` holds the optimiser's moments", shown(path)))
-                .help(format!("the weights are in `{}`", shown(&weights))))
-        }
-        Some(_) | None => Ok(()),
-    }
-}
-
-/// The weights of a checkpoint have to be those that it was saved with.
-fn refuse_damaged(path: &Path) -> Result<(), Failure> {
-    let place = path.parent().filter(|place| place.join(checkpoint::MANIFEST).is_file());
-    let is_weights = path.file_name().is_some_and(|name| *name == *Part::Weights.file());
-    let (Some(place), true) = (place, is_weights) else { return Ok(()) };
-    checkpoint::intact(place, Part::Weights).map_err(|why| {
-        let failure = Failure::bad_input(format!(
-            "`{}` is not what its checkpoint says it is: {why}",
-            shown(path)
+    })?;
+    if source.is_turned() {
+        output::note(&format!(
+            "`{}` has names of {}: rows of q and k are reordered for this arch's RoPE",
+            shown(path),
+            source.names
         ));
-        Failure { exit: Exit::Finding, ..failure }
-            .help("restore it from a copy, or copy it elsewhere to use it as weights of no run")
-    })
+    }
+    Weights::read(&compiled.graph, &source, machine.device, machine.kind).map_err(failure)
 }
 
 /// The run whose checkpoint a file is part of, and its arch.

@@ -20,9 +20,21 @@ use crate::output;
 const TOLD: usize = 12;
 
 pub(crate) fn import(args: &ImportArgs) -> Outcome {
-    let ImportArgs { source, out, name, devices, json } = args;
-    let request = Request { source, name: name.as_deref(), devices: *devices };
+    let ImportArgs { source, out, name, devices, no_weights, json } = args;
+    let request =
+        Request { source, name: name.as_deref(), devices: *devices, weights: !no_weights };
     let imported = read(&request).map_err(failure)?;
+    if !no_weights && !imported.looked_for.is_empty() {
+        let places: Vec<String> =
+            imported.looked_for.iter().map(|path| format!("`{}`", shown(path))).collect();
+        let failure = Failure::bad_input(format!(
+            "this model has no weights: there is no {}",
+            places.join(", no ")
+        ));
+        return Err(Failure { exit: Exit::Finding, ..failure }
+            .at(shown(source))
+            .help("put the weights there, or add --no-weights for the arch and recipe alone"));
+    }
     check_recipe(&imported, args)?;
     imported.write(out).map_err(failure)?;
     let report = Report::of(&imported, out);
@@ -49,8 +61,8 @@ pub(crate) fn import(args: &ImportArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// Whether the recipe makes an experiment: a budget or a batch may contradict itself. Weights are worth having
-/// all the same; a recipe alone is not.
+/// Whether the recipe makes an experiment: a budget or a batch may contradict itself. A model is worth having all the
+/// same; a recipe alone is not.
 fn check_recipe(imported: &Imported, args: &ImportArgs) -> Result<(), Failure> {
     let Some(text) = imported.recipe() else { return Ok(()) };
     let arch = LockedArch::new(&imported.compiled)
@@ -63,14 +75,15 @@ fn check_recipe(imported: &Imported, args: &ImportArgs) -> Result<(), Failure> {
         found.extend(recipe.experiments(&imported.name, "", &|_| Some(Rc::clone(&arch))).1);
     }
     if found.iter().any(dsl::Diagnostic::is_error) {
-        if imported.store.is_some() && !args.json {
+        let has_model = !imported.from_recipe;
+        if has_model && !args.json {
             let why: Vec<&str> = found.iter().map(|d| d.message.as_str()).collect();
             output::note(&format!(
                 "the recipe does not build as the source has it: {}",
                 why.join("; ")
             ));
         }
-        if imported.store.is_some() {
+        if has_model {
             return Ok(());
         }
         output::diagnostics(&sources, &found);
@@ -118,7 +131,7 @@ impl Report {
             schema: "canonc.import.v1",
             arch: at(format!("arch/{name}.canon")),
             recipe: imported.training.as_ref().map(|_| at(format!("recipes/{name}.toml"))),
-            weights: imported.store.as_ref().map(|_| at("weights.safetensors".to_owned())),
+            weights: imported.weights.as_ref().map(|_| at("weights.safetensors".to_owned())),
             graph: identity.graph.to_string(),
             manifest: identity.manifest.to_string(),
             parameters: imported.params().iter().map(|p| elements(&p.shape)).sum(),

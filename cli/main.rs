@@ -54,6 +54,7 @@ mod show;
 mod sign;
 mod signals;
 mod verify;
+mod weights;
 
 use std::ffi::OsString;
 use std::process::ExitCode;

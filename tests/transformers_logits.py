@@ -2,8 +2,8 @@
 
 In: a folder as `canonc export --to hf` writes it and a safetensors file with `tokens` [batch, time]; or a .pth.
 Out: a safetensors file with `logits`, or with every tensor; on standard output one line of JSON that says with what.
-What must stay true: only published classes and loaders are used (`AutoModelForCausalLM` on torch where that is there,
-else `FlaxAutoModelForCausalLM`; `torch.load(weights_only=True)`), and a name missing or left over is an error.
+What must stay true: only published classes and loaders are used (`AutoModelForCausalLM`,
+`torch.load(weights_only=True)`), and a name missing or left over is an error.
 """
 
 import json
@@ -12,7 +12,7 @@ import sys
 import numpy
 
 
-def with_torch(folder, tokens):
+def logits_of(folder, tokens):
     import torch
     from transformers import AutoModelForCausalLM
 
@@ -24,33 +24,6 @@ def with_torch(folder, tokens):
         sys.exit("error: loading {} found {}".format(folder, wrong))
     with torch.no_grad():
         return model, model.eval()(torch.from_numpy(tokens)).logits.numpy()
-
-
-def with_flax(folder, tokens):
-    import logging
-
-    import jax
-    from transformers import FlaxAutoModelForCausalLM
-
-    class Strict(logging.Handler):
-        def emit(self, record):
-            said = record.getMessage()
-            if "newly initialized" in said or "were not used" in said:
-                sys.exit("error: loading {}: {}".format(folder, said))
-
-    logging.getLogger("transformers").addHandler(Strict())
-    jax.config.update("jax_default_matmul_precision", "highest")
-    model = FlaxAutoModelForCausalLM.from_pretrained(folder)
-    return model, numpy.asarray(model(tokens.astype("int32")).logits)
-
-
-def framework():
-    try:
-        import torch  # noqa: F401
-
-        return "torch", with_torch
-    except ImportError:
-        return "flax", with_flax
 
 
 def main():
@@ -68,10 +41,9 @@ def main():
         return
     import transformers
 
-    name, run = framework()
-    model, logits = run(sys.argv[1], load_file(sys.argv[2])["tokens"])
+    model, logits = logits_of(sys.argv[1], load_file(sys.argv[2])["tokens"])
     save_file({"logits": numpy.ascontiguousarray(logits, dtype="float32")}, sys.argv[3])
-    said = {"framework": name, "class": type(model).__name__, "version": transformers.__version__}
+    said = {"class": type(model).__name__, "version": transformers.__version__}
     print(json.dumps(said))
 
 

@@ -91,8 +91,8 @@ Examples:
   canonc forward lockfiles/depo_llama.lock --weights w.safetensors --tokens t.safetensors \\
       --targets targets --grad --dtype f64 --out o.safetensors
 
-Weights may have our paths, Hugging Face's names or Lingua's. Tokens are the tensor `tokens`, i64
-[batch, time]; targets a tensor of the same file by its name, or `targets` of another file, -100
+Weights may have our paths, Hugging Face's names or Lingua's, as `canonc import` takes them. Tokens are
+the tensor `tokens`, i64 [batch, time]; targets a tensor of the same file by its name, or `targets` of another file, -100
 being ignored. The output has `logits`; with targets `nll` and `loss` [1] f64 (a mean; a lock's own
 loss, cross-entropy for a .canon file); with --grad `grad.PATH`, the gradient of that mean.
 
@@ -105,7 +105,8 @@ pub(crate) struct ForwardArgs {
     /// The architecture that is meant, if the file holds several
     #[arg(long, value_name = "NAME")]
     pub(crate) arch: Option<String>,
-    /// The parameters, in safetensors [default: of a run, its last checkpoint]
+    /// The parameters: .safetensors, an index of shards, consolidated.pth, or a folder with one [default: of a run, its
+    /// last checkpoint]
     #[arg(long, value_name = "FILE")]
     pub(crate) weights: Option<PathBuf>,
     /// A safetensors file with `tokens`
@@ -151,7 +152,8 @@ pub(crate) struct GenerateArgs {
     /// The architecture that is meant, if the file holds several
     #[arg(long, value_name = "NAME")]
     pub(crate) arch: Option<String>,
-    /// The parameters, in safetensors [default: of a run, its last checkpoint]
+    /// The parameters: .safetensors, an index of shards, consolidated.pth, or a folder with one [default: of a run, its
+    /// last checkpoint]
     #[arg(long, value_name = "FILE")]
     pub(crate) weights: Option<PathBuf>,
     /// A text to go on from
@@ -207,7 +209,8 @@ pub(crate) struct AnswerArgs {
     /// The architecture that is meant, if the file holds several
     #[arg(long, value_name = "NAME")]
     pub(crate) arch: Option<String>,
-    /// The parameters, in safetensors [default: of a run, its last checkpoint]
+    /// The parameters: .safetensors, an index of shards, consolidated.pth, or a folder with one [default: of a run, its
+    /// last checkpoint]
     #[arg(long, value_name = "FILE")]
     pub(crate) weights: Option<PathBuf>,
     /// JSON lines

@@ -15,25 +15,29 @@ Examples:
   canonc import LlamaCanon-1B/ --out imported        a Hugging Face folder or a Lingua release
   canonc import release/default --out imported       one variant of a release
   canonc import recipe.yaml --devices 128 --out new  a recipe of Lingua's trainer
+  canonc import config.json --no-weights --out new   the arch alone
 
-Exit codes: 0 imported, 2 the source does not hold together or cannot be expressed.",
+Exit codes: 0 imported, 1 no weights were found, 2 the source does not hold together or cannot be expressed.",
     after_long_help = "\
 Examples:
   canonc import LlamaCanon-1B/ --out imported        a Hugging Face folder or a Lingua release
   canonc import release/default --out imported       one variant of a release
   canonc import recipe.yaml --devices 128 --out new  a recipe of Lingua's trainer
+  canonc import config.json --no-weights --out new   the arch alone
   canonc forward imported/arch/NAME.canon --weights imported/weights.safetensors --tokens t.safetensors --out o.safetensors
 
 Reads  config.json with model.safetensors, one file or shards, of Llama, LlamaCanon, GLA5, GDN2 and Mamba2;
-       params.json with consolidated.pth, without running anything that is in it; *.yaml of Lingua's trainer.
+       params.json with consolidated.pth, without running anything that is in it; a release, whose folder has
+       config.json and default/ with those two; *.yaml of Lingua's trainer.
 Writes OUT/arch/NAME.canon, OUT/recipes/NAME.toml if the source says how it trains, OUT/weights.safetensors
        if it has weights (f32, under the paths that `canonc show` lists), and OUT/import.toml: digests of
-       every file that was read, and what was left out and why. OUT is whole, or is not there.
+       every file that was read, and what was left out and why. OUT is whole, or is not there. A model without
+       weights is imported with --no-weights only.
 
 The tokens of a step are devices x grad_acc_steps x batch_size x seq_len. Published recipes say their GPUs
 in a comment only (`# Zeyuan note: run with 512 GPUs to replicate our result`), so --devices has to.
 
-Exit codes: 0 imported, 2 the source does not hold together or cannot be expressed.
+Exit codes: 0 imported, 1 no weights were found, 2 the source does not hold together or cannot be expressed.
 Schema of --json: {schema: \"canonc.import.v1\", name, arch, recipe, weights (null where there is none),
   graph, manifest, parameters, files: [path], left_out: [{name, why}]}."
 )]
@@ -50,6 +54,9 @@ pub(crate) struct ImportArgs {
     /// Devices that the run had, where its keys do not say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
     pub(crate) devices: Option<i64>,
+    /// Take over the arch and recipe alone
+    #[arg(long)]
+    pub(crate) no_weights: bool,
     /// What was done as JSON on standard output
     #[arg(long)]
     pub(crate) json: bool,
@@ -73,8 +80,9 @@ Examples:
 
 hf      config.json, model.safetensors, generation_config.json, README.md. A plain Llama loads in stock
         `transformers`; the rest name the published classes, whose code README.md says where to find.
-lingua  recipe.yaml, params.json, and with weights consolidated.pth, which torch.load reads with
-        weights_only=True.
+lingua  recipe.yaml, default/params.json, and with weights default/consolidated.pth: what the published
+        `from_pretrained` loads. What that loader passes over (a Llama's kernel other than 4, head_dim other
+        than dim / heads, a tied head) is refused.
 slurm   recipe.yaml and launch.sh, which launches Lingua's trainer on platform.devices GPUs.
 card    README.md: what the model is, in numbers from the lock.
 
@@ -94,7 +102,7 @@ pub(crate) struct ExportArgs {
     /// The folder to make; it must be empty or not exist yet
     #[arg(long, value_name = "DIR")]
     pub(crate) out: PathBuf,
-    /// Weights under our paths, where the source is no run
+    /// Weights of ours, Hugging Face's or Lingua's, where the source is not a run
     #[arg(long, value_name = "FILE")]
     pub(crate) weights: Option<PathBuf>,
     /// How wide numbers are written

@@ -20,6 +20,7 @@ pub mod node;
 pub mod pth;
 mod quote;
 pub mod recipe;
+pub mod source;
 pub mod store;
 pub mod training;
 pub mod yaml;

@@ -66,7 +66,7 @@ pub fn forward(request: &Request<'_>) -> Result<Answer, RunError> {
     } else if *gradients {
         return Err(RunError::input("gradients of no loss", "give --targets"));
     }
-    let weights = weights.to(machine.device, machine.kind)?;
+    let weights = weights.on(machine.device, machine.kind)?;
     let options = Options::default();
     let streamer = Streamer::new(plan::forward(graph, Stream::default(), options), *machine)?;
     let start = streamer.start(tokens.size().first().copied().unwrap_or(0))?;

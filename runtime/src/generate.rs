@@ -62,7 +62,7 @@ pub fn generate(
         return Err(RunError::input("the prompt is empty", "give at least one token"));
     }
     check_ids("the prompt's tokens", &Streamer::row(prompt)?, graph.vocab, false)?;
-    let weights = weights.to(machine.device, machine.kind)?;
+    let weights = weights.on(machine.device, machine.kind)?;
     let stream = Stream { state_in: true, state_out: true };
     let streamer = Streamer::new(plan::forward(graph, stream, Options::default()), *machine)?;
     let mut carried = streamer.start(1)?;

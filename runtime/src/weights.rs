@@ -1,18 +1,21 @@
 //! The parameters of an architecture as tensors.
 //!
-//! In: a graph's manifest, and a seed or a safetensors file. Out: one tensor per parameter, in parameter order; a
+//! In: a graph's manifest, and a seed or a file of weights. Out: one tensor per parameter, in parameter order; a
 //! file. Must stay true: paths and shapes are the manifest's; an element drawn depends on (seed, path, place) alone;
-//! a file that does not fit is refused with every name at fault, ours and its own; loading executes nothing.
+//! a file that does not fit is refused with every name at fault, ours and its own; loading executes nothing, and holds
+//! the parameters and a piece of the file, never the file.
 
 pub mod file;
-pub mod fit;
 
 use std::path::Path;
 
 use compiler::graph::{Graph, Param};
+use compiler::program::Compiled;
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::ExecuteError;
+use crate::foreign::ForeignError;
+use crate::foreign::source::Source;
 use crate::init;
 use crate::kernels::arrange::copy;
 use crate::run::RunError;
@@ -35,10 +38,25 @@ impl Weights {
         Ok(weights)
     }
 
-    /// From a safetensors file with our paths, Hugging Face's names or Lingua's; in f32.
-    pub fn load(graph: &Graph, path: &Path) -> Result<Self, RunError> {
-        let tensors = file::read(path)?;
-        fit::weights(graph, &tensors).map_err(|misfit| misfit.of(path))
+    /// From a file with our paths, Hugging Face's names or Lingua's; in f32 on the CPU.
+    pub fn load(compiled: &Compiled, path: &Path) -> Result<Self, RunError> {
+        let source = Source::open(compiled, path).map_err(refused)?;
+        Self::read(&compiled.graph, &source, Device::Cpu, Kind::Float)
+    }
+
+    /// Straight into tensors of that device and dtype, a piece of the file at a time.
+    pub fn read(
+        graph: &Graph,
+        source: &Source,
+        device: Device,
+        kind: Kind,
+    ) -> Result<Self, RunError> {
+        let mut weights = Self { paths: Vec::new(), tensors: Vec::new() };
+        for (index, param) in graph.params().iter().enumerate() {
+            weights.paths.push(param.path.clone());
+            weights.tensors.push(filled(source, index, param, device, kind)?);
+        }
+        Ok(weights)
     }
 
     /// To a safetensors file, under our paths.
@@ -61,6 +79,56 @@ impl Weights {
         }
         Ok(Self { paths: self.paths.clone(), tensors })
     }
+
+    /// On that device and of that dtype, to be read only: tensors that are so already are shared, not copied.
+    pub fn on(&self, device: Device, kind: Kind) -> Result<Self, ExecuteError> {
+        let mut tensors = Vec::with_capacity(self.tensors.len());
+        for tensor in &self.tensors {
+            tensors.push(tensor.f_to_device(device)?.f_to_kind(kind)?);
+        }
+        Ok(Self { paths: self.paths.clone(), tensors })
+    }
+}
+
+/// One parameter out of a file.
+fn filled(
+    source: &Source,
+    index: usize,
+    param: &Param,
+    device: Device,
+    kind: Kind,
+) -> Result<Tensor, RunError> {
+    let count: i64 = param.shape.iter().product();
+    let tensor = Tensor::f_empty([count], (kind, device)).map_err(ExecuteError::from)?;
+    let (mut at, mut failed) = (0, None);
+    let mut fill = |values: &[f32]| -> Result<(), tch::TchError> {
+        let piece = values.len() as i64;
+        tensor.f_narrow(0, at, piece)?.f_copy_(&Tensor::f_from_slice(values)?)?;
+        at += piece;
+        Ok(())
+    };
+    source
+        .param(index, &mut |values| {
+            if failed.is_none() {
+                failed = fill(values).err();
+            }
+            Ok(())
+        })
+        .map_err(refused)?;
+    if let Some(error) = failed {
+        return Err(ExecuteError::from(error).into());
+    }
+    Ok(tensor.f_reshape(&param.shape).map_err(ExecuteError::from)?)
+}
+
+/// As an error about the file.
+pub fn refused(error: ForeignError) -> RunError {
+    let ForeignError { place, message, help, machine } = error;
+    let message = match message.strip_prefix("it ") {
+        Some(rest) => format!("{place} {rest}"),
+        None => format!("{place}: {message}"),
+    };
+    if machine { RunError::machine(message, help) } else { RunError::input(message, help) }
 }
 
 fn drawn(param: &Param, seed: u64) -> Result<Tensor, ExecuteError> {

@@ -2,6 +2,8 @@
 
 mod foreign {
     mod checkpoints;
+    mod configs;
+    mod folders;
     mod pth;
     mod recipes;
     mod texts;

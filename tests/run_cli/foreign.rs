@@ -5,7 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use runtime::weights::file;
+use compiler::program::{Program, Std};
+use runtime::weights::{Weights, file};
 
 use crate::{DEPO, experiment};
 
@@ -80,6 +81,14 @@ fn every_golden_checkpoint_imports_to_its_logits_and_goes_out_and_comes_back() {
         let off = furthest(&has, &wanted);
         assert!(off <= tolerance, "{name}: {off:e}, and {tolerance:e} is allowed");
         for to in ["hf", "lingua"] {
+            if name == "hf_llama_tied" && to == "lingua" {
+                let words =
+                    ["export", "in/arch/model.canon", "--weights", "in/weights.safetensors"];
+                let to = ["--to", to, "--out", "no"];
+                let said = refused(place, 2, &[words.as_slice(), &to].concat());
+                assert!(said.contains("`head` is tied") && !place.join("no").exists(), "{said}");
+                continue;
+            }
             let weights = "in/weights.safetensors";
             let out = format!("{to}-out");
             works(
@@ -127,6 +136,25 @@ fn a_finished_run_is_exported_and_an_unfinished_one_is_not() {
     for (name, tensor) in &a {
         assert_eq!(*tensor, b[name], "{name}");
     }
+    // The optimiser's moments have the names and shapes of weights; damaged weights have those too.
+    let step = "runs/small/checkpoints/step-0000000006";
+    let export = |weights: &str| {
+        let words = ["export", "lockfiles/small.lock", "--to", "hf", "--out", "no", "--weights"];
+        [words.as_slice(), &[weights]].concat().into_iter().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let words = export(&format!("{step}/first_moment.safetensors"));
+    let said = refused(root, 2, &words.iter().map(String::as_str).collect::<Vec<_>>());
+    assert!(said.contains("holds the optimiser's moments"), "{said}");
+    let good = fs::read(&trained).unwrap();
+    let mut damaged = good.clone();
+    *damaged.last_mut().unwrap() ^= 1;
+    fs::write(&trained, damaged).unwrap();
+    for weights in [step.to_owned(), format!("{step}/weights.safetensors")] {
+        let words = export(&weights);
+        let said = refused(root, 1, &words.iter().map(String::as_str).collect::<Vec<_>>());
+        assert!(said.contains("is not what its checkpoint says it is"), "{said}");
+    }
+    fs::write(&trained, good).unwrap();
     // A step that was logged and is another now: the run is held against its attestation first.
     let metrics = root.join("runs/small/metrics.jsonl");
     let text = fs::read_to_string(&metrics).unwrap();
@@ -181,4 +209,178 @@ fn what_cannot_be_is_said_with_its_file_and_nothing_is_left_behind() {
     assert!(!place.join("o").exists());
     let left = fs::read_dir(place).unwrap().map(|e| e.unwrap().file_name().into_string().unwrap());
     assert!(!left.into_iter().any(|name| name.contains("partial")));
+}
+
+/// Plain, as stock `transformers` knows it; with Canon layers; with heads that follow another RoPE.
+const LLAMAS: &str = "
+arch plain {
+  vocab 97   dim 32   norm_eps 1e-5
+  init lingua
+  layers 2 of decoder {
+    mixer attention { heads 4, kv_heads 2, rope { layout interleaved } }
+    mlp swiglu { hidden 64 }
+  }
+}
+arch halved = plain with { mixer.rope.layout half }
+arch canon = plain with { canon A, B, C, D   mixer.qk_norm true   mixer.rope.dims 4 }
+arch canon_halved = canon with { mixer.rope.layout half }
+arch other = plain with { mixer.rope.theta 500000 }
+";
+
+/// A folder with the archs, weights of each under our paths, and tokens.
+fn llamas() -> tempfile::TempDir {
+    let place = tempfile::tempdir().unwrap();
+    fs::write(place.path().join("a.canon"), LLAMAS).unwrap();
+    let program = Program::new([("a.canon".to_owned(), LLAMAS.to_owned())], Std::Embedded);
+    for name in program.archs("a.canon") {
+        let compiled = program.compile("a.canon", &name).0.unwrap();
+        let weights = Weights::init(&compiled.graph, 7).unwrap();
+        weights.save(&place.path().join(format!("{name}.safetensors"))).unwrap();
+    }
+    let tokens = (0..2 * 19).map(|n: i64| (n * n * 31 + n * 7 + 5) % 97);
+    let header = r#"{"tokens":{"dtype":"I64","shape":[2,19],"data_offsets":[0,304]}}"#;
+    let mut bytes = (header.len() as u64).to_le_bytes().to_vec();
+    bytes.extend(header.as_bytes());
+    bytes.extend(tokens.flat_map(i64::to_le_bytes));
+    fs::write(place.path().join("t.safetensors"), bytes).unwrap();
+    place
+}
+
+#[test]
+fn weights_of_others_give_the_logits_of_ours_in_every_command_that_takes_them() {
+    let place = llamas();
+    let root = place.path();
+    let forward = |arch: &str, weights: &str| {
+        let words = ["forward", "a.canon", "--arch", arch, "--tokens", "t.safetensors"];
+        let given = ["--weights", weights, "--out", "o.safetensors"];
+        works(root, &[words.as_slice(), &given].concat());
+        floats(&root.join("o.safetensors"), "logits")
+    };
+    for arch in ["plain", "halved", "canon", "canon_halved"] {
+        let ours = format!("{arch}.safetensors");
+        let logits = forward(arch, &ours);
+        for to in ["hf", "lingua"] {
+            let out = format!("{arch}-{to}");
+            let words = ["export", "a.canon", "--arch", arch, "--weights", &ours];
+            works(root, &[words.as_slice(), &["--to", to, "--out", &out]].concat());
+            let file = if to == "hf" { "model.safetensors" } else { "default/consolidated.pth" };
+            for weights in [format!("{out}/{file}"), out.clone()] {
+                assert_eq!(forward(arch, &weights), logits, "{arch} of {weights}");
+            }
+            // Weights of others go out as ours do.
+            let again = format!("{out}-again");
+            let words = ["export", "a.canon", "--arch", arch, "--weights", &out];
+            works(root, &[words.as_slice(), &["--to", to, "--out", &again]].concat());
+            let bytes = |folder: &str| fs::read(root.join(folder).join(file)).unwrap();
+            assert!(bytes(&out) == bytes(&again), "{out}");
+        }
+        // Sampling reads them the same way.
+        let text = |weights: &str| {
+            let words = ["generate", "a.canon", "--arch", arch, "--prompt-tokens", "1,2,3"];
+            let given = ["--weights", weights, "--seed", "3", "--max-tokens", "9"];
+            works(root, &[words.as_slice(), &given].concat())
+        };
+        assert_eq!(text(&ours), text(&format!("{arch}-hf")));
+        assert_eq!(text(&ours), text(&format!("{arch}-lingua/default/consolidated.pth")));
+    }
+    // The rows were reordered, and that is said; a file alone is of stock `transformers`.
+    fs::copy(root.join("plain-hf/model.safetensors"), root.join("alone.safetensors")).unwrap();
+    let words = ["forward", "a.canon", "--arch", "plain", "--tokens", "t.safetensors"];
+    let given = ["--weights", "alone.safetensors", "--out", "o.safetensors"];
+    let said = type_in(root, &[words.as_slice(), &given].concat());
+    let said = String::from_utf8(said.stderr).unwrap();
+    assert!(said.contains("rows of q and k are reordered"), "{said}");
+    assert_eq!(forward("plain", "alone.safetensors"), forward("plain", "plain.safetensors"));
+    // A configuration in the same folder is of the same model, or the weights are refused.
+    let given = ["--weights", "plain-hf", "--out", "no.safetensors"];
+    let words = ["forward", "a.canon", "--arch", "other", "--tokens", "t.safetensors"];
+    let said = refused(root, 2, &[words.as_slice(), &given].concat());
+    assert!(said.contains("config.json") && said.contains("theta 5e5"), "{said}");
+    assert!(!root.join("no.safetensors").exists());
+    fs::create_dir(root.join("empty")).unwrap();
+    let given = ["--weights", "empty", "--out", "no.safetensors"];
+    let said = refused(root, 2, &[words.as_slice(), &given].concat());
+    assert!(said.contains("no weights are in this folder"), "{said}");
+}
+
+#[test]
+fn shards_are_taken_by_their_index() {
+    let place = llamas();
+    let root = place.path();
+    let words = ["export", "a.canon", "--arch", "plain", "--weights", "plain.safetensors"];
+    works(root, &[words.as_slice(), &["--to", "hf", "--out", "hf"]].concat());
+    let tensors = file::read(&root.join("hf/model.safetensors")).unwrap();
+    let mut map = serde_json::Map::new();
+    for shard in 0..2 {
+        let name = format!("model-{shard}.safetensors");
+        let part: Vec<_> =
+            tensors.iter().skip(shard).step_by(2).map(|(name, t)| (name.as_str(), t)).collect();
+        map.extend(part.iter().map(|(tensor, _)| ((*tensor).to_owned(), name.clone().into())));
+        file::write(&root.join("hf").join(name), &part).unwrap();
+    }
+    fs::remove_file(root.join("hf/model.safetensors")).unwrap();
+    let index = serde_json::json!({"metadata": {}, "weight_map": map});
+    fs::write(root.join("hf/model.safetensors.index.json"), index.to_string()).unwrap();
+    let forward = |weights: &str| {
+        let words = ["forward", "a.canon", "--arch", "plain", "--tokens", "t.safetensors"];
+        works(
+            root,
+            &[words.as_slice(), &["--weights", weights, "--out", "o.safetensors"]].concat(),
+        );
+        floats(&root.join("o.safetensors"), "logits")
+    };
+    let wanted = forward("plain.safetensors");
+    assert_eq!(forward("hf/model.safetensors.index.json"), wanted);
+    assert_eq!(forward("hf"), wanted);
+}
+
+#[test]
+fn an_import_without_weights_has_to_be_asked_for() {
+    let place = tempfile::tempdir().unwrap();
+    let place = place.path();
+    let config = golden().join("hf_llama/config.json");
+    fs::create_dir(place.join("model")).unwrap();
+    fs::write(place.join("model/config.json"), fs::read(config).unwrap()).unwrap();
+    let said = refused(place, 1, &["import", "model", "--out", "o"]);
+    assert!(said.contains("there is no `model/model.safetensors`"), "{said}");
+    assert!(said.contains("--no-weights") && !place.join("o").exists(), "{said}");
+    let listed = works(place, &["import", "model", "--out", "o", "--no-weights"]);
+    assert_eq!(listed, "o/arch/model.canon\n");
+    // As the release ships it: a configuration, and the variant that its loader takes below.
+    let release = place.join("release");
+    fs::create_dir_all(release.join("default")).unwrap();
+    for name in ["params.json", "consolidated.pth"] {
+        let from = golden().join("lingua_llamacanon/default").join(name);
+        fs::copy(from, release.join("default").join(name)).unwrap();
+    }
+    fs::write(release.join("config.json"), "{\"model_type\": \"LlamaCanon\"}").unwrap();
+    let listed = works(place, &["import", "release", "--out", "r"]);
+    assert!(listed.ends_with("r/weights.safetensors\n"), "{listed}");
+    let json = works(place, &["import", "release", "--out", "n", "--no-weights", "--json"]);
+    assert!(json.contains("\"weights\": null"), "{json}");
+    assert!(!place.join("n/weights.safetensors").exists());
+}
+
+/// The release's own configurations by the command; the library's test compares all 48 with the committed archs.
+#[test]
+fn a_released_configuration_is_imported_by_its_file_and_lists_what_changes_nothing() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes/published/data/hf_configs.json");
+    let text = fs::read_to_string(path).unwrap().replace("Infinity", "\"Infinity\"");
+    let all: serde_json::Value = serde_json::from_str(&text).unwrap();
+    for (name, key) in [
+        ("GLA5Canon-1B-Nemo-1T-lr0.002_model_HF.json", "use_l2warp"),
+        ("Mamba2conv-1B-Nemo-1T-lr0.002_model_HF.json", "noconv1d"),
+    ] {
+        let place = tempfile::tempdir().unwrap();
+        let place = place.path();
+        let config = serde_json::to_string(&all[name]).unwrap().replace("\"Infinity\"", "Infinity");
+        fs::write(place.join("config.json"), config).unwrap();
+        let words = ["import", "config.json", "--name", "m", "--out", "o", "--no-weights"];
+        let output = type_in(place, &words);
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(0), "{said}");
+        assert!(said.contains(&format!("left out: {key} (false")), "{said}");
+        let listed = fs::read_to_string(place.join("o/import.toml")).unwrap();
+        assert!(listed.contains(&format!("name = \"{key}\"")), "{listed}");
+    }
 }

@@ -10,6 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use dsl::Decimal;
 
 use super::ForeignError;
+use super::lay::LeftOut;
 use super::node::{Node, Value};
 
 /// The keys of one file.
@@ -18,6 +19,7 @@ pub struct Keys<'a> {
     file: &'a str,
     leaves: BTreeMap<String, &'a Node>,
     taken: RefCell<BTreeSet<String>>,
+    neutral: RefCell<Vec<LeftOut>>,
 }
 
 impl<'a> Keys<'a> {
@@ -28,7 +30,7 @@ impl<'a> Keys<'a> {
             return Err(ForeignError::new(file, message, "give the configuration file itself"));
         };
         let leaves = root.leaves().into_iter().filter(|(key, _)| !key.is_empty()).collect();
-        Ok(Keys { file, leaves, taken: RefCell::default() })
+        Ok(Keys { file, leaves, taken: RefCell::default(), neutral: RefCell::default() })
     }
 
     /// Whether any key begins so.
@@ -135,6 +137,37 @@ impl<'a> Keys<'a> {
         Err(self.refuse(key, why, help))
     }
 
+    /// As [`Keys::only`], for a key whose absence is `default` to the class that reads it: where only other values can be
+    /// expressed, the key has to be there.
+    pub fn needed(
+        &self,
+        key: &str,
+        wanted: &[&str],
+        default: &str,
+        why: &str,
+    ) -> Result<(), ForeignError> {
+        if self.node(key).is_some() || wanted.contains(&default) {
+            return self.only(key, wanted, why);
+        }
+        let why = format!("which the class takes as {default}, {why}");
+        Err(self.refuse(key, why, format!("write {}", wanted.join(" or "))))
+    }
+
+    /// A key of which only the value that changes nothing is known. It is listed.
+    pub fn neutral(&self, key: &str, wanted: &[&str], why: &str) -> Result<(), ForeignError> {
+        self.only(key, wanted, why)?;
+        if let Some(node) = self.node(key) {
+            let why = format!("{}, which changes nothing", node.value.shown());
+            self.neutral.borrow_mut().push(LeftOut { name: key.to_owned(), why });
+        }
+        Ok(())
+    }
+
+    /// What was accepted because it changes nothing.
+    pub fn neutrals(&self) -> Vec<LeftOut> {
+        self.neutral.borrow().clone()
+    }
+
     /// Keys whose value means nothing for arch, weights or recipe.
     pub fn idle(&self, keys: &[&str]) {
         for key in keys {
@@ -147,7 +180,14 @@ impl<'a> Keys<'a> {
     /// What was not taken, as an error.
     pub fn finish(&self, known: &[&str]) -> Result<(), ForeignError> {
         let taken = self.taken.borrow();
-        let left: Vec<&String> = self.leaves.keys().filter(|key| !taken.contains(*key)).collect();
+        let untaken = || self.leaves.iter().filter(|(key, _)| !taken.contains(*key));
+        // What is set to nothing switches nothing on, whatever it is.
+        for (key, _) in untaken().filter(|(_, node)| node.value == Value::Null) {
+            let why = "null, which sets nothing".to_owned();
+            self.neutral.borrow_mut().push(LeftOut { name: key.clone(), why });
+        }
+        let left: Vec<&String> =
+            untaken().filter(|(_, node)| node.value != Value::Null).map(|(key, _)| key).collect();
         let Some(first) = left.first() else { return Ok(()) };
         let more = match left.len() - 1 {
             0 => String::new(),

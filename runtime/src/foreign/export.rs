@@ -21,6 +21,7 @@ use super::lay::{self, Entry, Whose};
 use super::model::{Family, Init, Mixer, Model, RopeLayout};
 use super::names::GatedNorm;
 use super::node::{Node, Value};
+use super::source::Source;
 use super::store::{Planned, Store, write_safetensors};
 use super::training;
 use super::{ForeignError, arch, json, lingua, pth, quote, shown, yaml};
@@ -40,7 +41,7 @@ pub enum To {
 pub struct Request<'a> {
     pub compiled: &'a Compiled,
     pub experiment: Option<&'a Experiment>,
-    /// A safetensors file under our paths.
+    /// A file or folder of weights: ours, Hugging Face's or Lingua's.
     pub weights: Option<&'a Path>,
     pub to: To,
     pub dtype: Dtype,
@@ -70,7 +71,7 @@ const TEMPLATES: [(&str, &str); 4] = [
 struct Plan<'a> {
     request: &'a Request<'a>,
     described: Described,
-    store: Option<Store>,
+    weights: Option<Source>,
     seq_len: i64,
     written: RefCell<Vec<String>>,
 }
@@ -82,21 +83,26 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
         Some(value) if value.plain() == "reference" => GatedNorm::Reference,
         Some(_) | None => GatedNorm::Fused,
     };
-    let store = match request.weights {
+    let weights = match request.weights {
         None => None,
         Some(path) => {
-            let store = Store::single(path)?;
-            check(path, &store, request.compiled)?;
-            check_attested(request.attested, &store)?;
-            Some(store)
+            let source = Source::open(request.compiled, path)?;
+            check_attested(request.attested, &source.store)?;
+            Some(source)
         }
     };
+    match request.to {
+        To::HuggingFace => hf::check_class(&request.compiled.name, &model)?,
+        // Without weights it is for the trainer, which honours every key.
+        To::Lingua if weights.is_some() => lingua::check_loader(&request.compiled.name, &model)?,
+        To::Lingua | To::Slurm | To::Card => {}
+    }
     let seq_len = match request.experiment.and_then(|e| e.value("data.seq_len")) {
         Some(FieldValue::Int(n)) => *n,
         Some(_) | None => ARCH_SEQ_LEN,
     };
     let described = Described { model, norm, turned: false };
-    let plan = Plan { request, described, store, seq_len, written: RefCell::default() };
+    let plan = Plan { request, described, weights, seq_len, written: RefCell::default() };
     whole(out, &|folder| match request.to {
         To::HuggingFace => plan.hugging_face(folder),
         To::Lingua => plan.lingua(folder),
@@ -121,38 +127,6 @@ fn check_attested(attested: Option<Attested<'_>>, store: &Store) -> Result<(), F
         format!("its digest is {}, and the run's checkpoint has {}", found.short(), wanted.short()),
         "restore the file; `canonc verify` checks everything in the run's folder",
     ))
-}
-
-/// Holds weights under our paths against the arch's parameters.
-fn check(path: &Path, store: &Store, compiled: &Compiled) -> Result<(), ForeignError> {
-    let mut faults = Vec::new();
-    for param in compiled.graph.params() {
-        match store.tensors.get(&param.path) {
-            None => faults.push(format!("missing: {} {:?}", param.path, param.shape)),
-            Some(stored) if stored.shape != param.shape => faults.push(format!(
-                "shape: {} is {:?}, and the arch makes it {:?}",
-                param.path, stored.shape, param.shape
-            )),
-            Some(_) => {}
-        }
-    }
-    let known: std::collections::BTreeSet<&str> =
-        compiled.graph.params().iter().map(|p| p.path.as_str()).collect();
-    let extra = store.tensors.keys().filter(|name| !known.contains(name.as_str()));
-    faults.extend(extra.map(|name| format!("extra: {name}")));
-    if faults.is_empty() {
-        return Ok(());
-    }
-    let more = faults.len().saturating_sub(12);
-    faults.truncate(12);
-    let more = if more > 0 { format!("\n  … and {more} more") } else { String::new() };
-    let message = format!(
-        "it does not hold the weights of `{}`\n  {}{more}",
-        compiled.name,
-        faults.join("\n  ")
-    );
-    let help = "give weights under the paths that `canonc show` lists; `canonc import` takes those of others";
-    Err(ForeignError::new(shown(path), message, help))
 }
 
 impl Plan<'_> {
@@ -188,7 +162,7 @@ impl Plan<'_> {
     }
 
     fn hugging_face(&self, folder: &Path) -> Result<(), ForeignError> {
-        let Some(store) = &self.store else {
+        let Some(weights) = &self.weights else {
             let help = "add --weights FILE, or name a finished run instead of its lock";
             return Err(ForeignError::new(
                 self.name(),
@@ -209,13 +183,12 @@ impl Plan<'_> {
         let generation = self.render("generation_config.json", context! {})?;
         self.put(folder, "generation_config.json", &generation)?;
         let entries = self.entries(Whose::HuggingFace, &described);
-        let params = self.request.compiled.graph.params();
-        let planned = lay::planned(&entries);
+        let planned = lay::planned(&entries, false);
         let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();
         self.written.borrow_mut().push("model.safetensors".to_owned());
         let path = folder.join("model.safetensors");
         write_safetensors(&path, &names, dtype, &[("format", "pt")], |index, put| {
-            planned.get(index).map_or(Ok(()), |(_, entry)| lay::theirs(store, entry, params, put))
+            planned.get(index).map_or(Ok(()), |(_, entry)| weights.theirs(entry, put))
         })?;
         self.card(folder)
     }
@@ -226,11 +199,11 @@ impl Plan<'_> {
             // Weights of what Lingua does not train are worth having all the same.
             Some(experiment) => match training::write(experiment) {
                 Ok((root, _)) => Some(root),
-                Err(_) if self.store.is_some() => None,
+                Err(_) if self.weights.is_some() => None,
                 Err(error) => return Err(error),
             },
         };
-        if training.is_none() && self.store.is_none() {
+        if training.is_none() && self.weights.is_none() {
             let help = "name the lock of an experiment on text, or add --weights FILE";
             return Err(ForeignError::new(
                 self.name(),
@@ -241,7 +214,7 @@ impl Plan<'_> {
         let trains = training.is_some() && self.trains().is_ok();
         if trains {
             self.recipe(folder)?;
-        } else if self.store.is_none() {
+        } else if self.weights.is_none() {
             self.trains()?;
         }
         let turned = self.is_half();
@@ -251,23 +224,23 @@ impl Plan<'_> {
         if let Some(own) = lingua::ours(&described.model) {
             training::put(&mut root, "canonc", own);
         }
-        self.put(folder, "params.json", &json::write(&Value::Map(root)))?;
-        if let Some(store) = &self.store {
+        // What the published loader reads beside `model`.
+        if !root.iter().any(|(key, _)| key == "data") {
+            let length = Value::Number(self.seq_len.to_string());
+            training::put(&mut root, "data.seq_len", length);
+        }
+        self.put(folder, "default/params.json", &json::write(&Value::Map(root)))?;
+        if let Some(weights) = &self.weights {
             let entries = self.entries(Whose::Lingua, &described);
-            let params = self.request.compiled.graph.params();
-            let planned = lay::planned(&entries);
+            // The linear families' loader wants the tied table under both names.
+            let linear = described.model.family() != Family::Llama;
+            let planned = lay::planned(&entries, linear);
             let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();
-            self.written.borrow_mut().push("consolidated.pth".to_owned());
-            pth::write(
-                &folder.join("consolidated.pth"),
-                &names,
-                self.request.dtype,
-                |index, put| {
-                    planned
-                        .get(index)
-                        .map_or(Ok(()), |(_, entry)| lay::theirs(store, entry, params, put))
-                },
-            )?;
+            let name = "default/consolidated.pth";
+            self.written.borrow_mut().push(name.to_owned());
+            pth::write(&folder.join(name), &names, self.request.dtype, |index, put| {
+                planned.get(index).map_or(Ok(()), |(_, entry)| weights.theirs(entry, put))
+            })?;
         }
         Ok(())
     }
@@ -312,7 +285,13 @@ impl Plan<'_> {
         if self.is_half() {
             return refuse("its RoPE has layout half, and Lingua's is interleaved".to_owned());
         }
-        Ok(())
+        match model.family() {
+            Family::Llama => Ok(()),
+            // The trainer of the linear families builds them as the loader does.
+            Family::Gla5 | Family::Gdn2 | Family::Mamba2 => {
+                lingua::check_loader(&self.name(), model)
+            }
+        }
     }
 
     fn recipe(&self, folder: &Path) -> Result<(), ForeignError> {
@@ -392,6 +371,10 @@ impl Plan<'_> {
                 class => hf::class(model),
                 code => hf::published(model).unwrap_or_default(),
                 published => hf::PUBLISHED_CODE,
+                published_folder => hf::code_folder(model),
+                packages => packages(model),
+                gpu => model.family() != Family::Llama,
+                vocab => model.vocab,
                 folder => *to == To::HuggingFace,
                 canon => model.canon.slots.iter().map(char::to_string).collect::<Vec<_>>().join(", "),
                 rope => rope(model),
@@ -412,6 +395,18 @@ impl Plan<'_> {
             },
         )?;
         self.put(folder, "README.md", &text)
+    }
+}
+
+/// What the published code imports beside `torch` and `transformers`, as pip takes it.
+fn packages(model: &Model) -> &'static str {
+    match model.family() {
+        Family::Llama if model.is_plain_llama() => "",
+        Family::Llama => " einops==0.8.0",
+        Family::Gla5 | Family::Gdn2 => " einops==0.8.0 flash-linear-attention==0.3.0",
+        Family::Mamba2 => {
+            " einops==0.8.0 setuptools wheel && .venv/bin/pip install --no-build-isolation causal-conv1d==1.5.0.post8 mamba-ssm==2.2.4"
+        }
     }
 }
 

@@ -1,18 +1,21 @@
-//! Hugging Face's `config.json`, read and written.
+//! Hugging Face's `config.json`, read; written in `hf/write.rs`.
 //!
-//! In: the keys of a configuration, or a model. Out: the other. Must stay true: defaults of absent keys are those of
+//! In: the keys of a configuration. Out: a model. Must stay true: defaults of absent keys are those of
 //! the published classes; a key that changes what is computed is honoured or refused; what a configuration cannot say
 //! of a model of ours stands under `canonc`, which other programs pass over.
 
-use std::collections::BTreeMap;
+mod write;
 
-use dsl::Decimal;
+use std::collections::BTreeMap;
 
 use super::ForeignError;
 use super::config::{Keys, decimal};
-use super::model::{Attention, Canon, Family, Init, Mixer, Model, RopeLayout};
+use super::model::{Attention, Canon, Init, Mixer, Model, RopeLayout};
 use super::names::GatedNorm;
-use super::node::{Node, Value};
+use super::node::Value;
+
+pub(in crate::foreign) use write::{canon_set, float, own, turned_channels};
+pub use write::{check_class, class, code_folder, published, write};
 
 /// A model as a configuration has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,9 +35,8 @@ const TYPES: [(&str, &str, &str); 5] = [
     ("Mamba2Canon", "Mamba2CanonForCausalLM", "mamba2_canon"),
 ];
 
-/// Where the code of all but plain Llama was published.
-pub const PUBLISHED_CODE: &str =
-    "https://github.com/facebookresearch/PhysicsLM4/tree/main/huggingface";
+/// The repository with the code of all but plain Llama.
+pub const PUBLISHED_CODE: &str = "https://github.com/facebookresearch/PhysicsLM4";
 
 /// What every configuration of `transformers` may hold beside the model: generation, labels, versions.
 #[rustfmt::skip]
@@ -74,6 +76,7 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
         }
     }
     keys.idle(GENERAL);
+    keys.neutral("use_l2warp", &["false"], "and no loss here has that penalty")?;
     keys.only("is_encoder_decoder", &["false"], "and only decoders are known")?;
     keys.only("pruned_heads", &["{}"], "and heads cannot be pruned")?;
     keys.only("pretraining_tp", &["1"], "and it changes how numbers are rounded")?;
@@ -188,6 +191,7 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
                     keys.only(&format!("{scaling}.{key}"), &["default"], "and RoPE is not scaled")?;
                 }
                 "rope_theta" => {}
+                "partial_rotary_factor" if scaling == "rope_parameters" && !with_canon => {}
                 _ => {
                     let key = format!("{scaling}.{key}");
                     return Err(keys.refuse(
@@ -205,17 +209,28 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
         Some(n) => n,
         None => divided(keys, "hidden_size", dim, heads)?,
     };
-    let theta = match keys.decimal("rope_theta")? {
-        Some(theta) => theta,
-        None => keys.decimal_or("rope_parameters.rope_theta", "10000")?,
+    let theta = match (keys.decimal("rope_theta")?, keys.decimal("rope_parameters.rope_theta")?) {
+        (Some(theta), Some(other)) if theta != other => {
+            let why = format!("and `rope_parameters.rope_theta` is {other}");
+            return Err(keys.refuse("rope_theta", why, "make them agree"));
+        }
+        (Some(theta), _) | (None, Some(theta)) => theta,
+        (None, None) => decimal("10000"),
     };
     let hidden = match keys.int("intermediate_size")? {
         Some(n) => n,
         None if with_canon => 8 * dim / 3,
         None => return Err(keys.refuse("intermediate_size", "and it has no default", "write it")),
     };
+    if with_canon && !keys.has("intermediate_size") {
+        let why = "which the class takes as 11008";
+        return Err(keys.refuse(
+            "intermediate_size",
+            why,
+            "write it, or null for 8/3 of the width",
+        ));
+    }
     let (canon, layout, qk_norm, rope_dims) = if with_canon {
-        keys.idle(&["partial_rotary_factor"]);
         let (canon, _) = canon(keys, "", "ABCD")?;
         let layout = match keys.text("rope_version")? {
             None | Some("huggingface") => RopeLayout::Half,
@@ -230,8 +245,19 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
             }
         };
         let rope_dims = rope_dims(keys, "rope_dim", head_dim)?;
+        // The class turns that part of a head where `rope_dim` does not say another.
+        if let Some(part) = keys.decimal("partial_rotary_factor")?
+            && (part.to_f64() * head_dim as f64 - rope_dims as f64).abs() > 1e-6
+        {
+            let why = format!("and `rope_dim` makes it {rope_dims} of {head_dim} channels");
+            let help = "make them agree, or write `rope_dim` alone";
+            return Err(keys.refuse("partial_rotary_factor", why, help));
+        }
         (canon, layout, keys.bool_or("qk_norm", false)?, rope_dims)
     } else {
+        for key in ["partial_rotary_factor", "rope_parameters.partial_rotary_factor"] {
+            keys.neutral(key, &["1"], "and RoPE turns the whole head")?;
+        }
         (Canon::NONE, RopeLayout::Half, false, head_dim)
     };
     let kv_heads = keys.int_or("num_key_value_heads", heads)?;
@@ -287,13 +313,14 @@ fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
         &["chunk", "fused_chunk", "fused_recurrent"],
         "and it is no way to compute it",
     )?;
-    keys.only("expand_k", &["1"], "and keys are as wide as the model")?;
-    keys.only("expand_v", &["2"], "and values are twice as wide as the model")?;
+    let (expand_k, expand_v) = if gla { ("0.5", "1") } else { ("1", "2") };
+    keys.needed("expand_k", &["1"], expand_k, "and keys are as wide as the model")?;
+    keys.needed("expand_v", &["2"], expand_v, "and values are twice as wide as the model")?;
     keys.only("use_gate", &["true"], "and the mixer has an output gate")?;
     keys.only("use_output_gate", &["true"], "and the mixer has an output gate")?;
     keys.only("use_gk", &["true"], "and the mixer has a decay")?;
     keys.only("use_gv", &["false"], "and values do not decay")?;
-    keys.only("output_gate_rank", &["16"], "and the released gate has rank 16")?;
+    keys.needed("output_gate_rank", &["16"], "null", "and the released gate has rank 16")?;
     keys.only("conv_size", &["4"], "and the mixer's own convolution spans 4")?;
     keys.only("hidden_act", &["swish", "silu"], "and the MLP's gate is silu")?;
     keys.only("feature_map", &[], "and the reference does not use it")?;
@@ -310,12 +337,16 @@ fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
     keys.idle(&["fuse_norm", "fuse_swiglu", "fuse_cross_entropy", "hidden_ratio"]);
     let (dim, heads) = (keys.positive("hidden_size")?, keys.positive("num_heads")?);
     let head_dim = divided(keys, "hidden_size", dim, heads)?;
-    keys.only("head_dim", &[&head_dim.to_string()], "and the release's heads divide the model")?;
+    let why = "and the release's heads divide the model";
+    let default = if gla { head_dim.to_string() } else { "256".to_owned() };
+    keys.needed("head_dim", &[&head_dim.to_string()], &default, why)?;
     keys.only("num_kv_heads", &[&heads.to_string()], "and no released model shares heads")?;
     let (canon, b) = canon(keys, "", if gla { "AbCD" } else { "ABbCD" })?;
-    let short_conv = keys.bool_or("use_short_conv", b)?;
+    let short_conv = keys.bool_or("use_short_conv", !gla)?;
     if short_conv != b && keys.has("canon_set") {
-        let why = format!("and `use_short_conv` is {short_conv}, where a `b` is the same thing");
+        let absent = if keys.has("use_short_conv") { "" } else { " where it is absent" };
+        let why =
+            format!("and `use_short_conv` is {short_conv}{absent}, where a `b` is the same thing");
         return Err(keys.refuse("canon_set", why, "make them agree"));
     }
     let hidden = match keys.int("intermediate_size")? {
@@ -348,10 +379,9 @@ fn flash_linear(keys: &Keys<'_>, gla: bool) -> Result<Described, ForeignError> {
 
 fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     keys.only("expand", &["2"], "and the mixer is twice as wide as the model")?;
-    keys.only("n_groups", &["1"], "and released models have one group")?;
+    keys.needed("n_groups", &["1"], "8", "and released models have one group")?;
     keys.only("conv_kernel", &["4"], "and the mixer's own convolution spans 4")?;
     keys.only("use_bias", &["false"], "and projections have no biases")?;
-    keys.only("use_conv_bias", &["true"], "and the mixer's own convolution has a bias")?;
     keys.only("hidden_act", &["silu", "swish"], "and the mixer's activation is silu")?;
     keys.only("rms_norm", &["true"], "and the mixer ends in a norm")?;
     keys.only("residual_in_fp32", &["false"], "and the residual stream has the model's type")?;
@@ -360,7 +390,6 @@ fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     keys.only("time_step_min", &["0.001"], "and steps start from 0.001")?;
     keys.only("time_step_max", &["0.1"], "and steps start up to 0.1")?;
     keys.only("time_step_floor", &["0.0001"], "and steps start at 0.0001 or more")?;
-    keys.only("layer_norm_epsilon", &["1e-5"], "and Mamba2 computes with 1e-5")?;
     keys.only("norm_eps", &["1e-5"], "which Mamba2 stores and never reads: it computes with 1e-5")?;
     if let Some(node) = keys.node("time_step_limit") {
         let limit: Vec<Option<f64>> = match &node.value {
@@ -379,10 +408,12 @@ fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     keys.idle(&["fuse_norm", "fuse_swiglu", "fuse_cross_entropy"]);
     let (dim, heads) = (keys.positive("hidden_size")?, keys.positive("num_heads")?);
     let head_dim = divided(keys, "hidden_size", 2 * dim, heads)?;
-    keys.only("head_dim", &[&head_dim.to_string()], "and heads divide twice the model's width")?;
+    let why = "and heads divide twice the model's width";
+    keys.needed("head_dim", &[&head_dim.to_string()], "64", why)?;
     keys.only("mlp_type", &["mlp10"], "and the released MLP is mlp10")?;
     let mlp = keys.text("mlp_type")?.is_some();
-    let (canon, short_conv) = canon(keys, "", if mlp { "ABbCD" } else { "ABb" })?;
+    let (canon, b) = canon(keys, "", if mlp { "ABbCD" } else { "ABb" })?;
+    let short_conv = mamba2_short_conv(keys, b)?;
     let hidden = match (mlp, keys.int("intermediate_size")?) {
         (true, None) => Some(2 * dim),
         (true, hidden) => hidden,
@@ -393,7 +424,7 @@ fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
         vocab: keys.positive("vocab_size")?,
         dim,
         layers: keys.positive("num_hidden_layers")?,
-        norm_eps: decimal("1e-5"),
+        norm_eps: keys.decimal_or("layer_norm_epsilon", "1e-5")?,
         mixer: Mixer::Mamba2 { heads, state, short_conv },
         hidden,
         tied: keys.bool_or("tie_word_embeddings", false)?,
@@ -403,195 +434,23 @@ fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     Ok(Described { model, norm: GatedNorm::Fused, turned: false })
 }
 
-fn node(value: Value) -> Node {
-    Node { value, line: 0 }
-}
-
-fn int(n: i64) -> Value {
-    Value::Number(n.to_string())
-}
-
-fn text(text: &str) -> Value {
-    Value::Text(text.to_owned())
-}
-
-/// A number with a point, as Python prints a float.
-pub(super) fn float(number: Decimal) -> Value {
-    let digits = number.to_string();
-    let whole = !digits.contains(['.', 'e']);
-    Value::Number(if whole { format!("{digits}.0") } else { digits })
-}
-
-/// The letters of `canon_set`.
-pub(super) fn canon_set(model: &Model) -> String {
-    let has = |c: char| model.canon.has(c);
-    let mut set = String::new();
-    for (letter, there) in [
-        ('A', has('A')),
-        ('B', has('B')),
-        ('b', model.short_conv()),
-        ('C', has('C')),
-        ('D', has('D')),
-    ] {
-        set.extend(there.then_some(letter));
-    }
-    // The release writes its sets with two of them.
-    if model.short_conv() { set.replace('b', "bb") } else { set }
-}
-
-/// The row of [`TYPES`] that a model is written as.
-fn class_of(model: &Model) -> (&'static str, &'static str, &'static str) {
-    let [plain, canon, gla, gdn, mamba] = TYPES;
-    match model.family() {
-        Family::Llama if model.is_plain_llama() => plain,
-        Family::Llama => canon,
-        Family::Gla5 => gla,
-        Family::Gdn2 => gdn,
-        Family::Mamba2 => mamba,
-    }
-}
-
-/// Whether stock `transformers` has the class; else the name of the published files.
-pub fn published(model: &Model) -> Option<&'static str> {
-    Some(class_of(model).2).filter(|code| !code.is_empty())
-}
-
-/// The class's name.
-pub fn class(model: &Model) -> &'static str {
-    class_of(model).1
-}
-
-/// The `config.json` of a model.
-pub fn write(described: &Described, seq_len: i64, dtype: &str) -> Value {
-    let Described { model, norm, turned } = described;
-    let (model_type, class, code) = class_of(model);
-    let mut keys: BTreeMap<&str, Value> = BTreeMap::new();
-    keys.insert("architectures", Value::List(vec![node(text(class))]));
-    keys.insert("model_type", text(model_type));
-    keys.insert("vocab_size", int(model.vocab));
-    keys.insert("hidden_size", int(model.dim));
-    keys.insert("num_hidden_layers", int(model.layers));
-    keys.insert("max_position_embeddings", int(seq_len));
-    keys.insert("tie_word_embeddings", Value::Bool(model.tied));
-    keys.insert("torch_dtype", text(dtype));
-    keys.insert("use_cache", Value::Bool(true));
-    keys.insert("bos_token_id", Value::Null);
-    keys.insert("eos_token_id", Value::Null);
-    if !code.is_empty() {
-        let stem = class.trim_end_matches("ForCausalLM");
-        keys.insert(
-            "auto_map",
-            Value::Map(vec![
-                (
-                    "AutoConfig".to_owned(),
-                    node(Value::Text(format!("configuration_{code}.{stem}Config"))),
-                ),
-                (
-                    "AutoModelForCausalLM".to_owned(),
-                    node(Value::Text(format!("modeling_{code}.{class}"))),
-                ),
-            ]),
-        );
-        keys.insert("canon_set", Value::Text(canon_set(model)));
-        keys.insert("canon_kernel", int(model.canon.kernel));
-        keys.insert("canon_bias", Value::Bool(false));
-        keys.insert("canon_activation", Value::Bool(model.canon.silu));
-        keys.insert("canon_residual", Value::Bool(model.canon.residual));
-    }
-    let derived = match &model.mixer {
-        Mixer::Attention(attention) => {
-            llama_keys(&mut keys, model, attention, !code.is_empty());
-            Init::HuggingFace
-        }
-        Mixer::Gla5 { heads, short_conv } | Mixer::Gdn2 { heads, short_conv } => {
-            keys.insert("num_heads", int(*heads));
-            keys.insert("use_short_conv", Value::Bool(*short_conv));
-            keys.insert("expand_v", int(2));
-            keys.insert("output_gate_rank", int(16));
-            keys.insert("conv_size", int(4));
-            keys.insert("hidden_act", text("swish"));
-            keys.insert("norm_eps", float(model.norm_eps));
-            keys.insert("initializer_range", float(decimal("0.02")));
-            keys.insert("zeyuan_split_init", Value::Bool(true));
-            keys.insert("zeyuan_layernorm", Value::Bool(*norm == GatedNorm::Reference));
-            keys.insert("fuse_cross_entropy", Value::Bool(false));
-            keys.insert("intermediate_size", model.hidden.map_or(Value::Null, int));
-            if model.family() == Family::Gla5 {
-                keys.insert("expand_k", int(1));
-            } else {
-                keys.insert("head_dim", int(model.dim / heads));
-            }
-            Init::FlashLinear
-        }
-        Mixer::Mamba2 { heads, state, short_conv: _ } => {
-            keys.insert("num_heads", int(*heads));
-            keys.insert("head_dim", int(2 * model.dim / heads));
-            keys.insert("state_size", int(*state));
-            keys.insert("n_groups", int(1));
-            keys.insert("expand", int(2));
-            keys.insert("conv_kernel", int(4));
-            keys.insert("use_bias", Value::Bool(false));
-            keys.insert("use_conv_bias", Value::Bool(true));
-            keys.insert("hidden_act", text("silu"));
-            keys.insert("rms_norm", Value::Bool(true));
-            keys.insert("residual_in_fp32", Value::Bool(false));
-            keys.insert("layer_norm_epsilon", float(model.norm_eps));
-            keys.insert("initializer_range", float(decimal("0.1")));
-            let limit = ["0.0", "Infinity"].map(|n| node(Value::Number(n.to_owned())));
-            keys.insert("time_step_limit", Value::List(limit.to_vec()));
-            keys.insert("mlp_type", model.hidden.map_or(Value::Null, |_| text("mlp10")));
-            keys.insert("intermediate_size", model.hidden.map_or(Value::Null, int));
-            Init::Mamba
-        }
-    };
-    let own = own(
-        model,
-        *turned,
-        model.init == derived || model.family() == Family::Llama && model.init.range().is_some(),
-    );
-    if let Some(own) = own {
-        keys.insert("canonc", own);
-    }
-    Value::Map(keys.into_iter().map(|(key, value)| (key.to_owned(), node(value))).collect())
-}
-
-/// What other programs pass over: how parameters began, where that is not what the configuration says, and whether
-/// rows were reordered.
-pub(super) fn own(model: &Model, halved: bool, derived: bool) -> Option<Value> {
-    let mut own = Vec::new();
-    if !derived {
-        let init = match model.init.name() {
-            Some(name) => text(name),
-            None => Value::Map(
-                model.init.rows().into_iter().map(|(k, v)| (k, node(Value::Text(v)))).collect(),
-            ),
+/// Whether a Mamba2 has its own convolution: `noconv1d` decides, and the class passes over a `b` of `canon_set`.
+fn mamba2_short_conv(keys: &Keys<'_>, b: bool) -> Result<bool, ForeignError> {
+    let none = keys.bool_or("noconv1d", false)?;
+    let said = keys.has("noconv1d");
+    if none == b && (none || !said && keys.has("canon_set")) {
+        let why = match none {
+            true => "and `noconv1d` is true, where a `b` is that convolution",
+            false => "without a `b`, and `noconv1d` is absent: the class builds the convolution",
         };
-        own.push(("init".to_owned(), node(init)));
+        return Err(keys.refuse("canon_set", why, "write `noconv1d`, and a `b` where it is false"));
     }
-    if halved {
-        own.push(("rope_layout".to_owned(), node(text("interleaved"))));
+    if none {
+        let why = "and a mixer without its convolution has no bias for it";
+        keys.neutral("use_conv_bias", &["false"], why)?;
+    } else {
+        keys.neutral("noconv1d", &["false"], "")?;
+        keys.only("use_conv_bias", &["true"], "and the mixer's own convolution has a bias")?;
     }
-    if own.is_empty() { None } else { Some(Value::Map(own)) }
-}
-
-fn llama_keys(keys: &mut BTreeMap<&str, Value>, model: &Model, attention: &Attention, canon: bool) {
-    let Attention { heads, kv_heads, head_dim, qk_norm, theta, layout, rope_dims } = attention;
-    keys.insert("num_attention_heads", int(*heads));
-    keys.insert("num_key_value_heads", int(*kv_heads));
-    keys.insert("head_dim", int(*head_dim));
-    keys.insert("intermediate_size", model.hidden.map_or(Value::Null, int));
-    keys.insert("hidden_act", text("silu"));
-    keys.insert("rms_norm_eps", float(model.norm_eps));
-    keys.insert("rope_theta", float(*theta));
-    keys.insert("rope_scaling", Value::Null);
-    keys.insert("attention_bias", Value::Bool(false));
-    keys.insert("attention_dropout", float(Decimal::ZERO));
-    keys.insert("mlp_bias", Value::Bool(false));
-    keys.insert("initializer_range", float(model.init.range().unwrap_or(decimal("0.02"))));
-    if canon {
-        keys.insert("qk_norm", Value::Bool(*qk_norm));
-        keys.insert("rope_dim", if rope_dims == head_dim { Value::Null } else { int(*rope_dims) });
-        let version = if *layout == RopeLayout::Half { "huggingface" } else { "lingua" };
-        keys.insert("rope_version", text(version));
-    }
+    Ok(!none)
 }

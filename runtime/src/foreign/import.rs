@@ -16,8 +16,9 @@ use compiler::program::Compiled;
 use super::config::Keys;
 use super::dtype::Dtype;
 use super::hf::Described;
-use super::lay::{self, Entry, LeftOut, Whose};
+use super::lay::{LeftOut, Whose};
 use super::names::GatedNorm;
+use super::source::{Source, differing};
 use super::store::{Planned, ReadFile, Store, bytes_of, write_safetensors};
 use super::training::{self, Training};
 use super::{ForeignError, arch, hf, json, lingua, pth, recipe, shown, yaml};
@@ -30,6 +31,8 @@ pub struct Request<'a> {
     pub name: Option<&'a str>,
     /// Devices of the run, which published recipes do not say.
     pub devices: Option<i64>,
+    /// Whether weights are taken over where there are any.
+    pub weights: bool,
 }
 
 /// A source that has been read and checked.
@@ -41,8 +44,11 @@ pub struct Imported {
     pub text: String,
     pub compiled: Compiled,
     pub training: Option<Training>,
-    pub store: Option<Store>,
-    pub entries: Vec<Entry>,
+    pub weights: Option<Source>,
+    /// A recipe of a trainer, which has no weights.
+    pub from_recipe: bool,
+    /// Where a model's weights were looked for and not found.
+    pub looked_for: Vec<PathBuf>,
     pub left_out: Vec<LeftOut>,
     /// Every file that was read.
     pub files: Vec<ReadFile>,
@@ -50,8 +56,16 @@ pub struct Imported {
 
 /// What the source turned out to be.
 enum Kind {
-    HuggingFace { config: PathBuf, weights: Option<PathBuf> },
-    Lingua { params: PathBuf, weights: Option<PathBuf> },
+    HuggingFace {
+        config: PathBuf,
+        weights: Option<PathBuf>,
+    },
+    Lingua {
+        params: PathBuf,
+        weights: Option<PathBuf>,
+        /// A `config.json` of the same model in the folder above, as the release ships it.
+        config: Option<PathBuf>,
+    },
     Recipe(PathBuf),
 }
 
@@ -60,37 +74,81 @@ const PARAMS: &str = "params.json";
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 const PTH: &str = "consolidated.pth";
+/// The variant that the release's own loader takes.
+const DEFAULT: &str = "default";
+/// Files of weights in a folder, ours first.
+pub(super) const WEIGHTS: [&str; 5] =
+    ["weights.safetensors", SINGLE, INDEX, PTH, "default/consolidated.pth"];
+
+fn there(path: PathBuf) -> Option<PathBuf> {
+    Some(path).filter(|path| path.is_file())
+}
+
+fn hugging(folder: &Path) -> Option<Kind> {
+    let config = there(folder.join(CONFIG))?;
+    let weights = there(folder.join(SINGLE)).or(there(folder.join(INDEX)));
+    Some(Kind::HuggingFace { config, weights })
+}
+
+fn released(folder: &Path) -> Option<Kind> {
+    let params = there(folder.join(PARAMS))?;
+    Some(Kind::Lingua { params, weights: there(folder.join(PTH)), config: None })
+}
+
+/// What a folder is. The release has its variants in folders below, and a `config.json` without weights above them.
+fn of_folder(folder: &Path) -> Option<Kind> {
+    let variant = || released(&folder.join(DEFAULT));
+    match hugging(folder) {
+        Some(Kind::HuggingFace { config, weights: None }) => {
+            match released(folder).or_else(variant) {
+                Some(Kind::Lingua { params, weights: Some(weights), .. }) => {
+                    Some(Kind::Lingua { params, weights: Some(weights), config: Some(config) })
+                }
+                Some(_) | None => Some(Kind::HuggingFace { config, weights: None }),
+            }
+        }
+        Some(found) => Some(found),
+        None => released(folder).or_else(variant),
+    }
+}
+
+/// Folders below that hold a variant of a release.
+fn variants(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<String> = entries
+        .filter(|entry| entry.path().join(PARAMS).is_file())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    found.sort();
+    found
+}
 
 fn kind(source: &Path) -> Result<Kind, ForeignError> {
-    let there = |path: PathBuf| Some(path).filter(|path| path.is_file());
-    let hugging = |folder: &Path| {
-        let config = there(folder.join(CONFIG))?;
-        let weights = there(folder.join(SINGLE)).or(there(folder.join(INDEX)));
-        Some(Kind::HuggingFace { config, weights })
-    };
-    let lingua = |folder: &Path| {
-        let params = there(folder.join(PARAMS))?;
-        Some(Kind::Lingua { params, weights: there(folder.join(PTH)) })
-    };
     let refuse = |message: String, help: &str| Err(ForeignError::new(shown(source), message, help));
     if source.is_dir() {
-        if let Some(found) = hugging(source).or(lingua(source)) {
+        if let Some(found) = of_folder(source) {
             return Ok(found);
         }
-        // A release has its variants in folders, and `default` is what its own loader takes.
-        if let Some(found) = lingua(&source.join("default")) {
-            return Ok(found);
-        }
-        return refuse(
-            format!("this folder has no {CONFIG} and no {PARAMS}"),
-            "give a Hugging Face folder, a Lingua release, or one of its variants",
-        );
+        let message = format!("this folder has no {CONFIG} and no {PARAMS}");
+        return match variants(source).first() {
+            Some(variant) => {
+                let help =
+                    format!("name a variant of the release: `{}`", shown(&source.join(variant)));
+                refuse(message, &help)
+            }
+            None => refuse(
+                message,
+                "give a Hugging Face folder, a Lingua release, or one of its variants",
+            ),
+        };
     }
     let folder = source.parent().unwrap_or(Path::new(""));
     match source.file_name().and_then(|name| name.to_str()) {
         _ if !source.exists() => refuse("it is not there".to_owned(), "name a folder or a file"),
-        Some(CONFIG) => hugging(folder).map_or_else(|| refuse("it is no file".to_owned(), ""), Ok),
-        Some(PARAMS) => lingua(folder).map_or_else(|| refuse("it is no file".to_owned(), ""), Ok),
+        Some(CONFIG) => {
+            of_folder(folder).map_or_else(|| refuse("it is no file".to_owned(), ""), Ok)
+        }
+        Some(PARAMS) => released(folder).map_or_else(|| refuse("it is no file".to_owned(), ""), Ok),
         Some(name) if name.ends_with(".yaml") || name.ends_with(".yml") => {
             Ok(Kind::Recipe(source.to_owned()))
         }
@@ -101,12 +159,56 @@ fn kind(source: &Path) -> Result<Kind, ForeignError> {
     }
 }
 
+/// The model that the configuration in a file's own folder describes, if there is one: of weights that are used as they
+/// are, without an import.
+pub(super) fn described_beside(
+    weights: &Path,
+    whose: Whose,
+) -> Result<Option<(PathBuf, Described)>, ForeignError> {
+    let name = match whose {
+        Whose::HuggingFace => CONFIG,
+        Whose::Lingua => PARAMS,
+    };
+    let folder = weights.parent().unwrap_or(Path::new(""));
+    let Some(path) = there(folder.join(name)) else { return Ok(None) };
+    let place = shown(&path);
+    let root = json::read(&place, &bytes_of(&path)?.0)?;
+    let keys = Keys::new(&place, &root)?;
+    let described = match whose {
+        Whose::HuggingFace => hf::read(&keys)?,
+        Whose::Lingua => lingua::read(&keys)?,
+    };
+    Ok(Some((path, described)))
+}
+
+/// Compares a release's `config.json` with the model of its `params.json`. What is too short to describe a model is
+/// left out.
+fn check_above(config: &Path, described: &Described) -> Result<(ReadFile, LeftOut), ForeignError> {
+    let place = shown(config);
+    let (bytes, read) = bytes_of(config)?;
+    let root = json::read(&place, &bytes)?;
+    let above = Keys::new(&place, &root).and_then(|keys| hf::read(&keys));
+    let why = match above {
+        Err(error) => format!("it does not describe a model: {}", error.message),
+        Ok(above) => match differing(&above.model, &described.model) {
+            None => format!("it describes the model of {PARAMS} again"),
+            Some((has, wants)) => {
+                let message = format!("it says `{has}`, and {PARAMS} says `{wants}`");
+                let help =
+                    "give a release whose files are of one model, or name the variant's folder";
+                return Err(ForeignError::new(place, message, help));
+            }
+        },
+    };
+    Ok((read, LeftOut { name: CONFIG.to_owned(), why }))
+}
+
 /// Reads and checks everything; writes nothing.
 pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
     let kind = kind(request.source)?;
     let (config, weights, whose) = match &kind {
         Kind::HuggingFace { config, weights } => (config, weights.as_ref(), Whose::HuggingFace),
-        Kind::Lingua { params, weights } => (params, weights.as_ref(), Whose::Lingua),
+        Kind::Lingua { params, weights, config: _ } => (params, weights.as_ref(), Whose::Lingua),
         Kind::Recipe(path) => (path, None, Whose::Lingua),
     };
     let place = shown(config);
@@ -137,13 +239,22 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
                 left_out.extend(idle);
                 Some(read)
             } else {
-                keys.idle(&["model.z_loss", "model.seed", "model.max_seqlen", "name", "dump_dir"]);
+                // `data.seq_len` is for the published loader, and no length is part of an arch.
+                keys.idle(&[
+                    "model.z_loss",
+                    "model.seed",
+                    "model.max_seqlen",
+                    "data.seq_len",
+                    "name",
+                    "dump_dir",
+                ]);
                 None
             };
             keys.finish(&["model.dim", "model.n_layers", "optim.lr", "data.batch_size"])?;
             (described, training)
         }
     };
+    left_out.extend(keys.neutrals());
     // With a recipe that is where it stands: platform.kernels.gated_norm.
     if described.norm == GatedNorm::Reference && training.is_none() {
         let why = "which kernel norms and gates, and only a recipe says that".to_owned();
@@ -165,13 +276,24 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         described.model.text(&name, &format!("Imported from {}.", file_name(request.source)));
     let compiled = arch::compile(&name, &text)
         .map_err(|error| ForeignError { place: place.clone(), ..error })?;
-    let params = compiled.graph.params();
-    let mut entries = lay::entries(&described.model, whose, described.norm, params);
-    if described.turned {
-        lay::turn(&mut entries, &described.model, params);
-    }
     let mut files = vec![config_read];
-    let store = match weights {
+    if let Kind::Lingua { config: Some(above), .. } = &kind {
+        let (read, idle) = check_above(above, &described)?;
+        files.push(read);
+        left_out.push(idle);
+    }
+    let looked_for = match (&kind, weights) {
+        (Kind::HuggingFace { config, .. }, None) => vec![
+            config.with_file_name(SINGLE),
+            config.with_file_name(INDEX),
+            config.with_file_name(DEFAULT).join(PTH),
+        ],
+        (Kind::Lingua { params, .. }, None) => vec![params.with_file_name(PTH)],
+        (Kind::HuggingFace { .. } | Kind::Lingua { .. }, Some(_)) | (Kind::Recipe(_), _) => {
+            Vec::new()
+        }
+    };
+    let weights = match weights.filter(|_| request.weights) {
         None => None,
         Some(path) => {
             let store = if path.ends_with(PTH) {
@@ -184,11 +306,25 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
                 Store::single(path)?
             };
             files.extend(store.index.iter().chain(&store.files).cloned());
-            left_out.extend(lay::check(&shown(path), &store, &entries, &described.model)?);
-            Some(store)
+            let params = compiled.graph.params();
+            let source = Source::described(store, &described, whose, params, path)?;
+            left_out.extend(source.left_out.iter().cloned());
+            Some(source)
         }
     };
-    Ok(Imported { name, described, text, compiled, training, store, entries, left_out, files })
+    let from_recipe = matches!(kind, Kind::Recipe(_));
+    Ok(Imported {
+        name,
+        described,
+        text,
+        compiled,
+        training,
+        weights,
+        from_recipe,
+        looked_for,
+        left_out,
+        files,
+    })
 }
 
 /// The last part of a path that says something.
@@ -252,15 +388,15 @@ impl Imported {
         if let Some(recipe) = self.recipe() {
             put(&folder.join("recipes").join(format!("{name}.toml")), &recipe)?;
         }
-        if let Some(store) = &self.store {
-            let params = self.params();
-            let planned: Vec<Planned> = params
+        if let Some(weights) = &self.weights {
+            let planned: Vec<Planned> = self
+                .params()
                 .iter()
                 .map(|p| Planned { name: p.path.clone(), shape: p.shape.clone() })
                 .collect();
             let path = folder.join("weights.safetensors");
             write_safetensors(&path, &planned, Dtype::F32, &[], |index, put| {
-                lay::ours(store, &self.entries, params, index, put)
+                weights.param(index, put)
             })?;
         }
         put(&folder.join("import.toml"), &self.provenance())

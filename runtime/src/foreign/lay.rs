@@ -1,9 +1,9 @@
 //! A model's parameters and the tensors that hold them elsewhere, in both directions.
 //!
 //! In: a model, its parameters and a layout. Out: for every tensor of theirs its shape and the parameters of ours in
-//! it; our parameters out of their tensors, and theirs out of ours. Must stay true: one table for both directions;
+//! it. Must stay true: one table for both directions;
 //! every parameter is in exactly one tensor that is written; every tensor is used, proved to repeat or to be zero, or
-//! refused by name; values are copied bit for bit.
+//! refused by name.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,11 @@ pub struct LeftOut {
 /// Faults told of one checkpoint.
 const TOLD: usize = 24;
 
-fn layout(model: &Model, whose: Whose) -> &'static Layout {
+/// Endings of names that hold what RoPE computes.
+pub(super) const FREQUENCIES: [&str; 2] = ["rotary_emb.inv_freq", "rope.freqs"];
+
+/// The layout of a model's tensors there.
+pub(crate) fn layout(model: &Model, whose: Whose) -> &'static Layout {
     let [hf_llama, lingua_llama, flash, mamba] = &LAYOUTS;
     match (&model.mixer, whose) {
         (Mixer::Attention(_), Whose::HuggingFace) => hf_llama,
@@ -145,11 +149,11 @@ fn stacked(ours: &[usize], params: &[Param]) -> Vec<i64> {
     shape
 }
 
-fn width(param: &Param) -> u64 {
+pub(super) fn width(param: &Param) -> u64 {
     param.shape.iter().skip(1).map(|n| (*n).max(0) as u64).product()
 }
 
-fn rows(param: &Param) -> u64 {
+pub(super) fn rows(param: &Param) -> u64 {
     param.shape.first().map_or(1, |n| (*n).max(0) as u64)
 }
 
@@ -175,22 +179,23 @@ fn interleaved(row: u64, turned: Turned) -> u64 {
 }
 
 /// The row of theirs that holds row `row` of ours.
-fn their_row(row: u64, turned: Turned) -> u64 {
+pub(super) fn their_row(row: u64, turned: Turned) -> u64 {
     if turned.to_halves { halved(row, turned) } else { interleaved(row, turned) }
 }
 
 /// The row of ours that row `row` of theirs holds.
-fn our_row(row: u64, turned: Turned) -> u64 {
+pub(super) fn our_row(row: u64, turned: Turned) -> u64 {
     if turned.to_halves { interleaved(row, turned) } else { halved(row, turned) }
 }
 
-/// Holds a checkpoint against what the model has there: missing, extra, misshapen, of no weight's type, unequal
-/// repeats, zeros that are none. What is left out stands in the result.
+/// Compares a checkpoint with what the model has there: missing, extra, misshapen, of no weight's type, unequal
+/// repeats, zeros that are none. Gives what is left out. `wrong` begins the refusal: what does not fit what.
 pub fn check(
     place: &str,
     store: &Store,
     entries: &[Entry],
     model: &Model,
+    wrong: &str,
 ) -> Result<Vec<LeftOut>, ForeignError> {
     let mut faults = Vec::new();
     let mut left_out = Vec::new();
@@ -202,7 +207,7 @@ pub fn check(
             }
             continue;
         };
-        if stored.shape != entry.shape {
+        if squeezed(&stored.shape) != squeezed(&entry.shape) {
             let (theirs, has) = (&entry.theirs, &stored.shape);
             faults.push(format!(
                 "shape: {theirs} is {has:?}, and the configuration makes it {:?}",
@@ -220,7 +225,7 @@ pub fn check(
         if known.contains_key(name.as_str()) {
             continue;
         }
-        if name.ends_with("rotary_emb.inv_freq") {
+        if FREQUENCIES.iter().any(|end| name.ends_with(end)) {
             match frequencies(store, name, stored, model)? {
                 Ok(()) => {
                     let why = "RoPE's frequencies, equal to those computed".to_owned();
@@ -230,20 +235,10 @@ pub fn check(
             }
             continue;
         }
-        let whose = LAYOUTS.iter().find(|other| is_of(other, name));
-        let whose = whose.map_or(String::new(), |other| format!(", a name of {}", other.name));
-        faults.push(format!("extra: {name} {:?}{whose}", stored.shape));
+        faults.push(extra(name, stored));
     }
     if !faults.is_empty() {
-        let more = match faults.len().saturating_sub(TOLD) {
-            0 => String::new(),
-            more => format!("\n  … and {more} more"),
-        };
-        faults.truncate(TOLD);
-        let message =
-            format!("its tensors are not its configuration's\n  {}{more}", faults.join("\n  "));
-        let help = "give the configuration and the weights of one model";
-        return Err(ForeignError::new(place, message, help));
+        return Err(refused(place, wrong, faults));
     }
     for entry in entries.iter().filter(|e| e.kind != Kind::Needed) {
         if store.tensors.contains_key(&entry.theirs) {
@@ -254,18 +249,79 @@ pub fn check(
     Ok(left_out)
 }
 
+/// Compares a checkpoint under our own paths with an arch's parameters.
+pub fn check_ours(
+    place: &str,
+    store: &Store,
+    params: &[Param],
+    wrong: &str,
+) -> Result<(), ForeignError> {
+    let mut faults = Vec::new();
+    let mut known = BTreeMap::new();
+    for param in params {
+        known.insert(param.path.as_str(), param);
+        if !store.tensors.contains_key(&param.path) {
+            faults.push(format!("missing: {} {:?}", param.path, param.shape));
+        }
+    }
+    for (name, stored) in &store.tensors {
+        let Some(param) = known.get(name.as_str()) else {
+            faults.push(extra(name, stored));
+            continue;
+        };
+        if stored.shape != param.shape {
+            faults.push(format!(
+                "shape: {name} is {:?}, and the arch makes it {:?}",
+                stored.shape, param.shape
+            ));
+        }
+        if let Err(dtype) = &stored.dtype {
+            faults.push(format!("dtype: {name} is {dtype}, and weights are F32, BF16 or F16"));
+        }
+    }
+    if faults.is_empty() { Ok(()) } else { Err(refused(place, wrong, faults)) }
+}
+
+fn refused(place: &str, wrong: &str, mut faults: Vec<String>) -> ForeignError {
+    let more = match faults.len().saturating_sub(TOLD) {
+        0 => String::new(),
+        more => format!("\n  … and {more} more"),
+    };
+    faults.truncate(TOLD);
+    let message = format!("{wrong}\n  {}{more}", faults.join("\n  "));
+    ForeignError::new(place, message, "give weights of this very model")
+}
+
+fn extra(name: &str, stored: &Stored) -> String {
+    let whose = LAYOUTS.iter().find(|other| is_of(other, name));
+    let whose = whose.map_or(String::new(), |other| format!(", a name of {}", other.name));
+    format!("extra: {name} {:?}{whose}", stored.shape)
+}
+
+/// A filter [c, 1, k] is [c, k].
+fn squeezed(shape: &[i64]) -> Vec<i64> {
+    match shape {
+        [channels, 1, taps] => vec![*channels, *taps],
+        shape => shape.to_vec(),
+    }
+}
+
 /// Whether a layout has that name, whatever the layer.
 fn is_of(layout: &Layout, name: &str) -> bool {
+    let name = of_any_layer(name);
+    layout.rows.iter().any(|row| row.theirs == name)
+}
+
+/// A name as the table has it: without Lingua's prefix, its first number a layer's.
+pub(super) fn of_any_layer(name: &str) -> String {
     let name = name.replace(LINGUA_PREFIX, "");
-    let parts: Vec<&str> = name.split('.').collect();
-    layout.rows.iter().any(|row| {
-        let theirs: Vec<&str> = row.theirs.split('.').collect();
-        theirs.len() == parts.len()
-            && theirs
-                .iter()
-                .zip(&parts)
-                .all(|(a, b)| a == b || (*a == "{i}" && b.parse::<u32>().is_ok()))
-    })
+    let mut found = false;
+    let parts = name.split('.').map(|part| {
+        let layer = !found && part.parse::<u32>().is_ok();
+        found |= layer;
+        if layer { "{i}" } else { part }
+    });
+    parts.collect::<Vec<_>>().join(".")
 }
 
 /// A tensor that is used for nothing: what it repeats, or that it is zero.
@@ -335,75 +391,8 @@ fn frequencies(
     Ok(Ok(()))
 }
 
-/// One of our parameters out of their tensors, in pieces.
-pub fn ours(
-    store: &Store,
-    entries: &[Entry],
-    params: &[Param],
-    index: usize,
-    put: &mut dyn FnMut(&[f32]) -> Result<(), ForeignError>,
-) -> Result<(), ForeignError> {
-    let Some(param) = params.get(index) else { return Ok(()) };
-    let holds = |e: &&Entry| e.kind == Kind::Needed && e.ours.contains(&index);
-    let Some(entry) = entries.iter().find(holds) else {
-        let message = format!("`{}` is in no tensor of that layout", param.path);
-        return Err(ForeignError::new("", message, "this is a fault of canonc"));
-    };
-    let before = entry.ours.iter().take_while(|n| **n != index).filter_map(|n| params.get(*n));
-    let first: u64 = before.map(rows).sum();
-    let width = width(param);
-    if let Some(turned) = entry.turned {
-        for row in 0..rows(param) {
-            let theirs = first + their_row(row, turned);
-            put(&store.values(&entry.theirs, theirs * width, width)?)?;
-        }
-        return Ok(());
-    }
-    let (mut at, total) = (0, rows(param) * width);
-    while at < total {
-        let count = PIECE.min(total - at);
-        put(&store.values(&entry.theirs, first * width + at, count)?)?;
-        at += count;
-    }
-    Ok(())
-}
-
-/// One of their tensors out of our parameters, which `store` has under our paths; in pieces.
-pub fn theirs(
-    store: &Store,
-    entry: &Entry,
-    params: &[Param],
-    put: &mut dyn FnMut(&[f32]) -> Result<(), ForeignError>,
-) -> Result<(), ForeignError> {
-    if entry.kind == Kind::Zeros {
-        let mut left: u64 = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
-        while left > 0 {
-            let count = PIECE.min(left);
-            put(&vec![0.0; count as usize])?;
-            left -= count;
-        }
-        return Ok(());
-    }
-    for param in entry.ours.iter().filter_map(|n| params.get(*n)) {
-        let width = width(param);
-        if let Some(turned) = entry.turned {
-            for row in 0..rows(param) {
-                put(&store.values(&param.path, our_row(row, turned) * width, width)?)?;
-            }
-            continue;
-        }
-        let (mut at, total) = (0, rows(param) * width);
-        while at < total {
-            let count = PIECE.min(total - at);
-            put(&store.values(&param.path, at, count)?)?;
-            at += count;
-        }
-    }
-    Ok(())
-}
-
-/// What is written of them.
-pub fn planned(entries: &[Entry]) -> Vec<(Planned, &Entry)> {
-    let written = entries.iter().filter(|e| e.kind != Kind::Repeated);
+/// What is written of them; repeats of the token table only where they are asked for.
+pub fn planned(entries: &[Entry], repeats: bool) -> Vec<(Planned, &Entry)> {
+    let written = entries.iter().filter(|e| repeats || e.kind != Kind::Repeated);
     written.map(|e| (Planned { name: e.theirs.clone(), shape: e.shape.clone() }, e)).collect()
 }

@@ -8,8 +8,8 @@ use dsl::Decimal;
 
 use super::ForeignError;
 use super::config::{Keys, decimal};
-use super::hf::{Described, canon, canon_set, divided, float, own, rope_dims};
-use super::model::{Attention, Family, Init, Mixer, Model, RopeLayout};
+use super::hf::{Described, canon, canon_set, divided, float, own, rope_dims, turned_channels};
+use super::model::{Attention, Canon, Family, Init, Mixer, Model, RopeLayout};
 use super::names::GatedNorm;
 use super::node::{Node, Value};
 
@@ -313,6 +313,50 @@ pub fn write(described: &Described, z_loss: bool, seed: &str, seq_len: i64) -> V
         }
     }
     Value::Map(keys.into_iter().map(|(key, value)| (key.to_owned(), node(value))).collect())
+}
+
+/// Refuses what the published loader would read as another model, or not at all: it passes over some of the keys that
+/// its trainer honours (quirk Q12).
+pub fn check_loader(name: &str, model: &Model) -> Result<(), ForeignError> {
+    let mut lost: Vec<String> = Vec::new();
+    let mut only = |is: bool, field: &str, has: String, loads: &str| {
+        if !is {
+            lost.push(format!("`{field}` is {has}, and it loads {loads}"));
+        }
+    };
+    match &model.mixer {
+        Mixer::Attention(a) => {
+            only(!model.tied, "head", "tied".to_owned(), "an output of its own");
+            let wide = model.dim / a.heads.max(1);
+            let of = format!("dim / heads = {}/{} = {wide}", model.dim, a.heads);
+            let whole = a.head_dim == wide && wide * a.heads == model.dim;
+            only(whole, "head_dim", a.head_dim.to_string(), &of);
+            let turns = turned_channels(a);
+            only(turns == a.rope_dims, "rope.dims", a.rope_dims.to_string(), &turns.to_string());
+            if !model.canon.slots.is_empty() {
+                let Canon { slots: _, kernel, residual, silu } = &model.canon;
+                only(*kernel == 4, "canon.kernel", kernel.to_string(), "4");
+                only(*residual, "canon.residual", "false".to_owned(), "true");
+                only(!silu, "canon.activation", "silu".to_owned(), "none");
+            }
+        }
+        Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } => {}
+        Mixer::Mamba2 { state, .. } => {
+            let eps = model.norm_eps;
+            only(eps == decimal("1e-5"), "norm_eps", eps.to_string(), "1e-5");
+            let known = [64, 128, 256].contains(state);
+            only(known, "state", state.to_string(), "64, 128 or 256");
+        }
+    }
+    if lost.is_empty() {
+        return Ok(());
+    }
+    let message = format!(
+        "the published loader would build another model of this arch\n  {}",
+        lost.join("\n  ")
+    );
+    let help = "`--to hf` carries it; or change the arch";
+    Err(ForeignError::new(name, message, help))
 }
 
 /// The word of a linear family; Llama's trainer has no such key.

@@ -57,38 +57,17 @@ impl When {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub(crate) name: &'static str,
-    /// A tensor that only this layout has.
-    #[cfg_attr(not(feature = "torch"), expect(dead_code, reason = "`--weights` reads it"))]
-    pub(crate) sign: &'static str,
     pub(crate) rows: &'static [Row],
-    /// Endings of names that hold nothing learned.
-    #[cfg_attr(not(feature = "torch"), expect(dead_code, reason = "`--weights` reads it"))]
-    pub(crate) idle: &'static [&'static str],
 }
 
 /// In front of every name in Lingua checkpoints of the linear models.
 pub(crate) const LINGUA_PREFIX: &str = "trans.";
 
 pub(crate) static LAYOUTS: [Layout; 4] = [
-    Layout {
-        name: "Hugging Face Llama",
-        sign: "model.embed_tokens.weight",
-        rows: HF_LLAMA,
-        idle: &["rotary_emb.inv_freq"],
-    },
-    Layout {
-        name: "Lingua Llama",
-        sign: "tok_embeddings.weight",
-        rows: LINGUA_LLAMA,
-        idle: &["rope.freqs", "rope_embeddings.freqs_cis"],
-    },
-    Layout {
-        name: "flash-linear-attention",
-        sign: "model.embeddings.weight",
-        rows: FLASH_LINEAR,
-        idle: &[],
-    },
-    Layout { name: "Mamba2", sign: "backbone.embeddings.weight", rows: MAMBA2, idle: &[] },
+    Layout { name: "Hugging Face Llama", rows: HF_LLAMA },
+    Layout { name: "Lingua Llama", rows: LINGUA_LLAMA },
+    Layout { name: "flash-linear-attention", rows: FLASH_LINEAR },
+    Layout { name: "Mamba2", rows: MAMBA2 },
 ];
 
 const fn row(theirs: &'static str, ours: &'static [&'static str]) -> Row {

@@ -158,7 +158,8 @@ impl Store {
         let header = self.header(file, path)?;
         let length = self.length(file);
         let (_, text) = header.split_at_checked(8).unwrap_or_default();
-        let root = json::read(&format!("{} (header)", shown(path)), text.trim_ascii_end())?;
+        let root = json::read("its header", text.trim_ascii_end())
+            .map_err(|error| refuse(format!("{}: {}", error.place, error.message)))?;
         let Value::Map(entries) = &root.value else {
             return Err(refuse("its header is no map".to_owned()));
         };
@@ -207,8 +208,9 @@ impl Store {
     /// The eight bytes of its length and the header.
     fn header(&self, file: usize, path: &Path) -> Result<Vec<u8>, ForeignError> {
         let short = |n: u64| {
-            let message =
-                format!("its header would be {n} bytes long, more than the file or {MAX_BYTES}");
+            let message = format!(
+                "it is no safetensors file that can be used: its header would be {n} bytes long, more than the file or {MAX_BYTES}"
+            );
             ForeignError::new(shown(path), message, "give a safetensors file")
         };
         let length = self.length(file);

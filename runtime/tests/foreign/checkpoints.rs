@@ -35,12 +35,14 @@ const ALL: [&str; 10] = [
 ];
 
 fn import(source: &Path, devices: Option<i64>) -> Imported {
-    read(&Request { source, name: Some("model"), devices })
+    read(&Request { source, name: Some("model"), devices, weights: true })
         .unwrap_or_else(|error| panic!("{error}"))
 }
 
 fn refused(source: &Path) -> String {
-    read(&Request { source, name: Some("model"), devices: None }).unwrap_err().to_string()
+    read(&Request { source, name: Some("model"), devices: None, weights: true })
+        .unwrap_err()
+        .to_string()
 }
 
 /// Every tensor of a safetensors file, as bits.
@@ -96,6 +98,10 @@ fn import_then_export_then_import_is_the_identity() {
         let before = bits(&weights);
         assert_eq!(before.len(), first.params().len(), "{name}");
         for (to, folder) in [(To::HuggingFace, "hf"), (To::Lingua, "lingua")] {
+            // The published loader gives every Llama a head of its own (tests/foreign/configs.rs).
+            if name == "hf_llama_tied" && to == To::Lingua {
+                continue;
+            }
             let out = place.path().join(folder);
             let given = Given {
                 imported: &first,
@@ -144,7 +150,7 @@ fn what_lingua_wrote_is_written_again_under_the_same_names() {
         };
         export(given, To::Lingua, &out);
         let before = runtime::foreign::pth::read(&source.join("consolidated.pth")).unwrap().0;
-        let after = runtime::foreign::pth::read(&out.join("consolidated.pth")).unwrap().0;
+        let after = runtime::foreign::pth::read(&out.join("default/consolidated.pth")).unwrap().0;
         let shapes = |store: &Store| -> Vec<_> {
             store.tensors.iter().map(|(n, t)| (n.clone(), t.shape.clone())).collect()
         };

@@ -93,7 +93,7 @@ fn experiment(name: &str, imported: &Imported) -> Experiment {
 
 fn import(path: &Path, name: &str, devices: Option<i64>) -> Imported {
     let name = identifier(name);
-    let request = Request { source: path, name: Some(&name), devices };
+    let request = Request { source: path, name: Some(&name), devices, weights: true };
     read(&request).unwrap_or_else(|error| panic!("{name}: {error}"))
 }
 
@@ -137,7 +137,7 @@ fn the_64_recipes_come_in_go_out_and_come_in_the_same() {
         assert_eq!(before.analysis.parameters, counts[name], "{name}");
         let out = place.path().join("lingua");
         export(&first, &before, To::Lingua, &out);
-        for file in ["recipe.yaml", "params.json"] {
+        for file in ["recipe.yaml", "default/params.json"] {
             // No --devices: the keys say so now.
             let again = import(&out.join(file), name, None);
             assert_eq!(first.training, again.training, "{name} {file}");
@@ -171,16 +171,53 @@ fn a_recipe_that_does_not_say_its_devices_is_refused() {
     let path = place.path().join("r.yaml");
     let text = published(&rows()[0]);
     fs::write(&path, &text).unwrap();
-    let said = read(&Request { source: &path, name: None, devices: None }).unwrap_err().to_string();
+    let said = read(&Request { source: &path, name: None, devices: None, weights: true })
+        .unwrap_err()
+        .to_string();
     assert!(said.contains("the tokens of a step follow from no key"), "{said}");
     assert!(said.contains("--devices 128"), "{said}");
     // Keys that say so, and another number typed.
     fs::write(&path, format!("{text}\nx: 1\n")).unwrap();
-    let said = read(&Request { source: &path, name: None, devices: Some(128) }).unwrap_err();
+    let said = read(&Request { source: &path, name: None, devices: Some(128), weights: true })
+        .unwrap_err();
     assert!(said.message.contains("`x` is 1, and no such key is known"), "{said}");
     fs::write(&path, text.replace("  tp_size: 1\n", "  tp_size: 1\n  dp_shard: 64\n")).unwrap();
-    let said = read(&Request { source: &path, name: None, devices: Some(128) }).unwrap_err();
+    let said = read(&Request { source: &path, name: None, devices: Some(128), weights: true })
+        .unwrap_err();
     assert!(said.message.contains("there are 64 devices, and --devices is 128"), "{said}");
+}
+
+/// The trainer builds a Mamba2 as the published class does, whose epsilon no key reaches.
+#[test]
+fn a_mamba2_that_the_trainer_would_build_otherwise_is_refused() {
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("r.yaml");
+    let all = rows();
+    let row = all.iter().find(|row| row["model"].starts_with("Mamba2Canon-1B")).unwrap();
+    fs::write(&path, published(row)).unwrap();
+    let mut imported = import(&path, "m", Some(128));
+    for (from, to, wanted) in [
+        ("norm_eps 1e-5", "norm_eps 1e-6", "`norm_eps` is 1e-6, and it loads 1e-5"),
+        ("state 128", "state 32", "`state` is 32"),
+    ] {
+        let text = imported.text.replace(from, to);
+        assert_ne!(text, imported.text, "{from}");
+        imported.compiled = runtime::foreign::arch::compile("m", &text).unwrap();
+        let experiment = experiment("m", &imported);
+        let request = export::Request {
+            compiled: &imported.compiled,
+            experiment: Some(&experiment),
+            weights: None,
+            to: To::Slurm,
+            dtype: Dtype::F32,
+            gpus_per_node: 8,
+            attested: None,
+        };
+        let out = place.path().join("out");
+        let said = export::write(&request, &out).unwrap_err().to_string();
+        assert!(said.contains(wanted), "{said}");
+        assert!(!out.exists());
+    }
 }
 
 #[test]

@@ -7,7 +7,11 @@ use std::path::PathBuf;
 use compiler::plan::{IGNORED, Loss};
 use compiler::program::Compiled;
 use runtime::execute::{Machine, Moments};
-use runtime::weights::{Weights, file, fit};
+use runtime::foreign::lay::{self, Whose};
+use runtime::foreign::model::RopeLayout;
+use runtime::foreign::names::GatedNorm;
+use runtime::foreign::source::Source;
+use runtime::weights::{Weights, file};
 use serde_json::Value;
 use tch::{Kind, Tensor};
 
@@ -81,9 +85,20 @@ impl Case {
     }
 
     fn weights(&self, compiled: &Compiled, machine: Machine) -> Weights {
-        let weights = fit::weights(&compiled.graph, &self.under("w/"))
-            .unwrap_or_else(|misfit| panic!("{}{misfit}", self.name()));
-        weights.to(machine.device, machine.kind).unwrap()
+        let place = tempfile::tempdir().unwrap();
+        let path = place.path().join("model.safetensors");
+        let tensors = self.under("w/");
+        let named: Vec<_> = tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
+        file::write(&path, &named).unwrap();
+        // The cases are of the published classes, whose RoPE is the arch's.
+        let rows = match self.text["hparams"]["rope_version"].as_str() {
+            Some("huggingface") => RopeLayout::Half,
+            _ => RopeLayout::Interleaved,
+        };
+        let source = Source::open_as(compiled, &path, Some(rows))
+            .unwrap_or_else(|error| panic!("{}: {error}", self.name()));
+        assert!(!source.is_turned(), "{}", self.name());
+        Weights::read(&compiled.graph, &source, machine.device, machine.kind).unwrap()
     }
 }
 
@@ -297,13 +312,18 @@ fn by_their_names(
     tensors: &[Tensor],
 ) -> BTreeMap<String, Tensor> {
     let theirs = case.under("w/");
-    let sizes = theirs.iter().map(|(name, t)| (name.as_str(), t.size())).collect();
-    let pieces = fit::pieces(&compiled.graph, &sizes).unwrap();
-    let named = |piece: fit::Piece| {
-        let parts: Vec<&Tensor> = piece.ours.iter().map(|n| &tensors[*n]).collect();
-        (!parts.is_empty()).then(|| (piece.theirs, Tensor::cat(&parts, 0)))
-    };
-    pieces.into_iter().filter_map(named).collect()
+    let reference = theirs.keys().any(|name| name.ends_with(".attn.g_norm.weight"));
+    let norm = if reference { GatedNorm::Reference } else { GatedNorm::Fused };
+    let model = runtime::foreign::arch::model(compiled).unwrap();
+    let entries = lay::entries(&model, Whose::HuggingFace, norm, compiled.graph.params());
+    let written = entries.into_iter().filter(|entry| entry.kind == lay::Kind::Needed);
+    written
+        .map(|entry| {
+            assert!(theirs.contains_key(&entry.theirs), "{}", entry.theirs);
+            let parts: Vec<&Tensor> = entry.ours.iter().map(|n| &tensors[*n]).collect();
+            (entry.theirs, Tensor::cat(&parts, 0))
+        })
+        .collect()
 }
 
 /// Prefill, then token by token; and other cuts of the same sequence.

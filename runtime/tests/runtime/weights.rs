@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use compiler::program::Compiled;
+use runtime::foreign::source::Source;
 use runtime::init::{self, Rule};
-use runtime::weights::{Weights, file, fit};
-use tch::{Kind, Tensor};
+use runtime::run::RunError;
+use runtime::weights::{Weights, file};
+use tch::{Device, Kind, Tensor};
 
 use super::archs::named;
 use super::support::arch;
@@ -32,10 +34,21 @@ fn ours(compiled: &Compiled) -> BTreeMap<String, Tensor> {
     under(compiled, str::to_owned)
 }
 
+/// What a file of these tensors loads as.
+fn loaded(compiled: &Compiled, tensors: &BTreeMap<String, Tensor>) -> Result<Weights, RunError> {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let named: Vec<_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
+    file::write(&path, &named).unwrap();
+    Weights::load(compiled, &path)
+}
+
 /// The lines of what does not fit.
-fn faults(compiled: &Compiled, tensors: BTreeMap<String, Tensor>) -> Vec<String> {
-    let misfit = fit::weights(&compiled.graph, &tensors).unwrap_err();
-    misfit.to_string().lines().map(|line| line.trim().to_owned()).collect()
+fn faults(compiled: &Compiled, tensors: &BTreeMap<String, Tensor>) -> Vec<String> {
+    let message = loaded(compiled, tensors).unwrap_err().message;
+    let (_, message) = message.split_once("w.safetensors").unwrap();
+    let message = message.trim_start_matches([':', ' ']);
+    message.lines().map(|line| line.trim().to_owned()).collect()
 }
 
 fn assert_initial(compiled: &Compiled, weights: &Weights) {
@@ -75,7 +88,7 @@ fn a_saved_file_loads_to_the_bit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
     Weights::init(&compiled.graph, 1).unwrap().save(&path).unwrap();
-    assert_initial(&compiled, &Weights::load(&compiled.graph, &path).unwrap());
+    assert_initial(&compiled, &Weights::load(&compiled, &path).unwrap());
     assert_eq!(
         std::fs::read_dir(folder.path()).unwrap().count(),
         1,
@@ -107,18 +120,18 @@ fn lingua_names_are_read() {
     let compiled = llama();
     let mut theirs = under(&compiled, lingua);
     assert!(theirs.contains_key("layers.1.feed_forward.canonD.weight"));
-    assert_initial(&compiled, &fit::weights(&compiled.graph, &theirs).unwrap());
+    assert_initial(&compiled, &loaded(&compiled, &theirs).unwrap());
     // Filters as a convolution keeps them, and halved precision, widen exactly.
     for (name, tensor) in &mut theirs {
         if name.contains("canon") {
             *tensor = tensor.unsqueeze(1);
         }
     }
-    assert_initial(&compiled, &fit::weights(&compiled.graph, &theirs).unwrap());
+    assert_initial(&compiled, &loaded(&compiled, &theirs).unwrap());
     for tensor in theirs.values_mut() {
         *tensor = tensor.to_kind(Kind::BFloat16);
     }
-    let halved = fit::weights(&compiled.graph, &theirs).unwrap();
+    let halved = loaded(&compiled, &theirs).unwrap();
     let want = Weights::init(&compiled.graph, 1).unwrap();
     let rounded = want.get("embed").unwrap().to_kind(Kind::BFloat16).to_kind(Kind::Float);
     assert!(*halved.get("embed").unwrap() == rounded);
@@ -164,7 +177,7 @@ fn linguas_prefix_is_taken_off() {
         })
         .collect();
     theirs.insert("trans.model.layers.0.mlp.gate_proj.weight".to_owned(), packed);
-    assert_initial(&compiled, &fit::weights(&compiled.graph, &theirs).unwrap());
+    assert_initial(&compiled, &loaded(&compiled, &theirs).unwrap());
 }
 
 #[test]
@@ -174,15 +187,15 @@ fn a_tied_head_is_the_embedding_under_any_name() {
     );
     let compiled = arch(&text, "shared");
     let mut theirs = under(&compiled, lingua);
-    assert_initial(&compiled, &fit::weights(&compiled.graph, &theirs).unwrap());
+    assert_initial(&compiled, &loaded(&compiled, &theirs).unwrap());
     let embedding = theirs["tok_embeddings.weight"].shallow_clone();
     theirs.insert("output.tied_module.weight".to_owned(), embedding.shallow_clone());
     theirs.insert("output.weight".to_owned(), embedding.shallow_clone());
-    assert_initial(&compiled, &fit::weights(&compiled.graph, &theirs).unwrap());
+    assert_initial(&compiled, &loaded(&compiled, &theirs).unwrap());
     theirs.insert("output.weight".to_owned(), embedding + 1.0);
     assert_eq!(
-        faults(&compiled, theirs),
-        ["(names of Lingua Llama)", "twice and unequal: output.weight and another are embed",]
+        faults(&compiled, &theirs),
+        ["`output.weight`: it is tied to tok_embeddings.weight and differs from it"]
     );
 }
 
@@ -197,30 +210,166 @@ fn everything_that_does_not_fit_is_said_at_once() {
     );
     let wide = broken["layers.1.mlp.D"].repeat([1, 2]);
     broken.insert("layers.1.mlp.D".to_owned(), wide);
-    let _ = broken.get_mut("head.norm").unwrap().get(3).fill_(f64::NAN);
     let double = broken["embed"].to_kind(Kind::Double);
     broken.insert("embed".to_owned(), double);
     assert_eq!(
-        faults(&compiled, broken),
+        faults(&compiled, &broken),
         [
-            "(names of canonc)",
-            "shape: layers.1.mlp.D is [40, 8], and layers.1.mlp.D is [40, 4]",
-            "extra: layers.2.mixer.wq [12, 12]",
+            "does not hold this arch's weights (names of canonc)",
             "missing: layers.0.mixer.wq [12, 12]",
-            "dtype: embed is Double, and weights are f32, bf16 or f16",
-            "not finite: head.norm has NaN or infinity in it",
+            "dtype: embed is F64, and weights are F32, BF16 or F16",
+            "shape: layers.1.mlp.D is [40, 8], and the arch makes it [40, 4]",
+            "extra: layers.2.mixer.wq [12, 12]",
         ]
+    );
+    let mut diverged = ours(&compiled);
+    let _ = diverged.get_mut("head.norm").unwrap().get(3).fill_(f64::NAN);
+    assert_eq!(
+        faults(&compiled, &diverged),
+        ["`head.norm` [12] holds NaN at 3, and weights are finite"]
     );
     let mut theirs = under(&compiled, lingua);
     theirs.remove("layers.1.feed_forward.w2.weight");
     assert_eq!(
-        faults(&compiled, theirs),
+        faults(&compiled, &theirs),
         [
-            "(names of Lingua Llama)",
-            "missing: layers.1.mlp.down [12, 20], which is in layers.1.feed_forward.w2.weight",
+            "does not hold this arch's weights (names of Lingua Llama)",
+            "missing: layers.1.feed_forward.w2.weight [12, 20]",
         ]
     );
-    assert!(faults(&compiled, BTreeMap::new()).last().unwrap().starts_with("… and "));
+    let mut cut = ours(&compiled);
+    cut.retain(|name, _| name == "embed");
+    assert!(faults(&compiled, &cut).last().unwrap().starts_with("… and "));
+}
+
+#[test]
+fn names_of_two_programs_and_of_none_are_refused_with_the_names() {
+    let compiled = llama();
+    let mut mixed = ours(&compiled);
+    let norm = mixed.remove("head.norm").unwrap();
+    mixed.insert("norm.weight".to_owned(), norm);
+    let said = faults(&compiled, &mixed).join(" ");
+    assert!(said.contains("mixes the names of canonc (embed, "), "{said}");
+    assert!(said.contains("with those of Lingua Llama (norm.weight)"), "{said}");
+    // Of two other programs: those of the second belong to no tensor of the first.
+    let mut mixed = under(&compiled, lingua);
+    let norm = mixed.remove("norm.weight").unwrap();
+    mixed.insert("model.norm.weight".to_owned(), norm);
+    let said = faults(&compiled, &mixed).join(" ");
+    assert!(said.contains("missing: norm.weight [12]"), "{said}");
+    assert!(said.contains("extra: model.norm.weight [12], a name of Hugging Face Llama"), "{said}");
+    let strange = under(&compiled, |path| format!("transformer.{path}"));
+    let said = faults(&compiled, &strange).join(" ");
+    assert!(said.contains("names are of no known program: transformer.embed, "), "{said}");
+    assert!(faults(&compiled, &BTreeMap::new()).join(" ").contains("it is empty"));
+    // Names of the families, and an arch that is none of them: which rows are which is not known.
+    let text = LAYERS.replace("heads 2", "heads 2, window 4");
+    let windowed =
+        arch(&format!("arch w {{ vocab 23  dim 12  norm_eps 1e-5  init lingua  {text} }}"), "w");
+    let said = faults(&windowed, &under(&windowed, lingua)).join(" ");
+    assert!(said.contains("names are those of Lingua Llama") && said.contains("window"), "{said}");
+}
+
+/// Half of a head's rows after the other, as Hugging Face's RoPE pairs channels.
+fn halves(tensor: &Tensor, heads: i64) -> Tensor {
+    let size = tensor.size();
+    let width = tensor.numel() as i64 / size[0];
+    let pairs = tensor.reshape([heads, size[0] / heads / 2, 2, width]);
+    pairs.transpose(1, 2).reshape(size)
+}
+
+#[test]
+fn rows_of_q_and_k_are_reordered_for_the_rope_of_the_program_that_wrote_them() {
+    let text = |layout: &str| {
+        format!(
+            "arch plain {{ vocab 23  dim 16  norm_eps 1e-5  init lingua
+               layers 2 of decoder {{ mixer attention {{ heads 4, kv_heads 2, rope {{ layout {layout} }} }}
+                                      mlp swiglu {{ hidden 20 }} }} }}"
+        )
+    };
+    let [neighbours, half] = ["interleaved", "half"].map(|layout| arch(&text(layout), "plain"));
+    let rename = |path: &str| {
+        let name = path
+            .replace("pre_mixer", "input_layernorm")
+            .replace("pre_mlp", "post_attention_layernorm")
+            .replace("mixer.w", "self_attn.")
+            .replace(".mlp.gate", ".mlp.gate_proj")
+            .replace(".mlp.up", ".mlp.up_proj")
+            .replace(".mlp.down", ".mlp.down_proj");
+        let name = match name.rsplit_once("self_attn.") {
+            Some((layer, q)) => format!("{layer}self_attn.{q}_proj"),
+            None => name,
+        };
+        match name.as_str() {
+            "embed" => "model.embed_tokens.weight".to_owned(),
+            "head.norm" => "model.norm.weight".to_owned(),
+            "head.output" => "lm_head.weight".to_owned(),
+            name => format!("model.{name}.weight"),
+        }
+    };
+    let same = |loaded: &Weights, compiled: &Compiled, q: &dyn Fn(&str, &Tensor) -> Tensor| {
+        let want = Weights::init(&compiled.graph, 1).unwrap();
+        for ((path, got), want) in want.paths.iter().zip(&loaded.tensors).zip(&want.tensors) {
+            assert!(*got == q(path, want), "{path}");
+        }
+    };
+    let turn = |path: &str, tensor: &Tensor| match path.rsplit('.').next() {
+        Some("wq") => halves(tensor, 4),
+        Some("wk") => halves(tensor, 2),
+        _ => tensor.shallow_clone(),
+    };
+    let keep = |_: &str, tensor: &Tensor| tensor.shallow_clone();
+    // Stock `transformers` pairs halves. Two readings of an interleaved file are two different models.
+    let hf: BTreeMap<String, Tensor> = {
+        let weights = Weights::init(&neighbours.graph, 1).unwrap();
+        let tensors = weights.paths.iter().zip(&weights.tensors);
+        tensors.map(|(path, tensor)| (rename(path), turn(path, tensor))).collect()
+    };
+    same(&loaded(&neighbours, &hf).unwrap(), &neighbours, &keep);
+    same(&loaded(&half, &hf).unwrap(), &half, &turn);
+    // Lingua pairs neighbours.
+    let theirs = under(&neighbours, lingua);
+    same(&loaded(&neighbours, &theirs).unwrap(), &neighbours, &keep);
+    same(&loaded(&half, &theirs).unwrap(), &half, &turn);
+    // Ours are whatever the arch is.
+    same(&loaded(&half, &ours(&half)).unwrap(), &half, &keep);
+}
+
+/// What is held beside the parameters while a file is read: no more than a piece, and no parameter twice.
+#[test]
+fn loading_holds_the_parameters_and_a_piece_of_the_file() {
+    let text = "arch wide { vocab 1100  dim 1024  norm_eps 1e-5  init lingua
+        layers 1 of decoder { mixer attention { heads 2, rope { layout interleaved } } mlp swiglu { hidden 1536 } } }";
+    let compiled = arch(text, "wide");
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("w.safetensors");
+    let weights = Weights::init(&compiled.graph, 1).unwrap();
+    weights.save(&path).unwrap();
+    let piece = runtime::foreign::store::PIECE as usize;
+    assert!(weights.tensors.iter().any(|tensor| tensor.numel() > piece), "no test of pieces");
+    let source = Source::open(&compiled, &path).unwrap();
+    for (index, tensor) in weights.tensors.iter().enumerate() {
+        let mut total = 0;
+        source
+            .param(index, &mut |values| {
+                assert!(values.len() <= piece);
+                total += values.len();
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(total, tensor.numel());
+    }
+    let loaded = Weights::read(&compiled.graph, &source, Device::Cpu, Kind::Float).unwrap();
+    assert_initial(&compiled, &loaded);
+    // Of the machine's type already: shared. Of another: as wide as asked for, out of the file at once.
+    let used = loaded.on(Device::Cpu, Kind::Float).unwrap();
+    for (a, b) in loaded.tensors.iter().zip(&used.tensors) {
+        assert_eq!(a.data_ptr(), b.data_ptr());
+    }
+    let narrow = Weights::read(&compiled.graph, &source, Device::Cpu, Kind::BFloat16).unwrap();
+    for (a, b) in narrow.tensors.iter().zip(&loaded.tensors) {
+        assert!(*a == b.to_kind(Kind::BFloat16));
+    }
 }
 
 #[test]
@@ -232,14 +381,14 @@ fn files_that_are_none_are_refused() {
     let whole = std::fs::read(&path).unwrap();
     let refusal = |bytes: &[u8]| {
         std::fs::write(&path, bytes).unwrap();
-        Weights::load(&compiled.graph, &path).unwrap_err().message
+        Weights::load(&compiled, &path).unwrap_err().message
     };
     for bytes in
         [&b""[..], b"not safetensors at all", &whole[..whole.len() - 1], &whole[..40], &[0xff; 64]]
     {
         assert!(refusal(bytes).contains("is no safetensors file"), "{} bytes", bytes.len());
     }
-    let missing = Weights::load(&compiled.graph, Path::new("/nonexistent/w.safetensors"));
+    let missing = Weights::load(&compiled, Path::new("/nonexistent/w.safetensors"));
     assert!(missing.unwrap_err().message.contains("/nonexistent/w.safetensors cannot be read"));
     assert!(file::ids(&path, "tokens").is_err());
 }

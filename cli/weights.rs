@@ -1,0 +1,50 @@
+//! Files of weights that are named on the command line.
+//!
+//! In: a path. Out: the file, if it may hold weights. Must stay true: what only looks like weights (a checkpoint's
+//! moments) and a checkpoint's damaged weights are refused, by every command that takes weights.
+
+use std::path::{Path, PathBuf};
+
+use runtime::checkpoint::{self, Part};
+use runtime::foreign::source::file_of;
+
+use crate::fail::{Exit, Failure, shown};
+use crate::files;
+use crate::import::failure;
+
+/// The file itself, or the one in a folder.
+pub(crate) fn file(path: &Path) -> Result<PathBuf, Failure> {
+    std::fs::metadata(path).map_err(|error| files::missing(path, &error))?;
+    let path = file_of(path).map_err(failure)?;
+    refuse_moments(&path)?;
+    refuse_damaged(&path)?;
+    Ok(path)
+}
+
+/// A checkpoint's other files have the names and shapes of weights, and are none.
+fn refuse_moments(path: &Path) -> Result<(), Failure> {
+    let is = |part: Part| path.file_name().is_some_and(|name| *name == *part.file());
+    let beside = path.parent().map(|folder| folder.join(Part::Weights.file()));
+    match beside.filter(|weights| weights.is_file()) {
+        Some(weights) if is(Part::FirstMoment) || is(Part::SecondMoment) => {
+            Err(Failure::bad_input(format!("`{}` holds the optimiser's moments", shown(path)))
+                .help(format!("the weights are in `{}`", shown(&weights))))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+/// The weights of a checkpoint have to be those that it was saved with.
+fn refuse_damaged(path: &Path) -> Result<(), Failure> {
+    let place = path.parent().filter(|place| place.join(checkpoint::MANIFEST).is_file());
+    let is_weights = path.file_name().is_some_and(|name| *name == *Part::Weights.file());
+    let (Some(place), true) = (place, is_weights) else { return Ok(()) };
+    checkpoint::intact(place, Part::Weights).map_err(|why| {
+        let failure = Failure::bad_input(format!(
+            "`{}` is not what its checkpoint says it is: {why}",
+            shown(path)
+        ));
+        Failure { exit: Exit::Finding, ..failure }
+            .help("restore it from a copy, or copy it elsewhere to use it as weights of no run")
+    })
+}

@@ -1,0 +1,359 @@
+//! An arch's weights, wherever they come from: our own files, Hugging Face's, Lingua's.
+//!
+//! In: an arch and a file or folder; or what import has read. Out: each parameter's values, in pieces. Must stay true:
+//! this is the one way from a file of weights to parameters, so that import, export and every `--weights` take the same
+//! names, reorder the same rows and refuse the same files; values are copied bit for bit; nothing larger than a piece is
+//! held.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use compiler::graph::Param;
+use compiler::program::Compiled;
+
+use super::ForeignError;
+use super::hf::Described;
+use super::lay::{self, Entry, Kind, LeftOut, Turned, Whose};
+use super::model::{Mixer, Model, RopeLayout};
+use super::names::{GatedNorm, LAYOUTS, LINGUA_PREFIX, Layout};
+use super::store::{PIECE, Store};
+use super::{arch, import, pth, shown};
+
+/// What takes values, a piece at a time.
+pub type Put<'a> = &'a mut dyn FnMut(&[f32]) -> Result<(), ForeignError>;
+
+/// Weights that hold every parameter of an arch.
+#[derive(Debug)]
+pub struct Source {
+    pub store: Store,
+    /// Their tensors; `None` where the names are our paths.
+    entries: Option<Vec<Entry>>,
+    params: Vec<Param>,
+    /// In whose names the file is.
+    pub names: &'static str,
+    pub left_out: Vec<LeftOut>,
+}
+
+/// What the names of a file are.
+enum Names {
+    Ours,
+    Theirs(&'static Layout),
+}
+
+/// Names shown of a file.
+const SHOWN: usize = 8;
+/// The same table under the name that older files give it.
+const OLD_TABLE: (&str, &str) = ("backbone.embedding.weight", "backbone.embeddings.weight");
+
+impl Source {
+    /// What import has read and described.
+    pub(super) fn described(
+        mut store: Store,
+        described: &Described,
+        whose: Whose,
+        params: &[Param],
+        place: &Path,
+    ) -> Result<Source, ForeignError> {
+        rename(&mut store);
+        let model = &described.model;
+        let mut entries = lay::entries(model, whose, described.norm, params);
+        if described.turned {
+            lay::turn(&mut entries, model, params);
+        }
+        let wrong = "its tensors are not its configuration's";
+        let left_out = lay::check(&shown(place), &store, &entries, model, wrong)?;
+        let (entries, params) = (Some(entries), params.to_vec());
+        Ok(Source { store, entries, params, names: lay::layout(model, whose).name, left_out })
+    }
+
+    /// The weights of an arch in a file of ours or of another program, or in a folder with one.
+    pub fn open(compiled: &Compiled, path: &Path) -> Result<Source, ForeignError> {
+        Source::open_as(compiled, path, None)
+    }
+
+    /// As [`Source::open`], for a caller that knows which channels RoPE pairs in the file's q and k.
+    pub fn open_as(
+        compiled: &Compiled,
+        path: &Path,
+        rows: Option<RopeLayout>,
+    ) -> Result<Source, ForeignError> {
+        let path = &file_of(path)?;
+        let place = shown(path);
+        let mut store = match path.to_string_lossy() {
+            name if name.ends_with(".pth") => pth::read(path)?.0,
+            name if name.ends_with(".index.json") => Store::sharded(path)?,
+            _ => Store::single(path)?,
+        };
+        rename(&mut store);
+        let params = compiled.graph.params();
+        let of = |names: &str| format!("it does not hold this arch's weights (names of {names})");
+        let layout = match names(&store, params).map_err(|why| refuse(&place, &why))? {
+            Names::Ours => {
+                lay::check_ours(&place, &store, params, &of("canonc"))?;
+                let (params, left_out) = (params.to_vec(), Vec::new());
+                return Ok(Source { store, entries: None, params, names: "canonc", left_out });
+            }
+            Names::Theirs(layout) => layout,
+        };
+        let model = arch::model(compiled).map_err(|error| {
+            let why = format!(
+                "its names are those of {}, which are known for the released families alone, and {}",
+                layout.name, error.message
+            );
+            ForeignError::new(place.clone(), why, "give weights under the paths that `canonc show` lists")
+        })?;
+        let prefixed = store.tensors.keys().any(|name| name.contains(LINGUA_PREFIX));
+        let lingua = std::ptr::eq(layout, lay::layout(&model, Whose::Lingua));
+        let both = std::ptr::eq(layout, lay::layout(&model, Whose::HuggingFace));
+        let whose = if lingua && (prefixed || !both) { Whose::Lingua } else { Whose::HuggingFace };
+        let reference = store.tensors.keys().any(|name| name.ends_with(".attn.g_norm.weight"));
+        let norm = if reference { GatedNorm::Reference } else { GatedNorm::Fused };
+        let mut entries = lay::entries(&model, whose, norm, params);
+        let beside = import::described_beside(path, whose)?;
+        if let Some((config, described)) = &beside {
+            agree(config, &described.model, &model, &compiled.name)?;
+        }
+        let beside = beside.map(|(_, described)| described);
+        if let Mixer::Attention(attention) = &model.mixer
+            && rows.unwrap_or_else(|| rope_rows(&model, whose, beside.as_ref())) != attention.layout
+        {
+            lay::turn(&mut entries, &model, params);
+        }
+        let left_out = lay::check(&place, &store, &entries, &model, &of(layout.name))?;
+        let params = params.to_vec();
+        Ok(Source { store, entries: Some(entries), params, names: layout.name, left_out })
+    }
+
+    /// Whether rows of q and k are reordered for RoPE.
+    pub fn is_turned(&self) -> bool {
+        self.entries.iter().flatten().any(|entry| entry.turned.is_some())
+    }
+
+    /// One parameter, in pieces.
+    pub fn param(&self, index: usize, put: Put<'_>) -> Result<(), ForeignError> {
+        let Some(param) = self.params.get(index) else { return Ok(()) };
+        self.range(index, 0, lay::rows(param) * lay::width(param), put)
+    }
+
+    /// Values `start..start + count` of a parameter, in pieces.
+    fn range(
+        &self,
+        index: usize,
+        start: u64,
+        count: u64,
+        put: Put<'_>,
+    ) -> Result<(), ForeignError> {
+        let Some(param) = self.params.get(index) else { return Ok(()) };
+        let width = lay::width(param).max(1);
+        let Some(entries) = &self.entries else {
+            return pieces(count, |at, count| {
+                put(&self.store.values(&param.path, start + at, count)?)
+            });
+        };
+        let holds = |e: &&Entry| e.kind == Kind::Needed && e.ours.contains(&index);
+        let Some(entry) = entries.iter().find(holds) else {
+            let message = format!("`{}` is in no tensor of that layout", param.path);
+            return Err(ForeignError::new("", message, "this is a fault of canonc"));
+        };
+        let before =
+            entry.ours.iter().take_while(|n| **n != index).filter_map(|n| self.params.get(*n));
+        let first: u64 = before.map(lay::rows).sum();
+        match entry.turned {
+            None => pieces(count, |at, count| {
+                put(&self.store.values(&entry.theirs, first * width + start + at, count)?)
+            }),
+            // Of one parameter each, so the rows of the tensor are those of the parameter.
+            Some(turned) => by_rows(start, count, width, put, |row, put| {
+                let theirs = first + lay::their_row(row, turned);
+                put(&self.store.values(&entry.theirs, theirs * width, width)?)
+            }),
+        }
+    }
+
+    /// One tensor of another program out of these weights, in pieces.
+    pub fn theirs(&self, entry: &Entry, put: Put<'_>) -> Result<(), ForeignError> {
+        if entry.kind == Kind::Zeros {
+            let total = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
+            return pieces(total, |_, count| put(&vec![0.0; count as usize]));
+        }
+        for index in &entry.ours {
+            let Some(param) = self.params.get(*index) else { continue };
+            let width = lay::width(param).max(1);
+            match entry.turned {
+                None => self.param(*index, put)?,
+                Some(turned) => self.turned(*index, width, turned, put)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn turned(
+        &self,
+        index: usize,
+        width: u64,
+        turned: Turned,
+        put: Put<'_>,
+    ) -> Result<(), ForeignError> {
+        let Some(param) = self.params.get(index) else { return Ok(()) };
+        by_rows(0, lay::rows(param) * width, width, put, |row, put| {
+            self.range(index, lay::our_row(row, turned) * width, width, put)
+        })
+    }
+}
+
+/// Calls with places and counts of pieces that are `count` together.
+fn pieces(
+    count: u64,
+    mut each: impl FnMut(u64, u64) -> Result<(), ForeignError>,
+) -> Result<(), ForeignError> {
+    let mut at = 0;
+    while at < count {
+        let piece = PIECE.min(count - at);
+        each(at, piece)?;
+        at += piece;
+    }
+    Ok(())
+}
+
+/// Whole rows that are read one by one, gathered into pieces.
+fn by_rows(
+    start: u64,
+    count: u64,
+    width: u64,
+    put: Put<'_>,
+    mut read: impl FnMut(u64, Put<'_>) -> Result<(), ForeignError>,
+) -> Result<(), ForeignError> {
+    let mut gathered = Vec::new();
+    for row in start / width..(start + count) / width {
+        read(row, &mut |values| {
+            gathered.extend_from_slice(values);
+            Ok(())
+        })?;
+        if gathered.len() as u64 + width > PIECE {
+            put(&gathered)?;
+            gathered.clear();
+        }
+    }
+    if gathered.is_empty() { Ok(()) } else { put(&gathered) }
+}
+
+fn rename(store: &mut Store) {
+    let (old, new) = OLD_TABLE;
+    for prefix in ["", LINGUA_PREFIX] {
+        let new = format!("{prefix}{new}");
+        if !store.tensors.contains_key(&new)
+            && let Some(stored) = store.tensors.remove(&format!("{prefix}{old}"))
+        {
+            store.tensors.insert(new, stored);
+        }
+    }
+}
+
+fn refuse(place: &str, why: &str) -> ForeignError {
+    let help = "give one program's weights under its names, or those under the paths that `canonc show` lists";
+    ForeignError::new(place, format!("it does not hold this arch's weights: {why}"), help)
+}
+
+/// Whose names a file has: all of them ours, or those of one layout. What is of neither is found by the checks.
+fn names(store: &Store, params: &[Param]) -> Result<Names, String> {
+    let paths: BTreeSet<&str> = params.iter().map(|p| p.path.as_str()).collect();
+    let mut ours = Vec::new();
+    let mut theirs: BTreeMap<usize, Vec<&str>> = BTreeMap::new();
+    for name in store.tensors.keys() {
+        if paths.contains(name.as_str()) {
+            ours.push(name.as_str());
+        }
+        let row = lay::of_any_layer(name);
+        for (index, layout) in LAYOUTS.iter().enumerate() {
+            if layout.rows.iter().any(|known| known.theirs == row) {
+                theirs.entry(index).or_default().push(name);
+            }
+        }
+    }
+    let list = |names: &[&str]| {
+        let shown: Vec<&str> = names.iter().take(SHOWN).copied().collect();
+        let more = if names.len() > SHOWN { ", …" } else { "" };
+        format!("{}{more}", shown.join(", "))
+    };
+    let most = theirs.iter().max_by_key(|(index, names)| (names.len(), usize::MAX - **index));
+    let most = most.and_then(|(index, names)| Some((LAYOUTS.get(*index)?, names)));
+    match (ours.as_slice(), most) {
+        ([], Some((layout, _))) => Ok(Names::Theirs(layout)),
+        (_, None) if !ours.is_empty() => Ok(Names::Ours),
+        ([], None) => {
+            let all: Vec<&str> = store.tensors.keys().map(String::as_str).collect();
+            match all.as_slice() {
+                [] => Err("it is empty".to_owned()),
+                all => Err(format!("its names are of no known program: {}", list(all))),
+            }
+        }
+        (ours, Some((layout, names))) => Err(format!(
+            "it mixes the names of canonc ({}) with those of {} ({})",
+            list(ours),
+            layout.name,
+            list(names)
+        )),
+        (_, None) => Ok(Names::Ours),
+    }
+}
+
+/// Which channels RoPE pairs in the rows of a file's q and k.
+fn rope_rows(model: &Model, whose: Whose, beside: Option<&Described>) -> RopeLayout {
+    let own = |model: &Model| match &model.mixer {
+        Mixer::Attention(attention) => attention.layout,
+        Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => RopeLayout::Half,
+    };
+    match (whose, beside) {
+        (Whose::Lingua, _) => RopeLayout::Interleaved,
+        (Whose::HuggingFace, Some(Described { model, turned: true, .. })) => match own(model) {
+            RopeLayout::Half => RopeLayout::Interleaved,
+            RopeLayout::Interleaved => RopeLayout::Half,
+        },
+        (Whose::HuggingFace, Some(described)) => own(&described.model),
+        // Stock `transformers` has one RoPE; the published class has whichever the model was trained with.
+        (Whose::HuggingFace, None) if model.is_plain_llama() => RopeLayout::Half,
+        (Whose::HuggingFace, None) => own(model),
+    }
+}
+
+/// Refuses weights whose configuration, in the same folder, is of another model than the arch.
+fn agree(config: &Path, theirs: &Model, ours: &Model, name: &str) -> Result<(), ForeignError> {
+    let Some((has, wants)) = differing(theirs, ours) else { return Ok(()) };
+    let message = format!("it says `{has}`, and the arch `{name}` has `{wants}`");
+    let help = "name the arch of these weights, or `canonc import` the folder";
+    Err(ForeignError::new(shown(config), message, help))
+}
+
+/// What one model has and the other has not, but for how parameters begin and which channels RoPE pairs.
+pub(super) fn differing(one: &Model, other: &Model) -> Option<(String, String)> {
+    let mut one = Model { init: other.init.clone(), ..one.clone() };
+    if let (Mixer::Attention(a), Mixer::Attention(b)) = (&mut one.mixer, &other.mixer) {
+        a.layout = b.layout;
+    }
+    if one == *other {
+        return None;
+    }
+    let lines = |model: &Model| {
+        let text = model.text("model", "");
+        text.lines().map(|line| line.trim().to_owned()).collect::<Vec<_>>()
+    };
+    let (one, other) = (lines(&one), lines(other));
+    let first = one.iter().zip(&other).find(|(a, b)| a != b);
+    Some(first.map_or_else(Default::default, |(a, b)| (a.clone(), b.clone())))
+}
+
+/// The file of weights in a folder; a file is itself.
+pub fn file_of(path: &Path) -> Result<PathBuf, ForeignError> {
+    if !path.is_dir() {
+        return Ok(path.to_owned());
+    }
+    let names = import::WEIGHTS;
+    match names.iter().map(|name| path.join(name)).find(|file| file.is_file()) {
+        Some(file) => Ok(file),
+        None => {
+            let message =
+                format!("no weights are in this folder: it has no {}", names.join(", no "));
+            Err(ForeignError::new(shown(path), message, "name a file of weights, or its folder"))
+        }
+    }
+}
