@@ -89,8 +89,32 @@ pub(crate) fn documents_if_there(
     }
 }
 
+/// Where a lock's prepared documents are looked for.
+pub(crate) fn usual_documents(experiment: &Experiment) -> Result<PathBuf, Failure> {
+    match &experiment.data.source {
+        DataSource::Text { name, .. } => Ok(usual(name)),
+        DataSource::Task { name, .. } => Err(Failure::bad_input(format!(
+            "`{}` trains on the task {name}, which reads no documents",
+            experiment.name
+        ))),
+    }
+}
+
 fn usual(name: &str) -> PathBuf {
     Path::new("data").join(format!("{name}.index"))
+}
+
+/// A warning where no step of an experiment changes a weight.
+pub(crate) fn learns_nothing(experiment: &Experiment) -> Option<String> {
+    if runtime::job::learns(experiment) {
+        return None;
+    }
+    let steps = crate::output::counted(experiment.budget.steps, "step");
+    Some(format!(
+        "warning: {}: the learning rate is 0 at every one of {steps}, so nothing is learned; lower \
+         schedule.warmup, raise the budget or optimizer.lr",
+        experiment.name
+    ))
 }
 
 /// The prepared documents of a lock that trains on text.

@@ -104,22 +104,28 @@ pub(crate) enum Malformed {
 Examples:
   canonc data about data/mix.index
   canonc data about data/mix.index --lock lockfiles/mix.lock
+  canonc data about --lock lockfiles/mix.lock
   canonc data about data/mix.index --check
 
 Schema of --json, one object on standard output:
   schema      \"canonc.data.about.v1\"
-  identity    the digest of the documents, which locks bind
+  identity    the digest of tokens, documents and tokenizer, which locks bind
+  documents   the digest of the documents alone
   tokenizer   {kind, digest, vocab, bos, eos}
   sources     each {name, documents, tokens}, tokens without marks
-  reads       with --lock, each {source, documents, tokens, share, epochs} of the training split; else null")]
+  reads       with --lock, each {source, documents, tokens, share, token_share, epochs} of the training split,
+              shares of the documents and of the tokens that are read; else null
+  run         with --lock, {shuffle, documents, tokens, windows, tokens_read, passes, held_out: {documents,
+              tokens, windows}}, held_out null where nothing is measured; else null")]
 pub(crate) struct AboutArgs {
-    /// What `canonc data prepare` wrote
+    /// What `canonc data prepare` wrote [default: with --lock, data/NAME.index of its data.source]
     #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    pub(crate) file: Option<PathBuf>,
     /// An experiment's lock, bound or not
     #[arg(long, value_name = "LOCK")]
     pub(crate) lock: Option<PathBuf>,
-    /// Check all of it against its digests, and with the tokenizer `bytes` every document as well
+    /// Check every byte against its digest and every token against the vocabulary, and with the tokenizer `bytes`
+    /// every document as well
     #[arg(long)]
     pub(crate) check: bool,
     /// As JSON on standard output (`--help` states the schema)

@@ -18,7 +18,7 @@ use runtime::data::text::index::OnBadLine;
 use runtime::data::text::lines::Field;
 use runtime::data::text::prepare::{Input, Request, SourceInput, prepare};
 use runtime::data::text::tokenizer::{MarkNames, Tokenizer};
-use runtime::data::text::{HeldOut, Marks, Options, TextWindows, file};
+use runtime::data::text::{HeldOut, Marks, Options, Shuffle, TextWindows, file};
 use runtime::data::{DataError, Split};
 use runtime::progress::bytes;
 
@@ -169,6 +169,7 @@ fn stream(index: &Path) -> Result<u64, Failure> {
             held_out: HeldOut { seed: 0, per_million: 0 },
             marks: Marks { bos: info.bos.is_some(), eos: info.eos.is_some() },
             weights: Vec::new(),
+            shuffle: Shuffle::Windows,
         };
         let mut windows = TextWindows::new(Arc::new(index), options)?;
         let count = windows.tokens() / SEQ_LEN as u64;

@@ -163,6 +163,18 @@ impl Tokenizer {
                 format!("name {what}"),
             )
         })?;
+        // Before any work: a post-processor may name an id that no token has.
+        for (id, place) in [(bos, "before"), (eos, "after")] {
+            if let Some(id) = id.filter(|id| *id >= vocab) {
+                return Err(DataError::new(
+                    format!(
+                        "`{name}` puts token {id} {place} a document, and its ids end at {}",
+                        vocab.saturating_sub(1)
+                    ),
+                    "correct its post-processor, or name another token with --bos or --eos",
+                ));
+            }
+        }
         Ok(Tokenizer { info: Info::new(kind, file, vocab, bos, eos), engine })
     }
 
