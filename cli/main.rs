@@ -42,6 +42,8 @@ mod new;
 mod output;
 #[cfg(feature = "torch")]
 mod playground;
+#[cfg(feature = "torch")]
+mod prompts;
 mod report;
 #[cfg(feature = "torch")]
 mod reproduce;

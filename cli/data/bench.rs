@@ -16,7 +16,7 @@ use std::time::Instant;
 use runtime::data::batch::Batch;
 use runtime::data::text::index::OnBadLine;
 use runtime::data::text::lines::Field;
-use runtime::data::text::prepare::{Input, Request, SourceInput, prepare};
+use runtime::data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
 use runtime::data::text::tokenizer::{MarkNames, Tokenizer};
 use runtime::data::text::{HeldOut, Marks, Options, Shuffle, TextWindows, file};
 use runtime::data::{DataError, Split};
@@ -136,6 +136,7 @@ fn run(corpus: &Path, tokenizer: &Tokenizer, workers: usize, out: &Path) -> Resu
     let request = Request {
         sources: &sources,
         field: Field::Usual,
+        plain: Plain::File,
         on_bad_line: OnBadLine::Refuse,
         tokenizer,
         workers,

@@ -310,8 +310,8 @@ fn schedule(schedule: &lock::Schedule) -> Schedule {
     }
 }
 
-/// Windows to train on, and windows kept apart from them.
-fn windows(
+/// Windows to train on, and windows kept apart from them; where nothing is measured, these are none of use.
+pub fn windows(
     experiment: &Experiment,
     documents: Option<Arc<TextIndex>>,
 ) -> Result<(Windows, Windows), RunError> {

@@ -11,7 +11,7 @@ use compiler::lock::Experiment;
 use runtime::data::text::file;
 use runtime::data::text::index::{OnBadLine, SourceFiles, TextIndex};
 use runtime::data::text::lines::Field;
-use runtime::data::text::prepare::{Input, Request, SourceInput, prepare};
+use runtime::data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
 use runtime::data::text::tokenizer::Tokenizer;
 use runtime::fault::Faults;
 use runtime::metrics::{Evaluation, Record, Step};
@@ -93,6 +93,7 @@ fn prepared(path: &Path, count: usize) {
     let request = Request {
         sources: &sources,
         field: Field::Usual,
+        plain: Plain::File,
         on_bad_line: OnBadLine::Refuse,
         tokenizer: &Tokenizer::bytes(),
         workers: 1,

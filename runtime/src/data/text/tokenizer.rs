@@ -203,6 +203,19 @@ impl Tokenizer {
     }
 }
 
+impl Tokenizer {
+    /// The bytes that tokens stand for. Of a tokenizer that changes texts first, these need not be those of the text.
+    pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
+        guarded(|| match &self.engine {
+            Engine::Bytes => Ok(ids.iter().filter_map(|id| u8::try_from(*id).ok()).collect()),
+            Engine::Huggingface(engine) => engine.decode(ids),
+            Engine::Sentencepiece(engine) => engine.decode(ids),
+            Engine::Tiktoken(engine) => engine.decode(ids),
+        })
+        .flatten()
+    }
+}
+
 /// Which of a file's tokens a mark is: the one asked for, else the one the file itself decides.
 fn mark(
     asked: Option<&String>,

@@ -494,13 +494,21 @@ fn states_of(request: &Request<'_>) -> Result<Vec<String>, DataError> {
 
 /// Over all that decides the result, and the state of each input.
 fn digest_of(request: &Request<'_>, states: &[String]) -> String {
-    let Request { sources, field, on_bad_line, tokenizer, workers: _, checkpoint: _, fault: _ } =
-        request;
+    let Request {
+        sources,
+        field,
+        plain,
+        on_bad_line,
+        tokenizer,
+        workers: _,
+        checkpoint: _,
+        fault: _,
+    } = request;
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data text request");
     let mut add = |text: String| {
         hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
     };
-    add(format!("{field:?} {on_bad_line:?} {}", tokenizer.info().digest));
+    add(format!("{field:?} {plain:?} {on_bad_line:?} {}", tokenizer.info().digest));
     let mut states = states.iter();
     for source in *sources {
         add(format!("source {}", source.name));

@@ -68,6 +68,7 @@ fn request<'a>(sources: &'a [SourceInput], tokenizer: &'a Tokenizer) -> Request<
     Request {
         sources,
         field: Field::Usual,
+        plain: Plain::File,
         on_bad_line: OnBadLine::Refuse,
         tokenizer,
         workers: 2,

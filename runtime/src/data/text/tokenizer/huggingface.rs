@@ -68,4 +68,9 @@ impl Huggingface {
         out.extend_from_slice(encoded.get_ids());
         Ok(())
     }
+
+    pub(super) fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
+        let text = self.tokenizer.decode(ids, false).map_err(|error| error.to_string())?;
+        Ok(text.into_bytes())
+    }
 }

@@ -215,3 +215,27 @@ fn a_tokenizer_that_draws_is_refused_and_so_is_a_mark_past_the_vocabulary() {
         }
     }
 }
+
+#[test]
+fn tokens_become_the_text_again() {
+    for (kind, name) in [
+        (Kind::Sentencepiece, "llama2.model"),
+        (Kind::Huggingface, "llama2.json"),
+        (Kind::Tiktoken, "llama3.model"),
+        (Kind::Huggingface, "llama3.json"),
+    ] {
+        let tokenizer = usual(kind, name);
+        for text in ["a", "two words", "größer, 7 – 😀!", "line\nline"] {
+            let ids = encoded(&tokenizer, text);
+            let back = String::from_utf8(tokenizer.decode(&ids).unwrap()).unwrap();
+            assert_eq!(back.trim_start(), text, "{name}");
+            // What follows a text is what its own tokens add.
+            let all = encoded(&tokenizer, &format!("{text} and on"));
+            if let Some(rest) = all.strip_prefix(&ids[..]) {
+                let whole = tokenizer.decode(&[&ids[..], rest].concat()).unwrap();
+                assert!(String::from_utf8(whole).unwrap().ends_with(" and on"), "{name}");
+            }
+        }
+    }
+    assert_eq!(Tokenizer::bytes().decode(&[256, 104, 105, 257]).unwrap(), b"hi");
+}
