@@ -30,7 +30,7 @@ Examples:
   zcat c4.jsonl.gz | canonc data prepare - --out data/c4.index
 
 Files: JSON lines, also as .jsonl.zst and .jsonl.gz, and .parquet. A document is the string under `text`
-or, without that, under `content`, or under --field. Plain text (.txt, .text, .md, or a file named by
+or, without that, under `content`, or under --field. Plain text (.txt, .text, or a file named by
 itself that does not begin with `{`) is a document a file, or with --lines one a line; what was assumed is
 said. A folder stands for all such files below it, sorted, plain text only where nothing else is there;
 one that holds Lingua's chunks (NAME.chunk.N.jsonl) for its chunks, by number. What is left aside in a

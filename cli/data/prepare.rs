@@ -110,8 +110,9 @@ fn say_plain(sources: &[SourceInput], lines: bool) -> Result<(), Failure> {
     }
     let Some(first) = first else {
         if lines && !piped {
-            return Err(Failure::bad_input("--lines is of plain text, and no file is any")
-                .help("plain text is in files that end in .txt, .text or .md, or that do not begin with `{`"));
+            return Err(Failure::bad_input("--lines is of plain text, and no file is any").help(
+                "plain text is in files that end in .txt or .text, or that do not begin with `{`",
+            ));
         }
         return Ok(());
     };

@@ -386,3 +386,48 @@ fn what_decays_is_in_the_id_by_path() {
     assert!(experiment.train_text().contains(&value));
     assert!(experiment_of(DEPO, &small()).value("optimizer.decayed").is_none());
 }
+
+#[test]
+fn weights_are_shares_whatever_their_unit() {
+    let of = |weights: &str| {
+        experiment_of(&TEXT.replace("seq_len", &format!("weights = {weights}, seq_len")), &small())
+    };
+    let six = of("[6, 3, 1]");
+    assert_eq!(six.value("data.weights").unwrap().to_string(), "[6, 3, 1]");
+    for same in ["[60, 30, 10]", "[600000000000, 300000000000, 100000000000]"] {
+        assert_eq!(of(same).id(), six.id(), "{same}");
+    }
+    for other in ["[6, 3, 2]", "[3, 6, 1]", "[6, 3, 1, 0]", "[1, 1, 1]", "[]", "[0, 0, 0]"] {
+        assert_ne!(of(other).id(), six.id(), "{other}");
+    }
+    assert_eq!(of("[0, 4]").value("data.weights").unwrap().to_string(), "[0, 1]");
+    // A lock that was built before says what it says.
+    let id = six.id();
+    let text = write(&Lock::Experiment(six));
+    let compiler::lock::Lock::Experiment(read) = compiler::lock::read("x.lock", &text).unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!(read.id(), id);
+}
+
+/// What locks were before the field came: documents are shuffled, and nothing is written of it.
+#[test]
+fn a_lock_without_a_shuffle_keeps_its_order_and_its_id() {
+    let of = |word: &str| {
+        experiment_of(&TEXT.replace("seq_len", &format!("shuffle = \"{word}\", seq_len")), &small())
+    };
+    let old = of("documents");
+    let text = write(&Lock::Experiment(old.clone()));
+    assert!(!text.contains("data.shuffle"), "{text}");
+    let Lock::Experiment(read) = compiler::lock::read("old.lock", &text).unwrap() else { panic!() };
+    assert_eq!(read.id(), old.id());
+    assert_eq!(read.value("data.shuffle").unwrap().plain(), "documents");
+    // What is built today says its order.
+    let new = experiment_of(TEXT, &small());
+    assert!(new.train_text().contains("data.shuffle = \"windows\"\n"));
+    assert_eq!(new.id(), of("windows").id());
+    assert_ne!(new.id(), old.id());
+    let buffered = of("buffer");
+    assert_eq!(buffered.value("data.shuffle_buffer").unwrap().plain(), "4096");
+}

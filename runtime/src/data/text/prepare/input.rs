@@ -45,7 +45,7 @@ pub enum Plain {
 pub fn format_of(path: &Path) -> Option<Format> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let ends = |end: &str| name.ends_with(end);
-    if [".txt", ".text", ".md"].into_iter().any(ends) {
+    if [".txt", ".text"].into_iter().any(ends) {
         return Some(Format::Text);
     }
     if ends(".jsonl") || ends(".json") || ends(".ndjson") {
