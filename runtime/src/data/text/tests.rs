@@ -293,7 +293,10 @@ fn the_order_never_changes() {
         index.documents_digest().to_hex().as_str(),
         "47db4167d49d6f4c987e0d13c6d39327b52bf26da5536d92ab5c93705faa4961"
     );
-    assert_eq!(index.identity().to_hex().as_str(), "");
+    assert_eq!(
+        index.identity().to_hex().as_str(),
+        "95d662e86d1d1024f1645b21a7bf8f302f6c793b2794830b6fa8643b5d8fd937"
+    );
 }
 
 proptest! {

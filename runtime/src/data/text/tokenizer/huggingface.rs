@@ -70,7 +70,19 @@ impl Huggingface {
     }
 
     pub(super) fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
-        let text = self.tokenizer.decode(ids, false).map_err(|error| error.to_string())?;
-        Ok(text.into_bytes())
+        if self.tokenizer.get_decoder().is_some() {
+            let text = self.tokenizer.decode(ids, false).map_err(|error| error.to_string())?;
+            return Ok(text.into_bytes());
+        }
+        // A file that does not say how is read as SentencePiece's: escaped blanks, and bytes by their names.
+        let mut bytes = Vec::new();
+        for token in ids.iter().filter_map(|id| self.tokenizer.id_to_token(*id)) {
+            let byte = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+            match byte.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+                Some(byte) => bytes.push(byte),
+                None => bytes.extend(token.replace('\u{2581}', " ").into_bytes()),
+            }
+        }
+        Ok(bytes)
     }
 }
