@@ -2,10 +2,12 @@
 //!
 //! In: an arch, weights, JSON lines of questions with their answers. Out: each question's answer as a JSON line, and
 //! how many are right. Must stay true: answers are the likeliest tokens, decoded as `canonc generate --temperature 0`
-//! does; what counts as right is named, since no rule is published; no question is left out.
+//! does; what counts as right is named, since no rule is published; no question is left out, and one that no answer could
+//! settle is not counted as right or wrong.
+
+use std::collections::BTreeMap;
 
 use compiler::plan::Options;
-use runtime::data::text::{BOS, EOS};
 use runtime::data::{babilong, multihop};
 use runtime::decode::{Decoder, How, Prompt};
 use serde::{Deserialize, Serialize};
@@ -14,6 +16,7 @@ use crate::args::{AnswerArgs, Judge};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::forward::{machine, one_arch, weights};
 use crate::load::Found;
+use crate::prompts::Prompts;
 use crate::runs::{self, failure};
 use crate::{files, out, output};
 
@@ -28,53 +31,49 @@ struct Question {
 struct Answered<'a> {
     answer: &'a str,
     said: String,
-    right: bool,
+    /// `None` where it cannot be judged.
+    right: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flag: Option<&'static str>,
 }
 
 /// What a line says: the keys of [`Answered`].
-const ANSWERS: out::Kind = out::Kind::Lines(&["answer", "right", "said"]);
-
-/// Of the byte tokenizer.
-const VOCAB: i64 = 258;
+const ANSWERS: out::Kind = out::Kind::Lines(&["answer", "flag", "right", "said"]);
 
 pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
-    let Found { compiled, train: _ } = one_arch(&args.file, args.arch.as_deref())?;
+    let Found { compiled, data, .. } = one_arch(&args.file, args.arch.as_deref())?;
     let machine = machine(&args.machine)?;
-    if compiled.graph.vocab != VOCAB {
-        return Err(Failure::bad_input(format!(
-            "questions are text, which needs the byte tokenizer's vocabulary of {VOCAB}, and this arch has {}",
-            compiled.graph.vocab
-        ))
-        .help("name an arch that was trained on text"));
-    }
     if args.out.as_os_str() != "-" {
         out::check(&args.out, ANSWERS)?;
     }
+    let by = Prompts::new(data.as_ref(), compiled.graph.vocab, &args.prompts)?;
     let questions = questions(args)?;
     let weights = weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
     let decoder = Decoder::new(&compiled.graph, Options::default(), machine)
         .map_err(|error| Failure::machine(error.to_string()))?;
-    let tokens: Vec<Vec<i64>> = questions
-        .iter()
-        .map(|question| {
-            let bytes = question.text.bytes().map(i64::from);
-            [i64::from(BOS)].into_iter().chain(bytes).collect()
-        })
-        .collect();
+    let tokens: Vec<Vec<i64>> =
+        questions.iter().map(|question| by.tokens(&question.text)).collect::<Result<_, _>>()?;
     let prompts: Vec<Prompt<'_>> =
         tokens.iter().map(|tokens| Prompt { tokens, most: args.max_tokens, seed: 0 }).collect();
-    let how = How { temperature: 0.0, top_k: None, stop: Some(i64::from(EOS)), rows: args.rows };
+    let how = How { temperature: 0.0, top_k: None, stop: by.stop(), rows: args.rows };
     let texts = decoder.decode(&weights, &prompts, how).map_err(failure)?;
-    let (mut lines, mut right) = (String::new(), 0u64);
-    for (question, text) in questions.iter().zip(&texts) {
-        let bytes: Vec<u8> = text.tokens.iter().filter_map(|t| u8::try_from(*t).ok()).collect();
-        let said = String::from_utf8_lossy(&bytes).into_owned();
-        let is_right = match args.judge {
-            Judge::Begins => multihop::is_right(&said, &question.answer),
-            Judge::Words => babilong::is_right(&said, &question.answer),
+    let (mut lines, mut right, mut judged) = (String::new(), 0u64, 0u64);
+    let mut flags: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for ((question, tokens), text) in questions.iter().zip(&tokens).zip(&texts) {
+        let said = by.continuation(tokens, &text.tokens)?;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let flag = flag(&question.answer, by.count(&question.answer)?, args);
+        let is_right = match (flag, args.judge) {
+            (Some(_), _) => None,
+            (None, Judge::Begins) => Some(multihop::is_right(&said, &question.answer)),
+            (None, Judge::Words) => Some(babilong::is_right(&said, &question.answer)),
         };
-        right += u64::from(is_right);
-        let answered = Answered { answer: &question.answer, said, right: is_right };
+        match flag {
+            Some(flag) => *flags.entry(flag).or_insert(0) += 1,
+            None => judged += 1,
+        }
+        right += u64::from(is_right == Some(true));
+        let answered = Answered { answer: &question.answer, said, right: is_right, flag };
         lines += &serde_json::to_string(&answered).map_err(|e| Failure::machine(e.to_string()))?;
         lines.push('\n');
     }
@@ -82,10 +81,28 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
         true => output::json_lines(&lines)?,
         false => out::put(&args.out, ANSWERS, &lines)?,
     }
-    let of = questions.len();
-    let share = 100.0 * right as f64 / of as f64;
-    output::note(&format!("right: {right} of {of} ({share:.1}%), {}", args.judge.rule()));
+    let share = match judged {
+        0 => "none was judged".to_owned(),
+        _ => format!("{:.1}%", 100.0 * right as f64 / judged as f64),
+    };
+    output::note(&format!("right: {right} of {judged} ({share}), {}", args.judge.rule()));
+    for (flag, count) in flags {
+        let answers = if count == 1 { "answer" } else { "answers" };
+        output::note(&format!("not judged: {count} {answers} of the file, {flag}"));
+    }
     Ok(Exit::Fine)
+}
+
+/// Why nothing that is said could be right, or everything would be.
+fn flag(answer: &str, tokens: usize, args: &AnswerArgs) -> Option<&'static str> {
+    let empty = match args.judge {
+        Judge::Begins => answer.is_empty(),
+        Judge::Words => answer.split(',').all(|part| part.trim().is_empty()),
+    };
+    match empty {
+        true => Some("empty"),
+        false => (tokens > args.max_tokens).then_some("longer than --max-tokens"),
+    }
 }
 
 fn questions(args: &AnswerArgs) -> Result<Vec<Question>, Failure> {

@@ -23,12 +23,13 @@ pub(crate) use audit::AuditArgs;
 #[cfg(feature = "torch")]
 pub(crate) use compute::{
     AnswerArgs, BenchArgs, BenchWhat, DemoArgs, ForwardArgs, GenerateArgs, Judge, MachineArgs,
-    OnDevice, PlaygroundArgs, WithKernels, WithType,
+    OnDevice, PlaygroundArgs, PromptArgs, WithKernels, WithType,
 };
 
 pub(crate) use data::{
     BabilongArgs, BabilongSet, DataArgs, DataCommand, DataFormat, DataMode, DataOrder,
-    GenerateDataArgs, InspectArgs, OverlapArgs, SampleArgs, StatsArgs,
+    ExportWindowsArgs, GenerateDataArgs, InspectArgs, OverlapArgs, SampleArgs, SampleOptions,
+    StatsArgs, WindowArgs, WindowFormat,
 };
 pub(crate) use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
 

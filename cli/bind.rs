@@ -22,21 +22,23 @@ pub(crate) fn bind(args: &BindArgs) -> Outcome {
     bind_with(args, &documents)
 }
 
-/// Reads what is at the path, as an experiment would.
-type ReadData = dyn Fn(&Path, Option<&Experiment>) -> Result<Bound, Failure>;
+/// Reads what is at the path, as each of the experiments would.
+type ReadData = dyn Fn(&Path, &[&Experiment]) -> Result<Bound, Failure>;
 
 fn bind_with(args: &BindArgs, data: &ReadData) -> Outcome {
     let (before, text) = locks::read(&args.lock)?;
-    let experiment = match &before {
-        Lock::Arch(_) => None,
-        Lock::Experiment(experiment) => Some(experiment),
-        Lock::Comparison(comparison) => comparison.arms.first().map(|arm| &arm.experiment),
+    let experiments: Vec<&Experiment> = match &before {
+        Lock::Arch(_) => Vec::new(),
+        Lock::Experiment(experiment) => vec![experiment],
+        Lock::Comparison(comparison) => comparison.arms.iter().map(|arm| &arm.experiment).collect(),
     };
-    let reads_text = experiment.is_some_and(|e| matches!(e.data.source, DataSource::Text { .. }));
+    let reads_text = experiments.iter().any(|e| matches!(e.data.source, DataSource::Text { .. }));
     // A lock that reads no text is refused before any data is looked for.
     let bound = match reads_text {
-        true => data(&args.data, experiment)?,
-        false => Bound { digest: Digest::of("", ""), tokens: None, tokenizer: None },
+        true => data(&args.data, &experiments)?,
+        false => {
+            Bound { digest: Digest::of("", ""), documents: None, tokens: None, tokenizer: None }
+        }
     };
     let after = lock::bind(&before, bound).map_err(|error| {
         let drift = error.code == "data-drift";
@@ -60,21 +62,21 @@ fn bind_with(args: &BindArgs, data: &ReadData) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// The identity of prepared documents, and the training tokens of one pass over them.
-fn documents(path: &Path, experiment: Option<&Experiment>) -> Result<Bound, Failure> {
+/// The identity of prepared documents, and the training tokens of one pass over them. Data that one of the experiments
+/// could never run on is refused here, not after a build, a copy and a queue.
+fn documents(path: &Path, experiments: &[&Experiment]) -> Result<Bound, Failure> {
     if !path.exists() {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(files::missing(path, &error).help("`canonc data prepare` makes such a file"));
     }
-    let wrong =
-        |error: runtime::data::DataError| Failure::bad_input(error.message).help(error.help);
-    let index = file::load(path).map_err(wrong)?;
+    let index = Arc::new(file::load(path).map_err(wrong)?);
     // A lock is bound to what is there, not to what a damaged file says of itself.
     index.check().map_err(wrong)?;
     let parsed = |hash: &str| {
         Digest::parse(hash).ok_or_else(|| Failure::machine("the digest of the data cannot be read"))
     };
     let digest = parsed(index.identity().to_hex().as_str())?;
+    let documents = Some(parsed(index.documents_digest().to_hex().as_str())?);
     let Info { kind, digest: tokenizer, .. } = *index.tokenizer();
     let tokenizer = match kind {
         Kind::Bytes => None,
@@ -82,27 +84,57 @@ fn documents(path: &Path, experiment: Option<&Experiment>) -> Result<Bound, Fail
             Some(parsed(tokenizer.to_hex().as_str())?)
         }
     };
-    let Some(experiment) = experiment else { return Ok(Bound { digest, tokens: None, tokenizer }) };
-    let DataSource::Text { tokenizer: locked, .. } = &experiment.data.source else {
-        return Ok(Bound { digest, tokens: None, tokenizer });
-    };
-    if let Some(differs) = locked::mismatch(locked, index.tokenizer()) {
-        let failure = Failure::bad_input(differs).at(shown(path));
-        return Err(failure.help("prepare them with the lock's tokenizer, or change the recipe"));
+    let mut tokens = None;
+    for experiment in experiments {
+        let DataSource::Text { tokenizer: locked, .. } = &experiment.data.source else { continue };
+        if let Some(differs) = locked::mismatch(locked, index.tokenizer()) {
+            let failure = Failure::bad_input(differs).at(shown(path));
+            return Err(
+                failure.help("prepare them with the lock's tokenizer, or change the recipe")
+            );
+        }
+        let train = windows(experiment, index.clone(), Split::Train)?;
+        fills_a_window(experiment, train.tokens(), "to train on")?;
+        // Where nothing is measured, nothing need be held out.
+        if !experiment.evaluation.metrics.is_empty() {
+            let held_out = windows(experiment, index.clone(), Split::HeldOut)?;
+            fills_a_window(experiment, held_out.tokens(), "held out")?;
+        }
+        tokens = tokens.or_else(|| i64::try_from(train.tokens()).ok());
     }
-    let tokens = windows(experiment, Arc::new(index))?.tokens();
-    Ok(Bound { digest, tokens: i64::try_from(tokens).ok(), tokenizer })
+    Ok(Bound { digest, documents, tokens, tokenizer })
 }
 
-/// The training windows of a lock on text.
+fn wrong(error: runtime::data::DataError) -> Failure {
+    Failure::bad_input(error.message).help(error.help)
+}
+
+/// Refuses documents that would have to be repeated inside of one window.
+fn fills_a_window(experiment: &Experiment, tokens: u64, which: &str) -> Result<(), Failure> {
+    let window = experiment.data.seq_len + 1;
+    if tokens >= window {
+        return Ok(());
+    }
+    Err(Failure::bad_input(format!(
+        "the documents {which} have {tokens} tokens, and one window of `{}` takes {window}",
+        experiment.name
+    ))
+    .help("prepare more documents, hold out another share, or lower data.seq_len"))
+}
+
+/// The windows of a lock on text.
 pub(crate) fn windows(
     experiment: &Experiment,
     index: Arc<TextIndex>,
+    split: Split,
 ) -> Result<TextWindows, Failure> {
     let data = &experiment.data;
     let seq_len = usize::try_from(data.seq_len).unwrap_or(usize::MAX);
-    let options = locked::options(&data.source, seq_len, Split::Train, experiment.seeds.data)
+    let seed = match split {
+        Split::Train => experiment.seeds.data,
+        Split::HeldOut => experiment.seeds.eval,
+    };
+    let options = locked::options(&data.source, seq_len, split, seed)
         .ok_or_else(|| Failure::bad_input(format!("`{}` reads no documents", experiment.name)))?;
-    TextWindows::new(index, options)
-        .map_err(|error| Failure::bad_input(error.message).help(error.help))
+    TextWindows::new(index, options).map_err(wrong)
 }

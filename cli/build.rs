@@ -19,7 +19,7 @@ use compiler::recipe::{self, Source};
 use crate::args::BuildArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::load::{self, Archs};
-use crate::{locks, out, output};
+use crate::{locks, out, output, runs};
 
 pub(crate) use known::Known;
 
@@ -185,8 +185,18 @@ fn describe(path: &Path, lock: &Lock, text: &str) {
     };
     match lock {
         Lock::Arch(arch) => redefined(&arch.arch),
-        Lock::Experiment(experiment) => redefined(&experiment.arch),
+        Lock::Experiment(experiment) => {
+            redefined(&experiment.arch);
+            if let Some(warning) = runs::learns_nothing(experiment) {
+                output::note(&warning);
+            }
+        }
         Lock::Comparison(comparison) => {
+            for run in comparison.runs() {
+                if let Some(warning) = runs::learns_nothing(&run.experiment) {
+                    output::note(&warning);
+                }
+            }
             for (arm, verdict) in &comparison.verdicts {
                 output::note(&format!(
                     "  {arm} against {}: {}",

@@ -2,10 +2,11 @@
 //!
 //! In: comparison locks. Out: a run folder for each run, a table for each comparison on standard output, an HTML page
 //! beside its runs; of several comparisons one table of all, and a picture.
-//! Must stay true: every run is `canonc run` of its own lock, so that each starts in the platform its
+//! Must stay true: what would refuse one of the runs is found before anything is written; every run is `canonc run` of its own lock, so that each starts in the platform its
 //! lock requires and resumes by itself; interrupted here is interrupted there, with a checkpoint; the
 //! table is headed by the verdict the lock proved; with --json standard output is one document and nothing else.
 
+use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -13,8 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use compiler::field::FieldValue;
 use compiler::lock::{self, Comparison, Lock, Run};
 use runtime::compare;
+use runtime::job::Job;
 use runtime::overview::{self, Entry};
-use runtime::run::{Paths, append_line, read_lock};
+use runtime::run::{Paths, append_line, belongs, read_lock};
 
 use crate::args::CompareArgs;
 use crate::compared::{compared, heading};
@@ -22,7 +24,7 @@ use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::out::{self, Kind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
-use crate::{child, output, report};
+use crate::{child, output, report, runs};
 
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     // All of them are read before the first one runs.
@@ -30,6 +32,9 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     if let Some(out) = &args.out {
         let kind = if locked.len() == 1 { Kind::Page } else { Kind::Picture };
         out::check(out, kind)?;
+    }
+    for comparison in &locked {
+        check(comparison, &args.dir.join(&comparison.name), args.data.as_deref())?;
     }
     // A run under way is told, and leaves a checkpoint; this process waits for it.
     let stop = stop_on_signals()?;
@@ -83,6 +88,34 @@ fn read(path: &Path) -> Result<Comparison, Failure> {
             failure
         }
     })
+}
+
+/// Finds what would stop one of the runs, before anything is written: a folder of another run, other data, a lock that
+/// cannot run here.
+fn check(comparison: &Comparison, folder: &Path, data: Option<&Path>) -> Result<(), Failure> {
+    let mut documents = BTreeMap::new();
+    for run in comparison.runs() {
+        let experiment = &run.experiment;
+        let place = folder.join(&experiment.name);
+        let lock = Paths::new(&place).lock();
+        match std::fs::read_to_string(&lock) {
+            Ok(found) => belongs(&place, experiment.digests, experiment.evaluation.every, &found)
+                .map_err(failure)?,
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(Failure::cannot_read(&lock, &error)),
+        }
+        let name = experiment.value("data.source").map(FieldValue::plain);
+        let documents = match documents.get(&name) {
+            Some(known) => Option::clone(known),
+            None => {
+                let read = runs::documents(experiment, data)?;
+                documents.insert(name, read.clone());
+                read
+            }
+        };
+        Job::new(experiment, "", documents).map_err(failure)?;
+    }
+    Ok(())
 }
 
 /// Prints the verdict and the table, and gives the page with the curves, which lies beside the runs.

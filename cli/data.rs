@@ -14,6 +14,10 @@ mod overlap;
 mod prepare;
 mod screen;
 mod stats;
+mod windows;
+
+#[cfg_attr(not(feature = "torch"), expect(unused_imports, reason = "only what computes asks"))]
+pub(crate) use prepare::tokenizer;
 
 use std::io::Read;
 use std::path::Path;
@@ -22,10 +26,12 @@ use runtime::data::DataError;
 use runtime::data::inspect::inspect;
 use runtime::data::settings;
 use runtime::data::stream::Stream;
-use runtime::data::task::Mode;
+use runtime::data::task::{Mode, TASKS};
 use runtime::data::window::Order;
 
-use crate::args::{DataArgs, DataCommand, DataMode, DataOrder, InspectArgs, SampleArgs};
+use crate::args::{
+    DataArgs, DataCommand, DataMode, DataOrder, InspectArgs, SampleArgs, SampleOptions, WindowArgs,
+};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::{files, output};
 
@@ -35,7 +41,9 @@ const MOST_BYTES: u64 = 64 << 20;
 pub(crate) fn data(args: &DataArgs) -> Outcome {
     match &args.command {
         DataCommand::Generate(args) => generate::generate(args),
-        DataCommand::Inspect(args) => inspect_samples(args),
+        DataCommand::Inspect(args) if TASKS.contains(&args.of.as_str()) => inspect_samples(args),
+        DataCommand::Inspect(args) => windows::inspect(args),
+        DataCommand::Export(args) => windows::export(args),
         DataCommand::Stats(args) => stats::stats(args),
         DataCommand::Overlap(args) => overlap::overlap(args),
         DataCommand::Prepare(args) => prepare::prepare(args),
@@ -46,7 +54,15 @@ pub(crate) fn data(args: &DataArgs) -> Outcome {
 }
 
 fn inspect_samples(args: &InspectArgs) -> Outcome {
-    let mut stream = stream(&args.samples, args.count)?;
+    let WindowArgs { data, held_out } = &args.windows;
+    if data.is_some() || *held_out || args.tokenizer_file.is_some() {
+        return Err(Failure::bad_input(format!(
+            "--data, --held-out and --tokenizer-file are of a lock, and `{}` is a task",
+            args.of
+        ))
+        .help("name the lock of an experiment: lockfiles/NAME.lock"));
+    }
+    let mut stream = stream_of(&args.of, &args.options, args.count)?;
     for number in 0..args.count {
         let gap = if number > 0 { "\n" } else { "" };
         output::data(&format!("{gap}{}", inspect(&mut stream)))?;
@@ -56,7 +72,11 @@ fn inspect_samples(args: &InspectArgs) -> Outcome {
 
 /// The samples that are meant, of which so many will be asked for.
 fn stream(args: &SampleArgs, count: u64) -> Result<Stream, Failure> {
-    let SampleArgs { task, set, order, seed, mode, from } = args;
+    stream_of(&args.task, &args.options, count)
+}
+
+fn stream_of(task: &str, options: &SampleOptions, count: u64) -> Result<Stream, Failure> {
+    let SampleOptions { set, order, seed, mode, from } = options;
     let parameters = settings::parameters(set, parameter_file).map_err(failure)?;
     let mode = mode.map(|mode| match mode {
         DataMode::Train => Mode::Train,

@@ -22,7 +22,7 @@ use crate::runs::{self, failure};
 use crate::{files, out, output, weights};
 
 pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
-    let Found { compiled, train } = one_arch(&args.file, args.arch.as_deref())?;
+    let Found { compiled, train, .. } = one_arch(&args.file, args.arch.as_deref())?;
     let machine = machine(&args.machine)?;
     files::folder_of(&args.out)?;
     out::check(&args.out, out::Kind::Tensors)?;

@@ -1,12 +1,11 @@
 //! `canonc generate`: text out of an arch and its weights.
 //!
 //! In: an arch, weights, a prompt. Out: tokens or their bytes on standard output, as they come. Must
-//! stay true: the same request gives the same text on the same platform; text is only for archs of
-//! the byte tokenizer.
+//! stay true: the same request gives the same text on the same platform; a text becomes tokens as the
+//! lock's data has them.
 
 use std::ops::ControlFlow;
 
-use runtime::data::text::{BOS, EOS};
 use runtime::generate::{Request, Sampling, generate as run};
 use serde::Serialize;
 
@@ -15,18 +14,19 @@ use crate::fail::{Exit, Failure, Outcome};
 use crate::forward::{Ran, machine, one_arch, ran, weights};
 use crate::load::Found;
 use crate::output;
+use crate::prompts::Prompts;
 use crate::runs::{self, failure};
 
-/// Bytes, and the marks of a document's ends.
-const BYTE_VOCAB: i64 = 258;
-
 pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
-    let Found { compiled, train: _ } = one_arch(&args.file, args.arch.as_deref())?;
+    let Found { compiled, data, .. } = one_arch(&args.file, args.arch.as_deref())?;
     let machine = machine(&args.machine)?;
     let vocab = compiled.graph.vocab;
-    let (prompt, as_text) = match (&args.prompt, &args.prompt_tokens) {
-        (Some(text), _) => (bytes_of(text, vocab)?, true),
-        (None, Some(tokens)) => (tokens.clone(), false),
+    let (prompt, prompts) = match (&args.prompt, &args.prompt_tokens) {
+        (Some(text), _) => {
+            let prompts = Prompts::new(data.as_ref(), vocab, &args.prompts)?;
+            (prompts.tokens(text)?, Some(prompts))
+        }
+        (None, Some(tokens)) => (tokens.clone(), None),
         (None, None) => {
             return Err(Failure::bad_input("no prompt is given")
                 .help("give `--prompt TEXT`, or `--prompt-tokens 1,2,3`"));
@@ -39,42 +39,52 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         prompt: &prompt,
         max_tokens: args.max_tokens,
         sampling: Sampling { temperature: args.temperature, top_k: args.top_k, seed: args.seed },
-        stop: as_text.then_some(i64::from(EOS)),
+        stop: prompts.as_ref().and_then(Prompts::stop),
         machine,
     };
     let mut ended = Ok(());
-    let mut pending = Vec::new();
-    let mut first = true;
+    let (mut tokens, mut written) = (Vec::new(), 0);
     let generated = run(&request, |token| {
+        tokens.push(token);
         if args.json {
             return ControlFlow::Continue(());
         }
-        let text = match as_text {
-            true => {
-                pending.extend(u8::try_from(token));
-                whole_characters(&mut pending)
-            }
-            false => format!("{}{token}", if first { "" } else { " " }),
+        let text = match &prompts {
+            Some(prompts) => prompts.continuation(&prompt, &tokens).map(|bytes| {
+                // What is shown is never taken back: a tokenizer may change the end of a text with its next token.
+                let mut pending = bytes.get(written..).unwrap_or_default().to_vec();
+                // A character that is not whole yet, as some tokenizers write it.
+                while pending.ends_with("\u{fffd}".as_bytes()) {
+                    pending.truncate(pending.len() - '\u{fffd}'.len_utf8());
+                }
+                let before = pending.len();
+                let text = whole_characters(&mut pending);
+                written += before - pending.len();
+                text
+            }),
+            None => Ok(format!("{}{token}", if tokens.len() == 1 { "" } else { " " })),
         };
-        first = false;
-        ended = output::exact(&text);
+        ended = text.and_then(|text| output::exact(&text));
         if ended.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })
     .map_err(failure)?;
     ended?;
+    let bytes = match &prompts {
+        Some(prompts) => Some(prompts.continuation(&prompt, &generated.tokens)?),
+        None => None,
+    };
     if args.json {
-        let bytes: Vec<u8> =
-            generated.tokens.iter().filter_map(|token| u8::try_from(*token).ok()).collect();
         output::json(&Report {
             schema: "canonc.generate.v1",
             tokens: &generated.tokens,
-            text: as_text.then(|| String::from_utf8_lossy(&bytes).into_owned()),
+            text: bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned()),
             state_bytes: generated.state_bytes,
             kernels: ran(&generated.paths),
         })?;
         return Ok(Exit::Fine);
     }
-    output::exact(&(String::from_utf8_lossy(&pending).into_owned() + "\n"))?;
+    let rest = bytes.as_deref().and_then(|bytes| bytes.get(written..)).unwrap_or_default();
+    output::exact(&(String::from_utf8_lossy(rest).into_owned() + "\n"))?;
     Ok(Exit::Fine)
 }
 
@@ -86,18 +96,6 @@ struct Report<'a> {
     text: Option<String>,
     state_bytes: usize,
     kernels: Vec<Ran<'a>>,
-}
-
-/// A document's beginning, as the byte tokenizer has it.
-fn bytes_of(text: &str, vocab: i64) -> Result<Vec<i64>, Failure> {
-    if vocab != BYTE_VOCAB {
-        return Err(Failure::bad_input(format!(
-            "a text prompt needs the byte tokenizer's vocabulary of {BYTE_VOCAB}, and this arch has {vocab}"
-        ))
-        .help("give `--prompt-tokens 1,2,3`"));
-    }
-    let bytes = text.bytes().map(i64::from);
-    Ok([i64::from(BOS)].into_iter().chain(bytes).collect())
 }
 
 /// The characters that are whole so far, taken from the front; what can become none is shown as �.

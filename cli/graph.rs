@@ -21,7 +21,7 @@ use crate::{artifacts, output};
 pub(crate) fn graph(args: &GraphArgs) -> Outcome {
     let Some(file) = &args.file else { return artifact_graph(args.format) };
     let load::Archs { name, found } = load::archs(file, args.arch.as_deref())?;
-    let [Found { compiled, train }] = found.as_slice() else {
+    let [Found { compiled, train, .. }] = found.as_slice() else {
         let names: Vec<&str> = found.iter().map(|found| found.compiled.name.as_str()).collect();
         return Err(Failure::bad_input(format!(
             "`{name}` holds {} archs: {}",

@@ -9,7 +9,8 @@ use clap::{Arg, Command, CommandFactory};
 
 use crate::args::{Cli, HelpArgs, ManArgs};
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::{files, output};
+use crate::out::{self, Kind};
+use crate::output;
 
 /// No line is longer, however wide the terminal: long ones are hard to read.
 const WIDEST: usize = 100;
@@ -73,7 +74,7 @@ fn pages(command: &Command, dir: &Path) -> Result<usize, Failure> {
     let path = dir.join(page.get_filename());
     let mut text = Vec::new();
     page.render(&mut text).map_err(|error| Failure::cannot_write(&path, &error))?;
-    files::replace(&path, &String::from_utf8_lossy(&text))?;
+    out::put(&path, Kind::Manual, &text)?;
     let inner = command.get_subcommands().map(|inner| pages(inner, dir));
     inner.sum::<Result<usize, Failure>>().map(|inner| inner + 1)
 }

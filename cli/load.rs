@@ -10,7 +10,7 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-use compiler::lock::{Experiment, Lock};
+use compiler::lock::{DataSource, Experiment, Lock};
 use compiler::plan::{Loss, TrainOptions};
 use compiler::program::{Compiled, Program, Std};
 use compiler::resolve::import_target;
@@ -329,6 +329,9 @@ pub(crate) struct Archs {
 pub(crate) struct Found {
     pub(crate) compiled: Compiled,
     pub(crate) train: Option<Trained>,
+    /// What a lock says of the data.
+    #[cfg_attr(not(feature = "torch"), expect(dead_code, reason = "only what computes asks"))]
+    pub(crate) data: Option<DataSource>,
 }
 
 /// What a lock says of training.
@@ -347,7 +350,7 @@ pub(crate) fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
         return locked(path, arch);
     }
     let (loaded, compiled) = compile(path, arch)?;
-    let found = compiled.into_iter().map(|compiled| Found { compiled, train: None });
+    let found = compiled.into_iter().map(|compiled| Found { compiled, train: None, data: None });
     Ok(Archs { name: loaded.name, found: found.collect() })
 }
 
@@ -392,10 +395,13 @@ fn locked(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
     let of = |experiment: &Experiment| Found {
         compiled: experiment.arch.compiled.clone(),
         train: Some(Trained { loss: experiment.loss, options: experiment.train_options() }),
+        data: Some(experiment.data.source.clone()),
     };
     let (lock, _) = locks::read(path)?;
     let all: Vec<Found> = match lock {
-        Lock::Arch(lock) => vec![Found { compiled: lock.arch.compiled.clone(), train: None }],
+        Lock::Arch(lock) => {
+            vec![Found { compiled: lock.arch.compiled.clone(), train: None, data: None }]
+        }
         Lock::Experiment(experiment) => vec![of(&experiment)],
         Lock::Comparison(comparison) => {
             comparison.arms.iter().map(|arm| of(&arm.experiment)).collect()

@@ -44,6 +44,8 @@ mod out;
 mod output;
 #[cfg(feature = "torch")]
 mod playground;
+#[cfg(feature = "torch")]
+mod prompts;
 mod report;
 #[cfg(feature = "torch")]
 mod reproduce;

@@ -33,6 +33,10 @@ pub(crate) enum Kind {
     Tensors,
     /// A file that TensorBoard reads.
     Events,
+    /// Windows of a lock; as records they say nothing of who wrote them, and are written over by nobody.
+    Windows,
+    /// A manual page.
+    Manual,
 }
 
 /// Bytes of a file that are looked at.
@@ -107,6 +111,8 @@ impl Kind {
             Kind::Samples => "a file of samples",
             Kind::Tensors => "a file of a forward pass",
             Kind::Events => "an event file",
+            Kind::Windows => "a file of windows as JSON lines",
+            Kind::Manual => "a manual page",
         }
     }
 }
@@ -136,6 +142,8 @@ fn is_ours(path: &Path, kind: Kind) -> bool {
                 && end.windows(by.len()).any(|window| window == by);
             is_line(&text, &SAMPLE) || is_table || are_samples(path).unwrap_or(false)
         }
+        Kind::Windows => text.starts_with("{\"targets\":["),
+        Kind::Manual => text.contains("\n.TH canonc"),
         Kind::Tensors => {
             let length = start.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes));
             let mark = "{\"__metadata__\":{\"canonc\":\"forward\"}";
@@ -207,7 +215,7 @@ fn ends(path: &Path) -> io::Result<(Vec<u8>, Vec<u8>)> {
 mod tests {
     use super::*;
 
-    const KINDS: [Kind; 7] = [
+    const KINDS: [Kind; 9] = [
         Kind::Lock,
         Kind::Page,
         Kind::Picture,
@@ -215,6 +223,8 @@ mod tests {
         Kind::Samples,
         Kind::Tensors,
         Kind::Events,
+        Kind::Windows,
+        Kind::Manual,
     ];
 
     #[test]

@@ -68,6 +68,9 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         experiment.id().short(),
         shown(&folder)
     ));
+    if let Some(warning) = runs::learns_nothing(&experiment) {
+        output::note(&warning);
+    }
     for source in estimate(&job).epochs.iter().flatten() {
         output::note(&format!("epochs: {}", read_of(source)));
     }
@@ -279,11 +282,13 @@ fn dry_run(
 
 /// How often a source is read.
 fn read_of(source: &SourceEpochs) -> String {
-    let SourceEpochs { name, documents, tokens, share: _, epochs } = source;
+    let SourceEpochs { name, documents, tokens, share, token_share, epochs } = source;
     format!(
-        "{epochs:.3} of {name} ({}, {})",
+        "{epochs:.3} of {name} ({}, {}), {:.1}% of the documents read and {:.1}% of the tokens",
         output::counted(*documents, "document"),
-        output::counted(*tokens, "token")
+        output::counted(*tokens, "token"),
+        100.0 * share,
+        100.0 * token_share
     )
 }
 

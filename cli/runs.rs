@@ -125,6 +125,33 @@ fn usual(name: &str) -> Option<PathBuf> {
     is_part.then(|| Path::new("data").join(format!("{name}.index")))
 }
 
+/// Where a lock's prepared documents are looked for.
+pub(crate) fn usual_documents(experiment: &Experiment) -> Result<PathBuf, Failure> {
+    match &experiment.data.source {
+        DataSource::Text { name, .. } => usual(name).ok_or_else(|| {
+            Failure::bad_input(format!("the documents \"{name}\" have no usual place"))
+                .help("name the prepared file with --data PATH")
+        }),
+        DataSource::Task { name, .. } => Err(Failure::bad_input(format!(
+            "`{}` trains on the task {name}, which reads no documents",
+            experiment.name
+        ))),
+    }
+}
+
+/// A warning where no step of an experiment changes a weight.
+pub(crate) fn learns_nothing(experiment: &Experiment) -> Option<String> {
+    if runtime::job::learns(experiment) {
+        return None;
+    }
+    let steps = crate::output::counted(experiment.budget.steps, "step");
+    Some(format!(
+        "warning: {}: the learning rate is 0 at every one of {steps}, so nothing is learned; lower \
+         schedule.warmup, raise the budget or optimizer.lr",
+        experiment.name
+    ))
+}
+
 /// The prepared documents of a lock that trains on text.
 pub(crate) fn documents(
     experiment: &Experiment,

@@ -139,8 +139,9 @@ Examples:
   canonc generate depo.lock --weights w.safetensors --prompt-tokens 1,2,3 --temperature 0
   canonc generate arch/llama_tiny.canon --weights w.safetensors --prompt A --top-k 40 --seed 7
 
-The draw of each token is a function of the seed and its place. A text prompt is for archs of the
-byte tokenizer (vocabulary 258); it begins a document, and the text ends where the document does.
+The draw of each token is a function of the seed and its place. A text prompt becomes tokens as in the lock's
+data: by its tokenizer, after its bos where it has add_bos, up to its eos where it has add_eos. A .canon file says
+nothing of that: its prompts are bytes, between 256 and 257 (vocabulary 258).
 
 Schema of --json: {schema: \"canonc.generate.v1\", tokens, text, state_bytes, kernels: [{kernel, path,
 times}]}; text is null for a prompt of tokens, state_bytes what is carried from token to token."
@@ -162,6 +163,8 @@ pub(crate) struct GenerateArgs {
     /// Tokens to go on from
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
     pub(crate) prompt_tokens: Option<Vec<i64>>,
+    #[command(flatten)]
+    pub(crate) prompts: PromptArgs,
     /// Stop after this many
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) max_tokens: usize,
@@ -179,6 +182,20 @@ pub(crate) struct GenerateArgs {
     /// Tokens, text and the kernels' paths as JSON on standard output, at the end
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The tokenizer of prompts.
+#[derive(Args, Debug)]
+pub(crate) struct PromptArgs {
+    /// The file of the lock's tokenizer, where it is not bytes
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tokenizer_file: Option<PathBuf>,
+    /// The token before a document, where `canonc data prepare` was given one
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) bos: Option<String>,
+    /// The token after a document, where `canonc data prepare` was given one
+    #[arg(long, value_name = "TOKEN")]
+    pub(crate) eos: Option<String>,
 }
 
 /// A number from 0 on.
@@ -201,9 +218,10 @@ Examples:
   canonc answer lockfiles/c4_llama.lock --weights w.safetensors --questions prompted.jsonl --judge words
 
 A question is a line `{\"text\": …, \"answer\": …}`; its answer on standard output is a line with what was said and
-whether that is right.")]
+whether that is right. An answer that is empty, or that has more tokens than --max-tokens, cannot be judged: `right`
+is null, `flag` says why, and it is not counted.")]
 pub(crate) struct AnswerArgs {
-    /// A .canon file, a lock, or a run's folder; of the byte tokenizer's vocabulary
+    /// A .canon file, a lock, or a run's folder
     #[arg(value_name = "FILE|RUN")]
     pub(crate) file: PathBuf,
     /// The architecture that is meant, if the file holds several
@@ -216,6 +234,8 @@ pub(crate) struct AnswerArgs {
     /// JSON lines
     #[arg(long, value_name = "FILE")]
     pub(crate) questions: PathBuf,
+    #[command(flatten)]
+    pub(crate) prompts: PromptArgs,
     /// When an answer is right
     #[arg(long, value_enum, value_name = "RULE", default_value_t)]
     pub(crate) judge: Judge,

@@ -3,7 +3,7 @@
 //! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`; names and values of `--set` are
 //! those of the published vectors, and the help of `generate` lists every one of them.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
@@ -18,7 +18,10 @@ Examples:
   canonc data generate mano --set L=10 --count 3
   canonc data inspect brevo --set N=12
   canonc data stats lano --set config=cfg3f
-  canonc data prepare shards/*.jsonl --out data/c4.index")]
+  canonc data prepare shards/*.jsonl --out data/c4.index
+  canonc data about --lock lockfiles/c4_llama.lock
+  canonc data inspect lockfiles/c4_llama.lock --count 3
+  canonc data export lockfiles/c4_llama.lock --out c4.bin")]
 pub(crate) struct DataArgs {
     #[command(subcommand)]
     pub(crate) command: DataCommand,
@@ -28,6 +31,7 @@ pub(crate) struct DataArgs {
 pub(crate) enum DataCommand {
     Generate(GenerateDataArgs),
     Inspect(InspectArgs),
+    Export(ExportWindowsArgs),
     Stats(StatsArgs),
     Overlap(OverlapArgs),
     Prepare(PrepareArgs),
@@ -93,21 +97,87 @@ pub(crate) struct GenerateDataArgs {
     pub(crate) out: PathBuf,
 }
 
-/// Show samples with what they are made of: cycle, graph, expression, biography, parse tree
+/// Show samples with what they are made of (cycle, graph, expression, parse tree), or a lock's windows
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
   canonc data inspect mano --set L=4
   canonc data inspect brevo --set N=12 --seed 7 --count 3
   canonc data inspect lano --set config=cfg3b --order indexed --from 1000000
+  canonc data inspect lockfiles/c4_llama.lock --from 640 --count 3
+  canonc data inspect lockfiles/c4_llama.lock --held-out
 
-Answers are worked out again from the sample itself: `right` means that both agree.")]
+Of a task, answers are worked out again from the sample itself: `right` means that both agree. Of a lock, windows are
+shown as training reads them: as text where tokens are bytes or --tokenizer-file is given, else as numbers.")]
 pub(crate) struct InspectArgs {
+    /// A task, or the lock of an experiment
+    #[arg(value_name = "TASK|LOCK", value_parser = task_or_lock)]
+    pub(crate) of: String,
     #[command(flatten)]
-    pub(crate) samples: SampleArgs,
-    /// How many samples
+    pub(crate) options: SampleOptions,
+    #[command(flatten)]
+    pub(crate) windows: WindowArgs,
+    /// The file of the lock's tokenizer, to show text
+    #[arg(long, value_name = "FILE")]
+    pub(crate) tokenizer_file: Option<PathBuf>,
+    /// How many samples or windows
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = at_least_one)]
     pub(crate) count: u64,
+}
+
+/// Which windows of a lock.
+#[derive(Args, Debug)]
+pub(crate) struct WindowArgs {
+    /// The prepared documents of a lock on text [default: data/NAME.index]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) data: Option<PathBuf>,
+    /// Windows of the evaluation, not of training
+    #[arg(long)]
+    pub(crate) held_out: bool,
+}
+
+/// Write the windows of a lock, so that another trainer can train on the very same batches
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc data export lockfiles/c4_llama.lock --out c4.bin
+  canonc data export lockfiles/demo_llama.lock --count 2
+  canonc data export lockfiles/c4_llama.lock --from 64000 --count 6400 --out steps_1001_to_1100.bin
+  canonc data export lockfiles/c4_llama.lock --held-out --out held_out.jsonl
+
+Step k of a run, from 1, reads windows (k-1)*B to k*B - 1, where B is batch.sequences times batch.micro_batches.
+Target i follows token i; it is -100 where the loss does not count it.
+
+Formats:
+  jsonl  an object a line: `window`, its number; `tokens` and `targets`, data.seq_len each
+  bin    records, little-endian, one after the other: the number as u64, tokens as i32, targets as i32; numpy has
+         them as np.fromfile(FILE, [('window', '<u8'), ('tokens', '<i4', S), ('targets', '<i4', S)])
+
+A file appears when it is whole; an error or Ctrl-C leaves what was there before.")]
+pub(crate) struct ExportWindowsArgs {
+    /// The lock of an experiment, bound where it reads text
+    #[arg(value_name = "LOCK")]
+    pub(crate) lock: PathBuf,
+    #[command(flatten)]
+    pub(crate) windows: WindowArgs,
+    /// The first window
+    #[arg(long, value_name = "W", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
+    pub(crate) from: u64,
+    /// How many windows [default: to the last one that the run reads]
+    #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
+    pub(crate) count: Option<u64>,
+    /// What is written [default: by the ending of FILE, else jsonl]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Option<WindowFormat>,
+    /// Where it goes; `-` is standard output
+    #[arg(long, value_name = "FILE", default_value = "-")]
+    pub(crate) out: PathBuf,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum WindowFormat {
+    Jsonl,
+    Bin,
 }
 
 /// Count what samples of a task have: lengths, targets, answers, tokens used
@@ -174,12 +244,26 @@ fn at_least_one(text: &str) -> Result<u64, String> {
     number.ok_or_else(|| format!("it is a whole number from 1 to {}", u64::MAX))
 }
 
+fn task_or_lock(text: &str) -> Result<String, String> {
+    match TASKS.contains(&text) || Path::new(text).exists() {
+        true => Ok(text.to_owned()),
+        false => Err(format!("it is neither a task ({}) nor a file", TASKS.join(", "))),
+    }
+}
+
 /// Which samples.
 #[derive(Args, Debug)]
 pub(crate) struct SampleArgs {
     /// The task
     #[arg(value_name = "TASK", value_parser = PossibleValuesParser::new(TASKS))]
     pub(crate) task: String,
+    #[command(flatten)]
+    pub(crate) options: SampleOptions,
+}
+
+/// Which of a task's samples.
+#[derive(Args, Debug)]
+pub(crate) struct SampleOptions {
     /// A parameter of the task, such as N=110; VALUE may be @FILE
     #[arg(long = "set", value_name = "NAME=VALUE")]
     pub(crate) set: Vec<String>,
@@ -192,7 +276,7 @@ pub(crate) struct SampleArgs {
     /// Sizes drawn as in training, or all at the largest as in tests [default: train]
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) mode: Option<DataMode>,
-    /// The number of the first sample, which the indexed order can begin with
+    /// The number of the first sample, which the indexed order can begin with, or of a lock's first window
     #[arg(long, value_name = "I", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
     pub(crate) from: u64,
 }

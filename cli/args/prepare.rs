@@ -14,6 +14,7 @@ use clap::{Args, ValueEnum};
 Examples:
   canonc data prepare shards/*.jsonl --out data/c4.index
   canonc data prepare web=web/ code=code.jsonl.zst books=books.parquet --out data/mix.index
+  canonc data prepare gutenberg/ --out data/books.index        a folder of .txt files
   canonc data prepare fineweb_edu_shuffled/ --tokenizer tiktoken --tokenizer-file tokenizer.model \\
       --workers 16 --out data/fineweb.index
   zcat c4.jsonl.gz | canonc data prepare - --out data/c4.index
@@ -23,12 +24,15 @@ Examples:
 Examples:
   canonc data prepare shards/*.jsonl --out data/c4.index
   canonc data prepare web=web/ code=code.jsonl.zst books=books.parquet --out data/mix.index
+  canonc data prepare gutenberg/ --out data/books.index        a folder of .txt files
   canonc data prepare fineweb_edu_shuffled/ --tokenizer tiktoken --tokenizer-file tokenizer.model \\
       --workers 16 --out data/fineweb.index
   zcat c4.jsonl.gz | canonc data prepare - --out data/c4.index
 
 Files: JSON lines, also as .jsonl.zst and .jsonl.gz, and .parquet. A document is the string under `text`
-or, without that, under `content`, or under --field. A folder stands for all such files below it, sorted;
+or, without that, under `content`, or under --field. Plain text (.txt, .text, or a file named by
+itself that does not begin with `{`) is a document a file, or with --lines one a line; what was assumed is
+said. A folder stands for all such files below it, sorted, plain text only where nothing else is there;
 one that holds Lingua's chunks (NAME.chunk.N.jsonl) for its chunks, by number. What is left aside in a
 folder is named. A recipe's weights are of the sources in the order they are first named.
 
@@ -38,9 +42,10 @@ file, unless --bos and --eos name others; whether documents get them, the recipe
 
 The prepared file holds tokens, documents' digests and a manifest, and is there whole or not at all. Until
 then work lies in FILE.partial: after Ctrl-C, a kill or a power cut the same command goes on from the
-last of the points there, 64 MiB of text apart, and ends with the same bytes, whatever --workers is. Locks are bound to the digest of the documents and
-to that of the tokenizer; names of files and sources are no part of either. Every read of the file is checked
-against digests in it, so bytes that change while a run trains on them end the run with an error."
+last of the points there, 64 MiB of text apart, and ends with the same bytes, whatever --workers is. Locks
+are bound to one digest of tokens, documents and tokenizer; names of files and sources are no part of it.
+Every read of the file is checked against the digests that it is made of, so other tokens than those that
+were bound are never trained on."
 )]
 pub(crate) struct PrepareArgs {
     /// Files or folders, `-` for standard input; NAME=FILE says which source they are of
@@ -64,6 +69,9 @@ pub(crate) struct PrepareArgs {
     /// The field or column that is the document [default: text, else content]
     #[arg(long, value_name = "NAME")]
     pub(crate) field: Option<String>,
+    /// Take each line of plain text as a document, not each file
+    #[arg(long)]
+    pub(crate) lines: bool,
     /// Threads that make tokens [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub(crate) workers: Option<u16>,
@@ -104,22 +112,28 @@ pub(crate) enum Malformed {
 Examples:
   canonc data about data/mix.index
   canonc data about data/mix.index --lock lockfiles/mix.lock
+  canonc data about --lock lockfiles/mix.lock
   canonc data about data/mix.index --check
 
 Schema of --json, one object on standard output:
   schema      \"canonc.data.about.v1\"
-  identity    the digest of the documents, which locks bind
+  identity    the digest of tokens, documents and tokenizer, which locks bind
+  documents   the digest of the documents alone
   tokenizer   {kind, digest, vocab, bos, eos}
   sources     each {name, documents, tokens}, tokens without marks
-  reads       with --lock, each {source, documents, tokens, share, epochs} of the training split; else null")]
+  reads       with --lock, each {source, documents, tokens, share, token_share, epochs} of the training split,
+              shares of the documents and of the tokens that are read; else null
+  run         with --lock, {shuffle, documents, tokens, windows, tokens_read, passes, held_out: {documents,
+              tokens, windows}}, held_out null where nothing is measured; else null")]
 pub(crate) struct AboutArgs {
-    /// What `canonc data prepare` wrote
+    /// What `canonc data prepare` wrote [default: with --lock, data/NAME.index of its data.source]
     #[arg(value_name = "FILE")]
-    pub(crate) file: PathBuf,
+    pub(crate) file: Option<PathBuf>,
     /// An experiment's lock, bound or not
     #[arg(long, value_name = "LOCK")]
     pub(crate) lock: Option<PathBuf>,
-    /// Check all of it against its digests, and with the tokenizer `bytes` every document as well
+    /// Check every byte against its digest and every token against the vocabulary, and with the tokenizer `bytes`
+    /// every document as well
     #[arg(long)]
     pub(crate) check: bool,
     /// As JSON on standard output (`--help` states the schema)

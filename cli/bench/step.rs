@@ -31,7 +31,7 @@ fn timed(
     file: &Path,
     seq_len: i64,
 ) -> Result<(String, Graph, StepBench), Failure> {
-    let Found { compiled, train } = one_arch(file, args.arch.as_deref())?;
+    let Found { compiled, train, .. } = one_arch(file, args.arch.as_deref())?;
     let options = match train {
         Some(Trained { options: Some(options), loss: _ }) => options,
         Some(Trained { options: None, loss: _ }) => return Err(no_plan()),

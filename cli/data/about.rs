@@ -1,27 +1,33 @@
 //! `canonc data about`: what a prepared file holds, and how often a run reads it.
 //!
-//! In: a prepared file, perhaps a lock. Out: sources, documents, tokens, tokenizer, on standard output; with a lock,
-//! epochs of each source. Must stay true: what is read is what training would read, by the same windows.
+//! In: a prepared file, a lock, or both. Out: sources, documents, tokens, tokenizer, on standard output; with a lock,
+//! what its run reads: epochs of each source, windows, tokens, held-out documents. Must stay true: what is read is what training would read, by the same windows.
 
 use std::sync::Arc;
 
+use compiler::field::FieldValue;
 use compiler::lock::{DataSource, Experiment, Lock};
-use runtime::data::text::tokenizer::Info;
-use runtime::data::text::{SourceEpochs, file, locked};
+use runtime::data::Split;
+use runtime::data::text::index::TextIndex;
+use runtime::data::text::tokenizer::{Info, Kind};
+use runtime::data::text::{Shuffle, SourceEpochs, file, locked};
+use runtime::job;
 use serde::Serialize;
 
 use super::failure;
 use crate::args::AboutArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::{bind, files, locks, output};
+use crate::{bind, files, locks, output, runs};
 
 #[derive(Serialize)]
 struct About {
     schema: &'static str,
     identity: String,
+    documents: String,
     tokenizer: Tokenizer,
     sources: Vec<Source>,
     reads: Option<Vec<Read>>,
+    run: Option<Run>,
 }
 
 #[derive(Serialize)]
@@ -46,11 +52,45 @@ struct Read {
     documents: u64,
     tokens: u64,
     share: f64,
+    token_share: f64,
     epochs: f64,
+}
+
+/// All that the run of a lock reads.
+#[derive(Serialize)]
+struct Run {
+    shuffle: String,
+    /// Of the training split.
+    documents: u64,
+    /// One pass over them, marks included.
+    tokens: u64,
+    /// What training reads.
+    windows: u64,
+    tokens_read: u64,
+    passes: f64,
+    held_out: Option<HeldOut>,
+}
+
+/// What evaluations read.
+#[derive(Serialize)]
+struct HeldOut {
+    documents: u64,
+    tokens: u64,
+    windows: u64,
 }
 
 pub(super) fn about(args: &AboutArgs) -> Outcome {
     let AboutArgs { file: path, lock, check, json } = args;
+    let experiment = lock.as_deref().map(experiment).transpose()?;
+    let path = match (path, &experiment) {
+        (Some(path), _) => path.clone(),
+        (None, Some(experiment)) => runs::usual_documents(experiment)?,
+        (None, None) => {
+            return Err(Failure::bad_input("neither a prepared file nor a lock is named")
+                .help("`canonc data about FILE`, or `canonc data about --lock LOCK`"));
+        }
+    };
+    let path = &path;
     if !path.exists() {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(files::missing(path, &error).help("`canonc data prepare` makes such a file"));
@@ -68,6 +108,7 @@ pub(super) fn about(args: &AboutArgs) -> Outcome {
     let mut about = About {
         schema: "canonc.data.about.v1",
         identity: index.identity().to_hex().to_string(),
+        documents: index.documents_digest().to_hex().to_string(),
         tokenizer: Tokenizer {
             kind: kind.name(),
             digest: digest.to_hex().to_string(),
@@ -77,10 +118,10 @@ pub(super) fn about(args: &AboutArgs) -> Outcome {
         },
         sources: sources.collect(),
         reads: None,
+        run: None,
     };
     let index = Arc::new(index);
-    if let Some(lock) = lock {
-        let experiment = experiment(lock)?;
+    if let Some(experiment) = &experiment {
         if let DataSource::Text { tokenizer, .. } = &experiment.data.source
             && let Some(differs) = locked::mismatch(tokenizer, index.tokenizer())
         {
@@ -88,16 +129,10 @@ pub(super) fn about(args: &AboutArgs) -> Outcome {
                 .at(shown(path))
                 .help("prepare them with the lock's tokenizer, or change the recipe"));
         }
-        let tokens = experiment.budget.steps.saturating_mul(experiment.batch.tokens_per_step);
-        let epochs = bind::windows(&experiment, index)?.epochs(tokens);
-        let read = |SourceEpochs { name, documents, tokens, share, epochs }| Read {
-            source: name,
-            documents,
-            tokens,
-            share,
-            epochs,
-        };
-        about.reads = Some(epochs.into_iter().map(read).collect());
+        job::check_documents(experiment, &index).map_err(runs::failure)?;
+        let (reads, run) = reads(experiment, &index)?;
+        about.reads = Some(reads);
+        about.run = Some(run);
     }
     if *json {
         output::json(&about)?;
@@ -105,6 +140,49 @@ pub(super) fn about(args: &AboutArgs) -> Outcome {
         show(&about, *check)?;
     }
     Ok(Exit::Fine)
+}
+
+/// What a run reads, by source and in all.
+fn reads(experiment: &Experiment, index: &Arc<TextIndex>) -> Result<(Vec<Read>, Run), Failure> {
+    let windows = experiment
+        .budget
+        .steps
+        .saturating_mul(experiment.batch.micro_batches)
+        .saturating_mul(experiment.batch.sequences);
+    let tokens_read = windows.saturating_mul(experiment.data.seq_len);
+    let train = bind::windows(experiment, index.clone(), Split::Train)?;
+    let read = |SourceEpochs { name, documents, tokens, share, token_share, epochs }| Read {
+        source: name,
+        documents,
+        tokens,
+        share,
+        token_share,
+        epochs,
+    };
+    let measured = !experiment.evaluation.metrics.is_empty();
+    let held_out = match measured {
+        false => None,
+        true => Some(bind::windows(experiment, index.clone(), Split::HeldOut)?),
+    };
+    let shuffle = experiment.value("data.shuffle").map(FieldValue::plain).unwrap_or_default();
+    let shuffle = match train.options().shuffle {
+        Shuffle::Buffer { windows } => format!("{shuffle}, {windows} windows at a time"),
+        Shuffle::Documents | Shuffle::Windows => shuffle,
+    };
+    let run = Run {
+        shuffle,
+        documents: train.documents(),
+        tokens: train.tokens(),
+        windows,
+        tokens_read,
+        passes: train.passes(tokens_read),
+        held_out: held_out.map(|held_out| HeldOut {
+            documents: held_out.documents(),
+            tokens: held_out.tokens(),
+            windows: experiment.evaluation.windows,
+        }),
+    };
+    Ok((train.epochs(tokens_read).into_iter().map(read).collect(), run))
 }
 
 fn experiment(path: &std::path::Path) -> Result<Experiment, Failure> {
@@ -123,11 +201,12 @@ fn experiment(path: &std::path::Path) -> Result<Experiment, Failure> {
 }
 
 fn show(about: &About, checked: bool) -> Result<(), Failure> {
-    let About { schema: _, identity, tokenizer, sources, reads } = about;
+    let About { schema: _, identity, documents, tokenizer, sources, reads, run } = about;
     let Tokenizer { kind, digest, vocab, bos, eos } = tokenizer;
     let id = |id: &Option<u32>| id.map_or("none".to_owned(), |id| id.to_string());
     let mut rows = vec![
-        vec!["documents".to_owned(), identity.clone()],
+        vec!["data".to_owned(), identity.clone()],
+        vec!["documents".to_owned(), documents.clone()],
         vec!["tokenizer".to_owned(), format!("{kind} {digest}")],
         vec![
             "token ids".to_owned(),
@@ -135,7 +214,15 @@ fn show(about: &About, checked: bool) -> Result<(), Failure> {
         ],
     ];
     if checked {
-        rows.push(vec!["checked".to_owned(), "every byte is what was written".to_owned()]);
+        let bytes = kind == &Kind::Bytes.name();
+        let found = match bytes {
+            true => "every byte is what was written, and every document's tokens are its bytes",
+            false => {
+                "every byte is what was written, and every token has an id of the tokenizer's; \
+                      whether it made them, only preparing the documents again shows"
+            }
+        };
+        rows.push(vec!["checked".to_owned(), found.to_owned()]);
     }
     output::data(&output::table(&rows, &[], 0))?;
     let mut rows = vec![["source", "documents", "tokens"].map(str::to_owned).to_vec()];
@@ -143,17 +230,47 @@ fn show(about: &About, checked: bool) -> Result<(), Failure> {
         rows.push(vec![name.clone(), output::grouped(*documents), output::grouped(*tokens)]);
     }
     output::data(&format!("\n{}", output::table(&rows, &[false, true, true], 0)))?;
-    let Some(reads) = reads else { return Ok(()) };
-    let head = ["a run reads", "documents", "tokens with marks", "share", "epochs"];
+    let (Some(reads), Some(run)) = (reads, run) else { return Ok(()) };
+    let head =
+        ["a run reads", "documents", "tokens with marks", "of documents", "of tokens", "epochs"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
-    for Read { source, documents, tokens, share, epochs } in reads {
+    for Read { source, documents, tokens, share, token_share, epochs } in reads {
         rows.push(vec![
             source.clone(),
             output::grouped(*documents),
             output::grouped(*tokens),
             format!("{:.1}%", 100.0 * share),
+            format!("{:.1}%", 100.0 * token_share),
             format!("{epochs:.3}"),
         ]);
     }
-    output::data(&format!("\n{}", output::table(&rows, &[false, true, true, true, true], 0)))
+    let right = [false, true, true, true, true, true];
+    output::data(&format!("\n{}", output::table(&rows, &right, 0)))?;
+    let Run { shuffle, documents, tokens, windows, tokens_read, passes, held_out } = run;
+    let counted = |count: u64, what: &str| output::counted(count, what);
+    let mut rows = vec![
+        vec![
+            "training".to_owned(),
+            format!(
+                "{}, {} of a pass of {}: {passes:.3} passes",
+                counted(*windows, "window"),
+                counted(*tokens_read, "token"),
+                counted(*tokens, "token")
+            ),
+        ],
+        vec!["from".to_owned(), counted(*documents, "document")],
+        vec!["shuffle".to_owned(), shuffle.clone()],
+    ];
+    if let Some(HeldOut { documents, tokens, windows }) = held_out {
+        rows.push(vec![
+            "held out".to_owned(),
+            format!(
+                "{}, {}; an evaluation reads {}",
+                counted(*documents, "document"),
+                counted(*tokens, "token"),
+                counted(*windows, "window")
+            ),
+        ]);
+    }
+    output::data(&format!("\n{}", output::table(&rows, &[], 0)))
 }

@@ -16,9 +16,9 @@ use std::time::Instant;
 use runtime::data::batch::Batch;
 use runtime::data::text::index::OnBadLine;
 use runtime::data::text::lines::Field;
-use runtime::data::text::prepare::{Input, Request, SourceInput, prepare};
+use runtime::data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
 use runtime::data::text::tokenizer::{MarkNames, Tokenizer};
-use runtime::data::text::{HeldOut, Marks, Options, TextWindows, file};
+use runtime::data::text::{HeldOut, Marks, Options, Shuffle, TextWindows, file};
 use runtime::data::{DataError, Split};
 use runtime::progress::bytes;
 
@@ -136,6 +136,7 @@ fn run(corpus: &Path, tokenizer: &Tokenizer, workers: usize, out: &Path) -> Resu
     let request = Request {
         sources: &sources,
         field: Field::Usual,
+        plain: Plain::File,
         on_bad_line: OnBadLine::Refuse,
         tokenizer,
         workers,
@@ -169,6 +170,7 @@ fn stream(index: &Path) -> Result<u64, Failure> {
             held_out: HeldOut { seed: 0, per_million: 0 },
             marks: Marks { bos: info.bos.is_some(), eos: info.eos.is_some() },
             weights: Vec::new(),
+            shuffle: Shuffle::Windows,
         };
         let mut windows = TextWindows::new(Arc::new(index), options)?;
         let count = windows.tokens() / SEQ_LEN as u64;

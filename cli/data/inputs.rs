@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runtime::data::text::prepare::{Input, SourceInput, format_of};
+use runtime::data::text::prepare::{Format, Input, SourceInput, format_of};
 
 use crate::fail::{Failure, shown};
 use crate::{files, output};
@@ -84,6 +84,14 @@ fn file(path: PathBuf, bytes: u64) -> Input {
 fn folder(path: &Path) -> Result<Vec<Input>, Failure> {
     let (mut found, mut aside) = (Vec::new(), Vec::new());
     walk(path, &mut Vec::new(), &mut found, &mut aside)?;
+    // Beside files of documents, plain text is a note about them.
+    let is_plain = |input: &Input| {
+        input.path.as_deref().and_then(format_of).is_some_and(|format| format == Format::Text)
+    };
+    if found.iter().any(|input| !is_plain(input)) {
+        aside.extend(found.iter().filter(|input| is_plain(input)).map(|input| input.name.clone()));
+        found.retain(|input| !is_plain(input));
+    }
     let chunks: Vec<(Chunk, Input)> = found
         .iter()
         .filter_map(|input| Some((chunk(input.path.as_deref()?)?, input.clone())))
@@ -103,7 +111,7 @@ fn folder(path: &Path) -> Result<Vec<Input>, Failure> {
             shown(path)
         ))
         .help(
-            "such files end in .jsonl, .jsonl.zst, .jsonl.gz or .parquet; name others one by one",
+            "such files end in .jsonl, .jsonl.zst, .jsonl.gz, .parquet or .txt; name others one by one",
         ));
     }
     let held = output::counted(found.len() as u64, "file");

@@ -13,7 +13,8 @@ use runtime::data::text::file;
 use runtime::data::text::index::{OnBadLine, Report};
 use runtime::data::text::lines::Field;
 use runtime::data::text::prepare::{
-    CANNOT_WRITE, Done, End, Fault, News, Request, SourceInput, prepare as prepare_documents,
+    CANNOT_WRITE, Done, End, Fault, Format, News, Plain, Request, SourceInput, format_of_file,
+    prepare as prepare_documents,
 };
 use runtime::data::text::tokenizer::{Kind, MOST_BYTES, MarkNames, Tokenizer};
 use runtime::progress::{bytes, rounded};
@@ -27,8 +28,9 @@ use crate::signals::stop_on_signals;
 use crate::{files, output};
 
 pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
-    let PrepareArgs { files: typed, out, field, malformed, checkpoint, .. } = args;
+    let PrepareArgs { files: typed, out, field, lines, malformed, checkpoint, .. } = args;
     let sources = sources(typed, out)?;
+    say_plain(&sources, *lines)?;
     let tokenizer = tokenizer(
         args.tokenizer,
         args.tokenizer_file.as_deref(),
@@ -44,6 +46,7 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
     let request = Request {
         sources: &sources,
         field: field.clone().map_or(Field::Usual, Field::Named),
+        plain: if *lines { Plain::Line } else { Plain::File },
         on_bad_line: match malformed {
             Malformed::Refuse => OnBadLine::Refuse,
             Malformed::Skip => OnBadLine::Skip,
@@ -91,6 +94,40 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
     }
 }
 
+/// Says which files are taken as plain text, and what a document of them is.
+fn say_plain(sources: &[SourceInput], lines: bool) -> Result<(), Failure> {
+    let (mut plain, mut first, mut piped) = (0, None, false);
+    for input in sources.iter().flat_map(|source| &source.files) {
+        let Some(path) = &input.path else {
+            piped = true;
+            continue;
+        };
+        let format = format_of_file(path).map_err(|error| Failure::cannot_read(path, &error))?;
+        if format == Format::Text {
+            plain += 1;
+            first = first.or(Some(&input.name));
+        }
+    }
+    let Some(first) = first else {
+        if lines && !piped {
+            return Err(Failure::bad_input("--lines is of plain text, and no file is any").help(
+                "plain text is in files that end in .txt or .text, or that do not begin with `{`",
+            ));
+        }
+        return Ok(());
+    };
+    let which = match plain {
+        1 => format!("{first}: taken as plain text"),
+        _ => format!("{first} and {} more: taken as plain text", plain - 1),
+    };
+    let document = match lines {
+        true => "each line is a document",
+        false => "each file is a document (--lines takes each line as one)",
+    };
+    output::note(&format!("{which}, {document}"));
+    Ok(())
+}
+
 /// What cannot be written is this machine's doing, all else the input's.
 fn failed(error: DataError) -> Failure {
     let exit = match error.message.starts_with(CANNOT_WRITE) {
@@ -114,7 +151,7 @@ pub(super) fn workers(asked: Option<u16>) -> usize {
 }
 
 /// The tokenizer that is meant, its file read.
-pub(super) fn tokenizer(
+pub(crate) fn tokenizer(
     kind: TokenizerArg,
     path: Option<&Path>,
     marks: MarkNames,

@@ -371,6 +371,12 @@ fn nearest(path: &str) -> Option<&'static str> {
     dsl::suggest(path, writable().map(|def| def.path)).filter(|_| !known)
 }
 
+/// The value under which a lock that does not list a younger field was made.
+pub fn neutral_of(def: &FieldDef) -> Option<FieldValue> {
+    let parsed = toml::de::DeValue::parse(def.neutral).ok()?;
+    def.kind.read(parsed.get_ref()).ok().filter(|_| def.since > 1)
+}
+
 /// A value that follows from what is written, or the default; `None` where it has to be written.
 pub fn default_of(def: &FieldDef, fields: &Fields) -> Option<FieldValue> {
     match def.default {
@@ -381,6 +387,24 @@ pub fn default_of(def: &FieldDef, fields: &Fields) -> Option<FieldValue> {
         }
         Default::From(rule, _) => rule(fields),
     }
+}
+
+/// A value as recipes mean it: weights are shares, so [60, 30, 10] is [6, 3, 1].
+pub(crate) fn canonical(def: &FieldDef, value: FieldValue) -> FieldValue {
+    let FieldValue::List(items) = &value else { return value };
+    if def.path != "data.weights" {
+        return value;
+    }
+    let number = |item: &FieldValue| if let FieldValue::Int(n) = item { *n } else { 1 };
+    let divisor = items.iter().map(number).fold(0, greatest_common_divisor);
+    if divisor < 2 {
+        return value;
+    }
+    FieldValue::List(items.iter().map(|item| FieldValue::Int(number(item) / divisor)).collect())
+}
+
+fn greatest_common_divisor(a: i64, b: i64) -> i64 {
+    if b == 0 { a } else { greatest_common_divisor(b, a % b) }
 }
 
 fn word<'a>(fields: &'a Fields, path: &str) -> Option<&'a str> {
@@ -413,6 +437,18 @@ fn metrics(fields: &Fields) -> Option<FieldValue> {
         _ => &["answer_accuracy", "loss", "token_accuracy"],
     };
     Some(FieldValue::List(metrics.iter().map(|m| FieldValue::text(*m)).collect()))
+}
+
+/// What Lingua's buffer holds on one rank.
+fn shuffle_buffer(fields: &Fields) -> Option<FieldValue> {
+    let batches = find("lingua.prefetch_size")?;
+    let usual = default_of(batches, fields)?;
+    match (fields.get(batches.path).unwrap_or(&usual), fields.get("batch.sequences")?) {
+        (FieldValue::Int(batches), FieldValue::Int(sequences)) => {
+            batches.checked_mul(*sequences).map(FieldValue::Int)
+        }
+        (_, _) => None,
+    }
 }
 
 fn up_to_l(fields: &Fields) -> Option<FieldValue> {

@@ -42,7 +42,8 @@ pub(crate) use layers::{sets, split as split_layer};
 pub use name::{MAX_NAME, check_name};
 pub use parts::{
     Batch, Budget, Checkpoint, Data, DataSource, Device, Digests, Evaluation, EvaluationMode, Ids,
-    KernelPath, LossOn, Order, Platform, Policy, Schedule, Seeds, Tokenizer, TokenizerKind,
+    KernelPath, LossOn, Order, Platform, Policy, Schedule, Seeds, Shuffle, Tokenizer,
+    TokenizerKind,
 };
 pub use read::{MAX_LOCK_BYTES, is_older, read, read_bytes};
 pub use text::{Drift, VERSION, drift, source_of, write};
@@ -215,6 +216,8 @@ pub fn comparable(lock: Lock) -> Result<Comparison, LockError> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     pub digest: Digest,
+    /// Of the documents alone, to which earlier versions bound: a lock of it may be bound to their tokens.
+    pub documents: Option<Digest>,
     /// Training tokens of one pass, where the reader of the data counts them.
     pub tokens: Option<i64>,
     /// Of the tokenizer that made its tokens; `None` for bytes.
@@ -249,7 +252,8 @@ fn bind_one(experiment: &Experiment, data: Bound) -> Result<Experiment, LockErro
         }
         DataSource::Text { digest, tokenizer, .. } => (*digest, *tokenizer),
     };
-    if let Some(bound) = bound.filter(|bound| *bound != data.digest) {
+    let known = [Some(data.digest), data.documents];
+    if let Some(bound) = bound.filter(|bound| !known.contains(&Some(*bound))) {
         return Err(error::bound_otherwise(name, &bound.short(), &data.digest.short()));
     }
     let mut values = Fields::new();
@@ -284,7 +288,7 @@ pub fn keep_binding(built: &Lock, before: &Lock) -> Result<Option<Lock>, LockErr
             TextSource { name, digest: None, kind, .. },
             TextSource { name: same, digest: Some(digest), tokens, kind: before, tokenizer },
         ) if name == same && kind == before => {
-            bind(built, Bound { digest, tokens, tokenizer }).map(Some)
+            bind(built, Bound { digest, documents: None, tokens, tokenizer }).map(Some)
         }
         _ => Ok(None),
     }

@@ -108,6 +108,7 @@ pub fn read(sources: &Sources, file: FileId) -> (Option<Recipe>, Diagnostics) {
                 Some(def) => {
                     match def.kind.read(fact.value) {
                         Ok(value) => {
+                            let value = field::canonical(def, value);
                             recipe.written.insert(fact.path.clone(), value);
                         }
                         Err(why) => diagnostics.push(diag::bad_value(at, &fact.path, &why)),

@@ -168,6 +168,10 @@ pub(crate) fn lex(file: FileId, text: &str) -> (Option<Lexed>, Diagnostics) {
         if diagnostics.len() > MAX_ERRORS {
             break;
         }
+        if let Some((at, found)) = line_break(written, after) {
+            let span = Span::new(file, start + at, start + at + found.len_utf8());
+            return (None, vec![syntax::line_break(span, found)]);
+        }
         let kind = match lexeme {
             Lexeme::Space => {
                 newline |= written.contains('\n');
@@ -339,6 +343,20 @@ fn lexeme(input: &str) -> Piece<'_, Lexeme<'_>> {
         value(Lexeme::Bad, bad),
     ))
     .parse(input)
+}
+
+/// The first character that some editors end a line with and this language does not: what looks like the next line
+/// would still be a part of the comment before it.
+fn line_break(written: &str, after: &str) -> Option<(usize, char)> {
+    let breaks = |(at, c): &(usize, char)| match c {
+        '\r' => {
+            let rest = written.get(at + 1..).unwrap_or_default();
+            !(if rest.is_empty() { after } else { rest }).starts_with('\n')
+        }
+        '\u{b}' | '\u{85}' | '\u{2028}' | '\u{2029}' => true,
+        _ => false,
+    };
+    written.char_indices().find(breaks)
 }
 
 /// `///` documents, `//` and `////…` only comment.

@@ -128,3 +128,26 @@ fn not_text() {
         assert!(only.message.contains(&format!("line {line}")), "{}", only.message);
     }
 }
+
+/// An editor shows what follows a lone carriage return on a line of its own; here it would be a part of the comment.
+#[test]
+fn what_only_looks_like_the_end_of_a_line_is_refused() {
+    let found = |text: &str| {
+        let mut sources = dsl::Sources::new();
+        let (_, found) = dsl::parse(sources.add("a.canon", text), text);
+        found.iter().map(|diagnostic| diagnostic.code.to_owned()).collect::<Vec<_>>()
+    };
+    let arch = |between: &str| {
+        format!(
+            "arch a {{{between}vocab 16 dim 8 norm_eps 1e-5 // sixteen{between}layers 1 of x }}"
+        )
+    };
+    for fine in ["\n", "\r\n"] {
+        assert!(!found(&arch(fine)).contains(&"line-break".to_owned()), "{fine:?}");
+    }
+    for broken in ["\r", "\n\r", "\u{b}", "\u{85}", "\u{2028}", "\u{2029}"] {
+        assert_eq!(found(&arch(broken)), ["line-break"], "{broken:?}");
+    }
+    assert_eq!(found("// at the end\r"), ["line-break"]);
+    assert_eq!(found("// before a line feed\r\n"), Vec::<String>::new());
+}

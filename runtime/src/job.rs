@@ -267,6 +267,14 @@ fn plans(experiment: &Experiment) -> Result<Plans, RunError> {
     })
 }
 
+/// Whether the learning rate is above 0 at any step.
+pub fn learns(experiment: &Experiment) -> bool {
+    let (schedule, steps) = (schedule(&experiment.schedule), experiment.budget.steps);
+    let lr = experiment.lr.to_f64();
+    // A schedule is 0 where it begins or ends, so more steps than these need no look.
+    (0..steps.min(1000)).any(|step| lr * schedule::factor(&schedule, step, steps) != 0.0)
+}
+
 /// Whether anything that is reported is of what the model writes by itself.
 fn writes(experiment: &Experiment) -> bool {
     let metrics = Metrics::of(experiment);
@@ -314,8 +322,8 @@ fn schedule(schedule: &lock::Schedule) -> Schedule {
     }
 }
 
-/// Windows to train on, and windows kept apart from them.
-fn windows(
+/// Windows to train on, and windows kept apart from them; where nothing is measured, these are none of use.
+pub fn windows(
     experiment: &Experiment,
     documents: Option<Arc<TextIndex>>,
 ) -> Result<(Windows, Windows), RunError> {
@@ -411,6 +419,14 @@ pub fn check_documents(experiment: &Experiment, index: &TextIndex) -> Result<(),
 
 fn check_identity(name: &str, digest: Digest, index: &TextIndex) -> Result<(), RunError> {
     let found = digest_of(*index.identity());
+    if digest == digest_of(*index.documents_digest()) {
+        return Err(RunError::finding(
+            format!(
+                "an earlier canonc bound the lock to the documents \"{name}\" alone, which do not say what their tokens are"
+            ),
+            "bind it again: `canonc bind LOCK --data PATH`",
+        ));
+    }
     if found != digest {
         return Err(RunError::finding(
             format!(

@@ -293,3 +293,213 @@ fn the_bench_prepares_streams_and_resumes() {
     }
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
 }
+
+const SMALL: &str = "arch small { vocab 258  dim 16  norm_eps 1e-5  init lingua  \
+    layers 1 of decoder { mixer attention { heads 2 }  mlp swiglu { hidden 32 } } }\n";
+
+/// A recipe on text and its lock; gives the lock's name.
+fn locked(dir: &Path, name: &str, data: &str, more: &str) -> String {
+    fs::write(dir.join("small.canon"), SMALL).unwrap();
+    let text = format!(
+        "arch = \"small.canon\"\ndata = {{ task = \"text\", seq_len = 64, source = \"web\"{data} }}\n\
+         batch = {{ sequences = 4 }}\noptimizer = {{ lr = 0.002, weight_decay = 0.02 }}\n\
+         schedule = {{ kind = \"inv_sqrt\", warmup = 10 }}\nbudget = {{ steps = 100 }}\n\
+         seeds = {{ init = 1, data = 1 }}\n{more}"
+    );
+    fs::write(dir.join(format!("{name}.toml")), text).unwrap();
+    let built = ran(dir, &format!("build {name}.toml"));
+    assert_eq!(built.code, 0, "{}", built.stderr);
+    format!("lockfiles/{name}.lock")
+}
+
+#[test]
+fn plain_text_is_prepared_and_what_was_assumed_is_said() {
+    let dir = folder(&[
+        ("one.txt", "first line\nsecond line\r\n\nthird\n"),
+        ("book", "It was a dark night.\n"),
+        ("lines", "{\"text\": \"json\"}\n"),
+        ("books/a.txt", "a book\n"),
+        ("books/deep/b.txt", "another\n"),
+        ("mixed/a.jsonl", "{\"text\": \"a document\"}\n"),
+        ("mixed/notes.txt", "what these are\n"),
+        ("empty.txt", ""),
+    ]);
+    let dir = dir.path();
+    fs::write(dir.join("latin.txt"), b"caf\xe9\n").unwrap();
+    let documents = |line: &str, code: i32| {
+        let ran = ran(dir, &format!("data prepare {line} --out out.index"));
+        assert_eq!(ran.code, code, "{line}: {}", ran.stderr);
+        ran.stderr
+    };
+    let said = documents("one.txt", 0);
+    assert!(said.contains("one.txt: taken as plain text, each file is a document"), "{said}");
+    assert!(said.contains("1 document, 36 bytes"), "{said}");
+    let said = documents("one.txt --lines", 0);
+    assert!(
+        said.contains("each line is a document") && said.contains("3 documents, 26 bytes"),
+        "{said}"
+    );
+    let said = documents("book", 0);
+    assert!(said.contains("book: taken as plain text") && said.contains("1 document"), "{said}");
+    assert!(!documents("lines", 0).contains("plain text"));
+    let said = documents("books", 0);
+    assert!(said.contains("and 1 more: taken as plain text"), "{said}");
+    assert!(said.contains("2 documents"), "{said}");
+    let said = documents("mixed", 0);
+    assert!(said.contains("left aside: mixed/notes.txt") && said.contains("1 document"), "{said}");
+    let said = documents("lines --lines", 2);
+    assert!(said.contains("--lines is of plain text"), "{said}");
+    let said = documents("latin.txt", 2);
+    assert!(said.contains("latin.txt:1: the file is not UTF-8"), "{said}");
+    let said = documents("empty.txt", 2);
+    assert!(said.contains("has no documents"), "{said}");
+    // The documents are those that JSON lines would have given, and the windows as well.
+    fs::write(
+        dir.join("same.jsonl"),
+        "{\"text\": \"first line\"}\n{\"text\": \"second line\"}\n{\"text\": \"third\"}\n",
+    )
+    .unwrap();
+    let identity = |line: &str| {
+        documents(line, 0);
+        let about = ran(dir, "data about out.index --json");
+        serde_json::from_str::<serde_json::Value>(&about.stdout).unwrap()["identity"].clone()
+    };
+    assert_eq!(identity("one.txt --lines"), identity("same.jsonl"));
+    let piped = canonc_reading(
+        dir,
+        &["data", "prepare", "-", "--lines", "--out", "out.index"],
+        "first line\nsecond line\nthird\n",
+    );
+    assert_eq!(piped.code, 0, "{}", piped.stderr);
+    let about = ran(dir, "data about out.index --json");
+    let about: serde_json::Value = serde_json::from_str(&about.stdout).unwrap();
+    assert_eq!(about["identity"], identity("same.jsonl"));
+}
+
+#[test]
+fn what_can_never_run_is_not_bound() {
+    let dir = folder(&[
+        ("a.jsonl", &many(30)),
+        ("short.jsonl", "{\"text\": \"x\"}\n{\"text\": \"yy\"}\n"),
+    ]);
+    let dir = dir.path();
+    for (file, index) in [("a.jsonl", "a.index"), ("short.jsonl", "short.index")] {
+        assert_eq!(ran(dir, &format!("data prepare {file} --out {index}")).code, 0);
+    }
+    let few = locked(dir, "few", ", held_out = 0.000001", "");
+    let fine = locked(dir, "fine", ", held_out = 0.2", "");
+    let all = locked(dir, "all", ", held_out = 0", "evaluation = { metrics = [] }\n");
+    for (lock, index, said) in [
+        (&few, "a.index", "none of the 30 documents is left to hold out"),
+        (
+            &all,
+            "short.index",
+            "the documents to train on have 7 tokens, and one window of `all` takes 65",
+        ),
+    ] {
+        let before = fs::read(dir.join(lock)).unwrap();
+        let ran = ran(dir, &format!("bind {lock} --data {index}"));
+        assert_eq!(ran.code, 2, "{}", ran.stderr);
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+        assert_eq!(fs::read(dir.join(lock)).unwrap(), before);
+    }
+    assert_eq!(ran(dir, &format!("bind {fine} --data a.index")).code, 0);
+    assert_eq!(ran(dir, &format!("bind {all} --data a.index")).code, 0);
+}
+
+#[test]
+fn what_a_run_reads_is_said_shown_and_written_out() {
+    let dir = folder(&[("a.jsonl", &many(60)), ("b.jsonl", "{\"text\": \"\u{1b}[31mred\"}\n")]);
+    let dir = dir.path();
+    let red = "{\"text\": \"one \\u001b[31mred, and so on\"}\n".repeat(20);
+    fs::write(dir.join("b.jsonl"), red).unwrap();
+    fs::create_dir(dir.join("data")).unwrap();
+    assert_eq!(ran(dir, "data prepare a=a.jsonl b=b.jsonl --out data/web.index").code, 0);
+    let lock = locked(dir, "mix", ", held_out = 0.2, weights = [10, 30]", "");
+    assert_eq!(ran(dir, &format!("bind {lock} --data data/web.index")).code, 0);
+    let about = ran(dir, &format!("data about --lock {lock}"));
+    assert_eq!(about.code, 0, "{}", about.stderr);
+    for part in
+        ["25.0%", "75.0%", "of tokens", "400 windows", "25,600 tokens", "held out", "windows"]
+    {
+        assert!(about.stdout.contains(part), "{part}: {}", about.stdout);
+    }
+    let json = ran(dir, &format!("data about --lock {lock} --json"));
+    let json: serde_json::Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(
+        (&json["run"]["windows"], &json["run"]["shuffle"]),
+        (&400.into(), &"windows".into())
+    );
+    let shares = |key: &str| -> f64 {
+        json["reads"].as_array().unwrap().iter().map(|read| read[key].as_f64().unwrap()).sum()
+    };
+    assert!((shares("share") - 1.0).abs() < 1e-9 && (shares("token_share") - 1.0).abs() < 1e-9);
+
+    let shown = ran(dir, &format!("data inspect {lock} --from 3 --count 40"));
+    assert_eq!(shown.code, 0, "{}", shown.stderr);
+    assert!(
+        shown.stdout.starts_with("window 3: 64 tokens, 64 targets counted\n"),
+        "{}",
+        shown.stdout
+    );
+    assert!(shown.stdout.contains("<eos><bos>") && shown.stdout.contains("\u{241b}[31mred"));
+    assert!(!shown.stdout.contains('\u{1b}'));
+    assert_eq!(ran(dir, &format!("data inspect {lock} --from 400")).code, 2);
+    assert_eq!(ran(dir, "data inspect nothing").code, 2);
+
+    for (file, count) in [("w.jsonl", ""), ("w.bin", ""), ("part.bin", "--from 7 --count 5")] {
+        let ran = ran(dir, &format!("data export {lock} {count} --out {file}"));
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+    }
+    let lines = fs::read_to_string(dir.join("w.jsonl")).unwrap();
+    let bin = fs::read(dir.join("w.bin")).unwrap();
+    let size = 8 + 4 * 2 * 64;
+    assert_eq!((lines.lines().count(), bin.len()), (400, 400 * size));
+    assert_eq!(fs::read(dir.join("part.bin")).unwrap(), bin[7 * size..12 * size]);
+    for (number, (line, record)) in lines.lines().zip(bin.chunks(size)).enumerate() {
+        let line: serde_json::Value = serde_json::from_str(line).unwrap();
+        let numbers = |key: &str| -> Vec<i64> {
+            line[key].as_array().unwrap().iter().map(|id| id.as_i64().unwrap()).collect()
+        };
+        let (tokens, targets) = (numbers("tokens"), numbers("targets"));
+        assert_eq!(line["window"], number);
+        assert_eq!(tokens[1..], targets[..63]);
+        let ids: Vec<i64> = record[8..]
+            .chunks(4)
+            .map(|id| i64::from(i32::from_le_bytes(id.try_into().unwrap())))
+            .collect();
+        assert_eq!(record[..8], (number as u64).to_le_bytes());
+        assert_eq!(ids, [tokens, targets].concat());
+    }
+    assert_eq!(ran(dir, &format!("data export {lock} --from 390 --count 11")).code, 2);
+    let held_out = ran(dir, &format!("data export {lock} --held-out --count 2"));
+    assert_eq!(held_out.stdout.lines().count(), 2);
+    // Tasks as well, of which only answers are targets.
+    let task = "arch = \"small.canon\"\ndata = { task = \"depo\", N = 4, K = 1, mini_vocab = 4, min_tlen = 1, \
+        max_tlen = 2, seq_len = 24, ids = \"dense\" }\nbatch = { sequences = 4 }\n\
+        optimizer = { lr = 0.002, weight_decay = 0.02 }\nschedule = { kind = \"constant\" }\n\
+        budget = { steps = 2 }\nseeds = { init = 1, data = 1 }\n";
+    fs::write(dir.join("depo.toml"), task).unwrap();
+    assert_eq!(ran(dir, "build depo.toml").code, 0);
+    let out = ran(dir, "data export lockfiles/depo.lock");
+    assert_eq!(out.stdout.lines().count(), 8, "{}", out.stderr);
+    assert!(out.stdout.contains("-100"));
+}
+
+#[test]
+fn a_run_that_learns_nothing_is_warned_of() {
+    let dir = folder(&[]);
+    let dir = dir.path();
+    locked(dir, "fine", "", "");
+    let text = fs::read_to_string(dir.join("fine.toml")).unwrap();
+    let text = text.replace("warmup = 10", "warmup = 1").replace("steps = 100", "steps = 1");
+    fs::write(dir.join("idle.toml"), text).unwrap();
+    let warned = |name: &str| {
+        let ran = ran(dir, &format!("build {name}.toml"));
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        ran.stderr.contains("warning: ")
+            && ran.stderr.contains("the learning rate is 0 at every one of 1 step")
+    };
+    assert!(warned("idle"));
+    assert!(!warned("fine"));
+}

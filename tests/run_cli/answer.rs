@@ -4,6 +4,8 @@ use std::fs;
 
 use serde_json::Value;
 
+use compiler::lock::Lock;
+
 use crate::{DEPO, Place, experiment};
 
 const MULTIHOP: &str = "task = \"multihop\"\nN = 2\nk = 1\nseq_len = 200\n";
@@ -82,4 +84,86 @@ fn what_cannot_be_asked_is_refused() {
         let said = place.exits(2, &words);
         assert!(said.contains(what), "{words}: {said}");
     }
+}
+
+/// A lock on text with some lines of its data changed, trained for no step that matters here.
+fn on_text(place: &Place, name: &str, data: &str) -> String {
+    let task = DEPO.find("task").unwrap()..DEPO.find("seq_len").unwrap();
+    let mut recipe = DEPO.to_owned();
+    recipe.replace_range(task, &format!("task = \"text\"\nsource = \"small\"\n{data}"));
+    place.lock(name, &Lock::Experiment(experiment("small_text", &recipe, &[])));
+    format!("lockfiles/{name}.lock")
+}
+
+#[test]
+fn prompts_have_the_marks_that_training_has() {
+    let (place, weights) = trained();
+    let with = on_text(&place, "with", "");
+    let without = on_text(&place, "without", "add_bos = false\nadd_eos = false\n");
+    let tokens = |lock: &str, prompt: &str| -> Value {
+        let line = format!(
+            "generate {lock} --weights {weights} --max-tokens 40 --temperature 1 --seed 3 --json {prompt}"
+        );
+        let output = place.type_in(&line);
+        assert_eq!(output.status.code(), Some(0), "{}", crate::said(&output));
+        serde_json::from_slice::<Value>(&output.stdout).unwrap()["tokens"].clone()
+    };
+    // With an end there may be fewer; up to there they are the same.
+    let begins = |one: &Value, two: &Value| {
+        let (one, two) = (one.as_array().unwrap(), two.as_array().unwrap());
+        !one.is_empty() && two.starts_with(one)
+    };
+    assert!(begins(&tokens(&with, "--prompt A"), &tokens(&with, "--prompt-tokens 256,65")));
+    assert_eq!(tokens(&without, "--prompt A"), tokens(&without, "--prompt-tokens 65"));
+    // Multihop's texts follow an end of text, and no bos is ever there.
+    let multihop = "lockfiles/small.lock";
+    assert!(begins(&tokens(multihop, "--prompt A"), &tokens(multihop, "--prompt-tokens 257,65")));
+    let empty =
+        place.command(&format!("generate {without} --weights {weights} --prompt")).arg("").output();
+    let said = crate::said(&empty.unwrap());
+    assert!(said.contains("the prompt is empty"), "{said}");
+    // Tokens of a tokenizer's file, where the lock has one; else it is refused.
+    let trained = on_text(&place, "trained", "tokenizer = \"tiktoken\"\ntokenizer_vocab = 258\n");
+    let said = place.exits(2, &format!("generate {trained} --weights {weights} --prompt A"));
+    assert!(said.contains("--tokenizer-file"), "{said}");
+    let golden = format!("{}/tests/golden/tokenizers/llama3.model", env!("CARGO_MANIFEST_DIR"));
+    let file = format!("--tokenizer-file {golden}");
+    let said = place.exits(2, &format!("generate {trained} --weights {weights} --prompt A {file}"));
+    assert!(said.contains("data.tokenizer_vocab is 258"), "{said}");
+    let said = place.exits(2, &format!("generate {with} --weights {weights} --prompt A {file}"));
+    assert!(said.contains("the tokens here are bytes"), "{said}");
+}
+
+#[test]
+fn an_answer_that_nothing_could_be_is_flagged() {
+    let (place, weights) = trained();
+    fs::write(
+        place.path("q.jsonl"),
+        "{\"text\": \"a\", \"answer\": \"\"}\n{\"text\": \"b\", \"answer\": \"12345\"}\n{\"text\": \"c\", \"answer\": \"1234\"}\n",
+    )
+    .unwrap();
+    let ask = format!(
+        "answer lockfiles/small.lock --weights {weights} --questions q.jsonl --max-tokens 4"
+    );
+    let output = place.type_in(&ask);
+    let said = crate::said(&output);
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let answers: Vec<Value> = String::from_utf8(output.stdout)
+        .unwrap()
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!((&answers[0]["right"], &answers[0]["flag"]), (&Value::Null, &"empty".into()));
+    assert_eq!(
+        (&answers[1]["right"], &answers[1]["flag"]),
+        (&Value::Null, &"longer than --max-tokens".into())
+    );
+    assert!(answers[2]["right"].is_boolean() && answers[2].get("flag").is_none());
+    assert!(
+        said.contains("of 1 (") && said.contains("not judged: 1 answer of the file, empty"),
+        "{said}"
+    );
+    fs::write(place.path("q.jsonl"), "{\"text\": \"a\", \"answer\": \" , \"}\n").unwrap();
+    let said = place.exits(0, &format!("{ask} --judge words"));
+    assert!(said.contains("right: 0 of 0 (none was judged)"), "{said}");
 }

@@ -262,3 +262,35 @@ fn the_document_has_every_number_and_stands_alone() {
     }
     assert_eq!(one["lock"].as_str().map(str::len), Some(64));
 }
+
+#[test]
+fn what_is_refused_has_written_nothing() {
+    let place = two_arms(&[SHORT]);
+    place.exits(0, "build both.toml");
+    place.exits(0, COMPARE);
+    let files = |root: &std::path::Path| {
+        let mut found = std::collections::BTreeMap::new();
+        let mut folders = vec![root.to_owned()];
+        while let Some(folder) = folders.pop() {
+            for entry in fs::read_dir(&folder).unwrap() {
+                let path = entry.unwrap().path();
+                match path.is_dir() {
+                    true => folders.push(path),
+                    false => drop(found.insert(path.clone(), fs::read(path).unwrap())),
+                }
+            }
+        }
+        found
+    };
+    // The same comparison of another training: its runs' folders are taken by those of the first.
+    for name in ["plain.toml", "treated.toml"] {
+        let text = fs::read_to_string(place.path(name)).unwrap();
+        assert!(text.contains("steps = 3"));
+        fs::write(place.path(name), text.replace("steps = 3", "steps = 4")).unwrap();
+    }
+    place.exits(0, "build both.toml");
+    let before = files(&place.path("runs"));
+    let said = place.exits(2, COMPARE);
+    assert!(said.contains("holds a run of another lock"), "{said}");
+    assert!(files(&place.path("runs")) == before, "something was written");
+}

@@ -12,7 +12,8 @@ use dsl::Decimal;
 use super::covered::{digests, eval, lines, of_class, train};
 use super::parts::{
     Batch, Budget, Checkpoint, Data, DataSource, Device, Digests, Evaluation, EvaluationMode, Ids,
-    KernelPath, LossOn, Order, Platform, Policy, Schedule, Seeds, Tokenizer, TokenizerKind,
+    KernelPath, LossOn, Order, Platform, Policy, Schedule, Seeds, Shuffle, Tokenizer,
+    TokenizerKind,
 };
 use super::{LockedArch, Problem, batch, derive, task};
 use crate::analyse::Analysis;
@@ -421,6 +422,11 @@ fn data(fields: &Fields, problems: &mut Vec<Problem>) -> Data {
                 held_out_per_million: per_million.and_then(|n| u32::try_from(n).ok()).unwrap_or(0),
                 held_out_seed: seed(fields, "data.held_out_seed"),
                 weights: counts(fields, "data.weights"),
+                shuffle: match text(fields, "data.shuffle") {
+                    "buffer" => Shuffle::Buffer { windows: count(fields, "data.shuffle_buffer") },
+                    "documents" => Shuffle::Documents,
+                    _ => Shuffle::Windows,
+                },
             }
         }
         name => DataSource::Task {

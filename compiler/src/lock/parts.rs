@@ -52,7 +52,20 @@ pub enum DataSource {
         held_out_per_million: u32,
         held_out_seed: u64,
         weights: Vec<u64>,
+        shuffle: Shuffle,
     },
+}
+
+/// What of the stream of documents is shuffled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shuffle {
+    /// So many consecutive windows at a time, of documents in the order of their files.
+    Buffer {
+        windows: u64,
+    },
+    Documents,
+    /// All windows of a pass.
+    Windows,
 }
 
 /// How text becomes tokens.

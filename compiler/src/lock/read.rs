@@ -379,6 +379,15 @@ impl<'a, 'i> Reader<'a, 'i> {
                 Err(why) => return Err(error::bad_fact(self.line(fact), path, &why)),
             }
         }
+        // A younger field is listed only where its value is not the neutral one, whatever its default is today.
+        for def in field::TABLE {
+            if !fields.contains_key(def.path)
+                && def.exists(&fields)
+                && let Some(neutral) = field::neutral_of(def)
+            {
+                fields.insert(def.path.to_owned(), neutral);
+            }
+        }
         // The id knows steps only; what was written stands apart.
         let given = format!("{prefix}cosmetic.budget.given");
         if self.string(&given)? == "tokens" {

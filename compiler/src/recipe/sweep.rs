@@ -96,7 +96,7 @@ impl Recipe {
                         None => diagnostics.push(diag::bad_point_name(here, &shown(value))),
                     },
                     Column::Field(def) => match def.kind.read(value) {
-                        Ok(value) => place.values.push(value),
+                        Ok(value) => place.values.push(field::canonical(def, value)),
                         Err(why) => diagnostics.push(diag::bad_value(here, def.path, &why)),
                     },
                 }

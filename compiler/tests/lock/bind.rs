@@ -6,7 +6,12 @@ use compiler::lock::{Bound, Lock, bind, keep_binding, read, write};
 use super::support::{DEPO, TEXT, arch_lock, experiment_of, small};
 
 fn data(text: &str) -> Bound {
-    Bound { digest: Digest::of("test", text), tokens: Some(51_200), tokenizer: None }
+    Bound {
+        digest: Digest::of("test", text),
+        documents: None,
+        tokens: Some(51_200),
+        tokenizer: None,
+    }
 }
 
 #[test]

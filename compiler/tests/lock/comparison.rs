@@ -165,7 +165,8 @@ fn open_arms_make_an_open_comparison_and_binding_closes_all_of_it() {
     );
     let open = Lock::Comparison(made);
     assert_eq!(comparable(open.clone()).unwrap_err().code, "lock-open");
-    let bound = Bound { digest: Digest::of("test", "a"), tokens: None, tokenizer: None };
+    let bound =
+        Bound { digest: Digest::of("test", "a"), documents: None, tokens: None, tokenizer: None };
     let closed = bind(&open, bound).unwrap();
     let text = write(&closed);
     assert_eq!(write(&read("c", &text).unwrap()), text);

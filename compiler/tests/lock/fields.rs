@@ -77,7 +77,8 @@ pub(super) fn bases_of(arch: &Rc<LockedArch>) -> Vec<Experiment> {
     let linear = DEPO.replace("cosine", "linear");
     let trained =
         TEXT.replace("seq_len", "tokenizer = \"tiktoken\", tokenizer_vocab = 300, seq_len");
-    let texts = [DEPO, MANO, TEXT, &linear, BREVO, &trained];
+    let buffered = TEXT.replace("seq_len", "shuffle = \"buffer\", seq_len");
+    let texts = [DEPO, MANO, TEXT, &linear, BREVO, &trained, &buffered];
     let known = texts.iter().map(|text| experiment_of(text, arch));
     let line = DEPO.lines().find(|line| line.starts_with("data")).unwrap();
     let other = |data: &&str| DEPO.replace(line, &format!("data = {{ {data} }}"));
@@ -160,6 +161,11 @@ fn words_of(path: &str) -> Vec<Experiment> {
                 )
             })
             .to_vec(),
+        "data.shuffle" => ["buffer", "documents", "windows"]
+            .map(|word| {
+                format!("seq_len = 512, task = \"text\", source = \"x\", shuffle = \"{word}\"")
+            })
+            .to_vec(),
         _ => ["constant", "cosine", "inv_sqrt", "linear", "wsd"]
             .map(|kind| {
                 let warmup = if kind == "constant" { "" } else { ", warmup = 60" };
@@ -185,7 +191,7 @@ fn without_dependents(text: &str, on: &str) -> Vec<String> {
 #[test]
 fn what_decides_which_fields_exist_is_in_the_id_by_itself() {
     use compiler::digest::Digest;
-    for path in DECIDING {
+    for path in DECIDING.into_iter().chain(["data.shuffle"]) {
         let Kind::Word(words, _) = find(path).unwrap().kind else { panic!("{path}") };
         assert_eq!(find(path).unwrap().class, Class::Semantic);
         let all = words_of(path);
@@ -197,7 +203,17 @@ fn what_decides_which_fields_exist_is_in_the_id_by_itself() {
             for b in all.iter().skip(at + 1) {
                 let name = format!("{path}: {} and {}", of(a), of(b));
                 // Of what both have, this field alone: two words would share an id without it.
-                let [left, right] = [a, b].map(|e| without_dependents(&e.train_text(), path));
+                let [left, right] = [a, b].map(|e| {
+                    let mut lines = without_dependents(&e.train_text(), path);
+                    // The word under which older locks were made has no line.
+                    let line = format!("{path} = {}", e.value(path).unwrap());
+                    if !lines.contains(&line) {
+                        assert_eq!(find(path).unwrap().neutral, e.value(path).unwrap().to_string());
+                        lines.push(line);
+                        lines.sort();
+                    }
+                    lines
+                });
                 assert_eq!(left.len(), right.len(), "{name}");
                 let lines = left.iter().zip(&right).filter(|(l, r)| l != r);
                 let [l, r] = [a, b].map(|e| format!("{path} = {}", e.value(path).unwrap()));
@@ -369,4 +385,49 @@ fn what_decays_is_in_the_id_by_path() {
     assert_eq!(value, Digest::of("canonc.decayed.v1", &lines).to_string());
     assert!(experiment.train_text().contains(&value));
     assert!(experiment_of(DEPO, &small()).value("optimizer.decayed").is_none());
+}
+
+#[test]
+fn weights_are_shares_whatever_their_unit() {
+    let of = |weights: &str| {
+        experiment_of(&TEXT.replace("seq_len", &format!("weights = {weights}, seq_len")), &small())
+    };
+    let six = of("[6, 3, 1]");
+    assert_eq!(six.value("data.weights").unwrap().to_string(), "[6, 3, 1]");
+    for same in ["[60, 30, 10]", "[600000000000, 300000000000, 100000000000]"] {
+        assert_eq!(of(same).id(), six.id(), "{same}");
+    }
+    for other in ["[6, 3, 2]", "[3, 6, 1]", "[6, 3, 1, 0]", "[1, 1, 1]", "[]", "[0, 0, 0]"] {
+        assert_ne!(of(other).id(), six.id(), "{other}");
+    }
+    assert_eq!(of("[0, 4]").value("data.weights").unwrap().to_string(), "[0, 1]");
+    // A lock that was built before says what it says.
+    let id = six.id();
+    let text = write(&Lock::Experiment(six));
+    let compiler::lock::Lock::Experiment(read) = compiler::lock::read("x.lock", &text).unwrap()
+    else {
+        panic!()
+    };
+    assert_eq!(read.id(), id);
+}
+
+/// What locks were before the field came: documents are shuffled, and nothing is written of it.
+#[test]
+fn a_lock_without_a_shuffle_keeps_its_order_and_its_id() {
+    let of = |word: &str| {
+        experiment_of(&TEXT.replace("seq_len", &format!("shuffle = \"{word}\", seq_len")), &small())
+    };
+    let old = of("documents");
+    let text = write(&Lock::Experiment(old.clone()));
+    assert!(!text.contains("data.shuffle"), "{text}");
+    let Lock::Experiment(read) = compiler::lock::read("old.lock", &text).unwrap() else { panic!() };
+    assert_eq!(read.id(), old.id());
+    assert_eq!(read.value("data.shuffle").unwrap().plain(), "documents");
+    // What is built today says its order.
+    let new = experiment_of(TEXT, &small());
+    assert!(new.train_text().contains("data.shuffle = \"windows\"\n"));
+    assert_eq!(new.id(), of("windows").id());
+    assert_ne!(new.id(), old.id());
+    let buffered = of("buffer");
+    assert_eq!(buffered.value("data.shuffle_buffer").unwrap().plain(), "4096");
 }

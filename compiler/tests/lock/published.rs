@@ -123,7 +123,14 @@ fn ours(key: &str, experiment: &Experiment, published: &str) -> String {
         "optim.scheduler" => field("schedule.kind"),
         "data.root_dir" => lingua("root_dir"),
         "data.batch_size" => field("batch.sequences"),
-        "data.prefetch_size" => lingua("prefetch_size"),
+        "data.prefetch_size" => {
+            // The release shuffled a buffer of so many batches of each rank, and its locks say so.
+            assert_eq!(field("data.shuffle"), "buffer");
+            let number = |path: &str| field(path).parse::<u64>().unwrap();
+            let held = number("lingua.prefetch_size") * number("batch.sequences");
+            assert_eq!(number("data.shuffle_buffer"), held);
+            lingua("prefetch_size")
+        }
         "data.seq_len" => field("data.seq_len"),
         // Inputs, and the next tokens as targets: what training is here.
         "data.n_views" => "2".to_owned(),

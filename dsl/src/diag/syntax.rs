@@ -87,6 +87,20 @@ pub(crate) fn bad_character(span: Span, text: &str) -> Diagnostic {
     }
 }
 
+pub(crate) fn line_break(span: Span, found: char) -> Diagnostic {
+    let name = match found {
+        '\r' => "a carriage return without a line feed",
+        '\u{b}' => "a vertical tab",
+        '\u{85}' => "a next-line character",
+        _ => "a line or paragraph separator",
+    };
+    let code = u32::from(found);
+    let message = format!("{name} (U+{code:04X}) does not end a line here");
+    Diagnostic::error("line-break", span, message)
+        .here("an editor may show two lines where there is one")
+        .help("end lines with a line feed, or with a carriage return and a line feed")
+}
+
 pub(crate) fn block_comment(span: Span) -> Diagnostic {
     Diagnostic::error("block-comment", span, "`/* … */` is not a comment here")
         .help("begin each line of the comment with `//`")

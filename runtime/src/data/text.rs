@@ -1,17 +1,19 @@
 //! In: a prepared set of documents, seeds and window numbers. Out: windows of tokens (spec section 10): each document is
-//! [bos] + its tokens + [eos], of which bytes are one kind; documents lie in one endless stream, window `w` is stream
-//! tokens [w*S, w*S + S], so neighbours share one token and each token is a target once.
-//! The order of documents is ours: pass after pass over the split, each in an order of its own. Must stay true:
+//! [bos] + its tokens + [eos], of which bytes are one kind; documents form one endless stream, pass after pass over the
+//! split, each pass in an order of its own. The stream is cut into windows: cut `c` is stream tokens [c*S, c*S + S], so
+//! neighbours share one token and each token is a target once. `shuffle` says which cut is window `w`. Must stay true:
 //! window `w` is a function of (documents, options, `w`); what is held out for a seed is never trained on with it.
 
 pub mod file;
 mod guard;
+mod identity;
 pub mod index;
 pub mod lines;
 pub mod locked;
 pub mod order;
 pub mod prepare;
 pub mod prepared;
+pub mod shuffle;
 pub mod tokenizer;
 
 use std::ops::Range;
@@ -24,6 +26,7 @@ use order::{Order, Pass};
 use tokenizer::Info;
 
 pub use order::SourceEpochs;
+pub use shuffle::Shuffle;
 
 /// The token before a document.
 pub const BOS: u32 = 256;
@@ -60,6 +63,8 @@ pub struct Options {
     /// A source's share of the training documents, in the order of the index's sources; empty to take every
     /// document once a pass. Held-out windows always take every document once.
     pub weights: Vec<u64>,
+    /// Which part of the stream each window is.
+    pub shuffle: Shuffle,
 }
 
 /// The numbered windows of one split of a [`TextIndex`].
@@ -68,8 +73,10 @@ pub struct TextWindows {
     index: Arc<TextIndex>,
     options: Options,
     order: Order,
-    /// The pass the last window began in.
+    /// The pass that was read last.
     pass: Pass,
+    /// Another one that the next window may need: making a pass takes time for each of its documents.
+    other: Option<Pass>,
     tokens: Vec<u32>,
     scratch: Scratch,
 }
@@ -105,6 +112,7 @@ impl TextWindows {
             options,
             order,
             pass,
+            other: None,
             tokens: Vec::new(),
             scratch: Scratch::default(),
         })
@@ -129,6 +137,11 @@ impl TextWindows {
         self.order.epochs(&self.index, tokens)
     }
 
+    /// Passes over the split that so many tokens of this order are.
+    pub fn passes(&self, tokens: u64) -> f64 {
+        self.order.passes(tokens)
+    }
+
     /// Fills `batch` with the windows of these numbers, one a row.
     pub fn fill(&mut self, numbers: Range<u64>, batch: &mut Batch) -> Result<(), DataError> {
         let seq_len = self.options.seq_len;
@@ -143,29 +156,61 @@ impl TextWindows {
                     "ask for fewer steps",
                 ));
             };
-            self.read(start)?;
+            let cut = self.cut(number, start);
+            self.read(cut.saturating_mul(seq_len as u64))?;
             batch.push_window(&self.tokens, None);
         }
         Ok(())
     }
 
+    /// The cut that is window `number`, which without a shuffle would begin at `start`.
+    fn cut(&mut self, number: u64, start: u64) -> u64 {
+        let seq_len = self.options.seq_len as u64;
+        match self.options.shuffle.of_split(self.options.split) {
+            Shuffle::Documents => number,
+            Shuffle::Buffer { windows } => {
+                shuffle::in_buffer(number, windows, |of| self.order.key(of))
+            }
+            Shuffle::Windows => {
+                self.go_to(start);
+                let cuts = shuffle::cuts_of(self.pass.start()..self.pass.end(), seq_len);
+                let key = self.order.key(&format!("windows of pass {}\n", self.pass.number()));
+                shuffle::in_epoch(number, cuts, &key)
+            }
+        }
+    }
+
+    /// Makes `pass` the one that holds stream position `at`.
+    fn go_to(&mut self, at: u64) {
+        if self.pass.holds(at) {
+            return;
+        }
+        let next = match self.other.take() {
+            Some(other) if other.holds(at) => other,
+            Some(_) | None => self.order.pass_at(&self.index, at, &self.pass),
+        };
+        let before = std::mem::replace(&mut self.pass, next);
+        // A buffer goes to and fro between two passes; every other order leaves a pass behind.
+        self.other = matches!(self.options.shuffle, Shuffle::Buffer { .. }).then_some(before);
+    }
+
     /// Puts `seq_len` + 1 stream tokens from `start` on in `tokens`.
     fn read(&mut self, start: u64) -> Result<(), DataError> {
-        let TextWindows { index, options, order, pass, tokens, scratch } = self;
+        self.go_to(start);
+        let TextWindows { index, options, order, pass, other, tokens, scratch } = self;
         let Info { bos, eos, .. } = *index.tokenizer();
         let bos = bos.filter(|_| options.marks.bos);
         let eos = eos.filter(|_| options.marks.eos);
         tokens.clear();
         let wanted = options.seq_len + 1;
-        if !pass.holds(start) {
-            *pass = order.pass_at(index, start, pass);
-        }
         let mut at = start;
+        // Past the end of the pass; short documents may need several.
         let mut following: Option<Pass> = None;
         while tokens.len() < wanted {
             let current = following.as_ref().unwrap_or(pass);
             if !current.holds(at) {
-                following = Some(order.pass_after(index, current));
+                let known = other.take().filter(|other| other.number() == current.number() + 1);
+                following = Some(known.unwrap_or_else(|| order.pass_after(index, current)));
                 continue;
             }
             let (document, skipped) = current.document_at(at);
@@ -182,11 +227,8 @@ impl TextWindows {
             }
             at += (tokens.len() - before) as u64;
         }
-        // The next window begins where this one's last token is, so the last pass touched is the one to keep.
-        if let Some(following) = following
-            && following.holds(start + options.seq_len as u64)
-        {
-            *pass = following;
+        if let Some(following) = following {
+            *other = Some(following);
         }
         Ok(())
     }
@@ -237,324 +279,4 @@ fn push_document(bytes: &[u8], marks: Marks, skipped: u64, limit: usize, out: &m
 }
 
 #[cfg(test)]
-mod tests {
-    use super::index::{OnBadLine, SourceFiles};
-    use super::*;
-    use crate::data::batch::digest_of_windows;
-    use crate::data::golden;
-    use proptest::prelude::*;
-    use serde_json::Value;
-    use std::collections::{BTreeMap, BTreeSet};
-
-    const BOTH: Marks = Marks { bos: true, eos: true };
-    const NOTHING_HELD: HeldOut = HeldOut { seed: 0, per_million: 0 };
-
-    pub(super) fn index_of(sources: &[(&str, Vec<String>)]) -> Arc<TextIndex> {
-        let files = sources
-            .iter()
-            .map(|(name, documents)| {
-                let lines: String = documents
-                    .iter()
-                    .map(|text| serde_json::json!({"text": text}).to_string() + "\n")
-                    .collect();
-                SourceFiles {
-                    name: (*name).to_owned(),
-                    files: vec![("memory".to_owned(), std::io::Cursor::new(lines))],
-                }
-            })
-            .collect();
-        Arc::new(TextIndex::build(files, OnBadLine::Refuse).unwrap().0)
-    }
-
-    fn documents(count: usize) -> Vec<String> {
-        (0..count).map(|i| format!("document {i} {}", "x".repeat(i * 7 % 23))).collect()
-    }
-
-    fn options(seq_len: usize, split: Split, held_out: HeldOut) -> Options {
-        Options { seq_len, seed: 11, split, held_out, marks: BOTH, weights: Vec::new() }
-    }
-
-    /// The windows' tokens, [rows][seq_len + 1].
-    fn windows(windows: &mut TextWindows, numbers: Range<u64>) -> Vec<Vec<u32>> {
-        let mut batch = Batch::default();
-        windows.fill(numbers, &mut batch).unwrap();
-        let seq_len = batch.seq_len();
-        let rows = batch.inputs().chunks_exact(seq_len).zip(batch.targets().chunks_exact(seq_len));
-        rows.map(|(inputs, targets)| {
-            assert_eq!(inputs[1..], targets[..seq_len - 1]);
-            inputs.iter().chain(targets.last()).map(|&token| token as u32).collect()
-        })
-        .collect()
-    }
-
-    /// Documents of a stream of tokens, cut at eos; the last one may be unfinished and is left out.
-    fn read_back(stream: &[u32]) -> Vec<String> {
-        let mut ended: Vec<&[u32]> = stream.split(|&token| token == EOS).collect();
-        ended.pop();
-        ended
-            .iter()
-            .map(|tokens| {
-                assert_eq!(tokens[0], BOS);
-                String::from_utf8(tokens[1..].iter().map(|&token| token as u8).collect()).unwrap()
-            })
-            .collect()
-    }
-
-    /// The whole stream up to window `count`, put together from windows that share one token.
-    fn stream(source: &mut TextWindows, count: u64) -> Vec<u32> {
-        let mut stream = Vec::new();
-        for window in windows(source, 0..count) {
-            if let Some(shared) = stream.pop() {
-                assert_eq!(shared, window[0], "neighbours share one token");
-            }
-            stream.extend(window);
-        }
-        stream
-    }
-
-    #[test]
-    fn packed_rows_equal_the_published_loader() {
-        let golden = golden::read("data_order");
-        let texts = |source: &str| -> Vec<String> {
-            golden["docs"][source]
-                .as_array()
-                .unwrap()
-                .iter()
-                .map(|text| text.as_str().unwrap().to_owned())
-                .collect()
-        };
-        // What numpy's default_rng((777, 1, 2)).choice draws for loader 1, with two sources on rank 1 of 2: its
-        // generator is not ours, only what follows from its draws.
-        let drawn = "aaaababaabbaababaabbaaaaaabaabaaababaabaaabbbaaabaaaabaaaaaa";
-        for (number, loader) in golden["loaders"].as_array().unwrap().iter().enumerate() {
-            let config = &loader["cfg"];
-            let (rank, world) = (
-                config["rank"].as_u64().unwrap() as usize,
-                config["world"].as_u64().unwrap() as usize,
-            );
-            let sources = config["sources"].as_object().unwrap();
-            // A rank reads every world-th line of a source's file, from the start again after the end.
-            let mut lines: BTreeMap<String, _> = sources
-                .keys()
-                .map(|name| {
-                    let own: Vec<String> =
-                        texts(name).into_iter().skip(rank).step_by(world).collect();
-                    (name.clone(), own.into_iter().cycle())
-                })
-                .collect();
-            let order: Vec<String> = match sources.len() {
-                1 => vec![sources.keys().next().unwrap().clone(); 60],
-                _ => drawn.chars().map(String::from).collect(),
-            };
-            let documents: Vec<String> =
-                order.iter().map(|source| lines.get_mut(source).unwrap().next().unwrap()).collect();
-
-            let marks = Marks { bos: config["add_bos"] == true, eos: config["add_eos"] == true };
-            let seq_len = loader["seq_len"].as_u64().unwrap() as usize;
-            let rows: Vec<Vec<u32>> =
-                pack(documents.iter().map(String::as_bytes), marks, seq_len).collect();
-            let want = |row: &Value| -> Vec<u32> {
-                let views: Vec<Vec<u32>> =
-                    row.as_array().unwrap().iter().map(golden::tokens).collect();
-                assert!(views.windows(2).all(|pair| pair[0][1] == pair[1][0]));
-                views.iter().map(|view| view[0]).chain(views.last().map(|view| view[1])).collect()
-            };
-            let packed = loader["packed_unshuffled"].as_array().unwrap();
-            assert_eq!(packed.len(), 12);
-            for (row, wanted) in rows.iter().zip(packed) {
-                assert_eq!(*row, want(wanted), "loader {number}");
-            }
-            assert!(rows.len() >= 26, "11 batches of 2 out of a buffer of 4");
-            // The batches are shuffled by numpy: each of their rows is one of these, and none comes twice.
-            let batches = loader["batches"].as_array().unwrap();
-            let mut left = rows;
-            for row in batches.iter().flat_map(|batch| batch.as_array().unwrap()) {
-                let at = left.iter().position(|candidate| *candidate == want(row));
-                left.swap_remove(at.expect("a row of a batch is a packed row"));
-            }
-        }
-    }
-
-    #[test]
-    fn a_pass_holds_every_document_once_and_the_next_one_another_order() {
-        let texts = documents(50);
-        let mut source = TextWindows::new(
-            index_of(&[("a", texts.clone())]),
-            options(16, Split::Train, NOTHING_HELD),
-        )
-        .unwrap();
-        assert_eq!(source.documents(), 50);
-        let pass = source.tokens();
-        assert_eq!(pass, texts.iter().map(|text| text.len() as u64 + 2).sum::<u64>());
-        let stream = stream(&mut source, 3 * pass / 16 + 2);
-        let read = read_back(&stream);
-        let wanted: BTreeSet<&String> = texts.iter().collect();
-        for pass in 0..3 {
-            assert_eq!(read[50 * pass..50 * (pass + 1)].iter().collect::<BTreeSet<_>>(), wanted);
-        }
-        assert_ne!(read[..50], texts);
-        assert_ne!(read[..50], read[50..100]);
-        assert_ne!(read[50..100], read[100..150]);
-    }
-
-    #[test]
-    fn held_out_documents_are_apart_from_trained_ones() {
-        let texts = documents(400);
-        let index = index_of(&[("a", texts[..150].to_vec()), ("b", texts[150..].to_vec())]);
-        let held_out = HeldOut { seed: 3, per_million: 100_000 };
-        let read = |split, seed| {
-            let options = Options { seed, ..options(32, split, held_out) };
-            let mut source = TextWindows::new(index.clone(), options).unwrap();
-            let count = source.tokens() / 32 + 1;
-            let stream = stream(&mut source, count);
-            let found: BTreeSet<String> =
-                read_back(&stream[..source.tokens() as usize]).into_iter().collect();
-            assert_eq!(found.len() as u64, source.documents());
-            found
-        };
-        let (train, held) = (read(Split::Train, 1), read(Split::HeldOut, 2));
-        assert!(train.is_disjoint(&held));
-        assert_eq!(train.len() + held.len(), 400);
-        assert!((20..60).contains(&held.len()), "{} of 400 held out", held.len());
-        // The order's seed moves nothing across; the split's own does.
-        assert_eq!(read(Split::HeldOut, 9), held);
-        let moved = Options {
-            held_out: HeldOut { seed: 4, ..held_out },
-            ..options(32, Split::HeldOut, held_out)
-        };
-        let mut moved = TextWindows::new(index.clone(), moved).unwrap();
-        let tokens = moved.tokens();
-        assert_ne!(
-            read_back(&stream(&mut moved, tokens / 32 + 1)).into_iter().collect::<BTreeSet<_>>(),
-            held
-        );
-    }
-
-    #[test]
-    fn weights_are_exact_shares_of_a_pass() {
-        let index = index_of(&[
-            ("a", (0..30).map(|i| format!("a{i}")).collect()),
-            ("b", (0..10).map(|i| format!("b{i}")).collect()),
-        ]);
-        let weighted = Options { weights: vec![1, 3], ..options(8, Split::Train, NOTHING_HELD) };
-        let mut source = TextWindows::new(index, weighted).unwrap();
-        let read = read_back(&stream(&mut source, 120));
-        for pass in read.chunks_exact(40) {
-            assert_eq!(pass.iter().filter(|text| text.starts_with('b')).count(), 30);
-        }
-        // Over three passes source `a` is gone through once and `b` nine times, each epoch whole.
-        let mut counts = BTreeMap::new();
-        for text in &read[..120] {
-            *counts.entry(text.clone()).or_insert(0) += 1;
-        }
-        assert!(
-            counts.iter().all(|(text, &count)| count == if text.starts_with('a') { 1 } else { 9 })
-        );
-        assert_eq!(counts.len(), 40);
-    }
-
-    #[test]
-    fn empty_splits_and_wrong_weights_are_refused() {
-        let index = index_of(&[("a", documents(3)), ("b", documents(2))]);
-        let message =
-            |options: Options| TextWindows::new(index.clone(), options).unwrap_err().message;
-        let train = options(8, Split::Train, NOTHING_HELD);
-        assert!(
-            message(Options { split: Split::HeldOut, ..train.clone() })
-                .contains("none of the 5 documents")
-        );
-        let all_held = HeldOut { seed: 0, per_million: 1_000_000 };
-        assert!(
-            message(Options { held_out: all_held, ..train.clone() })
-                .contains("none of the 5 documents")
-        );
-        let too_much = HeldOut { seed: 0, per_million: 1_000_001 };
-        assert!(message(Options { held_out: too_much, ..train.clone() }).contains("1000001"));
-        assert!(message(Options { weights: vec![1], ..train.clone() }).contains("1 weight"));
-        assert!(message(Options { weights: vec![0, 0], ..train.clone() }).contains("0"));
-        assert!(message(Options { weights: vec![1, 100], ..train.clone() }).contains("`a`"));
-        assert!(message(Options { seq_len: 0, ..train.clone() }).contains("seq_len is 0"));
-        let mut source = TextWindows::new(index.clone(), train).unwrap();
-        let error = source.fill(u64::MAX - 1..u64::MAX, &mut Batch::default()).unwrap_err();
-        assert!(error.message.contains("beyond"), "{error}");
-    }
-
-    #[test]
-    fn far_windows_are_reached_at_once() {
-        let mut source = TextWindows::new(
-            index_of(&[("a", documents(50))]),
-            options(16, Split::Train, NOTHING_HELD),
-        )
-        .unwrap();
-        let far = 1 << 50;
-        let window = windows(&mut source, far..far + 1);
-        assert_eq!(windows(&mut source, far - 1..far + 1)[1], window[0]);
-    }
-
-    #[test]
-    fn the_order_never_changes() {
-        let index = index_of(&[("a", documents(40)), ("b", documents(25))]);
-        let held_out = HeldOut { seed: 5, per_million: 200_000 };
-        let digest = |weights: Vec<u64>, split| {
-            let mut batch = Batch::default();
-            let options = Options { weights, ..options(32, split, held_out) };
-            TextWindows::new(index.clone(), options).unwrap().fill(0..100, &mut batch).unwrap();
-            digest_of_windows(&batch.window_digests()).to_hex().to_string()
-        };
-        assert_eq!(
-            digest(vec![], Split::Train),
-            "2bc9d585479997921b35ed29180591b8f828addb05289ad236960e24c6d2d2b8"
-        );
-        assert_eq!(
-            digest(vec![2, 1], Split::Train),
-            "0fa8a3eae38ce3419e5a749bcf76be0dc1889cfec28b55df8f2efc6837d9059a"
-        );
-        assert_eq!(digest(vec![2, 1], Split::HeldOut), digest(vec![], Split::HeldOut));
-        assert_eq!(
-            index.identity().to_hex().as_str(),
-            "47db4167d49d6f4c987e0d13c6d39327b52bf26da5536d92ab5c93705faa4961"
-        );
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig::with_cases(64))]
-
-        #[test]
-        fn any_window_is_the_same_part_of_the_stream(
-            counts in prop::collection::vec(1usize..12, 1..4),
-            weights: bool,
-            bos: bool,
-            eos: bool,
-            seq_len in 1usize..80,
-            seed: u64,
-            jumps in prop::collection::vec(0u64..60, 1..12),
-        ) {
-            let names = ["a", "b", "c"];
-            let sources: Vec<(&str, Vec<String>)> =
-                names.iter().zip(&counts).map(|(name, &count)| (*name, documents(count))).collect();
-            let index = index_of(&sources);
-            let marks = Marks { bos, eos };
-            // Shares near the documents' own, so that each source is drawn.
-            let weights =
-                if weights { counts.iter().map(|&count| count as u64 * 10 + 3).collect() } else { Vec::new() };
-            let options = Options { seed, marks, weights, ..options(seq_len, Split::Train, NOTHING_HELD) };
-            let mut jumping = match TextWindows::new(index.clone(), options.clone()) {
-                Ok(source) => source,
-                Err(error) => { prop_assert!(error.message.contains("never")); return Ok(()); }
-            };
-
-            // The stream written out: passes one after the other, packed by the sequential helper.
-            let order = Order::new(&index, &options).unwrap();
-            let mut texts: Vec<&[u8]> = Vec::new();
-            let mut pass = order.pass(&index, 0);
-            while pass.start() < 61 * seq_len as u64 + 1 {
-                texts.extend(pass.documents().iter().map(|&document| index.document(document)));
-                pass = order.pass_after(&index, &pass);
-            }
-            let walked: Vec<Vec<u32>> = pack(texts, marks, seq_len).take(60).collect();
-            for jump in jumps {
-                prop_assert_eq!(&windows(&mut jumping, jump..jump + 1)[0], &walked[jump as usize]);
-            }
-        }
-    }
-}
+mod tests;

@@ -191,6 +191,7 @@ pub fn read(
     let mut set = |path: &str, value: String| training.insert(path.to_owned(), value);
     set("optimizer.betas", format!("[{}, {}]", real(betas[0]), real(betas[1])));
     set("data.task", "\"text\"".to_owned());
+    set("data.shuffle", "\"buffer\"".to_owned());
     if norm == GatedNorm::Reference {
         set("platform.kernels.gated_norm", "\"reference\"".to_owned());
     }
@@ -452,8 +453,9 @@ fn cannot(experiment: &Experiment, path: &str, why: &str) -> ForeignError {
 }
 
 /// What Lingua's trainer has no key for: the only value it trains with.
-const FIXED: [(&str, &str, &str); 6] = [
+const FIXED: [(&str, &str, &str); 7] = [
     ("data.task", "\"text\"", "Lingua trains on text"),
+    ("data.shuffle", "\"buffer\"", "Lingua shuffles a buffer of windows"),
     (
         "data.held_out",
         "0",

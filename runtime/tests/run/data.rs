@@ -11,7 +11,7 @@ use compiler::lock::Experiment;
 use runtime::data::text::file;
 use runtime::data::text::index::{OnBadLine, SourceFiles, TextIndex};
 use runtime::data::text::lines::Field;
-use runtime::data::text::prepare::{Input, Request, SourceInput, prepare};
+use runtime::data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
 use runtime::data::text::tokenizer::Tokenizer;
 use runtime::fault::Faults;
 use runtime::metrics::{Evaluation, Record, Step};
@@ -65,6 +65,81 @@ fn a_run_on_documents_is_cut_and_gone_on_with() {
     assert!(evaluation.nll.is_some() && evaluation.answers.is_empty() && evaluation.tokens.of == 0);
 }
 
+/// Forty documents, each of one letter: with consecutive windows a batch is one document, the loss falls to nothing on
+/// it and leaps at the next one, and what was learned last is all that is known of held-out documents.
+#[test]
+fn documents_of_one_letter_each_train_without_swings() {
+    let lines: String = (0..40u8)
+        .map(|i| format!("{{\"text\": \"{}\"}}\n", char::from(b'A' + i).to_string().repeat(700)))
+        .map(|line| line.replace('\\', "z"))
+        .collect();
+    let files = vec![SourceFiles {
+        name: "small".to_owned(),
+        files: vec![("memory".to_owned(), Cursor::new(lines))],
+    }];
+    let index = Arc::new(TextIndex::build(files, OnBadLine::Refuse).unwrap().0);
+    let losses = |shuffle: &str| {
+        let recipe =
+            text_recipe().replace("held_out", &format!("shuffle = \"{shuffle}\"\nheld_out"));
+        let changes = [
+            ("steps = 8", "steps = 240"),
+            ("sequences = 2", "sequences = 4"),
+            ("lr = 0.01", "lr = 0.02"),
+        ];
+        let open = experiment("small_text", &recipe, &changes);
+        let digest = FieldValue::text(index.identity().to_hex().to_string());
+        let values = Fields::from([("data.digest".to_owned(), digest)]);
+        let bound = open.with("small".to_owned(), &values).unwrap();
+        let mut folder = Folder::new();
+        folder.documents = Some(index.clone());
+        folder.finish(&bound);
+        let steps = folder.records().into_iter().filter_map(|record| match record {
+            Record::Step(step) => step.loss,
+            Record::Start(_) | Record::Evaluation(_) => None,
+        });
+        steps.collect::<Vec<f64>>()
+    };
+    // From one step to the next, once the first of what there is to learn is learned.
+    let leap = |losses: &[f64]| {
+        losses[120..].windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f64::max)
+    };
+    let (windows, documents) = (losses("windows"), losses("documents"));
+    println!("windows {:?}\ndocuments {:?}", leap(&windows), leap(&documents));
+    assert!(leap(&documents) > 2.0, "{}", leap(&documents));
+    assert!(leap(&windows) < 1.0, "{}", leap(&windows));
+}
+
+#[test]
+fn replaced_tokens_are_found_before_a_run_goes_on() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("small.index");
+    prepared(&path, 40);
+    let good = Arc::new(file::load(&path).unwrap());
+    let experiment = bound(&good);
+    let mut run = Folder::new();
+    run.documents = Some(good.clone());
+    run.stop_at(&experiment, 5);
+    // Other documents of the same lengths: what a file says of itself is consistent.
+    let other = folder.path().join("other.index");
+    let lines = folder.path().join("other.jsonl");
+    let texts = std::fs::read_to_string(path.with_extension("jsonl")).unwrap();
+    std::fs::write(&lines, texts.replace("document", "DOCUMENT")).unwrap();
+    prepared_from(&lines, &other);
+    run.documents = Some(Arc::new(file::load(&other).unwrap()));
+    let error = run.fails(&experiment);
+    assert_eq!(error.kind, Kind::Finding);
+    assert!(error.message.contains("are not those that were locked"), "{error}");
+    // A lock of an earlier version names the documents and not their tokens.
+    let digest = FieldValue::text(good.documents_digest().to_hex().to_string());
+    let open = self::experiment("small_text", &text_recipe(), &[]);
+    let values = Fields::from([("data.digest".to_owned(), digest)]);
+    let old = open.with("small".to_owned(), &values).unwrap();
+    let mut run = Folder::new();
+    run.documents = Some(good);
+    let error = run.fails(&old);
+    assert!(error.help.contains("canonc bind"), "{error}");
+}
+
 #[test]
 fn documents_that_drifted_are_a_finding() {
     let experiment = bound(&documents(40));
@@ -87,12 +162,17 @@ fn prepared(path: &Path, count: usize) {
         .map(|i| format!("{{\"text\": \"document {i} of {count}, {}\"}}\n", i * i))
         .collect();
     std::fs::write(&documents, &lines).unwrap();
-    let input =
-        Input { name: "documents".to_owned(), bytes: lines.len() as u64, path: Some(documents) };
+    prepared_from(&documents, path);
+}
+
+fn prepared_from(documents: &Path, path: &Path) {
+    let bytes = std::fs::metadata(documents).unwrap().len();
+    let input = Input { name: "documents".to_owned(), bytes, path: Some(documents.to_owned()) };
     let sources = [SourceInput { name: "small".to_owned(), files: vec![input] }];
     let request = Request {
         sources: &sources,
         field: Field::Usual,
+        plain: Plain::File,
         on_bad_line: OnBadLine::Refuse,
         tokenizer: &Tokenizer::bytes(),
         workers: 1,

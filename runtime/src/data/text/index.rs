@@ -1,6 +1,6 @@
 //! In: documents, in memory or in a prepared file. Out: their tokens by number, their digests, the identity of the whole
-//! set. Must stay true: the identity depends on the documents' bytes, their order and their grouping into sources alone,
-//! not on file names, broken lines, how the JSON was written or which tokenizer there is.
+//! set. Must stay true: the identity depends on the documents' bytes, their order, their grouping into sources, the
+//! tokenizer and the tokens alone, not on file names, broken lines or how the JSON was written.
 
 use std::io::{BufRead, Read};
 use std::ops::Range;
@@ -8,6 +8,7 @@ use std::ops::Range;
 use crate::checked::ReadBuffer;
 use crate::data::DataError;
 
+use super::identity;
 use super::lines::{BadLine, Field, LONGEST_LINE, NAMED_LINES, document_of};
 use super::prepared::{Manifest, Prepared};
 use super::tokenizer::Info;
@@ -29,6 +30,7 @@ pub struct TextIndex {
     ends: Vec<u64>,
     store: Store,
     identity: blake3::Hash,
+    documents_digest: blake3::Hash,
     tokenizer: Info,
 }
 
@@ -85,11 +87,12 @@ impl TextIndex {
     pub(super) fn of_prepared(
         sources: Vec<Source>,
         ends: Vec<u64>,
-        identity: blake3::Hash,
+        [identity, documents_digest]: [blake3::Hash; 2],
         tokenizer: Info,
         prepared: Prepared,
     ) -> TextIndex {
-        TextIndex { sources, ends, store: Store::File(Box::new(prepared)), identity, tokenizer }
+        let store = Store::File(Box::new(prepared));
+        TextIndex { sources, ends, store, identity, documents_digest, tokenizer }
     }
 
     /// Documents of all sources.
@@ -110,9 +113,15 @@ impl TextIndex {
         &self.tokenizer
     }
 
-    /// The identity of the data set: what a lock binds.
+    /// The identity of the data, tokens included: what a lock binds.
     pub fn identity(&self) -> &blake3::Hash {
         &self.identity
+    }
+
+    /// Of the documents alone, whatever made tokens of them: equal where the same documents were prepared twice. Locks
+    /// of earlier versions were bound to it.
+    pub fn documents_digest(&self) -> &blake3::Hash {
+        &self.documents_digest
     }
 
     /// Where a document's tokens are among all of them; nowhere past the last one.
@@ -209,7 +218,7 @@ pub(super) fn malformed(report: &Report) -> DataError {
 }
 
 /// Over each source's number of documents and their digests.
-pub(super) fn identity_hasher() -> blake3::Hasher {
+pub(super) fn documents_hasher() -> blake3::Hasher {
     blake3::Hasher::new_derive_key("canonc 1 data text")
 }
 
@@ -270,21 +279,25 @@ impl Documents {
             digests.push(blake3::hash(bytes.get(start..end as usize).unwrap_or_default()));
             start = end as usize;
         }
-        let mut identity = identity_hasher();
+        let mut all = documents_hasher();
         for Source { name: _, documents } in &sources {
-            identity.update(&u64::from(documents.end - documents.start).to_le_bytes());
+            all.update(&u64::from(documents.end - documents.start).to_le_bytes());
             for digest in
                 digests.get(documents.start as usize..documents.end as usize).unwrap_or_default()
             {
-                identity.update(digest.as_bytes());
+                all.update(digest.as_bytes());
             }
         }
-        let identity = identity.finalize();
+        let counts = sources
+            .iter()
+            .map(|Source { name: _, documents }| u64::from(documents.end - documents.start));
+        let identity = identity::of_bytes(counts, &bytes, &ends, &digests);
         Ok(TextIndex {
             sources,
             ends,
             store: Store::Memory { bytes, digests },
             identity,
+            documents_digest: all.finalize(),
             tokenizer: Info::bytes(),
         })
     }
@@ -426,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn the_identity_is_of_the_documents_alone() {
+    fn the_identity_is_not_of_names_and_forms() {
         let identity =
             |files: &[(&str, &str)]| *build(files, OnBadLine::Skip).unwrap().0.identity();
         let one = identity(&[("a", "{\"text\": \"x\"}\n{\"text\": \"y\"}\n")]);

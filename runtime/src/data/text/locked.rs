@@ -2,8 +2,9 @@
 //! tokens of the tokenizer that it means. Must stay true: every value is the lock's; documents of another tokenizer are
 //! never read as if they were of this one.
 
-use compiler::lock::{DataSource, Tokenizer};
+use compiler::lock::{self, DataSource, Tokenizer};
 
+use super::shuffle::Shuffle;
 use super::tokenizer::Info;
 use super::{HeldOut, Marks, Options};
 use crate::data::Split;
@@ -21,6 +22,7 @@ pub fn options(source: &DataSource, seq_len: usize, split: Split, seed: u64) -> 
             held_out_per_million,
             held_out_seed,
             weights,
+            shuffle,
         } => Some(Options {
             seq_len,
             seed,
@@ -28,6 +30,11 @@ pub fn options(source: &DataSource, seq_len: usize, split: Split, seed: u64) -> 
             held_out: HeldOut { seed: *held_out_seed, per_million: *held_out_per_million },
             marks: Marks { bos: *add_bos, eos: *add_eos },
             weights: weights.clone(),
+            shuffle: match *shuffle {
+                lock::Shuffle::Buffer { windows } => Shuffle::Buffer { windows },
+                lock::Shuffle::Documents => Shuffle::Documents,
+                lock::Shuffle::Windows => Shuffle::Windows,
+            },
         }),
     }
 }

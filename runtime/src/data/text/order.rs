@@ -9,6 +9,7 @@ use std::ops::Range;
 use crate::data::{DataError, Split};
 
 use super::index::{Source, TextIndex};
+use super::shuffle::Shuffle;
 use super::{HeldOut, Marks, Options, document_tokens};
 
 /// A keyed bijection of 0..n: a balanced Feistel network on the next even power of two, walked until it is back
@@ -17,7 +18,8 @@ use super::{HeldOut, Marks, Options, document_tokens};
 pub struct Permutation {
     n: u64,
     half_bits: u32,
-    keys: [u64; 8],
+    /// None for the permutation that moves nothing.
+    keys: Option<[u64; 8]>,
 }
 
 impl Permutation {
@@ -31,18 +33,24 @@ impl Permutation {
             reader.fill(&mut bytes);
             *key = u64::from_le_bytes(bytes);
         }
-        Permutation { n, half_bits: bits.div_ceil(2).max(1), keys }
+        Permutation { n, half_bits: bits.div_ceil(2).max(1), keys: Some(keys) }
+    }
+
+    /// The permutation of 0..n that moves nothing.
+    pub fn identity(n: u64) -> Permutation {
+        Permutation { n, half_bits: 1, keys: None }
     }
 
     /// Where `i` below `n` goes.
     pub fn at(&self, i: u64) -> u64 {
         debug_assert!(i < self.n);
+        let Some(keys) = &self.keys else { return i };
         let mask = (1u64 << self.half_bits) - 1;
         let mut value = i;
         // The domain is less than four times n, and a cycle through i comes back to i at the latest.
         loop {
             let (mut left, mut right) = (value >> self.half_bits, value & mask);
-            for &key in &self.keys {
+            for &key in keys {
                 (left, right) = (right, left ^ (mixed(right ^ key) & mask));
             }
             value = left << self.half_bits | right;
@@ -68,6 +76,8 @@ pub(super) struct Order {
     marks: Marks,
     sources: Vec<SourceOrder>,
     slots: u64,
+    /// Each source's documents in the order of its files, every epoch again.
+    as_listed: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -81,6 +91,12 @@ struct SourceOrder {
     tokens: u64,
 }
 
+impl SourceOrder {
+    fn mean_pass(&self) -> f64 {
+        self.tokens as f64 * self.share as f64 / self.documents.len().max(1) as f64
+    }
+}
+
 /// What a run reads of one source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceEpochs {
@@ -89,8 +105,10 @@ pub struct SourceEpochs {
     pub documents: u64,
     /// Their tokens, marks included, each document once.
     pub tokens: u64,
-    /// Its share of the documents that are drawn.
+    /// Its share of the documents that are read.
     pub share: f64,
+    /// Its share of their tokens: sources of longer documents have more of them.
+    pub token_share: f64,
     /// How often each of them is read.
     pub epochs: f64,
 }
@@ -107,7 +125,7 @@ pub(super) struct Pass {
 
 impl Order {
     pub(super) fn new(index: &TextIndex, options: &Options) -> Result<Order, DataError> {
-        let Options { seq_len: _, seed, split, held_out, marks, weights } = options;
+        let Options { seq_len: _, seed, split, held_out, marks, weights, shuffle } = options;
         if held_out.per_million > 1_000_000 {
             return Err(DataError::new(
                 format!("{} of a million documents are to be held out", held_out.per_million),
@@ -151,7 +169,8 @@ impl Order {
                 "leave the source out, or set add_bos or add_eos under [data]",
             ));
         }
-        Ok(Order { seed: *seed, split: *split, marks: *marks, sources, slots })
+        let as_listed = matches!(shuffle.of_split(*split), Shuffle::Buffer { .. });
+        Ok(Order { seed: *seed, split: *split, marks: *marks, sources, slots, as_listed })
     }
 
     pub(super) fn documents(&self) -> u64 {
@@ -162,17 +181,24 @@ impl Order {
         self.sources.iter().map(|source| source.tokens).sum()
     }
 
+    /// Tokens that a pass reads, in the mean over passes: with weights it draws other documents each time.
+    fn mean_pass(&self) -> f64 {
+        self.sources.iter().map(SourceOrder::mean_pass).sum::<f64>().max(1.0)
+    }
+
+    pub(super) fn passes(&self, tokens: u64) -> f64 {
+        tokens as f64 / self.mean_pass()
+    }
+
     /// A pass draws a fixed number of documents of each source, so passes are in proportion to tokens.
     pub(super) fn epochs(&self, index: &TextIndex, tokens: u64) -> Vec<SourceEpochs> {
-        let mean = |source: &SourceOrder| {
-            source.tokens as f64 * source.share as f64 / source.documents.len().max(1) as f64
-        };
-        let passes = tokens as f64 / self.sources.iter().map(mean).sum::<f64>().max(1.0);
+        let (pass, passes) = (self.mean_pass(), self.passes(tokens));
         let of = |source: &SourceOrder| SourceEpochs {
             name: index.sources().get(source.number).map_or("", |source| &source.name).to_owned(),
             documents: source.documents.len() as u64,
             tokens: source.tokens,
             share: source.share as f64 / self.slots.max(1) as f64,
+            token_share: source.mean_pass() / pass,
             epochs: passes * source.share as f64 / source.documents.len().max(1) as f64,
         };
         self.sources.iter().map(of).collect()
@@ -249,6 +275,7 @@ impl Order {
             })
             .collect();
 
+        let mut taken = vec![0; epochs.len()];
         let mut documents = Vec::with_capacity(self.slots as usize);
         let mut ends = Vec::with_capacity(self.slots as usize);
         let mut end = 0;
@@ -257,7 +284,10 @@ impl Order {
             let which = epochs.partition_point(|(before, ..)| *before <= draw).saturating_sub(1);
             let (before, source, drawn, epochs) = &epochs[which];
             let count = source.documents.len() as u128;
-            let draw = drawn + u128::from(draw - before);
+            // In the order of its files, a source's documents come one after the other, whichever slot draws it.
+            let place = if self.as_listed { taken[which] } else { draw - before };
+            taken[which] += 1;
+            let draw = drawn + u128::from(place);
             let epoch = (draw / count - drawn / count) as usize;
             let document = source.documents[epochs[epoch].at((draw % count) as u64) as usize];
             end += document_tokens(index.tokens(document), self.marks);
@@ -274,11 +304,14 @@ impl Order {
 
     /// The order of a source's documents in its epoch `number`.
     fn epoch(&self, source: &SourceOrder, number: u64) -> Permutation {
+        if self.as_listed {
+            return Permutation::identity(source.documents.len() as u64);
+        }
         let key = self.key(&format!("source {}\nepoch {number}\n", source.number));
         Permutation::new(source.documents.len() as u64, &key)
     }
 
-    fn key(&self, of: &str) -> blake3::Hash {
+    pub(super) fn key(&self, of: &str) -> blake3::Hash {
         let text = format!("split {}\nseed {}\n{of}", self.split.key(), self.seed);
         blake3::Hasher::new_derive_key("canonc 1 data text order")
             .update(text.as_bytes())
@@ -287,12 +320,15 @@ impl Order {
 }
 
 impl Pass {
+    pub(super) fn number(&self) -> u64 {
+        self.number
+    }
+
     #[cfg(test)]
     pub(super) fn documents(&self) -> &[u32] {
         &self.documents
     }
 
-    #[cfg(test)]
     pub(super) fn start(&self) -> u64 {
         self.start
     }
@@ -301,7 +337,7 @@ impl Pass {
         (self.start..self.end()).contains(&at)
     }
 
-    fn end(&self) -> u64 {
+    pub(super) fn end(&self) -> u64 {
         self.start + self.ends.last().copied().unwrap_or(0)
     }
 
@@ -416,6 +452,22 @@ mod tests {
             let mut places: Vec<u64> = (0..n).map(|i| permutation.at(i)).collect();
             places.sort_unstable();
             prop_assert!(places.into_iter().eq(0..n));
+        }
+
+        #[test]
+        fn a_permutation_of_any_length_gives_no_place_twice(n in 1u64..=u64::MAX >> 2, seed: u64) {
+            // Places that lie together and places far apart: none of them meet.
+            let permutation = Permutation::new(n, &key(seed));
+            let mut tried: Vec<u64> = (0..n.min(500)).collect();
+            tried.extend((1..500).map(|i| n - 1 - (n - 1) / 500 * i));
+            tried.sort_unstable();
+            tried.dedup();
+            let count = tried.len();
+            let mut places: Vec<u64> = tried.into_iter().map(|i| permutation.at(i)).collect();
+            prop_assert!(places.iter().all(|place| *place < n));
+            places.sort_unstable();
+            places.dedup();
+            prop_assert_eq!(places.len(), count);
         }
 
         #[test]

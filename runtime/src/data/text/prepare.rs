@@ -20,7 +20,7 @@ use super::lines::{Field, OnBadLine, Report};
 use super::tokenizer::Tokenizer;
 
 pub use fault::Fault;
-pub use input::{Format, format_of};
+pub use input::{Format, Plain, format_of, format_of_file};
 pub use partial::CANNOT_WRITE;
 
 /// A named list of files, in reading order.
@@ -45,6 +45,8 @@ pub struct Input {
 pub struct Request<'a> {
     pub sources: &'a [SourceInput],
     pub field: Field,
+    /// Of files of plain text.
+    pub plain: Plain,
     pub on_bad_line: OnBadLine,
     pub tokenizer: &'a Tokenizer,
     /// Threads that make tokens; no byte of the result depends on it.

@@ -1,6 +1,6 @@
 //! In: the path of a prepared file of version 2. Out: its tokens and digests, a part at a time. Must stay true: a byte is
-//! used only after the digest of its block was found right, on this read; what lists those digests was read once and has
-//! its own; the identity is that of the documents' digests; memory is what documents' ends take and some bytes for each
+//! used only after the digest of its block was found right, on this read; what lists those digests was read once, has
+//! its own, and decides the identity that a lock binds; no id is given out that the tokenizer does not have; memory is what documents' ends take and some bytes for each
 //! piece, not tokens; sizes written in a damaged file never decide an allocation.
 //!
 //! The file: magic; tokens of all documents, 1, 2 or 4 bytes each; for each document where it ends and the digest of its
@@ -15,7 +15,8 @@ use serde::{Deserialize, Serialize};
 use crate::checked::{CheckedFile, ReadBuffer, ReadFault, read_at};
 use crate::data::DataError;
 
-use super::index::{Source, TextIndex, identity_hasher};
+use super::identity;
+use super::index::{Source, TextIndex, documents_hasher};
 use super::lines::Report;
 use super::tokenizer::{Info, Kind};
 
@@ -151,6 +152,7 @@ pub(super) struct Prepared {
     file: CheckedFile,
     path: PathBuf,
     width: u64,
+    vocab: u32,
     documents_at: u64,
     manifest: Manifest,
 }
@@ -196,8 +198,10 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
     let manifest: Manifest = toml::from_str(text)
         .map_err(|error| damaged(&format!("its manifest: {}", error.message())))?;
     let info = manifest.tokenizer.info().ok_or_else(|| damaged("its tokenizer is unknown"))?;
-    let identity = blake3::Hash::from_hex(&manifest.identity)
-        .map_err(|_| damaged("its identity is no digest"))?;
+    let documents = blake3::Hash::from_hex(&manifest.identity)
+        .map_err(|_| damaged("the digest of its documents is not one"))?;
+    let counts = manifest.sources.iter().map(|source| source.documents);
+    let identity = identity::of_blocks(&info, counts, manifest.tokens, &blocks);
     let mut sources = Vec::new();
     let mut start = 0u32;
     for SourceEntry { name, documents, tokens: _, files: _ } in &manifest.sources {
@@ -211,6 +215,7 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
     let prepared = Prepared {
         file: CheckedFile::new(file, blocks_at, blocks),
         width: width(&info),
+        vocab: info.vocab,
         documents_at,
         path: path.to_owned(),
         manifest,
@@ -219,15 +224,14 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
     let total = ends.last().copied().unwrap_or(0);
     if u64::from(start) != ends.len() as u64
         || total != prepared.manifest.tokens
-        || prepared.tokens_at(total) > documents_at
+        || prepared.tokens_at(total) != documents_at
     {
         return Err(damaged("its manifest does not count what it holds"));
     }
-    // A lock names the identity, so everything that the documents' digests decide follows from the lock.
-    if found != identity {
+    if found != documents {
         return Err(damaged("its identity is not that of its documents"));
     }
-    Ok(TextIndex::of_prepared(sources, ends, identity, info, prepared))
+    Ok(TextIndex::of_prepared(sources, ends, [identity, documents], info, prepared))
 }
 
 impl Prepared {
@@ -246,6 +250,7 @@ impl Prepared {
         scratch: &mut ReadBuffer,
         out: &mut Vec<u32>,
     ) -> Result<(), DataError> {
+        let before = out.len();
         let bytes = self.bytes(self.tokens_at(range.start)..self.tokens_at(range.end), scratch)?;
         match self.width {
             1 => out.extend(bytes.iter().map(|byte| u32::from(*byte))),
@@ -254,7 +259,20 @@ impl Prepared {
             ),
             _ => out.extend(bytes.as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id))),
         }
-        Ok(())
+        // A model has no row for such a token.
+        let read = out.iter().skip(before).copied();
+        match (range.start..).zip(read).find(|(_, id)| *id >= self.vocab) {
+            None => Ok(()),
+            Some((place, id)) => {
+                let vocab = self.vocab;
+                Err(damaged(
+                    &self.path,
+                    &format!(
+                        "its token {place} has id {id}, and its tokenizer has ids below {vocab}"
+                    ),
+                ))
+            }
+        }
     }
 
     /// Gives the digest of each document's bytes.
@@ -268,12 +286,18 @@ impl Prepared {
         })
     }
 
-    /// Every block; and every document against its digest, where the tokens are the documents' bytes. Of other tokens
-    /// only preparing the documents again can say whether they are the tokenizer's.
+    /// Every block, every token's id; and every document against its digest, where the tokens are the documents' bytes.
+    /// Of other tokens only preparing the documents again can say whether they are the tokenizer's.
     pub(super) fn check(&self) -> Result<(), DataError> {
         let mut scratch = ReadBuffer::default();
         for block in self.file.blocks() {
             self.bytes(block, &mut scratch)?;
+        }
+        let mut ids = Vec::new();
+        let (together, all) = (BLOCK / self.width, self.manifest.tokens);
+        for start in (0..all).step_by(together as usize) {
+            ids.clear();
+            self.tokens(start..all.min(start + together), &mut scratch, &mut ids)?;
         }
         if self.manifest.tokenizer.kind != Kind::Bytes.name() {
             return Ok(());
@@ -311,7 +335,7 @@ impl Prepared {
         let count = (self.file.covered() - self.documents_at) / ENTRY;
         let mut ends = Vec::with_capacity(count as usize);
         let (mut last, mut ordered) = (0, true);
-        let mut identity = identity_hasher();
+        let mut identity = documents_hasher();
         let mut sources = self.manifest.sources.iter().map(|source| source.documents);
         // Documents of the source that have not come yet.
         let mut left = 0;

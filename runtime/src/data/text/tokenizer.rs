@@ -164,6 +164,18 @@ impl Tokenizer {
                 format!("name {what}"),
             )
         })?;
+        // Before any work: a post-processor may name an id that no token has.
+        for (id, place) in [(bos, "before"), (eos, "after")] {
+            if let Some(id) = id.filter(|id| *id >= vocab) {
+                return Err(DataError::new(
+                    format!(
+                        "`{name}` puts token {id} {place} a document, and its ids end at {}",
+                        vocab.saturating_sub(1)
+                    ),
+                    "correct its post-processor, or name another token with --bos or --eos",
+                ));
+            }
+        }
         Ok(Tokenizer { info: Info::new(kind, file, vocab, bos, eos), engine })
     }
 
@@ -189,6 +201,19 @@ impl Tokenizer {
             None => Ok(()),
             Some(id) => Err(format!("the tokenizer gave token {id}, and it has {vocab} of them")),
         }
+    }
+}
+
+impl Tokenizer {
+    /// The bytes that tokens stand for. Of a tokenizer that changes texts first, these need not be those of the text.
+    pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
+        guarded(|| match &self.engine {
+            Engine::Bytes => Ok(ids.iter().filter_map(|id| u8::try_from(*id).ok()).collect()),
+            Engine::Huggingface(engine) => engine.decode(ids),
+            Engine::Sentencepiece(engine) => engine.decode(ids),
+            Engine::Tiktoken(engine) => engine.decode(ids),
+        })
+        .flatten()
     }
 }
 

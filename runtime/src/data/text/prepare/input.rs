@@ -29,12 +29,25 @@ pub enum Format {
     /// The same, as gzip members.
     Gzip,
     Parquet,
+    /// Plain text.
+    Text,
 }
 
-/// By its name; a file of any other name is taken for JSON lines where it is named itself, and left aside in a folder.
+/// What a document of plain text is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Plain {
+    #[default]
+    File,
+    Line,
+}
+
+/// By its name; in a folder a file of any other name is left aside.
 pub fn format_of(path: &Path) -> Option<Format> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let ends = |end: &str| name.ends_with(end);
+    if [".txt", ".text"].into_iter().any(ends) {
+        return Some(Format::Text);
+    }
     if ends(".jsonl") || ends(".json") || ends(".ndjson") {
         Some(Format::Lines)
     } else if ends(".jsonl.zst") || ends(".json.zst") || ends(".jsonl.zstd") {
@@ -44,6 +57,21 @@ pub fn format_of(path: &Path) -> Option<Format> {
     } else {
         ends(".parquet").then_some(Format::Parquet)
     }
+}
+
+/// By its name, else by its first character: JSON lines begin with a brace.
+pub fn format_of_file(path: &Path) -> io::Result<Format> {
+    if let Some(format) = format_of(path) {
+        return Ok(format);
+    }
+    // What can be read only once, such as a pipe, is not looked into.
+    if !std::fs::metadata(path)?.is_file() {
+        return Ok(Format::Lines);
+    }
+    let mut start = Vec::new();
+    File::open(path)?.take(1 << 12).read_to_end(&mut start)?;
+    let first = start.trim_ascii_start().first();
+    Ok(if first.is_none_or(|first| *first == b'{') { Format::Lines } else { Format::Text })
 }
 
 /// A place between two records.
@@ -65,6 +93,10 @@ pub(super) enum Body {
     Bad(String),
     /// Values of a column; `None` where there is none.
     Rows(Vec<Option<Vec<u8>>>),
+    /// Whole lines of plain text, each a document.
+    PlainLines(Vec<u8>),
+    /// A file of plain text.
+    PlainFile(Vec<u8>),
 }
 
 /// Records that follow each other.
@@ -88,37 +120,53 @@ pub(super) struct Pieces {
 }
 
 enum Reader {
-    Lines { lines: Box<dyn BufRead + Send>, kept: Option<(String, Place)> },
+    Lines {
+        lines: Box<dyn BufRead + Send>,
+        kept: Option<(String, Place)>,
+        plain: bool,
+    },
+    /// One record; `None` once it was read.
+    File(Option<Box<dyn BufRead + Send>>),
     Table(Box<Table>),
 }
 
 impl Pieces {
     /// Opens a file at a place; `name` and cause make the message.
-    pub(super) fn open(input: &Input, field: &Field, place: Place) -> Result<Pieces, String> {
+    pub(super) fn open(
+        input: &Input,
+        field: &Field,
+        plain: Plain,
+        place: Place,
+    ) -> Result<Pieces, String> {
         let counted = Arc::new(AtomicU64::new(0));
         let text = |error: io::Error| error.to_string();
         let Some(path) = &input.path else {
             let lines = Box::new(BufReader::new(io::stdin()));
-            return Ok(Pieces { reader: Reader::Lines { lines, kept: None }, place, counted });
+            let plain = plain == Plain::Line;
+            return Ok(Pieces {
+                reader: Reader::Lines { lines, kept: None, plain },
+                place,
+                counted,
+            });
         };
         let mut file = File::open(path).map_err(text)?;
         if !file.metadata().map_err(text)?.is_file() && input.bytes > 0 {
             return Err("it is no file any more".to_owned());
         }
-        let format = format_of(path).unwrap_or(Format::Lines);
+        let format = format_of_file(path).map_err(text)?;
         if format == Format::Parquet {
             let table = guarded(|| Table::open(file, field, place.records)).flatten()?;
             return Ok(Pieces { reader: Reader::Table(Box::new(table)), place, counted });
         }
         let mut skipped = place.offset;
-        if format == Format::Lines && skipped > 0 {
+        if matches!(format, Format::Lines | Format::Text) && skipped > 0 {
             file.seek(SeekFrom::Start(skipped)).map_err(text)?;
             counted.store(skipped, Ordering::Relaxed);
             skipped = 0;
         }
         let file = BufReader::with_capacity(1 << 17, Counting { file, counted: counted.clone() });
         let mut lines: Box<dyn BufRead + Send> = match format {
-            Format::Lines | Format::Parquet => Box::new(file),
+            Format::Lines | Format::Parquet | Format::Text => Box::new(file),
             Format::Zstandard => Box::new(BufReader::with_capacity(
                 1 << 17,
                 zstd::Decoder::with_buffer(file).map_err(text)?,
@@ -131,7 +179,11 @@ impl Pieces {
         if io::copy(&mut lines.by_ref().take(skipped), &mut io::sink()).map_err(text)? < skipped {
             return Err("it is shorter than before".to_owned());
         }
-        Ok(Pieces { reader: Reader::Lines { lines, kept: None }, place, counted })
+        let reader = match (format, plain) {
+            (Format::Text, Plain::File) => Reader::File((place.records == 0).then_some(lines)),
+            (_, _) => Reader::Lines { lines, kept: None, plain: format == Format::Text },
+        };
+        Ok(Pieces { reader, place, counted })
     }
 
     /// The next piece, or none at the end.
@@ -139,11 +191,33 @@ impl Pieces {
         let Pieces { reader, place, counted } = self;
         let start = *place;
         let (body, weight) = match reader {
-            Reader::Lines { lines, kept } => {
+            Reader::File(file) => {
+                let Some(file) = file.take() else { return Ok(None) };
+                let mut bytes = Vec::new();
+                let read = file.take(LONGEST_LINE + 1).read_to_end(&mut bytes);
+                read.map_err(|error| error.to_string())?;
+                place.records += 1;
+                place.offset += bytes.len() as u64;
+                let weight = bytes.len();
+                match bytes.len() as u64 > LONGEST_LINE {
+                    false => (Body::PlainFile(bytes), weight),
+                    true => {
+                        let why = format!(
+                            "it has more than {LONGEST_LINE} bytes, the most a document may have; \
+                             --lines takes each line as one"
+                        );
+                        (Body::Bad(why), 0)
+                    }
+                }
+            }
+            Reader::Lines { lines, kept, plain } => {
                 match next_lines(lines, place, kept).map_err(|error| error.to_string())? {
                     Some(Body::Lines(bytes)) => {
                         let weight = bytes.len();
-                        (Body::Lines(bytes), weight)
+                        match plain {
+                            true => (Body::PlainLines(bytes), weight),
+                            false => (Body::Lines(bytes), weight),
+                        }
                     }
                     Some(body) => (body, 0),
                     None => return Ok(None),

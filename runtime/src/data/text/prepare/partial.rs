@@ -12,10 +12,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::data::DataError;
 
-use super::super::index::identity_hasher;
+use super::super::identity::Blocks;
+use super::super::index::documents_hasher;
 use super::super::lines::{BadLine, OnBadLine, Report};
 use super::super::prepared::{
-    BLOCK, ENTRY, FileEntry, Manifest, START, SourceEntry, TokenizerEntry, trailer_digest, width,
+    ENTRY, FileEntry, Manifest, START, SourceEntry, TokenizerEntry, trailer_digest, width,
 };
 use super::input::Place;
 use super::work::{At, Made, inputs};
@@ -41,49 +42,6 @@ struct State {
     documents_digest: String,
     files: Vec<FileEntry>,
     bad: Vec<(String, u64, String)>,
-}
-
-/// Digests of the blocks of a sequence of bytes.
-#[derive(Default)]
-struct Blocks {
-    hasher: blake3::Hasher,
-    filled: u64,
-    length: u64,
-    digests: Vec<u8>,
-}
-
-impl Blocks {
-    fn note(&mut self, mut bytes: &[u8]) {
-        self.length += bytes.len() as u64;
-        while !bytes.is_empty() {
-            let room = (BLOCK - self.filled).min(bytes.len() as u64) as usize;
-            let (now, rest) = bytes.split_at(room);
-            self.hasher.update(now);
-            self.filled += room as u64;
-            if self.filled == BLOCK {
-                self.digests.extend_from_slice(self.hasher.finalize().as_bytes());
-                self.hasher.reset();
-                self.filled = 0;
-            }
-            bytes = rest;
-        }
-    }
-
-    /// Over all blocks so far, the unfinished one included.
-    fn digest(&self) -> String {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(&self.digests).update(self.hasher.finalize().as_bytes());
-        hasher.finalize().to_hex().to_string()
-    }
-
-    /// All blocks, the last one as long as it is.
-    fn all(&self) -> Vec<u8> {
-        let mut digests = self.digests.clone();
-        if self.filled > 0 {
-            digests.extend_from_slice(self.hasher.finalize().as_bytes());
-        }
-        digests
-    }
 }
 
 /// Bytes on their way to a file, each block's digest kept.
@@ -397,7 +355,7 @@ impl<'a> Partial<'a> {
         // From here on the state says where the tokens end, so that another process can cut there and do this again.
         self.save()?;
         let documents_at = self.tokens.blocks.length;
-        let mut identity = identity_hasher();
+        let mut identity = documents_hasher();
         self.entries.to.get_mut().rewind().map_err(cannot)?;
         let mut reader = BufReader::new(self.entries.to.get_ref().try_clone().map_err(cannot)?);
         let mut entry = [0; ENTRY as usize];
@@ -536,13 +494,21 @@ fn states_of(request: &Request<'_>) -> Result<Vec<String>, DataError> {
 
 /// Over all that decides the result, and the state of each input.
 fn digest_of(request: &Request<'_>, states: &[String]) -> String {
-    let Request { sources, field, on_bad_line, tokenizer, workers: _, checkpoint: _, fault: _ } =
-        request;
+    let Request {
+        sources,
+        field,
+        plain,
+        on_bad_line,
+        tokenizer,
+        workers: _,
+        checkpoint: _,
+        fault: _,
+    } = request;
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data text request");
     let mut add = |text: String| {
         hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
     };
-    add(format!("{field:?} {on_bad_line:?} {}", tokenizer.info().digest));
+    add(format!("{field:?} {plain:?} {on_bad_line:?} {}", tokenizer.info().digest));
     let mut states = states.iter();
     for source in *sources {
         add(format!("source {}", source.name));

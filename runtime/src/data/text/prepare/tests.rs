@@ -14,7 +14,7 @@ use ::parquet::schema::parser::parse_message_type;
 
 use super::super::index::{SourceFiles, TextIndex};
 use super::super::tokenizer::{Kind, MarkNames};
-use super::super::{EOS, HeldOut, Marks, Options, TextWindows, file};
+use super::super::{EOS, HeldOut, Marks, Options, Shuffle, TextWindows, file};
 use super::*;
 use crate::data::Split;
 use crate::data::batch::{Batch, digest_of_windows};
@@ -68,6 +68,7 @@ fn request<'a>(sources: &'a [SourceInput], tokenizer: &'a Tokenizer) -> Request<
     Request {
         sources,
         field: Field::Usual,
+        plain: Plain::File,
         on_bad_line: OnBadLine::Refuse,
         tokenizer,
         workers: 2,
@@ -89,7 +90,15 @@ fn digest(index: Arc<TextIndex>) -> Vec<String> {
         .map(|(split, weights)| {
             let held_out = HeldOut { seed: 5, per_million: 200_000 };
             let marks = Marks { bos: true, eos: true };
-            let options = Options { seq_len: 48, seed: 3, split, held_out, marks, weights };
+            let options = Options {
+                seq_len: 48,
+                seed: 3,
+                split,
+                held_out,
+                marks,
+                weights,
+                shuffle: Shuffle::Documents,
+            };
             let mut batch = Batch::default();
             TextWindows::new(index.clone(), options).unwrap().fill(0..300, &mut batch).unwrap();
             digest_of_windows(&batch.window_digests()).to_hex().to_string()
@@ -160,7 +169,9 @@ fn tokens_are_the_tokenizers_and_documents_the_same() {
     prepared(&request(&sources, &tokenizer), &path("t.index")).unwrap();
     prepared(&request(&sources, &Tokenizer::bytes()), &path("b.index")).unwrap();
     let index = file::load(&path("t.index")).unwrap();
-    assert_eq!(index.identity(), file::load(&path("b.index")).unwrap().identity());
+    let bytes = file::load(&path("b.index")).unwrap();
+    assert_eq!(index.documents_digest(), bytes.documents_digest());
+    assert_ne!(index.identity(), bytes.identity());
     assert_eq!(index.tokenizer(), tokenizer.info());
     let mut want: Vec<Vec<u32>> = texts
         .iter()
@@ -177,6 +188,7 @@ fn tokens_are_the_tokenizers_and_documents_the_same() {
         held_out: HeldOut { seed: 0, per_million: 0 },
         marks: Marks { bos: true, eos: true },
         weights: Vec::new(),
+        shuffle: Shuffle::Documents,
     };
     let mut windows = TextWindows::new(Arc::new(index), options).unwrap();
     let tokens = windows.tokens();
@@ -378,7 +390,15 @@ fn all_of(index: &Arc<TextIndex>) -> Result<Vec<String>, DataError> {
     let held_out = HeldOut { seed: 5, per_million: 200_000 };
     let marks = Marks { bos: true, eos: true };
     for split in [Split::Train, Split::HeldOut] {
-        let options = Options { seq_len: 256, seed: 3, split, held_out, marks, weights: vec![] };
+        let options = Options {
+            seq_len: 256,
+            seed: 3,
+            split,
+            held_out,
+            marks,
+            weights: vec![],
+            shuffle: Shuffle::Windows,
+        };
         let mut windows = TextWindows::new(index.clone(), options)?;
         let mut batch = Batch::default();
         windows.fill(0..windows.tokens() / 256 + 1, &mut batch)?;
@@ -505,6 +525,7 @@ fn a_file_that_is_consistent_but_not_of_its_documents_is_found() {
     let good = fs::read(&out).unwrap();
     let [tokens, documents, ..] = parts(&good);
     assert!(sealed_again(&good) == good);
+    fs::write(out.with_extension("good"), &good).unwrap();
     // Digests of documents decide the identity, which a lock names: a file that contradicts it is not opened.
     let mut bad = good.clone();
     bad[documents + 8] ^= 1;
@@ -512,11 +533,64 @@ fn a_file_that_is_consistent_but_not_of_its_documents_is_found() {
     let error = file::load(&out).unwrap_err().message;
     assert!(error.ends_with("is damaged: its identity is not that of its documents"), "{error}");
     // The tokens of bytes are the documents, so a full check finds another one.
+    let identity = *file::load(&out.with_extension("good")).unwrap().identity();
     let mut bad = good.clone();
     bad[tokens + 100_000] ^= 1;
     fs::write(&out, sealed_again(&bad)).unwrap();
-    let error = file::load(&out).unwrap().check().unwrap_err().message;
+    let index = file::load(&out).unwrap();
+    let error = index.check().unwrap_err().message;
     assert!(error.contains("is damaged: document "), "{error}");
+    // And whatever made the tokens, a lock names them: other ones are other data.
+    assert_ne!(*index.identity(), identity);
+}
+
+#[test]
+fn replaced_tokens_are_other_data_and_none_is_past_the_vocabulary() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("a.jsonl"), lines(&documents(0..50))).unwrap();
+    let sources = [source("x", &[&path("a.jsonl")])];
+    let golden = format!("{}/../tests/golden/tokenizers/llama3.model", env!("CARGO_MANIFEST_DIR"));
+    let golden = fs::read(golden).unwrap();
+    let tokenizer = Tokenizer::read(Kind::Tiktoken, &golden, "it", &MarkNames::default()).unwrap();
+    let out = path("t.index");
+    prepared(&request(&sources, &tokenizer), &out).unwrap();
+    let good = file::load(&out).unwrap();
+    good.check().unwrap();
+    let bytes = fs::read(&out).unwrap();
+    let [tokens, ..] = parts(&bytes);
+    let replaced = |id: u16| {
+        let mut bad = bytes.clone();
+        for at in (tokens..tokens + 200).step_by(2) {
+            bad[at..at + 2].copy_from_slice(&id.to_le_bytes());
+        }
+        fs::write(&out, sealed_again(&bad)).unwrap();
+        Arc::new(file::load(&out).unwrap())
+    };
+    // The same documents, consistent in itself, and not what a lock of the first was bound to.
+    let other = replaced(7);
+    other.check().unwrap();
+    assert_eq!(other.documents_digest(), good.documents_digest());
+    assert_ne!(other.identity(), good.identity());
+    // The highest id is 815; a model has no row for 816.
+    replaced(815).check().unwrap();
+    let past = replaced(816);
+    let want = "its token 0 has id 816, and its tokenizer has ids below 816";
+    let error = past.check().unwrap_err().message;
+    assert!(error.ends_with(want), "{error}");
+    let options = Options {
+        seq_len: 32,
+        seed: 3,
+        split: Split::Train,
+        held_out: HeldOut { seed: 0, per_million: 0 },
+        marks: Marks { bos: true, eos: true },
+        weights: Vec::new(),
+        shuffle: Shuffle::Windows,
+    };
+    let mut windows = TextWindows::new(past, options).unwrap();
+    let count = windows.tokens() / 32;
+    let error = windows.fill(0..count, &mut Batch::default()).unwrap_err().message;
+    assert!(error.contains("has id 816"), "{error}");
 }
 
 #[test]

@@ -142,7 +142,7 @@ fn read(
                 "check that the file is there, whole and of the kind its name says",
             )
         };
-        let mut pieces = match Pieces::open(input, &request.field, place) {
+        let mut pieces = match Pieces::open(input, &request.field, request.plain, place) {
             Ok(pieces) => pieces,
             Err(why) => {
                 let _ = made.send((number, Err(failed(why))));
@@ -261,6 +261,25 @@ fn make(
                 });
                 take(line, text)?;
             }
+        }
+        Body::PlainFile(bytes) => {
+            let text = String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned());
+            take(start + 1, text)?;
+        }
+        Body::PlainLines(bytes) => {
+            let mut blank = 0;
+            let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n');
+            for (number, line) in (start + 1..).zip(lines) {
+                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                if line.trim_ascii().is_empty() {
+                    blank += 1;
+                } else {
+                    let text = std::str::from_utf8(line).map(str::to_owned);
+                    take(number, text.map_err(|_| "the line is not UTF-8".to_owned()))?;
+                }
+            }
+            made.report.lines += blank;
+            made.report.blank += blank;
         }
         Body::Lines(bytes) => {
             let mut blank = 0;

@@ -1,7 +1,8 @@
 //! In: a `tokenizer.json`. Out: tokens as Hugging Face's own library makes them, without those its post-processor
-//! adds. Must stay true: truncation and padding in the file are refused, since they would change a document unseen;
-//! marks are those its post-processor puts around a text, or those asked for.
+//! adds. Must stay true: a text has one list of tokens, so a model that drops merges at random is refused; truncation
+//! and padding in the file are refused, since they would change a document unseen; marks are those its post-processor puts around a text, or those asked for.
 
+use tokenizers::ModelWrapper;
 use tokenizers::tokenizer::Tokenizer;
 
 use super::{Engine, Found, MarkNames, mark};
@@ -16,6 +17,13 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     let mut tokenizer = Tokenizer::from_bytes(file).map_err(|error| error.to_string())?;
     if tokenizer.get_truncation().is_some() || tokenizer.get_padding().is_some() {
         return Err("it cuts or pads texts: `truncation` or `padding` is set".to_owned());
+    }
+    if let ModelWrapper::BPE(model) = tokenizer.get_model()
+        && let Some(share) = model.dropout.filter(|share| *share != 0.0)
+    {
+        return Err(format!(
+            "it gives a text other tokens each time: `model.dropout` is {share}; set it to null"
+        ));
     }
     tokenizer.set_encode_special_tokens(true);
     // Ids may have gaps, so their number is one more than the highest.
@@ -60,5 +68,22 @@ impl Huggingface {
         let encoded = self.tokenizer.encode_fast(text, false).map_err(|error| error.to_string())?;
         out.extend_from_slice(encoded.get_ids());
         Ok(())
+    }
+
+    pub(super) fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
+        if self.tokenizer.get_decoder().is_some() {
+            let text = self.tokenizer.decode(ids, false).map_err(|error| error.to_string())?;
+            return Ok(text.into_bytes());
+        }
+        // A file that does not say how is read as SentencePiece's: escaped blanks, and bytes by their names.
+        let mut bytes = Vec::new();
+        for token in ids.iter().filter_map(|id| self.tokenizer.id_to_token(*id)) {
+            let byte = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));
+            match byte.and_then(|hex| u8::from_str_radix(hex, 16).ok()) {
+                Some(byte) => bytes.push(byte),
+                None => bytes.extend(token.replace('\u{2581}', " ").into_bytes()),
+            }
+        }
+        Ok(bytes)
     }
 }

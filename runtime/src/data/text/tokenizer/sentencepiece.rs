@@ -110,6 +110,30 @@ impl Sentencepiece {
         }
         Ok(())
     }
+
+    /// Escaped blanks become blanks; the one that the normaliser puts before a text stays.
+    pub(super) fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
+        let bytes = self
+            .kitoken
+            .decode(ids, &[kitoken::SpecialTokenKind::Priority][..])
+            .map_err(|error| error.to_string())?;
+        let escaped = BLANK.to_string().into_bytes();
+        let mut text = Vec::with_capacity(bytes.len());
+        let mut rest = &bytes[..];
+        while let Some((first, after)) = rest.split_first() {
+            match rest.strip_prefix(&escaped[..]) {
+                Some(after) => {
+                    text.push(b' ');
+                    rest = after;
+                }
+                None => {
+                    text.push(*first);
+                    rest = after;
+                }
+            }
+        }
+        Ok(text)
+    }
 }
 
 impl Normalizer {

@@ -178,3 +178,64 @@ fn files_that_are_no_tokenizers_are_refused_in_words() {
         }
     }
 }
+
+#[test]
+fn a_tokenizer_that_draws_is_refused_and_so_is_a_mark_past_the_vocabulary() {
+    let model = file("llama3.json");
+    let mut json: Value = serde_json::from_slice(&model).unwrap();
+    let read = |json: &Value| {
+        let bytes = serde_json::to_vec(json).unwrap();
+        Tokenizer::read(Kind::Huggingface, &bytes, "t.json", &MarkNames::default())
+    };
+    for (dropout, refused) in [("0.1", true), ("1.0", true), ("0.0", false), ("null", false)] {
+        json["model"]["dropout"] = serde_json::from_str(dropout).unwrap();
+        let read = read(&json);
+        assert_eq!(read.is_err(), refused, "{dropout}");
+        if let Err(error) = read {
+            assert!(error.message.contains("`model.dropout` is"), "{error}");
+        }
+    }
+    json["model"]["dropout"] = Value::Null;
+    let vocab = read(&json).unwrap().info().vocab;
+    for (id, refused) in [(vocab - 1, false), (vocab, true), (70_000, true)] {
+        json["post_processor"] = serde_json::json!({
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "M", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"M": {"id": "M", "ids": [id], "tokens": ["M"]}},
+        });
+        match read(&json) {
+            Ok(_) => assert!(!refused, "{id}"),
+            Err(error) => {
+                assert!(refused, "{error}");
+                let want =
+                    format!("puts token {id} before a document, and its ids end at {}", vocab - 1);
+                assert!(error.message.contains(&want), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_become_the_text_again() {
+    for (kind, name) in [
+        (Kind::Sentencepiece, "llama2.model"),
+        (Kind::Huggingface, "llama2.json"),
+        (Kind::Tiktoken, "llama3.model"),
+        (Kind::Huggingface, "llama3.json"),
+    ] {
+        let tokenizer = usual(kind, name);
+        for text in ["a", "two words", "größer, 7 – 😀!", "line\nline"] {
+            let ids = encoded(&tokenizer, text);
+            let back = String::from_utf8(tokenizer.decode(&ids).unwrap()).unwrap();
+            assert_eq!(back.trim_start(), text, "{name}");
+            // What follows a text is what its own tokens add.
+            let all = encoded(&tokenizer, &format!("{text} and on"));
+            if let Some(rest) = all.strip_prefix(&ids[..]) {
+                let whole = tokenizer.decode(&[&ids[..], rest].concat()).unwrap();
+                assert!(String::from_utf8(whole).unwrap().ends_with(" and on"), "{name}");
+            }
+        }
+    }
+    assert_eq!(Tokenizer::bytes().decode(&[256, 104, 105, 257]).unwrap(), b"hi");
+}

@@ -90,4 +90,8 @@ impl Tiktoken {
         }
         Ok(())
     }
+
+    pub(super) fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
+        self.bpe.decode_bytes(ids).map_err(|error| error.to_string())
+    }
 }
