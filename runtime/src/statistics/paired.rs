@@ -85,9 +85,9 @@ pub fn covers(n: usize) -> Option<Coverage> {
     Some(Coverage { normal: *normal, skewed: *skewed })
 }
 
-/// (n, percent of normal differences, percent of skewed ones).
+/// (n, percent of normal differences, percent of skewed ones), both rounded down.
 const COVERS: [(usize, u32, u32); 7] =
-    [(3, 95, 88), (4, 95, 88), (5, 95, 88), (6, 95, 89), (9, 95, 90), (15, 95, 91), (30, 95, 93)];
+    [(3, 95, 88), (4, 95, 88), (5, 95, 88), (6, 95, 88), (9, 95, 89), (15, 95, 91), (30, 95, 92)];
 
 #[cfg(test)]
 mod tests {
@@ -141,7 +141,8 @@ mod tests {
                     let found = Paired::of(&law.sample(&mut draws, n), AT).unwrap();
                     found.low <= 0.0 && 0.0 <= found.high
                 });
-                if (found - f64::from(said)).abs() > 0.8 {
+                // Two standard errors of the simulation below what is said, and at most one point more.
+                if !(f64::from(said) - 0.4..f64::from(said) + 1.0).contains(&found) {
                     wrong.push((n, law, said, found));
                 }
             }

@@ -18,6 +18,10 @@ use super::{Confidence, student};
 /// Seeds below which there is no seed part.
 pub const FEWEST_SEEDS: usize = 3;
 
+/// Of a hundred 95% intervals at least so many hold the true mean, measured for right and wrong answers to 60 questions
+/// by 1, 3, 5 and 9 seeds, with and without a spread over seeds. A test measures it again.
+pub const COVERS: u32 = 93;
+
 /// Which questions each seed was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
@@ -340,7 +344,10 @@ mod tests {
                 // Three means of few answers are equal at times: no interval, and no wrong one.
                 split(&table, asked, AT).map_or(true, |f| f.low <= 0.0 && 0.0 <= f.high)
             });
-            assert!((93.0..99.0).contains(&found), "{seeds} {asked:?} {by_seed}: {found}");
+            assert!(
+                (f64::from(COVERS)..99.0).contains(&found),
+                "{seeds} {asked:?} {by_seed}: {found}"
+            );
         }
         let mut draws = Draws::new("test questions naive");
         let found = percent(1200, || {
