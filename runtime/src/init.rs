@@ -4,7 +4,7 @@
 //! does too. The rules are those of the released models (spec, section 7).
 
 mod digest;
-mod normal;
+pub(crate) mod normal;
 pub(crate) mod philox;
 
 use std::fmt;

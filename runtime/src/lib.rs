@@ -43,6 +43,7 @@ pub mod reproduce;
 pub mod run;
 pub mod schedule;
 pub mod sign;
+pub mod statistics;
 pub mod tensorboard;
 #[cfg(feature = "torch")]
 pub mod train;

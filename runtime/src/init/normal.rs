@@ -4,13 +4,13 @@
 //! The quantile is Wichura 1988, "Algorithm AS 241", PPND16: relative error about 1e-16.
 
 /// The mass below `x`.
-pub(super) fn distribution(x: f64) -> f64 {
+pub(crate) fn distribution(x: f64) -> f64 {
     0.5 * libm::erfc(-x * std::f64::consts::FRAC_1_SQRT_2)
 }
 
 /// The point with mass `p` below it; `p` strictly between 0 and 1.
 #[inline]
-pub(super) fn quantile(p: f64) -> f64 {
+pub(crate) fn quantile(p: f64) -> f64 {
     let q = p - 0.5;
     if q.abs() <= 0.425 {
         let r = 0.180_625 - q * q;

@@ -1,0 +1,267 @@
+//! What a difference is called: better, worse, equivalent or undecided.
+//!
+//! In: the paired results of a family of rows, for each the direction in which its metric is better, and a declared
+//! margin. Out: for each row one word with its adjusted p values, and why it is undecided. Must stay true: "better" and
+//! "worse" need a Holm-adjusted p value at or below the level; "equivalent" needs a declared margin and two one-sided
+//! tests at the same level, adjusted alike; a difference that is significant and lies within the margin is still
+//! better or worse, and says that it is small; without a variance the word is "undecided".
+//!
+//! Sources: Schuirmann 1987 and Lakens 2017, "Equivalence tests" (two one-sided tests); Holm 1979. Each kind of
+//! statement keeps the level by itself: at most 5% of families call some true zero better or worse, and at most 5%
+//! call some true difference beyond its margin equivalent.
+
+use super::sample::Undefined;
+use super::{Confidence, Paired, holm, student};
+
+/// In which direction a metric is better.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Better {
+    /// Losses, times.
+    Less,
+    /// Shares of right answers.
+    More,
+}
+
+/// Differences smaller than this, in the metric's unit, do not matter to whoever declared it. Above zero.
+#[derive(Clone, Copy, Debug, PartialEq, PartialOrd, serde::Serialize)]
+#[serde(transparent)]
+pub struct Margin(f64);
+
+impl Margin {
+    /// A finite number above zero.
+    pub fn new(size: f64) -> Option<Margin> {
+        (size > 0.0 && size.is_finite()).then_some(Margin(size))
+    }
+
+    /// In the metric's unit.
+    pub fn size(self) -> f64 {
+        self.0
+    }
+}
+
+/// The word for a difference.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Effect {
+    Better,
+    Worse,
+    Equivalent,
+    Undecided,
+}
+
+impl Effect {
+    pub fn word(self) -> &'static str {
+        match self {
+            Effect::Better => "better",
+            Effect::Worse => "worse",
+            Effect::Equivalent => "equivalent",
+            Effect::Undecided => "undecided",
+        }
+    }
+}
+
+/// Why a row is undecided.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case", tag = "why")]
+pub enum Open {
+    /// There is no interval.
+    Undefined(Undefined),
+    /// The data allow zero, and no margin is declared that would allow to call the arms equivalent.
+    NoMargin,
+    /// The data allow zero, and a difference beyond the margin.
+    TooUncertain,
+}
+
+/// One row of a family.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Row {
+    pub result: Result<Paired, Undefined>,
+    /// A p value to judge by in place of that of the t interval, such as the sign-flip test's.
+    pub p: Option<f64>,
+    pub better: Better,
+    pub margin: Option<Margin>,
+}
+
+/// A row with its word.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Judged {
+    pub effect: Effect,
+    /// Holm-adjusted, of no difference.
+    pub p_adjusted: Option<f64>,
+    /// Holm-adjusted, of a difference at or beyond the margin.
+    pub p_equivalence: Option<f64>,
+    /// Whether two one-sided tests place the difference within the margin; `None` without a margin or an interval.
+    pub within_margin: Option<bool>,
+    /// Only of undecided rows.
+    pub open: Option<Open>,
+}
+
+/// The p value of two one-sided tests: of the hypothesis that the true difference is at or beyond the margin.
+pub fn two_one_sided(result: &Paired, margin: Margin) -> f64 {
+    let beyond = |distance: f64| student::above(distance / result.standard_error, result.df());
+    f64::max(beyond(margin.0 - result.mean), beyond(margin.0 + result.mean))
+}
+
+/// A word for every row of a family; all its declared rows must be given, those without data as undefined.
+pub fn judge(family: &[Row], confidence: Confidence) -> Vec<Judged> {
+    let differs: Vec<Option<f64>> =
+        family.iter().map(|row| row.result.ok().map(|result| row.p.unwrap_or(result.p))).collect();
+    let equals: Vec<Option<f64>> = family
+        .iter()
+        .map(|row| Some(two_one_sided(row.result.as_ref().ok()?, row.margin?)))
+        .collect();
+    let adjusted = holm::adjusted(&differs).into_iter().zip(holm::adjusted(&equals));
+    family
+        .iter()
+        .zip(adjusted)
+        .map(|(row, (differs, equals))| word(row, differs, equals, confidence.alpha()))
+        .collect()
+}
+
+fn word(row: &Row, differs: Option<f64>, equals: Option<f64>, alpha: f64) -> Judged {
+    let within_margin = equals.map(|p| p <= alpha);
+    let (effect, open) = match row.result {
+        Err(undefined) => (Effect::Undecided, Some(Open::Undefined(undefined))),
+        Ok(result) if differs.is_some_and(|p| p <= alpha) => {
+            let better = match row.better {
+                Better::Less => result.mean < 0.0,
+                Better::More => result.mean > 0.0,
+            };
+            (if better { Effect::Better } else { Effect::Worse }, None)
+        }
+        Ok(_) => match within_margin {
+            Some(true) => (Effect::Equivalent, None),
+            Some(false) => (Effect::Undecided, Some(Open::TooUncertain)),
+            None => (Effect::Undecided, Some(Open::NoMargin)),
+        },
+    };
+    Judged { effect, p_adjusted: differs, p_equivalence: equals, within_margin, open }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::draws::Draws;
+    use super::super::simulation::percent;
+    use super::*;
+
+    const AT: Confidence = Confidence::NINETY_FIVE;
+
+    fn row(differences: &[f64], better: Better, margin: Option<f64>) -> Row {
+        let margin = margin.map(|size| Margin::new(size).unwrap());
+        Row { result: Paired::of(differences, AT), p: None, better, margin }
+    }
+
+    fn one(differences: &[f64], better: Better, margin: Option<f64>) -> Judged {
+        judge(&[row(differences, better, margin)], AT)[0]
+    }
+
+    #[test]
+    fn each_word_has_its_condition() {
+        use Better::{Less, More};
+        let down = [-1.0, -1.1, -0.9];
+        let small = [-0.02, 0.01, 0.015, -0.01];
+        let wide = [-2.0, 0.5, 3.0];
+        let none = [0.0; 4];
+        type Said = (Effect, Option<bool>, Option<Open>);
+        let cases: [(&[f64], Better, Option<f64>, Said); 10] = [
+            (&down, Less, None, (Effect::Better, None, None)),
+            (&down, More, None, (Effect::Worse, None, None)),
+            (&down, Less, Some(0.1), (Effect::Better, Some(false), None)),
+            // Significant, and less than what matters: it is both, and never "equivalent".
+            (&down, Less, Some(5.0), (Effect::Better, Some(true), None)),
+            (&small, Less, Some(0.1), (Effect::Equivalent, Some(true), None)),
+            (&small, Less, None, (Effect::Undecided, None, Some(Open::NoMargin))),
+            (&small, More, Some(0.01), (Effect::Undecided, Some(false), Some(Open::TooUncertain))),
+            (&wide, More, Some(1.0), (Effect::Undecided, Some(false), Some(Open::TooUncertain))),
+            (
+                &none,
+                More,
+                Some(1.0),
+                (
+                    Effect::Undecided,
+                    None,
+                    Some(Open::Undefined(Undefined::NoVariance { value: 0.0 })),
+                ),
+            ),
+            (
+                &[1.0],
+                Less,
+                None,
+                (
+                    Effect::Undecided,
+                    None,
+                    Some(Open::Undefined(Undefined::TooFew { have: 1, need: 3 })),
+                ),
+            ),
+        ];
+        for (differences, better, margin, said) in cases {
+            let found = one(differences, better, margin);
+            assert_eq!(
+                (found.effect, found.within_margin, found.open),
+                said,
+                "{differences:?} {better:?} {margin:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn margins_are_sizes() {
+        for bad in [0.0, -1.0, f64::NAN, f64::INFINITY] {
+            assert_eq!(Margin::new(bad), None);
+        }
+    }
+
+    #[test]
+    fn two_one_sided_tests_are_an_interval_of_twice_the_level() {
+        let mut draws = Draws::new("test tost");
+        let ninety = Confidence::new(0.9).unwrap();
+        for _ in 0..500 {
+            let values: Vec<f64> = (0..6).map(|_| 0.3 + draws.normal()).collect();
+            let result = Paired::of(&values, AT).unwrap();
+            let (low, high) = result.interval(ninety);
+            let p = two_one_sided(&result, Margin::new(1.0).unwrap());
+            assert_eq!(p < 0.05, -1.0 < low && high < 1.0, "{p} {low} {high}");
+        }
+    }
+
+    #[test]
+    fn a_family_counts_all_its_rows() {
+        let nine = [0.9, 1.1, 1.0, 0.2, 1.9, 1.4, 0.6, 0.1, 1.2];
+        let alone = one(&nine, Better::More, None);
+        let family: Vec<Row> = std::iter::once(row(&nine, Better::More, None))
+            .chain((0..11).map(|_| row(&[0.0; 3], Better::More, None)))
+            .collect();
+        let among = judge(&family, AT)[0];
+        assert!((among.p_adjusted.unwrap() / alone.p_adjusted.unwrap() - 12.0).abs() < 1e-9);
+        assert_eq!(judge(&family, AT)[1].p_adjusted, None);
+    }
+
+    #[test]
+    fn another_test_may_judge() {
+        let mut row = row(&[1.0, 1.1, 0.9], Better::More, None);
+        row.p = Some(0.2);
+        assert_eq!(judge(&[row], AT)[0].effect, Effect::Undecided);
+    }
+
+    /// A true difference just at the margin is called equivalent at most at the level; with more seeds a true zero is
+    /// called so more often.
+    #[test]
+    fn equivalence_keeps_its_level_and_has_power() {
+        let mut last = 0.0;
+        for n in [3, 5, 9, 15] {
+            let mut draws = Draws::new(&format!("test equivalence {n}"));
+            let mut called = |mean: f64| {
+                percent(3000, || {
+                    let values: Vec<f64> = (0..n).map(|_| mean + draws.normal()).collect();
+                    one(&values, Better::Less, Some(1.0)).effect == Effect::Equivalent
+                })
+            };
+            let (at_margin, at_zero) = (called(1.0), called(0.0));
+            assert!(at_margin < 5.8, "{n}: {at_margin}");
+            assert!(at_zero > last, "{n}: {at_zero}, before {last}");
+            last = at_zero;
+        }
+        assert!(last > 90.0, "{last}");
+    }
+}

@@ -1,0 +1,169 @@
+//! The paired t interval, the primary interval of a comparison.
+//!
+//! In: one difference (treated minus base) for each seed, in the metric's unit. Out: their mean, its standard error,
+//! its interval and a two-sided p value, all in that unit, or the reason why there are none. Must stay true: the
+//! order of the seeds changes no bit; no interval below three seeds or without a variance; how many intervals hold the
+//! truth is measured by simulation ([`covers`]) and not only promised.
+//!
+//! Source: Student 1908; Colas, Sigaud and Oudeyer 2018, "How many random seeds?", section 3 (the t test and its
+//! assumptions at few seeds). It is exact where differences are normally distributed.
+
+use super::sample::{Sample, Undefined};
+use super::{Confidence, student};
+
+/// From so many seeds on there is an interval.
+pub const FEWEST: usize = 3;
+
+/// What paired differences say of their mean.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Paired {
+    /// Differences.
+    pub n: usize,
+    pub mean: f64,
+    /// Standard deviation of single differences.
+    pub sd: f64,
+    /// Of the mean.
+    pub standard_error: f64,
+    /// Lower end of the interval of the mean.
+    pub low: f64,
+    /// Upper end.
+    pub high: f64,
+    /// Two-sided, of the hypothesis that the mean difference is zero.
+    pub p: f64,
+    /// The share of such intervals that shall hold the truth.
+    pub confidence: Confidence,
+}
+
+impl Paired {
+    /// Of at least [`FEWEST`] differences.
+    pub fn of(differences: &[f64], confidence: Confidence) -> Result<Paired, Undefined> {
+        let sample = Sample::of(differences, FEWEST)?;
+        Ok(Paired::from_parts(&sample, confidence))
+    }
+
+    pub(super) fn from_parts(sample: &Sample, confidence: Confidence) -> Paired {
+        let df = (sample.n - 1) as f64;
+        let standard_error = sample.standard_error();
+        let half = student::critical(confidence.alpha(), df) * standard_error;
+        Paired {
+            n: sample.n,
+            mean: sample.mean,
+            sd: libm::sqrt(sample.variance),
+            standard_error,
+            low: sample.mean - half,
+            high: sample.mean + half,
+            p: student::two_sided(sample.mean / standard_error, df),
+            confidence,
+        }
+    }
+
+    /// Degrees of freedom of the standard error.
+    pub fn df(&self) -> f64 {
+        (self.n - 1) as f64
+    }
+
+    /// The interval at another confidence, such as that of one row among several.
+    pub fn interval(&self, confidence: Confidence) -> (f64, f64) {
+        let half = student::critical(confidence.alpha(), self.df()) * self.standard_error;
+        (self.mean - half, self.mean + half)
+    }
+}
+
+/// How many of a hundred 95% intervals of n differences hold the true mean.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Coverage {
+    /// Where differences are normally distributed.
+    pub normal: u32,
+    /// Where they are as skewed as an exponential distribution (skewness 2).
+    pub skewed: u32,
+}
+
+/// Measured coverage of the 95% interval; between the measured n that of the next lower one. `None` below
+/// [`FEWEST`]. A test measures it again.
+pub fn covers(n: usize) -> Option<Coverage> {
+    let (_, normal, skewed) = COVERS.iter().rev().find(|(of, ..)| *of <= n)?;
+    Some(Coverage { normal: *normal, skewed: *skewed })
+}
+
+/// (n, percent of normal differences, percent of skewed ones), both rounded down.
+const COVERS: [(usize, u32, u32); 7] =
+    [(3, 95, 88), (4, 95, 88), (5, 95, 88), (6, 95, 88), (9, 95, 89), (15, 95, 91), (30, 95, 92)];
+
+#[cfg(test)]
+mod tests {
+    use super::super::draws::Draws;
+    use super::super::simulation::{Law, percent};
+    use super::*;
+
+    const AT: Confidence = Confidence::NINETY_FIVE;
+
+    #[test]
+    fn a_published_example_is_met() {
+        // Student 1908, table of Cushny and Peebles: hours of sleep gained, ten patients, two drugs.
+        let sleep = [1.2, 2.4, 1.3, 1.3, 0.0, 1.0, 1.8, 0.8, 4.6, 1.4];
+        let found = Paired::of(&sleep, AT).unwrap();
+        // R's t.test: t = 4.0621, df = 9, p = 0.002833, interval 0.7001142 to 2.4598858, mean 1.58.
+        assert!((found.mean - 1.58).abs() < 1e-12);
+        assert!((found.mean / found.standard_error - 4.0621).abs() < 5e-5);
+        assert!((found.p - 0.002833).abs() < 5e-7, "{found:?}");
+        assert!((found.low - 0.7001142).abs() < 5e-8 && (found.high - 2.4598858).abs() < 5e-8);
+        assert_eq!(found.interval(AT), (found.low, found.high));
+    }
+
+    #[test]
+    fn p_and_interval_agree() {
+        let mut draws = Draws::new("test paired agree");
+        for n in [3, 5, 9] {
+            for _ in 0..300 {
+                let values: Vec<f64> = (0..n).map(|_| draws.normal() + 0.7).collect();
+                let found = Paired::of(&values, AT).unwrap();
+                let excluded = found.low > 0.0 || found.high < 0.0;
+                assert_eq!(found.p < 0.05, excluded, "{found:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_variance_there_is_a_reason() {
+        assert_eq!(Paired::of(&[1.0, 2.0], AT), Err(Undefined::TooFew { have: 2, need: 3 }));
+        assert_eq!(Paired::of(&[0.0; 5], AT), Err(Undefined::NoVariance { value: 0.0 }));
+        assert_eq!(Paired::of(&[1.0, f64::NAN, 2.0], AT), Err(Undefined::NotFinite));
+    }
+
+    /// What heads of columns say of it.
+    #[test]
+    fn it_covers_what_it_is_said_to_cover() {
+        let mut wrong = Vec::new();
+        for (n, normal, skewed) in COVERS {
+            for (law, said) in [(Law::Normal, normal), (Law::Skewed, skewed)] {
+                let mut draws = Draws::new(&format!("test paired {n} {law:?}"));
+                let found = percent(20_000, || {
+                    let found = Paired::of(&law.sample(&mut draws, n), AT).unwrap();
+                    found.low <= 0.0 && 0.0 <= found.high
+                });
+                // Two standard errors of the simulation below what is said, and at most one point more.
+                if !(f64::from(said) - 0.4..f64::from(said) + 1.0).contains(&found) {
+                    wrong.push((n, law, said, found));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{wrong:?}");
+        assert_eq!(covers(2), None);
+        assert_eq!(covers(8), covers(6));
+    }
+
+    #[test]
+    fn power_rises_with_seeds() {
+        // An effect of one standard deviation; the noncentral t distribution gives 0.20, 0.40, 0.75 and 0.98.
+        let mut last = 0.0;
+        for (n, power) in [(3, 18.0), (5, 40.1), (9, 75.0), (15, 94.9)] {
+            let mut draws = Draws::new(&format!("test paired power {n}"));
+            let found = percent(4000, || {
+                let values: Vec<f64> = (0..n).map(|_| draws.normal() + 1.0).collect();
+                Paired::of(&values, AT).unwrap().p < 0.05
+            });
+            assert!(found > last && (found - power).abs() < 3.0, "{n}: {found}, not {power}");
+            last = found;
+        }
+    }
+}

@@ -1,0 +1,381 @@
+//! Questions are a sample, too: the variance of an evaluation, split by seeds and questions.
+//!
+//! In: for each seed the paired difference of every question (treated minus base; for right or wrong answers -1, 0 or
+//! 1), and whether all seeds answered the same questions. Out: the mean difference with a standard error and an
+//! interval that hold for other seeds and other questions alike, and the part that each contributes. Must stay true:
+//! differences are paired by question; parts are never negative and sum to the variance of the mean; the numbers of
+//! questions and seeds come with it; a single seed gives no seed part, and says so.
+//!
+//! Sources: Miller 2024, "Adding error bars to evals", sections 3 to 5 (questions as a sample, paired differences);
+//! two-way random effects with one observation a cell: Searle, Casella and McCulloch 1992, "Variance components",
+//! chapter 4; degrees of freedom: Satterthwaite 1946.
+
+use std::fmt;
+
+use super::sample::{Sample, Undefined, no_spread};
+use super::{Confidence, student};
+
+/// Seeds below which there is no seed part.
+pub const FEWEST_SEEDS: usize = 3;
+
+/// Of a hundred 95% intervals at least so many hold the true mean, measured for right and wrong answers to 60 questions
+/// by 1, 3, 5 and 9 seeds, with and without a spread over seeds. A test measures it again.
+pub const COVERS: u32 = 93;
+
+/// Which questions each seed was asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Asked {
+    /// All seeds the same ones, in one order.
+    Same,
+    /// Each seed its own ones.
+    Fresh,
+}
+
+/// A mean difference with its variance split.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Split {
+    pub asked: Asked,
+    pub seeds: usize,
+    /// Questions of each seed; where they are not equally many, of the seed with fewest.
+    pub questions: usize,
+    pub mean: f64,
+    /// Of the mean, over seeds and questions; over questions alone where there is no seed part.
+    pub standard_error: f64,
+    pub df: f64,
+    pub low: f64,
+    pub high: f64,
+    pub p: f64,
+    /// Part of the squared standard error that more seeds would lower; `None` of fewer than three seeds, and then the
+    /// interval speaks of these very runs alone.
+    pub seed_part: Option<f64>,
+    /// Part that more questions would lower.
+    pub question_part: f64,
+    /// Part that either would lower: what one question does in one run.
+    pub both_part: f64,
+    pub confidence: Confidence,
+}
+
+/// Why there is no split.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case", tag = "refused")]
+pub enum Refused {
+    /// Too few questions or no variance.
+    Undefined(Undefined),
+    /// The same questions were to be asked, and one seed has another number of them.
+    OtherNumber { seed: usize, questions: usize, of_first: usize },
+    /// Two seeds: too few to estimate a spread over seeds, too many for one run.
+    TooFewSeeds { have: usize, need: usize },
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::Undefined(undefined) => undefined.fmt(f),
+            Refused::OtherNumber { seed, questions, of_first } => write!(
+                f,
+                "seed {seed} has {questions} questions and the first seed {of_first}, though all were asked the same"
+            ),
+            Refused::TooFewSeeds { have, need } => {
+                write!(f, "{have} seeds; a spread over seeds needs at least {need}")
+            }
+        }
+    }
+}
+
+impl From<Undefined> for Refused {
+    fn from(undefined: Undefined) -> Refused {
+        Refused::Undefined(undefined)
+    }
+}
+
+/// Parts of the squared standard error of the mean.
+struct Parts {
+    mean: f64,
+    seed: Option<f64>,
+    question: f64,
+    both: f64,
+    df: f64,
+}
+
+/// Splits the variance of `differences[seed][question]`.
+pub fn split(
+    differences: &[Vec<f64>],
+    asked: Asked,
+    confidence: Confidence,
+) -> Result<Split, Refused> {
+    let seeds = differences.len();
+    if seeds == 0 || seeds == 2 {
+        return Err(Refused::TooFewSeeds { have: seeds, need: FEWEST_SEEDS });
+    }
+    let questions = differences.iter().map(Vec::len).min().unwrap_or(0);
+    if questions < 2 {
+        return Err(Undefined::TooFew { have: questions, need: 2 }.into());
+    }
+    if !differences.iter().flatten().all(|d| d.is_finite()) {
+        return Err(Undefined::NotFinite.into());
+    }
+    let parts = match (differences, asked) {
+        ([only], Asked::Same | Asked::Fresh) => one(only)?,
+        (_, Asked::Same) => same(differences, questions)?,
+        (_, Asked::Fresh) => fresh(differences)?,
+    };
+    let Parts { mean, seed, question, both, df } = parts;
+    let variance = seed.unwrap_or(0.0) + question + both;
+    let standard_error = libm::sqrt(variance);
+    let largest: Vec<f64> = differences.iter().flatten().copied().collect();
+    if !(standard_error.is_finite() && df > 0.0) || no_spread(&largest, standard_error) {
+        return Err(Undefined::NoVariance { value: mean }.into());
+    }
+    let half = student::critical(confidence.alpha(), df) * standard_error;
+    Ok(Split {
+        asked,
+        seeds,
+        questions,
+        mean,
+        standard_error,
+        df,
+        low: mean - half,
+        high: mean + half,
+        p: student::two_sided(mean / standard_error, df),
+        seed_part: seed,
+        question_part: question,
+        both_part: both,
+        confidence,
+    })
+}
+
+/// One run of either arm: the questions are the sample.
+fn one(differences: &[f64]) -> Result<Parts, Undefined> {
+    let sample = Sample::of(differences, 2)?;
+    let question = sample.variance / sample.n as f64;
+    Ok(Parts { mean: sample.mean, seed: None, question, both: 0.0, df: (sample.n - 1) as f64 })
+}
+
+/// Each seed's mean is one number; what it holds of its own questions is known from their spread.
+fn fresh(differences: &[Vec<f64>]) -> Result<Parts, Undefined> {
+    let seeds = differences.len() as f64;
+    let mut means = Vec::with_capacity(differences.len());
+    let mut within = 0.0;
+    for questions in differences {
+        let n = questions.len() as f64;
+        let mean = questions.iter().sum::<f64>() / n;
+        let squares: f64 = questions.iter().map(|d| (d - mean) * (d - mean)).sum();
+        within += squares / ((n - 1.0) * n);
+        means.push(mean);
+    }
+    let sample = Sample::of(&means, FEWEST_SEEDS)?;
+    let total = sample.variance / seeds;
+    let question = f64::min(total, within / (seeds * seeds));
+    Ok(Parts {
+        mean: sample.mean,
+        seed: Some(total - question),
+        question,
+        both: 0.0,
+        df: seeds - 1.0,
+    })
+}
+
+/// The two-way table: mean squares of seeds, of questions and of what is left.
+fn same(differences: &[Vec<f64>], questions: usize) -> Result<Parts, Refused> {
+    let of_first = differences.first().map_or(0, Vec::len);
+    for (seed, row) in differences.iter().enumerate() {
+        if row.len() != of_first {
+            return Err(Refused::OtherNumber { seed, questions: row.len(), of_first });
+        }
+    }
+    let (s, q) = (differences.len() as f64, questions as f64);
+    let by_seed: Vec<f64> = differences.iter().map(|row| row.iter().sum::<f64>() / q).collect();
+    let mut by_question = vec![0.0; questions];
+    for row in differences {
+        for (sum, value) in by_question.iter_mut().zip(row) {
+            *sum += value / s;
+        }
+    }
+    let mean = by_seed.iter().sum::<f64>() / s;
+    let squares = |means: &[f64]| means.iter().map(|m| (m - mean) * (m - mean)).sum::<f64>();
+    let mut left = 0.0;
+    for (row, of_seed) in differences.iter().zip(&by_seed) {
+        for (value, of_question) in row.iter().zip(&by_question) {
+            let rest = value - of_seed - of_question + mean;
+            left += rest * rest;
+        }
+    }
+    let left_df = (s - 1.0) * (q - 1.0);
+    let left = left / left_df;
+    let seed = q * squares(&by_seed) / (s - 1.0);
+    let question = s * squares(&by_question) / (q - 1.0);
+    // Where an effect looks smaller than what is left, its part is zero.
+    let cells = s * q;
+    let seed_part = f64::max(0.0, seed - left) / cells;
+    let question_part = f64::max(0.0, question - left) / cells;
+    let both_part = left / cells;
+    // Satterthwaite, over the mean squares that the sum is made of.
+    let mut terms = Vec::new();
+    let mut of_left = 1.0;
+    for (square, df) in [(seed, s - 1.0), (question, q - 1.0)] {
+        if square > left {
+            terms.push((square, df));
+            of_left -= 1.0;
+        }
+    }
+    terms.push((of_left * left, left_df));
+    let sum: f64 = terms.iter().map(|(square, _)| square).sum();
+    let over: f64 = terms.iter().map(|(square, df)| square * square / df).sum();
+    Ok(Parts {
+        mean,
+        seed: Some(seed_part),
+        question: question_part,
+        both: both_part,
+        df: sum * sum / over,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Paired;
+    use super::super::draws::Draws;
+    use super::super::simulation::percent;
+    use super::*;
+
+    const AT: Confidence = Confidence::NINETY_FIVE;
+
+    #[test]
+    fn a_table_by_hand_is_met() {
+        // Mean 4; seed means 2, 4, 6; question means 3, 5; nothing is left.
+        let table = [vec![1.0, 3.0], vec![3.0, 5.0], vec![5.0, 7.0]];
+        let found = split(&table, Asked::Same, AT).unwrap();
+        // Mean squares: seeds 2 * 8 / 2 = 8, questions 3 * 2 / 1 = 6, over 6 cells.
+        assert!((found.mean - 4.0).abs() < 1e-12);
+        assert!((found.seed_part.unwrap() - 8.0 / 6.0).abs() < 1e-12);
+        assert!((found.question_part - 1.0).abs() < 1e-12);
+        assert!(found.both_part.abs() < 1e-12);
+        assert!((found.df - 14.0 * 14.0 / (64.0 / 2.0 + 36.0)).abs() < 1e-9, "{found:?}");
+        assert_eq!((found.seeds, found.questions), (3, 2));
+        let sum = found.seed_part.unwrap() + found.question_part + found.both_part;
+        assert!((sum - found.standard_error * found.standard_error).abs() < 1e-12);
+        // Asked afresh, the seeds' means are all there is: the paired t interval.
+        let fresh = split(&table, Asked::Fresh, AT).unwrap();
+        let paired = Paired::of(&[2.0, 4.0, 6.0], AT).unwrap();
+        assert!((fresh.standard_error - paired.standard_error).abs() < 1e-12);
+        assert_eq!((fresh.low, fresh.high, fresh.df), (paired.low, paired.high, 2.0));
+    }
+
+    #[test]
+    fn one_run_speaks_of_itself() {
+        let right = [1.0, 0.0, 0.0, -1.0, 1.0, 1.0, 0.0, 1.0];
+        let found = split(&[right.to_vec()], Asked::Same, AT).unwrap();
+        assert_eq!((found.seeds, found.questions, found.seed_part), (1, 8, None));
+        assert!((found.mean - 0.375).abs() < 1e-12 && found.df == 7.0);
+    }
+
+    #[test]
+    fn what_cannot_be_split_is_typed() {
+        let refused = |table: &[Vec<f64>], asked| split(table, asked, AT).unwrap_err();
+        let two = vec![vec![0.0, 1.0]; 2];
+        assert_eq!(refused(&[], Asked::Same), Refused::TooFewSeeds { have: 0, need: 3 });
+        assert_eq!(refused(&two, Asked::Same), Refused::TooFewSeeds { have: 2, need: 3 });
+        let ragged = [vec![0.0, 1.0], vec![0.0, 1.0, 1.0], vec![0.0, 1.0]];
+        assert_eq!(
+            refused(&ragged, Asked::Same),
+            Refused::OtherNumber { seed: 1, questions: 3, of_first: 2 }
+        );
+        for asked in [Asked::Same, Asked::Fresh] {
+            let none = Refused::Undefined(Undefined::NoVariance { value: 0.0 });
+            assert_eq!(refused(&vec![vec![0.0; 10]; 3], asked), none);
+            let few = Refused::Undefined(Undefined::TooFew { have: 1, need: 2 });
+            assert_eq!(refused(&vec![vec![0.0]; 3], asked), few);
+            let bad = Refused::Undefined(Undefined::NotFinite);
+            assert_eq!(refused(&vec![vec![0.0, f64::NAN]; 3], asked), bad);
+        }
+        assert!(
+            split(
+                &ragged.map(|row| row.iter().map(|d| d + row.len() as f64).collect()),
+                Asked::Fresh,
+                AT
+            )
+            .is_ok()
+        );
+    }
+
+    /// Paired differences of right and wrong answers whose true mean is zero.
+    fn answers(
+        draws: &mut Draws,
+        seeds: usize,
+        questions: usize,
+        asked: Asked,
+        by_seed: f64,
+    ) -> Vec<Vec<f64>> {
+        let easy = |draws: &mut Draws| (0.5 + 0.15 * draws.normal(), 0.15 * draws.normal());
+        let shared: Vec<(f64, f64)> = (0..questions).map(|_| easy(draws)).collect();
+        (0..seeds)
+            .map(|_| {
+                let of_seed = by_seed * draws.normal();
+                (0..questions)
+                    .map(|at| {
+                        let (base, gain) = match asked {
+                            Asked::Same => shared[at],
+                            Asked::Fresh => easy(draws),
+                        };
+                        let half = 0.5 * (gain + of_seed);
+                        let mut right = |chance: f64| f64::from(u8::from(draws.uniform() < chance));
+                        right(base + half) - right(base - half)
+                    })
+                    .collect()
+            })
+            .collect()
+    }
+
+    /// The paired t interval over seeds holds the mean of these questions; that of all questions it misses.
+    #[test]
+    fn intervals_cover_for_other_seeds_and_other_questions() {
+        for (seeds, asked, by_seed) in [
+            (3, Asked::Same, 0.1),
+            (5, Asked::Same, 0.1),
+            (9, Asked::Same, 0.1),
+            (9, Asked::Same, 0.0),
+            (3, Asked::Fresh, 0.1),
+            (9, Asked::Fresh, 0.1),
+            (1, Asked::Same, 0.0),
+        ] {
+            let mut draws = Draws::new(&format!("test questions {seeds} {asked:?} {by_seed}"));
+            let found = percent(1200, || {
+                let table = answers(&mut draws, seeds, 60, asked, by_seed);
+                // Three means of few answers are equal at times: no interval, and no wrong one.
+                split(&table, asked, AT).map_or(true, |f| f.low <= 0.0 && 0.0 <= f.high)
+            });
+            assert!(
+                (f64::from(COVERS)..99.0).contains(&found),
+                "{seeds} {asked:?} {by_seed}: {found}"
+            );
+        }
+        let mut draws = Draws::new("test questions naive");
+        let found = percent(1200, || {
+            let table = answers(&mut draws, 9, 60, Asked::Same, 0.0);
+            let means: Vec<f64> = table.iter().map(|row| row.iter().sum::<f64>() / 60.0).collect();
+            Paired::of(&means, AT).map_or(true, |f| f.low <= 0.0 && 0.0 <= f.high)
+        });
+        assert!(found < 91.0, "over seeds alone: {found}");
+    }
+
+    #[test]
+    fn parts_are_what_they_are_called() {
+        let mut draws = Draws::new("test questions parts");
+        let mut parts = |by_seed: f64, by_question: f64, by_both: f64| {
+            let of: Vec<f64> = (0..200).map(|_| by_question * draws.normal()).collect();
+            let table: Vec<Vec<f64>> = (0..50)
+                .map(|_| {
+                    let seed = by_seed * draws.normal();
+                    of.iter().map(|of| seed + of + by_both * draws.normal()).collect()
+                })
+                .collect();
+            let found = split(&table, Asked::Same, AT).unwrap();
+            [found.seed_part.unwrap() * 50.0, found.question_part * 200.0, found.both_part * 1e4]
+        };
+        for (found, want) in parts(1.0, 2.0, 3.0).iter().zip([1.0, 4.0, 9.0]) {
+            assert!((found / want - 1.0).abs() < 0.5, "{found}, not {want}");
+        }
+        let [seed, question, _] = parts(0.0, 0.0, 1.0);
+        assert!(seed < 0.02 && question < 0.02, "{seed} {question}");
+    }
+}

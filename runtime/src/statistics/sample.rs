@@ -1,0 +1,124 @@
+//! Mean and variance of a few numbers.
+//!
+//! In: numbers. Out: how many, their mean and their variance, or why there is none. Must stay true: the order of the
+//! numbers changes no bit; numbers that differ by rounding alone have no variance.
+
+use std::fmt;
+
+/// Why there is no result.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case", tag = "reason")]
+pub enum Undefined {
+    /// There are fewer numbers than the method needs.
+    TooFew { have: usize, need: usize },
+    /// A number is NaN or infinite.
+    NotFinite,
+    /// All numbers are equal, so their spread cannot be estimated.
+    NoVariance { value: f64 },
+    /// So many of the values are at a floor or a ceiling that the spread is not that of free values.
+    AtBound { bound: f64, values: usize, of: usize },
+}
+
+impl fmt::Display for Undefined {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Undefined::TooFew { have, need } => {
+                write!(f, "{have} of at least {need} values that are needed")
+            }
+            Undefined::NotFinite => write!(f, "a value is not a finite number"),
+            Undefined::NoVariance { value } => {
+                write!(f, "all values equal {value}, so their spread is unknown")
+            }
+            Undefined::AtBound { bound, values, of } => {
+                write!(
+                    f,
+                    "{values} of {of} values are at the bound {bound}, so their spread is unknown"
+                )
+            }
+        }
+    }
+}
+
+/// Numbers whose spread is at most this share of the largest of them differ by rounding alone.
+const ROUNDING: f64 = 1e-12;
+
+/// A sample with a variance.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Sample {
+    pub(super) n: usize,
+    pub(super) mean: f64,
+    /// Sum of squares about the mean over n - 1.
+    pub(super) variance: f64,
+}
+
+impl Sample {
+    /// Of at least `need` finite numbers that are not all equal.
+    pub(super) fn of(values: &[f64], need: usize) -> Result<Sample, Undefined> {
+        let sorted = checked(values, need.max(2))?;
+        let n = sorted.len();
+        let mean = sorted.iter().sum::<f64>() / n as f64;
+        let squares: f64 = sorted.iter().map(|v| (v - mean) * (v - mean)).sum();
+        let variance = squares / (n - 1) as f64;
+        if no_spread(&sorted, libm::sqrt(variance)) {
+            return Err(Undefined::NoVariance { value: mean });
+        }
+        if !variance.is_finite() {
+            return Err(Undefined::NotFinite);
+        }
+        Ok(Sample { n, mean, variance })
+    }
+
+    /// Standard error of the mean.
+    pub(super) fn standard_error(&self) -> f64 {
+        libm::sqrt(self.variance / self.n as f64)
+    }
+}
+
+/// The numbers in ascending order, where there are enough and all are finite.
+pub(super) fn checked(values: &[f64], need: usize) -> Result<Vec<f64>, Undefined> {
+    if values.len() < need {
+        return Err(Undefined::TooFew { have: values.len(), need });
+    }
+    if !values.iter().all(|v| v.is_finite()) {
+        return Err(Undefined::NotFinite);
+    }
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    Ok(sorted)
+}
+
+/// Whether a spread is rounding alone.
+pub(super) fn no_spread(values: &[f64], spread: f64) -> bool {
+    let largest = values.iter().fold(0.0, |most, v| f64::max(most, v.abs()));
+    spread <= ROUNDING * largest
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_has_no_variance_is_typed() {
+        assert_eq!(Sample::of(&[1.0], 1), Err(Undefined::TooFew { have: 1, need: 2 }));
+        assert_eq!(Sample::of(&[1.0, 2.0], 3), Err(Undefined::TooFew { have: 2, need: 3 }));
+        for bad in [f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+            assert_eq!(Sample::of(&[1.0, bad, 2.0], 3), Err(Undefined::NotFinite));
+        }
+        assert_eq!(Sample::of(&[0.0; 3], 3), Err(Undefined::NoVariance { value: 0.0 }));
+        // The same difference, rounded three ways.
+        let rounded = [0.3, 0.1 + 0.2, 0.4 - 0.1];
+        assert!(rounded[0] != rounded[1]);
+        assert!(matches!(Sample::of(&rounded, 3), Err(Undefined::NoVariance { .. })));
+        assert_eq!(Sample::of(&[1e300, -1e300, 0.0], 3), Err(Undefined::NotFinite));
+    }
+
+    #[test]
+    fn order_changes_no_bit() {
+        let values = [0.1, -0.7, 1e-9, 3.3, 0.25];
+        let mut other = values;
+        other.rotate_left(2);
+        assert_eq!(Sample::of(&values, 3), Sample::of(&other, 3));
+        let known = Sample::of(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0], 3).unwrap();
+        assert_eq!((known.n, known.mean, known.variance), (8, 5.0, 32.0 / 7.0));
+    }
+}

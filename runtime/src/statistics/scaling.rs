@@ -1,0 +1,311 @@
+//! A treatment's gain across sizes: loss against parameters or FLOPs, and the compute that it saves.
+//!
+//! In: at each size (parameters or FLOPs) the losses of base and treated arm, paired by seed. Out: a curve for either
+//! arm, and how many times the compute of the treated arm the base needs for equal loss, with an interval; or the
+//! reason why the sizes cannot support it. Must stay true: both arms get the same model; the gain is read at the loss
+//! that both have in the middle of the sizes, where a wrong model does least harm, never by extrapolating; runs paired by seed are treated as
+//! paired; where sizes lie further off the curve than their seeds explain, the interval counts sizes, not runs.
+//!
+//! Models: loss = b C^-c, a straight line in logarithms; and loss = a + b C^-c from five sizes over two decades on
+//! (Kaplan et al. 2020, section 3; Hoffmann et al. 2022, section 3.3). Variance: the delta method on the least-squares
+//! fit (Seber and Wild 1989, "Nonlinear regression", section 5.1), with t quantiles; lack of fit is judged by the F
+//! test against the spread of seeds (Draper and Smith 1998, section 2.1) at 0.25, the usual level of such a pretest.
+
+mod curve;
+mod fitted;
+
+use std::fmt;
+
+use super::sample::Undefined;
+use super::{Confidence, student};
+use curve::{power_law, with_a_floor};
+use fitted::Fitted;
+
+/// Sizes that a fit needs.
+pub const FEWEST_SIZES: usize = 4;
+/// Largest over smallest size that a fit needs.
+pub const LEAST_RANGE: f64 = 10.0;
+/// Sizes and range that the model with a floor needs.
+const FLOOR_SIZES: usize = 5;
+const FLOOR_RANGE: f64 = 100.0;
+
+/// The runs of one size.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Size {
+    /// Parameters or FLOPs, the same unit for all sizes.
+    pub at: f64,
+    /// Final loss of the base, one for each seed.
+    pub base: Vec<f64>,
+    /// Of the treated arm, in the same order of seeds.
+    pub treated: Vec<f64>,
+}
+
+/// What was fitted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Model {
+    /// loss = b C^-c.
+    PowerLaw,
+    /// loss = a + b C^-c.
+    PowerLawWithFloor,
+}
+
+/// loss = floor + factor * (C / unit)^-exponent.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Curve {
+    pub floor: f64,
+    pub factor: f64,
+    pub exponent: f64,
+    /// Standard error of the exponent.
+    pub exponent_error: f64,
+}
+
+impl Curve {
+    /// The loss at log(C / unit).
+    fn loss(&self, x: f64) -> f64 {
+        self.floor + self.factor * libm::exp(-self.exponent * x)
+    }
+}
+
+/// Both curves and the gain.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Fit {
+    pub model: Model,
+    pub base: Curve,
+    pub treated: Curve,
+    /// The size that factors are of: the geometric middle of the smallest and the largest.
+    pub unit: f64,
+    pub sizes: usize,
+    /// Runs of either arm.
+    pub runs: usize,
+    /// Compute of the base over compute of the treated arm for equal loss: 2 says that the base needs twice as much.
+    pub compute_ratio: f64,
+    pub low: f64,
+    pub high: f64,
+    /// Two-sided, of the hypothesis that it is 1.
+    pub p: f64,
+    /// The loss at which it is read.
+    pub at_loss: f64,
+    pub df: f64,
+    /// Whether an end of the interval is outside the range of sizes.
+    pub reaches_beyond_sizes: bool,
+    pub confidence: Confidence,
+}
+
+impl Fit {
+    /// The share of the base's compute that the treatment saves; below zero where it costs.
+    pub fn saved(&self) -> f64 {
+        1.0 - 1.0 / self.compute_ratio
+    }
+}
+
+/// Why sizes support no fit.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+#[serde(rename_all = "snake_case", tag = "refused")]
+pub enum Refused {
+    TooFewSizes {
+        have: usize,
+        need: usize,
+    },
+    NarrowRange {
+        ratio: f64,
+        need: f64,
+    },
+    /// Two entries have one size.
+    SameSize {
+        at: f64,
+    },
+    /// A size or a loss is not a number above zero.
+    NotPositive {
+        at: f64,
+    },
+    /// The arms have other numbers of runs at a size, or none.
+    Unpaired {
+        at: f64,
+        base: usize,
+        treated: usize,
+    },
+    /// The loss does not fall with size beyond what chance explains.
+    NoTrend {
+        arm: Arm,
+    },
+    /// No loss is reached by both curves within the sizes: the gain is about as large as their range.
+    BeyondSizes {
+        range: f64,
+    },
+    /// The curves go through every point: nothing to estimate the uncertainty from.
+    Undefined(Undefined),
+}
+
+/// Which curve.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Arm {
+    Base,
+    Treated,
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refused::TooFewSizes { have, need } => {
+                write!(f, "{have} sizes; a fit needs at least {need}")
+            }
+            Refused::NarrowRange { ratio, need } => write!(
+                f,
+                "the largest size is {ratio:.1} times the smallest; a fit needs at least {need} times"
+            ),
+            Refused::SameSize { at } => write!(f, "the size {at} is given twice"),
+            Refused::NotPositive { at } => {
+                write!(f, "at size {at} a size or a loss is not a number above zero")
+            }
+            Refused::Unpaired { at, base, treated } => write!(
+                f,
+                "at size {at} the base has {base} runs and the treated arm {treated}; runs must be paired by seed"
+            ),
+            Refused::NoTrend { arm: Arm::Base } => {
+                write!(f, "the loss of the base does not fall with size beyond chance")
+            }
+            Refused::NoTrend { arm: Arm::Treated } => {
+                write!(f, "the loss of the treated arm does not fall with size beyond chance")
+            }
+            Refused::BeyondSizes { range } => {
+                write!(
+                    f,
+                    "no loss is reached by both arms within the sizes, whose range is {range:.1} times"
+                )
+            }
+            Refused::Undefined(undefined) => undefined.fmt(f),
+        }
+    }
+}
+
+/// One size, as the fit sees it.
+struct Point {
+    /// log(C / unit).
+    x: f64,
+    runs: f64,
+    /// Losses by seed, base and treated.
+    losses: Vec<[f64; 2]>,
+    means: [f64; 2],
+}
+
+/// Fits both arms and reads the gain.
+pub fn fit(sizes: &[Size], confidence: Confidence) -> Result<Fit, Refused> {
+    let (unit, range) = check(sizes)?;
+    let points: Vec<Point> = points(sizes, unit);
+    let with_floor = sizes.len() >= FLOOR_SIZES && range >= FLOOR_RANGE * (1.0 - 1e-9);
+    let curves = with_floor.then(|| both(&points, with_a_floor)).flatten();
+    let model = if curves.is_some() { Model::PowerLawWithFloor } else { Model::PowerLaw };
+    let Some(curves) = curves.or_else(|| both(&points, power_law)) else {
+        return Err(Refused::NoTrend { arm: Arm::Base });
+    };
+    let fitted = Fitted::new(&points, model, curves).ok_or(NO_VARIANCE)?;
+    let curves = fitted.exponents(confidence)?;
+    // Both curves are read at the loss halfway between them in the middle of the sizes.
+    let at_loss = 0.5 * (curves[0].loss(0.0) + curves[1].loss(0.0));
+    let read = curves.map(|curve| Reading::of(&curve, at_loss));
+    let reach = 0.5 * libm::log(range);
+    // Also where a floor is above that loss, which makes the place not a number.
+    if !read.iter().all(|reading| reading.x.abs() <= reach) {
+        return Err(Refused::BeyondSizes { range });
+    }
+    let log_ratio = read[0].x - read[1].x;
+    // How that moves with the losses of both arms at each size: by that loss, and by each curve where it is read.
+    let by_loss = 0.5 * (1.0 / read[0].slope - 1.0 / read[1].slope);
+    let moves = |arm: usize, sign: f64| {
+        let (middle, here) = (fitted.leverage(arm, 0.0)?, fitted.leverage(arm, read[arm].x)?);
+        let of = |(m, h): (&f64, &f64)| by_loss * m + sign * h / read[arm].slope;
+        Some(middle.iter().zip(&here).map(of).collect::<Vec<f64>>())
+    };
+    let base = moves(0, -1.0).ok_or(NO_VARIANCE)?;
+    let treated = moves(1, 1.0).ok_or(NO_VARIANCE)?;
+    let weights: Vec<[f64; 2]> =
+        base.into_iter().zip(treated).map(|(base, treated)| [base, treated]).collect();
+    let (error, df) = fitted.error(&weights).ok_or(NO_VARIANCE)?;
+    let half = student::critical(confidence.alpha(), df) * error;
+    Ok(Fit {
+        model,
+        base: curves[0],
+        treated: curves[1],
+        unit,
+        sizes: points.len(),
+        runs: points.iter().map(|point| point.losses.len()).sum(),
+        compute_ratio: libm::exp(log_ratio),
+        low: libm::exp(log_ratio - half),
+        high: libm::exp(log_ratio + half),
+        p: student::two_sided(log_ratio / error, df),
+        at_loss,
+        df,
+        reaches_beyond_sizes: log_ratio.abs() + half > libm::log(range),
+        confidence,
+    })
+}
+
+const NO_VARIANCE: Refused = Refused::Undefined(Undefined::NoVariance { value: 0.0 });
+
+/// The unit and the range of sizes that support a fit.
+fn check(sizes: &[Size]) -> Result<(f64, f64), Refused> {
+    for size in sizes {
+        let (base, treated) = (size.base.len(), size.treated.len());
+        if base != treated || base == 0 {
+            return Err(Refused::Unpaired { at: size.at, base, treated });
+        }
+        let mut all = std::iter::once(&size.at).chain(&size.base).chain(&size.treated);
+        if !all.all(|value| *value > 0.0 && value.is_finite()) {
+            return Err(Refused::NotPositive { at: size.at });
+        }
+    }
+    let mut at: Vec<f64> = sizes.iter().map(|size| size.at).collect();
+    at.sort_by(f64::total_cmp);
+    if let Some(pair) = at.windows(2).find(|pair| pair.first() == pair.last()) {
+        return Err(Refused::SameSize { at: pair.first().copied().unwrap_or_default() });
+    }
+    if at.len() < FEWEST_SIZES {
+        return Err(Refused::TooFewSizes { have: at.len(), need: FEWEST_SIZES });
+    }
+    let (smallest, largest) =
+        (at.first().copied().unwrap_or(1.0), at.last().copied().unwrap_or(1.0));
+    let ratio = largest / smallest;
+    // A rounded decade is a decade.
+    if ratio < LEAST_RANGE * (1.0 - 1e-9) {
+        return Err(Refused::NarrowRange { ratio, need: LEAST_RANGE });
+    }
+    Ok((libm::sqrt(smallest) * libm::sqrt(largest), ratio))
+}
+
+fn points(sizes: &[Size], unit: f64) -> Vec<Point> {
+    let mut sorted: Vec<&Size> = sizes.iter().collect();
+    sorted.sort_by(|a, b| a.at.total_cmp(&b.at));
+    let point = |size: &Size| {
+        let losses: Vec<[f64; 2]> =
+            size.base.iter().zip(&size.treated).map(|(base, treated)| [*base, *treated]).collect();
+        let runs = losses.len() as f64;
+        let mean = |arm: usize| losses.iter().map(|run| run[arm]).sum::<f64>() / runs;
+        Point { x: libm::log(size.at / unit), runs, means: [mean(0), mean(1)], losses }
+    };
+    sorted.into_iter().map(point).collect()
+}
+
+/// Both arms by one method, or neither.
+fn both(points: &[Point], one: impl Fn(&[Point], usize) -> Option<Curve>) -> Option<[Curve; 2]> {
+    Some([one(points, 0)?, one(points, 1)?])
+}
+
+/// Where a curve has a loss, and how steep it is there.
+struct Reading {
+    /// log(C / unit); not a number where the curve never has it.
+    x: f64,
+    slope: f64,
+}
+
+impl Reading {
+    fn of(curve: &Curve, loss: f64) -> Reading {
+        let above = loss - curve.floor;
+        let x = -libm::log(above / curve.factor) / curve.exponent;
+        Reading { x, slope: -curve.exponent * above }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! Least-squares curves of one arm.
+//!
+//! In: the mean losses of an arm at each size. Out: a power law, without or with a floor. Must stay true: a size
+//! counts by its runs; a floor is never below zero; where the sizes do not determine a floor there is none.
+
+use super::{Curve, Point};
+
+/// Exponents looked through for the model with a floor.
+const EXPONENTS: (f64, f64) = (0.02, 3.0);
+
+/// Weighted least squares of y on one regressor: intercept, slope and the sum of squares left.
+fn line(points: &[(f64, f64, f64)]) -> Option<(f64, f64, f64)> {
+    let total: f64 = points.iter().map(|(w, ..)| w).sum();
+    let mean =
+        |of: fn(&(f64, f64, f64)) -> f64| points.iter().map(|p| p.0 * of(p)).sum::<f64>() / total;
+    let (x, y) = (mean(|p| p.1), mean(|p| p.2));
+    let (mut xx, mut xy) = (0.0, 0.0);
+    for (w, at, value) in points {
+        xx += w * (at - x) * (at - x);
+        xy += w * (at - x) * (value - y);
+    }
+    let slope = xy / xx;
+    let left: f64 = points
+        .iter()
+        .map(|(w, at, value)| w * (value - y - slope * (at - x)) * (value - y - slope * (at - x)))
+        .sum();
+    (slope.is_finite() && left.is_finite()).then_some((y - slope * x, slope, left))
+}
+
+/// loss = b C^-c, a line in logarithms.
+pub(super) fn power_law(points: &[Point], arm: usize) -> Option<Curve> {
+    let logs: Vec<(f64, f64, f64)> =
+        points.iter().map(|p| (p.runs, p.x, mean_log(p, arm))).collect();
+    let (intercept, slope, _) = line(&logs)?;
+    Some(Curve { floor: 0.0, factor: libm::exp(intercept), exponent: -slope, exponent_error: 0.0 })
+}
+
+/// Of an arm's losses at a size.
+pub(super) fn mean_log(point: &Point, arm: usize) -> f64 {
+    point.losses.iter().map(|run| libm::log(run[arm])).sum::<f64>() / point.runs
+}
+
+/// For each exponent the floor and the factor are a line; `None` where the best one needs a floor below zero or an
+/// exponent at the end of what is looked through.
+pub(super) fn with_a_floor(points: &[Point], arm: usize) -> Option<Curve> {
+    let at = |exponent: f64| {
+        let of: Vec<(f64, f64, f64)> =
+            points.iter().map(|p| (p.runs, libm::exp(-exponent * p.x), p.means[arm])).collect();
+        line(&of)
+    };
+    let left = |exponent: f64| at(exponent).map_or(f64::INFINITY, |(.., left)| left);
+    let (first, last) = EXPONENTS;
+    let (steps, ratio) = (120, libm::log(last / first));
+    let grid = |step: f64| first * libm::exp(ratio * step / f64::from(steps));
+    let best = (0..=steps)
+        .min_by(|a, b| left(grid(f64::from(*a))).total_cmp(&left(grid(f64::from(*b)))))?;
+    if best == 0 || best == steps {
+        return None;
+    }
+    // Golden section between the neighbours.
+    let (mut low, mut high) = (grid(f64::from(best) - 1.0), grid(f64::from(best) + 1.0));
+    let golden = 0.381_966_011_250_105;
+    for _ in 0..60 {
+        let (a, b) = (low + golden * (high - low), high - golden * (high - low));
+        if left(a) < left(b) { high = b } else { low = a }
+    }
+    let exponent = 0.5 * (low + high);
+    let (floor, factor, _) = at(exponent)?;
+    (floor >= 0.0 && factor > 0.0).then_some(Curve { floor, factor, exponent, exponent_error: 0.0 })
+}
