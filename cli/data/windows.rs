@@ -20,7 +20,7 @@ use super::{failure, prepare::tokenizer, screen::Screen};
 use crate::args::{ExportWindowsArgs, InspectArgs, TokenizerArg, WindowArgs, WindowFormat};
 use crate::fail::{Exit, Failure, Outcome, reason, shown};
 use crate::signals::stop_on_signals;
-use crate::{files, locks, out, output, runs};
+use crate::{locks, out, output, runs};
 
 /// Windows that are made together.
 const TOGETHER: u64 = 64;
