@@ -48,7 +48,8 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
     }
     let by = Prompts::new(data.as_ref(), compiled.graph.vocab, &args.prompts)?;
     let questions = questions(args)?;
-    let weights = weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
+    let weights =
+        weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
     let decoder = Decoder::new(&compiled.graph, Options::default(), machine)
         .map_err(|error| Failure::machine(error.to_string()))?;
     let tokens: Vec<Vec<i64>> =

@@ -328,11 +328,12 @@ pub(crate) struct BuildArgs {
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  canonc bind lockfiles/llama_1B_nemotron.lock --data nemotron_cc.index")]
+  canonc bind lockfiles/llama_1B_nemotron.lock --data nemotron_cc.index
+  canonc bind lockfiles/*_nemotron.lock --data nemotron_cc.index    all of them or, if one is refused, none")]
 pub(crate) struct BindArgs {
-    /// The lock to close
-    #[arg(value_name = "LOCK")]
-    pub(crate) lock: PathBuf,
+    /// The locks to close
+    #[arg(value_name = "LOCK", required = true)]
+    pub(crate) locks: Vec<PathBuf>,
     /// The prepared data it names
     #[arg(long, value_name = "PATH")]
     pub(crate) data: PathBuf,

@@ -19,14 +19,36 @@ use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::{files, locks, out, output};
 
 pub(crate) fn bind(args: &BindArgs) -> Outcome {
-    bind_with(args, &documents)
+    // The documents are read through once, however many locks are bound to them.
+    let mut index = None;
+    let closed = args
+        .locks
+        .iter()
+        .map(|path| close(path, &args.data, &mut index))
+        .collect::<Result<Vec<_>, _>>()?;
+    for Closed { path, text, said } in closed {
+        if let Some(text) = text {
+            out::put(path, out::Kind::Lock, &text)?;
+        }
+        output::note(&said);
+    }
+    Ok(Exit::Fine)
 }
 
-/// Reads what is at the path, as each of the experiments would.
-type ReadData = dyn Fn(&Path, &[&Experiment]) -> Result<Bound, Failure>;
+/// A lock that is bound and not written yet.
+struct Closed<'a> {
+    path: &'a Path,
+    /// Its new text, if that is another.
+    text: Option<String>,
+    said: String,
+}
 
-fn bind_with(args: &BindArgs, data: &ReadData) -> Outcome {
-    let (before, text) = locks::read(&args.lock)?;
+fn close<'a>(
+    path: &'a Path,
+    data: &Path,
+    index: &mut Option<Arc<TextIndex>>,
+) -> Result<Closed<'a>, Failure> {
+    let (before, text) = locks::read(path)?;
     let experiments: Vec<&Experiment> = match &before {
         Lock::Arch(_) => Vec::new(),
         Lock::Experiment(experiment) => vec![experiment],
@@ -35,43 +57,52 @@ fn bind_with(args: &BindArgs, data: &ReadData) -> Outcome {
     let reads_text = experiments.iter().any(|e| matches!(e.data.source, DataSource::Text { .. }));
     // A lock that reads no text is refused before any data is looked for.
     let bound = match reads_text {
-        true => data(&args.data, &experiments)?,
+        true => documents(data, index, &experiments)?,
         false => {
             Bound { digest: Digest::of("", ""), documents: None, tokens: None, tokenizer: None }
         }
     };
     let after = lock::bind(&before, bound).map_err(|error| {
         let drift = error.code == "data-drift";
-        let failure = locks::refused(&args.lock, error);
+        let failure = locks::refused(path, error);
         if drift { Failure { exit: Exit::Finding, ..failure } } else { failure }
     })?;
     let closed = lock::write(&after);
-    let name = shown(&args.lock);
+    let name = shown(path);
     if closed == text {
-        output::note(&format!("{name}: bound to this data already"));
-        return Ok(Exit::Fine);
+        let said = format!("{name}: bound to this data already");
+        return Ok(Closed { path, text: None, said });
     }
-    out::put(&args.lock, out::Kind::Lock, &closed)?;
-    output::note(&format!(
+    let said = format!(
         "{name}: bound to data {}; {} {} is now {}",
         bound.digest.short(),
         after.kind(),
         before.id().short(),
         after.id().short()
-    ));
-    Ok(Exit::Fine)
+    );
+    Ok(Closed { path, text: Some(closed), said })
 }
 
 /// The identity of prepared documents, and the training tokens of one pass over them. Data that one of the experiments
 /// could never run on is refused here, not after a build, a copy and a queue.
-fn documents(path: &Path, experiments: &[&Experiment]) -> Result<Bound, Failure> {
+fn documents(
+    path: &Path,
+    read: &mut Option<Arc<TextIndex>>,
+    experiments: &[&Experiment],
+) -> Result<Bound, Failure> {
     if !path.exists() {
         let error = std::io::Error::from(std::io::ErrorKind::NotFound);
         return Err(files::missing(path, &error).help("`canonc data prepare` makes such a file"));
     }
-    let index = Arc::new(file::load(path).map_err(wrong)?);
-    // A lock is bound to what is there, not to what a damaged file says of itself.
-    index.check().map_err(wrong)?;
+    let index = match read {
+        Some(index) => index.clone(),
+        None => {
+            let index = Arc::new(file::load(path).map_err(wrong)?);
+            // A lock is bound to what is there, not to what a damaged file says of itself.
+            index.check().map_err(wrong)?;
+            read.insert(index).clone()
+        }
+    };
     let parsed = |hash: &str| {
         Digest::parse(hash).ok_or_else(|| Failure::machine("the digest of the data cannot be read"))
     };

@@ -8,7 +8,7 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use compiler::field::FieldValue;
@@ -21,6 +21,7 @@ use runtime::run::{Paths, append_line, belongs, read_lock};
 use crate::args::CompareArgs;
 use crate::compared::{compared, heading};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::found::Found;
 use crate::out::{self, Kind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
@@ -33,8 +34,11 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
         let kind = if locked.len() == 1 { Kind::Page } else { Kind::Picture };
         out::check(out, kind)?;
     }
+    // A run that was made for another comparison serves this one.
+    let found = Found::under(&args.dir);
     for comparison in &locked {
-        check(comparison, &args.dir.join(&comparison.name), args.data.as_deref())?;
+        let folder = out::named(&args.dir, &comparison.name, "")?;
+        check(comparison, &folder, args.data.as_deref(), &found)?;
     }
     // A run under way is told, and leaves a checkpoint; this process waits for it.
     let stop = stop_on_signals()?;
@@ -42,13 +46,20 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     for comparison in &locked {
         let folder = out::named(&args.dir, &comparison.name, "")?;
         std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
-        let carry =
-            Carry { folder: &folder, data: args.data.as_deref(), jobs: args.jobs, stop: &stop };
+        // Those of the comparisons before this one are there by now.
+        let found = Found::under(&args.dir);
+        let carry = Carry {
+            folder: &folder,
+            data: args.data.as_deref(),
+            jobs: args.jobs,
+            stop: &stop,
+            found: &found,
+        };
         if carry.all(&comparison.runs())? == Exit::Interrupted {
             return Ok(Exit::Interrupted);
         }
-        let compared = compared(comparison, &comparison.runs(), &folder)?;
-        let page = say(comparison, &compared, &folder, args.json)?;
+        let compared = compared(comparison, &comparison.runs(), &folder, &found)?;
+        let page = say(comparison, &compared, &folder, &found, args.json)?;
         if let (Some(out), [_]) = (&args.out, &locked[..]) {
             out::put(out, Kind::Page, &page)?;
         }
@@ -92,11 +103,16 @@ fn read(path: &Path) -> Result<Comparison, Failure> {
 
 /// Finds what would stop one of the runs, before anything is written: a folder of another run, other data, a lock that
 /// cannot run here.
-fn check(comparison: &Comparison, folder: &Path, data: Option<&Path>) -> Result<(), Failure> {
+fn check(
+    comparison: &Comparison,
+    folder: &Path,
+    data: Option<&Path>,
+    found: &Found,
+) -> Result<(), Failure> {
     let mut documents = BTreeMap::new();
     for run in comparison.runs() {
         let experiment = &run.experiment;
-        let place = folder.join(&experiment.name);
+        let place = found.place(folder, experiment)?;
         let lock = Paths::new(&place).lock();
         match std::fs::read_to_string(&lock) {
             Ok(found) => belongs(&place, experiment.digests, experiment.evaluation.every, &found)
@@ -123,6 +139,7 @@ fn say(
     comparison: &Comparison,
     compared: &compare::Comparison,
     folder: &Path,
+    found: &Found,
     json: bool,
 ) -> Result<String, Failure> {
     let heading = heading(comparison);
@@ -133,7 +150,7 @@ fn say(
     if !json {
         output::data(&format!("{said}\n{}", compare::summary(compared).text()))?;
     }
-    let page = report::of(comparison, compared, folder)?;
+    let page = report::of(comparison, compared, folder, found)?;
     let beside = folder.join("report.html");
     out::put(&beside, Kind::Page, &page)?;
     output::note(&format!("curves: {}", shown(&beside)));
@@ -148,21 +165,25 @@ pub(crate) struct Carry<'a> {
     /// At a time.
     pub(crate) jobs: usize,
     pub(crate) stop: &'a AtomicBool,
+    pub(crate) found: &'a Found,
 }
 
 impl Carry<'_> {
     /// Runs each lock to its end, until one of them does not get there.
     pub(crate) fn all(self, runs: &[&Run]) -> Outcome {
         let text = |run: &&Run| lock::write(&Lock::Experiment(run.experiment.clone()));
-        let runs: Vec<(&str, String)> =
-            runs.iter().map(|run| (run.experiment.name.as_str(), text(run))).collect();
+        let place = |run: &&Run| self.found.place(self.folder, &run.experiment);
+        let runs = runs
+            .iter()
+            .map(|run| Ok((run.experiment.name.as_str(), text(run), place(run)?)))
+            .collect::<Result<Vec<(&str, String, PathBuf)>, Failure>>()?;
         let (next, halt) = (AtomicUsize::new(0), AtomicBool::new(false));
         let work = || {
             while !halt.load(Ordering::Relaxed) {
                 let number = next.fetch_add(1, Ordering::Relaxed);
-                let Some((name, text)) = runs.get(number) else { break };
+                let Some((name, text, place)) = runs.get(number) else { break };
                 output::note(&format!("run {} of {}: {name}", number + 1, runs.len()));
-                let exit = self.one(name, text);
+                let exit = self.one(name, text, place);
                 if !matches!(exit, Ok(Exit::Fine)) {
                     halt.store(true, Ordering::Relaxed);
                     return exit;
@@ -186,15 +207,15 @@ impl Carry<'_> {
     }
 
     /// Runs one lock to its end, in a process of its own.
-    fn one(self, name: &str, text: &str) -> Outcome {
-        let Carry { folder, data, jobs, stop } = self;
-        let (lock, place) = (out::named(folder, name, ".lock")?, out::named(folder, name, "")?);
+    fn one(self, name: &str, text: &str, place: &Path) -> Outcome {
+        let Carry { folder, data, jobs, stop, found: _ } = self;
+        let lock = out::named(folder, name, ".lock")?;
         let before = runtime::files::read_text(&lock, runtime::files::SMALL).ok();
         if before.as_deref() != Some(text) {
             out::put(&lock, Kind::Lock, text)?;
         }
         let mut words: Vec<OsString> = vec!["run".into(), "--lock".into(), lock.into()];
-        words.extend(["--dir".into(), place.clone().into()]);
+        words.extend(["--dir".into(), place.into()]);
         words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
         let timings = Paths::new(place).timings();
         let length = || std::fs::metadata(&timings).map_or(0, |file| file.len());

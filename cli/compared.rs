@@ -11,7 +11,7 @@ use runtime::report::Heading;
 
 use crate::build::change;
 use crate::fail::Failure;
-use crate::out;
+use crate::found::Found;
 use crate::runs::failure;
 
 /// The curves of every run, by arm and point of the grid.
@@ -19,12 +19,13 @@ pub(crate) fn compared(
     comparison: &Comparison,
     runs: &[&Run],
     folder: &Path,
+    found: &Found,
 ) -> Result<compare::Comparison, Failure> {
     let count = runs.iter().map(|run| run.point + 1).max().unwrap_or(1);
     let mut points = vec![String::new(); count];
     let mut arms: Vec<Arm> = Vec::new();
     for run in runs {
-        let place = out::named(folder, &run.experiment.name, "")?;
+        let place = found.place(folder, &run.experiment)?;
         let curves = compare::read(&place, &run.experiment);
         let read = compare::Run { seed: run.seed, curves: curves.map_err(failure)? };
         if let Some(label) = points.get_mut(run.point) {

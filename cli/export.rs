@@ -74,7 +74,9 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
         return run(path, args.weights.as_deref());
     }
     let weights = args.weights.as_deref().map(weights::file).transpose()?;
-    if locks::is_lock(path) && let (Lock::Experiment(experiment), _) = locks::read(path)? {
+    if locks::is_lock(path)
+        && let (Lock::Experiment(experiment), _) = locks::read(path)?
+    {
         if let Some(weights) = &weights {
             of_the_lock(weights, &experiment)?;
         }

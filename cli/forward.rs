@@ -35,7 +35,8 @@ pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
         }
         None => None,
     };
-    let weights = weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
+    let weights =
+        weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
     let request = Request {
         graph: &compiled.graph,
         weights: &weights,

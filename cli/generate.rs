@@ -32,7 +32,8 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
                 .help("give `--prompt TEXT`, or `--prompt-tokens 1,2,3`"));
         }
     };
-    let weights = weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
+    let weights =
+        weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
     let request = Request {
         graph: &compiled.graph,
         weights: &weights,

@@ -32,6 +32,7 @@ mod files;
 mod fmt;
 #[cfg(feature = "torch")]
 mod forward;
+mod found;
 #[cfg(feature = "torch")]
 mod generate;
 mod graph;

@@ -1,8 +1,7 @@
-//! `canonc report`: finished runs as one HTML page, and as event files for TensorBoard.
+//! `canonc report`: runs as one HTML page, and as event files for TensorBoard.
 //!
 //! In: run folders, folders of several, locks; patterns of published models. Out: a page, replaced whole. Must stay
-//! true: what is named and is not finished is refused, what is found in a folder and is not finished is left out and the
-//! page says so; nothing is trained and no run's folder is written to.
+//! true: a run that is not finished is shown as far as it is, its name says so, and no table compares it; nothing is trained and no run's folder is written to.
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +13,7 @@ use runtime::{compare, tensorboard};
 use crate::args::ReportArgs;
 use crate::compared::{compared, heading};
 use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::found::Found;
 use crate::out::{self, Kind};
 use crate::output;
 use crate::runs::{failure, read_text};
@@ -35,7 +35,8 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
     }
     if let Some(folder) = &args.tensorboard {
         for run in report.parts.iter().flat_map(|part| &part.runs).chain(&report.alone) {
-            let path = out::named(folder, &run.name, "")?.join(tensorboard::file_name(run));
+            let path = out::named(folder, &run.experiment.name, unfinished(run))?
+                .join(tensorboard::file_name(run));
             out::put(&path, Kind::Events, tensorboard::events(run))?;
         }
         output::note(&format!("event files: {}", shown(folder)));
@@ -49,8 +50,9 @@ pub(crate) fn of(
     locked: &Comparison,
     compared: &compare::Comparison,
     folder: &Path,
+    found: &Found,
 ) -> Result<String, Failure> {
-    let parts = vec![part(locked, compared, folder)?];
+    let parts = vec![part(locked, compared, folder, found)?];
     report::page(&Report { parts, ..Report::default() }).map_err(Failure::machine)
 }
 
@@ -66,8 +68,7 @@ fn add(report: &mut Report, what: &Path, dir: &Path) -> Result<(), Failure> {
     }
     // A comparison's runs lie in a folder of its name.
     if let Some(comparison) = comparison_of(&folder) {
-        report.parts.push(finished(&comparison, &folder)?);
-        return Ok(());
+        return self::comparison(report, &comparison, &folder, dir);
     }
     let inside = folders(&folder)?;
     let (runs, others): (Vec<PathBuf>, Vec<PathBuf>) =
@@ -92,12 +93,9 @@ fn add(report: &mut Report, what: &Path, dir: &Path) -> Result<(), Failure> {
         }
     }
     for (folder, comparison) in comparisons {
-        match finished(&comparison, &folder) {
-            Ok(part) => report.parts.push(part),
-            Err(why) => {
-                let why = why.message.unwrap_or_default();
-                report.left_out.push(format!("{}: {why}", shown(&folder)));
-            }
+        if let Err(why) = self::comparison(report, &comparison, &folder, dir) {
+            let why = why.message.unwrap_or_default();
+            report.left_out.push(format!("{}: {why}", shown(&folder)));
         }
     }
     Ok(())
@@ -108,7 +106,7 @@ fn add_lock(report: &mut Report, path: &Path, dir: &Path) -> Result<(), Failure>
     match read_lock(&name, &read_text(path)?).map_err(failure)? {
         Lock::Comparison(comparison) => {
             let folder = out::named(dir, &comparison.name, "")?;
-            report.parts.push(finished(&comparison, &folder)?);
+            self::comparison(report, &comparison, &folder, dir)?;
         }
         Lock::Experiment(experiment) => {
             let folder = out::named(dir, &experiment.name, "")?;
@@ -128,25 +126,26 @@ fn add_lock(report: &mut Report, path: &Path, dir: &Path) -> Result<(), Failure>
 }
 
 /// A comparison all of whose runs are there.
-fn finished(comparison: &Comparison, folder: &Path) -> Result<Part, Failure> {
+fn finished(comparison: &Comparison, folder: &Path, found: &Found) -> Result<Part, Failure> {
     let say = |failure: Failure| {
         failure.help(format!(
             "`canonc compare` on the lock of `{}` runs what is missing",
             comparison.name
         ))
     };
-    let compared = compared(comparison, &comparison.runs(), folder).map_err(say)?;
-    part(comparison, &compared, folder)
+    let compared = compared(comparison, &comparison.runs(), folder, found).map_err(say)?;
+    part(comparison, &compared, folder, found)
 }
 
 fn part(
     locked: &Comparison,
     compared: &compare::Comparison,
     folder: &Path,
+    found: &Found,
 ) -> Result<Part, Failure> {
     let mut runs = Vec::new();
     for run in locked.runs() {
-        let place = out::named(folder, &run.experiment.name, "")?;
+        let place = found.place(folder, &run.experiment)?;
         let logged = report::read(&place, &run.experiment);
         runs.push(report::Run {
             name: run.experiment.name.clone(),
@@ -183,10 +182,18 @@ fn alone(folder: &Path) -> Result<report::Run, Failure> {
     of_lock(folder, experiment)
 }
 
+/// One that is not finished is shown as far as it is, under a name that says so.
 fn of_lock(folder: &Path, experiment: Experiment) -> Result<report::Run, Failure> {
-    let logged = report::read(folder, &experiment).map_err(failure)?;
+    let paths = Paths::new(folder);
+    let (logged, name) = if paths.attestation().exists() || !paths.metrics().exists() {
+        (report::read(folder, &experiment).map_err(failure)?, experiment.name.clone())
+    } else {
+        let (logged, step) = report::read_so_far(folder, &experiment).map_err(failure)?;
+        let of = experiment.budget.steps;
+        (logged, format!("{} (unfinished, step {step} of {of})", experiment.name))
+    };
     Ok(report::Run {
-        name: experiment.name.clone(),
+        name,
         arm: experiment.arch.name.clone(),
         role: None,
         seed: 0,
@@ -195,6 +202,51 @@ fn of_lock(folder: &Path, experiment: Experiment) -> Result<report::Run, Failure
         experiment,
         logged,
     })
+}
+
+/// What is added to the name of an unfinished run's folder of event files.
+fn unfinished(run: &report::Run) -> &'static str {
+    if run.name == run.experiment.name { "" } else { ".unfinished" }
+}
+
+/// The runs of a comparison that cannot be compared yet, each by itself.
+fn each_alone(
+    report: &mut Report,
+    comparison: &Comparison,
+    folder: &Path,
+    found: &Found,
+) -> Result<usize, Failure> {
+    let mut runs = Vec::new();
+    for run in comparison.runs() {
+        let place = found.place(folder, &run.experiment)?;
+        if Paths::new(&place).lock().is_file() {
+            runs.push(of_lock(&place, run.experiment.clone())?);
+        }
+    }
+    let count = runs.len();
+    report.alone.extend(runs);
+    Ok(count)
+}
+
+/// A comparison as far as it is: in one part if all of its runs are finished, else its runs one by one.
+fn comparison(
+    report: &mut Report,
+    comparison: &Comparison,
+    folder: &Path,
+    dir: &Path,
+) -> Result<(), Failure> {
+    let found = Found::under(dir);
+    match finished(comparison, folder, &found) {
+        Ok(part) => report.parts.push(part),
+        Err(why) => {
+            if each_alone(report, comparison, folder, &found)? == 0 {
+                return Err(why);
+            }
+            let why = why.message.unwrap_or_default();
+            report.left_out.push(format!("{}: its table, since {why}", comparison.name));
+        }
+    }
+    Ok(())
 }
 
 /// Folders in a folder, sorted by name.

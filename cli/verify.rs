@@ -22,8 +22,57 @@ use crate::output;
 use crate::runs::{self, documents, failure, read_text};
 
 pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
-    let (what, replay) = meant(args)?;
-    let report = match place(&what) {
+    let (whats, replay) = meant(args)?;
+    if let [what] = whats.as_slice() {
+        let (report, help) = one(what, replay, args)?;
+        say(args, None, &report)?;
+        return end(what, &report, help);
+    }
+    if replay.is_some() {
+        return Err(Failure::bad_input(
+            "--replay trains steps of one run again, and several are named",
+        )
+        .help("name one: each starts in the environment that its lock requires"));
+    }
+    let mut all = Vec::new();
+    let mut worst = Exit::Fine;
+    for what in &whats {
+        let ended = one(what, replay, args).and_then(|(report, help)| {
+            if args.json {
+                all.push(json_of(Some(what), &report));
+            } else {
+                say(args, Some(what), &report)?;
+            }
+            end(what, &report, help)
+        });
+        if let Err(failure) = ended {
+            // A finding counts more than what could not be read, and that more than what is undecided.
+            let weight = |exit: Exit| {
+                [Exit::Finding, Exit::BadInput, Exit::Machine].iter().position(|e| *e == exit)
+            };
+            worst = match (weight(worst), weight(failure.exit)) {
+                (Some(known), Some(new)) if known <= new => worst,
+                _ => failure.exit,
+            };
+            output::failure(&failure);
+        }
+    }
+    if args.json {
+        output::json(&json!({ "schema": "canonc.verify_all.v1", "reports": all }))?;
+    }
+    match worst {
+        Exit::Fine => Ok(Exit::Fine),
+        worst => Err(Failure::shown(worst)),
+    }
+}
+
+/// What is found in one of them; with a lock that cannot be read, what to do about it.
+fn one(
+    what: &Path,
+    replay: Option<Amount>,
+    args: &VerifyArgs,
+) -> Result<(Report, Option<String>), Failure> {
+    match place(what) {
         Place::Run(folder) => {
             let which = if args.all { Remake::Every } else { Remake::Spread };
             if replay.is_some() {
@@ -39,32 +88,26 @@ pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
                     report.undecided("replay: not begun, since the findings above come first");
                 }
             }
-            report
+            Ok((report, None))
         }
         Place::Lock(path) if path.exists() && (replay.is_some() || args.signers.is_some()) => {
-            return Err(Failure::bad_input(format!(
+            Err(Failure::bad_input(format!(
                 "`{}` is not the folder of a run: a lock has no steps to replay and no attestation to sign",
                 shown(&path)
             ))
-            .help("name a folder that `canonc run` made, such as runs/NAME"));
+            .help("name a folder that `canonc run` made, such as runs/NAME"))
         }
         Place::Lock(path) => {
             let text = read_text(&path)?;
-            match read_lock(&shown(&path), &text) {
-                Ok(lock) => of_lock(&path, &lock),
+            Ok(match read_lock(&shown(&path), &text) {
+                Ok(lock) => (of_lock(&path, &lock), None),
                 Err(error) => {
-                    let help = error.help.clone();
-                    return finish(
-                        args,
-                        &what,
-                        Report { broken: vec![error.message], ..Report::default() },
-                        Some(help),
-                    );
+                    let report = Report { broken: vec![error.message], ..Report::default() };
+                    (report, Some(error.help))
                 }
-            }
+            })
         }
-    };
-    finish(args, &what, report, None)
+    }
 }
 
 /// How much is to be trained again: a number, or `None` for all of it.
@@ -75,25 +118,22 @@ const REPLAYED: u64 = 32;
 
 /// What is to be checked, and how much of it is to be trained again. The word after `--replay` is the run where it is
 /// no amount and no run is named.
-fn meant(args: &VerifyArgs) -> Result<(PathBuf, Option<Amount>), Failure> {
-    let named = |what: Option<&Path>| {
-        what.map(Path::to_owned).ok_or_else(|| {
-            Failure::bad_input("no run is named")
-                .help("the form is `canonc verify --replay [N|all] RUN`")
-        })
+fn meant(args: &VerifyArgs) -> Result<(Vec<PathBuf>, Option<Amount>), Failure> {
+    let named = || match args.what.is_empty() {
+        false => Ok(args.what.clone()),
+        true => Err(Failure::bad_input("no run is named")
+            .help("the form is `canonc verify --replay [N|all] RUN`")),
     };
-    let Some(replay) = &args.replay else { return Ok((named(args.what.as_deref())?, None)) };
-    let Some(word) = replay else {
-        return Ok((named(args.what.as_deref())?, Some(Some(REPLAYED))));
-    };
+    let Some(replay) = &args.replay else { return Ok((named()?, None)) };
+    let Some(word) = replay else { return Ok((named()?, Some(Some(REPLAYED)))) };
     let amount = match word.as_str() {
         "all" => Some(None),
         number => number.parse().ok().filter(|number| *number > 0).map(Some),
     };
-    match (amount, &args.what) {
-        (Some(amount), what) => Ok((named(what.as_deref())?, Some(amount))),
-        (None, None) => Ok((PathBuf::from(word), Some(Some(REPLAYED)))),
-        (None, Some(_)) => Err(Failure::bad_input(format!(
+    match (amount, args.what.is_empty()) {
+        (Some(amount), _) => Ok((named()?, Some(amount))),
+        (None, true) => Ok((vec![PathBuf::from(word)], Some(Some(REPLAYED)))),
+        (None, false) => Err(Failure::bad_input(format!(
             "--replay takes a number of steps from 1, or all, and not `{word}`"
         ))
         .help("the form is `canonc verify --replay [N|all] RUN`")),
@@ -211,32 +251,46 @@ fn what_to_do(what: &Path, report: &Report) -> Vec<String> {
     help
 }
 
-fn finish(args: &VerifyArgs, what: &Path, report: Report, help: Option<String>) -> Outcome {
-    let Report { recomputed, checked, trusted, broken, undecided, .. } = &report;
-    let closing = report.closing();
-    if args.json {
-        output::json(&json!({
-            "schema": "canonc.verify.v2",
-            "recomputed": recomputed,
-            "checked": checked,
-            "trusted": trusted,
-            "broken": broken,
-            "undecided": undecided,
-            "closing": closing,
-        }))?;
-    } else {
-        let line = |word: &str, what: &str| format!("{word:<10} {what}\n");
-        let mut text = String::new();
-        for (word, claims) in
-            [("recomputed", recomputed), ("checked", checked), ("trusted", trusted)]
-        {
-            text.extend(claims.iter().map(|Claim { subject: _, part: _, text }| line(word, text)));
-        }
-        text.extend(undecided.iter().map(|what| line("undecided", what)));
-        text.extend(broken.iter().map(|what| line("BROKEN", what)));
-        text.push_str(&format!("{closing}\n"));
-        output::data(&text)?;
+fn json_of(what: Option<&Path>, report: &Report) -> serde_json::Value {
+    let Report { recomputed, checked, trusted, broken, undecided, .. } = report;
+    let mut value = json!({
+        "schema": "canonc.verify.v2",
+        "recomputed": recomputed,
+        "checked": checked,
+        "trusted": trusted,
+        "broken": broken,
+        "undecided": undecided,
+        "closing": report.closing(),
+    });
+    if let (Some(what), Some(members)) = (what, value.as_object_mut()) {
+        members.insert("what".to_owned(), shown(what).into());
     }
+    value
+}
+
+/// Prints what was found, of several under the name of each.
+fn say(args: &VerifyArgs, what: Option<&Path>, report: &Report) -> Result<(), Failure> {
+    if args.json {
+        return output::json(&json_of(what, report));
+    }
+    let Report { recomputed, checked, trusted, broken, undecided, .. } = report;
+    let line = |word: &str, what: &str| format!("{word:<10} {what}\n");
+    let mut text = what.map_or_else(String::new, |what| format!("{}\n", shown(what)));
+    for (word, claims) in [("recomputed", recomputed), ("checked", checked), ("trusted", trusted)] {
+        text.extend(claims.iter().map(|Claim { subject: _, part: _, text }| line(word, text)));
+    }
+    text.extend(undecided.iter().map(|what| line("undecided", what)));
+    text.extend(broken.iter().map(|what| line("BROKEN", what)));
+    text.push_str(&format!("{}\n", report.closing()));
+    if what.is_some() {
+        text.push('\n');
+    }
+    output::data(&text)
+}
+
+/// The exit that the report calls for.
+fn end(what: &Path, report: &Report, help: Option<String>) -> Outcome {
+    let Report { broken, undecided, .. } = report;
     if broken.is_empty() && undecided.is_empty() {
         return Ok(Exit::Fine);
     }
@@ -256,6 +310,6 @@ fn finish(args: &VerifyArgs, what: &Path, report: Report, help: Option<String>) 
     let failure = Failure { exit: Exit::Finding, ..failure };
     Err(match help {
         Some(help) => failure.help(help),
-        None => what_to_do(what, &report).into_iter().fold(failure, Failure::help),
+        None => what_to_do(what, report).into_iter().fold(failure, Failure::help),
     })
 }

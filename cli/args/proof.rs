@@ -10,6 +10,7 @@ use clap::Args;
 Examples:
   canonc verify runs/depo_llama            lock, log, initial weights, checkpoints, attestation
   canonc verify depo_llama                 the same: a name under runs/
+  canonc verify runs/* lockfiles/*.lock    several; all of them are checked, whatever is found
   canonc verify --all runs/depo_llama      the data of every step as well
   canonc verify --replay runs/depo_llama   and 32 steps trained again, bit for bit
   canonc verify --replay 8 runs/depo_llama     8 steps
@@ -33,11 +34,12 @@ difference that rounding may explain is undecided.
 
 Exit codes: 0 nothing is broken, 1 something is, 3 something cannot be decided on this machine.
 Schema of --json: {schema: \"canonc.verify.v2\", recomputed: [claim], checked: [claim], trusted: [claim],
-broken: [text], undecided: [text], closing: text}, where claim = {subject, part: text or null, text}.")]
+broken: [text], undecided: [text], closing: text}, where claim = {subject, part: text or null, text}; of
+several, {schema: \"canonc.verify_all.v1\", reports: [the same, each with `what`, as it was named]}.")]
 pub(crate) struct VerifyArgs {
-    /// A run's folder, its name under runs/, or a lock
+    /// Runs' folders, their names under runs/, or locks
     #[arg(value_name = "RUN|LOCK", required_unless_present = "replay")]
-    pub(crate) what: Option<PathBuf>,
+    pub(crate) what: Vec<PathBuf>,
     /// Make the data of every step again, not of 64 spread over the run and the last
     #[arg(long)]
     pub(crate) all: bool,

@@ -148,32 +148,40 @@ pub fn measured(name: &str) -> &str {
 pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> {
     let paths = Paths::new(folder);
     let (attestation, records) = finished::read(&paths, experiment.into())?;
-    let mut curves = Curves::default();
-    for record in records {
-        match record {
-            Record::Start(_) => {}
-            Record::Step(step) => curves.loss.extend(step.loss.map(|loss| (step.step, loss))),
-            Record::Evaluation(eval) => {
-                let mut put = |name: String, value: Option<f64>| {
-                    if let Some(value) = value {
-                        curves.metrics.entry(name).or_default().push((eval.step, value));
-                    }
-                };
-                put(HELD_OUT_LOSS.to_owned(), eval.nll);
-                put(TOKENS_RIGHT.to_owned(), eval.tokens.ratio());
-                put(ANSWERS_RIGHT.to_owned(), eval.exact().ratio());
-                for (level, score) in &eval.answers {
-                    put(format!("{ANSWERS_RIGHT}, level {level}"), score.ratio());
-                }
-                for (name, value) in &eval.measures {
-                    put(measured(name).to_owned(), Some(*value));
-                }
-            }
-        }
-    }
+    let mut curves = Curves::of(&records);
     curves.step_seconds = median_step_seconds(&paths.timings());
     curves.timed_on = timed_on(&attestation);
     Ok(curves)
+}
+
+impl Curves {
+    /// What records say, without anything of seconds.
+    pub(crate) fn of(records: &[Record]) -> Curves {
+        let mut curves = Curves::default();
+        for record in records {
+            match record {
+                Record::Start(_) => {}
+                Record::Step(step) => curves.loss.extend(step.loss.map(|loss| (step.step, loss))),
+                Record::Evaluation(eval) => {
+                    let mut put = |name: String, value: Option<f64>| {
+                        if let Some(value) = value {
+                            curves.metrics.entry(name).or_default().push((eval.step, value));
+                        }
+                    };
+                    put(HELD_OUT_LOSS.to_owned(), eval.nll);
+                    put(TOKENS_RIGHT.to_owned(), eval.tokens.ratio());
+                    put(ANSWERS_RIGHT.to_owned(), eval.exact().ratio());
+                    for (level, score) in &eval.answers {
+                        put(format!("{ANSWERS_RIGHT}, level {level}"), score.ratio());
+                    }
+                    for (name, value) in &eval.measures {
+                        put(measured(name).to_owned(), Some(*value));
+                    }
+                }
+            }
+        }
+        curves
+    }
 }
 
 /// Two runs whose texts agree may have their seconds compared.

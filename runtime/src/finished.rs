@@ -54,6 +54,14 @@ pub fn read(paths: &Paths, expected: Expected) -> Result<(Attestation, Vec<Recor
     Ok((attestation, records))
 }
 
+/// What a run has logged so far that is not finished, and after which step. A process may be at work on it: a line that
+/// is not whole yet is left out.
+pub fn so_far(paths: &Paths, expected: Expected) -> Result<(Vec<Record>, u64), RunError> {
+    let (records, _) = metrics::read(&paths.metrics())?;
+    let reached = order(expected, &records).map_err(|what| mismatch(paths, &what))?;
+    Ok((records, reached.step))
+}
+
 /// Every logged record of a run that attests this.
 pub fn records(
     paths: &Paths,

@@ -24,7 +24,7 @@ use sha2::{Digest as _, Sha256};
 use crate::compare::{Comparison, Summary, TRAINING_LOSS, at, paired, summary, title};
 
 pub use published::{NoSuchModel, Published};
-pub use run::{Logged, MOST_POINTS, Run, read};
+pub use run::{Logged, MOST_POINTS, Run, read, read_so_far};
 pub use spikes::Spike;
 
 /// What stands above a comparison's tables.

@@ -31,7 +31,10 @@ fn several_locks_are_run_one_after_another() {
     let shown = place.exits(0, "show lockfiles/one.lock");
     for run in ["runs/one", "runs/one/lock"] {
         let said = place.exits(0, &format!("show {run}"));
-        assert_eq!(said.lines().skip(1).collect::<Vec<_>>(), shown.lines().skip(1).collect::<Vec<_>>());
+        assert_eq!(
+            said.lines().skip(1).collect::<Vec<_>>(),
+            shown.lines().skip(1).collect::<Vec<_>>()
+        );
     }
     let text = place.exits(0, "graph one");
     assert_eq!(text, place.exits(0, "graph lockfiles/one.lock"));

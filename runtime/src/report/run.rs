@@ -58,21 +58,35 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, RunError> 
     let curves = compare::read(folder, experiment)?;
     let paths = Paths::new(folder);
     let (_, records) = finished::read(&paths, experiment.into())?;
-    let mut logged = Logged { curves, ..Logged::default() };
-    for record in records {
-        match record {
-            Record::Start(_) | Record::Evaluation(_) => {}
-            Record::Step(step) => {
-                logged.grad_norm.push((step.step, step.grad_norm));
-                logged.lr.push((step.step, step.lr));
-                logged.batches.push(step.batch);
+    Ok(Logged::of(&paths, curves, records))
+}
+
+/// Reads what an unfinished run of this lock has logged so far, and up to which step; nothing of seconds, since it is
+/// not known what ran beside it.
+pub fn read_so_far(folder: &Path, experiment: &Experiment) -> Result<(Logged, u64), RunError> {
+    let paths = Paths::new(folder);
+    let (records, step) = finished::so_far(&paths, experiment.into())?;
+    Ok((Logged::of(&paths, Curves::of(&records), records), step))
+}
+
+impl Logged {
+    fn of(paths: &Paths, curves: Curves, records: Vec<Record>) -> Logged {
+        let mut logged = Logged { curves, ..Logged::default() };
+        for record in records {
+            match record {
+                Record::Start(_) | Record::Evaluation(_) => {}
+                Record::Step(step) => {
+                    logged.grad_norm.push((step.step, step.grad_norm));
+                    logged.lr.push((step.step, step.lr));
+                    logged.batches.push(step.batch);
+                }
             }
         }
+        logged.seconds = seconds(&paths.timings(), logged.batches.len());
+        logged.started = started(&paths.events());
+        logged.spikes = spikes::find(&logged.curves.loss);
+        logged
     }
-    logged.seconds = seconds(&paths.timings(), logged.batches.len());
-    logged.started = started(&paths.events());
-    logged.spikes = spikes::find(&logged.curves.loss);
-    Ok(logged)
 }
 
 /// The end of each step, if every step was timed; of one that was made twice, the last time counts.

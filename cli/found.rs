@@ -1,0 +1,63 @@
+//! Finished runs by the lock they are of, wherever they are in a folder of runs.
+//!
+//! In: the folder. Out: the folder of a lock's run. Must stay true: a run serves every comparison that needs its lock,
+//! whatever it is called; only a finished run is taken from elsewhere, since another process may be at work on one
+//! that is not; what is in the run is checked by whoever reads it, never here.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use compiler::digest::Digest;
+use compiler::lock::Experiment;
+use runtime::attest::Attestation;
+use runtime::files::{SMALL, read_text};
+use runtime::run::Paths;
+
+use crate::fail::Failure;
+use crate::out;
+
+/// Digests of a lock's train, evaluation and platform sections.
+type Id = (Digest, Digest, Digest);
+
+/// The finished runs of a folder and of the folders in it.
+#[derive(Debug, Default)]
+pub(crate) struct Found {
+    by_lock: BTreeMap<Id, PathBuf>,
+}
+
+impl Found {
+    /// Looks through a folder: runs are in it, or in the folder of a comparison.
+    pub(crate) fn under(root: &Path) -> Found {
+        let mut by_lock = BTreeMap::new();
+        for folder in folders(root) {
+            for run in std::iter::once(folder.clone()).chain(folders(&folder)) {
+                let text = read_text(&Paths::new(&run).attestation(), SMALL).ok();
+                let attested = text.and_then(|text| Attestation::parse(&text).ok());
+                if let Some(Attestation { lock, eval, platform, .. }) = attested {
+                    by_lock.entry((lock, eval, platform)).or_insert(run);
+                }
+            }
+        }
+        Found { by_lock }
+    }
+
+    /// Where the run of a lock is or goes: a folder of the lock's name, or where a finished one is already.
+    pub(crate) fn place(&self, folder: &Path, experiment: &Experiment) -> Result<PathBuf, Failure> {
+        let usual = out::named(folder, &experiment.name, "")?;
+        if usual.exists() {
+            return Ok(usual);
+        }
+        let digests = experiment.digests;
+        let id = (digests.train, digests.eval, digests.platform);
+        Ok(self.by_lock.get(&id).cloned().unwrap_or(usual))
+    }
+}
+
+/// Folders in a folder, sorted by name; none where it cannot be read.
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> =
+        entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect();
+    found.sort();
+    found
+}
