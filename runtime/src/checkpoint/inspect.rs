@@ -147,7 +147,7 @@ struct Reader {
 
 impl Reader {
     fn open(path: &Path) -> io::Result<Reader> {
-        Ok(Reader { inner: files::open_large(path)?, hasher: blake3::Hasher::new(), bytes: 0 })
+        Ok(Reader { inner: files::open(path)?, hasher: blake3::Hasher::new(), bytes: 0 })
     }
 
     /// Gives up to `count` bytes to `take`; how many there were.
