@@ -112,4 +112,6 @@ pub fn prepare(
 }
 
 #[cfg(test)]
+mod replaced;
+#[cfg(test)]
 mod tests;
