@@ -63,12 +63,12 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
     for ((question, tokens), text) in questions.iter().zip(&tokens).zip(&texts) {
         let said = by.continuation(tokens, &text.tokens)?;
         let said = String::from_utf8_lossy(&said).into_owned();
-        let flag = flag(&question.answer, by.count(&question.answer)?, args);
-        let is_right = match (flag, args.judge) {
-            (Some(_), _) => None,
-            (None, Judge::Begins) => Some(multihop::is_right(&said, &question.answer)),
-            (None, Judge::Words) => Some(babilong::is_right(&said, &question.answer)),
+        let begins = match args.judge {
+            Judge::Begins => multihop::is_right(&said, &question.answer),
+            Judge::Words => babilong::is_right(&said, &question.answer),
         };
+        let flag = flag(&question.answer, by.count(&question.answer)?, begins, args);
+        let is_right = flag.is_none().then_some(begins);
         match flag {
             Some(flag) => *flags.entry(flag).or_insert(0) += 1,
             None => judged += 1,
@@ -95,14 +95,14 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
 }
 
 /// Why nothing that is said could be right, or everything would be.
-fn flag(answer: &str, tokens: usize, args: &AnswerArgs) -> Option<&'static str> {
+fn flag(answer: &str, tokens: usize, is_right: bool, args: &AnswerArgs) -> Option<&'static str> {
     let empty = match args.judge {
         Judge::Begins => answer.is_empty(),
         Judge::Words => answer.split(',').all(|part| part.trim().is_empty()),
     };
     match empty {
         true => Some("empty"),
-        false => (tokens > args.max_tokens).then_some("longer than --max-tokens"),
+        false => (tokens > args.max_tokens && !is_right).then_some("longer than --max-tokens"),
     }
 }
 

@@ -140,8 +140,9 @@ Examples:
   canonc generate arch/llama_tiny.canon --weights w.safetensors --prompt A --top-k 40 --seed 7
 
 The draw of each token is a function of the seed and its place. A text prompt becomes tokens as in the lock's
-data: by its tokenizer, after its bos where it has add_bos, up to its eos where it has add_eos. A .canon file says
-nothing of that: its prompts are bytes, between 256 and 257 (vocabulary 258).
+data: by its tokenizer, after its bos where it has add_bos, up to its eos where it has add_eos; of the tasks capo and
+multihop between two ends of a text (257), as their windows have it. A .canon file says nothing of that: its prompts
+are bytes, between 256 and 257 (vocabulary 258).
 
 Schema of --json: {schema: \"canonc.generate.v1\", tokens, text, state_bytes, kernels: [{kernel, path,
 times}]}; text is null for a prompt of tokens, state_bytes what is carried from token to token."

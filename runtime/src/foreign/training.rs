@@ -4,6 +4,8 @@
 //! table serves both directions; what a step is follows from keys and the number of devices, never from a comment; a
 //! key that no field has is named as left out, or refused.
 
+mod fixed;
+
 use std::collections::BTreeMap;
 
 use compiler::field::FieldValue;
@@ -452,28 +454,9 @@ fn cannot(experiment: &Experiment, path: &str, why: &str) -> ForeignError {
     )
 }
 
-/// What Lingua's trainer has no key for: the only value it trains with.
-const FIXED: [(&str, &str, &str); 7] = [
-    ("data.task", "\"text\"", "Lingua trains on text"),
-    ("data.shuffle", "\"buffer\"", "Lingua shuffles a buffer of windows"),
-    (
-        "data.held_out",
-        "0",
-        "Lingua trains on every document: hold none out, and measure nothing of them",
-    ),
-    ("loss.z_loss", "0", "Lingua has no such term; its z_loss is loss.nll_square"),
-    ("optimizer.decay", "\"all\"", "Lingua decays every parameter"),
-    ("optimizer.kind", "\"adamw\"", "Lingua trains with AdamW"),
-    ("loss.kind", "\"cross_entropy\"", "Lingua minimises cross entropy"),
-];
-
 /// Every training key, under its dotted name, of an experiment on so many devices.
 pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), ForeignError> {
-    for (path, wanted, why) in FIXED {
-        if experiment.value(path).is_none_or(|value| value.to_string() != wanted) {
-            return Err(cannot(experiment, path, why));
-        }
-    }
+    fixed::check(experiment)?;
     let devices = match experiment.value("platform.devices") {
         Some(FieldValue::Int(n)) => *n,
         Some(_) | None => {

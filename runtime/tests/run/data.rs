@@ -104,7 +104,6 @@ fn documents_of_one_letter_each_train_without_swings() {
         losses[120..].windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f64::max)
     };
     let (windows, documents) = (losses("windows"), losses("documents"));
-    println!("windows {:?}\ndocuments {:?}", leap(&windows), leap(&documents));
     assert!(leap(&documents) > 2.0, "{}", leap(&documents));
     assert!(leap(&windows) < 1.0, "{}", leap(&windows));
 }

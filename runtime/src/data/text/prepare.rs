@@ -113,4 +113,6 @@ pub fn prepare(
 }
 
 #[cfg(test)]
+mod replaced;
+#[cfg(test)]
 mod tests;
