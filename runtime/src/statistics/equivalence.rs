@@ -244,6 +244,21 @@ mod tests {
         assert_eq!(judge(&[row], AT)[0].effect, Effect::Undecided);
     }
 
+    #[test]
+    fn json_has_the_words() {
+        let json = |judged: Judged| serde_json::to_value(judged).unwrap();
+        let none = json(one(&[0.0; 4], Better::Less, None));
+        assert_eq!(none["effect"], "undecided");
+        assert_eq!(none["open"]["why"], "undefined");
+        assert_eq!(none["open"]["reason"], "no_variance");
+        let found = json(one(&[-1.0, -1.1, -0.9], Better::Less, Some(5.0)));
+        assert_eq!(
+            (&found["effect"], &found["open"]),
+            (&"better".into(), &serde_json::Value::Null)
+        );
+        assert_eq!(found["within_margin"], true);
+    }
+
     /// A true difference just at the margin is called equivalent at most at the level; with more seeds a true zero is
     /// called so more often.
     #[test]

@@ -222,6 +222,14 @@ mod tests {
             last = power;
         }
         assert!(last > 99.0, "{last}");
+        let mut by_the_old_rule = |n: usize| {
+            percent(4000, || {
+                let largest = (0..n).map(|_| draws.normal().abs()).fold(0.0, f64::max);
+                let mean = (0..n).map(|_| 2.0 + draws.normal()).sum::<f64>() / n as f64;
+                mean.abs() > largest
+            })
+        };
+        assert!(by_the_old_rule(9) < by_the_old_rule(3));
     }
 
     #[test]

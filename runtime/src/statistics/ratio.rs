@@ -89,15 +89,11 @@ pub fn ratio(
     }
     let logs = logs(treated_over_base)?;
     let found = Paired::of(&logs, confidence).map_err(Refused::Undefined)?;
-    Ok(Ratio {
-        n: found.n,
-        mean: libm::exp(found.mean),
-        low: libm::exp(found.low),
-        high: libm::exp(found.high),
-        p: found.p,
-        base_against_itself,
-        confidence,
-    })
+    let [mean, low, high] = [found.mean, found.low, found.high].map(libm::exp);
+    if !high.is_finite() {
+        return Err(Refused::Undefined(Undefined::NotFinite));
+    }
+    Ok(Ratio { n: found.n, mean, low, high, p: found.p, base_against_itself, confidence })
 }
 
 fn logs(ratios: &[f64]) -> Result<Vec<f64>, Refused> {
@@ -141,6 +137,10 @@ mod tests {
             Err(Refused::BaseNotMeasured { have: 2, need: 3 })
         );
         assert_eq!(ratio(&[1.0, 0.0, 2.0], &STEADY, 1.05, AT), Err(Refused::NotPositive));
+        assert_eq!(
+            ratio(&[1e-300, 1.0, 1e300], &STEADY, 1.05, AT),
+            Err(Refused::Undefined(Undefined::NotFinite))
+        );
         assert_eq!(
             ratio(&[1.1, 1.2], &STEADY, 1.05, AT),
             Err(Refused::Undefined(Undefined::TooFew { have: 2, need: 3 }))

@@ -224,6 +224,10 @@ pub fn fit(sizes: &[Size], confidence: Confidence) -> Result<Fit, Refused> {
         base.into_iter().zip(treated).map(|(base, treated)| [base, treated]).collect();
     let (error, df) = fitted.error(&weights).ok_or(NO_VARIANCE)?;
     let half = student::critical(confidence.alpha(), df) * error;
+    let [compute_ratio, low, high] = [log_ratio, log_ratio - half, log_ratio + half].map(libm::exp);
+    if !high.is_finite() {
+        return Err(Refused::Undefined(Undefined::NotFinite));
+    }
     Ok(Fit {
         model,
         base: curves[0],
@@ -231,9 +235,9 @@ pub fn fit(sizes: &[Size], confidence: Confidence) -> Result<Fit, Refused> {
         unit,
         sizes: points.len(),
         runs: points.iter().map(|point| point.losses.len()).sum(),
-        compute_ratio: libm::exp(log_ratio),
-        low: libm::exp(log_ratio - half),
-        high: libm::exp(log_ratio + half),
+        compute_ratio,
+        low,
+        high,
         p: student::two_sided(log_ratio / error, df),
         at_loss,
         df,
