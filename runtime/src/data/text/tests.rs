@@ -1,3 +1,5 @@
+//! Windows of documents against the published packing, and each order as a bijection of the parts of one stream.
+
 use super::index::{OnBadLine, SourceFiles};
 use super::*;
 use crate::data::batch::digest_of_windows;
