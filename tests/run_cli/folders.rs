@@ -4,7 +4,7 @@ use std::fs;
 
 use compiler::lock::Lock;
 
-use crate::{DEPO, Place, experiment};
+use crate::{ARCH, DEPO, Place, experiment};
 
 #[test]
 fn several_locks_are_run_one_after_another() {
@@ -56,4 +56,51 @@ fn more_devices_than_one_are_refused() {
     let said = place.exits(3, "run lockfiles/small.lock");
     assert!(said.contains("platform.devices = 8") && said.contains("devices = 1"), "{said}");
     assert!(!place.path("runs").exists());
+}
+
+/// A run serves every comparison that needs its lock.
+#[test]
+fn an_arm_that_was_trained_for_one_comparison_serves_another() {
+    let place = Place::empty();
+    fs::write(place.path("archs.canon"), ARCH).unwrap();
+    let recipe = DEPO.replace("steps = 6", "steps = 3");
+    for arch in ["small", "small_canon", "small_gdn"] {
+        let text = format!("arch = \"archs.canon#{arch}\"\n{recipe}");
+        fs::write(place.path(&format!("{arch}.toml")), text).unwrap();
+    }
+    for (name, other, treatment) in [("one", "small_canon", "canon"), ("two", "small_gdn", "mixer")]
+    {
+        let text = format!(
+            "base = \"plain\"\ntreatment = [\"{treatment}\"]\n[seeds]\ninit = [1]\ndata = [1]\n\
+             [arms]\nplain = \"small.toml\"\nother = \"{other}.toml\"\n"
+        );
+        fs::write(place.path(&format!("{name}.toml")), text).unwrap();
+    }
+    place.exits(0, "build one.toml two.toml");
+    place.exits(0, "compare lockfiles/one.lock");
+    let said = place.exits(0, "compare lockfiles/two.lock");
+    assert!(said.contains("already finished: 3 steps"), "{said}");
+    assert!(place.path("runs/one/one-plain-seed1").is_dir());
+    assert!(!place.path("runs/two/two-plain-seed1").exists(), "the base is not trained twice");
+    place.exits(0, "report two one --out page.html");
+    // What is not finished is no help to others.
+    fs::remove_file(place.path("runs/one/one-plain-seed1/attestation.toml")).unwrap();
+    let said = place.exits(1, "report two --out page.html");
+    assert!(said.contains("two-plain-seed1"), "{said}");
+}
+
+/// A run that is still going, or was interrupted, is shown as far as it is.
+#[test]
+fn an_unfinished_run_is_shown_and_says_so() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    place.exits(75, "run --stop-after-step 4");
+    place.exits(0, "report runs/small --out page.html --tensorboard events");
+    let page = fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(page.contains("small (unfinished, step 4 of 6)"));
+    assert!(place.path("events/small.unfinished").is_dir());
+    place.exits(0, "run");
+    place.exits(0, "report runs/small --out page.html --tensorboard events");
+    let page = fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(!page.contains("unfinished"));
+    assert!(place.path("events/small").is_dir());
 }

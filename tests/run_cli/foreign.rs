@@ -316,7 +316,7 @@ fn shards_are_taken_by_their_index() {
         let part: Vec<_> =
             tensors.iter().skip(shard).step_by(2).map(|(name, t)| (name.as_str(), t)).collect();
         map.extend(part.iter().map(|(tensor, _)| ((*tensor).to_owned(), name.clone().into())));
-        file::write(&root.join("hf").join(name), &part).unwrap();
+        file::write(&root.join("hf").join(name), &part, None).unwrap();
     }
     fs::remove_file(root.join("hf/model.safetensors")).unwrap();
     let index = serde_json::json!({"metadata": {}, "weight_map": map});

@@ -89,7 +89,7 @@ impl Case {
         let path = place.path().join("model.safetensors");
         let tensors = self.under("w/");
         let named: Vec<_> = tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
-        file::write(&path, &named).unwrap();
+        file::write(&path, &named, None).unwrap();
         // The cases are of the published classes, whose RoPE is the arch's.
         let rows = match self.text["hparams"]["rope_version"].as_str() {
             Some("huggingface") => RopeLayout::Half,

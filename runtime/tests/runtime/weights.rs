@@ -39,7 +39,7 @@ fn loaded(compiled: &Compiled, tensors: &BTreeMap<String, Tensor>) -> Result<Wei
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
     let named: Vec<_> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();
-    file::write(&path, &named).unwrap();
+    file::write(&path, &named, None).unwrap();
     Weights::load(compiled, &path)
 }
 
