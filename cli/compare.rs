@@ -114,7 +114,7 @@ fn check(
         let experiment = &run.experiment;
         let place = found.place(folder, experiment)?;
         let lock = Paths::new(&place).lock();
-        match std::fs::read_to_string(&lock) {
+        match runtime::files::read_text(&lock, runtime::files::SMALL) {
             Ok(found) => belongs(&place, experiment.digests, experiment.evaluation.every, &found)
                 .map_err(failure)?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}

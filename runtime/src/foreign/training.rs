@@ -4,6 +4,8 @@
 //! table serves both directions; what a step is follows from keys and the number of devices, never from a comment; a
 //! key that no field has is named as left out, or refused.
 
+#[cfg(test)]
+mod defaults;
 mod fixed;
 
 use std::collections::BTreeMap;
@@ -108,13 +110,13 @@ const PAIRS: &[Pair] = &[
     pair("checkpoint.dump.every", "checkpoint.every", As::Int, "1000"),
     pair("checkpoint.dump.keep", "checkpoint.keep", As::Int, "3"),
     pair("checkpoint.eval.every", "evaluation.every", As::Int, "1000"),
-    pair("checkpoint.eval.keep", "lingua.eval_keep", As::Int, "-1"),
+    pair("checkpoint.eval.keep", "lingua.eval_keep", As::Int, "0"),
     pair("checkpoint.read_s3", "lingua.read_s3", As::Bool, "false").unlike(),
     pair("async_eval_gpus", "lingua.async_eval_gpus", As::IntOr("0"), "null"),
-    pair("eval.harness.log_samples", "lingua.log_samples", As::Bool, "false"),
-    pair("eval.generator.max_tokens", "lingua.generator_max_tokens", As::Int, "8192"),
+    pair("eval.harness.log_samples", "lingua.log_samples", As::Bool, "true"),
+    pair("eval.generator.max_tokens", "lingua.generator_max_tokens", As::Int, "1024"),
     pair("eval.generator.dtype", "lingua.generator_dtype", As::Text, "bf16"),
-    pair("eval.generator.show_progress", "lingua.show_progress", As::Bool, "true"),
+    pair("eval.generator.show_progress", "lingua.show_progress", As::Bool, "false"),
     pair("eval.save_s3", "lingua.save_s3", As::Bool, "false").unlike(),
     pair("eval.save_consolidated_to_local", "lingua.save_consolidated_to_local", As::Bool, "true").unlike(),
 ];
