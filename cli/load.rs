@@ -6,7 +6,6 @@
 //! typed, with `/`; nothing but text reaches the compiler.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
@@ -220,7 +219,7 @@ fn suggest_file(mut diagnostic: Diagnostic, wanted: &Wanted) -> Diagnostic {
 
 /// Never more than a little over what the language takes: what is too large costs nothing.
 pub(crate) fn read(path: &Path) -> io::Result<Content> {
-    let file = File::open(path)?;
+    let file = runtime::files::open(path)?;
     let size = file.metadata()?.len();
     if size > MAX_SOURCE_BYTES as u64 {
         return Ok(Content::Not(Trouble::TooLarge(Some(size))));

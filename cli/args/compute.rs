@@ -135,7 +135,7 @@ pub(crate) struct ForwardArgs {
     after_help = "\
 Examples:
   canonc generate arch/llama_tiny.canon --weights w.safetensors --prompt 'Once upon'
-  canonc generate runs/demo --prompt 'Once upon'
+  canonc generate runs/text/text-first-seed1 --prompt 'Once upon'     a run's folder brings its weights
   canonc generate depo.lock --weights w.safetensors --prompt-tokens 1,2,3 --temperature 0
   canonc generate arch/llama_tiny.canon --weights w.safetensors --prompt A --top-k 40 --seed 7
 

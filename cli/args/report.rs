@@ -17,8 +17,8 @@ Examples:
   canonc report --published all --out published.html       the release's curves alone
   canonc report runs/demo --tensorboard tb                 also tb/RUN/events.out.tfevents…, for TensorBoard
 
-Only finished runs are shown, each held against its lock first; of a folder of runs the others are left out, and the
-page says so.")]
+Each run is held against its lock first. One that is not finished is shown as far as it is, and its name says so; a
+comparison that lacks a run has no table. What does not hold is left out of a folder of runs, and the page says so.")]
 pub(crate) struct ReportArgs {
     /// Folders of runs, their names under --dir, folders that hold several, or locks of what was run
     #[arg(value_name = "RUN|COMPARISON|LOCK", required_unless_present = "published")]

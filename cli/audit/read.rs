@@ -4,7 +4,7 @@
 //! unpacking, too; a folder is read in the order of its names; a file that cannot be used is an error
 //! that names it and its line.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
@@ -164,12 +164,12 @@ fn refused(source: &str, bad: BadInput) -> Failure {
 
 /// The text of a file.
 pub(super) fn text(path: &Path) -> Result<String, Failure> {
-    let file = File::open(path).map_err(|error| files::missing(path, &error))?;
+    let file = runtime::files::open(path).map_err(|error| files::missing(path, &error))?;
     utf8(path, bounded(path, file)?)
 }
 
 pub(super) fn curves(path: &Path) -> Result<Curves, Failure> {
-    let file = File::open(path).map_err(|error| files::missing(path, &error))?;
+    let file = runtime::files::open(path).map_err(|error| files::missing(path, &error))?;
     parse(path, &bounded(path, file)?)
 }
 

@@ -86,7 +86,7 @@ pub const TABLE: &[Rule] = &[
         "The arm of a comparison is read off its name.",
         "correct the name, or the slots"),
     rule("unknown-key", Severity::Confound,
-        "A key or column that no row below speaks of.",
+        "A key or column that canonc does not know.",
         "Nobody can say whether a difference in it decides, so no pair that has it is clean.",
         "correct its name, or say in a rules file what it is about: `[keys]`, then `\"my.flag\" = \"training\"`"),
     rule("budget-ambiguous", Severity::Error,

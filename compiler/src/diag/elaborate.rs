@@ -383,11 +383,12 @@ pub(crate) fn fill_result(span: Span, slot: &str, got: &str, want: &str) -> Diag
 
 pub(crate) fn unknown_slot(span: Span, slot: &str, layer: &str, declared: &[&str]) -> Diagnostic {
     let d = Diagnostic::error("unknown-slot", span, format!("{layer} declares no slot `{slot}`"));
-    if declared.is_empty() {
+    let d = if declared.is_empty() {
         d.help("it declares no slots")
     } else {
         d.help(format!("it declares {}", list(declared.iter().copied())))
-    }
+    };
+    d.help(format!("a slot is declared where it is used: `slot {slot}(…)` in the layer, its mixer or its mlp"))
 }
 
 pub(crate) fn unused_result(name: &str, span: Span) -> Diagnostic {

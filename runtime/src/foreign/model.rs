@@ -232,7 +232,10 @@ impl Model {
             }
         };
         let doc: String = doc.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-        let _ = writeln!(out, "/// {doc}\narch {name} {{");
+        if !doc.is_empty() {
+            let _ = writeln!(out, "/// {doc}");
+        }
+        let _ = writeln!(out, "arch {name} {{");
         let Model { vocab, dim, layers, norm_eps, .. } = self;
         let _ = writeln!(out, "  vocab {vocab}   dim {dim}   norm_eps {norm_eps}\n  init {init}");
         if self.tied {

@@ -144,14 +144,18 @@ impl Order {
         let slots: u64 = sources.iter().map(|source| source.share).sum();
         if slots == 0 {
             let (part, help) = match split {
-                Split::Train => ("to train on", "hold out fewer, or add documents"),
-                Split::HeldOut => ("to hold out", "hold out more, or add documents"),
+                Split::Train => ("for training", "lower data.held_out in the recipe, or prepare more documents"),
+                Split::HeldOut => (
+                    "for evaluation",
+                    "raise data.held_out in the recipe, or prepare more documents: each text file is one, or with \
+                     `canonc data prepare --lines` each line",
+                ),
             };
             return Err(DataError::new(
                 format!(
-                    "none of the {} documents is left {part} with {} of a million held out",
-                    index.len(),
-                    held_out.per_million
+                    "data.held_out = {} of {} documents gives none {part}",
+                    f64::from(held_out.per_million) / 1e6,
+                    index.len()
                 ),
                 help,
             ));

@@ -64,9 +64,16 @@ pub fn format_of_file(path: &Path) -> io::Result<Format> {
     if let Some(format) = format_of(path) {
         return Ok(format);
     }
-    // What can be read only once, such as a pipe, is not looked into.
+    // What can be read only once, such as a pipe, is not looked into. Of pipes only those are read that a shell has
+    // opened already (`<(zcat …)`): to open another one may wait for ever.
     if !std::fs::metadata(path)?.is_file() {
-        return Ok(Format::Lines);
+        return match path.starts_with("/dev") || path.starts_with("/proc") {
+            true => Ok(Format::Lines),
+            false => Err(std::io::Error::new(
+                std::io::ErrorKind::InvalidInput,
+                "it is a pipe or a device; send it through standard input, as `-`",
+            )),
+        };
     }
     let mut start = Vec::new();
     File::open(path)?.take(1 << 12).read_to_end(&mut start)?;
@@ -149,11 +156,12 @@ impl Pieces {
                 counted,
             });
         };
+        // It refuses a pipe that opening would wait for.
+        let format = format_of_file(path).map_err(text)?;
         let mut file = File::open(path).map_err(text)?;
         if !file.metadata().map_err(text)?.is_file() && input.bytes > 0 {
             return Err("it is no file any more".to_owned());
         }
-        let format = format_of_file(path).map_err(text)?;
         if format == Format::Parquet {
             let table = guarded(|| Table::open(file, field, place.records)).flatten()?;
             return Ok(Pieces { reader: Reader::Table(Box::new(table)), place, counted });
