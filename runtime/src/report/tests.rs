@@ -86,6 +86,7 @@ fn report(comparison: &Comparison) -> Report {
         title: "a </script><b> & c".to_owned(),
         verdict: "controlled".to_owned(),
         controlled: true,
+        attributable: true,
         lock_id: "00".to_owned(),
         notes: vec!["treatment: <canon>".to_owned()],
     };
@@ -169,7 +170,7 @@ fn every_arm_has_its_table_its_pairs_and_its_noise() {
     assert_eq!(data["pairs"][0]["lines"], serde_json::json!([[3, 0]]));
     assert_eq!(data["pairs"][1]["lines"], serde_json::json!([[4, 0]]));
     assert_eq!(data["pairs"][1]["again"], serde_json::json!([[6, 0]]));
-    assert_eq!(data["pairs"][0]["band"], 0.5);
+    assert_eq!(data["pairs"][0]["noise"], false, "one repetition is not enough");
 }
 
 #[test]
