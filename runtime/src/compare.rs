@@ -401,7 +401,8 @@ impl<'a> Pair<'a> {
 
     /// The row of one metric.
     pub(crate) fn row(&self, metric: &str) -> Option<Row> {
-        self.rows().into_iter().find(|row| row.metric == metric)
+        let row = self.row_of(metric.to_owned());
+        row.means.iter().any(Option::is_some).then_some(row)
     }
 
     /// One row a metric, in the order people read them.

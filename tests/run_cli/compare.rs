@@ -205,9 +205,16 @@ fn two_runs_at_a_time_give_the_same_table() {
     fs::rename(place.path("runs"), place.path("before")).unwrap();
     let (two, said) = read(&format!("{COMPARE} --jobs 2"));
     // But for seconds, which runs beside each other have none of.
-    let timed = " (of step times treatment over base)";
-    assert!(one.last().unwrap().contains(timed) && !said.contains("step time"), "{said}");
-    let one: Vec<String> = one.iter().map(|line| line.replace(timed, "")).collect();
+    let timed = [
+        " (of step times the geometric mean of treatment over base)",
+        " A ratio of times has an interval, on the log scale, only where the base against itself stays within ×1.05.",
+    ];
+    for sentence in timed {
+        assert!(one.last().unwrap().contains(sentence) && !said.contains(sentence), "{said}");
+    }
+    assert!(!said.contains("step time"), "{said}");
+    let without = |line: &String| timed.iter().fold(line.clone(), |line, said| line.replace(said, ""));
+    let one: Vec<String> = one.iter().map(without).collect();
     assert_eq!(one, two);
     // Who says what is told.
     for name in ["both-plain-seed1", "both-treated-seed2"] {

@@ -1,13 +1,13 @@
-//! What each arm costs: its size, its work, its measured step time, and how much it was tuned.
+//! What each arm costs: its size, its work, and how much it was tuned. Its measured step time is a row of its pair.
 //!
-//! In: the locks of the arms, and their runs. Out: one table. Must stay true: a cost is of the lock or measured, never
-//! guessed; what was not measured says so; tuning counts the points and tokens of this comparison alone.
+//! In: the locks of the arms, and their runs. Out: one table. Must stay true: a cost is of the lock, never guessed;
+//! what was not measured says so; tuning counts the points and tokens of this comparison alone.
 
 use compiler::lock::Experiment;
 use serde::Serialize;
 
 use super::table::{NOTHING, Section, Table};
-use super::{Comparison, Role, STEP_TIME, Unit, mean_of};
+use super::{Comparison, Role};
 
 /// Of one run, as its lock derives them; `None` where the lock has no such field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -73,7 +73,6 @@ pub(super) fn section(comparison: &Comparison) -> Option<Section> {
         "parameters",
         "training FLOPs a run",
         "activations a token",
-        "step time",
         "points tried",
         "runs",
         "tokens of all runs",
@@ -82,18 +81,11 @@ pub(super) fn section(comparison: &Comparison) -> Option<Section> {
         let costs = comparison.costs(arm).unwrap_or_default();
         let tuning = comparison.tuning(arm);
         let shown = |value: Option<f64>| value.map_or_else(|| NOTHING.to_owned(), big);
-        // Seconds of one machine only, as in the rows.
-        let point = comparison.chosen(arm).and_then(|point| arm.points.get(point));
-        let seconds = point.and_then(|runs| mean_of(runs, STEP_TIME));
         vec![
             arm.name.clone(),
             shown(costs.parameters),
             shown(costs.flops),
             shown(costs.activations),
-            seconds.map_or_else(
-                || "not measured".to_owned(),
-                |mean| Unit::Seconds.value(mean.value),
-            ),
             tuning.points.to_string(),
             tuning.runs.to_string(),
             shown(tuning.tokens),
