@@ -428,26 +428,35 @@ Examples:
 
 Runs lie in runs/<comparison>/<run>; interrupting and repeating goes on where it stopped.
 
-Schema of --json: {schema: \"canonc.compare.v1\", controlled, comparisons: [...]}, where controlled is
-true only if every arm is, and each comparison has
+Schema of --json: {schema: \"canonc.compare.v2\", controlled, attributable, comparisons: [...], together:
+[{comparison, arm, metric, judged}]}, where controlled is true only if every arm is, attributable only
+if each treatment is one factor, and together judges the primary rows of all comparisons as one family.
+Each comparison has
   name, lock   of the comparison's lock: its name, its id
-  controlled, verdict
-  arms         each {name, role (base, treated, again), verdict, controlled, factors, matched: {on,
-               path, within, base, arm, apart}, runs (at each point), best_point, at_the_edge: [{path,
-               end (lowest, highest)}]}; null what an arm has none of
+  controlled, attributable, verdict
+               of the design: what the arms differ in, not how large the effect is
+  arms         each {name, role (base, treated, again), verdict, controlled, attributable, factors,
+               matched: {on, path, within, base, arm, apart}, costs: {parameters, flops, activations,
+               tokens}, tuning: {points, runs, tokens}, runs (at each point), best_point, at_the_edge:
+               [{path, end (lowest, highest)}]}; null what an arm has none of
   points       names of the points of the grid; one empty name where there is none
-  selection    {metric, called, choose (least, most), per_arm, declared, points}: the locked rule,
-               and how many points a best one is the best of
-  interval     {level, method, fewest, exact_up_to}
-  pairs        by the locked rule, every metric: each {arm, base, title, controlled, verdict,
-               arm_point, base_point (places in points), rows: [{metric, unit (nats, share, count,
-               seconds: differences are ratios), base, treated, again (means), paired (by seed), n,
-               difference, lowest, highest, interval: {low, high, n, resamples, exact}, or null
-               below three seeds, covers_percent, band, band_pairs}]}
+  selection    {metric, called, choose (least, most), per_arm, declared, points,
+               selected_on_reported}: the locked rule, how many points a best one is the best of, and
+               whether it was selected on the windows that are reported
+  analysis     {primary, family, margin, confidence, declared}
+  interval     {level, method, fewest, secondary}
+  pairs        by the locked rule, every metric: each {arm, base, title, controlled, attributable,
+               verdict, arm_point, base_point (places in points), rows: [{metric, unit (nats, share,
+               count, seconds: differences are ratios), base, treated, again (means), paired (by seed),
+               n, difference, lowest, highest, better (less, more), interval: {low, high, n,
+               standard_error, sd, p, covers_percent} or null, no_interval (why), sign_flip,
+               bootstrap, bootstrap_covers_percent, judged: {effect (better, worse, equivalent,
+               undecided), p_adjusted, p_equivalence, within_margin, open} of rows of the family,
+               noise, no_noise (why), asked (questions, tokens or targets)}]}
   paired_at_each_point, best_per_arm, best_of_base_for_all
                the same of the judged metric, at equal points and by both rules; empty without a grid
-  warnings, caption
-               sentences")]
+  warnings, caption, methods
+               sentences; methods is a paragraph to paste into a paper")]
 pub(crate) struct CompareArgs {
     /// Locks of kind comparison; of several, one table and picture of all at the end
     #[arg(value_name = "LOCK", required = true)]

@@ -70,7 +70,8 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
         let entries: Vec<Entry<'_>> =
             done.iter().map(|(task, comparison)| Entry { task, comparison }).collect();
         if !args.json {
-            output::data(&format!("\n{}", overview::table(&entries).text()))?;
+            let (table, caption) = (overview::table(&entries).text(), overview::caption(&entries));
+            output::data(&format!("\n{table}\n{caption}\n"))?;
         }
         if let Some(out) = &args.out {
             out::put(out, Kind::Picture, overview::picture(&entries))?;
@@ -143,7 +144,7 @@ fn say(
     json: bool,
 ) -> Result<String, Failure> {
     let heading = heading(comparison);
-    let mut said = format!("{}\n", heading.verdict);
+    let mut said = format!("design: {}\n", heading.verdict);
     for note in &heading.notes {
         said.push_str(&format!("  {note}\n"));
     }

@@ -74,6 +74,7 @@ pub(crate) fn heading(comparison: &Comparison) -> Heading {
         title: comparison.name.clone(),
         verdict: proved.verdict(&comparison.base),
         controlled: proved.all_controlled(),
+        attributable: proved.all_attributable(),
         lock_id: comparison.id().to_string(),
         notes,
     }

@@ -35,7 +35,8 @@ pub use foreign::FOREIGN;
 #[cfg(test)]
 use table::CONFIGS;
 pub use table::TABLE;
-pub(crate) use table::{GRAMMARS, LESS_IS_BETTER, MEASURES, METRICS};
+pub use table::LESS_IS_BETTER;
+pub(crate) use table::{GRAMMARS, MEASURES, METRICS};
 use table::{TASK, TEXT};
 pub use topic::{Absent, Topic};
 pub use value::{Bounds, FieldValue, Kind, UNBOUND};

@@ -18,7 +18,7 @@ function specs() {
   const names = [...new Set(RUNS.flatMap(run => Object.keys(run.series)))];
   const own = new Set(RUNS.slice(0, OWN).flatMap(run => Object.keys(run.series)));
   const of = name => ({
-    key: name, title: name, note: timeNote(shown.filter(run => run.series[name])), dense: DENSE.has(name), broad: name === "training loss", log: true,
+    key: name, of: name, title: name, note: timeNote(shown.filter(run => run.series[name])), dense: DENSE.has(name), broad: name === "training loss", log: true,
     lines: shown.map(run => line(run, run.series[name], { dense: DENSE.has(name) })).filter(Boolean),
   });
   const section = name => name === "training loss" ? "loss" : LATER.has(name) ? "optimiser" : own.has(name) ? "measures" : "published benchmarks";
@@ -35,6 +35,9 @@ function timeNote(runs) {
   return [of(none, "have no seconds of every step and are not drawn"), of(beside, "shared their machine with others")].filter(Boolean).join(" · ");
 }
 
+/* Below so many repetitions of the base its noise is unknown. */
+const FEWEST_REPETITIONS = 3;
+
 function pairSpec(pair, number) {
   const what = pair.published ? "training loss" : state.pairsOf, dense = DENSE.has(what);
   const shown = pair.lines.filter(({ treated, base }) => isShown(treated) && isShown(base));
@@ -50,21 +53,24 @@ function pairSpec(pair, number) {
   }
   const noise = pair.again.map(({ again, base }) => difference(again, base, what)).filter(Boolean);
   let band = null;
-  if (noise.length && first) {
-    // The same smoothing as the lines have, then the widest of the seeds.
+  if (pair.noise && noise.length >= FEWEST_REPETITIONS && first) {
+    // The same smoothing as the lines have, then the standard deviation of one difference, whose expected value is 0.
     const smoothed = noise.map(({ steps, values }) => ({ steps, values: dense ? smooth(values, state.smooth) : values }));
-    const widest = together(smoothed, values => Math.max(...values.map(Math.abs)));
-    const xs = AXES[state.x].of(first.base, widest.steps);
-    if (xs) band = { xs, values: widest.values };
-  } else if (pair.published && pair.band != null) band = { constant: pair.band };
+    const single = together(smoothed, values => Math.sqrt(values.reduce((sum, value) => sum + value * value, 0) / values.length));
+    const xs = AXES[state.x].of(first.base, single.steps);
+    if (xs) band = { xs, values: single.values };
+  } else if (pair.published && pair.jitter != null) band = { jitter: pair.jitter };
   const others = shown.map(({ treated, base }) => [judged(base, treated), treated]).filter(([found]) => found);
   const firsts = others.map(([found]) => found.other).filter(step => step != null);
   const batches = pair.published
     ? shown.filter(({ treated, base }) => treated.data === "other" || base.data === "other").map(({ treated, base }) => `⚑ ${(treated.data === "other" ? treated : base).name} most likely saw another data order`).join("; ")
     : !others.length ? "" : firsts.length ? `⚑ batches differ from step ${Math.min(...firsts)} on` : "equal batches at every step";
-  const noted = band ? (pair.published ? "grey: ± twice the paired jitter" : "grey: A/A band, how far the base lies from its repetition") : "no A/A arm, so no band";
+  const noted = pair.published
+    ? (band ? "dashed: ± twice the published jitter of logged points, which is not noise between seeds" : "one seed each, so the noise between seeds is unknown")
+    : band ? `grey: ± one standard deviation of a single A/A difference (${noise.length} repetitions); compare single lines with it, not their mean`
+    : pair.again.length ? `A/A noise unknown (${noise.length} repetitions; ${FEWEST_REPETITIONS} are needed, with other init and data seeds)` : "no A/A arm, so the noise is unknown";
   return {
-    key: `pair ${number}`, title: `${what}: ${pair.title}, paired`, note: [noted, batches].filter(Boolean).join(" · "),
+    key: `pair ${number}`, of: what, title: `${what}: ${pair.title}, paired`, note: [noted, batches].filter(Boolean).join(" · "),
     flagged: batches.startsWith("⚑"), dense, broad: true, log: false, zero: true, lines, band, section: "loss",
   };
 }
@@ -76,12 +82,16 @@ function selectedSpec() {
   if (a.twin === b || b.twin === a) return [];
   const of = difference(b, a, "training loss");
   const drawn = of && line(b, of, { dense: true, label: `${b.label} minus ${a.label}` });
-  return drawn ? [{ key: "selected", title: `training loss: ${b.label} minus ${a.label}`, note: "the two selected runs, not a declared pair", dense: true, broad: true, log: false, zero: true, lines: [{ ...drawn, runs: [a, b], pair: true }], section: "loss" }] : [];
+  return drawn ? [{ key: "selected", of: "training loss", title: `training loss: ${b.label} minus ${a.label}`, note: "exploratory: two runs selected by hand, not a declared pair", dense: true, broad: true, log: false, zero: true, lines: [{ ...drawn, runs: [a, b], pair: true }], section: "loss" }] : [];
 }
 
 const fmt = value => value == null || !Number.isFinite(value) ? "–" : value === 0 ? "0" : Math.abs(value) >= 1e5 || Math.abs(value) < 1e-3 ? value.toExponential(2) : Math.abs(value) >= 100 ? value.toFixed(1) : value.toPrecision(4);
 const units = [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]];
 const short = value => { for (const [size, unit] of units) if (Math.abs(value) >= size) return `${+(value / size).toPrecision(4)}${unit}`; return String(+value.toPrecision(4)); };
+/* A value with the unit of its series. */
+const UNITS = { nats: [1, " nats"], share: [100, "%"], count: [1, " bits"] };
+const withUnit = (value, name, how, ends = {}) => { const [scale, unit] = UNITS[PAGE.units[name]] || [1, ""]; const text = how(value == null ? value : value * scale); return text && text !== "–" ? text + (ends[PAGE.units[name]] ?? unit) : text; };
+const POINTS = { share: " pp" };
 const signed = value => value == null || !Number.isFinite(value) ? "" : (value > 0 ? "+" : value < 0 ? "−" : "±") + fmt(Math.abs(value));
 
 /* All lines on one axis: the union of their places. */
@@ -99,6 +109,8 @@ function build(spec, host) {
   const columns = [], series = [{}];
   const positive = spec.lines.every(line => line.values.every(value => value == null || value > 0));
   const log = state.logy && spec.log && positive;
+  spec.linear = !state.logy || log ? "" : spec.log ? "y is linear here: some values are not above 0" : "y is linear here: differences have no logarithm";
+  if (state.logx && spec.lines.some(line => line.xs.some(x => !(x > 0)))) spec.linear = [spec.linear, "points at x = 0 are not drawn"].filter(Boolean).join("; ");
   const put = (line, values, options) => { columns.push({ xs: line.xs, values }); series.push({ points: { show: line.xs.length < 40 && !options.faint, size: 4 }, spanGaps: true, ...options, line }); };
   for (const line of spec.lines) if (line.raw) put(line, line.raw, { faint: true, stroke: () => colourOf(line.run), width: 1, points: { show: false } });
   for (const line of spec.lines) put(line, line.values, { stroke: () => line.mean ? cssVar("--ink") : colourOf(line.run), dash: line.mean ? [] : dashOf(line.run) });
@@ -188,8 +200,11 @@ function underlay(u, spec) {
   ctx.save();
   ctx.beginPath(); ctx.rect(bbox.left, bbox.top, bbox.width, bbox.height); ctx.clip();
   ctx.fillStyle = isDark() ? "rgba(170,180,190,.22)" : "rgba(110,120,130,.20)";
-  if (spec.band && spec.band.constant != null) {
-    ctx.fillRect(bbox.left, y(spec.band.constant), bbox.width, y(-spec.band.constant) - y(spec.band.constant));
+  if (spec.band && spec.band.jitter != null) {
+    // Two dashed lines with their name: never the grey of seed noise.
+    ctx.strokeStyle = ctx.fillStyle = cssVar("--amber"); ctx.lineWidth = devicePixelRatio; ctx.setLineDash([6 * devicePixelRatio, 4 * devicePixelRatio]);
+    for (const at of [spec.band.jitter, -spec.band.jitter]) { ctx.beginPath(); ctx.moveTo(bbox.left, y(at)); ctx.lineTo(bbox.left + bbox.width, y(at)); ctx.stroke(); }
+    ctx.setLineDash([]); ctx.font = `${10 * devicePixelRatio}px system-ui, sans-serif`; ctx.fillText("published jitter ×2, not seed noise", bbox.left + 4 * devicePixelRatio, y(spec.band.jitter) - 3 * devicePixelRatio);
   } else if (spec.band) {
     const { xs, values } = spec.band;
     ctx.beginPath();

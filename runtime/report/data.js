@@ -48,7 +48,7 @@ for (const model of PAGE.published.models) {
 
 const byName = name => RUNS.find(run => run.published && run.name === name);
 const PAIRS = PAGE.pairs.map(pair => ({
-  title: pair.title, band: pair.band, published: false,
+  title: pair.title, noise: pair.noise, jitter: null, published: false,
   lines: pair.lines.map(([treated, base]) => ({ treated: RUNS[treated], base: RUNS[base] })),
   again: pair.again.map(([again, base]) => ({ again: RUNS[again], base: RUNS[base] })),
 }));
@@ -58,7 +58,7 @@ for (const size of ["1B", "3B", "8B"]) {
   const order = PAGE.published.orders.find(order => order.size === size);
   if (own.length) PAIRS.push({
     title: `published ${size}: Canon against its twin`, lines: own, again: [], published: true,
-    band: order ? 2 * order.jitter : null,
+    noise: false, jitter: order ? 2 * order.jitter : null,
   });
 }
 for (const pair of PAIRS) for (const { treated, base } of pair.lines) treated.twin = base;
@@ -144,7 +144,7 @@ function judged(a, b) {
     const twin = of(first, second);
     const beside = twin && twin.differs.filter(([group]) => group === "training");
     return twin && {
-      first, second, differs: twin.differs, controlled: !beside.length, other: null,
+      first, second, differs: twin.differs, controlled: !beside.length, attributable: !beside.length, declared: true, other: null,
       headline: beside.length
         ? `confounded, as published: ${beside.map(([, key]) => key).join(", ")} beside the Canon layers`
         : "as published, no training key differs beside the Canon layers",
@@ -153,6 +153,6 @@ function judged(a, b) {
   const found = PAGE.judged.find(pair => (pair.a === a.index && pair.b === b.index) || (pair.a === b.index && pair.b === a.index));
   return found && {
     first: RUNS[found.a], second: RUNS[found.b], headline: found.headline, controlled: found.controlled,
-    differs: found.differs, other: found.other_batch,
+    attributable: found.attributable, declared: found.declared, differs: found.differs, other: found.other_batch,
   };
 }

@@ -50,6 +50,7 @@ function drawCharts(all) {
   });
   for (const [spec, plot] of places) {
     const chart = build(spec, plot);
+    if (spec.linear) plot.previousSibling.append(el("b", { class: "linear" }, ` · ${spec.linear}`));
     if (spec.outside) plot.previousSibling.append(` · ${spec.outside} values lie outside (y shows all)`);
     plot.addEventListener("keydown", event => cursorBy(chart, event));
     charts.push(chart);

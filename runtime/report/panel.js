@@ -124,8 +124,8 @@ function readout(spec, x) {
     const line = spec.lines.find(line => line.run.index === +row.dataset.run && !line.mean);
     const twin = line && spec.lines.find(other => other.run === line.run.twin && !other.pair);
     const [own, other] = [line && value(line), twin && value(twin)];
-    row.querySelector(".value").textContent = own == null ? "" : spec.zero ? signed(own) : fmt(own);
-    row.querySelector(".delta").textContent = own == null || other == null ? "" : signed(own - other);
+    row.querySelector(".value").textContent = own == null ? "" : withUnit(own, spec.of, spec.zero ? signed : fmt, spec.zero ? POINTS : {});
+    row.querySelector(".delta").textContent = own == null || other == null ? "" : withUnit(own - other, spec.of, signed, POINTS);
   }
 }
 
@@ -133,6 +133,13 @@ function readout(spec, x) {
 function select(index) {
   state.selected = toggled(state.selected, index).slice(-2);
   draw();
+}
+
+/* A pair that nobody declared before the runs is marked so. */
+function exploratory(a, b, found) {
+  if (found && found.declared) return null;
+  const why = a.published || b.published ? "one of them is published" : a.part !== b.part || a.part == null ? "no comparison holds both runs" : "their comparison does not pair them";
+  return el("p", { class: "amber", id: "exploratory" }, `exploratory: selected by hand; ${why}, so no declared test covers this pair`);
 }
 
 /* What two selected runs differ in, as their locks say. */
@@ -144,11 +151,11 @@ function two() {
   const known = found && found.headline != null;
   const differs = known ? found.differs : FIELDS.filter(({ path }) => (a.fields[path] ?? null) !== (b.fields[path] ?? null)).map(({ path }) => ["differs", path, a.fields[path], b.fields[path], ""]);
   const batches = a.published || b.published || !found ? "" : found.other == null ? "They saw the same batches at every step." : `Their batches differ from step ${found.other} on.`;
-  const verdict = known ? el("p", { class: `verdict ${found.controlled ? "good" : "bad"}`, id: "verdict" }, found.headline) : el("p", { class: "soft", id: "verdict" }, a.published || b.published ? "One of them is published, so there is no lock to judge; what is known of both:" : "Not judged here; `canonc diff` on their locks says whether they are controlled. Their fields differ in:");
+  const verdict = known ? el("p", { class: `design${found.controlled ? found.attributable ? "" : " amber" : " bad"}`, id: "verdict" }, `design: ${found.headline}`) : el("p", { class: "soft", id: "verdict" }, a.published || b.published ? "One of them is published, so there is no lock to judge; what is known of both:" : "Not judged here; `canonc diff` on their locks says whether they are controlled. Their fields differ in:");
   const cell = value => el("td", {}, value == null ? el("span", { class: "soft" }, "nothing") : el("code", {}, value));
   return [
-    el("h2", {}, `What ${first.label} and ${second.label} differ in`), verdict, el("p", { class: "soft" }, batches),
+    el("h2", {}, `What ${first.label} and ${second.label} differ in`), verdict, exploratory(a, b, found), el("p", { class: "soft" }, batches),
     el("div", { class: "wide" }, el("table", { id: "differences" }, el("thead", {}, el("tr", {}, ...["field", "kind", first.label, second.label, ""].map(text => el("th", { scope: "col" }, text)))),
       el("tbody", {}, ...differs.map(([kind, path, one, other, note]) => el("tr", {}, el("th", { scope: "row" }, el("code", {}, path)), el("td", { class: kind === "confound" || kind === "training" ? "bad" : "soft" }, kind), cell(one), cell(other), el("td", { class: "soft" }, note)))))),
-  ];
+  ].filter(Boolean);
 }

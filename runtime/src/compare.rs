@@ -3,15 +3,22 @@
 //! In: the curves of every arm, point of the grid and seed, read from finished runs. Out: for each treatment arm its
 //! difference from the base, at the points that the locked rule chooses. Must stay true: differences are paired by
 //! seed and never pooled; a value is of a run's last step or there is none; what is missing is counted, never passed
-//! over; the band is what two runs of the base but for their seeds differ by, so a difference inside it says nothing;
+//! over; a mean difference has its t interval or the reason why there is none, and only declared tests get a word;
 //! no arm is called controlled but one whose lock proved it.
 
+mod analysis;
 mod caption;
+mod costs;
+mod effect;
 pub mod interval;
 mod json;
+mod methods;
 mod nuisance;
 mod proved;
 mod table;
+mod unit;
+#[cfg(test)]
+mod concludes;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -24,17 +31,24 @@ use compiler::lock::{Choose, Experiment, Selection};
 use crate::attest::Attestation;
 use crate::files::json_lines;
 use crate::finished;
-use crate::metrics::Record;
+use crate::metrics::{Record, Score};
 use crate::run::{Paths, RunError};
 
+use crate::statistics::{Better, Paired, SignFlip, sign_flip};
+
+pub use analysis::{Analysis, Member, analysis_of, together};
+pub(crate) use analysis::{better, called};
 pub use compiler::lock::Role;
+pub use costs::Costs;
+pub use effect::{Itself, NoInterval, NoNoise, STEADY, Varied};
 pub use interval::{Interval, interval};
 pub use json::{Document, json};
+pub use methods::methods;
 pub use nuisance::{Edge, End};
 pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};
 pub use table::{Section, Summary, Table, summary};
-pub(crate) use table::{at, title};
+pub(crate) use table::{at, effect_cells, interval_head, p_cell, title};
 
 /// What one run logged.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -43,6 +57,8 @@ pub struct Curves {
     pub loss: Vec<(u64, f64)>,
     /// By metric, (step, value).
     pub metrics: BTreeMap<String, Vec<(u64, f64)>>,
+    /// By metric, how many questions, tokens or targets its last value is of, where that is logged.
+    pub asked: BTreeMap<String, u64>,
     /// Median seconds of an optimiser step, if the run timed them.
     pub step_seconds: Option<f64>,
     /// The platform and the machine that the seconds are of; `None` where several machines worked on the run.
@@ -80,6 +96,7 @@ pub struct Comparison {
 /// A treatment arm, and the points at which it and the base are compared.
 #[derive(Clone, Copy, Debug)]
 pub struct Pair<'a> {
+    pub of: &'a Comparison,
     pub arm: &'a Arm,
     pub base: &'a Arm,
     /// The base with other seeds, at the base's point.
@@ -95,8 +112,10 @@ pub enum Unit {
     Nats,
     /// A fraction of one, a difference.
     Share,
-    /// Something counted, a difference.
+    /// Bits, a difference.
     Count,
+    /// A difference of a measure that this version does not know.
+    Unknown,
     /// A ratio.
     Seconds,
 }
@@ -117,10 +136,17 @@ pub struct Row {
     pub means: Vec<Option<Mean>>,
     /// Treated minus base (of seconds: treated over base), in order of seeds.
     pub paired: Vec<f64>,
-    /// Of the mean of `paired`; `None` of fewer than three.
-    pub interval: Option<Interval>,
-    /// The largest distance between the base and its repetition, seed by seed (of seconds: from 1, of the ratio).
-    pub band: Option<f64>,
+    pub better: Better,
+    /// The mean difference and its t interval, or why there is none; of seconds, of the logarithms of ratios.
+    pub result: Result<Paired, NoInterval>,
+    /// From six seeds on.
+    pub sign_flip: Option<SignFlip>,
+    /// The secondary view: the bootstrap interval, which is too narrow at few seeds.
+    pub bootstrap: Option<Interval>,
+    /// How far the base is from its repetition; `None` where there is no such arm.
+    pub itself: Option<Result<Itself, NoNoise>>,
+    /// Questions, tokens or targets of each value; of several numbers the least.
+    pub asked: Option<u64>,
 }
 
 /// The share of the last steps whose mean is a run's final training loss.
@@ -163,19 +189,25 @@ impl Curves {
                 Record::Start(_) => {}
                 Record::Step(step) => curves.loss.extend(step.loss.map(|loss| (step.step, loss))),
                 Record::Evaluation(eval) => {
-                    let mut put = |name: String, value: Option<f64>| {
-                        if let Some(value) = value {
-                            curves.metrics.entry(name).or_default().push((eval.step, value));
+                    let mut put = |name: String, value: Option<f64>, asked: Option<u64>| {
+                        let Some(value) = value else { return };
+                        if let Some(asked) = asked {
+                            curves.asked.insert(name.clone(), asked);
                         }
+                        curves.metrics.entry(name).or_default().push((eval.step, value));
                     };
-                    put(HELD_OUT_LOSS.to_owned(), eval.nll);
-                    put(TOKENS_RIGHT.to_owned(), eval.tokens.ratio());
-                    put(ANSWERS_RIGHT.to_owned(), eval.exact().ratio());
-                    for (level, score) in &eval.answers {
-                        put(format!("{ANSWERS_RIGHT}, level {level}"), score.ratio());
+                    let score = |score: &Score| (score.ratio(), Some(score.of));
+                    put(HELD_OUT_LOSS.to_owned(), eval.nll, Some(eval.counted));
+                    let (right, of) = score(&eval.tokens);
+                    put(TOKENS_RIGHT.to_owned(), right, of);
+                    let (right, of) = score(&eval.exact());
+                    put(ANSWERS_RIGHT.to_owned(), right, of);
+                    for (level, of_level) in &eval.answers {
+                        let (right, of) = score(of_level);
+                        put(format!("{ANSWERS_RIGHT}, level {level}"), right, of);
                     }
                     for (name, value) in &eval.measures {
-                        put(measured(name).to_owned(), Some(*value));
+                        put(measured(name).to_owned(), Some(*value), None);
                     }
                 }
             }
@@ -277,14 +309,7 @@ impl Comparison {
 
     /// The metric that the rule goes by, as tables call it.
     pub fn judged_by(&self) -> &'static str {
-        match self.selection.metric.as_str() {
-            "answer_accuracy" => ANSWERS_RIGHT,
-            "token_accuracy" => TOKENS_RIGHT,
-            metric => {
-                let measure = MEASURES.iter().find(|(name, ..)| *name == metric);
-                measure.map_or(HELD_OUT_LOSS, |(_, called, _)| called)
-            }
-        }
+        called(&self.selection.metric)
     }
 
     /// An arm's point with the best mean, the first of equal ones; only points where every run has the metric count.
@@ -330,8 +355,6 @@ impl Comparison {
     /// Each treatment arm against the base, at the points chosen; at every point alike where none can be.
     pub fn pairs(&self) -> Vec<Pair<'_>> {
         let Some(base) = self.base() else { return Vec::new() };
-        let again = self.arms.iter().find(|arm| arm.role == Role::Again);
-        let pair = |arm, (arm_point, base_point)| Pair { arm, base, again, arm_point, base_point };
         self.arms
             .iter()
             .filter(|arm| arm.role == Role::Treatment)
@@ -340,9 +363,21 @@ impl Comparison {
                     (Some(own), Some(of_base)) => vec![(own, of_base)],
                     (Some(_) | None, _) => (0..self.points.len()).map(|p| (p, p)).collect(),
                 };
-                points.into_iter().map(move |points| pair(arm, points)).collect::<Vec<_>>()
+                let pair = move |(own, of_base)| self.pair(base, arm, own, of_base);
+                points.into_iter().map(pair).collect::<Vec<_>>()
             })
             .collect()
+    }
+
+    fn pair<'a>(
+        &'a self,
+        base: &'a Arm,
+        arm: &'a Arm,
+        arm_point: usize,
+        base_point: usize,
+    ) -> Pair<'a> {
+        let again = self.arms.iter().find(|arm| arm.role == Role::Again);
+        Pair { of: self, arm, base, again, arm_point, base_point }
     }
 }
 
@@ -359,14 +394,15 @@ impl<'a> Pair<'a> {
         self.again.and_then(|arm| arm.points.get(self.base_point)).map_or(&[], Vec::as_slice)
     }
 
-    /// How many distances the band is the largest of.
-    pub fn band_pairs(&self) -> usize {
+    /// How often the base was repeated with other seeds.
+    pub fn repetitions(&self) -> usize {
         paired(self.base_runs(), self.again_runs()).len()
     }
 
     /// The row of one metric.
     pub(crate) fn row(&self, metric: &str) -> Option<Row> {
-        self.rows().into_iter().find(|row| row.metric == metric)
+        let row = self.row_of(metric.to_owned());
+        row.means.iter().any(Option::is_some).then_some(row)
     }
 
     /// One row a metric, in the order people read them.
@@ -380,25 +416,37 @@ impl<'a> Pair<'a> {
             .collect();
         names.sort_by_key(|name| (rank(name), name.clone()));
         names.dedup();
-        let row = |metric: String| {
-            let mut means = vec![mean_of(base, &metric), mean_of(arm, &metric)];
-            means.extend(self.again.map(|_| mean_of(again, &metric)));
-            let unit = unit(&metric);
-            let band = differences(base, again, &metric).into_iter().map(|d| match unit {
-                Unit::Nats | Unit::Share | Unit::Count => d.abs(),
-                Unit::Seconds => (d - 1.0).abs(),
-            });
-            let paired = differences(base, arm, &metric);
-            Row {
-                band: extreme(band, f64::max),
-                interval: interval(&paired),
-                paired,
-                metric,
-                unit,
-                means,
-            }
-        };
-        names.into_iter().map(row).collect()
+        names.into_iter().map(|metric| self.row_of(metric)).collect()
+    }
+
+    fn row_of(&self, metric: String) -> Row {
+        let (base, arm, again) = (self.base_runs(), self.arm_runs(), self.again_runs());
+        let mut means = vec![mean_of(base, &metric), mean_of(arm, &metric)];
+        means.extend(self.again.map(|_| mean_of(again, &metric)));
+        let unit = unit(&metric);
+        let confidence = analysis_of(self.of).confidence;
+        let paired = differences(base, arm, &metric);
+        let of_itself = values(base, again, &metric);
+        let varied = self.of.proved.varied;
+        let noise = |_| effect::noise(unit, &of_itself, paired.len(), varied, confidence);
+        let asked = base.iter().chain(arm).filter_map(|run| run.curves.asked.get(&metric));
+        Row {
+            result: effect::result(unit, &paired, &of_itself, confidence),
+            sign_flip: match unit {
+                Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => {
+                    sign_flip::sign_flip(&paired)
+                }
+                Unit::Seconds => None,
+            },
+            bootstrap: interval(&paired),
+            itself: self.again.map(noise),
+            asked: asked.min().copied(),
+            better: better(&metric),
+            paired,
+            metric,
+            unit,
+            means,
+        }
     }
 }
 
@@ -409,26 +457,36 @@ pub(crate) fn paired<'a>(base: &'a [Run], other: &'a [Run]) -> Vec<(&'a Run, &'a
         .collect()
 }
 
-fn differences(base: &[Run], other: &[Run], metric: &str) -> Vec<f64> {
-    let difference = |(base, other): (&Run, &Run)| {
+/// The metric of both runs of each pair; of seconds only where both are of one machine.
+fn values(base: &[Run], other: &[Run], metric: &str) -> Vec<(f64, f64)> {
+    let both = |(base, other): (&Run, &Run)| {
         let [a, b] = [base, other].map(|run| run.curves.finals().get(metric).copied());
         let alike = base.curves.timed_on.is_some() && base.curves.timed_on == other.curves.timed_on;
         match unit(metric) {
-            Unit::Nats | Unit::Share | Unit::Count => Some(b? - a?),
-            Unit::Seconds if alike && a? > 0.0 => Some(b? / a?),
+            Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => Some((a?, b?)),
+            Unit::Seconds if alike && a? > 0.0 => Some((a?, b?)),
             Unit::Seconds => None,
         }
     };
-    paired(base, other).into_iter().filter_map(difference).collect()
+    paired(base, other).into_iter().filter_map(both).collect()
 }
 
-fn unit(metric: &str) -> Unit {
+fn differences(base: &[Run], other: &[Run], metric: &str) -> Vec<f64> {
+    let difference = |(a, b): (f64, f64)| match unit(metric) {
+        Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => b - a,
+        Unit::Seconds => b / a,
+    };
+    values(base, other, metric).into_iter().map(difference).collect()
+}
+
+pub(crate) fn unit(metric: &str) -> Unit {
     match metric {
         STEP_TIME => Unit::Seconds,
+        TRAINING_LOSS | HELD_OUT_LOSS => Unit::Nats,
         _ if metric.starts_with(TOKENS_RIGHT) || metric.starts_with(ANSWERS_RIGHT) => Unit::Share,
         _ => {
             let found = MEASURES.iter().find(|(_, called, _)| *called == metric);
-            found.map_or(Unit::Nats, |(.., unit)| *unit)
+            found.map_or(Unit::Unknown, |(.., unit)| *unit)
         }
     }
 }

@@ -1,13 +1,18 @@
 //! Several comparisons in one table and one picture: which treatment helps whom, at what.
 //!
 //! In: comparisons that were run, each with the task it was trained on. Out: a line for each treatment arm, and an SVG
-//! with a panel for each task. Must stay true: every number is one that the comparison's own table has, under the
-//! metric that its lock is judged by; a mean comes with every run that it is of; an arm that no lock proved controlled
-//! is called so in the table and in the picture; the picture says what it shows without colour, too.
+//! with a panel for each task. Must stay true: every number is one that the comparison's own table has, under its
+//! primary metric; all lines are one family, so that looking at more of them does not find more by chance; a mean comes
+//! with every run that it is of; an arm that no lock proved controlled is called so in the table and in the picture;
+//! the picture says what it shows without colour, too.
 
 use std::fmt::Write as _;
 
-use crate::compare::{Comparison, Mean, NOT_CONTROLLED, Pair, Row, Table, Unit, at};
+use crate::compare::{
+    Comparison, Mean, NOT_CONTROLLED, Pair, Row, Table, Unit, analysis_of, at, effect_cells,
+    interval_head, p_cell, paired, together,
+};
+use crate::statistics::{Confidence, Judged};
 
 /// A comparison and what it is of.
 #[derive(Clone, Copy, Debug)]
@@ -19,11 +24,13 @@ pub struct Entry<'a> {
 /// A treatment arm against its base, by the metric that the lock names.
 struct Line<'a> {
     task: &'a str,
-    metric: &'static str,
+    metric: String,
     comparison: &'a Comparison,
     pair: Pair<'a>,
     /// `None` where no run has the metric.
     row: Option<Row>,
+    /// The word of the line, among all lines.
+    judged: Option<Judged>,
 }
 
 impl Line<'_> {
@@ -33,20 +40,28 @@ impl Line<'_> {
 }
 
 fn lines<'a>(entries: &[Entry<'a>]) -> Vec<Line<'a>> {
+    let comparisons: Vec<&Comparison> = entries.iter().map(|entry| entry.comparison).collect();
+    let mut words = together(&comparisons).into_iter();
     let mut lines = Vec::new();
     for Entry { task, comparison } in entries {
-        let metric = comparison.judged_by();
+        let metric = analysis_of(comparison).primary;
         for pair in comparison.pairs() {
-            let row = pair.row(metric);
-            lines.push(Line { task, metric, comparison, pair, row });
+            let row = pair.row(&metric);
+            let (metric, judged) = (metric.clone(), words.next());
+            lines.push(Line { task, metric, comparison, pair, row, judged });
         }
     }
-    lines.sort_by_key(|line| (line.task, line.metric));
+    lines.sort_by(|a, b| (a.task, &a.metric).cmp(&(b.task, &b.metric)));
     lines
 }
 
 /// One line for each treatment arm, task by task in their order.
 pub fn table(entries: &[Entry<'_>]) -> Table {
+    let lines = lines(entries);
+    let confidence = entries.first().map_or(Confidence::NINETY_FIVE, |entry| {
+        analysis_of(entry.comparison).confidence
+    });
+    let interval = interval_head(confidence, lines.iter().filter_map(|line| line.row.as_ref()));
     let head = [
         "task",
         "metric",
@@ -55,13 +70,14 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
         "treated",
         "",
         "difference",
-        "lowest … highest",
-        "95% interval",
-        "A/A band",
-        "verdict",
+        interval.as_str(),
+        "p",
+        "p, Holm",
+        "effect",
+        "A/A: SE of mean",
+        "design",
     ];
-    let lines = lines(entries);
-    let rows = lines.iter().map(|Line { task, metric, comparison, pair, row }| {
+    let rows = lines.iter().map(|Line { task, metric, comparison, pair, row, judged }| {
         let nothing = || "–".to_owned();
         let [base, arm] = [0, 1].map(|at| {
             let mean = row.as_ref().and_then(|row| Some((row.unit, row.means.get(at).copied()??)));
@@ -71,27 +87,37 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
                 Some(_) | None => unit.value(value),
             })
         });
-        let apart =
-            |value: f64| row.as_ref().map_or_else(nothing, |row| row.unit.difference(value));
-        let paired = row.as_ref().map_or(&[][..], |row| &row.paired);
-        let average = paired.iter().sum::<f64>() / paired.len().max(1) as f64;
-        let unit = row.as_ref().map_or(Unit::Nats, |row| row.unit);
-        let band = row.as_ref().and_then(|row| Some(row.unit.width(row.band?)));
+        let pairs = paired(pair.base_runs(), pair.arm_runs()).len();
+        let of_row = |cell: fn(&Row) -> String| row.as_ref().map_or_else(nothing, cell);
+        let [adjusted, effect] = effect_cells(*judged);
         vec![
             (*task).to_owned(),
-            (*metric).to_owned(),
+            metric.clone(),
             at(comparison, &pair.base.name, pair.base_point),
             base,
             at(comparison, &pair.arm.name, pair.arm_point),
             arm,
-            if paired.is_empty() { nothing() } else { apart(average) },
-            unit.range(paired).unwrap_or_else(nothing),
-            unit.interval(paired, row.as_ref().and_then(|row| row.interval)),
-            band.unwrap_or_else(nothing),
+            row.as_ref().map_or_else(nothing, |row| row.difference_cell(pairs)),
+            of_row(Row::interval_cell),
+            p_cell(row.as_ref().and_then(|row| Some(row.result.ok()?.p))),
+            adjusted,
+            effect,
+            of_row(Row::itself_cell),
             comparison.standing(&pair.arm.name),
         ]
     });
-    Table { rows: rows.collect(), head: head.map(str::to_owned).to_vec() }
+    let effects = lines.iter().map(|line| line.judged.map_or("", |word| word.effect.word()));
+    Table { rows: rows.collect(), effects: effects.collect(), head: head.map(str::to_owned).to_vec() }
+}
+
+/// What has to be said with the table.
+pub fn caption(entries: &[Entry<'_>]) -> String {
+    let lines = lines(entries);
+    format!(
+        "One family of {} tests: p is that of the paired t test of each line, and Holm's adjustment counts all lines. \
+         The design says what the arms differ in by their locks, not how large the effect is.",
+        lines.len()
+    )
 }
 
 const PANEL: f64 = 320.0;
@@ -102,7 +128,8 @@ const TOP: f64 = 46.0;
 /// The same as a picture: base and treated arm side by side, a dot for each run.
 pub fn picture(entries: &[Entry<'_>]) -> String {
     let lines = lines(entries);
-    let mut panels: Vec<(&str, &str)> = lines.iter().map(|line| (line.task, line.metric)).collect();
+    let mut panels: Vec<(&str, &str)> =
+        lines.iter().map(|line| (line.task, line.metric.as_str())).collect();
     panels.dedup();
     let (width, height) = (LEFT + PANEL * panels.len() as f64, TOP + HEIGHT + 76.0);
     let mut svg = format!(
@@ -111,7 +138,7 @@ pub fn picture(entries: &[Entry<'_>]) -> String {
     );
     for (at, of) in panels.iter().enumerate() {
         let lines: Vec<&Line<'_>> =
-            lines.iter().filter(|line| (line.task, line.metric) == *of).collect();
+            lines.iter().filter(|line| (line.task, line.metric.as_str()) == *of).collect();
         panel(&mut svg, LEFT + PANEL * at as f64, of.0, &lines);
     }
     let y = TOP + HEIGHT + 62.0;
@@ -131,14 +158,14 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
     let unit = lines.iter().find_map(|line| Some(line.row.as_ref()?.unit)).unwrap_or(Unit::Nats);
     let values = |line: &Line<'_>| {
         [line.pair.base_runs(), line.pair.arm_runs()].map(|runs| {
-            let last = |run: &crate::compare::Run| run.curves.last(line.metric);
+            let last = |run: &crate::compare::Run| run.curves.last(&line.metric);
             runs.iter().filter_map(last).collect::<Vec<f64>>()
         })
     };
     let most = lines.iter().flat_map(|line| values(line).concat()).fold(0.0, f64::max);
     let top = match unit {
         Unit::Share => 1.0,
-        Unit::Nats | Unit::Count | Unit::Seconds => most.max(f64::MIN_POSITIVE) * 1.05,
+        Unit::Nats | Unit::Count | Unit::Unknown | Unit::Seconds => most.max(f64::MIN_POSITIVE) * 1.05,
     };
     let y = |value: f64| TOP + HEIGHT * (1.0 - (value / top).clamp(0.0, 1.0));
     let right = left + PANEL - 36.0;
@@ -147,7 +174,7 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
         "<text x=\"{left}\" y=\"20\" font-size=\"14\" font-weight=\"600\" fill=\"#1b1f24\">{}</text><text x=\"{left}\" \
          y=\"36\" fill=\"#59636e\">{}</text>",
         escaped(task),
-        escaped(first.metric)
+        escaped(&first.metric)
     );
     for part in 0..=4 {
         let value = top * f64::from(part) / 4.0;
@@ -226,18 +253,20 @@ mod tests {
         let comparison = two_seeds();
         let entry = |task| Entry { task, comparison: &comparison };
         let entries = [entry("mano"), entry("depo <K=2>")];
-        let Table { head, rows } = table(&entries);
+        let Table { head, rows, .. } = table(&entries);
         assert_eq!(head.len(), rows[0].len());
         let line = [
             "held-out loss",
             "llama",
-            "2.5000",
+            "2.5000 nats",
             "canon",
-            "2.1250",
-            "-0.3750",
-            "-0.5000 … -0.2500",
+            "2.1250 nats",
+            "-0.3750 nats",
             "n = 2: no interval",
-            "±0.1000",
+            "–",
+            "–",
+            "undecided",
+            "unknown: 1 of 3 repetitions",
             "controlled for canon",
         ];
         assert_eq!(rows.len(), 2);
@@ -275,7 +304,7 @@ mod tests {
         let entries = [Entry { task: "depo", comparison: &comparison }];
         assert_eq!(
             table(&entries).rows[0][3..],
-            ["–", "canon", "–", "–", "–", "–", "–", "controlled for canon"]
+            ["–", "canon", "–", "–", "–", "–", "–", "undecided", "–", "controlled for canon"]
         );
         assert!(!picture(&entries).contains("NaN"));
     }

@@ -21,18 +21,24 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior};
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use crate::compare::{Comparison, Summary, TRAINING_LOSS, at, paired, summary, title};
+use crate::compare::{
+    Comparison, Itself, Summary, TRAINING_LOSS, Table, at, methods, paired, summary, title,
+};
+use crate::overview::{self, Entry};
+use crate::statistics::noise::OfMean;
 
 pub use published::{NoSuchModel, Published};
 pub use run::{Logged, MOST_POINTS, Run, read, read_so_far};
 pub use spikes::Spike;
 
-/// What stands above a comparison's tables.
+/// What is shown above a comparison's tables: its design, which says nothing of an effect.
 #[derive(Clone, Debug, Serialize)]
 pub struct Heading {
     pub title: String,
     pub verdict: String,
     pub controlled: bool,
+    /// Whether each treatment is one factor, so that a difference can be attributed to it.
+    pub attributable: bool,
     pub lock_id: String,
     /// One line each: consequences, what the arms' platforms differ by.
     pub notes: Vec<String>,
@@ -44,6 +50,10 @@ pub struct Part {
     pub heading: Heading,
     pub summary: Summary,
     pub runs: Vec<Run>,
+    /// A paragraph for a paper.
+    methods: String,
+    /// Kept for the rows of all parts together.
+    comparison: Comparison,
     pairs: Vec<Paired>,
     /// For each arm but the base, what is meant to differ.
     treatment: BTreeMap<String, Vec<String>>,
@@ -57,9 +67,16 @@ struct Paired {
     lines: Vec<(usize, usize)>,
     /// The base again, base: what they differ by is noise.
     again: Vec<(usize, usize)>,
-    /// Of the final training loss: treated minus base, and the largest distance of `again`.
+    /// Of the final training loss: treated minus base, and the noise of their mean where it is known.
     finals: Vec<f64>,
-    band: Option<f64>,
+    noise: Option<OfMean>,
+}
+
+impl Paired {
+    /// How far single differences of the base from itself scatter: their standard deviation.
+    fn single(&self) -> Option<f64> {
+        self.noise.map(|of| of.standard_error * libm::sqrt(of.n as f64))
+    }
 }
 
 /// Everything that a page shows.
@@ -127,12 +144,17 @@ impl Part {
                 },
                 lines: lines.collect(),
                 again: again.collect(),
-                band: row.as_ref().and_then(|row| row.band),
+                noise: row.as_ref().and_then(|row| match row.itself {
+                    Some(Ok(Itself::OfMean(of))) => Some(of),
+                    Some(Ok(Itself::Ratio(_)) | Err(_)) | None => None,
+                }),
                 finals: row.map(|row| row.paired).unwrap_or_default(),
             }
         });
         let pairs = pairs.collect();
-        Part { heading, summary: summary(comparison), runs, pairs, treatment }
+        let methods = methods(&heading.title, &heading.lock_id, comparison);
+        let comparison = comparison.clone();
+        Part { summary: summary(&comparison), heading, runs, methods, comparison, pairs, treatment }
     }
 }
 
@@ -161,6 +183,25 @@ impl Report {
         pairs
     }
 
+    /// The primary rows of all comparisons as one family.
+    fn together(&self) -> Table {
+        let entries: Vec<Entry<'_>> = self
+            .parts
+            .iter()
+            .map(|part| Entry { task: &part.heading.title, comparison: &part.comparison })
+            .collect();
+        match entries.len() {
+            0 | 1 => Table::plain(Vec::new(), Vec::new()),
+            _ => {
+                let mut table = overview::table(&entries);
+                if let Some(first) = table.head.first_mut() {
+                    *first = "comparison".to_owned();
+                }
+                table
+            }
+        }
+    }
+
     fn title(&self) -> String {
         let titles: Vec<&str> = self.parts.iter().map(|part| part.heading.title.as_str()).collect();
         match (titles.as_slice(), self.alone.as_slice()) {
@@ -177,6 +218,8 @@ impl Report {
 struct Shown<'a> {
     title: String,
     parts: Vec<PartShown<'a>>,
+    /// The primary rows of all comparisons; empty of fewer than two.
+    together: Table,
     finals: own::Finals,
     figures: Vec<still::Figure>,
     answers: Vec<published::Answer>,
@@ -190,6 +233,7 @@ struct Shown<'a> {
 struct PartShown<'a> {
     heading: &'a Heading,
     summary: &'a Summary,
+    methods: &'a str,
 }
 
 /// The page. Errors only if the template itself is wrong, which its test would show.
@@ -206,8 +250,13 @@ pub fn page(report: &Report) -> Result<String, String> {
     let shown = Shown {
         title: report.title(),
         parts: parts
-            .map(|part| PartShown { heading: &part.heading, summary: &part.summary })
+            .map(|part| PartShown {
+                heading: &part.heading,
+                summary: &part.summary,
+                methods: &part.methods,
+            })
             .collect(),
+        together: report.together(),
         finals: own::finals(&report.runs()),
         figures: still::figures(&report.runs(), &pairs),
         has_own: answers.iter().any(|answer| !answer.yours.is_empty()),

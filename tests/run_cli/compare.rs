@@ -58,7 +58,7 @@ fn no_table_is_made_of_a_log_that_was_cut_or_is_another_run_s() {
     assert_eq!(first.status.code(), Some(0), "{}", crate::said(&first));
     let before = table(&read(first));
     let wanted =
-        "plain treated plain again paired difference lowest … highest 95% interval A/A band";
+        "plain treated plain again paired difference 95% t interval A/A: SE of mean p p, Holm effect questions";
     assert!(before.iter().any(|line| line == wanted), "{before:?}");
     let seeds = "Means over seeds (plain 2, treated 2, plain again 1);";
     assert!(before.iter().any(|line| line.starts_with(seeds)), "{before:?}");
@@ -124,7 +124,7 @@ fn every_arm_is_compared_at_the_point_that_the_locked_rule_chooses() {
         "first: best per arm (declared)",
         "full: best of the base for all  ",
         "n = 1: no interval",
-        "The A/A band is one distance",
+        "The base was repeated once with other seeds; its A/A noise is unknown below 3 repetitions.",
         "\nWarning: the best point of first (optimizer.lr 0.03) has the highest optimizer.lr of the grid",
         "Means over 1 seed;",
     ] {
@@ -205,9 +205,16 @@ fn two_runs_at_a_time_give_the_same_table() {
     fs::rename(place.path("runs"), place.path("before")).unwrap();
     let (two, said) = read(&format!("{COMPARE} --jobs 2"));
     // But for seconds, which runs beside each other have none of.
-    let timed = " (of step times treatment over base)";
-    assert!(one.last().unwrap().contains(timed) && !said.contains("step time"), "{said}");
-    let one: Vec<String> = one.iter().map(|line| line.replace(timed, "")).collect();
+    let timed = [
+        " (of step times the geometric mean of treatment over base)",
+        " A ratio of times has an interval, on the log scale, only where the base against itself stays within ×1.05.",
+    ];
+    for sentence in timed {
+        assert!(one.last().unwrap().contains(sentence) && !said.contains(sentence), "{said}");
+    }
+    assert!(!said.contains("step time"), "{said}");
+    let without = |line: &String| timed.iter().fold(line.clone(), |line, said| line.replace(said, ""));
+    let one: Vec<String> = one.iter().map(without).collect();
     assert_eq!(one, two);
     // Who says what is told.
     for name in ["both-plain-seed1", "both-treated-seed2"] {
@@ -229,8 +236,12 @@ fn the_document_has_every_number_and_stands_alone() {
     let text = place.exits(0, COMPARE);
     for what in [
         "treated against plain: controlled for canon; matched on parameters within 0.5: ",
-        "all 27 ways to draw 3 seeds with replacement",
-        "about 75% of comparisons at n = 3",
+        "design: treated against plain: ",
+        "95% t interval (covers 95% at n = 3, 88% if skewed)",
+        "The base was repeated once with other seeds",
+        "All seeds are evaluated on the same windows",
+        "size, cost and tuning of each arm",
+        "Warning: [match] allows treated 0.5 of the base's parameters",
     ] {
         assert!(text.contains(what), "{what}: {text}");
     }
@@ -239,7 +250,7 @@ fn the_document_has_every_number_and_stands_alone() {
     let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(
         (&value["schema"], &value["controlled"]),
-        (&"canonc.compare.v1".into(), &true.into())
+        (&"canonc.compare.v2".into(), &true.into())
     );
     let one = &value["comparisons"][0];
     assert_eq!((&one["name"], &one["selection"]["points"]), (&"both".into(), &2.into()));
@@ -255,9 +266,19 @@ fn the_document_has_every_number_and_stands_alone() {
         let paired: Vec<f64> =
             row["paired"].as_array().unwrap().iter().map(|value| value.as_f64().unwrap()).collect();
         let [low, high] = [f64::min, f64::max].map(|pick| paired.iter().copied().reduce(pick));
-        let end = |name: &str| row["interval"][name].as_f64();
-        assert_eq!((end("low"), end("high")), (low, high), "at three seeds the ends are those");
-        let shown = format!("{:+.4} … {:+.4}", low.unwrap(), high.unwrap());
+        let end = |of: &str, name: &str| row[of][name].as_f64();
+        let bootstrap = (end("bootstrap", "low"), end("bootstrap", "high"));
+        assert_eq!(bootstrap, (low, high), "at three seeds the ends are those");
+        // Student's t of three seeds, by hand.
+        let mean = paired.iter().sum::<f64>() / 3.0;
+        let squares: f64 = paired.iter().map(|d| (d - mean) * (d - mean)).sum();
+        let half = 4.302_652_73 * (squares / 2.0 / 3.0).sqrt();
+        let [low, high] = [mean - half, mean + half];
+        for (found, wanted) in [("low", low), ("high", high)] {
+            let found = end("interval", found).unwrap();
+            assert!((found - wanted).abs() <= 1e-6 * half, "{found}, not {wanted}");
+        }
+        let shown = format!("{low:+.4} … {high:+.4} nats");
         assert!(text.contains(&shown), "{shown}: {text}");
     }
     assert_eq!(one["lock"].as_str().map(str::len), Some(64));

@@ -54,7 +54,7 @@ pub(crate) const METRICS: [(&str, Option<&[&str]>); 6] = [
 pub(crate) const MEASURES: &[&str] =
     &["answer_accuracy", "bits", "kl", "loss", "token_accuracy", "validity"];
 /// Of these, those of which less is better.
-pub(crate) const LESS_IS_BETTER: &[&str] = &["kl", "loss"];
+pub const LESS_IS_BETTER: &[&str] = &["kl", "loss"];
 const MANO: &[&str] = &["mano"];
 pub(super) const TEXT: &[&str] = &["text"];
 const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];

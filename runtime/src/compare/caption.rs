@@ -1,31 +1,203 @@
-//! What has to be said beside a table of differences.
+//! What has to be said with a table of differences.
 //!
-//! In: a comparison, and the pairs that are shown. Out: sentences: what means are over, the locked rule, how intervals
-//! were made and what they cover, the noise band, warnings. Must stay true: nothing that weakens a number in the table
-//! is left out; where the rule could not choose a point, or seconds are of several machines, that is said.
+//! In: a comparison, the pairs that are shown, and the words of its family. Out: sentences: what means are over, the
+//! locked rule, how intervals were made and what they cover, the family of tests, the A/A noise, the questions,
+//! warnings. Must stay true: nothing that weakens a number in the table is left out; no sentence dismisses a difference
+//! by the noise of single runs; where the rule could not choose a point, or seconds are of several machines, that is
+//! said.
 
 use std::collections::BTreeSet;
 
-use super::interval::{DRAWN, FEWEST, covers};
+use super::analysis::Member;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
-use super::{Comparison, Pair, Role, Run, paired};
+use super::table::percent;
+use super::{
+    Analysis, Comparison, NoInterval, Pair, Role, Row, Run, STEADY, Unit, Varied, analysis_of,
+    paired,
+};
+use crate::statistics::paired::{FEWEST, covers};
+use crate::statistics::questions::Asked;
+use crate::statistics::{Confidence, Effect, noise, sign_flip};
 
-pub(super) fn caption(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
+pub(super) fn caption(comparison: &Comparison, pairs: &[Pair<'_>], family: &[Member]) -> String {
+    let rows: Vec<Row> = pairs.iter().flat_map(Pair::rows).collect();
+    let analysis = analysis_of(comparison);
     let mut said = vec![seeds(comparison)];
     let open = comparison.not_controlled();
     if !open.is_empty() {
         let said_of = format!(
-            "{NOT_CONTROLLED}: no difference of {} can be laid to a treatment.",
+            "{NOT_CONTROLLED}: no difference of {} can be attributed to a treatment.",
             open.join(", ")
         );
         said.insert(0, said_of);
     }
+    said.extend(bundles(comparison));
     if comparison.points.len() > 1 {
         said.push(rule(comparison));
     }
-    said.extend(intervals(pairs));
-    said.push(band(comparison, pairs));
+    said.push(intervals(&rows, analysis.confidence));
+    said.push(tests(&analysis, family, &rows));
+    said.push(itself(comparison, pairs));
+    said.extend(questions(comparison, &rows));
+    said.extend(times(pairs, &rows));
+    let mut text = said.join(" ");
+    for warning in comparison.warnings() {
+        text.push_str(&format!("\n{warning}"));
+    }
+    text
+}
+
+/// A bundle is controlled, and its difference is still not that of one factor.
+fn bundles(comparison: &Comparison) -> Option<String> {
+    let bundle = |arm: &&super::Arm| {
+        arm.role == Role::Treatment
+            && comparison.is_controlled(&arm.name)
+            && !comparison.is_attributable(&arm.name)
+    };
+    let names: Vec<&str> =
+        comparison.arms.iter().filter(bundle).map(|arm| arm.name.as_str()).collect();
+    (!names.is_empty()).then(|| {
+        format!(
+            "Treatments of several factors: a difference of {} cannot be attributed to one of them.",
+            names.join(", ")
+        )
+    })
+}
+
+/// How the intervals were made, and what such ones cover.
+pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
+    let level = percent(confidence);
+    let counts: BTreeSet<usize> =
+        rows.iter().filter_map(|row| row.result.ok()).map(|found| found.n).collect();
+    if counts.is_empty() {
+        return format!(
+            "There is no interval: it needs {FEWEST} seeds, and differences that are not all equal."
+        );
+    }
+    let mut said = format!("The {level} interval is the paired t interval of the mean difference.");
+    if confidence == Confidence::NINETY_FIVE {
+        let covered = counts.iter().filter_map(|n| {
+            let reached = covers(*n)?;
+            Some(format!("at n = {n} {}% and {}%", reached.normal, reached.skewed))
+        });
+        let covered: Vec<String> = covered.collect();
+        said.push_str(&format!(
+            " Simulated shares of such intervals that hold the true mean, where differences are normal and where they \
+             are as skewed as an exponential distribution: {}.",
+            covered.join("; ")
+        ));
+    }
+    let flat = |row: &&Row| {
+        use crate::statistics::Undefined::NoVariance;
+        matches!(row.result, Err(NoInterval::Undefined(NoVariance { .. })))
+    };
+    let flat: BTreeSet<&str> = rows.iter().filter(flat).map(|row| row.metric.as_str()).collect();
+    if !flat.is_empty() {
+        said.push_str(&format!(
+            " All differences of {} are equal, as they are at a floor or a ceiling, so their spread is unknown.",
+            flat.into_iter().collect::<Vec<_>>().join(", ")
+        ));
+    }
+    said
+}
+
+/// The family, its adjustment, and what its words need.
+pub(super) fn tests(analysis: &Analysis, family: &[Member], rows: &[Row]) -> String {
+    let count = family.len();
+    let tests = if count == 1 { "one test".to_owned() } else { format!("{count} tests") };
+    let source = if analysis.declared { "declared" } else { "by default, as the lock declares none" };
+    let mut said = format!(
+        "p is that of the t test. The family ({source}) is {tests}: {} of each treated arm; Holm's adjustment keeps its \
+         level at {}. Other rows are exploratory: their p is not adjusted and they get no word.",
+        analysis.family.join(", "),
+        level(analysis.confidence),
+    );
+    if rows.iter().any(|row| row.sign_flip.is_some()) {
+        said.push_str(&format!(
+            " The sign-flip p (from {} seeds on) assumes symmetric differences and nothing else.",
+            sign_flip::FEWEST
+        ));
+    }
+    match analysis.margin {
+        Some(margin) => said.push_str(&format!(
+            " Equivalent means within the declared margin of {} in {}, by two one-sided tests.",
+            margin.size(),
+            analysis.primary
+        )),
+        None => said.push_str(" No margin is declared, so no row can be called equivalent."),
+    }
+    let undecided = family.iter().filter(|member| member.judged.effect == Effect::Undecided).count();
+    if undecided > 0 {
+        said.push_str(
+            " Undecided does not mean equal: the data allow no difference, and they also allow one.",
+        );
+    }
+    said
+}
+
+pub(super) fn level(confidence: Confidence) -> String {
+    let level = format!("{:.4}", confidence.alpha());
+    level.trim_end_matches('0').to_owned()
+}
+
+/// How far the base is from itself, and from how many repetitions that is known.
+fn itself(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
+    if !comparison.arms.iter().any(|arm| arm.role == Role::Again) {
+        return "There is no A/A arm, so the noise of the base is not measured.".to_owned();
+    }
+    let have = pairs.iter().map(Pair::repetitions).min().unwrap_or(0);
+    let repeated = if have == 1 { "once".to_owned() } else { format!("{have} times") };
+    if have < noise::FEWEST {
+        return format!(
+            "The base was repeated {repeated} with other seeds; its A/A noise is unknown below {} repetitions.",
+            noise::FEWEST
+        );
+    }
+    let Varied { init, data } = comparison.proved.varied;
+    if !(init && data) {
+        let same = match (init, data) {
+            (true, _) => "data seeds",
+            (false, true) => "init seeds",
+            (false, false) => "init and data seeds",
+        };
+        return format!(
+            "The repetitions of the base have its {same}: its A/A noise needs other init and other data seeds."
+        );
+    }
+    let mut said = format!(
+        "A/A: the base was repeated {repeated} with other init and data seeds; the number is the standard error that \
+         seeds alone give a mean of as many differences as the row has. It needs a variance, and most values off the \
+         metric's floor and ceiling."
+    );
+    if pairs.iter().any(|pair| pair.arm_point != pair.base_point) {
+        said.push_str(" It is of the base's point, not of an arm's own point.");
+    }
+    said
+}
+
+/// What the interval holds for besides other seeds.
+pub(super) fn questions(comparison: &Comparison, rows: &[Row]) -> Option<String> {
+    rows.iter().any(|row| row.asked.is_some()).then(|| {
+        let which = match comparison.proved.questions {
+            Some(Asked::Same) => {
+                "All seeds are evaluated on the same windows, so intervals hold for other seeds and these questions, \
+                 not for other questions"
+            }
+            Some(Asked::Fresh) => {
+                "Each seed is evaluated on its own windows, so the spread over seeds contains the part of the questions"
+            }
+            None => {
+                "Whether all seeds are evaluated on the same windows is not known, so the part of the questions is not \
+                 known either"
+            }
+        };
+        format!("{which}; answers are logged as counts, not one by one, so the two parts cannot be separated.")
+    })
+}
+
+/// What has to be said of step times.
+fn times(pairs: &[Pair<'_>], rows: &[Row]) -> Option<String> {
     let timed = |runs: &[Run]| runs.iter().any(|run| run.curves.step_seconds.is_some());
     let apart = |pair: &Pair<'_>| {
         let (base, arm) = (pair.base_runs(), pair.arm_runs());
@@ -34,79 +206,20 @@ pub(super) fn caption(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
         };
         timed(base) && timed(arm) && !paired(base, arm).into_iter().all(alike)
     };
+    let mut said = Vec::new();
     if pairs.iter().any(apart) {
         said.push(
             "Step times of runs that had not the same platform and machine are not compared."
                 .to_owned(),
         );
     }
-    let mut text = said.join(" ");
-    for warning in comparison.warnings() {
-        text.push_str(&format!("\n{warning}"));
+    if rows.iter().any(|row| row.unit == Unit::Seconds && !row.paired.is_empty()) {
+        said.push(format!(
+            "A ratio of times has an interval, on the log scale, only where the base against itself stays within \
+             ×{STEADY}."
+        ));
     }
-    text
-}
-
-/// How the intervals were made, and what such ones cover.
-fn intervals(pairs: &[Pair<'_>]) -> Option<String> {
-    let rows = pairs.iter().flat_map(|pair| pair.rows());
-    let made: BTreeSet<(usize, bool)> =
-        rows.filter_map(|row| row.interval).map(|found| (found.n, found.exact)).collect();
-    if made.is_empty() {
-        return None;
-    }
-    let over = |(n, exact): &(usize, bool)| match exact {
-        true => {
-            let all = (*n as u64).pow(*n as u32);
-            format!("all {all} ways to draw {n} seeds with replacement")
-        }
-        false => format!("{DRAWN} draws of {n} seeds with replacement, by a keyed generator"),
-    };
-    let over: Vec<String> = made.iter().map(over).collect();
-    let covered = |(n, _): &(usize, bool)| match covers(*n) {
-        Some(percent) => format!("about {percent}% of comparisons at n = {n}"),
-        None => format!("less than 95% of comparisons at n = {n}"),
-    };
-    let covered: Vec<String> = made.iter().map(covered).collect();
-    let three = if made.contains(&(FEWEST, true)) {
-        " At n = 3 it is the lowest and the highest difference."
-    } else {
-        ""
-    };
-    Some(format!(
-        "The 95% interval is the percentile bootstrap of the mean paired difference over {}; at least 2.5% of the means lie \
-         at or beyond each end.{three} Where differences are normally distributed it holds the true mean in {}, \
-         not in 95%.",
-        over.join(", "),
-        covered.join(", ")
-    ))
-}
-
-/// What the band is the largest of.
-fn band(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
-    if !comparison.arms.iter().any(|arm| arm.role == Role::Again) {
-        return "There is no A/A arm, so nothing here says how large a difference has to be to mean anything."
-            .to_owned();
-    }
-    let counts: BTreeSet<usize> = pairs.iter().map(Pair::band_pairs).collect();
-    let mut said = match counts.iter().copied().collect::<Vec<_>>()[..] {
-        [1] => "The A/A band is one distance between a run of the base and its repetition with other seeds: one alone \
-                says little of how large noise can be, but a difference inside it says nothing."
-            .to_owned(),
-        [n] => format!(
-            "The A/A band is the largest of {n} distances between the base and its repetition with other seeds: a \
-             difference inside it says nothing."
-        ),
-        _ => "The A/A band is the largest distance between the base and its repetition with other seeds: a difference \
-              inside it says nothing."
-            .to_owned(),
-    };
-    if pairs.iter().any(|pair| pair.arm_point != pair.base_point) {
-        said.push_str(
-            " It is of the base's point; how far seeds lie apart at an arm's own point it does not say.",
-        );
-    }
-    said
+    (!said.is_empty()).then(|| said.join(" "))
 }
 
 fn seeds(comparison: &Comparison) -> String {
@@ -128,7 +241,11 @@ fn seeds(comparison: &Comparison) -> String {
         .iter()
         .flat_map(|arm| arm.points.iter().flatten())
         .any(|run| run.curves.step_seconds.is_some());
-    let ratio = if times { " (of step times treatment over base)" } else { "" };
+    let ratio = if times {
+        " (of step times the geometric mean of treatment over base)"
+    } else {
+        ""
+    };
     format!("Means over {over}; differences are treatment minus base{ratio}, paired by seed.")
 }
 
@@ -160,9 +277,9 @@ fn rule(comparison: &Comparison) -> String {
     if lacking.is_empty() {
         return format!(
             "By the locked rule {rule} (*), on the held-out windows that are reported here: declared is \"{name}\", and \
-             the other way of judging decides nothing. A best point is the best of {} on the very windows that are \
-             reported, so its value is too good by the choice; the differences paired at each point are not. The base \
-             again is judged where the base is.",
+             the other way of judging is shown for comparison only. A best point is the best of {} on the very windows \
+             that are reported, so its value is too good by the choice; the differences paired at each point are not. \
+             The base again is judged at the base's point.",
             comparison.points.len()
         );
     }

@@ -1,16 +1,24 @@
-//! A comparison of runs for programs: the schema is `canonc.compare.v1`.
+//! A comparison of runs for programs: the schema is `canonc.compare.v2`.
 //!
 //! In: what was run and what was proved. Out: a serialisable document with every number of the tables, unrounded, and
-//! every sentence beside them. Must stay true: what is missing is null and never 0; an arm is `controlled` only if its
-//! lock proved it; members are added to the schema, never changed.
+//! every sentence with them. Must stay true: what is missing is null and never 0; an arm is `controlled` only if its
+//! lock proved it, and `attributable` only if its treatment is one factor; members are added to a version of the
+//! schema, never changed. Version 1 had the bootstrap as its interval and a band that it was read with.
 
 use serde::Serialize;
 
-use super::interval::{EXACT, FEWEST, covers};
+use super::costs::{Costs, Tuning};
+use super::interval::covers as bootstrap_covers;
 use super::nuisance::{OF_BASE, PER_ARM};
-use super::{Comparison, Edge, Equal, Interval, Pair, Role, Row, Unit, at, extreme, mean, summary};
+use super::table::judged;
+use super::{
+    Analysis, Comparison, Edge, Equal, Interval, Itself, Member, NoInterval, NoNoise, Pair, Role,
+    Row, analysis_of, at, extreme, methods, summary, together,
+};
+use crate::statistics::paired::{Coverage, FEWEST, covers};
+use crate::statistics::{Better, Judged, SignFlip};
 
-const SCHEMA: &str = "canonc.compare.v1";
+const SCHEMA: &str = "canonc.compare.v2";
 
 /// Every comparison that was asked for.
 #[derive(Clone, Debug, Serialize)]
@@ -18,7 +26,19 @@ pub struct Document {
     pub schema: &'static str,
     /// Whether each treated arm of each comparison is.
     pub controlled: bool,
+    /// Whether each of them is, for one factor.
+    pub attributable: bool,
     pub comparisons: Vec<One>,
+    /// The primary rows of all comparisons as one family, in their order.
+    pub together: Vec<OneOfAll>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct OneOfAll {
+    pub comparison: String,
+    pub arm: String,
+    pub metric: String,
+    pub judged: Judged,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -27,12 +47,14 @@ pub struct One {
     /// The id of the comparison's lock.
     pub lock: String,
     pub controlled: bool,
+    pub attributable: bool,
     /// Of all arms, in a line.
     pub verdict: String,
     pub arms: Vec<OneArm>,
     /// The points of the grid; one empty name where there is no grid.
     pub points: Vec<String>,
     pub selection: Rule,
+    pub analysis: Analysis,
     pub interval: Method,
     /// By the locked rule, or point by point where it cannot choose; every metric.
     pub pairs: Vec<OnePair>,
@@ -42,6 +64,8 @@ pub struct One {
     pub best_of_base_for_all: Vec<OnePair>,
     pub warnings: Vec<String>,
     pub caption: String,
+    /// A paragraph for a paper.
+    pub methods: String,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -52,8 +76,11 @@ pub struct OneArm {
     /// Null of the base and of its repetition.
     pub verdict: Option<String>,
     pub controlled: Option<bool>,
-    /// Of the treatment: of several it is a bundle, and no difference can be laid to one of them.
+    pub attributable: Option<bool>,
+    /// Of the treatment: of several it is a bundle, and no difference can be attributed to one of them.
     pub factors: Option<usize>,
+    pub costs: Option<Costs>,
+    pub tuning: Tuning,
     pub matched: Option<Equal>,
     /// Finished runs at each point.
     pub runs: Vec<usize>,
@@ -82,6 +109,8 @@ pub struct Rule {
     pub declared: &'static str,
     /// How many points a best one is the best of.
     pub points: usize,
+    /// Whether points were selected on the evaluation windows that are reported.
+    pub selected_on_reported: bool,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -90,8 +119,7 @@ pub struct Method {
     pub method: &'static str,
     /// Below so many differences there is no interval.
     pub fewest: usize,
-    /// Up to so many every resample is counted.
-    pub exact_up_to: usize,
+    pub secondary: &'static str,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -101,6 +129,7 @@ pub struct OnePair {
     /// With their points, as tables call them.
     pub title: String,
     pub controlled: bool,
+    pub attributable: bool,
     pub verdict: String,
     /// Places in `points`.
     pub arm_point: usize,
@@ -123,35 +152,84 @@ pub struct OneRow {
     pub difference: Option<f64>,
     pub lowest: Option<f64>,
     pub highest: Option<f64>,
-    pub interval: Option<Interval>,
-    /// How often such an interval of normal differences holds the truth, in percent, where it was measured.
-    pub covers_percent: Option<u32>,
-    /// The A/A band, and how many distances it is the largest of.
-    pub band: Option<f64>,
-    pub band_pairs: usize,
+    pub better: Better,
+    /// The t interval; null where there is none, and then `no_interval` says why.
+    pub interval: Option<OneInterval>,
+    pub no_interval: Option<NoInterval>,
+    /// From six seeds on.
+    pub sign_flip: Option<SignFlip>,
+    /// The secondary view.
+    pub bootstrap: Option<Interval>,
+    /// How often a bootstrap interval of normal differences holds the truth, in percent, where it was measured.
+    pub bootstrap_covers_percent: Option<u32>,
+    /// Only of rows of the family.
+    pub judged: Option<Judged>,
+    /// How far the base is from itself; null without an A/A arm, or where `no_noise` says why.
+    pub noise: Option<Itself>,
+    pub no_noise: Option<NoNoise>,
+    /// Questions, tokens or targets of each value.
+    pub asked: Option<u64>,
+}
+
+/// Of the mean difference; of times its ends are ratios.
+#[derive(Clone, Debug, Serialize)]
+pub struct OneInterval {
+    pub low: f64,
+    pub high: f64,
+    pub n: usize,
+    /// Of the mean and of single differences; of times, of logarithms.
+    pub standard_error: f64,
+    pub sd: f64,
+    pub p: f64,
+    /// Measured, of intervals at 0.95.
+    pub covers_percent: Option<Coverage>,
 }
 
 /// A comparison under its name and the id of its lock.
 pub fn json<'c>(all: impl IntoIterator<Item = (&'c str, String, &'c Comparison)>) -> Document {
+    let all: Vec<(&str, String, &Comparison)> = all.into_iter().collect();
+    let of: Vec<&Comparison> = all.iter().map(|(.., comparison)| *comparison).collect();
+    let words = together(&of);
+    let rows = all.iter().flat_map(|(name, _, comparison)| {
+        let primary = analysis_of(comparison).primary;
+        comparison.pairs().into_iter().map(move |pair| (*name, pair, primary.clone()))
+    });
+    let together = rows.zip(words).map(|((name, pair, metric), judged)| OneOfAll {
+        comparison: name.to_owned(),
+        arm: pair.arm.name.clone(),
+        metric,
+        judged,
+    });
+    let together = together.collect();
     let comparisons: Vec<One> =
         all.into_iter().map(|(name, lock, comparison)| one(name, lock, comparison)).collect();
-    let controlled = comparisons.iter().all(|one| one.controlled);
-    Document { schema: SCHEMA, controlled, comparisons }
+    Document {
+        schema: SCHEMA,
+        controlled: comparisons.iter().all(|one| one.controlled),
+        attributable: comparisons.iter().all(|one| one.attributable),
+        comparisons,
+        together,
+    }
 }
 
 fn one(name: &str, lock: String, comparison: &Comparison) -> One {
     let judged = comparison.judged_by();
+    let analysis = analysis_of(comparison);
+    let family = comparison.family();
     let grid = comparison.points.len() > 1;
     let of_metric = |pairs: Vec<Pair<'_>>| -> Vec<OnePair> {
         let row = |pair: &Pair<'_>| pair.row(judged).into_iter().collect();
         let kept = pairs.iter().filter(|_| grid);
-        kept.map(|pair| one_pair(comparison, pair, row(pair))).collect()
+        kept.map(|pair| one_pair(comparison, pair, row(pair), &[])).collect()
     };
     let selection = &comparison.selection;
+    let treated = || comparison.arms.iter().filter(|arm| arm.role == Role::Treatment);
     One {
         name: name.to_owned(),
+        methods: methods(name, &lock, comparison),
         lock,
         controlled: comparison.not_controlled().is_empty(),
+        attributable: treated().all(|arm| comparison.is_attributable(&arm.name)),
         verdict: comparison.verdict(),
         arms: arms(comparison),
         points: comparison.points.clone(),
@@ -165,17 +243,19 @@ fn one(name: &str, lock: String, comparison: &Comparison) -> One {
             per_arm: selection.per_arm,
             declared: if selection.per_arm { PER_ARM } else { OF_BASE },
             points: comparison.points.len(),
+            selected_on_reported: comparison.points.len() > 1,
         },
         interval: Method {
-            level: 0.95,
-            method: "percentile bootstrap of the mean paired difference over seeds",
+            level: analysis.confidence.share(),
+            method: "paired t interval of the mean difference over seeds; of times, of log ratios",
             fewest: FEWEST,
-            exact_up_to: EXACT,
+            secondary: "percentile bootstrap at 0.95",
         },
+        analysis,
         pairs: comparison
             .pairs()
             .iter()
-            .map(|pair| one_pair(comparison, pair, pair.rows()))
+            .map(|pair| one_pair(comparison, pair, pair.rows(), &family))
             .collect(),
         paired_at_each_point: of_metric(comparison.at_each_point()),
         best_per_arm: of_metric(comparison.judged(true)),
@@ -199,6 +279,9 @@ fn arms(comparison: &Comparison) -> Vec<OneArm> {
             },
             verdict: treated.then(|| comparison.standing(&arm.name)),
             controlled: treated.then(|| comparison.is_controlled(&arm.name)),
+            attributable: treated.then(|| comparison.is_attributable(&arm.name)),
+            costs: comparison.costs(arm),
+            tuning: comparison.tuning(arm),
             factors: comparison.proved.claims.get(&arm.name).map(|claim| claim.factors),
             matched: comparison
                 .proved
@@ -216,7 +299,12 @@ fn arms(comparison: &Comparison) -> Vec<OneArm> {
     comparison.arms.iter().map(one).collect()
 }
 
-fn one_pair(comparison: &Comparison, pair: &Pair<'_>, rows: Vec<Row>) -> OnePair {
+fn one_pair(
+    comparison: &Comparison,
+    pair: &Pair<'_>,
+    rows: Vec<Row>,
+    family: &[Member],
+) -> OnePair {
     OnePair {
         arm: pair.arm.name.clone(),
         base: pair.base.name.clone(),
@@ -226,35 +314,49 @@ fn one_pair(comparison: &Comparison, pair: &Pair<'_>, rows: Vec<Row>) -> OnePair
             at(comparison, &pair.base.name, pair.base_point)
         ),
         controlled: comparison.is_controlled(&pair.arm.name),
+        attributable: comparison.is_attributable(&pair.arm.name),
         verdict: comparison.standing(&pair.arm.name),
         arm_point: pair.arm_point,
         base_point: pair.base_point,
-        rows: rows.into_iter().map(|row| one_row(pair, row)).collect(),
+        rows: rows.into_iter().map(|row| one_row(row, pair, family)).collect(),
     }
 }
 
-fn one_row(pair: &Pair<'_>, row: Row) -> OneRow {
-    let Row { metric, unit, means, paired, interval, band } = row;
-    let of = |side: usize| means.get(side).copied().flatten().map(|mean| mean.value);
+fn one_row(row: Row, pair: &Pair<'_>, family: &[Member]) -> OneRow {
+    let of = |side: usize| row.means.get(side).copied().flatten().map(|mean| mean.value);
+    let interval = row.result.ok().zip(row.ends()).map(|(found, (low, high))| OneInterval {
+        low,
+        high,
+        n: found.n,
+        standard_error: found.standard_error,
+        sd: found.sd,
+        p: found.p,
+        covers_percent: covers(found.n)
+            .filter(|_| found.confidence == crate::statistics::Confidence::NINETY_FIVE),
+    });
     OneRow {
-        metric,
-        unit: match unit {
-            Unit::Nats => "nats",
-            Unit::Share => "share",
-            Unit::Count => "count",
-            Unit::Seconds => "seconds",
-        },
+        unit: row.unit.word(),
         base: of(0),
         treated: of(1),
         again: of(2),
-        n: paired.len(),
-        difference: mean(&paired).map(|mean| mean.value),
-        lowest: extreme(paired.iter().copied(), f64::min),
-        highest: extreme(paired.iter().copied(), f64::max),
-        covers_percent: interval.filter(|found| found.exact).and_then(|found| covers(found.n)),
+        n: row.paired.len(),
+        difference: row.mean_difference(),
+        lowest: extreme(row.paired.iter().copied(), f64::min),
+        highest: extreme(row.paired.iter().copied(), f64::max),
+        better: row.better,
         interval,
-        band,
-        band_pairs: if band.is_some() { pair.band_pairs() } else { 0 },
-        paired,
+        no_interval: row.result.err(),
+        sign_flip: row.sign_flip,
+        bootstrap: row.bootstrap,
+        bootstrap_covers_percent: row
+            .bootstrap
+            .filter(|found| found.exact)
+            .and_then(|found| bootstrap_covers(found.n)),
+        judged: judged(family, pair, &row.metric),
+        noise: row.itself.and_then(Result::ok),
+        no_noise: row.itself.and_then(Result::err),
+        asked: row.asked,
+        metric: row.metric,
+        paired: row.paired,
     }
 }

@@ -4,7 +4,10 @@
 //! stay true: one rule is the locked one and the tables say which; the others stand beside it and decide nothing; an
 //! optimum at the end of an axis, or one that several points share, is never passed over.
 
-use super::{Arm, Comparison, Pair, Role, at};
+use super::{Arm, Claim, Comparison, Equal, Pair, Role, at};
+
+/// A match within more than this share is warned of.
+const LOOSE: f64 = 0.05;
 
 /// Which end of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
@@ -26,10 +29,6 @@ pub(crate) const PER_ARM: &str = "best per arm";
 pub(crate) const OF_BASE: &str = "best of the base for all";
 
 impl Comparison {
-    fn again(&self) -> Option<&Arm> {
-        self.arms.iter().find(|arm| arm.role == Role::Again)
-    }
-
     fn treated(&self) -> impl Iterator<Item = &Arm> {
         self.arms.iter().filter(|arm| arm.role == Role::Treatment)
     }
@@ -37,8 +36,7 @@ impl Comparison {
     /// Each treated arm against the base at equal points, point by point: nothing is chosen here.
     pub fn at_each_point(&self) -> Vec<Pair<'_>> {
         let Some(base) = self.base() else { return Vec::new() };
-        let again = self.again();
-        let at = |arm, point| Pair { arm, base, again, arm_point: point, base_point: point };
+        let at = |arm, point| self.pair(base, arm, point, point);
         self.treated()
             .flat_map(|arm| (0..self.points.len()).map(move |point| at(arm, point)))
             .collect()
@@ -47,11 +45,10 @@ impl Comparison {
     /// Each treated arm against the base by one of both rules, where it can choose.
     pub fn judged(&self, per_arm: bool) -> Vec<Pair<'_>> {
         let Some(base) = self.base() else { return Vec::new() };
-        let again = self.again();
         let pair = |arm| {
             let arm_point = self.chosen_by(arm, per_arm)?;
             let base_point = self.chosen_by(base, per_arm)?;
-            Some(Pair { arm, base, again, arm_point, base_point })
+            Some(self.pair(base, arm, arm_point, base_point))
         };
         self.treated().filter_map(pair).collect()
     }
@@ -78,9 +75,24 @@ impl Comparison {
         edges
     }
 
-    /// What a reader of the best points has to know of them, a sentence each.
+    /// Arms whose `[match]` allows so much that the quantity may explain a difference.
+    fn loosely_matched(&self) -> Vec<String> {
+        let loose = |(arm, claim): (&String, &Claim)| {
+            let Equal { on, within, apart, .. } = claim.matched.as_ref()?;
+            let share: f64 = within.parse().ok()?;
+            (share > LOOSE).then(|| {
+                format!(
+                    "Warning: [match] allows {arm} {within} of the base's {on} ({apart}): a match within more than \
+                     {LOOSE} leaves room for {on} to explain a difference."
+                )
+            })
+        };
+        self.proved.claims.iter().filter_map(loose).collect()
+    }
+
+    /// What a reader of the numbers has to know of them, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut warnings = self.loosely_matched();
         if self.points.len() < 2 {
             return warnings;
         }

@@ -8,7 +8,8 @@ use std::collections::BTreeMap;
 
 use compiler::lock;
 
-use super::{Arm, Comparison, Role};
+use super::{Analysis, Arm, Comparison, Costs, Role, Varied};
+use crate::statistics::questions::Asked;
 
 /// What stands beside what was run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +18,14 @@ pub struct Proved {
     pub claims: BTreeMap<String, Claim>,
     /// Fields that the grid varies.
     pub axes: Vec<Axis>,
+    /// The analysis that the lock declares; `None` where it declares none.
+    pub analysis: Option<Analysis>,
+    /// Which seeds differ between the base and its repetition, in every pair of them.
+    pub varied: Varied,
+    /// Whether all seeds are evaluated on the same questions; `None` where it is not known, or mixed.
+    pub questions: Option<Asked>,
+    /// By arm, what a run of it costs.
+    pub costs: BTreeMap<String, Costs>,
 }
 
 /// What is proved of one arm.
@@ -52,6 +61,33 @@ pub struct Axis {
     pub values: Vec<Option<f64>>,
 }
 
+impl Claim {
+    /// A difference can be attributed to the treatment only if that is one factor.
+    pub fn is_attributable(&self) -> bool {
+        self.controlled && self.factors <= 1
+    }
+}
+
+/// Which seeds differ between the base and its repetition, in every pair of them.
+fn varied(locked: &lock::Comparison) -> Varied {
+    let pairs = || locked.seeds.iter().zip(&locked.again);
+    let all = |differs: fn(&lock::Seeds, &lock::Seeds) -> bool| {
+        !locked.again.is_empty() && pairs().all(|(base, again)| differs(base, again))
+    };
+    Varied { init: all(|a, b| a.init != b.init), data: all(|a, b| a.data != b.data) }
+}
+
+/// Windows of an evaluation follow from `seeds.eval` alone.
+fn questions(locked: &lock::Comparison) -> Option<Asked> {
+    let evals: std::collections::BTreeSet<u64> =
+        locked.seeds.iter().map(|seeds| seeds.eval).collect();
+    match evals.len() {
+        1 => Some(Asked::Same),
+        count if count == locked.seeds.len() => Some(Asked::Fresh),
+        _ => None,
+    }
+}
+
 /// How everything begins that is said of an arm without a proof.
 pub(crate) const NOT_CONTROLLED: &str = "NOT CONTROLLED";
 
@@ -85,7 +121,20 @@ impl Proved {
             }
             Axis { path: path.clone(), values: values.into_values().collect() }
         });
-        Proved { claims: claims.collect(), axes: axes.collect() }
+        let costs = locked.arms.iter().map(|arm| (arm.name.clone(), Costs::of(&arm.experiment)));
+        Proved {
+            claims: claims.collect(),
+            axes: axes.collect(),
+            analysis: None,
+            varied: varied(locked),
+            questions: questions(locked),
+            costs: costs.collect(),
+        }
+    }
+
+    /// Whether every arm is controlled for one factor, so that its difference is that factor's.
+    pub fn all_attributable(&self) -> bool {
+        !self.claims.is_empty() && self.claims.values().all(Claim::is_attributable)
     }
 
     /// What is proved of an arm, in a line.
@@ -116,6 +165,11 @@ impl Comparison {
     /// What is proved of an arm, in a line.
     pub fn standing(&self, arm: &str) -> String {
         self.proved.standing(arm)
+    }
+
+    /// Whether the arm's difference can be attributed to one factor.
+    pub fn is_attributable(&self, arm: &str) -> bool {
+        self.proved.claims.get(arm).is_some_and(Claim::is_attributable)
     }
 
     pub fn is_controlled(&self, arm: &str) -> bool {

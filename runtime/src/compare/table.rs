@@ -1,23 +1,29 @@
 //! Differences as text: cells and titles.
 //!
 //! In: a comparison. Out: one section for each treatment arm; where there is a grid the differences at every point of
-//! it, by both ways of judging, and the means; and a caption, for a terminal and a page alike. Must stay true: shares
-//! in percent, losses in nats, seconds as ratios; a mean over fewer runs than its arm has says so; no interval below
-//! three seeds; an arm that is not controlled is called so above its numbers.
+//! it, by both ways of judging, and the means; and a caption, for a terminal and a page alike. Must stay true: every
+//! number has its unit; a mean over fewer runs than its arm has says so; an interval that is not there says why; only
+//! rows of the declared family have an adjusted p value and a word; an arm that is not controlled is called so above
+//! its numbers.
 
+use super::analysis::Member;
 use super::caption::caption;
-use super::interval::FEWEST;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::{
-    Comparison, Interval, Mean, Pair, Role, Row, Run, Unit, extreme, mean, mean_of, paired, unit,
+    Comparison, Itself, Mean, NoInterval, NoNoise, Pair, Role, Row, Run, Unit,
+    analysis_of, costs, mean, mean_of, paired, unit,
 };
+use crate::statistics::paired::{Paired, covers};
+use crate::statistics::{Confidence, Effect, Judged};
 
 /// Cells.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Table {
     pub head: Vec<String>,
     pub rows: Vec<Vec<String>>,
+    /// For each row `better`, `worse`, `equivalent` or `undecided`; nothing for a row that is not judged.
+    pub effects: Vec<&'static str>,
 }
 
 /// A table under its name; a comparison of two arms needs none.
@@ -31,20 +37,26 @@ pub struct Section {
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Summary {
     pub sections: Vec<Section>,
+    /// Single differences and bootstrap intervals, for a page and not for a terminal.
+    pub secondary: Vec<Section>,
     pub caption: String,
 }
 
-const NOTHING: &str = "–";
+pub(super) const NOTHING: &str = "–";
 
 pub fn summary(comparison: &Comparison) -> Summary {
     let pairs = comparison.pairs();
-    let mut sections: Vec<Section> = pairs.iter().map(|pair| section(comparison, pair)).collect();
+    let family = comparison.family();
+    let mut sections: Vec<Section> =
+        pairs.iter().map(|pair| section(comparison, pair, &family)).collect();
     if comparison.points.len() > 1 {
         sections.push(each_point(comparison));
         sections.extend(both_rules(comparison));
         sections.push(grid(comparison));
     }
-    Summary { sections, caption: caption(comparison, &pairs) }
+    sections.extend(costs::section(comparison));
+    let secondary = pairs.iter().map(|pair| secondary(comparison, pair)).collect();
+    Summary { sections, secondary, caption: caption(comparison, &pairs, &family) }
 }
 
 /// The arm, and its point where there are several.
@@ -70,109 +82,212 @@ pub(crate) fn title(comparison: &Comparison, pair: &Pair<'_>) -> String {
     if controlled { named } else { format!("{named}: {NOT_CONTROLLED}") }
 }
 
+/// The head of a column of intervals: the level that was asked for and the coverage that was reached.
+pub(crate) fn interval_head<'r>(
+    confidence: Confidence,
+    rows: impl Iterator<Item = &'r Row>,
+) -> String {
+    let level = percent(confidence);
+    // Coverage is measured at 95%. Of several numbers of seeds the least is stated.
+    let least = rows.filter_map(|row| row.result.ok()).map(|found| found.n).min();
+    match least.and_then(|n| Some((n, covers(n)?))) {
+        Some((n, reached)) if confidence == Confidence::NINETY_FIVE => format!(
+            "{level} t interval (covers {}% at n = {n}, {}% if skewed)",
+            reached.normal, reached.skewed
+        ),
+        Some(_) | None => format!("{level} t interval"),
+    }
+}
+
+pub(crate) fn percent(confidence: Confidence) -> String {
+    let share = format!("{:.4}", 100.0 * confidence.share());
+    format!("{}%", share.trim_end_matches('0').trim_end_matches('.'))
+}
+
 /// Heads of what [`spread`] makes.
-fn spread_head(pair: Option<&Pair<'_>>) -> Vec<String> {
-    let mut head =
-        ["paired difference", "lowest … highest", "95% interval"].map(str::to_owned).to_vec();
-    head.extend(pair.and_then(|pair| pair.again).map(|_| "A/A band".to_owned()));
+fn spread_head<'r>(pair: Option<&Pair<'_>>, rows: impl Iterator<Item = &'r Row>) -> Vec<String> {
+    let confidence =
+        pair.map_or(Confidence::NINETY_FIVE, |pair| analysis_of(pair.of).confidence);
+    let mut head = vec!["paired difference".to_owned(), interval_head(confidence, rows)];
+    head.extend(pair.and_then(|pair| pair.again).map(|_| "A/A: SE of mean".to_owned()));
     head
 }
 
-/// The mean difference, how far single ones lie apart, the interval, and the band.
+/// The mean difference, its interval, and how far the base is from itself.
 fn spread(pair: &Pair<'_>, row: Option<&Row>) -> Vec<String> {
-    let nothing = || NOTHING.to_owned();
-    let Some(Row { metric: _, unit, means: _, paired: differences, interval, band }) = row else {
-        return spread_head(Some(pair)).iter().map(|_| nothing()).collect();
+    let Some(row) = row else {
+        let columns = 2 + usize::from(pair.again.is_some());
+        return vec![NOTHING.to_owned(); columns];
     };
     let pairs = paired(pair.base_runs(), pair.arm_runs()).len();
-    let mut line = vec![
-        mean(differences)
-            .map_or_else(nothing, |m| unit.difference(m.value) + &of_fewer(m.runs, pairs)),
-        unit.range(differences).unwrap_or_else(nothing),
-        unit.interval(differences, *interval),
-    ];
-    line.extend(pair.again.map(|_| band.map_or_else(nothing, |band| unit.width(band))));
+    let mut line = vec![row.difference_cell(pairs), row.interval_cell()];
+    line.extend(pair.again.map(|_| row.itself_cell()));
     line
 }
 
-fn section(comparison: &Comparison, pair: &Pair<'_>) -> Section {
+fn section(comparison: &Comparison, pair: &Pair<'_>, family: &[Member]) -> Section {
+    let rows = pair.rows();
+    let flips = rows.iter().any(|row| row.sign_flip.is_some());
+    let asked = rows.iter().any(|row| row.asked.is_some());
     let mut head = vec![String::new(), pair.base.name.clone(), pair.arm.name.clone()];
     head.extend(pair.again.map(|arm| arm.name.clone()));
-    head.extend(spread_head(Some(pair)));
-    let rows = pair.rows().into_iter().map(|row| cells(pair, row)).collect();
-    Section { title: title(comparison, pair), table: Table { head, rows } }
+    head.extend(spread_head(Some(pair), rows.iter()));
+    head.push("p".to_owned());
+    if flips {
+        head.push("sign-flip p".to_owned());
+    }
+    head.extend(["p, Holm", "effect"].map(str::to_owned));
+    if asked {
+        head.push("questions".to_owned());
+    }
+    let mut effects = Vec::new();
+    let line = |row: &Row| {
+        let word = judged(family, pair, &row.metric);
+        let mut line = cells(pair, row);
+        line.push(p_cell(row.result.ok().map(|found| found.p)));
+        if flips {
+            line.push(p_cell(row.sign_flip.map(|flip| flip.p)));
+        }
+        line.extend(effect_cells(word));
+        if asked {
+            line.push(asked_cell(row));
+        }
+        effects.push(word.map_or("", |word| word.effect.word()));
+        line
+    };
+    let rows = rows.iter().map(line).collect();
+    Section { title: title(comparison, pair), table: Table { head, rows, effects } }
 }
 
-fn cells(pair: &Pair<'_>, row: Row) -> Vec<String> {
+/// What the family says of one row.
+pub(crate) fn judged(family: &[Member], pair: &Pair<'_>, metric: &str) -> Option<Judged> {
+    let found = family.iter().find(|member| {
+        member.metric == metric
+            && member.arm == pair.arm.name
+            && (member.arm_point, member.base_point) == (pair.arm_point, pair.base_point)
+    });
+    found.map(|member| member.judged)
+}
+
+/// The adjusted p value, and the word.
+pub(crate) fn effect_cells(word: Option<Judged>) -> [String; 2] {
+    let Some(Judged { effect, p_adjusted, within_margin, .. }) = word else {
+        return [NOTHING.to_owned(), "exploratory".to_owned()];
+    };
+    let small = within_margin == Some(true) && matches!(effect, Effect::Better | Effect::Worse);
+    let small = if small { ", within the margin" } else { "" };
+    [p_cell(p_adjusted), format!("{}{small}", effect.word())]
+}
+
+pub(crate) fn p_cell(p: Option<f64>) -> String {
+    match p {
+        None => NOTHING.to_owned(),
+        Some(p) if p < 0.0001 => "<0.0001".to_owned(),
+        Some(p) => format!("{p:.4}"),
+    }
+}
+
+/// How many questions, tokens or targets a value is of.
+fn asked_cell(row: &Row) -> String {
+    let what = match row.unit {
+        Unit::Nats => " targets",
+        Unit::Share if row.metric.starts_with(super::TOKENS_RIGHT) => " tokens",
+        Unit::Share | Unit::Count | Unit::Unknown | Unit::Seconds => "",
+    };
+    row.asked.map_or_else(|| NOTHING.to_owned(), |count| format!("{count}{what}"))
+}
+
+fn cells(pair: &Pair<'_>, row: &Row) -> Vec<String> {
     let mut line = vec![row.metric.clone()];
     let runs = [pair.base_runs(), pair.arm_runs(), pair.again_runs()];
     for (mean, runs) in row.means.iter().zip(runs) {
         line.push(mean_cell(row.unit, *mean, runs.len()));
     }
-    line.extend(spread(pair, Some(&row)));
+    line.extend(spread(pair, Some(row)));
     line
 }
 
-/// Of something counted: bits a parameter are few, bits are many.
-fn decimals(value: f64) -> usize {
-    if value.abs() < 100.0 { 4 } else { 0 }
+/// Single differences and their bootstrap interval.
+fn secondary(comparison: &Comparison, pair: &Pair<'_>) -> Section {
+    let head = ["", "lowest … highest", "95% bootstrap interval", "covers"];
+    let line = |row: Row| {
+        let nothing = || NOTHING.to_owned();
+        let covered = row.bootstrap.and_then(|found| super::interval::covers(found.n));
+        vec![
+            row.unit.range(&row.paired).map_or_else(nothing, |range| range),
+            row.unit.bootstrap(row.bootstrap),
+            covered.map_or_else(nothing, |percent| format!("{percent}%")),
+        ]
+        .into_iter()
+        .fold(vec![row.metric], |mut line, cell| {
+            line.push(cell);
+            line
+        })
+    };
+    let rows = pair.rows().into_iter().map(line).collect();
+    Section {
+        title: title(comparison, pair),
+        table: Table::plain(head.map(str::to_owned).to_vec(), rows),
+    }
+}
+
+impl Row {
+    /// The mean difference; of times the geometric mean of ratios.
+    pub(crate) fn mean_difference(&self) -> Option<f64> {
+        match self.unit {
+            Unit::Seconds => {
+                let logs: Vec<f64> = self.paired.iter().map(|ratio| libm::log(*ratio)).collect();
+                mean(&logs).map(|mean| libm::exp(mean.value))
+            }
+            Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => {
+                mean(&self.paired).map(|mean| mean.value)
+            }
+        }
+    }
+
+    /// The mean difference, with how many of all pairs it is of.
+    pub(crate) fn difference_cell(&self, pairs: usize) -> String {
+        let found = self.mean_difference();
+        found.map_or_else(
+            || NOTHING.to_owned(),
+            |mean| self.unit.difference(mean) + &of_fewer(self.paired.len(), pairs),
+        )
+    }
+
+    /// Ends of the interval, in the unit of differences.
+    pub(crate) fn ends(&self) -> Option<(f64, f64)> {
+        let Paired { low, high, .. } = self.result.ok()?;
+        Some(match self.unit {
+            Unit::Seconds => (libm::exp(low), libm::exp(high)),
+            Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => (low, high),
+        })
+    }
+
+    /// The interval, or why there is none.
+    pub(crate) fn interval_cell(&self) -> String {
+        match (self.result, self.ends()) {
+            (Ok(_), Some((low, high))) => self.unit.between(low, high),
+            (Err(_), _) if self.paired.is_empty() => NOTHING.to_owned(),
+            (Err(why), _) => NoInterval::brief(why),
+            (Ok(_), None) => NOTHING.to_owned(),
+        }
+    }
+
+    /// How far the base is from itself, or why that is unknown.
+    pub(crate) fn itself_cell(&self) -> String {
+        match self.itself {
+            None => NOTHING.to_owned(),
+            Some(Ok(Itself::OfMean(of))) => self.unit.width(of.standard_error),
+            Some(Ok(Itself::Ratio(ratio))) => format!("×{ratio:.2} (A/A)"),
+            Some(Err(why)) => NoNoise::brief(why),
+        }
+    }
 }
 
 fn mean_cell(unit: Unit, mean: Option<Mean>, runs: usize) -> String {
     let Some(Mean { value, runs: had }) = mean else { return NOTHING.to_owned() };
     let shown = unit.value(value);
     shown + &of_fewer(had, runs)
-}
-
-impl Unit {
-    pub(crate) fn value(self, value: f64) -> String {
-        match self {
-            Unit::Nats => format!("{value:.4}"),
-            Unit::Count => format!("{value:.0$}", decimals(value)),
-            Unit::Share => format!("{:.1}%", 100.0 * value),
-            Unit::Seconds => format!("{:.1} ms", 1000.0 * value),
-        }
-    }
-
-    pub(crate) fn difference(self, value: f64) -> String {
-        match self {
-            Unit::Nats => format!("{value:+.4}"),
-            Unit::Count => format!("{value:+.0$}", decimals(value)),
-            Unit::Share => format!("{:+.1}", 100.0 * value),
-            Unit::Seconds => format!("×{value:.2}"),
-        }
-    }
-
-    /// From the lowest to the highest of several differences; of one there is no range.
-    pub(crate) fn range(self, differences: &[f64]) -> Option<String> {
-        let [low, high] =
-            [f64::min, f64::max].map(|pick| extreme(differences.iter().copied(), pick));
-        let (low, high) = (low?, high?);
-        (differences.len() > 1)
-            .then(|| format!("{} … {}", self.difference(low), self.difference(high)))
-    }
-
-    /// The interval, or why there is none.
-    pub(crate) fn interval(self, differences: &[f64], interval: Option<Interval>) -> String {
-        match (interval, differences.len()) {
-            (Some(Interval { low, high, .. }), _) => {
-                format!("{} … {}", self.difference(low), self.difference(high))
-            }
-            (None, 0) => NOTHING.to_owned(),
-            (None, n) if n < FEWEST => format!("n = {n}: no interval"),
-            (None, _) => "not all numbers: no interval".to_owned(),
-        }
-    }
-
-    /// Of a band around nothing.
-    pub(crate) fn width(self, value: f64) -> String {
-        match self {
-            Unit::Nats => format!("±{value:.4}"),
-            Unit::Count => format!("±{value:.0$}", decimals(value)),
-            Unit::Share => format!("±{:.1}", 100.0 * value),
-            Unit::Seconds => format!("±{value:.2}"),
-        }
-    }
 }
 
 fn of_fewer(had: usize, all: usize) -> String {
@@ -184,7 +299,8 @@ fn each_point(comparison: &Comparison) -> Section {
     let metric = comparison.judged_by();
     let pairs = comparison.at_each_point();
     let mut head = vec![String::new(), "base".to_owned(), "treated".to_owned()];
-    head.extend(spread_head(pairs.first()));
+    let judged_rows: Vec<Row> = pairs.iter().filter_map(|pair| pair.row(metric)).collect();
+    head.extend(spread_head(pairs.first(), judged_rows.iter()));
     let line = |pair: &Pair<'_>| {
         let mut line = vec![at(comparison, &pair.arm.name, pair.arm_point)];
         line.extend(judged_cells(pair, metric));
@@ -193,7 +309,7 @@ fn each_point(comparison: &Comparison) -> Section {
     let rows = pairs.iter().map(line).collect();
     Section {
         title: format!("{metric}, paired at each point of the grid"),
-        table: Table { head, rows },
+        table: Table::plain(head, rows),
     }
 }
 
@@ -203,7 +319,8 @@ fn both_rules(comparison: &Comparison) -> Option<Section> {
     let every = comparison.at_each_point();
     let mut head: Vec<String> =
         ["", "base at", "treated at", "base", "treated"].map(str::to_owned).to_vec();
-    head.extend(spread_head(every.first()));
+    let judged_rows: Vec<Row> = every.iter().filter_map(|pair| pair.row(metric)).collect();
+    head.extend(spread_head(every.first(), judged_rows.iter()));
     let mut rows = Vec::new();
     for (name, per_arm) in [(PER_ARM, true), (OF_BASE, false)] {
         let declared = if per_arm == comparison.selection.per_arm { " (declared)" } else { "" };
@@ -223,7 +340,7 @@ fn both_rules(comparison: &Comparison) -> Option<Section> {
         comparison.arms.iter().position(|arm| arm.name == name)
     });
     let title = format!("{metric}, {PER_ARM} beside {OF_BASE}");
-    (!rows.is_empty()).then_some(Section { title, table: Table { head, rows } })
+    (!rows.is_empty()).then_some(Section { title, table: Table::plain(head, rows) })
 }
 
 /// Means of base and treated arm, and their difference.
@@ -253,11 +370,17 @@ fn grid(comparison: &Comparison) -> Section {
         }));
         row
     });
-    let table = Table { rows: rows.collect(), head };
+    let table = Table::plain(head, rows.collect());
     Section { title: format!("{metric} at every point of the grid"), table }
 }
 
 impl Table {
+    /// Without judged rows.
+    pub(crate) fn plain(head: Vec<String>, rows: Vec<Vec<String>>) -> Table {
+        let effects = vec![""; rows.len()];
+        Table { head, rows, effects }
+    }
+
     /// Columns aligned for a terminal.
     pub fn text(&self) -> String {
         let lines: Vec<&Vec<String>> = std::iter::once(&self.head).chain(&self.rows).collect();
@@ -324,13 +447,17 @@ mod tests {
             "canon",
             "llama again",
             "paired difference",
-            "lowest … highest",
-            "95% interval",
-            "A/A band",
+            "95% t interval",
+            "A/A: SE of mean",
+            "p",
+            "p, Holm",
+            "effect",
+            "questions",
         ];
         assert_eq!(head[..], wanted);
-        assert!(text.contains("n = 2: no interval") && !text.contains("percentile"), "{text}");
-        for what in ["-0.3750", "+25.0 … +30.0", "×1.00 … ×1.00"] {
+        assert!(text.contains("n = 2: no interval") && !text.contains("bootstrap"), "{text}");
+        assert_eq!(summary.secondary[0].table.rows[2][1], "+25.0 … +30.0 pp");
+        for what in ["-0.3750 nats", "+27.5 pp", "×1.00", "200 tokens", "900 targets"] {
             assert!(text.contains(what), "{what}\n{text}");
         }
         assert!(text.contains("Means over seeds (llama 2, canon 2, llama again 1);"), "{text}");
@@ -344,10 +471,11 @@ mod tests {
             arm.points[0].pop();
         }
         let summary = summary(&comparison);
-        let Table { head, rows } = &summary.sections[0].table;
-        assert_eq!(head.len(), 6);
-        let first = ["training loss", "2.0000", "1.5000", "-0.5000", "–", "n = 1: no interval"];
-        assert_eq!(rows[0], first);
+        let Table { head, rows, .. } = &summary.sections[0].table;
+        assert_eq!(head.len(), 9);
+        let first = ["2.0000 nats", "1.5000 nats", "-0.5000 nats", "n = 1: no interval", "–", "–"];
+        assert_eq!(rows[0][1..7], first);
+        assert_eq!((rows[0][7].as_str(), rows[1][7].as_str()), ("exploratory", "undecided"));
         assert!(summary.caption.starts_with("Means over 1 seed;"), "{}", summary.caption);
         assert!(summary.caption.contains("There is no A/A arm"), "{}", summary.caption);
     }
@@ -357,7 +485,7 @@ mod tests {
         let mut comparison = two_seeds();
         comparison.arms[1].points[0][0].curves.metrics.clear();
         let text = summary(&comparison).text();
-        assert!(text.contains("2.7500 (1 of 2)") && text.contains("-0.2500 (1 of 2)"), "{text}");
+        assert!(text.contains("2.7500 nats (1 of 2)") && text.contains("-0.2500 nats (1 of 2)"), "{text}");
     }
 
     #[test]
@@ -375,11 +503,14 @@ mod tests {
             ]
         );
         let difference = |section: usize| summary.sections[section].table.rows[1][4].as_str();
-        assert_eq!((difference(0), difference(1)), ("-0.5000", "-0.7500"));
-        let Table { head, rows } = &summary.sections[4].table;
+        assert_eq!((difference(0), difference(1)), ("-0.5000 nats", "-0.7500 nats"));
+        let Table { head, rows, .. } = &summary.sections[4].table;
         assert_eq!(head[1..], ["base", "left", "right", "base again"]);
-        assert_eq!(rows[0], ["optimizer.lr 0.01", "2.0000 *", "4.0000", "1.2500 *", "2.5000 *"]);
-        assert_eq!(rows[1], ["optimizer.lr 0.02", "3.0000", "1.5000 *", "4.5000", "1.0000"]);
+        let cells = |cells: [&str; 4]| cells.map(str::to_owned).to_vec();
+        let first = ["2.0000 nats *", "4.0000 nats", "1.2500 nats *", "2.5000 nats *"];
+        assert_eq!(rows[0][1..], cells(first));
+        let second = ["3.0000 nats", "1.5000 nats *", "4.5000 nats", "1.0000 nats"];
+        assert_eq!(rows[1][1..], cells(second));
         assert!(summary.caption.contains("each arm is judged at its own point"));
     }
 
@@ -407,7 +538,7 @@ mod tests {
         };
         let summary = summary(&comparison);
         let row = summary.sections[0].table.rows.last().unwrap();
-        assert_eq!(row[..], ["step time", "10.0 ms", "10.0 ms", "–", "–", "–"]);
+        assert_eq!(row[..5], ["step time", "10.0 ms", "10.0 ms", "–", "–"]);
         assert!(summary.caption.contains("Step times of runs"), "{}", summary.caption);
     }
 }

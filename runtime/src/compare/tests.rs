@@ -14,6 +14,7 @@ pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
     let curves = Curves {
         loss: (1..=20).map(|s| (s, loss)).collect(),
         metrics,
+        asked: BTreeMap::from([(TOKENS_RIGHT.to_owned(), 200), (HELD_OUT_LOSS.to_owned(), 900)]),
         step_seconds: Some(0.01),
         timed_on: Some("here".to_owned()),
     };
@@ -71,6 +72,9 @@ pub(crate) fn proved(arms: &[&str], rates: &[f64]) -> Proved {
     Proved {
         claims: arms.iter().map(|arm| ((*arm).to_owned(), claim.clone())).collect(),
         axes: (!rates.is_empty()).then_some(axis).into_iter().collect(),
+        varied: Varied { init: true, data: true },
+        questions: Some(crate::statistics::questions::Asked::Same),
+        ..Proved::default()
     }
 }
 
@@ -111,7 +115,7 @@ fn differences_are_paired_by_seed() {
     let rows = comparison.pairs()[0].rows();
     assert_eq!(rows[0].metric, TRAINING_LOSS);
     assert_eq!(rows[0].paired, [-0.5, -0.25]);
-    assert!((rows[0].band.unwrap() - 0.1).abs() < 1e-12);
+    assert_eq!(rows[0].itself_cell(), "unknown: 1 of 3 repetitions");
     assert_eq!(rows[0].means[2], Some(Mean { value: 2.1, runs: 1 }));
     assert_eq!(rows[2].means[0], Some(Mean { value: 0.45, runs: 2 }));
     // The treated arm lost its first seed: what is left is of the second alone.
@@ -141,9 +145,10 @@ fn the_locked_rule_chooses_the_points() {
     assert_eq!(places(&chosen("loss", Choose::Least, false)), shared);
     let worst = [("left", 0, 1), ("right", 1, 1)];
     assert_eq!(places(&chosen("loss", Choose::Most, true)), worst);
-    // The base again has its best point elsewhere, and is the base.
+    // The base again has its best point elsewhere, and is judged at the base's.
     let comparison = chosen("loss", Choose::Least, true);
-    assert_eq!(comparison.pairs()[0].rows()[0].band, Some(0.5));
+    let means = &comparison.pairs()[0].rows()[0].means;
+    assert_eq!(means[2], Some(Mean { value: 2.5, runs: 1 }));
     // Nobody measured what the rule goes by: every point, at equal points.
     let none = chosen("answer_accuracy", Choose::Most, true);
     let all = [("left", 0, 0), ("left", 1, 1), ("right", 0, 0), ("right", 1, 1)];
@@ -168,7 +173,7 @@ fn seconds_are_compared_on_one_machine_only() {
     comparison.arms[2].points[0][0].curves.step_seconds = Some(0.009);
     let row = time(&comparison);
     assert_eq!((row.metric.as_str(), row.paired), (STEP_TIME, vec![2.0, 1.0]));
-    assert!((row.band.unwrap() - 0.1).abs() < 1e-12);
+    assert_eq!(time(&comparison).itself_cell(), "unknown: 1 of 3 repetitions");
     for elsewhere in [Some("there".to_owned()), None] {
         comparison.arms[1].points[0][0].curves.timed_on = elsewhere;
         assert_eq!(time(&comparison).paired, [1.0]);
@@ -226,7 +231,7 @@ mod what_is_not_controlled_is_called_so {
         for (comparison, arm, _) in each() {
             let summary = summary(&comparison);
             let said =
-                format!("NOT CONTROLLED: no difference of {arm} can be laid to a treatment.");
+                format!("NOT CONTROLLED: no difference of {arm} can be attributed to a treatment.");
             assert!(summary.caption.starts_with(&said), "{}", summary.caption);
             let title = &summary.sections[0].title;
             assert!(title.starts_with(arm) && title.ends_with(": NOT CONTROLLED"), "{title}");
@@ -244,6 +249,7 @@ mod what_is_not_controlled_is_called_so {
                 title: "c".to_owned(),
                 verdict: comparison.verdict(),
                 controlled: comparison.not_controlled().is_empty(),
+                attributable: false,
                 lock_id: "00".to_owned(),
                 notes: Vec::new(),
             };
@@ -254,7 +260,7 @@ mod what_is_not_controlled_is_called_so {
             // In the heading, above the table, under it, and over the curve of differences.
             assert!(page.contains(said), "the heading");
             assert!(page.matches("NOT CONTROLLED").count() >= 4);
-            assert!(!page.contains("verdict controlled"));
+            assert!(page.contains("<p class=\"design bad\">design: "), "the design is marked");
         }
     }
 
@@ -264,7 +270,7 @@ mod what_is_not_controlled_is_called_so {
             let document = json([("c", "00".to_owned(), &comparison)]);
             let text = serde_json::to_string(&document).unwrap();
             let value: serde_json::Value = serde_json::from_str(&text).unwrap();
-            assert_eq!(value["schema"], "canonc.compare.v1");
+            assert_eq!(value["schema"], "canonc.compare.v2");
             assert_eq!(value["controlled"], false);
             let one = &value["comparisons"][0];
             assert_eq!(one["controlled"], false);
@@ -292,7 +298,7 @@ mod what_is_not_controlled_is_called_so {
                 Entry { task: "mano", comparison: &good },
             ];
             let table = overview::table(&entries);
-            let verdict = table.head.iter().position(|head| head == "verdict").unwrap();
+            let verdict = table.head.iter().position(|head| head == "design").unwrap();
             for row in &table.rows {
                 let bad = row[0] == "depo" && row[4].starts_with(arm);
                 assert_eq!(row[verdict] == said, bad, "{row:?}");
@@ -338,30 +344,24 @@ fn both_ways_of_judging_stand_beside_each_point() {
             &found.unwrap_or_else(|| panic!("{title}")).table
         };
         let each = section("paired at each point");
-        assert_eq!(
-            each.head,
-            [
-                "",
-                "base",
-                "treated",
-                "paired difference",
-                "lowest … highest",
-                "95% interval",
-                "A/A band"
-            ]
-        );
-        let band = |row: usize| each.rows[row][6].as_str();
+        // All differences of a point are equal here, so there is no interval and no coverage to state.
+        let head = ["", "base", "treated", "paired difference", "95% t interval", "A/A: SE of mean"];
+        assert_eq!(each.head, head);
+        let noise = |row: usize| each.rows[row][5].as_str();
         let difference = |row: usize| each.rows[row][3].as_str();
-        assert_eq!([0, 1, 2].map(difference), ["-0.5000", "-0.2500", "-1.0000"]);
-        // The band of each point is that of the base at that very point.
-        assert_eq!([0, 1, 2].map(band), ["±0.2500", "±0.5000", "±0.0000"]);
+        let all = ["-0.5000 nats", "-0.2500 nats", "-1.0000 nats"];
+        assert_eq!([0, 1, 2].map(difference), all);
+        // The noise of each point is that of the base at that very point: a mean of three of 0.25, and 0.5.
+        let all = ["±0.1443 nats", "±0.2887 nats", "unknown: all equal"];
+        assert_eq!([0, 1, 2].map(noise), all);
         let both = section("best per arm beside best of the base for all");
         let cells = |row: usize| both.rows[row].iter().map(String::as_str).collect::<Vec<_>>();
         let [one, two] = [0, 1].map(cells);
         assert_eq!(one[1..3], ["optimizer.lr 0.002", "optimizer.lr 0.004"]);
         assert_eq!(two[1..3], ["optimizer.lr 0.002", "optimizer.lr 0.002"]);
-        assert_eq!((one[5], two[5]), ("-0.5000", "-0.2500"));
-        assert_eq!((one[8], two[8]), ("±0.5000", "±0.5000"), "the base's point in both");
+        assert_eq!((one[5], two[5]), ("-0.5000 nats", "-0.2500 nats"));
+        let noise = "±0.2887 nats";
+        assert_eq!((one[7], two[7]), (noise, noise), "the base's point in both");
         for (row, name) in [(one, "canon: best per arm"), (two, "canon: best of the base for all")]
         {
             let is_declared = row[0] == format!("{name} (declared)");
@@ -375,15 +375,13 @@ fn both_ways_of_judging_stand_beside_each_point() {
         for what in [
             format!("declared is \"{name}\""),
             "the best of 3 on the very windows that are reported".to_owned(),
-            "all 27 ways to draw 3 seeds".to_owned(),
-            "about 75% of comparisons at n = 3".to_owned(),
-            "the largest of 3 distances".to_owned(),
+            "the base was repeated 3 times with other init and data seeds".to_owned(),
             "Warning: the best point of canon (optimizer.lr 0.004) has the highest optimizer.lr of the grid".to_owned(),
         ] {
             assert!(caption.contains(&what), "{what}: {caption}");
         }
         assert_eq!(comparison.warnings().len(), 1, "the base's best is inside: {caption}");
-        let elsewhere = caption.contains("It is of the base's point");
+        let elsewhere = caption.contains("It is of the base's point, not");
         assert_eq!(elsewhere, per_arm, "{caption}");
     }
 }
@@ -420,56 +418,6 @@ fn points_that_are_best_alike_are_told() {
 }
 
 #[test]
-fn one_run_of_the_base_again_is_one_distance() {
-    let text = summary(&two_seeds()).caption;
-    assert!(text.contains("The A/A band is one distance"), "{text}");
-    assert!(!text.contains("the largest of"), "{text}");
-    assert_eq!(two_seeds().pairs()[0].band_pairs(), 1);
-}
-
-#[test]
-fn from_three_seeds_on_there_is_an_interval() {
-    let mut comparison = two_seeds();
-    let cell = |comparison: &Comparison| {
-        let table = summary(comparison).sections.remove(0).table;
-        let column = table.head.iter().position(|head| head == "95% interval").unwrap();
-        table.rows[1][column].clone()
-    };
-    assert_eq!(cell(&comparison), "n = 2: no interval");
-    comparison.arms[0].points[0].push(run(2, 4.0, 0.5));
-    comparison.arms[1].points[0].push(run(2, 3.0, 0.5));
-    assert_eq!(cell(&comparison), "-1.0000 … -0.2500");
-    let row = comparison.pairs()[0].row(HELD_OUT_LOSS).unwrap();
-    assert_eq!(row.interval.map(|found| (found.n, found.resamples)), Some((3, 27)));
-    // A seed whose value is missing is no seed of it, and the table says so.
-    let metrics = &mut comparison.arms[1].points[0][2].curves.metrics;
-    metrics.remove(HELD_OUT_LOSS);
-    assert_eq!(cell(&comparison), "n = 2: no interval");
-    let document = json([("c", "00".to_owned(), &comparison)]);
-    let rows = &document.comparisons[0].pairs[0].rows;
-    let [loss, held_out] = [0, 1].map(|row| (rows[row].n, rows[row].interval.is_some()));
-    assert_eq!((loss, held_out), ((3, true), (2, false)));
-    assert_eq!(rows[0].covers_percent, Some(75));
-}
-
-#[test]
-fn what_is_no_number_is_not_passed_over() {
-    let mut comparison = three_points(true);
-    for (arm, value) in [(1, f64::NAN), (2, f64::NAN)] {
-        let metrics = &mut comparison.arms[arm].points[1][1].curves.metrics;
-        metrics.insert(HELD_OUT_LOSS.to_owned(), vec![(20, value)]);
-    }
-    let pairs = comparison.at_each_point();
-    let row = pairs[1].row(HELD_OUT_LOSS).unwrap();
-    assert!(row.interval.is_none() && row.band.unwrap().is_nan());
-    let text = summary(&comparison).text();
-    let line = text.lines().find(|line| line.starts_with("canon (optimizer.lr 0.002)")).unwrap();
-    assert!(line.contains("not all numbers: no interval"), "{line}");
-    assert_eq!(line.matches("NaN").count(), 5, "mean, difference, both ends, band: {line}");
-    assert_eq!(comparison.best(&comparison.arms[1]), Some(2));
-}
-
-#[test]
 fn the_document_has_what_the_tables_have() {
     let mut comparison = three_points(true);
     let equal = Equal {
@@ -495,6 +443,8 @@ fn the_document_has_what_the_tables_have() {
     assert_eq!(one["selection"]["declared"], "best per arm");
     assert_eq!(one["selection"]["points"], 3);
     assert_eq!(one["interval"]["fewest"], 3);
+    assert_eq!(one["selection"]["selected_on_reported"], true);
+    assert_eq!(one["attributable"], true);
     let arm = &one["arms"][1];
     assert_eq!((&arm["best_point"], &arm["role"]), (&2.into(), &"treated".into()));
     assert_eq!(arm["at_the_edge"][0]["end"], "highest");
@@ -505,8 +455,8 @@ fn the_document_has_what_the_tables_have() {
     );
     let row = &one["best_per_arm"][0]["rows"][0];
     assert_eq!(
-        (&row["metric"], &row["n"], &row["band_pairs"]),
-        (&"held-out loss".into(), &3.into(), &3.into())
+        (&row["metric"], &row["n"], &row["asked"]),
+        (&"held-out loss".into(), &3.into(), &900.into())
     );
     assert!((row["difference"].as_f64().unwrap() + 0.5).abs() < 1e-12);
     assert_eq!(row["unit"], "nats");

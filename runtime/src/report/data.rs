@@ -13,13 +13,15 @@ use serde_json::{Value, json};
 use super::run::{Run, thinned};
 use super::verdicts::Judged;
 use super::{Paired, Report};
-use crate::compare::TRAINING_LOSS;
+use crate::compare::{TRAINING_LOSS, unit};
 
 pub(super) fn json(report: &Report, pairs: &[Paired], judged: &Judged) -> Value {
     let runs = report.runs();
+    let parts = report.part_numbers();
     json!({
         "title": report.title(),
-        "runs": runs.iter().map(|run| of_run(run, &runs)).collect::<Vec<_>>(),
+        "runs": runs.iter().zip(parts).map(|(run, part)| of_run(run, part, &runs)).collect::<Vec<_>>(),
+        "units": units(&runs),
         "fields": fields(&runs),
         "pairs": pairs.iter().map(of_pair).collect::<Vec<_>>(),
         "judged": judged.json(),
@@ -28,11 +30,21 @@ pub(super) fn json(report: &Report, pairs: &[Paired], judged: &Judged) -> Value 
 }
 
 fn of_pair(pair: &Paired) -> Value {
-    let Paired { title, lines, again, finals: _, band } = pair;
-    json!({ "title": title, "lines": lines, "again": again, "band": band })
+    let Paired { title, lines, again, finals: _, noise } = pair;
+    json!({ "title": title, "lines": lines, "again": again, "noise": noise.is_some() })
 }
 
-fn of_run(run: &Run, all: &[&Run]) -> Value {
+/// What the values of each series are counted in.
+fn units(runs: &[&Run]) -> Value {
+    let named = |run: &&Run| run.logged.curves.metrics.keys().cloned().collect::<Vec<_>>();
+    let names: BTreeSet<String> =
+        runs.iter().flat_map(named).chain([TRAINING_LOSS.to_owned()]).collect();
+    let units: BTreeMap<String, &str> =
+        names.into_iter().map(|name| (name.clone(), unit(&name).word())).collect();
+    json!(units)
+}
+
+fn of_run(run: &Run, part: Option<usize>, all: &[&Run]) -> Value {
     let Run { name, arm, role, seed, point: _, at, experiment, logged } = run;
     let value = |path| experiment.value(path).and_then(|value| value.plain().parse::<f64>().ok());
     let mut series = BTreeMap::new();
@@ -58,6 +70,7 @@ fn of_run(run: &Run, all: &[&Run]) -> Value {
             Some(Role::Again) => "again",
             None => "alone",
         },
+        "part": part,
         "seed": role.map(|_| seed + 1),
         "at": at,
         "lock": experiment.id().to_string(),

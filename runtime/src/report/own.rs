@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::published::{self, Answer};
 use super::run::Run;
 use super::{Paired, Report};
-use crate::compare::TRAINING_LOSS;
+use crate::compare::{TRAINING_LOSS, unit};
 
 /// Every run at its end.
 #[derive(Debug, Serialize)]
@@ -34,7 +34,7 @@ pub(super) fn finals(runs: &[&Run]) -> Finals {
             run.logged
                 .curves
                 .last(metric)
-                .map_or_else(|| "–".to_owned(), |value| format!("{value:.4}"))
+                .map_or_else(|| "–".to_owned(), |value| unit(metric).value(value))
         };
         let mut row = vec![
             run.name.clone(),
@@ -103,10 +103,12 @@ pub(super) fn answers(report: &Report, pairs: &[Paired]) -> Vec<Answer> {
         let size =
             format!("{} parameters, {} tokens", value("arch.parameters"), value("budget.tokens"));
         let gap = mean(&pair.finals).map(|gap| {
-            let band = pair.band.map_or_else(String::new, |band| format!(", A/A band ±{band:.4}"));
+            let noise = pair.noise.map_or_else(String::new, |of| {
+                format!(", A/A standard error of the mean ±{:.4}", of.standard_error)
+            });
             let seeds = pair.finals.len();
             let s = if seeds == 1 { "" } else { "s" };
-            format!("{gap:+.4} nats/token over {seeds} seed{s}{band} ({size}; {})", pair.title)
+            format!("{gap:+.4} nats/token over {seeds} seed{s}{noise} ({size}; {})", pair.title)
         });
         for answer in &mut answers {
             let yours = match (answer.id, of_base) {

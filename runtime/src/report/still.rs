@@ -1,7 +1,7 @@
 //! Pictures that need no script: for paper, and for who reads without one.
 //!
-//! In: runs and pairs. Out: SVG as text: training loss of every run, and for each pair its differences with their
-//! band. Must stay true: every word in them is escaped; a line is told from another by its dashes too, not by colour
+//! In: runs and pairs. Out: SVG as text: training loss of every run, and for each pair its differences with the
+//! scatter of single A/A differences, where that is known. Must stay true: every word in them is escaped; a line is told from another by its dashes too, not by colour
 //! alone; nothing is drawn that is not a number.
 
 use std::fmt::Write as _;
@@ -57,7 +57,7 @@ pub(super) fn figures(runs: &[&Run], pairs: &[Paired]) -> Vec<Figure> {
         .collect();
     let mut figures = Vec::new();
     if !lines.is_empty() {
-        let title = "training loss by optimiser step".to_owned();
+        let title = "training loss by optimiser step, nats".to_owned();
         figures.push(Figure { svg: drawn(&title, &lines, None), title });
     }
     for pair in pairs {
@@ -76,9 +76,12 @@ pub(super) fn figures(runs: &[&Run], pairs: &[Paired]) -> Vec<Figure> {
             .filter(|line| !line.points.is_empty())
             .collect();
         if !lines.is_empty() {
-            let band = pair.band.map_or("no A/A band", |_| "grey: the A/A band at the end");
-            let title = format!("training loss, {}: paired differences ({band})", pair.title);
-            figures.push(Figure { svg: drawn(&title, &lines, pair.band), title });
+            let noise = pair.single();
+            let said = noise.map_or("A/A noise unknown", |_| {
+                "grey: one standard deviation of a single A/A difference at the end"
+            });
+            let title = format!("training loss, {}: paired differences, nats ({said})", pair.title);
+            figures.push(Figure { svg: drawn(&title, &lines, noise), title });
         }
     }
     figures

@@ -9,7 +9,7 @@ use compiler::lock::{Choose, Experiment, LockedArch};
 use compiler::program::{Program, Std};
 
 use super::*;
-use crate::compare::tests::{by, grid, two_seeds};
+use crate::compare::tests::{by, grid, run, two_seeds};
 use crate::compare::{Curves, Role};
 
 const ARCHS: &str = "
@@ -86,6 +86,7 @@ fn report(comparison: &Comparison) -> Report {
         title: "a </script><b> & c".to_owned(),
         verdict: "controlled".to_owned(),
         controlled: true,
+        attributable: true,
         lock_id: "00".to_owned(),
         notes: vec!["treatment: <canon>".to_owned()],
     };
@@ -169,7 +170,7 @@ fn every_arm_has_its_table_its_pairs_and_its_noise() {
     assert_eq!(data["pairs"][0]["lines"], serde_json::json!([[3, 0]]));
     assert_eq!(data["pairs"][1]["lines"], serde_json::json!([[4, 0]]));
     assert_eq!(data["pairs"][1]["again"], serde_json::json!([[6, 0]]));
-    assert_eq!(data["pairs"][0]["band"], 0.5);
+    assert_eq!(data["pairs"][0]["noise"], false, "one repetition is not enough");
 }
 
 #[test]
@@ -227,4 +228,82 @@ fn published_curves_stand_in_the_page_as_asked() {
     let all = Published::named(&["all".to_owned()]).unwrap();
     let page = super::page(&Report { published: all, ..Report::default() }).unwrap();
     assert!(page.len() < 1_500_000, "{}", page.len());
+}
+
+/// Twelve comparisons of seven runs: more than can be judged pair by pair.
+#[test]
+fn declared_pairs_are_judged_at_any_number_of_runs() {
+    let seeds = |lower: f64| (0..3).map(|seed| run(seed, 2.0 - lower, 0.5)).collect::<Vec<_>>();
+    let mut comparison = two_seeds();
+    comparison.arms[0].points[0] = seeds(0.0);
+    comparison.arms[1].points[0] = seeds(0.5);
+    let parts: Vec<Part> =
+        (0..12).flat_map(|_| report(&comparison).parts).collect();
+    let page = page(&Report { parts, ..Report::default() }).unwrap();
+    let data = data_of(&page);
+    assert_eq!(data["runs"].as_array().unwrap().len(), 84);
+    let judged = data["judged"].as_array().unwrap();
+    // In each comparison three treated runs and one repetition, against the base run of their seed.
+    assert_eq!(judged.len(), 12 * 4);
+    for pair in judged {
+        assert_eq!(pair["declared"], true, "{pair}");
+        assert!(pair["headline"].is_string(), "{pair}");
+    }
+    let treated = judged.iter().filter(|pair| pair["headline"] == "controlled for canon");
+    assert_eq!(treated.count(), 36);
+    assert_eq!(data["runs"][83]["part"], 11);
+    assert!(page.contains("the 12 primary rows of this page together"));
+    // Few runs are all judged, and a pair that no comparison declares says so.
+    let data = data_of(&super::page(&report(&two_seeds())).unwrap());
+    let declared = |a: usize, b: usize| {
+        let all = data["judged"].as_array().unwrap();
+        let found = all.iter().find(|pair| pair["a"] == a && pair["b"] == b).unwrap();
+        found["declared"].as_bool().unwrap()
+    };
+    assert!(declared(0, 2) && declared(1, 3) && declared(0, 4));
+    assert!(!declared(0, 3) && !declared(0, 1));
+}
+
+#[test]
+fn a_design_is_never_shown_as_success() {
+    let shown = |controlled: bool, attributable: bool| {
+        let mut report = report(&two_seeds());
+        report.parts[0].heading.controlled = controlled;
+        report.parts[0].heading.attributable = attributable;
+        page(&report).unwrap()
+    };
+    assert!(shown(true, true).contains("<p class=\"design\">design: controlled</p>"));
+    assert!(shown(true, false).contains("<p class=\"design amber\">"));
+    assert!(shown(false, false).contains("<p class=\"design bad\">"));
+    let style = include_str!("../../report/style.css");
+    assert!(!style.contains(".design.good") && !style.contains(".verdict"));
+}
+
+#[test]
+fn the_page_has_units_words_and_a_methods_paragraph() {
+    let mut comparison = two_seeds();
+    let losses = [(2.0, 1.5), (2.1, 1.65), (2.2, 1.68)];
+    for (arm, pick) in [(0, 0), (1, 1)] {
+        let of = |(seed, both): (usize, &(f64, f64))| {
+            run(seed, if pick == 0 { both.0 } else { both.1 }, 0.5)
+        };
+        comparison.arms[arm].points[0] = losses.iter().enumerate().map(of).collect();
+    }
+    let page = page(&report(&comparison)).unwrap();
+    assert!(page.contains("<tr class=\"better\"><th scope=\"row\">held-out loss</th>"));
+    assert!(page.contains("95% t interval (covers 95% at n = 3, 88% if skewed)"));
+    assert!(page.contains("(lock 00) holds canon against llama; design: "));
+    assert!(page.contains("95% bootstrap interval"), "the secondary view");
+    // Every number of the tables has its unit; counts of seeds, runs and tokens are integers.
+    let (_, tables) = page.split_once("<h2 id=\"end\">").unwrap();
+    let (tables, _) = tables.split_once("</section>").unwrap();
+    for cell in tables.split("<td>").skip(1).filter_map(|rest| rest.split_once("</td>")) {
+        let text = cell.0;
+        let bare = text.parse::<f64>().is_ok_and(|_| text.contains('.'));
+        let p = text.starts_with("0.") && text.len() == 6;
+        assert!(!bare || p, "a number without a unit: {text}");
+    }
+    let data = data_of(&page);
+    assert_eq!(data["units"]["held-out loss"], "nats");
+    assert_eq!(data["units"]["answer tokens right"], "share");
 }

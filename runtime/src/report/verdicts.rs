@@ -1,11 +1,11 @@
 //! What two runs of a page differ in, judged when the page is made.
 //!
-//! In: runs with their locks. Out: for each two of them the verdict that `canonc diff` would give, with every
-//! difference in its group, and where their batches part. Must stay true: the page judges nothing itself; runs of
-//! one comparison are judged by its declared treatment, others by Canon layers where one has them and the other not;
-//! of more runs than can be judged in a moment none is guessed.
+//! In: runs with their locks. Out: for two of them the verdict that `canonc diff` would give, with every difference in
+//! its group, and where their batches part. Must stay true: the page judges nothing itself; runs of one comparison are
+//! judged by its declared treatment, others by Canon layers where one has them and the other not; declared pairs are
+//! judged at any number of runs, and each pair says whether it was declared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::compare::{Change, Meaning, Namesake, Outcome, Side, Trainer, Verdict, controlled};
 use compiler::lock::Role;
@@ -14,25 +14,29 @@ use serde_json::{Value, json};
 use super::run::{Run, first_other_batch};
 use super::{Paired, Report};
 
-/// Pairs that are judged; 24 runs have 276.
+/// Up to so many pairs all are judged, beyond that the declared ones alone; 24 runs have 276.
 const MOST_PAIRS: usize = 300;
 
 /// Verdicts by the numbers of two runs, the first being the one that is treated less.
 pub(super) struct Judged {
     verdicts: BTreeMap<(usize, usize), Verdict>,
     batches: BTreeMap<(usize, usize), Option<u64>>,
+    declared: BTreeSet<(usize, usize)>,
 }
 
 /// Judges each two runs of a report.
 pub(super) fn judge(report: &Report) -> Judged {
     let runs = report.runs();
-    let mut judged = Judged { verdicts: BTreeMap::new(), batches: BTreeMap::new() };
-    if runs.len() * runs.len().saturating_sub(1) / 2 > MOST_PAIRS {
-        return judged;
-    }
-    let part_of = part_numbers(report);
+    let declared = declared(report);
+    let mut judged = Judged { verdicts: BTreeMap::new(), batches: BTreeMap::new(), declared };
+    let all = runs.len() * runs.len().saturating_sub(1) / 2 <= MOST_PAIRS;
+    let part_of = report.part_numbers();
     for (i, a) in runs.iter().enumerate() {
         for (j, b) in runs.iter().enumerate().skip(i + 1) {
+            let named = judged.declared.contains(&(i, j)) || judged.declared.contains(&(j, i));
+            if !all && !named {
+                continue;
+            }
             // The base, or what has no Canon layers, comes first.
             let swap = a.role != Some(Role::Base) && b.role == Some(Role::Base)
                 || a.role.is_none() && canon(a) > canon(b);
@@ -57,7 +61,7 @@ pub(super) fn judge(report: &Report) -> Judged {
                 Side::arm(&run.name, &run.experiment).run_by(Trainer::Canonc)
             });
             let [left, right] = &sides;
-            // A treatment on which the two agree says nothing about them.
+            // A treatment on which the two agree cannot be judged.
             let verdict =
                 controlled(left, right, &treatment).or_else(|_| controlled(left, right, &[]));
             if let Ok(verdict) = verdict {
@@ -68,11 +72,39 @@ pub(super) fn judge(report: &Report) -> Judged {
     judged
 }
 
-/// For each run the number of its part.
-fn part_numbers(report: &Report) -> Vec<Option<usize>> {
-    let of_parts = report.parts.iter().enumerate();
-    let of_parts = of_parts.flat_map(|(p, part)| part.runs.iter().map(move |_| Some(p)));
-    of_parts.chain(report.alone.iter().map(|_| None)).collect()
+/// Pairs that a comparison declares: runs of one seed and point, and those that its rule selects; base first.
+fn declared(report: &Report) -> BTreeSet<(usize, usize)> {
+    let mut declared = BTreeSet::new();
+    let mut first = 0;
+    for part in &report.parts {
+        for pair in &part.pairs {
+            let both = pair.lines.iter().chain(&pair.again);
+            declared.extend(both.map(|(treated, base)| (base + first, treated + first)));
+        }
+        let bases: BTreeMap<(usize, usize), usize> = part
+            .runs
+            .iter()
+            .enumerate()
+            .filter(|(_, run)| run.role == Some(Role::Base))
+            .map(|(at, run)| ((run.seed, run.point), at))
+            .collect();
+        let others = part.runs.iter().enumerate().filter(|(_, run)| run.role != Some(Role::Base));
+        declared.extend(others.filter_map(|(at, run)| {
+            Some((bases.get(&(run.seed, run.point))? + first, at + first))
+        }));
+        first += part.runs.len();
+    }
+    declared
+}
+
+impl Report {
+    /// For each run the number of its part.
+    pub(super) fn part_numbers(&self) -> Vec<Option<usize>> {
+        let of_parts = self.parts.iter().enumerate();
+        let of_parts =
+            of_parts.flat_map(|(p, part)| part.runs.iter().map(move |_| Some(p)));
+        of_parts.chain(self.alone.iter().map(|_| None)).collect()
+    }
 }
 
 /// Parameters in the fills of slots.
@@ -105,7 +137,7 @@ impl Judged {
                 lines: Vec::new(),
                 again: Vec::new(),
                 finals: Vec::new(),
-                band: None,
+                noise: None,
             });
             pair.lines.push((*b, *a));
             if let [Some(base), Some(treated)] = finals {
@@ -125,6 +157,12 @@ impl Judged {
                 "other_batch": other,
                 "headline": verdict.map(Verdict::headline),
                 "controlled": verdict.map(Verdict::is_controlled),
+                "attributable": verdict.map(|verdict| {
+                    let factors: usize =
+                        verdict.treatment.iter().map(|declared| declared.factors).sum();
+                    verdict.is_controlled() && factors <= 1
+                }),
+                "declared": self.declared.contains(&(*a, *b)) || self.declared.contains(&(*b, *a)),
                 "differs": verdict.map(differences).unwrap_or_default(),
             })
         });

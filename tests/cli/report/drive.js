@@ -24,13 +24,14 @@
   await step("smoothed", () => { type("smooth", "5", "input"); return lines("training loss"); });
   await step("raw", () => { type("smooth", "1", "input"); return { loss: lines("training loss"), pair: lines("pair 0") }; });
   await step("marks", () => ({ note: document.querySelector("[data-chart='pair 0'] p").textContent, spikes: RUNS.map(run => run.spikes.length), data: RUNS.map(run => run.data) }));
-  await step("band", () => { const { xs, values } = chart("pair 0").spec.band; return { x: xs.at(-1), y: values.at(-1), points: xs.length }; });
+  await step("band", () => { const { band, note } = chart("pair 0").spec; return { note, band: band && { x: band.xs.at(-1), y: band.values.at(-1), points: band.xs.length } }; });
+  await step("jitter", () => { const { spec } = charts.find(one => one.spec.band && one.spec.band.jitter != null); return [spec.band.values === undefined, spec.note]; });
   await step("tokens", () => { click("x-tokens"); return { loss: lines("training loss"), label: document.querySelector("[data-chart='training loss'] p").textContent }; });
   await step("time", () => { click("x-time"); return lines("training loss"); });
   await step("timed", () => document.querySelector("[data-chart='training loss'] p").textContent);
   await step("share", () => { click("x-share"); return lines("training loss"); });
   await step("steps", () => { click("x-steps"); return lines("training loss"); });
-  await step("log", () => { click("logx"); click("logy"); const { scales } = chart("training loss").u; const on = [scales.x.distr, scales.y.distr, $("logy").getAttribute("aria-pressed")]; const pair = chart("pair 0").u.scales.y.distr; press("k"); press("l"); const { scales: off } = chart("training loss").u; return { on, pair, off: [off.x.distr, off.y.distr] }; });
+  await step("log", () => { click("logx"); click("logy"); const { scales } = chart("training loss").u; const on = [scales.x.distr, scales.y.distr, $("logy").getAttribute("aria-pressed")]; const pair = chart("pair 0").u.scales.y.distr, linear = document.querySelector("[data-chart='pair 0'] p").textContent; press("k"); press("l"); const { scales: off } = chart("training loss").u; return { on, pair, linear, off: [off.x.distr, off.y.distr] }; });
   await step("range", async () => { type("from", "10", "change"); type("to", "20", "change"); await settled(); const { min, max } = chart("training loss").u.scales.x; return [min, max, location.hash.includes("from")]; });
   await step("csv", async () => { click("csv"); return saved.at(-1).text(); });
   await step("cells", () => ["=1+1", "-x", 'a,"b"', .5, NaN].map(csvCell));
@@ -85,9 +86,9 @@
     const differences = [...document.querySelectorAll("#differences tbody tr")].map(row => [...row.children].map(cell => cell.textContent));
     const faint = chart("training loss").u.series.slice(1).map(series => [series.line.label, series.alpha < 1]);
     const table = [...document.querySelectorAll("#finals tr.selected")].map(row => row.firstChild.textContent);
-    return { verdict: $("verdict").textContent, good: $("verdict").className, differences, faint, table, text: $("two").textContent };
+    return { verdict: $("verdict").textContent, class: $("verdict").className, exploratory: $("exploratory") && $("exploratory").textContent, differences, faint, table, text: $("two").textContent };
   });
-  await step("confounded", () => { name("plain #2").click(); return { verdict: $("verdict").textContent, charts: charts.map(one => one.spec.key) }; });
+  await step("confounded", () => { name("plain #2").click(); return { verdict: $("verdict").textContent, exploratory: $("exploratory").textContent, charts: charts.map(one => one.spec.key) }; });
   await step("escaped", () => { press("Escape"); return [$("two").textContent, state.selected.length]; });
   await step("theme", () => { const paper = () => getComputedStyle(document.body).backgroundColor; const seen = [document.documentElement.dataset.theme]; click("theme"); seen.push(paper()); press("t"); seen.push(document.documentElement.dataset.theme, paper()); press("t"); return seen; });
   await step("help", () => { press("?"); const open = $("keys").open, keys = $("key-list").children.length; $("keys").close(); return [open, keys]; });

@@ -1,0 +1,135 @@
+//! The analysis that a comparison declares, and the words that it gives.
+//!
+//! In: a comparison with its runs. Out: its primary metric, family, margin and level; each row of the family with its
+//! Holm-adjusted p value and its word. Must stay true: the family is fixed by the declaration, not by what was found:
+//! a declared row without data still counts; a row outside the family gets no word; several comparisons shown together
+//! are one family.
+
+use serde::Serialize;
+
+use super::effect::NoInterval;
+use super::{Comparison, HELD_OUT_LOSS, MEASURES, Pair, Row, TOKENS_RIGHT, ANSWERS_RIGHT};
+use crate::statistics::equivalence::{self, Judged, Margin, judge};
+use crate::statistics::{Better, Confidence, Undefined};
+
+/// What is declared about the tests.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Analysis {
+    /// The primary metric, as tables call it.
+    pub primary: String,
+    /// The metrics of the family, as tables call them; each counts once for every treated arm.
+    pub family: Vec<String>,
+    /// In the unit of the primary metric.
+    pub margin: Option<Margin>,
+    pub confidence: Confidence,
+    /// Whether the comparison's lock declares it; if not, these are the defaults.
+    pub declared: bool,
+}
+
+/// What the lock declares, or the defaults: the metric of the selection for every treated arm, no margin, level 0.05.
+pub fn analysis_of(comparison: &Comparison) -> Analysis {
+    comparison.proved.analysis.clone().unwrap_or_else(|| {
+        let primary = comparison.judged_by().to_owned();
+        Analysis {
+            family: vec![primary.clone()],
+            primary,
+            margin: None,
+            confidence: Confidence::NINETY_FIVE,
+            declared: false,
+        }
+    })
+}
+
+/// What tables call a metric of the field table.
+pub(crate) fn called(metric: &str) -> &'static str {
+    match metric {
+        "answer_accuracy" => ANSWERS_RIGHT,
+        "token_accuracy" => TOKENS_RIGHT,
+        metric => {
+            let measure = MEASURES.iter().find(|(name, ..)| *name == metric);
+            measure.map_or(HELD_OUT_LOSS, |(_, called, _)| called)
+        }
+    }
+}
+
+/// The direction in which a metric is better, by the field table.
+pub(crate) fn better(metric: &str) -> Better {
+    let least = compiler::field::LESS_IS_BETTER.iter().any(|name| called(name) == metric);
+    match least || metric == super::TRAINING_LOSS || metric == super::STEP_TIME {
+        true => Better::Less,
+        false => Better::More,
+    }
+}
+
+/// One test of a family.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Member {
+    pub arm: String,
+    pub arm_point: usize,
+    pub base_point: usize,
+    pub metric: String,
+    pub judged: Judged,
+}
+
+impl Comparison {
+    /// Every test that the analysis declares, with its word.
+    pub fn family(&self) -> Vec<Member> {
+        let analysis = analysis_of(self);
+        let members = members(self, &analysis);
+        let rows: Vec<equivalence::Row> = members.iter().map(|(_, _, row)| *row).collect();
+        let words = judge(&rows, analysis.confidence);
+        members
+            .into_iter()
+            .zip(words)
+            .map(|((pair, metric, _), judged)| Member {
+                arm: pair.arm.name.clone(),
+                arm_point: pair.arm_point,
+                base_point: pair.base_point,
+                metric,
+                judged,
+            })
+            .collect()
+    }
+}
+
+/// The words of the primary metric of several comparisons that are shown together: one family of all their rows, at
+/// the strictest of their levels. In the order of the comparisons and their pairs.
+pub fn together(comparisons: &[&Comparison]) -> Vec<Judged> {
+    let mut rows = Vec::new();
+    let mut confidence = Confidence::NINETY_FIVE;
+    for comparison in comparisons {
+        let analysis = analysis_of(comparison);
+        if analysis.confidence > confidence {
+            confidence = analysis.confidence;
+        }
+        for pair in comparison.pairs() {
+            rows.push(input(&pair, &analysis.primary, &analysis));
+        }
+    }
+    judge(&rows, confidence)
+}
+
+fn members<'a>(
+    comparison: &'a Comparison,
+    analysis: &Analysis,
+) -> Vec<(Pair<'a>, String, equivalence::Row)> {
+    let mut members = Vec::new();
+    for pair in comparison.pairs() {
+        for metric in &analysis.family {
+            members.push((pair, metric.clone(), input(&pair, metric, analysis)));
+        }
+    }
+    members
+}
+
+fn input(pair: &Pair<'_>, metric: &str, analysis: &Analysis) -> equivalence::Row {
+    let nothing = Undefined::TooFew { have: 0, need: crate::statistics::paired::FEWEST };
+    let result = match pair.row(metric) {
+        Some(Row { result: Ok(found), .. }) => Ok(found),
+        Some(Row { result: Err(NoInterval::Undefined(why)), .. }) => Err(why),
+        // A time without an interval has no value that could be tested.
+        Some(Row { result: Err(NoInterval::Time(_)), .. }) | None => Err(nothing),
+    };
+    let margin = analysis.margin.filter(|_| metric == analysis.primary);
+    equivalence::Row { result, p: None, better: better(metric), margin }
+}

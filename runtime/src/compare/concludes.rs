@@ -1,0 +1,321 @@
+//! What a table, a document and an overview conclude from made-up runs.
+//!
+//! In: a base and a treated arm of one to nine seeds, with values written down here. Out: intervals, p values, words
+//! and sentences. Must stay true: no variance, a floor and too few seeds give a reason and no number; more seeds find
+//! more; a family is counted whole.
+
+use super::tests::{arm, by, proved, run, two_seeds};
+use super::*;
+use crate::overview::{self, Entry};
+use crate::statistics::Effect;
+use crate::statistics::equivalence::{Margin, Open};
+
+/// Differences of nine seeds whose mean is not chance.
+const NINE: [f64; 9] = [-0.3, -0.1, -0.25, -0.05, -0.2, -0.35, 0.05, -0.15, -0.25];
+
+/// Of the losses of a base the treated arm differs by these; the repetitions of the base by 0.1 up and down.
+fn of_losses(differences: &[f64]) -> Comparison {
+    let n = differences.len();
+    let base = |seed: usize| 2.0 + 0.1 * seed as f64;
+    let treated =
+        differences.iter().enumerate().map(|(seed, d)| run(seed, base(seed) + d, 0.5)).collect();
+    let sign = |seed: usize| if seed % 2 == 0 { 0.1 } else { -0.1 };
+    Comparison {
+        arms: vec![
+            arm("llama", Role::Base, vec![(0..n).map(|s| run(s, base(s), 0.5)).collect()]),
+            arm("canon", Role::Treatment, vec![treated]),
+            arm(
+                "llama again",
+                Role::Again,
+                vec![(0..n).map(|s| run(s, base(s) + sign(s), 0.5)).collect()],
+            ),
+        ],
+        points: vec![String::new()],
+        selection: by("loss", Choose::Least, true),
+        proved: proved(&["canon"], &[]),
+    }
+}
+
+/// The shares of right answers of both arms.
+fn of_shares(base: &[f64], treated: &[f64]) -> Comparison {
+    let runs = |shares: &[f64]| {
+        shares.iter().enumerate().map(|(seed, right)| run(seed, 2.0, *right)).collect()
+    };
+    Comparison {
+        arms: vec![
+            arm("llama", Role::Base, vec![runs(base)]),
+            arm("canon", Role::Treatment, vec![runs(treated)]),
+            arm("llama again", Role::Again, vec![runs(base)]),
+        ],
+        points: vec![String::new()],
+        selection: by("token_accuracy", Choose::Most, true),
+        proved: proved(&["canon"], &[]),
+    }
+}
+
+/// A cell of the primary row, by the start of its column's head.
+fn cell(comparison: &Comparison, column: &str) -> String {
+    let table = summary(comparison).sections.remove(0).table;
+    let at = table.head.iter().position(|head| head.starts_with(column));
+    let row = table.rows.iter().find(|row| row[0] == comparison.judged_by()).unwrap();
+    at.map_or_else(|| format!("no column {column}"), |at| row[at].clone())
+}
+
+#[test]
+fn each_number_of_seeds_has_what_it_supports() {
+    let seeds = |n: usize| of_losses(&NINE[..n]);
+    for n in [1, 2] {
+        assert_eq!(cell(&seeds(n), "95% t interval"), format!("n = {n}: no interval"));
+        assert_eq!(cell(&seeds(n), "effect"), "undecided");
+        assert_eq!(cell(&seeds(n), "p, Holm"), "–");
+        assert_eq!(cell(&seeds(n), "A/A"), format!("unknown: {n} of 3 repetitions"));
+    }
+    for (n, interval, effect) in [
+        (3, "-0.4752 … +0.0419 nats", "undecided"),
+        (6, "-0.3299 … -0.0868 nats", "better"),
+        (9, "-0.2760 … -0.0796 nats", "better"),
+    ] {
+        assert_eq!(cell(&seeds(n), "95% t interval"), interval);
+        assert_eq!(cell(&seeds(n), "effect"), effect, "n = {n}");
+        let flips = cell(&seeds(n), "sign-flip p");
+        assert_eq!(flips.starts_with("no column"), n < 6, "{flips}");
+        let head = &summary(&seeds(n)).sections[0].table.head;
+        let skewed = if n == 9 { 89 } else { 88 };
+        let reached = format!("95% t interval (covers 95% at n = {n}, {skewed}% if skewed)");
+        assert!(head.contains(&reached), "{head:?}");
+    }
+    // All six differences have one sign: 2 of 64.
+    assert_eq!(cell(&seeds(6), "sign-flip p"), "0.0312");
+}
+
+/// The rule that was wrong held the mean of nine against the largest of nine single A/A distances.
+#[test]
+fn nine_seeds_find_what_single_runs_hide() {
+    let comparison = of_losses(&NINE);
+    let pairs = comparison.pairs();
+    let row = pairs[0].row(HELD_OUT_LOSS).unwrap();
+    assert!(row.result.unwrap().p < 0.01);
+    // Each A/A distance is 0.1; a mean of nine has a third of it.
+    assert_eq!(row.itself_cell(), "±0.0333 nats");
+    let text = summary(&comparison).text();
+    assert!(!text.contains("nothing here") && !text.contains("says nothing"), "{text}");
+    assert!(text.contains("other init and data seeds"), "{text}");
+    // As long as only one kind of seed differs, the noise is not that of other runs.
+    for (init, data, same) in
+        [(true, false, "data seeds"), (false, true, "init seeds"), (false, false, "init and data seeds")]
+    {
+        let mut comparison = of_losses(&NINE);
+        comparison.proved.varied = Varied { init, data };
+        assert_eq!(cell(&comparison, "A/A"), format!("unknown: same {same}"));
+        assert!(summary(&comparison).caption.contains(&format!("have its {same}:")));
+    }
+}
+
+#[test]
+fn a_floor_a_ceiling_and_no_variance_give_no_number() {
+    for (base, treated, interval, noise) in [
+        ([0.0; 3], [0.0; 3], "all equal: no interval", "unknown: 6 of 6 at 0%"),
+        ([1.0; 3], [1.0; 3], "all equal: no interval", "unknown: 6 of 6 at 100%"),
+        ([0.5; 3], [0.75; 3], "all equal: no interval", "unknown: all equal"),
+        ([0.0, 0.0, 0.25], [0.5, 0.25, 1.0], "-12.1 … +112.1 pp", "unknown: 4 of 6 at 0%"),
+    ] {
+        let comparison = of_shares(&base, &treated);
+        assert_eq!(cell(&comparison, "95% t interval"), interval, "{base:?}");
+        assert_eq!(cell(&comparison, "A/A"), noise, "{base:?}");
+        assert_eq!(cell(&comparison, "effect"), "undecided");
+        let text = summary(&comparison).text();
+        assert!(!text.contains("±0.0 ") && !text.contains("NaN"), "{text}");
+        let document = json([("c", "00".to_owned(), &comparison)]);
+        let row = &document.comparisons[0].pairs[0].rows;
+        let row = row.iter().find(|row| row.metric == TOKENS_RIGHT).unwrap();
+        assert_eq!(row.interval.is_none(), row.no_interval.is_some());
+        assert!(row.noise.is_none() && row.no_noise.is_some());
+    }
+}
+
+#[test]
+fn better_goes_by_the_metric_s_direction() {
+    assert_eq!(cell(&of_losses(&NINE), "effect"), "better");
+    assert_eq!(cell(&of_losses(&NINE.map(|d| -d)), "effect"), "worse");
+    let (low, high) = ([0.1, 0.2, 0.15, 0.12], [0.5, 0.63, 0.52, 0.5]);
+    assert_eq!(cell(&of_shares(&low, &high), "effect"), "better");
+    assert_eq!(cell(&of_shares(&high, &low), "effect"), "worse");
+    for (metric, direction) in [
+        (TRAINING_LOSS, Better::Less),
+        (HELD_OUT_LOSS, Better::Less),
+        (STEP_TIME, Better::Less),
+        ("KL from the true law", Better::Less),
+        (TOKENS_RIGHT, Better::More),
+        (ANSWERS_RIGHT, Better::More),
+        ("bits learnt", Better::More),
+        ("sentences valid", Better::More),
+    ] {
+        assert_eq!(better(metric), direction, "{metric}");
+    }
+}
+
+#[test]
+fn equivalent_needs_a_declared_margin() {
+    let near = [0.01, -0.02, 0.015, 0.0, -0.01];
+    let mut comparison = of_losses(&near);
+    assert_eq!(cell(&comparison, "effect"), "undecided");
+    assert!(summary(&comparison).caption.contains("No margin is declared"));
+    let declare = |comparison: &mut Comparison, size: f64| {
+        let margin = Margin::new(size);
+        comparison.proved.analysis =
+            Some(Analysis { margin, declared: true, ..analysis_of(comparison) });
+    };
+    declare(&mut comparison, 0.1);
+    assert_eq!(cell(&comparison, "effect"), "equivalent");
+    declare(&mut comparison, 0.005);
+    let judged = comparison.family()[0].judged;
+    assert_eq!((judged.effect, judged.open), (Effect::Undecided, Some(Open::TooUncertain)));
+    // Real and small is better, and says that it is small.
+    let mut comparison = of_losses(&near.map(|d| d - 0.05));
+    declare(&mut comparison, 0.1);
+    assert_eq!(cell(&comparison, "effect"), "better, within the margin");
+}
+
+/// A declared metric that no run has is still a test of the family.
+#[test]
+fn a_declared_row_without_data_counts() {
+    let mut comparison = of_losses(&NINE);
+    let alone = comparison.family()[0].judged.p_adjusted.unwrap();
+    let family = [HELD_OUT_LOSS, ANSWERS_RIGHT, TRAINING_LOSS].map(str::to_owned).to_vec();
+    comparison.proved.analysis =
+        Some(Analysis { family, declared: true, ..analysis_of(&comparison) });
+    let members = comparison.family();
+    assert_eq!(members.len(), 3);
+    assert!((members[0].judged.p_adjusted.unwrap() - 3.0 * alone).abs() < 1e-12);
+    assert_eq!(members[1].judged.effect, Effect::Undecided);
+    assert!(summary(&comparison).caption.contains("The family (declared) is 3 tests"));
+}
+
+#[test]
+fn twelve_rows_are_one_family() {
+    let (one, other) = (of_losses(&NINE[..6]), of_losses(&[0.1, -0.1, 0.2, -0.15, 0.05, -0.12]));
+    let entry = |comparison| Entry { task: "depo", comparison };
+    let alone = overview::table(&[entry(&one)]);
+    let at = |name: &str| alone.head.iter().position(|head| head == name).unwrap();
+    let (adjusted, effect) = (at("p, Holm"), at("effect"));
+    assert_eq!((alone.rows[0][adjusted].as_str(), alone.rows[0][effect].as_str()), ("0.0070", "better"));
+    let mut entries = vec![entry(&one)];
+    entries.extend([entry(&other); 11]);
+    let table = overview::table(&entries);
+    assert_eq!(table.rows.len(), 12);
+    // 12 × 0.0070 is above the level.
+    let row = &table.rows[0];
+    assert_eq!((row[adjusted].as_str(), row[effect].as_str()), ("0.0838", "undecided"));
+    assert!(overview::caption(&entries).contains("One family of 12 tests"));
+    let document = json(entries.iter().map(|entry| ("c", String::new(), entry.comparison)));
+    assert_eq!(document.together.len(), 12);
+    assert_eq!(document.together[0].judged.effect, Effect::Undecided);
+    let alone = &document.comparisons[0].pairs[0].rows[1];
+    assert_eq!(alone.judged.unwrap().effect, Effect::Better, "its own family is one test");
+}
+
+#[test]
+fn a_time_needs_a_steady_machine() {
+    let timed = |treated: [f64; 3], again: [f64; 3]| {
+        let mut comparison = of_losses(&NINE[..3]);
+        for (at, seconds) in [(1, treated), (2, again)] {
+            for (run, seconds) in comparison.arms[at].points[0].iter_mut().zip(seconds) {
+                run.curves.step_seconds = Some(seconds);
+            }
+        }
+        comparison.pairs()[0].row(STEP_TIME).unwrap()
+    };
+    let row = timed([0.012, 0.0121, 0.0119], [0.0101, 0.0099, 0.01]);
+    assert_eq!(row.interval_cell(), "×1.18 … ×1.23");
+    assert_eq!(row.itself_cell(), "×1.01 (A/A)");
+    let row = timed([0.012, 0.0121, 0.0119], [0.014, 0.008, 0.01]);
+    assert_eq!(row.interval_cell(), "unsteady, A/A ×1.26: no interval");
+    // A ratio and its inverse say the same.
+    let row = timed([0.02, 0.005, 0.01], [0.0101, 0.0099, 0.01]);
+    assert_eq!(row.difference_cell(3), "×1.00");
+    let row = two_seeds().pairs()[0].row(STEP_TIME).unwrap();
+    assert_eq!(row.interval_cell(), "A/A timed 1 of 3 times: no interval");
+}
+
+#[test]
+fn a_bundle_and_a_loose_match_are_said() {
+    let mut comparison = two_seeds();
+    let claim = comparison.proved.claims.get_mut("canon").unwrap();
+    claim.factors = 2;
+    claim.matched = Some(Equal {
+        on: "parameters",
+        path: "arch.parameters",
+        within: "0.1".to_owned(),
+        base: 100,
+        arm: 108,
+        apart: "+8%".to_owned(),
+    });
+    let text = summary(&comparison).text();
+    assert!(text.contains("a difference of canon cannot be attributed to one of them"), "{text}");
+    assert!(text.contains("Warning: [match] allows canon 0.1 of the base's parameters (+8%)"), "{text}");
+    let value = serde_json::to_value(json([("c", String::new(), &comparison)])).unwrap();
+    assert_eq!((&value["controlled"], &value["attributable"]), (&true.into(), &false.into()));
+    assert_eq!(value["comparisons"][0]["arms"][1]["attributable"], false);
+    assert_eq!(value["comparisons"][0]["pairs"][0]["attributable"], false);
+    let within = |share: &str| {
+        let mut comparison = comparison.clone();
+        let claim = comparison.proved.claims.get_mut("canon").unwrap();
+        claim.matched.as_mut().unwrap().within = share.to_owned();
+        comparison.warnings().len()
+    };
+    assert_eq!([within("0.05"), within("0.051")], [0, 1]);
+}
+
+#[test]
+fn each_arm_has_its_costs_and_its_tuning() {
+    let mut comparison = super::tests::three_points(true);
+    let costs = Costs {
+        parameters: Some(120_128.0),
+        flops: Some(1.94e12),
+        activations: Some(4000.0),
+        tokens: Some(2_457_600.0),
+    };
+    for name in ["llama", "canon"] {
+        comparison.proved.costs.insert(name.to_owned(), costs);
+    }
+    let summary = summary(&comparison);
+    let section = summary.sections.last().unwrap();
+    assert!(section.title.starts_with("size, cost and tuning"), "{}", section.title);
+    let wanted =
+        ["llama again", "120128", "1.94e12", "4000", "3", "9", "2.21e7"];
+    assert_eq!(section.table.rows[2], wanted);
+}
+
+#[test]
+fn the_methods_paragraph_names_the_lock_and_what_was_done() {
+    let text = methods("demo", "abc123", &of_losses(&NINE));
+    for what in [
+        "demo (lock abc123) holds canon against llama; design: canon against llama: controlled for canon.",
+        "paired by seed (9 pairs a row)",
+        "The primary metric is held-out loss (that of the selection; the lock declares no analysis)",
+        "at n = 9 they cover 95% for normal and 89% for exponentially skewed",
+        "Holm's method over 1 tests",
+        "No equivalence margin was declared",
+        "9 repetitions of the base with other init and data seeds",
+        "900 items, the same for all seeds",
+    ] {
+        assert!(text.contains(what), "{what}: {text}");
+    }
+    let text = methods("demo", "abc123", &two_seeds());
+    assert!(text.contains("Intervals are not given below 3 seeds"), "{text}");
+    assert!(text.contains("The noise of the base was not estimated"), "{text}");
+}
+
+/// What is not a number is shown, and gives neither an interval nor a word.
+#[test]
+fn what_is_not_a_number_is_not_passed_over() {
+    let comparison = of_losses(&[-0.1, f64::NAN, -0.2, -0.3]);
+    assert_eq!(cell(&comparison, "95% t interval"), "not all numbers: no interval");
+    assert_eq!(cell(&comparison, "paired difference"), "NaN nats");
+    assert_eq!(cell(&comparison, "effect"), "undecided");
+    // A seed whose value is missing is counted.
+    let mut comparison = of_losses(&NINE[..3]);
+    comparison.arms[1].points[0][2].curves.metrics.remove(HELD_OUT_LOSS);
+    assert_eq!(cell(&comparison, "95% t interval"), "n = 2: no interval");
+    assert!(cell(&comparison, "paired difference").ends_with("(2 of 3)"));
+}

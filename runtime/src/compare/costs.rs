@@ -1,0 +1,104 @@
+//! What each arm costs: its size, its work, and how much it was tuned. Its measured step time is a row of its pair.
+//!
+//! In: the locks of the arms, and their runs. Out: one table. Must stay true: a cost is of the lock, never guessed;
+//! what was not measured says so; tuning counts the points and tokens of this comparison alone.
+
+use compiler::lock::Experiment;
+use serde::Serialize;
+
+use super::table::{NOTHING, Section, Table};
+use super::{Comparison, Role};
+
+/// Of one run, as its lock derives them; `None` where the lock has no such field.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Costs {
+    pub parameters: Option<f64>,
+    /// Of the whole training.
+    pub flops: Option<f64>,
+    /// Elements for each token that the backward pass needs, without recomputation.
+    pub activations: Option<f64>,
+    pub tokens: Option<f64>,
+}
+
+impl Costs {
+    pub(super) fn of(experiment: &Experiment) -> Costs {
+        let number = |path| experiment.value(path).and_then(|value| value.plain().parse().ok());
+        Costs {
+            parameters: number("arch.parameters"),
+            flops: number("budget.flops"),
+            activations: number("arch.saved_per_token"),
+            tokens: number("budget.tokens"),
+        }
+    }
+}
+
+/// How much an arm was tuned, in this comparison.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Tuning {
+    /// Points of the grid that were tried.
+    pub points: usize,
+    pub runs: usize,
+    /// Training tokens of all these runs.
+    pub tokens: Option<f64>,
+}
+
+impl Comparison {
+    /// What a run of an arm costs; the repetition is the base.
+    pub(super) fn costs(&self, arm: &super::Arm) -> Option<Costs> {
+        let name = match arm.role {
+            Role::Again => self.base()?.name.as_str(),
+            Role::Base | Role::Treatment => arm.name.as_str(),
+        };
+        self.proved.costs.get(name).copied()
+    }
+
+    pub(super) fn tuning(&self, arm: &super::Arm) -> Tuning {
+        let runs = arm.points.iter().map(Vec::len).sum();
+        let tokens = self.costs(arm).and_then(|costs| costs.tokens);
+        Tuning {
+            points: arm.points.iter().filter(|runs| !runs.is_empty()).count(),
+            runs,
+            tokens: tokens.map(|tokens| tokens * runs as f64),
+        }
+    }
+}
+
+/// The table of all arms; none where no lock says what they cost.
+pub(super) fn section(comparison: &Comparison) -> Option<Section> {
+    if comparison.proved.costs.is_empty() {
+        return None;
+    }
+    let head = [
+        "",
+        "parameters",
+        "training FLOPs a run",
+        "activations a token",
+        "points tried",
+        "runs",
+        "tokens of all runs",
+    ];
+    let line = |arm: &super::Arm| {
+        let costs = comparison.costs(arm).unwrap_or_default();
+        let tuning = comparison.tuning(arm);
+        let shown = |value: Option<f64>| value.map_or_else(|| NOTHING.to_owned(), big);
+        vec![
+            arm.name.clone(),
+            shown(costs.parameters),
+            shown(costs.flops),
+            shown(costs.activations),
+            tuning.points.to_string(),
+            tuning.runs.to_string(),
+            shown(tuning.tokens),
+        ]
+    };
+    let rows = comparison.arms.iter().map(line).collect();
+    Some(Section {
+        title: "size, cost and tuning of each arm (memory is not measured)".to_owned(),
+        table: Table::plain(head.map(str::to_owned).to_vec(), rows),
+    })
+}
+
+/// `120 128`: whole up to a million, then three figures.
+fn big(value: f64) -> String {
+    if value.abs() < 1e6 { format!("{value}") } else { format!("{value:.2e}") }
+}

@@ -1,0 +1,158 @@
+//! What the runs of one metric allow one to conclude, before the family of tests is counted.
+//!
+//! In: paired differences of a metric, the same metric of the base and its repetition, and what the lock proves of the
+//! seeds. Out: the primary interval or the reason why there is none, and the A/A noise of a mean or its reason. Must
+//! stay true: times are judged as ratios on the log scale, and only where the base against itself is steady; noise
+//! needs three repetitions with other init and data seeds and is of a mean, like the difference that it is read with.
+
+use serde::Serialize;
+
+use super::Unit;
+use crate::statistics::noise::{self, Bounds, OfMean};
+use crate::statistics::paired::Paired;
+use crate::statistics::ratio::{self, Refused};
+use crate::statistics::{Confidence, Noise, Undefined};
+
+/// The base against itself may differ by this ratio; beyond it there is no interval of a time.
+pub const STEADY: f64 = 1.05;
+
+/// Which seeds the repetitions of the base have changed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Varied {
+    pub init: bool,
+    pub data: bool,
+}
+
+/// Why a row has no interval.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "no_interval")]
+pub enum NoInterval {
+    Undefined(Undefined),
+    /// Of a time.
+    Time(Refused),
+}
+
+/// How far the base is from itself.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Itself {
+    /// What seeds alone give a mean of as many differences as the row has.
+    OfMean(OfMean),
+    /// Of times: a ratio from 1 on.
+    Ratio(f64),
+}
+
+/// Why the noise is unknown.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "no_noise")]
+pub enum NoNoise {
+    Undefined(Undefined),
+    Time(Refused),
+    /// The repetitions share a seed with the base.
+    NotVaried(Varied),
+}
+
+/// The mean difference with its interval; of times that of the logarithms of ratios.
+pub(super) fn result(
+    unit: Unit,
+    differences: &[f64],
+    of_itself: &[(f64, f64)],
+    confidence: Confidence,
+) -> Result<Paired, NoInterval> {
+    match unit {
+        Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => {
+            Paired::of(differences, confidence).map_err(NoInterval::Undefined)
+        }
+        Unit::Seconds => {
+            let itself = ratios(of_itself);
+            ratio::ratio(differences, &itself, STEADY, confidence).map_err(NoInterval::Time)?;
+            let logs: Vec<f64> = differences.iter().map(|ratio| libm::log(*ratio)).collect();
+            Paired::of(&logs, confidence).map_err(NoInterval::Undefined)
+        }
+    }
+}
+
+/// The A/A noise of a mean of `n` differences.
+pub(super) fn noise(
+    unit: Unit,
+    of_itself: &[(f64, f64)],
+    n: usize,
+    varied: Varied,
+    confidence: Confidence,
+) -> Result<Itself, NoNoise> {
+    let bounds = match unit {
+        Unit::Seconds => {
+            let found = ratio::base_against_itself(&ratios(of_itself));
+            return found.map(Itself::Ratio).map_err(NoNoise::Time);
+        }
+        Unit::Share => Some(Bounds::SHARE),
+        Unit::Nats | Unit::Count | Unit::Unknown => None,
+    };
+    if of_itself.len() >= noise::FEWEST && !(varied.init && varied.data) {
+        return Err(NoNoise::NotVaried(varied));
+    }
+    Noise::of_pairs(of_itself, bounds, confidence)
+        .map(|noise| Itself::OfMean(noise.of_mean(n)))
+        .map_err(NoNoise::Undefined)
+}
+
+fn ratios(of_itself: &[(f64, f64)]) -> Vec<f64> {
+    of_itself.iter().map(|(base, again)| again / base).collect()
+}
+
+impl NoInterval {
+    /// For a cell of a table.
+    pub(crate) fn brief(self) -> String {
+        let why = match self {
+            NoInterval::Undefined(undefined) | NoInterval::Time(Refused::Undefined(undefined)) => {
+                undefined_cell(undefined)
+            }
+            NoInterval::Time(Refused::BaseNotMeasured { have, need }) => {
+                format!("A/A timed {have} of {need} times")
+            }
+            NoInterval::Time(Refused::Unsteady { base_against_itself, bound: _ }) => {
+                format!("unsteady, A/A ×{base_against_itself:.2}")
+            }
+            NoInterval::Time(Refused::NotPositive) => "not all times above 0".to_owned(),
+        };
+        format!("{why}: no interval")
+    }
+}
+
+fn undefined_cell(undefined: Undefined) -> String {
+    match undefined {
+        Undefined::TooFew { have, need: _ } => format!("n = {have}"),
+        Undefined::NotFinite => "not all numbers".to_owned(),
+        Undefined::NoVariance { value: _ } => "all equal".to_owned(),
+        Undefined::AtBound { bound, values, of } => {
+            format!("{values} of {of} at {:.0}%", 100.0 * bound)
+        }
+    }
+}
+
+impl NoNoise {
+    /// For a cell of a table.
+    pub(crate) fn brief(self) -> String {
+        match self {
+            NoNoise::Undefined(Undefined::TooFew { have, need })
+            | NoNoise::Time(Refused::BaseNotMeasured { have, need }) => {
+                format!("unknown: {have} of {need} repetitions")
+            }
+            NoNoise::Undefined(undefined) | NoNoise::Time(Refused::Undefined(undefined)) => {
+                format!("unknown: {}", undefined_cell(undefined))
+            }
+            NoNoise::Time(Refused::NotPositive) => "unknown: not all times above 0".to_owned(),
+            NoNoise::Time(Refused::Unsteady { base_against_itself, .. }) => {
+                format!("×{base_against_itself:.2}")
+            }
+            NoNoise::NotVaried(Varied { init, data }) => {
+                let same = match (init, data) {
+                    (true, _) => "data seeds",
+                    (false, true) => "init seeds",
+                    (false, false) => "init and data seeds",
+                };
+                format!("unknown: same {same}")
+            }
+        }
+    }
+}

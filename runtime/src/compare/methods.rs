@@ -1,0 +1,97 @@
+//! A methods paragraph, to paste into a paper.
+//!
+//! In: a comparison, its name and the id of its lock. Out: one paragraph of what was done and how it is judged. Must
+//! stay true: every clause follows from the lock or the runs; it names the lock, so that a reader can check it; it
+//! says what was not measured and what was not declared.
+
+use super::caption::level;
+use super::nuisance::{OF_BASE, PER_ARM};
+use super::table::percent;
+use super::{Comparison, Pair, Role, Row, analysis_of};
+use crate::statistics::paired::{FEWEST, covers};
+use crate::statistics::questions::Asked;
+use crate::statistics::{Confidence, noise};
+
+/// The paragraph.
+pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
+    let analysis = analysis_of(comparison);
+    let pairs = comparison.pairs();
+    let rows: Vec<Row> = pairs.iter().filter_map(|pair| pair.row(&analysis.primary)).collect();
+    let base = comparison.base().map_or("", |arm| arm.name.as_str());
+    let treated: Vec<&str> = comparison
+        .arms
+        .iter()
+        .filter(|arm| arm.role == Role::Treatment)
+        .map(|arm| arm.name.as_str())
+        .collect();
+    let mut said = vec![format!(
+        "The comparison {name} (lock {lock}) holds {} against {base}; design: {}.",
+        treated.join(", "),
+        comparison.verdict()
+    )];
+    let counts = rows.iter().map(|row| row.paired.len());
+    let (least, most) = (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0));
+    let seeds = if least == most { format!("{least}") } else { format!("{least} to {most}") };
+    said.push(format!("Runs were paired by seed ({seeds} pairs a row)."));
+    if comparison.points.len() > 1 {
+        let rule = if comparison.selection.per_arm { PER_ARM } else { OF_BASE };
+        said.push(format!(
+            "{} grid points were tried for each arm and one was selected ({rule}, by {}) on the evaluation windows that \
+             are reported.",
+            comparison.points.len(),
+            comparison.judged_by()
+        ));
+    }
+    said.push(format!(
+        "The primary metric is {}{}.",
+        analysis.primary,
+        if analysis.declared { "" } else { " (that of the selection; the lock declares no analysis)" }
+    ));
+    said.push(interval(least, analysis.confidence));
+    said.push(format!(
+        "P values are two-sided t tests, adjusted by Holm's method over {} tests ({} of each treated arm), level {}.",
+        comparison.family().len(),
+        analysis.family.join(", "),
+        level(analysis.confidence)
+    ));
+    said.push(match analysis.margin {
+        Some(margin) => format!(
+            "Arms are called equivalent only if two one-sided tests place the difference within {} of zero.",
+            margin.size()
+        ),
+        None => "No equivalence margin was declared.".to_owned(),
+    });
+    said.push(repeated(comparison, &pairs));
+    if let Some(asked) = rows.iter().filter_map(|row| row.asked).min() {
+        let which = match comparison.proved.questions {
+            Some(Asked::Same) => "the same for all seeds",
+            Some(Asked::Fresh) => "other ones for each seed",
+            None => "not known to be the same for all seeds",
+        };
+        said.push(format!("Each value is over {asked} items, {which}."));
+    }
+    said.join(" ")
+}
+
+fn interval(n: usize, confidence: Confidence) -> String {
+    let level = percent(confidence);
+    match covers(n) {
+        Some(reached) if confidence == Confidence::NINETY_FIVE => format!(
+            "Intervals are {level} paired t intervals; at n = {n} they cover {}% for normal and {}% for exponentially \
+             skewed differences, by simulation.",
+            reached.normal, reached.skewed
+        ),
+        Some(_) => format!("Intervals are {level} paired t intervals."),
+        None => format!("Intervals are not given below {FEWEST} seeds."),
+    }
+}
+
+fn repeated(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
+    let have = pairs.iter().map(Pair::repetitions).min().unwrap_or(0);
+    let varied = comparison.proved.varied;
+    if have >= noise::FEWEST && varied.init && varied.data {
+        format!("Noise was estimated from {have} repetitions of the base with other init and data seeds.")
+    } else {
+        "The noise of the base was not estimated.".to_owned()
+    }
+}

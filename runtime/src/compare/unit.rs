@@ -1,0 +1,98 @@
+//! Values and differences as text, each with its unit.
+//!
+//! In: numbers of a metric. Out: cells. Must stay true: shares in percent and their differences in percentage points,
+//! losses in nats, times as ratios; no cell without its unit.
+
+use super::table::NOTHING;
+use super::{Interval, Unit, extreme};
+
+/// Of something counted: bits a parameter are few, bits are many.
+fn decimals(value: f64) -> usize {
+    if value.abs() < 100.0 { 4 } else { 0 }
+}
+
+impl Unit {
+    /// As documents and pages name it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Unit::Nats => "nats",
+            Unit::Share => "share",
+            Unit::Count => "count",
+            Unit::Seconds => "seconds",
+            Unit::Unknown => "unknown",
+        }
+    }
+
+    /// What follows a value.
+    fn suffix(self) -> &'static str {
+        match self {
+            Unit::Nats => " nats",
+            Unit::Count => " bits",
+            Unit::Share => "%",
+            Unit::Seconds => " ms",
+            Unit::Unknown => "",
+        }
+    }
+
+    /// What follows a difference: shares differ by percentage points.
+    fn suffix_of_difference(self) -> &'static str {
+        match self {
+            Unit::Share => " pp",
+            Unit::Seconds => "",
+            Unit::Nats | Unit::Count | Unit::Unknown => self.suffix(),
+        }
+    }
+
+    pub(crate) fn value(self, value: f64) -> String {
+        let number = match self {
+            Unit::Nats | Unit::Unknown => format!("{value:.4}"),
+            Unit::Count => format!("{value:.0$}", decimals(value)),
+            Unit::Share => format!("{:.1}", 100.0 * value),
+            Unit::Seconds => format!("{:.1}", 1000.0 * value),
+        };
+        number + self.suffix()
+    }
+
+    fn signed(self, value: f64) -> String {
+        match self {
+            Unit::Nats | Unit::Unknown => format!("{value:+.4}"),
+            Unit::Count => format!("{value:+.0$}", decimals(value)),
+            Unit::Share => format!("{:+.1}", 100.0 * value),
+            Unit::Seconds => format!("×{value:.2}"),
+        }
+    }
+
+    pub(crate) fn difference(self, value: f64) -> String {
+        self.signed(value) + self.suffix_of_difference()
+    }
+
+    pub(crate) fn between(self, low: f64, high: f64) -> String {
+        format!("{} … {}", self.signed(low), self.difference(high))
+    }
+
+    /// From the lowest to the highest of several differences; of one there is no range.
+    pub(crate) fn range(self, differences: &[f64]) -> Option<String> {
+        let [low, high] =
+            [f64::min, f64::max].map(|pick| extreme(differences.iter().copied(), pick));
+        let (low, high) = (low?, high?);
+        (differences.len() > 1).then(|| self.between(low, high))
+    }
+
+    pub(super) fn bootstrap(self, interval: Option<Interval>) -> String {
+        interval.map_or_else(
+            || NOTHING.to_owned(),
+            |Interval { low, high, .. }| self.between(low, high),
+        )
+    }
+
+    /// Of a standard error.
+    pub(crate) fn width(self, value: f64) -> String {
+        let number = match self {
+            Unit::Nats | Unit::Unknown => format!("±{value:.4}"),
+            Unit::Count => format!("±{value:.0$}", decimals(value)),
+            Unit::Share => format!("±{:.1}", 100.0 * value),
+            Unit::Seconds => format!("±{value:.2}"),
+        };
+        number + self.suffix_of_difference()
+    }
+}
