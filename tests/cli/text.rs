@@ -390,7 +390,7 @@ fn what_can_never_run_is_not_bound() {
     let fine = locked(dir, "fine", ", held_out = 0.2", "");
     let all = locked(dir, "all", ", held_out = 0", "evaluation = { metrics = [] }\n");
     for (lock, index, said) in [
-        (&few, "a.index", "none of the 30 documents is left to hold out"),
+        (&few, "a.index", "of 30 documents gives none for evaluation"),
         (
             &all,
             "short.index",
