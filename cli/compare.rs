@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use compiler::field::FieldValue;
 use compiler::lock::{self, Comparison, Lock, Run};
+use runtime::attest::Attestation;
 use runtime::compare;
 use runtime::job::Job;
 use runtime::overview::{self, Entry};
@@ -157,6 +158,14 @@ fn say(
     Ok(page)
 }
 
+/// The step at which a run that ended with a finding is attested to have diverged. Whoever reads the run checks it.
+pub(crate) fn diverged(end: &Outcome, place: &Path) -> Option<u64> {
+    let is_finding = matches!(end, Err(failure) if failure.exit == Exit::Finding);
+    let text = runtime::files::read_text(&Paths::new(place).attestation(), runtime::files::SMALL);
+    let attested = is_finding.then(|| Attestation::parse(&text.ok()?).ok())??;
+    attested.diverged
+}
+
 /// How runs are carried out.
 #[derive(Clone, Copy)]
 pub(crate) struct Carry<'a> {
@@ -184,6 +193,11 @@ impl Carry<'_> {
                 let Some((name, text, place)) = runs.get(number) else { break };
                 output::note(&format!("run {} of {}: {name}", number + 1, runs.len()));
                 let exit = self.one(name, text, place);
+                // A run that diverged is a result of the comparison like any other.
+                if let Some(step) = diverged(&exit, place) {
+                    output::note(&format!("{name} diverged at step {step}; the other runs go on"));
+                    continue;
+                }
                 if !matches!(exit, Ok(Exit::Fine)) {
                     halt.store(true, Ordering::Relaxed);
                     return exit;

@@ -7,6 +7,7 @@
 //! no arm is called controlled but one whose lock proved it.
 
 mod caption;
+mod diverged;
 pub mod interval;
 mod json;
 mod nuisance;
@@ -30,6 +31,7 @@ use crate::run::{Paths, RunError};
 pub use compiler::lock::Role;
 pub use interval::{Interval, interval};
 pub use json::{Document, json};
+pub(crate) use diverged::diverged;
 pub use nuisance::{Edge, End};
 pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};
@@ -47,6 +49,8 @@ pub struct Curves {
     pub step_seconds: Option<f64>,
     /// The platform and the machine that the seconds are of; `None` where several machines worked on the run.
     pub timed_on: Option<String>,
+    /// The step at which training diverged. Such a run has no value of any metric, and is worse than all that have.
+    pub diverged: Option<u64>,
 }
 
 /// One run of an arm.
@@ -151,6 +155,10 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> 
     let mut curves = Curves::of(&records);
     curves.step_seconds = median_step_seconds(&paths.timings());
     curves.timed_on = timed_on(&attestation);
+    // A loss that is no number after the last step was once attested like any other.
+    let last = experiment.budget.steps;
+    let shown = records.last().and_then(|record| finished::divergence(record, last));
+    curves.diverged = shown.map(|(step, _)| step);
     Ok(curves)
 }
 
@@ -218,8 +226,11 @@ pub fn ran_beside(others: usize) -> String {
 }
 
 impl Curves {
-    /// Every metric after the last step; of the training loss, the mean of the last tenth of all steps.
+    /// Every metric after the last step, none of a run that diverged; of the training loss, the mean of the last tenth of all steps.
     fn finals(&self) -> BTreeMap<String, f64> {
+        if self.diverged.is_some() {
+            return BTreeMap::new();
+        }
         let last = self.loss.last().map(|(step, _)| *step);
         let at_the_end = |points: &Vec<(u64, f64)>| {
             let (step, value) = *points.last()?;
@@ -287,7 +298,8 @@ impl Comparison {
         }
     }
 
-    /// An arm's point with the best mean, the first of equal ones; only points where every run has the metric count.
+    /// An arm's point with the best mean, the first of equal ones; only points where every run that did not diverge has
+    /// the metric count, and a point where fewer runs diverged comes before one where more did.
     pub fn best(&self, arm: &Arm) -> Option<usize> {
         self.best_points(arm).first().copied()
     }
@@ -301,12 +313,15 @@ impl Comparison {
                 Choose::Least => mean.value + 0.0,
                 Choose::Most => 0.0 - mean.value,
             };
-            (mean.runs == runs.len() && mean.value.is_finite()).then_some(better_is_less)
+            let diverged = diverged(runs);
+            let all = mean.runs + diverged == runs.len() && mean.value.is_finite();
+            all.then_some((diverged, better_is_less))
         };
         let scores = arm.points.iter().enumerate();
-        let scores: Vec<(usize, f64)> =
+        let scores: Vec<(usize, (usize, f64))> =
             scores.filter_map(|(at, runs)| Some((at, score(runs)?))).collect();
-        let best = scores.iter().map(|(_, score)| *score).reduce(f64::min);
+        let best = scores.iter().map(|(_, score)| *score);
+        let best = best.reduce(|a, b| if b < a { b } else { a });
         scores.into_iter().filter(|(_, score)| Some(*score) == best).map(|(at, _)| at).collect()
     }
 

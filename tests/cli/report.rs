@@ -137,6 +137,7 @@ fn finish(folder: &Path, experiment: &Experiment, role: Role, seed: usize) {
         eval: digests.eval,
         platform: digests.platform,
         steps: STEPS,
+        diverged: None,
         counted: 10 * STEPS,
         metrics: log.head().unwrap(),
         lines: log.lines(),

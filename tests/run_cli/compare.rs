@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use crate::{ARCH, DEPO, Place};
 
 /// An arm: its name, its arch, and which lines of its recipe are changed into which.
-type Arm<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+pub(crate) type Arm<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
 
 /// Recipes `NAME.toml` on archs of one file, each with some lines changed, and a comparison of them.
-fn comparison(arms: &[Arm<'_>], declared: &str) -> Place {
+pub(crate) fn comparison(arms: &[Arm<'_>], declared: &str) -> Place {
     let place = Place::empty();
     let archs = format!("{ARCH}arch small_a = small with {{ canon A }}\n");
     fs::write(place.path("archs.canon"), archs).unwrap();
@@ -31,7 +31,7 @@ fn comparison(arms: &[Arm<'_>], declared: &str) -> Place {
     place
 }
 
-const SHORT: (&str, &str) = ("steps = 6", "steps = 3");
+pub(crate) const SHORT: (&str, &str) = ("steps = 6", "steps = 3");
 const COMPARE: &str = "compare lockfiles/both.lock";
 
 /// Two seeds of a base and a treated arm, one of the base again.

@@ -80,7 +80,7 @@ impl Comparison {
 
     /// What a reader of the best points has to know of them, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
+        let mut warnings = self.divergences();
         if self.points.len() < 2 {
             return warnings;
         }

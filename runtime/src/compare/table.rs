@@ -6,6 +6,7 @@
 //! three seeds; an arm that is not controlled is called so above its numbers.
 
 use super::caption::caption;
+use super::diverged::{of_none, of_runs};
 use super::interval::FEWEST;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
@@ -107,7 +108,7 @@ fn cells(pair: &Pair<'_>, row: Row) -> Vec<String> {
     let mut line = vec![row.metric.clone()];
     let runs = [pair.base_runs(), pair.arm_runs(), pair.again_runs()];
     for (mean, runs) in row.means.iter().zip(runs) {
-        line.push(mean_cell(row.unit, *mean, runs.len()));
+        line.push(mean_cell(row.unit, *mean, runs));
     }
     line.extend(spread(pair, Some(&row)));
     line
@@ -118,10 +119,9 @@ fn decimals(value: f64) -> usize {
     if value.abs() < 100.0 { 4 } else { 0 }
 }
 
-fn mean_cell(unit: Unit, mean: Option<Mean>, runs: usize) -> String {
-    let Some(Mean { value, runs: had }) = mean else { return NOTHING.to_owned() };
-    let shown = unit.value(value);
-    shown + &of_fewer(had, runs)
+fn mean_cell(unit: Unit, mean: Option<Mean>, runs: &[Run]) -> String {
+    let Some(Mean { value, runs: had }) = mean else { return of_none(runs, NOTHING) };
+    unit.value(value) + &of_runs(had, runs)
 }
 
 impl Unit {
@@ -233,7 +233,7 @@ fn judged_cells(pair: &Pair<'_>, metric: &str) -> Vec<String> {
     let mean = |at: usize| row.as_ref().and_then(|row| row.means.get(at).copied().flatten());
     let means = runs.iter().enumerate();
     let mut line: Vec<String> =
-        means.map(|(side, runs)| mean_cell(unit(metric), mean(side), runs.len())).collect();
+        means.map(|(side, runs)| mean_cell(unit(metric), mean(side), runs)).collect();
     line.extend(spread(pair, row.as_ref()));
     line
 }
@@ -247,7 +247,7 @@ fn grid(comparison: &Comparison) -> Section {
         let mut row = vec![label.clone()];
         row.extend(comparison.arms.iter().map(|arm| {
             let runs: &[Run] = arm.points.get(point).map_or(&[], Vec::as_slice);
-            let cell = mean_cell(unit(metric), mean_of(runs, metric), runs.len());
+            let cell = mean_cell(unit(metric), mean_of(runs, metric), runs);
             let chosen = comparison.chosen(arm) == Some(point);
             if chosen { format!("{cell} *") } else { cell }
         }));

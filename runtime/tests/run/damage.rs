@@ -218,15 +218,20 @@ fn an_attestation_that_is_no_longer_whole_is_written_again() {
 }
 
 #[test]
-fn divergence_is_a_finding_that_stays_one() {
+fn divergence_is_a_result_that_stays_one() {
     let experiment = depo(&[("lr = 0.01", "lr = 1e9"), ("warmup = 2", "warmup = 0")]);
     let folder = Folder::new();
+    let mut attested = Vec::new();
     for _ in 0..2 {
-        let error = folder.fails(&experiment);
-        assert_eq!(error.kind, Kind::Finding);
-        assert!(error.message.starts_with("training diverged: step "), "{error}");
-        assert!(error.help.contains("optimizer.lr"));
+        let (end, _) = folder.run(&experiment, None, None);
+        let Ok(End::Diverged { attestation, why }) = end else { panic!("{end:?}") };
+        assert!(why.starts_with(&format!("step {} has loss ", attestation.steps)), "{why}");
+        assert_eq!(attestation.diverged, Some(attestation.steps));
+        attested.push(attestation);
     }
+    assert_eq!(attested[0], attested[1]);
+    let report = verify(&folder.path(), None, Remake::Every).unwrap();
+    assert_eq!(report.broken, Vec::<String>::new());
     let last = folder.records().pop().unwrap();
     assert!(last.text().contains("\"NaN\"") || last.text().contains("\"inf\""), "{}", last.text());
     assert_ne!(experiment.id(), Digest::of("", ""));
