@@ -10,6 +10,7 @@ mod audit;
 mod compute;
 mod data;
 mod foreign;
+mod plan;
 mod prepare;
 mod proof;
 mod report;
@@ -32,6 +33,8 @@ pub(crate) use data::{
     StatsArgs, WindowArgs, WindowFormat,
 };
 pub(crate) use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
+
+pub(crate) use plan::PlanArgs;
 
 pub(crate) use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 
@@ -103,6 +106,7 @@ pub(crate) enum Command {
     Reproduce(ReproduceArgs),
     #[cfg(feature = "torch")]
     Compare(CompareArgs),
+    Plan(PlanArgs),
     #[cfg(feature = "torch")]
     Demo(DemoArgs),
     #[cfg(feature = "torch")]

@@ -12,6 +12,7 @@ pub mod interval;
 mod json;
 mod nuisance;
 mod proved;
+mod siblings;
 mod table;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -35,6 +36,7 @@ pub(crate) use diverged::diverged;
 pub use nuisance::{Edge, End};
 pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};
+pub use siblings::{LeftOut, Sibling, Siblings, siblings};
 pub use table::{Section, Summary, Table, summary};
 pub(crate) use table::{at, title};
 
@@ -255,7 +257,7 @@ impl Curves {
 
 impl Curves {
     /// A metric after the last step.
-    pub(crate) fn last(&self, metric: &str) -> Option<f64> {
+    pub fn last(&self, metric: &str) -> Option<f64> {
         self.finals().get(metric).copied()
     }
 }
@@ -281,6 +283,18 @@ fn mean_of(runs: &[Run], metric: &str) -> Option<Mean> {
     mean(&values)
 }
 
+/// What tables call a metric of `evaluation.metrics`.
+pub fn called(metric: &str) -> &'static str {
+    match metric {
+        "answer_accuracy" => ANSWERS_RIGHT,
+        "token_accuracy" => TOKENS_RIGHT,
+        _ => {
+            let measure = MEASURES.iter().find(|(name, ..)| *name == metric);
+            measure.map_or(HELD_OUT_LOSS, |(_, called, _)| called)
+        }
+    }
+}
+
 impl Comparison {
     pub fn base(&self) -> Option<&Arm> {
         self.arms.iter().find(|arm| arm.role == Role::Base)
@@ -288,14 +302,7 @@ impl Comparison {
 
     /// The metric that the rule goes by, as tables call it.
     pub fn judged_by(&self) -> &'static str {
-        match self.selection.metric.as_str() {
-            "answer_accuracy" => ANSWERS_RIGHT,
-            "token_accuracy" => TOKENS_RIGHT,
-            metric => {
-                let measure = MEASURES.iter().find(|(name, ..)| *name == metric);
-                measure.map_or(HELD_OUT_LOSS, |(_, called, _)| called)
-            }
-        }
+        called(&self.selection.metric)
     }
 
     /// An arm's point with the best mean, the first of equal ones; only points where every run that did not diverge has
@@ -362,15 +369,15 @@ impl Comparison {
 }
 
 impl<'a> Pair<'a> {
-    pub(crate) fn base_runs(&self) -> &'a [Run] {
+    pub fn base_runs(&self) -> &'a [Run] {
         self.base.points.get(self.base_point).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn arm_runs(&self) -> &'a [Run] {
+    pub fn arm_runs(&self) -> &'a [Run] {
         self.arm.points.get(self.arm_point).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn again_runs(&self) -> &'a [Run] {
+    pub fn again_runs(&self) -> &'a [Run] {
         self.again.and_then(|arm| arm.points.get(self.base_point)).map_or(&[], Vec::as_slice)
     }
 
@@ -380,7 +387,7 @@ impl<'a> Pair<'a> {
     }
 
     /// The row of one metric.
-    pub(crate) fn row(&self, metric: &str) -> Option<Row> {
+    pub fn row(&self, metric: &str) -> Option<Row> {
         self.rows().into_iter().find(|row| row.metric == metric)
     }
 
