@@ -27,11 +27,14 @@ use crate::looks::{self, Looked};
 use crate::out::{self, Kind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
-use crate::{child, locks, output, report, runs};
+use crate::{child, locks, output, report, runs, step_times};
 
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     // All of them are read before the first one runs.
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(steps) = args.time {
+        return step_times::measure(args, &locked, usize::from(steps));
+    }
     if let Some(out) = &args.out {
         let kind = if locked.len() == 1 { Kind::Page } else { Kind::Picture };
         out::check(out, kind)?;

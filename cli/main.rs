@@ -58,6 +58,8 @@ mod runs;
 mod show;
 mod sign;
 mod signals;
+#[cfg(feature = "torch")]
+mod step_times;
 mod verify;
 mod weights;
 

@@ -12,6 +12,7 @@ mod run_cli {
     mod doors;
     mod folders;
     mod foreign;
+    mod planned;
     mod policy;
     mod proof;
     mod signals;

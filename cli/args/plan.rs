@@ -55,6 +55,14 @@ fn above_zero(text: &str) -> Result<f64, String> {
     }
 }
 
+#[cfg(feature = "torch")]
+pub(super) fn ratio(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value > 1.0 && value < 10.0 => Ok(value),
+        Ok(_) | Err(_) => Err("give a ratio above 1, such as 1.05".to_owned()),
+    }
+}
+
 fn share(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 0.5 && value < 1.0 => Ok(value),

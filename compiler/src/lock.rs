@@ -29,8 +29,8 @@ use crate::program::Compiled;
 pub use arch::LockedArch;
 pub(crate) use arch::{line_of, together};
 pub use comparison::{
-    Analysis, Arm, Choose, Comparison, Declared, DeclaredAnalysis, Grid, Match, Matched, NoComparison, Quantity, Role, Run,
-    Selection, Stop,
+    Analysis, Arm, Choose, Comparison, Declared, DeclaredAnalysis, Grid, Match, Matched,
+    NoComparison, Quantity, Role, Run, Selection, Stop,
 };
 pub(crate) use comparison::{grid_row, seed_list, zip_seeds};
 pub(crate) use covered::{is_bound, of_class};

@@ -30,9 +30,9 @@ use crate::metrics::Record;
 use crate::run::{Paths, RunError};
 
 pub use compiler::lock::Role;
+pub(crate) use diverged::diverged;
 pub use interval::{Interval, interval};
 pub use json::{Document, json};
-pub(crate) use diverged::diverged;
 pub use nuisance::{Edge, End};
 pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};

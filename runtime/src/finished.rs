@@ -269,9 +269,10 @@ fn ends_diverged(expected: Expected, at: u64, records: &[Record]) -> Result<(), 
     let attested = format!("it attests that training diverged at step {at}");
     match (1..).zip(records).find_map(shows) {
         Some((line, (step, _))) if line == records.len() && step == at => Ok(()),
-        Some((line, (_, what))) => {
-            Err(format!("{attested}, and line {line} of {} of metrics.jsonl shows that {what}", records.len()))
-        }
+        Some((line, (_, what))) => Err(format!(
+            "{attested}, and line {line} of {} of metrics.jsonl shows that {what}",
+            records.len()
+        )),
         None => Err(format!("{attested}, and every loss in metrics.jsonl is a finite number")),
     }
 }
@@ -399,6 +400,83 @@ pub(crate) mod tests {
         assert!(read(&paths, one).unwrap_err().message.contains("line 3 of"));
         std::fs::remove_file(paths.attestation()).unwrap();
         refused(&paths, one, "it has no attestation.toml");
+    }
+
+    /// As [`log_of`], ending with a step of this loss and gradient norm.
+    fn diverging(expected: Expected, at: u64, loss: f64, grad_norm: f64) -> Vec<Record> {
+        let mut records = Vec::new();
+        for record in log_of(expected) {
+            match record {
+                Record::Step(step) if step.step == at => {
+                    records.push(Record::Step(Step { loss: Some(loss), grad_norm, ..step }));
+                    return records;
+                }
+                Record::Start(_) | Record::Step(_) | Record::Evaluation(_) => records.push(record),
+            }
+        }
+        records
+    }
+
+    #[test]
+    fn a_run_that_diverged_is_whole_up_to_that_step_and_no_further() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = expected("one");
+        let attest = |records: &[Record], steps: u64, diverged: Option<u64>| {
+            let paths = write(folder.path(), one, records);
+            let text = std::fs::read_to_string(paths.attestation()).unwrap();
+            let attestation = Attestation::parse(&text).unwrap();
+            let attestation = Attestation { steps, diverged, ..attestation };
+            let none = Faults::none();
+            attestation.write(&paths.attestation(), Circumstances::default(), &none).unwrap();
+            paths
+        };
+        for (at, loss, grad_norm) in [
+            (1, f64::NAN, f64::NAN),
+            (2, f64::INFINITY, 1.0),
+            (3, 1.0, f64::INFINITY),
+            (4, 1.0, f64::NAN),
+        ] {
+            let records = diverging(one, at, loss, grad_norm);
+            let (attestation, read) = read(&attest(&records, at, Some(at)), one).unwrap();
+            assert_eq!((attestation.diverged, read.len()), (Some(at), records.len()));
+            refused(
+                &attest(&records, 4, Some(at)),
+                one,
+                "steps and that training diverged at step",
+            );
+            refused(
+                &attest(&records, at + 1, Some(at + 1)),
+                one,
+                "it attests that training diverged",
+            );
+        }
+        refused(
+            &attest(&diverging(one, 4, f64::NAN, 1.0), 4, None),
+            one,
+            "no evaluation after step 4",
+        );
+        let finite = diverging(one, 3, 1.0, 1.0);
+        refused(
+            &attest(&finite, 3, Some(3)),
+            one,
+            "every loss in metrics.jsonl is a finite number",
+        );
+        refused(&attest(&log_of(one), 4, Some(4)), one, "every loss in metrics.jsonl is a finite");
+        // It goes on after that step: no run does.
+        let mut longer = diverging(one, 1, f64::NAN, 1.0);
+        longer.push(log_of(one).remove(2));
+        refused(
+            &attest(&longer, 2, Some(2)),
+            one,
+            "line 2 of 3 of metrics.jsonl shows that step 1 has loss NaN",
+        );
+        // After the last step, an evaluation shows it too.
+        let mut last = log_of(one);
+        let Some(Record::Evaluation(evaluation)) = last.last_mut() else { panic!() };
+        evaluation.nll = Some(f64::NAN);
+        read(&attest(&last, 4, Some(4)), one).unwrap();
+        // So many were attested before there was a word for it.
+        read(&attest(&last, 4, None), one).unwrap();
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! finished. Must stay true: weights after step n are a function of the job; a step that was logged before comes out
 //! the same or the run stops; whatever happens between two steps, the next process goes on from a whole checkpoint.
 
+mod alternate;
 mod machine;
 mod state;
 mod timing;
@@ -29,6 +30,7 @@ use crate::run::{
 };
 use crate::verify;
 
+pub use alternate::alternate;
 pub(crate) use machine::{facts, line};
 pub use machine::{machine, spec};
 pub use state::{State, gradients};

@@ -77,7 +77,8 @@ fn a_divergence_that_the_log_does_not_show_is_a_finding() {
     let none = runtime::fault::Faults::none();
     attestation.write(&path, runtime::attest::Circumstances::default(), &none).unwrap();
     let what = "it attests that training diverged at step 6, and every loss";
-    for command in ["verify small", "run lockfiles/small.lock", "report runs/small --out page.html"] {
+    for command in ["verify small", "run lockfiles/small.lock", "report runs/small --out page.html"]
+    {
         let said = place.exits(1, command);
         assert!(said.contains(what), "{command}: {said}");
     }

@@ -19,7 +19,8 @@ use super::{ArchRef, diag, facts};
 use crate::compare::{Change, Trainer};
 use crate::field::{self, shown};
 use crate::lock::{
-    Arm, Choose, Comparison, Declared, DeclaredAnalysis, Experiment, Match, NoComparison, Quantity, Seeds, Selection,
+    Arm, Choose, Comparison, Declared, DeclaredAnalysis, Experiment, Match, NoComparison, Quantity,
+    Seeds, Selection,
 };
 use crate::lock::{grid_row, seed_list, zip_seeds};
 use crate::resolve::import_target;

@@ -29,7 +29,8 @@ fn what_equals_its_neutral_value_changes_no_id() {
     assert_eq!((plain.analysis.margin, plain.analysis.stop), (None, Stop::Fixed));
     let text = write(&Lock::Comparison(plain.clone()));
     assert!(!text.contains("analysis"), "{text}");
-    let neutral = "[analysis]\nprimary = \"loss\"\nfamily = [\"loss\"]\nlevel = 0.05\nstop = \"fixed\"\n";
+    let neutral =
+        "[analysis]\nprimary = \"loss\"\nfamily = [\"loss\"]\nlevel = 0.05\nstop = \"fixed\"\n";
     assert_eq!(write(&Lock::Comparison(made(neutral))), text);
     let mut ids = BTreeSet::from([plain.id()]);
     for declared in [
@@ -50,7 +51,8 @@ fn what_equals_its_neutral_value_changes_no_id() {
 #[test]
 fn a_stopping_rule_is_locked_with_its_limit() {
     let seeds = PAIR.replace("[1, 2]", "[1, 2, 3, 4]").replace("[5, 6]", "[5, 6, 7, 8]");
-    let of = |more: &str| compare(&format!("{seeds}[analysis]\nstop = \"sequential\"\n{more}"), &ARMS);
+    let of =
+        |more: &str| compare(&format!("{seeds}[analysis]\nstop = \"sequential\"\n{more}"), &ARMS);
     let all = of("").unwrap();
     assert_eq!(all.analysis.stop, Stop::Sequential { max_seeds: 4 });
     assert_eq!(of("max_seeds = 4\n").unwrap().id(), all.id());
@@ -101,7 +103,9 @@ fn what_cannot_be_analysed_is_refused_with_what_to_write() {
 fn a_lock_with_another_analysis_is_not_read() {
     let declared = made("[analysis]\nmargin = 0.01\n");
     let text = write(&Lock::Comparison(declared));
-    for (from, to) in [("analysis.margin = 0.01", "analysis.margin = 0.5"), ("analysis.margin = 0.01\n", "")] {
+    for (from, to) in
+        [("analysis.margin = 0.01", "analysis.margin = 0.5"), ("analysis.margin = 0.01\n", "")]
+    {
         assert!(text.contains(from));
         assert!(read("c.lock", &text.replace(from, to)).is_err(), "{to}");
     }

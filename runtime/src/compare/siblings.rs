@@ -108,9 +108,8 @@ fn other_locks(comparison: &lock::Comparison, folder: &Path) -> Vec<Sibling> {
         }
         // Where either lock varies a field, its value is not the arm's own.
         let free: Vec<&str> = theirs.iter().map(String::as_str).chain(grid.clone()).collect();
-        let of = |arm: &str| {
-            section(&text, &format!("arm.{arm}.train")).map(|lines| key(&lines, &free))
-        };
+        let of =
+            |arm: &str| section(&text, &format!("arm.{arm}.train")).map(|lines| key(&lines, &free));
         let (base, treated) = match theirs.is_empty() {
             true => (*base, treated.clone()),
             false => {

@@ -112,7 +112,8 @@ impl DeclaredAnalysis {
                     return Err(format!("{} is not a list of metrics in quotes", shown(value)));
                 };
                 if items.is_empty() {
-                    return Err("the list is empty; leave it out to test the primary metric alone".to_owned());
+                    return Err("the list is empty; leave it out to test the primary metric alone"
+                        .to_owned());
                 }
                 for item in items {
                     let name = metric(item.get_ref())?;
@@ -123,7 +124,9 @@ impl DeclaredAnalysis {
                 }
                 self.family.sort();
             }
-            "margin" => self.margin = Some(real(value, "a number above 0, in the unit of the metric")?),
+            "margin" => {
+                self.margin = Some(real(value, "a number above 0, in the unit of the metric")?)
+            }
             "level" => {
                 let wanted = "a number above 0 and at most 0.5, such as 0.05";
                 let level = real(value, wanted)?;
@@ -143,7 +146,10 @@ impl DeclaredAnalysis {
             "max_seeds" => match Kind::Int(FEWEST_SEEDS as i64, 10_000).read(value) {
                 Ok(FieldValue::Int(n)) => self.max_seeds = usize::try_from(n).ok(),
                 Ok(_) | Err(_) => {
-                    return Err(format!("{} is not a number of seeds from {FEWEST_SEEDS} on", shown(value)));
+                    return Err(format!(
+                        "{} is not a number of seeds from {FEWEST_SEEDS} on",
+                        shown(value)
+                    ));
                 }
             },
             _ => return Err(format!("there is no such key; `[analysis]` has {}", one_of(&WORDS))),
@@ -175,7 +181,10 @@ impl DeclaredAnalysis {
             problems.push(Problem::new(
                 "analysis.family",
                 "primary-outside-family",
-                format!("the family {} does not have the primary metric {primary}", family.join(", ")),
+                format!(
+                    "the family {} does not have the primary metric {primary}",
+                    family.join(", ")
+                ),
                 format!("add \"{primary}\" to family, or name one of the family as primary"),
             ));
         }

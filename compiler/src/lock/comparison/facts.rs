@@ -12,8 +12,8 @@ use super::super::covered::Line;
 use super::super::parts::Seeds;
 use super::super::{LockError, error};
 use super::{
-    Arm, Choose, Comparison, Declared, DeclaredAnalysis, Grid, Match, NoComparison, Quantity, SEED_KINDS, Selection,
-    seed_value,
+    Arm, Choose, Comparison, Declared, DeclaredAnalysis, Grid, Match, NoComparison, Quantity,
+    SEED_KINDS, Selection, seed_value,
 };
 use crate::compare::Trainer;
 use crate::field::{self, FieldValue, Kind, shown};

@@ -63,7 +63,8 @@ pub(super) fn unjudged(arm: &Arm, analysis: &Analysis, selection: &Selection) ->
         let path = if name == primary { "analysis.primary" } else { "analysis.family" };
         let by = if metrics.is_empty() { "nothing".to_owned() } else { metrics.join(", ") };
         let message = format!("arm `{}` is not measured by {name}, but by {by}", arm.name);
-        let help = "choose one of these, or name it under [evaluation] metrics where the task has it";
+        let help =
+            "choose one of these, or name it under [evaluation] metrics where the task has it";
         if !problems.iter().any(|known| known.message == message) {
             problems.push(Problem::new(path, "not-measured", message, help));
         }
