@@ -10,6 +10,7 @@ mod audit;
 mod compute;
 mod data;
 mod foreign;
+mod plan;
 mod prepare;
 mod proof;
 mod report;
@@ -32,6 +33,8 @@ pub(crate) use data::{
     StatsArgs, WindowArgs, WindowFormat,
 };
 pub(crate) use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
+
+pub(crate) use plan::PlanArgs;
 
 pub(crate) use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 
@@ -103,6 +106,7 @@ pub(crate) enum Command {
     Reproduce(ReproduceArgs),
     #[cfg(feature = "torch")]
     Compare(CompareArgs),
+    Plan(PlanArgs),
     #[cfg(feature = "torch")]
     Demo(DemoArgs),
     #[cfg(feature = "torch")]
@@ -425,8 +429,11 @@ Examples:
   canonc compare lockfiles/c4_twins.lock --data data/c4.index
   canonc compare lockfiles/demo.lock --jobs 2       two runs at a time; give each lock threads = 1
   canonc compare lockfiles/demo.lock --json > demo.json
+  canonc compare lockfiles/demo.lock --time 100     step times alone, arm by arm in turn
 
-Runs lie in runs/<comparison>/<run>; interrupting and repeating goes on where it stopped.
+Runs lie in runs/<comparison>/<run>; interrupting and repeating goes on where it stopped. They are carried
+out in a random order whose key is the lock's id. A run that diverges is a result: it is attested, the others
+go on, and the exit code stays 0. Where the lock has a stopping rule, looks are kept in looks.jsonl.
 
 Schema of --json: {schema: \"canonc.compare.v2\", controlled, attributable, comparisons: [...], together:
 [{comparison, arm, metric, judged}]}, where controlled is true only if every arm is, attributable only
@@ -473,6 +480,12 @@ pub(crate) struct CompareArgs {
     /// Runs at a time; step times are honest only with 1, or with as many cores as all of them use
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = jobs)]
     pub(crate) jobs: usize,
+    /// Only time steps of the arms, in turn and in this process [default: 40 of each]
+    #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "40", value_parser = clap::value_parser!(u16).range(12..), conflicts_with_all = ["out", "jobs"])]
+    pub(crate) time: Option<u16>,
+    /// No interval where the base differs from itself by more than this ratio
+    #[arg(long, value_name = "RATIO", default_value_t = 1.05, value_parser = plan::ratio, requires = "time")]
+    pub(crate) bound: f64,
     /// All of it as JSON on standard output, instead of tables
     #[arg(long)]
     pub(crate) json: bool,

@@ -13,6 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use compiler::field::FieldValue;
 use compiler::lock::{self, Comparison, Lock, Run};
+use runtime::attest::Attestation;
 use runtime::compare;
 use runtime::job::Job;
 use runtime::overview::{self, Entry};
@@ -22,14 +23,18 @@ use crate::args::CompareArgs;
 use crate::compared::{compared, heading};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
+use crate::looks::{self, Looked};
 use crate::out::{self, Kind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
-use crate::{child, output, report, runs};
+use crate::{child, locks, output, report, runs, step_times};
 
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     // All of them are read before the first one runs.
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
+    if let Some(steps) = args.time {
+        return step_times::measure(args, &locked, usize::from(steps));
+    }
     if let Some(out) = &args.out {
         let kind = if locked.len() == 1 { Kind::Page } else { Kind::Picture };
         out::check(out, kind)?;
@@ -55,11 +60,24 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
             stop: &stop,
             found: &found,
         };
-        if carry.all(&comparison.runs())? == Exit::Interrupted {
-            return Ok(Exit::Interrupted);
+        // With a stopping rule the runs of one more seed are due, until it decides.
+        let (mut due, mut looks) = looks::due(comparison, &folder, &found)?;
+        let mut carried = 0;
+        while carried < due.len() {
+            if carry.all(due.get(carried..).unwrap_or_default(), due.len())? == Exit::Interrupted {
+                return Ok(Exit::Interrupted);
+            }
+            carried = due.len();
+            (due, looks) = looks::due(comparison, &folder, &found)?;
         }
-        let compared = compared(comparison, &comparison.runs(), &folder, &found)?;
-        let page = say(comparison, &compared, &folder, &found, args.json)?;
+        let due = looks::in_lock_order(comparison, &due);
+        record(&folder, &looks)?;
+        let compared = compared(comparison, &due, &folder, &found)?;
+        let beside = compare::siblings(comparison, Path::new(locks::FOLDER), &args.dir);
+        for line in looks::said(&looks).into_iter().chain(beside.warnings(comparison.seeds.len())) {
+            output::note(&line);
+        }
+        let page = say(comparison, &compared, &due, &folder, &found, args.json)?;
         if let (Some(out), [_]) = (&args.out, &locked[..]) {
             out::put(out, Kind::Page, &page)?;
         }
@@ -135,10 +153,25 @@ fn check(
     Ok(())
 }
 
+/// Keeps what was decided after each seed, an object a line.
+fn record(folder: &Path, looks: &[Looked]) -> Result<(), Failure> {
+    if looks.is_empty() {
+        return Ok(());
+    }
+    let line = |looked: &Looked| {
+        serde_json::to_string(looked)
+            .map_err(|error| Failure::machine(format!("a look cannot be written: {error}")))
+    };
+    let lines = looks.iter().map(line).collect::<Result<Vec<_>, _>>()?;
+    let path = folder.join("looks.jsonl");
+    out::put(&path, Kind::Lines(looks::KEYS), format!("{}\n", lines.join("\n")))
+}
+
 /// Prints the verdict and the table, and gives the page with the curves, which lies beside the runs.
 fn say(
     comparison: &Comparison,
     compared: &compare::Comparison,
+    due: &[&Run],
     folder: &Path,
     found: &Found,
     json: bool,
@@ -151,11 +184,19 @@ fn say(
     if !json {
         output::data(&format!("{said}\n{}", compare::summary(compared).text()))?;
     }
-    let page = report::of(comparison, compared, folder, found)?;
+    let page = report::of(comparison, compared, due, folder, found)?;
     let beside = folder.join("report.html");
     out::put(&beside, Kind::Page, &page)?;
     output::note(&format!("curves: {}", shown(&beside)));
     Ok(page)
+}
+
+/// The step at which a run that ended with a finding is attested to have diverged. Whoever reads the run checks it.
+pub(crate) fn diverged(end: &Outcome, place: &Path) -> Option<u64> {
+    let is_finding = matches!(end, Err(failure) if failure.exit == Exit::Finding);
+    let text = runtime::files::read_text(&Paths::new(place).attestation(), runtime::files::SMALL);
+    let attested = is_finding.then(|| Attestation::parse(&text.ok()?).ok())??;
+    attested.diverged
 }
 
 /// How runs are carried out.
@@ -171,7 +212,8 @@ pub(crate) struct Carry<'a> {
 
 impl Carry<'_> {
     /// Runs each lock to its end, until one of them does not get there.
-    pub(crate) fn all(self, runs: &[&Run]) -> Outcome {
+    pub(crate) fn all(self, runs: &[&Run], of: usize) -> Outcome {
+        let before = of - runs.len();
         let text = |run: &&Run| lock::write(&Lock::Experiment(run.experiment.clone()));
         let place = |run: &&Run| self.found.place(self.folder, &run.experiment);
         let runs = runs
@@ -183,8 +225,13 @@ impl Carry<'_> {
             while !halt.load(Ordering::Relaxed) {
                 let number = next.fetch_add(1, Ordering::Relaxed);
                 let Some((name, text, place)) = runs.get(number) else { break };
-                output::note(&format!("run {} of {}: {name}", number + 1, runs.len()));
+                output::note(&format!("run {} of {of}: {name}", before + number + 1));
                 let exit = self.one(name, text, place);
+                // A run that diverged is a result of the comparison like any other.
+                if let Some(step) = diverged(&exit, place) {
+                    output::note(&format!("{name} diverged at step {step}; the other runs go on"));
+                    continue;
+                }
                 if !matches!(exit, Ok(Exit::Fine)) {
                     halt.store(true, Ordering::Relaxed);
                     return exit;

@@ -131,6 +131,13 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
     let text = runs::read_text(&paths.lock())?;
     let experiment = read_experiment("lock", &text).map_err(runs::failure)?;
     let (attestation, _) = finished::read(&paths, (&experiment).into()).map_err(runs::failure)?;
+    if let Some(step) = attestation.diverged {
+        let failure = Failure::bad_input(format!("`{}` diverged at step {step}", shown(folder)));
+        return Err(Failure { exit: Exit::Finding, ..failure }.help(
+            "its weights are not finite numbers; name a run that got to its last step, or the run's lock with \
+             --weights and an earlier checkpoint's weights.safetensors",
+        ));
+    }
     let latest = checkpoint::latest(&paths.checkpoints()).map_err(runs::failure)?;
     let Some(latest) = latest else {
         let failure = Failure::bad_input(format!("`{}` has no checkpoint", shown(folder)));

@@ -2,7 +2,7 @@
 //!
 //! In: the folder. Out: the folder of a lock's run. Must stay true: a run serves every comparison that needs its lock,
 //! whatever it is called; only a finished run is taken from elsewhere, since another process may be at work on one
-//! that is not; what is in the run is checked by whoever reads it, never here.
+//! that is not; one that does not hold is passed over.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,6 +11,7 @@ use compiler::digest::Digest;
 use compiler::lock::Experiment;
 use runtime::attest::Attestation;
 use runtime::files::{SMALL, read_text};
+use runtime::finished;
 use runtime::run::Paths;
 
 use crate::fail::Failure;
@@ -22,19 +23,19 @@ type Id = (Digest, Digest, Digest);
 /// The finished runs of a folder and of the folders in it.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    by_lock: BTreeMap<Id, PathBuf>,
+    by_lock: BTreeMap<Id, Vec<PathBuf>>,
 }
 
 impl Found {
     /// Looks through a folder: runs are in it, or in the folder of a comparison.
     pub(crate) fn under(root: &Path) -> Found {
-        let mut by_lock = BTreeMap::new();
+        let mut by_lock: BTreeMap<Id, Vec<PathBuf>> = BTreeMap::new();
         for folder in folders(root) {
             for run in std::iter::once(folder.clone()).chain(folders(&folder)) {
                 let text = read_text(&Paths::new(&run).attestation(), SMALL).ok();
                 let attested = text.and_then(|text| Attestation::parse(&text).ok());
                 if let Some(Attestation { lock, eval, platform, .. }) = attested {
-                    by_lock.entry((lock, eval, platform)).or_insert(run);
+                    by_lock.entry((lock, eval, platform)).or_default().push(run);
                 }
             }
         }
@@ -49,7 +50,12 @@ impl Found {
         }
         let digests = experiment.digests;
         let id = (digests.train, digests.eval, digests.platform);
-        Ok(self.by_lock.get(&id).cloned().unwrap_or(usual))
+        // One that is damaged, or a part of a run, is no run.
+        let holds = |run: &&PathBuf| {
+            let paths = Paths::new(*run);
+            paths.lock().is_file() && finished::read(&paths, experiment.into()).is_ok()
+        };
+        Ok(self.by_lock.get(&id).and_then(|runs| runs.iter().find(holds)).cloned().unwrap_or(usual))
     }
 }
 

@@ -40,9 +40,11 @@ mod help;
 mod import;
 mod load;
 mod locks;
+mod looks;
 mod new;
 mod out;
 mod output;
+mod plan;
 #[cfg(feature = "torch")]
 mod playground;
 #[cfg(feature = "torch")]
@@ -56,6 +58,8 @@ mod runs;
 mod show;
 mod sign;
 mod signals;
+#[cfg(feature = "torch")]
+mod step_times;
 mod verify;
 mod weights;
 
@@ -132,6 +136,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Answer(args) => answer::answer(&args),
         Command::Export(args) => export::export(&args),
         Command::Import(args) => import::import(&args),
+        Command::Plan(args) => plan::plan(&args),
         Command::Report(args) => report::report(&args),
         Command::Data(args) => data::data(&args),
         Command::Doctor(args) => doctor::doctor(&args),

@@ -14,6 +14,7 @@ use crate::args::ReportArgs;
 use crate::compared::{compared, heading};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
+use crate::looks;
 use crate::out::{self, Kind};
 use crate::output;
 use crate::runs::{failure, read_text};
@@ -49,10 +50,11 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
 pub(crate) fn of(
     locked: &Comparison,
     compared: &compare::Comparison,
+    runs: &[&lock::Run],
     folder: &Path,
     found: &Found,
 ) -> Result<String, Failure> {
-    let parts = vec![part(locked, compared, folder, found)?];
+    let parts = vec![part(locked, compared, runs, folder, found)?];
     report::page(&Report { parts, ..Report::default() }).map_err(Failure::machine)
 }
 
@@ -133,18 +135,21 @@ fn finished(comparison: &Comparison, folder: &Path, found: &Found) -> Result<Par
             comparison.name
         ))
     };
-    let compared = compared(comparison, &comparison.runs(), folder, found).map_err(say)?;
-    part(comparison, &compared, folder, found)
+    let (due, _) = looks::due(comparison, folder, found).map_err(say)?;
+    let due = looks::in_lock_order(comparison, &due);
+    let compared = compared(comparison, &due, folder, found).map_err(say)?;
+    part(comparison, &compared, &due, folder, found)
 }
 
 fn part(
     locked: &Comparison,
     compared: &compare::Comparison,
+    due: &[&lock::Run],
     folder: &Path,
     found: &Found,
 ) -> Result<Part, Failure> {
     let mut runs = Vec::new();
-    for run in locked.runs() {
+    for run in due {
         let place = found.place(folder, &run.experiment)?;
         let logged = report::read(&place, &run.experiment);
         runs.push(report::Run {

@@ -52,7 +52,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
             let end = train(&mut job, out, on, &options, &mut screen);
             screen.clear();
             let computed = match end.map_err(failure)? {
-                End::Finished(_) => true,
+                End::Finished(_) | End::Diverged { .. } => true,
                 End::Already(_) => false,
                 End::Interrupted { step } => {
                     output::note(&format!(

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use compiler::field::{FieldValue, Fields};
 use compiler::lock::{Device, Experiment, Lock};
+use runtime::attest::Attestation;
 use runtime::compare::measured;
 use runtime::data::text::SourceEpochs;
 use runtime::fault::Faults;
@@ -96,6 +97,17 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
             ));
             Ok(Exit::Fine)
         }
+        End::Diverged { attestation: Attestation { steps, .. }, why } => {
+            output::note(&format!(
+                "attested as diverged at step {steps}, in {}; `canonc verify {}` checks the run",
+                shown(&folder),
+                shown(&folder)
+            ));
+            let failure = Failure::bad_input(format!("training diverged: {why}"));
+            Err(Failure { exit: Exit::Finding, ..failure }.help(
+                "lower optimizer.lr, lengthen schedule.warmup or lower optimizer.clip in a new recipe",
+            ))
+        }
         End::Interrupted { step } => {
             let (when, of) = match step {
                 0 => ("before the first step".to_owned(), " of the initial weights"),
@@ -110,7 +122,7 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
 }
 
 /// Each in a process of its own, since each starts in the platform its lock requires. All of them are read first; the
-/// first that does not get to its end is the last.
+/// first that does not get to its end is the last; one that diverged did.
 fn several(args: &RunArgs) -> Outcome {
     let RunArgs { named, lock: _, dir, data, dry_run, device, stop_after_step, fault } = args;
     if dir.is_some() {
@@ -119,13 +131,15 @@ fn several(args: &RunArgs) -> Outcome {
         )
         .help("leave it out: each run gets runs/NAME, NAME being its lock's"));
     }
+    let mut names = Vec::new();
     for path in named {
         let text = runs::read_text(path)?;
         trains(path, &text)?;
-        read_experiment(&shown(path), &text).map_err(failure)?;
+        names.push(read_experiment(&shown(path), &text).map_err(failure)?.name);
     }
     let stop = stop_on_signals()?;
-    for (number, path) in named.iter().enumerate() {
+    let mut all = Exit::Fine;
+    for (number, (path, name)) in named.iter().zip(&names).enumerate() {
         output::note(&format!("lock {} of {}: {}", number + 1, named.len(), shown(path)));
         let mut words: Vec<OsString> = vec!["run".into(), path.into()];
         let mut option = |name: &str, value: Option<OsString>| {
@@ -137,12 +151,16 @@ fn several(args: &RunArgs) -> Outcome {
         option("--device", device.map(|device| device_word(device).into()));
         words.extend(dry_run.then(|| "--dry-run".into()));
         words.extend(output::quiet().then(|| "--quiet".into()));
-        match child::carry_out(&words, None, &stop)? {
-            Exit::Fine => {}
-            other => return Ok(other),
+        let end = child::carry_out(&words, None, &stop);
+        let folder = out::named(Path::new(runs::FOLDER), name, "")?;
+        match end {
+            Ok(Exit::Fine) => {}
+            // It got to its end, too, and the others are to get to theirs.
+            end if crate::compare::diverged(&end, &folder).is_some() => all = Exit::Finding,
+            other => return other,
         }
     }
-    Ok(Exit::Fine)
+    Ok(all)
 }
 
 fn device_word(device: RunDevice) -> &'static str {
@@ -380,7 +398,7 @@ impl Watch for Screen {
             Event::Proved { step, lines } => {
                 format!("{lines} logged lines up to step {step} came out the same again")
             }
-            Event::Failed { .. } => return,
+            Event::Failed { .. } | Event::Diverged { .. } => return,
         };
         self.line(&text);
     }

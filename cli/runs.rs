@@ -41,7 +41,8 @@ pub(crate) fn folder(named: &Path) -> PathBuf {
 /// The weights that are meant: those given, or those of a run's last checkpoint.
 #[cfg(feature = "torch")]
 pub(crate) fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
-    use runtime::checkpoint::{self, Part};
+    use runtime::attest::Attestation;
+    use runtime::checkpoint::{self, Part, Pointer};
     use runtime::run::Paths;
     if let Some(given) = given {
         return Ok(given.to_owned());
@@ -52,15 +53,41 @@ pub(crate) fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Fai
         return Err(Failure::bad_input("no weights are given")
             .help("give `--weights FILE`, or name a run's folder instead of a file"));
     };
-    let latest = checkpoint::latest(&run.checkpoints()).map_err(failure)?;
-    let Some(latest) = latest else {
-        return Err(Failure::bad_input(format!(
-            "the run in `{}` has no checkpoint yet",
-            shown(&run.folder)
-        ))
-        .help("`canonc run` goes on with it; or give `--weights FILE`"));
+    let folder = shown(&run.folder);
+    let broken = |what: String| {
+        let failure = Failure::bad_input(what);
+        Failure { exit: Exit::Finding, ..failure }
+            .help(format!("`canonc verify {folder}` says what is wrong with the run"))
     };
-    Ok(run.checkpoints().join(latest).join(Part::Weights.file()))
+    let latest = match checkpoint::pointer(&run.checkpoints()).map_err(failure)? {
+        Pointer::To(latest) => latest,
+        Pointer::Unreadable(_) => {
+            return Err(broken(format!("`latest` of the run in `{folder}` names no checkpoint")));
+        }
+        Pointer::None => {
+            return Err(Failure::bad_input(format!("the run in `{folder}` has no checkpoint yet"))
+                .help("`canonc run` goes on with it; or give `--weights FILE`"));
+        }
+    };
+    let place = run.checkpoints().join(&latest);
+    // What a finished run attests is what it is asked for.
+    let text = files::read_text(&run.attestation(), files::SMALL).ok();
+    if let Some(attested) = text.and_then(|text| Attestation::parse(&text).ok()) {
+        let manifest =
+            checkpoint::manifest(&place).map_err(|why| broken(format!("{latest}: {why}")))?;
+        if (manifest.step, manifest.weights.tensors) != (attested.steps, attested.weights)
+            && attested.diverged.is_none()
+        {
+            return Err(broken(format!(
+                "the run in `{folder}` attests weights {} of step {}, and its last checkpoint holds {} of step {}",
+                attested.weights.short(),
+                attested.steps,
+                manifest.weights.tensors.short(),
+                manifest.step
+            )));
+        }
+    }
+    Ok(place.join(Part::Weights.file()))
 }
 
 /// The text of a lock.

@@ -8,9 +8,11 @@
 mod run_cli {
     mod answer;
     mod compare;
+    mod diverged;
     mod doors;
     mod folders;
     mod foreign;
+    mod planned;
     mod policy;
     mod proof;
     mod signals;

@@ -59,7 +59,7 @@ pub(super) fn babilong(args: &BabilongArgs) -> Outcome {
     }
     match args.out.as_os_str() == "-" {
         true => output::json_lines(&lines)?,
-        false => out::put(&args.out, Kind::Lines(&["answer", "text"]), &lines)?,
+        false => out::put(&args.out, Kind::Samples, &lines)?,
     }
     Ok(Exit::Fine)
 }

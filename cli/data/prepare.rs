@@ -180,7 +180,8 @@ pub(crate) fn tokenizer(
             .help("say of what kind it is: --tokenizer sentencepiece, tiktoken or huggingface"));
     }
     let mut file = Vec::new();
-    let read = runtime::files::open(path).and_then(|it| it.take(MOST_BYTES + 1).read_to_end(&mut file));
+    let read =
+        runtime::files::open(path).and_then(|it| it.take(MOST_BYTES + 1).read_to_end(&mut file));
     read.map_err(|error| files::missing(path, &error))?;
     if file.len() as u64 > MOST_BYTES {
         return Err(Failure::bad_input(format!(

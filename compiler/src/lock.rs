@@ -21,7 +21,7 @@ pub mod text;
 
 use std::rc::Rc;
 
-use crate::analyse::{Analysis, analyse};
+use crate::analyse::{self, analyse};
 use crate::digest::Digest;
 use crate::field::{FieldDef, FieldValue, Fields};
 use crate::program::Compiled;
@@ -29,8 +29,8 @@ use crate::program::Compiled;
 pub use arch::LockedArch;
 pub(crate) use arch::{line_of, together};
 pub use comparison::{
-    Arm, Choose, Comparison, Declared, Grid, Match, Matched, NoComparison, Quantity, Role, Run,
-    Selection,
+    Analysis, Arm, Choose, Comparison, Declared, DeclaredAnalysis, Grid, Match, Matched,
+    NoComparison, Quantity, Role, Run, Selection, Stop,
 };
 pub(crate) use comparison::{grid_row, seed_list, zip_seeds};
 pub(crate) use covered::{is_bound, of_class};
@@ -68,7 +68,7 @@ pub struct ArchLock {
     pub source: String,
     pub arch: Rc<LockedArch>,
     /// At [`ARCH_SEQ_LEN`].
-    pub analysis: Analysis,
+    pub analysis: analyse::Analysis,
 }
 
 /// What is wrong with an experiment, at the field it is about.

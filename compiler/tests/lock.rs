@@ -6,6 +6,7 @@
 #![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
 
 mod lock {
+    mod analysis;
     mod bind;
     mod comparison;
     mod controlled;

@@ -8,19 +8,21 @@
 
 mod analysis;
 mod caption;
+#[cfg(test)]
+mod concludes;
 mod costs;
+mod diverged;
 mod effect;
 pub mod interval;
 mod json;
 mod methods;
 mod nuisance;
 mod proved;
+mod siblings;
 mod table;
-mod unit;
-#[cfg(test)]
-mod concludes;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unit;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -36,10 +38,11 @@ use crate::run::{Paths, RunError};
 
 use crate::statistics::{Better, Paired, SignFlip, sign_flip};
 
+pub(crate) use analysis::better;
 pub use analysis::{Analysis, Member, analysis_of, together};
-pub(crate) use analysis::{better, called};
 pub use compiler::lock::Role;
 pub use costs::Costs;
+pub(crate) use diverged::diverged;
 pub use effect::{Itself, NoInterval, NoNoise, STEADY, Varied};
 pub use interval::{Interval, interval};
 pub use json::{Document, json};
@@ -47,6 +50,7 @@ pub use methods::methods;
 pub use nuisance::{Edge, End};
 pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};
+pub use siblings::{LeftOut, Sibling, Siblings, siblings};
 pub use table::{Section, Summary, Table, summary};
 pub(crate) use table::{at, effect_cells, interval_head, p_cell, title};
 
@@ -63,6 +67,8 @@ pub struct Curves {
     pub step_seconds: Option<f64>,
     /// The platform and the machine that the seconds are of; `None` where several machines worked on the run.
     pub timed_on: Option<String>,
+    /// The step at which training diverged. Such a run has no value of any metric, and is worse than all that have.
+    pub diverged: Option<u64>,
 }
 
 /// One run of an arm.
@@ -177,6 +183,10 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> 
     let mut curves = Curves::of(&records);
     curves.step_seconds = median_step_seconds(&paths.timings());
     curves.timed_on = timed_on(&attestation);
+    // A loss that is no number after the last step was once attested like any other.
+    let last = experiment.budget.steps;
+    let shown = records.last().and_then(|record| finished::divergence(record, last));
+    curves.diverged = shown.map(|(step, _)| step);
     Ok(curves)
 }
 
@@ -250,8 +260,11 @@ pub fn ran_beside(others: usize) -> String {
 }
 
 impl Curves {
-    /// Every metric after the last step; of the training loss, the mean of the last tenth of all steps.
+    /// Every metric after the last step, none of a run that diverged; of the training loss, the mean of the last tenth of all steps.
     fn finals(&self) -> BTreeMap<String, f64> {
+        if self.diverged.is_some() {
+            return BTreeMap::new();
+        }
         let last = self.loss.last().map(|(step, _)| *step);
         let at_the_end = |points: &Vec<(u64, f64)>| {
             let (step, value) = *points.last()?;
@@ -276,7 +289,7 @@ impl Curves {
 
 impl Curves {
     /// A metric after the last step.
-    pub(crate) fn last(&self, metric: &str) -> Option<f64> {
+    pub fn last(&self, metric: &str) -> Option<f64> {
         self.finals().get(metric).copied()
     }
 }
@@ -302,6 +315,18 @@ fn mean_of(runs: &[Run], metric: &str) -> Option<Mean> {
     mean(&values)
 }
 
+/// What tables call a metric of `evaluation.metrics`.
+pub fn called(metric: &str) -> &'static str {
+    match metric {
+        "answer_accuracy" => ANSWERS_RIGHT,
+        "token_accuracy" => TOKENS_RIGHT,
+        _ => {
+            let measure = MEASURES.iter().find(|(name, ..)| *name == metric);
+            measure.map_or(HELD_OUT_LOSS, |(_, called, _)| called)
+        }
+    }
+}
+
 impl Comparison {
     pub fn base(&self) -> Option<&Arm> {
         self.arms.iter().find(|arm| arm.role == Role::Base)
@@ -312,7 +337,8 @@ impl Comparison {
         called(&self.selection.metric)
     }
 
-    /// An arm's point with the best mean, the first of equal ones; only points where every run has the metric count.
+    /// An arm's point with the best mean, the first of equal ones; only points where every run that did not diverge has
+    /// the metric count, and a point where fewer runs diverged comes before one where more did.
     pub fn best(&self, arm: &Arm) -> Option<usize> {
         self.best_points(arm).first().copied()
     }
@@ -326,12 +352,15 @@ impl Comparison {
                 Choose::Least => mean.value + 0.0,
                 Choose::Most => 0.0 - mean.value,
             };
-            (mean.runs == runs.len() && mean.value.is_finite()).then_some(better_is_less)
+            let diverged = diverged(runs);
+            let all = mean.runs + diverged == runs.len() && mean.value.is_finite();
+            all.then_some((diverged, better_is_less))
         };
         let scores = arm.points.iter().enumerate();
-        let scores: Vec<(usize, f64)> =
+        let scores: Vec<(usize, (usize, f64))> =
             scores.filter_map(|(at, runs)| Some((at, score(runs)?))).collect();
-        let best = scores.iter().map(|(_, score)| *score).reduce(f64::min);
+        let best = scores.iter().map(|(_, score)| *score);
+        let best = best.reduce(|a, b| if b < a { b } else { a });
         scores.into_iter().filter(|(_, score)| Some(*score) == best).map(|(at, _)| at).collect()
     }
 
@@ -382,15 +411,15 @@ impl Comparison {
 }
 
 impl<'a> Pair<'a> {
-    pub(crate) fn base_runs(&self) -> &'a [Run] {
+    pub fn base_runs(&self) -> &'a [Run] {
         self.base.points.get(self.base_point).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn arm_runs(&self) -> &'a [Run] {
+    pub fn arm_runs(&self) -> &'a [Run] {
         self.arm.points.get(self.arm_point).map_or(&[], Vec::as_slice)
     }
 
-    pub(crate) fn again_runs(&self) -> &'a [Run] {
+    pub fn again_runs(&self) -> &'a [Run] {
         self.again.and_then(|arm| arm.points.get(self.base_point)).map_or(&[], Vec::as_slice)
     }
 
@@ -400,7 +429,7 @@ impl<'a> Pair<'a> {
     }
 
     /// The row of one metric.
-    pub(crate) fn row(&self, metric: &str) -> Option<Row> {
+    pub fn row(&self, metric: &str) -> Option<Row> {
         let row = self.row_of(metric.to_owned());
         row.means.iter().any(Option::is_some).then_some(row)
     }

@@ -1,5 +1,6 @@
 //! In: the folder of a run that says it is finished, and what its lock asks of such a run. Out: its attestation and
-//! every logged record; or the first thing that does not agree. Must stay true: nothing that a run logged is used or
+//! every logged record; or the first thing that does not agree. A run that diverged is finished too: its log ends with
+//! the step whose loss or gradient norm is not a number. Must stay true: nothing that a run logged is used or
 //! called finished before this has passed; the attestation is held against the lock and against the log itself, its
 //! chain computed again; tensors are not read and nothing is computed from the lock (`canonc verify` does both), so
 //! that this takes a moment.
@@ -71,7 +72,7 @@ pub fn records(
     of_the_lock(expected, attestation).map_err(|what| mismatch(paths, &what))?;
     let (records, head) = metrics::read(&paths.metrics())?;
     of_the_log(attestation, &records, head)
-        .and_then(|()| whole(expected, &records))
+        .and_then(|()| whole(expected, attestation.diverged, &records))
         .map_err(|what| mismatch(paths, &what))?;
     if metrics::torn(&paths.metrics())?.is_some() {
         return Err(mismatch(paths, "metrics.jsonl goes on after its last whole line"));
@@ -115,10 +116,36 @@ fn of_the_lock(expected: Expected, attestation: &Attestation) -> Result<(), Stri
             ));
         }
     }
-    if attestation.steps != steps {
-        return Err(format!("it attests {} steps, and the lock has {steps}", attestation.steps));
+    match attestation.diverged {
+        None if attestation.steps != steps => {
+            Err(format!("it attests {} steps, and the lock has {steps}", attestation.steps))
+        }
+        Some(at) if attestation.steps != at => Err(format!(
+            "it attests {} steps and that training diverged at step {at}, which ends a run",
+            attestation.steps
+        )),
+        None | Some(_) => Ok(()),
     }
-    Ok(())
+}
+
+/// What of a record shows that training diverged: a loss or gradient norm that is not a finite number, of a step or of
+/// the evaluation after the last one. A loss of no targets is not a loss, and diverged of nothing.
+pub(crate) fn divergence(record: &Record, last: u64) -> Option<(u64, String)> {
+    match record {
+        Record::Step(step) => {
+            let loss = step.loss.unwrap_or(0.0);
+            (!(loss.is_finite() && step.grad_norm.is_finite())).then(|| {
+                let what = format!("has loss {loss} and gradient norm {}", step.grad_norm);
+                (step.step, format!("step {} {what}", step.step))
+            })
+        }
+        // After an earlier one the next step shows it.
+        Record::Evaluation(evaluation) if evaluation.step == last => {
+            let loss = evaluation.nll.filter(|nll| !nll.is_finite())?;
+            Some((last, format!("the evaluation after step {last} has loss {loss}")))
+        }
+        Record::Start(_) | Record::Evaluation(_) => None,
+    }
 }
 
 fn of_the_log(
@@ -199,9 +226,17 @@ pub(crate) fn order(expected: Expected, records: &[Record]) -> Result<Reached, S
     Ok(Reached { step, owes_evaluation: owed })
 }
 
-/// As [`order`], of a run that is finished: to the last step, its evaluation included, and every loss a number.
-pub(crate) fn whole(expected: Expected, records: &[Record]) -> Result<(), String> {
+/// As [`order`], of a run that is finished: to the last step, its evaluation included, and every loss a number; or to
+/// the step at which it is attested that training diverged.
+pub(crate) fn whole(
+    expected: Expected,
+    diverged: Option<u64>,
+    records: &[Record],
+) -> Result<(), String> {
     let Reached { step, owes_evaluation } = order(expected, records)?;
+    if let Some(at) = diverged {
+        return ends_diverged(expected, at, records);
+    }
     if owes_evaluation {
         return Err(format!("metrics.jsonl has no evaluation after step {step}"));
     }
@@ -225,6 +260,20 @@ pub(crate) fn whole(expected: Expected, records: &[Record]) -> Result<(), String
                 "metrics.jsonl has loss {loss} and gradient norm {grad_norm} at step {step}, where every run stops"
             ))
         }
+    }
+}
+
+/// The first record that shows a divergence is the last one, and of the attested step.
+fn ends_diverged(expected: Expected, at: u64, records: &[Record]) -> Result<(), String> {
+    let shows = |(line, record)| Some((line, divergence(record, expected.steps)?));
+    let attested = format!("it attests that training diverged at step {at}");
+    match (1..).zip(records).find_map(shows) {
+        Some((line, (step, _))) if line == records.len() && step == at => Ok(()),
+        Some((line, (_, what))) => Err(format!(
+            "{attested}, and line {line} of {} of metrics.jsonl shows that {what}",
+            records.len()
+        )),
+        None => Err(format!("{attested}, and every loss in metrics.jsonl is a finite number")),
     }
 }
 
@@ -287,6 +336,7 @@ pub(crate) mod tests {
             eval: expected.digests.eval,
             platform: expected.digests.platform,
             steps: expected.steps,
+            diverged: None,
             counted: 7 * steps as u64,
             metrics: log.head().unwrap(),
             lines: log.lines(),
@@ -350,6 +400,83 @@ pub(crate) mod tests {
         assert!(read(&paths, one).unwrap_err().message.contains("line 3 of"));
         std::fs::remove_file(paths.attestation()).unwrap();
         refused(&paths, one, "it has no attestation.toml");
+    }
+
+    /// As [`log_of`], ending with a step of this loss and gradient norm.
+    fn diverging(expected: Expected, at: u64, loss: f64, grad_norm: f64) -> Vec<Record> {
+        let mut records = Vec::new();
+        for record in log_of(expected) {
+            match record {
+                Record::Step(step) if step.step == at => {
+                    records.push(Record::Step(Step { loss: Some(loss), grad_norm, ..step }));
+                    return records;
+                }
+                Record::Start(_) | Record::Step(_) | Record::Evaluation(_) => records.push(record),
+            }
+        }
+        records
+    }
+
+    #[test]
+    fn a_run_that_diverged_is_whole_up_to_that_step_and_no_further() {
+        let folder = tempfile::tempdir().unwrap();
+        let one = expected("one");
+        let attest = |records: &[Record], steps: u64, diverged: Option<u64>| {
+            let paths = write(folder.path(), one, records);
+            let text = std::fs::read_to_string(paths.attestation()).unwrap();
+            let attestation = Attestation::parse(&text).unwrap();
+            let attestation = Attestation { steps, diverged, ..attestation };
+            let none = Faults::none();
+            attestation.write(&paths.attestation(), Circumstances::default(), &none).unwrap();
+            paths
+        };
+        for (at, loss, grad_norm) in [
+            (1, f64::NAN, f64::NAN),
+            (2, f64::INFINITY, 1.0),
+            (3, 1.0, f64::INFINITY),
+            (4, 1.0, f64::NAN),
+        ] {
+            let records = diverging(one, at, loss, grad_norm);
+            let (attestation, read) = read(&attest(&records, at, Some(at)), one).unwrap();
+            assert_eq!((attestation.diverged, read.len()), (Some(at), records.len()));
+            refused(
+                &attest(&records, 4, Some(at)),
+                one,
+                "steps and that training diverged at step",
+            );
+            refused(
+                &attest(&records, at + 1, Some(at + 1)),
+                one,
+                "it attests that training diverged",
+            );
+        }
+        refused(
+            &attest(&diverging(one, 4, f64::NAN, 1.0), 4, None),
+            one,
+            "no evaluation after step 4",
+        );
+        let finite = diverging(one, 3, 1.0, 1.0);
+        refused(
+            &attest(&finite, 3, Some(3)),
+            one,
+            "every loss in metrics.jsonl is a finite number",
+        );
+        refused(&attest(&log_of(one), 4, Some(4)), one, "every loss in metrics.jsonl is a finite");
+        // It goes on after that step: no run does.
+        let mut longer = diverging(one, 1, f64::NAN, 1.0);
+        longer.push(log_of(one).remove(2));
+        refused(
+            &attest(&longer, 2, Some(2)),
+            one,
+            "line 2 of 3 of metrics.jsonl shows that step 1 has loss NaN",
+        );
+        // After the last step, an evaluation shows it too.
+        let mut last = log_of(one);
+        let Some(Record::Evaluation(evaluation)) = last.last_mut() else { panic!() };
+        evaluation.nll = Some(f64::NAN);
+        read(&attest(&last, 4, Some(4)), one).unwrap();
+        // So many were attested before there was a word for it.
+        read(&attest(&last, 4, None), one).unwrap();
     }
 
     #[test]

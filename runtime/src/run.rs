@@ -168,7 +168,8 @@ impl RunFolder {
         if let Some(found) = &found {
             belongs(found)?;
         }
-        if found.as_deref() != Some(lock_text) {
+        // A finished run keeps the lock that it attested, whatever another lock of the same training is called.
+        if found.as_deref() != Some(lock_text) && !paths.attestation().exists() {
             replace(&paths.lock(), lock_text.as_bytes(), || Ok(())).map_err(io(&paths.lock()))?;
         }
         fs::create_dir_all(paths.checkpoints()).map_err(io(&paths.checkpoints()))?;

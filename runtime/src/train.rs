@@ -2,6 +2,7 @@
 //! finished. Must stay true: weights after step n are a function of the job; a step that was logged before comes out
 //! the same or the run stops; whatever happens between two steps, the next process goes on from a whole checkpoint.
 
+mod alternate;
 mod machine;
 mod state;
 mod timing;
@@ -29,6 +30,7 @@ use crate::run::{
 };
 use crate::verify;
 
+pub use alternate::alternate;
 pub(crate) use machine::{facts, line};
 pub use machine::{machine, spec};
 pub use state::{State, gradients};
@@ -60,6 +62,8 @@ pub enum End {
     Finished(Attestation),
     /// They were done before.
     Already(Attestation),
+    /// Training diverged, now or before, which is attested; `why` is what the log shows.
+    Diverged { attestation: Attestation, why: String },
     /// There is a checkpoint of this step to go on from.
     Interrupted { step: u64 },
 }
@@ -78,8 +82,11 @@ pub fn train(
         fits(&estimate(job), memory_limit().as_ref())?;
     }
     let folder = RunFolder::open(folder, &job.lock_text, ours, options.faults)?;
-    if let Some(done) = attested(job, &folder, watch)? {
-        return Ok(End::Already(done));
+    if let Some((done, records)) = attested(job, &folder, watch)? {
+        return Ok(match diverged(&records, job.steps) {
+            Some((_, why)) if done.diverged.is_some() => End::Diverged { attestation: done, why },
+            Some(_) | None => End::Already(done),
+        });
     }
     fits(&estimate(job), memory_limit().as_ref())?;
     let mut run = Run::begin(job, folder, machine, options, watch)?;
@@ -92,23 +99,28 @@ pub fn train(
     end
 }
 
-/// The attestation of a run that is done, if there is one that can be believed.
+/// What the last record shows of a run that diverged.
+fn diverged(records: &[Record], last: u64) -> Option<(u64, String)> {
+    records.last().and_then(|record| finished::divergence(record, last))
+}
+
+/// The attestation of a run that is done, if there is one that can be believed, and what it logged.
 fn attested(
     job: &Job,
     folder: &RunFolder,
     watch: &mut dyn Watch,
-) -> Result<Option<Attestation>, RunError> {
+) -> Result<Option<(Attestation, Vec<Record>)>, RunError> {
     let path = folder.paths.attestation();
     let Ok(text) = files::read_text(&path, files::SMALL) else { return Ok(None) };
     let why = match Attestation::parse(&text) {
         Ok(attestation) if attestation.lock == job.id() => {
-            finished::records(&folder.paths, job.into(), &attestation)?;
+            let records = finished::records(&folder.paths, job.into(), &attestation)?;
             // Somebody may have deleted all states to save room; one that is there has to be the attested one.
             if !checkpoint::names(&folder.paths.checkpoints())?.is_empty() {
                 verify::last_state(&folder.paths, job, &attestation)
                     .map_err(|why| finished::mismatch(&folder.paths, &why))?;
             }
-            return Ok(Some(attestation));
+            return Ok(Some((attestation, records)));
         }
         Ok(attestation) => format!("it is of lock {}", attestation.lock.short()),
         Err(why) => why,
@@ -135,6 +147,8 @@ struct Run<'a> {
     /// What the last checkpoint holds.
     saved: Option<Manifest>,
     counted: u64,
+    /// What shows that training diverged at the step of `state`.
+    diverged: Option<String>,
     /// Logged lines that came out the same again, as far as that was told.
     proved: u64,
 }
@@ -175,7 +189,11 @@ impl<'a> Run<'a> {
             }
         };
         tell(Event::Started { step: state.step, machine: machine::line(&machine::facts()) })?;
-        let counted = logged_targets(&folder, state.step)?;
+        let (records, _) = crate::metrics::read(&folder.paths.metrics())?;
+        let counted = logged_targets(&records, state.step);
+        // A process that ended after it saved the last state of a run that diverged has left only the attesting.
+        let diverged = diverged(&records, job.steps);
+        let diverged = diverged.filter(|(step, _)| *step == state.step).map(|(_, why)| why);
         Ok(Run {
             job,
             folder,
@@ -189,6 +207,7 @@ impl<'a> Run<'a> {
             kernels,
             saved,
             counted,
+            diverged,
             proved: 0,
         })
     }
@@ -200,7 +219,7 @@ impl<'a> Run<'a> {
             self.append(&Record::Start(start))?;
         }
         let last = self.job.steps;
-        if self.state.step < last && self.stops() {
+        if self.state.step < last && self.diverged.is_none() && self.stops() {
             let step = self.state.step;
             // Told to stop before the first step, it keeps its word all the same.
             if self.saved.is_none() {
@@ -209,20 +228,21 @@ impl<'a> Run<'a> {
             }
             return Ok(End::Interrupted { step });
         }
-        while self.state.step < last {
+        while self.state.step < last && self.diverged.is_none() {
             self.step()?;
             let step = self.state.step;
-            if self.job.cadence.evaluates_after(step, last) {
+            if self.diverged.is_none() && self.job.cadence.evaluates_after(step, last) {
                 self.evaluate()?;
             }
-            let stops = self.stops();
+            let ends = step == last || self.diverged.is_some();
+            let stops = self.stops() && !ends;
             if stops || self.log.left_to_prove() == 0 {
                 self.tell_proved(step)?;
             }
-            if stops || step == last || self.job.cadence.saves_after(step) {
+            if stops || ends || self.job.cadence.saves_after(step) {
                 self.checkpoint()?;
             }
-            if stops && step < last {
+            if stops {
                 self.tell(Event::Interrupted { step })?;
                 return Ok(End::Interrupted { step });
             }
@@ -230,9 +250,10 @@ impl<'a> Run<'a> {
         if self.log.left_to_prove() > 0 {
             return Err(RunError::finding(
                 format!(
-                    "{} has {} lines more than a run of {last} steps",
+                    "{} has {} lines more than a run that ends with step {}",
                     self.folder.paths.metrics().display(),
-                    self.log.left_to_prove()
+                    self.log.left_to_prove(),
+                    self.state.step
                 ),
                 "restore the file, or move the run's folder away and run again from the start",
             ));
@@ -268,21 +289,19 @@ impl<'a> Run<'a> {
         self.counted += step.counted;
         let logged = self.append(&Record::Step(step.clone()));
         // Said first: an older log has a number where this step has none, and the reason is the same.
-        let Some(loss) = step.loss else { return Err(nothing_counted(self.job, step.step)) };
+        if step.loss.is_none() {
+            return Err(nothing_counted(self.job, step.step));
+        }
         if logged? == Appended::New {
             self.time(&format!("{{\"step\":{},\"seconds\":{seconds:?}}}", step.step))?;
         }
         self.watch.step(&step, seconds);
-        if !(loss.is_finite() && step.grad_norm.is_finite()) {
-            return Err(RunError::finding(
-                format!(
-                    "training diverged: step {} has loss {loss} and gradient norm {}",
-                    step.step, step.grad_norm
-                ),
-                "lower optimizer.lr, lengthen schedule.warmup or lower optimizer.clip in a new recipe",
-            ));
-        }
+        self.diverges(&Record::Step(step));
         Ok(())
+    }
+
+    fn diverges(&mut self, record: &Record) {
+        self.diverged = finished::divergence(record, self.job.steps).map(|(_, why)| why);
     }
 
     /// The error of a step whose data cannot be read. Nothing has been computed with it, so the state before it is kept.
@@ -307,6 +326,7 @@ impl<'a> Run<'a> {
             self.time(&format!("{{\"evaluation\":{step},\"evaluation_seconds\":{seconds:?}}}"))?;
         }
         self.watch.evaluation(&evaluation, seconds);
+        self.diverges(&Record::Evaluation(evaluation));
         Ok(())
     }
 
@@ -359,7 +379,8 @@ impl<'a> Run<'a> {
             lock: self.job.id(),
             eval: self.job.digests.eval,
             platform: self.job.digests.platform,
-            steps: self.job.steps,
+            steps: self.state.step,
+            diverged: self.diverged.as_ref().map(|_| self.state.step),
             counted: self.counted,
             metrics,
             lines: self.log.lines(),
@@ -383,8 +404,16 @@ impl<'a> Run<'a> {
         let circumstances =
             Circumstances { finished: now, seconds, processes: sessions.len() as u64, proved };
         attestation.write(&self.folder.paths.attestation(), circumstances, self.options.faults)?;
-        self.tell(Event::Finished { step: self.state.step })?;
-        Ok(End::Finished(attestation))
+        match self.diverged.take() {
+            None => {
+                self.tell(Event::Finished { step: self.state.step })?;
+                Ok(End::Finished(attestation))
+            }
+            Some(why) => {
+                self.tell(Event::Diverged { step: self.state.step, why: why.clone() })?;
+                Ok(End::Diverged { attestation, why })
+            }
+        }
     }
 
     fn append(&mut self, record: &Record) -> Result<Appended, RunError> {
@@ -438,13 +467,12 @@ fn nothing_counted(job: &Job, step: u64) -> RunError {
 }
 
 /// Counted targets of the logged steps up to `step`.
-fn logged_targets(folder: &RunFolder, step: u64) -> Result<u64, RunError> {
-    let (records, _) = crate::metrics::read(&folder.paths.metrics())?;
+fn logged_targets(records: &[Record], step: u64) -> u64 {
     let counts = records.iter().map(|record| match record {
         Record::Step(logged) if logged.step <= step => logged.counted,
         Record::Step(_) | Record::Start(_) | Record::Evaluation(_) => 0,
     });
-    Ok(counts.fold(0, u64::saturating_add))
+    counts.fold(0, u64::saturating_add)
 }
 
 /// What every process that worked on a run left behind.

@@ -59,7 +59,8 @@ pub fn verify(
     let attestation = attestation(&paths, &mut report);
     // Before the log: a process that trains meanwhile saves a checkpoint after the lines that lead to it.
     let names = checkpoint::names(&paths.checkpoints())?;
-    let log = log::check(&paths, &experiment, attestation.is_some(), &mut report);
+    let diverged = attestation.as_ref().and_then(|read| read.as_ref().ok()?.diverged);
+    let log = log::check(&paths, &experiment, attestation.is_some(), diverged, &mut report);
     if let Some(log) = &log {
         log::check_rates(log, &experiment, &mut report);
         let is_text = matches!(experiment.data.source, DataSource::Text { .. });
@@ -92,9 +93,11 @@ pub fn verify(
         check_initial(log, &experiment, &mut report);
     }
     let finished = attestation.is_some();
-    let saved =
-        checkpoints::check(&paths, &experiment, &names, log.as_ref(), finished, &mut report)?;
-    let last_is_there = paths.checkpoints().join(name_of(experiment.budget.steps)).exists();
+    // A run that diverged ends there.
+    let last = diverged.unwrap_or(experiment.budget.steps);
+    let ends = checkpoints::Ends { last, finished };
+    let saved = checkpoints::check(&paths, &experiment, &names, log.as_ref(), ends, &mut report)?;
+    let last_is_there = paths.checkpoints().join(name_of(last)).exists();
     let found = attested::Found { log: log.as_ref(), saved, last_is_there, finished };
     attested::check(&paths, &experiment, attestation, found, &mut report);
     other_files(&paths, &mut report)?;

@@ -137,6 +137,7 @@ fn finish(folder: &Path, experiment: &Experiment, role: Role, seed: usize) {
         eval: digests.eval,
         platform: digests.platform,
         steps: STEPS,
+        diverged: None,
         counted: 10 * STEPS,
         metrics: log.head().unwrap(),
         lines: log.lines(),
@@ -469,7 +470,10 @@ fn three_repetitions_are_drawn_as_noise() {
     near(&saw["band"]["band"]["y"], 0.02);
     assert_eq!(saw["band"]["band"]["points"], STEPS);
     let note = saw["band"]["note"].as_str().unwrap();
-    assert!(note.contains("one standard deviation of a single A/A difference (3 repetitions)"), "{note}");
+    assert!(
+        note.contains("one standard deviation of a single A/A difference (3 repetitions)"),
+        "{note}"
+    );
 }
 
 #[test]

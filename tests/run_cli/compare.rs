@@ -9,10 +9,10 @@ use std::process::{Command, Stdio};
 use crate::{ARCH, DEPO, Place};
 
 /// An arm: its name, its arch, and which lines of its recipe are changed into which.
-type Arm<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
+pub(crate) type Arm<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
 
 /// Recipes `NAME.toml` on archs of one file, each with some lines changed, and a comparison of them.
-fn comparison(arms: &[Arm<'_>], declared: &str) -> Place {
+pub(crate) fn comparison(arms: &[Arm<'_>], declared: &str) -> Place {
     let place = Place::empty();
     let archs = format!("{ARCH}arch small_a = small with {{ canon A }}\n");
     fs::write(place.path("archs.canon"), archs).unwrap();
@@ -31,7 +31,7 @@ fn comparison(arms: &[Arm<'_>], declared: &str) -> Place {
     place
 }
 
-const SHORT: (&str, &str) = ("steps = 6", "steps = 3");
+pub(crate) const SHORT: (&str, &str) = ("steps = 6", "steps = 3");
 const COMPARE: &str = "compare lockfiles/both.lock";
 
 /// Two seeds of a base and a treated arm, one of the base again.
@@ -57,8 +57,7 @@ fn no_table_is_made_of_a_log_that_was_cut_or_is_another_run_s() {
     let first = place.type_in(COMPARE);
     assert_eq!(first.status.code(), Some(0), "{}", crate::said(&first));
     let before = table(&read(first));
-    let wanted =
-        "plain treated plain again paired difference 95% t interval A/A: SE of mean p p, Holm effect questions";
+    let wanted = "plain treated plain again paired difference 95% t interval A/A: SE of mean p p, Holm effect questions";
     assert!(before.iter().any(|line| line == wanted), "{before:?}");
     let seeds = "Means over seeds (plain 2, treated 2, plain again 1);";
     assert!(before.iter().any(|line| line.starts_with(seeds)), "{before:?}");
@@ -213,7 +212,8 @@ fn two_runs_at_a_time_give_the_same_table() {
         assert!(one.last().unwrap().contains(sentence) && !said.contains(sentence), "{said}");
     }
     assert!(!said.contains("step time"), "{said}");
-    let without = |line: &String| timed.iter().fold(line.clone(), |line, said| line.replace(said, ""));
+    let without =
+        |line: &String| timed.iter().fold(line.clone(), |line, said| line.replace(said, ""));
     let one: Vec<String> = one.iter().map(without).collect();
     assert_eq!(one, two);
     // Who says what is told.

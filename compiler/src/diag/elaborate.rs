@@ -388,7 +388,9 @@ pub(crate) fn unknown_slot(span: Span, slot: &str, layer: &str, declared: &[&str
     } else {
         d.help(format!("it declares {}", list(declared.iter().copied())))
     };
-    d.help(format!("a slot is declared where it is used: `slot {slot}(…)` in the layer, its mixer or its mlp"))
+    d.help(format!(
+        "a slot is declared where it is used: `slot {slot}(…)` in the layer, its mixer or its mlp"
+    ))
 }
 
 pub(crate) fn unused_result(name: &str, span: Span) -> Diagnostic {

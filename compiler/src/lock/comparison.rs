@@ -6,8 +6,10 @@
 //! one whose arms are not matched as it declares; every arm gets the same seeds and the same grid; the A/A
 //! arm is the base with other seeds and nothing else.
 
+mod analysis;
 mod facts;
 mod matched;
+mod order;
 mod sound;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,8 +21,9 @@ use crate::digest::Digest;
 use crate::field::{FieldValue, Fields};
 use crate::recipe::{MAX_POINTS, Point};
 use facts::no_longer;
-use sound::{equal_seeds, unmeasured, unsound_grid};
+use sound::{equal_seeds, unjudged, unmeasured, unsound_grid};
 
+pub use analysis::{Analysis, DeclaredAnalysis, Stop};
 pub(crate) use facts::{grid_row, seed_list, zip_seeds};
 pub use matched::{Match, Matched, Quantity};
 
@@ -42,6 +45,8 @@ pub struct Comparison {
     pub again: Vec<Seeds>,
     pub grid: Vec<Grid>,
     pub selection: Selection,
+    /// How the runs are judged.
+    pub analysis: Analysis,
     /// What the arms are to have equal, if anything.
     pub matching: Option<Match>,
     /// Who was declared to run the arms.
@@ -50,6 +55,7 @@ pub struct Comparison {
     pub verdicts: BTreeMap<String, Verdict>,
     /// For each arm but the base, where something is to be equal: what it is in both, at the first point of the grid.
     pub matched: BTreeMap<String, Matched>,
+    declared_analysis: DeclaredAnalysis,
     runs: Vec<Run>,
 }
 
@@ -122,6 +128,7 @@ pub struct Declared {
     pub again: Vec<Seeds>,
     pub grid: Vec<Grid>,
     pub selection: Selection,
+    pub analysis: DeclaredAnalysis,
     pub matching: Option<Match>,
     pub trainer: Trainer,
 }
@@ -133,11 +140,24 @@ impl Comparison {
         arms: Vec<Arm>,
         declared: Declared,
     ) -> Result<Comparison, NoComparison> {
-        let Declared { base, treatment, seeds, again, grid, selection, matching, trainer } =
-            declared;
+        let Declared {
+            base,
+            treatment,
+            seeds,
+            again,
+            grid,
+            selection,
+            analysis,
+            matching,
+            trainer,
+        } = declared;
         let mut unsound = equal_seeds(&seeds, &again);
         unsound.extend(unsound_grid(&grid, &selection));
         unsound.extend(arms.iter().filter_map(|arm| unmeasured(arm, &selection.metric, &grid)));
+        unsound.extend(analysis.unsound(&selection, seeds.len(), &grid));
+        let declared_analysis = analysis;
+        let analysis = declared_analysis.resolve(&selection, seeds.len());
+        unsound.extend(arms.iter().flat_map(|arm| unjudged(arm, &analysis, &selection)));
         if !unsound.is_empty() {
             return Err(NoComparison::Problems(unsound));
         }
@@ -167,6 +187,8 @@ impl Comparison {
             again,
             grid,
             selection,
+            analysis,
+            declared_analysis,
             matching,
             trainer,
             verdicts: BTreeMap::new(),
@@ -349,6 +371,7 @@ impl Comparison {
             again: self.again.clone(),
             grid: self.grid.clone(),
             selection: self.selection.clone(),
+            analysis: self.declared_analysis.clone(),
             matching: self.matching,
             trainer: self.trainer,
         };

@@ -1,7 +1,7 @@
 //! Comparison files: which recipes are arms, and what is meant to differ between them.
 //!
 //! In: TOML with `base`, `treatment`, `[arms]`, `[seeds]`, and if wanted `trainer`, `[again]` (the A/A arm), `[grid]`,
-//! `[selection]`, `[match]`, and `[sweep]` for several comparisons that differ in their arms alone. Out: a
+//! `[selection]`, `[analysis]`, `[match]`, and `[sweep]` for several comparisons that differ in their arms alone. Out: a
 //! [`ComparisonFile`], or every error in it. Must stay true: a treatment is
 //! declared here once, before any run; a nuisance or a seed cannot be a treatment.
 
@@ -19,7 +19,8 @@ use super::{ArchRef, diag, facts};
 use crate::compare::{Change, Trainer};
 use crate::field::{self, shown};
 use crate::lock::{
-    Arm, Choose, Comparison, Declared, Experiment, Match, NoComparison, Quantity, Seeds, Selection,
+    Arm, Choose, Comparison, Declared, DeclaredAnalysis, Experiment, Match, NoComparison, Quantity,
+    Seeds, Selection,
 };
 use crate::lock::{grid_row, seed_list, zip_seeds};
 use crate::resolve::import_target;
@@ -48,8 +49,9 @@ pub struct ComparisonFile {
     spans: BTreeMap<String, Span>,
 }
 
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "again",
+    "analysis",
     "arms",
     "base",
     "grid",
@@ -112,6 +114,7 @@ impl Reader<'_> {
         let mut grid = Vec::new();
         let mut selection =
             Selection { metric: "loss".to_owned(), choose: Choose::Least, per_arm: true };
+        let mut analysis = DeclaredAnalysis::default();
         let mut chosen = None;
         let mut base = None;
         let (mut on, mut within) = (None, None);
@@ -178,6 +181,11 @@ impl Reader<'_> {
                 (Some(("selection", "per_arm")), DeValue::Boolean(per_arm)) => {
                     selection.per_arm = *per_arm;
                 }
+                (Some(("analysis", name)), value) if DeclaredAnalysis::KEYS.contains(&path) => {
+                    if let Err(why) = analysis.take(name, value) {
+                        self.diagnostics.push(diag::bad_analysis(at, path, &why));
+                    }
+                }
                 (None, value @ DeValue::String(_)) if path == "match" => {
                     on = self.written(path, at, Quantity::read(value));
                 }
@@ -216,7 +224,18 @@ impl Reader<'_> {
                 self.diagnostics.push(diag::nuisance_in_treatment(at, path));
             }
         }
-        (rows, Declared { base, treatment, seeds, again, grid, selection, matching, trainer })
+        let declared = Declared {
+            base,
+            treatment,
+            seeds,
+            again,
+            grid,
+            selection,
+            analysis,
+            matching,
+            trainer,
+        };
+        (rows, declared)
     }
 
     fn place(&self, path: &str) -> Span {
@@ -337,6 +356,7 @@ impl Reader<'_> {
                 let known: &[&str] = match path.split_once('.') {
                     Some(("selection", _)) => &SELECTION,
                     Some(("match", _)) => &MATCH,
+                    Some(("analysis", _)) => &DeclaredAnalysis::KEYS,
                     Some(_) | None => &KEYS,
                 };
                 diag::unknown_comparison_key(key, path, known)

@@ -194,6 +194,13 @@ pub(super) fn bad_match(at: Span, path: &str, why: &str) -> Diagnostic {
     )
 }
 
+pub(super) fn bad_analysis(at: Span, path: &str, why: &str) -> Diagnostic {
+    Diagnostic::error("bad-value", at, format!("`{path}`: {why}")).help(
+        "write `[analysis]` with primary = \"loss\", family = [\"loss\", \"answer_accuracy\"], margin = 0.01, \
+         level = 0.05, stop = \"fixed\"; each can be left out",
+    )
+}
+
 pub(super) fn nuisance_in_treatment(at: Span, path: &str) -> Diagnostic {
     let message = format!("`{path}` is in the treatment and is varied in every arm");
     Diagnostic::error("nuisance-in-treatment", at, message)

@@ -11,7 +11,7 @@ use super::files::demo;
 use super::support::{DEPO, MANO, SMALL, TEXT, compiled_text, experiment_of, locked};
 
 /// A comparison of recipes of the small archs.
-fn compare(file: &str, arms: &[(&str, &str, &str)]) -> Result<Comparison, String> {
+pub(super) fn compare(file: &str, arms: &[(&str, &str, &str)]) -> Result<Comparison, String> {
     compare_archs(SMALL, file, arms)
 }
 

@@ -5,10 +5,11 @@
 //! a declared row without data still counts; a row outside the family gets no word; several comparisons shown together
 //! are one family.
 
+use compiler::lock::{self, Stop};
 use serde::Serialize;
 
 use super::effect::NoInterval;
-use super::{Comparison, HELD_OUT_LOSS, MEASURES, Pair, Row, TOKENS_RIGHT, ANSWERS_RIGHT};
+use super::{Comparison, Pair, Row, called};
 use crate::statistics::equivalence::{self, Judged, Margin, judge};
 use crate::statistics::{Better, Confidence, Undefined};
 
@@ -26,6 +27,26 @@ pub struct Analysis {
     pub declared: bool,
 }
 
+impl Analysis {
+    /// What a lock declares; `None` where it leaves everything at its neutral value.
+    pub(crate) fn declared(locked: &lock::Comparison) -> Option<Analysis> {
+        let lock::Analysis { primary, family, margin, level, stop } = &locked.analysis;
+        let confidence = Confidence::new(1.0 - level.to_f64())?;
+        let neutral = *primary == locked.selection.metric
+            && *family == [primary.as_str()]
+            && margin.is_none()
+            && confidence == Confidence::NINETY_FIVE
+            && *stop == Stop::Fixed;
+        (!neutral).then(|| Analysis {
+            primary: called(primary).to_owned(),
+            family: family.iter().map(|metric| called(metric).to_owned()).collect(),
+            margin: margin.and_then(|margin| Margin::new(margin.to_f64())),
+            confidence,
+            declared: true,
+        })
+    }
+}
+
 /// What the lock declares, or the defaults: the metric of the selection for every treated arm, no margin, level 0.05.
 pub fn analysis_of(comparison: &Comparison) -> Analysis {
     comparison.proved.analysis.clone().unwrap_or_else(|| {
@@ -38,18 +59,6 @@ pub fn analysis_of(comparison: &Comparison) -> Analysis {
             declared: false,
         }
     })
-}
-
-/// What tables call a metric of the field table.
-pub(crate) fn called(metric: &str) -> &'static str {
-    match metric {
-        "answer_accuracy" => ANSWERS_RIGHT,
-        "token_accuracy" => TOKENS_RIGHT,
-        metric => {
-            let measure = MEASURES.iter().find(|(name, ..)| *name == metric);
-            measure.map_or(HELD_OUT_LOSS, |(_, called, _)| called)
-        }
-    }
 }
 
 /// The direction in which a metric is better, by the field table.

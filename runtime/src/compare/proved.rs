@@ -125,7 +125,7 @@ impl Proved {
         Proved {
             claims: claims.collect(),
             axes: axes.collect(),
-            analysis: None,
+            analysis: Analysis::declared(locked),
             varied: varied(locked),
             questions: questions(locked),
             costs: costs.collect(),

@@ -8,11 +8,12 @@
 
 use super::analysis::Member;
 use super::caption::caption;
+use super::diverged::{of_none, of_runs};
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::{
-    Comparison, Itself, Mean, NoInterval, NoNoise, Pair, Role, Row, Run, Unit,
-    analysis_of, costs, mean, mean_of, paired, unit,
+    Comparison, Itself, Mean, NoInterval, NoNoise, Pair, Role, Row, Run, Unit, analysis_of, costs,
+    mean, mean_of, paired, unit,
 };
 use crate::statistics::paired::{Paired, covers};
 use crate::statistics::{Confidence, Effect, Judged};
@@ -106,8 +107,7 @@ pub(crate) fn percent(confidence: Confidence) -> String {
 
 /// Heads of what [`spread`] makes.
 fn spread_head<'r>(pair: Option<&Pair<'_>>, rows: impl Iterator<Item = &'r Row>) -> Vec<String> {
-    let confidence =
-        pair.map_or(Confidence::NINETY_FIVE, |pair| analysis_of(pair.of).confidence);
+    let confidence = pair.map_or(Confidence::NINETY_FIVE, |pair| analysis_of(pair.of).confidence);
     let mut head = vec!["paired difference".to_owned(), interval_head(confidence, rows)];
     head.extend(pair.and_then(|pair| pair.again).map(|_| "A/A: SE of mean".to_owned()));
     head
@@ -201,7 +201,7 @@ fn cells(pair: &Pair<'_>, row: &Row) -> Vec<String> {
     let mut line = vec![row.metric.clone()];
     let runs = [pair.base_runs(), pair.arm_runs(), pair.again_runs()];
     for (mean, runs) in row.means.iter().zip(runs) {
-        line.push(mean_cell(row.unit, *mean, runs.len()));
+        line.push(mean_cell(row.unit, *mean, runs));
     }
     line.extend(spread(pair, Some(row)));
     line
@@ -284,10 +284,9 @@ impl Row {
     }
 }
 
-fn mean_cell(unit: Unit, mean: Option<Mean>, runs: usize) -> String {
-    let Some(Mean { value, runs: had }) = mean else { return NOTHING.to_owned() };
-    let shown = unit.value(value);
-    shown + &of_fewer(had, runs)
+fn mean_cell(unit: Unit, mean: Option<Mean>, runs: &[Run]) -> String {
+    let Some(Mean { value, runs: had }) = mean else { return of_none(runs, NOTHING) };
+    unit.value(value) + &of_runs(had, runs)
 }
 
 fn of_fewer(had: usize, all: usize) -> String {
@@ -350,7 +349,7 @@ fn judged_cells(pair: &Pair<'_>, metric: &str) -> Vec<String> {
     let mean = |at: usize| row.as_ref().and_then(|row| row.means.get(at).copied().flatten());
     let means = runs.iter().enumerate();
     let mut line: Vec<String> =
-        means.map(|(side, runs)| mean_cell(unit(metric), mean(side), runs.len())).collect();
+        means.map(|(side, runs)| mean_cell(unit(metric), mean(side), runs)).collect();
     line.extend(spread(pair, row.as_ref()));
     line
 }
@@ -364,7 +363,7 @@ fn grid(comparison: &Comparison) -> Section {
         let mut row = vec![label.clone()];
         row.extend(comparison.arms.iter().map(|arm| {
             let runs: &[Run] = arm.points.get(point).map_or(&[], Vec::as_slice);
-            let cell = mean_cell(unit(metric), mean_of(runs, metric), runs.len());
+            let cell = mean_cell(unit(metric), mean_of(runs, metric), runs);
             let chosen = comparison.chosen(arm) == Some(point);
             if chosen { format!("{cell} *") } else { cell }
         }));
@@ -485,7 +484,10 @@ mod tests {
         let mut comparison = two_seeds();
         comparison.arms[1].points[0][0].curves.metrics.clear();
         let text = summary(&comparison).text();
-        assert!(text.contains("2.7500 nats (1 of 2)") && text.contains("-0.2500 nats (1 of 2)"), "{text}");
+        assert!(
+            text.contains("2.7500 nats (1 of 2)") && text.contains("-0.2500 nats (1 of 2)"),
+            "{text}"
+        );
     }
 
     #[test]

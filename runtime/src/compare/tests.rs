@@ -17,6 +17,7 @@ pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
         asked: BTreeMap::from([(TOKENS_RIGHT.to_owned(), 200), (HELD_OUT_LOSS.to_owned(), 900)]),
         step_seconds: Some(0.01),
         timed_on: Some("here".to_owned()),
+        diverged: None,
     };
     Run { seed, curves }
 }
@@ -345,7 +346,8 @@ fn both_ways_of_judging_stand_beside_each_point() {
         };
         let each = section("paired at each point");
         // All differences of a point are equal here, so there is no interval and no coverage to state.
-        let head = ["", "base", "treated", "paired difference", "95% t interval", "A/A: SE of mean"];
+        let head =
+            ["", "base", "treated", "paired difference", "95% t interval", "A/A: SE of mean"];
         assert_eq!(each.head, head);
         let noise = |row: usize| each.rows[row][5].as_str();
         let difference = |row: usize| each.rows[row][3].as_str();

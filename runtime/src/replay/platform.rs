@@ -149,6 +149,7 @@ mod tests {
             eval: digest,
             platform: digest,
             steps: 1,
+            diverged: None,
             counted: 1,
             metrics: digest,
             lines: 1,

@@ -38,6 +38,11 @@ pub enum Event {
     Finished {
         step: u64,
     },
+    /// Training diverged at this step, which is attested; and what shows it.
+    Diverged {
+        step: u64,
+        why: String,
+    },
 }
 
 impl Event {
@@ -57,6 +62,9 @@ impl Event {
             }
             Event::Interrupted { step } => json!({"event": "interrupted", "step": step}),
             Event::Failed { step, why } => json!({"event": "failed", "step": step, "why": why}),
+            Event::Diverged { step, why } => {
+                json!({"event": "diverged", "step": step, "why": why})
+            }
             Event::Finished { step } => json!({"event": "finished", "step": step}),
         };
         if let Some(members) = line.as_object_mut() {

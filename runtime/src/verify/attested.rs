@@ -173,7 +173,7 @@ fn check_claims(
         wrong.push(format!(
             "it claims weights {}, and there is no checkpoint of the last step, {}",
             attestation.weights.short(),
-            experiment.budget.steps
+            attestation.steps
         ));
     }
     if let Some(log) = found.log {
@@ -189,7 +189,7 @@ fn check_claims(
             ("lines", attestation.lines, lines),
             ("counted targets", attestation.counted, counted),
             ("steps", attestation.steps, steps),
-            ("steps", attestation.steps, experiment.budget.steps),
+            ("steps", attestation.steps, attestation.diverged.unwrap_or(experiment.budget.steps)),
         ] {
             if claimed != found {
                 wrong.push(format!("it claims {claimed} {what}, and there are {found}"));

@@ -17,6 +17,13 @@ use crate::checkpoint::{
 use crate::metrics::{Record, Start};
 use crate::run::{Paths, RunError, UNFINISHED, cannot_read};
 
+/// Where a run ends, and whether it got there.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ends {
+    pub(super) last: u64,
+    pub(super) finished: bool,
+}
+
 /// Checks the checkpoints `names`, which were listed before the log was read. The manifest of the last step's, if it
 /// holds. Of an unfinished run, one that is gone by now was pruned by the process that trains meanwhile.
 pub(super) fn check(
@@ -24,13 +31,12 @@ pub(super) fn check(
     experiment: &Experiment,
     names: &[String],
     log: Option<&Log>,
-    finished: bool,
+    Ends { last, finished }: Ends,
     report: &mut Report,
 ) -> Result<Option<Manifest>, RunError> {
     let folder = paths.checkpoints();
     check_names(&folder, finished, report)?;
     let slots = checkpoint::slots(&experiment.arch.compiled.graph);
-    let last = experiment.budget.steps;
     let mut saved = None;
     for name in names {
         match check_one(&folder, name, experiment, log, &slots) {

@@ -64,6 +64,7 @@ pub(super) fn check(
     paths: &Paths,
     experiment: &Experiment,
     finished: bool,
+    diverged: Option<u64>,
     report: &mut Report,
 ) -> Option<Log> {
     if let Ok(Some(_)) = metrics::torn(&paths.metrics()) {
@@ -86,13 +87,17 @@ pub(super) fn check(
     let expected = experiment.into();
     let last = experiment.budget.steps;
     let in_order = finished::order(expected, &records).and_then(|reached| match finished {
-        true => finished::whole(expected, &records).map(|()| reached),
+        true => finished::whole(expected, diverged, &records).map(|()| reached),
         false => Ok(reached),
     });
     match in_order {
         Ok(Reached { step, owes_evaluation: _ }) => report.checked(
             Subject::Log,
-            format!("metrics: {} lines chained, to step {step} of {last}", records.len()),
+            format!(
+                "metrics: {} lines chained, to step {step} of {last}{}",
+                records.len(),
+                diverged.map_or("", |_| ", where training diverged")
+            ),
         ),
         Err(why) => report.broken(why),
     }

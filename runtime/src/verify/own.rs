@@ -1,4 +1,4 @@
-//! In: a run that has done its last step, and what it is about to attest. Out: nothing, or why the files on disk are
+//! In: a run that has done its last step or diverged, and what it is about to attest. Out: nothing, or why the files on disk are
 //! not what it is about to attest. Must stay true: everything is read back from disk and computed again, nothing is
 //! taken from the memory of the process that wrote it.
 
@@ -28,7 +28,7 @@ pub(crate) fn last_state(
     attestation: &Attestation,
 ) -> Result<Manifest, String> {
     let folder = paths.checkpoints();
-    let name = name_of(job.steps);
+    let name = name_of(attestation.steps);
     match checkpoint::pointer(&folder).map_err(|error| error.message)? {
         Pointer::To(latest) if latest == name => {}
         Pointer::To(latest) => {
@@ -57,7 +57,7 @@ pub(crate) fn last_state(
             ));
         }
     }
-    if manifest.step != job.steps {
+    if manifest.step != attestation.steps {
         return Err(format!("checkpoints/{name} is the state after step {}", manifest.step));
     }
     Ok(manifest)

@@ -6,6 +6,7 @@ use compiler::digest::Digest;
 use runtime::metrics::{Log, Record};
 use runtime::run::{Event, Kind};
 use runtime::train::{End, How, machine, time};
+use runtime::verify::{Remake, verify};
 
 use super::support::*;
 
@@ -218,18 +219,48 @@ fn an_attestation_that_is_no_longer_whole_is_written_again() {
 }
 
 #[test]
-fn divergence_is_a_finding_that_stays_one() {
+fn divergence_is_a_result_that_stays_one() {
     let experiment = depo(&[("lr = 0.01", "lr = 1e9"), ("warmup = 2", "warmup = 0")]);
     let folder = Folder::new();
+    let mut attested = Vec::new();
     for _ in 0..2 {
-        let error = folder.fails(&experiment);
-        assert_eq!(error.kind, Kind::Finding);
-        assert!(error.message.starts_with("training diverged: step "), "{error}");
-        assert!(error.help.contains("optimizer.lr"));
+        let (end, _) = folder.run(&experiment, None, None);
+        let Ok(End::Diverged { attestation, why }) = end else { panic!("{end:?}") };
+        assert!(why.starts_with(&format!("step {} has loss ", attestation.steps)), "{why}");
+        assert_eq!(attestation.diverged, Some(attestation.steps));
+        attested.push(attestation);
     }
+    assert_eq!(attested[0], attested[1]);
+    let report = verify(&folder.path(), None, Remake::Every).unwrap();
+    assert_eq!(report.broken, Vec::<String>::new());
     let last = folder.records().pop().unwrap();
     assert!(last.text().contains("\"NaN\"") || last.text().contains("\"inf\""), "{}", last.text());
     assert_ne!(experiment.id(), Digest::of("", ""));
+}
+
+/// Wherever a process ends, a run that diverged comes to the same attestation.
+#[test]
+fn a_run_that_diverges_goes_on_from_wherever_it_was_cut() {
+    let experiment = depo(&[("lr = 0.01", "lr = 1e9"), ("warmup = 2", "warmup = 0")]);
+    let straight = Folder::new();
+    let (end, _) = straight.run(&experiment, None, None);
+    let Ok(End::Diverged { attestation: wanted, .. }) = end else { panic!("{end:?}") };
+    let last = wanted.steps;
+    for (stop, fault) in [
+        (Some(1), None),
+        (None, Some("attest-full")),
+        (None, Some("checkpoint-full")),
+        (None, Some("metrics-full:2")),
+    ] {
+        let folder = Folder::new();
+        let (end, _) = folder.run(&experiment, stop, fault);
+        assert!(!matches!(end, Ok(End::Diverged { .. })), "{stop:?} {fault:?}: {end:?}");
+        let (end, _) = folder.run(&experiment, None, None);
+        let Ok(End::Diverged { attestation, .. }) = end else { panic!("{fault:?}: {end:?}") };
+        assert_eq!(attestation, wanted, "{stop:?} {fault:?}");
+        let differing = differing(&straight.bits(last), &folder.bits(last));
+        assert!(differing.is_empty(), "{stop:?} {fault:?}: {differing:?}");
+    }
 }
 
 /// More tokens in a micro-batch than there is memory for on any machine.

@@ -218,7 +218,9 @@ impl Folder {
     pub(crate) fn finish(&self, experiment: &Experiment) -> Attestation {
         match self.run(experiment, None, None).0.unwrap() {
             End::Finished(attestation) => attestation,
-            end @ (End::Already(_) | End::Interrupted { .. }) => panic!("{end:?}"),
+            end @ (End::Already(_) | End::Diverged { .. } | End::Interrupted { .. }) => {
+                panic!("{end:?}")
+            }
         }
     }
 

@@ -12,8 +12,8 @@ use super::super::covered::Line;
 use super::super::parts::Seeds;
 use super::super::{LockError, error};
 use super::{
-    Arm, Choose, Comparison, Declared, Grid, Match, NoComparison, Quantity, SEED_KINDS, Selection,
-    seed_value,
+    Arm, Choose, Comparison, Declared, DeclaredAnalysis, Grid, Match, NoComparison, Quantity,
+    SEED_KINDS, Selection, seed_value,
 };
 use crate::compare::Trainer;
 use crate::field::{self, FieldValue, Kind, shown};
@@ -51,6 +51,7 @@ impl Comparison {
         facts.push(("selection.choose".to_owned(), field::quote(choose)));
         facts.push(("selection.metric".to_owned(), field::quote(metric)));
         facts.push(("selection.per_arm".to_owned(), per_arm.to_string()));
+        facts.extend(self.analysis.facts(&self.selection));
         if let Some(Match { on, within }) = self.matching {
             facts.push(("match.on".to_owned(), field::quote(on.word())));
             facts.push(("match.within".to_owned(), within.to_string()));
@@ -80,6 +81,7 @@ impl Comparison {
             again: Vec::new(),
             grid: Vec::new(),
             selection: Selection { metric: String::new(), choose: Choose::Least, per_arm: true },
+            analysis: DeclaredAnalysis::default(),
             matching: None,
             trainer: Trainer::Any,
         };
@@ -106,6 +108,9 @@ impl Comparison {
                 }
                 (Some(("selection", "per_arm")), DeValue::Boolean(per_arm)) => {
                     declared.selection.per_arm = *per_arm;
+                }
+                (Some(("analysis", key)), value) => {
+                    declared.analysis.take(key, value).map_err(wrong)?;
                 }
                 (Some(("match", "on")), value) => on = Some(Quantity::read(value).map_err(wrong)?),
                 (Some(("match", "within")), value) => {

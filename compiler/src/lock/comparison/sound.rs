@@ -5,7 +5,7 @@
 
 use super::super::Problem;
 use super::super::parts::Seeds;
-use super::{Arm, Grid, Selection};
+use super::{Analysis, Arm, Grid, Selection};
 use crate::field::FieldValue;
 
 /// A grid whose points are not the arms' to choose from, or not the points that it says.
@@ -47,6 +47,29 @@ pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Probl
     let message = format!("arm `{}` is not measured by {metric}, but by {by}", arm.name);
     let help = "choose one of these, or name it under [evaluation] metrics where the task has it";
     Some(Problem::new("selection.metric", "not-measured", message, help))
+}
+
+/// Declared metrics that an arm does not report. The selection's own is checked by [`unmeasured`].
+pub(super) fn unjudged(arm: &Arm, analysis: &Analysis, selection: &Selection) -> Vec<Problem> {
+    let metrics = arm.experiment.value("evaluation.metrics");
+    let Some(FieldValue::List(metrics)) = metrics else { return Vec::new() };
+    let metrics: Vec<String> = metrics.iter().map(FieldValue::plain).collect();
+    let Analysis { primary, family, .. } = analysis;
+    let declared = family.iter().chain([primary]);
+    let missing = declared.filter(|name| **name != selection.metric);
+    let missing = missing.filter(|name| !metrics.iter().any(|known| known == *name));
+    let mut problems: Vec<Problem> = Vec::new();
+    for name in missing {
+        let path = if name == primary { "analysis.primary" } else { "analysis.family" };
+        let by = if metrics.is_empty() { "nothing".to_owned() } else { metrics.join(", ") };
+        let message = format!("arm `{}` is not measured by {name}, but by {by}", arm.name);
+        let help =
+            "choose one of these, or name it under [evaluation] metrics where the task has it";
+        if !problems.iter().any(|known| known.message == message) {
+            problems.push(Problem::new(path, "not-measured", message, help));
+        }
+    }
+    problems
 }
 
 /// Arms that differ in nothing that a run could show: in what is reported, or how often.

@@ -144,7 +144,9 @@ impl Order {
         let slots: u64 = sources.iter().map(|source| source.share).sum();
         if slots == 0 {
             let (part, help) = match split {
-                Split::Train => ("for training", "lower data.held_out in the recipe, or prepare more documents"),
+                Split::Train => {
+                    ("for training", "lower data.held_out in the recipe, or prepare more documents")
+                }
                 Split::HeldOut => (
                     "for evaluation",
                     "raise data.held_out in the recipe, or prepare more documents: each text file is one, or with \

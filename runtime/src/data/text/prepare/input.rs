@@ -59,6 +59,17 @@ pub fn format_of(path: &Path) -> Option<Format> {
     }
 }
 
+#[cfg(unix)]
+fn is_pipe(metadata: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt;
+    metadata.file_type().is_fifo()
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &std::fs::Metadata) -> bool {
+    false
+}
+
 /// By its name, else by its first character: JSON lines begin with a brace.
 pub fn format_of_file(path: &Path) -> io::Result<Format> {
     if let Some(format) = format_of(path) {
@@ -66,8 +77,10 @@ pub fn format_of_file(path: &Path) -> io::Result<Format> {
     }
     // What can be read only once, such as a pipe, is not looked into. Of pipes only those are read that a shell has
     // opened already (`<(zcat …)`): to open another one may wait for ever.
-    if !std::fs::metadata(path)?.is_file() {
-        return match path.starts_with("/dev") || path.starts_with("/proc") {
+    let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        let opened = path.starts_with("/dev") || path.starts_with("/proc");
+        return match opened && is_pipe(&metadata) {
             true => Ok(Format::Lines),
             false => Err(std::io::Error::new(
                 std::io::ErrorKind::InvalidInput,

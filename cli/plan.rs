@@ -1,0 +1,208 @@
+//! `canonc plan`: how many seeds a comparison needs.
+//!
+//! In: a comparison lock, an effect and a power. Out: numbers of seeds, from the spread of the finished runs of the base
+//! or from a given one. Must stay true: the analysis is the lock's; nothing is run or written; where the runs do not
+//! allow a plan the reason is said, and no number.
+
+use std::collections::BTreeSet;
+
+use compiler::lock::{self, Comparison, Role, Run, Stop};
+use runtime::compare;
+use runtime::run::{Paths, read_lock};
+use runtime::statistics::plan::{self, Plan, SequentialPlan, Spread, Wanted};
+use runtime::statistics::sequential::Rule;
+use runtime::statistics::{Confidence, Margin, Noise, noise};
+use serde::Serialize;
+
+use crate::args::PlanArgs;
+use crate::compared::compared;
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::found::Found;
+use crate::runs::{failure, read_text};
+use crate::{out, output};
+
+/// Degrees of freedom of a spread that is given: it is taken as known.
+const KNOWN: f64 = 10_000.0;
+
+#[derive(Debug, Serialize)]
+struct Document {
+    schema: &'static str,
+    /// The id of the comparison's lock.
+    lock: String,
+    metric: String,
+    effect: f64,
+    power: f64,
+    level: f64,
+    tests: usize,
+    listed_seeds: usize,
+    noise: Option<Noise>,
+    plan: Plan,
+    power_of_listed_seeds: f64,
+    equivalence: Option<Plan>,
+    sequential: Option<SequentialPlan>,
+}
+
+pub(crate) fn plan(args: &PlanArgs) -> Outcome {
+    let name = shown(&args.lock);
+    let locked = read_lock(&name, &read_text(&args.lock)?).map_err(failure)?;
+    let comparison = lock::comparable(locked)
+        .map_err(|error| Failure::bad_input(error.message).help(error.help).at(name.as_str()))?;
+    let analysis = &comparison.analysis;
+    let confidence = Confidence::new(1.0 - analysis.level.to_f64())
+        .ok_or_else(|| Failure::bad_input("the level of [analysis] is not below 0.5"))?;
+    let tests = comparison.verdicts.len().max(1) * analysis.family.len();
+    let wanted = Wanted { power: args.power, confidence, tests };
+    let noise = match args.noise {
+        Some(_) => None,
+        None => Some(measured(args, &comparison, confidence)?),
+    };
+    let spread = match (args.noise, &noise) {
+        (None, Some(noise)) => Spread::from(noise),
+        (sd, _) => Spread { sd: sd.unwrap_or(0.0), df: KNOWN },
+    };
+    let refused = |why: plan::Refused| finding(format!("there is no plan: {why}"));
+    let found = plan::difference(spread, args.effect, &wanted).map_err(refused)?;
+    let margin = analysis.margin.and_then(|margin| Margin::new(margin.to_f64()));
+    let equivalence = margin.map(|margin| plan::equivalence(spread, margin, 0.0, &wanted));
+    let equivalence = equivalence.transpose().map_err(refused)?;
+    let sequential = match analysis.stop {
+        Stop::Fixed => None,
+        Stop::Sequential { max_seeds } => {
+            let rule = Rule::new(confidence, max_seeds);
+            let found = plan::with_stopping_rule(spread, args.effect, &rule, &wanted);
+            Some(found.map_err(refused)?)
+        }
+    };
+    let listed_seeds = comparison.seeds.len();
+    let document = Document {
+        schema: "canonc.plan.v1",
+        lock: comparison.id().to_string(),
+        metric: analysis.primary.clone(),
+        effect: args.effect,
+        power: args.power,
+        level: confidence.alpha(),
+        tests,
+        listed_seeds,
+        noise,
+        plan: found,
+        power_of_listed_seeds: plan::power(args.effect, spread.sd, listed_seeds, &wanted),
+        equivalence,
+        sequential,
+    };
+    match args.json {
+        true => output::json(&document)?,
+        false => output::data(&text(&document))?,
+    }
+    Ok(Exit::Fine)
+}
+
+fn finding(message: String) -> Failure {
+    Failure { exit: Exit::Finding, ..Failure::bad_input(message) }
+}
+
+/// The spread of the base's finished runs, those of its repetition among them.
+fn measured(
+    args: &PlanArgs,
+    comparison: &Comparison,
+    confidence: Confidence,
+) -> Result<Noise, Failure> {
+    let folder = out::named(&args.dir, &comparison.name, "")?;
+    let found = Found::under(&args.dir);
+    let mut finished: Vec<&Run> = Vec::new();
+    for run in comparison.runs() {
+        let place = found.place(&folder, &run.experiment)?;
+        if run.role != Role::Treatment && Paths::new(&place).attestation().exists() {
+            finished.push(run);
+        }
+    }
+    let known = compared(comparison, &finished, &folder, &found)?;
+    let point = known.base().and_then(|base| known.chosen(base)).unwrap_or(0);
+    let metric = compare::called(&comparison.analysis.primary);
+    let (mut inits, mut datas) = (BTreeSet::new(), BTreeSet::new());
+    let mut values = Vec::new();
+    for arm in &known.arms {
+        let seeds = match arm.role {
+            Role::Again => &comparison.again,
+            Role::Base | Role::Treatment => &comparison.seeds,
+        };
+        for run in arm.points.get(point).into_iter().flatten() {
+            let Some(seeds) = seeds.get(run.seed) else { continue };
+            let Some(value) = run.curves.last(metric) else { continue };
+            // Runs that share one of both seeds differ by less than seeds make runs differ.
+            if inits.contains(&seeds.init) || datas.contains(&seeds.data) {
+                continue;
+            }
+            inits.insert(seeds.init);
+            datas.insert(seeds.data);
+            values.push(value);
+        }
+    }
+    let is_share = ["answer_accuracy", "token_accuracy", "validity"]
+        .contains(&comparison.analysis.primary.as_str());
+    let bounds = is_share.then_some(noise::Bounds::SHARE);
+    Noise::of_runs(&values, bounds, confidence).map_err(|why| {
+        let base = &comparison.base;
+        finding(format!("the noise of {metric} cannot be estimated from the runs of {base}: {why}"))
+            .help(format!(
+                "`canonc compare {}` makes runs; it takes at least {} of the base that finished with other init \
+                 and data seeds",
+                shown(&args.lock),
+                noise::FEWEST
+            ))
+            .help("or give the standard deviation of one paired difference: --noise 0.01")
+    })
+}
+
+fn text(document: &Document) -> String {
+    let Document {
+        schema: _,
+        lock: _,
+        metric,
+        effect,
+        power,
+        level,
+        tests,
+        listed_seeds,
+        noise,
+        plan,
+        power_of_listed_seeds,
+        equivalence,
+        sequential,
+    } = document;
+    let percent = |share: f64| format!("{:.0}%", 100.0 * share);
+    let family = if *tests == 1 { "1 test".to_owned() } else { format!("{tests} tests together") };
+    let mut said = vec![format!(
+        "To find a difference of {effect} in {metric} in {} of cases, at the level {level:.3} of {family}:",
+        percent(*power)
+    )];
+    match noise {
+        Some(Noise { sd, low, high, repetitions, .. }) => said.push(format!(
+            "  spread     {sd:.4} of one paired difference ({low:.4} … {high:.4}), from {repetitions} runs of the base"
+        )),
+        None => said.push(format!("  spread     {} of one paired difference, as given", plan.spread.sd)),
+    }
+    said.push(format!("  seeds      {} (power {})", plan.seeds, percent(plan.power)));
+    if noise.is_some() {
+        let cautious = match plan.cautious_seeds {
+            Some(seeds) => seeds.to_string(),
+            None => format!("more than {}", plan::MOST),
+        };
+        said.push(format!(
+            "  cautious   {cautious}, at a spread of {:.4}, which the true one exceeds in one case of five",
+            plan.cautious_sd
+        ));
+    }
+    if let Some(Plan { seeds, .. }) = equivalence {
+        said.push(format!("  equivalent {seeds}, to call arms equivalent that do not differ"));
+    }
+    if let Some(SequentialPlan { most, expected, .. }) = sequential {
+        said.push(format!(
+            "  sequential {most} to list, {expected:.1} used on average before the rule stops"
+        ));
+    }
+    said.push(format!(
+        "  this lock  {listed_seeds} seeds (power {})",
+        percent(*power_of_listed_seeds)
+    ));
+    said.join("\n") + "\n"
+}

@@ -1,0 +1,246 @@
+//! How a comparison is to be judged, declared before its runs.
+//!
+//! In: what `[analysis]` says, and the seeds and measures of the comparison. Out: the metric that decides, the family it
+//! is tested in, margin, level and stopping rule; or what is wrong with them. Must stay true: a comparison that
+//! declares nothing has the neutral analysis, and a fact that equals its neutral value is not written, so that locks
+//! that are older than `[analysis]` keep their text and id.
+
+use dsl::Decimal;
+use toml::de::DeValue;
+
+use super::super::Problem;
+use super::super::covered::Line;
+use super::{Grid, Selection};
+use crate::field::{self, Bounds, FieldValue, Kind, MEASURES, one_of, shown};
+
+/// How a comparison is judged.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Analysis {
+    /// The metric that the conclusion is about, as `evaluation.metrics` calls it.
+    pub primary: String,
+    /// Metrics that are tested together, so that their p values are adjusted together; sorted, with the primary one.
+    pub family: Vec<String>,
+    /// The smallest difference that matters, in the unit of the primary metric: nats of a loss, a share of one of
+    /// answers. Without a margin no arms are called equivalent.
+    pub margin: Option<Decimal>,
+    /// Of the whole family.
+    pub level: Decimal,
+    pub stop: Stop,
+}
+
+/// What `[analysis]` says; what it leaves out has its neutral value.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DeclaredAnalysis {
+    primary: Option<String>,
+    family: Vec<String>,
+    margin: Option<Decimal>,
+    level: Option<Decimal>,
+    sequential: bool,
+    max_seeds: Option<usize>,
+}
+
+/// When no more seeds are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// After all that are listed.
+    Fixed,
+    /// As soon as the sequential rule decides, and after so many seeds at the latest.
+    Sequential { max_seeds: usize },
+}
+
+/// A rule that looks after each seed cannot decide before the third.
+const FEWEST_SEEDS: usize = 3;
+
+impl Analysis {
+    /// Facts of the lock: those that differ from the neutral ones.
+    pub(super) fn facts(&self, selection: &Selection) -> Vec<Line> {
+        let Analysis { primary, family, margin, level, stop } = self;
+        let mut facts = Vec::new();
+        let mut push = |key: &str, value: String| facts.push((format!("analysis.{key}"), value));
+        if *primary != selection.metric {
+            push("primary", field::quote(primary));
+        }
+        if *family != [primary.as_str()] {
+            let family: Vec<String> = family.iter().map(|name| field::quote(name)).collect();
+            push("family", format!("[{}]", family.join(", ")));
+        }
+        if let Some(margin) = margin {
+            push("margin", margin.to_string());
+        }
+        if level.compare(usual_level()).is_ne() {
+            push("level", level.to_string());
+        }
+        if let Stop::Sequential { max_seeds } = stop {
+            push("stop", field::quote("sequential"));
+            push("max_seeds", max_seeds.to_string());
+        }
+        facts
+    }
+}
+
+impl DeclaredAnalysis {
+    pub const KEYS: [&'static str; 6] = [
+        "analysis.family",
+        "analysis.level",
+        "analysis.margin",
+        "analysis.max_seeds",
+        "analysis.primary",
+        "analysis.stop",
+    ];
+
+    /// With neutral values for what is left out; the comparison lists so many seeds.
+    pub(super) fn resolve(&self, selection: &Selection, seeds: usize) -> Analysis {
+        let primary = self.primary.clone().unwrap_or_else(|| selection.metric.clone());
+        let family = match self.family.as_slice() {
+            [] => vec![primary.clone()],
+            family => family.to_vec(),
+        };
+        let stop = match self.sequential {
+            true => Stop::Sequential { max_seeds: self.max_seeds.unwrap_or(seeds) },
+            false => Stop::Fixed,
+        };
+        let level = self.level.unwrap_or(usual_level());
+        Analysis { primary, family, margin: self.margin, level, stop }
+    }
+
+    /// Takes up one fact of `[analysis]`, in a comparison file or a lock.
+    pub(crate) fn take(&mut self, key: &str, value: &DeValue<'_>) -> Result<(), String> {
+        match key {
+            "primary" => self.primary = Some(metric(value)?),
+            "family" => {
+                let DeValue::Array(items) = value else {
+                    return Err(format!("{} is not a list of metrics in quotes", shown(value)));
+                };
+                if items.is_empty() {
+                    return Err("the list is empty; leave it out to test the primary metric alone"
+                        .to_owned());
+                }
+                for item in items {
+                    let name = metric(item.get_ref())?;
+                    if self.family.contains(&name) {
+                        return Err(format!("{name} is given twice"));
+                    }
+                    self.family.push(name);
+                }
+                self.family.sort();
+            }
+            "margin" => {
+                self.margin = Some(real(value, "a number above 0, in the unit of the metric")?)
+            }
+            "level" => {
+                let wanted = "a number above 0 and at most 0.5, such as 0.05";
+                let level = real(value, wanted)?;
+                let half = Decimal::new(5, -1).unwrap_or(Decimal::ZERO);
+                if level.compare(half).is_gt() {
+                    return Err(format!("{} is not {wanted}", shown(value)));
+                }
+                self.level = Some(level);
+            }
+            "stop" => match field::string(value) {
+                Some("fixed") => self.sequential = false,
+                Some("sequential") => self.sequential = true,
+                Some(_) | None => {
+                    return Err(format!("{} is not \"fixed\" or \"sequential\"", shown(value)));
+                }
+            },
+            "max_seeds" => match Kind::Int(FEWEST_SEEDS as i64, 10_000).read(value) {
+                Ok(FieldValue::Int(n)) => self.max_seeds = usize::try_from(n).ok(),
+                Ok(_) | Err(_) => {
+                    return Err(format!(
+                        "{} is not a number of seeds from {FEWEST_SEEDS} on",
+                        shown(value)
+                    ));
+                }
+            },
+            _ => return Err(format!("there is no such key; `[analysis]` has {}", one_of(&WORDS))),
+        }
+        Ok(())
+    }
+
+    /// What cannot be done as it is declared, with `seeds` listed.
+    pub(super) fn unsound(
+        &self,
+        selection: &Selection,
+        seeds: usize,
+        grid: &[Grid],
+    ) -> Vec<Problem> {
+        let mut problems = Vec::new();
+        if self.sequential && grid.iter().any(|row| row.values.len() > 1) {
+            problems.push(Problem::new(
+                "analysis.stop",
+                "sequential-grid",
+                "a sequential rule needs one point, and [grid] has several: which one is judged would change from look \
+                 to look"
+                    .to_owned(),
+                "tune in a comparison of its own first, then write the value that it chose into the recipes",
+            ));
+        }
+        let Analysis { primary, family, .. } = self.resolve(selection, seeds);
+        let primary = primary.as_str();
+        if !family.iter().any(|name| name == primary) {
+            problems.push(Problem::new(
+                "analysis.family",
+                "primary-outside-family",
+                format!(
+                    "the family {} does not have the primary metric {primary}",
+                    family.join(", ")
+                ),
+                format!("add \"{primary}\" to family, or name one of the family as primary"),
+            ));
+        }
+        if let Some(margin) = self.margin.filter(|_| is_share(primary))
+            && margin.compare(Decimal::from(1)).is_ge()
+        {
+            problems.push(Problem::new(
+                "analysis.margin",
+                "margin-too-wide",
+                format!("a margin of {margin} holds every difference of {primary}, which is a share from 0 to 1"),
+                "write it as a share: 0.01 for one point in a hundred",
+            ));
+        }
+        match (self.sequential, self.max_seeds) {
+            (false, Some(max)) => problems.push(Problem::new(
+                "analysis.max_seeds",
+                "no-effect",
+                format!("max_seeds = {max} has no effect when all {seeds} seeds are run"),
+                "write stop = \"sequential\" beside it, or leave it out",
+            )),
+            (true, max) if max.unwrap_or(seeds) > seeds => problems.push(Problem::new(
+                "analysis.max_seeds",
+                "too-few-seeds",
+                format!("max_seeds is {}, and [seeds] lists {seeds}", max.unwrap_or(seeds)),
+                "list as many seeds as may be run",
+            )),
+            (true, max) if max.unwrap_or(seeds) < FEWEST_SEEDS => problems.push(Problem::new(
+                "analysis.stop",
+                "too-few-seeds",
+                format!("a sequential rule needs at least {FEWEST_SEEDS} seeds, and [seeds] lists {seeds}"),
+                "list as many seeds as may be run; `canonc plan` says how many",
+            )),
+            (true | false, _) => {}
+        }
+        problems
+    }
+}
+
+const WORDS: [&str; 6] = ["family", "level", "margin", "max_seeds", "primary", "stop"];
+
+fn usual_level() -> Decimal {
+    Decimal::new(5, -2).unwrap_or(Decimal::ZERO)
+}
+
+fn is_share(metric: &str) -> bool {
+    ["answer_accuracy", "token_accuracy", "validity"].contains(&metric)
+}
+
+fn metric(value: &DeValue<'_>) -> Result<String, String> {
+    let name = field::string(value).filter(|name| MEASURES.contains(name));
+    name.map(str::to_owned).ok_or_else(|| format!("{} is not {}", shown(value), one_of(MEASURES)))
+}
+
+fn real(value: &DeValue<'_>, wanted: &str) -> Result<Decimal, String> {
+    match Kind::Real(Bounds::Positive).read(value) {
+        Ok(FieldValue::Real(number)) => Ok(number),
+        Ok(_) | Err(_) => Err(format!("{} is not {wanted}", shown(value))),
+    }
+}

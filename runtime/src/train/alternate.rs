@@ -1,0 +1,54 @@
+//! Steps of several jobs, timed in turn.
+//!
+//! In: jobs and a machine. Out: for each round the seconds of one step of each job. Must stay true: all of it happens in
+//! one process, and each round takes the jobs in the other direction, so that neither a machine that gets slower nor
+//! the place in a round favours a job; a step is all of a training step but logging; nothing is written.
+
+use std::time::Instant;
+
+use super::State;
+use crate::execute::{Machine, Trainer};
+use crate::job::{Job, estimate, fits};
+use crate::platform::memory_limit;
+use crate::run::RunError;
+
+/// Rounds whose times are left out: memory is touched for the first time there.
+const WARM_UP: usize = 3;
+
+/// Seconds by round and job.
+pub fn alternate(
+    jobs: &mut [Job],
+    machine: Machine,
+    rounds: usize,
+) -> Result<Vec<Vec<f64>>, RunError> {
+    let mut ready = Vec::new();
+    for job in jobs {
+        fits(&estimate(job), memory_limit().as_ref())?;
+        let trainer = Trainer::new(job.plans.clone(), machine)?;
+        let state = State::initial(job, machine)?;
+        ready.push((job, trainer, state));
+    }
+    let mut times = Vec::new();
+    for round in 0..WARM_UP + rounds {
+        let mut seconds = vec![0.0; ready.len()];
+        let mut turn: Vec<_> = ready.iter_mut().zip(&mut seconds).collect();
+        if round % 2 == 1 {
+            turn.reverse();
+        }
+        for ((job, trainer, state), seconds) in turn {
+            let start = Instant::now();
+            // A run has no step after its last one; the first again is as long.
+            if state.step >= job.steps {
+                state.step = 0;
+            }
+            let step = state.advance(job, trainer)?;
+            // What is logged is read, so that work still queued on a device is done.
+            std::hint::black_box(step.grad_norm);
+            *seconds = start.elapsed().as_secs_f64();
+        }
+        if round >= WARM_UP {
+            times.push(seconds);
+        }
+    }
+    Ok(times)
+}

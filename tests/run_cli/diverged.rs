@@ -1,0 +1,87 @@
+//! Divergence as a result: it is attested and checked like any other end of a run, and nothing else stops for it.
+
+use std::fs;
+
+use super::compare::{Arm, SHORT, comparison};
+use crate::{DEPO, Place, experiment};
+
+const UNSTABLE: [(&str, &str); 2] = [("lr = 0.01", "lr = 1e9"), ("warmup = 2", "warmup = 0")];
+
+#[test]
+fn one_unstable_point_of_a_grid_leaves_the_others_comparable() {
+    let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
+                    [seeds]\ninit = [1, 2]\ndata = [1, 2]\n\
+                    [grid]\n\"optimizer.lr\" = [0.03, 1000000000]\n[selection]\nmetric = \"loss\"\n";
+    let quick: [(&str, &str); 2] = [SHORT, ("warmup = 2", "warmup = 0")];
+    let arms: [Arm<'_>; 2] = [("plain", "small", &quick), ("treated", "small_canon", &quick)];
+    let place = comparison(&arms, declared);
+    place.exits(0, "build both.toml");
+    for _ in 0..2 {
+        let said = place.exits(0, "compare lockfiles/both.lock");
+        for what in [
+            "diverged at step 2; the other runs go on",
+            "2 of 2 diverged",
+            "Warning: 2 of 2 runs of treated (optimizer.lr 1e9) diverged (seed 1 at step 2, seed 2 at step 2)",
+            "treated (optimizer.lr 0.03) against plain (optimizer.lr 0.03)\n",
+        ] {
+            assert!(said.contains(what), "{what}: {said}");
+        }
+        let tables = place.type_in("compare lockfiles/both.lock").stdout;
+        assert!(!String::from_utf8_lossy(&tables).contains("NaN"), "{said}");
+        assert!(place.path("runs/both/report.html").is_file());
+    }
+    let said = place.exits(0, "report lockfiles/both.lock --out page.html");
+    assert!(!said.contains("left out"), "{said}");
+    let output = place.type_in("compare lockfiles/both.lock --json");
+    let value: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let warned = value["comparisons"][0]["warnings"].to_string();
+    assert!(warned.contains("2 of 2 runs of plain"), "{warned}");
+}
+
+#[test]
+fn a_run_that_diverged_is_attested_verified_reproduced_and_not_given_away() {
+    let place = Place::new(&experiment("small", DEPO, &UNSTABLE));
+    for _ in 0..2 {
+        let said = place.exits(1, "run lockfiles/small.lock");
+        assert!(said.contains("error: training diverged: step 2 has loss 2.77"), "{said}");
+        assert!(said.contains("attested as diverged at step 2"), "{said}");
+    }
+    assert_eq!(place.attestation("runs/small").diverged, Some(2));
+    let said = place.exits(0, "verify small");
+    assert!(said.contains("to step 2 of 6, where training diverged"), "{said}");
+    place.exits(0, "reproduce small");
+    place.exits(0, "reproduce small --out again");
+    assert!(place.exits(1, "export runs/small --to hf --out hf").contains("diverged at step 2"));
+    assert!(!place.path("hf").exists());
+}
+
+#[test]
+fn locks_that_are_run_one_after_another_do_not_wait_for_one_that_diverges() {
+    let place = Place::new(&experiment("small", DEPO, &UNSTABLE));
+    let mut other = experiment("small_canon", DEPO, &[]);
+    other.name = "other".to_owned();
+    place.lock("other", &compiler::lock::Lock::Experiment(other));
+    let said = place.exits(1, "run lockfiles/small.lock lockfiles/other.lock");
+    assert!(said.contains("training diverged") && said.contains("step 6/6"), "{said}");
+    assert_eq!(place.attestation("runs/other").diverged, None);
+}
+
+/// An attestation that says more than the log is refused by everything that reads a run.
+#[test]
+fn a_divergence_that_the_log_does_not_show_is_a_finding() {
+    let place = Place::new(&experiment("small", DEPO, &[]));
+    place.exits(0, "run lockfiles/small.lock");
+    let mut attestation = place.attestation("runs/small");
+    attestation.diverged = Some(6);
+    let path = place.path("runs/small/attestation.toml");
+    let none = runtime::fault::Faults::none();
+    attestation.write(&path, runtime::attest::Circumstances::default(), &none).unwrap();
+    let what = "it attests that training diverged at step 6, and every loss";
+    for command in ["verify small", "run lockfiles/small.lock", "report runs/small --out page.html"]
+    {
+        let said = place.exits(1, command);
+        assert!(said.contains(what), "{command}: {said}");
+    }
+    let text = fs::read_to_string(&path).unwrap();
+    assert!(text.contains("\nsteps = 6\ndiverged = 6\ncounted = "), "{text}");
+}

@@ -1,0 +1,184 @@
+//! What a comparison declares before its runs, and what it does not show: plans, stopping rules, chosen seeds.
+
+use std::fs;
+
+use serde_json::Value;
+
+use super::compare::{Arm, SHORT, comparison};
+use crate::Place;
+
+const HEAD: &str = "base = \"plain\"\ntreatment = [\"canon\"]\n";
+const ARMS: [Arm<'_>; 2] = [("plain", "small", &[SHORT]), ("treated", "small_canon", &[SHORT])];
+
+fn seeds(numbers: &[u64]) -> String {
+    let list: Vec<String> = numbers.iter().map(u64::to_string).collect();
+    let list = list.join(", ");
+    format!("[seeds]\ninit = [{list}]\ndata = [{list}]\n")
+}
+
+/// `NAME.toml`, of the arms of `both.toml` with other seeds, built.
+fn beside(place: &Place, name: &str, declared: &str) {
+    let both = fs::read_to_string(place.path("both.toml")).unwrap();
+    let arms = &both[both.find("[arms]").unwrap()..];
+    fs::write(place.path(&format!("{name}.toml")), format!("{HEAD}{declared}{arms}")).unwrap();
+    place.exits(0, &format!("build {name}.toml"));
+}
+
+#[test]
+fn three_chosen_seeds_of_nine_are_named() {
+    let nine = seeds(&[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+    let place = comparison(&ARMS, &format!("{HEAD}{nine}"));
+    place.exits(0, "build both.toml");
+    let plan = "plan lockfiles/both.lock --effect 0.1";
+    let said = place.exits(1, plan);
+    assert!(said.contains("cannot be estimated from the runs of plain: 0 of at least 3"), "{said}");
+    let said = place.exits(0, "compare lockfiles/both.lock");
+    assert!(!said.contains("leaves out") && !said.contains("compares the same arms"), "{said}");
+
+    // Shuffled, with the pairs of each seed together.
+    let order: Vec<&str> = said
+        .lines()
+        .filter_map(|line| line.strip_prefix("run ")?.split_once(": ").map(|(_, name)| name))
+        .collect();
+    let seed = |name: &str| name.rsplit_once("seed").map(|(_, seed)| seed.to_owned());
+    assert_eq!(order.len(), 18, "{said}");
+    assert!(order.chunks(2).all(|pair| seed(pair[0]) == seed(pair[1])), "{order:?}");
+
+    beside(&place, "three", &seeds(&[2, 5, 7]));
+    let said = place.exits(0, "compare lockfiles/three.lock");
+    let left = "Warning: this lock compares 3 of 9 seeds of these arms that finished; it leaves out init 1 data 1, \
+                init 3 data 3, init 4 data 4, init 6 data 6, init 8 data 8, init 9 data 9.";
+    assert!(said.contains(left), "{said}");
+    let note = "Note: lockfiles/both.lock compares the same arms with 9 seeds.";
+    assert!(said.contains(note), "{said}");
+    let said = place.exits(0, "compare lockfiles/both.lock");
+    assert!(
+        said.contains("Note: lockfiles/three.lock compares the same arms with 3 seeds."),
+        "{said}"
+    );
+    assert!(!said.contains("leaves out"), "{said}");
+    // Other arms are no siblings.
+    let other = fs::read_to_string(place.path("both.toml")).unwrap();
+    fs::write(
+        place.path("other.toml"),
+        other.replace("treated = \"treated.toml\"", "treated = \"a.toml\""),
+    )
+    .unwrap();
+    let recipe = fs::read_to_string(place.path("treated.toml")).unwrap();
+    fs::write(place.path("a.toml"), recipe.replace("#small_canon", "#small_a")).unwrap();
+    place.exits(0, "build other.toml");
+    let said = place.exits(0, "compare lockfiles/three.lock");
+    assert!(said.contains(note) && !said.contains("lockfiles/other.lock"), "{said}");
+
+    // The nine runs of the base are its noise.
+    let said = place.exits(0, plan);
+    assert!(
+        said.contains("from 9 runs of the base") && said.contains("this lock  9 seeds"),
+        "{said}"
+    );
+    let output = place.type_in(&format!("{plan} --power 0.9 --json"));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&value["schema"], &value["tests"]), (&"canonc.plan.v1".into(), &1.into()));
+    let more = value["plan"]["seeds"].as_u64().unwrap();
+    let output = place.type_in(&format!("{plan} --json"));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let seeds = value["plan"]["seeds"].as_u64().unwrap();
+    assert!(more >= seeds && seeds >= 3, "{value}");
+    assert!(value["plan"]["cautious_seeds"].as_u64().unwrap() >= seeds, "{value}");
+    assert!(value["noise"]["low"].as_f64() < value["noise"]["sd"].as_f64(), "{value}");
+}
+
+#[test]
+fn a_plan_says_why_there_is_none() {
+    let declared = format!(
+        "{HEAD}[analysis]\nprimary = \"answer_accuracy\"\nmargin = 0.1\n{}",
+        seeds(&[1, 2, 3])
+    );
+    // After one step at a rate of nearly nothing, no whole answer is right.
+    let idle: [(&str, &str); 3] =
+        [("steps = 6", "steps = 1"), ("warmup = 2", "warmup = 0"), ("lr = 0.01", "lr = 0.0000001")];
+    let place =
+        comparison(&[("plain", "small", &idle), ("treated", "small_canon", &idle)], &declared);
+    place.exits(0, "build both.toml");
+    let plan = "plan lockfiles/both.lock --effect 0.1";
+    let said = place.exits(0, &format!("{plan} --noise 0.1"));
+    assert!(said.contains("as given") && said.contains("to call arms equivalent"), "{said}");
+    place.exits(0, "compare lockfiles/both.lock");
+    let said = place.exits(1, plan);
+    assert!(said.contains("are at the bound 0") || said.contains("all values equal"), "{said}");
+    assert!(said.contains("--noise 0.01"), "{said}");
+    for (words, what) in [
+        ("--effect 0", "above 0"),
+        ("--effect=-1", "above 0"),
+        ("--effect nan", "above 0"),
+        ("--effect 1 --power 1", "between 0.5 and 1"),
+        ("--effect 1 --noise inf", "above 0"),
+    ] {
+        let said = place.exits(2, &format!("plan lockfiles/both.lock {words}"));
+        assert!(said.contains(what), "{words}: {said}");
+    }
+    let said = place.exits(1, "plan lockfiles/both.lock --effect 0.000001 --noise 1");
+    assert!(said.contains("10000 seeds reach a power of"), "{said}");
+}
+
+#[test]
+fn a_stopping_rule_looks_after_every_seed_and_stops() {
+    let declared = format!(
+        "base = \"plain\"\ntreatment = [\"optimizer.lr\"]\n[analysis]\nstop = \"sequential\"\n{}",
+        seeds(&[1, 2, 3, 4, 5, 6, 7, 8, 9, 10])
+    );
+    let (fast, slow) = (("lr = 0.01", "lr = 0.03"), ("lr = 0.01", "lr = 0.0000001"));
+    let place = comparison(
+        &[("plain", "small", &[SHORT, fast]), ("treated", "small", &[SHORT, slow])],
+        &declared,
+    );
+    place.exits(0, "build both.toml");
+    let said = place.exits(0, "compare lockfiles/both.lock");
+    assert!(said.contains("seeds the arms differ: held-out loss"), "{said}");
+    assert!(said.contains("valid at every look"), "{said}");
+    let looks = fs::read_to_string(place.path("runs/both/looks.jsonl")).unwrap();
+    let parsed: Vec<Value> =
+        looks.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let used = parsed.len();
+    assert!((4..10).contains(&used), "{looks}");
+    for (at, look) in parsed.iter().enumerate() {
+        let decision = if at + 1 == used { "differs" } else { "continue" };
+        assert_eq!(
+            (&look["n"], &look["decision"]),
+            (&(at + 1).into(), &decision.into()),
+            "{looks}"
+        );
+    }
+    assert!(place.path(&format!("runs/both/both-plain-seed{used}")).exists());
+    assert!(!place.path(&format!("runs/both/both-plain-seed{}", used + 1)).exists());
+    // The same again: nothing more is run, and the page needs no more than the rule does.
+    place.exits(0, "compare lockfiles/both.lock");
+    assert_eq!(fs::read_to_string(place.path("runs/both/looks.jsonl")).unwrap(), looks);
+    assert!(!place.path(&format!("runs/both/both-plain-seed{}", used + 1)).exists());
+    let said = place.exits(0, "report lockfiles/both.lock --out page.html");
+    assert!(!said.contains("left out"), "{said}");
+}
+
+/// Times are not compared here, only that they are measured, and that a bound no machine holds leaves no interval.
+#[test]
+fn step_times_are_measured_in_turn_and_write_nothing() {
+    let place = comparison(&ARMS, &format!("{HEAD}{}", seeds(&[1, 2])));
+    place.exits(0, "build both.toml");
+    let time = "compare lockfiles/both.lock --time 12";
+    let said = place.exits(0, &format!("{time} --bound 1.0000000001"));
+    assert!(said.contains("12 steps of each arm in turn"), "{said}");
+    assert!(said.contains("treated: no interval: the base against itself differs"), "{said}");
+    let output = place.type_in(&format!("{time} --bound 9 --json"));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["schema"], "canonc.step_times.v1");
+    let arm = &value["comparisons"][0]["arms"][0];
+    assert_eq!((&arm["name"], &arm["ratio"]["n"]), (&"treated".into(), &3.into()), "{value}");
+    assert!(arm["ratio"]["low"].as_f64() < arm["ratio"]["high"].as_f64(), "{value}");
+    assert!(!place.path("runs").exists());
+    for (words, what) in
+        [("--time 3", "12"), ("--time 40 --bound 1", "above 1"), ("--bound 2", "--time")]
+    {
+        let said = place.exits(2, &format!("compare lockfiles/both.lock {words}"));
+        assert!(said.contains(what), "{words}: {said}");
+    }
+}
