@@ -34,8 +34,8 @@ use std::collections::BTreeMap;
 pub use foreign::FOREIGN;
 #[cfg(test)]
 use table::CONFIGS;
-pub use table::TABLE;
 pub use table::LESS_IS_BETTER;
+pub use table::TABLE;
 pub(crate) use table::{GRAMMARS, MEASURES, METRICS};
 use table::{TASK, TEXT};
 pub use topic::{Absent, Topic};

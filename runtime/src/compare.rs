@@ -8,6 +8,8 @@
 
 mod analysis;
 mod caption;
+#[cfg(test)]
+mod concludes;
 mod costs;
 mod effect;
 pub mod interval;
@@ -16,11 +18,9 @@ mod methods;
 mod nuisance;
 mod proved;
 mod table;
-mod unit;
-#[cfg(test)]
-mod concludes;
 #[cfg(test)]
 pub(crate) mod tests;
+mod unit;
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

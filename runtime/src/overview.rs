@@ -58,9 +58,9 @@ fn lines<'a>(entries: &[Entry<'a>]) -> Vec<Line<'a>> {
 /// One line for each treatment arm, task by task in their order.
 pub fn table(entries: &[Entry<'_>]) -> Table {
     let lines = lines(entries);
-    let confidence = entries.first().map_or(Confidence::NINETY_FIVE, |entry| {
-        analysis_of(entry.comparison).confidence
-    });
+    let confidence = entries
+        .first()
+        .map_or(Confidence::NINETY_FIVE, |entry| analysis_of(entry.comparison).confidence);
     let interval = interval_head(confidence, lines.iter().filter_map(|line| line.row.as_ref()));
     let head = [
         "task",
@@ -107,7 +107,11 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
         ]
     });
     let effects = lines.iter().map(|line| line.judged.map_or("", |word| word.effect.word()));
-    Table { rows: rows.collect(), effects: effects.collect(), head: head.map(str::to_owned).to_vec() }
+    Table {
+        rows: rows.collect(),
+        effects: effects.collect(),
+        head: head.map(str::to_owned).to_vec(),
+    }
 }
 
 /// What has to be said with the table.
@@ -165,7 +169,9 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
     let most = lines.iter().flat_map(|line| values(line).concat()).fold(0.0, f64::max);
     let top = match unit {
         Unit::Share => 1.0,
-        Unit::Nats | Unit::Count | Unit::Unknown | Unit::Seconds => most.max(f64::MIN_POSITIVE) * 1.05,
+        Unit::Nats | Unit::Count | Unit::Unknown | Unit::Seconds => {
+            most.max(f64::MIN_POSITIVE) * 1.05
+        }
     };
     let y = |value: f64| TOP + HEIGHT * (1.0 - (value / top).clamp(0.0, 1.0));
     let right = left + PANEL - 36.0;

@@ -57,8 +57,7 @@ fn no_table_is_made_of_a_log_that_was_cut_or_is_another_run_s() {
     let first = place.type_in(COMPARE);
     assert_eq!(first.status.code(), Some(0), "{}", crate::said(&first));
     let before = table(&read(first));
-    let wanted =
-        "plain treated plain again paired difference 95% t interval A/A: SE of mean p p, Holm effect questions";
+    let wanted = "plain treated plain again paired difference 95% t interval A/A: SE of mean p p, Holm effect questions";
     assert!(before.iter().any(|line| line == wanted), "{before:?}");
     let seeds = "Means over seeds (plain 2, treated 2, plain again 1);";
     assert!(before.iter().any(|line| line.starts_with(seeds)), "{before:?}");
@@ -213,7 +212,8 @@ fn two_runs_at_a_time_give_the_same_table() {
         assert!(one.last().unwrap().contains(sentence) && !said.contains(sentence), "{said}");
     }
     assert!(!said.contains("step time"), "{said}");
-    let without = |line: &String| timed.iter().fold(line.clone(), |line, said| line.replace(said, ""));
+    let without =
+        |line: &String| timed.iter().fold(line.clone(), |line, said| line.replace(said, ""));
     let one: Vec<String> = one.iter().map(without).collect();
     assert_eq!(one, two);
     // Who says what is told.

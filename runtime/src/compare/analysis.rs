@@ -8,7 +8,7 @@
 use serde::Serialize;
 
 use super::effect::NoInterval;
-use super::{Comparison, HELD_OUT_LOSS, MEASURES, Pair, Row, TOKENS_RIGHT, ANSWERS_RIGHT};
+use super::{ANSWERS_RIGHT, Comparison, HELD_OUT_LOSS, MEASURES, Pair, Row, TOKENS_RIGHT};
 use crate::statistics::equivalence::{self, Judged, Margin, judge};
 use crate::statistics::{Better, Confidence, Undefined};
 

@@ -106,7 +106,8 @@ pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
 pub(super) fn tests(analysis: &Analysis, family: &[Member], rows: &[Row]) -> String {
     let count = family.len();
     let tests = if count == 1 { "one test".to_owned() } else { format!("{count} tests") };
-    let source = if analysis.declared { "declared" } else { "by default, as the lock declares none" };
+    let source =
+        if analysis.declared { "declared" } else { "by default, as the lock declares none" };
     let mut said = format!(
         "p is that of the t test. The family ({source}) is {tests}: {} of each treated arm; Holm's adjustment keeps its \
          level at {}. Other rows are exploratory: their p is not adjusted and they get no word.",
@@ -127,7 +128,8 @@ pub(super) fn tests(analysis: &Analysis, family: &[Member], rows: &[Row]) -> Str
         )),
         None => said.push_str(" No margin is declared, so no row can be called equivalent."),
     }
-    let undecided = family.iter().filter(|member| member.judged.effect == Effect::Undecided).count();
+    let undecided =
+        family.iter().filter(|member| member.judged.effect == Effect::Undecided).count();
     if undecided > 0 {
         said.push_str(
             " Undecided does not mean equal: the data allow no difference, and they also allow one.",
@@ -241,11 +243,8 @@ fn seeds(comparison: &Comparison) -> String {
         .iter()
         .flat_map(|arm| arm.points.iter().flatten())
         .any(|run| run.curves.step_seconds.is_some());
-    let ratio = if times {
-        " (of step times the geometric mean of treatment over base)"
-    } else {
-        ""
-    };
+    let ratio =
+        if times { " (of step times the geometric mean of treatment over base)" } else { "" };
     format!("Means over {over}; differences are treatment minus base{ratio}, paired by seed.")
 }
 

@@ -19,7 +19,7 @@ fn of_losses(differences: &[f64]) -> Comparison {
     let base = |seed: usize| 2.0 + 0.1 * seed as f64;
     let treated =
         differences.iter().enumerate().map(|(seed, d)| run(seed, base(seed) + d, 0.5)).collect();
-    let sign = |seed: usize| if seed % 2 == 0 { 0.1 } else { -0.1 };
+    let sign = |seed: usize| if seed.is_multiple_of(2) { 0.1 } else { -0.1 };
     Comparison {
         arms: vec![
             arm("llama", Role::Base, vec![(0..n).map(|s| run(s, base(s), 0.5)).collect()]),
@@ -101,9 +101,11 @@ fn nine_seeds_find_what_single_runs_hide() {
     assert!(!text.contains("nothing here") && !text.contains("says nothing"), "{text}");
     assert!(text.contains("other init and data seeds"), "{text}");
     // As long as only one kind of seed differs, the noise is not that of other runs.
-    for (init, data, same) in
-        [(true, false, "data seeds"), (false, true, "init seeds"), (false, false, "init and data seeds")]
-    {
+    for (init, data, same) in [
+        (true, false, "data seeds"),
+        (false, true, "init seeds"),
+        (false, false, "init and data seeds"),
+    ] {
         let mut comparison = of_losses(&NINE);
         comparison.proved.varied = Varied { init, data };
         assert_eq!(cell(&comparison, "A/A"), format!("unknown: same {same}"));
@@ -198,7 +200,10 @@ fn twelve_rows_are_one_family() {
     let alone = overview::table(&[entry(&one)]);
     let at = |name: &str| alone.head.iter().position(|head| head == name).unwrap();
     let (adjusted, effect) = (at("p, Holm"), at("effect"));
-    assert_eq!((alone.rows[0][adjusted].as_str(), alone.rows[0][effect].as_str()), ("0.0070", "better"));
+    assert_eq!(
+        (alone.rows[0][adjusted].as_str(), alone.rows[0][effect].as_str()),
+        ("0.0070", "better")
+    );
     let mut entries = vec![entry(&one)];
     entries.extend([entry(&other); 11]);
     let table = overview::table(&entries);
@@ -252,7 +257,10 @@ fn a_bundle_and_a_loose_match_are_said() {
     });
     let text = summary(&comparison).text();
     assert!(text.contains("a difference of canon cannot be attributed to one of them"), "{text}");
-    assert!(text.contains("Warning: [match] allows canon 0.1 of the base's parameters (+8%)"), "{text}");
+    assert!(
+        text.contains("Warning: [match] allows canon 0.1 of the base's parameters (+8%)"),
+        "{text}"
+    );
     let value = serde_json::to_value(json([("c", String::new(), &comparison)])).unwrap();
     assert_eq!((&value["controlled"], &value["attributable"]), (&true.into(), &false.into()));
     assert_eq!(value["comparisons"][0]["arms"][1]["attributable"], false);
@@ -281,8 +289,7 @@ fn each_arm_has_its_costs_and_its_tuning() {
     let summary = summary(&comparison);
     let section = summary.sections.last().unwrap();
     assert!(section.title.starts_with("size, cost and tuning"), "{}", section.title);
-    let wanted =
-        ["llama again", "120128", "1.94e12", "4000", "3", "9", "2.21e7"];
+    let wanted = ["llama again", "120128", "1.94e12", "4000", "3", "9", "2.21e7"];
     assert_eq!(section.table.rows[2], wanted);
 }
 

@@ -45,7 +45,11 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
     said.push(format!(
         "The primary metric is {}{}.",
         analysis.primary,
-        if analysis.declared { "" } else { " (that of the selection; the lock declares no analysis)" }
+        if analysis.declared {
+            ""
+        } else {
+            " (that of the selection; the lock declares no analysis)"
+        }
     ));
     said.push(interval(least, analysis.confidence));
     said.push(format!(
@@ -90,7 +94,9 @@ fn repeated(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
     let have = pairs.iter().map(Pair::repetitions).min().unwrap_or(0);
     let varied = comparison.proved.varied;
     if have >= noise::FEWEST && varied.init && varied.data {
-        format!("Noise was estimated from {have} repetitions of the base with other init and data seeds.")
+        format!(
+            "Noise was estimated from {have} repetitions of the base with other init and data seeds."
+        )
     } else {
         "The noise of the base was not estimated.".to_owned()
     }

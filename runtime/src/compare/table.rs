@@ -11,8 +11,8 @@ use super::caption::caption;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::{
-    Comparison, Itself, Mean, NoInterval, NoNoise, Pair, Role, Row, Run, Unit,
-    analysis_of, costs, mean, mean_of, paired, unit,
+    Comparison, Itself, Mean, NoInterval, NoNoise, Pair, Role, Row, Run, Unit, analysis_of, costs,
+    mean, mean_of, paired, unit,
 };
 use crate::statistics::paired::{Paired, covers};
 use crate::statistics::{Confidence, Effect, Judged};
@@ -106,8 +106,7 @@ pub(crate) fn percent(confidence: Confidence) -> String {
 
 /// Heads of what [`spread`] makes.
 fn spread_head<'r>(pair: Option<&Pair<'_>>, rows: impl Iterator<Item = &'r Row>) -> Vec<String> {
-    let confidence =
-        pair.map_or(Confidence::NINETY_FIVE, |pair| analysis_of(pair.of).confidence);
+    let confidence = pair.map_or(Confidence::NINETY_FIVE, |pair| analysis_of(pair.of).confidence);
     let mut head = vec!["paired difference".to_owned(), interval_head(confidence, rows)];
     head.extend(pair.and_then(|pair| pair.again).map(|_| "A/A: SE of mean".to_owned()));
     head
@@ -214,15 +213,11 @@ fn secondary(comparison: &Comparison, pair: &Pair<'_>) -> Section {
         let nothing = || NOTHING.to_owned();
         let covered = row.bootstrap.and_then(|found| super::interval::covers(found.n));
         vec![
-            row.unit.range(&row.paired).map_or_else(nothing, |range| range),
+            row.metric,
+            row.unit.range(&row.paired).unwrap_or_else(nothing),
             row.unit.bootstrap(row.bootstrap),
             covered.map_or_else(nothing, |percent| format!("{percent}%")),
         ]
-        .into_iter()
-        .fold(vec![row.metric], |mut line, cell| {
-            line.push(cell);
-            line
-        })
     };
     let rows = pair.rows().into_iter().map(line).collect();
     Section {
@@ -485,7 +480,10 @@ mod tests {
         let mut comparison = two_seeds();
         comparison.arms[1].points[0][0].curves.metrics.clear();
         let text = summary(&comparison).text();
-        assert!(text.contains("2.7500 nats (1 of 2)") && text.contains("-0.2500 nats (1 of 2)"), "{text}");
+        assert!(
+            text.contains("2.7500 nats (1 of 2)") && text.contains("-0.2500 nats (1 of 2)"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -345,7 +345,8 @@ fn both_ways_of_judging_stand_beside_each_point() {
         };
         let each = section("paired at each point");
         // All differences of a point are equal here, so there is no interval and no coverage to state.
-        let head = ["", "base", "treated", "paired difference", "95% t interval", "A/A: SE of mean"];
+        let head =
+            ["", "base", "treated", "paired difference", "95% t interval", "A/A: SE of mean"];
         assert_eq!(each.head, head);
         let noise = |row: usize| each.rows[row][5].as_str();
         let difference = |row: usize| each.rows[row][3].as_str();

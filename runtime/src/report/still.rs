@@ -77,9 +77,10 @@ pub(super) fn figures(runs: &[&Run], pairs: &[Paired]) -> Vec<Figure> {
             .collect();
         if !lines.is_empty() {
             let noise = pair.single();
-            let said = noise.map_or("A/A noise unknown", |_| {
-                "grey: one standard deviation of a single A/A difference at the end"
-            });
+            let said = noise.map_or(
+                "A/A noise unknown",
+                |_| "grey: one standard deviation of a single A/A difference at the end",
+            );
             let title = format!("training loss, {}: paired differences, nats ({said})", pair.title);
             figures.push(Figure { svg: drawn(&title, &lines, noise), title });
         }

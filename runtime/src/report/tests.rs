@@ -237,8 +237,7 @@ fn declared_pairs_are_judged_at_any_number_of_runs() {
     let mut comparison = two_seeds();
     comparison.arms[0].points[0] = seeds(0.0);
     comparison.arms[1].points[0] = seeds(0.5);
-    let parts: Vec<Part> =
-        (0..12).flat_map(|_| report(&comparison).parts).collect();
+    let parts: Vec<Part> = (0..12).flat_map(|_| report(&comparison).parts).collect();
     let page = page(&Report { parts, ..Report::default() }).unwrap();
     let data = data_of(&page);
     assert_eq!(data["runs"].as_array().unwrap().len(), 84);

@@ -101,8 +101,7 @@ impl Report {
     /// For each run the number of its part.
     pub(super) fn part_numbers(&self) -> Vec<Option<usize>> {
         let of_parts = self.parts.iter().enumerate();
-        let of_parts =
-            of_parts.flat_map(|(p, part)| part.runs.iter().map(move |_| Some(p)));
+        let of_parts = of_parts.flat_map(|(p, part)| part.runs.iter().map(move |_| Some(p)));
         of_parts.chain(self.alone.iter().map(|_| None)).collect()
     }
 }
