@@ -68,7 +68,7 @@ function pairSpec(pair, number) {
   const noted = pair.published
     ? (band ? "dashed: ± twice the published jitter of logged points, which is not noise between seeds" : "one seed each, so the noise between seeds is unknown")
     : band ? `grey: ± one standard deviation of a single A/A difference (${noise.length} repetitions); compare single lines with it, not their mean`
-    : pair.again.length ? `A/A noise unknown (${noise.length} repetitions; ${FEWEST_REPETITIONS} are needed, with other init and data seeds)` : "no A/A arm, so the noise is unknown";
+    : pair.again.length ? `A/A noise unknown (${noise.length} of ${FEWEST_REPETITIONS} repetitions with other init and data seeds, or no variance)` : "no A/A arm, so the noise is unknown";
   return {
     key: `pair ${number}`, of: what, title: `${what}: ${pair.title}, paired`, note: [noted, batches].filter(Boolean).join(" · "),
     flagged: batches.startsWith("⚑"), dense, broad: true, log: false, zero: true, lines, band, section: "loss",

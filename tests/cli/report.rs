@@ -348,7 +348,7 @@ fn the_page_does_in_a_browser_what_it_says() {
     near(&pair["mean"]["y"], (gap(0, 60) + gap(1, 60)) / 2.0);
     assert_eq!(saw["band"]["band"], Value::Null, "one repetition does not measure noise");
     let note = saw["band"]["note"].as_str().unwrap();
-    assert!(note.contains("A/A noise unknown (1 repetitions; 3 are needed"), "{note}");
+    assert!(note.contains("A/A noise unknown (1 of 3 repetitions"), "{note}");
     let jitter = saw["jitter"].as_array().unwrap();
     assert_eq!(jitter[0], true, "published jitter has a shape of its own");
     assert!(jitter[1].as_str().unwrap().contains("dashed: "), "{jitter:?}");

@@ -19,7 +19,7 @@ fn of_losses(differences: &[f64]) -> Comparison {
     let base = |seed: usize| 2.0 + 0.1 * seed as f64;
     let treated =
         differences.iter().enumerate().map(|(seed, d)| run(seed, base(seed) + d, 0.5)).collect();
-    let sign = |seed: usize| if seed % 2 == 0 { 0.1 } else { -0.1 };
+    let sign = |seed: usize| if seed.is_multiple_of(2) { 0.1 } else { -0.1 };
     Comparison {
         arms: vec![
             arm("llama", Role::Base, vec![(0..n).map(|s| run(s, base(s), 0.5)).collect()]),

@@ -214,15 +214,11 @@ fn secondary(comparison: &Comparison, pair: &Pair<'_>) -> Section {
         let nothing = || NOTHING.to_owned();
         let covered = row.bootstrap.and_then(|found| super::interval::covers(found.n));
         vec![
-            row.unit.range(&row.paired).map_or_else(nothing, |range| range),
+            row.metric,
+            row.unit.range(&row.paired).unwrap_or_else(nothing),
             row.unit.bootstrap(row.bootstrap),
             covered.map_or_else(nothing, |percent| format!("{percent}%")),
         ]
-        .into_iter()
-        .fold(vec![row.metric], |mut line, cell| {
-            line.push(cell);
-            line
-        })
     };
     let rows = pair.rows().into_iter().map(line).collect();
     Section {
