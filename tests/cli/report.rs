@@ -5,10 +5,11 @@
 //! the binary's, changed only by one script element and its hash; where there is no Chromium the test says so and the
 //! library's own tests of the page are what is left, except under CI, where it fails.
 
+mod browser;
+
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::Path;
 
 use compiler::digest::Digest;
 use compiler::lock::{self, Experiment, Lock, Role};
@@ -17,9 +18,9 @@ use runtime::fault::Faults;
 use runtime::metrics::{Evaluation, Log, Record, Score, Start, Step};
 use runtime::run::Paths;
 use serde_json::Value;
-use sha2::{Digest as _, Sha256};
 
 use super::super::{Ran, canonc, folder};
+use browser::driven;
 
 const ARCHS: &str = "\
 arch small {
@@ -174,89 +175,6 @@ fn compared_as(declared: &str) -> tempfile::TempDir {
 
 fn exits(code: i32, ran: &Ran) {
     assert_eq!(ran.code, code, "{}\n{}", ran.stdout, ran.stderr);
-}
-
-/// What Chromium may be called here.
-fn chromium() -> Option<PathBuf> {
-    let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
-    let path = std::env::var_os("PATH")?;
-    let all = std::env::split_paths(&path);
-    let all = all.flat_map(|folder| names.map(|name| folder.join(name)));
-    all.into_iter().find(|path| path.is_file())
-}
-
-#[expect(clippy::print_stderr, reason = "a test that tests less has to say so")]
-fn without_chromium() {
-    eprintln!(
-        "no Chromium is on the PATH: the page was written and read, but not opened; the library's tests of it are what is left"
-    );
-}
-
-/// What the driver saw on the page; of `only` these steps, or of all.
-fn driven(dir: &Path, page: &str, only: &[&str]) -> Option<Value> {
-    let Some(chromium) = chromium() else {
-        // A check that nobody sees skipped is no check: where tests run by themselves it has to be there.
-        assert!(
-            std::env::var_os("CI").is_none(),
-            "no Chromium is on the PATH, and CI is set: install one, or the page is not tested"
-        );
-        without_chromium();
-        return None;
-    };
-    let drive = format!("const ONLY = {only:?};\n{}", include_str!("report/drive.js"));
-    let hash = Sha256::digest(drive.as_bytes());
-    let policy = format!("script-src 'sha256-{}' 'sha256-", base64(&hash));
-    let text = fs::read_to_string(dir.join(page)).unwrap();
-    assert_eq!(text.matches("script-src 'sha256-").count(), 1);
-    let text = text.replace("script-src 'sha256-", &policy);
-    let text = text.replace("</body>", &format!("<script>{drive}</script></body>"));
-    let path = dir.join("driven.html");
-    fs::write(&path, text).unwrap();
-    let output = Command::new(chromium)
-        .args("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run".split(' '))
-        .args("--disable-background-networking --hide-scrollbars --dump-dom".split(' '))
-        .args(["--window-size=1100,1750", "--virtual-time-budget=20000"])
-        .arg(format!("--user-data-dir={}", dir.join("profile").display()))
-        .arg(format!("file://{}", path.display()))
-        .stdin(Stdio::null())
-        .output()
-        .unwrap();
-    let dom = String::from_utf8_lossy(&output.stdout);
-    let said = String::from_utf8_lossy(&output.stderr);
-    let Some((_, rest)) = dom.split_once("<pre id=\"driven\">") else {
-        panic!("the driver left nothing: {} bytes of DOM, {said}", dom.len())
-    };
-    let told = unbase64(rest.split_once("</pre>").unwrap().0);
-    let saw: Value = serde_json::from_slice(&told).unwrap();
-    assert_eq!(saw["broken"], Value::Array(Vec::new()), "{:#}", saw["broken"]);
-    Some(saw)
-}
-
-const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-
-fn base64(bytes: &[u8]) -> String {
-    let mut text = String::new();
-    for three in bytes.chunks(3) {
-        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte));
-        let word = word << (8 * (3 - three.len()));
-        for place in 0..4 {
-            let sign = char::from(SIGNS[(word >> (18 - 6 * place) & 63) as usize]);
-            text.push(if place <= three.len() { sign } else { '=' });
-        }
-    }
-    text
-}
-
-fn unbase64(text: &str) -> Vec<u8> {
-    let signs = text.bytes().filter_map(|byte| SIGNS.iter().position(|sign| *sign == byte));
-    let signs: Vec<usize> = signs.collect();
-    let mut bytes = Vec::new();
-    for four in signs.chunks(4) {
-        let word =
-            four.iter().fold(0_usize, |word, sign| word << 6 | sign) << (6 * (4 - four.len()));
-        bytes.extend([word >> 16, word >> 8, word].map(|part| part as u8)[..four.len() - 1].iter());
-    }
-    bytes
 }
 
 /// To the figures that a page keeps.
