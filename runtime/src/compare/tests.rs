@@ -16,6 +16,7 @@ pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
         metrics,
         step_seconds: Some(0.01),
         timed_on: Some("here".to_owned()),
+        diverged: None,
     };
     Run { seed, curves }
 }
