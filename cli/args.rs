@@ -10,6 +10,7 @@ mod audit;
 mod compute;
 mod data;
 mod foreign;
+mod help;
 mod plan;
 mod prepare;
 mod proof;
@@ -35,6 +36,8 @@ pub(crate) use data::{
 pub(crate) use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
 
 pub(crate) use plan::PlanArgs;
+
+pub(crate) use help::{HelpArgs, ManArgs};
 
 pub(crate) use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 
@@ -512,30 +515,6 @@ pub(crate) struct DoctorArgs {
     /// As JSON on standard output
     #[arg(long)]
     pub(crate) json: bool,
-}
-
-/// Write manual pages: one for canonc and one for each command
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  canonc man ~/.local/share/man/man1
-  canonc man pages && man pages/canonc-run.1")]
-pub(crate) struct ManArgs {
-    /// The folder they go to
-    #[arg(value_name = "DIR")]
-    pub(crate) dir: PathBuf,
-}
-
-/// Print the help of a command
-#[derive(Args, Debug)]
-#[command(after_help = "\
-Examples:
-  canonc help run             the same as `canonc run --help`
-  canonc help data prepare")]
-pub(crate) struct HelpArgs {
-    /// The command
-    #[arg(value_name = "COMMAND")]
-    pub(crate) words: Vec<OsString>,
 }
 
 /// Print the completions of a shell

@@ -159,8 +159,7 @@ fn wrap(line: &Line, width: usize, out: &mut String) {
         // The description goes below what is described.
         hang = 6;
         if let Some((item, description)) = rest.split_at_checked(line.hang) {
-            out.push_str(item.trim_end());
-            out.push('\n');
+            wrap(&Line { text: item.trim_end().to_owned(), hang: 6 }, width, out);
             (rest, margin) = (description, hang);
         }
     }

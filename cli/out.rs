@@ -5,7 +5,7 @@
 //! followed to a file; a file is replaced by renaming a complete one over it.
 
 use std::fs::{self, File};
-use std::io::{self, Read, Seek, SeekFrom};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use compiler::lock;
@@ -63,7 +63,7 @@ pub(crate) fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
     }
     if found.is_file() && found.len() > 0 && !is_ours(path, kind) {
         return Err(Failure::bad_input(format!(
-            "`{}` is there, and is not {} that canonc wrote",
+            "`{}` is there, and nothing in it says that it is {} that canonc wrote",
             shown(path),
             kind.name()
         ))
@@ -117,9 +117,9 @@ impl Kind {
     }
 }
 
-/// Whether the file is one that canonc wrote, as far as its beginning and its end say so.
+/// Whether the file is one that canonc wrote, as far as its beginning says so.
 fn is_ours(path: &Path, kind: Kind) -> bool {
-    let Ok((start, end)) = ends(path) else { return false };
+    let Ok(start) = beginning(path) else { return false };
     let text = String::from_utf8_lossy(&start);
     match kind {
         Kind::Lock => lock::source_of(&text).is_some(),
@@ -172,15 +172,11 @@ fn is_line(text: &str, keys: &[&str]) -> bool {
     })
 }
 
-/// The first bytes of a file, and its last.
-fn ends(path: &Path) -> io::Result<(Vec<u8>, Vec<u8>)> {
-    let mut file = runtime::files::open(path)?;
-    let (mut start, mut end) = (Vec::new(), Vec::new());
-    file.by_ref().take(LOOKED_AT as u64).read_to_end(&mut start)?;
-    let length = file.metadata()?.len();
-    file.seek(SeekFrom::Start(length.saturating_sub(LOOKED_AT as u64)))?;
-    file.take(LOOKED_AT as u64).read_to_end(&mut end)?;
-    Ok((start, end))
+/// The first bytes of a file.
+fn beginning(path: &Path) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    runtime::files::open(path)?.take(LOOKED_AT as u64).read_to_end(&mut start)?;
+    Ok(start)
 }
 
 #[cfg(test)]

@@ -439,11 +439,11 @@ pub(crate) mod tests {
             let records = diverging(one, at, loss, grad_norm);
             let (attestation, read) = read(&attest(&records, at, Some(at)), one).unwrap();
             assert_eq!((attestation.diverged, read.len()), (Some(at), records.len()));
-            refused(
-                &attest(&records, 4, Some(at)),
-                one,
-                "steps and that training diverged at step",
-            );
+            // At the last step it would be the same attestation.
+            if at < 4 {
+                let why = "steps and that training diverged at step";
+                refused(&attest(&records, 4, Some(at)), one, why);
+            }
             refused(
                 &attest(&records, at + 1, Some(at + 1)),
                 one,

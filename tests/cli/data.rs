@@ -90,6 +90,7 @@ fn binary_files_are_the_published_vectors() {
             let ran = canonc(dir, &arguments);
             assert_eq!((ran.code, ran.stdout.as_str()), (0, ""), "{}", ran.stderr);
             let bytes = fs::read(dir.join("samples.bin")).unwrap();
+            fs::remove_file(dir.join("samples.bin")).unwrap();
             let want = &case[digest];
             assert_eq!(hex(&Sha256::digest(&bytes)), want["sha256"], "{}", case["id"]);
             assert_eq!(bytes.len() as u64, 4 * (200 + want["items"].as_u64().unwrap()));
@@ -203,9 +204,9 @@ fn formats_follow_the_files_name() {
         let bytes = fs::read(dir.join(name)).unwrap();
         assert!(bytes.starts_with(start) || name == "a.bin" && bytes[0] == 7, "{name}: {bytes:?}");
     }
-    let asked = ran(dir, "data generate mano --set L=1 --count 2 --format bin --out a.jsonl");
-    assert!(asked.stderr.starts_with("`a.jsonl`: 2 samples, "), "{}", asked.stderr);
-    assert!(fs::read(dir.join("a.jsonl")).unwrap().ends_with(b"\0\0"));
+    let asked = ran(dir, "data generate mano --set L=1 --count 2 --format bin --out b.jsonl");
+    assert!(asked.stderr.starts_with("`b.jsonl`: 2 samples, "), "{}", asked.stderr);
+    assert!(fs::read(dir.join("b.jsonl")).unwrap().ends_with(b"\0\0"));
 }
 
 #[test]
@@ -368,7 +369,10 @@ fn an_interrupted_file_is_as_it_was() {
     let before = "{\"tokens\":[1]}\n";
     let dir = folder(&[("old.jsonl", before)]);
     let dir = dir.path();
-    for out in ["old.jsonl", "new.parquet"] {
+    // What is there may be somebody's corpus, and is never written over.
+    let ran = canonc(dir, &["data", "generate", "mano", "--count", "1", "--out", "old.jsonl"]);
+    assert_eq!(ran.code, 2, "{}", ran.stderr);
+    for out in ["new.jsonl", "new.parquet"] {
         let line = [
             "data",
             "generate",

@@ -70,14 +70,14 @@ fn no_command_writes_over_what_canonc_did_not_write_there() {
             assert_eq!(fs::read(place.path(theirs)).unwrap(), before, "{words}");
         }
     }
-    // Its own it replaces.
-    for words in [
-        "report runs/small --out page.html --tensorboard tb".to_owned(),
-        format!("{generate} --format jsonl --out a.jsonl"),
-        format!("{generate} --format parquet --out a.parquet"),
+    // Its own it replaces, where that can be told: samples look like anybody's corpus.
+    for (words, again) in [
+        ("report runs/small --out page.html --tensorboard tb".to_owned(), 0),
+        (format!("{generate} --format jsonl --out a.jsonl"), 2),
+        (format!("{generate} --format parquet --out a.parquet"), 2),
     ] {
         place.exits(0, &words);
-        place.exits(0, &words);
+        place.exits(again, &words);
     }
     #[cfg(unix)]
     {

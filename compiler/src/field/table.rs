@@ -163,7 +163,7 @@ pub const TABLE: &[FieldDef] = &[
     free("lingua.tokenizer_path", Carried, Name, "The tokenizer's file.").is("\"tokenizer.model\"").only(TASK, TEXT).younger("\"tokenizer.model\"").about(Data).called(&["data.tokenizer.path"]).records_text(),
     free("log.every", Cosmetic, Int(1, COUNT), "Steps between lines of progress.").is("10").unit("steps").about(Cadence).called(&["logging.freq"]).default_there("10"),
     free("loss.kind", Semantic, Word(&["cross_entropy"], &[]), "What is minimised.").is("\"cross_entropy\""),
-    free("loss.nll_square", Semantic, Real(Bounds::AtLeastZero), "Coefficient of the squared token loss, which the release calls z_loss.").is("0").called(&["model.z_loss"]).means("0").spoken(&[("false", "0"), ("true", "0.0001")]),
+    free("loss.nll_square", Semantic, Real(Bounds::AtLeastZero), "Coefficient of the squared token loss, which the release calls z_loss.").is("0").called(&["model.z_loss"]).means("false"),
     free("loss.z_loss", Semantic, Real(Bounds::AtLeastZero), "Coefficient of the squared log partition function.").is("0"),
     free("optimizer.betas", Semantic, Pair(Bounds::BelowOne), "Decay of both moments.").is("[0.9, 0.95]"),
     free("optimizer.clip", Semantic, RealOr(Bounds::Positive, "none"), "The largest global gradient norm.").is("1").called(&["optim.clip"]).default_there("1"),

@@ -17,13 +17,13 @@ fn replaced_tokens_are_other_data_and_none_is_past_the_vocabulary() {
     fs::write(path("a.jsonl"), lines(&documents(0..50))).unwrap();
     let sources = [source("x", &[&path("a.jsonl")])];
     let golden = format!("{}/../tests/golden/tokenizers/llama3.model", env!("CARGO_MANIFEST_DIR"));
-    let golden = fs::read(golden).unwrap();
+    let golden = crate::files::read(golden.as_ref(), crate::files::SMALL).unwrap();
     let tokenizer = Tokenizer::read(Kind::Tiktoken, &golden, "it", &MarkNames::default()).unwrap();
     let out = path("t.index");
     prepared(&request(&sources, &tokenizer), &out).unwrap();
     let good = file::load(&out).unwrap();
     good.check().unwrap();
-    let bytes = fs::read(&out).unwrap();
+    let bytes = crate::files::read(&out, crate::files::SMALL).unwrap();
     let [tokens, ..] = parts(&bytes);
     let replaced = |id: u16| {
         let mut bad = bytes.clone();

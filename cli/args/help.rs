@@ -1,0 +1,30 @@
+//! What can be typed to read about canonc itself.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::Args;
+
+/// Write manual pages: one for canonc and one for each command
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc man ~/.local/share/man/man1
+  canonc man pages && man pages/canonc-run.1")]
+pub(crate) struct ManArgs {
+    /// The folder they go to
+    #[arg(value_name = "DIR")]
+    pub(crate) dir: PathBuf,
+}
+
+/// Print the help of a command
+#[derive(Args, Debug)]
+#[command(after_help = "\
+Examples:
+  canonc help run             the same as `canonc run --help`
+  canonc help data prepare")]
+pub(crate) struct HelpArgs {
+    /// The command
+    #[arg(value_name = "COMMAND")]
+    pub(crate) words: Vec<OsString>,
+}
