@@ -60,10 +60,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
     if args.json {
         output::json(&json!({ "schema": "canonc.verify_all.v1", "reports": all }))?;
     }
-    match worst {
-        Exit::Fine => Ok(Exit::Fine),
-        worst => Err(Failure::shown(worst)),
-    }
+    if worst == Exit::Fine { Ok(worst) } else { Err(Failure::shown(worst)) }
 }
 
 /// What is found in one of them; with a lock that cannot be read, what to do about it.
