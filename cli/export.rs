@@ -148,23 +148,7 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
     let manifest = checkpoint::verify(&place, &slots).map_err(|why| {
         Failure { exit: Exit::Finding, ..Failure::bad_input(why) }.at(shown(&place))
     })?;
-    // Another run's checkpoint, or an earlier one of this run, is whole as well.
-    let found = (manifest.lock, manifest.step, manifest.weights.tensors);
-    let wanted = (attestation.lock, attestation.steps, attestation.weights);
-    if found != wanted {
-        let of = |(lock, step, weights): (Digest, u64, Digest)| {
-            format!("weights {} of step {step} of lock {}", weights.short(), lock.short())
-        };
-        let failure = Failure::bad_input(format!(
-            "the run attests {}, and its last checkpoint holds {}",
-            of(wanted),
-            of(found)
-        ));
-        return Err(Failure { exit: Exit::Finding, ..failure }.at(shown(&place)).help(format!(
-            "restore the folder; `canonc verify {}` checks all of it",
-            shown(folder)
-        )));
-    }
+    runs::holds_what_is_attested(&paths, &place, &manifest, &attestation)?;
     let weights = place.join(checkpoint::Part::Weights.file());
     Ok(Source {
         compiled: experiment.arch.compiled.clone(),

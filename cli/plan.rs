@@ -137,9 +137,7 @@ fn measured(
             values.push(value);
         }
     }
-    let is_share = ["answer_accuracy", "token_accuracy", "validity"]
-        .contains(&comparison.analysis.primary.as_str());
-    let bounds = is_share.then_some(noise::Bounds::SHARE);
+    let bounds = (compare::unit(metric) == compare::Unit::Share).then_some(noise::Bounds::SHARE);
     Noise::of_runs(&values, bounds, confidence).map_err(|why| {
         let base = &comparison.base;
         finding(format!("the noise of {metric} cannot be estimated from the runs of {base}: {why}"))

@@ -3,6 +3,7 @@
 //! In: run folders, folders of several, locks; patterns of published models. Out: a page, replaced whole. Must stay
 //! true: a run that is not finished is shown as far as it is, its name says so, and no table compares it; nothing is trained and no run's folder is written to.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use compiler::lock::{self, Comparison, Experiment, Lock};
@@ -22,8 +23,10 @@ use crate::runs::{failure, read_text};
 pub(crate) fn report(args: &ReportArgs) -> Outcome {
     let published = Published::named(&args.published).map_err(no_such_model)?;
     let mut report = Report { published, ..Report::default() };
+    // Looked for once, and only where a comparison asks.
+    let found = OnceCell::new();
     for what in &args.what {
-        add(&mut report, what, &args.dir)?;
+        add(&mut report, what, &args.dir, &found)?;
     }
     let page = report::page(&report).map_err(Failure::machine)?;
     out::put(&args.out, Kind::Page, &page)?;
@@ -58,11 +61,16 @@ pub(crate) fn of(
     report::page(&Report { parts, ..Report::default() }).map_err(Failure::machine)
 }
 
-fn add(report: &mut Report, what: &Path, dir: &Path) -> Result<(), Failure> {
+fn add(
+    report: &mut Report,
+    what: &Path,
+    dir: &Path,
+    found: &OnceCell<Found>,
+) -> Result<(), Failure> {
     let named = dir.join(what);
     let folder = if !what.exists() && named.is_dir() { named } else { what.to_owned() };
     if !folder.is_dir() {
-        return add_lock(report, what, dir);
+        return add_lock(report, what, dir, found);
     }
     if Paths::new(&folder).lock().is_file() {
         report.alone.push(alone(&folder)?);
@@ -70,7 +78,12 @@ fn add(report: &mut Report, what: &Path, dir: &Path) -> Result<(), Failure> {
     }
     // A comparison's runs lie in a folder of its name.
     if let Some(comparison) = comparison_of(&folder) {
-        return self::comparison(report, &comparison, &folder, dir);
+        return self::comparison(
+            report,
+            &comparison,
+            &folder,
+            found.get_or_init(|| Found::under(dir)),
+        );
     }
     let inside = folders(&folder)?;
     let (runs, others): (Vec<PathBuf>, Vec<PathBuf>) =
@@ -95,7 +108,9 @@ fn add(report: &mut Report, what: &Path, dir: &Path) -> Result<(), Failure> {
         }
     }
     for (folder, comparison) in comparisons {
-        if let Err(why) = self::comparison(report, &comparison, &folder, dir) {
+        if let Err(why) =
+            self::comparison(report, &comparison, &folder, found.get_or_init(|| Found::under(dir)))
+        {
             let why = why.message.unwrap_or_default();
             report.left_out.push(format!("{}: {why}", shown(&folder)));
         }
@@ -103,12 +118,22 @@ fn add(report: &mut Report, what: &Path, dir: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-fn add_lock(report: &mut Report, path: &Path, dir: &Path) -> Result<(), Failure> {
+fn add_lock(
+    report: &mut Report,
+    path: &Path,
+    dir: &Path,
+    found: &OnceCell<Found>,
+) -> Result<(), Failure> {
     let name = shown(path);
     match read_lock(&name, &read_text(path)?).map_err(failure)? {
         Lock::Comparison(comparison) => {
             let folder = out::named(dir, &comparison.name, "")?;
-            self::comparison(report, &comparison, &folder, dir)?;
+            self::comparison(
+                report,
+                &comparison,
+                &folder,
+                found.get_or_init(|| Found::under(dir)),
+            )?;
         }
         Lock::Experiment(experiment) => {
             let folder = out::named(dir, &experiment.name, "")?;
@@ -238,13 +263,12 @@ fn comparison(
     report: &mut Report,
     comparison: &Comparison,
     folder: &Path,
-    dir: &Path,
+    found: &Found,
 ) -> Result<(), Failure> {
-    let found = Found::under(dir);
-    match finished(comparison, folder, &found) {
+    match finished(comparison, folder, found) {
         Ok(part) => report.parts.push(part),
         Err(why) => {
-            if each_alone(report, comparison, folder, &found)? == 0 {
+            if each_alone(report, comparison, folder, found)? == 0 {
                 return Err(why);
             }
             let why = why.message.unwrap_or_default();

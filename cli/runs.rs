@@ -6,11 +6,14 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use compiler::digest::Digest;
 use compiler::lock::{DataSource, Experiment};
+use runtime::attest::Attestation;
+use runtime::checkpoint::Manifest;
 use runtime::data::text::file;
 use runtime::data::text::index::TextIndex;
 use runtime::files;
-use runtime::run::{Kind, RunError};
+use runtime::run::{Kind, Paths, RunError};
 
 use crate::fail::{Exit, Failure, shown};
 use crate::locks;
@@ -41,9 +44,7 @@ pub(crate) fn folder(named: &Path) -> PathBuf {
 /// The weights that are meant: those given, or those of a run's last checkpoint.
 #[cfg(feature = "torch")]
 pub(crate) fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
-    use runtime::attest::Attestation;
     use runtime::checkpoint::{self, Part, Pointer};
-    use runtime::run::Paths;
     if let Some(given) = given {
         return Ok(given.to_owned());
     }
@@ -75,19 +76,38 @@ pub(crate) fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Fai
     if let Some(attested) = text.and_then(|text| Attestation::parse(&text).ok()) {
         let manifest =
             checkpoint::manifest(&place).map_err(|why| broken(format!("{latest}: {why}")))?;
-        if (manifest.step, manifest.weights.tensors) != (attested.steps, attested.weights)
-            && attested.diverged.is_none()
-        {
-            return Err(broken(format!(
-                "the run in `{folder}` attests weights {} of step {}, and its last checkpoint holds {} of step {}",
-                attested.weights.short(),
-                attested.steps,
-                manifest.weights.tensors.short(),
-                manifest.step
-            )));
+        if attested.diverged.is_none() {
+            holds_what_is_attested(&run, &place, &manifest, &attested)?;
         }
     }
     Ok(place.join(Part::Weights.file()))
+}
+
+/// Refuses a checkpoint that is not the one its run attests: another run's, or an earlier one of this run, is whole as
+/// well.
+pub(crate) fn holds_what_is_attested(
+    run: &Paths,
+    place: &Path,
+    manifest: &Manifest,
+    attested: &Attestation,
+) -> Result<(), Failure> {
+    let found = (manifest.lock, manifest.step, manifest.weights.tensors);
+    let wanted = (attested.lock, attested.steps, attested.weights);
+    if found == wanted {
+        return Ok(());
+    }
+    let of = |(lock, step, weights): (Digest, u64, Digest)| {
+        format!("weights {} of step {step} of lock {}", weights.short(), lock.short())
+    };
+    let failure = Failure::bad_input(format!(
+        "the run attests {}, and its last checkpoint holds {}",
+        of(wanted),
+        of(found)
+    ));
+    Err(Failure { exit: Exit::Finding, ..failure }.at(shown(place)).help(format!(
+        "restore the folder; `canonc verify {}` checks all of it",
+        shown(&run.folder)
+    )))
 }
 
 /// The text of a lock.
@@ -156,8 +176,8 @@ fn usual(name: &str) -> Option<PathBuf> {
 pub(crate) fn usual_documents(experiment: &Experiment) -> Result<PathBuf, Failure> {
     match &experiment.data.source {
         DataSource::Text { name, .. } => usual(name).ok_or_else(|| {
-            Failure::bad_input(format!("the documents \"{name}\" have no usual place"))
-                .help("name the prepared file with --data PATH")
+            Failure::bad_input(format!("the documents {name:?} have no usual place"))
+                .help("name the prepared file with --data PATH; `canonc data prepare` makes one")
         }),
         DataSource::Task { name, .. } => Err(Failure::bad_input(format!(
             "`{}` trains on the task {name}, which reads no documents",
@@ -187,10 +207,9 @@ pub(crate) fn documents(
     let DataSource::Text { name, .. } = &experiment.data.source else {
         return Ok(None);
     };
-    let usual = usual(name);
-    let Some(path) = given.or(usual.as_deref()) else {
-        return Err(Failure::bad_input(format!("the documents {name:?} have no usual place"))
-            .help("name the prepared file with --data PATH; `canonc data prepare` makes one"));
+    let path = &match given {
+        Some(path) => path.to_owned(),
+        None => usual_documents(experiment)?,
     };
     if !path.exists() {
         return Err(Failure::bad_input(format!(

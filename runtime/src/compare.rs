@@ -508,7 +508,8 @@ fn differences(base: &[Run], other: &[Run], metric: &str) -> Vec<f64> {
     values(base, other, metric).into_iter().map(difference).collect()
 }
 
-pub(crate) fn unit(metric: &str) -> Unit {
+/// What a metric is counted in, by the name that tables give it.
+pub fn unit(metric: &str) -> Unit {
     match metric {
         STEP_TIME => Unit::Seconds,
         TRAINING_LOSS | HELD_OUT_LOSS => Unit::Nats,

@@ -83,22 +83,8 @@ pub(super) fn suggest(key: &str) -> Option<&'static str> {
 
 /// Whether a key has a word for nothing.
 pub(super) fn has_none(row: &FieldDef) -> bool {
-    let or = |kind: Kind| match kind {
-        Kind::IntOr(_, _, word) | Kind::RealOr(_, word) => word == "none",
-        Kind::Int(..)
-        | Kind::Real(_)
-        | Kind::Seed
-        | Kind::Pair(_)
-        | Kind::Bool
-        | Kind::Word(..)
-        | Kind::Words(_)
-        | Kind::Name
-        | Kind::Names
-        | Kind::Letters(_)
-        | Kind::Ints(..)
-        | Kind::Digest => false,
-    };
-    or(row.kind) || row.kind.has_word("none") || row.absent == Absent::Default("none")
+    let or = matches!(row.kind, Kind::IntOr(_, _, "none") | Kind::RealOr(_, "none"));
+    or || row.kind.has_word("none") || row.absent == Absent::Default("none")
 }
 
 /// Whether a key may be on or off.
