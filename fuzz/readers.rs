@@ -11,13 +11,13 @@ use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
 use runtime::data::text::lines::Field;
-use runtime::data::text::prepare::{Input, Request, SourceInput, prepare};
+use runtime::data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
 use runtime::data::text::tokenizer::{Kind, MarkNames, Tokenizer};
 
 /// A reader, given the bytes of a file.
 type Reader = fn(&[u8]);
 
-const READERS: [(&str, Reader); 18] = [
+const READERS: [(&str, Reader); 20] = [
     ("allowed", |bytes| drop(text(bytes).map(runtime::sign::AllowedSigners::parse))),
     ("attestation", |bytes| drop(text(bytes).map(runtime::attest::Attestation::parse))),
     ("canon", |bytes| drop(text(bytes).map(|text| dsl::parse(dsl::FileId(0), text)))),
@@ -25,14 +25,20 @@ const READERS: [(&str, Reader); 18] = [
     ("huggingface", |bytes| tokenizer(Kind::Huggingface, bytes)),
     ("import", |bytes| {
         let path = file("config.json", bytes);
-        let request =
-            runtime::foreign::import::Request { source: &path, name: Some("a"), devices: Some(8) };
+        let request = runtime::foreign::import::Request {
+            source: &path,
+            name: Some("a"),
+            devices: Some(8),
+            weights: false,
+        };
         drop(runtime::foreign::import::read(&request));
     }),
     ("json", |bytes| drop(runtime::foreign::json::read("file", bytes))),
+    ("jsonl", |bytes| table("a.jsonl", bytes)),
     ("lock", |bytes| drop(compiler::lock::read_bytes("file", bytes))),
     ("metrics", |bytes| drop(runtime::metrics::read(&file("metrics.jsonl", bytes)))),
     ("parquet", |bytes| table("a.parquet", bytes)),
+    ("plain", |bytes| table("a.txt", bytes)),
     ("prepared", |bytes| drop(runtime::data::text::file::load(&file("a.index", bytes)))),
     ("pth", |bytes| drop(runtime::foreign::pth::read(&file("consolidated.pth", bytes)))),
     ("recipe", |bytes| {
@@ -78,6 +84,7 @@ fn table(name: &str, bytes: &[u8]) {
     let request = Request {
         sources: &sources,
         field: Field::Usual,
+        plain: Plain::Line,
         on_bad_line: runtime::data::text::index::OnBadLine::Skip,
         tokenizer: &Tokenizer::bytes(),
         workers: 1,
