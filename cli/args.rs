@@ -1,12 +1,9 @@
 //! What can be typed: every command, option and example, and nothing that acts.
 //!
 //! In: argv, as clap reads it. Out: plain values, one struct for each command. Must stay true: each
-//! command's help ends with examples that work as they stand in this repository; a command that
-//! needs libtorch stands behind `#[cfg(feature = "torch")]` and in [`NEEDS_TORCH`], so that a build
-//! without it says so instead of not knowing the word.
+//! command's help ends with examples that work as they stand in this repository.
 
 mod audit;
-#[cfg(feature = "torch")]
 mod compute;
 mod data;
 mod foreign;
@@ -21,34 +18,28 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-pub(crate) use audit::AuditArgs;
-#[cfg(feature = "torch")]
-pub(crate) use compute::{
+pub use audit::AuditArgs;
+pub use compute::{
     AnswerArgs, BenchArgs, BenchWhat, DemoArgs, ForwardArgs, GenerateArgs, Judge, MachineArgs,
     OnDevice, PlaygroundArgs, PromptArgs, WithKernels, WithType,
 };
 
-pub(crate) use data::{
+pub use data::{
     BabilongArgs, BabilongSet, DataArgs, DataCommand, DataFormat, DataMode, DataOrder,
     ExportWindowsArgs, GenerateDataArgs, InspectArgs, OverlapArgs, SampleArgs, SampleOptions,
     StatsArgs, WindowArgs, WindowFormat,
 };
-pub(crate) use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
+pub use prepare::{AboutArgs, BenchTextArgs, Malformed, PrepareArgs, TokenizerArg};
 
-pub(crate) use plan::PlanArgs;
+pub use plan::PlanArgs;
 
-pub(crate) use help::{HelpArgs, ManArgs};
+pub use help::{HelpArgs, ManArgs};
 
-pub(crate) use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
+pub use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 
-#[cfg(feature = "torch")]
-pub(crate) use proof::ReproduceArgs;
-pub(crate) use proof::{SignArgs, VerifyArgs};
-pub(crate) use report::ReportArgs;
-
-/// Commands that only a build with libtorch has.
-pub(crate) const NEEDS_TORCH: [&str; 9] =
-    ["answer", "bench", "compare", "demo", "forward", "generate", "playground", "reproduce", "run"];
+pub use proof::ReproduceArgs;
+pub use proof::{SignArgs, VerifyArgs};
+pub use report::ReportArgs;
 
 /// Compiles language-model architectures, locks experiments, and proves what two of them differ in
 #[derive(Debug, Parser)]
@@ -67,22 +58,22 @@ Examples:
 Exit codes: 0 fine, 1 a finding (drift, confound, unformatted file), 2 bad input or usage,
 3 this machine cannot, 75 interrupted with a good checkpoint."
 )]
-pub(crate) struct Cli {
+pub struct Cli {
     /// When to colour what goes to a terminal; `auto` respects NO_COLOR
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t)]
-    pub(crate) color: When,
+    pub color: When,
     /// Errors and results only
     #[arg(short, long, global = true, conflicts_with = "verbose")]
-    pub(crate) quiet: bool,
+    pub quiet: bool,
     /// Also which files and settings are used
     #[arg(short, long, global = true)]
-    pub(crate) verbose: bool,
+    pub verbose: bool,
     #[command(subcommand)]
-    pub(crate) command: Command,
+    pub command: Command,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum When {
+pub enum When {
     /// On a terminal, unless NO_COLOR is set
     #[default]
     Auto,
@@ -91,7 +82,7 @@ pub(crate) enum When {
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum Command {
+pub enum Command {
     New(NewArgs),
     Check(CheckArgs),
     Fmt(FmtArgs),
@@ -101,26 +92,17 @@ pub(crate) enum Command {
     Bind(BindArgs),
     Diff(DiffArgs),
     Audit(AuditArgs),
-    #[cfg(feature = "torch")]
     Run(RunArgs),
     Verify(VerifyArgs),
     Sign(SignArgs),
-    #[cfg(feature = "torch")]
     Reproduce(ReproduceArgs),
-    #[cfg(feature = "torch")]
     Compare(CompareArgs),
     Plan(PlanArgs),
-    #[cfg(feature = "torch")]
     Demo(DemoArgs),
-    #[cfg(feature = "torch")]
     Playground(PlaygroundArgs),
-    #[cfg(feature = "torch")]
     Bench(BenchArgs),
-    #[cfg(feature = "torch")]
     Forward(ForwardArgs),
-    #[cfg(feature = "torch")]
     Generate(GenerateArgs),
-    #[cfg(feature = "torch")]
     Answer(AnswerArgs),
     Import(ImportArgs),
     Export(ExportArgs),
@@ -142,17 +124,17 @@ Examples:
   canonc new          into this folder, if it is empty
   canonc new demo     into ./demo, made if it is not there
   canonc new mine --task text    an experiment on text of your own")]
-pub(crate) struct NewArgs {
+pub struct NewArgs {
     /// The folder; it must be empty or not exist yet
     #[arg(default_value = ".", value_name = "DIR")]
-    pub(crate) dir: PathBuf,
+    pub dir: PathBuf,
     /// What the experiment learns
     #[arg(long, value_enum, value_name = "TASK", default_value_t)]
-    pub(crate) task: NewTask,
+    pub task: NewTask,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum NewTask {
+pub enum NewTask {
     /// Following a chain of names, made as it trains
     #[default]
     Depo,
@@ -184,13 +166,13 @@ Schema of --json, one object on standard output:
       start, end   {byte, line, column}; line and column count from 1, columns in characters
       text     what is to be said about the place; may be empty
     help       what to type, a list")]
-pub(crate) struct CheckArgs {
+pub struct CheckArgs {
     /// Files, and folders whose .canon files are meant [default: arch]
     #[arg(value_name = "FILE")]
-    pub(crate) files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
     /// Diagnostics as JSON on standard output (`--help` states the schema)
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// Format .canon files in place
@@ -200,13 +182,13 @@ Examples:
   canonc fmt arch std               every .canon file in both folders
   canonc fmt --check arch           lists what is not formatted and exits 1
   canonc fmt - < a.canon > b.canon  from standard input to standard output")]
-pub(crate) struct FmtArgs {
+pub struct FmtArgs {
     /// Files, and folders whose .canon files are meant; `-` is standard input
     #[arg(value_name = "FILE", required = true)]
-    pub(crate) files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
     /// Write nothing; list the files that are not formatted, and exit 1 if there are any
     #[arg(long)]
-    pub(crate) check: bool,
+    pub check: bool,
 }
 
 /// Parameters, FLOPs, memory and state of an architecture; or a standard definition
@@ -246,25 +228,25 @@ share a line: layers.0..24 are 0 to 23, layers.3..24/4 every fourth from 3.
 Schema of --recipe-fields --json: {schema: \"canonc.show.recipe_fields.v1\", fields: [{path, class,
 origin, accepts, default, unit, only, doc}]}; default is null where the field must be written, only
 null where it is in every recipe, else {path, values}.")]
-pub(crate) struct ShowArgs {
+pub struct ShowArgs {
     /// A .canon file, a lock or a run's folder; `std`; or the name of a standard definition, file or primitive
     #[arg(value_name = "FILE|NAME", required_unless_present = "recipe_fields")]
-    pub(crate) what: Option<PathBuf>,
+    pub what: Option<PathBuf>,
     /// Instead: the path and value of every field, and whether it was written or is a default
     #[arg(long)]
-    pub(crate) fields: bool,
+    pub fields: bool,
     /// Instead: every field of a recipe, with its class, default and unit, as Markdown
     #[arg(long, conflicts_with_all = ["what", "fields", "arch"])]
-    pub(crate) recipe_fields: bool,
+    pub recipe_fields: bool,
     /// The architecture to show, if the file defines several [default: all]
     #[arg(long, value_name = "NAME")]
-    pub(crate) arch: Option<String>,
+    pub arch: Option<String>,
     /// Tokens of one sequence
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(i64).range(1..=1 << 32))]
-    pub(crate) seq_len: i64,
+    pub seq_len: i64,
     /// As JSON on standard output (`--help` states the schema)
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// The compute graph of an architecture, as text or as a picture
@@ -278,33 +260,33 @@ Examples:
   canonc graph arch/llamacanon_1B.canon --layer 0          the body of one layer
   canonc graph lockfiles/demo.lock --arch llama_demo --plan  every step of its training
   canonc graph --artifacts                                 archs, recipes, locks, runs: what is stale")]
-pub(crate) struct GraphArgs {
+pub struct GraphArgs {
     /// A .canon file, a lock, or a run's folder
     #[arg(value_name = "FILE", required_unless_present = "artifacts")]
-    pub(crate) file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
     /// The architecture to show, if the file defines several
     #[arg(long, value_name = "NAME")]
-    pub(crate) arch: Option<String>,
+    pub arch: Option<String>,
     /// The canonical text that is hashed, Graphviz' language, or a picture
     #[arg(long, value_enum, default_value_t)]
-    pub(crate) format: GraphFormat,
+    pub format: GraphFormat,
     /// Only the body of this layer
     #[arg(long, value_name = "N")]
-    pub(crate) layer: Option<u32>,
+    pub layer: Option<u32>,
     /// Empty these slots first: names with commas between, or `all`
     #[arg(long, value_name = "SLOTS", value_delimiter = ',')]
-    pub(crate) erase: Vec<String>,
+    pub erase: Vec<String>,
     /// What a training step executes: forward, backward, sum, update. As its lock says; for a .canon
     /// file with AdamW and cross-entropy in f32
     #[arg(long, conflicts_with_all = ["format", "layer"])]
-    pub(crate) plan: bool,
+    pub plan: bool,
     /// Instead: what is made from what in this folder, and what is stale or missing (text or dot)
     #[arg(long, conflicts_with_all = ["file", "arch", "layer", "erase", "plan"])]
-    pub(crate) artifacts: bool,
+    pub artifacts: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum GraphFormat {
+pub enum GraphFormat {
     #[default]
     Text,
     Dot,
@@ -318,17 +300,17 @@ Examples:
   canonc build arch/llamacanon_1B.canon     writes lockfiles/llamacanon_1B.lock
   canonc build recipes/*.toml               one lock for each point of each sweep
   canonc build --check arch/*.canon         writes nothing; exits 1 if it would")]
-pub(crate) struct BuildArgs {
+pub struct BuildArgs {
     /// .canon files, recipes and comparisons
     #[arg(value_name = "FILE", required_unless_present = "check")]
-    pub(crate) files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
     /// Write nothing; name the locks that are missing or stale, and exit 1 if there are any; without a
     /// FILE, of everything that locks there were made from
     #[arg(long)]
-    pub(crate) check: bool,
+    pub check: bool,
     /// Where locks go
     #[arg(long, value_name = "DIR", default_value = "lockfiles")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
 }
 
 /// Close an open lock: put the digest of its data in
@@ -337,13 +319,13 @@ pub(crate) struct BuildArgs {
 Examples:
   canonc bind lockfiles/llama_1B_nemotron.lock --data nemotron_cc.index
   canonc bind lockfiles/*_nemotron.lock --data nemotron_cc.index    all of them or, if one is refused, none")]
-pub(crate) struct BindArgs {
+pub struct BindArgs {
     /// The locks to close
     #[arg(value_name = "LOCK", required = true)]
-    pub(crate) locks: Vec<PathBuf>,
+    pub locks: Vec<PathBuf>,
     /// The prepared data it names
     #[arg(long, value_name = "PATH")]
-    pub(crate) data: PathBuf,
+    pub data: PathBuf,
 }
 
 /// Say what two locks differ in: treatment, confounds, consequences
@@ -398,32 +380,31 @@ Schema of --json, one object on standard output:
                erased_manifest}: digests of both locks, first a's with b's values at the treatment,
                then b's with a's; null where that could not be built"
 )]
-pub(crate) struct DiffArgs {
+pub struct DiffArgs {
     /// Baseline lock
     #[arg(value_name = "A", required_unless_present = "script")]
-    pub(crate) a: Option<PathBuf>,
+    pub a: Option<PathBuf>,
     /// Lock to compare with it
     #[arg(value_name = "B", required_unless_present = "script")]
-    pub(crate) b: Option<PathBuf>,
+    pub b: Option<PathBuf>,
     /// A field that is meant to differ; `canon` is short for the Canon slots
     #[arg(long = "treatment", value_name = "T")]
-    pub(crate) treatment: Vec<String>,
+    pub treatment: Vec<String>,
     /// The trainer that runs both locks, if it is canonc: keys that only another one reads decide nothing then
     #[arg(long, value_name = "T", value_parser = clap::builder::PossibleValuesParser::new(compiler::compare::Trainer::WORDS))]
-    pub(crate) trainer: Option<String>,
+    pub trainer: Option<String>,
     /// The verdict as JSON on standard output
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
     /// Print how to check the verdict with a Python script that uses nothing of canonc
     #[arg(long, conflicts_with = "json")]
-    pub(crate) explain: bool,
+    pub explain: bool,
     /// Print that script (Python 3.11 and the `blake3` package); it is docs/check_verdict.py
     #[arg(long, conflicts_with_all = ["a", "b", "treatment", "json", "explain"])]
-    pub(crate) script: bool,
+    pub script: bool,
 }
 
 /// Run what a comparison still lacks, then say what its arms differ by, seed by seed
-#[cfg(feature = "torch")]
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -467,35 +448,34 @@ Each comparison has
                the same of the judged metric, at equal points and by both rules; empty without a grid
   warnings, caption, methods
                sentences; methods is a paragraph to paste into a paper")]
-pub(crate) struct CompareArgs {
+pub struct CompareArgs {
     /// Locks of kind comparison; of several, one table and picture of all at the end
     #[arg(value_name = "LOCK", required = true)]
-    pub(crate) locks: Vec<PathBuf>,
+    pub locks: Vec<PathBuf>,
     /// Where runs go, each comparison in a folder of its name
     #[arg(long, value_name = "DIR", default_value = "runs")]
-    pub(crate) dir: PathBuf,
+    pub dir: PathBuf,
     /// The prepared documents of arms on text, for every run [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
-    pub(crate) data: Option<PathBuf>,
+    pub data: Option<PathBuf>,
     /// Also the page with the curves; of several comparisons their picture as SVG
     #[arg(long, value_name = "FILE")]
-    pub(crate) out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// Runs at a time; step times are honest only with 1, or with as many cores as all of them use
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = jobs)]
-    pub(crate) jobs: usize,
+    pub jobs: usize,
     /// Only time steps of the arms, in turn and in this process [default: 40 of each]
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "40", value_parser = clap::value_parser!(u16).range(12..), conflicts_with_all = ["out", "jobs"])]
-    pub(crate) time: Option<u16>,
+    pub time: Option<u16>,
     /// No interval where the base differs from itself by more than this ratio
     #[arg(long, value_name = "RATIO", default_value_t = 1.05, value_parser = plan::ratio, requires = "time")]
-    pub(crate) bound: f64,
+    pub bound: f64,
     /// All of it as JSON on standard output, instead of tables
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
-#[cfg(feature = "torch")]
-pub(crate) fn jobs(text: &str) -> Result<usize, String> {
+pub fn jobs(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(jobs @ 1..=256) => Ok(jobs),
         Ok(_) | Err(_) => Err("give a whole number from 1 to 256".to_owned()),
@@ -511,10 +491,10 @@ Examples:
 
 Schema of --json: {schema: \"canonc.doctor.v1\", facts: [{name, value, state, help}]}, where state is
 \"has\", \"lacks\" or \"unknown\", and help (null if there is none) says what to type.")]
-pub(crate) struct DoctorArgs {
+pub struct DoctorArgs {
     /// As JSON on standard output
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// Print the completions of a shell
@@ -524,14 +504,13 @@ Examples:
   canonc completions bash > ~/.local/share/bash-completion/completions/canonc
   canonc completions zsh  > \"${fpath[1]}/_canonc\"
   canonc completions fish > ~/.config/fish/completions/canonc.fish")]
-pub(crate) struct CompletionsArgs {
+pub struct CompletionsArgs {
     /// Whose
     #[arg(value_enum)]
-    pub(crate) shell: clap_complete::Shell,
+    pub shell: clap_complete::Shell,
 }
 
 /// Train what a lock says until it is done, going on where it stopped
-#[cfg(feature = "torch")]
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -546,36 +525,35 @@ Examples:
 Interrupting (Ctrl-C, SIGTERM, SIGHUP) finishes the step, leaves a checkpoint and exits 75; the same command
 goes on from there. A second Ctrl-C, a kill or a crash loses what came after the last checkpoint; it is
 done again, and the steps of it that were logged have to come out the same.")]
-pub(crate) struct RunArgs {
+pub struct RunArgs {
     /// Locks of kind experiment, run one after another [default: the only one under lockfiles/]
     #[arg(value_name = "LOCK", conflicts_with = "lock")]
-    pub(crate) named: Vec<PathBuf>,
+    pub named: Vec<PathBuf>,
     /// The same by name
     #[arg(long, value_name = "LOCK", num_args = 0..=1)]
-    pub(crate) lock: Option<Option<PathBuf>>,
+    pub lock: Option<Option<PathBuf>>,
     /// The run's folder [default: runs/NAME, NAME being the lock's]
     #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// The prepared documents of a lock on text [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
-    pub(crate) data: Option<PathBuf>,
+    pub data: Option<PathBuf>,
     /// Say what the run would take, and write nothing
     #[arg(long)]
-    pub(crate) dry_run: bool,
+    pub dry_run: bool,
     /// Another device than the lock's: the same id, another platform section
     #[arg(long, value_enum, value_name = "DEVICE")]
-    pub(crate) device: Option<RunDevice>,
+    pub device: Option<RunDevice>,
     /// Leave a checkpoint after this step and exit 75
     #[arg(long, value_name = "N")]
-    pub(crate) stop_after_step: Option<u64>,
+    pub stop_after_step: Option<u64>,
     /// Break at a named point, `NAME` or `NAME:COUNT`: for tests of what survives
     #[arg(long, value_name = "POINT", hide = true)]
-    pub(crate) fault: Option<String>,
+    pub fault: Option<String>,
 }
 
-#[cfg(feature = "torch")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum RunDevice {
+pub enum RunDevice {
     Cpu,
     Cuda,
 }

@@ -13,9 +13,8 @@ use compiler::lock::{self, Experiment, Lock};
 use compiler::recipe::{self, Source};
 use compiler::resolve::import_target;
 use dsl::{FileId, Sources};
-use runtime::files;
-use runtime::finished;
-use runtime::run::{Paths, read_experiment};
+use records::finished;
+use records::run::{Paths, read_experiment};
 
 use crate::build::{Known, built, settled};
 use crate::fail::Failure;
@@ -30,7 +29,7 @@ const LOCKS: &str = "lockfiles";
 const RUNS: &str = "runs";
 
 /// The graph of the folder canonc is started in.
-pub(crate) fn artifacts() -> Result<Artifacts, Failure> {
+pub fn artifacts() -> Result<Artifacts, Failure> {
     let mut all = Artifacts::default();
     let mut sources: Vec<PathBuf> = Vec::new();
     if Path::new(ARCHS).is_dir() {
@@ -163,7 +162,7 @@ fn add_runs(all: &mut Artifacts, lock: &Lock, lock_path: &str) {
 fn add_run(all: &mut Artifacts, experiment: &Experiment, folder: &Path, lock_path: &str) {
     let paths = Paths::new(folder);
     let path = name(folder);
-    let state = match files::read_text(&paths.lock(), files::SMALL) {
+    let state = match disk::read_text(&paths.lock(), disk::SMALL) {
         Err(_) => State::Missing,
         Ok(text) => match read_experiment(&path, &text) {
             Err(_) => State::Broken,

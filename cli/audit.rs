@@ -9,13 +9,13 @@ mod read;
 use std::path::Path;
 
 use compiler::audit::{self, Findings, MAX_EXPERIMENTS, Rules};
-use runtime::curves::{self, Curves};
+use report::curves::{self, Curves};
 
 use crate::args::AuditArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::output;
 
-pub(crate) fn audit(args: &AuditArgs) -> Outcome {
+pub fn audit(args: &AuditArgs) -> Outcome {
     if args.list {
         output::data(&audit::document())?;
         return Ok(Exit::Fine);

@@ -9,16 +9,16 @@ use std::sync::Arc;
 
 use compiler::digest::Digest;
 use compiler::lock::{self, Bound, DataSource, Experiment, Lock};
-use runtime::data::Split;
-use runtime::data::text::index::TextIndex;
-use runtime::data::text::tokenizer::{Info, Kind};
-use runtime::data::text::{TextWindows, file, locked};
+use data::Split;
+use data::text::index::TextIndex;
+use data::text::tokenizer::{Info, Kind};
+use data::text::{TextWindows, file, locked};
 
 use crate::args::BindArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::{files, locks, out, output};
 
-pub(crate) fn bind(args: &BindArgs) -> Outcome {
+pub fn bind(args: &BindArgs) -> Outcome {
     // The documents are read through once, however many locks are bound to them.
     let mut index = None;
     let closed = args
@@ -136,7 +136,7 @@ fn documents(
     Ok(Bound { digest, documents, tokens, tokenizer })
 }
 
-fn wrong(error: runtime::data::DataError) -> Failure {
+fn wrong(error: data::DataError) -> Failure {
     Failure::bad_input(error.message).help(error.help)
 }
 
@@ -154,7 +154,7 @@ fn fills_a_window(experiment: &Experiment, tokens: u64, which: &str) -> Result<(
 }
 
 /// The windows of a lock on text.
-pub(crate) fn windows(
+pub fn windows(
     experiment: &Experiment,
     index: Arc<TextIndex>,
     split: Split,

@@ -21,9 +21,9 @@ use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::load::{self, Archs};
 use crate::{locks, out, output, runs};
 
-pub(crate) use known::Known;
+pub use known::Known;
 
-pub(crate) fn build(args: &BuildArgs) -> Outcome {
+pub fn build(args: &BuildArgs) -> Outcome {
     let mut made: BTreeMap<PathBuf, String> = BTreeMap::new();
     let mut worst = Exit::Fine;
     let mut known = Known::default();
@@ -79,7 +79,7 @@ fn two_sources(path: &Path, one: &str, other: &str) -> Failure {
 }
 
 /// The locks that a file makes; diagnostics have been shown.
-pub(crate) fn built(known: &mut Known, file: &Path) -> Result<Vec<Lock>, Failure> {
+pub fn built(known: &mut Known, file: &Path) -> Result<Vec<Lock>, Failure> {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("canon") => archs(file),
         Some("toml") => {
@@ -125,7 +125,7 @@ fn stem(file: &Path) -> Result<String, Failure> {
 }
 
 /// What is to stand at a path: the lock, bound as the one there is, and what stands there now.
-pub(crate) fn settled(path: &Path, lock: Lock) -> Result<(Lock, Option<String>), Failure> {
+pub fn settled(path: &Path, lock: Lock) -> Result<(Lock, Option<String>), Failure> {
     let Some(before) = locks::standing(path)? else { return Ok((lock, None)) };
     if before == lock::write(&lock) {
         return Ok((lock, Some(before)));
@@ -222,7 +222,7 @@ fn describe(path: &Path, lock: &Lock, text: &str) {
 }
 
 /// A difference in a line: its path, both values, and what there is to add.
-pub(crate) fn change(change: &compare::Change) -> String {
+pub fn change(change: &compare::Change) -> String {
     let compare::Change { path, subject: _, a, b, defaults: _, places: _, note } = change;
     let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());
     let text = format!("{path} {} → {} {note}", side(a), side(b));

@@ -20,7 +20,7 @@ use crate::output;
 /// Where architectures are, unless said otherwise.
 const DEFAULT_FOLDER: &str = "arch";
 
-pub(crate) fn check(args: &CheckArgs) -> Outcome {
+pub fn check(args: &CheckArgs) -> Outcome {
     let mut report = Report::new(args.json);
     for argument in arguments(&args.files)? {
         match canon_files(&argument) {

@@ -18,7 +18,7 @@ use crate::output;
 use crate::signals::{ignores_hangup, stop_on_signals};
 
 /// Carries out commands one after another, each printed as one would type it; `again` goes on where they stopped.
-pub(crate) fn steps(steps: Vec<Vec<String>>, again: &str) -> Outcome {
+pub fn steps(steps: Vec<Vec<String>>, again: &str) -> Outcome {
     let stop = stop_on_signals()?;
     for step in steps {
         output::note(&format!("\n$ canonc {}", step.join(" ")));
@@ -33,7 +33,7 @@ pub(crate) fn steps(steps: Vec<Vec<String>>, again: &str) -> Outcome {
 
 /// How a command ended, as its own exit code says it; what was wrong it has said itself. Beside others, what it says
 /// begins with its name.
-pub(crate) fn carry_out(
+pub fn carry_out(
     words: &[OsString],
     name: Option<&str>,
     stop: &AtomicBool,

@@ -11,13 +11,13 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
+use ::report::compare;
+use ::report::overview::{self, Entry};
 use compiler::field::FieldValue;
 use compiler::lock::{self, Comparison, Lock, Run};
-use runtime::attest::Attestation;
-use runtime::compare;
-use runtime::job::Job;
-use runtime::overview::{self, Entry};
-use runtime::run::{Paths, append_line, belongs, read_lock};
+use records::attest::Attestation;
+use records::job::Job;
+use records::run::{Paths, append_line, belongs, read_lock};
 
 use crate::args::CompareArgs;
 use crate::compared::{compared, heading};
@@ -27,13 +27,14 @@ use crate::looks::{self, Looked};
 use crate::out::{self, Kind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
-use crate::{child, locks, output, report, runs, step_times};
+use crate::tensors::{Tensors, Work};
+use crate::{child, locks, output, report, runs};
 
-pub(crate) fn compare(args: &CompareArgs) -> Outcome {
+pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
     // All of them are read before the first one runs.
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     if let Some(steps) = args.time {
-        return step_times::measure(args, &locked, usize::from(steps));
+        return tensors.carry_out(Work::StepTimes(args, &locked, usize::from(steps)));
     }
     if let Some(out) = &args.out {
         let kind = if locked.len() == 1 { Kind::Page } else { Kind::Picture };
@@ -133,7 +134,7 @@ fn check(
         let experiment = &run.experiment;
         let place = found.place(folder, experiment)?;
         let lock = Paths::new(&place).lock();
-        match runtime::files::read_text(&lock, runtime::files::SMALL) {
+        match disk::read_text(&lock, disk::SMALL) {
             Ok(found) => belongs(&place, experiment.digests, experiment.evaluation.every, &found)
                 .map_err(failure)?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -192,27 +193,27 @@ fn say(
 }
 
 /// The step at which a run that ended with a finding is attested to have diverged. Whoever reads the run checks it.
-pub(crate) fn diverged(end: &Outcome, place: &Path) -> Option<u64> {
+pub fn diverged(end: &Outcome, place: &Path) -> Option<u64> {
     let is_finding = matches!(end, Err(failure) if failure.exit == Exit::Finding);
-    let text = runtime::files::read_text(&Paths::new(place).attestation(), runtime::files::SMALL);
+    let text = disk::read_text(&Paths::new(place).attestation(), disk::SMALL);
     let attested = is_finding.then(|| Attestation::parse(&text.ok()?).ok())??;
     attested.diverged
 }
 
 /// How runs are carried out.
 #[derive(Clone, Copy)]
-pub(crate) struct Carry<'a> {
-    pub(crate) folder: &'a Path,
-    pub(crate) data: Option<&'a Path>,
+pub struct Carry<'a> {
+    pub folder: &'a Path,
+    pub data: Option<&'a Path>,
     /// At a time.
-    pub(crate) jobs: usize,
-    pub(crate) stop: &'a AtomicBool,
-    pub(crate) found: &'a Found,
+    pub jobs: usize,
+    pub stop: &'a AtomicBool,
+    pub found: &'a Found,
 }
 
 impl Carry<'_> {
     /// Runs each lock to its end, until one of them does not get there.
-    pub(crate) fn all(self, runs: &[&Run], of: usize) -> Outcome {
+    pub fn all(self, runs: &[&Run], of: usize) -> Outcome {
         let before = of - runs.len();
         let text = |run: &&Run| lock::write(&Lock::Experiment(run.experiment.clone()));
         let place = |run: &&Run| self.found.place(self.folder, &run.experiment);
@@ -258,7 +259,7 @@ impl Carry<'_> {
     fn one(self, name: &str, text: &str, place: &Path) -> Outcome {
         let Carry { folder, data, jobs, stop, found: _ } = self;
         let lock = out::named(folder, name, ".lock")?;
-        let before = runtime::files::read_text(&lock, runtime::files::SMALL).ok();
+        let before = disk::read_text(&lock, disk::SMALL).ok();
         if before.as_deref() != Some(text) {
             out::put(&lock, Kind::Lock, text)?;
         }

@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use compiler::lock::{Comparison, Role, Run};
-use runtime::compare::{self, Arm, Proved};
-use runtime::report::Heading;
+use report::compare::{self, Arm, Proved};
+use report::page::Heading;
 
 use crate::build::change;
 use crate::fail::Failure;
@@ -15,7 +15,7 @@ use crate::found::Found;
 use crate::runs::failure;
 
 /// The curves of every run, by arm and point of the grid.
-pub(crate) fn compared(
+pub fn compared(
     comparison: &Comparison,
     runs: &[&Run],
     folder: &Path,
@@ -56,7 +56,7 @@ fn point(comparison: &Comparison, run: &Run) -> String {
     values.collect::<Vec<_>>().join(", ")
 }
 
-pub(crate) fn heading(comparison: &Comparison) -> Heading {
+pub fn heading(comparison: &Comparison) -> Heading {
     let proved = Proved::of(comparison);
     let mut notes = Vec::new();
     let several = comparison.verdicts.len() > 1;

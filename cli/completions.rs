@@ -10,7 +10,7 @@ use crate::fail::{Exit, Outcome};
 use crate::help::visible;
 use crate::output;
 
-pub(crate) fn completions(args: &CompletionsArgs) -> Outcome {
+pub fn completions(args: &CompletionsArgs) -> Outcome {
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut visible(&Cli::command()), "canonc", &mut script);
     output::styled(&String::from_utf8_lossy(&script))?;

@@ -2,7 +2,7 @@
 //!
 //! In: a task with its parameters, an order and a seed; or files of documents. Out: samples on standard output or in a
 //! file, what they are made of, what they have in common; documents made tokens once, in a file. Must stay true: what a sample
-//! is, `runtime::data` decides; memory does not grow with the number of samples; parameters that no data can have
+//! is, `data` decides; memory does not grow with the number of samples; parameters that no data can have
 //! are refused before anything is written.
 
 mod about;
@@ -16,18 +16,17 @@ mod screen;
 mod stats;
 mod windows;
 
-#[cfg_attr(not(feature = "torch"), expect(unused_imports, reason = "only what computes asks"))]
-pub(crate) use prepare::tokenizer;
+pub use prepare::tokenizer;
 
 use std::io::Read;
 use std::path::Path;
 
-use runtime::data::DataError;
-use runtime::data::inspect::inspect;
-use runtime::data::settings;
-use runtime::data::stream::Stream;
-use runtime::data::task::{Mode, TASKS};
-use runtime::data::window::Order;
+use data::DataError;
+use data::inspect::inspect;
+use data::settings;
+use data::stream::Stream;
+use data::task::{Mode, TASKS};
+use data::window::Order;
 
 use crate::args::{
     DataArgs, DataCommand, DataMode, DataOrder, InspectArgs, SampleArgs, SampleOptions, WindowArgs,
@@ -38,7 +37,7 @@ use crate::{files, output};
 /// What a parameter's file may hold; a grammar is kilobytes, a book of background sentences a megabyte.
 const MOST_BYTES: u64 = 64 << 20;
 
-pub(crate) fn data(args: &DataArgs) -> Outcome {
+pub fn data(args: &DataArgs) -> Outcome {
     match &args.command {
         DataCommand::Generate(args) => generate::generate(args),
         DataCommand::Inspect(args) if TASKS.contains(&args.of.as_str()) => inspect_samples(args),
@@ -97,12 +96,12 @@ fn parameter_file(path: &str) -> Result<String, DataError> {
     let wrong = |message: String, help: String| DataError { message, help };
     let path = Path::new(path);
     let mut bytes = Vec::new();
-    runtime::files::open(path)
-        .and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes))
-        .map_err(|error| {
-        let failure = files::missing(path, &error);
-        wrong(failure.message.unwrap_or_default(), failure.help.join("; "))
-    })?;
+    disk::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes)).map_err(
+        |error| {
+            let failure = files::missing(path, &error);
+            wrong(failure.message.unwrap_or_default(), failure.help.join("; "))
+        },
+    )?;
     if bytes.len() as u64 > MOST_BYTES {
         let message = format!("`{}` has more than {MOST_BYTES} bytes", shown(path));
         return Err(wrong(message, "name a file of parameters".to_owned()));

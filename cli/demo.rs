@@ -15,7 +15,7 @@ const BASE: &str = "llama_demo";
 const TREATED: &str = "llamacanon_demo";
 const FAMILIES: [&str; 3] = ["gla_demo", "gdn_demo", "mamba2_demo"];
 
-pub(crate) fn demo(args: &DemoArgs) -> Outcome {
+pub fn demo(args: &DemoArgs) -> Outcome {
     let arch = |name: &str| format!("arch/{name}.canon");
     if !Path::new(&arch(BASE)).is_file() {
         return Err(Failure::bad_input(format!("there is no `{}` here", arch(BASE)))

@@ -10,7 +10,7 @@ use crate::args::DiffArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::{explain, locks, output};
 
-pub(crate) fn diff(args: &DiffArgs) -> Outcome {
+pub fn diff(args: &DiffArgs) -> Outcome {
     let (Some(a), Some(b)) = (&args.a, &args.b) else {
         output::data(explain::SCRIPT)?;
         return Ok(Exit::Fine);

@@ -8,40 +8,43 @@ mod tools;
 
 use std::path::{Path, PathBuf};
 
-use runtime::platform::{Host, observe_host};
-use serde::Serialize;
+use records::platform::{Host, observe_host};
+use serde::{Deserialize, Serialize};
 
 use crate::args::DoctorArgs;
 use crate::fail::{Exit, Outcome, shown};
 use crate::output;
+use crate::tensors::Tensors;
 
 /// One thing that was looked at.
-#[derive(Serialize)]
-struct Fact {
-    name: &'static str,
-    value: String,
-    state: State,
-    help: Option<String>,
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Fact {
+    pub name: String,
+    pub value: String,
+    pub state: State,
+    pub help: Option<String>,
+    /// Known only where libtorch is loaded.
+    pub of_libtorch: bool,
 }
 
-#[derive(Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+pub enum State {
     Has,
     Lacks,
     Unknown,
 }
 
-#[derive(Serialize)]
-struct Report {
-    schema: &'static str,
-    facts: Vec<Fact>,
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Report {
+    pub schema: String,
+    pub facts: Vec<Fact>,
 }
 
-pub(crate) fn doctor(args: &DoctorArgs) -> Outcome {
-    let facts = facts();
+pub fn doctor(args: &DoctorArgs, tensors: &dyn Tensors) -> Outcome {
+    let facts = facts(tensors);
     if args.json {
-        output::json(&Report { schema: "canonc.doctor.v1", facts })?;
+        output::json(&Report { schema: "canonc.doctor.v1".to_owned(), facts })?;
     } else {
         output::data(&text(&facts))?;
     }
@@ -49,30 +52,42 @@ pub(crate) fn doctor(args: &DoctorArgs) -> Outcome {
 }
 
 impl Fact {
-    fn has(name: &'static str, value: impl Into<String>) -> Fact {
-        Fact { name, value: value.into(), state: State::Has, help: None }
-    }
-
-    fn lacks(name: &'static str, value: impl Into<String>, help: impl Into<String>) -> Fact {
-        Fact { name, value: value.into(), state: State::Lacks, help: Some(help.into()) }
-    }
-
-    fn unknown(name: &'static str) -> Fact {
+    pub fn has(name: &str, value: impl Into<String>) -> Fact {
         Fact {
-            name,
+            name: name.to_owned(),
+            value: value.into(),
+            state: State::Has,
+            help: None,
+            of_libtorch: false,
+        }
+    }
+
+    pub fn lacks(name: &str, value: impl Into<String>, help: impl Into<String>) -> Fact {
+        Fact {
+            name: name.to_owned(),
+            value: value.into(),
+            state: State::Lacks,
+            help: Some(help.into()),
+            of_libtorch: false,
+        }
+    }
+
+    pub fn unknown(name: &str) -> Fact {
+        Fact {
+            name: name.to_owned(),
             value: "the system does not say".to_owned(),
             state: State::Unknown,
             help: None,
+            of_libtorch: false,
         }
     }
 }
 
-fn facts() -> Vec<Fact> {
+fn facts(tensors: &dyn Tensors) -> Vec<Fact> {
     let mut facts = vec![Fact::has("canonc", this_binary())];
     facts.extend(host(&observe_host()));
     facts.push(disk());
-    #[cfg(feature = "torch")]
-    facts.extend(torch());
+    facts.extend(tensors.facts().into_iter().map(|fact| Fact { of_libtorch: true, ..fact }));
     // What a build needs is asked for where something can be built.
     let clone = Path::new("runtime/fetch-libtorch.py").is_file();
     if clone {
@@ -83,8 +98,7 @@ fn facts() -> Vec<Fact> {
 }
 
 fn this_binary() -> String {
-    let with = if cfg!(feature = "torch") { "with" } else { "without" };
-    format!("{}, built {with} libtorch", env!("CARGO_PKG_VERSION"))
+    env!("CARGO_PKG_VERSION").to_owned()
 }
 
 fn host(host: &Host) -> Vec<Fact> {
@@ -126,39 +140,6 @@ fn disk() -> Fact {
     }
 }
 
-#[cfg(feature = "torch")]
-fn torch() -> Vec<Fact> {
-    let runtime::platform::Torch { version, folder, cpu_capability, isa, threads, blas, .. } =
-        runtime::platform::observe().torch;
-    let threads = output::count(threads, "thread");
-    let mut facts = vec![
-        Fact::has("torch", format!("{version}, {cpu_capability}, {threads}, from {folder}")),
-        Fact::has("kernels", format!("{isa:?}")),
-    ];
-    if !blas.is_empty() {
-        facts.push(Fact::has("BLAS", blas));
-    }
-    facts.push(cuda());
-    facts
-}
-
-#[cfg(feature = "torch")]
-fn cuda() -> Fact {
-    let torch = runtime::platform::observe().torch;
-    if !torch.has_cuda {
-        let help = "runs use the CPU; for a GPU, build with a libtorch that has CUDA: `export LIBTORCH_USE_PYTORCH=1`";
-        return Fact::lacks("CUDA", "this libtorch is for CPUs", help);
-    }
-    match runtime::kernels::cuda_devices() {
-        0 => Fact::lacks(
-            "CUDA",
-            "libtorch has it, no device was found",
-            "`nvidia-smi` says whether the driver works",
-        ),
-        n => Fact::has("CUDA", output::count(n, "device")),
-    }
-}
-
 /// The libtorch that a build would link, in the order the build looks.
 fn libtorch() -> Fact {
     let name = "libtorch";
@@ -196,7 +177,7 @@ fn library() -> String {
 fn text(facts: &[Fact]) -> String {
     let width = facts.iter().map(|fact| fact.name.len()).max().unwrap_or(0);
     let mut text = String::new();
-    for Fact { name, value, state, help } in facts {
+    for Fact { name, value, state, help, of_libtorch: _ } in facts {
         let mark = match state {
             State::Has => "has    ",
             State::Lacks => "lacks  ",

@@ -6,10 +6,10 @@
 use std::fmt::Write as _;
 
 /// Written from `docs/locks.md` alone.
-pub(crate) const SCRIPT: &str = include_str!("../docs/check_verdict.py");
+pub const SCRIPT: &str = include_str!("../docs/check_verdict.py");
 
 /// What to type.
-pub(crate) fn commands(a: &str, b: &str, treatment: &[String], trainer: Option<&str>) -> String {
+pub fn commands(a: &str, b: &str, treatment: &[String], trainer: Option<&str>) -> String {
     let (slots, others): (Vec<&String>, Vec<&String>) =
         treatment.iter().partition(|entry| is_slots(entry));
     let mut words = vec![a, b];

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use compiler::digest::Digest;
 use compiler::lock::{Experiment, Lock};
 use compiler::program::Compiled;
-use runtime::checkpoint;
-use runtime::finished;
-use runtime::foreign::dtype::Dtype;
-use runtime::foreign::export::{Attested, Request, To, write};
-use runtime::run::{Paths, read_experiment};
+use interop::dtype::Dtype;
+use interop::export::{Attested, Request, To, write};
+use records::checkpoint;
+use records::finished;
+use records::run::{Paths, read_experiment};
 use serde::Serialize;
 
 use crate::args::{ExportArgs, ExportDtype, ExportTo};
@@ -20,7 +20,7 @@ use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::import::failure;
 use crate::{load, locks, output, runs, weights};
 
-pub(crate) fn export(args: &ExportArgs) -> Outcome {
+pub fn export(args: &ExportArgs) -> Outcome {
     let Source { compiled, experiment, weights, attested } = source(args)?;
     let request = Request {
         compiled: &compiled,

@@ -13,7 +13,7 @@ use crate::output::{clean, disturbs};
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Exit {
+pub enum Exit {
     Fine,
     /// Drift, a confound, a mismatch, an unformatted file.
     Finding,
@@ -41,22 +41,22 @@ impl From<Exit> for ExitCode {
 }
 
 /// What a command returns.
-pub(crate) type Outcome = Result<Exit, Failure>;
+pub type Outcome = Result<Exit, Failure>;
 
 /// A command that could not do its work.
 #[derive(Debug)]
-pub(crate) struct Failure {
-    pub(crate) exit: Exit,
+pub struct Failure {
+    pub exit: Exit,
     /// `None` where everything has been said already, or nobody listens any more.
-    pub(crate) message: Option<String>,
+    pub message: Option<String>,
     /// A file, or a file with line and column.
-    pub(crate) place: Option<String>,
+    pub place: Option<String>,
     /// What to type, one line each.
-    pub(crate) help: Vec<String>,
+    pub help: Vec<String>,
 }
 
 impl Failure {
-    pub(crate) fn bad_input(message: impl Into<String>) -> Failure {
+    pub fn bad_input(message: impl Into<String>) -> Failure {
         Failure {
             exit: Exit::BadInput,
             message: Some(message.into()),
@@ -65,46 +65,39 @@ impl Failure {
         }
     }
 
-    pub(crate) fn machine(message: impl Into<String>) -> Failure {
+    pub fn machine(message: impl Into<String>) -> Failure {
         Failure { exit: Exit::Machine, ..Failure::bad_input(message) }
     }
 
     /// Ends the command without a further word: diagnostics have been shown.
-    pub(crate) fn shown(exit: Exit) -> Failure {
+    pub fn shown(exit: Exit) -> Failure {
         Failure { exit, message: None, place: None, help: Vec::new() }
     }
 
-    pub(crate) fn at(mut self, place: impl Into<String>) -> Failure {
+    pub fn at(mut self, place: impl Into<String>) -> Failure {
         self.place = Some(place.into());
         self
     }
 
-    pub(crate) fn help(mut self, text: impl Into<String>) -> Failure {
+    pub fn help(mut self, text: impl Into<String>) -> Failure {
         self.help.push(text.into());
         self
     }
 
     /// What could not be read, and why.
-    pub(crate) fn cannot_read(path: &Path, error: &io::Error) -> Failure {
+    pub fn cannot_read(path: &Path, error: &io::Error) -> Failure {
         Failure::bad_input(format!("`{}` cannot be read: {}", shown(path), reason(error)))
     }
 
     /// What could not be written, and why.
-    pub(crate) fn cannot_write(path: &Path, error: &io::Error) -> Failure {
+    pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {
         Failure::machine(format!("`{}` cannot be written: {}", shown(path), reason(error)))
     }
 
     /// For a command that this binary was built without.
-    pub(crate) fn without_torch(command: &str) -> Failure {
-        Failure::machine(format!(
-            "this canonc was built without libtorch, which `canonc {command}` needs"
-        ))
-        .help("build it with: `make build` (fetches libtorch), then target/release/canonc")
-        .help("`canonc doctor` says what this machine lacks for that")
-    }
 
     /// As a person reads it. Empty if nothing is left to say.
-    pub(crate) fn render(&self, coloured: bool) -> String {
+    pub fn render(&self, coloured: bool) -> String {
         let Some(message) = &self.message else { return String::new() };
         let message = clean(message);
         let (red, bold, plain) =
@@ -121,7 +114,7 @@ impl Failure {
 }
 
 /// A path as canonc writes paths: with `/`, and without what could disturb a terminal.
-pub(crate) fn shown(path: &Path) -> String {
+pub fn shown(path: &Path) -> String {
     let text = path.to_string_lossy();
     let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
     let hidden = |c: char| c.is_control() || disturbs(c);
@@ -129,7 +122,7 @@ pub(crate) fn shown(path: &Path) -> String {
 }
 
 /// Why a file operation failed, in words, without the numbers of the operating system.
-pub(crate) fn reason(error: &io::Error) -> String {
+pub fn reason(error: &io::Error) -> String {
     #[expect(clippy::wildcard_enum_match_arm, reason = "an open set; the rest says it itself")]
     match error.kind() {
         io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),

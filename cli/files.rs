@@ -18,7 +18,7 @@ const MAX_FOUND: usize = 10_000;
 const MAX_FOLDER_DEPTH: usize = 32;
 
 /// The `.canon` files an argument means: itself, or all under it if it is a folder.
-pub(crate) fn canon_files(argument: &Path) -> Result<Vec<PathBuf>, Failure> {
+pub fn canon_files(argument: &Path) -> Result<Vec<PathBuf>, Failure> {
     let metadata = fs::metadata(argument).map_err(|error| missing(argument, &error))?;
     if !metadata.is_dir() {
         return Ok(vec![argument.to_owned()]);
@@ -62,7 +62,7 @@ fn search(
 }
 
 /// Why a path named by a person cannot be opened, with the nearest name there is.
-pub(crate) fn missing(path: &Path, error: &io::Error) -> Failure {
+pub fn missing(path: &Path, error: &io::Error) -> Failure {
     if error.kind() != io::ErrorKind::NotFound {
         return Failure::cannot_read(path, error);
     }
@@ -86,7 +86,7 @@ pub(crate) fn missing(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// The file beside a missing one whose name is most like it.
-pub(crate) fn nearest(path: &Path) -> Option<PathBuf> {
+pub fn nearest(path: &Path) -> Option<PathBuf> {
     let wanted = path.file_name()?.to_str()?;
     let folder = path.parent()?;
     let listed = if folder == Path::new("") { Path::new(".") } else { folder };
@@ -99,8 +99,7 @@ pub(crate) fn nearest(path: &Path) -> Option<PathBuf> {
 }
 
 /// Refuses a file that could not be written for want of a folder, before there is anything to write.
-#[cfg(feature = "torch")]
-pub(crate) fn folder_of(path: &Path) -> Result<(), Failure> {
+pub fn folder_of(path: &Path) -> Result<(), Failure> {
     names_a_file(path)?;
     match path.parent() {
         Some(folder) if folder != Path::new("") && !folder.is_dir() => Err(no_folder(path, folder)),
@@ -109,7 +108,7 @@ pub(crate) fn folder_of(path: &Path) -> Result<(), Failure> {
 }
 
 /// Refuses a folder, and what is written as one.
-pub(crate) fn names_a_file(path: &Path) -> Result<(), Failure> {
+pub fn names_a_file(path: &Path) -> Result<(), Failure> {
     let written = path.as_os_str().as_encoded_bytes();
     let last = written.rsplit(|byte| std::path::is_separator(char::from(*byte))).next();
     let refused = match last {
@@ -122,14 +121,14 @@ pub(crate) fn names_a_file(path: &Path) -> Result<(), Failure> {
 }
 
 /// Where a file's folder is not there.
-pub(crate) fn no_folder(path: &Path, folder: &Path) -> Failure {
+pub fn no_folder(path: &Path, folder: &Path) -> Failure {
     let (path, folder) = (shown(path), shown(folder));
     Failure::bad_input(format!("`{path}` cannot be written: there is no folder `{folder}`"))
         .help(format!("`mkdir -p {folder}`, and repeat"))
 }
 
 /// Puts `text` in the place of what the file holds, all of it or nothing. A link stays a link.
-pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
+pub fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     replace_with(path, |file| {
         file.write_all(text.as_bytes()).map_err(|error| Failure::cannot_write(path, &error))
     })
@@ -137,7 +136,7 @@ pub(crate) fn replace(path: &Path, text: &str) -> Result<(), Failure> {
 
 /// The same for what `write` writes; if it fails, nothing has happened. What is no file, such as a pipe or a
 /// device, is written to as it is.
-pub(crate) fn replace_with<T>(
+pub fn replace_with<T>(
     path: &Path,
     write: impl FnOnce(&mut fs::File) -> Result<T, Failure>,
 ) -> Result<T, Failure> {

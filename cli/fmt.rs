@@ -17,7 +17,7 @@ use crate::files::{canon_files, replace};
 use crate::load::{Content, Trouble, name, read, source_too_large};
 use crate::output;
 
-pub(crate) fn fmt(args: &FmtArgs) -> Outcome {
+pub fn fmt(args: &FmtArgs) -> Outcome {
     let mut exit = Exit::Fine;
     let (mut files, mut changed) = (0, 0);
     for argument in &args.files {

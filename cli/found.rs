@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
 use compiler::lock::Experiment;
-use runtime::attest::Attestation;
-use runtime::files::{SMALL, read_text};
-use runtime::finished;
-use runtime::run::Paths;
+use disk::{SMALL, read_text};
+use records::attest::Attestation;
+use records::finished;
+use records::run::Paths;
 
 use crate::fail::Failure;
 use crate::out;
@@ -22,13 +22,13 @@ type Id = (Digest, Digest, Digest);
 
 /// The finished runs of a folder and of the folders in it.
 #[derive(Debug, Default)]
-pub(crate) struct Found {
+pub struct Found {
     by_lock: BTreeMap<Id, Vec<PathBuf>>,
 }
 
 impl Found {
     /// Looks through a folder: runs are in it, or in the folder of a comparison.
-    pub(crate) fn under(root: &Path) -> Found {
+    pub fn under(root: &Path) -> Found {
         let mut by_lock: BTreeMap<Id, Vec<PathBuf>> = BTreeMap::new();
         for folder in folders(root) {
             for run in std::iter::once(folder.clone()).chain(folders(&folder)) {
@@ -43,7 +43,7 @@ impl Found {
     }
 
     /// Where the run of a lock is or goes: a folder of the lock's name, or where a finished one is already.
-    pub(crate) fn place(&self, folder: &Path, experiment: &Experiment) -> Result<PathBuf, Failure> {
+    pub fn place(&self, folder: &Path, experiment: &Experiment) -> Result<PathBuf, Failure> {
         let usual = out::named(folder, &experiment.name, "")?;
         if usual.exists() {
             return Ok(usual);

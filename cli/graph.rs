@@ -18,7 +18,7 @@ use crate::fail::{Exit, Failure, Outcome};
 use crate::load::{self, Found, Trained};
 use crate::{artifacts, output};
 
-pub(crate) fn graph(args: &GraphArgs) -> Outcome {
+pub fn graph(args: &GraphArgs) -> Outcome {
     let Some(file) = &args.file else { return artifact_graph(args.format) };
     let load::Archs { name, found } = load::archs(file, args.arch.as_deref())?;
     let [Found { compiled, train, .. }] = found.as_slice() else {
@@ -79,13 +79,13 @@ fn train_plan(graph: &Graph, trained: Option<Trained>) -> Result<String, Failure
 }
 
 /// A lock under a policy that no plan follows.
-pub(crate) fn no_plan() -> Failure {
+pub fn no_plan() -> Failure {
     Failure::machine("there is no plan under precision.policy = \"bf16\" yet")
         .help("lock it with policy = \"f32\" under [precision]")
 }
 
 /// What `--plan` shows of an arch that no lock trains: AdamW and cross-entropy as the release has them.
-pub(crate) fn usual() -> Result<TrainOptions, NumberError> {
+pub fn usual() -> Result<TrainOptions, NumberError> {
     Ok(TrainOptions {
         common: Options::default(),
         loss: Loss::CROSS_ENTROPY,

@@ -19,7 +19,7 @@ const NARROWEST: usize = 40;
 const FULL: usize = 60;
 
 /// The command line, its texts wrapped for the terminal.
-pub(crate) fn command() -> Command {
+pub fn command() -> Command {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let seen = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col.into());
     let width = seen.filter(|width| *width > 0).or(columns).unwrap_or(WIDEST);
@@ -43,7 +43,7 @@ fn wrapped(command: Command, width: usize) -> Command {
 }
 
 /// `canonc help`, `canonc help run`, `canonc help data prepare`
-pub(crate) fn help(args: &HelpArgs) -> Outcome {
+pub fn help(args: &HelpArgs) -> Outcome {
     let mut command = command();
     command.build();
     for word in &args.words {
@@ -59,7 +59,7 @@ pub(crate) fn help(args: &HelpArgs) -> Outcome {
 }
 
 /// `canonc man DIR`: a page for the program and one for each command.
-pub(crate) fn man(args: &ManArgs) -> Outcome {
+pub fn man(args: &ManArgs) -> Outcome {
     let dir = args.dir.as_path();
     std::fs::create_dir_all(dir).map_err(|error| Failure::cannot_write(dir, &error))?;
     let mut command = visible(&Cli::command());
@@ -80,7 +80,7 @@ fn pages(command: &Command, dir: &Path) -> Result<usize, Failure> {
 }
 
 /// The command line without what is hidden, which tests alone use.
-pub(crate) fn visible(command: &Command) -> Command {
+pub fn visible(command: &Command) -> Command {
     let shown: Vec<Arg> =
         command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned().collect();
     let inner: Vec<Command> = command.get_subcommands().map(visible).collect();

@@ -8,8 +8,8 @@ use std::rc::Rc;
 
 use compiler::lock::LockedArch;
 use compiler::recipe;
-use runtime::foreign::ForeignError;
-use runtime::foreign::import::{Imported, Request, read};
+use interop::ForeignError;
+use interop::import::{Imported, Request, read};
 use serde::Serialize;
 
 use crate::args::ImportArgs;
@@ -19,7 +19,7 @@ use crate::output;
 /// Things left out that are told one by one.
 const TOLD: usize = 12;
 
-pub(crate) fn import(args: &ImportArgs) -> Outcome {
+pub fn import(args: &ImportArgs) -> Outcome {
     let ImportArgs { source, out, name, devices, no_weights, json } = args;
     let request =
         Request { source, name: name.as_deref(), devices: *devices, weights: !no_weights };
@@ -93,7 +93,7 @@ fn check_recipe(imported: &Imported, args: &ImportArgs) -> Result<(), Failure> {
     Ok(())
 }
 
-pub(crate) fn failure(error: ForeignError) -> Failure {
+pub fn failure(error: ForeignError) -> Failure {
     let ForeignError { place, message, help, machine } = error;
     let failure =
         if machine { Failure::machine(message) } else { Failure::bad_input(message) }.at(place);

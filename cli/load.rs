@@ -26,22 +26,22 @@ const MAX_FILES: usize = 256;
 const MAX_SUGGESTIONS: usize = 20;
 
 /// A program, and what was wrong on the way to it.
-pub(crate) struct Loaded {
-    pub(crate) program: Program,
+pub struct Loaded {
+    pub program: Program,
     /// What the program calls the file that was asked for.
-    pub(crate) name: String,
+    pub name: String,
     /// Of reading, syntax and names.
-    pub(crate) diagnostics: Diagnostics,
+    pub diagnostics: Diagnostics,
 }
 
 /// What a file holds.
-pub(crate) enum Content {
+pub enum Content {
     Text(String),
     Not(Trouble),
 }
 
 /// Why bytes are not a source.
-pub(crate) enum Trouble {
+pub enum Trouble {
     /// They are not UTF-8.
     NotText(Vec<u8>),
     /// They are more than the language takes: so many, if that is known before a pipe's end.
@@ -65,7 +65,7 @@ struct Wanted {
 }
 
 /// The file and its imports. Fails only where the file itself cannot be read.
-pub(crate) fn load(path: &Path) -> Result<Loaded, Failure> {
+pub fn load(path: &Path) -> Result<Loaded, Failure> {
     let name = name(path);
     let content = read(path).map_err(|error| match path.is_dir() {
         true => folder_given(path),
@@ -218,8 +218,8 @@ fn suggest_file(mut diagnostic: Diagnostic, wanted: &Wanted) -> Diagnostic {
 }
 
 /// Never more than a little over what the language takes: what is too large costs nothing.
-pub(crate) fn read(path: &Path) -> io::Result<Content> {
-    let file = runtime::files::open(path)?;
+pub fn read(path: &Path) -> io::Result<Content> {
+    let file = disk::open(path)?;
     let size = file.metadata()?.len();
     if size > MAX_SOURCE_BYTES as u64 {
         return Ok(Content::Not(Trouble::TooLarge(Some(size))));
@@ -230,7 +230,7 @@ pub(crate) fn read(path: &Path) -> io::Result<Content> {
 }
 
 impl Content {
-    pub(crate) fn of(bytes: Vec<u8>) -> Content {
+    pub fn of(bytes: Vec<u8>) -> Content {
         if bytes.len() > MAX_SOURCE_BYTES {
             return Content::Not(Trouble::TooLarge(None));
         }
@@ -242,7 +242,7 @@ impl Content {
 }
 
 /// As the parser says it, but of a file that was not read.
-pub(crate) fn source_too_large(file: FileId, bytes: Option<u64>) -> Diagnostic {
+pub fn source_too_large(file: FileId, bytes: Option<u64>) -> Diagnostic {
     let message = match bytes {
         Some(bytes) => format!("the file has {bytes} bytes; at most {MAX_SOURCE_BYTES} are read"),
         None => format!("the file has more than the {MAX_SOURCE_BYTES} bytes that are read"),
@@ -262,7 +262,7 @@ fn folder_given(path: &Path) -> Failure {
 }
 
 /// A path as programs and locks name files: relative where it can be, `/` between, no `.` parts.
-pub(crate) fn name(path: &Path) -> String {
+pub fn name(path: &Path) -> String {
     let here = std::env::current_dir().ok();
     let relative = here.and_then(|here| path.strip_prefix(here).ok().map(PathBuf::from));
     let text = relative.as_deref().unwrap_or(path).to_string_lossy();
@@ -278,23 +278,23 @@ pub(crate) fn name(path: &Path) -> String {
 }
 
 impl Loaded {
-    pub(crate) fn has_errors(&self) -> bool {
+    pub fn has_errors(&self) -> bool {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
     /// The archs that the file defines, in order.
-    pub(crate) fn archs(&self) -> Vec<String> {
+    pub fn archs(&self) -> Vec<String> {
         self.program.archs(&self.name)
     }
 
     /// One of them, compiled.
-    pub(crate) fn compile(&self, arch: &str) -> (Option<Compiled>, Diagnostics) {
+    pub fn compile(&self, arch: &str) -> (Option<Compiled>, Diagnostics) {
         let (compiled, found) = self.program.compile(&self.name, arch);
         (compiled, self.naming(arch, found))
     }
 
     /// What is wrong with one of them, and whether it is good all the same.
-    pub(crate) fn check(&self, arch: &str) -> (bool, Diagnostics) {
+    pub fn check(&self, arch: &str) -> (bool, Diagnostics) {
         let (good, found) = self.program.check(&self.name, arch);
         (good, self.naming(arch, found))
     }
@@ -318,32 +318,30 @@ impl Loaded {
 }
 
 /// Architectures out of one file.
-pub(crate) struct Archs {
+pub struct Archs {
     /// The file, as programs and locks name it.
-    pub(crate) name: String,
-    pub(crate) found: Vec<Found>,
+    pub name: String,
+    pub found: Vec<Found>,
 }
 
 /// One architecture, and what it is trained with, where that is known.
-pub(crate) struct Found {
-    pub(crate) compiled: Compiled,
-    pub(crate) train: Option<Trained>,
+pub struct Found {
+    pub compiled: Compiled,
+    pub train: Option<Trained>,
     /// What a lock says of the data.
-    #[cfg_attr(not(feature = "torch"), expect(dead_code, reason = "only what computes asks"))]
-    pub(crate) data: Option<DataSource>,
+    pub data: Option<DataSource>,
 }
 
 /// What a lock says of training.
 #[derive(Clone, Copy)]
-pub(crate) struct Trained {
-    #[cfg_attr(not(feature = "torch"), expect(dead_code, reason = "only what computes asks"))]
-    pub(crate) loss: Loss,
+pub struct Trained {
+    pub loss: Loss,
     /// `None` under a precision policy that no plan follows yet.
-    pub(crate) options: Option<TrainOptions>,
+    pub options: Option<TrainOptions>,
 }
 
 /// The archs of a `.canon` file or a lock, or the one of that name; diagnostics have been shown.
-pub(crate) fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
+pub fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
     let path = &locks::named(path);
     if locks::is_lock(path) {
         return locked(path, arch);
@@ -354,7 +352,7 @@ pub(crate) fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
 }
 
 /// The archs of a `.canon` file, or the one of that name; diagnostics have been shown.
-pub(crate) fn compile(path: &Path, arch: Option<&str>) -> Result<(Loaded, Vec<Compiled>), Failure> {
+pub fn compile(path: &Path, arch: Option<&str>) -> Result<(Loaded, Vec<Compiled>), Failure> {
     let loaded = load(path)?;
     output::diagnostics(&loaded.program.sources, &loaded.diagnostics);
     if loaded.has_errors() {

@@ -21,7 +21,7 @@ const SHOWN: usize = 12;
 const OF_A_RUN: &str = "lock";
 
 /// The lock that a path names: a file, or that of a run's folder, also by the run's name alone.
-pub(crate) fn named(path: &Path) -> PathBuf {
+pub fn named(path: &Path) -> PathBuf {
     let of = |folder: &Path| Some(folder.join(OF_A_RUN)).filter(|lock| lock.is_file());
     let found = match path.exists() {
         true => of(path),
@@ -31,13 +31,13 @@ pub(crate) fn named(path: &Path) -> PathBuf {
 }
 
 /// Whether a path is a lock by its name.
-pub(crate) fn is_lock(path: &Path) -> bool {
+pub fn is_lock(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "lock")
         || path.file_name().is_some_and(|name| name == OF_A_RUN)
 }
 
 /// A lock and the text it was read from.
-pub(crate) fn read(path: &Path) -> Result<(Lock, String), Failure> {
+pub fn read(path: &Path) -> Result<(Lock, String), Failure> {
     let path = &named(path);
     let bytes = bytes(path).map_err(|error| match path.is_dir() {
         true => Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)))
@@ -52,10 +52,10 @@ pub(crate) fn read(path: &Path) -> Result<(Lock, String), Failure> {
 }
 
 /// Where locks lie, unless someone said otherwise.
-pub(crate) const FOLDER: &str = "lockfiles";
+pub const FOLDER: &str = "lockfiles";
 
 /// Why there is no such lock, with the one that was probably meant: `demo` is `lockfiles/demo.lock`.
-pub(crate) fn missing(path: &Path, error: &io::Error) -> Failure {
+pub fn missing(path: &Path, error: &io::Error) -> Failure {
     let found = path.file_name().and_then(|name| name.to_str());
     let (Some(name), io::ErrorKind::NotFound) = (found, error.kind()) else {
         return files::missing(path, error);
@@ -84,7 +84,7 @@ pub(crate) fn missing(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// Refuses what locks are made from, where a lock is wanted, and says how to go on.
-pub(crate) fn refuse_source(path: &Path, text: &str) -> Result<(), Failure> {
+pub fn refuse_source(path: &Path, text: &str) -> Result<(), Failure> {
     let (name, stem) = (shown(path), path.file_stem().unwrap_or_default().to_string_lossy());
     let lock = format!("{FOLDER}/{stem}.lock");
     let (what, then) = match path.extension().and_then(|extension| extension.to_str()) {
@@ -107,13 +107,13 @@ pub(crate) fn refuse_source(path: &Path, text: &str) -> Result<(), Failure> {
 /// Never more than a little over what a lock may have.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    let file = runtime::files::open(path)?;
+    let file = disk::open(path)?;
     file.take(MAX_LOCK_BYTES as u64 + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
 /// The text that stands at a path now; `None` where there is nothing.
-pub(crate) fn standing(path: &Path) -> Result<Option<String>, Failure> {
+pub fn standing(path: &Path) -> Result<Option<String>, Failure> {
     match bytes(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -122,7 +122,7 @@ pub(crate) fn standing(path: &Path) -> Result<Option<String>, Failure> {
 }
 
 /// Why a lock cannot be used, at its line.
-pub(crate) fn refused(path: &Path, error: LockError) -> Failure {
+pub fn refused(path: &Path, error: LockError) -> Failure {
     let LockError { code: _, message, line, help } = error;
     let place = line.map_or_else(|| shown(path), |line| format!("{}:{line}", shown(path)));
     Failure::bad_input(message).at(place).help(help)

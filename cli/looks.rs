@@ -7,10 +7,10 @@
 use std::path::Path;
 
 use compiler::lock::{Comparison, Run, Stop};
-use runtime::compare::{self, Unit};
-use runtime::run::Paths;
-use runtime::statistics::sequential::{Decision, Look, Rule};
-use runtime::statistics::{Confidence, Margin};
+use records::run::Paths;
+use report::compare::{self, Unit};
+use report::statistics::sequential::{Decision, Look, Rule};
+use report::statistics::{Confidence, Margin};
 use serde::Serialize;
 
 use crate::compared::compared;
@@ -19,20 +19,19 @@ use crate::found::Found;
 
 /// A look at one arm after a seed.
 #[derive(Clone, Debug, Serialize)]
-pub(crate) struct Looked {
-    pub(crate) arm: String,
-    pub(crate) metric: String,
+pub struct Looked {
+    pub arm: String,
+    pub metric: String,
     #[serde(flatten)]
-    pub(crate) look: Look,
+    pub look: Look,
 }
 
 /// The keys of a line of looks, in order.
-#[cfg(feature = "torch")]
-pub(crate) const KEYS: &[&str] =
+pub const KEYS: &[&str] =
     &["arm", "metric", "n", "mean", "e", "p", "interval", "undefined", "decision"];
 
 /// The runs that are due, and the looks so far.
-pub(crate) fn due<'c>(
+pub fn due<'c>(
     comparison: &'c Comparison,
     folder: &Path,
     found: &Found,
@@ -63,7 +62,7 @@ pub(crate) fn due<'c>(
 }
 
 /// Runs in the order of the lock, in which tables and pages have them.
-pub(crate) fn in_lock_order<'c>(comparison: &'c Comparison, runs: &[&Run]) -> Vec<&'c Run> {
+pub fn in_lock_order<'c>(comparison: &'c Comparison, runs: &[&Run]) -> Vec<&'c Run> {
     let is_there = |run: &&Run| runs.iter().any(|r| r.experiment.name == run.experiment.name);
     comparison.runs().into_iter().filter(is_there).collect()
 }
@@ -107,8 +106,7 @@ fn look(
 }
 
 /// Each decisive look, in a sentence.
-#[cfg(feature = "torch")]
-pub(crate) fn said(looks: &[Looked]) -> Vec<String> {
+pub fn said(looks: &[Looked]) -> Vec<String> {
     let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| format!("{v:.4}"));
     let one = |looked: &Looked| {
         let Looked { arm, metric, look } = looked;

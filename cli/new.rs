@@ -62,7 +62,7 @@ const TEXT: Template = Template {
     ],
 };
 
-pub(crate) fn new(args: &NewArgs) -> Outcome {
+pub fn new(args: &NewArgs) -> Outcome {
     let dir = args.dir.as_path();
     refuse_occupied(dir)?;
     let Template { files, next } = match args.task {

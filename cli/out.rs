@@ -15,11 +15,7 @@ use crate::files;
 
 /// What is written, and with it how an older one is known again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(
-    all(not(feature = "torch"), not(test)),
-    expect(dead_code, reason = "commands that need libtorch write some of these")
-)]
-pub(crate) enum Kind {
+pub enum Kind {
     Lock,
     /// The page of a report.
     Page,
@@ -43,7 +39,7 @@ pub(crate) enum Kind {
 const LOOKED_AT: usize = 1 << 16;
 
 /// Refuses a path that may not be written to.
-pub(crate) fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
+pub fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
     files::names_a_file(path)?;
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
@@ -73,7 +69,7 @@ pub(crate) fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
 }
 
 /// Writes a file of that kind, making its folder if it is not there.
-pub(crate) fn put(path: &Path, kind: Kind, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+pub fn put(path: &Path, kind: Kind, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
         fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
     }
@@ -84,7 +80,7 @@ pub(crate) fn put(path: &Path, kind: Kind, bytes: impl AsRef<[u8]>) -> Result<()
 }
 
 /// The same for what `write` writes; if it fails, nothing has happened.
-pub(crate) fn put_with<T>(
+pub fn put_with<T>(
     path: &Path,
     kind: Kind,
     write: impl FnOnce(&mut File) -> Result<T, Failure>,
@@ -94,7 +90,7 @@ pub(crate) fn put_with<T>(
 }
 
 /// The path of what is called `name` in a folder: the only way from a name to a path.
-pub(crate) fn named(folder: &Path, name: &str, ending: &str) -> Result<PathBuf, Failure> {
+pub fn named(folder: &Path, name: &str, ending: &str) -> Result<PathBuf, Failure> {
     lock::check_name(name).map_err(|why| {
         Failure::bad_input(why).help("rename it where it was given its name, and build it again")
     })?;
@@ -175,7 +171,7 @@ fn is_line(text: &str, keys: &[&str]) -> bool {
 /// The first bytes of a file.
 fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     let mut start = Vec::new();
-    runtime::files::open(path)?.take(LOOKED_AT as u64).read_to_end(&mut start)?;
+    disk::open(path)?.take(LOOKED_AT as u64).read_to_end(&mut start)?;
     Ok(start)
 }
 

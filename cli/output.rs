@@ -17,18 +17,18 @@ use crate::fail::{Exit, Failure, reason};
 static COLOUR: OnceLock<When> = OnceLock::new();
 
 /// Called once, before anything is written.
-pub(crate) fn set_colour(when: When) {
+pub fn set_colour(when: When) {
     // A second call changes nothing: there is one command line.
     let _ = COLOUR.set(when);
 }
 
 /// Whether standard error is to be coloured.
-pub(crate) fn coloured() -> bool {
+pub fn coloured() -> bool {
     colour_on(&io::stderr())
 }
 
 /// Whether standard output is.
-pub(crate) fn coloured_data() -> bool {
+pub fn coloured_data() -> bool {
     colour_on(&io::stdout())
 }
 
@@ -46,14 +46,14 @@ fn colour_on(stream: &impl IsTerminal) -> bool {
 
 /// Whether a character commands a terminal or turns the order of letters, rather than being one. Line feeds and tabs
 /// do not.
-pub(crate) fn disturbs(c: char) -> bool {
+pub fn disturbs(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || c.is_control() && !matches!(c, '\n' | '\t')
 }
 
 /// Text without what disturbs a terminal.
-pub(crate) fn clean(text: &str) -> Cow<'_, str> {
+pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.contains(disturbs) {
         return Cow::Borrowed(text);
     }
@@ -76,12 +76,12 @@ fn escaped(json: &str) -> Cow<'_, str> {
 }
 
 /// Text for people and their scripts, on standard output.
-pub(crate) fn data(text: &str) -> Result<(), Failure> {
+pub fn data(text: &str) -> Result<(), Failure> {
     write_out(&clean(text))
 }
 
 /// What another program is to receive byte for byte: a source, a text that a model wrote. A terminal gets it clean.
-pub(crate) fn exact(text: &str) -> Result<(), Failure> {
+pub fn exact(text: &str) -> Result<(), Failure> {
     match io::stdout().is_terminal() {
         true => data(text),
         false => write_out(text),
@@ -89,12 +89,12 @@ pub(crate) fn exact(text: &str) -> Result<(), Failure> {
 }
 
 /// Objects of JSON, a line each.
-pub(crate) fn json_lines(lines: &str) -> Result<(), Failure> {
+pub fn json_lines(lines: &str) -> Result<(), Failure> {
     write_out(&escaped(lines))
 }
 
 /// Our own text with our own colours.
-pub(crate) fn styled(text: &str) -> Result<(), Failure> {
+pub fn styled(text: &str) -> Result<(), Failure> {
     write_out(text)
 }
 
@@ -111,7 +111,7 @@ fn write_out(text: &str) -> Result<(), Failure> {
 }
 
 /// A value as JSON, one object, with a newline after it.
-pub(crate) fn json(value: &impl Serialize) -> Result<(), Failure> {
+pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     match serde_json::to_string_pretty(value) {
         Ok(text) => write_out(&escaped(&(text + "\n"))),
         Err(error) => Err(Failure::machine(format!("the JSON cannot be written: {error}"))),
@@ -130,7 +130,7 @@ enum Loudness {
 static LOUDNESS: OnceLock<Loudness> = OnceLock::new();
 
 /// Called once, when argv has been read.
-pub(crate) fn set_loudness(quiet: bool, verbose: bool) {
+pub fn set_loudness(quiet: bool, verbose: bool) {
     let loudness = match (quiet, verbose) {
         (true, _) => Loudness::Quiet,
         (false, true) => Loudness::Verbose,
@@ -145,19 +145,19 @@ fn loudness() -> Loudness {
 }
 
 /// Whether errors and results are all that is wanted.
-pub(crate) fn quiet() -> bool {
+pub fn quiet() -> bool {
     loudness() == Loudness::Quiet
 }
 
 /// What only `--verbose` asks for: which files and settings are used.
-pub(crate) fn detail(text: impl FnOnce() -> String) {
+pub fn detail(text: impl FnOnce() -> String) {
     if loudness() == Loudness::Verbose {
         note(&text());
     }
 }
 
 /// A line for the person, not for the pipe.
-pub(crate) fn note(text: &str) {
+pub fn note(text: &str) {
     if quiet() {
         return;
     }
@@ -166,7 +166,7 @@ pub(crate) fn note(text: &str) {
 }
 
 /// Text on standard error as it is: a line that is to be written over.
-pub(crate) fn draw(text: &str) {
+pub fn draw(text: &str) {
     if quiet() {
         return;
     }
@@ -176,7 +176,7 @@ pub(crate) fn draw(text: &str) {
 }
 
 /// Diagnostics with excerpts of their sources.
-pub(crate) fn diagnostics(sources: &Sources, found: &[Diagnostic]) {
+pub fn diagnostics(sources: &Sources, found: &[Diagnostic]) {
     let text = match coloured() {
         true => dsl::render_coloured(sources, found),
         false => dsl::render(sources, found),
@@ -184,22 +184,22 @@ pub(crate) fn diagnostics(sources: &Sources, found: &[Diagnostic]) {
     let _ = io::stderr().lock().write_all(text.as_bytes());
 }
 
-pub(crate) fn failure(failure: &Failure) {
+pub fn failure(failure: &Failure) {
     let _ = io::stderr().lock().write_all(failure.render(coloured()).as_bytes());
 }
 
 /// `1 file`, `2 files`.
-pub(crate) fn count(n: usize, word: &str) -> String {
+pub fn count(n: usize, word: &str) -> String {
     if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
 }
 
 /// `1 sample`, `1,366,460,416 samples`.
-pub(crate) fn counted(n: u64, word: &str) -> String {
+pub fn counted(n: u64, word: &str) -> String {
     format!("{} {word}{}", grouped(n), if n == 1 { "" } else { "s" })
 }
 
 /// `1,366,460,416`
-pub(crate) fn grouped(n: impl Into<i128>) -> String {
+pub fn grouped(n: impl Into<i128>) -> String {
     let digits = n.into().to_string();
     let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |d| ("-", d));
     let mut text = String::new();
@@ -213,7 +213,7 @@ pub(crate) fn grouped(n: impl Into<i128>) -> String {
 }
 
 /// Three figures and a decimal prefix: `1.37 G`.
-pub(crate) fn rounded(n: impl Into<i128>) -> String {
+pub fn rounded(n: impl Into<i128>) -> String {
     let n = n.into();
     let mut value = n as f64;
     let mut prefix = "";
@@ -233,7 +233,7 @@ pub(crate) fn rounded(n: impl Into<i128>) -> String {
 }
 
 /// Rows as columns two spaces apart; `right` says which columns are numbers. Indented by `indent`.
-pub(crate) fn table(rows: &[Vec<String>], right: &[bool], indent: usize) -> String {
+pub fn table(rows: &[Vec<String>], right: &[bool], indent: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| {
         rows.iter().filter_map(|row| row.get(c)).map(|s| s.chars().count()).max().unwrap_or(0)

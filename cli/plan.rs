@@ -7,11 +7,11 @@
 use std::collections::BTreeSet;
 
 use compiler::lock::{self, Comparison, Role, Run, Stop};
-use runtime::compare;
-use runtime::run::{Paths, read_lock};
-use runtime::statistics::plan::{self, Plan, SequentialPlan, Spread, Wanted};
-use runtime::statistics::sequential::Rule;
-use runtime::statistics::{Confidence, Margin, Noise, noise};
+use records::run::{Paths, read_lock};
+use report::compare;
+use report::statistics::plan::{self, Plan, SequentialPlan, Spread, Wanted};
+use report::statistics::sequential::Rule;
+use report::statistics::{Confidence, Margin, Noise, noise};
 use serde::Serialize;
 
 use crate::args::PlanArgs;
@@ -42,7 +42,7 @@ struct Document {
     sequential: Option<SequentialPlan>,
 }
 
-pub(crate) fn plan(args: &PlanArgs) -> Outcome {
+pub fn plan(args: &PlanArgs) -> Outcome {
     let name = shown(&args.lock);
     let locked = read_lock(&name, &read_text(&args.lock)?).map_err(failure)?;
     let comparison = lock::comparable(locked)

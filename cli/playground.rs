@@ -14,7 +14,7 @@ const RECIPES: &str = "recipes";
 const PREFIX: &str = "cpu_";
 const PICTURE: &str = "playground/playground.svg";
 
-pub(crate) fn playground(args: &PlaygroundArgs) -> Outcome {
+pub fn playground(args: &PlaygroundArgs) -> Outcome {
     let known = comparisons();
     if known.is_empty() {
         return Err(Failure::bad_input(format!(

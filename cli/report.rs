@@ -7,9 +7,9 @@ use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use compiler::lock::{self, Comparison, Experiment, Lock};
-use runtime::report::{self, NoSuchModel, Part, Published, Report};
-use runtime::run::{Paths, read_experiment, read_lock};
-use runtime::{compare, tensorboard};
+use records::run::{Paths, read_experiment, read_lock};
+use report::page::{self, NoSuchModel, Part, Published, Report};
+use report::{compare, tensorboard};
 
 use crate::args::ReportArgs;
 use crate::compared::{compared, heading};
@@ -20,7 +20,7 @@ use crate::out::{self, Kind};
 use crate::output;
 use crate::runs::{failure, read_text};
 
-pub(crate) fn report(args: &ReportArgs) -> Outcome {
+pub fn report(args: &ReportArgs) -> Outcome {
     let published = Published::named(&args.published).map_err(no_such_model)?;
     let mut report = Report { published, ..Report::default() };
     // Looked for once, and only where a comparison asks.
@@ -28,7 +28,7 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
     for what in &args.what {
         add(&mut report, what, &args.dir, &found)?;
     }
-    let page = report::page(&report).map_err(Failure::machine)?;
+    let page = page::page(&report).map_err(Failure::machine)?;
     out::put(&args.out, Kind::Page, &page)?;
     let runs = report.parts.iter().map(|part| part.runs.len()).sum::<usize>() + report.alone.len();
     let size = page.len().div_ceil(1000);
@@ -49,8 +49,7 @@ pub(crate) fn report(args: &ReportArgs) -> Outcome {
 }
 
 /// The page of a comparison whose curves have been read.
-#[cfg(feature = "torch")]
-pub(crate) fn of(
+pub fn of(
     locked: &Comparison,
     compared: &compare::Comparison,
     runs: &[&lock::Run],
@@ -58,7 +57,7 @@ pub(crate) fn of(
     found: &Found,
 ) -> Result<String, Failure> {
     let parts = vec![part(locked, compared, runs, folder, found)?];
-    report::page(&Report { parts, ..Report::default() }).map_err(Failure::machine)
+    page::page(&Report { parts, ..Report::default() }).map_err(Failure::machine)
 }
 
 fn add(
@@ -176,8 +175,8 @@ fn part(
     let mut runs = Vec::new();
     for run in due {
         let place = found.place(folder, &run.experiment)?;
-        let logged = report::read(&place, &run.experiment);
-        runs.push(report::Run {
+        let logged = page::read(&place, &run.experiment);
+        runs.push(page::Run {
             name: run.experiment.name.clone(),
             arm: match run.role {
                 lock::Role::Base | lock::Role::Treatment => run.arm.clone(),
@@ -198,7 +197,7 @@ fn part(
 fn comparison_of(folder: &Path) -> Option<Comparison> {
     let name = folder.file_name()?.to_str()?;
     let path = Path::new(crate::locks::FOLDER).join(format!("{name}.lock"));
-    let text = runtime::files::read_text(&path, runtime::files::SMALL).ok()?;
+    let text = disk::read_text(&path, disk::SMALL).ok()?;
     match read_lock(&shown(&path), &text) {
         Ok(Lock::Comparison(comparison)) => Some(comparison),
         Ok(Lock::Arch(_) | Lock::Experiment(_)) | Err(_) => None,
@@ -206,23 +205,23 @@ fn comparison_of(folder: &Path) -> Option<Comparison> {
 }
 
 /// A run by itself, in its folder.
-fn alone(folder: &Path) -> Result<report::Run, Failure> {
+fn alone(folder: &Path) -> Result<page::Run, Failure> {
     let path = Paths::new(folder).lock();
     let experiment = read_experiment(&shown(&path), &read_text(&path)?).map_err(failure)?;
     of_lock(folder, experiment)
 }
 
 /// One that is not finished is shown as far as it is, under a name that says so.
-fn of_lock(folder: &Path, experiment: Experiment) -> Result<report::Run, Failure> {
+fn of_lock(folder: &Path, experiment: Experiment) -> Result<page::Run, Failure> {
     let paths = Paths::new(folder);
     let (logged, name) = if paths.attestation().exists() || !paths.metrics().exists() {
-        (report::read(folder, &experiment).map_err(failure)?, experiment.name.clone())
+        (page::read(folder, &experiment).map_err(failure)?, experiment.name.clone())
     } else {
-        let (logged, step) = report::read_so_far(folder, &experiment).map_err(failure)?;
+        let (logged, step) = page::read_so_far(folder, &experiment).map_err(failure)?;
         let of = experiment.budget.steps;
         (logged, format!("{} (unfinished, step {step} of {of})", experiment.name))
     };
-    Ok(report::Run {
+    Ok(page::Run {
         name,
         arm: experiment.arch.name.clone(),
         role: None,
@@ -235,7 +234,7 @@ fn of_lock(folder: &Path, experiment: Experiment) -> Result<report::Run, Failure
 }
 
 /// What is added to the name of an unfinished run's folder of event files.
-fn unfinished(run: &report::Run) -> &'static str {
+fn unfinished(run: &page::Run) -> &'static str {
     if run.name == run.experiment.name { "" } else { ".unfinished" }
 }
 

@@ -8,23 +8,21 @@ use std::sync::Arc;
 
 use compiler::digest::Digest;
 use compiler::lock::{DataSource, Experiment};
-use runtime::attest::Attestation;
-use runtime::checkpoint::Manifest;
-use runtime::data::text::file;
-use runtime::data::text::index::TextIndex;
-use runtime::files;
-use runtime::run::{Kind, Paths, RunError};
+use data::text::file;
+use data::text::index::TextIndex;
+use records::attest::Attestation;
+use records::checkpoint::Manifest;
+use records::run::{Kind, Paths, RunError};
 
 use crate::fail::{Exit, Failure, shown};
 use crate::locks;
 
 /// Where runs go, each in a folder of its lock's name.
-pub(crate) const FOLDER: &str = "runs";
-#[cfg(feature = "torch")]
+pub const FOLDER: &str = "runs";
 const LOCKS: &str = "lockfiles";
 
 /// A run's error with its exit code.
-pub(crate) fn failure(error: RunError) -> Failure {
+pub fn failure(error: RunError) -> Failure {
     let RunError { kind, message, help } = error;
     let failure = Failure::bad_input(message).help(help);
     let exit = match kind {
@@ -36,15 +34,14 @@ pub(crate) fn failure(error: RunError) -> Failure {
 }
 
 /// The folder of a run: as named, or of that name under `runs/`.
-pub(crate) fn folder(named: &Path) -> PathBuf {
+pub fn folder(named: &Path) -> PathBuf {
     let usual = Path::new(FOLDER).join(named);
     if !named.exists() && usual.is_dir() { usual } else { named.to_owned() }
 }
 
 /// The weights that are meant: those given, or those of a run's last checkpoint.
-#[cfg(feature = "torch")]
-pub(crate) fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
-    use runtime::checkpoint::{self, Part, Pointer};
+pub fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
+    use records::checkpoint::{self, Part, Pointer};
     if let Some(given) = given {
         return Ok(given.to_owned());
     }
@@ -72,7 +69,7 @@ pub(crate) fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Fai
     };
     let place = run.checkpoints().join(&latest);
     // What a finished run attests is what it is asked for.
-    let text = files::read_text(&run.attestation(), files::SMALL).ok();
+    let text = disk::read_text(&run.attestation(), disk::SMALL).ok();
     if let Some(attested) = text.and_then(|text| Attestation::parse(&text).ok()) {
         let manifest =
             checkpoint::manifest(&place).map_err(|why| broken(format!("{latest}: {why}")))?;
@@ -85,7 +82,7 @@ pub(crate) fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Fai
 
 /// Refuses a checkpoint that is not the one its run attests: another run's, or an earlier one of this run, is whole as
 /// well.
-pub(crate) fn holds_what_is_attested(
+pub fn holds_what_is_attested(
     run: &Paths,
     place: &Path,
     manifest: &Manifest,
@@ -111,9 +108,9 @@ pub(crate) fn holds_what_is_attested(
 }
 
 /// The text of a lock.
-pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
+pub fn read_text(path: &Path) -> Result<String, Failure> {
     let path = &locks::named(path);
-    let bytes = files::read(path, files::SMALL).map_err(|error| locks::missing(path, &error))?;
+    let bytes = disk::read(path, disk::SMALL).map_err(|error| locks::missing(path, &error))?;
     let text = String::from_utf8(bytes)
         .map_err(|_| Failure::bad_input(format!("`{}` is no lock: it is not text", shown(path))))?;
     locks::refuse_source(path, &text)?;
@@ -121,8 +118,7 @@ pub(crate) fn read_text(path: &Path) -> Result<String, Failure> {
 }
 
 /// The one experiment lock there is.
-#[cfg(feature = "torch")]
-pub(crate) fn only_experiment() -> Result<PathBuf, Failure> {
+pub fn only_experiment() -> Result<PathBuf, Failure> {
     let entries = std::fs::read_dir(LOCKS).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries
         .map(|entry| entry.path())
@@ -130,8 +126,8 @@ pub(crate) fn only_experiment() -> Result<PathBuf, Failure> {
         .collect();
     paths.sort();
     let is_experiment = |path: &PathBuf| {
-        let text = files::read_text(path, files::SMALL).ok()?;
-        let lock = runtime::run::read_lock(&shown(path), &text).ok()?;
+        let text = disk::read_text(path, disk::SMALL).ok()?;
+        let lock = records::run::read_lock(&shown(path), &text).ok()?;
         (lock.kind() == "experiment").then(|| path.clone())
     };
     let found: Vec<PathBuf> = paths.iter().filter_map(is_experiment).collect();
@@ -154,9 +150,7 @@ pub(crate) fn only_experiment() -> Result<PathBuf, Failure> {
 }
 
 /// The prepared documents at their usual place, if there is a file; one that cannot be used is an error.
-pub(crate) fn documents_if_there(
-    experiment: &Experiment,
-) -> Result<Option<Arc<TextIndex>>, Failure> {
+pub fn documents_if_there(experiment: &Experiment) -> Result<Option<Arc<TextIndex>>, Failure> {
     match &experiment.data.source {
         DataSource::Text { name, .. } if usual(name).is_some_and(|path| path.exists()) => {
             documents(experiment, None)
@@ -173,7 +167,7 @@ fn usual(name: &str) -> Option<PathBuf> {
 }
 
 /// Where a lock's prepared documents are looked for.
-pub(crate) fn usual_documents(experiment: &Experiment) -> Result<PathBuf, Failure> {
+pub fn usual_documents(experiment: &Experiment) -> Result<PathBuf, Failure> {
     match &experiment.data.source {
         DataSource::Text { name, .. } => usual(name).ok_or_else(|| {
             Failure::bad_input(format!("the documents {name:?} have no usual place"))
@@ -187,8 +181,8 @@ pub(crate) fn usual_documents(experiment: &Experiment) -> Result<PathBuf, Failur
 }
 
 /// A warning where no step of an experiment changes a weight.
-pub(crate) fn learns_nothing(experiment: &Experiment) -> Option<String> {
-    if runtime::job::learns(experiment) {
+pub fn learns_nothing(experiment: &Experiment) -> Option<String> {
+    if records::job::learns(experiment) {
         return None;
     }
     let steps = crate::output::counted(experiment.budget.steps, "step");
@@ -200,7 +194,7 @@ pub(crate) fn learns_nothing(experiment: &Experiment) -> Option<String> {
 }
 
 /// The prepared documents of a lock that trains on text.
-pub(crate) fn documents(
+pub fn documents(
     experiment: &Experiment,
     given: Option<&Path>,
 ) -> Result<Option<Arc<TextIndex>>, Failure> {

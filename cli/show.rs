@@ -17,7 +17,7 @@ use crate::args::ShowArgs;
 use crate::fail::{Exit, Failure, Outcome};
 use crate::{load, output};
 
-pub(crate) fn show(args: &ShowArgs) -> Outcome {
+pub fn show(args: &ShowArgs) -> Outcome {
     let Some(what) = &args.what else { return recipe::show(args.json) };
     if let Some(name) = word(what) {
         match definition::text(name) {

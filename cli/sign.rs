@@ -3,14 +3,14 @@
 //! In: a run's folder and an SSH key. Out: `attestation.toml.sig` in the folder. Must stay true: a
 //! run that does not agree with its own lock and log is not signed; the key is only read.
 
-use runtime::sign::{Signed, sign_run};
+use records::sign::{Signed, sign_run};
 
 use crate::args::SignArgs;
 use crate::fail::{Exit, Outcome, shown};
 use crate::output;
 use crate::runs::{self, failure};
 
-pub(crate) fn sign(args: &SignArgs) -> Outcome {
+pub fn sign(args: &SignArgs) -> Outcome {
     let folder = runs::folder(&args.run);
     let Signed { signer, comment } = sign_run(&folder, &args.key, args.replace).map_err(failure)?;
     let comment = if comment.is_empty() { String::new() } else { format!(" ({comment})") };

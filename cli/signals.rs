@@ -16,7 +16,7 @@ use crate::fail::Failure;
 const INTERRUPTED_TWICE: i32 = 130;
 
 /// Becomes true with the first SIGINT, SIGTERM, SIGHUP or SIGUSR1; a second of the first two ends the process.
-pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
+pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let cannot = |error| Failure::machine(format!("signals cannot be waited for: {error}"));
     let (stop, before) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     for signal in [SIGINT, SIGTERM] {
@@ -35,7 +35,7 @@ pub(crate) fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
 
 /// Whether whoever started this process wants it to outlive its terminal, as `nohup` does. Where the system does not
 /// say, nobody does.
-pub(crate) fn ignores_hangup() -> bool {
+pub fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());

@@ -3,28 +3,25 @@
 //! In: a run's folder or a lock. Out: what holds and what does not. Must stay true: exit 1 if and
 //! only if something does not hold, 3 if something cannot be decided here; nothing is written.
 
-#[cfg(feature = "torch")]
-mod replay;
-
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use compiler::lock::Lock;
-use runtime::files;
-use runtime::run::{Paths, read_experiment, read_lock};
-use runtime::sign::{self, AllowedSigners, Trusted};
-use runtime::verify::{Claim, Remake, Report, Subject, verify as check};
+use records::run::{Paths, read_experiment, read_lock};
+use records::sign::{self, AllowedSigners, Trusted};
+use records::verify::{Claim, Remake, Report, Subject, verify as check};
 use serde_json::json;
 
 use crate::args::VerifyArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::output;
 use crate::runs::{self, documents, failure, read_text};
+use crate::tensors::{Tensors, Work};
 
-pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
+pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
     let (whats, replay) = meant(args)?;
     if let [what] = whats.as_slice() {
-        let (report, help) = one(what, replay, args)?;
+        let (report, help) = one(what, replay, args, tensors)?;
         say(args, None, &report)?;
         return end(what, &report, help);
     }
@@ -37,7 +34,7 @@ pub(crate) fn verify(args: &VerifyArgs) -> Outcome {
     let mut all = Vec::new();
     let mut worst = Exit::Fine;
     for what in &whats {
-        let ended = one(what, replay, args).and_then(|(report, help)| {
+        let ended = one(what, replay, args, tensors).and_then(|(report, help)| {
             if args.json {
                 all.push(json_of(Some(what), &report));
             } else {
@@ -68,19 +65,21 @@ fn one(
     what: &Path,
     replay: Option<Amount>,
     args: &VerifyArgs,
+    tensors: &dyn Tensors,
 ) -> Result<(Report, Option<String>), Failure> {
     match place(what) {
         Place::Run(folder) => {
             let which = if args.all { Remake::Every } else { Remake::Spread };
             if replay.is_some() {
-                replay::prepare(&folder)?;
+                tensors.carry_out(Work::PrepareReplay(&folder))?;
             }
             let mut report = of_run(&folder, args.data.as_deref(), which)?;
             signature(&folder, args, &mut report)?;
             if let Some(amount) = replay {
                 // Steps are trained again from what a run holds, and that is not what it should be.
                 if report.broken.is_empty() {
-                    replay::replay(&folder, args.data.as_deref(), amount, &mut report);
+                    let (data, report) = (args.data.as_deref(), &mut report);
+                    tensors.carry_out(Work::Replay { folder: &folder, data, steps: amount, report })?;
                 } else {
                     report.undecided("replay: not begun, since the findings above come first");
                 }
@@ -147,7 +146,7 @@ fn signature(folder: &Path, args: &VerifyArgs, report: &mut Report) -> Result<()
         return Ok(());
     };
     let text =
-        files::read_text(file, files::SMALL).map_err(|error| Failure::cannot_read(file, &error))?;
+        disk::read_text(file, disk::SMALL).map_err(|error| Failure::cannot_read(file, &error))?;
     let signers = AllowedSigners::parse(&text).map_err(|(line, why)| {
         Failure::bad_input(why)
             .at(format!("{}:{line}", shown(file)))
@@ -162,17 +161,6 @@ fn signature(folder: &Path, args: &VerifyArgs, report: &mut Report) -> Result<()
     };
     sign::report(&paths, Some(trusted), report);
     Ok(())
-}
-
-#[cfg(not(feature = "torch"))]
-mod replay {
-    use super::{Amount, Failure, Path, Report};
-
-    pub(super) fn prepare(_: &Path) -> Result<(), Failure> {
-        Err(Failure::without_torch("verify --replay"))
-    }
-
-    pub(super) fn replay(_: &Path, _: Option<&Path>, _: Amount, _: &mut Report) {}
 }
 
 enum Place {
@@ -212,7 +200,7 @@ fn of_lock(path: &Path, lock: &Lock) -> Report {
 
 fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, Failure> {
     // Documents are looked for only where the lock can say which; a lock that cannot be read is in the report.
-    let experiment = files::read_text(&Paths::new(folder).lock(), files::SMALL)
+    let experiment = disk::read_text(&Paths::new(folder).lock(), disk::SMALL)
         .ok()
         .and_then(|text| read_experiment("lock", &text).ok());
     let documents = match &experiment {
@@ -222,7 +210,7 @@ fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, F
     };
     // The lock's documents are not needed to check the rest; but others that were named for it are a finding.
     if let (Some(experiment), Some(documents), Some(_)) = (&experiment, &documents, data) {
-        runtime::job::check_documents(experiment, documents).map_err(failure)?;
+        records::job::check_documents(experiment, documents).map_err(failure)?;
     }
     check(folder, documents, which).map_err(failure)
 }

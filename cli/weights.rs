@@ -5,15 +5,15 @@
 
 use std::path::{Path, PathBuf};
 
-use runtime::checkpoint::{self, Part};
-use runtime::foreign::source::file_of;
+use interop::source::file_of;
+use records::checkpoint::{self, Part};
 
 use crate::fail::{Exit, Failure, shown};
 use crate::files;
 use crate::import::failure;
 
 /// The file itself, or the one in a folder.
-pub(crate) fn file(path: &Path) -> Result<PathBuf, Failure> {
+pub fn file(path: &Path) -> Result<PathBuf, Failure> {
     std::fs::metadata(path).map_err(|error| files::missing(path, &error))?;
     let path = file_of(path).map_err(failure)?;
     refuse_moments(&path)?;

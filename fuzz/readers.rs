@@ -10,37 +10,37 @@ use std::path::PathBuf;
 use std::sync::OnceLock;
 
 use libfuzzer_sys::fuzz_target;
-use runtime::data::text::lines::Field;
-use runtime::data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
-use runtime::data::text::tokenizer::{Kind, MarkNames, Tokenizer};
+use data::text::lines::Field;
+use data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
+use data::text::tokenizer::{Kind, MarkNames, Tokenizer};
 
 /// A reader, given the bytes of a file.
 type Reader = fn(&[u8]);
 
 const READERS: [(&str, Reader); 20] = [
-    ("allowed", |bytes| drop(text(bytes).map(runtime::sign::AllowedSigners::parse))),
-    ("attestation", |bytes| drop(text(bytes).map(runtime::attest::Attestation::parse))),
+    ("allowed", |bytes| drop(text(bytes).map(records::sign::AllowedSigners::parse))),
+    ("attestation", |bytes| drop(text(bytes).map(records::attest::Attestation::parse))),
     ("canon", |bytes| drop(text(bytes).map(|text| dsl::parse(dsl::FileId(0), text)))),
-    ("curves", |bytes| drop(text(bytes).map(runtime::curves::Curves::parse))),
+    ("curves", |bytes| drop(text(bytes).map(report::curves::Curves::parse))),
     ("huggingface", |bytes| tokenizer(Kind::Huggingface, bytes)),
     ("import", |bytes| {
         let path = file("config.json", bytes);
-        let request = runtime::foreign::import::Request {
+        let request = interop::import::Request {
             source: &path,
             name: Some("a"),
             devices: Some(8),
             weights: false,
         };
-        drop(runtime::foreign::import::read(&request));
+        drop(interop::import::read(&request));
     }),
-    ("json", |bytes| drop(runtime::foreign::json::read("file", bytes))),
+    ("json", |bytes| drop(interop::json::read("file", bytes))),
     ("jsonl", |bytes| table("a.jsonl", bytes)),
     ("lock", |bytes| drop(compiler::lock::read_bytes("file", bytes))),
-    ("metrics", |bytes| drop(runtime::metrics::read(&file("metrics.jsonl", bytes)))),
+    ("metrics", |bytes| drop(records::metrics::read(&file("metrics.jsonl", bytes)))),
     ("parquet", |bytes| table("a.parquet", bytes)),
     ("plain", |bytes| table("a.txt", bytes)),
-    ("prepared", |bytes| drop(runtime::data::text::file::load(&file("a.index", bytes)))),
-    ("pth", |bytes| drop(runtime::foreign::pth::read(&file("consolidated.pth", bytes)))),
+    ("prepared", |bytes| drop(data::text::file::load(&file("a.index", bytes)))),
+    ("pth", |bytes| drop(interop::pth::read(&file("consolidated.pth", bytes)))),
     ("recipe", |bytes| {
         let Some(text) = text(bytes) else { return };
         let mut sources = dsl::Sources::new();
@@ -49,12 +49,12 @@ const READERS: [(&str, Reader); 20] = [
         drop(compiler::recipe::comparison::read(&sources, file));
     }),
     ("safetensors", |bytes| {
-        drop(runtime::foreign::store::Store::single(&file("model.safetensors", bytes)));
+        drop(interop::store::Store::single(&file("model.safetensors", bytes)));
     }),
     ("sentencepiece", |bytes| tokenizer(Kind::Sentencepiece, bytes)),
-    ("signature", |bytes| drop(text(bytes).map(|text| runtime::sign::check(b"message", text)))),
+    ("signature", |bytes| drop(text(bytes).map(|text| records::sign::check(b"message", text)))),
     ("table", |bytes| drop(text(bytes).map(|text| compiler::audit::table("table.tsv", text)))),
-    ("yaml", |bytes| drop(runtime::foreign::yaml::read("file", bytes))),
+    ("yaml", |bytes| drop(interop::yaml::read("file", bytes))),
 ];
 
 fn text(bytes: &[u8]) -> Option<&str> {
@@ -85,7 +85,7 @@ fn table(name: &str, bytes: &[u8]) {
         sources: &sources,
         field: Field::Usual,
         plain: Plain::Line,
-        on_bad_line: runtime::data::text::index::OnBadLine::Skip,
+        on_bad_line: data::text::index::OnBadLine::Skip,
         tokenizer: &Tokenizer::bytes(),
         workers: 1,
         checkpoint: 1 << 30,

@@ -1,49 +1,41 @@
 //! In: the libtorch that torch-sys found (it publishes its lib folder). Out: the compiled C++ shim, and a
-//! run path to that folder in this package's test binaries. Without the `torch` feature: nothing.
+//! run path to that folder in this package's test binaries.
 //! Must stay true: one libtorch, the one tch was built against; DT_RUNPATH, so LD_LIBRARY_PATH still wins.
+
+use std::env;
+use std::path::PathBuf;
 
 fn main() {
     println!("cargo:rerun-if-changed=build.rs");
-    #[cfg(feature = "torch")]
-    torch::build();
-}
+    for name in ["native/shim.cpp", "native/shim.h"] {
+        println!("cargo:rerun-if-changed={name}");
+    }
+    for name in ["LIBTORCH_INCLUDE", "LIBTORCH_CXX11_ABI", "DEP_TCH_LIBTORCH_LIB"] {
+        println!("cargo:rerun-if-env-changed={name}");
+    }
+    let lib = env::var_os("DEP_TCH_LIBTORCH_LIB")
+        .map(PathBuf::from)
+        .expect("torch-sys publishes libtorch_lib to those that depend on it directly");
+    println!("cargo:rustc-link-arg=-Wl,-rpath,{}", lib.display());
 
-#[cfg(feature = "torch")]
-mod torch {
-    use std::env;
-    use std::path::PathBuf;
-
-    pub(crate) fn build() {
-        for name in ["native/shim.cpp", "native/shim.h"] {
-            println!("cargo:rerun-if-changed={name}");
-        }
-        for name in ["LIBTORCH_INCLUDE", "LIBTORCH_CXX11_ABI", "DEP_TCH_LIBTORCH_LIB"] {
-            println!("cargo:rerun-if-env-changed={name}");
-        }
-        let lib = env::var_os("DEP_TCH_LIBTORCH_LIB")
-            .map(PathBuf::from)
-            .expect("torch-sys publishes libtorch_lib to those that depend on it directly");
-        println!("cargo:rustc-link-arg=-Wl,-rpath,{}", lib.display());
-
-        let root = env::var_os("LIBTORCH_INCLUDE")
-            .map(PathBuf::from)
-            .or_else(|| lib.parent().map(PathBuf::from))
-            .expect("a lib folder has a parent");
-        let include = root.join("include");
-        // libtorch is built with the C++11 ABI since 2.6; the variable is torch-sys' own.
-        let abi = env::var("LIBTORCH_CXX11_ABI").unwrap_or_else(|_| "1".to_owned());
-        cc::Build::new()
-            .cpp(true)
-            .std("c++17")
-            .warnings(false)
-            .flag("-fopenmp") // at::parallel_for is a template: without it, it runs serially and says nothing
-            .flag("-isystem")
-            .flag(include.display().to_string())
-            .define("_GLIBCXX_USE_CXX11_ABI", abi.as_str())
-            .file("native/shim.cpp")
-            .compile("canonc_shim");
-        for library in ["torch_cpu", "c10", "gomp", "dl"] {
-            println!("cargo:rustc-link-lib={library}");
-        }
+    let root = env::var_os("LIBTORCH_INCLUDE")
+        .map(PathBuf::from)
+        .or_else(|| lib.parent().map(PathBuf::from))
+        .expect("a lib folder has a parent");
+    let include = root.join("include");
+    // libtorch is built with the C++11 ABI since 2.6; the variable is torch-sys' own.
+    let abi = env::var("LIBTORCH_CXX11_ABI").unwrap_or_else(|_| "1".to_owned());
+    cc::Build::new()
+        .cpp(true)
+        .std("c++17")
+        .warnings(false)
+        .flag("-fopenmp") // at::parallel_for is a template: without it, it runs serially and says nothing
+        .flag("-isystem")
+        .flag(include.display().to_string())
+        .define("_GLIBCXX_USE_CXX11_ABI", abi.as_str())
+        .file("native/shim.cpp")
+        .compile("canonc_shim");
+    for library in ["torch_cpu", "c10", "gomp", "dl"] {
+        println!("cargo:rustc-link-lib={library}");
     }
 }

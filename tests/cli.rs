@@ -21,6 +21,8 @@ mod cli {
     mod overlap;
     mod report;
     mod show;
+    #[cfg(feature = "torch")]
+    mod start;
     mod text;
 }
 

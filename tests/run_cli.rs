@@ -31,10 +31,10 @@ use compiler::field::{FieldValue, Fields};
 use compiler::lock::{self, ArchLock, Experiment, Lock, LockedArch};
 use compiler::program::{Program, Std};
 use compiler::recipe;
-use runtime::attest::Attestation;
-use runtime::fault::POINTS;
-use runtime::metrics::{self, Record, Step};
-use runtime::verify::{Remake, verify};
+use records::attest::Attestation;
+use records::fault::POINTS;
+use records::metrics::{self, Record, Step};
+use records::verify::{Remake, verify};
 
 const ARCH: &str = "
 arch small {
@@ -491,12 +491,12 @@ fn documents_are_found_bound_and_checked() {
     let index = |count: usize| {
         let lines: String =
             (0..count).map(|i| format!("{{\"text\": \"document {i}\"}}\n")).collect();
-        let files = vec![runtime::data::text::index::SourceFiles {
+        let files = vec![data::text::index::SourceFiles {
             name: "small".to_owned(),
             files: vec![("memory".to_owned(), std::io::Cursor::new(lines))],
         }];
-        let bad = runtime::data::text::index::OnBadLine::Refuse;
-        runtime::data::text::index::TextIndex::build(files, bad).unwrap().0
+        let bad = data::text::index::OnBadLine::Refuse;
+        data::text::index::TextIndex::build(files, bad).unwrap().0
     };
     let documents = index(40);
     let digest = FieldValue::text(documents.identity().to_hex().to_string());
@@ -504,10 +504,10 @@ fn documents_are_found_bound_and_checked() {
     place.lock("small", &Lock::Experiment(bound.unwrap()));
     assert!(place.exits(2, "run").contains("data/small.index"));
     fs::create_dir(place.path("data")).unwrap();
-    runtime::data::text::file::save(&index(41), &place.path("data/small.index")).unwrap();
+    data::text::file::save(&index(41), &place.path("data/small.index")).unwrap();
     let said = place.exits(1, "run");
     assert!(said.contains("are not those that were locked"), "{said}");
-    runtime::data::text::file::save(&documents, &place.path("other.index")).unwrap();
+    data::text::file::save(&documents, &place.path("other.index")).unwrap();
     place.exits(0, "run --data other.index");
     let said = place.exits(0, "verify small --data other.index");
     assert!(said.contains("data of 6 of 6 steps made again"), "{said}");

@@ -67,23 +67,23 @@ Schema of --json, one object on standard output:
     rule, severity, key (null for the whole), message, why, help
     places     each {experiment, against (the other of two, or null), says}"
 )]
-pub(crate) struct AuditArgs {
+pub struct AuditArgs {
     /// Locks, tables (.tsv, .csv), recipes of Lingua (.yaml), or folders that have some
     #[arg(value_name = "PATH", required_unless_present_any = ["published", "list"])]
-    pub(crate) paths: Vec<PathBuf>,
+    pub paths: Vec<PathBuf>,
     /// The 64 experiments of the release and the loss curves of 48 of them, which canonc brings along
     #[arg(long)]
-    pub(crate) published: bool,
+    pub published: bool,
     /// Loss curves of the experiments, by their names
     #[arg(long, value_name = "FILE")]
-    pub(crate) curves: Option<PathBuf>,
+    pub curves: Option<PathBuf>,
     /// Rules that change or add to the built-in ones
     #[arg(long, value_name = "FILE")]
-    pub(crate) rules: Option<PathBuf>,
+    pub rules: Option<PathBuf>,
     /// Instead: every rule and every key, as recipes/AUDIT.md has them
     #[arg(long, conflicts_with_all = ["paths", "published", "curves", "rules", "json"])]
-    pub(crate) list: bool,
+    pub list: bool,
     /// As JSON on standard output (`--help` states the schema)
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }

@@ -12,10 +12,10 @@ use clap::{Args, ValueEnum};
 Examples:
   canonc demo              in a clone of the repository, as `make demo` does
   canonc demo --families   and then attention beside the linear mixers, another ten to twenty minutes")]
-pub(crate) struct DemoArgs {
+pub struct DemoArgs {
     /// Then compare Llama with gated linear attention, Gated DeltaNet and Mamba2
     #[arg(long)]
-    pub(crate) families: bool,
+    pub families: bool,
 }
 
 /// Train small archs of every family, with and without Canon layers, on the synthetic tasks, and draw who gains what
@@ -27,16 +27,16 @@ Examples:
 
 It is `canonc build` and `canonc compare` on recipes/cpu_TASK_FAMILY.toml; interrupting and repeating goes on where it
 stopped. The picture is playground/playground.svg.")]
-pub(crate) struct PlaygroundArgs {
+pub struct PlaygroundArgs {
     /// Only these, separated by commas
     #[arg(long, value_name = "TASK", value_delimiter = ',')]
-    pub(crate) tasks: Vec<String>,
+    pub tasks: Vec<String>,
     /// Only these, separated by commas
     #[arg(long, value_name = "FAMILY", value_delimiter = ',')]
-    pub(crate) families: Vec<String>,
+    pub families: Vec<String>,
     /// Runs at a time, one core each
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = super::jobs)]
-    pub(crate) jobs: usize,
+    pub jobs: usize,
 }
 
 /// Time our kernels beside libtorch's, and whole training steps
@@ -48,31 +48,31 @@ Examples:
   canonc bench scan --rounds 3     gated linear attention, the delta rule and Mamba2's scan
   canonc bench step arch/llamacanon_tiny.canon --batch 8 --seq-len 512
   canonc bench step arch/llama_small.canon arch/gla_small.canon --batch 1 --seq-len 512,2048,8192")]
-pub(crate) struct BenchArgs {
+pub struct BenchArgs {
     /// What to time
     #[arg(value_enum)]
-    pub(crate) what: BenchWhat,
+    pub what: BenchWhat,
     /// Whose step: .canon files or locks; of several, a table
     #[arg(value_name = "FILE", required_if_eq("what", "step"))]
-    pub(crate) files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
     /// The architecture that is meant, if a file holds several
     #[arg(long, value_name = "NAME")]
-    pub(crate) arch: Option<String>,
+    pub arch: Option<String>,
     /// Sequences of a step
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
-    pub(crate) batch: i64,
+    pub batch: i64,
     /// Tokens of a sequence; of several lengths, a table
     #[arg(long, value_name = "N,…", default_value = "512", value_delimiter = ',', value_parser = clap::value_parser!(i64).range(1..=1 << 24))]
-    pub(crate) seq_len: Vec<i64>,
+    pub seq_len: Vec<i64>,
     /// Rounds; each times every contender once
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..))]
-    pub(crate) rounds: u16,
+    pub rounds: u16,
     #[command(flatten)]
-    pub(crate) machine: MachineArgs,
+    pub machine: MachineArgs,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BenchWhat {
+pub enum BenchWhat {
     /// Forward and backward of one Canon layer
     Canon,
     /// Forward and backward of the scans of GLA, Gated DeltaNet and Mamba2, and how they grow with time
@@ -98,34 +98,34 @@ loss, cross-entropy for a .canon file); with --grad `grad.PATH`, the gradient of
 
 Schema of --json: {schema: \"canonc.forward.v1\", out, loss, counted, tensors: [{name, shape}],
 kernels: [{kernel, path, times}]}; loss and counted are null without targets.")]
-pub(crate) struct ForwardArgs {
+pub struct ForwardArgs {
     /// A .canon file, a lock, or a run's folder
     #[arg(value_name = "FILE|RUN")]
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// The architecture that is meant, if the file holds several
     #[arg(long, value_name = "NAME")]
-    pub(crate) arch: Option<String>,
+    pub arch: Option<String>,
     /// The parameters: .safetensors, an index of shards, consolidated.pth, or a folder with one [default: of a run, its
     /// last checkpoint]
     #[arg(long, value_name = "FILE")]
-    pub(crate) weights: Option<PathBuf>,
+    pub weights: Option<PathBuf>,
     /// A safetensors file with `tokens`
     #[arg(long, value_name = "FILE")]
-    pub(crate) tokens: PathBuf,
+    pub tokens: PathBuf,
     /// Targets: a tensor of the tokens' file, or another file
     #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) targets: Option<PathBuf>,
+    pub targets: Option<PathBuf>,
     /// Every parameter's gradient as well
     #[arg(long, requires = "targets")]
-    pub(crate) grad: bool,
+    pub grad: bool,
     /// Where the tensors go
     #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
     #[command(flatten)]
-    pub(crate) machine: MachineArgs,
+    pub machine: MachineArgs,
     /// What was done, as JSON on standard output
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// Sample text or tokens from an architecture with given weights
@@ -147,56 +147,56 @@ are bytes, between 256 and 257 (vocabulary 258).
 Schema of --json: {schema: \"canonc.generate.v1\", tokens, text, state_bytes, kernels: [{kernel, path,
 times}]}; text is null for a prompt of tokens, state_bytes what is carried from token to token."
 )]
-pub(crate) struct GenerateArgs {
+pub struct GenerateArgs {
     /// A .canon file, a lock, or a run's folder
     #[arg(value_name = "FILE|RUN")]
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// The architecture that is meant, if the file holds several
     #[arg(long, value_name = "NAME")]
-    pub(crate) arch: Option<String>,
+    pub arch: Option<String>,
     /// The parameters: .safetensors, an index of shards, consolidated.pth, or a folder with one [default: of a run, its
     /// last checkpoint]
     #[arg(long, value_name = "FILE")]
-    pub(crate) weights: Option<PathBuf>,
+    pub weights: Option<PathBuf>,
     /// A text to go on from
     #[arg(long, value_name = "TEXT", conflicts_with = "prompt_tokens")]
-    pub(crate) prompt: Option<String>,
+    pub prompt: Option<String>,
     /// Tokens to go on from
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
-    pub(crate) prompt_tokens: Option<Vec<i64>>,
+    pub prompt_tokens: Option<Vec<i64>>,
     #[command(flatten)]
-    pub(crate) prompts: PromptArgs,
+    pub prompts: PromptArgs,
     /// Stop after this many
     #[arg(long, value_name = "N", default_value_t = 64)]
-    pub(crate) max_tokens: usize,
+    pub max_tokens: usize,
     /// 0 takes the likeliest token each time
     #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = temperature)]
-    pub(crate) temperature: f64,
+    pub temperature: f64,
     /// Only among this many of the likeliest [default: all]
     #[arg(long, value_name = "K")]
-    pub(crate) top_k: Option<usize>,
+    pub top_k: Option<usize>,
     /// Which draws are made
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub(crate) seed: u64,
+    pub seed: u64,
     #[command(flatten)]
-    pub(crate) machine: MachineArgs,
+    pub machine: MachineArgs,
     /// Tokens, text and the kernels' paths as JSON on standard output, at the end
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// The tokenizer of prompts.
 #[derive(Args, Debug)]
-pub(crate) struct PromptArgs {
+pub struct PromptArgs {
     /// The file of the lock's tokenizer, where it is not bytes
     #[arg(long, value_name = "FILE")]
-    pub(crate) tokenizer_file: Option<PathBuf>,
+    pub tokenizer_file: Option<PathBuf>,
     /// The token before a document, where `canonc data prepare` was given one
     #[arg(long, value_name = "TOKEN")]
-    pub(crate) bos: Option<String>,
+    pub bos: Option<String>,
     /// The token after a document, where `canonc data prepare` was given one
     #[arg(long, value_name = "TOKEN")]
-    pub(crate) eos: Option<String>,
+    pub eos: Option<String>,
 }
 
 /// A number from 0 on.
@@ -221,40 +221,40 @@ Examples:
 A question is a line `{\"text\": …, \"answer\": …}`; its answer on standard output is a line with what was said and
 whether that is right. An answer that is empty, or that has more tokens than --max-tokens, cannot be judged: `right`
 is null, `flag` says why, and it is not counted.")]
-pub(crate) struct AnswerArgs {
+pub struct AnswerArgs {
     /// A .canon file, a lock, or a run's folder
     #[arg(value_name = "FILE|RUN")]
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// The architecture that is meant, if the file holds several
     #[arg(long, value_name = "NAME")]
-    pub(crate) arch: Option<String>,
+    pub arch: Option<String>,
     /// The parameters: .safetensors, an index of shards, consolidated.pth, or a folder with one [default: of a run, its
     /// last checkpoint]
     #[arg(long, value_name = "FILE")]
-    pub(crate) weights: Option<PathBuf>,
+    pub weights: Option<PathBuf>,
     /// JSON lines
     #[arg(long, value_name = "FILE")]
-    pub(crate) questions: PathBuf,
+    pub questions: PathBuf,
     #[command(flatten)]
-    pub(crate) prompts: PromptArgs,
+    pub prompts: PromptArgs,
     /// When an answer is right
     #[arg(long, value_enum, value_name = "RULE", default_value_t)]
-    pub(crate) judge: Judge,
+    pub judge: Judge,
     /// Tokens of the longest answer
     #[arg(long, value_name = "N", default_value_t = 16)]
-    pub(crate) max_tokens: usize,
+    pub max_tokens: usize,
     /// Questions answered at a time
     #[arg(long, value_name = "N", default_value_t = 32)]
-    pub(crate) rows: usize,
+    pub rows: usize,
     /// Where answers go, `-` for standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
     #[command(flatten)]
-    pub(crate) machine: MachineArgs,
+    pub machine: MachineArgs,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Judge {
+pub enum Judge {
     /// It begins with the answer, as multi-hop years are judged
     #[default]
     Begins,
@@ -263,7 +263,7 @@ pub(crate) enum Judge {
 }
 
 impl Judge {
-    pub(crate) fn rule(self) -> &'static str {
+    pub fn rule(self) -> &'static str {
         match self {
             Judge::Begins => "beginning with the answer",
             Judge::Words => "with the answer's words in the first sentence",
@@ -273,34 +273,34 @@ impl Judge {
 
 /// What computes.
 #[derive(Args, Clone, Copy, Debug)]
-pub(crate) struct MachineArgs {
+pub struct MachineArgs {
     /// f64 is for checking results
     #[arg(long, value_enum, value_name = "TYPE", default_value_t)]
-    pub(crate) dtype: WithType,
+    pub dtype: WithType,
     /// Where it runs
     #[arg(long, value_enum, value_name = "DEVICE", default_value_t)]
-    pub(crate) device: OnDevice,
+    pub device: OnDevice,
     /// The fastest kernels there are, or libtorch's plain operations throughout
     #[arg(long, value_enum, value_name = "WHICH", default_value_t)]
-    pub(crate) kernels: WithKernels,
+    pub kernels: WithKernels,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WithType {
+pub enum WithType {
     #[default]
     F32,
     F64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum OnDevice {
+pub enum OnDevice {
     #[default]
     Cpu,
     Cuda,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WithKernels {
+pub enum WithKernels {
     #[default]
     Fastest,
     Reference,

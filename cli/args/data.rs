@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand, ValueEnum};
-use runtime::data::task::TASKS;
+use data::task::TASKS;
 
 use super::prepare::{AboutArgs, BenchTextArgs, PrepareArgs};
 
@@ -22,13 +22,13 @@ Examples:
   canonc data about --lock lockfiles/c4_llama.lock
   canonc data inspect lockfiles/c4_llama.lock --count 3
   canonc data export lockfiles/c4_llama.lock --out c4.bin")]
-pub(crate) struct DataArgs {
+pub struct DataArgs {
     #[command(subcommand)]
-    pub(crate) command: DataCommand,
+    pub command: DataCommand,
 }
 
 #[derive(Debug, Subcommand)]
-pub(crate) enum DataCommand {
+pub enum DataCommand {
     Generate(GenerateDataArgs),
     Inspect(InspectArgs),
     Export(ExportWindowsArgs),
@@ -83,18 +83,18 @@ Formats:
 
 A file appears when it is whole; an error or Ctrl-C leaves what was there before."
 )]
-pub(crate) struct GenerateDataArgs {
+pub struct GenerateDataArgs {
     #[command(flatten)]
-    pub(crate) samples: SampleArgs,
+    pub samples: SampleArgs,
     /// How many samples
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
-    pub(crate) count: u64,
+    pub count: u64,
     /// What is written [default: by the ending of FILE, else jsonl]
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<DataFormat>,
+    pub format: Option<DataFormat>,
     /// Where it goes; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
 }
 
 /// Show samples with what they are made of (cycle, graph, expression, parse tree), or a lock's windows
@@ -109,31 +109,31 @@ Examples:
 
 Of a task, answers are worked out again from the sample itself: `right` means that both agree. Of a lock, windows are
 shown as training reads them: as text where tokens are bytes or --tokenizer-file is given, else as numbers.")]
-pub(crate) struct InspectArgs {
+pub struct InspectArgs {
     /// A task, or the lock of an experiment
     #[arg(value_name = "TASK|LOCK", value_parser = task_or_lock)]
-    pub(crate) of: String,
+    pub of: String,
     #[command(flatten)]
-    pub(crate) options: SampleOptions,
+    pub options: SampleOptions,
     #[command(flatten)]
-    pub(crate) windows: WindowArgs,
+    pub windows: WindowArgs,
     /// The file of the lock's tokenizer, to show text
     #[arg(long, value_name = "FILE")]
-    pub(crate) tokenizer_file: Option<PathBuf>,
+    pub tokenizer_file: Option<PathBuf>,
     /// How many samples or windows
     #[arg(long, value_name = "N", default_value_t = 1, allow_negative_numbers = true, value_parser = at_least_one)]
-    pub(crate) count: u64,
+    pub count: u64,
 }
 
 /// Which windows of a lock.
 #[derive(Args, Debug)]
-pub(crate) struct WindowArgs {
+pub struct WindowArgs {
     /// The prepared documents of a lock on text [default: data/NAME.index]
     #[arg(long, value_name = "FILE")]
-    pub(crate) data: Option<PathBuf>,
+    pub data: Option<PathBuf>,
     /// Windows of the evaluation, not of training
     #[arg(long)]
-    pub(crate) held_out: bool,
+    pub held_out: bool,
 }
 
 /// Write the windows of a lock, so that another trainer can train on the very same batches
@@ -154,28 +154,28 @@ Formats:
          them as np.fromfile(FILE, [('window', '<u8'), ('tokens', '<i4', S), ('targets', '<i4', S)])
 
 A file appears when it is whole; an error or Ctrl-C leaves what was there before.")]
-pub(crate) struct ExportWindowsArgs {
+pub struct ExportWindowsArgs {
     /// The lock of an experiment, bound where it reads text
     #[arg(value_name = "LOCK")]
-    pub(crate) lock: PathBuf,
+    pub lock: PathBuf,
     #[command(flatten)]
-    pub(crate) windows: WindowArgs,
+    pub windows: WindowArgs,
     /// The first window
     #[arg(long, value_name = "W", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
-    pub(crate) from: u64,
+    pub from: u64,
     /// How many windows [default: to the last one that the run reads]
     #[arg(long, value_name = "N", allow_negative_numbers = true, value_parser = at_least_one)]
-    pub(crate) count: Option<u64>,
+    pub count: Option<u64>,
     /// What is written [default: by the ending of FILE, else jsonl]
     #[arg(long, value_enum, value_name = "FORMAT")]
-    pub(crate) format: Option<WindowFormat>,
+    pub format: Option<WindowFormat>,
     /// Where it goes; `-` is standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum WindowFormat {
+pub enum WindowFormat {
     Jsonl,
     Bin,
 }
@@ -196,15 +196,15 @@ Schema of --json, one object on standard output:
   vocabulary       {tokens, used}: tokens that samples can hold, and those that were there
   bits_per_token   the entropy of single tokens
   answers   each {level, count, tokens}; what a level is, the task says (hops, depth, operations)")]
-pub(crate) struct StatsArgs {
+pub struct StatsArgs {
     #[command(flatten)]
-    pub(crate) samples: SampleArgs,
+    pub samples: SampleArgs,
     /// How many samples are looked at
     #[arg(long, value_name = "N", default_value_t = 1000, allow_negative_numbers = true, value_parser = at_least_one)]
-    pub(crate) count: u64,
+    pub count: u64,
     /// As JSON on standard output (`--help` states the schema)
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// Count the questions of a recipe's evaluation that its own training shows
@@ -226,13 +226,13 @@ Schema of --json, one object on standard output:
     training   {windows, questions}
     held_out   {questions, shown}; distinct the same, with equal questions once
     levels     each {level, questions, shown}; what a level is, the task says (hops, depth, operations)")]
-pub(crate) struct OverlapArgs {
+pub struct OverlapArgs {
     /// A recipe, or the lock of an experiment
     #[arg(value_name = "RECIPE|LOCK")]
-    pub(crate) file: PathBuf,
+    pub file: PathBuf,
     /// As JSON on standard output (`--help` states the schema)
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 fn whole(text: &str) -> Result<u64, String> {
@@ -253,49 +253,49 @@ fn task_or_lock(text: &str) -> Result<String, String> {
 
 /// Which samples.
 #[derive(Args, Debug)]
-pub(crate) struct SampleArgs {
+pub struct SampleArgs {
     /// The task
     #[arg(value_name = "TASK", value_parser = PossibleValuesParser::new(TASKS))]
-    pub(crate) task: String,
+    pub task: String,
     #[command(flatten)]
-    pub(crate) options: SampleOptions,
+    pub options: SampleOptions,
 }
 
 /// Which of a task's samples.
 #[derive(Args, Debug)]
-pub(crate) struct SampleOptions {
+pub struct SampleOptions {
     /// A parameter of the task, such as N=110; VALUE may be @FILE
     #[arg(long = "set", value_name = "NAME=VALUE")]
-    pub(crate) set: Vec<String>,
+    pub set: Vec<String>,
     /// As the published script goes through its one stream, or each sample by its number
     #[arg(long, value_enum, value_name = "ORDER", default_value_t)]
-    pub(crate) order: DataOrder,
+    pub order: DataOrder,
     /// The seed; 42 is that of the published script
     #[arg(long, value_name = "S", default_value_t = 42, allow_negative_numbers = true, value_parser = whole)]
-    pub(crate) seed: u64,
+    pub seed: u64,
     /// Sizes drawn as in training, or all at the largest as in tests [default: train]
     #[arg(long, value_enum, value_name = "MODE")]
-    pub(crate) mode: Option<DataMode>,
+    pub mode: Option<DataMode>,
     /// The number of the first sample, which the indexed order can begin with, or of a lock's first window
     #[arg(long, value_name = "I", default_value_t = 0, allow_negative_numbers = true, value_parser = whole)]
-    pub(crate) from: u64,
+    pub from: u64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DataOrder {
+pub enum DataOrder {
     #[default]
     Published,
     Indexed,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DataMode {
+pub enum DataMode {
     Train,
     Test,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum DataFormat {
+pub enum DataFormat {
     Jsonl,
     Parquet,
     Bin,
@@ -310,26 +310,26 @@ Examples:
 The prompts' words are not canonc's to give: name the Python files of a checkout that assign them. Prompts that are
 not the published ones are refused. A question is a line `{\"context\": …, \"question\": …, \"answer\": …}`, or with
 Babilong's `input` and `target`; what comes out is for `canonc answer --judge words`.")]
-pub(crate) struct BabilongArgs {
+pub struct BabilongArgs {
     /// Python files that assign the prompts, in the order they read each other
     #[arg(long, value_name = "FILE", required = true, num_args = 1..)]
-    pub(crate) prompts: Vec<PathBuf>,
+    pub prompts: Vec<PathBuf>,
     /// Whose prompts
     #[arg(long, value_enum, value_name = "SET", default_value_t)]
-    pub(crate) set: BabilongSet,
+    pub set: BabilongSet,
     /// Which of qa1 to qa20
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=20))]
-    pub(crate) task: u32,
+    pub task: u32,
     /// JSON lines
     #[arg(long, value_name = "FILE")]
-    pub(crate) questions: PathBuf,
+    pub questions: PathBuf,
     /// Where prompts go, `-` for standard output
     #[arg(long, value_name = "FILE", default_value = "-")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum BabilongSet {
+pub enum BabilongSet {
     /// Those of Part 4's experiments, qa1 to qa5
     #[default]
     Part4,

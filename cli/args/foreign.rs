@@ -41,25 +41,25 @@ Exit codes: 0 imported, 1 no weights were found, 2 the source does not hold toge
 Schema of --json: {schema: \"canonc.import.v1\", name, arch, recipe, weights (null where there is none),
   graph, manifest, parameters, files: [path], left_out: [{name, why}]}."
 )]
-pub(crate) struct ImportArgs {
+pub struct ImportArgs {
     /// A folder with config.json or params.json, either file, or a .yaml
     #[arg(value_name = "SOURCE")]
-    pub(crate) source: PathBuf,
+    pub source: PathBuf,
     /// The folder to make; it must be empty or not exist yet
     #[arg(long, value_name = "DIR")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
     /// The name of the arch [default: the folder's or file's]
     #[arg(long, value_name = "NAME")]
-    pub(crate) name: Option<String>,
+    pub name: Option<String>,
     /// Devices that the run had, where its keys do not say
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=1 << 20))]
-    pub(crate) devices: Option<i64>,
+    pub devices: Option<i64>,
     /// Take over the arch and recipe alone
     #[arg(long)]
-    pub(crate) no_weights: bool,
+    pub no_weights: bool,
     /// What was done as JSON on standard output
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// Give a lock, a finished run or an arch to Hugging Face, Lingua or a cluster
@@ -92,35 +92,35 @@ gives back the same graph, manifest, recipe and bits; under --dtype bf16 the wei
 Exit codes: 0 written, 2 the other side cannot express it, 3 this machine cannot write it.
 Schema of --json: {schema: \"canonc.export.v1\", arch, files: [path]}."
 )]
-pub(crate) struct ExportArgs {
+pub struct ExportArgs {
     /// A lock, the folder of a finished run, or a .canon file
     #[arg(value_name = "SOURCE")]
-    pub(crate) source: PathBuf,
+    pub source: PathBuf,
     /// Who is to read it
     #[arg(long, value_enum, value_name = "TO")]
-    pub(crate) to: ExportTo,
+    pub to: ExportTo,
     /// The folder to make; it must be empty or not exist yet
     #[arg(long, value_name = "DIR")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
     /// Weights of ours, Hugging Face's or Lingua's, where the source is not a run
     #[arg(long, value_name = "FILE")]
-    pub(crate) weights: Option<PathBuf>,
+    pub weights: Option<PathBuf>,
     /// How wide numbers are written
     #[arg(long, value_enum, value_name = "DTYPE", default_value_t)]
-    pub(crate) dtype: ExportDtype,
+    pub dtype: ExportDtype,
     /// Which arch of a file or comparison that holds several
     #[arg(long, value_name = "NAME")]
-    pub(crate) arch: Option<String>,
+    pub arch: Option<String>,
     /// GPUs of one machine, for slurm
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(i64).range(1..=1024))]
-    pub(crate) gpus_per_node: i64,
+    pub gpus_per_node: i64,
     /// What was written as JSON on standard output
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ExportTo {
+pub enum ExportTo {
     /// Hugging Face
     Hf,
     /// Lingua's trainer and loader
@@ -132,7 +132,7 @@ pub(crate) enum ExportTo {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum ExportDtype {
+pub enum ExportDtype {
     #[default]
     F32,
     Bf16,

@@ -11,10 +11,10 @@ use clap::Args;
 Examples:
   canonc man ~/.local/share/man/man1
   canonc man pages && man pages/canonc-run.1")]
-pub(crate) struct ManArgs {
+pub struct ManArgs {
     /// The folder they go to
     #[arg(value_name = "DIR")]
-    pub(crate) dir: PathBuf,
+    pub dir: PathBuf,
 }
 
 /// Print the help of a command
@@ -23,8 +23,8 @@ pub(crate) struct ManArgs {
 Examples:
   canonc help run             the same as `canonc run --help`
   canonc help data prepare")]
-pub(crate) struct HelpArgs {
+pub struct HelpArgs {
     /// The command
     #[arg(value_name = "COMMAND")]
-    pub(crate) words: Vec<OsString>,
+    pub words: Vec<OsString>,
 }

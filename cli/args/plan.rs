@@ -27,25 +27,25 @@ Schema of --json: {schema: \"canonc.plan.v1\", lock, metric, effect, power, leve
 noise: {sd, df, repetitions, low, high, confidence}, or null with --noise, plan: {seeds, power,
 cautious_seeds, spread: {sd, df}, cautious_sd}, power_of_listed_seeds, equivalence: the same as plan, null
 without a margin, sequential: {most, expected, power, sequences}, null without a stopping rule}.")]
-pub(crate) struct PlanArgs {
+pub struct PlanArgs {
     /// A lock of kind comparison
     #[arg(value_name = "LOCK")]
-    pub(crate) lock: PathBuf,
+    pub lock: PathBuf,
     /// The difference to find, in the unit of the primary metric
     #[arg(long, value_name = "D", value_parser = above_zero, allow_negative_numbers = true)]
-    pub(crate) effect: f64,
+    pub effect: f64,
     /// The chance to find it
     #[arg(long, value_name = "SHARE", default_value_t = 0.8, value_parser = share)]
-    pub(crate) power: f64,
+    pub power: f64,
     /// Standard deviation of one paired difference, instead of that of finished runs
     #[arg(long, value_name = "SD", value_parser = above_zero, allow_negative_numbers = true)]
-    pub(crate) noise: Option<f64>,
+    pub noise: Option<f64>,
     /// Where runs are, each comparison in a folder of its name
     #[arg(long, value_name = "DIR", default_value = "runs")]
-    pub(crate) dir: PathBuf,
+    pub dir: PathBuf,
     /// As JSON on standard output
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 fn above_zero(text: &str) -> Result<f64, String> {
@@ -55,7 +55,6 @@ fn above_zero(text: &str) -> Result<f64, String> {
     }
 }
 
-#[cfg(feature = "torch")]
 pub(super) fn ratio(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value > 1.0 && value < 10.0 => Ok(value),

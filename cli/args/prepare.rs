@@ -47,47 +47,47 @@ are bound to one digest of tokens, documents and tokenizer; names of files and s
 Every read of the file is checked against the digests that it is made of, so other tokens than those that
 were bound are never trained on."
 )]
-pub(crate) struct PrepareArgs {
+pub struct PrepareArgs {
     /// Files or folders, `-` for standard input; NAME=FILE says which source they are of
     #[arg(value_name = "FILE", required = true)]
-    pub(crate) files: Vec<PathBuf>,
+    pub files: Vec<PathBuf>,
     /// Where the prepared file goes
     #[arg(long, value_name = "FILE")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
     /// What makes tokens of text
     #[arg(long, value_enum, value_name = "KIND", default_value_t)]
-    pub(crate) tokenizer: TokenizerArg,
+    pub tokenizer: TokenizerArg,
     /// Its file, for every kind but bytes
     #[arg(long, value_name = "FILE")]
-    pub(crate) tokenizer_file: Option<PathBuf>,
+    pub tokenizer_file: Option<PathBuf>,
     /// The token before a document [default: as the tokenizer's file says]
     #[arg(long, value_name = "TOKEN")]
-    pub(crate) bos: Option<String>,
+    pub bos: Option<String>,
     /// The token after a document [default: as the tokenizer's file says]
     #[arg(long, value_name = "TOKEN")]
-    pub(crate) eos: Option<String>,
+    pub eos: Option<String>,
     /// The field or column that is the document [default: text, else content]
     #[arg(long, value_name = "NAME")]
-    pub(crate) field: Option<String>,
+    pub field: Option<String>,
     /// Take each line of plain text as a document, not each file
     #[arg(long)]
-    pub(crate) lines: bool,
+    pub lines: bool,
     /// Threads that make tokens [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) workers: Option<u16>,
+    pub workers: Option<u16>,
     /// What becomes of lines that hold no document: left out and named, or an error
     #[arg(long, value_enum, value_name = "POLICY", default_value_t)]
-    pub(crate) malformed: Malformed,
+    pub malformed: Malformed,
     /// Bytes of text between two points from which it can go on
     #[arg(long, value_name = "BYTES", default_value_t = 64 << 20, hide = true)]
-    pub(crate) checkpoint: u64,
+    pub checkpoint: u64,
     /// Where the process aborts, for tests
     #[arg(long, value_name = "POINT", hide = true)]
-    pub(crate) fault: Option<String>,
+    pub fault: Option<String>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum TokenizerArg {
+pub enum TokenizerArg {
     /// UTF-8, 256 and 257 before and after a document
     #[default]
     Bytes,
@@ -100,7 +100,7 @@ pub(crate) enum TokenizerArg {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Malformed {
+pub enum Malformed {
     #[default]
     Refuse,
     Skip,
@@ -125,20 +125,20 @@ Schema of --json, one object on standard output:
               shares of the documents and of the tokens that are read; else null
   run         with --lock, {shuffle, documents, tokens, windows, tokens_read, passes, held_out: {documents,
               tokens, windows}}, held_out null where nothing is measured; else null")]
-pub(crate) struct AboutArgs {
+pub struct AboutArgs {
     /// What `canonc data prepare` wrote [default: with --lock, data/NAME.index of its data.source]
     #[arg(value_name = "FILE")]
-    pub(crate) file: Option<PathBuf>,
+    pub file: Option<PathBuf>,
     /// An experiment's lock, bound or not
     #[arg(long, value_name = "LOCK")]
-    pub(crate) lock: Option<PathBuf>,
+    pub lock: Option<PathBuf>,
     /// Check every byte against its digest and every token against the vocabulary, and with the tokenizer `bytes`
     /// every document as well
     #[arg(long)]
-    pub(crate) check: bool,
+    pub check: bool,
     /// As JSON on standard output (`--help` states the schema)
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// Prepare and stream a corpus made for it, beside a plain Python reader
@@ -150,20 +150,20 @@ Examples:
 
 Writes about 2.5 times --bytes under --dir and takes it away again. The plain reader is a few lines of our own
 Python: json, the same documents as bytes, one process.")]
-pub(crate) struct BenchTextArgs {
+pub struct BenchTextArgs {
     /// Bytes of the corpus, as JSON lines
     #[arg(long, value_name = "N", default_value_t = 1_000_000_000, value_parser = clap::value_parser!(u64).range(100_000..=1 << 50))]
-    pub(crate) bytes: u64,
+    pub bytes: u64,
     /// Where it is made [default: a temporary folder]
     #[arg(long, value_name = "DIR")]
-    pub(crate) dir: Option<PathBuf>,
+    pub dir: Option<PathBuf>,
     /// What makes tokens of text
     #[arg(long, value_enum, value_name = "KIND", default_value_t)]
-    pub(crate) tokenizer: TokenizerArg,
+    pub tokenizer: TokenizerArg,
     /// Its file, for every kind but bytes
     #[arg(long, value_name = "FILE")]
-    pub(crate) tokenizer_file: Option<PathBuf>,
+    pub tokenizer_file: Option<PathBuf>,
     /// Threads that make tokens [default: one a core]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
-    pub(crate) workers: Option<u16>,
+    pub workers: Option<u16>,
 }

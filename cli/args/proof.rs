@@ -36,28 +36,28 @@ Exit codes: 0 nothing is broken, 1 something is, 3 something cannot be decided o
 Schema of --json: {schema: \"canonc.verify.v2\", recomputed: [claim], checked: [claim], trusted: [claim],
 broken: [text], undecided: [text], closing: text}, where claim = {subject, part: text or null, text}; of
 several, {schema: \"canonc.verify_all.v1\", reports: [the same, each with `what`, as it was named]}.")]
-pub(crate) struct VerifyArgs {
+pub struct VerifyArgs {
     /// Runs' folders, their names under runs/, or locks
     #[arg(value_name = "RUN|LOCK", required_unless_present = "replay")]
-    pub(crate) what: Vec<PathBuf>,
+    pub what: Vec<PathBuf>,
     /// Make the data of every step again, not of 64 spread over the run and the last
     #[arg(long)]
-    pub(crate) all: bool,
+    pub all: bool,
     /// Train N steps again [default: 32], or all, and compare their bits with the log and the checkpoints
     #[arg(long, value_name = "N|all", num_args = 0..=1)]
-    pub(crate) replay: Option<Option<String>>,
+    pub replay: Option<Option<String>>,
     /// The prepared documents of a run on text [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
-    pub(crate) data: Option<PathBuf>,
+    pub data: Option<PathBuf>,
     /// Whose signatures of an attestation count: an allowed_signers file of ssh-keygen
     #[arg(long, value_name = "FILE")]
-    pub(crate) signers: Option<PathBuf>,
+    pub signers: Option<PathBuf>,
     /// Whose signature it has to be, as FILE names them [default: anybody FILE lists]
     #[arg(long, value_name = "NAME", requires = "signers")]
-    pub(crate) identity: Option<String>,
+    pub identity: Option<String>,
     /// As JSON on standard output
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }
 
 /// Sign a finished run's attestation with an SSH key
@@ -79,20 +79,19 @@ a passphrase, in an agent or on hardware too:
 
 Here keys of type ed25519 and ecdsa sign and are checked, without a passphrase; a line of allowed_signers
 is a name and a public key: ada@lab.org ssh-ed25519 AAAA...")]
-pub(crate) struct SignArgs {
+pub struct SignArgs {
     /// A finished run's folder, or its name under runs/
     #[arg(value_name = "RUN")]
-    pub(crate) run: PathBuf,
+    pub run: PathBuf,
     /// A private key in OpenSSH's format
     #[arg(long, value_name = "KEY")]
-    pub(crate) key: PathBuf,
+    pub key: PathBuf,
     /// Put the new signature in the place of one that is there
     #[arg(long)]
-    pub(crate) replace: bool,
+    pub replace: bool,
 }
 
 /// Run a run again, and name the first step, tensor and operation that differ
-#[cfg(feature = "torch")]
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
@@ -118,20 +117,20 @@ is not the attested one, or the two runs compared were made on different machine
 Schema of --json: {schema: \"canonc.reproduce.v1\", computed, same, steps, of_steps, evaluations, checkpoints: [step],
 first: {place, text, tensor: {checkpoint, same, text}, reasons: [text], variants: [{name, gives_the_log,
 step, operation}], maybe_rounding}, platform: [text]}; first, tensor, step and operation may be null.")]
-pub(crate) struct ReproduceArgs {
+pub struct ReproduceArgs {
     /// A run's folder, or its name under runs/
     #[arg(value_name = "RUN")]
-    pub(crate) run: PathBuf,
+    pub run: PathBuf,
     /// The prepared documents of a run on text [default: data/SOURCE.index]
     #[arg(long, value_name = "PATH")]
-    pub(crate) data: Option<PathBuf>,
+    pub data: Option<PathBuf>,
     /// Keep the second run in this folder
     #[arg(long, value_name = "DIR", conflicts_with = "against")]
-    pub(crate) out: Option<PathBuf>,
+    pub out: Option<PathBuf>,
     /// Compute nothing: compare with this run of the same lock
     #[arg(long, value_name = "RUN")]
-    pub(crate) against: Option<PathBuf>,
+    pub against: Option<PathBuf>,
     /// As JSON on standard output
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
 }

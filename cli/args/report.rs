@@ -19,20 +19,20 @@ Examples:
 
 Each run is held against its lock first. One that is not finished is shown as far as it is, and its name says so; a
 comparison that lacks a run has no table. What does not hold is left out of a folder of runs, and the page says so.")]
-pub(crate) struct ReportArgs {
+pub struct ReportArgs {
     /// Folders of runs, their names under --dir, folders that hold several, or locks of what was run
     #[arg(value_name = "RUN|COMPARISON|LOCK", required_unless_present = "published")]
-    pub(crate) what: Vec<PathBuf>,
+    pub what: Vec<PathBuf>,
     /// The page
     #[arg(long, value_name = "FILE", default_value = "report.html")]
-    pub(crate) out: PathBuf,
+    pub out: PathBuf,
     /// Curves of the release's models, by name with `*`; or `all`
     #[arg(long, value_name = "PATTERN")]
-    pub(crate) published: Vec<String>,
+    pub published: Vec<String>,
     /// Also event files for TensorBoard, a folder for each run
     #[arg(long, value_name = "DIR")]
-    pub(crate) tensorboard: Option<PathBuf>,
+    pub tensorboard: Option<PathBuf>,
     /// Where the runs of locks and names lie
     #[arg(long, value_name = "DIR", default_value = crate::runs::FOLDER)]
-    pub(crate) dir: PathBuf,
+    pub dir: PathBuf,
 }

@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use compiler::audit::{BadInput, Experiment, table};
 use compiler::lock::Lock;
 use flate2::read::MultiGzDecoder;
-use runtime::curves::Curves;
-use runtime::foreign::yaml;
+use interop::yaml;
+use report::curves::Curves;
 
 use crate::fail::{Failure, shown};
 use crate::{files, locks};
@@ -164,12 +164,12 @@ fn refused(source: &str, bad: BadInput) -> Failure {
 
 /// The text of a file.
 pub(super) fn text(path: &Path) -> Result<String, Failure> {
-    let file = runtime::files::open(path).map_err(|error| files::missing(path, &error))?;
+    let file = disk::open(path).map_err(|error| files::missing(path, &error))?;
     utf8(path, bounded(path, file)?)
 }
 
 pub(super) fn curves(path: &Path) -> Result<Curves, Failure> {
-    let file = runtime::files::open(path).map_err(|error| files::missing(path, &error))?;
+    let file = disk::open(path).map_err(|error| files::missing(path, &error))?;
     parse(path, &bounded(path, file)?)
 }
 

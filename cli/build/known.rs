@@ -23,7 +23,7 @@ use crate::{files, locks, output};
 type Key = (PathBuf, Option<ArchRef>);
 
 #[derive(Default)]
-pub(crate) struct Known {
+pub struct Known {
     recipes: BTreeMap<Key, Rc<Vec<Experiment>>>,
     archs: BTreeMap<ArchRef, Rc<LockedArch>>,
 }
@@ -56,7 +56,7 @@ fn judge(sources: &Sources, found: &[Diagnostic]) -> Result<(), Failure> {
 
 impl Known {
     /// The experiments of a recipe, in order; with another arch than its own if one is named.
-    pub(super) fn recipe(
+    pub fn recipe(
         &mut self,
         file: &Path,
         arch: Option<&ArchRef>,
@@ -107,11 +107,7 @@ impl Known {
     }
 
     /// The comparisons of a file, one for each of its rows.
-    pub(super) fn comparisons(
-        &mut self,
-        sources: &Sources,
-        id: FileId,
-    ) -> Result<Vec<Lock>, Failure> {
+    pub fn comparisons(&mut self, sources: &Sources, id: FileId) -> Result<Vec<Lock>, Failure> {
         let (read, found) = recipe::comparison::read(sources, id);
         judge(sources, &found)?;
         let Some(read) = read else { return Err(Failure::shown(Exit::BadInput)) };

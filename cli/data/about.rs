@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use compiler::field::FieldValue;
 use compiler::lock::{DataSource, Experiment, Lock};
-use runtime::data::Split;
-use runtime::data::text::index::TextIndex;
-use runtime::data::text::tokenizer::{Info, Kind};
-use runtime::data::text::{Shuffle, SourceEpochs, file, locked};
-use runtime::job;
+use data::Split;
+use data::text::index::TextIndex;
+use data::text::tokenizer::{Info, Kind};
+use data::text::{Shuffle, SourceEpochs, file, locked};
+use records::job;
 use serde::Serialize;
 
 use super::failure;

@@ -4,8 +4,8 @@
 //! `canonc answer` takes. Must stay true: the prompts' words come from the checkout alone, and one whose prompts are
 //! not the published ones is refused.
 
-use runtime::data::babilong::{Prompts, Set};
-use runtime::files::{TEXT, read_text};
+use data::babilong::{Prompts, Set};
+use disk::{TEXT, read_text};
 use serde::{Deserialize, Serialize};
 
 use crate::args::{BabilongArgs, BabilongSet};
@@ -30,8 +30,7 @@ struct Prompted<'a> {
 }
 
 pub(super) fn babilong(args: &BabilongArgs) -> Outcome {
-    let refused =
-        |error: runtime::data::DataError| Failure::bad_input(error.message).help(error.help);
+    let refused = |error: data::DataError| Failure::bad_input(error.message).help(error.help);
     let mut sources = Vec::new();
     for path in &args.prompts {
         let text = read_text(path, TEXT).map_err(|error| files::missing(path, &error))?;

@@ -13,14 +13,14 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
-use runtime::data::batch::Batch;
-use runtime::data::text::index::OnBadLine;
-use runtime::data::text::lines::Field;
-use runtime::data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
-use runtime::data::text::tokenizer::{MarkNames, Tokenizer};
-use runtime::data::text::{HeldOut, Marks, Options, Shuffle, TextWindows, file};
-use runtime::data::{DataError, Split};
-use runtime::progress::bytes;
+use data::batch::Batch;
+use data::text::index::OnBadLine;
+use data::text::lines::Field;
+use data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
+use data::text::tokenizer::{MarkNames, Tokenizer};
+use data::text::{HeldOut, Marks, Options, Shuffle, TextWindows, file};
+use data::{DataError, Split};
+use records::progress::bytes;
 
 use super::prepare::{tokenizer, workers};
 use super::{failure, screen::Screen};
@@ -145,7 +145,7 @@ fn run(corpus: &Path, tokenizer: &Tokenizer, workers: usize, out: &Path) -> Resu
     };
     let mut screen = Screen::new(sources.iter().flat_map(|s| &s.files).map(|f| f.bytes).sum());
     let ended = prepare(&request, out, &AtomicBool::new(false), &mut |news| {
-        if let runtime::data::text::prepare::News::Progress(done) = news {
+        if let data::text::prepare::News::Progress(done) = news {
             screen.show(done.read, |_| format!("{} prepared", bytes(done.read)));
         }
     });

@@ -9,9 +9,9 @@ use std::io::{self, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use runtime::data::stream::Stream;
-use runtime::data::write::{self, Format, Written};
-use runtime::progress::rounded;
+use data::stream::Stream;
+use data::write::{self, Format, Written};
+use records::progress::rounded;
 
 use super::screen::Screen;
 use super::stream;

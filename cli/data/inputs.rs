@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use runtime::data::text::prepare::{Format, Input, SourceInput, format_of};
+use data::text::prepare::{Format, Input, SourceInput, format_of};
 
 use crate::fail::{Failure, shown};
 use crate::{files, output};

@@ -6,8 +6,8 @@
 use std::path::Path;
 
 use compiler::lock::{Experiment, Lock};
-use runtime::data::overlap::{self, Overlap, Share};
-use runtime::progress::rounded;
+use records::overlap::{self, Overlap, Share};
+use records::progress::rounded;
 use serde::Serialize;
 
 use super::screen::Screen;

@@ -8,16 +8,16 @@ use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use runtime::data::DataError;
-use runtime::data::text::file;
-use runtime::data::text::index::{OnBadLine, Report};
-use runtime::data::text::lines::Field;
-use runtime::data::text::prepare::{
+use data::DataError;
+use data::text::file;
+use data::text::index::{OnBadLine, Report};
+use data::text::lines::Field;
+use data::text::prepare::{
     CANNOT_WRITE, Done, End, Fault, Format, News, Plain, Request, SourceInput, format_of_file,
     prepare as prepare_documents,
 };
-use runtime::data::text::tokenizer::{Kind, MOST_BYTES, MarkNames, Tokenizer};
-use runtime::progress::{bytes, rounded};
+use data::text::tokenizer::{Kind, MOST_BYTES, MarkNames, Tokenizer};
+use records::progress::{bytes, rounded};
 
 use super::failure;
 use super::inputs::sources;
@@ -151,7 +151,7 @@ pub(super) fn workers(asked: Option<u16>) -> usize {
 }
 
 /// The tokenizer that is meant, its file read.
-pub(crate) fn tokenizer(
+pub fn tokenizer(
     kind: TokenizerArg,
     path: Option<&Path>,
     marks: MarkNames,
@@ -180,8 +180,7 @@ pub(crate) fn tokenizer(
             .help("say of what kind it is: --tokenizer sentencepiece, tiktoken or huggingface"));
     }
     let mut file = Vec::new();
-    let read =
-        runtime::files::open(path).and_then(|it| it.take(MOST_BYTES + 1).read_to_end(&mut file));
+    let read = disk::open(path).and_then(|it| it.take(MOST_BYTES + 1).read_to_end(&mut file));
     read.map_err(|error| files::missing(path, &error))?;
     if file.len() as u64 > MOST_BYTES {
         return Err(Failure::bad_input(format!(

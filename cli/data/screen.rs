@@ -4,7 +4,7 @@
 use std::io::IsTerminal;
 use std::time::Instant;
 
-use runtime::progress::span;
+use records::progress::span;
 
 use crate::output;
 

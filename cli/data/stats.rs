@@ -3,8 +3,8 @@
 //! In: which samples, how many of them. Out: counts on standard output, as text or as JSON. Must stay true: what is
 //! kept does not grow with the number of samples.
 
-use runtime::data::stats::Stats;
-use runtime::progress::rounded;
+use data::stats::Stats;
+use records::progress::rounded;
 use serde::Serialize;
 
 use super::screen::Screen;

@@ -10,11 +10,11 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use compiler::lock::{DataSource, Experiment, Lock, Tokenizer as Locked, TokenizerKind};
-use runtime::data::batch::Batch;
-use runtime::data::text::tokenizer::{Info, MarkNames, Tokenizer};
-use runtime::data::text::{BOS, EOS};
-use runtime::data::{Windows, task};
-use runtime::job;
+use data::batch::Batch;
+use data::text::tokenizer::{Info, MarkNames, Tokenizer};
+use data::text::{BOS, EOS};
+use data::{Windows, task};
+use records::job;
 
 use super::{failure, prepare::tokenizer, screen::Screen};
 use crate::args::{ExportWindowsArgs, InspectArgs, TokenizerArg, WindowArgs, WindowFormat};

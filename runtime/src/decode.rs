@@ -15,9 +15,9 @@ use tch::{Device, Kind, Tensor};
 
 use crate::execute::{Carried, ExecuteError, Machine, Streamer, check_ids};
 use crate::generate::{PREFILL, Sampling, check, choose, key};
-use crate::init::philox::Philox;
-use crate::run::RunError;
 use crate::weights::Weights;
+use records::init::philox::Philox;
+use records::run::RunError;
 
 /// What is continued.
 #[derive(Clone, Copy, Debug)]

@@ -15,16 +15,16 @@ use std::collections::BTreeMap;
 
 use tch::{Device, Kind, Tensor};
 
-use crate::data::Windows;
-use crate::data::batch::{Answer, Batch};
-use crate::data::capo::bits::Losses;
-use crate::data::task::Task;
 use crate::decode::Decoder;
 use crate::execute::{Evaluator, ExecuteError, Machine, Paths};
-use crate::job::Job;
-use crate::metrics::{Evaluation, Score};
-use crate::run::RunError;
 use crate::train::{State, tensors, values};
+use data::Windows;
+use data::batch::{Answer, Batch};
+use data::capo::bits::Losses;
+use data::task::Task;
+use records::job::Job;
+use records::metrics::{Evaluation, Score};
+use records::run::RunError;
 
 /// The plans of a job's evaluations, bound to a machine.
 #[derive(Debug)]

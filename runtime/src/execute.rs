@@ -23,7 +23,7 @@ use tch::{Device, Kind, Tensor};
 
 use crate::kernels::arrange::copy;
 use crate::kernels::{CudaLibrary, KernelError, cuda_devices, cuda_library, rope};
-use crate::run::RunError;
+use records::run::RunError;
 
 pub use choose::{Choice, Paths, choose};
 pub use stream::{Carried, Streamer};

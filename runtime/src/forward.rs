@@ -15,8 +15,8 @@ use tch::{Kind, Tensor};
 use crate::execute::{
     Evaluation, Evaluator, ExecuteError, Machine, Paths, Streamer, Sums, Trainer, check_ids,
 };
-use crate::run::RunError;
 use crate::weights::{Weights, file};
+use records::run::RunError;
 
 /// What is asked.
 #[derive(Debug)]

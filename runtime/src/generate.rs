@@ -12,9 +12,9 @@ use compiler::plan::{self, Options, Stream};
 use tch::Kind;
 
 use crate::execute::{Carried, ExecuteError, Machine, Paths, Streamer, check_ids};
-use crate::init::philox::Philox;
-use crate::run::RunError;
 use crate::weights::Weights;
+use records::init::philox::Philox;
+use records::run::RunError;
 
 /// How the next token is chosen.
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -10,17 +10,16 @@ use std::collections::BTreeMap;
 
 use compiler::digest::Digest;
 
-use crate::attest::Attestation;
-use crate::checkpoint::{Found, Store};
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
-use crate::files;
-use crate::job::{Job, estimate, fits};
-use crate::metrics::{self, Evaluation, Record, Start, Step};
-use crate::platform::memory_limit;
-use crate::run::{Paths, RunError};
 use crate::train;
-use crate::verify::{Report, Subject};
+use records::attest::Attestation;
+use records::checkpoint::{Found, Store};
+use records::job::{Job, estimate, fits};
+use records::metrics::{self, Evaluation, Record, Start, Step};
+use records::platform::memory_limit;
+use records::run::{Paths, RunError};
+use records::verify::{Report, Subject};
 
 pub(crate) use platform::Machines;
 pub use platform::Platform;
@@ -115,7 +114,7 @@ impl Replayer {
         }
         let store = Store::new(paths.checkpoints(), job.id(), job.slots());
         let kept = store.kept(|chain| heads.contains(&chain))?;
-        let text = files::read_text(&paths.attestation(), files::SMALL).ok();
+        let text = disk::read_text(&paths.attestation(), disk::SMALL).ok();
         let attestation = text.and_then(|text| Attestation::parse(&text).ok());
         let facts = train::facts();
         let platform = Platform::of(

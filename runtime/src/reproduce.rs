@@ -7,13 +7,13 @@ mod folders;
 mod operation;
 mod reason;
 
-use crate::checkpoint::{StateDifference, compare};
 use crate::execute::Machine;
-use crate::job::Job;
-use crate::metrics::{Evaluation, Step};
 use crate::replay::{Origin, Platform, Replayer};
-use crate::run::{Paths, RunError};
 use crate::train::State;
+use records::checkpoint::{StateDifference, compare};
+use records::job::Job;
+use records::metrics::{Evaluation, Step};
+use records::run::{Paths, RunError};
 
 pub use folders::against;
 pub use operation::Variant;

@@ -14,21 +14,21 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use compiler::digest::Digest;
 
-use crate::attest::{Attestation, Circumstances};
-use crate::checkpoint::{self, Manifest, Refused, Store};
 use crate::evaluate::Measurer;
 use crate::execute::{Machine, Trainer};
-use crate::fault::Faults;
-use crate::files::{self, json_lines};
-use crate::finished;
-use crate::job::{Job, PLAN_TAG, estimate, fits};
-use crate::metrics::{Appended, Evaluation, Log, Record, Start, Step};
-use crate::platform::memory_limit;
-use crate::run::{
+use disk::json_lines;
+use records::attest::{Attestation, Circumstances};
+use records::checkpoint::{self, Manifest, Refused, Store};
+use records::fault::Faults;
+use records::finished;
+use records::job::{Job, PLAN_TAG, estimate, fits};
+use records::metrics::{Appended, Evaluation, Log, Record, Start, Step};
+use records::platform::memory_limit;
+use records::run::{
     Difference, Event, Kernels, Paths, RunError, RunFolder, append_line, belongs, cannot_read,
     first_difference, kernel_lines, parse_kernels, wrong_kernels,
 };
-use crate::verify;
+use records::verify;
 
 pub use alternate::alternate;
 pub(crate) use machine::{facts, line};
@@ -111,7 +111,7 @@ fn attested(
     watch: &mut dyn Watch,
 ) -> Result<Option<(Attestation, Vec<Record>)>, RunError> {
     let path = folder.paths.attestation();
-    let Ok(text) = files::read_text(&path, files::SMALL) else { return Ok(None) };
+    let Ok(text) = disk::read_text(&path, disk::SMALL) else { return Ok(None) };
     let why = match Attestation::parse(&text) {
         Ok(attestation) if attestation.lock == job.id() => {
             let records = finished::records(&folder.paths, job.into(), &attestation)?;
@@ -189,7 +189,7 @@ impl<'a> Run<'a> {
             }
         };
         tell(Event::Started { step: state.step, machine: machine::line(&machine::facts()) })?;
-        let (records, _) = crate::metrics::read(&folder.paths.metrics())?;
+        let (records, _) = records::metrics::read(&folder.paths.metrics())?;
         let counted = logged_targets(&records, state.step);
         // A process that ended after it saved the last state of a run that diverged has left only the attesting.
         let diverged = diverged(&records, job.steps);
@@ -347,7 +347,7 @@ impl<'a> Run<'a> {
     /// Adds the paths of this process to those that earlier ones took.
     fn keep_kernels(&mut self) -> Result<Kernels, RunError> {
         let path = self.folder.paths.kernels();
-        let found = files::read_text(&path, files::SMALL).unwrap_or_default();
+        let found = disk::read_text(&path, disk::SMALL).unwrap_or_default();
         if let Some(Difference { line, found, expected }) =
             first_difference(&found, &kernel_lines(&self.kernels))
         {
@@ -432,7 +432,7 @@ impl<'a> Run<'a> {
 
 /// What earlier processes wrote to `kernels.txt`, if a run of this plan can have written it.
 fn kept_kernels(path: &Path, job: &Job) -> Result<Kernels, RunError> {
-    let text = match files::read_text(path, files::SMALL) {
+    let text = match disk::read_text(path, disk::SMALL) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Kernels::new()),
         Err(error) => return Err(cannot_read(path, &error)),

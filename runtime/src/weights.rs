@@ -14,11 +14,11 @@ use compiler::program::Compiled;
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::ExecuteError;
-use crate::foreign::ForeignError;
-use crate::foreign::source::Source;
-use crate::init;
 use crate::kernels::arrange::copy;
-use crate::run::RunError;
+use interop::ForeignError;
+use interop::source::Source;
+use records::init;
+use records::run::RunError;
 
 /// Tensors by parameter, in the order of `graph.params()`: what `ParamId` indexes.
 #[derive(Debug)]

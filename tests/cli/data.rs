@@ -5,7 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 
 use compiler::field::{Kind, find};
-use runtime::data::task::TASKS;
+use data::task::TASKS;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 

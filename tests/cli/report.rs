@@ -13,10 +13,10 @@ use std::path::Path;
 
 use compiler::digest::Digest;
 use compiler::lock::{self, Experiment, Lock, Role};
-use runtime::attest::{Attestation, Circumstances};
-use runtime::fault::Faults;
-use runtime::metrics::{Evaluation, Log, Record, Score, Start, Step};
-use runtime::run::Paths;
+use records::attest::{Attestation, Circumstances};
+use records::fault::Faults;
+use records::metrics::{Evaluation, Log, Record, Score, Start, Step};
+use records::run::Paths;
 use serde_json::Value;
 
 use super::super::{Ran, canonc, folder};

@@ -74,8 +74,8 @@ fn a_divergence_that_the_log_does_not_show_is_a_finding() {
     let mut attestation = place.attestation("runs/small");
     attestation.diverged = Some(6);
     let path = place.path("runs/small/attestation.toml");
-    let none = runtime::fault::Faults::none();
-    attestation.write(&path, runtime::attest::Circumstances::default(), &none).unwrap();
+    let none = records::fault::Faults::none();
+    attestation.write(&path, records::attest::Circumstances::default(), &none).unwrap();
     let what = "it attests that training diverged at step 6, and every loss";
     for command in ["verify small", "run lockfiles/small.lock", "report runs/small --out page.html"]
     {

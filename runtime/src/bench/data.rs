@@ -10,12 +10,12 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
-use crate::data::DataError;
-use crate::data::cpython::Random;
-use crate::data::lano::{Lano, LanoParams};
-use crate::data::stream::Stream;
-use crate::data::task::{Mode, Task};
-use crate::data::window::Order;
+use data::DataError;
+use data::cpython::Random;
+use data::lano::{Lano, LanoParams};
+use data::stream::Stream;
+use data::task::{Mode, Task};
+use data::window::Order;
 
 /// One published setting of a generator.
 #[derive(Debug)]

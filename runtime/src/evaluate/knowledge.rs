@@ -9,10 +9,10 @@
 
 use std::collections::BTreeMap;
 
-use crate::data::batch::{Answer, Batch};
-use crate::data::capo::Value;
-use crate::data::capo::bits::{Capacity, Losses, capacity};
-use crate::job::Job;
+use data::batch::{Answer, Batch};
+use data::capo::Value;
+use data::capo::bits::{Capacity, Losses, capacity};
+use records::job::Job;
 
 /// Adds the whole biographies of a batch, whose target i has loss i.
 pub(super) fn add(batch: &Batch, losses: &[f32], sums: &mut Losses) {

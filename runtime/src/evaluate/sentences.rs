@@ -8,15 +8,15 @@ use std::collections::BTreeMap;
 
 use tch::{Device, Kind, Tensor};
 
-use crate::data::Windows;
-use crate::data::lano::grammar::Grammar;
-use crate::data::lano::law::{self, Law};
-use crate::data::window::TaskWindows;
 use crate::decode::{Decoder, How, Prompt, on_the_cpu};
 use crate::execute::ExecuteError;
-use crate::job::Job;
-use crate::run::RunError;
 use crate::train::State;
+use data::Windows;
+use data::lano::grammar::Grammar;
+use data::lano::law::{self, Law};
+use data::window::TaskWindows;
+use records::job::Job;
+use records::run::RunError;
 
 /// Sentences in memory at once.
 const TOGETHER: u64 = 256;

@@ -4,14 +4,14 @@
 
 use std::collections::BTreeMap;
 
-use crate::data::Windows;
-use crate::data::brevo::Brevo;
-use crate::data::task::{Span, Tape};
 use crate::decode::{Decoder, How, Prompt};
-use crate::job::Job;
-use crate::metrics::Score;
-use crate::run::RunError;
 use crate::train::State;
+use data::Windows;
+use data::brevo::Brevo;
+use data::task::{Span, Tape};
+use records::job::Job;
+use records::metrics::Score;
+use records::run::RunError;
 
 /// Questions held in memory at once.
 const TOGETHER: u64 = 256;

@@ -8,8 +8,8 @@ use compiler::plan::{IGNORED, Input, Output, Plan, TrainPlan};
 use tch::{Kind, Tensor};
 
 use super::{ExecuteError, Executor, Machine, Paths, Traced, Watch};
-use crate::run::RunError;
 use crate::weights::Weights;
+use records::run::RunError;
 
 /// `micro`, `combine` and `update` bound to a machine.
 #[derive(Debug)]

@@ -3,9 +3,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::attest::Attestation;
-use crate::platform::{self, Effect};
 use crate::train::line;
+use records::attest::Attestation;
+use records::platform::{self, Effect};
 
 /// Facts of a machine that rounding may depend on, beside variables of the environment that do. Others (memory, cores
 /// that are not used) change no bit.

@@ -4,10 +4,10 @@
 //! rounding does.
 
 use super::{Difference, Platform, Replay, Replayer};
-use crate::checkpoint::{Found, compare};
-use crate::metrics::{Evaluation, Record, Step};
-use crate::run::RunError;
 use crate::train::State;
+use records::checkpoint::{Found, compare};
+use records::metrics::{Evaluation, Record, Step};
+use records::run::RunError;
 
 /// A state that a run is known to have had.
 #[derive(Clone, Debug)]

@@ -8,13 +8,12 @@ use std::path::Path;
 use compiler::lock::{Device, Experiment};
 
 use super::{First, Place, Reproduction};
-use crate::attest::Attestation;
-use crate::checkpoint::{self, Found, Store, compare_kept};
-use crate::files;
-use crate::metrics::{self, Record};
 use crate::replay::{Machines, Platform, is_near};
-use crate::run::{Paths, RunError};
 use crate::train::started;
+use records::attest::Attestation;
+use records::checkpoint::{self, Found, Store, compare_kept};
+use records::metrics::{self, Record};
+use records::run::{Paths, RunError};
 
 /// Compares what two runs of one lock kept.
 pub fn against(
@@ -34,7 +33,7 @@ pub fn against(
         let slots = checkpoint::slots(&experiment.arch.compiled.graph);
         let store = Store::new(paths.checkpoints(), experiment.id(), slots);
         let kept = store.kept(|chain| heads.contains(&chain))?;
-        let text = files::read_text(&paths.attestation(), files::SMALL).ok();
+        let text = disk::read_text(&paths.attestation(), disk::SMALL).ok();
         let attestation = text.and_then(|text| Attestation::parse(&text).ok());
         let machines = Machines { attestation, started: started(&paths) };
         Ok(Side { records, store, kept, machines })

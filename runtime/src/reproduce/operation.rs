@@ -4,9 +4,9 @@
 //! operation is named only for two computations that were both made here; settings are put back.
 
 use crate::execute::{KernelRequest, Machine, StepTrace, Trainer};
-use crate::metrics::{Record, Step};
-use crate::run::RunError;
 use crate::train::State;
+use records::metrics::{Record, Step};
+use records::run::RunError;
 
 use super::Again;
 

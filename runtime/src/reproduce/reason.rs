@@ -3,11 +3,11 @@
 //! known to be equal; that numbers agree does not prove that the tensors behind them do; an edited line or checkpoint is
 //! named as a cause unless something rules it out.
 
-use crate::checkpoint::{StateDifference, compare};
-use crate::metrics::Step;
 use crate::replay::{Origin, Platform};
-use crate::run::RunError;
 use crate::train::State;
+use records::checkpoint::{StateDifference, compare};
+use records::metrics::Step;
+use records::run::RunError;
 
 use super::Again;
 

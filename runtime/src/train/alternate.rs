@@ -8,9 +8,9 @@ use std::time::Instant;
 
 use super::State;
 use crate::execute::{Machine, Trainer};
-use crate::job::{Job, estimate, fits};
-use crate::platform::memory_limit;
-use crate::run::RunError;
+use records::job::{Job, estimate, fits};
+use records::platform::memory_limit;
+use records::run::RunError;
 
 /// Rounds whose times are left out: memory is touched for the first time there.
 const WARM_UP: usize = 3;

@@ -10,8 +10,9 @@ use tch::Kind;
 
 use crate::execute::{KernelRequest, Machine};
 use crate::kernels::{self, CudaLibrary};
-use crate::platform::{self, BlasMode, CpuCapability, PlatformSpec};
-use crate::run::RunError;
+use crate::observe::{Observed, observe};
+use records::platform::{BlasMode, CpuCapability, PlatformSpec, observe_host};
+use records::run::RunError;
 
 /// The device and kernels that a platform section asks for.
 pub fn machine(required: &Platform) -> Result<Machine, RunError> {
@@ -53,7 +54,7 @@ pub fn spec(required: &Platform) -> Result<PlatformSpec, RunError> {
         }
     };
     if let Some(wanted) = cpu_capability {
-        let here = platform::observe_host().cpu_capability;
+        let here = observe_host().cpu_capability;
         if wanted > here {
             return Err(RunError::machine(
                 format!("the lock requires a CPU with {wanted}, and this one has {here}"),
@@ -88,7 +89,7 @@ fn cuda() -> Result<tch::Device, RunError> {
 
 /// What a result may depend on, as far as this process can see it.
 pub(crate) fn facts() -> BTreeMap<String, String> {
-    let platform::Observed { host, torch } = platform::observe();
+    let Observed { host, torch } = observe();
     let mut facts: BTreeMap<String, String> = [
         ("blas", torch.blas),
         ("canonc", env!("CARGO_PKG_VERSION").to_owned()),

@@ -5,14 +5,14 @@
 use compiler::digest::Digest;
 use tch::{Device, Kind, Tensor};
 
-use crate::checkpoint::{Found, PARTS, Part, Slot, Store, TensorDigests};
-use crate::data::batch::{Batch, digest_of_windows};
 use crate::execute::{ExecuteError, Machine, Moments, Sums, Trainer};
-use crate::job::Job;
-use crate::metrics::Step;
-use crate::reduce::{ReduceError, Tree};
-use crate::run::{RunError, digest_of};
 use crate::weights::Weights;
+use data::batch::{Batch, digest_of_windows};
+use records::checkpoint::{Found, PARTS, Part, Slot, Store, TensorDigests};
+use records::job::Job;
+use records::metrics::Step;
+use records::reduce::{ReduceError, Tree};
+use records::run::{RunError, digest_of};
 
 /// Weights and moments after `step` updates.
 #[derive(Debug)]

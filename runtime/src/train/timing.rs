@@ -9,9 +9,9 @@ use tch::{Kind, Tensor};
 use super::State;
 use super::state::{gradients, tensors};
 use crate::execute::{ExecuteError, Machine, Trainer};
-use crate::job::{Job, estimate, fits};
-use crate::platform::memory_limit;
-use crate::run::RunError;
+use records::job::{Job, estimate, fits};
+use records::platform::memory_limit;
+use records::run::RunError;
 
 /// Seconds of a step, and where the number comes from.
 #[derive(Clone, Copy, Debug, PartialEq)]

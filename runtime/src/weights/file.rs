@@ -11,15 +11,15 @@ use safetensors::tensor::{Dtype, SafeTensors, View};
 use tch::{Device, Kind, Tensor};
 
 use crate::execute::ExecuteError;
-use crate::files;
-use crate::run::{RunError, cannot_read, replace};
+use disk::replace;
+use records::run::{RunError, cannot_read};
 
 /// The most bytes of one file of weights.
 const MOST_BYTES: u64 = 1 << 40;
 
 pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, RunError> {
-    let bytes = files::open_large(path)
-        .and_then(|_| files::read(path, MOST_BYTES))
+    let bytes = disk::open_large(path)
+        .and_then(|_| disk::read(path, MOST_BYTES))
         .map_err(|error| cannot_read(path, &error))?;
     parse(&bytes).map_err(|why| {
         RunError::input(

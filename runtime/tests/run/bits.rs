@@ -1,10 +1,10 @@
 //! Equal bits: two runs, a run cut and gone on with, arms that share parameters and data, sums in any order.
 
-use runtime::checkpoint::Part;
-use runtime::data::batch::Batch;
+use data::batch::Batch;
+use records::checkpoint::Part;
+use records::metrics::Record;
+use records::run::Event;
 use runtime::execute::Trainer;
-use runtime::metrics::Record;
-use runtime::run::Event;
 use runtime::train::{End, State, gradients, machine};
 
 use super::support::*;

@@ -3,10 +3,10 @@
 use std::fs;
 
 use compiler::digest::Digest;
-use runtime::metrics::{Log, Record};
-use runtime::run::{Event, Kind};
+use records::metrics::{Log, Record};
+use records::run::{Event, Kind};
+use records::verify::{Remake, verify};
 use runtime::train::{End, How, machine, time};
-use runtime::verify::{Remake, verify};
 
 use super::support::*;
 
@@ -156,7 +156,7 @@ fn a_step_that_comes_out_otherwise_stops_the_run_with_both_values() {
     fs::remove_file(folder.paths().metrics()).unwrap();
     let mut log = Log::open(&folder.paths().metrics()).unwrap();
     for record in &records {
-        log.append(record, &runtime::fault::Faults::none()).unwrap();
+        log.append(record, &records::fault::Faults::none()).unwrap();
     }
     drop(log);
     let before = bytes(&folder.paths().metrics());

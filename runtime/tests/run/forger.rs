@@ -8,13 +8,13 @@ use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
 use compiler::lock::Experiment;
-use runtime::attest::{Attestation, Circumstances};
-use runtime::checkpoint::{self, Content, Manifest, PARTS, Part, Slot, TensorDigests};
-use runtime::fault::Faults;
-use runtime::job::{PLAN_TAG, plan_text};
-use runtime::metrics::Record;
-use runtime::run::{Paths, kernel_lines};
-use runtime::verify::{Remake, Report, verify};
+use records::attest::{Attestation, Circumstances};
+use records::checkpoint::{self, Content, Manifest, PARTS, Part, Slot, TensorDigests};
+use records::fault::Faults;
+use records::job::{PLAN_TAG, plan_text};
+use records::metrics::Record;
+use records::run::{Paths, kernel_lines};
+use records::verify::{Remake, Report, verify};
 use safetensors::SafeTensors;
 
 use super::support::*;

@@ -9,10 +9,10 @@ use std::sync::OnceLock;
 
 use compiler::digest::Digest;
 use compiler::lock::Experiment;
-use runtime::checkpoint::{Part, name_of};
-use runtime::init;
-use runtime::metrics::{Evaluation, Record, Step};
-use runtime::verify::Subject;
+use records::checkpoint::{Part, name_of};
+use records::init;
+use records::metrics::{Evaluation, Record, Step};
+use records::verify::Subject;
 
 use super::forger::{Forger, copy};
 use super::support::*;
@@ -266,7 +266,7 @@ fn table() -> Vec<Forgery> {
         row(MANIFEST, "a section below the seal", |run| append(&run.place(6).join("checkpoint.toml"), "\n[unsealed]\nx = 1\n"), Found("step-0000000006: checkpoint.toml: line")),
         row(MANIFEST, "another step", |run| run.reseal_manifest(6, |body| body.replacen("step = 6", "step = 7", 1)), Found("it is the state after step 7")),
         row(MANIFEST, "the chain of another step", |run| {
-            let chain = runtime::checkpoint::manifest(&run.place(8)).unwrap().chain;
+            let chain = records::checkpoint::manifest(&run.place(8)).unwrap().chain;
             run.remanifest(6, |manifest| manifest.chain = chain);
         }, Found("it was saved when the metrics log had chain")),
         row(MANIFEST, "another lock", |run| run.remanifest(6, |manifest| manifest.lock = manifest.chain), Found("it is of lock")),
@@ -277,7 +277,7 @@ fn table() -> Vec<Forgery> {
             fs::rename(away, run.place(8)).unwrap();
         }, Found("step-0000000006: it is the state after step 8")),
         row(MANIFEST, "both checkpoints swapped, their texts and the attestation made right", |run| {
-            for part in runtime::checkpoint::PARTS {
+            for part in records::checkpoint::PARTS {
                 let (six, eight) = (bytes(&run.part(6, part)), bytes(&run.part(8, part)));
                 fs::write(run.part(6, part), eight).unwrap();
                 fs::write(run.part(8, part), six).unwrap();
@@ -285,7 +285,7 @@ fn table() -> Vec<Forgery> {
             run.correct();
         }, Found("it says that it is of lock")),
         row(MANIFEST, "both checkpoints swapped, and everything made right", |run| {
-            for part in runtime::checkpoint::PARTS {
+            for part in records::checkpoint::PARTS {
                 let (six, eight) = (bytes(&run.part(6, part)), bytes(&run.part(8, part)));
                 fs::write(run.part(6, part), eight).unwrap();
                 fs::write(run.part(8, part), six).unwrap();

@@ -1,7 +1,7 @@
 //! One id, one result: two texts of one id train to equal bits, and one goes on where the other was stopped.
 
 use compiler::lock::Experiment;
-use runtime::run::Event;
+use records::run::Event;
 use runtime::train::End;
 
 use super::support::*;

@@ -3,10 +3,10 @@
 
 use std::fs;
 
-use runtime::checkpoint::Part;
-use runtime::fault::Faults;
-use runtime::metrics::{Evaluation, Record, Step};
-use runtime::run::{Event, Kind, Paths};
+use records::checkpoint::Part;
+use records::fault::Faults;
+use records::metrics::{Evaluation, Record, Step};
+use records::run::{Event, Kind, Paths};
 use runtime::train::{End, Options, Watch, machine, train};
 
 use super::forger::Forger;

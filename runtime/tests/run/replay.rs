@@ -5,15 +5,15 @@ use std::sync::atomic::AtomicBool;
 
 use compiler::digest::Digest;
 use compiler::lock::Experiment;
-use runtime::checkpoint::{Part, name_of};
+use records::checkpoint::{Part, name_of};
+use records::fault::Faults;
+use records::job::{Job, PLAN_TAG, plan_text};
+use records::metrics::{Evaluation, Record, Step};
+use records::verify::{Remake, Report, Subject, verify};
 use runtime::execute::{KernelRequest, Machine};
-use runtime::fault::Faults;
-use runtime::job::{Job, PLAN_TAG, plan_text};
-use runtime::metrics::{Evaluation, Record, Step};
 use runtime::replay::{Amount, Platform, Replay, replay};
 use runtime::reproduce::{Observer, Place, Reproduction, against, reproduce};
 use runtime::train::{End, Options, machine, train};
-use runtime::verify::{Remake, Report, Subject, verify};
 
 use super::forger::Forger;
 use super::support::*;

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use runtime::data::batch::Batch;
+use data::batch::Batch;
+use records::metrics::{Record, Score};
 use runtime::evaluate::Measurer;
 use runtime::execute::Evaluator;
-use runtime::metrics::{Record, Score};
 use runtime::train::{State, machine};
 
 use super::data::SHORT;

@@ -9,13 +9,13 @@ use std::sync::atomic::AtomicBool;
 use compiler::lock::{self, Experiment, Lock, LockedArch};
 use compiler::program::{Program, Std};
 use compiler::recipe;
+use data::text::index::TextIndex;
 use dsl::Sources;
-use runtime::attest::Attestation;
-use runtime::data::text::index::TextIndex;
-use runtime::fault::Faults;
-use runtime::job::Job;
-use runtime::metrics::{Evaluation, Record, Step, read};
-use runtime::run::{Event, Paths, RunError};
+use records::attest::Attestation;
+use records::fault::Faults;
+use records::job::Job;
+use records::metrics::{Evaluation, Record, Step, read};
+use records::run::{Event, Paths, RunError};
 use runtime::train::{End, Options, Watch, machine, train};
 
 const ARCH: &str = "

@@ -1,7 +1,7 @@
 //! What a lock says of a task is what its generator does: the tokens in use, and what cannot be.
 
-use runtime::data::Windows;
-use runtime::data::task::Task;
+use data::Windows;
+use data::task::Task;
 
 use super::support::*;
 

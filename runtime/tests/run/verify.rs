@@ -3,12 +3,12 @@
 use std::fs;
 
 use compiler::digest::Digest;
-use runtime::attest::Attestation;
-use runtime::checkpoint::Part;
-use runtime::fault::Faults;
-use runtime::job::PLAN_TAG;
-use runtime::metrics::{Log, Record};
-use runtime::verify::{REMADE, Remake, Report, Subject, verify};
+use records::attest::Attestation;
+use records::checkpoint::Part;
+use records::fault::Faults;
+use records::job::PLAN_TAG;
+use records::metrics::{Log, Record};
+use records::verify::{REMADE, Remake, Report, Subject, verify};
 
 use super::forger::Forger;
 use super::support::*;

@@ -4,18 +4,18 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 
 use compiler::lock::Experiment;
-use runtime::checkpoint::Store;
-use runtime::data::Windows;
-use runtime::data::capo::Value;
-use runtime::data::capo::bits::{Losses, capacity};
-use runtime::data::lano::law::divergence;
-use runtime::data::task::Task;
+use data::Windows;
+use data::capo::Value;
+use data::capo::bits::{Losses, capacity};
+use data::lano::law::divergence;
+use data::task::Task;
+use records::checkpoint::Store;
+use records::job::Job;
+use records::metrics::{Evaluation, Record, Score};
 use runtime::evaluate::Measurer;
 use runtime::execute::Machine;
 use runtime::forward::forward;
 use runtime::generate::{Request, Sampling, generate};
-use runtime::job::Job;
-use runtime::metrics::{Evaluation, Record, Score};
 use runtime::train::{State, machine};
 
 use super::support::*;
@@ -58,7 +58,7 @@ fn orders_are_judged_as_the_model_writes_them() {
         let mut job = job(&experiment, None).unwrap();
         let machine = machine(&experiment.platform).unwrap();
         let mut store =
-            runtime::checkpoint::Store::new(folder.paths().checkpoints(), job.id(), job.slots());
+            records::checkpoint::Store::new(folder.paths().checkpoints(), job.id(), job.slots());
         let (found, _) = store.find(|_| true).unwrap();
         let state = State::load(&job, machine, &store, &found.unwrap()).unwrap();
         let (vocab, graph) = (job.graph.vocab, job.graph.clone());
@@ -195,7 +195,7 @@ fn bits_are_counted_over_whole_biographies() {
     let graph = job.graph.clone();
     let parameters: i64 = graph.params().iter().map(|p| p.shape.iter().product::<i64>()).sum();
     let mut losses = Losses::default();
-    let mut batch = runtime::data::batch::Batch::default();
+    let mut batch = data::batch::Batch::default();
     let mut whole = 0;
     for window in 0..4 {
         job.held_out.fill(window..window + 1, &mut batch).unwrap();

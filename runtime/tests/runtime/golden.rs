@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use compiler::plan::{IGNORED, Loss};
 use compiler::program::Compiled;
+use interop::lay::{self, Whose};
+use interop::model::RopeLayout;
+use interop::names::GatedNorm;
+use interop::source::Source;
 use runtime::execute::{Machine, Moments};
-use runtime::foreign::lay::{self, Whose};
-use runtime::foreign::model::RopeLayout;
-use runtime::foreign::names::GatedNorm;
-use runtime::foreign::source::Source;
 use runtime::weights::{Weights, file};
 use serde_json::Value;
 use tch::{Kind, Tensor};
@@ -314,7 +314,7 @@ fn by_their_names(
     let theirs = case.under("w/");
     let reference = theirs.keys().any(|name| name.ends_with(".attn.g_norm.weight"));
     let norm = if reference { GatedNorm::Reference } else { GatedNorm::Fused };
-    let model = runtime::foreign::arch::model(compiled).unwrap();
+    let model = interop::arch::model(compiled).unwrap();
     let entries = lay::entries(&model, Whose::HuggingFace, norm, compiled.graph.params());
     let written = entries.into_iter().filter(|entry| entry.kind == lay::Kind::Needed);
     written

@@ -4,10 +4,10 @@ use std::ops::ControlFlow;
 
 use compiler::plan::Loss;
 use compiler::program::Compiled;
+use records::run::RunError;
 use runtime::execute::KernelRequest;
 use runtime::forward::{Request, forward};
 use runtime::generate::{self, Sampling, generate};
-use runtime::run::RunError;
 use runtime::weights::{Weights, file};
 use tch::{Kind, Tensor};
 

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use compiler::program::Compiled;
-use runtime::foreign::source::Source;
-use runtime::init::{self, Rule};
-use runtime::run::RunError;
+use interop::source::Source;
+use records::init::{self, Rule};
+use records::run::RunError;
 use runtime::weights::{Weights, file};
 use tch::{Device, Kind, Tensor};
 
@@ -345,7 +345,7 @@ fn loading_holds_the_parameters_and_a_piece_of_the_file() {
     let path = folder.path().join("w.safetensors");
     let weights = Weights::init(&compiled.graph, 1).unwrap();
     weights.save(&path).unwrap();
-    let piece = runtime::foreign::store::PIECE as usize;
+    let piece = interop::store::PIECE as usize;
     assert!(weights.tensors.iter().any(|tensor| tensor.numel() > piece), "no test of pieces");
     let source = Source::open(&compiled, &path).unwrap();
     for (index, tensor) in weights.tensors.iter().enumerate() {

@@ -1,0 +1,205 @@
+//! The command line: argv in, one command run, an exit code out. Two binaries share it: `canonc`, which links no
+//! libtorch and starts at once, and `canonc-torch`, which `canonc` turns into where a command computes with tensors.
+//!
+//! Must stay true: commands live in the file of their name and take their arguments alone; every
+//! error is shown by one renderer; the whole of it runs on a thread whose stack is large enough for
+//! the deepest input that the compiler's bounds let through.
+
+pub mod args;
+pub mod artifacts;
+pub mod audit;
+pub mod bind;
+pub mod build;
+pub mod check;
+pub mod child;
+pub mod compare;
+pub mod compared;
+pub mod completions;
+pub mod data;
+pub mod demo;
+pub mod diff;
+pub mod doctor;
+pub mod explain;
+pub mod export;
+pub mod fail;
+pub mod files;
+pub mod fmt;
+pub mod found;
+pub mod graph;
+pub mod help;
+pub mod import;
+pub mod load;
+pub mod locks;
+pub mod looks;
+pub mod new;
+pub mod out;
+pub mod output;
+pub mod plan;
+pub mod playground;
+pub mod report;
+pub mod runs;
+pub mod show;
+pub mod sibling;
+pub mod sign;
+pub mod signals;
+pub mod tensors;
+pub mod verify;
+pub mod weights;
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::FromArgMatches;
+use clap::error::ErrorKind;
+
+use args::{Cli, Command, When};
+use fail::{Exit, Failure, Outcome};
+use tensors::{Tensors, Work};
+
+/// Reserved, not used: pages are taken when they are touched.
+const STACK_BYTES: usize = 256 << 20;
+
+/// Runs the command that this process was started with. `tensors` carries out what needs libtorch.
+pub fn main(tensors: &'static dyn Tensors) -> ExitCode {
+    let thread = std::thread::Builder::new().name("canonc".to_owned()).stack_size(STACK_BYTES);
+    match thread.spawn(|| start(tensors)) {
+        // A panic has been shown by its hook; 101 is what Rust ends with.
+        Ok(thread) => thread.join().unwrap_or(ExitCode::from(101)),
+        Err(error) => finish(Err(Failure::machine(format!(
+            "this machine does not let a thread start: {}",
+            fail::reason(&error)
+        )))),
+    }
+}
+
+fn start(tensors: &dyn Tensors) -> ExitCode {
+    let argv: Vec<OsString> = std::env::args_os().collect();
+    output::set_colour(colour(&argv));
+    let mut command = help::command();
+    let read = command.try_get_matches_from_mut(&argv).and_then(|found| {
+        Cli::from_arg_matches(&found).map_err(|error| error.format(&mut command))
+    });
+    finish(match read {
+        Ok(cli) => {
+            output::set_loudness(cli.quiet, cli.verbose);
+            dispatch(cli.command, tensors)
+        }
+        Err(error) => usage(&error, &argv),
+    })
+}
+
+fn dispatch(command: Command, tensors: &dyn Tensors) -> Outcome {
+    match command {
+        Command::New(args) => new::new(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Fmt(args) => fmt::fmt(&args),
+        Command::Show(args) => show::show(&args),
+        Command::Graph(args) => graph::graph(&args),
+        Command::Build(args) => build::build(&args),
+        Command::Bind(args) => bind::bind(&args),
+        Command::Diff(args) => diff::diff(&args),
+        Command::Audit(args) => audit::audit(&args),
+        Command::Run(args) => tensors.carry_out(Work::Run(&args)),
+        Command::Verify(args) => verify::verify(&args, tensors),
+        Command::Sign(args) => sign::sign(&args),
+        Command::Reproduce(args) => tensors.carry_out(Work::Reproduce(&args)),
+        Command::Compare(args) => compare::compare(&args, tensors),
+        Command::Demo(args) => demo::demo(&args),
+        Command::Playground(args) => playground::playground(&args),
+        Command::Bench(args) => tensors.carry_out(Work::Bench(&args)),
+        Command::Forward(args) => tensors.carry_out(Work::Forward(&args)),
+        Command::Generate(args) => tensors.carry_out(Work::Generate(&args)),
+        Command::Answer(args) => tensors.carry_out(Work::Answer(&args)),
+        Command::Export(args) => export::export(&args),
+        Command::Import(args) => import::import(&args),
+        Command::Plan(args) => plan::plan(&args),
+        Command::Report(args) => report::report(&args),
+        Command::Data(args) => data::data(&args),
+        Command::Doctor(args) => doctor::doctor(&args, tensors),
+        Command::Completions(args) => completions::completions(&args),
+        Command::Man(args) => help::man(&args),
+        Command::Help(args) => help::help(&args),
+        Command::Unknown(words) => Err(unknown(&words)),
+    }
+}
+
+fn finish(outcome: Outcome) -> ExitCode {
+    match outcome {
+        Ok(exit) => exit.into(),
+        Err(failure) => {
+            output::failure(&failure);
+            failure.exit.into()
+        }
+    }
+}
+
+/// What `--color` says, needed before argv is read, since reading it can fail.
+fn colour(argv: &[OsString]) -> When {
+    let words: Vec<&str> = argv.iter().map(|word| word.to_str().unwrap_or("")).collect();
+    let mut when = When::Auto;
+    for (word, next) in words.iter().zip(words.iter().skip(1).chain(&[""])) {
+        let value = if *word == "--color" { Some(*next) } else { word.strip_prefix("--color=") };
+        match value {
+            Some("always") => when = When::Always,
+            Some("never") => when = When::Never,
+            Some(_) | None => {}
+        }
+    }
+    when
+}
+
+/// What clap found wrong, in this program's words; help and version are no errors.
+fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
+    let text = error.render();
+    if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
+        let text = if output::coloured_data() { text.ansi().to_string() } else { text.to_string() };
+        output::styled(&text)?;
+        return Ok(Exit::Fine);
+    }
+    let text = text.to_string();
+    if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
+        output::note(text.trim_end());
+        return Err(Failure::shown(Exit::BadInput));
+    }
+    // A paragraph that says what is wrong, then tips, then the form.
+    let mut message = Vec::new();
+    let mut help = Vec::new();
+    for line in text.lines().map(str::trim).take_while(|line| !line.starts_with("For more")) {
+        let listed = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+        if let Some(tip) = line.strip_prefix("tip: ").or(listed) {
+            help.push(tip.to_owned());
+        } else if let Some(form) = line.strip_prefix("Usage: ") {
+            help.push(format!("the form is `{form}`"));
+        } else if !line.is_empty() {
+            message.push(line.trim_start_matches("error: "));
+        }
+    }
+    // clap quotes words with apostrophes, the rest of this program as code.
+    let mut failure = Failure::bad_input(message.join(" ").replace('\'', "`"));
+    failure.help = help.into_iter().map(|line| line.replace('\'', "`")).collect();
+    let cli = help::command();
+    // Of `canonc data generate` both words.
+    let (mut command, mut names) = (&cli, Vec::new());
+    for word in argv.iter().skip(1) {
+        if let Some(found) = command.find_subcommand(word) {
+            command = found;
+            names.push(found.get_name());
+        }
+    }
+    Err(match names.is_empty() {
+        false => failure.help(format!("`canonc {} --help` has examples", names.join(" "))),
+        true => failure.help("`canonc --help` lists the commands"),
+    })
+}
+
+/// A word in the place of a command.
+fn unknown(words: &[OsString]) -> Failure {
+    let word = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
+    let cli = help::command();
+    let known = cli.get_subcommands().map(clap::Command::get_name);
+    let failure = Failure::bad_input(format!("there is no command `{word}`"));
+    match dsl::suggest(&word, known) {
+        Some(near) => failure.help(format!("did you mean `canonc {near}`?")),
+        None => failure.help("`canonc --help` lists the commands"),
+    }
+}

@@ -1,0 +1,102 @@
+//! The program that links libtorch: `canonc-torch`, in the folder of this one.
+//!
+//! In: the words this process was started with. Out: the same process, as the other program. Must stay true: signals,
+//! standard streams and the exit code are the other program's own; a program or a library that is missing is named,
+//! with exit code 3.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use crate::doctor::{Fact, Report};
+use crate::fail::{Failure, Outcome, reason, shown};
+use crate::tensors::{Tensors, Work};
+
+/// Its file name.
+pub const PROGRAM: &str = "canonc-torch";
+
+/// Carries out work by becoming the other program.
+#[derive(Debug)]
+pub struct Sibling;
+
+impl Tensors for Sibling {
+    fn carry_out(&self, _: Work<'_>) -> Outcome {
+        let program = found()?;
+        let words: Vec<OsString> = std::env::args_os().skip(1).collect();
+        let error = Command::new(&program).arg0("canonc").args(&words).exec();
+        Err(Failure::machine(format!("`{}` does not start: {}", shown(&program), reason(&error))))
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        match asked() {
+            Ok(facts) => facts,
+            Err(failure) => {
+                vec![Fact::lacks(
+                    "torch",
+                    failure.message.unwrap_or_default(),
+                    failure.help.join("; "),
+                )]
+            }
+        }
+    }
+}
+
+/// The other program, if it is there and finds its libraries.
+fn found() -> Result<PathBuf, Failure> {
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::machine(format!("canonc does not find itself: {}", reason(&error)))
+    })?;
+    // Where this program is started by a link, the other one is where the link points.
+    let own = own.canonicalize().unwrap_or(own);
+    let program = own.with_file_name(PROGRAM);
+    if !program.is_file() {
+        return Err(Failure::machine(format!(
+            "there is no `{PROGRAM}` in {}, which computes with tensors",
+            shown(own.parent().unwrap_or(Path::new(".")))
+        ))
+        .help("`make build` fetches libtorch and builds both programs; keep them in one folder"));
+    }
+    match missing(&program) {
+        None => Ok(program),
+        Some(library) => {
+            Err(Failure::machine(format!("`{PROGRAM}` does not find the library {library}"))
+                .help("`make libtorch` fetches it into third_party/ of the clone")
+                .help(
+                    "or name the folder that has it: `export LD_LIBRARY_PATH=/path/to/torch/lib`",
+                ))
+        }
+    }
+}
+
+/// A library that the loader does not find. The loader says so by itself as well, but in its own words, and ends with
+/// 127.
+fn missing(program: &Path) -> Option<String> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
+    let listed = Command::new(program)
+        .env("LD_TRACE_LOADED_OBJECTS", "1")
+        .stdin(Stdio::null())
+        .stderr(Stdio::null())
+        .output()
+        .ok()?;
+    let text = String::from_utf8_lossy(&listed.stdout);
+    let line = text.lines().find(|line| line.contains("=> not found"))?;
+    Some(line.split_whitespace().next()?.to_owned())
+}
+
+/// What the other program knows of libtorch.
+fn asked() -> Result<Vec<Fact>, Failure> {
+    let program = found()?;
+    let broken = |why: String| Failure::machine(format!("`{}`: {why}", shown(&program)));
+    let words = ["doctor", "--json"].map(OsStr::new);
+    let output = Command::new(&program)
+        .args(words)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| broken(reason(&error)))?;
+    let report: Report = serde_json::from_slice(&output.stdout)
+        .map_err(|_| broken(format!("it ended with {}", output.status)))?;
+    Ok(report.facts.into_iter().filter(|fact| fact.of_libtorch).collect())
+}

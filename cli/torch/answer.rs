@@ -1,0 +1,127 @@
+//! `canonc answer`: questions of a file answered by a model, each by itself, and judged.
+//!
+//! In: an arch, weights, JSON lines of questions with their answers. Out: each question's answer as a JSON line, and
+//! how many are right. Must stay true: answers are the likeliest tokens, decoded as `canonc generate --temperature 0`
+//! does; what counts as right is named, since no rule is published; no question is left out, and one that no answer could
+//! settle is not counted as right or wrong.
+
+use std::collections::BTreeMap;
+
+use compiler::plan::Options;
+use data::{babilong, multihop};
+use runtime::decode::{Decoder, How, Prompt};
+use serde::{Deserialize, Serialize};
+
+use crate::forward::{machine, one_arch, weights};
+use crate::prompts::Prompts;
+use canonc::args::{AnswerArgs, Judge};
+use canonc::fail::{Exit, Failure, Outcome, shown};
+use canonc::load::Found;
+use canonc::runs::{self, failure};
+use canonc::{files, out, output};
+
+/// A line of the file; `canonc data generate multihop` and `canonc data babilong` write such.
+#[derive(Deserialize)]
+struct Question {
+    text: String,
+    answer: String,
+}
+
+#[derive(Serialize)]
+struct Answered<'a> {
+    answer: &'a str,
+    said: String,
+    /// `None` where it cannot be judged.
+    right: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flag: Option<&'static str>,
+}
+
+/// What a line says: the keys of [`Answered`].
+const ANSWERS: out::Kind = out::Kind::Lines(&["answer", "flag", "right", "said"]);
+
+pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
+    let Found { compiled, data, .. } = one_arch(&args.file, args.arch.as_deref())?;
+    let machine = machine(&args.machine)?;
+    if args.out.as_os_str() != "-" {
+        out::check(&args.out, ANSWERS)?;
+    }
+    let by = Prompts::new(data.as_ref(), compiled.graph.vocab, &args.prompts)?;
+    let questions = questions(args)?;
+    let weights =
+        weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
+    let decoder = Decoder::new(&compiled.graph, Options::default(), machine)
+        .map_err(|error| Failure::machine(error.to_string()))?;
+    let tokens: Vec<Vec<i64>> =
+        questions.iter().map(|question| by.tokens(&question.text)).collect::<Result<_, _>>()?;
+    let prompts: Vec<Prompt<'_>> =
+        tokens.iter().map(|tokens| Prompt { tokens, most: args.max_tokens, seed: 0 }).collect();
+    let how = How { temperature: 0.0, top_k: None, stop: by.stop(), rows: args.rows };
+    let texts = decoder.decode(&weights, &prompts, how).map_err(failure)?;
+    let (mut lines, mut right, mut judged) = (String::new(), 0u64, 0u64);
+    let mut flags: BTreeMap<&'static str, u64> = BTreeMap::new();
+    for ((question, tokens), text) in questions.iter().zip(&tokens).zip(&texts) {
+        let said = by.continuation(tokens, &text.tokens)?;
+        let said = String::from_utf8_lossy(&said).into_owned();
+        let begins = match args.judge {
+            Judge::Begins => multihop::is_right(&said, &question.answer),
+            Judge::Words => babilong::is_right(&said, &question.answer),
+        };
+        let flag = flag(&question.answer, by.count(&question.answer)?, begins, args);
+        let is_right = flag.is_none().then_some(begins);
+        match flag {
+            Some(flag) => *flags.entry(flag).or_insert(0) += 1,
+            None => judged += 1,
+        }
+        right += u64::from(is_right == Some(true));
+        let answered = Answered { answer: &question.answer, said, right: is_right, flag };
+        lines += &serde_json::to_string(&answered).map_err(|e| Failure::machine(e.to_string()))?;
+        lines.push('\n');
+    }
+    match args.out.as_os_str() == "-" {
+        true => output::json_lines(&lines)?,
+        false => out::put(&args.out, ANSWERS, &lines)?,
+    }
+    let share = match judged {
+        0 => "none was judged".to_owned(),
+        _ => format!("{:.1}%", 100.0 * right as f64 / judged as f64),
+    };
+    output::note(&format!("right: {right} of {judged} ({share}), {}", args.judge.rule()));
+    for (flag, count) in flags {
+        let answers = if count == 1 { "answer" } else { "answers" };
+        output::note(&format!("not judged: {count} {answers} of the file, {flag}"));
+    }
+    Ok(Exit::Fine)
+}
+
+/// Why nothing that is said could be right, or everything would be.
+fn flag(answer: &str, tokens: usize, is_right: bool, args: &AnswerArgs) -> Option<&'static str> {
+    let empty = match args.judge {
+        Judge::Begins => answer.is_empty(),
+        Judge::Words => answer.split(',').all(|part| part.trim().is_empty()),
+    };
+    match empty {
+        true => Some("empty"),
+        false => (tokens > args.max_tokens && !is_right).then_some("longer than --max-tokens"),
+    }
+}
+
+fn questions(args: &AnswerArgs) -> Result<Vec<Question>, Failure> {
+    let path = &args.questions;
+    let text = disk::read_text(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
+    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let questions: Vec<Question> = lines
+        .map(|(number, line)| {
+            serde_json::from_str(line).map_err(|error| {
+                Failure::bad_input(format!("{}:{}: {error}", shown(path), number + 1))
+                    .help("a line is `{\"text\": …, \"answer\": …}`")
+            })
+        })
+        .collect::<Result<_, _>>()?;
+    if questions.is_empty() {
+        return Err(Failure::bad_input(format!("`{}` asks nothing", shown(path))).help(
+            "`canonc data generate multihop --set N=5 --set k=1 --count 50 --out questions.jsonl`",
+        ));
+    }
+    Ok(questions)
+}

@@ -1,0 +1,129 @@
+//! `canonc bench`: our kernels beside libtorch's, in one process.
+//!
+//! In: what to measure. Out: medians and ratios. Must stay true: both sides run in the same process on
+//! the same tensors; a figure is quoted as a ratio; nothing here is a test.
+
+mod data;
+mod step;
+
+use runtime::bench::scan::{Family, ScanBench, ScanShape, memory, scan};
+use runtime::bench::{CANON_SHAPES, CanonBench, CanonShape, Timing, canon};
+use runtime::kernels::KernelError;
+
+use canonc::args::{BenchArgs, BenchWhat};
+use canonc::fail::{Exit, Failure, Outcome};
+use canonc::output;
+
+pub(crate) fn bench(args: &BenchArgs) -> Outcome {
+    match args.what {
+        BenchWhat::Canon => canon_layers(args),
+        BenchWhat::Scan => scans(args),
+        BenchWhat::Step => step::training_steps(args),
+        BenchWhat::Data => data::generators(),
+    }
+}
+
+fn canon_layers(args: &BenchArgs) -> Outcome {
+    let mut rows = vec![
+        [
+            "shape",
+            "threads",
+            "path",
+            "libtorch conv1d",
+            "shifted sums",
+            "canonc",
+            "speed-up over conv1d",
+            "difference",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+    ];
+    for shape in CANON_SHAPES {
+        let result = canon(shape, usize::from(args.rounds))
+            .map_err(|error| Failure::machine(error.to_string()))?;
+        let CanonBench {
+            conv1d, shifted, ours, threads, path, speedup, largest_difference, ..
+        } = &result;
+        let CanonShape { batch, time, channels, kernel: _ } = shape;
+        let ms = |milliseconds: f64| format!("{milliseconds:.2} ms");
+        rows.push(vec![
+            format!("[{batch}, {time}, {channels}]"),
+            threads.to_string(),
+            path.to_string(),
+            ms(conv1d.median),
+            ms(shifted.median),
+            ms(ours.median),
+            format!("{speedup:.1}×"),
+            format!("{largest_difference:.0e}"),
+        ]);
+    }
+    let right = [false, true, false, true, true, true, true, true];
+    output::data(&output::table(&rows, &right, 0))?;
+    output::note("forward and backward of one Canon layer, f32, kernel 4, residual; medians");
+    Ok(Exit::Fine)
+}
+
+/// Times at which ours is timed alone.
+const TIMES: [i64; 4] = [512, 2048, 8192, 16_384];
+
+fn scans(args: &BenchArgs) -> Outcome {
+    let failed = |error: KernelError| Failure::machine(error.to_string());
+    // Width 512 in 8 heads, as the release's models divide it.
+    let families = [
+        ("GLA", Family::Gla, 64, 128),
+        ("Gated DeltaNet", Family::Delta, 64, 128),
+        ("Mamba2", Family::Ssd, 128, 128),
+    ];
+    let rounds = usize::from(args.rounds);
+    let ms = |timing: &Option<Timing>| match timing {
+        Some(timing) => format!("{:.1} ms", timing.median),
+        None => "–".to_owned(),
+    };
+    let head = ["[2, 2048, 8 heads]", "path", "token by token", "composed", "canonc"];
+    let head = head.into_iter().chain(["over token by token", "over composed", "difference"]);
+    let mut beside = vec![head.map(str::to_owned).collect::<Vec<_>>()];
+    let mut head = vec!["ns a token".to_owned()];
+    head.extend(TIMES.map(|time| format!("{time}")));
+    head.extend(["longest over shortest", "memory at the longest"].map(str::to_owned));
+    let mut alone = vec![head];
+    for (name, family, key, value) in families {
+        let shape = |time: i64| ScanShape { batch: 2, time, heads: 8, key, value };
+        let bench = scan(family, shape(2048), rounds, true).map_err(failed)?;
+        let ScanBench { path, steps, composed, ours, largest_difference, .. } = &bench;
+        let over = |timing: &Option<Timing>| match timing {
+            Some(timing) => format!("{:.1}×", timing.median / ours.median),
+            None => "–".to_owned(),
+        };
+        beside.push(vec![
+            name.to_owned(),
+            path.to_string(),
+            ms(steps),
+            ms(composed),
+            ms(&Some(*ours)),
+            over(steps),
+            over(composed),
+            format!("{:.0e}", largest_difference.unwrap_or(f64::NAN)),
+        ]);
+        let mut per_token = Vec::new();
+        for time in TIMES {
+            let ours = scan(family, shape(time), rounds, false).map_err(failed)?.ours;
+            per_token.push(1e6 * ours.median / (2 * time) as f64);
+        }
+        let mut row = vec![name.to_owned()];
+        row.extend(per_token.iter().map(|ns| format!("{ns:.0}")));
+        let (first, last) = (per_token.first(), per_token.last());
+        row.push(format!("{:.2}×", last.unwrap_or(&f64::NAN) / first.unwrap_or(&f64::NAN)));
+        let memory = memory(family, shape(TIMES[TIMES.len() - 1])).map_err(failed)?;
+        row.push(
+            memory.map_or("–".to_owned(), |bytes| format!("{:.0} MiB", bytes as f64 / 1048576.0)),
+        );
+        alone.push(row);
+    }
+    let right = [false, false, true, true, true, true, true, true];
+    output::data(&output::table(&beside, &right, 0))?;
+    output::data(&output::table(&alone, &[false, true, true, true, true, true, true], 0))?;
+    output::note(
+        "forward and backward, f32; medians; states of 64 × 128 a head, Mamba2's of 128 × 128",
+    );
+    Ok(Exit::Fine)
+}

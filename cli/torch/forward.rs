@@ -1,0 +1,194 @@
+//! `canonc forward`: logits, losses and gradients of given weights on given tokens.
+//!
+//! In: an arch, weights, tokens and perhaps targets, in safetensors. Out: one safetensors file; on
+//! standard output the loss, or with `--json` what was done. Must stay true: tokens are checked
+//! before anything runs; the output is written whole or not at all.
+
+use std::io;
+use std::path::Path;
+
+use compiler::plan::Loss;
+use interop::source::Source;
+use records::run::{Paths, read_experiment};
+use runtime::execute::{KernelRequest, Machine, Paths as KernelPaths};
+use runtime::forward::{Answer, Measured, Request, forward as run};
+use runtime::weights::{Weights, file, refused};
+use serde::Serialize;
+
+use canonc::args::{ForwardArgs, MachineArgs, OnDevice, WithKernels, WithType};
+use canonc::fail::{Exit, Failure, Outcome, shown};
+use canonc::load::{self, Found};
+use canonc::runs::{self, failure};
+use canonc::{files, out, output, weights};
+
+pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
+    let Found { compiled, train, .. } = one_arch(&args.file, args.arch.as_deref())?;
+    let machine = machine(&args.machine)?;
+    files::folder_of(&args.out)?;
+    out::check(&args.out, out::Kind::Tensors)?;
+    there(&args.tokens)?;
+    let tokens = file::ids(&args.tokens, "tokens").map_err(failure)?;
+    let targets = match &args.targets {
+        Some(named) => {
+            let (path, name) = targets(&args.tokens, named)?;
+            Some(file::ids(path, name).map_err(failure)?)
+        }
+        None => None,
+    };
+    let weights =
+        weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;
+    let request = Request {
+        graph: &compiled.graph,
+        weights: &weights,
+        tokens: &tokens,
+        targets: targets.as_ref(),
+        gradients: args.grad,
+        loss: train.map_or(Loss::CROSS_ENTROPY, |train| train.loss),
+        machine,
+    };
+    let answer = run(&request).map_err(failure)?;
+    answer.write(&args.out).map_err(failure)?;
+    if args.json {
+        output::json(&report(&args.out, &answer))?;
+        return Ok(Exit::Fine);
+    }
+    if let Some(Measured { loss, counted, nll: _ }) = &answer.measured {
+        output::data(&format!("loss {loss} over {counted} targets\n"))?;
+    }
+    output::note(&format!(
+        "{} of `{}` on {}, in {}",
+        output::count(answer.named().len(), "tensor"),
+        compiled.name,
+        output::count(tokens.numel(), "token"),
+        shown(&args.out)
+    ));
+    Ok(Exit::Fine)
+}
+
+/// What `--json` says; the schema is in `canonc forward --help`.
+#[derive(Serialize)]
+struct Report<'a> {
+    schema: &'static str,
+    out: String,
+    loss: Option<f64>,
+    counted: Option<i64>,
+    tensors: Vec<Written>,
+    kernels: Vec<Ran<'a>>,
+}
+
+#[derive(Serialize)]
+struct Written {
+    name: String,
+    shape: Vec<i64>,
+}
+
+/// A kernel, the path it took, and how often.
+#[derive(Serialize)]
+pub(crate) struct Ran<'a> {
+    kernel: &'a str,
+    path: &'a str,
+    times: u64,
+}
+
+pub(crate) fn ran(paths: &KernelPaths) -> Vec<Ran<'_>> {
+    paths.iter().map(|(kernel, path, times)| Ran { kernel, path, times }).collect()
+}
+
+fn report<'a>(out: &Path, answer: &'a Answer) -> Report<'a> {
+    let measured = answer.measured.as_ref();
+    Report {
+        schema: "canonc.forward.v1",
+        out: shown(out),
+        loss: measured.map(|Measured { loss, .. }| *loss),
+        counted: measured.map(|Measured { counted, .. }| *counted),
+        tensors: answer
+            .named()
+            .into_iter()
+            .map(|(name, tensor)| Written { name, shape: tensor.size() })
+            .collect(),
+        kernels: ran(&answer.paths),
+    }
+}
+
+/// The arch that is meant, with what its lock says of training.
+pub(crate) fn one_arch(path: &Path, arch: Option<&str>) -> Result<Found, Failure> {
+    let load::Archs { name, found } = load::archs(path, arch)?;
+    let names: Vec<String> = found.iter().map(|found| found.compiled.name.clone()).collect();
+    let mut found = found.into_iter();
+    match (found.next(), found.next()) {
+        (Some(only), None) => Ok(only),
+        _ => Err(Failure::bad_input(format!(
+            "`{name}` holds {} archs: {}",
+            names.len(),
+            names.join(", ")
+        ))
+        .help(format!("name one: `--arch {}`", names.first().map_or("", String::as_str)))),
+    }
+}
+
+/// The weights of an arch, out of a file or folder under anyone's names, as the machine wants them.
+pub(crate) fn weights(
+    compiled: &compiler::program::Compiled,
+    path: &Path,
+    machine: Machine,
+) -> Result<Weights, Failure> {
+    let path = &weights::file(path)?;
+    let source = Source::open(compiled, path).map_err(|error| {
+        let (file, arch) = (shown(path), &compiled.name);
+        failure(refused(error)).help(match run_of(path) {
+            Some((run, theirs)) => format!(
+                "`{file}` is of the run `{run}`, whose arch is `{theirs}`, and this is `{arch}`; its lock is `{run}/lock`"
+            ),
+            None => format!("`{file}` was asked to be weights of the arch `{arch}`"),
+        })
+    })?;
+    if source.is_turned() {
+        output::note(&format!(
+            "`{}` has names of {}: rows of q and k are reordered for this arch's RoPE",
+            shown(path),
+            source.names
+        ));
+    }
+    Weights::read(&compiled.graph, &source, machine.device, machine.kind).map_err(failure)
+}
+
+/// The run whose checkpoint a file is part of, and its arch.
+fn run_of(path: &Path) -> Option<(String, String)> {
+    let run = path.parent()?.parent()?.parent()?;
+    let text = disk::read_text(&Paths::new(run).lock(), disk::SMALL).ok()?;
+    let experiment = read_experiment("lock", &text).ok()?;
+    Some((shown(run), experiment.arch.compiled.name.clone()))
+}
+
+/// The device and dtype that are asked for, if this machine has them.
+pub(crate) fn machine(args: &MachineArgs) -> Result<Machine, Failure> {
+    let kernels = match args.kernels {
+        WithKernels::Fastest => KernelRequest::FASTEST,
+        WithKernels::Reference => KernelRequest::REFERENCE,
+    };
+    let cuda = args.device == OnDevice::Cuda;
+    Machine::of(cuda, args.dtype == WithType::F64, kernels).map_err(failure)
+}
+
+/// Where the targets are: a tensor of the tokens' file, or `targets` of another file.
+fn targets<'a>(tokens: &'a Path, named: &'a Path) -> Result<(&'a Path, &'a str), Failure> {
+    if named.is_file() {
+        return Ok((named, "targets"));
+    }
+    match named.to_str() {
+        Some(name) if !name.contains('/') => Ok((tokens, name)),
+        Some(_) | None => Err(files::missing(named, &io::Error::from(io::ErrorKind::NotFound))),
+    }
+}
+
+fn there(path: &Path) -> Result<(), Failure> {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(Failure::bad_input(format!(
+            "`{}` is a folder, not a .safetensors file",
+            shown(path)
+        ))
+        .help("name a file in it")),
+        Ok(_) => Ok(()),
+        Err(error) => Err(files::missing(path, &error)),
+    }
+}

@@ -1,0 +1,51 @@
+//! `canonc-torch`: the program that links libtorch. `canonc` becomes it where a command computes with tensors; typed by
+//! itself it knows every command as well.
+
+mod answer;
+mod bench;
+mod forward;
+mod generate;
+mod prompts;
+mod replay;
+mod reproduce;
+mod run;
+mod seen;
+mod step_times;
+
+use std::process::ExitCode;
+
+use canonc::doctor::Fact;
+use canonc::fail::{Exit, Outcome};
+use canonc::tensors::{Tensors, Work};
+
+/// The libtorch of this process.
+struct Here;
+
+impl Tensors for Here {
+    fn carry_out(&self, work: Work<'_>) -> Outcome {
+        match work {
+            Work::Run(args) => run::run(args),
+            Work::Reproduce(args) => reproduce::reproduce(args),
+            Work::Bench(args) => bench::bench(args),
+            Work::Forward(args) => forward::forward(args),
+            Work::Generate(args) => generate::generate(args),
+            Work::Answer(args) => answer::answer(args),
+            Work::StepTimes(args, comparisons, rounds) => {
+                step_times::measure(args, comparisons, rounds)
+            }
+            Work::PrepareReplay(folder) => replay::prepare(folder).map(|()| Exit::Fine),
+            Work::Replay { folder, data, steps, report } => {
+                replay::replay(folder, data, steps, report);
+                Ok(Exit::Fine)
+            }
+        }
+    }
+
+    fn facts(&self) -> Vec<Fact> {
+        seen::facts()
+    }
+}
+
+fn main() -> ExitCode {
+    canonc::main(&Here)
+}

@@ -1,0 +1,135 @@
+//! Text to tokens and back, as the run of a lock has them.
+//!
+//! In: what a lock says of its data, the tokenizer's file where it has one. Out: a prompt's tokens, with the mark that
+//! stood before each text in training; the text that tokens continue it with; the mark that ends it. Must stay true: no
+//! token is added that training did not have there; a tokenizer other than the lock's is refused.
+
+use compiler::lock::{DataSource, Tokenizer as Locked, TokenizerKind};
+use data::task::Task;
+use data::text::locked;
+use data::text::tokenizer::{Info, MarkNames, Tokenizer};
+
+use canonc::args::{PromptArgs, TokenizerArg};
+use canonc::data::tokenizer;
+use canonc::fail::{Failure, shown};
+
+/// How texts become prompts.
+pub(crate) struct Prompts {
+    tokenizer: Tokenizer,
+    before: Option<u32>,
+    after: Option<u32>,
+}
+
+impl Prompts {
+    /// Of an arch with `vocab` tokens, trained on `data` where a lock says so.
+    pub(crate) fn new(
+        data: Option<&DataSource>,
+        vocab: i64,
+        args: &PromptArgs,
+    ) -> Result<Prompts, Failure> {
+        let marks = MarkNames { bos: args.bos.clone(), eos: args.eos.clone() };
+        let path = args.tokenizer_file.as_deref();
+        let kind = match data {
+            Some(DataSource::Text { tokenizer: Locked::File { kind, .. }, .. }) => match kind {
+                TokenizerKind::HuggingFace => TokenizerArg::Huggingface,
+                TokenizerKind::SentencePiece => TokenizerArg::Sentencepiece,
+                TokenizerKind::Tiktoken => TokenizerArg::Tiktoken,
+            },
+            Some(DataSource::Text { tokenizer: Locked::Bytes, .. } | DataSource::Task { .. })
+            | None => TokenizerArg::Bytes,
+        };
+        if let (Some(path), TokenizerArg::Bytes) = (path, kind) {
+            return Err(Failure::bad_input(format!(
+                "`{}` is given, and the tokens here are bytes",
+                shown(path)
+            ))
+            .help("leave --tokenizer-file out, or name the lock that the weights are of"));
+        }
+        if path.is_none() && kind != TokenizerArg::Bytes {
+            return Err(Failure::bad_input("the lock's tokenizer is a file, and none is given")
+                .help("name it with --tokenizer-file FILE, or give `--prompt-tokens 1,2,3`"));
+        }
+        let tokenizer = tokenizer(kind, path, marks)?;
+        let Info { vocab: has, bos, eos, .. } = *tokenizer.info();
+        let (before, after) = match data {
+            None => (bos, eos),
+            Some(DataSource::Text { tokenizer: locked, add_bos, add_eos, .. }) => {
+                if let Some(differs) = locked::mismatch(locked, tokenizer.info()) {
+                    return Err(Failure::bad_input(differs)
+                        .help("name the lock's tokenizer with --tokenizer-file, --bos and --eos as it was prepared"));
+                }
+                (bos.filter(|_| *add_bos), eos.filter(|_| *add_eos))
+            }
+            Some(DataSource::Task { name, params, .. }) => {
+                let task = Task::parse(name, params.clone())
+                    .map_err(|error| Failure::bad_input(error.message).help(error.help))?;
+                if !task.is_text() {
+                    return Err(Failure::bad_input(format!(
+                        "the lock trains on {name}, whose tokens are not text"
+                    ))
+                    .help("give `--prompt-tokens 1,2,3`"));
+                }
+                (task.separator(), task.separator())
+            }
+        };
+        let enough =
+            i64::from(has) == vocab || kind != TokenizerArg::Bytes && i64::from(has) < vocab;
+        if !enough {
+            return Err(Failure::bad_input(format!(
+                "a text prompt needs the {} tokenizer's vocabulary of {has}, and this arch has {vocab}",
+                tokenizer.info().kind
+            ))
+            .help("give `--prompt-tokens 1,2,3`"));
+        }
+        Ok(Prompts { tokenizer, before, after })
+    }
+
+    /// The mark that ends a text; `None` where training has none.
+    pub(crate) fn stop(&self) -> Option<i64> {
+        self.after.map(i64::from)
+    }
+
+    /// A text as training has it.
+    pub(crate) fn tokens(&self, text: &str) -> Result<Vec<i64>, Failure> {
+        let mut ids: Vec<u32> = self.before.into_iter().collect();
+        self.encode(text, &mut ids)?;
+        if ids.is_empty() {
+            return Err(Failure::bad_input("the prompt is empty, and no mark stands before it")
+                .help("the lock has add_bos = false: give a text"));
+        }
+        Ok(ids.into_iter().map(i64::from).collect())
+    }
+
+    /// Tokens of a text without marks.
+    pub(crate) fn count(&self, text: &str) -> Result<usize, Failure> {
+        let mut ids = Vec::new();
+        self.encode(text, &mut ids)?;
+        Ok(ids.len())
+    }
+
+    fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<(), Failure> {
+        self.tokenizer
+            .encode(text, ids)
+            .map_err(|why| Failure::bad_input(format!("the prompt cannot be made tokens: {why}")))
+    }
+
+    /// The bytes that `tokens` add to the prompt's. What a token stands for may depend on those before it.
+    pub(crate) fn continuation(&self, prompt: &[i64], tokens: &[i64]) -> Result<Vec<u8>, Failure> {
+        let ids = |tokens: &[i64]| -> Vec<u32> {
+            let marks = [self.before, self.after];
+            let ids = tokens.iter().filter_map(|id| u32::try_from(*id).ok());
+            ids.filter(|id| !marks.contains(&Some(*id))).collect()
+        };
+        let decode = |ids: &[u32]| {
+            self.tokenizer
+                .decode(ids)
+                .map_err(|why| Failure::bad_input(format!("tokens cannot be made text: {why}")))
+        };
+        let (before, own) = (ids(prompt), ids(tokens));
+        let all = decode(&[&before[..], &own[..]].concat())?;
+        match all.strip_prefix(&decode(&before)?[..]) {
+            Some(rest) => Ok(rest.to_vec()),
+            None => decode(&own),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! `canonc verify --replay`: some or all of a run's steps, trained again.
+//!
+//! In: a run's folder. Out: what came out the same, and what did not, in the report. Must stay true:
+//! libtorch starts in the environment that the lock requires; nothing is written; steps that could not be
+//! trained again are undecided, and never end the report.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use compiler::lock::Experiment;
+use records::job::Job;
+use records::run::{Paths, read_experiment};
+use records::verify::Report;
+use runtime::replay;
+use runtime::train::machine;
+
+use crate::run::start_again;
+use canonc::fail::Failure;
+use canonc::output;
+use canonc::runs::{documents, failure};
+
+/// Starts this process again where the lock requires another environment. A lock that cannot be read
+/// is for the report.
+pub(crate) fn prepare(folder: &Path) -> Result<(), Failure> {
+    match read(folder) {
+        Some((experiment, _)) => start_again(&experiment),
+        None => Ok(()),
+    }
+}
+
+pub(crate) fn replay(folder: &Path, data: Option<&Path>, amount: Option<u64>, report: &mut Report) {
+    // A lock that cannot be read is in the report already.
+    let Some((experiment, text)) = read(folder) else { return };
+    match replayed(folder, &experiment, &text, data, amount) {
+        Ok(replayed) => replayed.tell(report),
+        Err(Failure { message, help, .. }) => {
+            let why: Vec<String> = message.into_iter().chain(help).collect();
+            report.undecided(format!("replay: it did not end: {}", why.join("; ")));
+        }
+    }
+}
+
+fn replayed(
+    folder: &Path,
+    experiment: &Experiment,
+    text: &str,
+    data: Option<&Path>,
+    amount: Option<u64>,
+) -> Result<replay::Replay, Failure> {
+    let amount = amount.map_or(replay::Amount::All, replay::Amount::Steps);
+    let documents = documents(experiment, data)?;
+    let terminal = std::io::stderr().is_terminal();
+    let mut told = |step: u64| {
+        if terminal {
+            output::draw(&format!("\r\x1b[2Kreplayed step {step}"));
+        }
+    };
+    let paths = Paths::new(folder);
+    let replayed = Job::new(experiment, text, documents)
+        .and_then(|job| Ok((job, machine(&experiment.platform)?)))
+        .and_then(|(job, machine)| replay::replay(&paths, job, machine, amount, &mut told));
+    if terminal {
+        output::draw("\r\x1b[2K");
+    }
+    replayed.map_err(failure)
+}
+
+fn read(folder: &Path) -> Option<(Experiment, String)> {
+    let text = disk::read_text(&Paths::new(folder).lock(), disk::SMALL).ok()?;
+    let experiment = read_experiment("lock", &text).ok()?;
+    Some((experiment, text))
+}

@@ -1,0 +1,308 @@
+//! `canonc reproduce`: a run, made again, and the first thing in it that differs.
+//!
+//! In: a run's folder. Out: whether every number and tensor came out with the same bits, else the
+//! first step, tensor and operation that did not. Must stay true: the run's folder is only read;
+//! exit 1 for a difference that nothing but the run can explain, 3 where this machine may.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use compiler::lock::Experiment;
+use records::fault::Faults;
+use records::job::Job;
+use records::metrics::{Evaluation, Step};
+use records::run::{Paths, read_experiment};
+use records::verify::{self, Remake};
+use runtime::replay::Platform;
+use runtime::reproduce::{
+    First, Observer, Place, Reproduction, Variant, against, reproduce as again,
+};
+use runtime::train::{End, Options, machine, train};
+use serde_json::{Value, json};
+
+use crate::run::{Screen, start_again};
+use canonc::args::ReproduceArgs;
+use canonc::fail::{Exit, Failure, Outcome, shown};
+use canonc::output;
+use canonc::runs::{self, documents, failure, read_text};
+use canonc::signals::stop_on_signals;
+
+pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
+    let folder = runs::folder(&args.run);
+    let (experiment, text) = locked(&folder)?;
+    let paths = Paths::new(&folder);
+    sound(&folder)?;
+    if let Some(other) = &args.against {
+        let other = runs::folder(other);
+        sound(&other)?;
+        let found = compared(&folder, &other, &experiment)?;
+        return finish(args, &folder, &found, false);
+    }
+    start_again(&experiment)?;
+    let documents = documents(&experiment, args.data.as_deref())?;
+    let mut job = Job::new(&experiment, &text, documents).map_err(failure)?;
+    let on = machine(&experiment.platform).map_err(failure)?;
+    let (found, computed) = match &args.out {
+        None => (again(&paths, job, on, &mut Lines::new(&experiment)).map_err(failure)?, true),
+        Some(out) => {
+            apart(&folder, out)?;
+            let stop = stop_on_signals()?;
+            let options = Options { stop: &stop, stop_after: None, faults: &Faults::none() };
+            let mut screen = Screen::new(&experiment);
+            let end = train(&mut job, out, on, &options, &mut screen);
+            screen.clear();
+            let computed = match end.map_err(failure)? {
+                End::Finished(_) | End::Diverged { .. } => true,
+                End::Already(_) => false,
+                End::Interrupted { step } => {
+                    output::note(&format!(
+                        "interrupted after step {step}, with a checkpoint; the same command goes on from there"
+                    ));
+                    return Ok(Exit::Interrupted);
+                }
+            };
+            (compared(&folder, out, &experiment)?, computed)
+        }
+    };
+    finish(args, &folder, &found, computed)
+}
+
+/// The experiment of a run's folder, and its lock's text.
+fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
+    let lock = Paths::new(folder).lock();
+    if !lock.exists() {
+        return Err(Failure::bad_input(format!(
+            "`{}` is not the folder of a run: it has no lock",
+            shown(folder)
+        ))
+        .help("name a folder that `canonc run` made, such as runs/NAME"));
+    }
+    let text = read_text(&lock)?;
+    let experiment = read_experiment(&shown(&lock), &text).map_err(failure)?;
+    Ok((experiment, text))
+}
+
+/// Refuses what `canonc verify` finds false: there is no run to reproduce where its own files disagree.
+fn sound(folder: &Path) -> Result<(), Failure> {
+    let report = verify::verify(folder, None, Remake::Spread).map_err(failure)?;
+    let Some(first) = report.broken.first() else { return Ok(()) };
+    let more = match report.broken.len() {
+        1 => String::new(),
+        n => format!(", and {} more", n - 1),
+    };
+    let message = format!("`{}` does not hold: {first}{more}", shown(folder));
+    Err(Failure { exit: Exit::Finding, ..Failure::bad_input(message) }
+        .help(format!("`canonc verify {}` lists what is false in it", shown(folder))))
+}
+
+/// Refuses to write into the run that is to be reproduced.
+fn apart(folder: &Path, out: &Path) -> Result<(), Failure> {
+    // A folder that is yet to be made is where the first of its parents that exists is.
+    let place = std::path::absolute(out).ok();
+    let there =
+        place.iter().flat_map(|out| out.ancestors()).find_map(|part| part.canonicalize().ok());
+    let same = match (folder.canonicalize(), there) {
+        (Ok(folder), Some(there)) => there.starts_with(&folder),
+        (Ok(_) | Err(_), Some(_) | None) => false,
+    };
+    match same {
+        false => Ok(()),
+        true => Err(Failure::bad_input(format!(
+            "--out `{}` is the run itself, or inside it",
+            shown(out)
+        ))
+        .help("name another folder: the run to reproduce is only read")),
+    }
+}
+
+fn compared(folder: &Path, other: &Path, experiment: &Experiment) -> Result<Reproduction, Failure> {
+    let (theirs, _) = locked(other)?;
+    if theirs.id() != experiment.id() {
+        return Err(Failure::bad_input(format!(
+            "`{}` is a run of lock {}, and `{}` of {}: two experiments",
+            shown(folder),
+            experiment.id().short(),
+            shown(other),
+            theirs.id().short()
+        ))
+        .help(format!(
+            "`canonc diff {} {}` names what they differ in",
+            shown(&Paths::new(folder).lock()),
+            shown(&Paths::new(other).lock())
+        )));
+    }
+    against(folder, other, experiment).map_err(failure)
+}
+
+/// Progress while nothing is written.
+struct Lines {
+    every: u64,
+    last: u64,
+    terminal: bool,
+}
+
+impl Lines {
+    fn new(experiment: &Experiment) -> Lines {
+        Lines {
+            every: experiment.log_every.max(1),
+            last: experiment.budget.steps,
+            terminal: std::io::stderr().is_terminal(),
+        }
+    }
+
+    fn line(&self, text: &str) {
+        if self.terminal {
+            output::draw("\r\x1b[2K");
+        }
+        output::note(text);
+    }
+}
+
+impl Observer for Lines {
+    fn step(&mut self, step: &Step) {
+        let text = format!("step {} of {}", step.step, self.last);
+        if self.terminal {
+            output::draw(&format!("\r\x1b[2K{text}"));
+        } else if step.step.is_multiple_of(self.every) || step.step == self.last {
+            self.line(&text);
+        }
+    }
+
+    fn evaluation(&mut self, evaluation: &Evaluation) {
+        self.line(&format!("evaluation after step {}", evaluation.step));
+    }
+
+    fn differs(&mut self, place: Place, text: &str) {
+        self.line(&format!("{} differs: {text}", place.text()));
+    }
+}
+
+/// `computed` is whether any step was trained by this command.
+fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction, computed: bool) -> Outcome {
+    let Reproduction { steps, of_steps, evaluations, checkpoints, first, platform } = found;
+    let other = match platform {
+        Platform::Same => &[][..],
+        Platform::Other(differs) => differs.as_slice(),
+    };
+    if args.json {
+        output::json(&json!({
+            "schema": "canonc.reproduce.v1",
+            "computed": computed,
+            "same": first.is_none(),
+            "steps": steps,
+            "of_steps": of_steps,
+            "evaluations": evaluations,
+            "checkpoints": checkpoints,
+            "first": first.as_ref().map(as_json),
+            "platform": other,
+        }))?;
+    } else {
+        if std::io::stderr().is_terminal() && args.out.is_none() && args.against.is_none() {
+            output::draw("\r\x1b[2K");
+        }
+        let kept: Vec<String> = checkpoints.iter().map(u64::to_string).collect();
+        let mut text = match (&args.out, computed) {
+            (Some(out), false) => format!(
+                "`{}` is already finished, not computed now: both folders are compared as they are\n",
+                shown(out)
+            ),
+            (Some(_), true) | (None, _) => String::new(),
+        };
+        text.push_str(&format!(
+            "same bits: {steps} of {of_steps} steps, {}, {}\n",
+            output::counted(*evaluations, "evaluation"),
+            match kept.as_slice() {
+                [] => "no checkpoint".to_owned(),
+                kept => format!(
+                    "every tensor of {} (after step {})",
+                    output::count(kept.len(), "checkpoint"),
+                    kept.join(", ")
+                ),
+            }
+        ));
+        if let Some(first) = first {
+            text.push_str(&lines(first));
+        }
+        for differs in other {
+            text.push_str(&format!("other machine: {differs}\n"));
+        }
+        output::data(&text)?;
+    }
+    match first {
+        None => Ok(Exit::Fine),
+        Some(First { place, maybe_rounding: true, .. }) => Err(Failure::machine(format!(
+            "{} came out differently, which rounding on another machine may explain",
+            place.text()
+        ))
+        .help("compute the run again on a machine like the attested one: its facts are in attestation.toml")),
+        Some(First { place, .. }) => {
+            let failure = Failure::bad_input(format!(
+                "`{}` does not come out again: {} is the first that differs",
+                shown(folder),
+                place.text()
+            ));
+            Err(Failure { exit: Exit::Finding, ..failure })
+        }
+    }
+}
+
+fn lines(first: &First) -> String {
+    let First { place, text, tensor, reasons, variants, maybe_rounding: _ } = first;
+    let mut lines = format!("first difference: {}: {text}\n", place.text());
+    match tensor {
+        Some((step, Some(difference))) if *place != Place::Checkpoint(*step) => {
+            lines.push_str(&format!(
+                "first tensor: at the checkpoint of step {step}, {}\n",
+                difference.text()
+            ));
+        }
+        Some((step, None)) => {
+            lines.push_str(&format!(
+                "first tensor: none; at the checkpoint of step {step} all agree\n"
+            ));
+        }
+        Some((_, Some(_))) => {}
+        None => {
+            lines.push_str("first tensor: not known; no later checkpoint is there to compare\n")
+        }
+    }
+    for reason in reasons {
+        lines.push_str(&format!("where: {reason}\n"));
+    }
+    for Variant { name, gives_the_log, first } in variants {
+        let log = if *gives_the_log {
+            "gives the logged numbers"
+        } else {
+            "does not give the logged numbers either"
+        };
+        let operation = match first {
+            None => "no operation changes".to_owned(),
+            Some((step, place)) => {
+                format!("the first operation that changes is of step {step}, {place}")
+            }
+        };
+        lines.push_str(&format!("with {name}: {log}; {operation}\n"));
+    }
+    lines
+}
+
+fn as_json(first: &First) -> Value {
+    let First { place, text, tensor, reasons, variants, maybe_rounding } = first;
+    json!({
+        "place": place.text(),
+        "text": text,
+        "tensor": tensor.as_ref().map(|(step, difference)| json!({
+            "checkpoint": step,
+            "same": difference.is_none(),
+            "text": difference.as_ref().map(records::checkpoint::StateDifference::text),
+        })),
+        "reasons": reasons,
+        "variants": variants.iter().map(|Variant { name, gives_the_log, first }| json!({
+            "name": name,
+            "gives_the_log": gives_the_log,
+            "step": first.as_ref().map(|(step, _)| step),
+            "operation": first.as_ref().map(|(_, place)| place),
+        })).collect::<Vec<_>>(),
+        "maybe_rounding": maybe_rounding,
+    })
+}

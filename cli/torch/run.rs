@@ -1,0 +1,405 @@
+//! `canonc run`: trains what a lock says, in a folder of its own, until it is done.
+//!
+//! In: a lock, or none where there is only one to run. Out: the run's folder; progress on standard
+//! error. Must stay true: the lock alone decides the result, and `--device` makes another lock of
+//! it; libtorch starts in the environment the lock requires, so the process may start itself again;
+//! one Ctrl-C leaves a good checkpoint, a second one ends at once.
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::Path;
+use std::time::Instant;
+
+use compiler::field::{FieldValue, Fields};
+use compiler::lock::{Device, Experiment, Lock};
+use data::text::SourceEpochs;
+use records::attest::Attestation;
+use records::fault::Faults;
+use records::job::{Estimate, Job, estimate, fits};
+use records::metrics::{Evaluation, Score, Step};
+use records::platform::{memory_limit, needs_reexec};
+use records::progress::{Progress, bytes, rounded, span};
+use records::run::{Event, Paths, read_experiment, read_lock};
+use report::compare::measured;
+use runtime::train::{End, How, Options, Watch, machine, spec, time, train};
+
+use canonc::args::{RunArgs, RunDevice};
+use canonc::fail::{Exit, Failure, Outcome, shown};
+use canonc::runs::{self, failure};
+use canonc::signals::stop_on_signals;
+use canonc::{child, locks, out, output};
+
+pub(crate) fn run(args: &RunArgs) -> Outcome {
+    let path = match (args.named.as_slice(), &args.lock) {
+        ([_, _, ..], _) => return several(args),
+        ([named], _) | ([], Some(Some(named))) => locks::named(named),
+        ([], Some(None) | None) => runs::only_experiment()?,
+    };
+    output::detail(|| format!("lock: {}", shown(&path)));
+    let text = runs::read_text(&path)?;
+    trains(&path, &text)?;
+    let locked = read_experiment(&shown(&path), &text).map_err(failure)?;
+    let experiment = on_device(locked, args.device)?;
+    start_again(&experiment)?;
+    let text = compiler::lock::write(&Lock::Experiment(experiment.clone()));
+    let folder = match &args.dir {
+        Some(dir) => dir.clone(),
+        None => out::named(Path::new(runs::FOLDER), &experiment.name, "")?,
+    };
+    let documents = runs::documents(&experiment, args.data.as_deref())?;
+    let mut job = Job::new(&experiment, &text, documents).map_err(failure)?;
+    let on = machine(&experiment.platform).map_err(failure)?;
+    if args.dry_run {
+        let flops = experiment.analysis.train_flops_per_token as f64
+            * experiment.batch.tokens_per_step as f64;
+        let timing = time(&mut job, on, flops).map_err(failure)?;
+        return dry_run(&experiment, &folder, &job, timing);
+    }
+    let faults = match &args.fault {
+        None => Faults::none(),
+        Some(text) => Faults::parse(text).map_err(|error| Failure::bad_input(error.to_string()))?,
+    };
+    let stop = stop_on_signals()?;
+    let options = Options { stop: &stop, stop_after: args.stop_after_step, faults: &faults };
+    output::note(&format!(
+        "{}: {} steps of {} tokens, lock {}, in {}",
+        experiment.name,
+        experiment.budget.steps,
+        output::grouped(i128::from(experiment.batch.tokens_per_step)),
+        experiment.id().short(),
+        shown(&folder)
+    ));
+    if let Some(warning) = runs::learns_nothing(&experiment) {
+        output::note(&warning);
+    }
+    for source in estimate(&job).epochs.iter().flatten() {
+        output::note(&format!("epochs: {}", read_of(source)));
+    }
+    let mut screen = Screen::new(&experiment);
+    let end = train(&mut job, &folder, on, &options, &mut screen);
+    screen.clear();
+    match end.map_err(failure)? {
+        End::Finished(attestation) => {
+            output::note(&format!(
+                "finished: weights {}, metrics {}; `canonc verify {}` checks the run",
+                attestation.weights.short(),
+                attestation.metrics.short(),
+                shown(&folder)
+            ));
+            Ok(Exit::Fine)
+        }
+        End::Already(attestation) => {
+            output::note(&format!(
+                "already finished: {} steps, weights {}, in {}",
+                attestation.steps,
+                attestation.weights.short(),
+                shown(&folder)
+            ));
+            Ok(Exit::Fine)
+        }
+        End::Diverged { attestation: Attestation { steps, .. }, why } => {
+            output::note(&format!(
+                "attested as diverged at step {steps}, in {}; `canonc verify {}` checks the run",
+                shown(&folder),
+                shown(&folder)
+            ));
+            let failure = Failure::bad_input(format!("training diverged: {why}"));
+            Err(Failure { exit: Exit::Finding, ..failure }.help(
+                "lower optimizer.lr, lengthen schedule.warmup or lower optimizer.clip in a new recipe",
+            ))
+        }
+        End::Interrupted { step } => {
+            let (when, of) = match step {
+                0 => ("before the first step".to_owned(), " of the initial weights"),
+                step => (format!("after step {step}"), ""),
+            };
+            output::note(&format!(
+                "interrupted {when}, with a checkpoint{of}; the same command goes on from there"
+            ));
+            Ok(Exit::Interrupted)
+        }
+    }
+}
+
+/// Each in a process of its own, since each starts in the platform its lock requires. All of them are read first; the
+/// first that does not get to its end is the last; one that diverged did.
+fn several(args: &RunArgs) -> Outcome {
+    let RunArgs { named, lock: _, dir, data, dry_run, device, stop_after_step, fault } = args;
+    if dir.is_some() {
+        return Err(Failure::bad_input(
+            "`--dir` names one run's folder, and several locks are given",
+        )
+        .help("leave it out: each run gets runs/NAME, NAME being its lock's"));
+    }
+    let mut names = Vec::new();
+    for path in named {
+        let text = runs::read_text(path)?;
+        trains(path, &text)?;
+        names.push(read_experiment(&shown(path), &text).map_err(failure)?.name);
+    }
+    let stop = stop_on_signals()?;
+    let mut all = Exit::Fine;
+    for (number, (path, name)) in named.iter().zip(&names).enumerate() {
+        output::note(&format!("lock {} of {}: {}", number + 1, named.len(), shown(path)));
+        let mut words: Vec<OsString> = vec!["run".into(), path.into()];
+        let mut option = |name: &str, value: Option<OsString>| {
+            words.extend(value.into_iter().flat_map(|value| [name.into(), value]));
+        };
+        option("--data", data.as_ref().map(OsString::from));
+        option("--stop-after-step", stop_after_step.map(|n| n.to_string().into()));
+        option("--fault", fault.as_ref().map(OsString::from));
+        option("--device", device.map(|device| device_word(device).into()));
+        words.extend(dry_run.then(|| "--dry-run".into()));
+        words.extend(output::quiet().then(|| "--quiet".into()));
+        let end = child::carry_out(&words, None, &stop);
+        let folder = out::named(Path::new(runs::FOLDER), name, "")?;
+        match end {
+            Ok(Exit::Fine) => {}
+            // It got to its end, too, and the others are to get to theirs.
+            end if canonc::compare::diverged(&end, &folder).is_some() => all = Exit::Finding,
+            other => return other,
+        }
+    }
+    Ok(all)
+}
+
+fn device_word(device: RunDevice) -> &'static str {
+    match device {
+        RunDevice::Cpu => "cpu",
+        RunDevice::Cuda => "cuda",
+    }
+}
+
+/// Refuses a lock of another kind with the command that is for it.
+fn trains(path: &Path, text: &str) -> Result<(), Failure> {
+    let name = shown(path);
+    let Ok(lock) = read_lock(&name, text) else { return Ok(()) };
+    let kind = lock.kind();
+    let wrong = Failure::bad_input(format!("`{name}` is of kind {kind}; experiment is needed"));
+    match lock {
+        Lock::Experiment(_) => Ok(()),
+        Lock::Comparison(_) => Err(wrong.help(format!("`canonc compare {name}` runs all of its arms"))),
+        Lock::Arch(_) => Err(wrong.help(
+            "an architecture says no data and no optimiser: name it in a recipe, and `canonc build recipes/NAME.toml`",
+        )),
+    }
+}
+
+/// The experiment as another device runs it: the same id, another platform section.
+fn on_device(experiment: Experiment, device: Option<RunDevice>) -> Result<Experiment, Failure> {
+    let Some(word) = device.map(device_word) else { return Ok(experiment) };
+    let values = Fields::from([("platform.device".to_owned(), FieldValue::text(word))]);
+    experiment.with(experiment.name.clone(), &values).map_err(|problems| {
+        let first = problems.into_iter().next();
+        first.map_or_else(
+            || Failure::bad_input(format!("the lock cannot run on {word}")),
+            |problem| Failure::bad_input(problem.message).help(problem.help),
+        )
+    })
+}
+
+/// Replaces this process by one whose environment is what the lock requires, if it is not.
+pub(crate) fn start_again(experiment: &Experiment) -> Result<(), Failure> {
+    let spec = spec(&experiment.platform).map_err(failure)?;
+    let Some(missing) = needs_reexec(&spec, |name| std::env::var(name).ok()) else {
+        return Ok(());
+    };
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::machine(format!("this process cannot find its own program: {error}"))
+    })?;
+    let mut command = std::process::Command::new(program);
+    command.args(std::env::args_os().skip(1)).envs(missing);
+    Err(become_it(command))
+}
+
+#[cfg(unix)]
+fn become_it(mut command: std::process::Command) -> Failure {
+    use std::os::unix::process::CommandExt;
+    let error = command.exec();
+    Failure::machine(format!("canonc cannot start itself again: {error}"))
+}
+
+/// Where a process cannot become another one, it waits for it and ends as it did.
+#[cfg(not(unix))]
+fn become_it(mut command: std::process::Command) -> Failure {
+    match command.status() {
+        Ok(status) => Failure::shown(match status.code() {
+            Some(0) => Exit::Fine,
+            Some(1) => Exit::Finding,
+            Some(2) => Exit::BadInput,
+            Some(75) => Exit::Interrupted,
+            Some(_) | None => Exit::Machine,
+        }),
+        Err(error) => Failure::machine(format!("canonc cannot start itself again: {error}")),
+    }
+}
+
+fn dry_run(
+    experiment: &Experiment,
+    folder: &Path,
+    job: &Job,
+    timing: runtime::train::Timing,
+) -> Outcome {
+    let estimate = estimate(job);
+    let fits = fits(&estimate, memory_limit().as_ref()).map_err(failure);
+    let Estimate {
+        parameters,
+        state_bytes,
+        memory_bytes,
+        host_bytes: _,
+        disk_bytes,
+        tokens,
+        epochs,
+    } = estimate;
+    let seconds = timing.step_seconds * experiment.budget.steps as f64;
+    let how = match timing.how {
+        How::Run => "from micro-batches run just now",
+        How::Flops => "from FLOPs and the speed of a matrix product, measured just now",
+    };
+    let there = match Paths::new(folder).lock().exists() {
+        true => format!("{} (begun)", shown(folder)),
+        false => shown(folder),
+    };
+    let device = match experiment.platform.device {
+        Device::Cpu => "cpu",
+        Device::Cuda => "cuda",
+    };
+    let mut rows = vec![
+        ("lock", format!("{} ({})", experiment.name, experiment.id().short())),
+        ("folder", there),
+        ("device", device.to_owned()),
+        ("parameters", output::grouped(i128::from(parameters))),
+        ("steps", output::grouped(i128::from(experiment.budget.steps))),
+        ("tokens", output::grouped(i128::from(tokens))),
+        (
+            "memory",
+            format!(
+                "{} (weights and moments {}), besides libtorch itself",
+                bytes(memory_bytes),
+                bytes(state_bytes)
+            ),
+        ),
+        ("disk", format!("{} at most", bytes(disk_bytes))),
+        (
+            "time",
+            format!("{} ({} a step, {} tok/s), {how}", span(seconds), span(timing.step_seconds), {
+                rounded(experiment.batch.tokens_per_step as f64 / timing.step_seconds.max(1e-9))
+            }),
+        ),
+    ];
+    let passes = match &epochs {
+        None => vec![("epochs", "generated, never repeated".to_owned())],
+        Some(sources) => sources.iter().map(|source| ("epochs", read_of(source))).collect(),
+    };
+    rows.splice(6..6, passes);
+    let rows: Vec<Vec<String>> =
+        rows.into_iter().map(|(name, value)| vec![name.to_owned(), value]).collect();
+    output::data(&output::table(&rows, &[], 0))?;
+    fits.map(|()| Exit::Fine)
+}
+
+/// How often a source is read.
+fn read_of(source: &SourceEpochs) -> String {
+    let SourceEpochs { name, documents, tokens, share, token_share, epochs } = source;
+    format!(
+        "{epochs:.3} of {name} ({}, {}), {:.1}% of the documents read and {:.1}% of the tokens",
+        output::counted(*documents, "document"),
+        output::counted(*tokens, "token"),
+        100.0 * share,
+        100.0 * token_share
+    )
+}
+
+/// Progress: one line that is written over on a terminal, lines in a log.
+pub(crate) struct Screen {
+    progress: Progress,
+    every: u64,
+    last: u64,
+    terminal: bool,
+    drawn: Option<Instant>,
+    /// Whether the cursor stands behind a line that is to be written over.
+    open: bool,
+}
+
+/// Seconds between two drawings of a line that is written over.
+const REDRAW: f64 = 0.1;
+
+impl Screen {
+    pub(crate) fn new(experiment: &Experiment) -> Screen {
+        Screen {
+            progress: Progress::new(experiment.budget.steps, experiment.batch.tokens_per_step),
+            every: experiment.log_every.max(1),
+            last: experiment.budget.steps,
+            terminal: std::io::stderr().is_terminal(),
+            drawn: None,
+            open: false,
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        if std::mem::take(&mut self.open) {
+            output::draw("\r\x1b[2K");
+        }
+    }
+
+    fn line(&mut self, text: &str) {
+        self.clear();
+        output::note(text);
+    }
+}
+
+impl Watch for Screen {
+    fn step(&mut self, step: &Step, seconds: f64) {
+        let status = self.progress.step(step.step, step.loss, step.lr, seconds);
+        if self.terminal {
+            let due = self.drawn.is_none_or(|drawn| drawn.elapsed().as_secs_f64() > REDRAW);
+            if due {
+                output::draw(&format!("\r\x1b[2K{status}"));
+                (self.drawn, self.open) = (Some(Instant::now()), true);
+            }
+        } else if step.step.is_multiple_of(self.every) || step.step == self.last {
+            self.line(&status.to_string());
+        }
+    }
+
+    fn evaluation(&mut self, evaluation: &Evaluation, seconds: f64) {
+        let Evaluation { step, nll, counted, tokens, answers, measures } = evaluation;
+        let mut parts = vec![format!("evaluation after step {step}:")];
+        parts.extend(match nll {
+            Some(nll) => Some(format!("loss {nll:.4}")),
+            None if *counted == 0 => Some("loss - (no held-out target counts)".to_owned()),
+            None => None,
+        });
+        let percent = |score: Score| score.ratio().map(|ratio| format!("{:.1}%", 100.0 * ratio));
+        parts.extend(percent(*tokens).map(|share| format!("answer tokens {share}")));
+        parts.extend(percent(evaluation.exact()).map(|share| format!("whole answers {share}")));
+        let levels: Vec<String> = answers
+            .iter()
+            .filter_map(|(level, score)| Some(format!("{level}: {}", percent(*score)?)))
+            .collect();
+        if levels.len() > 1 {
+            parts.push(format!("({})", levels.join(", ")));
+        }
+        parts.extend(measures.iter().map(|(name, value)| format!("{} {value:.4}", measured(name))));
+        parts.push(format!("in {}", span(seconds)));
+        self.line(&parts.join(" "));
+    }
+
+    fn event(&mut self, event: &Event) {
+        let text = match event {
+            Event::Started { step: 0, .. } | Event::Interrupted { .. } | Event::Finished { .. } => {
+                return;
+            }
+            Event::Started { step, .. } => format!("going on after step {step}"),
+            Event::MetricsCut { .. } => {
+                "the metrics log ended in a torn line, which is cut off".to_owned()
+            }
+            Event::CheckpointRefused { name, why } => format!("warning: {name} is not used: {why}"),
+            Event::Proved { step, lines } => {
+                format!("{lines} logged lines up to step {step} came out the same again")
+            }
+            Event::Failed { .. } | Event::Diverged { .. } => return,
+        };
+        self.line(&text);
+    }
+}

@@ -1,0 +1,440 @@
+//! In: Brevo's parameters and a generator. Out: samples of "the ancestors of this vertex, parents first", token for
+//! token those of the published script. Must stay true: the order of draws (data spec, section 3); one draw moved
+//! changes every later token. The paper is "Physics of Language Models: Part 4.1", appendix A.
+//!
+//! `graph` draws the graph and its answer, `check` says whether an answer is right.
+
+pub mod check;
+pub mod graph;
+
+use serde::Deserialize;
+
+use super::DataError;
+use super::cpython::set::TupleSet;
+use super::cpython::{Random, Weights};
+use super::task::{Mode, Span, Tape, bounded};
+use super::words::{Writer, name_space, words};
+use graph::Graph;
+
+/// Letters and lengths of Brevo2's names.
+const LETTERS: u32 = 4;
+const LEAST_LEN: u32 = 2;
+const MOST_LEN: u32 = 4;
+
+/// Parameters under their published names.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BrevoParams {
+    /// The most vertices; tests use it, training draws 3..=N.
+    #[serde(rename = "N")]
+    pub n: i64,
+    /// Names of 2 to 4 tokens (Brevo2), else one token a vertex (Brevo1).
+    #[serde(default)]
+    pub multi: bool,
+    #[serde(default = "published_bos")]
+    pub bos: i64,
+    #[serde(default = "published_query")]
+    pub query: i64,
+    #[serde(default = "published_ans")]
+    pub ans: i64,
+    /// As published the answer marker again; the published checker expects 9999.
+    #[serde(default = "published_ans")]
+    pub eos: i64,
+    /// How the bound on leaves is rounded: down in the code, up in the paper.
+    #[serde(default)]
+    pub leaves: Rounding,
+    /// Whose ancestors are asked for: the last vertex in the code, one of the last quarter in the paper.
+    #[serde(default)]
+    pub ask: Ask,
+}
+
+/// How a quarter of the vertices is rounded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Rounding {
+    #[default]
+    Floor,
+    Ceil,
+}
+
+/// Which vertex is the query.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Ask {
+    #[default]
+    Last,
+    LastQuarter,
+}
+
+fn published_bos() -> i64 {
+    9999
+}
+
+fn published_query() -> i64 {
+    9997
+}
+
+fn published_ans() -> i64 {
+    9998
+}
+
+/// A checked Brevo task.
+#[derive(Clone, Debug)]
+pub struct Brevo {
+    size: u32,
+    multi: bool,
+    marks: Marks,
+    leaves: Rounding,
+    ask: Ask,
+    sizes: Weights,
+}
+
+/// The tokens that are no part of a vertex's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    pub bos: u32,
+    pub query: u32,
+    pub answer: u32,
+    pub eos: u32,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Scratch {
+    graph: Graph,
+    /// Parent and child.
+    edges: Vec<(u16, u16)>,
+    words: TupleSet,
+    order: Vec<u32>,
+    /// Per id, whether it is in an edge; per vertex, its word.
+    used: Vec<bool>,
+    names: Vec<u32>,
+}
+
+impl Brevo {
+    pub fn new(params: BrevoParams) -> Result<Brevo, DataError> {
+        let BrevoParams { n, multi, bos, query, ans, eos, leaves, ask } = params;
+        let bounded = |name, value, low, high, why| bounded("brevo", name, value, low, high, why);
+        let size = if multi {
+            let space = name_space(LETTERS, LEAST_LEN, MOST_LEN) as u32;
+            bounded(
+                "N",
+                n,
+                3,
+                space,
+                "a graph has 3 vertices or more, and 336 names of 2 to 4 tokens exist",
+            )?
+        } else {
+            bounded("N", n, 3, 9000, "a graph has 3 to 9000 vertices, numbered from 1")?
+        };
+        let names = if multi { 2 * LETTERS } else { size };
+        let mark = |name, value| {
+            let why = "tokens from 1 on are names and no token is above 16777216";
+            bounded(name, value, names + 1, 1 << 24, why)
+        };
+        let marks = Marks {
+            bos: mark("bos", bos)?,
+            query: mark("query", query)?,
+            answer: mark("ans", ans)?,
+            eos: mark("eos", eos)?,
+        };
+        if marks.query == marks.answer
+            || [marks.query, marks.answer].contains(&marks.bos)
+            || marks.eos == marks.query
+        {
+            return Err(DataError::new(
+                format!(
+                    "brevo: bos {bos}, query {query}, ans {ans} and eos {eos} cannot be told apart"
+                ),
+                "leave them out (9999, 9997, 9998, 9998), or give bos, query and ans three numbers and eos none of query's",
+            ));
+        }
+        Ok(Brevo { size, multi, marks, leaves, ask, sizes: Weights::sizes(size) })
+    }
+
+    pub fn marks(&self) -> Marks {
+        self.marks
+    }
+
+    /// Tokens above this one end a name, those up to it go on: 0 where every token is a name of its own.
+    pub fn continues(&self) -> u32 {
+        if self.multi { LETTERS } else { 0 }
+    }
+
+    pub(super) fn vocab(&self) -> u32 {
+        let Marks { bos, query, answer, eos } = self.marks;
+        1 + bos.max(query).max(answer).max(eos)
+    }
+
+    /// Every token a sample can hold, ascending.
+    pub(super) fn alphabet(&self) -> Vec<u32> {
+        let Marks { bos, query, answer, eos } = self.marks;
+        let names = if self.multi { 2 * LETTERS } else { self.size };
+        let mut tokens: Vec<u32> = (1..=names).chain([bos, query, answer, eos]).collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens
+    }
+
+    pub(super) fn least_tokens(&self, mode: Mode) -> u64 {
+        let size = match mode {
+            Mode::Train => 3,
+            Mode::Test => u64::from(self.size),
+        };
+        let name = if self.multi { u64::from(LEAST_LEN) } else { 1 };
+        // Every vertex that is no leaf has a parent, and the query is in the answer with at least one of its own.
+        let edges = size - ((size - 1).div_ceil(4) + 1);
+        1 + 2 * edges * name + 1 + name + 1 + 2 * name
+    }
+
+    pub(super) fn canonical(&self) -> String {
+        let Brevo { size, multi, marks: Marks { bos, query, answer, eos }, leaves, ask, sizes: _ } =
+            self;
+        let leaves = match leaves {
+            Rounding::Floor => "floor",
+            Rounding::Ceil => "ceil",
+        };
+        let ask = match ask {
+            Ask::Last => "last",
+            Ask::LastQuarter => "last_quarter",
+        };
+        format!(
+            "N {size}\nans {answer}\nask {ask}\nbos {bos}\neos {eos}\nleaves {leaves}\nmulti {multi}\nquery {query}\n"
+        )
+    }
+
+    pub(super) fn sample(
+        &self,
+        random: &mut Random,
+        mode: Mode,
+        scratch: &mut Scratch,
+        tape: &mut Tape,
+    ) {
+        let Scratch { graph, edges, words: set, order, used, names } = scratch;
+        let size = match mode {
+            Mode::Train => random.choose(&self.sizes) as u32 + 3,
+            Mode::Test => self.size,
+        };
+        graph.draw(random, size, self.size, self.leaves, self.ask);
+        if self.multi {
+            used.clear();
+            used.resize(self.size as usize + 1, false);
+            for vertex in 0..size {
+                used[graph.id(vertex) as usize] = graph.in_an_edge(vertex);
+            }
+            let count = used.iter().filter(|&&used| used).count() as u32;
+            words(random, set, count, LETTERS, LEAST_LEN, MOST_LEN);
+            order.clear();
+            set.order(order);
+            // The i-th id in use is the i-th word of the set; until it is known by vertex, it is kept by id.
+            names.clear();
+            names.resize(self.size as usize + 1, 0);
+            let ids = used.iter().enumerate().filter_map(|(id, &used)| used.then_some(id));
+            for (id, &word) in ids.zip(order.iter()) {
+                names[id] = word;
+            }
+        }
+        graph.edges(edges);
+        random.shuffle(edges);
+        if self.multi {
+            let name = |vertex: u32| set.padded(names[graph.id(vertex) as usize]);
+            self.write(graph, edges, MOST_LEN as usize, tape, |writer, vertex| {
+                writer.push_padded(name(vertex))
+            });
+        } else {
+            self.write(graph, edges, 1, tape, |writer, vertex| writer.push(graph.id(vertex)));
+        }
+    }
+
+    #[inline]
+    fn write(
+        &self,
+        graph: &Graph,
+        edges: &[(u16, u16)],
+        most_len: usize,
+        tape: &mut Tape,
+        name: impl Fn(&mut Writer, u32),
+    ) {
+        let Marks { bos, query, answer, eos } = self.marks;
+        let Tape { tokens, labels, answers } = tape;
+        let most = most_len * (2 * edges.len() + 1 + graph.answer().len()) + 4;
+        let mut writer = Writer::new(tokens, most);
+        writer.push(bos);
+        for &(parent, child) in edges {
+            name(&mut writer, u32::from(parent));
+            name(&mut writer, u32::from(child));
+        }
+        writer.push(query);
+        name(&mut writer, graph.query());
+        labels.resize(writer.at, 0);
+        writer.push(answer);
+        let start = writer.at;
+        for &vertex in graph.answer() {
+            name(&mut writer, vertex);
+        }
+        answers.push(Span { start, len: writer.at - start, level: graph.depth() });
+        writer.push(eos);
+        labels.resize(writer.at, 1);
+        writer.finish();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden::{self, StreamDigest};
+    use crate::task::{Scratch, Task};
+    use serde_json::json;
+
+    /// The published bookkeeping: the depth on the prompt's second token and on the answer's first vertex.
+    fn token_types(brevo: &Brevo, tape: &Tape) -> Vec<i32> {
+        let [span] = tape.answers[..] else { panic!("one answer a sample") };
+        let mut types = vec![0; tape.tokens.len()];
+        types[0] = -1;
+        types[1] = -2 - span.level as i32;
+        let first = brevo.names(&tape.tokens[span.start..span.start + span.len]).unwrap()[0].len();
+        types[span.start..span.start + first].fill(span.level.min(9) as i32 + 1);
+        types
+    }
+
+    fn unpack(runs: &serde_json::Value) -> Vec<i32> {
+        let run = |run: &serde_json::Value| {
+            vec![run[0].as_i64().unwrap() as i32; run[1].as_u64().unwrap() as usize]
+        };
+        runs.as_array().unwrap().iter().flat_map(run).collect()
+    }
+
+    #[test]
+    fn samples_equal_the_published_ones() {
+        let cases = golden::cases("brevo");
+        assert_eq!(cases.len(), 25);
+        for case in &cases {
+            let mut random = Random::new(case["seed"].as_u64().unwrap());
+            let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
+            let mode = match case["mode"].as_str().unwrap() {
+                "qa" => Mode::Test,
+                _ => Mode::Train,
+            };
+            let samples = case["samples"].as_array().unwrap();
+            if case["mode"] == "script" {
+                for want in samples {
+                    let task =
+                        Task::parse("brevo", json!({"N": want["N"], "multi": want["multi"]}));
+                    tape.clear();
+                    task.unwrap().sample(&mut random, mode, &mut scratch, &mut tape);
+                    assert_eq!(tape.tokens, golden::tokens(&want["tokens"]));
+                }
+                assert_eq!(random.next_u32(), case["next_u32_after"]);
+                continue;
+            }
+            let task = Task::parse("brevo", case["params"].clone()).unwrap();
+            let Task::Brevo(brevo) = &task else { panic!("{task:?}") };
+            let mut digests: [StreamDigest; 3] = Default::default();
+            for number in 0..200 {
+                tape.clear();
+                task.sample(&mut random, mode, &mut scratch, &mut tape);
+                let labels: Vec<i32> = tape.labels.iter().map(|&label| i32::from(label)).collect();
+                let types = token_types(brevo, &tape);
+                if let Some(want) = samples.get(number) {
+                    if let Some(tokens) = want.get("tokens") {
+                        assert_eq!(tape.tokens, golden::tokens(tokens));
+                    }
+                    assert_eq!(labels, unpack(&want["labels_rle"]));
+                    assert_eq!(types, unpack(&want["token_type_rle"]));
+                }
+                if let Some(want) = case["lens_first20"].get(number) {
+                    assert_eq!(tape.tokens.len(), want.as_u64().unwrap() as usize);
+                }
+                check_answer(&task, brevo, mode, &tape);
+                let [tokens_digest, labels_digest, types_digest] = &mut digests;
+                tokens_digest.add(tape.tokens.iter().copied());
+                labels_digest.add(labels.iter().map(|&label| label as u32));
+                types_digest.add(types.iter().map(|&kind| kind as u32));
+            }
+            for (digest, name) in digests.into_iter().zip(["tokens", "labels", "token_type"]) {
+                digest.check(&case[format!("digest_{name}")]);
+            }
+            assert_eq!(random.next_u32(), case["next_u32_after"], "{}", case["id"]);
+        }
+    }
+
+    /// The answer a sample carries is right, and is where its span says.
+    fn check_answer(task: &Task, brevo: &Brevo, mode: Mode, tape: &Tape) {
+        let [span] = tape.answers[..] else { panic!("one answer a sample") };
+        let (prompt, rest) = tape.tokens.split_at(span.start);
+        let verdict = brevo.judge(prompt, &rest[..span.len]);
+        assert!(verdict.strict.is_ok() && verdict.published, "{verdict:?}");
+        assert_eq!(rest[span.len..], [brevo.marks().eos]);
+        assert!(tape.tokens.len() as u64 > task.least_tokens(mode));
+        assert!(tape.tokens.iter().all(|&token| token < task.vocab()));
+    }
+
+    #[test]
+    fn bad_parameters_name_themselves() {
+        let cases = [
+            (json!({"N": 2}), "N is 2"),
+            (json!({"N": -1}), "N is -1"),
+            (json!({"N": 9001}), "N is 9001"),
+            (json!({"N": 337, "multi": true}), "N is 337"),
+            (json!({"N": 20, "bos": 20}), "bos is 20"),
+            (json!({"N": 20, "multi": true, "query": 8}), "query is 8"),
+            (json!({"N": 20, "ans": 9997}), "cannot be told apart"),
+            (json!({"N": 20, "eos": 9997}), "cannot be told apart"),
+            (json!({"N": 20, "bos": 9998}), "cannot be told apart"),
+            (json!({"N": 20, "K": 3}), "unknown field `K`"),
+            (
+                json!({"N": 20, "leaves": "round"}),
+                "unknown variant `round`, expected `floor` or `ceil`",
+            ),
+            (
+                json!({"N": 20, "ask": "first"}),
+                "unknown variant `first`, expected `last` or `last_quarter`",
+            ),
+            (json!({}), "missing field `N`"),
+        ];
+        for (params, want) in cases {
+            let error = Task::parse("brevo", params).unwrap_err();
+            assert!(error.message.contains(want), "{error}");
+            assert!(!error.help.is_empty());
+        }
+        // The end token may be bos, as the published checker wants it.
+        assert!(Task::parse("brevo", json!({"N": 20, "eos": 9999})).is_ok());
+    }
+
+    #[test]
+    fn the_papers_variants_ask_for_more() {
+        let task = Task::parse(
+            "brevo",
+            json!({"N": 40, "leaves": "ceil", "ask": "last_quarter", "eos": 9999}),
+        )
+        .unwrap();
+        let Task::Brevo(brevo) = &task else { panic!("{task:?}") };
+        let (mut random, mut scratch, mut tape) =
+            (Random::new(5), Scratch::default(), Tape::default());
+        let mut graph = Graph::default();
+        let mut queries = std::collections::BTreeSet::new();
+        for number in 0..300 {
+            tape.clear();
+            task.sample(
+                &mut random,
+                [Mode::Train, Mode::Test][number % 2],
+                &mut scratch,
+                &mut tape,
+            );
+            check_answer(&task, brevo, Mode::Train, &tape);
+            graph.draw(&mut random, 40, 40, Rounding::Ceil, Ask::LastQuarter);
+            queries.insert(graph.query());
+        }
+        assert_eq!(queries, (30..40).collect());
+    }
+
+    #[test]
+    fn the_largest_graphs_are_drawn() {
+        for params in [json!({"N": 9000}), json!({"N": 336, "multi": true}), json!({"N": 3})] {
+            let task = Task::parse("brevo", params).unwrap();
+            let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
+            task.sample(&mut Random::new(5), Mode::Test, &mut scratch, &mut tape);
+            let Task::Brevo(brevo) = &task else { panic!("{task:?}") };
+            check_answer(&task, brevo, Mode::Test, &tape);
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! In: a sentence, its grammar and perhaps its tree. Out: the tree as text: upper levels by indentation, below them a
+//! line a subtree in brackets. Must stay true: no sentence makes more lines than the second level above its tokens
+//! has symbols and those above them.
+
+use crate::lano::chart::{Chart, Parses};
+use crate::lano::grammar::Grammar;
+use crate::lano::tree::Tree;
+
+/// Levels that are written in brackets on one line, the tokens' one included.
+const BRACKETED: usize = 4;
+
+pub(super) fn sentence(grammar: &Grammar, tokens: &[u32], tree: Option<&Tree>) -> String {
+    let Some(chart) = Chart::new(grammar, tokens) else {
+        let nearest = match grammar.least_substitutions(tokens) {
+            Some(repair) => format!("{} of its tokens replaced make it one", repair.substitutions),
+            None => "no sentence has its length".to_owned(),
+        };
+        return format!("no sentence of the grammar: {nearest}\n");
+    };
+    let parses = match chart.parses() {
+        Parses::Exactly(1) => "one parse".to_owned(),
+        Parses::Exactly(count) => format!("{count} parses"),
+        Parses::TooManyToCount => "more parses than can be counted".to_owned(),
+    };
+    let law = grammar.law(tokens);
+    let mut text = format!(
+        "a sentence with {parses}, probability e^{:.2}, {:.3} nats a token to be expected\n",
+        law.log_probability(),
+        law.entropy(),
+    );
+    let own;
+    let tree = match tree {
+        Some(tree) => tree,
+        None => {
+            own = chart.tree();
+            &own
+        }
+    };
+    let starts: Vec<u32> = (0..=grammar.depth()).map(|level| grammar.level(level).start).collect();
+    let bracketed = grammar.depth().saturating_sub(BRACKETED - 1);
+    // Open brackets: the levels of the symbols that are being written.
+    let mut open: Vec<usize> = Vec::new();
+    for &symbol in tree.symbols() {
+        let level = starts.partition_point(|&start| start <= symbol) - 1;
+        while open.last().is_some_and(|&last| last >= level) {
+            open.pop();
+            text.push(')');
+        }
+        if level <= bracketed {
+            text += &format!(
+                "{}{}{}",
+                if level == 0 { "" } else { "\n" },
+                "  ".repeat(level),
+                grammar.symbol(symbol).id
+            );
+        } else {
+            text += if text.ends_with('(') { "" } else { " " };
+            text += &grammar.symbol(symbol).id.to_string();
+        }
+        if level >= bracketed && level < grammar.depth() {
+            text += if level == bracketed { " (" } else { "(" };
+            open.push(level);
+        }
+    }
+    text + &")".repeat(open.len()) + "\n"
+}

@@ -1,0 +1,392 @@
+//! In: a number of people and of hops, background sentences and a generator. Out: texts in which birth years are
+//! hidden, each with a question and its year, byte for byte those of the published probe. Must stay true: the order
+//! of draws (data spec, 7.1). The paper is "Physics of Language Models: Part 4.1", the tasks (5, 1) and (3, 2).
+
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+use super::DataError;
+use super::capo::fields::Fields;
+use super::cpython::Random;
+use super::task::{Span, Tape, bounded};
+use super::text;
+
+/// Parameters under their published names.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MultihopParams {
+    /// People of a group; only those of the first have a year of their own.
+    #[serde(rename = "N")]
+    pub n: i64,
+    /// Groups: the question is as many hops from a year.
+    pub k: i64,
+    /// Background is taken while it has fewer words than this.
+    #[serde(rename = "M", default)]
+    pub m: i64,
+    /// The sentences statements are hidden among, in their order.
+    #[serde(default)]
+    pub background: Vec<String>,
+    /// How their length is counted; by words is the only way that needs no tokenizer.
+    #[serde(default)]
+    pub background_lengths: BackgroundLengths,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+pub enum BackgroundLengths {
+    #[default]
+    #[serde(rename = "space separated words")]
+    Words,
+}
+
+const FIRST_YEAR: u32 = 1950;
+const YEARS: u32 = 60;
+/// More would be one text of more names than any window holds.
+const MOST_PEOPLE: u32 = 1000;
+
+/// A checked multi-hop task.
+#[derive(Clone, Debug)]
+pub struct Multihop {
+    group: u32,
+    groups: u32,
+    most_words: u64,
+    background: Vec<String>,
+}
+
+/// A text with its question at the end, and the answer to it. The buffers are kept from text to text.
+#[derive(Clone, Debug, Default)]
+pub struct Question {
+    pub text: String,
+    pub answer: String,
+    names: Vec<[u16; 3]>,
+    years: Vec<u32>,
+    indices: Vec<u32>,
+    /// Per place in the text, whether a statement stands there.
+    stated: Vec<bool>,
+    statements: Vec<String>,
+}
+
+/// The published strings, cut where something is filled in.
+struct Strings {
+    instruction: String,
+    direct: [String; 3],
+    link: [String; 3],
+    head: [String; 2],
+}
+
+#[derive(Deserialize)]
+struct StringFile {
+    instruction_k_ge_2: String,
+    statement_direct: String,
+    statement_link: String,
+    question_head: String,
+}
+
+impl Strings {
+    fn get() -> &'static Strings {
+        static STRINGS: OnceLock<Strings> = OnceLock::new();
+        STRINGS.get_or_init(|| {
+            let StringFile { instruction_k_ge_2, statement_direct, statement_link, question_head } =
+                serde_json::from_str(include_str!("../fields/extracted/multihop_strings.json"))
+                    .expect("the embedded file is what it was when the tests read it");
+            let cut = |text: &str, first: &str, second: &str| {
+                let (before, rest) = text.split_once(first).unwrap_or((text, ""));
+                let (middle, after) = rest.split_once(second).unwrap_or((rest, ""));
+                [before, middle, after].map(str::to_owned)
+            };
+            let [before, after, _] = cut(&question_head, "{name}", "{}");
+            Strings {
+                instruction: instruction_k_ge_2,
+                direct: cut(&statement_direct, "{name}", "{year}"),
+                link: cut(&statement_link, "{name}", "{other}"),
+                head: [before, after],
+            }
+        })
+    }
+}
+
+impl Multihop {
+    pub fn new(params: MultihopParams) -> Result<Multihop, DataError> {
+        let MultihopParams { n, k, m, background, background_lengths: BackgroundLengths::Words } =
+            params;
+        let bounded =
+            |name, value, low, high, why| bounded("multihop", name, value, low, high, why);
+        let group = bounded("N", n, 1, YEARS, "each of N people has another year of 60")?;
+        let groups =
+            bounded("k", k, 1, MOST_PEOPLE / group, "a text names N * k people, 1000 at the most")?;
+        let most_words = bounded("M", m, 0, 1 << 20, "background has 0 to 1048576 words")?;
+        if most_words > 0 && background.is_empty() {
+            return Err(DataError::new(
+                format!("multihop: M is {m}, but there are no background sentences to take"),
+                "give background, a list of sentences, or set M to 0",
+            ));
+        }
+        if let Some(place) = background.iter().position(|sentence| words(sentence) == 0) {
+            return Err(DataError::new(
+                format!("multihop: background sentence {place} is empty"),
+                "take it out of the list",
+            ));
+        }
+        Ok(Multihop { group, groups, most_words: u64::from(most_words), background })
+    }
+
+    /// How often guessing among the years of the text is right.
+    pub fn chance(&self) -> f64 {
+        1.0 / f64::from(self.group)
+    }
+
+    pub(super) fn vocab(&self) -> u32 {
+        text::VOCAB
+    }
+
+    /// Every token a window can hold, ascending.
+    pub(super) fn alphabet(&self) -> Vec<u32> {
+        let Strings { instruction, direct, link, head } = Strings::get();
+        let strings =
+            [instruction].into_iter().chain(direct).chain(link).chain(head).chain(&self.background);
+        let mut bytes: Vec<u8> = strings.flat_map(|text| text.bytes()).collect();
+        bytes.extend(Fields::get().bytes());
+        bytes.extend(b" 0123456789<context></context>");
+        bytes.sort_unstable();
+        bytes.dedup();
+        bytes.into_iter().map(u32::from).chain([text::EOS]).collect()
+    }
+
+    /// No text is shorter than its statements.
+    pub(super) fn least_tokens(&self) -> u64 {
+        let [before, middle, after] = &Strings::get().direct;
+        let statement = before.len() + middle.len() + after.len() + "A B C 1950 ".len();
+        u64::from(self.group * self.groups) * statement as u64
+    }
+
+    pub(super) fn canonical(&self) -> String {
+        let Multihop { group, groups, most_words, background } = self;
+        let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data multihop background");
+        for sentence in background {
+            hasher.update(sentence.as_bytes()).update(b"\0");
+        }
+        let background = hasher.finalize();
+        let fields = Fields::get().digest();
+        format!("M {most_words}\nN {group}\nbackground {background}\nfields {fields}\nk {groups}\n")
+    }
+
+    pub(super) fn sample(&self, random: &mut Random, scratch: &mut Question, tape: &mut Tape) {
+        self.ask(random, scratch);
+        let Tape { tokens, labels: _, answers } = tape;
+        tokens.extend(scratch.text.bytes().map(u32::from));
+        answers.push(Span { start: tokens.len(), len: scratch.answer.len(), level: self.groups });
+        tokens.extend(scratch.answer.bytes().map(u32::from));
+    }
+
+    /// Draws a text and its question.
+    pub fn ask(&self, random: &mut Random, to: &mut Question) {
+        let Strings { instruction, direct, link, head } = Strings::get();
+        let Question { text, answer, names, years, indices, stated, statements } = to;
+        let fields = Fields::get();
+        let people = self.group * self.groups;
+        names.clear();
+        while names.len() < people as usize {
+            let name = [&fields.first_names, &fields.middle_names, &fields.last_names]
+                .map(|list| random.index(list.len()) as u16);
+            if !names.contains(&name) {
+                names.push(name);
+            }
+        }
+        let name = |person: u32, to: &mut String| {
+            let [first, middle, last] = names[person as usize].map(usize::from);
+            for (i, part) in
+                [fields.first_names[first], fields.middle_names[middle], fields.last_names[last]]
+                    .iter()
+                    .enumerate()
+            {
+                if i > 0 {
+                    to.push(' ');
+                }
+                to.push_str(fields.text(*part));
+            }
+        };
+        random.sample(YEARS, self.group, years);
+        statements.resize_with(people as usize, String::new);
+        for person in 0..self.group {
+            let year = FIRST_YEAR + years[person as usize];
+            years.push(year);
+            fill(
+                &mut statements[person as usize],
+                direct,
+                |to| name(person, to),
+                |to| to.push_str(&year.to_string()),
+            );
+        }
+        // From here on the year of person i is the i-th.
+        years.drain(..self.group as usize);
+        for group in 1..self.groups {
+            indices.clear();
+            indices.extend(0..self.group);
+            random.shuffle(indices);
+            for (place, &index) in indices.iter().enumerate() {
+                let (person, other) =
+                    (group * self.group + place as u32, (group - 1) * self.group + index);
+                years.push(years[other as usize]);
+                fill(
+                    &mut statements[person as usize],
+                    link,
+                    |to| name(person, to),
+                    |to| name(other, to),
+                );
+            }
+        }
+        let asked = people - self.group;
+        answer.clear();
+        answer.push_str(&years[asked as usize].to_string());
+
+        let background = self.take_background(random);
+        let places = people + background.len() as u32;
+        random.sample(places, people, indices);
+        stated.clear();
+        stated.resize(places as usize, false);
+        indices.iter().for_each(|&place| stated[place as usize] = true);
+        text.clear();
+        if self.groups > 1 {
+            text.push_str(instruction);
+            text.push_str("<context>");
+        }
+        let (mut statements, mut background) = (statements.iter(), background.iter());
+        for (place, &stated) in stated.iter().enumerate() {
+            if place > 0 {
+                text.push(' ');
+            }
+            let sentence = if stated { statements.next() } else { background.next() };
+            text.push_str(sentence.map_or("", String::as_str));
+        }
+        text.push_str(if self.groups > 1 { "</context>" } else { " " });
+        let [before, after] = head;
+        text.push_str(before);
+        name(asked, text);
+        text.push_str(after);
+    }
+
+    /// Sentences from a drawn one on, as long as they have fewer words than M and there are more.
+    fn take_background(&self, random: &mut Random) -> &[String] {
+        if self.most_words == 0 {
+            return &[];
+        }
+        let rest = self.background.get(random.index(self.background.len())..).unwrap_or_default();
+        let mut taken = 0;
+        let count = rest.iter().take_while(|sentence| {
+            taken += words(sentence);
+            taken < self.most_words
+        });
+        let count = count.count();
+        rest.get(..count).unwrap_or_default()
+    }
+}
+
+/// Whether a continuation answers the question: it starts with the year.
+pub fn is_right(continuation: &str, answer: &str) -> bool {
+    continuation.starts_with(answer)
+}
+
+fn words(sentence: &str) -> u64 {
+    sentence.split_whitespace().count() as u64
+}
+
+fn fill(
+    to: &mut String,
+    parts: &[String; 3],
+    first: impl Fn(&mut String),
+    second: impl Fn(&mut String),
+) {
+    let [before, middle, after] = parts;
+    to.clear();
+    to.push_str(before);
+    first(to);
+    to.push_str(middle);
+    second(to);
+    to.push_str(after);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden::{self, StreamDigest};
+    use crate::task::{Mode, Scratch, Task};
+    use serde_json::json;
+
+    #[test]
+    fn texts_equal_the_published_ones() {
+        let file = golden::read("playground/multihop");
+        let cases = file["cases"].as_array().unwrap();
+        assert_eq!(cases.len(), 10);
+        for case in cases {
+            let mut params = case["params"].clone();
+            params["background"] = file["background"].clone();
+            let task = Task::parse("multihop", params).unwrap();
+            let mut random = Random::new(case["seed"].as_u64().unwrap());
+            let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
+            let mut digest = StreamDigest::default();
+            for number in 0..200 {
+                tape.clear();
+                task.sample(&mut random, Mode::Train, &mut scratch, &mut tape);
+                let [span] = tape.answers[..] else { panic!("one answer a sample") };
+                assert_eq!((span.start + 4, span.len), (tape.tokens.len(), 4));
+                assert_eq!(case["params"]["k"], span.level);
+                assert!(tape.tokens.len() as u64 >= task.least_tokens(Mode::Train));
+                let (text, answer) = tape.tokens.split_at(span.start);
+                if let Some(want) = case["samples"].get(number) {
+                    let bytes = |tokens: &[u32]| {
+                        tokens.iter().map(|&token| token as u8).collect::<Vec<_>>()
+                    };
+                    assert_eq!(
+                        String::from_utf8(bytes(text)).unwrap(),
+                        want["text"].as_str().unwrap()
+                    );
+                    assert_eq!(
+                        String::from_utf8(bytes(answer)).unwrap(),
+                        want["answer"].as_str().unwrap()
+                    );
+                }
+                digest.add([text, &[0], answer].concat().into_iter());
+            }
+            digest.check(&case["digest_text_nul_answer_utf8"]);
+            assert_eq!(random.next_u32(), case["next_u32_after"], "{}", case["id"]);
+            let alphabet = task.alphabet();
+            assert!(alphabet.is_sorted_by(|a, b| a < b));
+            assert!(tape.tokens.iter().all(|token| alphabet.contains(token)));
+        }
+    }
+
+    #[test]
+    fn answers_are_right_by_their_beginning() {
+        assert!(is_right("1977", "1977") && is_right("1977. Next", "1977"));
+        assert!(!is_right("197", "1977") && !is_right(" 1977", "1977") && !is_right("", "1977"));
+    }
+
+    #[test]
+    fn bad_parameters_name_themselves() {
+        let cases = [
+            (json!({"N": 0, "k": 1}), "N is 0"),
+            (json!({"N": 61, "k": 1}), "N is 61"),
+            (json!({"N": 5, "k": 0}), "k is 0"),
+            (json!({"N": 60, "k": 17}), "k is 17"),
+            (json!({"N": 5, "k": 1, "M": -1}), "M is -1"),
+            (json!({"N": 5, "k": 1, "M": 10}), "no background sentences"),
+            (
+                json!({"N": 5, "k": 1, "M": 10, "background": ["A b.", " "]}),
+                "background sentence 1 is empty",
+            ),
+            (json!({"N": 5, "k": 1, "background_lengths": "tokens"}), "unknown variant `tokens`"),
+            (json!({"N": 5}), "missing field `k`"),
+        ];
+        for (params, want) in cases {
+            let error = Task::parse("multihop", params).unwrap_err();
+            assert!(error.message.contains(want), "{error}");
+            assert!(!error.help.is_empty());
+        }
+        // All the years there are, and one background sentence that never fits.
+        let params = json!({"N": 60, "k": 16, "M": 1, "background": ["Two words."]});
+        let task = Task::parse("multihop", params).unwrap();
+        let (mut scratch, mut tape) = (Scratch::default(), Tape::default());
+        task.sample(&mut Random::new(1), Mode::Test, &mut scratch, &mut tape);
+        assert_eq!(tape.answers.len(), 1);
+    }
+}

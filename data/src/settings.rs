@@ -1,0 +1,197 @@
+//! In: `NAME=VALUE` texts. Out: a task's parameters, as a recipe or a lock would give them, and the task. Must stay
+//! true: names and values are those of the published vectors; nothing is set twice, and no file is read but what
+//! the caller reads.
+
+use serde_json::{Map, Value};
+
+use super::DataError;
+use super::task::{Mode, Task};
+
+/// Parameters from texts such as `N=110`, `multi=true`, `config=cfg3f`, `lens=[1,2]` or `grammar=@own.json`. A value
+/// is JSON if it can be and text if not; `@PATH` stands for a file's content, a list of its lines if it is no JSON,
+/// which `read` gives.
+pub fn parameters(
+    settings: &[impl AsRef<str>],
+    mut read: impl FnMut(&str) -> Result<String, DataError>,
+) -> Result<Map<String, Value>, DataError> {
+    let mut parameters = Map::new();
+    for setting in settings {
+        let setting = setting.as_ref();
+        let Some((name, value)) = setting.split_once('=').filter(|(name, _)| !name.is_empty())
+        else {
+            return Err(DataError::new(
+                format!("`{setting}` is no setting of a parameter"),
+                "write NAME=VALUE, as in N=110",
+            ));
+        };
+        let value = match value.strip_prefix('@') {
+            Some("") => {
+                return Err(DataError::new(
+                    format!("`{setting}` names no file after the `@`"),
+                    format!("write {name}=@FILE, or the value itself without `@`"),
+                ));
+            }
+            Some(path) => from_file(path, &read(path)?)?,
+            None => from_text(name, value)?,
+        };
+        if parameters.insert(name.to_owned(), value).is_some() {
+            return Err(DataError::new(format!("`{name}` is set twice"), "set it once"));
+        }
+    }
+    Ok(parameters)
+}
+
+fn from_text(name: &str, text: &str) -> Result<Value, DataError> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    match serde_json::from_str(text) {
+        // JSON would round it, and say so nowhere.
+        Ok(Value::Number(number)) if whole && number.is_f64() => Err(DataError::new(
+            format!("`{name}` is a number of {} digits", digits.len()),
+            "a whole number has 19 digits at the most",
+        )),
+        Ok(value) => Ok(value),
+        Err(_) => Ok(Value::String(text.to_owned())),
+    }
+}
+
+/// JSON if the file's name or its beginning says so, else a list of its lines.
+fn from_file(path: &str, text: &str) -> Result<Value, DataError> {
+    match serde_json::from_str(text) {
+        Ok(value) => Ok(value),
+        Err(error) if path.ends_with(".json") || text.trim_start().starts_with('{') => {
+            Err(DataError::new(
+                format!("`{path}` is no JSON: {error}"),
+                "correct the file; a list of lines is a file whose name does not end in .json",
+            ))
+        }
+        Err(_) => {
+            let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+            Ok(lines.map(|line| Value::String(line.to_owned())).collect())
+        }
+    }
+}
+
+/// The task of that name with these parameters. Depo's vectors say `QA` for test mode, and so may its parameters:
+/// a mode that `mode` contradicts is refused.
+pub fn task(
+    name: &str,
+    mut parameters: Map<String, Value>,
+    mode: Option<Mode>,
+) -> Result<(Task, Mode), DataError> {
+    let asked = match parameters.remove("QA") {
+        None => None,
+        Some(Value::Bool(true)) if name == "depo" => Some(Mode::Test),
+        Some(Value::Bool(false)) if name == "depo" => Some(Mode::Train),
+        Some(value) => {
+            return Err(DataError::new(
+                format!("{name}: QA is {value}, but it is true or false, and depo's alone"),
+                "leave QA out; the mode says which sizes are drawn",
+            ));
+        }
+    };
+    if let (Some(asked), Some(mode)) = (asked, mode)
+        && asked != mode
+    {
+        return Err(DataError::new(
+            "depo: QA says one mode and the mode another",
+            "leave QA out: test mode is what it stands for",
+        ));
+    }
+    let task = Task::parse(name, Value::Object(parameters))?;
+    Ok((task, mode.or(asked).unwrap_or(Mode::Train)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::golden;
+    use serde_json::json;
+
+    fn no_file(path: &str) -> Result<String, DataError> {
+        Err(DataError::new(format!("there is no file `{path}`"), "write another path"))
+    }
+
+    #[test]
+    fn values_are_json_or_text() {
+        let settings = [
+            "N=110",
+            "multi=true",
+            "config=cfg3f",
+            "lens=[1,2]",
+            "ttype=as",
+            "bos=-1",
+            "x=a=b",
+            "y=",
+        ];
+        let got = parameters(&settings, no_file).unwrap();
+        let want = json!({"N": 110, "multi": true, "config": "cfg3f", "lens": [1, 2], "ttype": "as", "bos": -1,
+            "x": "a=b", "y": ""});
+        assert_eq!(Value::Object(got), want);
+        let files = |path: &str| match path {
+            "own.json" => Ok("{\"depth\": 2}".to_owned()),
+            "numbers" => Ok("[1, 2]".to_owned()),
+            "lines.txt" => Ok("It rains.\r\n\n It snows. \n".to_owned()),
+            path => no_file(path),
+        };
+        let set = ["grammar=@own.json", "lens=@numbers", "background=@lines.txt"];
+        let got = parameters(&set, files).unwrap();
+        let want = json!({"grammar": {"depth": 2}, "lens": [1, 2], "background": ["It rains.", "It snows."]});
+        assert_eq!(Value::Object(got), want);
+    }
+
+    #[test]
+    fn wrong_settings_say_what_to_write() {
+        let read = |path: &str| match path {
+            "bad.json" => Ok("It rains.\n".to_owned()),
+            "bad" => Ok("{\"depth\": 2,\n".to_owned()),
+            path => no_file(path),
+        };
+        let cases: [(&[&str], &str); 10] = [
+            (&["x=@bad.json"], "`bad.json` is no JSON: expected value at line 1"),
+            (&["x=@bad"], "`bad` is no JSON: EOF while parsing a value at line 2"),
+            (&["N=99999999999999999999"], "`N` is a number of 20 digits"),
+            (&["N=-99999999999999999999"], "`N` is a number of 20 digits"),
+            (&["N"], "`N` is no setting"),
+            (&["=3"], "`=3` is no setting"),
+            (&[""], "`` is no setting"),
+            (&["N=3", "N=4"], "`N` is set twice"),
+            (&["L=@"], "`L=@` names no file after the `@`"),
+            (&["x=@missing"], "no file `missing`"),
+        ];
+        for (settings, want) in cases {
+            let error = parameters(settings, read).unwrap_err();
+            assert!(error.message.contains(want) && !error.help.is_empty(), "{error}");
+        }
+        let mode = |name: &str, setting: &str, mode| {
+            let settings = ["N=12", "K=2", "mini_vocab=50", "min_tlen=1", "max_tlen=2", setting];
+            task(name, parameters(&settings, no_file).unwrap(), mode)
+        };
+        assert_eq!(mode("depo", "QA=true", None).unwrap().1, Mode::Test);
+        assert_eq!(mode("depo", "QA=false", Some(Mode::Train)).unwrap().1, Mode::Train);
+        assert_eq!(mode("depo", "M=3", Some(Mode::Test)).unwrap().1, Mode::Test);
+        assert!(
+            mode("depo", "QA=true", Some(Mode::Train)).unwrap_err().message.contains("QA says")
+        );
+        assert!(mode("depo", "QA=1", None).unwrap_err().message.contains("QA is 1"));
+        assert!(mode("brevo", "QA=true", None).unwrap_err().message.contains("depo's alone"));
+    }
+
+    #[test]
+    fn the_vectors_parameters_are_taken_as_they_are() {
+        for name in ["depo", "brevo", "mano", "lano", "capo"] {
+            for case in golden::cases(name) {
+                let Some(params) = case["params"].as_object().filter(|_| case["mode"] != "script")
+                else {
+                    continue;
+                };
+                let settings: Vec<String> =
+                    params.iter().map(|(name, value)| format!("{name}={value}")).collect();
+                let (_, mode) = task(name, parameters(&settings, no_file).unwrap(), None).unwrap();
+                if name == "depo" {
+                    assert_eq!(mode == Mode::Test, case["mode"] == "qa");
+                }
+            }
+        }
+    }
+}

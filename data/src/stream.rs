@@ -1,0 +1,293 @@
+//! In: a task, an order and a seed. Out: its samples one after the other, as they are published or as numbered ones.
+//! Must stay true: in the published order sample i is what the published script makes as its i-th from that seed; in
+//! the indexed order it is the first sample of training window i, which no other sample decides.
+
+use super::cpython::Random;
+use super::lano::tree::Tree;
+use super::task::{Mode, Scratch, Tape, Task};
+use super::window::{Order, window_key};
+use super::{DataError, Split};
+
+/// Samples of a task by number.
+#[derive(Clone, Debug)]
+pub struct Stream {
+    task: Task,
+    digest: blake3::Hash,
+    order: Order,
+    mode: Mode,
+    seed: u64,
+    random: Box<Random>,
+    next: u64,
+    scratch: Box<Scratch>,
+    tape: Tape,
+}
+
+impl Stream {
+    /// In the published order Capo's seeds are paired as in the published vectors: see [`Capo::paired`], and people
+    /// come one after the other. In the indexed order they are drawn.
+    ///
+    /// [`Capo::paired`]: super::capo::Capo::paired
+    pub fn new(mut task: Task, order: Order, mode: Mode, seed: u64) -> Stream {
+        let start = match (order, &mut task) {
+            (Order::Published, Task::Capo(capo)) => capo.paired(seed),
+            (
+                Order::Published | Order::Indexed,
+                Task::Depo(_) | Task::Brevo(_) | Task::Mano(_) | Task::Lano(_) | Task::Multihop(_),
+            )
+            | (Order::Indexed, Task::Capo(_)) => seed,
+        };
+        Stream {
+            digest: task.digest(),
+            task,
+            order,
+            mode,
+            seed,
+            random: Box::new(Random::new(start)),
+            next: 0,
+            scratch: Box::default(),
+            tape: Tape::default(),
+        }
+    }
+
+    pub fn task(&self) -> &Task {
+        &self.task
+    }
+
+    /// The number of the sample that comes next.
+    pub fn number(&self) -> u64 {
+        self.next
+    }
+
+    /// Goes on with sample `number` for `count` samples; only the indexed order can begin anywhere.
+    pub fn skip_to(&mut self, number: u64, count: u64) -> Result<(), DataError> {
+        if number.checked_add(count).is_none() {
+            return Err(DataError::new(
+                format!(
+                    "from is {number} and count {count}, but the last number of a sample is {}",
+                    u64::MAX - 1
+                ),
+                match u64::MAX - number {
+                    0 => "begin with a smaller number".to_owned(),
+                    left => format!("set count to {left} or less, or begin with a smaller number"),
+                },
+            ));
+        }
+        match self.order {
+            Order::Indexed => {
+                self.next = number;
+                Ok(())
+            }
+            Order::Published if number == self.next => Ok(()),
+            Order::Published => Err(DataError::new(
+                format!(
+                    "the published order is one sequence: its next sample is {}, not {number}",
+                    self.next
+                ),
+                "begin at 0, or add --order indexed",
+            )),
+        }
+    }
+
+    /// The next sample.
+    pub fn sample(&mut self) -> &Tape {
+        self.seek();
+        let Stream { task, order, mode, random, next, scratch, tape, .. } = self;
+        tape.clear();
+        match (&*task, *order) {
+            (Task::Capo(capo), Order::Published) => {
+                capo.sample_of(
+                    random,
+                    (*next % u64::from(u32::MAX)) as u32,
+                    &mut scratch.capo,
+                    tape,
+                );
+            }
+            (
+                Task::Capo(_)
+                | Task::Depo(_)
+                | Task::Brevo(_)
+                | Task::Mano(_)
+                | Task::Lano(_)
+                | Task::Multihop(_),
+                Order::Indexed | Order::Published,
+            ) => task.sample(random, *mode, scratch, tape),
+        }
+        *next += 1;
+        tape
+    }
+
+    /// The derivation of the next sample, if it is a sentence.
+    pub fn next_tree(&mut self) -> Option<Tree> {
+        self.seek();
+        match &self.task {
+            Task::Lano(lano) => Some(lano.sample_tree(&mut self.random.clone())),
+            Task::Depo(_) | Task::Brevo(_) | Task::Capo(_) | Task::Mano(_) | Task::Multihop(_) => {
+                None
+            }
+        }
+    }
+
+    /// Puts the generator where the next sample begins.
+    fn seek(&mut self) {
+        match self.order {
+            Order::Indexed => {
+                let key = window_key(&self.digest, Split::Train, self.mode, self.seed, self.next);
+                *self.random = Random::from_key(key.as_bytes());
+            }
+            Order::Published => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::Batch;
+    use crate::window::{Ids, LossOn, Options, TaskWindows};
+    use serde_json::json;
+
+    fn tasks() -> Vec<Task> {
+        [
+            ("depo", json!({"N": 12, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2})),
+            ("brevo", json!({"N": 12})),
+            ("capo", json!({"N": 7, "permute": true})),
+            ("mano", json!({"L": 4})),
+            ("lano", json!({"config": "cfg3b"})),
+            ("multihop", json!({"N": 3, "k": 2})),
+        ]
+        .map(|(name, params)| Task::parse(name, params).unwrap())
+        .into()
+    }
+
+    #[test]
+    fn indexed_samples_begin_their_windows() {
+        for task in tasks() {
+            let options = Options {
+                seq_len: 2048,
+                seed: 3,
+                split: Split::Train,
+                mode: Mode::Train,
+                order: Order::Indexed,
+                loss_on: LossOn::All,
+                ids: Ids::Published,
+            };
+            let mut windows = TaskWindows::new(task.clone(), options).unwrap();
+            let mut stream = Stream::new(task.clone(), Order::Indexed, Mode::Train, 3);
+            stream.skip_to(5, 3).unwrap();
+            for number in 5..8 {
+                let tree = stream.next_tree();
+                let tape = stream.sample();
+                if let (Task::Lano(lano), Some(tree)) = (&task, tree) {
+                    assert_eq!(tree.tokens(lano.grammar()), tape.tokens);
+                }
+                let mut batch = Batch::default();
+                windows.fill(number..number + 1, &mut batch).unwrap();
+                let mut from = usize::from(task.separator().is_some());
+                let mut want: Vec<i64> =
+                    tape.tokens.iter().map(|&token| i64::from(token)).collect();
+                if task.cuts_anywhere() {
+                    // The window begins somewhere in it: with what is left up to the next one's separator.
+                    let end = i64::from(task.separator().unwrap());
+                    let left = batch.inputs().iter().skip(1).position(|&token| token == end);
+                    let left = left.unwrap() + 1;
+                    let cut = (want.len() + 1).saturating_sub(left).saturating_sub(1);
+                    from = usize::from(left > want.len());
+                    want.drain(..cut);
+                }
+                assert_eq!(batch.inputs()[from..][..want.len()], want, "{} {number}", task.name());
+            }
+            assert_eq!(stream.number(), 8);
+        }
+    }
+
+    #[test]
+    fn published_samples_come_in_turn() {
+        for task in tasks() {
+            let mut stream = Stream::new(task.clone(), Order::Published, Mode::Train, 3);
+            let (mut random, mut scratch, mut tape) =
+                (Random::new(3), Scratch::default(), Tape::default());
+            let mut names = Vec::new();
+            for _ in 0..8 {
+                let got = stream.sample();
+                if let Task::Capo(_) = task {
+                    names.push(got.tokens[got.answers[0].start..][..got.answers[0].len].to_vec());
+                    continue;
+                }
+                tape.clear();
+                task.sample(&mut random, Mode::Train, &mut scratch, &mut tape);
+                assert_eq!(got.tokens, tape.tokens);
+            }
+            if let Task::Capo(_) = task {
+                // Seven people, the first once more.
+                assert_eq!(names[7], names[0]);
+                names.sort();
+                names.dedup();
+                assert_eq!(names.len(), 7);
+            }
+            assert!(stream.skip_to(8, 1).is_ok());
+            assert!(
+                stream.skip_to(0, 1).unwrap_err().message.contains("its next sample is 8, not 0")
+            );
+        }
+    }
+
+    #[test]
+    fn numbers_end() {
+        let task = tasks().remove(3);
+        let mut stream = Stream::new(task, Order::Indexed, Mode::Train, 3);
+        stream.skip_to(u64::MAX - 2, 2).unwrap();
+        stream.sample();
+        stream.sample();
+        assert_eq!(stream.number(), u64::MAX);
+        for (from, count) in [(u64::MAX - 2, 3), (u64::MAX, 1), (1, u64::MAX), (u64::MAX, u64::MAX)]
+        {
+            let error = stream.skip_to(from, count).unwrap_err();
+            let want = format!("from is {from} and count {count}, but");
+            assert!(error.message.contains(&want), "{error}");
+        }
+    }
+
+    #[test]
+    fn biographies_are_cut_anywhere_in_training_and_nowhere_else() {
+        let task = Task::parse("capo", json!({"N": 7, "permute": true})).unwrap();
+        let end = i64::from(task.separator().unwrap());
+        let windows = |split| {
+            let options = Options {
+                seq_len: 1024,
+                seed: 3,
+                split,
+                mode: Mode::Train,
+                order: Order::Indexed,
+                loss_on: LossOn::All,
+                ids: Ids::Published,
+            };
+            let mut windows = TaskWindows::new(task.clone(), options).unwrap();
+            let mut batch = Batch::default();
+            windows.fill(0..200, &mut batch).unwrap();
+            batch
+        };
+        let (trained, held_out) = (windows(Split::Train), windows(Split::HeldOut));
+        let begins =
+            |batch: &Batch| batch.inputs().chunks(1024).filter(|window| window[0] == end).count();
+        assert!(begins(&trained) < 10 && begins(&held_out) == 200);
+        // The first end comes anywhere: after 184 tokens in the mean, were all biographies of 367.
+        let firsts = trained
+            .inputs()
+            .chunks(1024)
+            .filter_map(|window| window.iter().position(|token| *token == end));
+        let mean = firsts.sum::<usize>() as f64 / 200.0;
+        assert!((150.0..220.0).contains(&mean), "{mean}");
+        // Names still stand where answers say.
+        let mut names = 0;
+        for answer in trained.answers().iter().filter(|answer| answer.level == 0 && answer.complete)
+        {
+            let at = answer.row * 1024 + answer.start;
+            let name: Vec<u8> =
+                trained.targets()[at..at + answer.len].iter().map(|t| *t as u8).collect();
+            let Task::Capo(capo) = &task else { panic!() };
+            assert!(capo.people().iter().any(|person| person.full_name().as_bytes() == name));
+            names += 1;
+        }
+        assert!(names > 200, "{names}");
+    }
+}

@@ -1,0 +1,458 @@
+//! In: documents, in memory or in a prepared file. Out: their tokens by number, their digests, the identity of the whole
+//! set. Must stay true: the identity depends on the documents' bytes, their order, their grouping into sources, the
+//! tokenizer and the tokens alone, not on file names, broken lines or how the JSON was written.
+
+use std::io::{BufRead, Read};
+use std::ops::Range;
+
+use crate::DataError;
+use disk::checked::ReadBuffer;
+
+use super::identity;
+use super::lines::{BadLine, Field, LONGEST_LINE, NAMED_LINES, document_of};
+use super::prepared::{Manifest, Prepared};
+use super::tokenizer::Info;
+
+pub use super::lines::{OnBadLine, Report};
+
+/// One source's files, in reading order, each with the name that messages use.
+#[derive(Debug)]
+pub struct SourceFiles<R> {
+    pub name: String,
+    pub files: Vec<(String, R)>,
+}
+
+/// Documents by number, grouped by source.
+#[derive(Debug)]
+pub struct TextIndex {
+    sources: Vec<Source>,
+    /// Where each document ends, in tokens.
+    ends: Vec<u64>,
+    store: Store,
+    identity: blake3::Hash,
+    documents_digest: blake3::Hash,
+    tokenizer: Info,
+}
+
+/// A named run of documents.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Source {
+    pub name: String,
+    pub documents: Range<u32>,
+}
+
+/// Where tokens and digests are.
+#[derive(Debug)]
+enum Store {
+    /// The documents' bytes, one after the other, which are their tokens.
+    Memory {
+        bytes: Vec<u8>,
+        digests: Vec<blake3::Hash>,
+    },
+    File(Box<Prepared>),
+}
+
+/// What reading needs between two documents, kept so that it is allocated once.
+pub type Scratch = ReadBuffer;
+
+impl TextIndex {
+    /// Reads all documents of all sources into memory, as bytes.
+    pub fn build<R: BufRead>(
+        sources: Vec<SourceFiles<R>>,
+        on_bad_line: OnBadLine,
+    ) -> Result<(TextIndex, Report), DataError> {
+        let mut documents = Documents::default();
+        let mut report = Report::default();
+        let mut ends = Vec::new();
+        for SourceFiles { name, files } in sources {
+            for (file, reader) in files {
+                read_file(reader, &file, &mut documents, &mut report)?;
+            }
+            ends.push((name, documents.len()));
+        }
+        if on_bad_line == OnBadLine::Refuse && report.malformed > 0 {
+            return Err(malformed(&report));
+        }
+        // Only now, so that a source whose every line is bad is told apart from one that has none.
+        for (name, end) in ends {
+            documents.end_source(name, end)?;
+        }
+        let index = documents.finish()?;
+        report.documents = index.len() as u64;
+        report.bytes = index.ends.last().copied().unwrap_or(0);
+        Ok((index, report))
+    }
+
+    /// What a prepared file holds.
+    pub(super) fn of_prepared(
+        sources: Vec<Source>,
+        ends: Vec<u64>,
+        [identity, documents_digest]: [blake3::Hash; 2],
+        tokenizer: Info,
+        prepared: Prepared,
+    ) -> TextIndex {
+        let store = Store::File(Box::new(prepared));
+        TextIndex { sources, ends, store, identity, documents_digest, tokenizer }
+    }
+
+    /// Documents of all sources.
+    pub fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty()
+    }
+
+    pub fn sources(&self) -> &[Source] {
+        &self.sources
+    }
+
+    /// What made the tokens.
+    pub fn tokenizer(&self) -> &Info {
+        &self.tokenizer
+    }
+
+    /// The identity of the data, tokens included: what a lock binds.
+    pub fn identity(&self) -> &blake3::Hash {
+        &self.identity
+    }
+
+    /// Of the documents alone, whatever made tokens of them: equal where the same documents were prepared twice. Locks
+    /// of earlier versions were bound to it.
+    pub fn documents_digest(&self) -> &blake3::Hash {
+        &self.documents_digest
+    }
+
+    /// Where a document's tokens are among all of them; nowhere past the last one.
+    fn place(&self, number: u32) -> Range<u64> {
+        let number = number as usize;
+        let start =
+            number.checked_sub(1).and_then(|before| self.ends.get(before)).copied().unwrap_or(0);
+        start..self.ends.get(number).copied().unwrap_or(start)
+    }
+
+    /// Tokens of a document, without marks.
+    pub fn tokens(&self, number: u32) -> u64 {
+        let place = self.place(number);
+        place.end - place.start
+    }
+
+    /// Tokens of a run of documents, without marks.
+    pub fn tokens_of(&self, documents: &Range<u32>) -> u64 {
+        let before = |number: u32| number.checked_sub(1).map_or(0, |last| self.place(last).end);
+        before(documents.end) - before(documents.start)
+    }
+
+    /// Appends a document's tokens but for the first `skipped`, at most `limit` of them.
+    pub fn read(
+        &self,
+        number: u32,
+        skipped: u64,
+        limit: usize,
+        scratch: &mut Scratch,
+        out: &mut Vec<u32>,
+    ) -> Result<(), DataError> {
+        let place = self.place(number);
+        let start = place.start.saturating_add(skipped).min(place.end);
+        let end = place.end.min(start.saturating_add(limit as u64));
+        match &self.store {
+            Store::Memory { bytes, digests: _ } => {
+                let bytes = bytes.get(start as usize..end as usize).unwrap_or_default();
+                out.extend(bytes.iter().map(|&byte| u32::from(byte)));
+                Ok(())
+            }
+            Store::File(prepared) => prepared.tokens(start..end, scratch, out),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn document(&self, number: u32) -> &[u8] {
+        let Store::Memory { bytes, digests: _ } = &self.store else { return &[] };
+        let place = self.place(number);
+        bytes.get(place.start as usize..place.end as usize).unwrap_or_default()
+    }
+
+    /// What a prepared file says of itself; documents in memory have no manifest.
+    pub fn manifest(&self) -> Option<&Manifest> {
+        match &self.store {
+            Store::Memory { .. } => None,
+            Store::File(prepared) => Some(prepared.manifest()),
+        }
+    }
+
+    /// Gives the digests of the bytes of a run of documents, in order.
+    pub fn digests(
+        &self,
+        documents: Range<u32>,
+        mut to: impl FnMut(u32, &blake3::Hash),
+    ) -> Result<(), DataError> {
+        match &self.store {
+            Store::Memory { bytes: _, digests } => {
+                for number in documents {
+                    if let Some(digest) = digests.get(number as usize) {
+                        to(number, digest);
+                    }
+                }
+                Ok(())
+            }
+            Store::File(prepared) => prepared.digests(documents, &mut to),
+        }
+    }
+
+    /// Reads all there is and holds it against its digests; what is in memory has been.
+    pub fn check(&self) -> Result<(), DataError> {
+        match &self.store {
+            Store::Memory { .. } => Ok(()),
+            Store::File(prepared) => prepared.check(),
+        }
+    }
+}
+
+/// What is said when malformed lines are refused.
+pub(super) fn malformed(report: &Report) -> DataError {
+    DataError::new(
+        report.malformed_lines(),
+        "correct these lines, or leave them out with `canonc data prepare --malformed skip`",
+    )
+}
+
+/// Over each source's number of documents and their digests.
+pub(super) fn documents_hasher() -> blake3::Hasher {
+    blake3::Hasher::new_derive_key("canonc 1 data text")
+}
+
+/// Documents being collected; [`Documents::finish`] is the only way to a [`TextIndex`].
+#[derive(Debug, Default)]
+pub(super) struct Documents {
+    sources: Vec<Source>,
+    bytes: Vec<u8>,
+    ends: Vec<u64>,
+}
+
+impl Documents {
+    pub(super) fn len(&self) -> usize {
+        self.ends.len()
+    }
+
+    pub(super) fn push(&mut self, document: &[u8]) {
+        self.bytes.extend_from_slice(document);
+        self.ends.push(self.bytes.len() as u64);
+    }
+
+    /// Makes the documents from the last source's end up to `end` the source `name`.
+    pub(super) fn end_source(&mut self, name: String, end: usize) -> Result<(), DataError> {
+        let start = self.sources.last().map_or(0, |source| source.documents.end);
+        let end = u32::try_from(end).map_err(|_| {
+            DataError::new(
+                format!("there are {end} documents, more than an index can number"),
+                format!("prepare at most {} documents at a time", u32::MAX),
+            )
+        })?;
+        if start == end {
+            return Err(DataError::new(
+                format!("source `{name}` has no documents"),
+                "give it JSON lines with a `text` or `content` field, or leave the source out",
+            ));
+        }
+        if self.sources.iter().any(|source| source.name == name) {
+            return Err(DataError::new(
+                format!("there are two sources called `{name}`"),
+                "rename one, or put their files into one source",
+            ));
+        }
+        self.sources.push(Source { name, documents: start..end });
+        Ok(())
+    }
+
+    pub(super) fn finish(self) -> Result<TextIndex, DataError> {
+        let Documents { sources, bytes, ends } = self;
+        if sources.is_empty() {
+            return Err(DataError::new(
+                "there are no sources of text",
+                "name at least one file of JSON lines",
+            ));
+        }
+        let mut digests = Vec::with_capacity(ends.len());
+        let mut start = 0;
+        for &end in &ends {
+            digests.push(blake3::hash(bytes.get(start..end as usize).unwrap_or_default()));
+            start = end as usize;
+        }
+        let mut all = documents_hasher();
+        for Source { name: _, documents } in &sources {
+            all.update(&u64::from(documents.end - documents.start).to_le_bytes());
+            for digest in
+                digests.get(documents.start as usize..documents.end as usize).unwrap_or_default()
+            {
+                all.update(digest.as_bytes());
+            }
+        }
+        let counts = sources
+            .iter()
+            .map(|Source { name: _, documents }| u64::from(documents.end - documents.start));
+        let identity = identity::of_bytes(counts, &bytes, &ends, &digests);
+        Ok(TextIndex {
+            sources,
+            ends,
+            store: Store::Memory { bytes, digests },
+            identity,
+            documents_digest: all.finalize(),
+            tokenizer: Info::bytes(),
+        })
+    }
+}
+
+fn read_file(
+    mut reader: impl BufRead,
+    file: &str,
+    documents: &mut Documents,
+    report: &mut Report,
+) -> Result<(), DataError> {
+    let mut line = Vec::new();
+    for number in 1.. {
+        line.clear();
+        let unreadable = |error| {
+            DataError::new(
+                format!("cannot read {file}: {error}"),
+                "check that the file is there and readable",
+            )
+        };
+        let read =
+            reader.by_ref().take(LONGEST_LINE).read_until(b'\n', &mut line).map_err(unreadable)?;
+        if read == 0 {
+            break;
+        }
+        report.lines += 1;
+        let document = if read as u64 == LONGEST_LINE && line.last() != Some(&b'\n') {
+            reader.skip_until(b'\n').map_err(unreadable)?;
+            Err(format!("longer than {LONGEST_LINE} bytes"))
+        } else if line.trim_ascii().is_empty() {
+            report.blank += 1;
+            continue;
+        } else {
+            document_of(&line, &Field::Usual)
+        };
+        let why = match document {
+            Ok(text) if text.is_empty() => {
+                report.empty += 1;
+                continue;
+            }
+            Ok(text) => {
+                documents.push(text.as_bytes());
+                continue;
+            }
+            Err(why) => {
+                report.malformed += 1;
+                why
+            }
+        };
+        if report.first_bad.len() < NAMED_LINES {
+            report.first_bad.push(BadLine { file: file.to_owned(), line: number, why });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Cursor;
+
+    fn build(
+        files: &[(&str, &str)],
+        on_bad_line: OnBadLine,
+    ) -> Result<(TextIndex, Report), DataError> {
+        let files = files
+            .iter()
+            .map(|(name, text)| ((*name).to_owned(), Cursor::new(text.as_bytes().to_vec())));
+        TextIndex::build(
+            vec![SourceFiles { name: "a".to_owned(), files: files.collect() }],
+            on_bad_line,
+        )
+    }
+
+    const MIXED: &str = "{\"text\": \"one\"}\n\n{\"content\": \"zwei\", \"id\": [1, {}]}\n{\"text\": \"\"}\n{not json}\n\
+        {\"text\": null, \"content\": \"\"}\n{\"id\": 3}\n[\"a\", \"b\"]\n{\"text\": \"\\u00e9\", \"content\": \"no\"}\r\n  \n{\"text\": \"last\"}";
+
+    #[test]
+    fn bad_lines_are_counted_and_named() {
+        let (index, report) = build(&[("a.jsonl", MIXED)], OnBadLine::Skip).unwrap();
+        let texts: Vec<&str> = (0..index.len() as u32)
+            .map(|i| std::str::from_utf8(index.document(i)).unwrap())
+            .collect();
+        assert_eq!(texts, ["one", "zwei", "é", "last"]);
+        assert_eq!(index.document(4), b"");
+        let Report { lines, documents, bytes, blank, malformed, empty, first_bad } = report;
+        assert_eq!((lines, documents, bytes, blank, malformed, empty), (11, 4, 13, 2, 4, 1));
+        let lines: Vec<u64> = first_bad.iter().map(|bad| bad.line).collect();
+        assert_eq!(lines, [5, 6, 7, 8]);
+        assert!(first_bad[0].to_string().starts_with("a.jsonl:5: not a JSON object: "));
+        assert_eq!(first_bad[1].why, "`text` or `content` is not a string");
+        assert_eq!(first_bad[2].why, "no `text` and no `content`");
+        assert_eq!(first_bad[3].why, "not a JSON object");
+    }
+
+    #[test]
+    fn refusing_names_all_bad_lines_at_once() {
+        let error = build(&[("a.jsonl", MIXED)], OnBadLine::Refuse).unwrap_err();
+        assert!(
+            error.message.starts_with("4 of 11 lines hold no document:\na.jsonl:5: "),
+            "{error}"
+        );
+        assert!(error.message.contains("a.jsonl:8"), "{error}");
+        let many = "x\n".repeat(30);
+        let error = build(&[("b", &many)], OnBadLine::Refuse).unwrap_err();
+        assert!(error.message.ends_with("... and 10 more"), "{error}");
+    }
+
+    #[test]
+    fn hostile_lines_are_malformed_not_fatal() {
+        let deep = format!(
+            "{{\"text\": {}1{}}}\n{{\"text\": \"fine\"}}",
+            "[".repeat(100_000),
+            "]".repeat(100_000)
+        );
+        let (index, report) = build(&[("a", &deep)], OnBadLine::Skip).unwrap();
+        assert_eq!((index.len(), report.malformed), (1, 1));
+        let files = vec![(
+            "a".to_owned(),
+            Cursor::new(b"{\"text\": \"\xff\"}\n{\"text\": \"a\"}".to_vec()),
+        )];
+        let source = SourceFiles { name: "a".to_owned(), files };
+        let (index, report) = TextIndex::build(vec![source], OnBadLine::Skip).unwrap();
+        assert_eq!((index.len(), report.malformed), (1, 1));
+    }
+
+    #[test]
+    fn sources_without_documents_or_of_one_name_are_refused() {
+        let error = build(&[("a", "\n\n")], OnBadLine::Skip).unwrap_err();
+        assert!(error.message.contains("source `a` has no documents"), "{error}");
+        let source = || SourceFiles {
+            name: "a".to_owned(),
+            files: vec![("f".to_owned(), Cursor::new(b"{\"text\":\"x\"}".to_vec()))],
+        };
+        let error = TextIndex::build(vec![source(), source()], OnBadLine::Skip).unwrap_err();
+        assert!(error.message.contains("two sources called `a`"), "{error}");
+        let none: Vec<SourceFiles<Cursor<Vec<u8>>>> = Vec::new();
+        assert!(TextIndex::build(none, OnBadLine::Skip).is_err());
+    }
+
+    #[test]
+    fn the_identity_is_not_of_names_and_forms() {
+        let identity =
+            |files: &[(&str, &str)]| *build(files, OnBadLine::Skip).unwrap().0.identity();
+        let one = identity(&[("a", "{\"text\": \"x\"}\n{\"text\": \"y\"}\n")]);
+        assert_eq!(
+            identity(&[("b", "{\"content\":\"x\"}\n\nbroken\n"), ("c", "{\"text\":\"\\u0079\"}")]),
+            one
+        );
+        assert_ne!(identity(&[("a", "{\"text\": \"y\"}\n{\"text\": \"x\"}\n")]), one);
+        assert_ne!(identity(&[("a", "{\"text\": \"xy\"}\n")]), one);
+        let split = [("a", "x"), ("b", "y")].map(|(name, text)| SourceFiles {
+            name: name.to_owned(),
+            files: vec![("f".to_owned(), Cursor::new(format!("{{\"text\":\"{text}\"}}")))],
+        });
+        assert_ne!(*TextIndex::build(split.into(), OnBadLine::Skip).unwrap().0.identity(), one);
+    }
+}

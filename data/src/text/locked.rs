@@ -1,0 +1,108 @@
+//! In: what a lock says of text, and prepared documents. Out: the options of its windows; whether the documents are
+//! tokens of the tokenizer that it means. Must stay true: every value is the lock's; documents of another tokenizer are
+//! never read as if they were of this one.
+
+use compiler::lock::{self, DataSource, Tokenizer};
+
+use super::shuffle::Shuffle;
+use super::tokenizer::Info;
+use super::{HeldOut, Marks, Options};
+use crate::Split;
+
+/// How windows of a text source are made; `None` for a task.
+pub fn options(source: &DataSource, seq_len: usize, split: Split, seed: u64) -> Option<Options> {
+    match source {
+        DataSource::Task { .. } => None,
+        DataSource::Text {
+            name: _,
+            digest: _,
+            tokenizer: _,
+            add_bos,
+            add_eos,
+            held_out_per_million,
+            held_out_seed,
+            weights,
+            shuffle,
+        } => Some(Options {
+            seq_len,
+            seed,
+            split,
+            held_out: HeldOut { seed: *held_out_seed, per_million: *held_out_per_million },
+            marks: Marks { bos: *add_bos, eos: *add_eos },
+            weights: weights.clone(),
+            shuffle: match *shuffle {
+                lock::Shuffle::Buffer { windows } => Shuffle::Buffer { windows },
+                lock::Shuffle::Documents => Shuffle::Documents,
+                lock::Shuffle::Windows => Shuffle::Windows,
+            },
+        }),
+    }
+}
+
+/// What differs between the tokenizer of a lock and that of documents, in words; `None` if nothing does.
+pub fn mismatch(lock: &Tokenizer, documents: &Info) -> Option<String> {
+    let Info { kind: has_kind, digest: has_digest, vocab: has_vocab, bos: _, eos: _ } = documents;
+    let differ = |field: &str, lock: &dyn std::fmt::Display, has: &dyn std::fmt::Display| {
+        Some(format!(
+            "the lock's data.{field} is {lock}, and the documents were prepared with {has}"
+        ))
+    };
+    match lock {
+        Tokenizer::Bytes if has_kind.name() == "bytes" => None,
+        Tokenizer::Bytes => differ("tokenizer", &"bytes", has_kind),
+        Tokenizer::File { kind, .. } if kind.name() != has_kind.name() => {
+            differ("tokenizer", &kind.name(), has_kind)
+        }
+        Tokenizer::File { vocab, .. } if *vocab != u64::from(*has_vocab) => {
+            differ("tokenizer_vocab", vocab, has_vocab)
+        }
+        Tokenizer::File { digest: Some(digest), .. }
+            if digest.to_string() != has_digest.to_hex().as_str() =>
+        {
+            let has = has_digest.to_hex();
+            differ("tokenizer_digest", &digest.short(), &has.get(..12).unwrap_or_default())
+        }
+        Tokenizer::File { .. } => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use compiler::digest::Digest;
+    use compiler::lock::TokenizerKind;
+
+    #[test]
+    fn each_difference_is_told_with_both_values() {
+        use super::super::tokenizer::Kind;
+        let digest = blake3::hash(b"a");
+        let has = Info { kind: Kind::Tiktoken, digest, vocab: 300, bos: None, eos: None };
+        let lock = |kind, digest: Option<&str>, vocab| Tokenizer::File {
+            kind,
+            digest: digest.and_then(Digest::parse),
+            vocab,
+        };
+        let hex = digest.to_hex();
+        let other = blake3::hash(b"b").to_hex();
+        assert_eq!(mismatch(&Tokenizer::Bytes, &Info::bytes()), None);
+        assert_eq!(mismatch(&lock(TokenizerKind::Tiktoken, None, 300), &has), None);
+        assert_eq!(mismatch(&lock(TokenizerKind::Tiktoken, Some(hex.as_str()), 300), &has), None);
+        let said = |lock, has: &Info| mismatch(&lock, has).unwrap();
+        assert!(
+            said(Tokenizer::Bytes, &has)
+                .contains("is bytes, and the documents were prepared with tiktoken")
+        );
+        assert!(
+            said(lock(TokenizerKind::HuggingFace, None, 300), &has).contains("is huggingface, and")
+        );
+        assert!(
+            said(lock(TokenizerKind::Tiktoken, None, 300), &Info::bytes()).ends_with("with bytes")
+        );
+        assert!(said(lock(TokenizerKind::Tiktoken, None, 301), &has).contains("is 301, and"));
+        let text = said(lock(TokenizerKind::Tiktoken, Some(other.as_str()), 300), &has);
+        assert!(
+            text.contains(&other.as_str()[..12]) && text.ends_with(&hex.as_str()[..12]),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,540 @@
+//! In: what work makes, in order. Out: the prepared file, under its name only when it is whole; until then a folder
+//! `NAME.partial` with what there is and a state that says how far that goes. Must stay true: what is taken up again is
+//! exactly what the state says, cut there and held against its digest; a state of other inputs, another tokenizer or
+//! other rules is never gone on with; two processes do not write one file.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+use std::time::UNIX_EPOCH;
+
+use serde::{Deserialize, Serialize};
+
+use crate::DataError;
+
+use super::super::identity::Blocks;
+use super::super::index::documents_hasher;
+use super::super::lines::{BadLine, OnBadLine, Report};
+use super::super::prepared::{
+    ENTRY, FileEntry, Manifest, START, SourceEntry, TokenizerEntry, trailer_digest, width,
+};
+use super::input::Place;
+use super::work::{At, Made, inputs};
+use super::{Done, Fault, Input, News, Request};
+
+/// How the message of an error begins that is the disk's, not the input's.
+pub const CANNOT_WRITE: &str = "cannot write ";
+
+/// How far it goes, as written beside it.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct State {
+    version: u32,
+    /// Of all that decides the result.
+    request: String,
+    file: usize,
+    place: Place,
+    read: u64,
+    documents: u64,
+    tokens: u64,
+    /// Over the tokens so far, and over their documents' entries.
+    tokens_digest: String,
+    documents_digest: String,
+    files: Vec<FileEntry>,
+    bad: Vec<(String, u64, String)>,
+}
+
+/// Bytes on their way to a file, each block's digest kept.
+struct Sealing {
+    to: BufWriter<File>,
+    blocks: Blocks,
+}
+
+impl Sealing {
+    fn new(file: File) -> Sealing {
+        Sealing { to: BufWriter::with_capacity(1 << 18, file), blocks: Blocks::default() }
+    }
+
+    fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.blocks.note(bytes);
+        self.to.write_all(bytes)
+    }
+}
+
+/// A preparation on its way.
+pub(super) struct Partial<'a> {
+    request: &'a Request<'a>,
+    request_digest: String,
+    /// Of each input, when this process began.
+    states: Vec<String>,
+    out: PathBuf,
+    folder: PathBuf,
+    /// Held as long as this process writes here.
+    _lock: File,
+    tokens: Sealing,
+    entries: Sealing,
+    at: At,
+    done: Done,
+    /// Bytes on disk of the files before the one that is read.
+    before: Vec<u64>,
+    reports: Vec<Report>,
+    bad: Vec<BadLine>,
+    since: u64,
+    pieces: u64,
+    saves: u64,
+}
+
+/// What a preparation gave whose file has its name already, so that only its folder is left to take away.
+pub(super) fn finished(
+    request: &Request<'_>,
+    out: &Path,
+) -> Result<Option<(Report, u64)>, DataError> {
+    let folder = folder_of(out);
+    let Ok(text) = fs::read_to_string(folder.join("state.toml")) else { return Ok(None) };
+    let Ok(state) = toml::from_str::<State>(&text) else { return Ok(None) };
+    // The tokens have become the file; in any other state they are still here.
+    if folder.join("tokens").exists()
+        || !out.exists()
+        || state.request != digest_of(request, &states_of(request)?)
+    {
+        return Ok(None);
+    }
+    let mut all = Report::default();
+    for entry in &state.files {
+        all.add(entry.report());
+    }
+    fs::remove_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
+    Ok(Some((all, state.tokens)))
+}
+
+fn folder_of(out: &Path) -> PathBuf {
+    let mut name = out.file_name().unwrap_or_default().to_os_string();
+    name.push(".partial");
+    out.with_file_name(name)
+}
+
+impl<'a> Partial<'a> {
+    pub(super) fn open(
+        request: &'a Request<'a>,
+        out: &Path,
+        told: &mut dyn FnMut(&News),
+    ) -> Result<Partial<'a>, DataError> {
+        let folder = folder_of(out);
+        let cannot = |error: io::Error| cannot_write(&folder, &error);
+        fs::create_dir_all(&folder).map_err(cannot)?;
+        let lock = File::create(folder.join("lock")).map_err(cannot)?;
+        if lock.try_lock().is_err() {
+            return Err(DataError::new(
+                format!("another canonc is writing in {}", folder.display()),
+                "wait for it, or name another file with --out",
+            ));
+        }
+        let open = |name: &str| {
+            let mut options = OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false);
+            options.open(folder.join(name)).map_err(cannot)
+        };
+        let mut before = vec![0];
+        for input in inputs(request.sources) {
+            before.push(before.last().copied().unwrap_or(0) + input.bytes);
+        }
+        let states = states_of(request)?;
+        let mut partial = Partial {
+            request,
+            request_digest: digest_of(request, &states),
+            states,
+            out: out.to_owned(),
+            tokens: Sealing::new(open("tokens")?),
+            entries: Sealing::new(open("documents")?),
+            folder: folder.clone(),
+            _lock: lock,
+            at: At { file: 0, place: Place::default() },
+            done: Done::default(),
+            reports: vec![Report::default(); before.len() - 1],
+            before,
+            bad: Vec::new(),
+            since: 0,
+            pieces: 0,
+            saves: 0,
+        };
+        let state = fs::read_to_string(folder.join("state.toml"));
+        let taken = match &state {
+            Err(_) => false,
+            Ok(text) => match partial.take_up(text).map_err(cannot)? {
+                None => {
+                    told(&News::Resumed(partial.done));
+                    true
+                }
+                Some(why) => {
+                    told(&News::Anew(why));
+                    false
+                }
+            },
+        };
+        if !taken {
+            partial.begin().map_err(cannot)?;
+        }
+        Ok(partial)
+    }
+
+    /// Goes on where a state says, or says why not.
+    fn take_up(&mut self, text: &str) -> io::Result<Option<&'static str>> {
+        let Ok(state) = toml::from_str::<State>(text) else {
+            return Ok(Some("its state cannot be read"));
+        };
+        let State {
+            version,
+            request,
+            file,
+            place,
+            read,
+            documents,
+            tokens,
+            tokens_digest,
+            documents_digest,
+            files,
+            bad,
+        } = state;
+        if version != 1 || request != self.request_digest || files.len() != self.reports.len() {
+            return Ok(Some("it is of other files, another tokenizer or other options"));
+        }
+        let width = width(self.request.tokenizer.info());
+        let length = tokens.checked_mul(width).and_then(|n| n.checked_add(START.len() as u64));
+        let entries = documents.checked_mul(ENTRY);
+        let (Some(length), Some(entries)) = (length, entries) else {
+            return Ok(Some("its state cannot be read"));
+        };
+        for (sealing, length, digest) in [
+            (&mut self.tokens, length, &tokens_digest),
+            (&mut self.entries, entries, &documents_digest),
+        ] {
+            let file = sealing.to.get_mut();
+            if file.metadata()?.len() < length {
+                return Ok(Some("a part of it is missing"));
+            }
+            file.set_len(length)?;
+            file.rewind()?;
+            let mut reader = BufReader::with_capacity(1 << 18, file.try_clone()?);
+            let mut buffer = vec![0; 1 << 18];
+            loop {
+                let count = reader.read(&mut buffer)?;
+                if count == 0 {
+                    break;
+                }
+                sealing.blocks.note(buffer.get(..count).unwrap_or_default());
+            }
+            sealing.to.get_mut().seek(SeekFrom::End(0))?;
+            if sealing.blocks.digest() != *digest {
+                return Ok(Some("it is damaged"));
+            }
+        }
+        self.at = At { file, place };
+        self.done = Done { read, documents, tokens };
+        for (report, entry) in self.reports.iter_mut().zip(files) {
+            *report = entry.report();
+        }
+        self.bad = bad.into_iter().map(|(file, line, why)| BadLine { file, line, why }).collect();
+        Ok(None)
+    }
+
+    /// Starts with nothing.
+    fn begin(&mut self) -> io::Result<()> {
+        let state = self.folder.join("state.toml");
+        match fs::remove_file(&state) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            Ok(()) | Err(_) => {}
+        }
+        for sealing in [&mut self.tokens, &mut self.entries] {
+            sealing.to.get_mut().set_len(0)?;
+            sealing.to.get_mut().rewind()?;
+            sealing.blocks = Blocks::default();
+        }
+        self.tokens.write(START)
+    }
+
+    pub(super) fn at(&self) -> At {
+        self.at
+    }
+
+    pub(super) fn done(&self) -> Done {
+        self.done
+    }
+
+    /// Whether a line has been met that is not to be skipped.
+    pub(super) fn refused(&self) -> bool {
+        self.request.on_bad_line == OnBadLine::Refuse && !self.bad.is_empty()
+    }
+
+    /// What has been read of all files.
+    pub(super) fn report(&self) -> Report {
+        let mut all = Report::default();
+        for report in &self.reports {
+            all.add(report.clone());
+        }
+        all.first_bad.clone_from(&self.bad);
+        all
+    }
+
+    pub(super) fn add(&mut self, made: Made) -> Result<(), DataError> {
+        let Made { after, tokens, documents, mut report, weight, read } = made;
+        let cannot = |folder: &Path| {
+            let folder = folder.to_owned();
+            move |error: io::Error| cannot_write(&folder, &error)
+        };
+        let cannot = cannot(&self.folder);
+        self.tokens.write(&tokens).map_err(&cannot)?;
+        for (count, digest) in &documents {
+            self.done.tokens += count;
+            self.entries.write(&self.done.tokens.to_le_bytes()).map_err(&cannot)?;
+            self.entries.write(digest.as_bytes()).map_err(&cannot)?;
+        }
+        self.done.documents += documents.len() as u64;
+        self.done.read = self.before.get(after.file).copied().unwrap_or(0) + read;
+        self.at = after;
+        let mut bad = Report { first_bad: std::mem::take(&mut self.bad), ..Report::default() };
+        bad.add(Report { first_bad: std::mem::take(&mut report.first_bad), ..Report::default() });
+        self.bad = bad.first_bad;
+        if let Some(of_file) = self.reports.get_mut(after.file) {
+            of_file.add(report);
+        }
+        self.pieces += 1;
+        self.breaks(Fault::Piece(self.pieces));
+        self.since += weight as u64;
+        if self.since >= self.request.checkpoint {
+            self.save()?;
+        }
+        Ok(())
+    }
+
+    /// Makes what there is so far something to go on from.
+    pub(super) fn save(&mut self) -> Result<(), DataError> {
+        self.since = 0;
+        self.saves += 1;
+        let folder = self.folder.clone();
+        let cannot = |error: io::Error| cannot_write(&folder, &error);
+        for sealing in [&mut self.tokens, &mut self.entries] {
+            sealing.to.flush().map_err(cannot)?;
+            sealing.to.get_mut().sync_data().map_err(cannot)?;
+        }
+        self.breaks(Fault::StateBefore(self.saves));
+        let state = State {
+            version: 1,
+            request: self.request_digest.clone(),
+            file: self.at.file,
+            place: self.at.place,
+            read: self.done.read,
+            documents: self.done.documents,
+            tokens: self.done.tokens,
+            tokens_digest: self.tokens.blocks.digest(),
+            documents_digest: self.entries.blocks.digest(),
+            files: self.files().collect(),
+            bad: self
+                .bad
+                .iter()
+                .map(|BadLine { file, line, why }| (file.clone(), *line, why.clone()))
+                .collect(),
+        };
+        let text = toml::to_string(&state).map_err(|error| cannot(io::Error::other(error)))?;
+        let written = self.folder.join("state.toml.new");
+        let mut file = File::create(&written).map_err(cannot)?;
+        file.write_all(text.as_bytes()).and_then(|()| file.sync_data()).map_err(cannot)?;
+        self.breaks(Fault::StateWritten(self.saves));
+        fs::rename(&written, self.folder.join("state.toml")).map_err(cannot)
+    }
+
+    fn files(&self) -> impl Iterator<Item = FileEntry> {
+        let inputs = inputs(self.request.sources).into_iter();
+        inputs.zip(&self.reports).map(|(input, report)| FileEntry::of(&input.name, report))
+    }
+
+    /// Writes what follows the tokens and gives the file its name.
+    pub(super) fn finish(mut self) -> Result<(), DataError> {
+        let folder = self.folder.clone();
+        let cannot = |error: io::Error| cannot_write(&folder, &error);
+        let mut sources = self.sources()?;
+        // From here on the state says where the tokens end, so that another process can cut there and do this again.
+        self.save()?;
+        let documents_at = self.tokens.blocks.length;
+        let mut identity = documents_hasher();
+        self.entries.to.get_mut().rewind().map_err(cannot)?;
+        let mut reader = BufReader::new(self.entries.to.get_ref().try_clone().map_err(cannot)?);
+        let mut entry = [0; ENTRY as usize];
+        // Of the entries as they are read back.
+        let mut again = Blocks::default();
+        let (mut number, mut before) = (0, 0);
+        for source in &mut sources {
+            identity.update(&source.documents.to_le_bytes());
+            let mut end = before;
+            for _ in 0..source.documents {
+                reader.read_exact(&mut entry).map_err(cannot)?;
+                again.note(&entry);
+                let (place, digest) = entry.split_at(8);
+                end = place.try_into().map_or(0, u64::from_le_bytes);
+                identity.update(digest);
+                self.tokens.write(&entry).map_err(cannot)?;
+                if number == self.done.documents / 2 {
+                    self.tokens.to.flush().map_err(cannot)?;
+                    self.breaks(Fault::FinishHalf);
+                }
+                number += 1;
+            }
+            source.tokens = end.saturating_sub(before);
+            before = end;
+        }
+        if again.digest() != self.entries.blocks.digest() {
+            return Err(DataError::new(
+                format!("{} has changed since it was written", folder.join("documents").display()),
+                "look for what writes there, or for a disk or memory that fails; the same command makes it anew",
+            ));
+        }
+        self.inputs_as_they_were()?;
+        let manifest = Manifest {
+            version: 2,
+            identity: identity.finalize().to_hex().to_string(),
+            documents: self.done.documents,
+            tokens: self.done.tokens,
+            tokenizer: TokenizerEntry::of(self.request.tokenizer.info()),
+            sources,
+        };
+        let manifest =
+            toml::to_string(&manifest).map_err(|error| cannot(io::Error::other(error)))?;
+        let blocks = self.tokens.blocks.all();
+        let blocks_at = self.tokens.blocks.length;
+        let manifest_at = blocks_at + blocks.len() as u64;
+        let offsets = [documents_at, blocks_at, manifest_at].map(u64::to_le_bytes).concat();
+        let digest = trailer_digest(&blocks, manifest.as_bytes(), &offsets);
+        let to = &mut self.tokens.to;
+        for bytes in [&blocks, manifest.as_bytes(), &offsets, digest.as_bytes()] {
+            to.write_all(bytes).map_err(cannot)?;
+        }
+        to.flush().and_then(|()| to.get_mut().sync_all()).map_err(cannot)?;
+        self.breaks(Fault::RenameBefore);
+        fs::rename(self.folder.join("tokens"), &self.out)
+            .and_then(|()| sync_folder(&self.out))
+            .map_err(|error| cannot_write(&self.out, &error))?;
+        self.breaks(Fault::RemoveBefore);
+        self.remove()
+    }
+
+    /// Documents of each source; one that has none is refused.
+    fn sources(&self) -> Result<Vec<SourceEntry>, DataError> {
+        let mut files = self.files();
+        let mut sources: Vec<SourceEntry> = Vec::new();
+        for source in self.request.sources {
+            let files: Vec<FileEntry> = files.by_ref().take(source.files.len()).collect();
+            let documents = files.iter().map(|file| file.documents).sum();
+            sources.push(SourceEntry { name: source.name.clone(), documents, tokens: 0, files });
+        }
+        drop(files);
+        if let Some(none) = sources.iter().find(|source| source.documents == 0) {
+            let lines: u64 = none.files.iter().map(|file| file.lines).sum();
+            let empty: u64 = none.files.iter().map(|file| file.empty).sum();
+            let error = DataError::new(
+                format!(
+                    "source `{}` has no documents: {lines} lines, {empty} of them empty documents",
+                    none.name
+                ),
+                format!("give it lines with {}, or leave the source out", self.request.field),
+            );
+            self.clear()?;
+            return Err(error);
+        }
+        Ok(sources)
+    }
+
+    /// Refuses a result of files that changed while they were read: it would be of no state that they ever had.
+    fn inputs_as_they_were(&self) -> Result<(), DataError> {
+        for (input, before) in inputs(self.request.sources).into_iter().zip(&self.states) {
+            if state_of(input)? != *before {
+                return Err(DataError::new(
+                    format!("{} has changed while it was read", input.name),
+                    "wait until nothing writes to it, and repeat the command",
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the folder away.
+    pub(super) fn remove(self) -> Result<(), DataError> {
+        self.clear()
+    }
+
+    fn clear(&self) -> Result<(), DataError> {
+        fs::remove_dir_all(&self.folder).map_err(|error| cannot_write(&self.folder, &error))
+    }
+
+    fn breaks(&self, at: Fault) {
+        if self.request.fault == Some(at) {
+            std::process::abort();
+        }
+    }
+}
+
+/// By which a file that has changed is known.
+fn state_of(input: &Input) -> Result<String, DataError> {
+    // What comes through a pipe comes only once.
+    let Some(path) = &input.path else {
+        return Ok(format!("pipe of process {}", std::process::id()));
+    };
+    let metadata = fs::metadata(path).map_err(|error| {
+        DataError::new(
+            format!("cannot read {}: {error}", input.name),
+            "check that the file is there and readable",
+        )
+    })?;
+    let changed = metadata.modified().ok();
+    let changed = changed.and_then(|time| time.duration_since(UNIX_EPOCH).ok());
+    Ok(format!("{} bytes, changed {changed:?}", metadata.len()))
+}
+
+fn states_of(request: &Request<'_>) -> Result<Vec<String>, DataError> {
+    inputs(request.sources).into_iter().map(state_of).collect()
+}
+
+/// Over all that decides the result, and the state of each input.
+fn digest_of(request: &Request<'_>, states: &[String]) -> String {
+    let Request {
+        sources,
+        field,
+        plain,
+        on_bad_line,
+        tokenizer,
+        workers: _,
+        checkpoint: _,
+        fault: _,
+    } = request;
+    let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data text request");
+    let mut add = |text: String| {
+        hasher.update(&(text.len() as u64).to_le_bytes()).update(text.as_bytes());
+    };
+    add(format!("{field:?} {plain:?} {on_bad_line:?} {}", tokenizer.info().digest));
+    let mut states = states.iter();
+    for source in *sources {
+        add(format!("source {}", source.name));
+        for (input, state) in source.files.iter().zip(&mut states) {
+            add(format!("file {} {:?} {state}", input.name, input.path));
+        }
+    }
+    hasher.finalize().to_hex().to_string()
+}
+
+fn cannot_write(path: &Path, error: &io::Error) -> DataError {
+    DataError::new(
+        format!("{CANNOT_WRITE}{}: {error}", path.display()),
+        "check that the folder is there, writable and has room",
+    )
+}
+
+#[cfg(unix)]
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder =
+        path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    File::open(folder)?.sync_all()
+}
+
+/// Other systems cannot open a folder as a file; their rename is as durable as they make it.
+#[cfg(not(unix))]
+fn sync_folder(_: &Path) -> io::Result<()> {
+    Ok(())
+}

@@ -1,0 +1,576 @@
+//! Prepared files against documents in memory: the same identity and windows, whatever the input's form, the number of
+//! threads and the interruptions; and input that nobody should have to expect.
+
+use std::fs;
+use std::io::Write;
+use std::ops::Range;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use ::parquet::data_type::{ByteArray, ByteArrayType, Int64Type};
+use ::parquet::file::properties::WriterProperties;
+use ::parquet::file::writer::SerializedFileWriter;
+use ::parquet::schema::parser::parse_message_type;
+
+use super::super::index::{SourceFiles, TextIndex};
+use super::super::tokenizer::{Kind, MarkNames};
+use super::super::{EOS, HeldOut, Marks, Options, Shuffle, TextWindows, file};
+use super::*;
+use crate::Split;
+use crate::batch::{Batch, digest_of_windows};
+
+pub(super) fn documents(range: Range<usize>) -> Vec<String> {
+    range.map(|i| format!("document {i} – {}", "größer ".repeat(i * 7 % 23))).collect()
+}
+
+pub(super) fn lines(documents: &[String]) -> String {
+    documents
+        .iter()
+        .map(|text| serde_json::json!({"id": 1, "text": text}).to_string() + "\n")
+        .collect()
+}
+
+/// A table with a row group for every seven rows.
+fn table(path: &Path, documents: &[Option<String>]) {
+    let schema = "message m { required int64 id; optional binary text (UTF8); }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let properties = Arc::new(WriterProperties::builder().build());
+    let mut to =
+        SerializedFileWriter::new(fs::File::create(path).unwrap(), schema, properties).unwrap();
+    for rows in documents.chunks(7) {
+        let mut group = to.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let ids: Vec<i64> = (0..rows.len() as i64).collect();
+        column.typed::<Int64Type>().write_batch(&ids, None, None).unwrap();
+        column.close().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let values: Vec<ByteArray> =
+            rows.iter().flatten().map(|text| ByteArray::from(text.as_str())).collect();
+        let levels: Vec<i16> = rows.iter().map(|row| i16::from(row.is_some())).collect();
+        column.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+    }
+    to.close().unwrap();
+}
+
+fn input(path: &Path) -> Input {
+    let bytes = fs::metadata(path).unwrap().len();
+    let name = path.file_name().unwrap().to_string_lossy().into_owned();
+    Input { name, bytes, path: Some(path.to_owned()) }
+}
+
+pub(super) fn source(name: &str, files: &[&Path]) -> SourceInput {
+    SourceInput { name: name.to_owned(), files: files.iter().map(|path| input(path)).collect() }
+}
+
+pub(super) fn request<'a>(sources: &'a [SourceInput], tokenizer: &'a Tokenizer) -> Request<'a> {
+    Request {
+        sources,
+        field: Field::Usual,
+        plain: Plain::File,
+        on_bad_line: OnBadLine::Refuse,
+        tokenizer,
+        workers: 2,
+        checkpoint: 1,
+        fault: None,
+    }
+}
+
+pub(super) fn prepared(request: &Request<'_>, out: &Path) -> Result<Report, DataError> {
+    match prepare(request, out, &AtomicBool::new(false), &mut |_| ())? {
+        End::Finished { report, .. } => Ok(report),
+        End::Interrupted(_) => panic!("nobody asked"),
+    }
+}
+
+/// Of the first windows of both splits, and in weighted order.
+fn digest(index: Arc<TextIndex>) -> Vec<String> {
+    [(Split::Train, vec![]), (Split::Train, vec![2, 1]), (Split::HeldOut, vec![])]
+        .map(|(split, weights)| {
+            let held_out = HeldOut { seed: 5, per_million: 200_000 };
+            let marks = Marks { bos: true, eos: true };
+            let options = Options {
+                seq_len: 48,
+                seed: 3,
+                split,
+                held_out,
+                marks,
+                weights,
+                shuffle: Shuffle::Documents,
+            };
+            let mut batch = Batch::default();
+            TextWindows::new(index.clone(), options).unwrap().fill(0..300, &mut batch).unwrap();
+            digest_of_windows(&batch.window_digests()).to_hex().to_string()
+        })
+        .into()
+}
+
+#[test]
+fn every_form_of_the_documents_gives_the_same_windows() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let (one, two) = (documents(0..60), documents(60..100));
+    let text = lines(&two);
+    fs::write(path("a.jsonl"), lines(&one)).unwrap();
+    fs::write(path("b.jsonl"), &text).unwrap();
+    // Two frames, two members, cut anywhere.
+    let (first, second) = text.as_bytes().split_at(text.len() / 3);
+    let frames = [first, second].map(|part| zstd::encode_all(part, 3).unwrap()).concat();
+    fs::write(path("b.jsonl.zst"), frames).unwrap();
+    let members = [first, second].map(|part| {
+        let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        to.write_all(part).unwrap();
+        to.finish().unwrap()
+    });
+    fs::write(path("b.jsonl.gz"), members.concat()).unwrap();
+    table(&path("b.parquet"), &two.iter().cloned().map(Some).collect::<Vec<_>>());
+
+    let files = |name: &str, text: String| SourceFiles {
+        name: name.to_owned(),
+        files: vec![(name.to_owned(), std::io::Cursor::new(text))],
+    };
+    let memory =
+        TextIndex::build(vec![files("x", lines(&one)), files("y", text)], OnBadLine::Refuse);
+    let memory = Arc::new(memory.unwrap().0);
+    let want = digest(memory.clone());
+    let bytes = Tokenizer::bytes();
+    for form in ["b.jsonl", "b.jsonl.zst", "b.jsonl.gz", "b.parquet"] {
+        let sources = [source("x", &[&path("a.jsonl")]), source("y", &[&path(form)])];
+        let mut made: Option<Vec<u8>> = None;
+        for workers in [1, 2, 5] {
+            let out = path("out.index");
+            let report = prepared(&Request { workers, ..request(&sources, &bytes) }, &out).unwrap();
+            assert_eq!((report.lines, report.documents), (100, 100));
+            assert!(!path("out.index.partial").exists());
+            let file = fs::read(&out).unwrap();
+            assert!(made.as_ref().is_none_or(|made| *made == file), "{form} {workers}");
+            made = Some(file);
+        }
+        let index = file::load(&path("out.index")).unwrap();
+        index.check().unwrap();
+        assert_eq!(index.identity(), memory.identity());
+        let tokens: Vec<u64> = index.manifest().unwrap().sources.iter().map(|s| s.tokens).collect();
+        assert_eq!(tokens, [&one, &two].map(|d| d.concat().len() as u64), "{form}");
+        assert_eq!(digest(Arc::new(index)), want, "{form}");
+    }
+}
+
+#[test]
+fn tokens_are_the_tokenizers_and_documents_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let texts = documents(0..50);
+    fs::write(path("a.jsonl"), lines(&texts)).unwrap();
+    let sources = [source("x", &[&path("a.jsonl")])];
+    let golden = format!("{}/../tests/golden/tokenizers/llama3.model", env!("CARGO_MANIFEST_DIR"));
+    let golden = fs::read(golden).unwrap();
+    let tokenizer = Tokenizer::read(Kind::Tiktoken, &golden, "it", &MarkNames::default()).unwrap();
+    prepared(&request(&sources, &tokenizer), &path("t.index")).unwrap();
+    prepared(&request(&sources, &Tokenizer::bytes()), &path("b.index")).unwrap();
+    let index = file::load(&path("t.index")).unwrap();
+    let bytes = file::load(&path("b.index")).unwrap();
+    assert_eq!(index.documents_digest(), bytes.documents_digest());
+    assert_ne!(index.identity(), bytes.identity());
+    assert_eq!(index.tokenizer(), tokenizer.info());
+    let mut want: Vec<Vec<u32>> = texts
+        .iter()
+        .map(|text| {
+            let mut ids = vec![560];
+            tokenizer.encode(text, &mut ids).unwrap();
+            ids
+        })
+        .collect();
+    let options = Options {
+        seq_len: 32,
+        seed: 3,
+        split: Split::Train,
+        held_out: HeldOut { seed: 0, per_million: 0 },
+        marks: Marks { bos: true, eos: true },
+        weights: Vec::new(),
+        shuffle: Shuffle::Documents,
+    };
+    let mut windows = TextWindows::new(Arc::new(index), options).unwrap();
+    let tokens = windows.tokens();
+    let mut batch = Batch::default();
+    windows.fill(0..tokens / 32 + 1, &mut batch).unwrap();
+    let stream: Vec<u32> =
+        batch.inputs().iter().take(tokens as usize).map(|id| *id as u32).collect();
+    let mut got: Vec<Vec<u32>> = stream.split(|id| *id == 561).map(<[u32]>::to_vec).collect();
+    assert_eq!(got.pop(), Some(Vec::new()));
+    want.sort();
+    got.sort();
+    assert_eq!(got, want);
+    assert_ne!(561, EOS);
+    // Epochs are of tokens with marks.
+    let epochs = windows.epochs(3 * tokens);
+    assert_eq!(epochs.len(), 1);
+    assert_eq!((epochs[0].documents, epochs[0].tokens), (50, tokens));
+    assert!((epochs[0].epochs - 3.0).abs() < 1e-9 && epochs[0].share == 1.0);
+}
+
+#[test]
+fn stopped_anywhere_it_goes_on_to_the_same_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    // Pieces of a megabyte: a document fills half of one.
+    let texts: Vec<String> = (0..9).map(|i| format!("{i} ").repeat(250_000)).collect();
+    let text = lines(&texts) + "\n" + &lines(&[String::new()]);
+    fs::write(path("a.jsonl"), &text).unwrap();
+    fs::write(path("b.jsonl.zst"), zstd::encode_all(text.as_bytes(), 1).unwrap()).unwrap();
+    table(&path("c.parquet"), &texts.into_iter().map(Some).collect::<Vec<_>>());
+    let sources = [
+        source("x", &[&path("a.jsonl"), &path("b.jsonl.zst")]),
+        source("y", &[&path("c.parquet")]),
+    ];
+    let bytes = Tokenizer::bytes();
+    prepared(&request(&sources, &bytes), &path("straight")).unwrap();
+    let want = fs::read(path("straight")).unwrap();
+    let out = path("out");
+    let mut stops = 0;
+    for after in 1.. {
+        let _ = fs::remove_file(&out);
+        let stop = AtomicBool::new(false);
+        let mut pieces = 0;
+        let first = prepare(&request(&sources, &bytes), &out, &stop, &mut |news| {
+            if let News::Progress(_) = news {
+                pieces += 1;
+                stop.store(pieces == after, Ordering::Relaxed);
+            }
+        });
+        let End::Interrupted(done) = first.unwrap() else { break };
+        assert!(!out.exists());
+        stops += 1;
+        let mut resumed = None;
+        let request = Request { workers: 1 + after % 3, ..request(&sources, &bytes) };
+        let ended = prepare(&request, &out, &AtomicBool::new(false), &mut |news| match news {
+            News::Resumed(from) => resumed = Some(*from),
+            News::Anew(why) => panic!("{why}"),
+            News::Progress(_) => {}
+        });
+        let End::Finished { report, .. } = ended.unwrap() else { panic!() };
+        assert_eq!(resumed, Some(done));
+        let Report { lines, documents, blank, empty, .. } = report;
+        assert_eq!((lines, documents, blank, empty), (31, 27, 2, 2));
+        assert!(fs::read(&out).unwrap() == want, "stopped after {after}");
+    }
+    assert!(stops >= 8, "{stops}");
+
+    // Another file of the same name, other options, a damaged part: all is made anew, and never the old taken up.
+    let interrupt = || {
+        let stop = AtomicBool::new(true);
+        prepare(&request(&sources, &bytes), &out, &stop, &mut |_| ()).unwrap();
+    };
+    let anew = |request: &Request<'_>| {
+        let mut said = None;
+        prepare(request, &out, &AtomicBool::new(true), &mut |news| {
+            if let News::Anew(why) = news {
+                said = Some(*why);
+            }
+        })
+        .unwrap();
+        said.unwrap_or_default()
+    };
+    fs::remove_file(&out).unwrap();
+    interrupt();
+    let skipping = Request { on_bad_line: OnBadLine::Skip, ..request(&sources, &bytes) };
+    assert!(anew(&skipping).contains("other files"));
+    assert!(anew(&request(&sources, &bytes)).contains("other files"));
+    let tokens = path("out.partial/tokens");
+    let mut bad = fs::read(&tokens).unwrap();
+    bad[100] ^= 1;
+    fs::write(&tokens, bad).unwrap();
+    assert_eq!(anew(&request(&sources, &bytes)), "it is damaged");
+    fs::write(&tokens, "").unwrap();
+    assert_eq!(anew(&request(&sources, &bytes)), "a part of it is missing");
+    fs::write(path("out.partial/state.toml"), "version = 1").unwrap();
+    assert_eq!(anew(&request(&sources, &bytes)), "its state cannot be read");
+    fs::write(path("a.jsonl"), text + "{\"text\":\"more\"}\n").unwrap();
+    assert!(anew(&request(&sources, &bytes)).contains("other files"));
+}
+
+#[test]
+fn every_damage_of_a_prepared_file_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("a.jsonl"), lines(&documents(0..3))).unwrap();
+    let out = path("out.index");
+    prepared(&request(&[source("x", &[&path("a.jsonl")])], &Tokenizer::bytes()), &out).unwrap();
+    assert!(file::is_index(&out).unwrap());
+    let good = fs::read(&out).unwrap();
+    let used = || file::load(&out).and_then(|index| index.check());
+    used().unwrap();
+    for at in 0..good.len() {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        fs::write(&out, &bad).unwrap();
+        assert!(used().is_err(), "byte {at}");
+        fs::write(&out, &good[..at]).unwrap();
+        assert!(used().is_err(), "cut at {at}");
+    }
+    fs::write(&out, [&good[..], b"x"].concat()).unwrap();
+    assert!(used().is_err());
+    assert!(file::load(folder.path()).unwrap_err().message.contains("is a folder"));
+}
+
+#[test]
+fn hostile_input_is_told_by_file_and_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    let bytes = Tokenizer::bytes();
+    let out = path("out.index");
+    let with = |name: &str, field: Field, on_bad_line| {
+        let sources = [source("x", &[&path(name)])];
+        let result = prepared(&Request { field, on_bad_line, ..request(&sources, &bytes) }, &out);
+        // Nothing is left but what is whole, and what a failed preparation did not finish.
+        assert_eq!(out.exists(), result.is_ok());
+        let _ = fs::remove_file(&out);
+        let _ = fs::remove_dir_all(path("out.index.partial"));
+        result
+    };
+    let refused = |name: &str| with(name, Field::Usual, OnBadLine::Refuse).unwrap_err().message;
+
+    let text = lines(&documents(0..50));
+    let whole = zstd::encode_all(text.as_bytes(), 3).unwrap();
+    fs::write(path("cut.jsonl.zst"), &whole[..whole.len() - 9]).unwrap();
+    assert!(refused("cut.jsonl.zst").starts_with("cannot read cut.jsonl.zst: "));
+    fs::write(path("no.jsonl.zst"), &text).unwrap();
+    assert!(refused("no.jsonl.zst").starts_with("cannot read no.jsonl.zst: "));
+    let mut to = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    to.write_all(text.as_bytes()).unwrap();
+    let whole = to.finish().unwrap();
+    fs::write(path("cut.jsonl.gz"), &whole[..whole.len() - 9]).unwrap();
+    assert!(refused("cut.jsonl.gz").starts_with("cannot read cut.jsonl.gz: "));
+
+    let rows: Vec<Option<String>> = (0..20).map(|i| (i != 4).then(|| format!("row {i}"))).collect();
+    table(&path("t.parquet"), &rows);
+    assert_eq!(
+        refused("t.parquet"),
+        "1 of 20 lines hold no document:\nt.parquet:5: `text` or `content` has no value"
+    );
+    let named = |name: &str| Field::Named(name.to_owned());
+    let error = with("t.parquet", named("id"), OnBadLine::Skip).unwrap_err().message;
+    assert_eq!(error, "cannot read t.parquet: its column `id` is INT64, and documents are strings");
+    let error = with("t.parquet", named("body"), OnBadLine::Skip).unwrap_err().message;
+    assert_eq!(error, "cannot read t.parquet: it has no column `body`; it has id, text");
+    let good = fs::read(path("t.parquet")).unwrap();
+    for at in (0..good.len()).step_by(3) {
+        let mut bad = good.clone();
+        bad[at] ^= 1 << (at % 8);
+        for bytes in [&bad[..], &good[..at]] {
+            fs::write(path("bad.parquet"), bytes).unwrap();
+            // Read or refused in words; what a flipped bit turns into other text cannot be known.
+            let _ = with("bad.parquet", Field::Usual, OnBadLine::Skip);
+        }
+    }
+
+    // A line of 100 MB among others; it is named, and the others are there.
+    let mut long = b"{\"text\": \"first\"}\n{\"text\": \"".to_vec();
+    long.resize(100_000_000, b'a');
+    long.extend_from_slice(b"\"}\n{\"text\": \"\xff\"}\n\n{\"text\": \"\"}\n{\"text\": \"last\"}");
+    fs::write(path("long.jsonl"), long).unwrap();
+    let report = with("long.jsonl", Field::Usual, OnBadLine::Skip).unwrap();
+    let Report { lines, documents, blank, malformed, empty, ref first_bad, .. } = report;
+    assert_eq!((lines, documents, blank, malformed, empty), (6, 2, 1, 2, 1));
+    assert_eq!(
+        first_bad[0].to_string(),
+        "long.jsonl:2: 99999985 bytes, and 67108864 is the most a line may have"
+    );
+    assert!(first_bad[1].to_string().starts_with("long.jsonl:3: not a JSON object: "));
+    assert!(refused("long.jsonl").starts_with("2 of 6 lines hold no document:\nlong.jsonl:2: "));
+    fs::write(path("empty.jsonl"), "\n{\"text\": \"\"}\n").unwrap();
+    assert!(
+        refused("empty.jsonl").contains("source `x` has no documents: 2 lines, 1 of them empty")
+    );
+}
+
+/// What every reader gets of a file: windows of both splits, digests of documents, every block.
+fn all_of(index: &Arc<TextIndex>) -> Result<Vec<String>, DataError> {
+    let mut got = Vec::new();
+    let held_out = HeldOut { seed: 5, per_million: 200_000 };
+    let marks = Marks { bos: true, eos: true };
+    for split in [Split::Train, Split::HeldOut] {
+        let options = Options {
+            seq_len: 256,
+            seed: 3,
+            split,
+            held_out,
+            marks,
+            weights: vec![],
+            shuffle: Shuffle::Windows,
+        };
+        let mut windows = TextWindows::new(index.clone(), options)?;
+        let mut batch = Batch::default();
+        windows.fill(0..windows.tokens() / 256 + 1, &mut batch)?;
+        got.push(digest_of_windows(&batch.window_digests()).to_hex().to_string());
+    }
+    index.digests(0..index.len() as u32, |_, digest| got.push(digest.to_string()))?;
+    index.check()?;
+    Ok(got)
+}
+
+/// A file of several blocks, and what readers get of it.
+fn of_several_blocks(out: &Path) -> Vec<String> {
+    let jsonl = out.with_extension("jsonl");
+    let texts: Vec<String> =
+        (0..40).map(|i| format!("{i} größer ").repeat(100 + 131 * (i * 7 % 23))).collect();
+    fs::write(&jsonl, lines(&texts)).unwrap();
+    prepared(&request(&[source("x", &[&jsonl])], &Tokenizer::bytes()), out).unwrap();
+    all_of(&Arc::new(file::load(out).unwrap())).unwrap()
+}
+
+/// Changes bytes of a file that others have open.
+fn put(path: &Path, at: usize, bytes: &[u8]) {
+    use std::io::{Seek, SeekFrom};
+    let mut file = fs::OpenOptions::new().write(true).open(path).unwrap();
+    file.seek(SeekFrom::Start(at as u64)).unwrap();
+    file.write_all(bytes).unwrap();
+}
+
+/// Where a file's parts begin: tokens, documents, digests of blocks, manifest, trailer; and its end.
+pub(super) fn parts(file: &[u8]) -> [usize; 6] {
+    let trailer = file.len() - 56;
+    let offset = |at: usize| {
+        u64::from_le_bytes(file[trailer + at..trailer + at + 8].try_into().unwrap()) as usize
+    };
+    [16, offset(0), offset(8), offset(16), trailer, file.len()]
+}
+
+#[test]
+fn a_byte_that_changes_under_a_reader_is_found_or_never_read() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.index");
+    let want = of_several_blocks(&out);
+    let good = fs::read(&out).unwrap();
+    let parts = parts(&good);
+    let [_, documents, digests, ..] = parts;
+    assert!(digests > 2 << 18, "{parts:?}");
+    let mut places: Vec<usize> = (0..16).collect();
+    places.extend(parts.iter().flat_map(|at| [at - 1, *at]).filter(|at| *at < good.len()));
+    places.extend([1 << 18, (1 << 18) - 1, 2 << 18, documents + 40, documents + 48]);
+    places.extend((0..good.len()).step_by(good.len() / 60));
+    for at in places {
+        for read_before in [false, true] {
+            let index = Arc::new(file::load(&out).unwrap());
+            if read_before {
+                assert_eq!(all_of(&index).unwrap(), want);
+            }
+            put(&out, at, &[good[at] ^ 1 << (at % 8)]);
+            let got = all_of(&index);
+            match got {
+                // What no block covers is read when the file is opened, and never again.
+                Ok(got) => assert!(got == want && at >= digests, "byte {at}"),
+                Err(error) => {
+                    let block = format!("(block {})", at >> 18);
+                    let named = error.message.contains("out.index is damaged: bytes ");
+                    assert!(named && error.message.contains(&block), "byte {at}: {error}");
+                    // Opening reads the list of documents, and so the blocks that it lies in.
+                    let known = read_before || at >> 18 >= documents >> 18;
+                    assert_eq!(error.message.contains("first read them"), known, "{error}");
+                }
+            }
+            put(&out, at, &[good[at]]);
+            assert_eq!(all_of(&index).unwrap(), want, "restored, byte {at}");
+        }
+    }
+}
+
+#[test]
+fn a_file_that_shrinks_goes_or_is_replaced_under_a_reader_gives_no_other_bytes() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.index");
+    let want = of_several_blocks(&out);
+    let good = fs::read(&out).unwrap();
+    for length in [0, 16, 1000, 1 << 18, good.len() / 2] {
+        let index = Arc::new(file::load(&out).unwrap());
+        let open = |length| fs::OpenOptions::new().write(true).open(&out).unwrap().set_len(length);
+        open(length as u64).unwrap();
+        let error = all_of(&index).unwrap_err();
+        let said = "out.index is damaged: it ends before bytes ";
+        assert!(error.message.contains(said) && error.message.contains("(block "), "{error}");
+        // Longer again, with other bytes.
+        open(good.len() as u64).unwrap();
+        assert!(all_of(&index).is_err(), "{length}");
+        fs::write(&out, &good).unwrap();
+        assert_eq!(all_of(&index).unwrap(), want, "{length}");
+    }
+    if cfg!(unix) {
+        // An open file is the one that was opened, whatever has its name.
+        let index = Arc::new(file::load(&out).unwrap());
+        let other = folder.path().join("other.index");
+        fs::write(&other, &good[..good.len() / 2]).unwrap();
+        fs::rename(&other, &out).unwrap();
+        assert_eq!(all_of(&index).unwrap(), want);
+        fs::remove_file(&out).unwrap();
+        assert_eq!(all_of(&index).unwrap(), want);
+        assert!(file::load(&out).is_err());
+    }
+}
+
+/// The file with its list of digests and its trailer made anew.
+pub(super) fn sealed_again(file: &[u8]) -> Vec<u8> {
+    let [_, _, digests, manifest, trailer, _] = parts(file);
+    let blocks: Vec<u8> =
+        file[..digests].chunks(1 << 18).flat_map(|b| *blake3::hash(b).as_bytes()).collect();
+    let (manifest, offsets) = (&file[manifest..trailer], &file[trailer..trailer + 24]);
+    let seal = super::super::prepared::trailer_digest(&blocks, manifest, offsets);
+    [&file[..digests], &blocks, manifest, offsets, seal.as_bytes()].concat()
+}
+
+#[test]
+fn a_file_that_is_consistent_but_not_of_its_documents_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out.index");
+    of_several_blocks(&out);
+    let good = fs::read(&out).unwrap();
+    let [tokens, documents, ..] = parts(&good);
+    assert!(sealed_again(&good) == good);
+    fs::write(out.with_extension("good"), &good).unwrap();
+    // Digests of documents decide the identity, which a lock names: a file that contradicts it is not opened.
+    let mut bad = good.clone();
+    bad[documents + 8] ^= 1;
+    fs::write(&out, sealed_again(&bad)).unwrap();
+    let error = file::load(&out).unwrap_err().message;
+    assert!(error.ends_with("is damaged: its identity is not that of its documents"), "{error}");
+    // The tokens of bytes are the documents, so a full check finds another one.
+    let identity = *file::load(&out.with_extension("good")).unwrap().identity();
+    let mut bad = good.clone();
+    bad[tokens + 100_000] ^= 1;
+    fs::write(&out, sealed_again(&bad)).unwrap();
+    let index = file::load(&out).unwrap();
+    let error = index.check().unwrap_err().message;
+    assert!(error.contains("is damaged: document "), "{error}");
+    // And whatever made the tokens, a lock names them: other ones are other data.
+    assert_ne!(*index.identity(), identity);
+}
+
+#[test]
+fn what_changes_while_it_is_prepared_is_found() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    fs::write(path("a.jsonl"), lines(&documents(0..30))).unwrap();
+    let sources = [source("x", &[&path("a.jsonl")])];
+    let bytes = Tokenizer::bytes();
+    let (request, out) = (request(&sources, &bytes), path("out.index"));
+    let changing = |change: &dyn Fn()| {
+        let mut changed = false;
+        let stop = AtomicBool::new(false);
+        prepare(&request, &out, &stop, &mut |news| {
+            if let (News::Progress(_), false) = (news, changed) {
+                changed = true;
+                change();
+            }
+        })
+    };
+    // A digest in the list of documents, which is read back at the end.
+    let error = changing(&|| put(&path("out.index.partial/documents"), 20, b"?")).unwrap_err();
+    assert!(error.message.ends_with("documents has changed since it was written"), "{error}");
+    assert!(!out.exists());
+    let error = changing(&|| put(&path("a.jsonl"), 0, b"{ ")).unwrap_err();
+    assert!(error.message.ends_with("a.jsonl has changed while it was read"), "{error}");
+    assert!(!out.exists());
+    // The same command makes it anew.
+    fs::write(path("a.jsonl"), lines(&documents(0..30))).unwrap();
+    prepared(&request, &out).unwrap();
+    file::load(&out).unwrap().check().unwrap();
+}

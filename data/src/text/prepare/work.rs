@@ -1,0 +1,349 @@
+//! In: a request and where it was left. Out: its documents' tokens, in the order of the input. One thread reads, as many
+//! as asked for make tokens, the caller's puts them in order. Must stay true: what is between reading and writing is
+//! bounded in bytes, whatever is slow; an error is that of the first place in the input where there is one, whichever
+//! thread met it first.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use crate::DataError;
+
+use super::super::lines::{BadLine, Field, NAMED_LINES, OnBadLine, Report, document_of};
+use super::super::prepared::width;
+use super::super::tokenizer::{Kind, Tokenizer};
+use super::input::{Body, Piece, Pieces, Place};
+use super::partial::Partial;
+use super::{Input, News, Request, SourceInput};
+
+/// Bytes of pieces that may be between reading and writing.
+const IN_FLIGHT: usize = 64 << 20;
+
+/// Why it ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Stop {
+    /// Nothing is left.
+    Done,
+    Asked,
+}
+
+/// A file of the request by number, and where in it something is.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct At {
+    pub(super) file: usize,
+    pub(super) place: Place,
+}
+
+/// Work on its way: the number says the order.
+struct Job {
+    number: u64,
+    file: usize,
+    piece: Piece,
+}
+
+/// What came of a piece.
+pub(super) struct Made {
+    pub(super) after: At,
+    /// Tokens of its documents, as they stand in a prepared file.
+    pub(super) tokens: Vec<u8>,
+    /// How many each document has, and the digest of its bytes.
+    pub(super) documents: Vec<(u64, blake3::Hash)>,
+    pub(super) report: Report,
+    pub(super) weight: usize,
+    /// Bytes of the file that are behind.
+    pub(super) read: u64,
+}
+
+type MadeOrNot = Result<Made, DataError>;
+
+/// Files of all sources, in order.
+pub(super) fn inputs(sources: &[SourceInput]) -> Vec<&Input> {
+    sources.iter().flat_map(|source| &source.files).collect()
+}
+
+pub(super) fn run(
+    request: &Request<'_>,
+    partial: &mut Partial<'_>,
+    stop: &AtomicBool,
+    told: &mut dyn FnMut(&News),
+) -> Result<Stop, DataError> {
+    let gate = Gate::default();
+    let halt = AtomicBool::new(false);
+    // Once a line is refused, nothing will be written, and the rest is only counted.
+    let counting = AtomicBool::new(partial.refused());
+    let start = partial.at();
+    let (jobs, waiting) = channel::<Job>();
+    let (made, results) = channel::<(u64, MadeOrNot)>();
+    let waiting = Mutex::new(waiting);
+    std::thread::scope(|scope| {
+        let reader_made = made.clone();
+        let (gate, halt, counting, waiting) = (&gate, &halt, &counting, &waiting);
+        scope.spawn(move || read(request, start, gate, halt, &jobs, &reader_made));
+        for _ in 0..request.workers.max(1) {
+            let made = made.clone();
+            scope.spawn(move || work(request, waiting, counting, halt, &made));
+        }
+        drop(made);
+        let ended = write(request, partial, &results, gate, counting, stop, told);
+        halt.store(true, Ordering::Relaxed);
+        gate.open();
+        ended
+    })
+}
+
+/// Puts what was made in order.
+fn write(
+    request: &Request<'_>,
+    partial: &mut Partial<'_>,
+    results: &Receiver<(u64, MadeOrNot)>,
+    gate: &Gate,
+    counting: &AtomicBool,
+    stop: &AtomicBool,
+    told: &mut dyn FnMut(&News),
+) -> Result<Stop, DataError> {
+    let mut early: BTreeMap<u64, MadeOrNot> = BTreeMap::new();
+    let mut next = 0;
+    while let Ok((number, result)) = results.recv() {
+        early.insert(number, result);
+        while let Some(result) = early.remove(&next) {
+            let made = result?;
+            next += 1;
+            gate.leave(made.weight);
+            partial.add(made)?;
+            if request.on_bad_line == OnBadLine::Refuse && partial.refused() {
+                counting.store(true, Ordering::Relaxed);
+            }
+            told(&News::Progress(partial.done()));
+            if stop.load(Ordering::Relaxed) {
+                return Ok(Stop::Asked);
+            }
+        }
+    }
+    // The reader or a worker ended without a word only if it panicked, which the scope passes on.
+    Ok(Stop::Done)
+}
+
+/// Reads all files from `start` on.
+fn read(
+    request: &Request<'_>,
+    start: At,
+    gate: &Gate,
+    halt: &AtomicBool,
+    jobs: &Sender<Job>,
+    made: &Sender<(u64, MadeOrNot)>,
+) {
+    let mut number = 0;
+    for (file, input) in inputs(request.sources).into_iter().enumerate().skip(start.file) {
+        let place = if file == start.file { start.place } else { Place::default() };
+        let failed = |why: String| {
+            DataError::new(
+                format!("cannot read {}: {why}", input.name),
+                "check that the file is there, whole and of the kind its name says",
+            )
+        };
+        let mut pieces = match Pieces::open(input, &request.field, request.plain, place) {
+            Ok(pieces) => pieces,
+            Err(why) => {
+                let _ = made.send((number, Err(failed(why))));
+                return;
+            }
+        };
+        loop {
+            match pieces.next() {
+                Ok(None) => break,
+                Ok(Some(piece)) => {
+                    gate.enter(piece.weight, halt);
+                    // A send fails when nobody is left to work, and then nobody waits for more.
+                    if halt.load(Ordering::Relaxed)
+                        || jobs.send(Job { number, file, piece }).is_err()
+                    {
+                        return;
+                    }
+                    number += 1;
+                }
+                Err(why) => {
+                    let _ = made.send((number, Err(failed(why))));
+                    return;
+                }
+            }
+        }
+    }
+}
+
+fn work(
+    request: &Request<'_>,
+    waiting: &Mutex<Receiver<Job>>,
+    counting: &AtomicBool,
+    halt: &AtomicBool,
+    made: &Sender<(u64, MadeOrNot)>,
+) {
+    let names: Vec<&str> =
+        inputs(request.sources).into_iter().map(|input| input.name.as_str()).collect();
+    let mut ids = Vec::new();
+    loop {
+        let job = waiting.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(Job { number, file, piece }) = job else { return };
+        if halt.load(Ordering::Relaxed) {
+            return;
+        }
+        let name = names.get(file).copied().unwrap_or_default();
+        let result = make(
+            request.tokenizer,
+            &request.field,
+            At { file, place: piece.end },
+            name,
+            piece,
+            counting.load(Ordering::Relaxed),
+            &mut ids,
+        );
+        if made.send((number, result)).is_err() {
+            return;
+        }
+    }
+}
+
+/// Makes tokens of a piece, or only counts what is in it.
+fn make(
+    tokenizer: &Tokenizer,
+    field: &Field,
+    after: At,
+    name: &str,
+    piece: Piece,
+    counting: bool,
+    ids: &mut Vec<u32>,
+) -> MadeOrNot {
+    let Piece { body, start, end: _, weight, read } = piece;
+    let mut made = Made {
+        after,
+        tokens: Vec::new(),
+        documents: Vec::new(),
+        report: Report::default(),
+        weight,
+        read,
+    };
+    let mut take = |line: u64, document: Result<String, String>| -> Result<(), DataError> {
+        let Made { tokens, documents, report, .. } = &mut made;
+        report.lines += 1;
+        match document {
+            Ok(text) if text.is_empty() => report.empty += 1,
+            Ok(text) => {
+                report.documents += 1;
+                report.bytes += text.len() as u64;
+                if !counting {
+                    let before = tokens.len();
+                    encode(tokenizer, &text, ids, tokens).map_err(|why| {
+                        DataError::new(
+                            format!("{name}:{line}: this document cannot be made tokens: {why}"),
+                            "leave it out, or take another tokenizer",
+                        )
+                    })?;
+                    let count = (tokens.len() - before) as u64 / width(tokenizer.info());
+                    documents.push((count, blake3::hash(text.as_bytes())));
+                }
+            }
+            Err(why) => {
+                report.malformed += 1;
+                if report.first_bad.len() < NAMED_LINES {
+                    report.first_bad.push(BadLine { file: name.to_owned(), line, why });
+                }
+            }
+        }
+        Ok(())
+    };
+    match body {
+        Body::Bad(why) => take(start + 1, Err(why))?,
+        Body::Rows(rows) => {
+            for (line, row) in (start + 1..).zip(rows) {
+                let text = row.ok_or_else(|| format!("{field} has no value"));
+                let text = text.and_then(|bytes| {
+                    String::from_utf8(bytes).map_err(|_| format!("{field} is not UTF-8"))
+                });
+                take(line, text)?;
+            }
+        }
+        Body::PlainFile(bytes) => {
+            let text = String::from_utf8(bytes).map_err(|_| "the file is not UTF-8".to_owned());
+            take(start + 1, text)?;
+        }
+        Body::PlainLines(bytes) => {
+            let mut blank = 0;
+            let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n');
+            for (number, line) in (start + 1..).zip(lines) {
+                let line = line.strip_suffix(b"\r").unwrap_or(line);
+                if line.trim_ascii().is_empty() {
+                    blank += 1;
+                } else {
+                    let text = std::str::from_utf8(line).map(str::to_owned);
+                    take(number, text.map_err(|_| "the line is not UTF-8".to_owned()))?;
+                }
+            }
+            made.report.lines += blank;
+            made.report.blank += blank;
+        }
+        Body::Lines(bytes) => {
+            let mut blank = 0;
+            let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n');
+            for (line, text) in (start + 1..).zip(lines) {
+                if text.trim_ascii().is_empty() {
+                    blank += 1;
+                } else {
+                    take(line, document_of(text, field))?;
+                }
+            }
+            made.report.lines += blank;
+            made.report.blank += blank;
+        }
+    }
+    Ok(made)
+}
+
+fn encode(
+    tokenizer: &Tokenizer,
+    text: &str,
+    ids: &mut Vec<u32>,
+    out: &mut Vec<u8>,
+) -> Result<(), String> {
+    if tokenizer.info().kind == Kind::Bytes {
+        out.extend_from_slice(text.as_bytes());
+        return Ok(());
+    }
+    ids.clear();
+    tokenizer.encode(text, ids)?;
+    match width(tokenizer.info()) {
+        2 => out.extend(ids.iter().flat_map(|id| (*id as u16).to_le_bytes())),
+        _ => out.extend(ids.iter().flat_map(|id| id.to_le_bytes())),
+    }
+    Ok(())
+}
+
+/// Lets pieces in while they are not too many.
+#[derive(Default)]
+struct Gate {
+    inside: Mutex<usize>,
+    left: Condvar,
+}
+
+impl Gate {
+    /// Waits until there is room; one piece is let in whatever its size.
+    fn enter(&self, weight: usize, halt: &AtomicBool) {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        while *inside > 0 && *inside + weight > IN_FLIGHT && !halt.load(Ordering::Relaxed) {
+            inside = self.left.wait(inside).unwrap_or_else(PoisonError::into_inner);
+        }
+        *inside += weight;
+    }
+
+    fn leave(&self, weight: usize) {
+        let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        *inside = inside.saturating_sub(weight);
+        self.left.notify_all();
+    }
+
+    /// Nobody waits any more.
+    fn open(&self) {
+        // Under the lock, so that nobody is between looking at the flag and waiting.
+        let _inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
+        self.left.notify_all();
+    }
+}

@@ -1,0 +1,421 @@
+//! In: the path of a prepared file of version 2. Out: its tokens and digests, a part at a time. Must stay true: a byte is
+//! used only after the digest of its block was found right, on this read; what lists those digests was read once, has
+//! its own, and decides the identity that a lock binds; no id is given out that the tokenizer does not have; memory is what documents' ends take and some bytes for each
+//! piece, not tokens; sizes written in a damaged file never decide an allocation.
+//!
+//! The file: magic; tokens of all documents, 1, 2 or 4 bytes each; for each document where it ends and the digest of its
+//! bytes; digests of blocks of all that; a manifest in TOML; where these begin, and the digest of the last three.
+
+use std::fs::File;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use crate::DataError;
+use disk::checked::{CheckedFile, ReadBuffer, ReadFault, read_at};
+
+use super::identity;
+use super::index::{Source, TextIndex, documents_hasher};
+use super::lines::Report;
+use super::tokenizer::{Info, Kind};
+
+/// What stands before the tokens, so that they begin at an even place.
+pub(super) const START: &[u8; 16] = b"canonc text 2\n\0\0";
+/// Bytes under one digest.
+pub(super) use disk::checked::BLOCK;
+/// Of one document: where it ends, in tokens, and the digest of its bytes.
+pub(super) const ENTRY: u64 = 40;
+/// Three offsets and a digest.
+const TRAILER: u64 = 24 + 32;
+
+/// What a prepared file says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Manifest {
+    pub version: u32,
+    /// Of the documents, whatever made tokens of them.
+    pub identity: String,
+    pub documents: u64,
+    pub tokens: u64,
+    pub tokenizer: TokenizerEntry,
+    #[serde(rename = "source")]
+    pub sources: Vec<SourceEntry>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TokenizerEntry {
+    pub kind: String,
+    pub digest: String,
+    pub vocab: u32,
+    pub bos: Option<u32>,
+    pub eos: Option<u32>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SourceEntry {
+    pub name: String,
+    pub documents: u64,
+    pub tokens: u64,
+    #[serde(rename = "file")]
+    pub files: Vec<FileEntry>,
+}
+
+/// What a file gave, every line of it accounted for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileEntry {
+    pub name: String,
+    pub lines: u64,
+    pub documents: u64,
+    pub bytes: u64,
+    pub blank: u64,
+    pub malformed: u64,
+    pub empty: u64,
+}
+
+impl FileEntry {
+    pub(super) fn of(name: &str, report: &Report) -> FileEntry {
+        let Report { lines, documents, bytes, blank, malformed, empty, first_bad: _ } = report;
+        FileEntry {
+            name: name.to_owned(),
+            lines: *lines,
+            documents: *documents,
+            bytes: *bytes,
+            blank: *blank,
+            malformed: *malformed,
+            empty: *empty,
+        }
+    }
+
+    pub(super) fn report(&self) -> Report {
+        let FileEntry { name: _, lines, documents, bytes, blank, malformed, empty } = self;
+        Report {
+            lines: *lines,
+            documents: *documents,
+            bytes: *bytes,
+            blank: *blank,
+            malformed: *malformed,
+            empty: *empty,
+            first_bad: Vec::new(),
+        }
+    }
+}
+
+impl TokenizerEntry {
+    pub(super) fn of(info: &Info) -> TokenizerEntry {
+        let Info { kind, digest, vocab, bos, eos } = info;
+        TokenizerEntry {
+            kind: kind.name().to_owned(),
+            digest: digest.to_hex().to_string(),
+            vocab: *vocab,
+            bos: *bos,
+            eos: *eos,
+        }
+    }
+
+    fn info(&self) -> Option<Info> {
+        let TokenizerEntry { kind, digest, vocab, bos, eos } = self;
+        let kind = Kind::parse(kind)?;
+        let digest = blake3::Hash::from_hex(digest).ok()?;
+        let below = |id: &Option<u32>| id.is_none_or(|id| id < *vocab);
+        (below(bos) && below(eos)).then_some(Info {
+            kind,
+            digest,
+            vocab: *vocab,
+            bos: *bos,
+            eos: *eos,
+        })
+    }
+}
+
+/// Bytes of a token in the file.
+pub(super) fn width(info: &Info) -> u64 {
+    match (info.kind, info.vocab) {
+        (Kind::Bytes, _) => 1,
+        (Kind::Huggingface | Kind::Sentencepiece | Kind::Tiktoken, 0..=0x1_0000) => 2,
+        (Kind::Huggingface | Kind::Sentencepiece | Kind::Tiktoken, _) => 4,
+    }
+}
+
+/// The digest over what lists all other digests.
+pub(super) fn trailer_digest(blocks: &[u8], manifest: &[u8], offsets: &[u8]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data text prepared");
+    hasher.update(blocks).update(manifest).update(offsets).finalize()
+}
+
+/// An open file whose bytes are checked on every read.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    file: CheckedFile,
+    path: PathBuf,
+    width: u64,
+    vocab: u32,
+    documents_at: u64,
+    manifest: Manifest,
+}
+
+/// Opens a file that begins as one of version 2 does.
+pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
+    let damaged = |how: &str| damaged(path, how);
+    let length = file.metadata().map_err(|error| unreadable(path, &error))?.len();
+    let Some(trailer_at) = length.checked_sub(TRAILER).filter(|at| *at >= START.len() as u64)
+    else {
+        return Err(damaged("it ends too early"));
+    };
+    // What no block covers is read here, once: what is digested is what is used.
+    let read = |range: Range<u64>| -> Result<Vec<u8>, DataError> {
+        let mut bytes = vec![0; (range.end - range.start) as usize];
+        read_at(&file, &mut bytes, range.start).map_err(|error| unreadable(path, &error))?;
+        Ok(bytes)
+    };
+    let trailer = read(trailer_at..length)?;
+    let (offsets, written) = trailer.split_at(24);
+    let offset = |at: usize| number(offsets.get(at..at + 8).unwrap_or_default());
+    let (documents_at, blocks_at, manifest_at) = (offset(0), offset(8), offset(16));
+    let ordered = (START.len() as u64) <= documents_at
+        && documents_at <= blocks_at
+        && blocks_at <= manifest_at
+        && manifest_at <= trailer_at;
+    let listed = manifest_at.saturating_sub(blocks_at);
+    // Names of files and sources: a file that says more was damaged or forged.
+    if trailer_at.saturating_sub(manifest_at) > disk::SMALL {
+        return Err(damaged("its manifest is too large"));
+    }
+    if !ordered
+        || listed != blocks_at.div_ceil(BLOCK) * 32
+        || !(blocks_at - documents_at).is_multiple_of(ENTRY)
+    {
+        return Err(damaged("its parts do not follow each other"));
+    }
+    let (blocks, manifest) = (read(blocks_at..manifest_at)?, read(manifest_at..trailer_at)?);
+    if written != trailer_digest(&blocks, &manifest, offsets).as_bytes() {
+        return Err(damaged("the digest at its end is not that of its list of digests"));
+    }
+    let text = std::str::from_utf8(&manifest).map_err(|_| damaged("its manifest is not text"))?;
+    let manifest: Manifest = toml::from_str(text)
+        .map_err(|error| damaged(&format!("its manifest: {}", error.message())))?;
+    let info = manifest.tokenizer.info().ok_or_else(|| damaged("its tokenizer is unknown"))?;
+    let documents = blake3::Hash::from_hex(&manifest.identity)
+        .map_err(|_| damaged("the digest of its documents is not one"))?;
+    let counts = manifest.sources.iter().map(|source| source.documents);
+    let identity = identity::of_blocks(&info, counts, manifest.tokens, &blocks);
+    let mut sources = Vec::new();
+    let mut start = 0u32;
+    for SourceEntry { name, documents, tokens: _, files: _ } in &manifest.sources {
+        let end = u32::try_from(*documents).ok().and_then(|count| start.checked_add(count));
+        let end = end.ok_or_else(|| damaged("it has more documents than can be numbered"))?;
+        sources.push(Source { name: name.clone(), documents: start..end });
+        start = end;
+    }
+    let blocks: Vec<blake3::Hash> =
+        blocks.as_chunks::<32>().0.iter().map(|bytes| blake3::Hash::from_bytes(*bytes)).collect();
+    let prepared = Prepared {
+        file: CheckedFile::new(file, blocks_at, blocks),
+        width: width(&info),
+        vocab: info.vocab,
+        documents_at,
+        path: path.to_owned(),
+        manifest,
+    };
+    let (ends, found) = prepared.documents()?;
+    let total = ends.last().copied().unwrap_or(0);
+    if u64::from(start) != ends.len() as u64
+        || total != prepared.manifest.tokens
+        || prepared.tokens_at(total) != documents_at
+    {
+        return Err(damaged("its manifest does not count what it holds"));
+    }
+    if found != documents {
+        return Err(damaged("its identity is not that of its documents"));
+    }
+    Ok(TextIndex::of_prepared(sources, ends, [identity, documents], info, prepared))
+}
+
+impl Prepared {
+    pub(super) fn manifest(&self) -> &Manifest {
+        &self.manifest
+    }
+
+    fn tokens_at(&self, token: u64) -> u64 {
+        (START.len() as u64).saturating_add(token.saturating_mul(self.width))
+    }
+
+    /// Appends tokens by their place among all.
+    pub(super) fn tokens(
+        &self,
+        range: Range<u64>,
+        scratch: &mut ReadBuffer,
+        out: &mut Vec<u32>,
+    ) -> Result<(), DataError> {
+        let before = out.len();
+        let bytes = self.bytes(self.tokens_at(range.start)..self.tokens_at(range.end), scratch)?;
+        match self.width {
+            1 => out.extend(bytes.iter().map(|byte| u32::from(*byte))),
+            2 => out.extend(
+                bytes.as_chunks::<2>().0.iter().map(|id| u32::from(u16::from_le_bytes(*id))),
+            ),
+            _ => out.extend(bytes.as_chunks::<4>().0.iter().map(|id| u32::from_le_bytes(*id))),
+        }
+        // A model has no row for such a token.
+        let read = out.iter().skip(before).copied();
+        match (range.start..).zip(read).find(|(_, id)| *id >= self.vocab) {
+            None => Ok(()),
+            Some((place, id)) => {
+                let vocab = self.vocab;
+                Err(damaged(
+                    &self.path,
+                    &format!(
+                        "its token {place} has id {id}, and its tokenizer has ids below {vocab}"
+                    ),
+                ))
+            }
+        }
+    }
+
+    /// Gives the digest of each document's bytes.
+    pub(super) fn digests(
+        &self,
+        documents: Range<u32>,
+        to: &mut dyn FnMut(u32, &blake3::Hash),
+    ) -> Result<(), DataError> {
+        self.entries(u64::from(documents.start)..u64::from(documents.end), |number, _, digest| {
+            to(u32::try_from(number).unwrap_or(u32::MAX), &blake3::Hash::from_bytes(*digest));
+        })
+    }
+
+    /// Every block, every token's id; and every document against its digest, where the tokens are the documents' bytes.
+    /// Of other tokens only preparing the documents again can say whether they are the tokenizer's.
+    pub(super) fn check(&self) -> Result<(), DataError> {
+        let mut scratch = ReadBuffer::default();
+        for block in self.file.blocks() {
+            self.bytes(block, &mut scratch)?;
+        }
+        let mut ids = Vec::new();
+        let (together, all) = (BLOCK / self.width, self.manifest.tokens);
+        for start in (0..all).step_by(together as usize) {
+            ids.clear();
+            self.tokens(start..all.min(start + together), &mut scratch, &mut ids)?;
+        }
+        if self.manifest.tokenizer.kind != Kind::Bytes.name() {
+            return Ok(());
+        }
+        let (mut start, mut wrong) = (0, Ok(()));
+        self.entries(0..self.manifest.documents, |number, end, digest| {
+            if wrong.is_ok() {
+                wrong = self.check_document(number, start..end, digest, &mut scratch);
+            }
+            start = end;
+        })?;
+        wrong
+    }
+
+    fn check_document(
+        &self,
+        number: u64,
+        bytes: Range<u64>,
+        digest: &[u8; 32],
+        scratch: &mut ReadBuffer,
+    ) -> Result<(), DataError> {
+        let mut hasher = blake3::Hasher::new();
+        let Range { start, end } = self.tokens_at(bytes.start)..self.tokens_at(bytes.end);
+        for part in (start..end).step_by(BLOCK as usize) {
+            hasher.update(self.bytes(part..end.min(part + BLOCK), scratch)?);
+        }
+        if hasher.finalize() == *digest {
+            return Ok(());
+        }
+        Err(damaged(&self.path, &format!("document {number} is not the one that its digest is of")))
+    }
+
+    /// Where each document ends, and the identity of all of them.
+    fn documents(&self) -> Result<(Vec<u64>, blake3::Hash), DataError> {
+        let count = (self.file.covered() - self.documents_at) / ENTRY;
+        let mut ends = Vec::with_capacity(count as usize);
+        let (mut last, mut ordered) = (0, true);
+        let mut identity = documents_hasher();
+        let mut sources = self.manifest.sources.iter().map(|source| source.documents);
+        // Documents of the source that have not come yet.
+        let mut left = 0;
+        self.entries(0..count, |_, end, digest| {
+            while left == 0
+                && let Some(documents) = sources.next()
+            {
+                identity.update(&documents.to_le_bytes());
+                left = documents;
+            }
+            left = left.saturating_sub(1);
+            identity.update(digest);
+            ordered &= last <= end;
+            last = end;
+            ends.push(end);
+        })?;
+        if !ordered {
+            return Err(damaged(&self.path, "its documents overlap"));
+        }
+        for documents in sources {
+            identity.update(&documents.to_le_bytes());
+        }
+        Ok((ends, identity.finalize()))
+    }
+
+    /// Gives number, end and digest of each document.
+    fn entries(
+        &self,
+        documents: Range<u64>,
+        mut to: impl FnMut(u64, u64, &[u8; 32]),
+    ) -> Result<(), DataError> {
+        const TOGETHER: u64 = 4096;
+        let mut scratch = ReadBuffer::default();
+        let mut number_of = documents.start;
+        while number_of < documents.end {
+            let end = documents.end.min(number_of + TOGETHER);
+            let at = |document: u64| self.documents_at + document * ENTRY;
+            let bytes = self.bytes(at(number_of)..at(end), &mut scratch)?;
+            for entry in bytes.as_chunks::<{ ENTRY as usize }>().0 {
+                let (place, digest) = entry.split_at(8);
+                if let Ok(digest) = digest.try_into() {
+                    to(number_of, number(place), digest);
+                }
+                number_of += 1;
+            }
+        }
+        Ok(())
+    }
+
+    fn bytes<'b>(
+        &self,
+        range: Range<u64>,
+        scratch: &'b mut ReadBuffer,
+    ) -> Result<&'b [u8], DataError> {
+        self.file.read(range, scratch).map_err(|fault| match &fault {
+            ReadFault::Changed { .. } | ReadFault::Cut { .. } | ReadFault::Outside { .. } => {
+                damaged(&self.path, &fault.to_string())
+            }
+            ReadFault::Io { .. } => DataError::new(
+                format!("cannot read {}: {fault}", self.path.display()),
+                "check the disk that it is on, and repeat",
+            ),
+        })
+    }
+}
+
+fn number(bytes: &[u8]) -> u64 {
+    bytes.iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+}
+
+fn damaged(path: &Path, how: &str) -> DataError {
+    DataError::new(
+        format!("{} is damaged: {how}", path.display()),
+        "make it again with `canonc data prepare`, or restore the file",
+    )
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> DataError {
+    DataError::new(
+        format!("cannot read {}: {error}", path.display()),
+        "make it with `canonc data prepare`",
+    )
+}

@@ -1,0 +1,235 @@
+//! In: a tokenizer's file and what kind it is, or nothing for bytes. Out: the tokens of a document without marks, the
+//! marks' ids, the number of ids, and a digest of all that decides them. Must stay true: ids are those of the
+//! published library for the same file (golden vectors hold it); text that spells a special token is text; a file that
+//! is no tokenizer is refused in words, whatever it holds; an id at or above `vocab` never leaves here.
+
+mod expansion;
+mod huggingface;
+mod sentencepiece;
+mod tiktoken;
+
+use std::fmt;
+
+use crate::DataError;
+
+use super::guard::guarded;
+use super::{BOS, EOS, VOCAB};
+
+/// The kinds, under the names that recipes use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Bytes,
+    Huggingface,
+    Sentencepiece,
+    Tiktoken,
+}
+
+impl Kind {
+    pub const ALL: [Kind; 4] =
+        [Kind::Bytes, Kind::Huggingface, Kind::Sentencepiece, Kind::Tiktoken];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Bytes => "bytes",
+            Kind::Huggingface => "huggingface",
+            Kind::Sentencepiece => "sentencepiece",
+            Kind::Tiktoken => "tiktoken",
+        }
+    }
+
+    pub fn parse(name: &str) -> Option<Kind> {
+        Kind::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+
+    /// Changes when the same file would give other ids than before.
+    fn rules(self) -> u32 {
+        match self {
+            Kind::Bytes | Kind::Huggingface | Kind::Sentencepiece | Kind::Tiktoken => 1,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// What a lock and a prepared file say of a tokenizer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Info {
+    pub kind: Kind,
+    /// Over the file's bytes and whatever else decides an id.
+    pub digest: blake3::Hash,
+    /// Token ids, special ones included; all are below it.
+    pub vocab: u32,
+    /// Before a document.
+    pub bos: Option<u32>,
+    /// After a document.
+    pub eos: Option<u32>,
+}
+
+impl Info {
+    /// The tokenizer that needs no file.
+    pub fn bytes() -> Info {
+        Info::new(Kind::Bytes, &[], VOCAB, Some(BOS), Some(EOS))
+    }
+
+    fn new(kind: Kind, file: &[u8], vocab: u32, bos: Option<u32>, eos: Option<u32>) -> Info {
+        let id = |id: Option<u32>| id.map_or("none".to_owned(), |id| id.to_string());
+        let text = format!(
+            "kind {kind}\nrules {}\nfile {}\nvocab {vocab}\nbos {}\neos {}\n",
+            kind.rules(),
+            blake3::hash(file),
+            id(bos),
+            id(eos)
+        );
+        let digest =
+            blake3::Hasher::new_derive_key("canonc 1 tokenizer").update(text.as_bytes()).finalize();
+        Info { kind, digest, vocab, bos, eos }
+    }
+}
+
+/// Names of the marks, where the file does not decide them or another one is wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MarkNames {
+    pub bos: Option<String>,
+    pub eos: Option<String>,
+}
+
+/// Makes tokens of text.
+#[derive(Debug)]
+pub struct Tokenizer {
+    info: Info,
+    engine: Engine,
+}
+
+#[derive(Debug)]
+enum Engine {
+    Bytes,
+    Huggingface(huggingface::Huggingface),
+    Sentencepiece(sentencepiece::Sentencepiece),
+    Tiktoken(tiktoken::Tiktoken),
+}
+
+/// What a kind's reader found in a file.
+struct Found {
+    engine: Engine,
+    vocab: usize,
+    bos: Option<u32>,
+    eos: Option<u32>,
+}
+
+/// The most a tokenizer's file may hold: the largest published ones have 30 MB.
+pub const MOST_BYTES: u64 = 256 << 20;
+
+impl Tokenizer {
+    pub fn bytes() -> Tokenizer {
+        Tokenizer { info: Info::bytes(), engine: Engine::Bytes }
+    }
+
+    /// Reads a tokenizer's file, called `name` in messages.
+    pub fn read(
+        kind: Kind,
+        file: &[u8],
+        name: &str,
+        marks: &MarkNames,
+    ) -> Result<Tokenizer, DataError> {
+        let read = match kind {
+            Kind::Bytes => {
+                return Err(DataError::new(
+                    format!("the bytes tokenizer has no file, and `{name}` is given"),
+                    "leave it out, or say of what kind it is",
+                ));
+            }
+            Kind::Huggingface => guarded(|| huggingface::read(file, marks)),
+            Kind::Sentencepiece => guarded(|| sentencepiece::read(file, marks)),
+            Kind::Tiktoken => guarded(|| tiktoken::read(file, marks)),
+        };
+        let what = match kind {
+            Kind::Bytes | Kind::Huggingface => "a tokenizer.json of Hugging Face's tokenizers",
+            Kind::Sentencepiece => "a SentencePiece model, as Llama-2's tokenizer.model",
+            Kind::Tiktoken => "a list of base64 tokens and ranks, as Llama-3's tokenizer.model",
+        };
+        let Found { engine, vocab, bos, eos } = read.flatten().map_err(|why| {
+            DataError::new(
+                format!("`{name}` cannot be used as a {kind} tokenizer: {why}"),
+                format!("name {what}"),
+            )
+        })?;
+        let vocab = u32::try_from(vocab).ok().filter(|vocab| *vocab <= 1 << 24);
+        let vocab = vocab.ok_or_else(|| {
+            DataError::new(
+                format!("`{name}` has more than {} token ids", 1 << 24),
+                format!("name {what}"),
+            )
+        })?;
+        // Before any work: a post-processor may name an id that no token has.
+        for (id, place) in [(bos, "before"), (eos, "after")] {
+            if let Some(id) = id.filter(|id| *id >= vocab) {
+                return Err(DataError::new(
+                    format!(
+                        "`{name}` puts token {id} {place} a document, and its ids end at {}",
+                        vocab.saturating_sub(1)
+                    ),
+                    "correct its post-processor, or name another token with --bos or --eos",
+                ));
+            }
+        }
+        Ok(Tokenizer { info: Info::new(kind, file, vocab, bos, eos), engine })
+    }
+
+    pub fn info(&self) -> &Info {
+        &self.info
+    }
+
+    /// Appends the tokens of a document, without marks.
+    pub fn encode(&self, text: &str, out: &mut Vec<u32>) -> Result<(), String> {
+        let before = out.len();
+        guarded(|| match &self.engine {
+            Engine::Bytes => {
+                out.extend(text.bytes().map(u32::from));
+                Ok(())
+            }
+            Engine::Huggingface(engine) => engine.encode(text, out),
+            Engine::Sentencepiece(engine) => engine.encode(text, out),
+            Engine::Tiktoken(engine) => engine.encode(text, out),
+        })
+        .flatten()?;
+        let vocab = self.info.vocab;
+        match out.iter().skip(before).find(|id| **id >= vocab) {
+            None => Ok(()),
+            Some(id) => Err(format!("the tokenizer gave token {id}, and it has {vocab} of them")),
+        }
+    }
+}
+
+impl Tokenizer {
+    /// The bytes that tokens stand for. Of a tokenizer that changes texts first, these need not be those of the text.
+    pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
+        guarded(|| match &self.engine {
+            Engine::Bytes => Ok(ids.iter().filter_map(|id| u8::try_from(*id).ok()).collect()),
+            Engine::Huggingface(engine) => engine.decode(ids),
+            Engine::Sentencepiece(engine) => engine.decode(ids),
+            Engine::Tiktoken(engine) => engine.decode(ids),
+        })
+        .flatten()
+    }
+}
+
+/// Which of a file's tokens a mark is: the one asked for, else the one the file itself decides.
+fn mark(
+    asked: Option<&String>,
+    usual: Option<u32>,
+    id_of: impl Fn(&str) -> Option<u32>,
+) -> Result<Option<u32>, String> {
+    match asked {
+        None => Ok(usual),
+        Some(name) => {
+            id_of(name).map(Some).ok_or_else(|| format!("it has no special token `{name}`"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,241 @@
+//! Ids against the published libraries' (`tests/golden/tokenizers`, whose `make.py` says how they were made), and files
+//! that are no tokenizers.
+
+use serde_json::Value;
+
+use super::*;
+use crate::golden;
+
+fn file(name: &str) -> Vec<u8> {
+    let path = format!("{}/../tests/golden/tokenizers/{name}", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read(path).unwrap()
+}
+
+fn usual(kind: Kind, name: &str) -> Tokenizer {
+    Tokenizer::read(kind, &file(name), name, &MarkNames::default()).unwrap()
+}
+
+fn encoded(tokenizer: &Tokenizer, text: &str) -> Vec<u32> {
+    let mut ids = Vec::new();
+    tokenizer.encode(text, &mut ids).unwrap();
+    ids
+}
+
+#[test]
+fn ids_are_the_published_libraries() {
+    let cases = golden::read("tokenizers/cases");
+    let texts = cases["texts"].as_array().unwrap();
+    let mut compared = 0;
+    for (name, case) in cases["tokenizers"].as_object().unwrap() {
+        let info = &case["info"];
+        let kind = Kind::parse(info[0].as_str().unwrap()).unwrap();
+        let tokenizer = usual(kind, name);
+        let Info { kind: _, digest: _, vocab, bos, eos } = tokenizer.info();
+        let id = |value: &Value| value.as_u64().map(|id| id as u32);
+        assert_eq!(
+            (Some(*vocab), *bos, *eos),
+            (id(&info[1]), id(&info[2]), id(&info[3])),
+            "{name}"
+        );
+        for (text, ids) in texts.iter().zip(case["ids"].as_array().unwrap()) {
+            let text = text.as_str().unwrap();
+            assert_eq!(encoded(&tokenizer, text), golden::tokens(ids), "{name}: {text:?}");
+            compared += 1;
+        }
+    }
+    assert!(compared > 500);
+}
+
+#[test]
+fn text_that_spells_a_special_token_is_text() {
+    for (kind, name, marks) in [
+        (Kind::Sentencepiece, "llama2.model", "<s></s>"),
+        (Kind::Huggingface, "llama2.json", "<s></s>"),
+        (Kind::Tiktoken, "llama3.model", "<|begin_of_text|><|end_of_text|>"),
+        (Kind::Huggingface, "llama3.json", "<|begin_of_text|><|end_of_text|>"),
+    ] {
+        let tokenizer = usual(kind, name);
+        let ids = encoded(&tokenizer, marks);
+        let Info { bos, eos, .. } = *tokenizer.info();
+        assert!(ids.len() > 4 && !ids.contains(&bos.unwrap()), "{name}");
+        assert!(eos.is_none_or(|eos| !ids.contains(&eos)), "{name}");
+    }
+}
+
+#[test]
+fn long_runs_take_no_more_than_their_length() {
+    let tokenizer = usual(Kind::Tiktoken, "llama3.model");
+    // A run of blanks longer than one piece: each piece is one match of the pattern, which must not be too deep.
+    for run in [" ", "\u{3000}", "\n", "\t ", "a", "é", "7", "!", "😀"] {
+        let ids = encoded(&tokenizer, &run.repeat(900_000 / run.chars().count()));
+        assert!(!ids.is_empty());
+    }
+    for (kind, name) in [(Kind::Sentencepiece, "llama2.model"), (Kind::Huggingface, "llama3.json")]
+    {
+        let tokenizer = usual(kind, name);
+        for run in [" ", "a", "😀"] {
+            assert!(!encoded(&tokenizer, &run.repeat(30_000)).is_empty(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_digest_is_of_all_that_decides_ids() {
+    let digest = |kind, name: &str, eos: Option<&str>| {
+        let marks = MarkNames { bos: None, eos: eos.map(str::to_owned) };
+        Tokenizer::read(kind, &file(name), "a file", &marks).unwrap().info().digest
+    };
+    let one = digest(Kind::Huggingface, "llama3.json", None);
+    assert_eq!(digest(Kind::Huggingface, "llama3.json", None), one);
+    assert_ne!(digest(Kind::Huggingface, "llama3.json", Some("<|end_of_text|>")), one);
+    assert_ne!(digest(Kind::Huggingface, "llama2.json", None), one);
+    assert_ne!(digest(Kind::Tiktoken, "llama3.model", None), one);
+    // Locks name them: they never change.
+    assert_eq!(
+        (one.to_hex().as_str(), Info::bytes().digest.to_hex().as_str()),
+        (
+            "5eaf0fe6129b7e28e7ec0d4eb42077ab2d40b81c5015672452b8dcd78c4d8b58",
+            "a85e8c0487bf1610059ad414f23248b0014c8de9c3efde128c259e2fc3766cb2"
+        )
+    );
+}
+
+#[test]
+fn files_that_are_no_tokenizers_are_refused_in_words() {
+    let names = ["llama2.model", "table.model", "llama3.model", "llama3.json", "llama2.json"];
+    let kinds = [Kind::Huggingface, Kind::Sentencepiece, Kind::Tiktoken];
+    let read = |kind: Kind, bytes: &[u8]| {
+        Tokenizer::read(kind, bytes, "it.model", &MarkNames::default()).map(|it| *it.info())
+    };
+    let refused = |kind: Kind, bytes: &[u8]| {
+        let error = read(kind, bytes).unwrap_err();
+        let said = format!("`it.model` cannot be used as a {kind} tokenizer: ");
+        assert!(error.message.starts_with(&said) && error.help.starts_with("name a"), "{error}");
+        error.message.strip_prefix(&said).unwrap().to_owned()
+    };
+    for kind in kinds {
+        for other in names.iter().filter(|name| {
+            matches!(
+                (kind, **name),
+                (Kind::Huggingface, "llama2.model" | "table.model" | "llama3.model")
+                    | (Kind::Sentencepiece, "llama3.model" | "llama3.json" | "llama2.json")
+                    | (Kind::Tiktoken, "llama2.model" | "table.model" | "llama3.json")
+            )
+        }) {
+            refused(kind, &file(other));
+        }
+        for bytes in [&b""[..], b"\n", b"{}", b"null", b"\xff\xfe", &[0; 1000]] {
+            refused(kind, bytes);
+        }
+    }
+    let error = read(Kind::Bytes, b"").unwrap_err();
+    assert!(error.message.contains("has no file"), "{error}");
+
+    let ranks = String::from_utf8(file("llama3.model")).unwrap();
+    let of = |text: String| refused(Kind::Tiktoken, text.as_bytes());
+    assert_eq!(of(ranks.replacen("IQ== 0\n", "", 1)), "it has 559 tokens, but rank 559");
+    assert_eq!(of(ranks.clone() + "IQ== 560\n"), "a token or a rank stands in it twice");
+    assert_eq!(
+        of(ranks.replace("IQ== 0\n", "ISEhIQ== 0\n")),
+        "byte 0x21 is none of its 560 tokens"
+    );
+    assert_eq!(of(ranks.clone() + "IQ== 4294967296\n"), "line 561 does not end with a rank");
+    assert_eq!(of(ranks + "IQ==\n"), "line 561 is not a token in base64, a space and a rank");
+    let marks = MarkNames { bos: Some("<start>".to_owned()), eos: None };
+    let error = Tokenizer::read(Kind::Huggingface, &file("llama3.json"), "x", &marks).unwrap_err();
+    assert!(error.message.ends_with("it has no special token `<start>`"), "{error}");
+    let cuts = String::from_utf8(file("llama3.json")).unwrap().replacen(
+        "\"truncation\":null",
+        "\"truncation\":{\"direction\":\"Right\",\"max_length\":4,\"strategy\":\"LongestFirst\",\"stride\":0}",
+        1,
+    );
+    let cuts = cuts.replacen(
+        "\"truncation\": null",
+        "\"truncation\":{\"direction\":\"Right\",\"max_length\":4,\"strategy\":\"LongestFirst\",\"stride\":0}",
+        1,
+    );
+    assert!(refused(Kind::Huggingface, cuts.as_bytes()).contains("cuts or pads"));
+
+    // Damage anywhere: read or refused, and whatever is read makes tokens below its number of ids.
+    for (kind, name) in [
+        (Kind::Sentencepiece, "llama2.model"),
+        (Kind::Sentencepiece, "table.model"),
+        (Kind::Tiktoken, "llama3.model"),
+        (Kind::Huggingface, "llama2.json"),
+    ] {
+        let good = file(name);
+        for at in (0..good.len()).step_by(good.len() / 40) {
+            let mut bad = good.clone();
+            bad[at] ^= 1 << (at % 8);
+            for bytes in [&bad[..], &good[..at]] {
+                if let Ok(tokenizer) = Tokenizer::read(kind, bytes, "x", &MarkNames::default()) {
+                    let mut ids = Vec::new();
+                    if tokenizer.encode("Größe [SEP] don't 12 日本 ﬁ…", &mut ids).is_ok() {
+                        assert!(ids.iter().all(|id| *id < tokenizer.info().vocab));
+                    }
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_tokenizer_that_draws_is_refused_and_so_is_a_mark_past_the_vocabulary() {
+    let model = file("llama3.json");
+    let mut json: Value = serde_json::from_slice(&model).unwrap();
+    let read = |json: &Value| {
+        let bytes = serde_json::to_vec(json).unwrap();
+        Tokenizer::read(Kind::Huggingface, &bytes, "t.json", &MarkNames::default())
+    };
+    for (dropout, refused) in [("0.1", true), ("1.0", true), ("0.0", false), ("null", false)] {
+        json["model"]["dropout"] = serde_json::from_str(dropout).unwrap();
+        let read = read(&json);
+        assert_eq!(read.is_err(), refused, "{dropout}");
+        if let Err(error) = read {
+            assert!(error.message.contains("`model.dropout` is"), "{error}");
+        }
+    }
+    json["model"]["dropout"] = Value::Null;
+    let vocab = read(&json).unwrap().info().vocab;
+    for (id, refused) in [(vocab - 1, false), (vocab, true), (70_000, true)] {
+        json["post_processor"] = serde_json::json!({
+            "type": "TemplateProcessing",
+            "single": [{"SpecialToken": {"id": "M", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+            "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+            "special_tokens": {"M": {"id": "M", "ids": [id], "tokens": ["M"]}},
+        });
+        match read(&json) {
+            Ok(_) => assert!(!refused, "{id}"),
+            Err(error) => {
+                assert!(refused, "{error}");
+                let want =
+                    format!("puts token {id} before a document, and its ids end at {}", vocab - 1);
+                assert!(error.message.contains(&want), "{error}");
+            }
+        }
+    }
+}
+
+#[test]
+fn tokens_become_the_text_again() {
+    for (kind, name) in [
+        (Kind::Sentencepiece, "llama2.model"),
+        (Kind::Huggingface, "llama2.json"),
+        (Kind::Tiktoken, "llama3.model"),
+        (Kind::Huggingface, "llama3.json"),
+    ] {
+        let tokenizer = usual(kind, name);
+        for text in ["a", "two words", "größer, 7 – 😀!", "line\nline"] {
+            let ids = encoded(&tokenizer, text);
+            let back = String::from_utf8(tokenizer.decode(&ids).unwrap()).unwrap();
+            assert_eq!(back.trim_start(), text, "{name}");
+            // What follows a text is what its own tokens add.
+            let all = encoded(&tokenizer, &format!("{text} and on"));
+            if let Some(rest) = all.strip_prefix(&ids[..]) {
+                let whole = tokenizer.decode(&[&ids[..], rest].concat()).unwrap();
+                assert!(String::from_utf8(whole).unwrap().ends_with(" and on"), "{name}");
+            }
+        }
+    }
+    assert_eq!(Tokenizer::bytes().decode(&[256, 104, 105, 257]).unwrap(), b"hi");
+}

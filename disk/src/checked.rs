@@ -1,0 +1,423 @@
+//! In: an open file and the BLAKE3 digest of each of its blocks. Out: bytes of the file. Must stay true: a byte is
+//! given out only from memory of this process, after the digest over that very memory was found right, on every read;
+//! so bytes that change under the process are found or never used. A file that shrinks is an error with its place,
+//! never a short read, and a file is never mapped into memory.
+//!
+//! The first read of a block takes its BLAKE3 digest, and keeps a fingerprint of each [`PIECE`] of it in memory. A later
+//! read takes the fingerprints of the pieces that it touches: several times as fast as a digest, and as safe, since they
+//! are keyed with random numbers that never leave this process. See [`Key`].
+
+use std::fmt;
+use std::fs::File;
+use std::hash::{BuildHasher as _, RandomState};
+use std::io;
+use std::ops::Range;
+use std::sync::OnceLock;
+
+/// Bytes under one digest of a file's list.
+pub const BLOCK: u64 = 1 << 18;
+/// Bytes under one fingerprint. Smaller pieces cost more memory, larger ones more time.
+const PIECE: usize = 1 << 11;
+
+/// Random numbers that decide the fingerprints.
+///
+/// A fingerprint is NH, of UMAC and VMAC (Black et al. 1999): with the piece's 64-bit words m and random words k, the
+/// sum of (m[2i] + k[2i]) * (m[2i+1] + k[2i+1]), the additions modulo 2^64 and the sum modulo 2^128. Two different pieces
+/// of one length have the same fingerprint under at most one key in 2^64. So whoever writes to the file is found, since
+/// the key is not known outside of this process.
+#[derive(Debug)]
+struct Key(Box<[[u64; 2]]>);
+
+impl Key {
+    fn random() -> Key {
+        let mut hasher = blake3::Hasher::new_derive_key("canonc fingerprints of pieces");
+        for number in 0..4u8 {
+            // The standard library seeds each from the system's random numbers.
+            hasher.update(&RandomState::new().hash_one(number).to_le_bytes());
+        }
+        let mut words = hasher.finalize_xof();
+        let mut word = || {
+            let mut bytes = [0; 8];
+            words.fill(&mut bytes);
+            u64::from_le_bytes(bytes)
+        };
+        Key((0..PIECE / 16).map(|_| [word(), word()]).collect())
+    }
+
+    fn fingerprint(&self, piece: &[u8]) -> u128 {
+        let product = |words: &[u8; 16], [first, second]: &[u64; 2]| {
+            let words = u128::from_le_bytes(*words);
+            let (low, high) = (words as u64, (words >> 64) as u64);
+            u128::from(low.wrapping_add(*first)) * u128::from(high.wrapping_add(*second))
+        };
+        let (whole, rest) = piece.as_chunks::<16>();
+        let mut sum = 0u128;
+        for (words, key) in whole.iter().zip(&self.0) {
+            sum = sum.wrapping_add(product(words, key));
+        }
+        if let Some(key) = self.0.get(whole.len()).filter(|_| !rest.is_empty()) {
+            // The length of a piece follows from its place, so zeros behind it make no two pieces alike.
+            let mut last = [0; 16];
+            for (to, from) in last.iter_mut().zip(rest) {
+                *to = *from;
+            }
+            sum = sum.wrapping_add(product(&last, key));
+        }
+        sum
+    }
+}
+
+/// A file with the digests of its blocks.
+#[derive(Debug)]
+pub struct CheckedFile {
+    file: File,
+    /// Bytes that the digests cover, from the start of the file.
+    covered: u64,
+    digests: Vec<blake3::Hash>,
+    key: Key,
+    /// Of the pieces of each block that was read before.
+    fingerprints: Vec<OnceLock<Box<[u128]>>>,
+}
+
+/// Why bytes were not given out.
+#[derive(Debug)]
+pub enum ReadFault {
+    /// They are not those that the digests are of.
+    Changed {
+        block: Range<u64>,
+        read_before: bool,
+    },
+    /// The file ends before them.
+    Cut {
+        block: Range<u64>,
+    },
+    /// No digest covers them.
+    Outside {
+        range: Range<u64>,
+        covered: u64,
+    },
+    Io {
+        block: Range<u64>,
+        error: io::Error,
+    },
+}
+
+impl fmt::Display for ReadFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |block: &Range<u64>| {
+            let Range { start, end } = block;
+            format!("bytes {start} to {end} (block {})", start / BLOCK)
+        };
+        match self {
+            ReadFault::Changed { block, read_before: false } => {
+                write!(f, "{} are not what was written", named(block))
+            }
+            ReadFault::Changed { block, read_before: true } => {
+                write!(f, "{} have changed since this process first read them", named(block))
+            }
+            ReadFault::Cut { block } => {
+                write!(f, "it ends before {}: it has become shorter", named(block))
+            }
+            ReadFault::Outside { range, covered } => {
+                write!(f, "bytes {} to {} lie outside of its {covered}", range.start, range.end)
+            }
+            ReadFault::Io { block, error } => write!(f, "{} cannot be read: {error}", named(block)),
+        }
+    }
+}
+
+/// Memory for reads, kept so that it is allocated once.
+#[derive(Clone, Debug, Default)]
+pub struct ReadBuffer {
+    bytes: Vec<u8>,
+}
+
+impl CheckedFile {
+    /// A file whose first `covered` bytes have these digests, a block each.
+    pub fn new(file: File, covered: u64, digests: Vec<blake3::Hash>) -> CheckedFile {
+        let fingerprints = digests.iter().map(|_| OnceLock::new()).collect();
+        CheckedFile { file, covered, digests, key: Key::random(), fingerprints }
+    }
+
+    /// A file that no list of digests exists of: reads it once. From then on its bytes are those of that reading, and
+    /// the digest is that of all of them.
+    pub fn of_whole(file: File) -> io::Result<(CheckedFile, blake3::Hash)> {
+        let covered = file.metadata()?.len();
+        let (mut digests, mut whole) = (Vec::new(), blake3::Hasher::new());
+        let mut bytes = vec![0; covered.min(BLOCK) as usize];
+        let mut at = 0;
+        while at < covered {
+            let block = bytes.get_mut(..(covered - at).min(BLOCK) as usize).unwrap_or_default();
+            read_at(&file, block, at)?;
+            digests.push(blake3::hash(block));
+            whole.update(block);
+            at += BLOCK;
+        }
+        Ok((CheckedFile::new(file, covered, digests), whole.finalize()))
+    }
+
+    pub fn covered(&self) -> u64 {
+        self.covered
+    }
+
+    /// Blocks that digests cover.
+    pub fn blocks(&self) -> impl Iterator<Item = Range<u64>> {
+        (0..self.digests.len() as u64).map(|block| self.block(block))
+    }
+
+    /// The bytes of a range, read and checked now.
+    pub fn read<'b>(
+        &self,
+        range: Range<u64>,
+        buffer: &'b mut ReadBuffer,
+    ) -> Result<&'b [u8], ReadFault> {
+        if range.start > range.end || range.end > self.covered {
+            return Err(ReadFault::Outside { range, covered: self.covered });
+        }
+        if range.is_empty() {
+            return Ok(&[]);
+        }
+        let (first, last) = (range.start / BLOCK, (range.end - 1) / BLOCK);
+        // Pieces that the range touches, and all of a block that is new.
+        let start = match self.known(first) {
+            Some(_) => range.start / PIECE as u64 * PIECE as u64,
+            None => first * BLOCK,
+        };
+        let end = match self.known(last) {
+            Some(_) => range.end.next_multiple_of(PIECE as u64),
+            None => (last + 1) * BLOCK,
+        };
+        let end = end.min(self.covered);
+        let count = (end - start) as usize;
+        if buffer.bytes.len() < count {
+            buffer.bytes.resize(count, 0);
+        }
+        let bytes = buffer.bytes.get_mut(..count).unwrap_or_default();
+        self.fill(bytes, start)?;
+        let mut rest = &*bytes;
+        for number in first..=last {
+            let block = self.block(number);
+            let here = (block.end.min(end) - block.start.max(start)) as usize;
+            let (of_block, after) = rest.split_at_checked(here).unwrap_or_default();
+            self.check(number, block.start.max(start) - block.start, of_block)?;
+            rest = after;
+        }
+        let (from, to) = ((range.start - start) as usize, (range.end - start) as usize);
+        Ok(bytes.get(from..to).unwrap_or_default())
+    }
+
+    /// The same, in memory of their own.
+    pub fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>, ReadFault> {
+        let mut buffer = ReadBuffer::default();
+        self.read(range, &mut buffer).map(<[u8]>::to_vec)
+    }
+
+    fn block(&self, number: u64) -> Range<u64> {
+        let start = number * BLOCK;
+        start..(start + BLOCK).min(self.covered)
+    }
+
+    fn known(&self, block: u64) -> Option<&[u128]> {
+        Some(self.fingerprints.get(block as usize)?.get()?)
+    }
+
+    /// Reads bytes from that place of the file on.
+    fn fill(&self, bytes: &mut [u8], start: u64) -> Result<(), ReadFault> {
+        let Err(error) = read_at(&self.file, bytes, start) else { return Ok(()) };
+        // The first block that cannot be read whole is the one to name.
+        let length = self.file.metadata().map_or(u64::MAX, |metadata| metadata.len());
+        let end = start + bytes.len() as u64;
+        match error.kind() == io::ErrorKind::UnexpectedEof {
+            true => Err(ReadFault::Cut { block: self.block(length.clamp(start, end - 1) / BLOCK) }),
+            false => Err(ReadFault::Io { block: self.block(start / BLOCK), error }),
+        }
+    }
+
+    /// Checks bytes that begin `from` bytes into a block.
+    fn check(&self, number: u64, from: u64, bytes: &[u8]) -> Result<(), ReadFault> {
+        let changed =
+            |read_before| Err(ReadFault::Changed { block: self.block(number), read_before });
+        let mut found = bytes.chunks(PIECE).map(|piece| self.key.fingerprint(piece));
+        if let Some(kept) = self.known(number) {
+            let kept = kept.get(from as usize / PIECE..).unwrap_or_default();
+            let same = kept.len() * PIECE >= bytes.len()
+                && kept.iter().zip(&mut found).all(|(kept, found)| *kept == found);
+            return if same { Ok(()) } else { changed(true) };
+        }
+        if Some(&blake3::hash(bytes)) != self.digests.get(number as usize) {
+            return changed(false);
+        }
+        if let Some(fingerprints) = self.fingerprints.get(number as usize) {
+            // Another thread may have been first, with the same.
+            let _ = fingerprints.set(found.collect());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(unix)]
+pub fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
+}
+
+/// Other systems move the file's one place, so one reader has it at a time.
+#[cfg(not(unix))]
+pub fn read_at(mut file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
+    static ONE: std::sync::Mutex<()> = std::sync::Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    file.seek(SeekFrom::Start(at))?;
+    file.read_exact(bytes)
+}
+
+// Written to while they are read, which only Unix lets a test do simply.
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+    use std::os::unix::fs::FileExt;
+
+    fn bytes(count: usize) -> Vec<u8> {
+        (0..count as u64).map(|i| (i.wrapping_mul(0x9e37_79b9) >> 13) as u8).collect()
+    }
+
+    fn file_of(bytes: &[u8]) -> File {
+        let file = tempfile::tempfile().unwrap();
+        file.write_all_at(bytes, 0).unwrap();
+        file
+    }
+
+    fn checked(bytes: &[u8]) -> CheckedFile {
+        let digests = bytes.chunks(BLOCK as usize).map(blake3::hash).collect();
+        CheckedFile::new(file_of(bytes), bytes.len() as u64, digests)
+    }
+
+    #[test]
+    fn a_fingerprint_depends_on_the_key_and_on_every_bit() {
+        let (one, two) = (Key::random(), Key::random());
+        for count in [1, 15, 16, 17, 100, PIECE - 1, PIECE] {
+            let mut piece = bytes(count);
+            let of_one = one.fingerprint(&piece);
+            assert_ne!(of_one, two.fingerprint(&piece));
+            for bit in (0..8 * count).step_by(1 + count / 40) {
+                piece[bit / 8] ^= 1 << (bit % 8);
+                assert_ne!(one.fingerprint(&piece), of_one, "bit {bit} of {count} bytes");
+                piece[bit / 8] ^= 1 << (bit % 8);
+            }
+            assert_eq!(one.fingerprint(&piece), of_one);
+        }
+    }
+
+    #[test]
+    fn blocks_of_any_length_are_read() {
+        let all = bytes(BLOCK as usize);
+        let edges = (0..=BLOCK as usize / PIECE).flat_map(|n| {
+            let at = n * PIECE;
+            [at.saturating_sub(1), at, at + 1, at + 1024, at + 3000]
+        });
+        for count in edges.filter(|count| (1..=all.len()).contains(count)) {
+            let whole = &all[..count];
+            let file = checked(whole);
+            let mut buffer = ReadBuffer::default();
+            assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), whole, "{count}");
+            assert_eq!(file.known(0).unwrap().len(), count.div_ceil(PIECE), "{count}");
+            assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), whole, "{count} again");
+        }
+    }
+
+    #[test]
+    fn a_file_without_a_list_is_held_to_its_first_reading() {
+        for count in [0, 1, 5000, BLOCK as usize, 2 * BLOCK as usize + 17] {
+            let whole = bytes(count);
+            let (file, digest) = CheckedFile::of_whole(file_of(&whole)).unwrap();
+            assert_eq!((file.covered(), digest), (count as u64, blake3::hash(&whole)));
+            let mut buffer = ReadBuffer::default();
+            assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), whole);
+            if count > 0 {
+                file.file.set_len(count as u64 - 1).unwrap();
+                assert!(matches!(
+                    file.read(0..count as u64, &mut buffer),
+                    Err(ReadFault::Cut { .. })
+                ));
+            }
+        }
+    }
+
+    #[test]
+    fn nothing_is_read_outside() {
+        let file = checked(&bytes(100));
+        let mut buffer = ReadBuffer::default();
+        for range in [0..101, 101..101, 200..300, u64::MAX - 1..u64::MAX] {
+            assert!(matches!(
+                file.read(range, &mut buffer),
+                Err(ReadFault::Outside { covered: 100, .. })
+            ));
+        }
+        #[expect(clippy::reversed_empty_ranges, reason = "what a damaged table might ask for")]
+        let backwards = 60..50;
+        assert!(file.read(backwards, &mut buffer).is_err());
+        assert_eq!(file.read(100..100, &mut buffer).unwrap(), b"");
+    }
+
+    #[test]
+    fn a_file_that_is_cut_is_named_with_the_block() {
+        let whole = bytes(3 * BLOCK as usize);
+        let file = checked(&whole);
+        let mut buffer = ReadBuffer::default();
+        file.read(0..3 * BLOCK, &mut buffer).unwrap();
+        file.file.set_len(BLOCK + 10_000).unwrap();
+        // What is still there can still be read.
+        assert_eq!(
+            file.read(BLOCK..BLOCK + 10, &mut buffer).unwrap(),
+            &whole[BLOCK as usize..][..10]
+        );
+        let said = file.read(0..3 * BLOCK, &mut buffer).unwrap_err().to_string();
+        assert_eq!(said, "it ends before bytes 262144 to 524288 (block 1): it has become shorter");
+        let said = file.read(2 * BLOCK + 5..2 * BLOCK + 9, &mut buffer).unwrap_err().to_string();
+        assert!(said.contains("(block 2)"), "{said}");
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Any byte flipped at any time between any reads is never given out.
+        #[test]
+        fn a_flipped_byte_is_found_or_not_read(
+            count in 1..3 * BLOCK as usize,
+            reads in prop::collection::vec((any::<prop::sample::Index>(), 0..40_000usize), 1..12),
+            flip in any::<prop::sample::Index>(),
+            bit in 0..8u8,
+            when in any::<prop::sample::Index>(),
+            back in any::<bool>(),
+        ) {
+            let whole = bytes(count);
+            let file = checked(&whole);
+            let (at, when) = (flip.index(count), when.index(reads.len()));
+            let mut buffer = ReadBuffer::default();
+            let put = |byte: u8| file.file.write_all_at(&[byte], at as u64).unwrap();
+            for (number, (start, length)) in reads.iter().enumerate() {
+                if number == when {
+                    put(whole[at] ^ (1 << bit));
+                }
+                let start = start.index(count);
+                let end = (start + length).min(count);
+                match file.read(start as u64..end as u64, &mut buffer) {
+                    Ok(got) => prop_assert_eq!(got, &whole[start..end]),
+                    Err(fault) => {
+                        prop_assert!(number >= when, "{}", fault);
+                        let of_flip = format!("(block {})", at as u64 / BLOCK);
+                        prop_assert!(fault.to_string().contains(&of_flip), "{}", fault);
+                    }
+                }
+                if number >= when && (start..end).contains(&at) {
+                    prop_assert!(file.read(start as u64..end as u64, &mut buffer).is_err());
+                }
+            }
+            if back {
+                // Restored, it is as it was.
+                put(whole[at]);
+                prop_assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), &whole[..]);
+            }
+        }
+    }
+}

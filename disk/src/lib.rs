@@ -1,0 +1,216 @@
+//! In: the path of a file that somebody else may have written. Out: its content, or why it is not read. Must stay
+//! true: a pipe, a device or a folder is never read, so no read waits or goes on for ever; memory is taken for what a
+//! file of its kind can have, never for what a file claims; a log is read a line at a time.
+
+pub mod checked;
+mod replace;
+
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, Read as _};
+use std::path::Path;
+
+use checked::read_at;
+pub use replace::{UNFINISHED, create_anew, parent, replace, sweep, sync_folder, unfinished};
+
+/// The most bytes of a lock, an attestation, a manifest, a signature, a list of signers, a key.
+pub const SMALL: u64 = 64 << 20;
+/// The most bytes of a text that grows with its use: questions, prompts, a plan.
+pub const TEXT: u64 = 1 << 30;
+/// The most bytes of one line of a log.
+pub const LINE: u64 = 16 << 20;
+/// Files of this size and more are looked at for holes.
+const LARGE: u64 = 1 << 30;
+/// Places of a file that are looked at.
+const LOOKS: u64 = 64;
+
+/// Opens a file to be read; refuses what is not a regular file before it is opened, since opening a pipe waits.
+pub fn open(path: &Path) -> io::Result<File> {
+    regular(&std::fs::metadata(path)?)?;
+    let file = File::open(path)?;
+    // Another one may be there by now.
+    regular(&file.metadata()?)?;
+    Ok(file)
+}
+
+/// As [`open`], of a file that can be larger than memory. One that was copied in part is refused: most of it is not
+/// on the disk, and it would be read as zeros.
+pub fn open_large(path: &Path) -> io::Result<File> {
+    let file = open(path)?;
+    let metadata = file.metadata()?;
+    // Some systems pack what they store, or count it late: only a file that reads as zeros is called one of holes.
+    if metadata.len() >= LARGE
+        && stored(&metadata) < metadata.len() / 16
+        && is_zero(&file, metadata.len())?
+    {
+        return Err(refused(format!(
+            "it has {} bytes, of which {} are on the disk: it was not written or copied whole",
+            metadata.len(),
+            stored(&metadata)
+        )));
+    }
+    Ok(file)
+}
+
+/// Whether a file has nothing but zeros, as far as [`LOOKS`] places in it say.
+fn is_zero(file: &File, length: u64) -> io::Result<bool> {
+    let mut piece = [0; 4096];
+    for look in 0..LOOKS {
+        // The ends of such a file are often there.
+        let at = length / (LOOKS + 1) * (look + 1);
+        read_at(file, &mut piece, at)?;
+        if piece.iter().any(|byte| *byte != 0) {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The whole of a file that has at most `most` bytes.
+pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let file = open(path)?;
+    let length = file.metadata()?.len();
+    if length > most {
+        return Err(too_large(length, most));
+    }
+    let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
+    // Some files, such as those of /proc, are longer than they say.
+    file.take(most + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > most {
+        return Err(too_large(bytes.len() as u64, most));
+    }
+    Ok(bytes)
+}
+
+/// As [`read`], of a text.
+pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
+    String::from_utf8(read(path, most)?)
+        .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
+}
+
+/// The lines of a log, line feeds included, each in `take`; the last one may lack its line feed. Ends at the first
+/// line that `take` refuses, or that is longer than [`LINE`].
+pub fn each_line<E>(
+    path: &Path,
+    mut take: impl FnMut(&[u8]) -> Result<(), E>,
+) -> io::Result<Result<(), E>> {
+    let mut reader = BufReader::with_capacity(1 << 16, open(path)?);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        if reader.by_ref().take(LINE + 1).read_until(b'\n', &mut line)? == 0 {
+            return Ok(Ok(()));
+        }
+        if line.len() as u64 > LINE {
+            return Err(refused(format!("it has a line of more than {LINE} bytes")));
+        }
+        if let Err(error) = take(&line) {
+            return Ok(Err(error));
+        }
+    }
+}
+
+/// The lines of a file that are JSON: a line torn by the end of a process is left out, and so is a file that cannot
+/// be read.
+pub fn json_lines(path: &Path) -> Vec<serde_json::Value> {
+    let mut values = Vec::new();
+    let _ = each_line(path, |line| {
+        values.extend(serde_json::from_slice(line).ok());
+        Ok::<(), ()>(())
+    });
+    values
+}
+
+fn regular(metadata: &std::fs::Metadata) -> io::Result<()> {
+    if metadata.is_file() {
+        return Ok(());
+    }
+    Err(match metadata.is_dir() {
+        true => io::Error::new(io::ErrorKind::IsADirectory, "it is a folder"),
+        false => refused("it is a pipe or a device, not a file".to_owned()),
+    })
+}
+
+/// Bytes that the disk holds of a file.
+#[cfg(unix)]
+fn stored(metadata: &std::fs::Metadata) -> u64 {
+    use std::os::unix::fs::MetadataExt;
+    metadata.blocks().saturating_mul(512)
+}
+
+#[cfg(not(unix))]
+fn stored(metadata: &std::fs::Metadata) -> u64 {
+    metadata.len()
+}
+
+fn too_large(length: u64, most: u64) -> io::Error {
+    io::Error::new(
+        io::ErrorKind::FileTooLarge,
+        format!("it has {length} bytes, and at most {most} are read"),
+    )
+}
+
+fn refused(why: String) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, why)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_read_up_to_its_limit() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "12345").unwrap();
+        assert_eq!(read_text(&path, 5).unwrap(), "12345");
+        let error = read(&path, 4).unwrap_err();
+        assert_eq!(error.to_string(), "it has 5 bytes, and at most 4 are read");
+        std::fs::write(&path, [0xff]).unwrap();
+        assert!(read_text(&path, 5).unwrap_err().to_string().contains("not text"));
+        assert_eq!(read(folder.path(), 5).unwrap_err().kind(), io::ErrorKind::IsADirectory);
+        assert_eq!(read(&folder.path().join("no"), 5).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn lines_are_given_one_at_a_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        std::fs::write(&path, "{\"a\":1}\n\nnot json\n{\"a\":2}").unwrap();
+        let mut lines = Vec::new();
+        let all = each_line(&path, |line| {
+            lines.push(line.to_vec());
+            Ok::<(), ()>(())
+        });
+        assert!(all.unwrap().is_ok());
+        assert_eq!(lines.concat(), std::fs::read(&path).unwrap());
+        assert_eq!(json_lines(&path).len(), 2);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn what_has_no_end_is_not_read() {
+        for device in ["/dev/zero", "/dev/null", "/dev/random"] {
+            let error = read(Path::new(device), 1).unwrap_err();
+            assert_eq!(error.to_string(), "it is a pipe or a device, not a file", "{device}");
+        }
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status();
+        if made.is_ok_and(|made| made.success()) {
+            assert!(open(&pipe).unwrap_err().to_string().contains("pipe"));
+            assert!(json_lines(&pipe).is_empty());
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_file_of_holes_costs_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("holes");
+        File::create(&path).unwrap().set_len(4 << 40).unwrap();
+        assert!(open_large(&path).unwrap_err().to_string().contains("not written or copied whole"));
+        assert!(read(&path, SMALL).unwrap_err().to_string().contains("at most"));
+        let ended = each_line(&path, |_| Ok::<(), ()>(()));
+        assert!(ended.unwrap_err().to_string().contains("a line of more than"));
+    }
+}

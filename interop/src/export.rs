@@ -1,0 +1,433 @@
+//! A model or recipe of ours, given to other programs.
+//!
+//! In: a compiled arch, perhaps the experiment it is trained with, perhaps its weights. Out: a Hugging Face folder, a
+//! Lingua release and recipe, a Slurm script, a model card. Must stay true: what the other side cannot say of the arch
+//! or the training is refused, never approximated; importing what was written gives the same graph, manifest, recipe
+//! and bits; the folder is there whole or not at all.
+
+use std::cell::RefCell;
+use std::path::Path;
+
+use compiler::digest::Digest;
+use compiler::field::FieldValue;
+use compiler::lock::{ARCH_SEQ_LEN, Experiment};
+use compiler::program::Compiled;
+use minijinja::{Environment, UndefinedBehavior, context};
+
+use super::dtype::Dtype;
+use super::hf::{self, Described};
+use super::import::{put, whole};
+use super::lay::{self, Entry, Whose};
+use super::model::{Family, Init, Mixer, Model, RopeLayout};
+use super::names::GatedNorm;
+use super::node::{Node, Value};
+use super::source::Source;
+use super::store::{Planned, Store, write_safetensors};
+use super::training;
+use super::{ForeignError, arch, json, lingua, pth, quote, shown, yaml};
+use records::run::digest_of;
+
+/// Who is to read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum To {
+    HuggingFace,
+    Lingua,
+    Slurm,
+    Card,
+}
+
+/// What is exported.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    pub compiled: &'a Compiled,
+    pub experiment: Option<&'a Experiment>,
+    /// A file or folder of weights: ours, Hugging Face's or Lingua's.
+    pub weights: Option<&'a Path>,
+    pub to: To,
+    pub dtype: Dtype,
+    /// GPUs of one machine, for a Slurm script.
+    pub gpus_per_node: i64,
+    /// What a finished run attests of these weights.
+    pub attested: Option<Attested<'a>>,
+}
+
+/// Weights of a finished run.
+#[derive(Clone, Copy, Debug)]
+pub struct Attested<'a> {
+    /// For a card.
+    pub what: &'a str,
+    /// BLAKE3 of the file of weights. The file that is exported has to have it.
+    pub file: Digest,
+}
+
+const TEMPLATES: [(&str, &str); 4] = [
+    ("recipe.yaml", include_str!("../templates/lingua.yaml.j2")),
+    ("launch.sh", include_str!("../templates/slurm.sh.j2")),
+    ("README.md", include_str!("../templates/card.md.j2")),
+    ("generation_config.json", include_str!("../templates/generation_config.json.j2")),
+];
+
+/// Everything that was found out before anything is written.
+struct Plan<'a> {
+    request: &'a Request<'a>,
+    described: Described,
+    weights: Option<Source>,
+    seq_len: i64,
+    written: RefCell<Vec<String>>,
+}
+
+/// Writes the folder; gives the files in it.
+pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignError> {
+    let model = arch::model(request.compiled)?;
+    let norm = match request.experiment.and_then(|e| e.value("platform.kernels.gated_norm")) {
+        Some(value) if value.plain() == "reference" => GatedNorm::Reference,
+        Some(_) | None => GatedNorm::Fused,
+    };
+    let weights = match request.weights {
+        None => None,
+        Some(path) => {
+            let source = Source::open(request.compiled, path)?;
+            check_attested(request.attested, &source.store)?;
+            Some(source)
+        }
+    };
+    match request.to {
+        To::HuggingFace => hf::check_class(&request.compiled.name, &model)?,
+        // Without weights it is for the trainer, which honours every key.
+        To::Lingua if weights.is_some() => lingua::check_loader(&request.compiled.name, &model)?,
+        To::Lingua | To::Slurm | To::Card => {}
+    }
+    let seq_len = match request.experiment.and_then(|e| e.value("data.seq_len")) {
+        Some(FieldValue::Int(n)) => *n,
+        Some(_) | None => ARCH_SEQ_LEN,
+    };
+    let described = Described { model, norm, turned: false };
+    let plan = Plan { request, described, weights, seq_len, written: RefCell::default() };
+    whole(out, &|folder| match request.to {
+        To::HuggingFace => plan.hugging_face(folder),
+        To::Lingua => plan.lingua(folder),
+        To::Slurm => plan.slurm(folder),
+        To::Card => plan.card(folder),
+    })?;
+    Ok(plan.written.into_inner())
+}
+
+/// Holds the bytes that are exported against those that were verified, which may be others by now.
+fn check_attested(attested: Option<Attested<'_>>, store: &Store) -> Result<(), ForeignError> {
+    let (Some(Attested { what: _, file: wanted }), Some(file)) = (attested, store.files.first())
+    else {
+        return Ok(());
+    };
+    let found = digest_of(file.digest);
+    if found == wanted {
+        return Ok(());
+    }
+    Err(ForeignError::new(
+        shown(&file.path),
+        format!("its digest is {}, and the run's checkpoint has {}", found.short(), wanted.short()),
+        "restore the file; `canonc verify` checks everything in the run's folder",
+    ))
+}
+
+impl Plan<'_> {
+    fn put(&self, folder: &Path, name: &str, text: &str) -> Result<(), ForeignError> {
+        self.written.borrow_mut().push(name.to_owned());
+        put(&folder.join(name), text)
+    }
+
+    fn render(&self, template: &str, values: minijinja::Value) -> Result<String, ForeignError> {
+        let mut environment = Environment::new();
+        environment.set_undefined_behavior(UndefinedBehavior::Strict);
+        environment.set_keep_trailing_newline(true);
+        environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
+        quote::add_filters(&mut environment);
+        let text =
+            TEMPLATES.iter().find(|(name, _)| *name == template).map_or("", |(_, text)| text);
+        environment.render_str(text, values).map_err(|error| {
+            ForeignError::new(
+                template,
+                format!("its template is broken: {error}"),
+                "this is a fault of canonc",
+            )
+        })
+    }
+
+    fn entries(&self, whose: Whose, described: &Described) -> Vec<Entry> {
+        let params = self.request.compiled.graph.params();
+        let mut entries = lay::entries(&described.model, whose, described.norm, params);
+        if described.turned {
+            lay::turn(&mut entries, &described.model, params);
+        }
+        entries
+    }
+
+    fn hugging_face(&self, folder: &Path) -> Result<(), ForeignError> {
+        let Some(weights) = &self.weights else {
+            let help = "add --weights FILE, or name a finished run instead of its lock";
+            return Err(ForeignError::new(
+                self.name(),
+                "a Hugging Face folder needs weights",
+                help,
+            ));
+        };
+        let model = &self.described.model;
+        let layout = match &model.mixer {
+            Mixer::Attention(attention) => Some(attention.layout),
+            Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => None,
+        };
+        let turned = model.is_plain_llama() && layout == Some(RopeLayout::Interleaved);
+        let described = Described { turned, ..self.described.clone() };
+        let dtype = self.request.dtype;
+        let config = json::write(&hf::write(&described, self.seq_len, dtype.torch()));
+        self.put(folder, "config.json", &config)?;
+        let generation = self.render("generation_config.json", context! {})?;
+        self.put(folder, "generation_config.json", &generation)?;
+        let entries = self.entries(Whose::HuggingFace, &described);
+        let planned = lay::planned(&entries, false);
+        let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();
+        self.written.borrow_mut().push("model.safetensors".to_owned());
+        let path = folder.join("model.safetensors");
+        write_safetensors(&path, &names, dtype, &[("format", "pt")], |index, put| {
+            planned.get(index).map_or(Ok(()), |(_, entry)| weights.theirs(entry, put))
+        })?;
+        self.card(folder)
+    }
+
+    fn lingua(&self, folder: &Path) -> Result<(), ForeignError> {
+        let training = match self.request.experiment {
+            None => None,
+            // Weights of what Lingua does not train are worth having all the same.
+            Some(experiment) => match training::write(experiment) {
+                Ok((root, _)) => Some(root),
+                Err(_) if self.weights.is_some() => None,
+                Err(error) => return Err(error),
+            },
+        };
+        if training.is_none() && self.weights.is_none() {
+            let help = "name the lock of an experiment on text, or add --weights FILE";
+            return Err(ForeignError::new(
+                self.name(),
+                "there is no training and no weights to write",
+                help,
+            ));
+        }
+        let trains = training.is_some() && self.trains().is_ok();
+        if trains {
+            self.recipe(folder)?;
+        } else if self.weights.is_none() {
+            self.trains()?;
+        }
+        let turned = self.is_half();
+        let described = Described { turned, ..self.described.clone() };
+        let mut root = training.unwrap_or_default();
+        self.model_keys(&mut root);
+        if let Some(own) = lingua::ours(&described.model) {
+            training::put(&mut root, "canonc", own);
+        }
+        // What the published loader reads beside `model`.
+        if !root.iter().any(|(key, _)| key == "data") {
+            let length = Value::Number(self.seq_len.to_string());
+            training::put(&mut root, "data.seq_len", length);
+        }
+        self.put(folder, "default/params.json", &json::write(&Value::Map(root)))?;
+        if let Some(weights) = &self.weights {
+            let entries = self.entries(Whose::Lingua, &described);
+            // The linear families' loader wants the tied table under both names.
+            let linear = described.model.family() != Family::Llama;
+            let planned = lay::planned(&entries, linear);
+            let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();
+            let name = "default/consolidated.pth";
+            self.written.borrow_mut().push(name.to_owned());
+            pth::write(&folder.join(name), &names, self.request.dtype, |index, put| {
+                planned.get(index).map_or(Ok(()), |(_, entry)| weights.theirs(entry, put))
+            })?;
+        }
+        Ok(())
+    }
+
+    fn is_half(&self) -> bool {
+        matches!(&self.described.model.mixer, Mixer::Attention(a) if a.layout == RopeLayout::Half)
+    }
+
+    fn name(&self) -> String {
+        self.request.experiment.map_or(self.request.compiled.name.clone(), |e| e.name.clone())
+    }
+
+    /// `name` and `model`, in front of and among the training keys.
+    fn model_keys(&self, root: &mut Vec<(String, Node)>) {
+        let experiment = self.request.experiment;
+        let seed = experiment.map_or("42".to_owned(), |e| e.seeds.init.to_string());
+        let z_loss = experiment.is_some_and(|e| !e.loss.nll_square.is_zero());
+        let model = lingua::write(&self.described, z_loss, &seed, self.seq_len);
+        root.insert(0, ("name".to_owned(), Node { value: Value::Text(self.name()), line: 0 }));
+        training::put(root, "model", model);
+    }
+
+    /// Whether Lingua would train this very arch from the same start.
+    fn trains(&self) -> Result<(), ForeignError> {
+        let model = &self.described.model;
+        let own = match model.family() {
+            Family::Llama => Init::Lingua,
+            Family::Gla5 | Family::Gdn2 => Init::FlashLinear,
+            Family::Mamba2 => Init::Mamba,
+        };
+        let refuse = |message: String| {
+            let help = "change the arch, or train it with canonc";
+            Err(ForeignError::new(self.name(), message, help))
+        };
+        if model.init != own {
+            let (has, wants) =
+                (model.init.name().unwrap_or("of its own"), own.name().unwrap_or(""));
+            return refuse(format!(
+                "its init table is {has}, and Lingua's trainer starts with {wants}"
+            ));
+        }
+        if self.is_half() {
+            return refuse("its RoPE has layout half, and Lingua's is interleaved".to_owned());
+        }
+        match model.family() {
+            Family::Llama => Ok(()),
+            // The trainer of the linear families builds them as the loader does.
+            Family::Gla5 | Family::Gdn2 | Family::Mamba2 => {
+                lingua::check_loader(&self.name(), model)
+            }
+        }
+    }
+
+    fn recipe(&self, folder: &Path) -> Result<(), ForeignError> {
+        let Some(experiment) = self.request.experiment else {
+            let help = "name the lock of an experiment";
+            return Err(ForeignError::new(
+                self.name(),
+                "an arch alone says nothing of training",
+                help,
+            ));
+        };
+        self.trains()?;
+        let (mut root, devices) = training::write(experiment)?;
+        self.model_keys(&mut root);
+        let dump = format!("runs/{}", experiment.name);
+        root.insert(1, ("dump_dir".to_owned(), Node { value: Value::Text(dump), line: 0 }));
+        let text = self.render(
+            "recipe.yaml",
+            context! {
+                name => experiment.name,
+                id => experiment.id().to_string(),
+                devices,
+                accumulate => experiment.batch.micro_batches / devices.max(1) as u64,
+                sequences => experiment.batch.sequences,
+                seq_len => self.seq_len,
+                tokens => experiment.batch.tokens_per_step,
+                total => experiment.budget.tokens,
+                body => yaml::write(&Value::Map(root)),
+            },
+        )?;
+        self.put(folder, "recipe.yaml", &text)
+    }
+
+    fn slurm(&self, folder: &Path) -> Result<(), ForeignError> {
+        self.recipe(folder)?;
+        let Some(experiment) = self.request.experiment else { return Ok(()) };
+        let (_, devices) = training::write(experiment)?;
+        let per_node = self.request.gpus_per_node.min(devices);
+        if devices % per_node != 0 {
+            let message = format!(
+                "`platform.devices` is {devices}, which is no whole number of machines of {per_node} GPUs"
+            );
+            let help = "say how many GPUs a machine has: `--gpus-per-node N`";
+            return Err(ForeignError::new(experiment.name.clone(), message, help));
+        }
+        let text = self.render(
+            "launch.sh",
+            context! {
+                name => experiment.name,
+                id => experiment.id().to_string(),
+                devices,
+                per_node,
+                nodes => devices / per_node,
+            },
+        )?;
+        self.put(folder, "launch.sh", &text)
+    }
+
+    fn card(&self, folder: &Path) -> Result<(), ForeignError> {
+        let Request { compiled, experiment, to, .. } = self.request;
+        let model = &self.described.model;
+        let derived = |path: &str| {
+            experiment.and_then(|e| e.value(path)).map_or(String::new(), FieldValue::plain)
+        };
+        let elements: i64 =
+            compiled.graph.params().iter().map(|p| p.shape.iter().product::<i64>()).sum();
+        let text = self.render(
+            "README.md",
+            context! {
+                name => self.name(),
+                arch => compiled.name,
+                docs => compiled.docs.join(" "),
+                text => model.text(&compiled.name, compiled.docs.join(" ").trim()),
+                parameters => grouped(elements),
+                graph => compiled.identity.graph.to_string(),
+                manifest => compiled.identity.manifest.to_string(),
+                class => hf::class(model),
+                code => hf::published(model).unwrap_or_default(),
+                published => hf::PUBLISHED_CODE,
+                published_folder => hf::code_folder(model),
+                packages => packages(model),
+                gpu => model.family() != Family::Llama,
+                vocab => model.vocab,
+                folder => *to == To::HuggingFace,
+                canon => model.canon.slots.iter().map(char::to_string).collect::<Vec<_>>().join(", "),
+                rope => rope(model),
+                id => experiment.map_or(String::new(), |e| e.id().to_string()),
+                task => derived("data.task"),
+                source => derived("data.source"),
+                tokens => experiment.map_or(String::new(), |e| grouped(e.budget.tokens as i64)),
+                steps => experiment.map_or(String::new(), |e| grouped(e.budget.steps as i64)),
+                per_step => experiment.map_or(String::new(), |e| grouped(e.batch.tokens_per_step as i64)),
+                seq_len => self.seq_len,
+                lr => derived("optimizer.lr"),
+                weight_decay => derived("optimizer.weight_decay"),
+                lr_wd_steps => derived("optimizer.lr_wd_steps"),
+                schedule => derived("schedule.kind"),
+                open => experiment.map_or(Vec::new(), Experiment::open_inputs),
+                attested => self.request.attested.map_or("", |attested| attested.what),
+                dtype => self.request.dtype.torch(),
+            },
+        )?;
+        self.put(folder, "README.md", &text)
+    }
+}
+
+/// What the published code imports beside `torch` and `transformers`, as pip takes it.
+fn packages(model: &Model) -> &'static str {
+    match model.family() {
+        Family::Llama if model.is_plain_llama() => "",
+        Family::Llama => " einops==0.8.0",
+        Family::Gla5 | Family::Gdn2 => " einops==0.8.0 flash-linear-attention==0.3.0",
+        Family::Mamba2 => {
+            " einops==0.8.0 setuptools wheel && .venv/bin/pip install --no-build-isolation causal-conv1d==1.5.0.post8 mamba-ssm==2.2.4"
+        }
+    }
+}
+
+/// In words, for a card.
+fn rope(model: &Model) -> String {
+    match &model.mixer {
+        Mixer::Attention(a) if a.rope_dims == a.head_dim => "the whole head".to_owned(),
+        Mixer::Attention(a) => format!("{} of the {} channels of a head", a.rope_dims, a.head_dim),
+        Mixer::Gla5 { .. } | Mixer::Gdn2 { .. } | Mixer::Mamba2 { .. } => String::new(),
+    }
+}
+
+/// `1,366,460,416`
+fn grouped(n: i64) -> String {
+    let digits = n.to_string();
+    let mut out = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}

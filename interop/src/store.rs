@@ -1,0 +1,368 @@
+//! Tensors where they lie in files: read piece by piece, written one after the other.
+//!
+//! In: safetensors files, one or the shards that an index lists; or places that the `.pth` reader found. Out: names,
+//! shapes and values in f32; a safetensors file. Must stay true: nothing is read before sizes, offsets and lengths
+//! have been held against the file's; the bytes that are used are those that the file's digest is of; memory is bounded
+//! by a piece, not by the model; a file is written whole.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Read as _, Write};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::dtype::Dtype;
+use super::node::{MAX_BYTES, Node, Value};
+use super::{ForeignError, json, shown};
+use disk::checked::CheckedFile;
+
+/// Values that are held at once while tensors are read or written.
+pub const PIECE: u64 = 1 << 20;
+/// Names in one checkpoint.
+pub const MAX_TENSORS: usize = 300_000;
+
+/// One tensor of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// `Err` names a type that is no weight's.
+    pub dtype: Result<Dtype, String>,
+    pub shape: Vec<i64>,
+    /// Index of its file.
+    pub file: usize,
+    /// Byte of its first value.
+    pub at: u64,
+    /// Steps between values along each axis; `None` where they lie side by side.
+    pub strides: Option<Vec<i64>>,
+}
+
+impl Stored {
+    pub fn count(&self) -> u64 {
+        count(&self.shape).unwrap_or(0)
+    }
+}
+
+/// Values of a shape, if they can be counted.
+pub fn count(shape: &[i64]) -> Option<u64> {
+    shape.iter().try_fold(1u64, |n, extent| n.checked_mul(u64::try_from(*extent).ok()?))
+}
+
+/// A file that was read, and what it held then.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadFile {
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// BLAKE3, of the very bytes that are used.
+    pub digest: blake3::Hash,
+}
+
+/// All tensors of a checkpoint.
+#[derive(Debug, Default)]
+pub struct Store {
+    pub files: Vec<ReadFile>,
+    /// The list of shards, where there is one.
+    pub index: Option<ReadFile>,
+    pub tensors: BTreeMap<String, Stored>,
+    open: Vec<Arc<CheckedFile>>,
+}
+
+impl Store {
+    /// Adds a file; tensors name it by the index that comes back. The whole file is read once for its digest, and every
+    /// later read is held against that reading.
+    pub fn add(&mut self, path: &Path) -> Result<usize, ForeignError> {
+        let opened = disk::open_large(path).and_then(CheckedFile::of_whole);
+        let (file, digest) = opened.map_err(|error| ForeignError::read(path, &error))?;
+        self.files.push(ReadFile { path: path.to_owned(), bytes: file.covered(), digest });
+        self.open.push(Arc::new(file));
+        Ok(self.files.len() - 1)
+    }
+
+    /// The file of that index, open.
+    pub(super) fn opened(&self, file: usize) -> Option<Arc<CheckedFile>> {
+        self.open.get(file).cloned()
+    }
+
+    fn path(&self, file: usize) -> &Path {
+        self.files.get(file).map_or(Path::new(""), |file| &file.path)
+    }
+
+    /// A safetensors file.
+    pub fn single(path: &Path) -> Result<Store, ForeignError> {
+        let mut store = Store::default();
+        store.safetensors(path)?;
+        Ok(store)
+    }
+
+    /// The shards that an index lists, each tensor in the shard it names.
+    pub fn sharded(index: &Path) -> Result<Store, ForeignError> {
+        let name = shown(index);
+        let (bytes, read) = bytes_of(index)?;
+        let root = json::read(&name, &bytes)?;
+        let refuse = |line: usize, why: String| {
+            let help = "give the index and the shards as they were published";
+            ForeignError::new(format!("{name}:{line}"), why, help)
+        };
+        let Some(Node { value: Value::Map(entries), .. }) = root.get("weight_map") else {
+            return Err(refuse(root.line, "it has no `weight_map`".to_owned()));
+        };
+        let mut wanted: BTreeMap<&str, (&str, usize)> = BTreeMap::new();
+        let mut shards: Vec<&str> = Vec::new();
+        for (tensor, node) in entries {
+            let Value::Text(shard) = &node.value else {
+                let has = node.value.shown();
+                return Err(refuse(node.line, format!("`{tensor}` is in {has}, which is no file")));
+            };
+            let plain = !shard.is_empty() && !shard.contains(['/', '\\']) && shard != "..";
+            if !plain || shard == "." {
+                return Err(refuse(node.line, format!("`{shard}` is no file beside the index")));
+            }
+            wanted.insert(tensor, (shard, node.line));
+            if !shards.contains(&shard.as_str()) {
+                shards.push(shard);
+            }
+        }
+        let mut store = Store { index: Some(read), ..Store::default() };
+        let folder = index.parent().unwrap_or(Path::new(""));
+        for shard in &shards {
+            store.safetensors(&folder.join(shard))?;
+        }
+        for (tensor, stored) in &store.tensors {
+            let is = shards.get(stored.file).copied().unwrap_or_default();
+            match wanted.remove(tensor.as_str()) {
+                Some((shard, _)) if shard == is => {}
+                Some((shard, line)) => {
+                    let why = format!("`{tensor}` is in {is}, and the index says {shard}");
+                    return Err(refuse(line, why));
+                }
+                None => {
+                    let why = format!("`{tensor}` is in {is}, and the index does not list it");
+                    return Err(refuse(1, why));
+                }
+            }
+        }
+        match wanted.into_iter().next() {
+            Some((tensor, (shard, line))) => Err(refuse(
+                line,
+                format!("the index says that `{tensor}` is in {shard}, and it is not"),
+            )),
+            None => Ok(store),
+        }
+    }
+
+    fn safetensors(&mut self, path: &Path) -> Result<(), ForeignError> {
+        let refuse = |why: String| {
+            let message = format!("it is no safetensors file that can be used: {why}");
+            ForeignError::new(shown(path), message, "give a whole file as it was published")
+        };
+        let file = self.add(path)?;
+        let header = self.header(file, path)?;
+        let length = self.length(file);
+        let (_, text) = header.split_at_checked(8).unwrap_or_default();
+        let root = json::read("its header", text.trim_ascii_end())
+            .map_err(|error| refuse(format!("{}: {}", error.place, error.message)))?;
+        let Value::Map(entries) = &root.value else {
+            return Err(refuse("its header is no map".to_owned()));
+        };
+        let mut spans = Vec::new();
+        for (name, node) in entries.iter().filter(|(name, _)| name != "__metadata__") {
+            let (dtype, shape, from, to) = described(node)
+                .ok_or_else(|| refuse(format!("`{name}` is not described as tensors are")))?;
+            let bytes =
+                dtype.as_ref().map_or(Some(to - from), |d| count(&shape)?.checked_mul(d.bytes()));
+            if bytes != Some(to - from) {
+                let dtype = dtype.map_or_else(|other| other, |d| d.name().to_owned());
+                return Err(refuse(format!(
+                    "`{name}` is {dtype} {shape:?}, and has {} bytes",
+                    to - from
+                )));
+            }
+            spans.push((from, to, name));
+            let at = (header.len() as u64).saturating_add(from);
+            let stored = Stored { dtype, shape, file, at, strides: None };
+            if let Some(before) = self.tensors.insert(name.clone(), stored) {
+                let other = shown(self.path(before.file));
+                return Err(refuse(format!("`{name}` is in it and in {other}")));
+            }
+        }
+        // Side by side, from the header's end to the file's: nothing overlaps, nothing hides.
+        spans.sort_unstable();
+        let data = length - header.len() as u64;
+        let mut free = 0;
+        for (from, to, name) in spans {
+            if from != free || to > data {
+                return Err(refuse(format!(
+                    "`{name}` lies at {from}..{to} of {data}, and {free} is where it belongs"
+                )));
+            }
+            free = to;
+        }
+        if free != data {
+            return Err(refuse(format!("its header speaks of {free} bytes, and it has {data}")));
+        }
+        if self.tensors.len() > MAX_TENSORS {
+            return Err(refuse(format!("it has more than {MAX_TENSORS} tensors")));
+        }
+        Ok(())
+    }
+
+    /// The eight bytes of its length and the header.
+    fn header(&self, file: usize, path: &Path) -> Result<Vec<u8>, ForeignError> {
+        let short = |n: u64| {
+            let message = format!(
+                "it is no safetensors file that can be used: its header would be {n} bytes long, more than the file or {MAX_BYTES}"
+            );
+            ForeignError::new(shown(path), message, "give a safetensors file")
+        };
+        let length = self.length(file);
+        let first = self.read(file, 0, 8.min(length))?;
+        let size = first.try_into().map(u64::from_le_bytes).map_err(|_| short(length))?;
+        match size.checked_add(8).filter(|n| *n <= length && size <= MAX_BYTES as u64) {
+            Some(end) => self.read(file, 0, end),
+            None => Err(short(size)),
+        }
+    }
+
+    fn length(&self, file: usize) -> u64 {
+        self.open.get(file).map_or(0, |file| file.covered())
+    }
+
+    fn read(&self, file: usize, at: u64, bytes: u64) -> Result<Vec<u8>, ForeignError> {
+        let failed = |error: std::io::Error| ForeignError::read(self.path(file), &error);
+        let Some(open) = self.open.get(file) else {
+            return Err(failed(std::io::ErrorKind::NotFound.into()));
+        };
+        let read = open.bytes(at..at.saturating_add(bytes));
+        read.map_err(|fault| failed(std::io::Error::other(fault.to_string())))
+    }
+
+    /// Values `start..start + count` of a tensor, in its own order. Infinity and NaN are refused.
+    pub fn values(&self, name: &str, start: u64, count: u64) -> Result<Vec<f32>, ForeignError> {
+        let Some(stored) = self.tensors.get(name) else { return Ok(Vec::new()) };
+        let place = shown(self.path(stored.file));
+        let dtype = stored.dtype.clone().map_err(|has| {
+            let message = format!("`{name}` is {has}, and a weight is F32, BF16 or F16");
+            ForeignError::new(place.clone(), message, "store it as one of them")
+        })?;
+        let size = dtype.bytes();
+        let mut values = Vec::new();
+        match &stored.strides {
+            None => {
+                let bytes = self.read(stored.file, stored.at + start * size, count * size)?;
+                dtype.decode(&bytes, &mut values);
+            }
+            Some(strides) => {
+                for index in start..start + count {
+                    let place = offset(index, &stored.shape, strides);
+                    let bytes = self.read(stored.file, stored.at + place * size, size)?;
+                    dtype.decode(&bytes, &mut values);
+                }
+            }
+        }
+        match values.iter().position(|v| !v.is_finite()) {
+            None => Ok(values),
+            Some(at) => {
+                let (index, has) = (start + at as u64, values.get(at).copied().unwrap_or(0.0));
+                let message = format!(
+                    "`{name}` {:?} holds {has} at {index}, and weights are finite",
+                    stored.shape
+                );
+                Err(ForeignError::new(place, message, "this checkpoint is of a run that diverged"))
+            }
+        }
+    }
+}
+
+/// Type, shape, first byte, the one after the last.
+type Described = (Result<Dtype, String>, Vec<i64>, u64, u64);
+
+/// Type, shape, first byte and the one after the last, as a header describes a tensor.
+fn described(node: &Node) -> Option<Described> {
+    let Value::Text(dtype) = &node.get("dtype")?.value else { return None };
+    let whole = |key: &str| -> Option<Vec<i64>> {
+        let Value::List(items) = &node.get(key)?.value else { return None };
+        let one = |n: &Node| n.value.plain().parse().ok().filter(|n| (0..1 << 56).contains(n));
+        items.iter().map(one).collect()
+    };
+    let (shape, offsets) = (whole("shape")?, whole("data_offsets")?);
+    let [from, to] = offsets.as_slice() else { return None };
+    if to < from {
+        return None;
+    }
+    let dtype = Dtype::named(dtype).ok_or_else(|| dtype.clone());
+    Some((dtype, shape, *from as u64, *to as u64))
+}
+
+/// How far the value of that number lies from the first.
+fn offset(index: u64, shape: &[i64], strides: &[i64]) -> u64 {
+    let (mut left, mut offset) = (index, 0);
+    for (extent, stride) in shape.iter().zip(strides).rev() {
+        let extent = (*extent).max(1) as u64;
+        offset += (left % extent) * (*stride).max(0) as u64;
+        left /= extent;
+    }
+    offset
+}
+
+/// A whole small file, and its digest.
+pub(crate) fn bytes_of(path: &Path) -> Result<(Vec<u8>, ReadFile), ForeignError> {
+    let failed = |error: std::io::Error| ForeignError::read(path, &error);
+    let mut bytes = Vec::new();
+    let file = disk::open(path).map_err(failed)?;
+    file.take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
+    let (length, digest) = (bytes.len() as u64, blake3::hash(&bytes));
+    Ok((bytes, ReadFile { path: path.to_owned(), bytes: length, digest }))
+}
+
+/// One tensor that is to be written.
+#[derive(Clone, Debug)]
+pub struct Planned {
+    pub name: String,
+    pub shape: Vec<i64>,
+}
+
+/// Writes tensors side by side; `fill` gives the values of each in pieces.
+pub fn write_safetensors(
+    path: &Path,
+    tensors: &[Planned],
+    dtype: Dtype,
+    metadata: &[(&str, &str)],
+    mut fill: impl FnMut(
+        usize,
+        &mut dyn FnMut(&[f32]) -> Result<(), ForeignError>,
+    ) -> Result<(), ForeignError>,
+) -> Result<(), ForeignError> {
+    let failed = |error: std::io::Error| ForeignError::write(path, &error);
+    let (mut header, mut at) = (String::from("{"), 0);
+    if !metadata.is_empty() {
+        let entries: Vec<String> = metadata
+            .iter()
+            .map(|(k, v)| format!("{}:{}", json::quoted(k), json::quoted(v)))
+            .collect();
+        header += &format!("\"__metadata__\":{{{}}}", entries.join(","));
+    }
+    for Planned { name, shape } in tensors {
+        let end = at + count(shape).unwrap_or(0) * dtype.bytes();
+        let comma = if header.len() > 1 { "," } else { "" };
+        let (name, shape) = (json::quoted(name), format!("{shape:?}").replace(' ', ""));
+        let dtype = dtype.name();
+        header += &format!(
+            "{comma}{name}:{{\"dtype\":\"{dtype}\",\"shape\":{shape},\"data_offsets\":[{at},{end}]}}"
+        );
+        at = end;
+    }
+    header.push('}');
+    // The format wants the data to begin at a multiple of eight.
+    header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
+    let mut file = BufWriter::new(File::create_new(path).map_err(failed)?);
+    file.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;
+    file.write_all(header.as_bytes()).map_err(failed)?;
+    let mut buffer = Vec::new();
+    for index in 0..tensors.len() {
+        fill(index, &mut |values| {
+            buffer.clear();
+            dtype.encode(values, &mut buffer);
+            file.write_all(&buffer).map_err(failed)
+        })?;
+    }
+    let file = file.into_inner().map_err(|error| failed(error.into_error()))?;
+    file.sync_all().map_err(failed)
+}

@@ -1,0 +1,496 @@
+//! In: a step, the metrics chain after it, and the bytes of every parameter and moment. Out: a folder that holds
+//! them, and the newest such folder that can be trusted. Must stay true: files are synced under a temporary name,
+//! their digests sealed beside them, then renamed, then the pointer moved, then old ones pruned, never below two
+//! that verify; every byte is checked before any is used; loading executes nothing.
+//!
+//! `checkpoints/latest` names one of `checkpoints/step-0000000020/`, each with `weights.safetensors`,
+//! `first_moment.safetensors`, `second_moment.safetensors` and `checkpoint.toml`.
+
+mod compare;
+mod files;
+mod inspect;
+mod manifest;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use compiler::digest::Digest;
+use compiler::graph::Graph;
+
+use crate::fault::{Faults, Point};
+use crate::run::{
+    RunError, UNFINISHED, cannot_read, cannot_write, replace, sync_folder, unfinished,
+};
+use disk as doors;
+
+pub use compare::compare_kept;
+pub use compare::{StateDifference, TensorDifference, compare};
+pub(crate) use files::tensor_hasher;
+pub use files::{Slot, TensorDigests};
+pub use manifest::{Content, FILE as MANIFEST, Manifest};
+
+/// The three sets of tensors that make a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Part {
+    Weights,
+    FirstMoment,
+    SecondMoment,
+}
+
+pub const PARTS: [Part; 3] = [Part::Weights, Part::FirstMoment, Part::SecondMoment];
+
+impl Part {
+    pub fn name(self) -> &'static str {
+        match self {
+            Part::Weights => "weights",
+            Part::FirstMoment => "first_moment",
+            Part::SecondMoment => "second_moment",
+        }
+    }
+
+    pub fn file(self) -> String {
+        format!("{}.safetensors", self.name())
+    }
+}
+
+/// Appends a tensor's little-endian f32 bytes.
+pub type ReadTensor<'a> = dyn FnMut(Part, usize, &mut Vec<u8>) -> Result<(), RunError> + 'a;
+
+/// Takes a tensor's little-endian f32 bytes.
+pub type WriteTensor<'a> = dyn FnMut(Part, usize, &[u8]) -> Result<(), RunError> + 'a;
+
+/// The checkpoints of one run.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    lock: Digest,
+    /// Every parameter, in parameter order.
+    slots: Vec<Slot>,
+    /// Those this process has seen whole.
+    verified: BTreeSet<String>,
+}
+
+/// A checkpoint that was not used.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    pub name: String,
+    pub why: String,
+}
+
+/// Where a run can go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Found {
+    pub name: String,
+    pub manifest: Manifest,
+}
+
+/// The file that names the newest checkpoint.
+pub const POINTER: &str = "latest";
+
+impl Store {
+    pub fn new(folder: PathBuf, lock: Digest, slots: Vec<Slot>) -> Store {
+        Store { folder, lock, slots, verified: BTreeSet::new() }
+    }
+
+    /// Writes a checkpoint and moves the pointer to it.
+    pub fn save(
+        &mut self,
+        step: u64,
+        chain: Digest,
+        read: &mut ReadTensor<'_>,
+        faults: &Faults,
+    ) -> Result<Manifest, RunError> {
+        let name = name_of(step);
+        let place = self.folder.join(&name);
+        let temporary = unfinished(&place);
+        let written = self.write(&temporary, step, chain, read, faults);
+        let manifest = match written {
+            Ok(manifest) => manifest,
+            Err(error) => {
+                // Only our own unfinished folder; the first error is the one to show.
+                let _ = fs::remove_dir_all(&temporary);
+                return Err(error);
+            }
+        };
+        faults.pass(Point::CheckpointWritten).map_err(|error| cannot_write(&temporary, &error))?;
+        match fs::rename(&temporary, &place) {
+            Ok(()) => faults
+                .pass(Point::CheckpointRenamed)
+                .and_then(|()| faults.pass(Point::CheckpointSyncFull))
+                .and_then(|()| sync_folder(&self.folder))
+                .map_err(|error| cannot_write(&self.folder, &error))?,
+            // The step was saved before: by a process that ended here, or before an earlier one had to be taken.
+            Err(_) if place.exists() => self.replace_or_agree(&temporary, &place, &manifest)?,
+            Err(error) => return Err(cannot_write(&place, &error)),
+        }
+        self.verified.insert(name.clone());
+        self.point_to(&name, faults)?;
+        Ok(manifest)
+    }
+
+    /// Deletes old checkpoints but for the newest `keep` that verify; `keep` below two counts as two.
+    pub fn prune(&mut self, keep: usize, faults: &Faults) -> Result<(), RunError> {
+        let failed = |error: io::Error| cannot_write(&self.folder, &error);
+        faults.pass(Point::PruneBefore).map_err(failed)?;
+        let names = self.names()?;
+        self.prune_of(names, keep, faults)
+    }
+
+    /// As [`Store::prune`], of the checkpoint that a run goes on from and of older ones: what a process left that ended
+    /// between moving the pointer and pruning. Newer ones have not been announced, or were refused.
+    pub fn prune_older(
+        &mut self,
+        found: &str,
+        keep: usize,
+        faults: &Faults,
+    ) -> Result<(), RunError> {
+        let names = self.names()?.into_iter().filter(|name| name.as_str() <= found);
+        self.prune_of(names.collect(), keep, faults)
+    }
+
+    fn prune_of(
+        &mut self,
+        names: Vec<String>,
+        keep: usize,
+        faults: &Faults,
+    ) -> Result<(), RunError> {
+        let failed = |path: &Path, error: &io::Error| cannot_write(path, error);
+        let mut whole = 0;
+        for name in names {
+            let place = self.folder.join(&name);
+            if whole >= keep.max(2) {
+                let pruned = (|| {
+                    let away = unfinished(&place);
+                    fs::rename(&place, &away)?;
+                    faults.pass(Point::PruneHalf)?;
+                    fs::remove_dir_all(away)
+                })();
+                pruned.map_err(|error| failed(&place, &error))?;
+                self.verified.remove(&name);
+            } else if self.verified.contains(&name) || manifest::verify(&place, &self.slots).is_ok()
+            {
+                self.verified.insert(name);
+                whole += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest checkpoint that is whole, of this lock, and whose chain `logged` knows; with those passed over.
+    /// An error where there are checkpoints and none will do.
+    pub fn find(
+        &mut self,
+        logged: impl Fn(Digest) -> bool,
+    ) -> Result<(Option<Found>, Vec<Refused>), RunError> {
+        let mut refused = Vec::new();
+        let mut names = self.names()?;
+        match self.pointer()? {
+            Pointer::To(name) => match names.iter().position(|known| *known == name) {
+                // Newer ones than the pointer's were never announced.
+                Some(at) => drop(names.drain(..at)),
+                None => {
+                    refused.push(Refused {
+                        name,
+                        why: "`latest` names it, and it is gone".to_owned(),
+                    });
+                }
+            },
+            Pointer::Unreadable(text) => refused.push(Refused {
+                name: POINTER.to_owned(),
+                why: format!("it names no checkpoint: {text:?}"),
+            }),
+            Pointer::None => {}
+        }
+        for name in names {
+            match self.judge(&name, &logged) {
+                Ok(manifest) => {
+                    self.verified.insert(name.clone());
+                    return Ok((Some(Found { name, manifest }), refused));
+                }
+                Err(why) => refused.push(Refused { name, why }),
+            }
+        }
+        if refused.is_empty() {
+            return Ok((None, refused));
+        }
+        let list: Vec<String> =
+            refused.iter().map(|Refused { name, why }| format!("{name}: {why}")).collect();
+        Err(RunError::finding(
+            format!(
+                "no checkpoint in {} can be used\n  {}",
+                self.folder.display(),
+                list.join("\n  ")
+            ),
+            format!(
+                "restore one, or delete {} to train again from step 0 (steps already logged have to come out the \
+                 same)",
+                self.folder.display()
+            ),
+        ))
+    }
+
+    /// Every checkpoint that is whole, of this lock and in the folder of its step, and whose chain `logged` knows; the
+    /// oldest first.
+    pub fn kept(&self, logged: impl Fn(Digest) -> bool) -> Result<Vec<Found>, RunError> {
+        let mut kept = Vec::new();
+        for name in self.names()? {
+            if let Ok(manifest) = self.judge(&name, &logged) {
+                kept.push(Found { name, manifest });
+            }
+        }
+        kept.reverse();
+        Ok(kept)
+    }
+
+    /// Gives every tensor of a checkpoint to `write`, as little-endian f32 bytes.
+    pub fn load(&self, found: &Found, write: &mut WriteTensor<'_>) -> Result<(), RunError> {
+        PARTS.into_iter().try_for_each(|part| self.load_part(found, part, write))
+    }
+
+    /// Gives every tensor of one part of a checkpoint to `write`.
+    pub(crate) fn load_part(
+        &self,
+        found: &Found,
+        part: Part,
+        write: &mut WriteTensor<'_>,
+    ) -> Result<(), RunError> {
+        let path = self.folder.join(&found.name).join(part.file());
+        let content = found.manifest.content(part);
+        files::load(&path, part, content, &self.slots, write).map_err(|why| damaged(&path, &why))
+    }
+
+    /// Names of checkpoints, the newest first.
+    pub fn names(&self) -> Result<Vec<String>, RunError> {
+        names(&self.folder)
+    }
+
+    fn judge(&self, name: &str, logged: &impl Fn(Digest) -> bool) -> Result<Manifest, String> {
+        let place = self.folder.join(name);
+        // Of another lock or step its tensors may well be others.
+        let manifest = manifest::read(&place)?;
+        if manifest.lock != self.lock {
+            return Err(format!(
+                "it is of lock {}, and this is {}",
+                manifest.lock.short(),
+                self.lock.short()
+            ));
+        }
+        if name_of(manifest.step) != name {
+            return Err(format!("it is of step {}", manifest.step));
+        }
+        if !logged(manifest.chain) {
+            return Err(format!(
+                "the metrics log does not reach step {} as it was then",
+                manifest.step
+            ));
+        }
+        manifest::verify(&place, &self.slots)
+    }
+
+    fn write(
+        &self,
+        temporary: &Path,
+        step: u64,
+        chain: Digest,
+        read: &mut ReadTensor<'_>,
+        faults: &Faults,
+    ) -> Result<Manifest, RunError> {
+        let made = match fs::remove_dir_all(temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => fs::create_dir(temporary),
+        };
+        made.map_err(|error| cannot_write(temporary, &error))?;
+        let header = files::header_of(self.lock, step);
+        let mut contents = Vec::with_capacity(PARTS.len());
+        for part in PARTS {
+            let path = temporary.join(part.file());
+            let content = files::save(&path, part, &header, &self.slots, faults, read)?;
+            contents.push(content);
+        }
+        let [weights, first_moment, second_moment] = contents.try_into().map_err(|_| {
+            RunError::machine("a part is missing", "this is a fault of canonc; please report it")
+        })?;
+        let manifest =
+            Manifest { lock: self.lock, step, chain, weights, first_moment, second_moment };
+        let path = temporary.join(manifest::FILE);
+        replace(&path, manifest.text().as_bytes(), || Ok(()))
+            .and_then(|()| sync_folder(temporary))
+            .map_err(|error| cannot_write(&path, &error))?;
+        Ok(manifest)
+    }
+
+    fn point_to(&self, name: &str, faults: &Faults) -> Result<(), RunError> {
+        let path = self.folder.join(POINTER);
+        faults
+            .pass(Point::PointerBefore)
+            .and_then(|()| {
+                replace(&path, format!("{name}\n").as_bytes(), || {
+                    faults.pass(Point::PointerWritten)
+                })
+            })
+            .map_err(|error| cannot_write(&path, &error))
+    }
+
+    fn pointer(&self) -> Result<Pointer, RunError> {
+        pointer(&self.folder)
+    }
+
+    /// A checkpoint of the same step is there already: it has to be the same, unless it is damaged.
+    fn replace_or_agree(
+        &self,
+        temporary: &Path,
+        place: &Path,
+        manifest: &Manifest,
+    ) -> Result<(), RunError> {
+        let there = manifest::read(place).and_then(|there| match there.lock == manifest.lock {
+            true => manifest::verify(place, &self.slots),
+            false => Ok(there),
+        });
+        let done = match there {
+            Ok(there) if there == *manifest => fs::remove_dir_all(temporary),
+            Ok(there) => {
+                let _ = fs::remove_dir_all(temporary);
+                return Err(another(place, &there, manifest));
+            }
+            // Renamed before it is deleted: what is half deleted is never taken for a checkpoint.
+            Err(_) => (|| {
+                let away = place.with_file_name(format!("{UNFINISHED}damaged"));
+                fs::rename(place, &away)?;
+                fs::rename(temporary, place)?;
+                fs::remove_dir_all(away)
+            })(),
+        };
+        done.and_then(|()| sync_folder(&self.folder)).map_err(|error| cannot_write(place, &error))
+    }
+}
+
+fn another(place: &Path, there: &Manifest, now: &Manifest) -> RunError {
+    let place = place.display();
+    if (there.lock, there.step) != (now.lock, now.step) {
+        let what = format!("step {} of lock {}", there.step, there.lock.short());
+        return RunError::finding(
+            format!("{place} holds {what} instead"),
+            "move it away and repeat the command",
+        );
+    }
+    let differs = PARTS.into_iter().find(|part| there.content(*part) != now.content(*part));
+    let what = match differs {
+        Some(part) => format!(
+            "its {} are {}, and now they are {}",
+            part.name(),
+            there.content(part).tensors.short(),
+            now.content(part).tensors.short()
+        ),
+        None => "it is of another metrics log".to_owned(),
+    };
+    RunError::finding(
+        format!("{place} was reached before with another result: {what}"),
+        "look for what changed since: the machine, the build of canonc or libtorch, or memory that flips bits",
+    )
+}
+
+/// What `latest` names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Pointer {
+    To(String),
+    /// Its text is no checkpoint's name.
+    Unreadable(String),
+    /// There is no such file.
+    None,
+}
+
+/// Reads `latest`.
+pub fn pointer(folder: &Path) -> Result<Pointer, RunError> {
+    let path = folder.join(POINTER);
+    let text = match doors::read(&path, doors::SMALL) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Pointer::None),
+        Err(error) => return Err(cannot_read(&path, &error)),
+    };
+    Ok(match text.strip_suffix('\n').filter(|name| step_of(name).is_some()) {
+        Some(name) => Pointer::To(name.to_owned()),
+        None => Pointer::Unreadable(text),
+    })
+}
+
+/// Checks every byte of one checkpoint, which is to hold these parameters.
+pub fn verify(place: &Path, slots: &[Slot]) -> Result<Manifest, String> {
+    manifest::verify(place, slots)
+}
+
+/// What one checkpoint says of itself; its tensors are not read.
+pub fn manifest(place: &Path) -> Result<Manifest, String> {
+    manifest::read(place)
+}
+
+/// Checks that one file of a checkpoint has the bytes it was saved with; its tensors may be of any arch.
+pub fn intact(place: &Path, part: Part) -> Result<(), String> {
+    let saved = manifest::read(place)?.content(part).file;
+    let found = inspect::digest(&place.join(part.file())).map_err(|error| error.to_string())?;
+    match found == saved {
+        true => Ok(()),
+        false => Err(format!("it has digest {}, and had {}", found.short(), saved.short())),
+    }
+}
+
+/// The lock and the step that a file of a checkpoint says it is of; `None` of any other file.
+pub fn saved_by(path: &Path) -> Option<(Digest, u64)> {
+    files::saved_by(path)
+}
+
+/// Every parameter's path and shape, in parameter order.
+pub fn slots(graph: &Graph) -> Vec<Slot> {
+    graph.params().iter().map(Slot::of).collect()
+}
+
+/// Names of the checkpoints in a folder, the newest first.
+pub fn names(folder: &Path) -> Result<Vec<String>, RunError> {
+    let entries = match fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(cannot_read(folder, &error)),
+    };
+    let mut names = Vec::new();
+    for entry in entries {
+        let name = entry.map_err(|error| cannot_read(folder, &error))?.file_name();
+        let name = name.to_string_lossy().into_owned();
+        if step_of(&name).is_some() {
+            names.push(name);
+        }
+    }
+    // Ten digits each, so that names sort as steps do.
+    names.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(names)
+}
+
+/// The name that `latest` holds.
+pub fn latest(folder: &Path) -> Result<Option<String>, RunError> {
+    Ok(match pointer(folder)? {
+        Pointer::To(name) => Some(name),
+        Pointer::Unreadable(_) | Pointer::None => None,
+    })
+}
+
+/// The folder of the checkpoint after that step.
+pub fn name_of(step: u64) -> String {
+    format!("step-{step:010}")
+}
+
+/// The step in a folder's name.
+pub fn step_of(name: &str) -> Option<u64> {
+    let digits = name.strip_prefix("step-")?;
+    let all = digits.len() >= 10 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    if all { digits.parse().ok() } else { None }
+}
+
+fn damaged(path: &Path, why: &str) -> RunError {
+    RunError::finding(
+        format!("{} is damaged: {why}", path.display()),
+        "repeat the command: an earlier checkpoint is taken where there is one",
+    )
+}
+
+#[cfg(test)]
+mod tests;

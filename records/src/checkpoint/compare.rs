@@ -1,0 +1,131 @@
+//! In: a kept checkpoint, and the same tensors from elsewhere: computed again, or kept by another run. Out: which
+//! differ in any bit, and by how much. Must stay true: tensors are compared in parameter order, weights first, so that
+//! the first difference is the same whoever asks.
+
+use super::{Found, PARTS, Part, ReadTensor, Store};
+use crate::run::RunError;
+
+/// The first tensor that differs, and how many of each part do.
+#[derive(Clone, Debug, PartialEq)]
+pub struct StateDifference {
+    pub first: TensorDifference,
+    pub weights: usize,
+    pub first_moment: usize,
+    pub second_moment: usize,
+    /// Tensors in each part.
+    pub of: usize,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct TensorDifference {
+    pub part: Part,
+    pub path: String,
+    /// Elements that differ in any bit, and all of them.
+    pub elements: usize,
+    pub of: usize,
+    /// The first element that differs, in row-major order, and both its values.
+    pub at: usize,
+    pub kept: f32,
+    pub other: f32,
+}
+
+impl StateDifference {
+    /// As a sentence.
+    pub fn text(&self) -> String {
+        let StateDifference { first, weights, first_moment, second_moment, of } = self;
+        let TensorDifference { part, path, elements, of: all, at, kept, other } = first;
+        format!(
+            "the first tensor that differs is {path} of {} ({elements} of {all} elements, the first at {at}: {kept:?} and \
+             {other:?}); of {of} tensors {weights} weights, {first_moment} first moments and {second_moment} second \
+             moments differ",
+            part.name()
+        )
+    }
+}
+
+/// Compares a kept checkpoint with what `other` gives for each tensor: little-endian f32 bytes.
+pub fn compare(
+    store: &Store,
+    found: &Found,
+    other: &mut ReadTensor<'_>,
+) -> Result<Option<StateDifference>, RunError> {
+    let mut difference = None;
+    for part in PARTS {
+        compare_part(store, found, part, other, &mut difference)?;
+    }
+    Ok(difference)
+}
+
+/// Compares two kept checkpoints. Two parts are in memory at most: one of each.
+pub fn compare_kept(
+    one: (&Store, &Found),
+    other: (&Store, &Found),
+) -> Result<Option<StateDifference>, RunError> {
+    let mut difference = None;
+    for part in PARTS {
+        // Both are of bytes that were read when the checkpoint was found whole.
+        if one.1.manifest.content(part).tensors == other.1.manifest.content(part).tensors {
+            continue;
+        }
+        let mut tensors = Vec::new();
+        other.0.load_part(other.1, part, &mut |_, _, bytes| {
+            tensors.push(bytes.to_vec());
+            Ok(())
+        })?;
+        let mut theirs = |_: Part, index: usize, out: &mut Vec<u8>| {
+            out.extend_from_slice(tensors.get(index).map_or(&[][..], Vec::as_slice));
+            Ok(())
+        };
+        compare_part(one.0, one.1, part, &mut theirs, &mut difference)?;
+    }
+    Ok(difference)
+}
+
+fn compare_part(
+    store: &Store,
+    found: &Found,
+    part: Part,
+    other: &mut ReadTensor<'_>,
+    difference: &mut Option<StateDifference>,
+) -> Result<(), RunError> {
+    let mut theirs = Vec::new();
+    store.load_part(found, part, &mut |part, index, kept| {
+        theirs.clear();
+        other(part, index, &mut theirs)?;
+        if kept == theirs {
+            return Ok(());
+        }
+        let path = store.slots.get(index).map_or_else(String::new, |slot| slot.path.clone());
+        let entry = difference.get_or_insert_with(|| StateDifference {
+            first: tensor(part, path, kept, &theirs),
+            weights: 0,
+            first_moment: 0,
+            second_moment: 0,
+            of: store.slots.len(),
+        });
+        match part {
+            Part::Weights => entry.weights += 1,
+            Part::FirstMoment => entry.first_moment += 1,
+            Part::SecondMoment => entry.second_moment += 1,
+        }
+        Ok(())
+    })
+}
+
+fn tensor(part: Part, path: String, kept: &[u8], other: &[u8]) -> TensorDifference {
+    let element = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap_or_default());
+    let pairs = || kept.chunks_exact(4).zip(other.chunks_exact(4));
+    let differing = || pairs().enumerate().filter(|(_, (kept, other))| kept != other);
+    let (at, values) = differing()
+        .next()
+        .map_or((0, (0.0, 0.0)), |(at, (kept, other))| (at, (element(kept), element(other))));
+    TensorDifference {
+        part,
+        path,
+        elements: differing().count(),
+        of: kept.len() / 4,
+        at,
+        kept: values.0,
+        other: values.1,
+    }
+}

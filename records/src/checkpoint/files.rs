@@ -1,0 +1,223 @@
+//! In: tensors by number, as little-endian f32 bytes. Out: one safetensors file of them, and its digests; and the way
+//! back. Must stay true: tensors in parameter order, one metadata entry, so that equal tensors of one step give equal
+//! files; one tensor in memory at a time when writing; a file is digested whole before its header is believed.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Write as _};
+use std::path::Path;
+
+use compiler::digest::Digest;
+use compiler::graph::Param;
+use safetensors::tensor::{Dtype, Metadata, SafeTensors, TensorInfo};
+
+use super::manifest::Content;
+use super::{Part, ReadTensor, WriteTensor};
+use crate::fault::{Faults, Point};
+use crate::run::{RunError, cannot_write, digest_of};
+
+/// A parameter's place in every file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Slot {
+    pub path: String,
+    pub shape: Vec<usize>,
+}
+
+impl Slot {
+    pub fn of(param: &Param) -> Slot {
+        Slot {
+            path: param.path.clone(),
+            shape: param.shape.iter().map(|dim| usize::try_from(*dim).unwrap_or(0)).collect(),
+        }
+    }
+
+    pub fn elements(&self) -> usize {
+        self.shape.iter().product()
+    }
+}
+
+/// The digest of a set of tensors, from each one's path, shape and bytes, in order.
+#[derive(Debug, Default)]
+pub struct TensorDigests {
+    text: String,
+}
+
+impl TensorDigests {
+    pub fn add(&mut self, slot: &Slot, bytes: &[u8]) {
+        self.push(slot, tensor_hasher().update(bytes).finalize());
+    }
+
+    /// Adds a tensor whose bytes went through a [`tensor_hasher`].
+    pub(crate) fn push(&mut self, slot: &Slot, digest: blake3::Hash) {
+        let _ = writeln!(self.text, "{} f32 {:?} {digest}", slot.path, slot.shape);
+    }
+
+    pub fn finish(self) -> Digest {
+        Digest::of("canonc.tensors.v1", &self.text)
+    }
+}
+
+/// Takes the bytes of one tensor.
+pub(crate) fn tensor_hasher() -> blake3::Hasher {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(b"canonc.tensor.v1\n");
+    hasher
+}
+
+/// The one metadata entry of a file.
+pub(super) fn header_of(lock: Digest, step: u64) -> String {
+    format!("lock {lock} step {step}")
+}
+
+/// The lock and the step that a file of a checkpoint says it is of; `None` of any other file.
+pub(super) fn saved_by(path: &Path) -> Option<(Digest, u64)> {
+    let mut head = vec![0; 8];
+    let mut file = disk::open(path).ok()?;
+    file.read_exact(&mut head).ok()?;
+    let length = u64::from_le_bytes(head.try_into().ok()?);
+    if length > disk::SMALL * 4 {
+        return None;
+    }
+    let mut json = Vec::new();
+    file.take(length).read_to_end(&mut json).ok()?;
+    let metadata: Metadata = serde_json::from_slice(&json).ok()?;
+    let written = metadata.metadata().as_ref()?.get("canonc")?;
+    let (lock, step) = written.strip_prefix("lock ")?.split_once(" step ")?;
+    Some((Digest::parse(lock)?, step.parse().ok()?))
+}
+
+/// Writes and syncs one file.
+pub(super) fn save(
+    path: &Path,
+    part: Part,
+    header: &str,
+    slots: &[Slot],
+    faults: &Faults,
+    read: &mut ReadTensor<'_>,
+) -> Result<Content, RunError> {
+    let io = |error: io::Error| cannot_write(path, &error);
+    let mut file = Digesting {
+        inner: BufWriter::with_capacity(1 << 20, File::create(path).map_err(io)?),
+        hasher: blake3::Hasher::new(),
+        bytes: 0,
+    };
+    let head = head_of(header, slots).map_err(|why| {
+        RunError::machine(
+            format!("{} cannot be written: {why}", path.display()),
+            "this is a fault of canonc; please report it",
+        )
+    })?;
+    file.write_all(&head).map_err(io)?;
+    let mut digests = TensorDigests::default();
+    let mut bytes = Vec::new();
+    for (index, slot) in slots.iter().enumerate() {
+        bytes.clear();
+        read(part, index, &mut bytes)?;
+        if bytes.len() != 4 * slot.elements() {
+            return Err(RunError::machine(
+                format!("{} has {} bytes, not 4 x {:?}", slot.path, bytes.len(), slot.shape),
+                "this is a fault of canonc; please report it",
+            ));
+        }
+        digests.add(slot, &bytes);
+        if index == slots.len() / 2 && faults.is_due(Point::CheckpointHalf) {
+            file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default()).map_err(io)?;
+            file.inner.flush().map_err(io)?;
+            faults.now()
+        }
+        file.write_all(&bytes).map_err(io)?;
+    }
+    faults.pass(Point::CheckpointFull).map_err(io)?;
+    let Digesting { inner, hasher, bytes } = file;
+    inner
+        .into_inner()
+        .map_err(io::IntoInnerError::into_error)
+        .and_then(|file| file.sync_all())
+        .map_err(io)?;
+    Ok(Content { bytes, file: digest_of(hasher.finalize()), tensors: digests.finish() })
+}
+
+/// The length of the header and the header.
+pub(super) fn head_of(header: &str, slots: &[Slot]) -> Result<Vec<u8>, String> {
+    let mut offset = 0;
+    let tensors = slots.iter().map(|slot| {
+        let start = offset;
+        offset += 4 * slot.elements();
+        let info = TensorInfo {
+            dtype: Dtype::F32,
+            shape: slot.shape.clone(),
+            data_offsets: (start, offset),
+        };
+        (slot.path.clone(), info)
+    });
+    // One entry alone: the map has no order of its own.
+    let metadata = HashMap::from([("canonc".to_owned(), header.to_owned())]);
+    let metadata =
+        Metadata::new(Some(metadata), tensors.collect()).map_err(|error| error.to_string())?;
+    let mut json = serde_json::to_vec(&metadata).map_err(|error| error.to_string())?;
+    json.resize(json.len().next_multiple_of(8), b' ');
+    let mut head = (json.len() as u64).to_le_bytes().to_vec();
+    head.extend(json);
+    Ok(head)
+}
+
+/// Gives every tensor of the file to `write`, in parameter order; an error if the file or its tensors have other
+/// digests.
+pub(super) fn load(
+    path: &Path,
+    part: Part,
+    content: Content,
+    slots: &[Slot],
+    write: &mut WriteTensor<'_>,
+) -> Result<(), String> {
+    // What the tensors take, and a header.
+    let most = slots.iter().fold(disk::SMALL * 4, |sum, slot| sum + 4 * slot.elements() as u64);
+    let bytes = disk::read(path, most).map_err(|error| error.to_string())?;
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&bytes);
+    if digest_of(hasher.finalize()) != content.file {
+        return Err("its digest changed since it was checked".to_owned());
+    }
+    let mut digests = TensorDigests::default();
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| error.to_string())?;
+    if file.len() != slots.len() {
+        return Err(format!("it holds {} tensors, not {}", file.len(), slots.len()));
+    }
+    for (index, slot) in slots.iter().enumerate() {
+        let tensor = file.tensor(&slot.path).map_err(|error| error.to_string())?;
+        if tensor.dtype() != Dtype::F32 || tensor.shape() != slot.shape {
+            return Err(format!(
+                "{} is {:?} {:?}, not F32 {:?}",
+                slot.path,
+                tensor.dtype(),
+                tensor.shape(),
+                slot.shape
+            ));
+        }
+        digests.add(slot, tensor.data());
+        write(part, index, tensor.data()).map_err(|error| error.message)?;
+    }
+    let found = digests.finish();
+    if found == content.tensors { Ok(()) } else { Err(other_tensors(found, content.tensors)) }
+}
+
+/// The error of tensors that are not those that were saved.
+pub(super) fn other_tensors(found: Digest, saved: Digest) -> String {
+    format!("its tensors have digest {}, and those saved had {}", found.short(), saved.short())
+}
+
+/// Digests what passes through.
+struct Digesting<W> {
+    inner: W,
+    hasher: blake3::Hasher,
+    bytes: u64,
+}
+
+impl<W: io::Write> Digesting<W> {
+    fn write_all(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.hasher.update(bytes);
+        self.bytes += bytes.len() as u64;
+        self.inner.write_all(bytes)
+    }
+}

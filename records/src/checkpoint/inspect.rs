@@ -1,0 +1,172 @@
+//! In: one file of a checkpoint, and which tensors it is to hold. Out: its length, its digest and its tensors' digest,
+//! all from the bytes on disk. Must stay true: the file is read once and never held whole; a tensor is digested only
+//! where its name, dtype, shape and place are those that canonc writes.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{self, Read as _};
+use std::path::Path;
+
+use compiler::digest::Digest;
+use safetensors::tensor::{Dtype, Metadata};
+
+use super::files::{Slot, TensorDigests, head_of, tensor_hasher};
+use crate::run::digest_of;
+
+/// What is in a file.
+pub(super) struct Inspected {
+    pub(super) bytes: u64,
+    pub(super) file: Digest,
+    /// Or why the file does not hold these tensors.
+    pub(super) tensors: Result<Digest, String>,
+}
+
+/// The digest of the whole file.
+pub(super) fn digest(path: &Path) -> io::Result<Digest> {
+    let mut file = Reader::open(path)?;
+    file.pass(u64::MAX, |_| ())?;
+    Ok(digest_of(file.hasher.finalize()))
+}
+
+/// Reads the whole file.
+pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<Inspected> {
+    let mut file = Reader::open(path)?;
+    // A longer file is not read: it holds other tensors, whatever is in it.
+    let most = slots.iter().fold(MOST_HEADER, |sum, slot| sum + 4 * slot.elements() as u64);
+    let length = file.inner.metadata()?.len();
+    if length > most {
+        let why = format!(
+            "it has {length} bytes, and the tensors of the lock's arch take less than {most}"
+        );
+        return Err(io::Error::new(io::ErrorKind::FileTooLarge, why));
+    }
+    let tensors = read_tensors(&mut file, header, slots)?;
+    let rest = file.pass(u64::MAX, |_| ())?;
+    let Reader { inner: _, hasher, bytes } = file;
+    Ok(Inspected {
+        bytes,
+        file: digest_of(hasher.finalize()),
+        tensors: match (tensors, rest) {
+            (Ok(digest), 0) => Ok(digest),
+            (Ok(_), rest) => Err(format!("it goes on for {rest} bytes after its last tensor")),
+            (Err(why), _) => Err(why),
+        },
+    })
+}
+
+fn read_tensors(
+    file: &mut Reader,
+    header: &str,
+    slots: &[Slot],
+) -> io::Result<Result<Digest, String>> {
+    let expected = match head_of(header, slots) {
+        Ok(expected) => expected,
+        Err(why) => return Ok(Err(why)),
+    };
+    let mut found = Vec::with_capacity(expected.len());
+    file.pass(expected.len() as u64, |bytes| found.extend_from_slice(bytes))?;
+    if found != expected {
+        return Ok(Err(other_head(file, &mut found, header, slots)?));
+    }
+    let mut digests = TensorDigests::default();
+    for slot in slots {
+        let mut hasher = tensor_hasher();
+        let wanted = 4 * slot.elements() as u64;
+        let passed = file.pass(wanted, |bytes| {
+            hasher.update(bytes);
+        })?;
+        if passed != wanted {
+            return Ok(Err(format!("it ends inside the tensor {}", slot.path)));
+        }
+        digests.push(slot, hasher.finalize());
+    }
+    Ok(Ok(digests.finish()))
+}
+
+/// More than the header of any arch.
+const MOST_HEADER: u64 = 1 << 28;
+
+/// Why a file that begins with `found` does not begin as it should.
+fn other_head(
+    file: &mut Reader,
+    found: &mut Vec<u8>,
+    header: &str,
+    slots: &[Slot],
+) -> io::Result<String> {
+    let not_one = || Ok("it is not a safetensors file".to_owned());
+    let Some(length) = found.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes)) else {
+        return not_one();
+    };
+    if length > MOST_HEADER {
+        return not_one();
+    }
+    let missing = (length + 8).saturating_sub(found.len() as u64);
+    file.pass(missing, |bytes| found.extend_from_slice(bytes))?;
+    let json = usize::try_from(length + 8).ok().and_then(|end| found.get(8..end));
+    let Some(metadata) = json.and_then(|json| serde_json::from_slice::<Metadata>(json).ok()) else {
+        return not_one();
+    };
+    Ok(describe(&metadata, header, slots))
+}
+
+fn describe(metadata: &Metadata, header: &str, slots: &[Slot]) -> String {
+    for Slot { path, shape } in slots {
+        match metadata.info(path) {
+            None => return format!("it has no tensor {path}"),
+            Some(info) if info.dtype != Dtype::F32 || info.shape != *shape => {
+                return format!(
+                    "{path} is {:?} {:?}, and the lock's arch has F32 {shape:?}",
+                    info.dtype, info.shape
+                );
+            }
+            Some(_) => {}
+        }
+    }
+    let known: BTreeSet<&str> = slots.iter().map(|slot| slot.path.as_str()).collect();
+    let extra = metadata.offset_keys().into_iter().find(|name| !known.contains(name.as_str()));
+    if let Some(extra) = extra {
+        return format!("it has a tensor {extra}, and the lock's arch has no such parameter");
+    }
+    let written = metadata.metadata().as_ref().and_then(|entries| entries.get("canonc"));
+    match written {
+        Some(written) if written == header => {
+            "its header is not the one that canonc writes for these tensors".to_owned()
+        }
+        Some(written) => format!("it says that it is of {written}, and it should be of {header}"),
+        None => format!("it does not say that it is of {header}"),
+    }
+}
+
+/// A file whose bytes are digested as they are read.
+struct Reader {
+    inner: File,
+    hasher: blake3::Hasher,
+    bytes: u64,
+}
+
+impl Reader {
+    fn open(path: &Path) -> io::Result<Reader> {
+        Ok(Reader { inner: disk::open(path)?, hasher: blake3::Hasher::new(), bytes: 0 })
+    }
+
+    /// Gives up to `count` bytes to `take`; how many there were.
+    fn pass(&mut self, count: u64, mut take: impl FnMut(&[u8])) -> io::Result<u64> {
+        let mut buffer = vec![0; usize::try_from(count.min(1 << 20)).unwrap_or(1 << 20)];
+        let mut passed = 0;
+        while passed < count {
+            let most = usize::try_from(count - passed).unwrap_or(usize::MAX).min(buffer.len());
+            let read = match self.inner.read(buffer.get_mut(..most).unwrap_or_default()) {
+                Ok(0) => break,
+                Ok(read) => read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let bytes = buffer.get(..read).unwrap_or_default();
+            self.hasher.update(bytes);
+            take(bytes);
+            passed += read as u64;
+        }
+        self.bytes += passed;
+        Ok(passed)
+    }
+}

@@ -1,0 +1,448 @@
+//! In: a locked experiment and, for text, its documents. Out: a job: plans, windows, rates and cadences, ready to
+//! run or to be checked; no tensor. Must stay true: every value is the experiment's, none is assumed here; the
+//! windows of a step are that step's alone; documents that are not those locked are refused.
+
+mod estimate;
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use compiler::digest::Digest;
+use compiler::graph::Graph;
+use compiler::lock::{self, DataSource, Device, Digests, EvaluationMode, Experiment};
+use compiler::plan::{self, Plan, Stream, TrainPlan};
+
+use crate::checkpoint::{self, Slot};
+use crate::run::{RunError, digest_of};
+use crate::schedule::{self, Schedule};
+use data::batch::Batch;
+use data::task::{Mode, Task};
+use data::text::index::TextIndex;
+use data::text::{self, TextWindows};
+use data::window::{self, Ids, LossOn, Order, TaskWindows};
+use data::{Split, Windows};
+
+pub use estimate::{Estimate, estimate, fits};
+
+/// Of a plan's text, in attestations.
+pub const PLAN_TAG: &str = "canonc.plan.v1";
+
+/// Everything that a run is a function of, and where its marks on the way are.
+#[derive(Debug)]
+pub struct Job {
+    pub name: String,
+    pub lock_text: String,
+    pub digests: Digests,
+    pub graph: Graph,
+    pub plans: TrainPlan,
+    pub evaluation: Plan,
+    /// What writes answers in evaluations, where the task is measured by them.
+    pub writing: Option<Plan>,
+    pub init_seed: u64,
+    pub steps: u64,
+    pub micro_batches: u64,
+    /// Windows of one micro-batch.
+    pub rows: u64,
+    pub seq_len: u64,
+    pub lr: f64,
+    pub schedule: Schedule,
+    pub train: Windows,
+    pub held_out: Windows,
+    pub evaluation_windows: u64,
+    /// What is generated at one evaluation, where the task is measured by it.
+    pub evaluation_samples: u64,
+    pub metrics: Metrics,
+    pub cadence: Cadence,
+    pub device: Device,
+}
+
+/// When to do what is not training; it changes no bit of any weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cadence {
+    /// Steps between checkpoints; 0 for the last step only.
+    pub checkpoint: u64,
+    /// Checkpoints that are kept.
+    pub keep: usize,
+    /// Steps between evaluations; 0 for the last step only.
+    pub evaluation: u64,
+    /// Steps between lines of progress.
+    pub log: u64,
+}
+
+/// What evaluations report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Metrics {
+    pub loss: bool,
+    /// Tokens of answers.
+    pub tokens: bool,
+    /// Whole answers.
+    pub answers: bool,
+    /// Capo's knowledge.
+    pub bits: bool,
+    /// Lano: from the true law of the next token.
+    pub kl: bool,
+    /// Lano: of the sentences that the model writes.
+    pub validity: bool,
+}
+
+impl Metrics {
+    fn of(experiment: &Experiment) -> Metrics {
+        let reports =
+            |name: &str| experiment.evaluation.metrics.iter().any(|metric| metric == name);
+        Metrics {
+            loss: reports("loss"),
+            tokens: reports("token_accuracy"),
+            answers: reports("answer_accuracy"),
+            bits: reports("bits"),
+            kl: reports("kl"),
+            validity: reports("validity"),
+        }
+    }
+}
+
+impl Cadence {
+    pub fn saves_after(&self, step: u64) -> bool {
+        self.checkpoint > 0 && step.is_multiple_of(self.checkpoint)
+    }
+
+    pub fn evaluates_after(&self, step: u64, last: u64) -> bool {
+        step == last || (self.evaluation > 0 && step.is_multiple_of(self.evaluation))
+    }
+}
+
+impl Job {
+    /// `documents` are needed where the task is text.
+    pub fn new(
+        experiment: &Experiment,
+        lock_text: &str,
+        documents: Option<Arc<TextIndex>>,
+    ) -> Result<Job, RunError> {
+        let Plans { training, evaluation: evaluation_plan, writing } = plans(experiment)?;
+        let budget = experiment.budget;
+        let schedule = schedule(&experiment.schedule);
+        schedule::check(&schedule, budget.steps).map_err(|error| input(&error.to_string()))?;
+        let (train, held_out) = windows(experiment, documents)?;
+        let evaluation = &experiment.evaluation;
+        Ok(Job {
+            name: experiment.name.clone(),
+            lock_text: lock_text.to_owned(),
+            digests: experiment.digests,
+            graph: experiment.arch.compiled.graph.clone(),
+            plans: training,
+            evaluation: evaluation_plan,
+            writing,
+            init_seed: experiment.seeds.init,
+            steps: budget.steps,
+            micro_batches: experiment.batch.micro_batches,
+            rows: experiment.batch.sequences,
+            seq_len: experiment.data.seq_len,
+            lr: experiment.lr.to_f64(),
+            schedule,
+            train,
+            held_out,
+            evaluation_windows: if evaluation.metrics.is_empty() { 0 } else { evaluation.windows },
+            evaluation_samples: evaluation.samples,
+            metrics: Metrics::of(experiment),
+            cadence: Cadence {
+                checkpoint: experiment.checkpoint.every,
+                keep: usize::try_from(experiment.checkpoint.keep).unwrap_or(usize::MAX),
+                evaluation: evaluation.every,
+                log: experiment.log_every,
+            },
+            device: experiment.platform.device,
+        })
+    }
+
+    /// The lock's id.
+    pub fn id(&self) -> Digest {
+        self.digests.train
+    }
+
+    /// The learning rate of the step after `step` updates.
+    pub fn rate(&self, step: u64) -> f64 {
+        self.lr * schedule::factor(&self.schedule, step, self.steps)
+    }
+
+    /// The micro-batches of the step after `step` updates, in order.
+    pub fn batches(&mut self, step: u64) -> Result<Vec<Batch>, RunError> {
+        let (rows, count) = (self.rows, self.micro_batches);
+        let first = step
+            .checked_mul(count)
+            .and_then(|micro_batches| micro_batches.checked_mul(rows))
+            .filter(|first| first.checked_add(count.saturating_mul(rows)).is_some())
+            .ok_or_else(|| input("the windows of this run are more than can be numbered"))?;
+        match &mut self.train {
+            // The published order can only be walked, so a resumed run walks it again.
+            Windows::Task(windows) => windows.replay_to(first),
+            Windows::Text(_) => {}
+        }
+        let mut batches = Vec::new();
+        for at in 0..count {
+            let start = first + at * rows;
+            let mut batch = Batch::default();
+            self.train.fill(start..start + rows, &mut batch)?;
+            batches.push(batch);
+        }
+        Ok(batches)
+    }
+
+    /// Every parameter's path and shape, in parameter order.
+    pub fn slots(&self) -> Vec<Slot> {
+        checkpoint::slots(&self.graph)
+    }
+
+    /// The names of all kernels that a step executes, and of those that it may execute.
+    pub fn kernel_names(&self) -> KernelNames {
+        KernelNames::of(&self.plans, &self.evaluation, self.writing.as_ref())
+    }
+
+    /// What is executed, as text: training, then evaluation, then what writes answers.
+    pub fn plan_text(&self) -> String {
+        text_of(&self.plans, &self.evaluation, self.writing.as_ref())
+    }
+}
+
+/// The plan text of an experiment's job, which is the same whatever documents it trains on.
+pub fn plan_text(experiment: &Experiment) -> Result<String, RunError> {
+    let Plans { training, evaluation, writing } = plans(experiment)?;
+    Ok(text_of(&training, &evaluation, writing.as_ref()))
+}
+
+/// The learning rate of the step after so many updates.
+pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, RunError> {
+    let steps = experiment.budget.steps;
+    let lr = experiment.lr.to_f64();
+    let schedule = schedule(&experiment.schedule);
+    schedule::check(&schedule, steps).map_err(|error| input(&error.to_string()))?;
+    Ok(move |step| lr * schedule::factor(&schedule, step, steps))
+}
+
+/// The names of all kernels that the run of an experiment executes in training, and of those that it may execute.
+pub fn kernel_names(experiment: &Experiment) -> Result<KernelNames, RunError> {
+    let Plans { training, evaluation, writing } = plans(experiment)?;
+    Ok(KernelNames::of(&training, &evaluation, writing.as_ref()))
+}
+
+/// The kernels of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KernelNames {
+    /// Every step executes them.
+    pub always: BTreeSet<&'static str>,
+    /// They are in some plan.
+    pub known: BTreeSet<&'static str>,
+}
+
+impl KernelNames {
+    fn of(training: &TrainPlan, evaluation: &Plan, writing: Option<&Plan>) -> KernelNames {
+        let TrainPlan { micro, combine, update } = training;
+        let names =
+            |plan: &Plan| plan.steps.iter().map(|step| step.kernel.name()).collect::<Vec<_>>();
+        let always: BTreeSet<&str> = [micro, update].into_iter().flat_map(names).collect();
+        let sometimes = [combine, evaluation].into_iter().chain(writing).flat_map(names);
+        KernelNames { known: always.iter().copied().chain(sometimes).collect(), always }
+    }
+}
+
+/// What a job executes.
+struct Plans {
+    training: TrainPlan,
+    evaluation: Plan,
+    writing: Option<Plan>,
+}
+
+fn plans(experiment: &Experiment) -> Result<Plans, RunError> {
+    let graph = &experiment.arch.compiled.graph;
+    let Some(options) = experiment.train_options() else {
+        return Err(RunError::machine(
+            "the lock asks for precision.policy = \"bf16\", which this canonc cannot run yet",
+            "lock it with policy = \"f32\" under [precision], which is another experiment with another id",
+        ));
+    };
+    let stream = Stream { state_in: true, state_out: true };
+    let writes = writes(experiment);
+    Ok(Plans {
+        training: plan::train(graph, &options),
+        evaluation: plan::evaluate(graph, options.loss, options.common),
+        writing: writes.then(|| plan::forward(graph, stream, options.common)),
+    })
+}
+
+/// Whether the learning rate is above 0 at any step.
+pub fn learns(experiment: &Experiment) -> bool {
+    let (schedule, steps) = (schedule(&experiment.schedule), experiment.budget.steps);
+    let lr = experiment.lr.to_f64();
+    // A schedule is 0 where it begins or ends, so more steps than these need no look.
+    (0..steps.min(1000)).any(|step| lr * schedule::factor(&schedule, step, steps) != 0.0)
+}
+
+/// Whether anything that is reported is of what the model writes by itself.
+fn writes(experiment: &Experiment) -> bool {
+    let metrics = Metrics::of(experiment);
+    match &experiment.data.source {
+        DataSource::Task { name, .. } => match name.as_str() {
+            "brevo" => metrics.answers,
+            "lano" => metrics.kl || metrics.validity,
+            _ => false,
+        },
+        DataSource::Text { .. } => false,
+    }
+}
+
+fn text_of(training: &TrainPlan, evaluation: &Plan, writing: Option<&Plan>) -> String {
+    let mut text = format!("{}evaluate\n{}", training.text(), evaluation.text());
+    if let Some(writing) = writing {
+        text += &format!("write\n{}", writing.text());
+    }
+    text
+}
+
+fn schedule(schedule: &lock::Schedule) -> Schedule {
+    match *schedule {
+        lock::Schedule::Constant => Schedule::Constant,
+        lock::Schedule::Cosine { warmup, lr_min_ratio, cycle, theta } => Schedule::Cosine {
+            warmup,
+            lr_min_ratio: lr_min_ratio.to_f64(),
+            cycle: cycle.to_f64(),
+            theta: theta.to_f64(),
+        },
+        lock::Schedule::Linear { warmup, lr_min_ratio } => {
+            Schedule::Linear { warmup, lr_min_ratio: lr_min_ratio.to_f64() }
+        }
+        lock::Schedule::InvSqrt { warmup, lr_min_ratio, exp_factor } => Schedule::InvSqrt {
+            warmup,
+            lr_min_ratio: lr_min_ratio.to_f64(),
+            exponent: exp_factor.to_f64(),
+        },
+        lock::Schedule::Wsd { warmup, lr_min_ratio, cycle, decay_fraction } => Schedule::Wsd {
+            warmup,
+            lr_min_ratio: lr_min_ratio.to_f64(),
+            cycle: cycle.to_f64(),
+            decay: decay_fraction.to_f64(),
+        },
+    }
+}
+
+/// Windows to train on, and windows kept apart from them; where nothing is measured, these are none of use.
+pub fn windows(
+    experiment: &Experiment,
+    documents: Option<Arc<TextIndex>>,
+) -> Result<(Windows, Windows), RunError> {
+    let seq_len = usize::try_from(experiment.data.seq_len)
+        .map_err(|_| input("a window is longer than this machine can address"))?;
+    let seeds = experiment.seeds;
+    match &experiment.data.source {
+        DataSource::Task { name, params, order, ids } => {
+            let task = Task::parse(name, params.clone())?;
+            let mode = match experiment.evaluation.mode {
+                Some(EvaluationMode::Train) => Mode::Train,
+                Some(EvaluationMode::Test) | None => Mode::Test,
+            };
+            let train = window::Options {
+                seq_len,
+                seed: seeds.data,
+                split: Split::Train,
+                mode: Mode::Train,
+                order: match order {
+                    lock::Order::Indexed => Order::Indexed,
+                    lock::Order::Published => Order::Published,
+                },
+                loss_on: match experiment.data.loss_on {
+                    lock::LossOn::Answer => LossOn::Answer,
+                    lock::LossOn::All => LossOn::All,
+                },
+                ids: match ids {
+                    lock::Ids::Published => Ids::Published,
+                    lock::Ids::Dense => Ids::Dense,
+                },
+            };
+            let held_out = window::Options {
+                seed: seeds.eval,
+                split: Split::HeldOut,
+                mode,
+                order: Order::Indexed,
+                ..train
+            };
+            let make = |options| TaskWindows::new(task.clone(), options).map(Windows::Task);
+            Ok((make(train)?, make(held_out)?))
+        }
+        DataSource::Text { name, digest, tokenizer, .. } => {
+            let index = the_documents(name, *digest, documents)?;
+            if let Some(differs) = text::locked::mismatch(tokenizer, index.tokenizer()) {
+                return Err(RunError::finding(
+                    differs,
+                    "prepare them with the lock's tokenizer, or lock an experiment with theirs",
+                ));
+            }
+            let make = |split, seed| {
+                let options = text::locked::options(&experiment.data.source, seq_len, split, seed)
+                    .ok_or_else(|| input("the task has no documents"))?;
+                Ok::<_, RunError>(Windows::Text(TextWindows::new(index.clone(), options)?))
+            };
+            // Where nothing is measured, nothing need be held out: these are not read then.
+            let measured = !experiment.evaluation.metrics.is_empty();
+            let (split, seed) =
+                if measured { (Split::HeldOut, seeds.eval) } else { (Split::Train, seeds.data) };
+            Ok((make(Split::Train, seeds.data)?, make(split, seed)?))
+        }
+    }
+}
+
+/// The documents, if they are those that were locked.
+fn the_documents(
+    name: &str,
+    digest: Option<Digest>,
+    documents: Option<Arc<TextIndex>>,
+) -> Result<Arc<TextIndex>, RunError> {
+    let Some(digest) = digest else {
+        return Err(RunError::input(
+            format!("the lock is open: data.source \"{name}\" has no digest yet"),
+            "close it: `canonc bind LOCK --data PATH`",
+        ));
+    };
+    let Some(index) = documents else {
+        return Err(RunError::input(
+            format!("the lock trains on the documents \"{name}\", and none are given"),
+            "name the prepared file with --data PATH",
+        ));
+    };
+    check_identity(name, digest, &index)?;
+    Ok(index)
+}
+
+/// Refuses documents that are not those of the experiment's lock.
+pub fn check_documents(experiment: &Experiment, index: &TextIndex) -> Result<(), RunError> {
+    match &experiment.data.source {
+        DataSource::Text { name, digest: Some(digest), .. } => check_identity(name, *digest, index),
+        DataSource::Text { .. } | DataSource::Task { .. } => Ok(()),
+    }
+}
+
+fn check_identity(name: &str, digest: Digest, index: &TextIndex) -> Result<(), RunError> {
+    let found = digest_of(*index.identity());
+    if digest == digest_of(*index.documents_digest()) {
+        return Err(RunError::finding(
+            format!(
+                "an earlier canonc bound the lock to the documents \"{name}\" alone, which do not say what their tokens are"
+            ),
+            "bind it again: `canonc bind LOCK --data PATH`",
+        ));
+    }
+    if found != digest {
+        return Err(RunError::finding(
+            format!(
+                "the documents \"{name}\" are not those that were locked: their digest is {}, the lock has {}",
+                found.short(),
+                digest.short()
+            ),
+            "name the prepared file that was bound with --data PATH, or restore it; other documents are another lock",
+        ));
+    }
+    Ok(())
+}
+
+fn input(text: &str) -> RunError {
+    match text.split_once("\nhelp: ") {
+        Some((message, help)) => RunError::input(message, help),
+        None => RunError::input(text, "correct the recipe and build it again"),
+    }
+}

@@ -1,0 +1,145 @@
+//! In: a job. Out: what running it takes: memory, disk, passes over the documents; whether it fits. Must stay true:
+//! from the plan's own sizes, with nothing run and nothing allocated; kernels' scratch memory and libtorch itself are
+//! not in it, so what does not fit by it surely does not, and the caller says what is left out.
+
+use compiler::plan::Sizes;
+
+use compiler::lock::Device;
+
+use super::Job;
+use crate::platform::MemoryLimit;
+use crate::progress;
+use crate::run::RunError;
+use data::Windows;
+use data::text::SourceEpochs;
+
+/// What a run takes, besides time.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Estimate {
+    pub parameters: u64,
+    /// Weights and both moments.
+    pub state_bytes: u64,
+    /// On the device at its highest, in a step or an evaluation; the state included.
+    pub memory_bytes: u64,
+    /// What of it this process holds itself: all of it on a CPU, else initial weights and windows.
+    pub host_bytes: u64,
+    /// The folder at its largest, while a checkpoint is written beside those kept.
+    pub disk_bytes: u64,
+    pub tokens: u64,
+    /// How often each source's training documents are read; `None` for generated data.
+    pub epochs: Option<Vec<SourceEpochs>>,
+}
+
+/// Of a window's token: an input and a target.
+const TOKEN_BYTES: u64 = 16;
+
+/// Tokens of a prompt that are read at once.
+const WRITTEN_TOGETHER: i64 = 256;
+
+/// Of one line of metrics, events and timings.
+const LINE_BYTES: u64 = 400;
+
+pub fn estimate(job: &Job) -> Estimate {
+    let parameters: u64 = job.slots().iter().map(|slot| slot.elements() as u64).sum();
+    let weights = parameters.saturating_mul(4);
+    let sizes = Sizes { batch: clamp(job.rows), time: clamp(job.seq_len), past: 0 };
+    let bytes = |n: i128| u64::try_from(n).unwrap_or(u64::MAX);
+    let held = |plan: &compiler::plan::Plan| {
+        let memory = plan.memory(sizes);
+        bytes(memory.inputs).saturating_add(bytes(memory.peak))
+    };
+    // In order of arrival at most one sum of gradients waits at each level of the tree.
+    let waiting = u64::from(job.micro_batches.checked_ilog2().unwrap_or(0));
+    let moments = weights.saturating_mul(2);
+    let step = held(&job.plans.micro).saturating_add(weights.saturating_mul(waiting));
+    // Answers are written with a state that holds whole samples, a piece of the prompt at a time; laws are those of
+    // whole windows.
+    let writing = job.writing.as_ref().map_or(0, |plan| {
+        let (window, piece) = (clamp(job.seq_len), clamp(job.seq_len).min(WRITTEN_TOGETHER));
+        let (time, past) = if job.metrics.kl { (window, 0) } else { (piece, window - piece) };
+        let memory = plan.memory(Sizes { time, past, ..sizes });
+        bytes(memory.inputs).saturating_add(bytes(memory.peak))
+    });
+    let on_device = moments.saturating_add(step.max(held(&job.evaluation)).max(writing));
+    let state = weights.saturating_mul(3);
+    let step_tokens = job.micro_batches.saturating_mul(job.rows).saturating_mul(job.seq_len);
+    let tokens = job.steps.saturating_mul(step_tokens);
+    // All windows of a step are made before its first micro-batch runs.
+    let windows = step_tokens.saturating_mul(TOKEN_BYTES);
+    let (memory, host) = match job.device {
+        Device::Cpu => (on_device.saturating_add(windows), on_device.saturating_add(windows)),
+        Device::Cuda => (on_device, weights.saturating_add(windows)),
+    };
+    Estimate {
+        parameters,
+        state_bytes: state,
+        memory_bytes: memory,
+        host_bytes: host,
+        disk_bytes: state
+            .saturating_mul(job.cadence.keep as u64 + 1)
+            .saturating_add(job.steps.saturating_mul(LINE_BYTES)),
+        tokens,
+        epochs: match &job.train {
+            Windows::Task(_) => None,
+            Windows::Text(windows) => Some(windows.epochs(tokens)),
+        },
+    }
+}
+
+/// Refuses what needs more memory than this process can have, before any of it is asked for.
+pub fn fits(estimate: &Estimate, limit: Option<&MemoryLimit>) -> Result<(), RunError> {
+    let Some(MemoryLimit { bytes, by }) = limit else { return Ok(()) };
+    let Estimate { host_bytes, state_bytes, .. } = estimate;
+    if host_bytes <= bytes {
+        return Ok(());
+    }
+    let help = if state_bytes > bytes {
+        "take a smaller arch, or run it where there is more memory"
+    } else {
+        "lower batch.sequences and raise batch.micro_batches by as much, lower data.seq_len, or set \
+         platform.recompute = \"layers\" in the recipe and build it again; or run it where there is more memory"
+    };
+    Err(RunError::machine(
+        format!(
+            "the run needs {} of memory (weights and moments {}), and {by} {}",
+            progress::bytes(*host_bytes),
+            progress::bytes(*state_bytes),
+            progress::bytes(*bytes)
+        ),
+        help,
+    ))
+}
+
+fn clamp(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_needs_more_than_there_is_does_not_fit() {
+        let estimate = |host_bytes, state_bytes| Estimate {
+            parameters: 1,
+            state_bytes,
+            memory_bytes: host_bytes,
+            host_bytes,
+            disk_bytes: 0,
+            tokens: 1,
+            epochs: None,
+        };
+        let limit = MemoryLimit { bytes: 6 << 30, by: "this machine has" };
+        let judged = |host, state| fits(&estimate(host, state), Some(&limit));
+        assert_eq!(judged(6 << 30, 1 << 30), Ok(()));
+        let error = judged(7 << 30, 1 << 30).unwrap_err();
+        assert_eq!(error.kind, crate::run::Kind::Machine);
+        assert_eq!(
+            error.message,
+            "the run needs 7.0 GiB of memory (weights and moments 1.0 GiB), and this machine has 6.0 GiB"
+        );
+        assert!(error.help.contains("batch.sequences"), "{error}");
+        assert!(judged(9 << 30, 8 << 30).unwrap_err().help.contains("smaller arch"));
+        assert_eq!(fits(&estimate(u64::MAX, 1), None), Ok(()));
+    }
+}

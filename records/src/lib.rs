@@ -1,0 +1,28 @@
+//! Folders of runs, and what is checked in them: jobs, logs, checkpoints, attestations.
+//!
+//! In: a lock, and the files of a run. Out: the job that the lock describes; claims of a run, recomputed. Must stay
+//! true: no libtorch; whatever follows from a lock or from bytes on disk is computed again, never taken from a copy;
+//! a file is there whole or not at all.
+
+pub mod attest;
+pub mod checkpoint;
+pub mod fault;
+pub mod finished;
+pub mod init;
+pub mod job;
+pub mod metrics;
+pub mod overlap;
+pub mod platform;
+pub mod progress;
+pub mod reduce;
+pub mod run;
+pub mod schedule;
+pub mod sign;
+pub mod verify;
+
+/// The reference vectors of that name under `tests/golden`.
+#[cfg(test)]
+fn golden(name: &str) -> serde_json::Value {
+    let path = format!("{}/../tests/golden/{name}.json", env!("CARGO_MANIFEST_DIR"));
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+}

@@ -1,0 +1,440 @@
+//! In: what each step and evaluation gave. Out: an append-only log, one JSON object a line, each line with the
+//! digest of all lines up to it; after a resume, proof that the steps done again gave the same lines. Must stay
+//! true: a line holds deterministic facts only (no clock, no machine), every float in its shortest text that reads
+//! back to the same bits; what is logged is never rewritten; a torn last line is cut, any other damage is named.
+
+mod record;
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use compiler::digest::Digest;
+
+use crate::fault::{Faults, Point};
+use crate::run::{RunError, cannot_read, cannot_write, parent, sync_folder};
+
+pub use record::{Evaluation, Record, Score, Start, Step};
+
+const TAG: &str = "canonc.metrics.v1";
+const CHAIN: &str = ",\"chain\":\"";
+/// Of a line: the chain's key, its 64 digits, and the closing `"}`.
+const SUFFIX: usize = CHAIN.len() + 64 + 2;
+
+/// A log that is read whole and may be appended to.
+#[derive(Debug)]
+pub struct Log {
+    path: PathBuf,
+    file: File,
+    /// The chain after each line in the file.
+    heads: Vec<Digest>,
+    /// Lines in the file that the next records have to reproduce, the next one last.
+    to_prove: Vec<String>,
+    /// The chain after the last record appended or proved; `None` at the beginning.
+    head: Option<Digest>,
+    proved: u64,
+    cut: Option<String>,
+}
+
+/// What became of a record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Appended {
+    New,
+    /// It was in the log already, with these very bytes.
+    Proved,
+}
+
+/// Everything a finished reading of a log knows.
+#[derive(Debug, Default)]
+struct Read {
+    heads: Vec<Digest>,
+    lines: Vec<String>,
+    /// Bytes of whole lines.
+    whole: u64,
+    /// The rest: a line cut off by the end of a process.
+    torn: Option<String>,
+}
+
+/// The records of a log, its chain checked, and the last chain. A torn last line is left out.
+pub fn read(path: &Path) -> Result<(Vec<Record>, Option<Digest>), RunError> {
+    let (records, heads) = read_with_heads(path)?;
+    let head = heads.last().copied();
+    Ok((records, head))
+}
+
+/// The end of a log that is no whole line, which only a process that ended while it wrote leaves behind.
+pub fn torn(path: &Path) -> Result<Option<String>, RunError> {
+    Ok(read_lines(path)?.torn)
+}
+
+/// The records of a log, and the chain after each.
+pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), RunError> {
+    let Read { heads, lines, whole: _, torn: _ } = read_lines(path)?;
+    let records = lines.iter().enumerate().map(|(at, line)| {
+        let place = || format!("line {} of {}", at + 1, path.display());
+        let record = Record::parse(line).ok_or_else(|| {
+            RunError::finding(
+                format!("{} is not a metrics line this canonc knows", place()),
+                "read it with the canonc that wrote it",
+            )
+        })?;
+        // A member twice, one more or a number in other digits would be read as this record too.
+        let body = without_chain(line).map(|(body, _)| body).unwrap_or_default();
+        if !record.is_written(&body) {
+            return Err(RunError::finding(
+                format!(
+                    "{} is not as canonc writes it: it has {body}, and canonc writes {}",
+                    place(),
+                    record.text()
+                ),
+                "restore the file, or move the run's folder away and run again from the start",
+            ));
+        }
+        Ok(record)
+    });
+    let records = records.collect::<Result<_, _>>()?;
+    Ok((records, heads))
+}
+
+impl Log {
+    /// Opens the log at `path`, or begins it. Cuts a torn last line; refuses a log altered anywhere else.
+    pub fn open(path: &Path) -> Result<Log, RunError> {
+        let write = |error: io::Error| cannot_write(path, &error);
+        let file = OpenOptions::new().append(true).create(true).open(path).map_err(write)?;
+        // The name of a file just made is the folder's, and as durable as that.
+        sync_folder(parent(path)).map_err(write)?;
+        let Read { heads, lines, whole, torn } = read_lines(path)?;
+        if torn.is_some() {
+            file.set_len(whole).and_then(|()| file.sync_all()).map_err(write)?;
+        }
+        let mut to_prove = lines;
+        to_prove.reverse();
+        Ok(Log { path: path.to_owned(), file, heads, to_prove, head: None, proved: 0, cut: torn })
+    }
+
+    /// The torn line that opening cut off.
+    pub fn cut(&self) -> Option<&str> {
+        self.cut.as_deref()
+    }
+
+    /// Goes on after the line whose chain is `head`: later lines have to be reproduced. False if there is no such
+    /// line, and then nothing is changed.
+    pub fn go_on_after(&mut self, head: Digest) -> bool {
+        let Some(at) = self.heads.iter().position(|known| *known == head) else { return false };
+        let lines_left = self.heads.len() - at - 1;
+        self.to_prove.truncate(lines_left);
+        self.head = Some(head);
+        true
+    }
+
+    /// Whether the log has a line with that chain.
+    pub fn holds(&self, head: Digest) -> bool {
+        self.heads.contains(&head)
+    }
+
+    /// The chain after the last record appended or proved.
+    pub fn head(&self) -> Option<Digest> {
+        self.head
+    }
+
+    /// Lines in the file.
+    pub fn lines(&self) -> u64 {
+        self.heads.len() as u64
+    }
+
+    /// Records that the log held already and that were reproduced.
+    pub fn proved(&self) -> u64 {
+        self.proved
+    }
+
+    /// Records in the log that have yet to be reproduced.
+    pub fn left_to_prove(&self) -> usize {
+        self.to_prove.len()
+    }
+
+    /// Writes the next record, or finds it in the log with the same bytes.
+    pub fn append(&mut self, record: &Record, faults: &Faults) -> Result<Appended, RunError> {
+        let text = record.text();
+        let head = chain(self.head, &text);
+        let line = with_chain(&text, head);
+        if let Some(logged) = self.to_prove.last() {
+            if *logged != line {
+                return Err(differs(&self.path, logged, record));
+            }
+            self.to_prove.pop();
+            self.head = Some(head);
+            self.proved += 1;
+            return Ok(Appended::Proved);
+        }
+        let bytes = format!("{line}\n").into_bytes();
+        let written = (|| {
+            faults.pass(Point::MetricsBefore)?;
+            if faults.is_due(Point::MetricsTorn) {
+                self.file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
+                faults.now()
+            }
+            if let Err(full) = faults.pass(Point::MetricsFull) {
+                // A full disk takes the beginning of a line.
+                self.file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
+                return Err(full);
+            }
+            self.file.write_all(&bytes)?;
+            faults.pass(Point::MetricsAfter)
+        })();
+        written.map_err(|error| cannot_write(&self.path, &error))?;
+        self.heads.push(head);
+        self.head = Some(head);
+        Ok(Appended::New)
+    }
+
+    /// Makes every line so far durable.
+    pub fn sync(&self) -> Result<(), RunError> {
+        self.file.sync_all().map_err(|error| cannot_write(&self.path, &error))
+    }
+}
+
+/// The chain after `text`: over the chain before it and itself.
+fn chain(before: Option<Digest>, text: &str) -> Digest {
+    let before = before.map_or_else(String::new, |digest| digest.to_string());
+    Digest::of(TAG, &format!("{before}\n{text}"))
+}
+
+/// A record's object with the chain as its last member.
+fn with_chain(text: &str, head: Digest) -> String {
+    format!("{}{CHAIN}{head}\"}}", text.strip_suffix('}').unwrap_or(text))
+}
+
+/// The reverse: the record's text and the chain a line claims.
+fn without_chain(line: &str) -> Option<(String, Digest)> {
+    let at = line.len().checked_sub(SUFFIX)?;
+    let (text, suffix) = (line.get(..at)?, line.get(at..)?);
+    let digits = suffix.strip_prefix(CHAIN)?.strip_suffix("\"}")?;
+    Some((format!("{text}}}"), Digest::parse(digits)?))
+}
+
+fn read_lines(path: &Path) -> Result<Read, RunError> {
+    let mut read = Read::default();
+    let mut number = 0;
+    let whole = disk::each_line(path, |line| {
+        // Only the last line may be one that a process did not finish.
+        if read.torn.is_some() {
+            return Err(altered(path, number - 1, "it is not a metrics line"));
+        }
+        let text = line.strip_suffix(b"\n").and_then(|text| std::str::from_utf8(text).ok());
+        let parts = text.and_then(|text| Some((text, without_chain(text)?)));
+        match parts {
+            None => read.torn = Some(String::from_utf8_lossy(line).into_owned()),
+            Some((text, (body, claimed))) => {
+                let head = chain(read.heads.last().copied(), &body);
+                if head != claimed {
+                    let (head, claimed) = (head.short(), claimed.short());
+                    let what = format!("its chain should be {head} and is {claimed}");
+                    return Err(altered(path, number, &what));
+                }
+                read.heads.push(head);
+                read.lines.push(text.to_owned());
+                read.whole += line.len() as u64;
+            }
+        }
+        number += 1;
+        Ok(())
+    });
+    match whole {
+        Ok(done) => done.map(|()| read),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Read::default()),
+        Err(error) if error.kind() == io::ErrorKind::InvalidInput => Err(RunError::finding(
+            format!("{} is not a metrics log: {error}", path.display()),
+            "restore the file, or move the run's folder away and run again from the start",
+        )),
+        Err(error) => Err(cannot_read(path, &error)),
+    }
+}
+
+fn altered(path: &Path, number: usize, what: &str) -> RunError {
+    RunError::finding(
+        format!(
+            "line {} of {} was altered after it was written: {what}",
+            number + 1,
+            path.display()
+        ),
+        "restore the file, or move the run's folder away and run again from the start",
+    )
+}
+
+/// The error of a step that did not come out as before: its name and the fields that differ, with both values.
+fn differs(path: &Path, logged: &str, record: &Record) -> RunError {
+    let before = Record::parse(logged);
+    let mut what = before.map_or_else(Vec::new, |before| before.differences(record));
+    if what.is_empty() {
+        what.push(format!("logged {logged}, now {}", record.text()));
+    }
+    let help = "look for what changed since: the machine, the build of canonc or libtorch, or memory that flips \
+         bits; a new folder (--dir) starts the run again without this claim";
+    RunError::finding(
+        format!("{} is not what {} has: {}", record.place(), path.display(), what.join("; ")),
+        help,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn step(step: u64, loss: f64) -> Record {
+        Record::Step(Step {
+            step,
+            loss: Some(loss),
+            grad_norm: 0.1,
+            lr: 1e-3,
+            batch: Digest::of("batch", &step.to_string()),
+            counted: 40 + step,
+        })
+    }
+
+    fn start() -> Record {
+        let digest = Digest::of("test", "lock");
+        Record::Start(Start { lock: digest, eval: digest, initial: digest })
+    }
+
+    struct Folder(tempfile::TempDir);
+
+    impl Folder {
+        fn new() -> Folder {
+            Folder(tempfile::tempdir().unwrap())
+        }
+
+        fn path(&self) -> PathBuf {
+            self.0.path().join("metrics.jsonl")
+        }
+
+        fn log(&self) -> Log {
+            Log::open(&self.path()).unwrap()
+        }
+
+        fn with(records: &[Record]) -> Folder {
+            let folder = Folder::new();
+            let mut log = folder.log();
+            for record in records {
+                assert_eq!(log.append(record, &Faults::none()).unwrap(), Appended::New);
+            }
+            folder
+        }
+    }
+
+    #[test]
+    fn what_is_appended_is_read_back() {
+        let records = [start(), step(1, 2.5), step(2, f64::NAN), step(3, -0.0)];
+        let folder = Folder::with(&records);
+        let (read, head) = read(&folder.path()).unwrap();
+        assert_eq!(read.len(), 4);
+        for (read, record) in read.iter().zip(&records) {
+            assert_eq!(read.text(), record.text());
+        }
+        let mut log = folder.log();
+        assert!(log.go_on_after(head.unwrap()));
+        assert_eq!(log.left_to_prove(), 0);
+    }
+
+    #[test]
+    fn the_text_and_the_chain_never_change() {
+        let folder = Folder::with(&[start(), step(7, 0.1)]);
+        let text = std::fs::read_to_string(folder.path()).unwrap();
+        let last = text.lines().last().unwrap();
+        let batch = Digest::of("batch", "7");
+        let body = format!(
+            "{{\"kind\":\"step\",\"step\":7,\"loss\":0.1,\"grad_norm\":0.1,\"lr\":0.001,\"batch\":\"{batch}\",\"counted\":47}}"
+        );
+        // By hand: blake3(tag, newline, chain before, newline, the line without its chain).
+        let first = text.lines().next().unwrap();
+        let before = &first[first.len() - 66..first.len() - 2];
+        let digest =
+            blake3::hash(format!("canonc.metrics.v1\n{before}\n{body}").as_bytes()).to_hex();
+        let prefix = body.strip_suffix('}').unwrap();
+        assert_eq!(last, format!("{prefix},\"chain\":\"{digest}\"}}"));
+    }
+
+    #[test]
+    fn a_torn_last_line_is_cut_and_any_cut_is_one() {
+        let records = [start(), step(1, 2.0), step(2, 1.0)];
+        let folder = Folder::with(&records);
+        let whole = std::fs::read(folder.path()).unwrap();
+        let last = whole[..whole.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap() + 1;
+        for end in last + 1..whole.len() {
+            std::fs::write(folder.path(), &whole[..end]).unwrap();
+            let mut log = folder.log();
+            assert!(log.cut().is_some(), "{end}");
+            for record in &records[..2] {
+                assert_eq!(log.append(record, &Faults::none()).unwrap(), Appended::Proved);
+            }
+            assert_eq!(log.append(&records[2], &Faults::none()).unwrap(), Appended::New);
+            assert_eq!(std::fs::read(folder.path()).unwrap(), whole);
+        }
+        // What a crash of the machine leaves: room that was never filled.
+        let mut holes = whole[..last].to_vec();
+        holes.extend([0; 100]);
+        std::fs::write(folder.path(), holes).unwrap();
+        assert!(folder.log().cut().is_some());
+        assert_eq!(std::fs::read(folder.path()).unwrap(), whole[..last]);
+    }
+
+    #[test]
+    fn steps_done_again_have_to_give_the_same_line() {
+        let folder = Folder::with(&[start(), step(1, 2.0), step(2, 1.0)]);
+        let mut log = folder.log();
+        let first = log.heads[0];
+        assert!(log.go_on_after(first));
+        assert_eq!(log.append(&step(1, 2.0), &Faults::none()).unwrap(), Appended::Proved);
+        let error = log.append(&step(2, 1.0 + f64::EPSILON), &Faults::none()).unwrap_err();
+        assert!(
+            error.message.starts_with("step 2 is not what")
+                && error.message.contains("loss was 1.0 and is 1.0000000000000002"),
+            "{error}"
+        );
+        assert_eq!(error.kind, crate::run::Kind::Finding);
+        assert!(!log.go_on_after(Digest::of("test", "unknown")));
+    }
+
+    #[test]
+    fn a_full_disk_loses_no_line_that_was_there() {
+        let folder = Folder::with(&[start(), step(1, 2.0)]);
+        let before = std::fs::read(folder.path()).unwrap();
+        let mut log = folder.log();
+        assert!(log.go_on_after(*log.heads.last().unwrap()));
+        let full = Faults::parse("metrics-full").unwrap();
+        let error = log.append(&step(2, 1.0), &full).unwrap_err();
+        assert!(error.message.contains("disk is full"), "{error}");
+        drop(log);
+        assert!(folder.log().cut().is_some());
+        assert_eq!(std::fs::read(folder.path()).unwrap(), before);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn a_changed_byte_of_an_earlier_line_is_refused_by_number(at: prop::sample::Index, to: u8) {
+            let folder = Folder::with(&[start(), step(1, 2.0), step(2, 1.0), step(3, 0.5)]);
+            let mut bytes = std::fs::read(folder.path()).unwrap();
+            let last = bytes[..bytes.len() - 1].iter().rposition(|byte| *byte == b'\n').unwrap();
+            let at = at.index(last);
+            prop_assume!(bytes[at] != to);
+            let line = 1 + bytes[..at].iter().filter(|byte| **byte == b'\n').count();
+            bytes[at] = to;
+            std::fs::write(folder.path(), bytes).unwrap();
+            let error = Log::open(&folder.path()).unwrap_err();
+            prop_assert!(error.message.contains(&format!("line {line} of")), "{}", error);
+        }
+
+        #[test]
+        fn floats_come_back_with_their_bits(bits: u64) {
+            let value = f64::from_bits(bits);
+            let Some(Record::Step(read)) = Record::parse(&with_chain(
+                &step(1, value).text(),
+                Digest::of("test", ""),
+            )) else { panic!("a step") };
+            let loss = read.loss.unwrap();
+            prop_assert!(loss.to_bits() == bits || loss.is_nan() && value.is_nan());
+        }
+    }
+}

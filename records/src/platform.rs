@@ -1,0 +1,232 @@
+//! What a lock may require of the machine's arithmetic, and what the machine is.
+//! In: a spec (threads, CPU capability, BLAS mode) and an environment. Out: the variables that must stand in
+//! the environment before libtorch is loaded, and observations for the attestation and `doctor`.
+//! Must stay true: libtorch, being linked, reads these before `main`; so the CLI compares first and starts
+//! itself again with what is missing, which is then there, so that it does so once. An empty spec needs nothing.
+
+mod memory;
+mod variables;
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+pub use memory::{MemoryLimit, memory_limit};
+pub use variables::{Effect, effect};
+
+/// The instruction sets ATen can be held to. Results differ between them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum CpuCapability {
+    Default,
+    Avx2,
+    Avx512,
+}
+
+/// How MKL picks its code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum BlasMode {
+    /// By the CPU it finds.
+    Auto,
+    /// AVX2 code with strict reproducibility: the same bits on any CPU that has AVX2, and for any thread count.
+    Avx2Strict,
+    /// Code for any x86-64 CPU.
+    Compatible,
+}
+
+/// What a lock's platform section requires; `None` is "as the machine has it".
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PlatformSpec {
+    pub threads: Option<u32>,
+    pub cpu_capability: Option<CpuCapability>,
+    pub blas: Option<BlasMode>,
+}
+
+impl CpuCapability {
+    /// As ATen spells it in `ATEN_CPU_CAPABILITY` and, in capitals, in its reports.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Default => "default",
+            Self::Avx2 => "avx2",
+            Self::Avx512 => "avx512",
+        }
+    }
+}
+
+impl BlasMode {
+    /// As a lock spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Avx2Strict => "avx2-strict",
+            Self::Compatible => "compatible",
+        }
+    }
+
+    fn cbwr(self) -> &'static str {
+        match self {
+            Self::Auto => "AUTO",
+            // Without STRICT one and two threads disagree.
+            Self::Avx2Strict => "AVX2,STRICT",
+            Self::Compatible => "COMPATIBLE",
+        }
+    }
+}
+
+impl fmt::Display for CpuCapability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for BlasMode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// The variables that hold a process to the spec, sorted by name.
+pub fn required_env(spec: &PlatformSpec) -> Vec<(&'static str, String)> {
+    let PlatformSpec { threads, cpu_capability, blas } = spec;
+    let mut env = BTreeMap::new();
+    if let Some(threads) = threads {
+        env.insert("OMP_NUM_THREADS", threads.to_string());
+        env.insert("MKL_NUM_THREADS", threads.to_string());
+        // Both may otherwise run fewer threads than asked for, by load.
+        env.insert("OMP_DYNAMIC", "FALSE".to_owned());
+        env.insert("MKL_DYNAMIC", "FALSE".to_owned());
+    }
+    if let Some(capability) = cpu_capability {
+        env.insert("ATEN_CPU_CAPABILITY", capability.name().to_owned());
+    }
+    if let Some(blas) = blas {
+        env.insert("MKL_CBWR", blas.cbwr().to_owned());
+    }
+    env.into_iter().collect()
+}
+
+/// The variables of [`required_env`] that the process lacks or has otherwise: start again with them if any.
+pub fn needs_reexec(
+    spec: &PlatformSpec,
+    env: impl Fn(&str) -> Option<String>,
+) -> Option<Vec<(&'static str, String)>> {
+    let missing: Vec<_> = required_env(spec)
+        .into_iter()
+        .filter(|(name, value)| env(name).as_ref() != Some(value))
+        .collect();
+    if missing.is_empty() { None } else { Some(missing) }
+}
+
+/// The machine, as seen without libtorch.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Host {
+    /// `linux/x86_64`
+    pub system: String,
+    /// As the CPU names itself; empty where it does not say.
+    pub cpu_model: String,
+    /// Threads of execution this process may use at once.
+    pub cores: usize,
+    /// 0 where the system does not say.
+    pub memory_bytes: u64,
+    /// The best the CPU has, whatever libtorch makes of it.
+    pub cpu_capability: CpuCapability,
+    /// Those of the variables that matter which are set.
+    pub env: BTreeMap<String, String>,
+}
+
+/// Looks at the machine. Cheap, and never fails: what cannot be seen is empty.
+pub fn observe_host() -> Host {
+    let read = |path| std::fs::read_to_string(path).unwrap_or_default();
+    Host {
+        system: format!("{}/{}", std::env::consts::OS, std::env::consts::ARCH),
+        cpu_model: field(&read("/proc/cpuinfo"), "model name"),
+        cores: std::thread::available_parallelism().map_or(1, usize::from),
+        memory_bytes: kibibytes(&field(&read("/proc/meminfo"), "MemTotal")),
+        cpu_capability: best_capability(),
+        env: std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value)))
+            .filter(|(name, _)| variables::effect(name) != variables::Effect::None)
+            .map(|(name, value)| (name, value.to_string_lossy().into_owned()))
+            .collect(),
+    }
+}
+
+/// The value of the first `name : value` line.
+fn field(text: &str, name: &str) -> String {
+    text.lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(key, _)| key.trim() == name)
+        .map_or_else(String::new, |(_, value)| value.trim().to_owned())
+}
+
+fn kibibytes(text: &str) -> u64 {
+    text.strip_suffix("kB").and_then(|n| n.trim().parse::<u64>().ok()).unwrap_or(0) * 1024
+}
+
+#[cfg(target_arch = "x86_64")]
+fn best_capability() -> CpuCapability {
+    use std::arch::is_x86_feature_detected as has;
+    if has!("avx512f") && has!("avx512vl") && has!("avx512bw") && has!("avx512dq") && has!("fma") {
+        CpuCapability::Avx512
+    } else if has!("avx2") && has!("fma") {
+        CpuCapability::Avx2
+    } else {
+        CpuCapability::Default
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn best_capability() -> CpuCapability {
+    CpuCapability::Default
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FULL: PlatformSpec = PlatformSpec {
+        threads: Some(2),
+        cpu_capability: Some(CpuCapability::Avx2),
+        blas: Some(BlasMode::Avx2Strict),
+    };
+
+    #[test]
+    fn nothing_required_needs_nothing() {
+        assert_eq!(required_env(&PlatformSpec::default()), []);
+        assert_eq!(needs_reexec(&PlatformSpec::default(), |_| None), None);
+    }
+
+    #[test]
+    fn what_a_full_spec_sets() {
+        let env: Vec<String> =
+            required_env(&FULL).iter().map(|(name, value)| format!("{name}={value}")).collect();
+        assert_eq!(
+            env.join(" "),
+            "ATEN_CPU_CAPABILITY=avx2 MKL_CBWR=AVX2,STRICT MKL_DYNAMIC=FALSE MKL_NUM_THREADS=2 OMP_DYNAMIC=FALSE OMP_NUM_THREADS=2"
+        );
+    }
+
+    #[test]
+    fn starting_again_with_what_is_missing_is_enough() {
+        let mut env = BTreeMap::from([
+            ("OMP_NUM_THREADS", "64".to_owned()),
+            ("MKL_CBWR", "AVX2,STRICT".to_owned()),
+        ]);
+        let missing = needs_reexec(&FULL, |name| env.get(name).cloned()).unwrap();
+        assert!(missing.contains(&("OMP_NUM_THREADS", "2".to_owned())), "{missing:?}");
+        assert!(!missing.iter().any(|(name, _)| *name == "MKL_CBWR"), "{missing:?}");
+        env.extend(missing);
+        assert_eq!(needs_reexec(&FULL, |name| env.get(name).cloned()), None);
+    }
+
+    #[test]
+    fn fields_of_the_systems_files() {
+        assert_eq!(field("a\t: 1\nmodel name\t: X: 9\nmodel name: Y", "model name"), "X: 9");
+        assert_eq!(field("", "model name"), "");
+        assert_eq!((kibibytes("12 kB"), kibibytes("12"), kibibytes("")), (12288, 0, 0));
+    }
+
+    #[test]
+    fn this_machine_is_seen() {
+        let host = observe_host();
+        assert!(host.cores >= 1 && host.system.contains('/'), "{host:?}");
+    }
+}

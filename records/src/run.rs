@@ -1,0 +1,363 @@
+//! In: a lock's text and identity, and where runs are kept. Out: the run's folder, held by one writer, with the
+//! names of everything in it. Must stay true: a folder belongs to one lock for ever; a writer that is gone holds
+//! nothing; files are replaced whole; what is not ours is neither read nor deleted.
+//!
+//! `lock` (the lock's text), `metrics.jsonl` (hash-chained, deterministic), `timings.jsonl` and `events.jsonl` (what
+//! this machine did, when), `plan.txt`, `kernels.txt`, `checkpoints/`, `attestation.toml`, `writer` (held while a process writes).
+
+mod errors;
+mod event;
+mod kernels;
+mod owner;
+mod seal;
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{self, Read as _, Seek as _, Write as _};
+use std::path::{Path, PathBuf};
+
+use data::DataError;
+
+use crate::fault::{Faults, Point};
+
+pub(crate) use disk::{UNFINISHED, parent, replace, sweep, sync_folder, unfinished};
+pub use errors::{cannot_read, cannot_write, digest_of};
+pub use event::Event;
+pub use kernels::{Kernels, kernel_lines};
+pub use kernels::{parse as parse_kernels, wrong as wrong_kernels};
+
+pub use owner::{belongs, read_experiment, read_lock};
+pub use seal::{Difference, first_difference, refuse_other_text, seal, unseal};
+
+/// Why a run did not go on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunError {
+    pub kind: Kind,
+    pub message: String,
+    pub help: String,
+}
+
+/// Whose fault it is: this decides the exit code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Something is not what it is claimed to be: 1.
+    Finding,
+    /// What was asked for makes no sense: 2.
+    Input,
+    /// This machine cannot do it, or not now: 3.
+    Machine,
+}
+
+impl RunError {
+    pub fn finding(message: impl Into<String>, help: impl Into<String>) -> RunError {
+        RunError { kind: Kind::Finding, message: message.into(), help: help.into() }
+    }
+
+    pub fn input(message: impl Into<String>, help: impl Into<String>) -> RunError {
+        RunError { kind: Kind::Input, message: message.into(), help: help.into() }
+    }
+
+    pub fn machine(message: impl Into<String>, help: impl Into<String>) -> RunError {
+        RunError { kind: Kind::Machine, message: message.into(), help: help.into() }
+    }
+}
+
+impl fmt::Display for RunError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { kind: _, message, help } = self;
+        write!(f, "{message}\nhelp: {help}")
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<DataError> for RunError {
+    fn from(DataError { message, help }: DataError) -> RunError {
+        RunError::input(message, help)
+    }
+}
+
+/// The names in a run's folder.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Paths {
+    pub folder: PathBuf,
+}
+
+impl Paths {
+    pub fn new(folder: impl Into<PathBuf>) -> Paths {
+        Paths { folder: folder.into() }
+    }
+
+    pub fn lock(&self) -> PathBuf {
+        self.folder.join("lock")
+    }
+
+    pub fn metrics(&self) -> PathBuf {
+        self.folder.join("metrics.jsonl")
+    }
+
+    pub fn timings(&self) -> PathBuf {
+        self.folder.join("timings.jsonl")
+    }
+
+    pub fn events(&self) -> PathBuf {
+        self.folder.join("events.jsonl")
+    }
+
+    pub fn plan(&self) -> PathBuf {
+        self.folder.join("plan.txt")
+    }
+
+    /// The path each kernel took, in every process so far.
+    pub fn kernels(&self) -> PathBuf {
+        self.folder.join("kernels.txt")
+    }
+
+    pub fn checkpoints(&self) -> PathBuf {
+        self.folder.join("checkpoints")
+    }
+
+    pub fn attestation(&self) -> PathBuf {
+        self.folder.join("attestation.toml")
+    }
+
+    /// Somebody's SSH signature of the attestation, if it was signed.
+    pub fn signature(&self) -> PathBuf {
+        self.folder.join("attestation.toml.sig")
+    }
+
+    pub fn writer(&self) -> PathBuf {
+        self.folder.join("writer")
+    }
+}
+
+/// A run's folder, held for writing until it is dropped or the process is gone.
+#[derive(Debug)]
+pub struct RunFolder {
+    pub paths: Paths,
+    /// The file whose lock the system takes back when the process ends, however it ends.
+    _writer: File,
+}
+
+impl RunFolder {
+    /// Makes the folder or takes up one that is there. `belongs` judges the lock text found in it.
+    pub fn open(
+        folder: &Path,
+        lock_text: &str,
+        belongs: impl FnOnce(&str) -> Result<(), RunError>,
+        faults: &Faults,
+    ) -> Result<RunFolder, RunError> {
+        let paths = Paths::new(folder);
+        let io = |path: &Path| {
+            let path = path.to_owned();
+            move |error: io::Error| cannot_write(&path, &error)
+        };
+        fs::create_dir_all(folder).map_err(io(folder))?;
+        faults.pass(Point::FolderMade).map_err(io(folder))?;
+        refuse_strange(&paths)?;
+        refuse_links(&paths)?;
+        let writer = hold(&paths.writer())?;
+        sweep(folder).map_err(io(folder))?;
+        let found = match disk::read_text(&paths.lock(), disk::SMALL) {
+            Ok(found) => Some(found),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(cannot_read(&paths.lock(), &error)),
+        };
+        if let Some(found) = &found {
+            belongs(found)?;
+        }
+        // A finished run keeps the lock that it attested, whatever another lock of the same training is called.
+        if found.as_deref() != Some(lock_text) && !paths.attestation().exists() {
+            replace(&paths.lock(), lock_text.as_bytes(), || Ok(())).map_err(io(&paths.lock()))?;
+        }
+        fs::create_dir_all(paths.checkpoints()).map_err(io(&paths.checkpoints()))?;
+        sweep(&paths.checkpoints()).map_err(io(&paths.checkpoints()))?;
+        sync_folder(folder).and_then(|()| sync_folder(parent(folder))).map_err(io(folder))?;
+        Ok(RunFolder { paths, _writer: writer })
+    }
+
+    /// Writes a file of the run whole, if it is not there with this content already.
+    pub fn keep(&self, path: &Path, text: &str) -> Result<(), RunError> {
+        if disk::read_text(path, disk::TEXT).ok().as_deref() == Some(text) {
+            return Ok(());
+        }
+        replace(path, text.as_bytes(), || Ok(())).map_err(|error| cannot_write(path, &error))
+    }
+
+    /// Adds a line to `events.jsonl`.
+    pub fn record(&self, event: &Event) -> Result<(), RunError> {
+        append_line(&self.paths.events(), &event.line())
+    }
+}
+
+/// Adds a line to a log that nothing is proved by; a line torn by the end of a process stays alone on its line.
+pub fn append_line(path: &Path, line: &str) -> Result<(), RunError> {
+    let append = || {
+        let mut file = OpenOptions::new().append(true).read(true).create(true).open(path)?;
+        let mut text = String::new();
+        if file.seek(io::SeekFrom::End(0))? > 0 {
+            let mut last = [0];
+            file.seek(io::SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+            if last != *b"\n" {
+                text.push('\n');
+            }
+        }
+        text.push_str(line);
+        text.push('\n');
+        file.write_all(text.as_bytes())
+    };
+    append().map_err(|error| cannot_write(path, &error))
+}
+
+/// A run writes to files of its own folder only: a link there would lead to another one.
+fn refuse_links(paths: &Paths) -> Result<(), RunError> {
+    for path in [
+        paths.lock(),
+        paths.metrics(),
+        paths.timings(),
+        paths.events(),
+        paths.plan(),
+        paths.kernels(),
+        paths.attestation(),
+        paths.writer(),
+        paths.checkpoints().join(crate::checkpoint::POINTER),
+    ] {
+        if fs::symlink_metadata(&path).is_ok_and(|found| !found.is_file()) {
+            return Err(RunError::finding(
+                format!(
+                    "{} is a link, a folder or a device, and not a file of a run",
+                    path.display()
+                ),
+                "put the file itself there, or name another folder with --dir",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// A folder without a lock that holds other things than a run begun is not one we may write to.
+fn refuse_strange(paths: &Paths) -> Result<(), RunError> {
+    if paths.lock().exists() {
+        return Ok(());
+    }
+    let entries =
+        fs::read_dir(&paths.folder).map_err(|error| cannot_read(&paths.folder, &error))?;
+    for entry in entries {
+        let name = entry.map_err(|error| cannot_read(&paths.folder, &error))?.file_name();
+        let name = name.to_string_lossy();
+        if name != "writer" && !name.starts_with(UNFINISHED) {
+            return Err(RunError::input(
+                format!(
+                    "{} is no run's folder: it has no `lock`, but holds `{name}`",
+                    paths.folder.display()
+                ),
+                "name an empty folder, or a new one, with --dir",
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Takes the writer's lock, or says who has it.
+fn hold(path: &Path) -> Result<File, RunError> {
+    let write = |error: io::Error| cannot_write(path, &error);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)
+        .map_err(write)?;
+    match file.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => {
+            let mut who = String::new();
+            // Other systems do not let us read what another process has locked; the message does without.
+            let _ = file.read_to_string(&mut who);
+            let who = who.trim();
+            let by = if who.is_empty() { "another process".to_owned() } else { who.to_owned() };
+            return Err(RunError::machine(
+                format!("{} is being written by {by}", parent(path).display()),
+                "wait until it is done or end it, or name another folder with --dir",
+            ));
+        }
+        Err(TryLockError::Error(error)) => return Err(write(error)),
+    }
+    let who = format!("process {}\n", std::process::id());
+    file.set_len(0).and_then(|()| file.write_all(who.as_bytes())).map_err(write)?;
+    Ok(file)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn open(folder: &Path) -> Result<RunFolder, RunError> {
+        let belongs = |found: &str| {
+            if found == "mine" { Ok(()) } else { Err(RunError::input("another", "help")) }
+        };
+        RunFolder::open(folder, "mine", belongs, &Faults::none())
+    }
+
+    #[test]
+    fn a_folder_is_made_and_taken_up_again() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("runs").join("one");
+        let folder = open(&path).unwrap();
+        assert_eq!(fs::read_to_string(folder.paths.lock()).unwrap(), "mine");
+        fs::write(unfinished(&folder.paths.plan()), "half").unwrap();
+        fs::create_dir(folder.paths.checkpoints().join(format!("{UNFINISHED}step-9"))).unwrap();
+        drop(folder);
+        let folder = open(&path).unwrap();
+        assert!(!unfinished(&folder.paths.plan()).exists());
+        assert_eq!(fs::read_dir(folder.paths.checkpoints()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn there_is_one_writer_at_a_time() {
+        let temporary = tempfile::tempdir().unwrap();
+        let first = open(temporary.path()).unwrap();
+        let error = open(temporary.path()).unwrap_err();
+        assert_eq!(error.kind, Kind::Machine);
+        let by = format!("is being written by process {}", std::process::id());
+        assert!(error.message.ends_with(&by), "{error}");
+        drop(first);
+        // The file of a process that is gone holds nothing.
+        fs::write(temporary.path().join("writer"), "process 1").unwrap();
+        assert!(open(temporary.path()).is_ok());
+    }
+
+    #[test]
+    fn folders_of_others_are_left_alone() {
+        let temporary = tempfile::tempdir().unwrap();
+        fs::write(temporary.path().join("lock"), "theirs").unwrap();
+        assert_eq!(open(temporary.path()).unwrap_err().message, "another");
+        assert_eq!(fs::read_to_string(temporary.path().join("lock")).unwrap(), "theirs");
+        let temporary = tempfile::tempdir().unwrap();
+        fs::write(temporary.path().join("thesis.tex"), "").unwrap();
+        let error = open(temporary.path()).unwrap_err();
+        assert!(error.message.contains("holds `thesis.tex`"), "{error}");
+        assert_eq!(error.kind, Kind::Input);
+    }
+
+    #[test]
+    fn a_torn_event_stays_alone() {
+        let temporary = tempfile::tempdir().unwrap();
+        let path = temporary.path().join("events.jsonl");
+        append_line(&path, "one").unwrap();
+        fs::write(&path, "one\ntw").unwrap();
+        append_line(&path, "three").unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "one\ntw\nthree\n");
+    }
+
+    #[test]
+    fn a_place_that_cannot_be_written_is_the_machines_fault() {
+        let temporary = tempfile::tempdir().unwrap();
+        let file = temporary.path().join("file");
+        fs::write(&file, "").unwrap();
+        let error = open(&file.join("run")).unwrap_err();
+        assert_eq!(error.kind, Kind::Machine);
+        assert!(error.message.contains("file/run"), "{error}");
+    }
+}

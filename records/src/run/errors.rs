@@ -1,0 +1,42 @@
+//! What to say when a file of a run cannot be read or written.
+
+use std::io;
+use std::path::Path;
+
+use compiler::digest::Digest;
+
+use super::RunError;
+
+/// What to say when `path` could not be written (or made, synced, deleted).
+pub fn cannot_write(path: &Path, error: &io::Error) -> RunError {
+    let path = path.display();
+    let kind = error.kind();
+    if matches!(kind, io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) {
+        return RunError::machine(
+            format!("the disk is full: {path} was not written"),
+            "make room and repeat the command; the run goes on from its last checkpoint",
+        );
+    }
+    if matches!(kind, io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem) {
+        return RunError::machine(
+            format!("{path} cannot be written: {error}"),
+            "make the folder writable, or name another one with --dir",
+        );
+    }
+    RunError::machine(
+        format!("{path} was not written: {error}"),
+        "see that the folder can be made and the disk is well, or name another folder with --dir",
+    )
+}
+
+/// What to say when `path` could not be read.
+pub fn cannot_read(path: &Path, error: &io::Error) -> RunError {
+    RunError::machine(
+        format!("{} cannot be read: {error}", path.display()),
+        "see that it is there and readable, and repeat the command",
+    )
+}
+
+pub fn digest_of(hash: blake3::Hash) -> Digest {
+    Digest::parse(&hash.to_hex()).expect("a hash is 64 lower-case hexadecimal digits")
+}

@@ -1,0 +1,107 @@
+//! In: the text of a small TOML file. Out: the same with a `[seal]` section that holds its digest, and the check of
+//! one read. Must stay true: everything above the section is covered, byte for byte, so that no field can be
+//! forgotten; what stands below is outside the claim.
+
+use compiler::digest::Digest;
+
+const SECTION: &str = "\n[seal]\ndigest = \"";
+
+/// `body` with its digest below it. `tag` tells one kind of file from another.
+pub fn seal(tag: &str, body: &str) -> String {
+    format!("{body}{SECTION}{}\"\n", Digest::of(tag, body))
+}
+
+/// The text above the seal, if it is what was sealed.
+pub fn unseal<'a>(tag: &str, text: &'a str) -> Result<&'a str, String> {
+    let Some((body, rest)) = text.split_once(SECTION) else {
+        return Err("it has no seal: its end is missing".to_owned());
+    };
+    // Whole to its line feed: a file that ends sooner was cut.
+    let claimed = rest.split_once("\"\n").and_then(|(digits, _)| Digest::parse(digits));
+    let found = Digest::of(tag, body);
+    match claimed {
+        Some(claimed) if claimed == found => Ok(body),
+        Some(claimed) => {
+            Err(format!("its seal is {} and its text has {}", claimed.short(), found.short()))
+        }
+        None => Err("its seal is no digest".to_owned()),
+    }
+}
+
+/// Refuses a text that says what `written` says in other words, or more. `written` is the one that canonc writes.
+pub fn refuse_other_text(found: &str, written: &str) -> Result<(), String> {
+    match first_difference(found, written) {
+        None => Ok(()),
+        Some(Difference { line, found, expected }) => {
+            Err(format!("line {line} is {found}, and canonc writes {expected}"))
+        }
+    }
+}
+
+/// The first line in which two texts differ, with both lines quoted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Difference {
+    pub line: usize,
+    pub found: String,
+    pub expected: String,
+}
+
+/// Compares two texts by lines, line ends included.
+pub fn first_difference(found: &str, expected: &str) -> Option<Difference> {
+    let quoted = |line: Option<&str>| {
+        line.map_or_else(|| "nothing".to_owned(), |line| format!("`{}`", line.trim()))
+    };
+    let (mut found, mut expected) = (found.split_inclusive('\n'), expected.split_inclusive('\n'));
+    let mut line = 1;
+    loop {
+        match (found.next(), expected.next()) {
+            (None, None) => return None,
+            (there, wanted) if there != wanted => {
+                let (there, wanted) = match (there, wanted) {
+                    // Only spaces or the line end differ, which a trimmed quote would hide.
+                    (Some(there), Some(wanted)) if there.trim() == wanted.trim() => {
+                        (format!("{there:?}"), format!("{wanted:?}"))
+                    }
+                    (there, wanted) => (quoted(there), quoted(wanted)),
+                };
+                return Some(Difference { line, found: there, expected: wanted });
+            }
+            (Some(_) | None, Some(_) | None) => line += 1,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_other_line_is_named() {
+        let text = "one\ntwo\n";
+        assert_eq!(refuse_other_text(text, text), Ok(()));
+        for (found, why) in [
+            ("one\n2\n", "line 2 is `2`, and canonc writes `two`"),
+            ("one\ntwo\nthree\n", "line 3 is `three`, and canonc writes nothing"),
+            ("one\n", "line 2 is nothing, and canonc writes `two`"),
+            ("one\ntwo", "line 2 is \"two\", and canonc writes \"two\\n\""),
+            ("one\n\ntwo\n", "line 2 is ``, and canonc writes `two`"),
+        ] {
+            assert_eq!(refuse_other_text(found, text), Err(why.to_owned()));
+        }
+    }
+
+    #[test]
+    fn any_other_byte_breaks_the_seal() {
+        let sealed = seal("tag", "version = 1\nstep = 2\n");
+        assert_eq!(unseal("tag", &sealed), Ok("version = 1\nstep = 2\n"));
+        assert!(unseal("other tag", &sealed).is_err());
+        assert!(unseal("tag", &format!("{sealed}\n[more]\nx = 1\n")).is_ok());
+        for at in 0..sealed.len() {
+            let mut bytes = sealed.clone().into_bytes();
+            bytes[at] ^= 1;
+            let text = String::from_utf8(bytes).unwrap();
+            assert!(unseal("tag", &text).is_err(), "{at}");
+            assert!(unseal("tag", &sealed[..at]).is_err(), "{at}");
+        }
+    }
+}

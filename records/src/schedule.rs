@@ -1,0 +1,298 @@
+//! In: a schedule and a step. Out: the factor of the base learning rate at that step. Must stay true: libm only,
+//! so a lock's learning rates have the same bits everywhere; step 0 of a warm-up is factor 0, as released (spec,
+//! section 8); from the last step on a cosine or linear factor is `lr_min_ratio` (the reference's cosine jumps back
+//! to 1 there, a step that is never trained; spec, quirk Q23).
+
+use std::fmt;
+
+/// How the learning rate goes over a run. `warmup` counts steps; ratios and fractions are of 1.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Schedule {
+    /// Half a cosine wave a cycle, every second one rising; `cycle` is a cycle's part of the run, and `theta` bends
+    /// the progress.
+    Cosine {
+        warmup: u64,
+        lr_min_ratio: f64,
+        cycle: f64,
+        theta: f64,
+    },
+    Linear {
+        warmup: u64,
+        lr_min_ratio: f64,
+    },
+    /// (warmup / step) ^ exponent, never below `lr_min_ratio`.
+    InvSqrt {
+        warmup: u64,
+        lr_min_ratio: f64,
+        exponent: f64,
+    },
+    Constant,
+    /// Warm-up, stable, decay (hyperbolic, over the last `decay` of what has gone by when a cycle ends).
+    Wsd {
+        warmup: u64,
+        lr_min_ratio: f64,
+        cycle: f64,
+        decay: f64,
+    },
+}
+
+/// A schedule that says nothing for a run of this length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadSchedule(String);
+
+impl fmt::Display for BadSchedule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadSchedule {}
+
+/// Whether `schedule` gives a finite factor at every step of a run of `total` steps.
+pub fn check(schedule: &Schedule, total: u64) -> Result<(), BadSchedule> {
+    let bad = |what: String, help: &str| Err(BadSchedule(format!("{what}\nhelp: {help}")));
+    let ratio = |value: f64, least_open: bool, name: &str| match value {
+        value if value > 0.0 && value <= 1.0 => Ok(()),
+        0.0 if !least_open => Ok(()),
+        _ => bad(format!("schedule: {name} is {value}"), &format!("set {name} to a fraction of 1")),
+    };
+    let power = |value: f64, name: &str| {
+        if value.is_finite() && value > 0.0 {
+            return Ok(());
+        }
+        bad(format!("schedule: {name} is {value}"), &format!("set {name} above 0"))
+    };
+    let fits = |warmup: u64| {
+        if warmup <= total {
+            return Ok(());
+        }
+        bad(
+            format!("schedule: warmup takes {warmup} steps, but the run has {total}"),
+            "lower warmup, or raise the number of steps",
+        )
+    };
+    match *schedule {
+        Schedule::Constant => Ok(()),
+        Schedule::Linear { warmup, lr_min_ratio } => {
+            ratio(lr_min_ratio, false, "lr_min_ratio")?;
+            fits(warmup)
+        }
+        Schedule::Cosine { warmup, lr_min_ratio, cycle, theta } => {
+            ratio(lr_min_ratio, false, "lr_min_ratio")?;
+            ratio(cycle, true, "cycle")?;
+            power(theta, "theta")?;
+            fits(warmup)
+        }
+        Schedule::InvSqrt { warmup, lr_min_ratio, exponent } => {
+            ratio(lr_min_ratio, false, "lr_min_ratio")?;
+            power(exponent, "exponent")?;
+            fits(warmup)
+        }
+        Schedule::Wsd { warmup, lr_min_ratio, cycle, decay } => {
+            ratio(lr_min_ratio, true, "lr_min_ratio")?;
+            ratio(cycle, true, "cycle")?;
+            ratio(decay, false, "decay")?;
+            if whole(total, cycle) == 0 && total > 0 {
+                return bad(
+                    format!("schedule: a cycle of {cycle} of {total} steps is less than one step"),
+                    "raise cycle, or the number of steps",
+                );
+            }
+            fits(warmup)
+        }
+    }
+}
+
+/// The factor of the base learning rate that optimiser step `step`, counted from 0, uses in a run of `total`.
+pub fn factor(schedule: &Schedule, step: u64, total: u64) -> f64 {
+    match *schedule {
+        Schedule::Constant => 1.0,
+        Schedule::Linear { warmup, lr_min_ratio } => warming(step, warmup).unwrap_or_else(|| {
+            if step >= total {
+                return lr_min_ratio;
+            }
+            let progress = progress(step, warmup, total);
+            progress * lr_min_ratio + (1.0 - progress)
+        }),
+        Schedule::Cosine { warmup, lr_min_ratio, cycle, theta } => warming(step, warmup)
+            .unwrap_or_else(|| {
+                if step >= total {
+                    return lr_min_ratio;
+                }
+                let rising = libm::floor(step as f64 / (total as f64 * cycle)) % 2.0 == 1.0;
+                let sign = if rising { -1.0 } else { 1.0 };
+                let progress = libm::pow(progress(step, warmup, total), theta);
+                let wave = libm::cos(std::f64::consts::PI * progress / cycle);
+                lr_min_ratio + 0.5 * (1.0 - lr_min_ratio) * (sign * wave + 1.0)
+            }),
+        Schedule::InvSqrt { warmup, lr_min_ratio, exponent } => warming(step, warmup)
+            .unwrap_or_else(|| {
+                if step == 0 {
+                    return 1.0;
+                }
+                (libm::pow(warmup as f64, exponent) / libm::pow(step as f64, exponent))
+                    .max(lr_min_ratio)
+            }),
+        Schedule::Wsd { warmup, lr_min_ratio, cycle, decay } => warming(step, warmup)
+            .unwrap_or_else(|| stable_then_decay(step, total, lr_min_ratio, cycle, decay)),
+    }
+}
+
+/// step / warmup before the warm-up is over.
+fn warming(step: u64, warmup: u64) -> Option<f64> {
+    (step < warmup).then(|| step as f64 / warmup as f64)
+}
+
+/// From 0 at the end of the warm-up to 1 at the end of the run; `step` lies between.
+fn progress(step: u64, warmup: u64, total: u64) -> f64 {
+    (step - warmup) as f64 / (total - warmup) as f64
+}
+
+fn stable_then_decay(step: u64, total: u64, lr_min_ratio: f64, cycle: f64, decay: f64) -> f64 {
+    let length = whole(total, cycle).max(1);
+    let mut end = length * (step / length + 1);
+    // At the very last step the end is the run's, the decay's length still the next cycle's.
+    let decaying = whole(end, decay);
+    if step == total {
+        end = total;
+    }
+    let from = end.saturating_sub(decaying);
+    if step <= from {
+        return 1.0;
+    }
+    if step > end {
+        return lr_min_ratio;
+    }
+    let progress = (step - from) as f64 / decaying as f64;
+    1.0 / (progress * (1.0 / lr_min_ratio) + (1.0 - progress))
+}
+
+/// The whole steps of that part of `steps`.
+fn whole(steps: u64, part: f64) -> u64 {
+    (steps as f64 * part) as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::Value;
+
+    fn read(args: &Value) -> Schedule {
+        let number = |name: &str, default: f64| {
+            args.get(name).map_or(default, |value| value.as_f64().unwrap())
+        };
+        let warmup = args["warmup"].as_u64().unwrap();
+        let lr_min_ratio = number("lr_min_ratio", 0.1);
+        let cycle = number("cycle_length", 1.0);
+        match args["scheduler"].as_str().unwrap() {
+            "cosine" => {
+                Schedule::Cosine { warmup, lr_min_ratio, cycle, theta: number("cosine_theta", 1.0) }
+            }
+            "linear" => Schedule::Linear { warmup, lr_min_ratio },
+            "inv_sqrt" => {
+                Schedule::InvSqrt { warmup, lr_min_ratio, exponent: number("exp_factor", 0.5) }
+            }
+            "constant" => Schedule::Constant,
+            "wsd" => {
+                Schedule::Wsd { warmup, lr_min_ratio, cycle, decay: number("decay_fraction", 0.1) }
+            }
+            other => panic!("no schedule {other}"),
+        }
+    }
+
+    #[test]
+    fn factors_equal_the_reference() {
+        let tables = crate::golden("lr_schedules");
+        let tables = tables["schedules"].as_array().unwrap();
+        assert_eq!(tables.len(), 7);
+        for table in tables {
+            let (schedule, total) = (read(&table["args"]), table["n_steps"].as_u64().unwrap());
+            check(&schedule, total).unwrap();
+            let factors = table["factor"].as_array().unwrap();
+            assert_eq!(factors.len() as u64, total + 3);
+            for (step, want) in factors.iter().enumerate() {
+                let step = step as u64;
+                let got = factor(&schedule, step, total);
+                match schedule {
+                    // The one deliberate difference (quirk Q23).
+                    Schedule::Cosine { lr_min_ratio, .. } if step == total => {
+                        assert_eq!((want.as_f64(), got), (Some(1.0), lr_min_ratio));
+                    }
+                    Schedule::Cosine { .. }
+                    | Schedule::Linear { .. }
+                    | Schedule::InvSqrt { .. }
+                    | Schedule::Constant
+                    | Schedule::Wsd { .. } => {
+                        let want = want.as_f64().unwrap();
+                        assert!(
+                            (got - want).abs() <= 4e-16,
+                            "{schedule:?} step {step}: {got}, not {want}"
+                        );
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn edges_are_finite() {
+        let schedules = [
+            Schedule::Cosine { warmup: 0, lr_min_ratio: 0.0, cycle: 1.0, theta: 1.0 },
+            Schedule::Linear { warmup: 0, lr_min_ratio: 0.0 },
+            Schedule::InvSqrt { warmup: 0, lr_min_ratio: 0.0, exponent: 0.5 },
+            Schedule::Constant,
+            Schedule::Wsd { warmup: 0, lr_min_ratio: 0.1, cycle: 1.0, decay: 0.0 },
+            Schedule::Wsd { warmup: 1, lr_min_ratio: 0.1, cycle: 0.5, decay: 1.0 },
+        ];
+        for schedule in schedules {
+            for total in [0, 1, 2, 7] {
+                if check(&schedule, total).is_ok() {
+                    for step in 0..total + 3 {
+                        assert!(
+                            (0.0..=1.0).contains(&factor(&schedule, step, total)),
+                            "{schedule:?} {step}/{total}"
+                        );
+                    }
+                }
+            }
+        }
+        // A run that is all warm-up never leaves it.
+        let schedule = Schedule::Cosine { warmup: 4, lr_min_ratio: 0.1, cycle: 1.0, theta: 1.0 };
+        assert_eq!([3, 4, 5].map(|step| factor(&schedule, step, 4)), [0.75, 0.1, 0.1]);
+    }
+
+    #[test]
+    fn schedules_that_cannot_be_are_refused() {
+        let cosine = |warmup, lr_min_ratio, cycle, theta| Schedule::Cosine {
+            warmup,
+            lr_min_ratio,
+            cycle,
+            theta,
+        };
+        let cases = [
+            (cosine(11, 0.1, 1.0, 1.0), "warmup takes 11 steps, but the run has 10"),
+            (cosine(1, -0.1, 1.0, 1.0), "lr_min_ratio is -0.1"),
+            (cosine(1, f64::NAN, 1.0, 1.0), "lr_min_ratio is NaN"),
+            (cosine(1, 0.1, 0.0, 1.0), "cycle is 0"),
+            (cosine(1, 0.1, 1.0, 0.0), "theta is 0"),
+            (Schedule::Linear { warmup: 1, lr_min_ratio: 1.5 }, "lr_min_ratio is 1.5"),
+            (
+                Schedule::InvSqrt { warmup: 1, lr_min_ratio: 0.1, exponent: f64::INFINITY },
+                "exponent is inf",
+            ),
+            (
+                Schedule::Wsd { warmup: 1, lr_min_ratio: 0.0, cycle: 1.0, decay: 0.1 },
+                "lr_min_ratio is 0",
+            ),
+            (
+                Schedule::Wsd { warmup: 1, lr_min_ratio: 0.1, cycle: 0.01, decay: 0.1 },
+                "less than one step",
+            ),
+            (Schedule::Wsd { warmup: 1, lr_min_ratio: 0.1, cycle: 1.0, decay: 2.0 }, "decay is 2"),
+        ];
+        for (schedule, want) in cases {
+            let error = check(&schedule, 10).unwrap_err().to_string();
+            assert!(error.contains(want) && error.contains("\nhelp: "), "{error}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! In: a run's folder, and the signers that the reader of its attestation trusts. Out: what the signature of its
+//! attestation proves, in the report of `canonc verify`. Must stay true: a signature that is not of the file as it is
+//! now is a finding, by any key; without a list of signers a good one does not say who owns the key.
+
+use std::io;
+
+use super::{AllowedSigners, Listed, NAMESPACE, Refused, Signer, check};
+use crate::run::Paths;
+use crate::verify::{Report, Subject};
+
+/// The signers that the reader trusts.
+#[derive(Clone, Copy, Debug)]
+pub struct Trusted<'a> {
+    pub signers: &'a AllowedSigners,
+    /// What the list is called in messages.
+    pub file: &'a str,
+    /// The name that has to have signed; `None` for any that is listed.
+    pub identity: Option<&'a str>,
+    /// Seconds since 1970.
+    pub now: i64,
+}
+
+/// Adds what is found of the signature.
+pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) {
+    let signature = match disk::read_text(&paths.signature(), disk::SMALL) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            match trusted {
+                Some(Trusted { file, .. }) => report.broken_signature(format!(
+                    "attestation.toml.sig is not there: the run is not signed, so nobody in {file} signed it"
+                )),
+                None => report.trusted(
+                    Subject::Signature,
+                    "the attestation is not signed: nothing says who vouches for it",
+                ),
+            }
+            return;
+        }
+        Err(error) => {
+            report.broken_signature(format!("attestation.toml.sig cannot be read: {error}"));
+            return;
+        }
+    };
+    let message = match disk::read(&paths.attestation(), disk::SMALL) {
+        Ok(message) => message,
+        Err(error) => {
+            report.broken_signature(format!(
+                "attestation.toml.sig signs a file that cannot be read: {error}"
+            ));
+            return;
+        }
+    };
+    let signer = match check(&message, &signature) {
+        Ok(signer) => signer,
+        Err(Refused::Bad(why)) => {
+            report.broken_signature(format!("attestation.toml.sig: {why}"));
+            return;
+        }
+        // A key that nobody listed needs no further check.
+        Err(Refused::Unsupported { signer, why }) => {
+            if let Some(Trusted { signers, file, identity, now }) = trusted
+                && let Listed::No(refusal) = signers.find(&signer, identity, now)
+            {
+                report.broken_signature(not_allowed(&signer, file, &refusal));
+                return;
+            }
+            report.undecided(format!(
+                "attestation.toml.sig: {why}; `ssh-keygen -Y verify -n {NAMESPACE} -f SIGNERS -I NAME -s {} < {}` \
+                 checks it",
+                paths.signature().display(),
+                paths.attestation().display()
+            ));
+            return;
+        }
+    };
+    let (algorithm, fingerprint) = (signer.algorithm(), signer.fingerprint());
+    let Some(Trusted { signers, file, identity, now }) = trusted else {
+        report.trusted(
+            Subject::Signature,
+            format!(
+                "signed by {algorithm} key {fingerprint}, and the owner of the key was not checked: name a list of \
+                 signers with --signers FILE"
+            ),
+        );
+        return;
+    };
+    match signers.find(&signer, identity, now) {
+        Listed::As(names) => report.checked(
+            Subject::Signature,
+            format!("signed by {names} ({algorithm} {fingerprint}), a signer that {file} lists"),
+        ),
+        Listed::No(why) => report.broken_signature(not_allowed(&signer, file, &why)),
+    }
+}
+
+fn not_allowed(signer: &Signer, file: &str, why: &str) -> String {
+    format!(
+        "attestation.toml.sig: signed by {} key {}, which {file} does not allow: {why}",
+        signer.algorithm(),
+        signer.fingerprint()
+    )
+}

@@ -1,0 +1,317 @@
+//! In: a run's folder. Out: a report of every claim in it. Must stay true: nothing is written and no libtorch is
+//! needed; what follows from the lock or from the bytes on disk is computed again from them, never compared with a
+//! copy of itself; one broken claim does not hide the next; what nothing here can prove is said to be taken on trust.
+
+mod attested;
+mod checkpoints;
+mod log;
+mod own;
+mod report;
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use compiler::lock::{DataSource, Experiment};
+
+use crate::attest::Attestation;
+use crate::checkpoint::{self, name_of};
+use crate::init;
+use crate::job::{Job, check_documents};
+use crate::metrics::{Record, Start};
+use crate::run::{Paths, RunError, cannot_read, read_experiment};
+use data::text::index::TextIndex;
+
+pub use log::{REMADE, Remake};
+pub use own::{check as check_own, last_state};
+pub use report::{Claim, Report, Subject};
+
+use log::Log;
+
+/// Checks everything in a run's folder. `documents` are for runs on text.
+pub fn verify(
+    folder: &Path,
+    documents: Option<Arc<TextIndex>>,
+    which: Remake,
+) -> Result<Report, RunError> {
+    let paths = Paths::new(folder);
+    let mut report = Report::default();
+    special_files(&paths, &mut report);
+    if !report.broken.is_empty() {
+        return Ok(report);
+    }
+    let Some(text) = lock_text(&paths, &mut report)? else { return Ok(report) };
+    let name = paths.lock().display().to_string();
+    let experiment = match read_experiment(&name, &text) {
+        Ok(experiment) => experiment,
+        Err(error) => {
+            report.broken(error.message);
+            return Ok(report);
+        }
+    };
+    report.recomputed(
+        Subject::Lock,
+        format!("lock {}: every line follows from its text", experiment.id().short()),
+    );
+    let attestation = attestation(&paths, &mut report);
+    // Before the log: a process that trains meanwhile saves a checkpoint after the lines that lead to it.
+    let names = checkpoint::names(&paths.checkpoints())?;
+    let diverged = attestation.as_ref().and_then(|read| read.as_ref().ok()?.diverged);
+    let log = log::check(&paths, &experiment, attestation.is_some(), diverged, &mut report);
+    if let Some(log) = &log {
+        log::check_rates(log, &experiment, &mut report);
+        let is_text = matches!(experiment.data.source, DataSource::Text { .. });
+        let absent = is_text && documents.is_none();
+        let others =
+            documents.as_deref().and_then(|index| check_documents(&experiment, index).err());
+        if let Some(documents) = documents.as_deref().filter(|_| others.is_none()) {
+            check_tokens(documents, &experiment, &mut report);
+        }
+        match Job::new(&experiment, &text, documents) {
+            Ok(job) => log::check_data(log, job, which, &mut report),
+            Err(error) if absent || others.is_some() => {
+                let why = match others {
+                    None => "not recomputed: the documents are not here",
+                    Some(_) => "not recomputed: the documents here are others",
+                };
+                let of = |what: &str| format!("{what}: {}", error.message);
+                report.trusted_since(Subject::Batches, why, of("batches of all steps"));
+                report.trusted_since(Subject::HeldOut, why, of("held-out windows"));
+            }
+            // With text, the prepared file may be at fault.
+            Err(error) if is_text => {
+                report.undecided(format!("batches and held-out windows: {}", error.message));
+            }
+            Err(error) => report.broken(format!(
+                "metrics.jsonl has steps of a run that cannot be made from its lock: {}",
+                error.message
+            )),
+        }
+        check_initial(log, &experiment, &mut report);
+    }
+    let finished = attestation.is_some();
+    // A run that diverged ends there.
+    let last = diverged.unwrap_or(experiment.budget.steps);
+    let ends = checkpoints::Ends { last, finished };
+    let saved = checkpoints::check(&paths, &experiment, &names, log.as_ref(), ends, &mut report)?;
+    let last_is_there = paths.checkpoints().join(name_of(last)).exists();
+    let found = attested::Found { log: log.as_ref(), saved, last_is_there, finished };
+    attested::check(&paths, &experiment, attestation, found, &mut report);
+    other_files(&paths, &mut report)?;
+    say_what_is_trusted(log.as_ref(), &mut report);
+    Ok(report)
+}
+
+/// Whether the prepared tokens are those of the documents that the lock's digest names. Bytes are their own tokens.
+fn check_tokens(documents: &TextIndex, experiment: &Experiment, report: &mut Report) {
+    let bytes = compiler::field::FieldValue::text("bytes");
+    match documents.check() {
+        Ok(()) if experiment.value("data.tokenizer") == Some(&bytes) => report.recomputed(
+            Subject::Tokens,
+            "tokens of the documents: each document has the digest that the lock's covers",
+        ),
+        // The lock's digest covers them; what made them is not here.
+        Ok(()) => report.trusted_since(
+            Subject::Tokens,
+            "prepare them again to compare",
+            "tokens of the documents: they are those that the lock names; only preparing them again shows that the tokenizer made them",
+        ),
+        Err(error) => report.broken(format!("the prepared documents: {}", error.message)),
+    }
+}
+
+/// The most bytes that a text of a run may have; a log line is some hundred.
+const MAX_TEXT: u64 = 4 << 30;
+
+/// What a run keeps in files.
+const FILES: [&str; 12] = [
+    "attestation.toml",
+    "attestation.toml.sig",
+    "checkpoint.toml",
+    "events.jsonl",
+    "first_moment.safetensors",
+    "kernels.txt",
+    "latest",
+    "lock",
+    "metrics.jsonl",
+    "plan.txt",
+    "second_moment.safetensors",
+    "weights.safetensors",
+];
+
+/// What cannot be read as the file of a run: reading a pipe never ends, and a device or a huge sparse file
+/// fills the memory.
+fn special_files(paths: &Paths, report: &mut Report) {
+    let checkpoints = paths.checkpoints();
+    if checkpoints.exists() && !checkpoints.is_dir() {
+        report.broken("checkpoints is not a folder");
+    }
+    let mut folders = vec![paths.folder.clone(), checkpoints.clone()];
+    let inside = std::fs::read_dir(&checkpoints).into_iter().flatten().flatten();
+    folders.extend(inside.map(|entry| entry.path()).filter(|path| path.is_dir()));
+    for entry in folders.iter().filter_map(|folder| std::fs::read_dir(folder).ok()).flatten() {
+        let Ok(entry) = entry else { continue };
+        let path = entry.path();
+        let name = path.strip_prefix(&paths.folder).unwrap_or(&path).display().to_string();
+        match std::fs::metadata(&path) {
+            Ok(found) if found.is_file() => {
+                let tensors = path.extension().is_some_and(|end| end == "safetensors");
+                if !tensors && found.len() > MAX_TEXT {
+                    let bytes = found.len();
+                    report.broken(format!("{name} has {bytes} bytes, more than a text of a run"));
+                }
+            }
+            Ok(found) if found.is_dir() => {
+                if FILES.iter().any(|file| path.file_name().is_some_and(|name| name == *file)) {
+                    report.broken(format!("{name} is a folder, and a run has a file there"));
+                }
+            }
+            Ok(_) => report.broken(format!("{name} is neither a file nor a folder")),
+            Err(error) => report.broken(format!("{name} cannot be looked at: {error}")),
+        }
+    }
+}
+
+/// The lock's text; `None` if it is gone from what was a run.
+fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, RunError> {
+    let why = match disk::read_text(&paths.lock(), disk::SMALL) {
+        Ok(text) => return Ok(Some(text)),
+        Err(error) => error,
+    };
+    let begun = [paths.metrics(), paths.attestation(), paths.checkpoints()];
+    if begun.iter().any(|path| path.exists()) {
+        report.broken(format!("lock cannot be read: {why}; every run has one"));
+        return Ok(None);
+    }
+    let folder = paths.folder.display();
+    Err(RunError::input(
+        format!("{folder} is not the folder of a run: its lock cannot be read: {why}"),
+        "name a folder that `canonc run` made, such as runs/NAME, or a lock",
+    ))
+}
+
+/// The attestation: `None` if there is none, else what it says or why it says nothing.
+fn attestation(paths: &Paths, report: &mut Report) -> Option<Result<Attestation, String>> {
+    match read(&paths.attestation()) {
+        Ok(Some(text)) => Some(Attestation::parse(&text)),
+        Ok(None) => {
+            report.trusted(
+                Subject::Attestation,
+                "attestation: there is none; the run is not finished, or its attestation was deleted",
+            );
+            None
+        }
+        Err(error) => Some(Err(error.to_string())),
+    }
+}
+
+/// The most parameters that are drawn again, some minutes' work: a lock can name any number.
+const MAX_DRAWN: u64 = 1 << 33;
+
+/// The initial weights, drawn again from the lock's seed.
+fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
+    let Some(Record::Start(Start { initial, .. })) = log.records.first() else { return };
+    let slots = checkpoint::slots(&experiment.arch.compiled.graph);
+    let elements = slots.iter().fold(0u64, |sum, slot| sum.saturating_add(slot.elements() as u64));
+    if elements > MAX_DRAWN {
+        let why = "too many to draw here";
+        report.trusted_since(
+            Subject::InitialWeights,
+            why,
+            format!("initial weights {}: {elements} of them, {why}", initial.short()),
+        );
+        return;
+    }
+    match init::digest(&experiment.arch.compiled.graph, experiment.seeds.init) {
+        Ok(drawn) if drawn == *initial => report.recomputed(
+            Subject::InitialWeights,
+            format!("initial weights {}: drawn again from the lock's seed", drawn.short()),
+        ),
+        Ok(drawn) => report.broken(format!(
+            "metrics.jsonl: it says that the run began with weights {}, and the lock's seed gives {}",
+            initial.short(),
+            drawn.short()
+        )),
+        Err(error) => report.broken(format!("the initial weights cannot be drawn: {error}")),
+    }
+}
+
+/// Refuses what is in the folder and is no part of a run; hidden files, which nothing reads, are named.
+fn other_files(paths: &Paths, report: &mut Report) -> Result<(), RunError> {
+    let known = [
+        paths.lock(),
+        paths.metrics(),
+        paths.timings(),
+        paths.events(),
+        paths.plan(),
+        paths.kernels(),
+        paths.checkpoints(),
+        paths.attestation(),
+        paths.signature(),
+        paths.writer(),
+    ];
+    let failed = |error: io::Error| cannot_read(&paths.folder, &error);
+    let (mut strange, mut hidden) = (Vec::new(), Vec::new());
+    for entry in std::fs::read_dir(&paths.folder).map_err(failed)? {
+        let path = entry.map_err(failed)?.path();
+        if !known.contains(&path) {
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            if name.starts_with('.') { hidden.push(name) } else { strange.push(name) }
+        }
+    }
+    strange.sort_unstable();
+    hidden.sort_unstable();
+    for name in strange {
+        report.broken_stray(format!(
+            "{name} is no part of a run, and no run writes it: move it elsewhere"
+        ));
+    }
+    if !hidden.is_empty() {
+        report.trusted(
+            Subject::OtherFiles,
+            format!("hidden files, which were not read: {}", hidden.join(", ")),
+        );
+    }
+    Ok(())
+}
+
+/// What only computing the run again could prove, or nothing at all.
+fn say_what_is_trusted(log: Option<&Log>, report: &mut Report) {
+    let (steps, evaluations) =
+        log.map_or((0, 0), |log| (log.steps().count(), log.evaluations().count()));
+    if steps > 0 {
+        report.trusted(
+            Subject::Losses,
+            format!("losses and gradient norms of {steps} steps: only computing the steps again can prove them"),
+        );
+        report.trusted(
+            Subject::Training,
+            "the weights and moments after the start: their digests hold, and only training again can prove that \
+             the lock leads to them",
+        );
+    }
+    if evaluations > 0 {
+        report.trusted(
+            Subject::Evaluations,
+            format!("scores of {evaluations} evaluations: only evaluating again can prove them"),
+        );
+    }
+    report.trusted(
+        Subject::Settings,
+        "names and cadences in the lock, and which older checkpoints were kept: no id covers them",
+    );
+    report.trusted(
+        Subject::Times,
+        "times, numbers of processes, and the machines of earlier processes: timings.jsonl, events.jsonl and what \
+         is below the attestation's seal are not sealed",
+    );
+}
+
+/// A file's text; `None` if there is none.
+fn read(path: &Path) -> io::Result<Option<String>> {
+    match disk::read_text(path, disk::TEXT) {
+        Ok(text) => Ok(Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}

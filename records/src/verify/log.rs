@@ -1,0 +1,312 @@
+//! In: a run's metrics log and its lock. Out: whether the log is one that this lock leads to, as far as that can be
+//! told without training. Must stay true: order, totals, learning rates, batches and what evaluations were made of
+//! are computed from the lock; losses and scores are not judged here.
+
+use std::collections::BTreeMap;
+
+use compiler::digest::Digest;
+use compiler::lock::Experiment;
+
+use super::{Report, Subject};
+use crate::finished::{self, Reached};
+use crate::job::{self, Job};
+use crate::metrics::{self, Evaluation, Record, Step};
+use crate::run::{Paths, RunError, digest_of};
+use data::batch::{Answer, Batch, digest_of_windows};
+
+/// For which steps the data is made again to compare digests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Remake {
+    /// [`REMADE`] steps spread evenly over the run, and its last one; all of a run that has no more.
+    Spread,
+    Every,
+}
+
+/// Steps that [`Remake::Spread`] takes, beside the last one.
+pub const REMADE: u64 = 64;
+
+/// A log whose chain holds.
+pub(super) struct Log {
+    pub(super) records: Vec<Record>,
+    /// The chain after each record.
+    pub(super) heads: Vec<Digest>,
+}
+
+impl Log {
+    pub(super) fn steps(&self) -> impl Iterator<Item = &Step> {
+        self.records.iter().filter_map(|record| match record {
+            Record::Step(step) => Some(step),
+            Record::Start(_) | Record::Evaluation(_) => None,
+        })
+    }
+
+    pub(super) fn evaluations(&self) -> impl Iterator<Item = &Evaluation> {
+        self.records.iter().filter_map(|record| match record {
+            Record::Evaluation(evaluation) => Some(evaluation),
+            Record::Start(_) | Record::Step(_) => None,
+        })
+    }
+
+    /// The chain after the last line of a step, its evaluation included; of step 0, after the start.
+    pub(super) fn head_after(&self, step: u64) -> Option<Digest> {
+        let of_step = |record: &Record| match record {
+            Record::Start(_) => step == 0,
+            Record::Step(logged) => logged.step == step,
+            Record::Evaluation(evaluation) => evaluation.step == step,
+        };
+        let at = self.records.iter().rposition(of_step)?;
+        self.heads.get(at).copied()
+    }
+}
+
+/// Reads the log; `None` if it cannot be read.
+pub(super) fn check(
+    paths: &Paths,
+    experiment: &Experiment,
+    finished: bool,
+    diverged: Option<u64>,
+    report: &mut Report,
+) -> Option<Log> {
+    if let Ok(Some(_)) = metrics::torn(&paths.metrics()) {
+        let what = "metrics.jsonl goes on after its last whole line";
+        match finished {
+            true => report.broken(what),
+            false => report.trusted(
+                Subject::Log,
+                format!("{what}; the run cuts that off when it is continued"),
+            ),
+        }
+    }
+    let (records, heads) = match metrics::read_with_heads(&paths.metrics()) {
+        Ok(read) => read,
+        Err(error) => {
+            report.broken(error.message);
+            return None;
+        }
+    };
+    let expected = experiment.into();
+    let last = experiment.budget.steps;
+    let in_order = finished::order(expected, &records).and_then(|reached| match finished {
+        true => finished::whole(expected, diverged, &records).map(|()| reached),
+        false => Ok(reached),
+    });
+    match in_order {
+        Ok(Reached { step, owes_evaluation: _ }) => report.checked(
+            Subject::Log,
+            format!(
+                "metrics: {} lines chained, to step {step} of {last}{}",
+                records.len(),
+                diverged.map_or("", |_| ", where training diverged")
+            ),
+        ),
+        Err(why) => report.broken(why),
+    }
+    Some(Log { records, heads })
+}
+
+/// The learning rates of all logged steps.
+pub(super) fn check_rates(log: &Log, experiment: &Experiment, report: &mut Report) {
+    let rate = match job::rates(experiment) {
+        Ok(rate) => rate,
+        Err(error) => {
+            report.broken(format!("the schedule cannot be computed: {}", error.message));
+            return;
+        }
+    };
+    let mut count = 0;
+    for Step { step, lr, .. } in log.steps() {
+        let locked = rate(step.saturating_sub(1));
+        if locked.to_bits() != lr.to_bits() {
+            report.broken(format!("step {step} logged lr {lr:?}, and the lock gives {locked:?}"));
+            return;
+        }
+        count += 1;
+    }
+    if count > 0 {
+        report.recomputed(Subject::LearningRates, format!("learning rates of all {count} steps"));
+    }
+}
+
+/// The most bytes of one step's data that are made to be compared.
+const MAX_STEP: u128 = 8 << 30;
+
+/// The most tokens of all steps that [`Remake::Spread`] makes again: a minute's work. A lock can ask for any number.
+const MAX_SPREAD: u128 = 1 << 28;
+
+/// The most tokens of one evaluation that are made again: some minutes' work.
+const MAX_HELD_OUT: u128 = 1 << 30;
+
+/// The data of some steps and of the evaluations, made again.
+pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Report) {
+    let count = log.steps().count() as u64;
+    // Inputs and targets of a step, eight bytes each.
+    let tokens = u128::from(job.rows) * u128::from(job.seq_len) * u128::from(job.micro_batches);
+    if tokens * 16 > MAX_STEP {
+        report.trusted(
+            Subject::Batches,
+            format!("batches of all steps: one has {tokens} tokens, too many to make here"),
+        );
+        return;
+    }
+    let mut remade = 0;
+    // The last step is always among them.
+    let most = match which {
+        Remake::Every => u128::MAX,
+        Remake::Spread => (MAX_SPREAD / tokens.max(1)).max(1),
+    };
+    for (at, step) in log.steps().enumerate() {
+        // Evenly over the run, its ends included.
+        let at = at as u64;
+        let all = which == Remake::Every || count <= REMADE;
+        let chosen = all || at == 0 || at * REMADE / count != (at - 1) * REMADE / count;
+        let room = u128::from(remade) + 1 < most;
+        if !(chosen && room) && at + 1 != count {
+            continue;
+        }
+        match check_batch(&mut job, step) {
+            Ok(Ok(())) => remade += 1,
+            Ok(Err(why)) => {
+                report.broken(why);
+                return;
+            }
+            // Data that is here and cannot be read is no reason to trust what was logged of it.
+            Err(error) => {
+                report.broken(format!("the data of step {}: {}", step.step, error.message));
+                return;
+            }
+        }
+    }
+    let made = |remade| {
+        format!(
+            "data of {remade} of {count} steps made again: the same digests and counted targets"
+        )
+    };
+    if remade > 0 && remade == count {
+        report.recomputed(Subject::Batches, made(remade));
+    } else if remade > 0 {
+        let part = |of| format!("{of} of {count} steps");
+        let rest = count - remade;
+        report.split(
+            Subject::Batches,
+            (part(remade), made(remade)),
+            (part(rest), format!("data of {rest} of {count} steps: `--all` makes it again")),
+        );
+    }
+    check_evaluations(log, &mut job, report);
+}
+
+fn check_batch(job: &mut Job, step: &Step) -> Result<Result<(), String>, RunError> {
+    let batches = job.batches(step.step.saturating_sub(1))?;
+    let windows: Vec<_> = batches.iter().flat_map(Batch::window_digests).collect();
+    let digest = digest_of(digest_of_windows(&windows));
+    let counted: u64 = batches.iter().map(Batch::counted_targets).sum();
+    Ok(match (digest, counted) == (step.batch, step.counted) {
+        true => Ok(()),
+        false => Err(format!(
+            "step {} logged batch {} with {} targets, and the lock gives {} with {counted}",
+            step.step,
+            step.batch.short(),
+            step.counted,
+            digest.short()
+        )),
+    })
+}
+
+/// What every evaluation is made of: counted targets, and answers with their tokens.
+#[derive(Debug, Default)]
+struct HeldOut {
+    counted: u64,
+    tokens: u64,
+    /// By level.
+    answers: BTreeMap<u32, u64>,
+}
+
+fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
+    let count = log.evaluations().count();
+    if count == 0 {
+        return;
+    }
+    let tokens = u128::from(job.evaluation_windows) * u128::from(job.seq_len);
+    if tokens > MAX_HELD_OUT || u128::from(job.rows) * u128::from(job.seq_len) * 16 > MAX_STEP {
+        let windows = job.evaluation_windows;
+        report.trusted_since(
+            Subject::HeldOut,
+            "too many to make here",
+            format!("held-out windows: {windows} of {} tokens, too many to make here", job.seq_len),
+        );
+        return;
+    }
+    let found = match held_out(job) {
+        Ok(found) => found,
+        Err(error) => {
+            report.broken(format!("held-out windows: {}", error.message));
+            return;
+        }
+    };
+    for evaluation in log.evaluations() {
+        if let Err(why) = check_evaluation(evaluation, &found, job) {
+            report.broken(format!("the evaluation after step {} {why}", evaluation.step));
+            return;
+        }
+    }
+    report.recomputed(
+        Subject::HeldOut,
+        format!("held-out windows of {count} evaluations made again: as many targets and answers"),
+    );
+}
+
+fn held_out(job: &mut Job) -> Result<HeldOut, RunError> {
+    let mut found = HeldOut::default();
+    let mut batch = Batch::default();
+    let mut first = 0;
+    while first < job.evaluation_windows {
+        let end = (first + job.rows.max(1)).min(job.evaluation_windows);
+        job.held_out.fill(first..end, &mut batch)?;
+        first = end;
+        found.counted += batch.counted_targets();
+        for Answer { row: _, start: _, len, level, complete } in batch.answers() {
+            if *complete {
+                found.tokens += *len as u64;
+                *found.answers.entry(*level).or_default() += 1;
+            }
+        }
+    }
+    Ok(found)
+}
+
+fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Result<(), String> {
+    let Evaluation { step: _, nll, counted, tokens, answers, measures } = evaluation;
+    let same = |what: &str, logged: u64, locked: u64| match logged == locked {
+        true => Ok(()),
+        false => Err(format!("logged {logged} {what}, and the lock gives {locked}")),
+    };
+    same("counted targets", *counted, found.counted)?;
+    let metrics = job.metrics;
+    same("tokens of answers", tokens.of, if metrics.tokens { found.tokens } else { 0 })?;
+    let means = u64::from(nll.is_some());
+    same("mean losses", means, u64::from(metrics.loss && found.counted > 0))?;
+    // Answers that the model writes by itself are to other questions than those in the windows.
+    if job.writing.is_none() {
+        let none = BTreeMap::new();
+        let locked = if metrics.answers { &found.answers } else { &none };
+        for (level, of) in locked {
+            let logged = answers.get(level).map_or(0, |score| score.of);
+            same(&format!("answers of level {level}"), logged, *of)?;
+        }
+        same("levels of answers", answers.len() as u64, locked.len() as u64)?;
+    }
+    let asked = [
+        ("bits", metrics.bits),
+        ("bits_per_parameter", metrics.bits),
+        ("kl", metrics.kl),
+        ("validity", metrics.validity),
+    ];
+    let known = |name: &str| asked.iter().any(|(known, asked)| *asked && *known == name);
+    if let Some(name) = measures.keys().find(|name| !known(name)) {
+        return Err(format!("logged `{name}`, which the lock does not ask for"));
+    }
+    match answers.values().chain([tokens]).find(|score| score.right > score.of) {
+        None => Ok(()),
+        Some(score) => Err(format!("logged {} of {} right", score.right, score.of)),
+    }
+}

@@ -1,0 +1,110 @@
+//! In: a run that has done its last step or diverged, and what it is about to attest. Out: nothing, or why the files on disk are
+//! not what it is about to attest. Must stay true: everything is read back from disk and computed again, nothing is
+//! taken from the memory of the process that wrote it.
+
+use crate::attest::Attestation;
+use crate::checkpoint::{self, Manifest, PARTS, Pointer, name_of};
+use crate::finished;
+use crate::init;
+use crate::job::Job;
+use crate::metrics::{Record, Start};
+use crate::run::{Difference, Paths, RunError, first_difference, kernel_lines, wrong_kernels};
+
+/// Refuses to attest a run whose folder does not hold it.
+pub fn check(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), RunError> {
+    let records = finished::records(paths, job.into(), attestation)?;
+    texts(paths, job, attestation)
+        .and_then(|()| kernels(job, attestation))
+        .and_then(|()| start(job, &records))
+        .and_then(|()| last_state(paths, job, attestation).map(|_| ()))
+        .map_err(|why| refused(paths, &why))
+}
+
+/// The checkpoint of the last step, if it is whole and the attested one.
+pub fn last_state(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<Manifest, String> {
+    let folder = paths.checkpoints();
+    let name = name_of(attestation.steps);
+    match checkpoint::pointer(&folder).map_err(|error| error.message)? {
+        Pointer::To(latest) if latest == name => {}
+        Pointer::To(latest) => {
+            return Err(format!("checkpoints/latest names {latest}, not {name}"));
+        }
+        Pointer::Unreadable(text) => {
+            return Err(format!("checkpoints/latest holds {text:?}, not {name}"));
+        }
+        Pointer::None => return Err(format!("checkpoints/latest is gone; it has to name {name}")),
+    }
+    let manifest = checkpoint::verify(&folder.join(&name), &job.slots())
+        .map_err(|why| format!("checkpoints/{name}: {why}"))?;
+    let [weights, first, second] = PARTS.map(|part| manifest.content(part).tensors);
+    for (what, attested, found) in [
+        ("lock", attestation.lock, manifest.lock),
+        ("metrics", attestation.metrics, manifest.chain),
+        ("weights", attestation.weights, weights),
+        ("first moments", attestation.first_moment, first),
+        ("second moments", attestation.second_moment, second),
+    ] {
+        if attested != found {
+            return Err(format!(
+                "checkpoints/{name} has {what} {}, and the run came to {}",
+                found.short(),
+                attested.short()
+            ));
+        }
+    }
+    if manifest.step != attestation.steps {
+        return Err(format!("checkpoints/{name} is the state after step {}", manifest.step));
+    }
+    Ok(manifest)
+}
+
+fn texts(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), String> {
+    for (path, written) in [
+        (paths.lock(), job.lock_text.clone()),
+        (paths.plan(), job.plan_text()),
+        (paths.kernels(), kernel_lines(&attestation.kernels)),
+    ] {
+        let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        let found =
+            disk::read_text(&path, disk::TEXT).map_err(|error| format!("{name}: {error}"))?;
+        if let Some(Difference { line, found, expected }) = first_difference(&found, &written) {
+            return Err(format!("{name}: line {line} is {found}, and the run wrote {expected}"));
+        }
+    }
+    Ok(())
+}
+
+/// An earlier process may have left kernels that nobody held against the plan.
+fn kernels(job: &Job, attestation: &Attestation) -> Result<(), String> {
+    match wrong_kernels(&attestation.kernels, &job.kernel_names(), true).into_iter().next() {
+        None => Ok(()),
+        Some(why) => Err(why),
+    }
+}
+
+/// A run that was continued has not drawn its initial weights itself.
+fn start(job: &Job, records: &[Record]) -> Result<(), String> {
+    let Some(Record::Start(Start { initial, .. })) = records.first() else {
+        return Err("metrics.jsonl does not begin with a start".to_owned());
+    };
+    let drawn = init::digest(&job.graph, job.init_seed).map_err(|error| error.to_string())?;
+    match drawn == *initial {
+        true => Ok(()),
+        false => Err(format!(
+            "metrics.jsonl says that it began with weights {}, and the lock's seed gives {}",
+            initial.short(),
+            drawn.short()
+        )),
+    }
+}
+
+fn refused(paths: &Paths, why: &str) -> RunError {
+    let folder = paths.folder.display();
+    RunError::finding(
+        format!("the run in {folder} is done and cannot be attested: read back from disk, {why}"),
+        format!(
+            "look for another program that writes there, or a disk that fails; then move {folder} away and run \
+             the lock again"
+        ),
+    )
+}

@@ -1,0 +1,533 @@
+//! What the runs of a comparison say together.
+//!
+//! In: the curves of every arm, point of the grid and seed, read from finished runs. Out: for each treatment arm its
+//! difference from the base, at the points that the locked rule chooses. Must stay true: differences are paired by
+//! seed and never pooled; a value is of a run's last step or there is none; what is missing is counted, never passed
+//! over; a mean difference has its t interval or the reason why there is none, and only declared tests get a word;
+//! no arm is called controlled but one whose lock proved it.
+
+mod analysis;
+mod caption;
+#[cfg(test)]
+mod concludes;
+mod costs;
+mod diverged;
+mod effect;
+pub mod interval;
+mod json;
+mod methods;
+mod nuisance;
+mod proved;
+mod siblings;
+mod table;
+#[cfg(test)]
+pub(crate) mod tests;
+mod unit;
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::path::Path;
+
+use compiler::lock::{Choose, Experiment, Selection};
+
+use disk::json_lines;
+use records::attest::Attestation;
+use records::finished;
+use records::metrics::{Record, Score};
+use records::run::{Paths, RunError};
+
+use crate::statistics::{Better, Paired, SignFlip, sign_flip};
+
+pub(crate) use analysis::better;
+pub use analysis::{Analysis, Member, analysis_of, together};
+pub use compiler::lock::Role;
+pub use costs::Costs;
+pub(crate) use diverged::diverged;
+pub use effect::{Itself, NoInterval, NoNoise, STEADY, Varied};
+pub use interval::{Interval, interval};
+pub use json::{Document, json};
+pub use methods::methods;
+pub use nuisance::{Edge, End};
+pub(crate) use proved::NOT_CONTROLLED;
+pub use proved::{Axis, Claim, Equal, Proved};
+pub use siblings::{LeftOut, Sibling, Siblings, siblings};
+pub use table::{Section, Summary, Table, summary};
+pub(crate) use table::{at, effect_cells, interval_head, p_cell, title};
+
+/// What one run logged.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Curves {
+    /// (step, training loss).
+    pub loss: Vec<(u64, f64)>,
+    /// By metric, (step, value).
+    pub metrics: BTreeMap<String, Vec<(u64, f64)>>,
+    /// By metric, how many questions, tokens or targets its last value is of, where that is logged.
+    pub asked: BTreeMap<String, u64>,
+    /// Median seconds of an optimiser step, if the run timed them.
+    pub step_seconds: Option<f64>,
+    /// The platform and the machine that the seconds are of; `None` where several machines worked on the run.
+    pub timed_on: Option<String>,
+    /// The step at which training diverged. Such a run has no value of any metric, and is worse than all that have.
+    pub diverged: Option<u64>,
+}
+
+/// One run of an arm.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Place in the list of seeds; runs of equal place are paired.
+    pub seed: usize,
+    pub curves: Curves,
+}
+
+#[derive(Clone, Debug)]
+pub struct Arm {
+    pub name: String,
+    pub role: Role,
+    /// The runs at each point of the grid.
+    pub points: Vec<Vec<Run>>,
+}
+
+/// Everything that was run.
+#[derive(Clone, Debug)]
+pub struct Comparison {
+    /// The base first.
+    pub arms: Vec<Arm>,
+    /// What each point of the grid is called; one without a name where there is no grid.
+    pub points: Vec<String>,
+    pub selection: Selection,
+    /// What the lock proved; by default nothing, and then no arm is called controlled.
+    pub proved: Proved,
+}
+
+/// A treatment arm, and the points at which it and the base are compared.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<'a> {
+    pub of: &'a Comparison,
+    pub arm: &'a Arm,
+    pub base: &'a Arm,
+    /// The base with other seeds, at the base's point.
+    pub again: Option<&'a Arm>,
+    pub arm_point: usize,
+    pub base_point: usize,
+}
+
+/// What a metric is counted in, which decides how two values are compared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// Natural logarithms, a difference.
+    Nats,
+    /// A fraction of one, a difference.
+    Share,
+    /// Bits, a difference.
+    Count,
+    /// A difference of a measure that this version does not know.
+    Unknown,
+    /// A ratio.
+    Seconds,
+}
+
+/// A mean, and how many runs had the value.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Mean {
+    pub value: f64,
+    pub runs: usize,
+}
+
+/// A metric of a pair.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Row {
+    pub metric: String,
+    pub unit: Unit,
+    /// Of the base, the treated arm and the base again, as far as there are any.
+    pub means: Vec<Option<Mean>>,
+    /// Treated minus base (of seconds: treated over base), in order of seeds.
+    pub paired: Vec<f64>,
+    pub better: Better,
+    /// The mean difference and its t interval, or why there is none; of seconds, of the logarithms of ratios.
+    pub result: Result<Paired, NoInterval>,
+    /// From six seeds on.
+    pub sign_flip: Option<SignFlip>,
+    /// The secondary view: the bootstrap interval, which is too narrow at few seeds.
+    pub bootstrap: Option<Interval>,
+    /// How far the base is from its repetition; `None` where there is no such arm.
+    pub itself: Option<Result<Itself, NoNoise>>,
+    /// Questions, tokens or targets of each value; of several numbers the least.
+    pub asked: Option<u64>,
+}
+
+/// The share of the last steps whose mean is a run's final training loss.
+const TAIL: f64 = 0.1;
+pub(crate) const TRAINING_LOSS: &str = "training loss";
+const STEP_TIME: &str = "step time";
+const HELD_OUT_LOSS: &str = "held-out loss";
+const TOKENS_RIGHT: &str = "answer tokens right";
+const ANSWERS_RIGHT: &str = "whole answers right";
+
+/// What an evaluation's further measures are called in tables, and what they are counted in.
+const MEASURES: [(&str, &str, Unit); 4] = [
+    ("bits", "bits learnt", Unit::Count),
+    ("bits_per_parameter", "bits learnt a parameter", Unit::Count),
+    ("kl", "KL from the true law", Unit::Nats),
+    ("validity", "sentences valid", Unit::Share),
+];
+
+/// What people call a measure.
+pub fn measured(name: &str) -> &str {
+    MEASURES.iter().find(|(known, ..)| *known == name).map_or(name, |(_, called, _)| called)
+}
+
+/// Reads what a finished run of this lock logged; refuses a folder that holds anything else.
+pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> {
+    let paths = Paths::new(folder);
+    let (attestation, records) = finished::read(&paths, experiment.into())?;
+    let mut curves = Curves::of(&records);
+    curves.step_seconds = median_step_seconds(&paths.timings());
+    curves.timed_on = timed_on(&attestation);
+    // A loss that is no number after the last step was once attested like any other.
+    let last = experiment.budget.steps;
+    let shown = records.last().and_then(|record| finished::divergence(record, last));
+    curves.diverged = shown.map(|(step, _)| step);
+    Ok(curves)
+}
+
+impl Curves {
+    /// What records say, without anything of seconds.
+    pub(crate) fn of(records: &[Record]) -> Curves {
+        let mut curves = Curves::default();
+        for record in records {
+            match record {
+                Record::Start(_) => {}
+                Record::Step(step) => curves.loss.extend(step.loss.map(|loss| (step.step, loss))),
+                Record::Evaluation(eval) => {
+                    let mut put = |name: String, value: Option<f64>, asked: Option<u64>| {
+                        let Some(value) = value else { return };
+                        if let Some(asked) = asked {
+                            curves.asked.insert(name.clone(), asked);
+                        }
+                        curves.metrics.entry(name).or_default().push((eval.step, value));
+                    };
+                    let score = |score: &Score| (score.ratio(), Some(score.of));
+                    put(HELD_OUT_LOSS.to_owned(), eval.nll, Some(eval.counted));
+                    let (right, of) = score(&eval.tokens);
+                    put(TOKENS_RIGHT.to_owned(), right, of);
+                    let (right, of) = score(&eval.exact());
+                    put(ANSWERS_RIGHT.to_owned(), right, of);
+                    for (level, of_level) in &eval.answers {
+                        let (right, of) = score(of_level);
+                        put(format!("{ANSWERS_RIGHT}, level {level}"), right, of);
+                    }
+                    for (name, value) in &eval.measures {
+                        put(measured(name).to_owned(), Some(*value), None);
+                    }
+                }
+            }
+        }
+        curves
+    }
+}
+
+/// Two runs whose texts agree may have their seconds compared.
+fn timed_on(attestation: &Attestation) -> Option<String> {
+    let mut text = attestation.platform.to_string();
+    for (fact, value) in &attestation.machine {
+        let _ = write!(text, "\n{fact} {value}");
+    }
+    attestation.other_machines.is_empty().then_some(text)
+}
+
+/// Timings are of one machine's day and prove nothing; a run without them has none, and neither has one that others
+/// ran beside, which says so among them.
+fn median_step_seconds(path: &Path) -> Option<f64> {
+    let lines = json_lines(path);
+    if lines.iter().any(|line| line.get("beside").is_some()) {
+        return None;
+    }
+    let mut seconds: Vec<f64> = lines
+        .iter()
+        .filter_map(|value| value.get("seconds")?.as_f64())
+        .filter(|seconds| (0.0..=MOST_SECONDS).contains(seconds))
+        .collect();
+    seconds.sort_by(f64::total_cmp);
+    seconds.get(seconds.len() / 2).copied()
+}
+
+/// Of one step: a month.
+const MOST_SECONDS: f64 = 3e6;
+
+/// What is added to the timings of a run that shared its machine with others of its comparison.
+pub fn ran_beside(others: usize) -> String {
+    format!("{{\"beside\":{others}}}")
+}
+
+impl Curves {
+    /// Every metric after the last step, none of a run that diverged; of the training loss, the mean of the last tenth of all steps.
+    fn finals(&self) -> BTreeMap<String, f64> {
+        if self.diverged.is_some() {
+            return BTreeMap::new();
+        }
+        let last = self.loss.last().map(|(step, _)| *step);
+        let at_the_end = |points: &Vec<(u64, f64)>| {
+            let (step, value) = *points.last()?;
+            (Some(step) == last).then_some(value)
+        };
+        let mut values: BTreeMap<String, f64> = self
+            .metrics
+            .iter()
+            .filter_map(|(name, points)| Some((name.clone(), at_the_end(points)?)))
+            .collect();
+        let tail = ((self.loss.len() as f64 * TAIL) as usize).max(1);
+        let losses: Vec<f64> = self.loss.iter().rev().take(tail).map(|(_, loss)| *loss).collect();
+        if let Some(Mean { value, runs: _ }) = mean(&losses) {
+            values.insert(TRAINING_LOSS.to_owned(), value);
+        }
+        if let Some(seconds) = self.step_seconds {
+            values.insert(STEP_TIME.to_owned(), seconds);
+        }
+        values
+    }
+}
+
+impl Curves {
+    /// A metric after the last step.
+    pub fn last(&self, metric: &str) -> Option<f64> {
+        self.finals().get(metric).copied()
+    }
+}
+
+pub(crate) fn mean(values: &[f64]) -> Option<Mean> {
+    let runs = values.len();
+    (runs > 0).then(|| Mean { value: values.iter().sum::<f64>() / runs as f64, runs })
+}
+
+/// The least or the most; what is no number is neither, and hides which is.
+pub(crate) fn extreme(
+    values: impl IntoIterator<Item = f64>,
+    pick: fn(f64, f64) -> f64,
+) -> Option<f64> {
+    let or_none = |a: f64, b: f64| if a.is_nan() || b.is_nan() { f64::NAN } else { pick(a, b) };
+    values.into_iter().reduce(or_none)
+}
+
+/// A metric's mean over an arm's runs at a point.
+fn mean_of(runs: &[Run], metric: &str) -> Option<Mean> {
+    let values: Vec<f64> =
+        runs.iter().filter_map(|run| run.curves.finals().get(metric).copied()).collect();
+    mean(&values)
+}
+
+/// What tables call a metric of `evaluation.metrics`.
+pub fn called(metric: &str) -> &'static str {
+    match metric {
+        "answer_accuracy" => ANSWERS_RIGHT,
+        "token_accuracy" => TOKENS_RIGHT,
+        _ => {
+            let measure = MEASURES.iter().find(|(name, ..)| *name == metric);
+            measure.map_or(HELD_OUT_LOSS, |(_, called, _)| called)
+        }
+    }
+}
+
+impl Comparison {
+    pub fn base(&self) -> Option<&Arm> {
+        self.arms.iter().find(|arm| arm.role == Role::Base)
+    }
+
+    /// The metric that the rule goes by, as tables call it.
+    pub fn judged_by(&self) -> &'static str {
+        called(&self.selection.metric)
+    }
+
+    /// An arm's point with the best mean, the first of equal ones; only points where every run that did not diverge has
+    /// the metric count, and a point where fewer runs diverged comes before one where more did.
+    pub fn best(&self, arm: &Arm) -> Option<usize> {
+        self.best_points(arm).first().copied()
+    }
+
+    /// Every point that has the best mean.
+    pub(crate) fn best_points(&self, arm: &Arm) -> Vec<usize> {
+        let score = |runs: &Vec<Run>| {
+            let mean = mean_of(runs, self.judged_by())?;
+            // Of -0.0 and 0.0 neither is the better one.
+            let better_is_less = match self.selection.choose {
+                Choose::Least => mean.value + 0.0,
+                Choose::Most => 0.0 - mean.value,
+            };
+            let diverged = diverged(runs);
+            let all = mean.runs + diverged == runs.len() && mean.value.is_finite();
+            all.then_some((diverged, better_is_less))
+        };
+        let scores = arm.points.iter().enumerate();
+        let scores: Vec<(usize, (usize, f64))> =
+            scores.filter_map(|(at, runs)| Some((at, score(runs)?))).collect();
+        let best = scores.iter().map(|(_, score)| *score);
+        let best = best.reduce(|a, b| if b < a { b } else { a });
+        scores.into_iter().filter(|(_, score)| Some(*score) == best).map(|(at, _)| at).collect()
+    }
+
+    /// Where the locked rule has the arm judged.
+    pub fn chosen(&self, arm: &Arm) -> Option<usize> {
+        self.chosen_by(arm, self.selection.per_arm)
+    }
+
+    /// Where an arm is judged by one of both rules: at its own best point, or at the base's. The base again is the
+    /// base, and is judged where that is. Without a grid there is nothing to choose; `None` where the rule cannot.
+    pub(crate) fn chosen_by(&self, arm: &Arm, per_arm: bool) -> Option<usize> {
+        if self.points.len() == 1 {
+            return Some(0);
+        }
+        match arm.role {
+            Role::Treatment if per_arm => self.best(arm),
+            Role::Base | Role::Treatment | Role::Again => self.best(self.base()?),
+        }
+    }
+
+    /// Each treatment arm against the base, at the points chosen; at every point alike where none can be.
+    pub fn pairs(&self) -> Vec<Pair<'_>> {
+        let Some(base) = self.base() else { return Vec::new() };
+        self.arms
+            .iter()
+            .filter(|arm| arm.role == Role::Treatment)
+            .flat_map(|arm| {
+                let points = match (self.chosen(arm), self.chosen(base)) {
+                    (Some(own), Some(of_base)) => vec![(own, of_base)],
+                    (Some(_) | None, _) => (0..self.points.len()).map(|p| (p, p)).collect(),
+                };
+                let pair = move |(own, of_base)| self.pair(base, arm, own, of_base);
+                points.into_iter().map(pair).collect::<Vec<_>>()
+            })
+            .collect()
+    }
+
+    fn pair<'a>(
+        &'a self,
+        base: &'a Arm,
+        arm: &'a Arm,
+        arm_point: usize,
+        base_point: usize,
+    ) -> Pair<'a> {
+        let again = self.arms.iter().find(|arm| arm.role == Role::Again);
+        Pair { of: self, arm, base, again, arm_point, base_point }
+    }
+}
+
+impl<'a> Pair<'a> {
+    pub fn base_runs(&self) -> &'a [Run] {
+        self.base.points.get(self.base_point).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn arm_runs(&self) -> &'a [Run] {
+        self.arm.points.get(self.arm_point).map_or(&[], Vec::as_slice)
+    }
+
+    pub fn again_runs(&self) -> &'a [Run] {
+        self.again.and_then(|arm| arm.points.get(self.base_point)).map_or(&[], Vec::as_slice)
+    }
+
+    /// How often the base was repeated with other seeds.
+    pub fn repetitions(&self) -> usize {
+        paired(self.base_runs(), self.again_runs()).len()
+    }
+
+    /// The row of one metric.
+    pub fn row(&self, metric: &str) -> Option<Row> {
+        let row = self.row_of(metric.to_owned());
+        row.means.iter().any(Option::is_some).then_some(row)
+    }
+
+    /// One row a metric, in the order people read them.
+    pub fn rows(&self) -> Vec<Row> {
+        let (base, arm, again) = (self.base_runs(), self.arm_runs(), self.again_runs());
+        let mut names: Vec<String> = base
+            .iter()
+            .chain(arm)
+            .chain(again)
+            .flat_map(|run| run.curves.finals().into_keys())
+            .collect();
+        names.sort_by_key(|name| (rank(name), name.clone()));
+        names.dedup();
+        names.into_iter().map(|metric| self.row_of(metric)).collect()
+    }
+
+    fn row_of(&self, metric: String) -> Row {
+        let (base, arm, again) = (self.base_runs(), self.arm_runs(), self.again_runs());
+        let mut means = vec![mean_of(base, &metric), mean_of(arm, &metric)];
+        means.extend(self.again.map(|_| mean_of(again, &metric)));
+        let unit = unit(&metric);
+        let confidence = analysis_of(self.of).confidence;
+        let paired = differences(base, arm, &metric);
+        let of_itself = values(base, again, &metric);
+        let varied = self.of.proved.varied;
+        let noise = |_| effect::noise(unit, &of_itself, paired.len(), varied, confidence);
+        let asked = base.iter().chain(arm).filter_map(|run| run.curves.asked.get(&metric));
+        Row {
+            result: effect::result(unit, &paired, &of_itself, confidence),
+            sign_flip: match unit {
+                Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => {
+                    sign_flip::sign_flip(&paired)
+                }
+                Unit::Seconds => None,
+            },
+            bootstrap: interval(&paired),
+            itself: self.again.map(noise),
+            asked: asked.min().copied(),
+            better: better(&metric),
+            paired,
+            metric,
+            unit,
+            means,
+        }
+    }
+}
+
+/// Runs of equal seeds.
+pub(crate) fn paired<'a>(base: &'a [Run], other: &'a [Run]) -> Vec<(&'a Run, &'a Run)> {
+    base.iter()
+        .filter_map(|base| Some((base, other.iter().find(|other| other.seed == base.seed)?)))
+        .collect()
+}
+
+/// The metric of both runs of each pair; of seconds only where both are of one machine.
+fn values(base: &[Run], other: &[Run], metric: &str) -> Vec<(f64, f64)> {
+    let both = |(base, other): (&Run, &Run)| {
+        let [a, b] = [base, other].map(|run| run.curves.finals().get(metric).copied());
+        let alike = base.curves.timed_on.is_some() && base.curves.timed_on == other.curves.timed_on;
+        match unit(metric) {
+            Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => Some((a?, b?)),
+            Unit::Seconds if alike && a? > 0.0 => Some((a?, b?)),
+            Unit::Seconds => None,
+        }
+    };
+    paired(base, other).into_iter().filter_map(both).collect()
+}
+
+fn differences(base: &[Run], other: &[Run], metric: &str) -> Vec<f64> {
+    let difference = |(a, b): (f64, f64)| match unit(metric) {
+        Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => b - a,
+        Unit::Seconds => b / a,
+    };
+    values(base, other, metric).into_iter().map(difference).collect()
+}
+
+/// What a metric is counted in, by the name that tables give it.
+pub fn unit(metric: &str) -> Unit {
+    match metric {
+        STEP_TIME => Unit::Seconds,
+        TRAINING_LOSS | HELD_OUT_LOSS => Unit::Nats,
+        _ if metric.starts_with(TOKENS_RIGHT) || metric.starts_with(ANSWERS_RIGHT) => Unit::Share,
+        _ => {
+            let found = MEASURES.iter().find(|(_, called, _)| *called == metric);
+            found.map_or(Unit::Unknown, |(.., unit)| *unit)
+        }
+    }
+}
+
+fn rank(metric: &str) -> u8 {
+    match metric {
+        TRAINING_LOSS => 0,
+        HELD_OUT_LOSS => 1,
+        TOKENS_RIGHT => 2,
+        ANSWERS_RIGHT => 3,
+        STEP_TIME => 5,
+        _ => 4,
+    }
+}

@@ -1,0 +1,265 @@
+//! A bootstrap interval of paired differences, from three seeds on.
+//!
+//! In: one difference a seed. Out: the 95% percentile interval of their mean; `None` of fewer than three, where
+//! resampling says nothing. Must stay true: it is a function of the differences alone, in any order, on any machine:
+//! up to [`EXACT`] seeds every resample is counted, beyond that they are drawn by a keyed counter-based generator;
+//! what such an interval of few seeds really covers is said beside it.
+//!
+//! Method: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", section 13.3 (percentile interval). Of n
+//! differences all n^n resamples of n with replacement are equally likely; the lower end is the least mean m such
+//! that at least 2.5% of the resamples have a mean of m or less, the upper end the largest such that at least 2.5%
+//! have it or more. At n = 3 the 27 resamples make that the lowest and the highest difference: each has 1 in 27.
+
+use records::init::philox::Philox;
+
+/// From so many differences on there is an interval.
+pub const FEWEST: usize = 3;
+/// Up to so many all resamples are counted.
+pub const EXACT: usize = 8;
+/// Beyond, so many are drawn.
+pub const DRAWN: u64 = 20_000;
+/// One in so many resamples lies at or beyond each end.
+const ONE_IN: u64 = 40;
+const KEY: &str = "canonc.bootstrap.v1";
+
+/// An interval of a mean paired difference.
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
+pub struct Interval {
+    pub low: f64,
+    pub high: f64,
+    /// Differences it is of.
+    pub n: usize,
+    /// Resamples: all there are, or how many were drawn.
+    pub resamples: u64,
+    /// Whether that is all of them.
+    pub exact: bool,
+}
+
+/// The interval of the mean, where there are enough differences and all are numbers.
+pub fn interval(differences: &[f64]) -> Option<Interval> {
+    let n = differences.len();
+    if n < FEWEST || !differences.iter().all(|d| d.is_finite()) {
+        return None;
+    }
+    let mut sorted = differences.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let exact = n <= EXACT;
+    let mut means = if exact { every(&sorted) } else { drawn(&sorted) };
+    means.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+    let resamples = means.iter().map(|(_, ways)| ways).sum();
+    let low = end(means.iter(), resamples)?;
+    let high = end(means.iter().rev(), resamples)?;
+    Some(Interval { low, high, n, resamples, exact })
+}
+
+/// The first mean that one in [`ONE_IN`] of all resamples have reached.
+fn end<'m>(means: impl Iterator<Item = &'m (f64, u64)>, all: u64) -> Option<f64> {
+    let mut reached = 0u64;
+    for (mean, ways) in means {
+        reached += ways;
+        if reached.saturating_mul(ONE_IN) >= all {
+            return Some(*mean);
+        }
+    }
+    None
+}
+
+/// The mean of every multiset of the differences, and in how many of the n^n resamples it comes.
+fn every(sorted: &[f64]) -> Vec<(f64, u64)> {
+    let mut means = Vec::new();
+    let ways = (1..=sorted.len() as u64).product();
+    choose(sorted, sorted.len(), (0.0, ways), sorted.len(), &mut means);
+    means
+}
+
+/// Takes each of the rest 0 to `left` times; `ways` are those of n! over the factorials of the counts so far.
+fn choose(
+    rest: &[f64],
+    left: usize,
+    (sum, ways): (f64, u64),
+    n: usize,
+    means: &mut Vec<(f64, u64)>,
+) {
+    let Some((first, others)) = rest.split_first() else { return };
+    if others.is_empty() {
+        let factorial: u64 = (1..=left as u64).product();
+        // All of them one value: that value, without a rounding.
+        let mean = if left == n { *first } else { (sum + left as f64 * first) / n as f64 };
+        means.push((mean, ways / factorial));
+        return;
+    }
+    let mut factorial = 1;
+    for count in 0..=left {
+        factorial *= (count as u64).max(1);
+        if count == n {
+            means.push((*first, 1));
+            break;
+        }
+        let so_far = (sum + count as f64 * first, ways / factorial);
+        choose(others, left - count, so_far, n, means);
+    }
+}
+
+/// Means of resamples drawn under one key for each n, so that rows of a table are resampled alike.
+fn drawn(sorted: &[f64]) -> Vec<(f64, u64)> {
+    let n = sorted.len();
+    let philox = Philox::new(&blake3::hash(format!("{KEY}\n{n}").as_bytes()));
+    let mut uniforms = vec![0.0; n];
+    (0..DRAWN)
+        .map(|resample| {
+            philox.uniforms(resample * n as u64, &mut uniforms);
+            let pick = |u: &f64| sorted.get((u * n as f64) as usize).copied().unwrap_or(0.0);
+            (uniforms.iter().map(pick).sum::<f64>() / n as f64, 1)
+        })
+        .collect()
+}
+
+/// How often such an interval of n normally distributed differences holds their true mean, in percent, measured by
+/// simulation; a test measures it again. Known up to [`EXACT`].
+pub fn covers(n: usize) -> Option<u32> {
+    COVERS.iter().find(|(of, _)| *of == n).map(|(_, percent)| *percent)
+}
+
+const COVERS: [(usize, u32); 6] = [(3, 75), (4, 80), (5, 84), (6, 86), (7, 88), (8, 88)];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Standard normal numbers (Box and Muller 1958).
+    fn normals(seed: u64, count: usize) -> Vec<f64> {
+        let philox = Philox::new(&blake3::hash(format!("test {seed}").as_bytes()));
+        let mut uniforms = vec![0.0; 2 * count];
+        philox.uniforms(0, &mut uniforms);
+        let normal = |pair: &[f64]| {
+            libm::sqrt(-2.0 * libm::log(pair[0])) * libm::cos(std::f64::consts::TAU * pair[1])
+        };
+        uniforms.chunks(2).map(normal).collect()
+    }
+
+    #[test]
+    fn below_three_there_is_none() {
+        assert_eq!(interval(&[]), None);
+        assert_eq!(interval(&[1.0]), None);
+        assert_eq!(interval(&[1.0, 2.0]), None);
+        assert_eq!(interval(&[1.0, f64::NAN, 2.0]), None);
+        assert_eq!(interval(&[1.0, f64::INFINITY, 2.0, 3.0]), None);
+    }
+
+    #[test]
+    fn of_three_it_is_the_lowest_and_the_highest() {
+        for seed in 0..200 {
+            let three = normals(seed, 3);
+            let found = interval(&three).unwrap();
+            let [low, high] = [f64::min, f64::max].map(|f| three.iter().copied().reduce(f));
+            assert_eq!((Some(found.low), Some(found.high)), (low, high), "{three:?}");
+            assert_eq!((found.n, found.resamples, found.exact), (3, 27, true));
+        }
+    }
+
+    /// The definition, resample by resample.
+    fn by_hand(values: &[f64]) -> (f64, f64) {
+        let n = values.len();
+        let mut means: Vec<f64> = (0..n.pow(n as u32))
+            .map(|mut code| {
+                let mut sum = 0.0;
+                for _ in 0..n {
+                    sum += values[code % n];
+                    code /= n;
+                }
+                sum / n as f64
+            })
+            .collect();
+        means.sort_by(f64::total_cmp);
+        // The k-th from either end, where k is the least number that is 2.5% of all or more.
+        let k = means.len().div_ceil(40);
+        (means[k - 1], means[means.len() - k])
+    }
+
+    #[test]
+    fn every_resample_is_counted_as_often_as_it_comes() {
+        for (n, seeds) in [(3, 20), (4, 20), (5, 10), (6, 3), (7, 1)] {
+            for seed in 0..seeds {
+                let values = normals(100 * n as u64 + seed, n);
+                let found = interval(&values).unwrap();
+                assert_eq!(found.resamples, (n as u64).pow(n as u32));
+                let (low, high) = by_hand(&values);
+                assert!((found.low - low).abs() < 1e-12, "{values:?}: {found:?}, {low}");
+                assert!((found.high - high).abs() < 1e-12, "{values:?}: {found:?}, {high}");
+            }
+        }
+    }
+
+    #[test]
+    fn it_is_a_function_of_the_differences_alone() {
+        for n in [3, 5, 8, 9, 20] {
+            let values = normals(n as u64, n);
+            let found = interval(&values).unwrap();
+            let mut turned = values.clone();
+            turned.rotate_left(n / 2);
+            assert_eq!(interval(&turned), Some(found), "another order of seeds");
+            assert_eq!(found.exact, n <= EXACT);
+            let (least, most) = (
+                values.iter().copied().fold(f64::MAX, f64::min),
+                values.iter().copied().fold(f64::MIN, f64::max),
+            );
+            let mean = values.iter().sum::<f64>() / n as f64;
+            assert!(least <= found.low && found.low < mean, "{found:?}");
+            assert!(mean < found.high && found.high <= most, "{found:?}");
+            // Moved and stretched it moves and stretches; turned over it turns over where it is exact.
+            let moved: Vec<f64> = values.iter().map(|v| 4.0 * v + 1.0).collect();
+            let moved = interval(&moved).unwrap();
+            assert!((moved.low - 4.0 * found.low - 1.0).abs() < 1e-9);
+            if found.exact {
+                let turned: Vec<f64> = values.iter().map(|v| -v).collect();
+                let turned = interval(&turned).unwrap();
+                assert!((turned.low + found.high).abs() < 1e-12);
+            }
+        }
+        // Fixed for ever: what was reported is found again.
+        let nine = [-0.3, -0.1, 0.0, 0.1, 0.2, 0.25, 0.4, 0.5, 0.9];
+        let found = interval(&nine).unwrap();
+        assert_eq!((found.n, found.resamples, found.exact), (9, DRAWN, false));
+        assert_eq!((found.low, found.high), (0.005555555555555554, 0.4388888888888889));
+    }
+
+    #[test]
+    fn drawn_resamples_agree_with_counted_ones() {
+        let values = normals(77, 8);
+        let found = interval(&values).unwrap();
+        let mut means = drawn(&{
+            let mut sorted = values.clone();
+            sorted.sort_by(f64::total_cmp);
+            sorted
+        });
+        means.sort_by(|(a, _), (b, _)| a.total_cmp(b));
+        let low = end(means.iter(), DRAWN).unwrap();
+        let high = end(means.iter().rev(), DRAWN).unwrap();
+        assert!((low - found.low).abs() < 0.05 && (high - found.high).abs() < 0.05);
+    }
+
+    /// What tables say of it: of so many comparisons of n seeds, how many intervals hold the truth.
+    #[test]
+    fn it_covers_what_it_is_said_to_cover() {
+        let mut measured = Vec::new();
+        for (n, said) in COVERS {
+            let times = match n {
+                3 | 4 => 20_000u64,
+                5 => 10_000,
+                6 => 5000,
+                7 => 2500,
+                _ => 1500,
+            };
+            let all = normals(n as u64, n * times as usize);
+            let holds = |values: &[f64]| {
+                let found = interval(values).unwrap();
+                found.low <= 0.0 && 0.0 <= found.high
+            };
+            let held = all.chunks(n).filter(|values| holds(values)).count();
+            let percent = 100.0 * held as f64 / times as f64;
+            measured.push((n, percent, (percent - f64::from(said)).abs() < 2.0));
+        }
+        assert!(measured.iter().all(|(.., holds)| *holds), "{measured:?}, said {COVERS:?}");
+        assert_eq!((covers(2), covers(3), covers(9)), (None, Some(75), None));
+    }
+}

@@ -1,0 +1,259 @@
+//! Other locks and finished runs of the arms of a comparison, with other seeds.
+//!
+//! In: a locked comparison, the folder of locks and the folder of runs. Out: comparison locks of the same arms, and the
+//! finished seeds that this lock leaves out: choosing seeds after seeing results can turn any difference around. Must
+//! stay true: arms are the same if their training texts agree but for seeds, whatever they are called; nothing is
+//! written; a file that cannot be read is passed over here, since whoever uses it says what is wrong with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use compiler::digest::Digest;
+use compiler::lock::{self, Role, Seeds};
+
+use disk::{SMALL, read_text};
+use records::attest::Attestation;
+use records::run::Paths;
+
+/// A lock that compares the same arms.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Sibling {
+    pub name: String,
+    pub path: PathBuf,
+    /// The id of the comparison.
+    pub id: String,
+    /// (init, data), in order.
+    pub seeds: Vec<(u64, u64)>,
+}
+
+/// A seed that finished and is in no pair of this comparison.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct LeftOut {
+    pub init: u64,
+    pub data: u64,
+    /// Arms that finished with it, and the folders of their runs.
+    pub arms: BTreeMap<String, Vec<PathBuf>>,
+    /// The base is among them, so that there is a pair.
+    pub paired: bool,
+}
+
+/// What else there is of the arms of a comparison.
+#[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Siblings {
+    pub locks: Vec<Sibling>,
+    /// Finished runs of treated arms, by seed.
+    pub left_out: Vec<LeftOut>,
+}
+
+impl Siblings {
+    /// What a reader of the comparison has to know of them, a sentence each.
+    pub fn warnings(&self, used: usize) -> Vec<String> {
+        let mut said = Vec::new();
+        let paired = self.left_out.iter().filter(|seed| seed.paired).count();
+        if !self.left_out.is_empty() {
+            let seeds: Vec<String> = self
+                .left_out
+                .iter()
+                .map(|seed| format!("init {} data {}", seed.init, seed.data))
+                .collect();
+            let pairs = match paired == self.left_out.len() {
+                true => String::new(),
+                false => format!(", {paired} of them with the base"),
+            };
+            said.push(format!(
+                "Warning: this lock compares {used} of {} seeds of these arms that finished{pairs}; it leaves out {}.",
+                used + self.left_out.len(),
+                seeds.join(", ")
+            ));
+        }
+        for Sibling { path, seeds, .. } in &self.locks {
+            said.push(format!(
+                "Note: {} compares the same arms with {} seeds.",
+                path.display(),
+                seeds.len()
+            ));
+        }
+        said
+    }
+}
+
+/// Looks for them. `locks` is the folder of lock files, `runs` that of runs and of comparisons' folders.
+pub fn siblings(comparison: &lock::Comparison, locks: &Path, runs: &Path) -> Siblings {
+    Siblings { locks: other_locks(comparison, locks), left_out: left_out(comparison, runs) }
+}
+
+fn other_locks(comparison: &lock::Comparison, folder: &Path) -> Vec<Sibling> {
+    let own = comparison.id().to_string();
+    let grid: Vec<&str> =
+        comparison.grid.iter().flat_map(|row| &row.paths).map(String::as_str).collect();
+    let keys: BTreeMap<&str, Digest> = comparison
+        .arms
+        .iter()
+        .map(|arm| (arm.name.as_str(), key(&arm.experiment.train_text(), &grid)))
+        .collect();
+    let Some(base) = keys.get(comparison.base.as_str()) else { return Vec::new() };
+    let treated: BTreeSet<Digest> =
+        keys.iter().filter(|(name, _)| **name != comparison.base).map(|(_, key)| *key).collect();
+    let mut found = Vec::new();
+    for path in entries(folder) {
+        if path.extension().is_none_or(|end| end != "lock") {
+            continue;
+        }
+        let Ok(text) = read_text(&path, SMALL) else { continue };
+        let Some(Header { name, id, base: their_base, seeds, grid: theirs }) = header(&text) else {
+            continue;
+        };
+        if id == own {
+            continue;
+        }
+        // Where either lock varies a field, its value is not the arm's own.
+        let free: Vec<&str> = theirs.iter().map(String::as_str).chain(grid.clone()).collect();
+        let of =
+            |arm: &str| section(&text, &format!("arm.{arm}.train")).map(|lines| key(&lines, &free));
+        let (base, treated) = match theirs.is_empty() {
+            true => (*base, treated.clone()),
+            false => {
+                let key = |arm: &lock::Arm| key(&arm.experiment.train_text(), &free);
+                let is_base = |arm: &&lock::Arm| arm.name == comparison.base;
+                let base = comparison.arms.iter().find(is_base).map_or(*base, key);
+                (base, comparison.arms.iter().filter(|arm| !is_base(arm)).map(key).collect())
+            }
+        };
+        let others = arms(&text).into_iter().filter(|arm| *arm != their_base);
+        let shares = others.filter_map(|arm| of(&arm)).any(|key| treated.contains(&key));
+        if shares && of(&their_base) == Some(base) {
+            found.push(Sibling { name, path, id, seeds });
+        }
+    }
+    found
+}
+
+fn left_out(comparison: &lock::Comparison, folder: &Path) -> Vec<LeftOut> {
+    let mut of_key: BTreeMap<Digest, (&str, Role)> = BTreeMap::new();
+    let mut used: BTreeSet<(u64, u64)> = BTreeSet::new();
+    for run in comparison.runs() {
+        let role = if run.role == Role::Again { Role::Base } else { run.role };
+        of_key.insert(key(&run.experiment.train_text(), &[]), (run.arm.as_str(), role));
+    }
+    for Seeds { init, data, eval: _ } in comparison.seeds.iter().chain(&comparison.again) {
+        used.insert((*init, *data));
+    }
+    let mut found: BTreeMap<(u64, u64), LeftOut> = BTreeMap::new();
+    for path in entries(folder) {
+        for run in std::iter::once(path.clone()).chain(entries(&path)) {
+            let paths = Paths::new(&run);
+            let Some((seeds, key)) = finished(&paths) else { continue };
+            let Some((arm, role)) = of_key.get(&key) else { continue };
+            if used.contains(&seeds) {
+                continue;
+            }
+            let (init, data) = seeds;
+            let seed = found.entry(seeds).or_insert_with(|| LeftOut {
+                init,
+                data,
+                arms: BTreeMap::new(),
+                paired: false,
+            });
+            seed.arms.entry((*arm).to_owned()).or_default().push(run);
+            seed.paired |= *role == Role::Base;
+        }
+    }
+    // The base alone is a repetition, of another comparison's noise.
+    let treated = |seed: &LeftOut| seed.arms.keys().any(|arm| *arm != comparison.base);
+    found.into_values().filter(treated).collect()
+}
+
+/// The seeds of a finished run, and what it trained but for them.
+fn finished(paths: &Paths) -> Option<((u64, u64), Digest)> {
+    let attested = Attestation::parse(&read_text(&paths.attestation(), SMALL).ok()?).ok()?;
+    let text = read_text(&paths.lock(), SMALL).ok()?;
+    let train = section(&text, "train")?;
+    // A lock of another run is none of this one.
+    let id = section(&text, "digests")?;
+    id.lines().find(|line| *line == format!("train = \"{}\"", attested.lock))?;
+    let seed = |name: &str| {
+        let line = train.lines().find_map(|line| line.strip_prefix(name))?;
+        written_seed(line.trim_matches('"'))
+    };
+    Some(((seed("seeds.init = ")?, seed("seeds.data = ")?), key(&train, &[])))
+}
+
+/// A training text without its seeds, and without the fields that a grid varies.
+fn key(train: &str, free: &[&str]) -> Digest {
+    let is_free = |line: &str| {
+        let name = line.split(" = ").next().unwrap_or(line);
+        name.starts_with("seeds.") || free.contains(&name)
+    };
+    let kept: Vec<&str> = train.lines().filter(|line| !line.is_empty() && !is_free(line)).collect();
+    Digest::of("canonc.siblings", &kept.join("\n"))
+}
+
+/// The lines of a section, without its name.
+fn section(text: &str, name: &str) -> Option<String> {
+    let head = format!("[{name}]");
+    let lines = text.lines().skip_while(|line| *line != head).skip(1);
+    let lines: Vec<&str> = lines.take_while(|line| !line.starts_with('[')).collect();
+    (!lines.is_empty()).then(|| lines.join("\n"))
+}
+
+/// Names of the arms of a comparison's lock.
+fn arms(text: &str) -> Vec<String> {
+    let named = |line: &str| Some(line.strip_prefix("[arm.")?.strip_suffix(".train]")?.to_owned());
+    text.lines().filter_map(named).collect()
+}
+
+/// What the first sections of a comparison's lock say.
+struct Header {
+    name: String,
+    id: String,
+    base: String,
+    seeds: Vec<(u64, u64)>,
+    grid: Vec<String>,
+}
+
+fn header(text: &str) -> Option<Header> {
+    if !text.lines().take(8).any(|line| line == "kind = \"comparison\"") {
+        return None;
+    }
+    let table = |name: &str| section(text, name)?.parse::<toml::Table>().ok();
+    let name = text.lines().take(8).find_map(|line| line.strip_prefix("name = "))?;
+    let id = table("digests")?.get("comparison")?.as_str()?.to_owned();
+    let declared = table("comparison")?;
+    let list = |which: &str| -> Option<Vec<u64>> {
+        let list = declared.get("seeds")?.get(which)?.as_array()?;
+        list.iter().map(seed).collect()
+    };
+    let (init, data) = (list("init")?, list("data")?);
+    let grid = section(text, "comparison")?;
+    let grid = grid.lines().filter_map(|line| line.strip_prefix("grid."));
+    let grid = grid.filter_map(|line| line.split(" = ").next());
+    let grid = grid.flat_map(|key| key.trim_matches('"').split(", ").map(str::to_owned));
+    Some(Header {
+        name: name.trim_matches('"').to_owned(),
+        id,
+        base: declared.get("base")?.as_str()?.to_owned(),
+        seeds: init.into_iter().zip(data).collect(),
+        grid: grid.collect(),
+    })
+}
+
+/// Seeds beyond what TOML's integers hold are strings.
+fn seed(value: &toml::Value) -> Option<u64> {
+    let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
+    number.or_else(|| written_seed(value.as_str()?))
+}
+
+fn written_seed(text: &str) -> Option<u64> {
+    match text.strip_prefix("0x") {
+        None => text.parse().ok(),
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+    }
+}
+
+/// Paths in a folder, sorted; none where it cannot be read.
+fn entries(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    found.sort();
+    found
+}

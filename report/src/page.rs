@@ -1,0 +1,312 @@
+//! Runs and comparisons as one HTML file that needs nothing else.
+//!
+//! In: finished runs with their locks, what comparisons proved of them, and what of the published curves was asked
+//! for. Out: the page's text. Must stay true: self-contained and offline, held by a content policy that lets
+//! nothing be fetched and no script run but ours, by its hash; every word and number that comes from a file is escaped
+//! where it stands; tables and still pictures say the same without scripts and on paper; the same runs give the same
+//! bytes.
+
+mod data;
+mod own;
+mod published;
+mod run;
+mod spikes;
+mod still;
+mod verdicts;
+
+use std::collections::BTreeMap;
+
+use compiler::lock::Role;
+use minijinja::{AutoEscape, Environment, UndefinedBehavior};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use crate::compare::{
+    Comparison, Itself, Summary, TRAINING_LOSS, Table, at, methods, paired, summary, title,
+};
+use crate::overview::{self, Entry};
+use crate::statistics::noise::OfMean;
+
+pub use published::{NoSuchModel, Published};
+pub use run::{Logged, MOST_POINTS, Run, read, read_so_far};
+pub use spikes::Spike;
+
+/// What is shown above a comparison's tables: its design, which says nothing of an effect.
+#[derive(Clone, Debug, Serialize)]
+pub struct Heading {
+    pub title: String,
+    pub verdict: String,
+    pub controlled: bool,
+    /// Whether each treatment is one factor, so that a difference can be attributed to it.
+    pub attributable: bool,
+    pub lock_id: String,
+    /// One line each: consequences, what the arms' platforms differ by.
+    pub notes: Vec<String>,
+}
+
+/// One comparison with its runs.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub heading: Heading,
+    pub summary: Summary,
+    pub runs: Vec<Run>,
+    /// A paragraph for a paper.
+    methods: String,
+    /// Kept for the rows of all parts together.
+    comparison: Comparison,
+    pairs: Vec<Paired>,
+    /// For each arm but the base, what is meant to differ.
+    treatment: BTreeMap<String, Vec<String>>,
+}
+
+/// Runs that are held against each other, seed by seed, by their places in a list.
+#[derive(Clone, Debug, PartialEq)]
+struct Paired {
+    title: String,
+    /// Treated, base.
+    lines: Vec<(usize, usize)>,
+    /// The base again, base: what they differ by is noise.
+    again: Vec<(usize, usize)>,
+    /// Of the final training loss: treated minus base, and the noise of their mean where it is known.
+    finals: Vec<f64>,
+    noise: Option<OfMean>,
+}
+
+impl Paired {
+    /// How far single differences of the base from itself scatter: their standard deviation.
+    fn single(&self) -> Option<f64> {
+        self.noise.map(|of| of.standard_error * libm::sqrt(of.n as f64))
+    }
+}
+
+/// Everything that a page shows.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    pub parts: Vec<Part>,
+    /// Runs that no comparison names.
+    pub alone: Vec<Run>,
+    pub published: Published,
+    /// What is not shown, and why.
+    pub left_out: Vec<String>,
+}
+
+const TEMPLATE: &str = include_str!("../page/page.html");
+const STYLES: [&str; 2] =
+    [include_str!("../page/vendor/uPlot.min.css"), include_str!("../page/style.css")];
+/// Of the first of the scripts, which asks to be accompanied by it wherever it goes.
+const LICENSE: &str = include_str!("../page/vendor/LICENSE");
+/// In the order in which they run.
+const SCRIPTS: [&str; 7] = [
+    include_str!("../page/vendor/uPlot.iife.min.js"),
+    include_str!("../page/data.js"),
+    include_str!("../page/state.js"),
+    include_str!("../page/charts.js"),
+    include_str!("../page/panel.js"),
+    include_str!("../page/export.js"),
+    include_str!("../page/main.js"),
+];
+
+impl Part {
+    /// A comparison that was run. The treatment is its lock's.
+    pub fn new(
+        heading: Heading,
+        comparison: &Comparison,
+        treatment: BTreeMap<String, Vec<String>>,
+        runs: Vec<Run>,
+    ) -> Part {
+        let place = |arm: &str, role: Role, point: usize, seed: usize| {
+            runs.iter().position(|run| {
+                run.arm == arm && run.role == Some(role) && run.point == point && run.seed == seed
+            })
+        };
+        let pairs = comparison.pairs().into_iter().map(|pair| {
+            let base = |seed| place(&pair.base.name, Role::Base, pair.base_point, seed);
+            let lines =
+                paired(pair.base_runs(), pair.arm_runs()).into_iter().filter_map(|(_, run)| {
+                    let treated = place(&pair.arm.name, Role::Treatment, pair.arm_point, run.seed)?;
+                    Some((treated, base(run.seed)?))
+                });
+            let again = paired(pair.base_runs(), pair.again_runs());
+            let again = again.into_iter().filter_map(|(_, run)| {
+                let arm = pair.again?;
+                Some((place(&arm.name, Role::Again, pair.base_point, run.seed)?, base(run.seed)?))
+            });
+            let named = title(comparison, &pair);
+            let row = pair.rows().into_iter().find(|row| row.metric == TRAINING_LOSS);
+            Paired {
+                title: match named.is_empty() {
+                    true => format!(
+                        "{} against {}",
+                        at(comparison, &pair.arm.name, pair.arm_point),
+                        at(comparison, &pair.base.name, pair.base_point)
+                    ),
+                    false => named,
+                },
+                lines: lines.collect(),
+                again: again.collect(),
+                noise: row.as_ref().and_then(|row| match row.itself {
+                    Some(Ok(Itself::OfMean(of))) => Some(of),
+                    Some(Ok(Itself::Ratio(_)) | Err(_)) | None => None,
+                }),
+                finals: row.map(|row| row.paired).unwrap_or_default(),
+            }
+        });
+        let pairs = pairs.collect();
+        let methods = methods(&heading.title, &heading.lock_id, comparison);
+        let comparison = comparison.clone();
+        Part { summary: summary(&comparison), heading, runs, methods, comparison, pairs, treatment }
+    }
+}
+
+impl Report {
+    /// All runs, in the order of their numbers in the page.
+    fn runs(&self) -> Vec<&Run> {
+        self.parts.iter().flat_map(|part| &part.runs).chain(&self.alone).collect()
+    }
+
+    /// All pairs, by the numbers of their runs; those of runs by themselves are twins by proof.
+    fn pairs(&self, judged: &verdicts::Judged) -> Vec<Paired> {
+        let mut pairs = Vec::new();
+        let mut first = 0;
+        for part in &self.parts {
+            let moved = |places: &[(usize, usize)]| -> Vec<(usize, usize)> {
+                places.iter().map(|(a, b)| (a + first, b + first)).collect()
+            };
+            pairs.extend(part.pairs.iter().map(|pair| Paired {
+                lines: moved(&pair.lines),
+                again: moved(&pair.again),
+                ..pair.clone()
+            }));
+            first += part.runs.len();
+        }
+        pairs.extend(judged.twins(&self.alone, first));
+        pairs
+    }
+
+    /// The primary rows of all comparisons as one family.
+    fn together(&self) -> Table {
+        let entries: Vec<Entry<'_>> = self
+            .parts
+            .iter()
+            .map(|part| Entry { task: &part.heading.title, comparison: &part.comparison })
+            .collect();
+        match entries.len() {
+            0 | 1 => Table::plain(Vec::new(), Vec::new()),
+            _ => {
+                let mut table = overview::table(&entries);
+                if let Some(first) = table.head.first_mut() {
+                    *first = "comparison".to_owned();
+                }
+                table
+            }
+        }
+    }
+
+    fn title(&self) -> String {
+        let titles: Vec<&str> = self.parts.iter().map(|part| part.heading.title.as_str()).collect();
+        match (titles.as_slice(), self.alone.as_slice()) {
+            ([], [run]) => run.name.clone(),
+            ([], []) => "Published curves".to_owned(),
+            ([], runs) => format!("{} runs", runs.len()),
+            (titles, _) => titles.join(", "),
+        }
+    }
+}
+
+/// What the template shows without scripts.
+#[derive(Serialize)]
+struct Shown<'a> {
+    title: String,
+    parts: Vec<PartShown<'a>>,
+    /// The primary rows of all comparisons; empty of fewer than two.
+    together: Table,
+    finals: own::Finals,
+    figures: Vec<still::Figure>,
+    answers: Vec<published::Answer>,
+    has_own: bool,
+    published: usize,
+    left_out: &'a [String],
+    version: &'static str,
+}
+
+#[derive(Serialize)]
+struct PartShown<'a> {
+    heading: &'a Heading,
+    summary: &'a Summary,
+    methods: &'a str,
+}
+
+/// The page. Errors only if the template itself is wrong, which its test would show.
+pub fn page(report: &Report) -> Result<String, String> {
+    let mut environment = Environment::new();
+    environment.set_undefined_behavior(UndefinedBehavior::Strict);
+    environment.set_auto_escape_callback(|_| AutoEscape::Html);
+    environment.add_template("page.html", TEMPLATE).map_err(|e| e.to_string())?;
+    let template = environment.get_template("page.html").map_err(|e| e.to_string())?;
+    let judged = verdicts::judge(report);
+    let pairs = report.pairs(&judged);
+    let parts = report.parts.iter();
+    let answers = own::answers(report, &pairs);
+    let shown = Shown {
+        title: report.title(),
+        parts: parts
+            .map(|part| PartShown {
+                heading: &part.heading,
+                summary: &part.summary,
+                methods: &part.methods,
+            })
+            .collect(),
+        together: report.together(),
+        finals: own::finals(&report.runs()),
+        figures: still::figures(&report.runs(), &pairs),
+        has_own: answers.iter().any(|answer| !answer.yours.is_empty()),
+        answers,
+        published: report.published.models.len(),
+        left_out: &report.left_out,
+        version: env!("CARGO_PKG_VERSION"),
+    };
+    let safe = minijinja::Value::from_safe_string;
+    // What a script element holds begins right after its tag; the hash is over exactly that.
+    let script = format!("\n/* uPlot\n{LICENSE}*/\n{}", SCRIPTS.join("\n"));
+    template
+        .render(minijinja::context! {
+            page => shown,
+            data => safe(in_script(&data::json(report, &pairs, &judged))),
+            script_hash => safe(base64(&Sha256::digest(script.as_bytes()))),
+            script => safe(script),
+            style => safe(STYLES.join("\n")),
+        })
+        .map_err(|e| e.to_string())
+}
+
+/// JSON that can neither end the script element it stands in, nor begin a comment, nor break a line of a script.
+fn in_script(value: &serde_json::Value) -> String {
+    let mut text = String::new();
+    for c in value.to_string().chars() {
+        match c {
+            '<' | '>' | '&' | '\u{2028}' | '\u{2029}' => {
+                text.push_str(&format!("\\u{:04x}", u32::from(c)));
+            }
+            c => text.push(c),
+        }
+    }
+    text
+}
+
+/// As a content policy writes hashes.
+fn base64(bytes: &[u8]) -> String {
+    const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for three in bytes.chunks(3) {
+        let word = three.iter().fold(0_u32, |word, byte| word << 8 | u32::from(*byte));
+        let word = word << (8 * (3 - three.len()));
+        for place in 0..4 {
+            let sign = SIGNS.get((word >> (18 - 6 * place) & 63) as usize).copied();
+            text.push(if place <= three.len() { char::from(sign.unwrap_or(b'=')) } else { '=' });
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests;

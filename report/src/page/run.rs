@@ -1,0 +1,175 @@
+//! A finished run as the page shows it.
+//!
+//! In: a run's folder and its lock. Out: its curves, its seconds where they are honest, where its loss spikes, and
+//! which batches it saw. Must stay true: nothing is read out of a run that [`records::finished`] refuses; what is thinned
+//! is thinned by means over equal blocks and says by how many; seconds are of the run that the log is of, or none.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use compiler::digest::Digest;
+use compiler::lock::{Experiment, Role};
+
+use super::spikes::{self, Spike};
+use crate::compare::{self, Curves};
+use disk::json_lines;
+use records::finished;
+use records::metrics::Record;
+use records::run::{Paths, RunError};
+
+/// Points of a series that a page draws; a longer one is thinned.
+pub const MOST_POINTS: usize = 2000;
+
+/// A run and its place among others.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// Its lock's.
+    pub name: String,
+    /// What it is to its comparison; a run by itself has its arch's name, and no role.
+    pub arm: String,
+    pub role: Option<Role>,
+    /// Place in the list of seeds; runs of equal place are paired.
+    pub seed: usize,
+    /// Place in the grid, and what that is called.
+    pub point: usize,
+    pub at: String,
+    pub experiment: Experiment,
+    pub logged: Logged,
+}
+
+/// What the run logged, in order of steps.
+#[derive(Clone, Debug, Default)]
+pub struct Logged {
+    /// Losses and measures, as comparisons read them.
+    pub curves: Curves,
+    pub grad_norm: Vec<(u64, f64)>,
+    pub lr: Vec<(u64, f64)>,
+    /// Each step's batch.
+    pub batches: Vec<Digest>,
+    /// Seconds from the start to the end of each step.
+    pub seconds: Option<Vec<(u64, f64)>>,
+    /// Seconds since 1970 at which it was started, if it says so.
+    pub started: Option<f64>,
+    pub spikes: Vec<Spike>,
+}
+
+/// Reads what a finished run of this lock logged; refuses a folder that holds anything else.
+pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, RunError> {
+    let curves = compare::read(folder, experiment)?;
+    let paths = Paths::new(folder);
+    let (_, records) = finished::read(&paths, experiment.into())?;
+    Ok(Logged::of(&paths, curves, records))
+}
+
+/// Reads what an unfinished run of this lock has logged so far, and up to which step; nothing of seconds, since it is
+/// not known what ran beside it.
+pub fn read_so_far(folder: &Path, experiment: &Experiment) -> Result<(Logged, u64), RunError> {
+    let paths = Paths::new(folder);
+    let (records, step) = finished::so_far(&paths, experiment.into())?;
+    Ok((Logged::of(&paths, Curves::of(&records), records), step))
+}
+
+impl Logged {
+    fn of(paths: &Paths, curves: Curves, records: Vec<Record>) -> Logged {
+        let mut logged = Logged { curves, ..Logged::default() };
+        for record in records {
+            match record {
+                Record::Start(_) | Record::Evaluation(_) => {}
+                Record::Step(step) => {
+                    logged.grad_norm.push((step.step, step.grad_norm));
+                    logged.lr.push((step.step, step.lr));
+                    logged.batches.push(step.batch);
+                }
+            }
+        }
+        logged.seconds = seconds(&paths.timings(), logged.batches.len());
+        logged.started = started(&paths.events());
+        logged.spikes = spikes::find(&logged.curves.loss);
+        logged
+    }
+}
+
+/// The end of each step, if every step was timed; of one that was made twice, the last time counts.
+fn seconds(path: &Path, steps: usize) -> Option<Vec<(u64, f64)>> {
+    let mut of_step = BTreeMap::new();
+    for line in json_lines(path) {
+        let step = line.get("step").and_then(serde_json::Value::as_u64);
+        let seconds = line.get("seconds").and_then(serde_json::Value::as_f64);
+        if let (Some(step), Some(seconds)) = (step, seconds)
+            && seconds.is_finite()
+            && seconds >= 0.0
+        {
+            of_step.insert(step, seconds);
+        }
+    }
+    let whole = of_step.len() == steps && of_step.keys().copied().eq(1..=steps as u64);
+    let mut now = 0.0;
+    whole.then(|| {
+        of_step
+            .into_iter()
+            .map(|(step, seconds)| {
+                now += seconds;
+                (step, now)
+            })
+            .collect()
+    })
+}
+
+fn started(path: &Path) -> Option<f64> {
+    json_lines(path).iter().find_map(|line| {
+        (line.get("event")?.as_str()? == "started").then(|| line.get("unix_time")?.as_f64())?
+    })
+}
+
+/// At most [`MOST_POINTS`] of a series: means over blocks of so many points, at the last step of each.
+pub(super) fn thinned(points: &[(u64, f64)]) -> (Vec<(u64, f64)>, usize) {
+    let block = points.len().div_ceil(MOST_POINTS).max(1);
+    let mean = |points: &[(u64, f64)]| {
+        let (step, _) = points.last()?;
+        Some((*step, points.iter().map(|(_, value)| value).sum::<f64>() / points.len() as f64))
+    };
+    (points.chunks(block).filter_map(mean).collect(), block)
+}
+
+/// The first step at which two runs saw other batches; `None` if they agree as far as both go.
+pub(super) fn first_other_batch(a: &Logged, b: &Logged) -> Option<u64> {
+    let at = a.batches.iter().zip(&b.batches).position(|(a, b)| a != b)?;
+    Some(at as u64 + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_series_is_thinned_by_means_of_equal_blocks() {
+        let points: Vec<(u64, f64)> = (1..=4001).map(|step| (step, step as f64)).collect();
+        let (thin, block) = thinned(&points);
+        assert_eq!((thin.len(), block), (1334, 3));
+        assert_eq!(thin[..2], [(3, 2.0), (6, 5.0)]);
+        assert_eq!(thin[1333], (4001, 4000.5));
+        assert_eq!(thinned(&points[..7]), (points[..7].to_vec(), 1));
+    }
+
+    #[test]
+    fn batches_are_equal_or_differ_first_at_a_step() {
+        let logged = |words: &[&str]| Logged {
+            batches: words.iter().map(|word| Digest::of("test", word)).collect(),
+            ..Logged::default()
+        };
+        let base = logged(&["a", "b", "c"]);
+        assert_eq!(first_other_batch(&base, &logged(&["a", "b", "c", "d"])), None);
+        assert_eq!(first_other_batch(&base, &logged(&["a", "x", "c"])), Some(2));
+    }
+
+    #[test]
+    fn seconds_are_of_every_step_or_there_are_none() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("timings.jsonl");
+        let line = |step: u64, seconds: f64| format!("{{\"step\":{step},\"seconds\":{seconds}}}\n");
+        std::fs::write(&path, line(1, 0.5) + &line(2, 9.0) + &line(2, 0.25)).unwrap();
+        assert_eq!(seconds(&path, 2), Some(vec![(1, 0.5), (2, 0.75)]));
+        assert_eq!(seconds(&path, 3), None);
+        assert_eq!(seconds(&folder.path().join("none"), 0), Some(Vec::new()));
+    }
+}

@@ -1,0 +1,37 @@
+//! A stream of keyed random numbers.
+//!
+//! In: a key. Out: uniform and normal numbers, one after another. Must stay true: the n-th number of a key is the
+//! same on every machine. Generator: the Philox of `init::philox`; normal numbers by the quantile of `init::normal`.
+
+use records::init::normal;
+use records::init::philox::Philox;
+
+const BUFFER: usize = 64;
+
+pub(super) struct Draws {
+    philox: Philox,
+    buffer: [f64; BUFFER],
+    next: u64,
+}
+
+impl Draws {
+    pub(super) fn new(key: &str) -> Draws {
+        let philox = Philox::new(&blake3::hash(key.as_bytes()));
+        Draws { philox, buffer: [0.0; BUFFER], next: 0 }
+    }
+
+    /// Strictly between 0 and 1.
+    pub(super) fn uniform(&mut self) -> f64 {
+        let at = self.next as usize % BUFFER;
+        if at == 0 {
+            self.philox.uniforms(self.next, &mut self.buffer);
+        }
+        self.next += 1;
+        self.buffer[at]
+    }
+
+    /// Of mean 0 and standard deviation 1.
+    pub(super) fn normal(&mut self) -> f64 {
+        normal::quantile(self.uniform())
+    }
+}

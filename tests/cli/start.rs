@@ -1,0 +1,98 @@
+//! `canonc` starts without libtorch, and says what is missing where a command needs it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::Path;
+use std::process::{Command, Output};
+
+use crate::{GOOD, folder};
+
+/// The program alone in a folder, with or without the other one, where no library path is set.
+fn placed(dir: &Path, other: bool) -> std::path::PathBuf {
+    let program = dir.join("canonc");
+    fs::copy(env!("CARGO_BIN_EXE_canonc"), &program).unwrap();
+    if other {
+        fs::copy(env!("CARGO_BIN_EXE_canonc-torch"), dir.join("canonc-torch")).unwrap();
+    }
+    program
+}
+
+fn started(program: &Path, words: &[&str]) -> Output {
+    let dir = program.parent().unwrap();
+    Command::new(program)
+        .args(words)
+        .current_dir(dir)
+        .env_remove("LD_LIBRARY_PATH")
+        .output()
+        .unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+/// The loader opens every library that the program asks for; none is of libtorch.
+#[test]
+fn no_library_of_torch_is_loaded() {
+    let output = Command::new(env!("CARGO_BIN_EXE_canonc"))
+        .arg("--version")
+        .env("LD_TRACE_LOADED_OBJECTS", "1")
+        .output()
+        .unwrap();
+    let libraries = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(libraries.contains("libc.so"), "{libraries}");
+    assert!(!libraries.contains("torch") && !libraries.contains("c10"), "{libraries}");
+}
+
+#[test]
+fn the_program_alone_knows_its_version_and_the_language() {
+    let dir = folder(&[("arch/good.canon", GOOD)]);
+    let program = placed(dir.path(), false);
+    let output = started(&program, &["--version"]);
+    assert!(output.status.success(), "{}", said(&output));
+    assert!(String::from_utf8_lossy(&output.stdout).starts_with("canonc "));
+    let output = started(&program, &["check"]);
+    assert!(output.status.success(), "{}", said(&output));
+    let output = started(&program, &["doctor", "--json"]);
+    assert!(
+        output.status.success() && String::from_utf8_lossy(&output.stdout).contains("canonc-torch")
+    );
+    let output = started(&program, &["generate", "runs/none"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(said(&output).contains("there is no `canonc-torch`"), "{}", said(&output));
+}
+
+#[test]
+fn a_library_that_is_not_found_is_named() {
+    let dir = folder(&[]);
+    // Away from the clone, where no run path leads to the libraries.
+    let program = placed(dir.path(), true);
+    let other = dir.path().join("canonc-torch");
+    let bytes = fs::read(&other).unwrap();
+    // Another name of the same length, which no machine has.
+    let (name, no_machine_has) = (b"libtorch_cpu.so\0", b"libtorch_xyz.so\0");
+    let places = bytes.windows(name.len()).enumerate().filter(|(_, window)| window == name);
+    let mut changed = bytes.clone();
+    for (at, _) in places {
+        changed[at..at + name.len()].copy_from_slice(no_machine_has);
+    }
+    assert_ne!(changed, bytes);
+    fs::write(&other, changed).unwrap();
+    let output = started(&program, &["forward", "x"]);
+    assert_eq!(output.status.code(), Some(3), "{}", said(&output));
+    assert!(
+        said(&output).contains("does not find the library libtorch_xyz.so"),
+        "{}",
+        said(&output)
+    );
+}
+
+#[test]
+fn a_link_to_the_program_finds_the_other_one() {
+    let dir = folder(&[]);
+    let link = dir.path().join("linked");
+    symlink(env!("CARGO_BIN_EXE_canonc"), &link).unwrap();
+    let output = started(&link, &["forward", "no-such.lock"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(!said(&output).contains("canonc-torch"), "{}", said(&output));
+}
