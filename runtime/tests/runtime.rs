@@ -2,7 +2,6 @@
 //!
 //! In: archs as text, vectors of the reference code, random cases. Must stay true: what a plan computes is what the
 //! published models compute, what libtorch's autograd computes, and the same however it is cut and run.
-#![cfg(feature = "torch")]
 
 mod runtime {
     mod archs;

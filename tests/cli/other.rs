@@ -36,13 +36,6 @@ fn usage_errors() {
     assert!(bare.stderr.contains("Usage: canonc"), "{}", bare.stderr);
 }
 
-#[cfg(not(feature = "torch"))]
-#[test]
-fn a_command_that_needs_libtorch_says_so() {
-    let ran = canonc(&root(), &["run", "--lock", "x.lock"]);
-    insta::assert_snapshot!(ran.text(&root()));
-}
-
 #[test]
 fn new_writes_what_passes() {
     let dir = folder(&[]);

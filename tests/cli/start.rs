@@ -78,7 +78,7 @@ fn a_library_that_is_not_found_is_named() {
     }
     assert_ne!(changed, bytes);
     fs::write(&other, changed).unwrap();
-    let output = started(&program, &["forward", "x"]);
+    let output = started(&program, &["generate", "x"]);
     assert_eq!(output.status.code(), Some(3), "{}", said(&output));
     assert!(
         said(&output).contains("does not find the library libtorch_xyz.so"),
