@@ -375,7 +375,7 @@ mod tests {
     /// six standard errors (over a thousand comparisons), nothing past the bound.
     #[test]
     fn statistics_are_those_of_the_released_models() {
-        let golden = crate::golden("init_stats");
+        let golden = crate::golden::read("init_stats");
         let mut checked = 0;
         for (model, parameters) in golden.as_object().unwrap() {
             for (path, stats) in parameters.as_object().unwrap() {

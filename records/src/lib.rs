@@ -20,9 +20,11 @@ pub mod schedule;
 pub mod sign;
 pub mod verify;
 
-/// The reference vectors of that name under `tests/golden`.
 #[cfg(test)]
-fn golden(name: &str) -> serde_json::Value {
-    let path = format!("{}/../tests/golden/{name}.json", env!("CARGO_MANIFEST_DIR"));
-    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+mod golden {
+    /// The reference vectors of that name under `tests/golden`.
+    pub(crate) fn read(name: &str) -> serde_json::Value {
+        let path = format!("{}/../tests/golden/{name}.json", env!("CARGO_MANIFEST_DIR"));
+        serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+    }
 }

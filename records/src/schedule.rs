@@ -202,7 +202,7 @@ mod tests {
 
     #[test]
     fn factors_equal_the_reference() {
-        let tables = crate::golden("lr_schedules");
+        let tables = crate::golden::read("lr_schedules");
         let tables = tables["schedules"].as_array().unwrap();
         assert_eq!(tables.len(), 7);
         for table in tables {
