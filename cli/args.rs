@@ -417,7 +417,8 @@ Examples:
 
 Runs lie in runs/<comparison>/<run>; interrupting and repeating goes on where it stopped. They are carried
 out in a random order whose key is the lock's id. A run that diverges is a result: it is attested, the others
-go on, and the exit code stays 0. Where the lock has a stopping rule, looks are kept in looks.jsonl.
+go on, and the exit code stays 0. Where the lock has a stopping rule, looks are kept in looks.jsonl, intervals
+are anytime-valid, and an arm's first decisive look counts: later seeds are not in its rows.
 
 Schema of --json: {schema: \"canonc.compare.v2\", controlled, attributable, comparisons: [...], together:
 [{comparison, arm, metric, judged}]}, where controlled is true only if every arm is, attributable only
@@ -434,18 +435,24 @@ Each comparison has
   selection    {metric, called, choose (least, most), per_arm, declared, points,
                selected_on_reported}: the locked rule, how many points a best one is the best of, and
                whether it was selected on the windows that are reported
-  analysis     {primary, family, margin, confidence, declared}
+  analysis     {primary, family, margin, confidence, max_seeds (of a stopping rule), declared}
   interval     {level, method, fewest, secondary}
   pairs        by the locked rule, every metric: each {arm, base, title, controlled, attributable,
-               verdict, arm_point, base_point (places in points), rows: [{metric, unit (nats, share,
+               verdict, arm_point, base_point (places in points), seeds: {pairs, base, treated, both: of
+               the pairs, how many diverged}, rows: [{metric, unit (nats, share,
                count, seconds: differences are ratios), base, treated, again (means), paired (by seed),
                n, difference, lowest, highest, better (less, more), interval: {low, high, n,
-               standard_error, sd, p, covers_percent} or null, no_interval (why), sign_flip,
+               standard_error, sd, p, anytime, covers_percent} or null, no_interval (why), sign_flip,
                bootstrap, bootstrap_covers_percent, judged: {effect (better, worse, equivalent,
                undecided), p_adjusted, p_equivalence, within_margin, open} of rows of the family,
                noise, no_noise (why), asked (questions, tokens or targets)}]}
   paired_at_each_point, best_per_arm, best_of_base_for_all
                the same of the judged metric, at equal points and by both rules; empty without a grid
+  looks        of a stopping rule: the look that each arm's rows are of, {arm, metric, n, mean, e, p,
+               interval, undefined, decision (continue, differs, equivalent, exhausted)}
+  siblings     {used, locks: [{name, path, id, seeds}], left_out: [{init, data, arms, paired}],
+               earlier_looks: [{lock, looks, decision}]}: other locks of the same arms, finished seeds
+               that this lock leaves out, looks under an earlier lock; warnings says them in words
   warnings, caption, methods
                sentences; methods is a paragraph to paste into a paper")]
 pub struct CompareArgs {

@@ -23,7 +23,7 @@ use crate::args::CompareArgs;
 use crate::compared::{compared, heading};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
-use crate::looks::{self, Looked};
+use crate::looks;
 use crate::out::{self, Kind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
@@ -72,10 +72,11 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
             (due, looks) = looks::due(comparison, &folder, &found)?;
         }
         let due = looks::in_lock_order(comparison, &due);
-        record(&folder, &looks)?;
-        let compared = compared(comparison, &due, &folder, &found)?;
-        let beside = compare::siblings(comparison, Path::new(locks::FOLDER), &args.dir);
-        for line in looks::said(&looks).into_iter().chain(beside.warnings(comparison.seeds.len())) {
+        looks::record(comparison, &folder, &looks)?;
+        let mut compared = compared(comparison, &due, &folder, &found)?;
+        compared.proved.siblings =
+            compare::siblings(comparison, Path::new(locks::FOLDER), &args.dir);
+        for line in looks::said(&looks) {
             output::note(&line);
         }
         let page = say(comparison, &compared, &due, &folder, &found, args.json)?;
@@ -152,20 +153,6 @@ fn check(
         Job::new(experiment, "", documents).map_err(failure)?;
     }
     Ok(())
-}
-
-/// Keeps what was decided after each seed, an object a line.
-fn record(folder: &Path, looks: &[Looked]) -> Result<(), Failure> {
-    if looks.is_empty() {
-        return Ok(());
-    }
-    let line = |looked: &Looked| {
-        serde_json::to_string(looked)
-            .map_err(|error| Failure::machine(format!("a look cannot be written: {error}")))
-    };
-    let lines = looks.iter().map(line).collect::<Result<Vec<_>, _>>()?;
-    let path = folder.join("looks.jsonl");
-    out::put(&path, Kind::Lines(looks::KEYS), format!("{}\n", lines.join("\n")))
 }
 
 /// Prints the verdict and the table, and gives the page with the curves, which lies beside the runs.

@@ -9,7 +9,7 @@ use compiler::digest::Digest;
 use compiler::lock::{Experiment, Lock};
 use compiler::program::Compiled;
 use interop::dtype::Dtype;
-use interop::export::{Attested, Request, To, write};
+use interop::export::{Origin, Request, To, write};
 use records::checkpoint;
 use records::finished;
 use records::run::{Paths, read_experiment};
@@ -21,7 +21,8 @@ use crate::import::failure;
 use crate::{load, locks, output, runs, weights};
 
 pub fn export(args: &ExportArgs) -> Outcome {
-    let Source { compiled, experiment, weights, attested } = source(args)?;
+    let Source { compiled, experiment, weights, known } = source(args)?;
+    let what = known.as_ref().map(|known| known.said(args.dtype));
     let request = Request {
         compiled: &compiled,
         experiment: experiment.as_ref(),
@@ -37,17 +38,25 @@ pub fn export(args: &ExportArgs) -> Outcome {
             ExportDtype::Bf16 => Dtype::Bf16,
         },
         gpus_per_node: args.gpus_per_node,
-        attested: attested.as_ref().map(|(what, file)| Attested { what, file: *file }),
+        origin: known.as_ref().zip(what.as_deref()).map(|(known, what)| Origin {
+            what,
+            step: known.step,
+            file: known.attested,
+        }),
     };
     let written = write(&request, &args.out).map_err(failure)?;
     let files: Vec<String> = written.iter().map(|name| shown(&args.out.join(name))).collect();
     if args.json {
-        let report = Report { schema: "canonc.export.v1", arch: compiled.name.clone(), files };
+        let arch = compiled.name.clone();
+        let report = Report { schema: "canonc.export.v1", arch, files, weights: what };
         output::json(&report)?;
         return Ok(Exit::Fine);
     }
     for file in files {
         output::data(&format!("{file}\n"))?;
+    }
+    if let Some(what) = what {
+        output::note(&format!("weights: {what}"));
     }
     Ok(Exit::Fine)
 }
@@ -58,14 +67,42 @@ struct Report {
     schema: &'static str,
     arch: String,
     files: Vec<String>,
+    /// What is known of them.
+    weights: Option<String>,
 }
 
 struct Source {
     compiled: Compiled,
     experiment: Option<Experiment>,
     weights: Option<PathBuf>,
-    /// What its run says of the weights, and the digest of their file.
-    attested: Option<(String, Digest)>,
+    /// What is known of the weights, where there are any.
+    known: Option<Known>,
+}
+
+/// What is known of weights.
+struct Known {
+    /// The step that they are of, in words; `None` where nothing says so.
+    of: Option<String>,
+    /// The step of the lock that is exported.
+    step: Option<u64>,
+    /// The digest of their file that a finished run attests.
+    attested: Option<Digest>,
+}
+
+impl Known {
+    fn said(&self, dtype: ExportDtype) -> String {
+        let Known { of, step: _, attested } = self;
+        let of = match (of, attested) {
+            (None, _) => "of unknown origin".to_owned(),
+            (Some(of), None) => format!("{of}, not attested"),
+            (Some(of), Some(_)) => format!("{of}, attested by the run"),
+        };
+        match (dtype, attested) {
+            (ExportDtype::F32, _) => of,
+            (ExportDtype::Bf16, Some(_)) => format!("rounded to bf16 from the f32 weights {of}"),
+            (ExportDtype::Bf16, None) => format!("rounded to bf16 from weights {of}"),
+        }
+    }
 }
 
 fn source(args: &ExportArgs) -> Result<Source, Failure> {
@@ -77,18 +114,22 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
     if locks::is_lock(path)
         && let (Lock::Experiment(experiment), _) = locks::read(path)?
     {
-        if let Some(weights) = &weights {
-            of_the_lock(weights, &experiment)?;
-        }
+        let known = weights.as_deref().map(|file| of_the_lock(file, &experiment)).transpose()?;
         let compiled = experiment.arch.compiled.clone();
-        return Ok(Source { compiled, experiment: Some(experiment), weights, attested: None });
+        return Ok(Source { compiled, experiment: Some(experiment), weights, known });
     }
     let found = load::archs(path, args.arch.as_deref())?;
     let names: Vec<String> = found.found.iter().map(|found| found.compiled.name.clone()).collect();
     let mut archs = found.found.into_iter();
     match (archs.next(), archs.next()) {
         (Some(only), None) => {
-            Ok(Source { compiled: only.compiled, experiment: None, weights, attested: None })
+            let known = weights.as_deref().map(|file| {
+                let saved = checkpoint::saved_by(file);
+                let of =
+                    saved.map(|(lock, step)| format!("of step {step} of lock {}", lock.short()));
+                Known { of, step: None, attested: None }
+            });
+            Ok(Source { compiled: only.compiled, experiment: None, weights, known })
         }
         _ => Err(Failure::bad_input(format!(
             "`{}` holds {} archs: {}",
@@ -101,10 +142,14 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
 }
 
 /// Refuses a checkpoint that says of itself that it is of another lock: a card would describe another training.
-fn of_the_lock(weights: &Path, experiment: &Experiment) -> Result<(), Failure> {
-    let Some((lock, step)) = checkpoint::saved_by(weights) else { return Ok(()) };
+fn of_the_lock(weights: &Path, experiment: &Experiment) -> Result<Known, Failure> {
+    let Some((lock, step)) = checkpoint::saved_by(weights) else {
+        return Ok(Known { of: None, step: None, attested: None });
+    };
     if lock == experiment.id() {
-        return Ok(());
+        let steps = experiment.budget.steps;
+        let of = Some(format!("of step {step} of {steps} of lock {}", lock.short()));
+        return Ok(Known { of, step: Some(step), attested: None });
     }
     let failure = Failure::bad_input(format!(
         "these weights are of step {step} of a run of lock {}, and \"{}\" is lock {}",
@@ -152,7 +197,11 @@ fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
     let weights = place.join(checkpoint::Part::Weights.file());
     Ok(Source {
         compiled: experiment.arch.compiled.clone(),
-        attested: Some((format!("of {latest}, attested by the run"), manifest.weights.file)),
+        known: Some(Known {
+            of: Some(format!("of {latest}")),
+            step: Some(manifest.step),
+            attested: Some(manifest.weights.file),
+        }),
         experiment: Some(experiment),
         weights: Some(weights),
     })

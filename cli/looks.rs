@@ -2,33 +2,25 @@
 //!
 //! In: a locked comparison and its runs so far. Out: the runs to carry out, in their keyed order, and the looks of a
 //! sequential rule. Must stay true: without such a rule all runs are due; with one, the runs of the next seed are due
-//! until every treated arm is decided; looks are computed from the runs alone, so they come out the same again.
+//! until every treated arm is decided; looks are computed from the runs alone, so they come out the same again, and one
+//! that was recorded is never replaced.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use compiler::lock::{Comparison, Run, Stop};
 use records::run::Paths;
-use report::compare::{self, Unit};
-use report::statistics::sequential::{Decision, Look, Rule};
-use report::statistics::{Confidence, Margin};
+use report::compare::{self, Looked};
+use report::statistics::sequential::Decision;
 use serde::Serialize;
 
 use crate::compared::compared;
-use crate::fail::Failure;
+use crate::fail::{Exit, Failure, shown};
 use crate::found::Found;
-
-/// A look at one arm after a seed.
-#[derive(Clone, Debug, Serialize)]
-pub struct Looked {
-    pub arm: String,
-    pub metric: String,
-    #[serde(flatten)]
-    pub look: Look,
-}
+use crate::out::{self, Kind};
 
 /// The keys of a line of looks, in order.
 pub const KEYS: &[&str] =
-    &["arm", "metric", "n", "mean", "e", "p", "interval", "undefined", "decision"];
+    &["lock", "arm", "metric", "n", "mean", "e", "p", "interval", "undefined", "decision"];
 
 /// The runs that are due, and the looks so far.
 pub fn due<'c>(
@@ -51,7 +43,7 @@ pub fn due<'c>(
         }
         let ordered = in_lock_order(comparison, &so_far);
         let known = compared(comparison, &ordered, folder, found)?;
-        let after = look(comparison, &known, seeds, max_seeds)?;
+        let after = known.looks(seeds);
         let decided = after.iter().all(|looked| looked.look.decision != Decision::Continue);
         looks.extend(after);
         if decided {
@@ -67,42 +59,68 @@ pub fn in_lock_order<'c>(comparison: &'c Comparison, runs: &[&Run]) -> Vec<&'c R
     comparison.runs().into_iter().filter(is_there).collect()
 }
 
-/// Every treated arm after so many seeds, each tested at its share of the level.
-fn look(
-    comparison: &Comparison,
-    known: &compare::Comparison,
-    seeds: usize,
-    max_seeds: usize,
-) -> Result<Vec<Looked>, Failure> {
-    let analysis = &comparison.analysis;
-    let metric = compare::called(&analysis.primary);
-    let pairs = known.pairs();
-    let tests = pairs.len() * analysis.family.len();
-    let level = Confidence::new(1.0 - analysis.level.to_f64())
-        .ok_or_else(|| Failure::bad_input("the level of [analysis] is not below 0.5"))?;
-    let margin = analysis.margin.and_then(|margin| Margin::new(margin.to_f64()));
-    let rule = Rule { margin, ..Rule::new(level.of_each(tests), max_seeds) };
-    let mut looked = Vec::new();
-    for pair in pairs {
-        let row = pair.row(metric).filter(|row| row.unit != Unit::Seconds);
-        let differences = row.map_or_else(Vec::new, |row| row.paired);
-        // A seed that diverged has no difference, and leaving the worst results out would make the rule invalid.
-        let whole = differences.len() == seeds;
-        let last = if whole { rule.last(&differences) } else { None };
-        let decision = if seeds == max_seeds { Decision::Exhausted } else { Decision::Continue };
-        let none = Look {
-            n: differences.len(),
-            mean: None,
-            e: None,
-            p: None,
-            interval: None,
-            undefined: None,
-            decision,
-        };
-        let look = last.unwrap_or(none);
-        looked.push(Looked { arm: pair.arm.name.clone(), metric: metric.to_owned(), look });
+/// A line of the file of looks.
+#[derive(Serialize)]
+struct Line<'a> {
+    /// The id of the comparison's lock.
+    lock: &'a str,
+    #[serde(flatten)]
+    looked: &'a Looked,
+}
+
+fn lines(comparison: &Comparison, looks: &[Looked]) -> Result<Vec<String>, Failure> {
+    let lock = comparison.id().to_string();
+    let line = |looked: &Looked| {
+        serde_json::to_string(&Line { lock: &lock, looked })
+            .map_err(|error| Failure::machine(format!("a look cannot be written: {error}")))
+    };
+    looks.iter().map(line).collect()
+}
+
+fn path(folder: &Path) -> PathBuf {
+    folder.join(compare::LOOKS)
+}
+
+/// Recorded looks, those of this lock and those of others.
+fn recorded(comparison: &Comparison, folder: &Path) -> Result<(Vec<String>, Vec<String>), Failure> {
+    let path = path(folder);
+    let text = match disk::read_text(&path, disk::SMALL) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(Failure::cannot_read(&path, &error)),
+    };
+    let own = format!("{{\"lock\":\"{}\",", comparison.id());
+    Ok(text.lines().map(str::to_owned).partition(|line| line.starts_with(&own)))
+}
+
+/// A look that was taken cannot be taken again: the recorded ones are those that the runs give.
+pub fn check(comparison: &Comparison, folder: &Path, looks: &[Looked]) -> Result<(), Failure> {
+    let (own, _) = recorded(comparison, folder)?;
+    let lines = lines(comparison, looks)?;
+    let differs = own.iter().zip(&lines).find(|(recorded, now)| recorded != now);
+    let Some((recorded, now)) = differs else { return Ok(()) };
+    let message = format!(
+        "a look that was recorded is not the one that the runs give now: recorded is {recorded}, and they give {now}"
+    );
+    Err(Failure { exit: Exit::Finding, ..Failure::bad_input(message) }
+        .at(shown(&path(folder)))
+        .help("a run was replaced after the look; `canonc verify` on each run's folder finds which")
+        .help("to start over, declare it: build a comparison under another name, with other seeds"))
+}
+
+/// Keeps what was decided after each seed, an object a line. What was recorded stays, also of an earlier lock.
+pub fn record(comparison: &Comparison, folder: &Path, looks: &[Looked]) -> Result<(), Failure> {
+    if looks.is_empty() {
+        return Ok(());
     }
-    Ok(looked)
+    check(comparison, folder, looks)?;
+    let (own, mut all) = recorded(comparison, folder)?;
+    let lines = lines(comparison, looks)?;
+    if own.len() >= lines.len() {
+        return Ok(());
+    }
+    all.extend(lines);
+    out::put(&path(folder), Kind::Lines(KEYS), format!("{}\n", all.join("\n")))
 }
 
 /// Each decisive look, in a sentence.

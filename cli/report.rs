@@ -159,9 +159,14 @@ fn finished(comparison: &Comparison, folder: &Path, found: &Found) -> Result<Par
             comparison.name
         ))
     };
-    let (due, _) = looks::due(comparison, folder, found).map_err(say)?;
+    let (due, looks) = looks::due(comparison, folder, found).map_err(say)?;
+    looks::check(comparison, folder, &looks)?;
     let due = looks::in_lock_order(comparison, &due);
-    let compared = compared(comparison, &due, folder, found).map_err(say)?;
+    let mut compared = compared(comparison, &due, folder, found).map_err(say)?;
+    if let Some(runs) = folder.parent() {
+        let locks = Path::new(crate::locks::FOLDER);
+        compared.proved.siblings = compare::siblings(comparison, locks, runs);
+    }
     part(comparison, &compared, &due, folder, found)
 }
 

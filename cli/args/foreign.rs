@@ -90,7 +90,8 @@ Only archs whose layers are all one layer of Llama, GLA5, GDN2 or Mamba2 can be 
 gives back the same graph, manifest, recipe and bits; under --dtype bf16 the weights rounded.
 
 Exit codes: 0 written, 2 the other side cannot express it, 3 this machine cannot write it.
-Schema of --json: {schema: \"canonc.export.v1\", arch, files: [path]}."
+Schema of --json: {schema: \"canonc.export.v1\", arch, files: [path], weights (what is known
+  of their training; null without weights)}."
 )]
 pub struct ExportArgs {
     /// A lock, the folder of a finished run, or a .canon file

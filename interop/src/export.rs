@@ -47,17 +47,19 @@ pub struct Request<'a> {
     pub dtype: Dtype,
     /// GPUs of one machine, for a Slurm script.
     pub gpus_per_node: i64,
-    /// What a finished run attests of these weights.
-    pub attested: Option<Attested<'a>>,
+    /// What is known of the training of these weights.
+    pub origin: Option<Origin<'a>>,
 }
 
-/// Weights of a finished run.
+/// Where weights come from, as far as anything says so.
 #[derive(Clone, Copy, Debug)]
-pub struct Attested<'a> {
-    /// For a card.
+pub struct Origin<'a> {
+    /// In words, for a card.
     pub what: &'a str,
-    /// BLAKE3 of the file of weights. The file that is exported has to have it.
-    pub file: Digest,
+    /// The step of the experiment's lock that they are of; `None` where nothing says so.
+    pub step: Option<u64>,
+    /// BLAKE3 of the file of weights, where a run attests it. The file that is exported has to have it.
+    pub file: Option<Digest>,
 }
 
 const TEMPLATES: [(&str, &str); 4] = [
@@ -87,7 +89,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
         None => None,
         Some(path) => {
             let source = Source::open(request.compiled, path)?;
-            check_attested(request.attested, &source.store)?;
+            check_attested(request.origin, &source.store)?;
             Some(source)
         }
     };
@@ -113,9 +115,9 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
 }
 
 /// Holds the bytes that are exported against those that were verified, which may be others by now.
-fn check_attested(attested: Option<Attested<'_>>, store: &Store) -> Result<(), ForeignError> {
-    let (Some(Attested { what: _, file: wanted }), Some(file)) = (attested, store.files.first())
-    else {
+fn check_attested(origin: Option<Origin<'_>>, store: &Store) -> Result<(), ForeignError> {
+    let wanted = origin.and_then(|origin| origin.file);
+    let (Some(wanted), Some(file)) = (wanted, store.files.first()) else {
         return Ok(());
     };
     let found = digest_of(file.digest);
@@ -358,6 +360,10 @@ impl Plan<'_> {
         };
         let elements: i64 =
             compiled.graph.params().iter().map(|p| p.shape.iter().product::<i64>()).sum();
+        let origin = self.request.origin;
+        let part = origin.zip(*experiment).and_then(|(origin, experiment)| {
+            origin.step.filter(|step| *step < experiment.budget.steps)
+        });
         let text = self.render(
             "README.md",
             context! {
@@ -390,7 +396,15 @@ impl Plan<'_> {
                 lr_wd_steps => derived("optimizer.lr_wd_steps"),
                 schedule => derived("schedule.kind"),
                 open => experiment.map_or(Vec::new(), Experiment::open_inputs),
-                attested => self.request.attested.map_or("", |attested| attested.what),
+                weights => self.request.origin.map_or("", |origin| origin.what),
+                // Numbers of a whole training are those of weights that had all of it.
+                part => part.is_some(),
+                step => part.map_or(String::new(), |step| grouped(step as i64)),
+                seen => part.map_or(String::new(), |step| {
+                    let each = experiment.map_or(0, |e| e.batch.tokens_per_step);
+                    grouped((step as i64).saturating_mul(each as i64))
+                }),
+                unknown => experiment.is_some() && origin.is_some_and(|origin| origin.step.is_none()),
                 dtype => self.request.dtype.torch(),
             },
         )?;

@@ -4,6 +4,7 @@
 
 mod attested;
 mod checkpoints;
+mod ended;
 mod log;
 mod own;
 mod report;
@@ -53,7 +54,7 @@ pub fn verify(
         Subject::Lock,
         format!("lock {}: every line follows from its text", experiment.id().short()),
     );
-    let attestation = attestation(&paths, &mut report);
+    let attestation = attestation(&paths);
     // Before the log: a process that trains meanwhile saves a checkpoint after the lines that lead to it.
     let names = checkpoint::names(&paths.checkpoints())?;
     let diverged = attestation.as_ref().and_then(|read| read.as_ref().ok()?.diverged);
@@ -90,11 +91,18 @@ pub fn verify(
         check_initial(log, &experiment, &mut report);
     }
     let finished = attestation.is_some();
+    let other_canonc =
+        attested::other_canonc(attestation.as_ref().and_then(|read| read.as_ref().ok())).is_some();
     // A run that diverged ends there.
     let last = diverged.unwrap_or(experiment.budget.steps);
     let ends = checkpoints::Ends { last, finished };
     let saved = checkpoints::check(&paths, &experiment, &names, log.as_ref(), ends, &mut report)?;
     let last_is_there = paths.checkpoints().join(name_of(last)).exists();
+    let begun = finished || log.as_ref().is_some_and(|log| log.steps().next().is_some());
+    let events = ended::check_events(&paths, begun, other_canonc, &mut report);
+    if !finished {
+        ended::check_unattested(&paths, last, log.as_ref(), saved.is_some(), events, &mut report);
+    }
     let found = attested::Found { log: log.as_ref(), saved, last_is_there, finished };
     attested::check(&paths, &experiment, attestation, found, &mut report);
     other_files(&paths, &mut report)?;
@@ -124,7 +132,7 @@ fn check_tokens(documents: &TextIndex, experiment: &Experiment, report: &mut Rep
 const MAX_TEXT: u64 = 4 << 30;
 
 /// What a run keeps in files.
-const FILES: [&str; 12] = [
+const FILES: [&str; 14] = [
     "attestation.toml",
     "attestation.toml.sig",
     "checkpoint.toml",
@@ -136,7 +144,9 @@ const FILES: [&str; 12] = [
     "metrics.jsonl",
     "plan.txt",
     "second_moment.safetensors",
+    "timings.jsonl",
     "weights.safetensors",
+    "writer",
 ];
 
 /// What cannot be read as the file of a run: reading a pipe never ends, and a device or a huge sparse file
@@ -153,6 +163,13 @@ fn special_files(paths: &Paths, report: &mut Report) {
         let Ok(entry) = entry else { continue };
         let path = entry.path();
         let name = path.strip_prefix(&paths.folder).unwrap_or(&path).display().to_string();
+        // Hidden files in the run's folder are named and never read.
+        let hidden = name.starts_with('.');
+        if !hidden && std::fs::symlink_metadata(&path).is_ok_and(|found| found.is_symlink()) {
+            report.broken(format!(
+                "{name} is a link, and a run has no links: what it leads to is not of this folder and can be replaced"
+            ));
+        }
         match std::fs::metadata(&path) {
             Ok(found) if found.is_file() => {
                 let tensors = path.extension().is_some_and(|end| end == "safetensors");
@@ -191,16 +208,10 @@ fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, RunEr
 }
 
 /// The attestation: `None` if there is none, else what it says or why it says nothing.
-fn attestation(paths: &Paths, report: &mut Report) -> Option<Result<Attestation, String>> {
+fn attestation(paths: &Paths) -> Option<Result<Attestation, String>> {
     match read(&paths.attestation()) {
         Ok(Some(text)) => Some(Attestation::parse(&text)),
-        Ok(None) => {
-            report.trusted(
-                Subject::Attestation,
-                "attestation: there is none; the run is not finished, or its attestation was deleted",
-            );
-            None
-        }
+        Ok(None) => None,
         Err(error) => Some(Err(error.to_string())),
     }
 }

@@ -69,9 +69,11 @@ function pairSpec(pair, number) {
     ? (band ? "dashed: ± twice the published jitter of logged points, which is not noise between seeds" : "one seed each, so the noise between seeds is unknown")
     : band ? `grey: ± one standard deviation of a single A/A difference (${noise.length} repetitions); compare single lines with it, not their mean`
     : pair.again.length ? `A/A noise unknown (${noise.length} of ${FEWEST_REPETITIONS} repetitions with other init and data seeds, or no variance)` : "no A/A arm, so the noise is unknown";
+  const ended = shown.filter(({ treated, base }) => treated.diverged || base.diverged).length;
+  const lost = ended ? `✗ ${ended} of ${shown.length} seeds diverged: their differences end there, and so does the mean` : "";
   return {
-    key: `pair ${number}`, of: what, title: `${what}: ${pair.title}, paired`, note: [noted, batches].filter(Boolean).join(" · "),
-    flagged: batches.startsWith("⚑"), dense, broad: true, log: false, zero: true, lines, band, section: "loss",
+    key: `pair ${number}`, of: what, title: `${what}: ${pair.title}, paired`, note: [noted, lost, batches].filter(Boolean).join(" · "),
+    flagged: batches.startsWith("⚑") || ended > 0, dense, broad: true, log: false, zero: true, lines, band, section: "loss",
   };
 }
 

@@ -108,7 +108,7 @@ function runRow(run) {
   const spikes = run.spikes.length && el("span", { class: "flag", title: `loss spikes: ${run.spikes.map(s => `${short(s.from)}–${short(s.to)} (+${fmt(s.excess)})`).join(", ")}` }, `▲${run.spikes.length}`);
   return el("tr", { "data-run": run.index, class: shown ? "" : "hidden" },
     el("th", { scope: "row" }, box, swatch(colourOf(run), dashOf(run)),
-      el("button", { class: "name", type: "button", "aria-pressed": String(chosen), title: `${run.label}: select; two selected runs are compared`, onclick: () => select(run.index) }, run.label), data || null, spikes || null),
+      el("button", { class: "name", type: "button", "aria-pressed": String(chosen), title: `${run.label}: select; two selected runs are compared`, onclick: () => select(run.index) }, run.label), data || null, spikes || null, run.diverged ? el("span", { class: "flag", title: `diverged at step ${run.diverged}: it has no final value` }, `✗${run.diverged}`) : null),
     el("td", { class: "value" }), el("td", { class: "delta" }));
 }
 

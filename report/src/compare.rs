@@ -15,6 +15,7 @@ mod diverged;
 mod effect;
 pub mod interval;
 mod json;
+mod looks;
 mod methods;
 mod nuisance;
 mod proved;
@@ -42,17 +43,19 @@ pub(crate) use analysis::better;
 pub use analysis::{Analysis, Member, analysis_of, together};
 pub use compiler::lock::Role;
 pub use costs::Costs;
+pub use diverged::Lost;
 pub(crate) use diverged::diverged;
 pub use effect::{Itself, NoInterval, NoNoise, STEADY, Varied};
 pub use interval::{Interval, interval};
 pub use json::{Document, json};
+pub use looks::{LOOKS, Looked};
 pub use methods::methods;
 pub use nuisance::{Edge, End};
 pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};
 pub use siblings::{LeftOut, Sibling, Siblings, siblings};
 pub use table::{Section, Summary, Table, summary};
-pub(crate) use table::{at, effect_cells, interval_head, p_cell, title};
+pub(crate) use table::{at, effect_cells, interval_head, mean_cell, p_cell, title};
 
 /// What one run logged.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -109,6 +112,8 @@ pub struct Pair<'a> {
     pub again: Option<&'a Arm>,
     pub arm_point: usize,
     pub base_point: usize,
+    /// The seeds that a stopping rule needed to decide; later ones are not shown. `None` means all.
+    pub seeds: Option<usize>,
 }
 
 /// What a metric is counted in, which decides how two values are compared.
@@ -142,8 +147,11 @@ pub struct Row {
     pub means: Vec<Option<Mean>>,
     /// Treated minus base (of seconds: treated over base), in order of seeds.
     pub paired: Vec<f64>,
+    /// Whether the result is valid at any look, as under a stopping rule.
+    pub anytime: bool,
     pub better: Better,
-    /// The mean difference and its t interval, or why there is none; of seconds, of the logarithms of ratios.
+    /// The mean difference and its interval (the t interval, or the anytime-valid one), or why there is none; of
+    /// seconds, of the logarithms of ratios.
     pub result: Result<Paired, NoInterval>,
     /// From six seeds on.
     pub sign_flip: Option<SignFlip>,
@@ -308,6 +316,11 @@ pub(crate) fn extreme(
     values.into_iter().reduce(or_none)
 }
 
+/// A metric of a run after its last step.
+pub(crate) fn metric_of(run: &Run, metric: &str) -> Option<f64> {
+    run.curves.last(metric)
+}
+
 /// A metric's mean over an arm's runs at a point.
 fn mean_of(runs: &[Run], metric: &str) -> Option<Mean> {
     let values: Vec<f64> =
@@ -406,21 +419,32 @@ impl Comparison {
         base_point: usize,
     ) -> Pair<'a> {
         let again = self.arms.iter().find(|arm| arm.role == Role::Again);
-        Pair { of: self, arm, base, again, arm_point, base_point }
+        let seeds = self.decided_after(base, arm);
+        Pair { of: self, arm, base, again, arm_point, base_point, seeds }
     }
 }
 
 impl<'a> Pair<'a> {
     pub fn base_runs(&self) -> &'a [Run] {
-        self.base.points.get(self.base_point).map_or(&[], Vec::as_slice)
+        self.shown(self.base.points.get(self.base_point))
     }
 
     pub fn arm_runs(&self) -> &'a [Run] {
-        self.arm.points.get(self.arm_point).map_or(&[], Vec::as_slice)
+        self.shown(self.arm.points.get(self.arm_point))
     }
 
     pub fn again_runs(&self) -> &'a [Run] {
-        self.again.and_then(|arm| arm.points.get(self.base_point)).map_or(&[], Vec::as_slice)
+        self.shown(self.again.and_then(|arm| arm.points.get(self.base_point)))
+    }
+
+    /// The runs of a point, up to the look that decided. They are in order of seeds.
+    fn shown(&self, runs: Option<&'a Vec<Run>>) -> &'a [Run] {
+        let runs = runs.map_or(&[][..], Vec::as_slice);
+        let count = match self.seeds {
+            None => runs.len(),
+            Some(seeds) => runs.partition_point(|run| run.seed < seeds),
+        };
+        runs.get(..count).unwrap_or(runs)
     }
 
     /// How often the base was repeated with other seeds.
@@ -453,21 +477,25 @@ impl<'a> Pair<'a> {
         let mut means = vec![mean_of(base, &metric), mean_of(arm, &metric)];
         means.extend(self.again.map(|_| mean_of(again, &metric)));
         let unit = unit(&metric);
-        let confidence = analysis_of(self.of).confidence;
+        let Analysis { confidence, max_seeds, .. } = analysis_of(self.of);
+        let anytime = max_seeds.is_some();
         let paired = differences(base, arm, &metric);
         let of_itself = values(base, again, &metric);
         let varied = self.of.proved.varied;
         let noise = |_| effect::noise(unit, &of_itself, paired.len(), varied, confidence);
         let asked = base.iter().chain(arm).filter_map(|run| run.curves.asked.get(&metric));
         Row {
-            result: effect::result(unit, &paired, &of_itself, confidence),
+            result: effect::result(unit, &paired, &of_itself, confidence, anytime),
             sign_flip: match unit {
+                // Neither it nor the bootstrap allows for looks.
+                _ if anytime => None,
                 Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => {
                     sign_flip::sign_flip(&paired)
                 }
                 Unit::Seconds => None,
             },
-            bootstrap: interval(&paired),
+            bootstrap: if anytime { None } else { interval(&paired) },
+            anytime,
             itself: self.again.map(noise),
             asked: asked.min().copied(),
             better: better(&metric),

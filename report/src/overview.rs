@@ -9,8 +9,8 @@
 use std::fmt::Write as _;
 
 use crate::compare::{
-    Comparison, Mean, NOT_CONTROLLED, Pair, Row, Table, Unit, analysis_of, at, effect_cells,
-    interval_head, p_cell, paired, together,
+    Comparison, NOT_CONTROLLED, Pair, Row, Table, Unit, analysis_of, at, diverged, effect_cells,
+    interval_head, mean_cell, p_cell, together,
 };
 use crate::statistics::{Confidence, Judged};
 
@@ -80,16 +80,14 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
     let rows = lines.iter().map(|Line { task, metric, comparison, pair, row, judged }| {
         let nothing = || "–".to_owned();
         let [base, arm] = [0, 1].map(|at| {
-            let mean = row.as_ref().and_then(|row| Some((row.unit, row.means.get(at).copied()??)));
-            let all = [pair.base_runs(), pair.arm_runs()].map(<[_]>::len);
-            mean.map_or_else(nothing, |(unit, Mean { value, runs })| match all.get(at) {
-                Some(all) if runs < *all => format!("{} ({runs} of {all})", unit.value(value)),
-                Some(_) | None => unit.value(value),
-            })
+            let mean = row.as_ref().and_then(|row| row.means.get(at).copied().flatten());
+            let runs = if at == 0 { pair.base_runs() } else { pair.arm_runs() };
+            mean_cell(row.as_ref().map_or(Unit::Unknown, |row| row.unit), mean, runs)
         });
-        let pairs = paired(pair.base_runs(), pair.arm_runs()).len();
+        let lost = pair.lost();
+        let of_seeds = lost.of(row.as_ref().map_or(0, |row| row.paired.len()));
         let of_row = |cell: fn(&Row) -> String| row.as_ref().map_or_else(nothing, cell);
-        let [adjusted, effect] = effect_cells(*judged);
+        let [adjusted, effect] = effect_cells(*judged, of_seeds);
         vec![
             (*task).to_owned(),
             metric.clone(),
@@ -97,7 +95,7 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
             base,
             at(comparison, &pair.arm.name, pair.arm_point),
             arm,
-            row.as_ref().map_or_else(nothing, |row| row.difference_cell(pairs)),
+            row.as_ref().map_or_else(nothing, |row| row.difference_cell(lost)),
             of_row(Row::interval_cell),
             p_cell(row.as_ref().and_then(|row| Some(row.result.ok()?.p))),
             adjusted,
@@ -117,8 +115,13 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
 /// What has to be said with the table.
 pub fn caption(entries: &[Entry<'_>]) -> String {
     let lines = lines(entries);
+    let anytime = lines.iter().any(|line| line.row.as_ref().is_some_and(|row| row.anytime));
+    let test = match anytime {
+        false => "paired t test",
+        true => "paired t test, or of the anytime-valid one where a stopping rule is declared,",
+    };
     format!(
-        "One family of {} tests: p is that of the paired t test of each line, and Holm's adjustment counts all lines. \
+        "One family of {} tests: p is that of the {test} of each line, and Holm's adjustment counts all lines. \
          The design says what the arms differ in by their locks, not how large the effect is.",
         lines.len()
     )
@@ -229,6 +232,20 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
             TOP + HEIGHT + 30.0,
             escaped(&format!("+ {}", beyond(&line.pair.base.name, &line.pair.arm.name)))
         );
+        let counts = [line.pair.base_runs(), line.pair.arm_runs()]
+            .map(|runs| (diverged(runs), runs.len()))
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, of)| format!("{count} of {of} diverged"));
+        let counts: Vec<String> = counts.collect();
+        if !counts.is_empty() {
+            let _ = writeln!(
+                svg,
+                "<text x=\"{middle:.1}\" y=\"{:.1}\" text-anchor=\"middle\" fill=\"#b3261e\">{}</text>",
+                TOP - 4.0,
+                counts.join(", ")
+            );
+        }
         if !line.controlled() {
             let _ = writeln!(
                 svg,

@@ -172,7 +172,13 @@ impl Report {
             let moved = |places: &[(usize, usize)]| -> Vec<(usize, usize)> {
                 places.iter().map(|(a, b)| (a + first, b + first)).collect()
             };
+            // Comparisons may call their arms alike.
+            let name = match self.parts.len() {
+                0 | 1 => String::new(),
+                _ => format!("{}: ", part.heading.title),
+            };
             pairs.extend(part.pairs.iter().map(|pair| Paired {
+                title: format!("{name}{}", pair.title),
                 lines: moved(&pair.lines),
                 again: moved(&pair.again),
                 ..pair.clone()

@@ -6,7 +6,7 @@
 //! what an interval covers is measured by the tests of its module. `docs/statistics.md` explains each number.
 
 mod chi_square;
-mod draws;
+pub(crate) mod draws;
 pub mod equivalence;
 pub mod holm;
 pub mod noise;

@@ -6,6 +6,7 @@
 //! library's own tests of the page are what is left, except under CI, where it fails.
 
 mod browser;
+mod many;
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -90,8 +91,21 @@ fn loss(role: Role, seed: usize, step: u64) -> f64 {
     }
 }
 
+/// What is special about a made-up run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Made {
+    /// Of a thousand answer tokens, those that are right at the end.
+    right: Option<u64>,
+    /// The step at which training diverged.
+    diverged: Option<u64>,
+}
+
 /// Writes the folder of a finished run.
 fn finish(folder: &Path, experiment: &Experiment, role: Role, seed: usize) {
+    finish_as(folder, experiment, role, seed, Made::default());
+}
+
+fn finish_as(folder: &Path, experiment: &Experiment, role: Role, seed: usize, made: Made) {
     fs::create_dir_all(folder).unwrap();
     let paths = Paths::new(folder);
     let text = lock::write(&Lock::Experiment(experiment.clone()));
@@ -102,7 +116,8 @@ fn finish(folder: &Path, experiment: &Experiment, role: Role, seed: usize) {
     let start = Start { lock: digests.train, eval: digests.eval, initial: digests.train };
     append(Record::Start(start));
     let mut timings = String::new();
-    for step in 1..=STEPS {
+    let last = made.diverged.unwrap_or(STEPS);
+    for step in 1..=last {
         let stream = match role {
             Role::Treatment if seed == 1 && step >= OTHER_DATA => "another order".to_owned(),
             Role::Base | Role::Treatment => format!("seed {seed}"),
@@ -110,7 +125,11 @@ fn finish(folder: &Path, experiment: &Experiment, role: Role, seed: usize) {
         };
         append(Record::Step(Step {
             step,
-            loss: Some(loss(role, seed, step)),
+            loss: Some(if made.diverged == Some(step) {
+                f64::INFINITY
+            } else {
+                loss(role, seed, step)
+            }),
             grad_norm: 1.0 / step as f64,
             lr: 0.003,
             batch: Digest::of("batch", &format!("{stream} {step}")),
@@ -122,7 +141,10 @@ fn finish(folder: &Path, experiment: &Experiment, role: Role, seed: usize) {
                 step,
                 nll: Some(loss(role, seed, step) + 0.5),
                 counted: 10,
-                tokens: Score { right: step, of: 100 },
+                tokens: match made.right {
+                    None => Score { right: step, of: 100 },
+                    Some(right) => Score { right, of: 1000 },
+                },
                 answers: BTreeMap::new(),
                 measures: BTreeMap::new(),
             }));
@@ -137,9 +159,9 @@ fn finish(folder: &Path, experiment: &Experiment, role: Role, seed: usize) {
         lock: digests.train,
         eval: digests.eval,
         platform: digests.platform,
-        steps: STEPS,
-        diverged: None,
-        counted: 10 * STEPS,
+        steps: last,
+        diverged: made.diverged,
+        counted: 10 * last,
         metrics: log.head().unwrap(),
         lines: log.lines(),
         weights: any,
@@ -160,17 +182,23 @@ fn compared() -> tempfile::TempDir {
 
 fn compared_as(declared: &str) -> tempfile::TempDir {
     let dir = project();
-    fs::write(dir.path().join("recipes/pair.toml"), declared).unwrap();
-    exits(0, &canonc(dir.path(), &["build", "recipes/pair.toml"]));
-    let text = fs::read_to_string(dir.path().join("lockfiles/pair.lock")).unwrap();
-    let Lock::Comparison(comparison) = lock::read("pair", &text).unwrap() else {
+    run_all(dir.path(), "pair", declared, |_, _| Made::default());
+    dir
+}
+
+/// A comparison built, and each of its runs made up by its role and seed.
+fn run_all(dir: &Path, name: &str, declared: &str, made: impl Fn(Role, usize) -> Made) {
+    let recipe = format!("recipes/{name}.toml");
+    fs::write(dir.join(&recipe), declared).unwrap();
+    exits(0, &canonc(dir, &["build", &recipe]));
+    let text = fs::read_to_string(dir.join(format!("lockfiles/{name}.lock"))).unwrap();
+    let Lock::Comparison(comparison) = lock::read(name, &text).unwrap() else {
         panic!("not a comparison")
     };
     for run in comparison.runs() {
-        let folder = dir.path().join("runs/pair").join(&run.experiment.name);
-        finish(&folder, &run.experiment, run.role, run.seed);
+        let folder = dir.join("runs").join(name).join(&run.experiment.name);
+        finish_as(&folder, &run.experiment, run.role, run.seed, made(run.role, run.seed));
     }
-    dir
 }
 
 fn exits(code: i32, ran: &Ran) {

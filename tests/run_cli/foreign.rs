@@ -124,6 +124,43 @@ fn a_finished_run_is_exported_and_an_unfinished_one_is_not() {
     assert!(config.contains("\"LlamaForCausalLM\"") && !config.contains("auto_map"), "{config}");
     let card = fs::read_to_string(root.join("hf/README.md")).unwrap();
     assert!(card.contains("attested by the run") && card.contains("step-0000000006"), "{card}");
+    // Rounded weights are not the attested ones, an earlier step's are of a part of the training, and other files say
+    // nothing of theirs.
+    let steps = "runs/small/checkpoints/step-0000000004/weights.safetensors";
+    let no_step = root.join("plain.safetensors");
+    works(root, &["import", "hf", "--out", "plain", "--name", "plain"]);
+    fs::copy(root.join("plain/weights.safetensors"), &no_step).unwrap();
+    let lock = "lockfiles/small.lock";
+    let unknown = "Nothing shows that these weights were trained by this lock";
+    for (at, (words, what, part)) in [
+        (
+            &["runs/small", "--dtype", "bf16"][..],
+            "rounded to bf16 from the f32 weights of step-0000000006, attested by the run",
+            "576: 6 steps of 96",
+        ),
+        (&[lock, "--weights", steps], "of step 4 of 6 of lock ", "384 of 576: 4 of 6 steps of 96"),
+        (
+            &[lock, "--weights", steps, "--dtype", "bf16"],
+            "rounded to bf16 from weights of step 4 of 6 of lock ",
+            "4 of 6 steps",
+        ),
+        (&[lock, "--weights", "plain.safetensors"], "| weights | of unknown origin |", unknown),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let out = format!("card{at}");
+        let words = [&["export"], words, &["--to", "hf", "--out", &out]].concat();
+        let ran = type_in(root, &words);
+        let said = String::from_utf8_lossy(&ran.stderr).into_owned();
+        assert!(ran.status.success(), "{said}");
+        let card = fs::read_to_string(root.join(&out).join("README.md")).unwrap();
+        assert!(card.contains(what) && card.contains(part), "{words:?}: {card}");
+        assert_eq!(card.contains(unknown), part == unknown, "{card}");
+        let summary = what.trim_matches(['|', ' ']).trim_start_matches("weights | ");
+        assert!(said.contains(&format!("weights: {summary}")), "{said}");
+        assert_eq!(card.contains("not attested"), words.contains(&steps), "{card}");
+    }
     works(root, &["import", "hf", "--out", "back", "--name", "small"]);
     let ours = fs::read_dir(root.join("runs/small/checkpoints")).unwrap();
     assert!(ours.count() > 0);

@@ -51,6 +51,20 @@ fn three_chosen_seeds_of_nine_are_named() {
     assert!(said.contains(left), "{said}");
     let note = "Note: lockfiles/both.lock compares the same arms with 9 seeds.";
     assert!(said.contains(note), "{said}");
+    // The document and the page say it as well.
+    let output = place.type_in("compare lockfiles/three.lock --json");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let one = &value["comparisons"][0];
+    assert_eq!((&one["warnings"][0], &one["warnings"][1]), (&left.into(), &note.into()));
+    let siblings = &one["siblings"];
+    assert_eq!((&siblings["used"], &siblings["locks"][0]["name"]), (&3.into(), &"both".into()));
+    assert_eq!(siblings["left_out"].as_array().unwrap().len(), 6, "{siblings}");
+    place.exits(0, "report lockfiles/three.lock --out page.html");
+    for page in ["runs/three/report.html", "page.html"] {
+        let page = fs::read_to_string(place.path(page)).unwrap();
+        assert!(page.contains(&format!("<li>{left}</li>")), "{page}");
+        assert!(page.contains("both.lock compares the same arms with 9 seeds."));
+    }
     let said = place.exits(0, "compare lockfiles/both.lock");
     assert!(
         said.contains("Note: lockfiles/three.lock compares the same arms with 3 seeds."),
@@ -136,6 +150,7 @@ fn a_stopping_rule_looks_after_every_seed_and_stops() {
     let said = place.exits(0, "compare lockfiles/both.lock");
     assert!(said.contains("seeds the arms differ: held-out loss"), "{said}");
     assert!(said.contains("valid at every look"), "{said}");
+    assert!(said.contains("95% anytime-valid interval") && !said.contains("t interval"), "{said}");
     let looks = fs::read_to_string(place.path("runs/both/looks.jsonl")).unwrap();
     let parsed: Vec<Value> =
         looks.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -157,6 +172,34 @@ fn a_stopping_rule_looks_after_every_seed_and_stops() {
     assert!(!place.path(&format!("runs/both/both-plain-seed{}", used + 1)).exists());
     let said = place.exits(0, "report lockfiles/both.lock --out page.html");
     assert!(!said.contains("left out"), "{said}");
+    let page = fs::read_to_string(place.path("page.html")).unwrap();
+    assert!(page.contains("95% anytime-valid interval") && !page.contains("t interval"), "{page}");
+    // A look that was taken is not taken again, and one under an earlier analysis is not hidden.
+    let path = place.path("runs/both/looks.jsonl");
+    fs::write(&path, looks.replacen("\"n\":2", "\"n\":9", 1)).unwrap();
+    let said = place.exits(1, "compare lockfiles/both.lock");
+    assert!(said.contains("a look that was recorded is not the one that the runs give"), "{said}");
+    assert!(
+        place
+            .exits(0, "report lockfiles/both.lock --out page.html")
+            .contains("a look that was recorded")
+    );
+    fs::write(&path, &looks).unwrap();
+    let lock = fs::read_to_string(place.path("both.toml")).unwrap();
+    fs::write(
+        place.path("both.toml"),
+        lock.replace("stop = \"sequential\"", "stop = \"sequential\"\nlevel = 0.2"),
+    )
+    .unwrap();
+    place.exits(0, "build both.toml");
+    let said = place.exits(0, "compare lockfiles/both.lock");
+    assert!(
+        said.contains(&format!("Warning: {used} looks were taken here under another lock (")),
+        "{said}"
+    );
+    assert!(said.contains("last: differs) before this analysis was declared"), "{said}");
+    let kept = fs::read_to_string(&path).unwrap();
+    assert!(kept.starts_with(&looks) && kept.len() > looks.len(), "{kept}");
 }
 
 /// Times are not compared here, only that they are measured, and that a bound no machine holds leaves no interval.

@@ -82,7 +82,7 @@ fn export(given: Given<'_>, to: To, out: &Path) -> Vec<String> {
         to,
         dtype: given.dtype,
         gpus_per_node: 8,
-        attested: None,
+        origin: None,
     };
     export::write(&request, out).unwrap_or_else(|error| panic!("{error}"))
 }

@@ -248,7 +248,7 @@ fn exported(text: &str, to: To, out: &Path) -> Result<Vec<String>, String> {
         to,
         dtype: Dtype::F32,
         gpus_per_node: 8,
-        attested: None,
+        origin: None,
     };
     export::write(&request, out).map_err(|error| error.to_string())
 }

@@ -42,7 +42,7 @@ fn release(name: &str) -> tempfile::TempDir {
         to: To::HuggingFace,
         dtype: Dtype::F32,
         gpus_per_node: 8,
-        attested: None,
+        origin: None,
     };
     export::write(&request, &place.path().join("hf")).unwrap();
     fs::rename(place.path().join("hf/config.json"), place.path().join("config.json")).unwrap();

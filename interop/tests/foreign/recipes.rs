@@ -105,7 +105,7 @@ fn export(imported: &Imported, experiment: &Experiment, to: To, out: &Path) {
         to,
         dtype: Dtype::F32,
         gpus_per_node: 8,
-        attested: None,
+        origin: None,
     };
     export::write(&request, out).unwrap_or_else(|error| panic!("{error}"));
 }
@@ -211,7 +211,7 @@ fn a_mamba2_that_the_trainer_would_build_otherwise_is_refused() {
             to: To::Slurm,
             dtype: Dtype::F32,
             gpus_per_node: 8,
-            attested: None,
+            origin: None,
         };
         let out = place.path().join("out");
         let said = export::write(&request, &out).unwrap_err().to_string();
@@ -261,7 +261,7 @@ fn what_lingua_cannot_train_is_refused_by_its_field() {
             to: To::Lingua,
             dtype: Dtype::F32,
             gpus_per_node: 8,
-            attested: None,
+            origin: None,
         };
         let out = place.path().join("out");
         let said = export::write(&request, &out).unwrap_err().to_string();

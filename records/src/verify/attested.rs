@@ -50,7 +50,7 @@ pub(super) fn check(
 }
 
 /// Whether an attestation says that another canonc made the run, and which.
-fn other_canonc(attestation: Option<&Attestation>) -> Option<&String> {
+pub(super) fn other_canonc(attestation: Option<&Attestation>) -> Option<&String> {
     let by = attestation.and_then(|known| known.machine.get("canonc"));
     by.filter(|by| *by != env!("CARGO_PKG_VERSION"))
 }

@@ -23,6 +23,8 @@ pub struct Analysis {
     /// In the unit of the primary metric.
     pub margin: Option<Margin>,
     pub confidence: Confidence,
+    /// With a stopping rule, the seeds after which it stops at the latest.
+    pub max_seeds: Option<usize>,
     /// Whether the comparison's lock declares it; if not, these are the defaults.
     pub declared: bool,
 }
@@ -42,6 +44,10 @@ impl Analysis {
             family: family.iter().map(|metric| called(metric).to_owned()).collect(),
             margin: margin.and_then(|margin| Margin::new(margin.to_f64())),
             confidence,
+            max_seeds: match stop {
+                Stop::Fixed => None,
+                Stop::Sequential { max_seeds } => Some(*max_seeds),
+            },
             declared: true,
         })
     }
@@ -56,6 +62,7 @@ pub fn analysis_of(comparison: &Comparison) -> Analysis {
             primary,
             margin: None,
             confidence: Confidence::NINETY_FIVE,
+            max_seeds: None,
             declared: false,
         }
     })
@@ -133,12 +140,25 @@ fn members<'a>(
 
 fn input(pair: &Pair<'_>, metric: &str, analysis: &Analysis) -> equivalence::Row {
     let nothing = Undefined::TooFew { have: 0, need: crate::statistics::paired::FEWEST };
-    let result = match pair.row(metric) {
-        Some(Row { result: Ok(found), .. }) => Ok(found),
-        Some(Row { result: Err(NoInterval::Undefined(why)), .. }) => Err(why),
+    let row = pair.row(metric);
+    let result = match &row {
+        Some(Row { result: Ok(found), .. }) => Ok(*found),
+        Some(Row { result: Err(NoInterval::Undefined(why)), .. }) => Err(*why),
         // A time without an interval has no value that could be tested.
         Some(Row { result: Err(NoInterval::Time(_)), .. }) | None => Err(nothing),
     };
     let margin = analysis.margin.filter(|_| metric == analysis.primary);
-    equivalence::Row { result, p: None, better: better(metric), margin }
+    let p_equivalence = row
+        .filter(|row| row.anytime)
+        .zip(margin)
+        .and_then(|(row, margin)| super::effect::beyond(&row.paired, margin, analysis.confidence));
+    let lost = pair.lost();
+    equivalence::Row {
+        result,
+        p: None,
+        p_equivalence,
+        better: better(metric),
+        margin,
+        diverged: [lost.base, lost.treated],
+    }
 }

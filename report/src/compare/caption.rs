@@ -16,9 +16,9 @@ use super::{
     Analysis, Comparison, NoInterval, Pair, Role, Row, Run, STEADY, Unit, Varied, analysis_of,
     paired,
 };
-use crate::statistics::paired::{FEWEST, covers};
+use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::Asked;
-use crate::statistics::{Confidence, Effect, noise, sign_flip};
+use crate::statistics::{Confidence, Effect, noise, sequential, sign_flip};
 
 pub(super) fn caption(comparison: &Comparison, pairs: &[Pair<'_>], family: &[Member]) -> String {
     let rows: Vec<Row> = pairs.iter().flat_map(Pair::rows).collect();
@@ -41,11 +41,8 @@ pub(super) fn caption(comparison: &Comparison, pairs: &[Pair<'_>], family: &[Mem
     said.push(itself(comparison, pairs));
     said.extend(questions(comparison, &rows));
     said.extend(times(pairs, &rows));
-    let mut text = said.join(" ");
-    for warning in comparison.warnings() {
-        text.push_str(&format!("\n{warning}"));
-    }
-    text
+    said.extend(comparison.decisions());
+    said.join(" ")
 }
 
 /// A bundle is controlled, and its difference is still not that of one factor.
@@ -71,8 +68,20 @@ pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
     let counts: BTreeSet<usize> =
         rows.iter().filter_map(|row| row.result.ok()).map(|found| found.n).collect();
     if counts.is_empty() {
+        // A rule's first possible interval depends on its level.
+        let fewest =
+            if rows.iter().any(|row| row.anytime) { "more".to_owned() } else { FEWEST.to_string() };
         return format!(
-            "There is no interval: it needs {FEWEST} seeds, and differences that are not all equal."
+            "There is no interval: it needs {fewest} seeds, and differences that are not all equal."
+        );
+    }
+    if rows.iter().any(|row| row.anytime) {
+        let Coverage { normal, skewed } = sequential::COVERS;
+        return format!(
+            "A stopping rule is declared, so the {level} interval and p are anytime-valid: they hold at all looks \
+             together, and are wider than those of one look. Simulated shares of sequences of 30 looks with no 95% \
+             interval that misses the true mean: {normal}% where differences are normal, {skewed}% where they are as \
+             skewed as an exponential distribution."
         );
     }
     let mut said = format!("The {level} interval is the paired t interval of the mean difference.");
@@ -105,11 +114,15 @@ pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
 /// The family, its adjustment, and what its words need.
 pub(super) fn tests(analysis: &Analysis, family: &[Member], rows: &[Row]) -> String {
     let count = family.len();
+    let test = match analysis.max_seeds {
+        None => "t test",
+        Some(_) => "sequential test (one over the greatest e value so far)",
+    };
     let tests = if count == 1 { "one test".to_owned() } else { format!("{count} tests") };
     let source =
         if analysis.declared { "declared" } else { "by default, as the lock declares none" };
     let mut said = format!(
-        "p is that of the t test. The family ({source}) is {tests}: {} of each treated arm; Holm's adjustment keeps its \
+        "p is that of the {test}. The family ({source}) is {tests}: {} of each treated arm; Holm's adjustment keeps its \
          level at {}. Other rows are exploratory: their p is not adjusted and they get no word.",
         analysis.family.join(", "),
         level(analysis.confidence),
@@ -122,9 +135,10 @@ pub(super) fn tests(analysis: &Analysis, family: &[Member], rows: &[Row]) -> Str
     }
     match analysis.margin {
         Some(margin) => said.push_str(&format!(
-            " Equivalent means within the declared margin of {} in {}, by two one-sided tests.",
+            " Equivalent means within the declared margin of {} in {}, by two one-sided tests{}.",
             margin.size(),
-            analysis.primary
+            analysis.primary,
+            if analysis.max_seeds.is_some() { " that are valid at every look" } else { "" }
         )),
         None => said.push_str(" No margin is declared, so no row can be called equivalent."),
     }

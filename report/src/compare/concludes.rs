@@ -8,7 +8,9 @@ use super::tests::{arm, by, proved, run, two_seeds};
 use super::*;
 use crate::overview::{self, Entry};
 use crate::statistics::Effect;
+use crate::statistics::draws::Draws;
 use crate::statistics::equivalence::{Margin, Open};
+use crate::statistics::sequential::Decision;
 
 /// Differences of nine seeds whose mean is not chance.
 const NINE: [f64; 9] = [-0.3, -0.1, -0.25, -0.05, -0.2, -0.35, 0.05, -0.15, -0.25];
@@ -237,7 +239,7 @@ fn a_time_needs_a_steady_machine() {
     assert_eq!(row.interval_cell(), "unsteady, A/A ×1.26: no interval");
     // A ratio and its inverse say the same.
     let row = timed([0.02, 0.005, 0.01], [0.0101, 0.0099, 0.01]);
-    assert_eq!(row.difference_cell(3), "×1.00");
+    assert_eq!(row.difference_cell(Lost { pairs: 3, ..Lost::default() }), "×1.00");
     let row = two_seeds().pairs()[0].row(STEP_TIME).unwrap();
     assert_eq!(row.interval_cell(), "A/A timed 1 of 3 times: no interval");
 }
@@ -325,4 +327,136 @@ fn what_is_not_a_number_is_not_passed_over() {
     comparison.arms[1].points[0][2].curves.metrics.remove(HELD_OUT_LOSS);
     assert_eq!(cell(&comparison, "95% t interval"), "n = 2: no interval");
     assert!(cell(&comparison, "paired difference").ends_with("(2 of 3)"));
+}
+
+/// Some runs of an arm diverged.
+fn diverge(comparison: &mut Comparison, arm: usize, seeds: &[usize]) {
+    for run in &mut comparison.arms[arm].points[0] {
+        if seeds.contains(&run.seed) {
+            run.curves.diverged = Some(7);
+        }
+    }
+}
+
+/// Every table, the document and the methods paragraph count the seeds that diverged, and no word is better for it.
+#[test]
+fn a_diverged_seed_is_in_every_word() {
+    let mut comparison = of_losses(&NINE);
+    assert_eq!(cell(&comparison, "effect"), "better");
+    diverge(&mut comparison, 1, &[4]);
+    assert_eq!(cell(&comparison, "effect"), "undecided (8 of 9, 1 diverged)");
+    assert!(cell(&comparison, "paired difference").ends_with(" (8 of 9, 1 diverged)"));
+    let entries = [Entry { task: "depo", comparison: &comparison }];
+    let table = overview::table(&entries);
+    for what in ["undecided (8 of 9, 1 diverged)", "2.2250 nats (8 of 9, 1 diverged)"] {
+        assert!(table.rows[0].contains(&what.to_owned()), "{what}: {:?}", table.rows);
+    }
+    assert!(overview::picture(&entries).contains("1 of 9 diverged"));
+    let value = serde_json::to_value(json([("c", String::new(), &comparison)])).unwrap();
+    let pair = &value["comparisons"][0]["pairs"][0];
+    let lost = serde_json::json!({ "pairs": 9, "base": 0, "treated": 1, "both": 0 });
+    assert_eq!(pair["seeds"], lost);
+    let judged = &pair["rows"][1]["judged"];
+    assert_eq!(
+        (&judged["effect"], &judged["open"]["why"]),
+        (&"undecided".into(), &"diverged".into())
+    );
+    assert_eq!(value["together"][0]["judged"]["effect"], "undecided");
+    assert!(methods("c", "00", &comparison).contains("8 of 9, 1 diverged"));
+    // What diverged is the worst result, so that of the base can only make the arm better.
+    let mut comparison = of_losses(&NINE);
+    diverge(&mut comparison, 0, &[4]);
+    assert_eq!(cell(&comparison, "effect"), "better (8 of 9, 1 of the base diverged)");
+    // The worse arm stays the worse one.
+    let mut comparison = of_losses(&NINE.map(|d| -d));
+    diverge(&mut comparison, 1, &[0, 4]);
+    assert_eq!(cell(&comparison, "effect"), "worse (7 of 9, 2 diverged)");
+    // Of nothing but diverged seeds there is no row, and the arm is not passed over.
+    let mut comparison = of_losses(&NINE[..3]);
+    diverge(&mut comparison, 1, &[0, 1, 2]);
+    assert_eq!(cell(&comparison, "effect"), "undecided (0 of 3, 3 diverged)");
+}
+
+/// Under a stopping rule a seed without a difference ends the looks, and a decision before it counts.
+#[test]
+fn a_seed_that_diverges_takes_no_look_back() {
+    let mut comparison = sequential(&[-0.3, -0.31, -0.29, -0.3, -0.31, -0.3], 9);
+    let decided = comparison.last_looks()[0].look;
+    assert_eq!((decided.n, decided.decision), (4, Decision::Differs));
+    diverge(&mut comparison, 1, &[4]);
+    assert_eq!(comparison.last_looks()[0].look, decided);
+    assert_eq!(cell(&comparison, "effect"), "better");
+    diverge(&mut comparison, 1, &[2]);
+    assert_eq!(comparison.last_looks()[0].look.decision, Decision::Continue);
+    assert_eq!(cell(&comparison, "effect"), "undecided (4 of 6, 2 diverged)");
+}
+
+/// A comparison that stops as soon as its rule decides.
+fn sequential(differences: &[f64], most: usize) -> Comparison {
+    let mut comparison = of_losses(differences);
+    let analysis = analysis_of(&comparison);
+    comparison.proved.analysis =
+        Some(Analysis { max_seeds: Some(most), declared: true, ..analysis });
+    comparison
+}
+
+#[test]
+fn a_stopping_rule_shows_the_interval_that_holds_at_every_look() {
+    let differences = [-0.3, -0.25, -0.35, -0.3, -0.31, 9.0, 9.0];
+    let fixed = of_losses(&differences[..4]);
+    let shown = |n: usize| sequential(&differences[..n], 9);
+    let head = "95% anytime-valid interval (covers 97% at all looks together, 87% if skewed)";
+    assert!(summary(&shown(3)).sections[0].table.head.contains(&head.to_owned()));
+    assert_eq!(cell(&shown(3), "95% anytime"), "n = 3: no interval");
+    let ends = |comparison: &Comparison| {
+        let row = comparison.pairs()[0].row(HELD_OUT_LOSS).unwrap();
+        (row.ends(), row.paired.len())
+    };
+    let ((narrow, _), (wide, _)) = (ends(&fixed), ends(&shown(4)));
+    let (narrow, wide) = (narrow.unwrap(), wide.unwrap());
+    assert!(wide.0 < narrow.0 && narrow.1 < wide.1, "{wide:?} {narrow:?}");
+    // The first decisive look counts, whatever comes after it.
+    let decided = shown(5).last_looks()[0].look;
+    assert_eq!(decided.decision, Decision::Differs);
+    for n in [6, 7] {
+        assert_eq!(shown(n).last_looks()[0].look, decided);
+        assert_eq!(ends(&shown(n)), ends(&shown(decided.n)));
+        assert_eq!(cell(&shown(n), "effect"), "better");
+        let later = format!("{} later seeds change nothing", n - decided.n);
+        assert!(summary(&shown(n)).caption.contains(&later), "{}", summary(&shown(n)).caption);
+    }
+    let text = summary(&shown(7)).text();
+    assert!(!text.contains("t interval") && !text.contains("sign-flip p"), "{text}");
+    let value = serde_json::to_value(json([("c", String::new(), &shown(7))])).unwrap();
+    let one = &value["comparisons"][0];
+    assert_eq!(
+        (&one["looks"][0]["decision"], &one["looks"][0]["n"]),
+        (&"differs".into(), &decided.n.into())
+    );
+    assert_eq!(one["pairs"][0]["rows"][1]["interval"]["anytime"], true);
+    assert_eq!(one["analysis"]["max_seeds"], 9);
+    let entries = [Entry { task: "depo", comparison: &shown(7) }];
+    assert!(overview::table(&entries).head.contains(&head.to_owned()));
+    assert!(
+        methods("c", "00", &shown(7)).contains("sequential rule that was declared before the runs")
+    );
+}
+
+/// What a reader sees who looks after each seed and stops when the rule does: simulated.
+#[test]
+fn the_shown_interval_covers_however_often_one_looks() {
+    let mut draws = Draws::new("test shown looks");
+    let held = |mean: f64, draws: &mut Draws| {
+        let values: Vec<f64> = (0..12).map(|_| mean + draws.normal()).collect();
+        (1..=12).all(|n| {
+            let comparison = sequential(&values[..n], 12);
+            let row = comparison.pairs()[0].row(HELD_OUT_LOSS).unwrap();
+            row.ends().is_none_or(|(low, high)| low <= mean && mean <= high)
+        })
+    };
+    for mean in [0.0, 1.0] {
+        let count = (0..300).filter(|_| held(mean, &mut draws)).count();
+        // 95% but for two standard errors of 300 sequences.
+        assert!(count >= 278, "{mean}: {count} of 300");
+    }
 }

@@ -4,7 +4,9 @@
 //! diverged has no value of any metric and is counted wherever runs are; a mean or a difference of the other runs is
 //! never shown without that count.
 
-use super::{Comparison, Pair, Run, at};
+use serde::Serialize;
+
+use super::{Comparison, Pair, Run, at, paired};
 
 /// How many of these runs diverged.
 pub(crate) fn diverged(runs: &[Run]) -> usize {
@@ -28,10 +30,44 @@ pub(super) fn of_none(runs: &[Run], nothing: &str) -> String {
     }
 }
 
+/// Seeds of a pair of arms, and those that have no difference because a run diverged.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Lost {
+    /// All of them.
+    pub pairs: usize,
+    /// The base alone diverged.
+    pub base: usize,
+    /// The treated run alone diverged.
+    pub treated: usize,
+    pub both: usize,
+}
+
+impl Lost {
+    /// What is added to a difference over `had` of these seeds, and to its word: nothing where it is of all.
+    pub(crate) fn of(self, had: usize) -> String {
+        let Lost { pairs, base, treated, both } = self;
+        let counts =
+            [(treated, "diverged"), (base, "of the base diverged"), (both, "of both diverged")];
+        let counts = counts.into_iter().filter(|(count, _)| *count > 0);
+        let lost: String = counts.map(|(count, what)| format!(", {count} {what}")).collect();
+        if had == pairs { String::new() } else { format!(" ({had} of {pairs}{lost})") }
+    }
+}
+
 impl Pair<'_> {
-    /// Runs of the base and of the treated arm that diverged. No paired difference is of their seeds.
-    pub fn diverged(&self) -> [usize; 2] {
-        [self.base_runs(), self.arm_runs()].map(diverged)
+    /// The seeds of the pair, and how many of them diverged.
+    pub fn lost(&self) -> Lost {
+        let mut lost = Lost::default();
+        for (base, treated) in paired(self.base_runs(), self.arm_runs()) {
+            lost.pairs += 1;
+            match (base.curves.diverged.is_some(), treated.curves.diverged.is_some()) {
+                (true, true) => lost.both += 1,
+                (true, false) => lost.base += 1,
+                (false, true) => lost.treated += 1,
+                (false, false) => {}
+            }
+        }
+        lost
     }
 }
 

@@ -11,7 +11,8 @@ use super::Unit;
 use crate::statistics::noise::{self, Bounds, OfMean};
 use crate::statistics::paired::Paired;
 use crate::statistics::ratio::{self, Refused};
-use crate::statistics::{Confidence, Noise, Undefined};
+use crate::statistics::sequential::Rule;
+use crate::statistics::{Confidence, Margin, Noise, Undefined};
 
 /// The base against itself may differ by this ratio; beyond it there is no interval of a time.
 pub const STEADY: f64 = 1.05;
@@ -58,19 +59,40 @@ pub(super) fn result(
     differences: &[f64],
     of_itself: &[(f64, f64)],
     confidence: Confidence,
+    anytime: bool,
 ) -> Result<Paired, NoInterval> {
+    let of = |differences: &[f64]| {
+        let found = if anytime { at_any_look } else { Paired::of };
+        found(differences, confidence).map_err(NoInterval::Undefined)
+    };
     match unit {
-        Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => {
-            Paired::of(differences, confidence).map_err(NoInterval::Undefined)
-        }
+        Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => of(differences),
         Unit::Seconds => {
             let itself = ratios(of_itself);
             ratio::ratio(differences, &itself, STEADY, confidence).map_err(NoInterval::Time)?;
             let logs: Vec<f64> = differences.iter().map(|ratio| libm::log(*ratio)).collect();
-            Paired::of(&logs, confidence).map_err(NoInterval::Undefined)
+            of(&logs)
         }
     }
 }
+
+/// The mean difference with an interval and a p value that stay valid however often one looks.
+fn at_any_look(differences: &[f64], confidence: Confidence) -> Result<Paired, Undefined> {
+    let found = Paired::of(differences, confidence)?;
+    let rule = Rule::new(confidence, MOST_LOOKS);
+    let too_few = Undefined::TooFew { have: differences.len(), need: rule.fewest() };
+    let look = rule.at(differences).ok_or(too_few)?;
+    let (low, high) = look.interval.ok_or(too_few)?;
+    Ok(Paired { low, high, p: look.p.unwrap_or(1.0), ..found })
+}
+
+/// Anytime p value of the hypothesis that the true difference is at or beyond the margin.
+pub(super) fn beyond(differences: &[f64], margin: Margin, confidence: Confidence) -> Option<f64> {
+    Rule::new(confidence, MOST_LOOKS).beyond(differences, margin)
+}
+
+/// Only where a search for the first possible interval ends; levels that need so many seeds are not declared.
+const MOST_LOOKS: usize = 1000;
 
 /// The A/A noise of a mean of `n` differences.
 pub(super) fn noise(

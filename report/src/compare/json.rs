@@ -12,11 +12,11 @@ use super::interval::covers as bootstrap_covers;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::judged;
 use super::{
-    Analysis, Comparison, Edge, Equal, Interval, Itself, Member, NoInterval, NoNoise, Pair, Role,
-    Row, analysis_of, at, extreme, methods, summary, together,
+    Analysis, Comparison, Edge, Equal, Interval, Itself, Looked, Lost, Member, NoInterval, NoNoise,
+    Pair, Role, Row, Siblings, analysis_of, at, extreme, methods, summary, together,
 };
 use crate::statistics::paired::{Coverage, FEWEST, covers};
-use crate::statistics::{Better, Judged, SignFlip};
+use crate::statistics::{Better, Judged, SignFlip, sequential};
 
 const SCHEMA: &str = "canonc.compare.v2";
 
@@ -62,6 +62,10 @@ pub struct One {
     pub paired_at_each_point: Vec<OnePair>,
     pub best_per_arm: Vec<OnePair>,
     pub best_of_base_for_all: Vec<OnePair>,
+    /// Of a stopping rule: the look at each arm that its rows are of.
+    pub looks: Vec<Looked>,
+    /// Other locks of the same arms, and finished seeds that this lock leaves out.
+    pub siblings: Siblings,
     pub warnings: Vec<String>,
     pub caption: String,
     /// A paragraph for a paper.
@@ -134,6 +138,8 @@ pub struct OnePair {
     /// Places in `points`.
     pub arm_point: usize,
     pub base_point: usize,
+    /// Seeds of the rows, and those without a difference because a run diverged.
+    pub seeds: Lost,
     pub rows: Vec<OneRow>,
 }
 
@@ -153,7 +159,7 @@ pub struct OneRow {
     pub lowest: Option<f64>,
     pub highest: Option<f64>,
     pub better: Better,
-    /// The t interval; null where there is none, and then `no_interval` says why.
+    /// The t interval, or the anytime-valid one; null where there is none, and then `no_interval` says why.
     pub interval: Option<OneInterval>,
     pub no_interval: Option<NoInterval>,
     /// From six seeds on.
@@ -181,6 +187,8 @@ pub struct OneInterval {
     pub standard_error: f64,
     pub sd: f64,
     pub p: f64,
+    /// Whether it and p hold at all looks together, as they do under a stopping rule.
+    pub anytime: bool,
     /// Measured, of intervals at 0.95.
     pub covers_percent: Option<Coverage>,
 }
@@ -247,7 +255,14 @@ fn one(name: &str, lock: String, comparison: &Comparison) -> One {
         },
         interval: Method {
             level: analysis.confidence.share(),
-            method: "paired t interval of the mean difference over seeds; of times, of log ratios",
+            method: match analysis.max_seeds {
+                None => {
+                    "paired t interval of the mean difference over seeds; of times, of log ratios"
+                }
+                Some(_) => {
+                    "anytime-valid interval of the mean difference over seeds; of times, of log ratios"
+                }
+            },
             fewest: FEWEST,
             secondary: "percentile bootstrap at 0.95",
         },
@@ -260,6 +275,8 @@ fn one(name: &str, lock: String, comparison: &Comparison) -> One {
         paired_at_each_point: of_metric(comparison.at_each_point()),
         best_per_arm: of_metric(comparison.judged(true)),
         best_of_base_for_all: of_metric(comparison.judged(false)),
+        looks: comparison.last_looks(),
+        siblings: comparison.proved.siblings.clone(),
         warnings: comparison.warnings(),
         caption: summary(comparison).caption,
     }
@@ -318,6 +335,7 @@ fn one_pair(
         verdict: comparison.standing(&pair.arm.name),
         arm_point: pair.arm_point,
         base_point: pair.base_point,
+        seeds: pair.lost(),
         rows: rows.into_iter().map(|row| one_row(row, pair, family)).collect(),
     }
 }
@@ -331,7 +349,8 @@ fn one_row(row: Row, pair: &Pair<'_>, family: &[Member]) -> OneRow {
         standard_error: found.standard_error,
         sd: found.sd,
         p: found.p,
-        covers_percent: covers(found.n)
+        anytime: row.anytime,
+        covers_percent: if row.anytime { Some(sequential::COVERS) } else { covers(found.n) }
             .filter(|_| found.confidence == crate::statistics::Confidence::NINETY_FIVE),
     });
     OneRow {

@@ -8,9 +8,9 @@ use super::caption::level;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::percent;
 use super::{Comparison, Pair, Role, Row, analysis_of};
-use crate::statistics::paired::{FEWEST, covers};
+use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::Asked;
-use crate::statistics::{Confidence, noise};
+use crate::statistics::{Confidence, noise, sequential};
 
 /// The paragraph.
 pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
@@ -51,9 +51,22 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
             " (that of the selection; the lock declares no analysis)"
         }
     ));
-    said.push(interval(least, analysis.confidence));
+    match analysis.max_seeds {
+        None => said.push(interval(least, analysis.confidence)),
+        Some(most) => {
+            let Coverage { normal, skewed } = sequential::COVERS;
+            said.push(format!(
+                "Seeds were run one after another in a fixed order under a sequential rule that was declared before the \
+                 runs (at most {most} seeds). Intervals are {} anytime-valid intervals; at all looks together they cover \
+                 {normal}% for normal and {skewed}% for exponentially skewed differences, by simulation at 95%.",
+                percent(analysis.confidence)
+            ));
+            said.extend(comparison.decisions());
+        }
+    }
+    let test = if analysis.max_seeds.is_some() { "anytime-valid t tests" } else { "t tests" };
     said.push(format!(
-        "P values are two-sided t tests, adjusted by Holm's method over {} tests ({} of each treated arm), level {}.",
+        "P values are two-sided {test}, adjusted by Holm's method over {} tests ({} of each treated arm), level {}.",
         comparison.family().len(),
         analysis.family.join(", "),
         level(analysis.confidence)
@@ -65,6 +78,18 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
         ),
         None => "No equivalence margin was declared.".to_owned(),
     });
+    for pair in &pairs {
+        let lost = pair.lost();
+        if lost.base + lost.treated + lost.both > 0 {
+            let kept = lost.pairs - lost.base - lost.treated - lost.both;
+            said.push(format!(
+                "Runs diverged: differences of {} are{}, and no word was given that a diverged run, ranked worst, could \
+                 change.",
+                pair.arm.name,
+                lost.of(kept).replace(['(', ')'], "")
+            ));
+        }
+    }
     said.push(repeated(comparison, &pairs));
     if let Some(asked) = rows.iter().filter_map(|row| row.asked).min() {
         let which = match comparison.proved.questions {

@@ -92,7 +92,8 @@ impl Comparison {
 
     /// What a reader of the numbers has to know of them, a sentence each.
     pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = self.divergences();
+        let mut warnings = self.proved.siblings.warnings();
+        warnings.extend(self.divergences());
         warnings.extend(self.loosely_matched());
         if self.points.len() < 2 {
             return warnings;

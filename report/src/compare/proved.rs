@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use compiler::lock;
 
-use super::{Analysis, Arm, Comparison, Costs, Role, Varied};
+use super::{Analysis, Arm, Comparison, Costs, Role, Siblings, Varied};
 use crate::statistics::questions::Asked;
 
 /// What stands beside what was run.
@@ -26,6 +26,8 @@ pub struct Proved {
     pub questions: Option<Asked>,
     /// By arm, what a run of it costs.
     pub costs: BTreeMap<String, Costs>,
+    /// Other locks and finished seeds of these arms, as far as they were looked for.
+    pub siblings: Siblings,
 }
 
 /// What is proved of one arm.
@@ -129,6 +131,7 @@ impl Proved {
             varied: varied(locked),
             questions: questions(locked),
             costs: costs.collect(),
+            siblings: Siblings::default(),
         }
     }
 

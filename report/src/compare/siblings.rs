@@ -40,14 +40,28 @@ pub struct LeftOut {
 /// What else there is of the arms of a comparison.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Siblings {
+    /// Seeds of this lock.
+    pub used: usize,
     pub locks: Vec<Sibling>,
     /// Finished runs of treated arms, by seed.
     pub left_out: Vec<LeftOut>,
+    /// Looks that were taken in this comparison's folder under another lock: its analysis was declared after them.
+    pub earlier_looks: Vec<EarlierLooks>,
+}
+
+/// Looks under a lock that is not this one.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct EarlierLooks {
+    pub lock: String,
+    pub looks: usize,
+    /// The last decision: `continue`, `differs`, `equivalent` or `exhausted`.
+    pub decision: String,
 }
 
 impl Siblings {
     /// What a reader of the comparison has to know of them, a sentence each.
-    pub fn warnings(&self, used: usize) -> Vec<String> {
+    pub fn warnings(&self) -> Vec<String> {
+        let used = self.used;
         let mut said = Vec::new();
         let paired = self.left_out.iter().filter(|seed| seed.paired).count();
         if !self.left_out.is_empty() {
@@ -66,6 +80,13 @@ impl Siblings {
                 seeds.join(", ")
             ));
         }
+        for EarlierLooks { lock, looks, decision } in &self.earlier_looks {
+            said.push(format!(
+                "Warning: {looks} looks were taken here under another lock ({}, last: {decision}) before this analysis \
+                 was declared.",
+                lock.get(..12).unwrap_or(lock)
+            ));
+        }
         for Sibling { path, seeds, .. } in &self.locks {
             said.push(format!(
                 "Note: {} compares the same arms with {} seeds.",
@@ -79,7 +100,32 @@ impl Siblings {
 
 /// Looks for them. `locks` is the folder of lock files, `runs` that of runs and of comparisons' folders.
 pub fn siblings(comparison: &lock::Comparison, locks: &Path, runs: &Path) -> Siblings {
-    Siblings { locks: other_locks(comparison, locks), left_out: left_out(comparison, runs) }
+    Siblings {
+        used: comparison.seeds.len(),
+        locks: other_locks(comparison, locks),
+        left_out: left_out(comparison, runs),
+        earlier_looks: earlier_looks(comparison, &runs.join(&comparison.name)),
+    }
+}
+
+fn earlier_looks(comparison: &lock::Comparison, folder: &Path) -> Vec<EarlierLooks> {
+    let own = comparison.id().to_string();
+    let mut found: Vec<EarlierLooks> = Vec::new();
+    for line in disk::json_lines(&folder.join(super::LOOKS)) {
+        let word = |key: &str| line.get(key).and_then(serde_json::Value::as_str).map(str::to_owned);
+        let (Some(lock), Some(decision)) = (word("lock"), word("decision")) else { continue };
+        if lock == own {
+            continue;
+        }
+        match found.iter_mut().find(|known| known.lock == lock) {
+            Some(known) => {
+                known.looks += 1;
+                known.decision = decision;
+            }
+            None => found.push(EarlierLooks { lock, looks: 1, decision }),
+        }
+    }
+    found
 }
 
 fn other_locks(comparison: &lock::Comparison, folder: &Path) -> Vec<Sibling> {

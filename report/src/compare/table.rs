@@ -12,11 +12,11 @@ use super::diverged::{of_none, of_runs};
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::{
-    Comparison, Itself, Mean, NoInterval, NoNoise, Pair, Role, Row, Run, Unit, analysis_of, costs,
-    mean, mean_of, paired, unit,
+    Comparison, Itself, Lost, Mean, NoInterval, NoNoise, Pair, Role, Row, Run, Unit, analysis_of,
+    costs, mean, mean_of, unit,
 };
-use crate::statistics::paired::{Paired, covers};
-use crate::statistics::{Confidence, Effect, Judged};
+use crate::statistics::paired::{Coverage, Paired, covers};
+use crate::statistics::{Confidence, Effect, Judged, sequential};
 
 /// Cells.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
@@ -41,6 +41,8 @@ pub struct Summary {
     /// Single differences and bootstrap intervals, for a page and not for a terminal.
     pub secondary: Vec<Section>,
     pub caption: String,
+    /// What must not be overlooked: divergences, chosen seeds, edges of the grid.
+    pub warnings: Vec<String>,
 }
 
 pub(super) const NOTHING: &str = "–";
@@ -57,7 +59,8 @@ pub fn summary(comparison: &Comparison) -> Summary {
     }
     sections.extend(costs::section(comparison));
     let secondary = pairs.iter().map(|pair| secondary(comparison, pair)).collect();
-    Summary { sections, secondary, caption: caption(comparison, &pairs, &family) }
+    let caption = caption(comparison, &pairs, &family);
+    Summary { sections, secondary, caption, warnings: comparison.warnings() }
 }
 
 /// The arm, and its point where there are several.
@@ -89,8 +92,20 @@ pub(crate) fn interval_head<'r>(
     rows: impl Iterator<Item = &'r Row>,
 ) -> String {
     let level = percent(confidence);
+    let rows: Vec<&Row> = rows.collect();
+    if rows.iter().any(|row| row.anytime) {
+        let Coverage { normal, skewed } = sequential::COVERS;
+        let reached = match confidence == Confidence::NINETY_FIVE {
+            true => format!(" (covers {normal}% at all looks together, {skewed}% if skewed)"),
+            false => String::new(),
+        };
+        // Tables of several comparisons may have both kinds.
+        let kind =
+            if rows.iter().all(|row| row.anytime) { "anytime-valid" } else { "t or anytime-valid" };
+        return format!("{level} {kind} interval{reached}");
+    }
     // Coverage is measured at 95%. Of several numbers of seeds the least is stated.
-    let least = rows.filter_map(|row| row.result.ok()).map(|found| found.n).min();
+    let least = rows.iter().filter_map(|row| row.result.ok()).map(|found| found.n).min();
     match least.and_then(|n| Some((n, covers(n)?))) {
         Some((n, reached)) if confidence == Confidence::NINETY_FIVE => format!(
             "{level} t interval (covers {}% at n = {n}, {}% if skewed)",
@@ -119,8 +134,7 @@ fn spread(pair: &Pair<'_>, row: Option<&Row>) -> Vec<String> {
         let columns = 2 + usize::from(pair.again.is_some());
         return vec![NOTHING.to_owned(); columns];
     };
-    let pairs = paired(pair.base_runs(), pair.arm_runs()).len();
-    let mut line = vec![row.difference_cell(pairs), row.interval_cell()];
+    let mut line = vec![row.difference_cell(pair.lost()), row.interval_cell()];
     line.extend(pair.again.map(|_| row.itself_cell()));
     line
 }
@@ -148,7 +162,7 @@ fn section(comparison: &Comparison, pair: &Pair<'_>, family: &[Member]) -> Secti
         if flips {
             line.push(p_cell(row.sign_flip.map(|flip| flip.p)));
         }
-        line.extend(effect_cells(word));
+        line.extend(effect_cells(word, pair.lost().of(row.paired.len())));
         if asked {
             line.push(asked_cell(row));
         }
@@ -169,14 +183,14 @@ pub(crate) fn judged(family: &[Member], pair: &Pair<'_>, metric: &str) -> Option
     found.map(|member| member.judged)
 }
 
-/// The adjusted p value, and the word.
-pub(crate) fn effect_cells(word: Option<Judged>) -> [String; 2] {
+/// The adjusted p value, and the word with the seeds that it is of where some diverged.
+pub(crate) fn effect_cells(word: Option<Judged>, of_seeds: String) -> [String; 2] {
     let Some(Judged { effect, p_adjusted, within_margin, .. }) = word else {
-        return [NOTHING.to_owned(), "exploratory".to_owned()];
+        return [NOTHING.to_owned(), format!("exploratory{of_seeds}")];
     };
     let small = within_margin == Some(true) && matches!(effect, Effect::Better | Effect::Worse);
     let small = if small { ", within the margin" } else { "" };
-    [p_cell(p_adjusted), format!("{}{small}", effect.word())]
+    [p_cell(p_adjusted), format!("{}{small}{of_seeds}", effect.word())]
 }
 
 pub(crate) fn p_cell(p: Option<f64>) -> String {
@@ -242,11 +256,11 @@ impl Row {
     }
 
     /// The mean difference, with how many of all pairs it is of.
-    pub(crate) fn difference_cell(&self, pairs: usize) -> String {
+    pub(crate) fn difference_cell(&self, lost: Lost) -> String {
         let found = self.mean_difference();
         found.map_or_else(
             || NOTHING.to_owned(),
-            |mean| self.unit.difference(mean) + &of_fewer(self.paired.len(), pairs),
+            |mean| self.unit.difference(mean) + &lost.of(self.paired.len()),
         )
     }
 
@@ -280,13 +294,9 @@ impl Row {
     }
 }
 
-fn mean_cell(unit: Unit, mean: Option<Mean>, runs: &[Run]) -> String {
+pub(crate) fn mean_cell(unit: Unit, mean: Option<Mean>, runs: &[Run]) -> String {
     let Some(Mean { value, runs: had }) = mean else { return of_none(runs, NOTHING) };
     unit.value(value) + &of_runs(had, runs)
-}
-
-fn of_fewer(had: usize, all: usize) -> String {
-    if had == all { String::new() } else { format!(" ({had} of {all})") }
 }
 
 /// The paired difference of the judged metric at every point: what no choice of points has made better.
@@ -409,7 +419,7 @@ impl Table {
 }
 
 impl Summary {
-    /// Section after section, then the caption.
+    /// Section after section, then the caption and the warnings.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Section { title, table } in &self.sections {
@@ -418,7 +428,9 @@ impl Summary {
             }
             text.push_str(&format!("{}\n", table.text()));
         }
-        text.push_str(&format!("{}\n", self.caption));
+        for line in std::iter::once(&self.caption).chain(&self.warnings) {
+            text.push_str(&format!("{line}\n"));
+        }
         text
     }
 }

@@ -373,6 +373,7 @@ fn both_ways_of_judging_stand_beside_each_point() {
             );
         }
         let caption = &summary.caption;
+        let said = summary.text();
         let name = ["best per arm", "best of the base for all"][declared];
         for what in [
             format!("declared is \"{name}\""),
@@ -380,7 +381,7 @@ fn both_ways_of_judging_stand_beside_each_point() {
             "the base was repeated 3 times with other init and data seeds".to_owned(),
             "Warning: the best point of canon (optimizer.lr 0.004) has the highest optimizer.lr of the grid".to_owned(),
         ] {
-            assert!(caption.contains(&what), "{what}: {caption}");
+            assert!(said.contains(&what), "{what}: {said}");
         }
         assert_eq!(comparison.warnings().len(), 1, "the base's best is inside: {caption}");
         let elsewhere = caption.contains("It is of the base's point, not");

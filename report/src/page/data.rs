@@ -80,6 +80,7 @@ fn of_run(run: &Run, part: Option<usize>, all: &[&Run]) -> Value {
         "seconds": logged.seconds.as_ref().map(|seconds| of_ends(seconds)),
         "beside": logged.curves.step_seconds.is_none(),
         "data": data,
+        "diverged": logged.curves.diverged,
         "spikes": logged.spikes,
         "series": series,
     })

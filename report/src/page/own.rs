@@ -42,7 +42,11 @@ pub(super) fn finals(runs: &[&Run]) -> Finals {
             value("arch.parameters"),
             value("budget.tokens"),
             run.logged.spikes.len().to_string(),
-            last(TRAINING_LOSS),
+            // A run that diverged has no final value, and the reason is its result.
+            match run.logged.curves.diverged {
+                Some(step) => format!("diverged at step {step}"),
+                None => last(TRAINING_LOSS),
+            },
         ];
         row.extend(metrics.iter().map(|name| last(name)));
         row

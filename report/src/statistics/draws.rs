@@ -8,20 +8,20 @@ use records::init::philox::Philox;
 
 const BUFFER: usize = 64;
 
-pub(super) struct Draws {
+pub(crate) struct Draws {
     philox: Philox,
     buffer: [f64; BUFFER],
     next: u64,
 }
 
 impl Draws {
-    pub(super) fn new(key: &str) -> Draws {
+    pub(crate) fn new(key: &str) -> Draws {
         let philox = Philox::new(&blake3::hash(key.as_bytes()));
         Draws { philox, buffer: [0.0; BUFFER], next: 0 }
     }
 
     /// Strictly between 0 and 1.
-    pub(super) fn uniform(&mut self) -> f64 {
+    pub(crate) fn uniform(&mut self) -> f64 {
         let at = self.next as usize % BUFFER;
         if at == 0 {
             self.philox.uniforms(self.next, &mut self.buffer);
@@ -31,7 +31,7 @@ impl Draws {
     }
 
     /// Of mean 0 and standard deviation 1.
-    pub(super) fn normal(&mut self) -> f64 {
+    pub(crate) fn normal(&mut self) -> f64 {
         normal::quantile(self.uniform())
     }
 }

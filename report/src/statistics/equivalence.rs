@@ -71,6 +71,9 @@ pub enum Open {
     NoMargin,
     /// The data allow zero, and a difference beyond the margin.
     TooUncertain,
+    /// The other seeds would have another word, and these have no difference because the base alone, or the treated
+    /// run alone, diverged: without them the worst results are left out.
+    Diverged { base: usize, treated: usize },
 }
 
 /// One row of a family.
@@ -79,8 +82,12 @@ pub struct Row {
     pub result: Result<Paired, Undefined>,
     /// A p value to judge by in place of that of the t interval, such as the sign-flip test's.
     pub p: Option<f64>,
+    /// The same for that of the two one-sided tests.
+    pub p_equivalence: Option<f64>,
     pub better: Better,
     pub margin: Option<Margin>,
+    /// Seeds in which the base alone diverged, and those in which the treated run alone did.
+    pub diverged: [usize; 2],
 }
 
 /// A row with its word.
@@ -109,7 +116,10 @@ pub fn judge(family: &[Row], confidence: Confidence) -> Vec<Judged> {
         family.iter().map(|row| row.result.ok().map(|result| row.p.unwrap_or(result.p))).collect();
     let equals: Vec<Option<f64>> = family
         .iter()
-        .map(|row| Some(two_one_sided(row.result.as_ref().ok()?, row.margin?)))
+        .map(|row| {
+            let of_interval = two_one_sided(row.result.as_ref().ok()?, row.margin?);
+            Some(row.p_equivalence.unwrap_or(of_interval))
+        })
         .collect();
     let adjusted = holm::adjusted(&differs).into_iter().zip(holm::adjusted(&equals));
     family
@@ -136,6 +146,18 @@ fn word(row: &Row, differs: Option<f64>, equals: Option<f64>, alpha: f64) -> Jud
             None => (Effect::Undecided, Some(Open::NoMargin)),
         },
     };
+    // A run that diverged is worse than any other.
+    let [base, treated] = row.diverged;
+    let spared = match effect {
+        Effect::Better => treated > 0,
+        Effect::Worse => base > 0,
+        Effect::Equivalent => base > 0 || treated > 0,
+        Effect::Undecided => false,
+    };
+    let (effect, open) = match spared {
+        true => (Effect::Undecided, Some(Open::Diverged { base, treated })),
+        false => (effect, open),
+    };
     Judged { effect, p_adjusted: differs, p_equivalence: equals, within_margin, open }
 }
 
@@ -149,7 +171,14 @@ mod tests {
 
     fn row(differences: &[f64], better: Better, margin: Option<f64>) -> Row {
         let margin = margin.map(|size| Margin::new(size).unwrap());
-        Row { result: Paired::of(differences, AT), p: None, better, margin }
+        Row {
+            result: Paired::of(differences, AT),
+            p: None,
+            p_equivalence: None,
+            better,
+            margin,
+            diverged: [0, 0],
+        }
     }
 
     fn one(differences: &[f64], better: Better, margin: Option<f64>) -> Judged {
@@ -242,6 +271,29 @@ mod tests {
         let mut row = row(&[1.0, 1.1, 0.9], Better::More, None);
         row.p = Some(0.2);
         assert_eq!(judge(&[row], AT)[0].effect, Effect::Undecided);
+    }
+
+    /// Seeds that diverged can only make an arm worse than the others show.
+    #[test]
+    fn no_word_leaves_the_worst_results_out() {
+        let down = [-1.0, -1.1, -0.9];
+        let small = [-0.02, 0.01, 0.015, -0.01];
+        for (differences, better, [base, treated], effect) in [
+            (&down[..], Better::Less, [0, 1], Effect::Undecided),
+            (&down[..], Better::Less, [1, 0], Effect::Better),
+            (&down[..], Better::More, [0, 1], Effect::Worse),
+            (&down[..], Better::More, [1, 0], Effect::Undecided),
+            (&small[..], Better::Less, [1, 0], Effect::Undecided),
+            (&small[..], Better::Less, [0, 1], Effect::Undecided),
+            (&small[..], Better::Less, [0, 0], Effect::Equivalent),
+        ] {
+            let mut row = row(differences, better, Some(0.1));
+            row.diverged = [base, treated];
+            let found = judge(&[row], AT)[0];
+            assert_eq!(found.effect, effect, "{differences:?} {better:?} {base} {treated}");
+            let open = (effect == Effect::Undecided).then_some(Open::Diverged { base, treated });
+            assert_eq!(found.open, open);
+        }
     }
 
     #[test]

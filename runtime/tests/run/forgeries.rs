@@ -222,7 +222,16 @@ fn table() -> Vec<Forgery> {
         row(KERNELS, "a kernel that the plan lacks", |run| run.kernels(|kernels| drop(kernels.insert("magic".to_owned(), ["fast".to_owned()].into()))), Found("which the lock's plan does not execute")),
         row(KERNELS, "a kernel gone", |run| run.kernels(|kernels| drop(kernels.remove("linear").unwrap())), Found("which every step of the lock's plan executes")),
         // The attestation.
-        row(ATTESTATION, "deleted", |run| fs::remove_file(run.paths.attestation()).unwrap(), Trusted(Subject::Attestation)),
+        row(ATTESTATION, "deleted", |run| fs::remove_file(run.paths.attestation()).unwrap(), Found("attestation.toml is gone: its log and its checkpoint")),
+        row(ATTESTATION, "deleted with what tells of the end", |run| {
+            fs::remove_file(run.paths.attestation()).unwrap();
+            run.retext(&run.paths.events(), |text| text.lines().filter(|line| !line.contains("finished")).map(|line| format!("{line}\n")).collect());
+        }, Found("attestation.toml is gone: its log and its checkpoint")),
+        row(ATTESTATION, "deleted with the last step's checkpoint", |run| {
+            fs::remove_file(run.paths.attestation()).unwrap();
+            fs::remove_dir_all(run.place(8)).unwrap();
+            fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap();
+        }, Found("attestation.toml is gone: events.jsonl says that it ended")),
         row(ATTESTATION, "empty", |run| fs::write(run.paths.attestation(), "").unwrap(), Found("attestation.toml: it has no seal")),
         row(ATTESTATION, "another CPU", |run| run.reattest(|a| drop(a.machine.insert("cpu".to_owned(), "faster".to_owned()))), Trusted(Subject::Machine)),
         row(ATTESTATION, "another machine before", |run| run.reattest(|a| a.other_machines.push("one more".to_owned())), Trusted(Subject::Machine)),
@@ -338,8 +347,14 @@ fn table() -> Vec<Forgery> {
         // What nothing seals.
         row(TIMINGS, "faster", |run| fs::write(run.paths.timings(), "{\"step\":1,\"seconds\":0.001}\n").unwrap(), Trusted(Subject::Times)),
         row(TIMINGS, "deleted", |run| fs::remove_file(run.paths.timings()).unwrap(), Trusted(Subject::Times)),
-        row(EVENTS, "another story", |run| fs::write(run.paths.events(), "{\"event\":\"finished\",\"step\":8}\n").unwrap(), Trusted(Subject::Times)),
-        row(EVENTS, "deleted", |run| fs::remove_file(run.paths.events()).unwrap(), Trusted(Subject::Times)),
+        row(EVENTS, "another story", |run| fs::write(run.paths.events(), "{\"event\":\"finished\",\"step\":8}\n").unwrap(), Found("events.jsonl: line 1 is not an event")),
+        row(EVENTS, "another machine", |run| run.retext(&run.paths.events(), |text| text.replacen("\"machine\":\"", "\"machine\":\"faster ", 1)), Trusted(Subject::Times)),
+        row(EVENTS, "nonsense", |run| fs::write(run.paths.events(), "nothing happened\n").unwrap(), Found("events.jsonl: line 1 is not an event")),
+        row(EVENTS, "nonsense among events", |run| run.retext(&run.paths.events(), |text| format!("{text}[]\n")), Found("is not an event that canonc writes: []")),
+        row(EVENTS, "no start", |run| run.retext(&run.paths.events(), |text| text.lines().filter(|line| !line.contains("started")).map(|line| format!("{line}\n")).collect()), Found("events.jsonl has no process that started")),
+        row(EVENTS, "half a line, and no process after it", |run| run.retext(&run.paths.events(), |text| text.replacen("{\"event\":\"finished\"", "{\"event\":\"fin\n{\"event\":\"finished\"", 1)), Found("is not an event that canonc writes")),
+        row(EVENTS, "empty", |run| fs::write(run.paths.events(), "").unwrap(), Found("events.jsonl is gone or empty")),
+        row(EVENTS, "deleted", |run| fs::remove_file(run.paths.events()).unwrap(), Found("events.jsonl is gone or empty")),
         row(WRITER, "another process", |run| fs::write(run.paths.writer(), "process 1\n").unwrap(), Trusted(Subject::Times)),
         row(STRANGE, "in the run's folder", |run| fs::write(run.paths.folder.join("results.txt"), "good\n").unwrap(), Found("results.txt is no part of a run")),
         row(STRANGE, "hidden in the run's folder", |run| fs::write(run.paths.folder.join(".results"), "good\n").unwrap(), Trusted(Subject::OtherFiles)),
@@ -398,6 +413,61 @@ fn every_file_of_a_run_is_in_the_table() {
     }
     for row in rows {
         assert!(row == STRANGE || files.iter().any(|file| file == row), "no run has {row}");
+    }
+}
+
+/// Whatever takes the place of a file is found, and the finding names it.
+#[cfg(target_os = "linux")]
+#[test]
+fn what_takes_the_place_of_a_file_is_found_and_named() {
+    use std::os::unix::fs::symlink;
+    type Replace = fn(&Path, &Path);
+    let kinds: [(&str, Replace); 6] = [
+        ("a link to the same bytes", |file, away| symlink(away, file).unwrap()),
+        ("a link to nothing", |file, _| symlink("nowhere", file).unwrap()),
+        ("a folder", |file, _| fs::create_dir(file).unwrap()),
+        ("a pipe", |file, _| {
+            assert!(std::process::Command::new("mkfifo").arg(file).status().unwrap().success());
+        }),
+        ("an empty file", |file, _| fs::write(file, "").unwrap()),
+        ("nothing", |_, _| {}),
+    ];
+    // Nothing seals them, and a run without them holds.
+    let loose = |file: &str, kind: &str| {
+        (file == TIMINGS || file == WRITER) && (kind == "an empty file" || kind == "nothing")
+    };
+    let experiment = depo(&[]);
+    let mut files = Vec::new();
+    list(finished(), "", &mut files);
+    files.sort_unstable();
+    files.dedup();
+    let mut wrong = Vec::new();
+    for file in &files {
+        for (kind, replace) in kinds {
+            let run = Forger::of(finished(), &experiment);
+            let path = run.paths.folder.join(file.replace("STEP", &name_of(8)));
+            let away = run.paths.folder.parent().unwrap().join("away");
+            fs::rename(&path, &away).unwrap();
+            replace(&path, &away);
+            let broken = run.verify().broken;
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            let found = broken.iter().any(|line| line.contains(&name));
+            if found == loose(file, kind) {
+                wrong.push(format!("{file}, {kind}: {broken:#?}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
+    // Folders as well.
+    for folder in ["checkpoints".to_owned(), format!("checkpoints/{}", name_of(6))] {
+        let run = Forger::of(finished(), &experiment);
+        let path = run.paths.folder.join(&folder);
+        let away = run.paths.folder.parent().unwrap().join("away");
+        fs::rename(&path, &away).unwrap();
+        symlink(&away, &path).unwrap();
+        let broken = run.verify().broken;
+        let found = broken.iter().any(|line| line.starts_with(&format!("{folder} is a link")));
+        assert!(found, "{folder}: {broken:#?}");
     }
 }
 

@@ -63,6 +63,32 @@ fn an_unfinished_run_holds_as_far_as_it_goes() {
     assert!(verify(&folder.path().join("nowhere"), None, Remake::Spread).is_err());
 }
 
+/// Between its last checkpoint and its attestation a run is not called one that lost its attestation.
+#[test]
+fn a_run_that_a_process_works_on_is_unfinished() {
+    let folder = Folder::finished(&depo(&[]));
+    fs::remove_file(folder.paths().attestation()).unwrap();
+    let gone = |report: &Report| report.broken.iter().any(|line| line.contains("is gone"));
+    assert!(gone(&report(&folder)));
+    let writer = fs::File::options().write(true).open(folder.paths().writer()).unwrap();
+    writer.lock().unwrap();
+    let found = report(&folder);
+    assert!(!gone(&found), "{:?}", found.broken);
+    assert!(trusted(&found).iter().any(|text| text.contains("not finished")), "{found:?}");
+}
+
+/// A process that ends while it writes an event leaves half a line, and the next process goes on below it.
+#[test]
+fn half_an_event_before_the_next_process_is_no_finding() {
+    let folder = Folder::finished(&depo(&[]));
+    let events = fs::read_to_string(folder.paths().events()).unwrap();
+    let start = events.lines().find(|line| line.contains("started")).unwrap();
+    for torn in ["{", "{\"event\":\"proved\",\"li"] {
+        fs::write(folder.paths().events(), format!("{start}\n{torn}\n{events}")).unwrap();
+        assert_eq!(report(&folder).broken, Vec::<String>::new(), "{torn}");
+    }
+}
+
 #[test]
 fn of_a_longer_run_some_data_is_made_again_and_all_of_it_when_asked() {
     let folder =

@@ -28,6 +28,11 @@ fn without_chromium() {
 
 /// What the driver saw on the page; of `only` these steps, or of all.
 pub(super) fn driven(dir: &Path, page: &str, only: &[&str]) -> Option<Value> {
+    driven_at(dir, page, only, 1100)
+}
+
+/// The same in a window of another width.
+pub(super) fn driven_at(dir: &Path, page: &str, only: &[&str], width: u32) -> Option<Value> {
     let Some(chromium) = chromium() else {
         // A check that nobody sees skipped is no check: where tests run by themselves it has to be there.
         assert!(
@@ -49,7 +54,7 @@ pub(super) fn driven(dir: &Path, page: &str, only: &[&str]) -> Option<Value> {
     let output = Command::new(chromium)
         .args("--headless --no-sandbox --disable-gpu --disable-quic --no-first-run".split(' '))
         .args("--disable-background-networking --hide-scrollbars --dump-dom".split(' '))
-        .args(["--window-size=1100,1750", "--virtual-time-budget=20000"])
+        .args([&format!("--window-size={width},1750"), "--virtual-time-budget=20000"])
         .arg(format!("--user-data-dir={}", dir.join("profile").display()))
         .arg(format!("file://{}", path.display()))
         .stdin(Stdio::null())

@@ -107,6 +107,19 @@
   await step("still", () => ({ shown: getComputedStyle(document.querySelector("section.still")).display, pictures: document.querySelectorAll(".still svg").length, paper: [...document.styleSheets].some(sheet => [...sheet.cssRules].some(rule => rule.media && rule.media.mediaText === "print")) }));
   await step("options", () => [...$("filter-field").options].map(one => one.value));
   await step("values", () => { type("filter-field", "data.source", "change"); return [...$("filter-value").options].map(one => one.textContent); });
+  await step("warned", () => [...document.querySelectorAll(".warnings li")].map(one => ({ text: one.textContent, shown: one.checkVisibility() })));
+  const both = (a, b) => { press("Escape"); for (const run of [a, b]) document.querySelector(`#legend tr[data-run='${run.index}'] .name`).click(); const selected = charts.find(one => one.spec.key === "selected"); return { verdict: $("verdict").textContent, exploratory: $("exploratory") && $("exploratory").textContent, note: selected ? selected.spec.note : null }; };
+  const first = (part, role) => RUNS.find(run => run.part === part && run.role === role);
+  await step("declared", () => ({ ...both(first(RUNS[OWN - 1].part, "base"), first(RUNS[OWN - 1].part, "treatment")), unjudged: PAIRS.filter(pair => !pair.published).flatMap(pair => pair.lines).filter(({ treated, base }) => { const found = judged(base, treated); return !found || !found.declared || found.headline == null; }).length }));
+  await step("crossed", () => RUNS.some(run => run.part === 1) ? both(first(0, "base"), first(1, "treatment")) : null);
+  press("Escape");
+  // Numbers of a table that have neither a unit nor a head that says what is counted.
+  await step("units", () => [...document.querySelectorAll("section[aria-labelledby='end'] table, #finals")].flatMap(table => { const heads = [...table.tHead.rows[0].cells].map(cell => cell.textContent); return [...table.tBodies[0].rows].flatMap(row => [...row.cells].map((cell, at) => [heads[at], cell.textContent])); }).filter(([head, text]) => /^[±+×-]?[0-9.]/.test(text) && !/(nats|pp|%|bits|ms|tokens|targets|repetitions)\b|%|×|seeds/.test(text) && !/^(p|p, Holm|sign-flip p|parameters|training FLOPs a run|activations a token|points tried|runs|tokens of all runs|tokens|spikes|lock|questions)$/.test(head)));
+  await step("words", () => [...document.querySelectorAll("section[aria-labelledby='end'] tbody tr[class]")].map(row => [row.className, getComputedStyle(row.querySelector("th"), "::after").content, row.querySelector("th").getBoundingClientRect().right < innerWidth]));
+  await step("logged", () => { if (!state.logy) click("logy"); const seen = charts.map(({ spec, u, host }) => ({ key: spec.key, distr: u.scales.y.distr, note: host.closest(".chart").querySelector("p").textContent })); click("logy"); return seen; });
+  await step("titles", () => charts.filter(({ spec }) => spec.zero).map(({ spec }) => [spec.title, spec.note]));
+  // What is wider than a small window, but for what scrolls by itself.
+  await step("narrow", async () => { const seen = [...document.querySelectorAll("body *")].filter(one => !one.closest(".wide, #charts, .skip, pre, svg") && one.checkVisibility() && one.getBoundingClientRect().right > innerWidth + 1).map(one => `${one.tagName}.${one.className}#${one.id}`); return [innerWidth, ...new Set(seen)].slice(0, 9); });
   const told = document.createElement("pre");
   told.id = "driven";
   told.textContent = btoa(unescape(encodeURIComponent(JSON.stringify(saw))));

@@ -1,0 +1,115 @@
+//! Looks of a sequential stopping rule: what was decided after each seed.
+//!
+//! In: a comparison whose analysis declares the rule. Out: for each treated arm its look after so many seeds, and the
+//! seeds that its tables are of. Must stay true: looks follow from the runs in the locked order of seeds, so they come
+//! out the same again; the first decisive look of an arm counts, and its tables show the seeds up to that look, whatever
+//! was run after it; from a seed on that has no difference there is no new decision, since leaving it out would make
+//! the rule invalid.
+
+use serde::Serialize;
+
+use super::{Analysis, Arm, Comparison, Role, Unit, analysis_of, metric_of, paired, unit};
+use crate::statistics::sequential::{Decision, Look, Rule};
+
+/// The file, in a comparison's folder, that keeps looks: an object a line, with the id of the lock.
+pub const LOOKS: &str = "looks.jsonl";
+
+/// A look at one arm after a seed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Looked {
+    pub arm: String,
+    pub metric: String,
+    #[serde(flatten)]
+    pub look: Look,
+}
+
+impl Comparison {
+    /// The look at each treated arm after so many seeds; none without a stopping rule.
+    pub fn looks(&self, seeds: usize) -> Vec<Looked> {
+        let analysis = analysis_of(self);
+        let (Some(most), Some(base)) = (analysis.max_seeds, self.base()) else { return Vec::new() };
+        let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment);
+        let looked = treated.map(|arm| Looked {
+            arm: arm.name.clone(),
+            metric: analysis.primary.clone(),
+            look: self.look(&analysis, base, arm, seeds.min(most), most),
+        });
+        looked.collect()
+    }
+
+    /// The looks at all seeds that were run, each arm's decisive one where there is one.
+    pub fn last_looks(&self) -> Vec<Looked> {
+        self.looks(self.seeds())
+    }
+
+    /// How many seeds were run.
+    fn seeds(&self) -> usize {
+        let runs = self.arms.iter().flat_map(|arm| arm.points.iter().flatten());
+        runs.map(|run| run.seed + 1).max().unwrap_or(0)
+    }
+
+    /// The seeds after which the rule decided on an arm. Its tables are of these.
+    pub(super) fn decided_after(&self, base: &Arm, arm: &Arm) -> Option<usize> {
+        let analysis = analysis_of(self);
+        let most = analysis.max_seeds?;
+        let look = self.look(&analysis, base, arm, self.seeds().min(most), most);
+        match look.decision {
+            Decision::Differs | Decision::Equivalent => Some(look.n),
+            Decision::Exhausted => Some(most),
+            Decision::Continue => None,
+        }
+    }
+
+    /// Each arm is tested at its share of the level.
+    fn look(&self, analysis: &Analysis, base: &Arm, arm: &Arm, seeds: usize, most: usize) -> Look {
+        let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment).count();
+        let level = analysis.confidence.of_each(treated * analysis.family.len());
+        let rule = Rule { margin: analysis.margin, ..Rule::new(level, most) };
+        let runs = |arm: &Arm| arm.points.first().cloned().unwrap_or_default();
+        let (base, arm) = (runs(base), runs(arm));
+        let pairs = paired(&base, &arm);
+        let difference = |seed: usize| {
+            let (base, arm) = pairs.iter().find(|(base, _)| base.seed == seed)?;
+            let [base, arm] = [base, arm].map(|run| metric_of(run, &analysis.primary));
+            Some(arm? - base?)
+        };
+        let judged = unit(&analysis.primary) != Unit::Seconds;
+        let differences: Vec<f64> =
+            (0..seeds).map_while(difference).take_while(|_| judged).collect();
+        let last = rule.last(&differences);
+        let decided = |look: &Look| {
+            matches!(look.decision, Decision::Differs | Decision::Equivalent)
+                || differences.len() == seeds
+        };
+        last.filter(decided).unwrap_or(Look {
+            n: differences.len(),
+            mean: None,
+            e: None,
+            p: None,
+            interval: None,
+            undefined: None,
+            decision: if seeds == most { Decision::Exhausted } else { Decision::Continue },
+        })
+    }
+
+    /// What the rule decided on each arm, a sentence each.
+    pub(super) fn decisions(&self) -> Vec<String> {
+        let said = |Looked { arm, metric, look }: Looked| {
+            let what = match look.decision {
+                Decision::Continue => "the rule has not decided yet",
+                Decision::Differs => "the arms differ",
+                Decision::Equivalent => "the arms are equivalent within the margin",
+                Decision::Exhausted => "nothing is decided, and no seeds are left",
+            };
+            let later = self.seeds().saturating_sub(look.n);
+            let later = match (look.decision, later) {
+                (Decision::Differs | Decision::Equivalent, 1..) => {
+                    format!("; {later} later seeds change nothing and are not in its rows")
+                }
+                _ => String::new(),
+            };
+            format!("{arm}, by {metric}: after {} seeds {what}{later}.", look.n)
+        };
+        self.last_looks().into_iter().map(said).collect()
+    }
+}
