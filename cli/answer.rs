@@ -110,7 +110,11 @@ fn questions(args: &AnswerArgs) -> Result<Vec<Question>, Failure> {
     let path = &args.questions;
     let text = runtime::files::read_text(path, runtime::files::TEXT)
         .map_err(|error| files::missing(path, &error))?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let lines = text
+        .trim_start_matches('\u{feff}')
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
     let questions: Vec<Question> = lines
         .map(|(number, line)| {
             serde_json::from_str(line).map_err(|error| {

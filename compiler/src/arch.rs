@@ -48,12 +48,24 @@ pub struct Built {
     pub tree: ArchTree,
     pub base: Option<ArchTree>,
     pub edits: Vec<Edit>,
+    /// Some entry could not be applied: the tree is only good for finding more errors.
+    pub broken: bool,
 }
 
 /// What aliases stand for, each worked out once.
 pub type Aliases = BTreeMap<(FileId, String), Option<Rc<Applied>>>;
 
 pub fn build(
+    library: &Library,
+    file: FileId,
+    arch: &Arch,
+    diagnostics: &mut Diagnostics,
+) -> Option<Built> {
+    attempt(library, file, arch, diagnostics).filter(|built| !built.broken)
+}
+
+/// The same, with the tree as far as it could be built.
+pub(crate) fn attempt(
     library: &Library,
     file: FileId,
     arch: &Arch,
@@ -71,7 +83,10 @@ pub fn definition(
     diagnostics: &mut Diagnostics,
 ) -> Option<Rc<Applied>> {
     let mut aliases = Aliases::new();
-    Builder::new(library, &mut aliases, None, diagnostics).definition(file, expr, 0)
+    let mut builder = Builder::new(library, &mut aliases, None, diagnostics);
+    let before = builder.errors();
+    let made = builder.definition(file, expr, 0);
+    made.filter(|_| builder.errors() == before)
 }
 
 /// The same in a body, which binds what is around.
@@ -83,7 +98,10 @@ pub(crate) fn definition_in(
     aliases: &mut Aliases,
     diagnostics: &mut Diagnostics,
 ) -> Option<Rc<Applied>> {
-    Builder::new(library, aliases, around, diagnostics).definition(file, expr, 0)
+    let mut builder = Builder::new(library, aliases, around, diagnostics);
+    let before = builder.errors();
+    let made = builder.definition(file, expr, 0);
+    made.filter(|_| builder.errors() == before)
 }
 
 /// What an alias stands for.
@@ -94,7 +112,10 @@ pub(crate) fn alias(
     aliases: &mut Aliases,
     diagnostics: &mut Diagnostics,
 ) -> Option<Rc<Applied>> {
-    Builder::new(library, aliases, None, diagnostics).alias(home, alias, 0)
+    let mut builder = Builder::new(library, aliases, None, diagnostics);
+    let before = builder.errors();
+    let made = builder.alias(home, alias, 0);
+    made.filter(|_| builder.errors() == before)
 }
 
 struct Builder<'a> {
@@ -155,7 +176,12 @@ impl<'a> Builder<'a> {
                     self.diagnostics.push(diag::not_an_arch(base, place));
                     return None;
                 };
-                let base_tree = self.arch(home, &base_arch, depth + 1)?.tree;
+                // What is wrong with the base is reported there: edits of it may follow from that.
+                let base = self.arch(home, &base_arch, depth + 1)?;
+                if base.broken {
+                    return None;
+                }
+                let base_tree = base.tree;
                 let tree = self.entries(base_tree.clone(), file, entries, &mut edits);
                 (tree, Some(base_tree))
             }
@@ -164,7 +190,8 @@ impl<'a> Builder<'a> {
         tree.docs.clone_from(&arch.docs);
         tree.span = arch.span;
         edits::repeated(&edits, self.diagnostics);
-        (self.errors() == before).then_some(Built { tree, base, edits })
+        let broken = self.errors() != before;
+        Some(Built { tree, base, edits, broken })
     }
 
     fn errors(&self) -> usize {

@@ -288,7 +288,7 @@ impl Elaborator<'_> {
                 "norm_eps" => "a number of 0 or more".to_owned(),
                 _ => format!("an integer between 1 and {MAX_WIDTH}"),
             };
-            diag::bad_arch_field(setting.span, field, got, &want)
+            diag::bad_arch_field(setting.place(), field, got, &want)
         };
         if self.pending.contains(&field) {
             self.diagnostics.push(wrong("computed from itself"));

@@ -15,6 +15,7 @@ use crate::diag;
 use crate::elaborate::{Elaborated, Field, elaborate, elaborate_open, join};
 use crate::graph::Graph;
 use crate::inline;
+use crate::recover;
 use crate::resolve::{Library, import_target, resolve};
 use crate::tree::ArchTree;
 
@@ -167,15 +168,24 @@ impl Program {
             diagnostics.push(diag::no_such_arch(span, name, &names));
             return (None, diagnostics);
         };
-        let Some(built) = arch::build(&self.library, home, &found, &mut diagnostics) else {
+        let Some(built) = arch::attempt(&self.library, home, &found, &mut diagnostics) else {
             return (None, diagnostics);
         };
+        if built.broken {
+            recover::further(&self.library, built.tree, 0, false, &mut diagnostics);
+            return (None, diagnostics);
+        }
         // The base first, and of it only what the edits speak of: two graphs are not held at once.
         let before = built.base.as_ref().and_then(|base| {
             let fields = elaborate(&self.library, base, &mut Diagnostics::new())?.fields;
             Some(edited_fields(&fields, &built.edits))
         });
+        let from = diagnostics.len();
         let finished = finish(&self.library, &built.tree, &mut diagnostics);
+        if finished.is_none() {
+            recover::further(&self.library, built.tree, from, true, &mut diagnostics);
+            return (None, diagnostics);
+        }
         if let (Some(finished), Some(before)) = (&finished, before) {
             let after = edited_fields(fields(finished), &built.edits);
             idle_edits(&before, &after, &built.edits, &mut diagnostics);
