@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
-use compiler::lock::{Experiment, Lock};
+use compiler::lock::{DataSource, Experiment, Lock};
 use compiler::program::Compiled;
 use runtime::checkpoint;
 use runtime::finished;
@@ -18,9 +18,10 @@ use serde::Serialize;
 use crate::args::{ExportArgs, ExportDtype, ExportTo};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::import::failure;
-use crate::{load, locks, output, runs, weights};
+use crate::{load, locks, out, output, runs, weights};
 
 pub(crate) fn export(args: &ExportArgs) -> Outcome {
+    out::refuse_link(&args.out)?;
     let Source { compiled, experiment, weights, attested } = source(args)?;
     let request = Request {
         compiled: &compiled,
@@ -49,6 +50,14 @@ pub(crate) fn export(args: &ExportArgs) -> Outcome {
     for file in files {
         output::data(&format!("{file}\n"))?;
     }
+    let recipe = written.iter().any(|name| name == "recipe.yaml");
+    if let (ExportTo::Lingua, Some(experiment), false) = (args.to, &experiment, recipe) {
+        let why = match &experiment.data.source {
+            DataSource::Task { name, .. } => format!("it trains on text, and this run on the task {name}"),
+            DataSource::Text { .. } => "it has no words for this recipe or arch".to_owned(),
+        };
+        output::note(&format!("recipe.yaml is left out: Lingua's trainer cannot run it, since {why}"));
+    }
     Ok(Exit::Fine)
 }
 
@@ -69,7 +78,7 @@ struct Source {
 }
 
 fn source(args: &ExportArgs) -> Result<Source, Failure> {
-    let path = &args.source;
+    let path = &runs::folder(&args.source);
     if path.is_dir() {
         return run(path, args.weights.as_deref());
     }
@@ -121,8 +130,7 @@ fn of_the_lock(weights: &Path, experiment: &Experiment) -> Result<(), Failure> {
 fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
     let paths = Paths::new(folder);
     if !paths.lock().is_file() {
-        return Err(Failure::bad_input(format!("`{}` is a folder without a run", shown(folder)))
-            .help("name a lock, or the folder of a finished run"));
+        return Err(runs::not_a_run(folder).help("or name a lock"));
     }
     if weights.is_some() {
         return Err(Failure::bad_input("a run brings its own weights")

@@ -258,6 +258,9 @@ pub(crate) fn source_too_large(file: FileId, bytes: Option<u64>) -> Diagnostic {
 }
 
 fn folder_given(path: &Path) -> Failure {
+    if crate::runs::holds_runs(path) {
+        return crate::runs::not_a_run(path);
+    }
     let failure = Failure::bad_input(format!("`{}` is a folder, not a .canon file", shown(path)));
     let first = crate::files::canon_files(path).ok().and_then(|files| files.into_iter().next());
     match first {
