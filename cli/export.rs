@@ -53,10 +53,14 @@ pub(crate) fn export(args: &ExportArgs) -> Outcome {
     let recipe = written.iter().any(|name| name == "recipe.yaml");
     if let (ExportTo::Lingua, Some(experiment), false) = (args.to, &experiment, recipe) {
         let why = match &experiment.data.source {
-            DataSource::Task { name, .. } => format!("it trains on text, and this run on the task {name}"),
+            DataSource::Task { name, .. } => {
+                format!("it trains on text, and this run on the task {name}")
+            }
             DataSource::Text { .. } => "it has no words for this recipe or arch".to_owned(),
         };
-        output::note(&format!("recipe.yaml is left out: Lingua's trainer cannot run it, since {why}"));
+        output::note(&format!(
+            "recipe.yaml is left out: Lingua's trainer cannot run it, since {why}"
+        ));
     }
     Ok(Exit::Fine)
 }

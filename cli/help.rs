@@ -67,8 +67,11 @@ pub(crate) fn help(args: &HelpArgs) -> Outcome {
 pub(crate) fn man(args: &ManArgs) -> Outcome {
     let dir = args.dir.as_path();
     if dir.exists() && !dir.is_dir() {
-        return Err(Failure::bad_input(format!("`{}` is a file, and pages go into a folder", shown(dir)))
-            .help("name a folder, such as `man1`; it is made if it is not there"));
+        return Err(Failure::bad_input(format!(
+            "`{}` is a file, and pages go into a folder",
+            shown(dir)
+        ))
+        .help("name a folder, such as `man1`; it is made if it is not there"));
     }
     std::fs::create_dir_all(dir).map_err(|error| Failure::cannot_write(dir, &error))?;
     let mut command = visible(&Cli::command());

@@ -228,12 +228,16 @@ fn unknown_in(inside: &[OsString], word: &OsString) -> Failure {
         path = format!("{path} {step}");
     }
     let word = word.to_string_lossy();
-    let known: Vec<&str> =
-        command.get_subcommands().filter(|c| !c.is_hide_set()).map(clap::Command::get_name).collect();
+    let known: Vec<&str> = command
+        .get_subcommands()
+        .filter(|c| !c.is_hide_set())
+        .map(clap::Command::get_name)
+        .collect();
     let failure = Failure::bad_input(format!("`{path}` has no command `{word}`"));
     match (dsl::suggest(&word, known.iter().copied()), known.is_empty()) {
         (Some(near), _) => failure.help(format!("did you mean `{path} {near}`?")),
-        (None, true) => failure.help(format!("`canonc help{}` says what it does", path.trim_start_matches("canonc"))),
+        (None, true) => failure
+            .help(format!("`canonc help{}` says what it does", path.trim_start_matches("canonc"))),
         (None, false) => failure.help(format!("its commands are {}", known.join(", "))),
     }
 }

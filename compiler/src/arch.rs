@@ -75,6 +75,20 @@ pub(crate) fn attempt(
     Builder::new(library, &mut aliases, None, diagnostics).arch(file, arch, 0)
 }
 
+/// The same without the entries that these places are in.
+pub(crate) fn without(
+    library: &Library,
+    file: FileId,
+    arch: &Arch,
+    places: &[Span],
+    diagnostics: &mut Diagnostics,
+) -> Option<Built> {
+    let mut aliases = Aliases::new();
+    let mut builder = Builder::new(library, &mut aliases, None, diagnostics);
+    builder.unusable = places.to_vec();
+    builder.arch(file, arch, 0)
+}
+
 /// The definition that an expression of an arch names, with its configuration.
 pub fn definition(
     library: &Library,
@@ -125,6 +139,8 @@ struct Builder<'a> {
     diagnostics: &'a mut Diagnostics,
     groups: u32,
     reached: usize,
+    /// Places of names that nothing defines: what they are in is passed over.
+    unusable: Vec<Span>,
 }
 
 /// What an entry puts at its path.
@@ -140,7 +156,15 @@ impl<'a> Builder<'a> {
         around: Around,
         diagnostics: &'a mut Diagnostics,
     ) -> Builder<'a> {
-        Builder { library, aliases, around, diagnostics, groups: 0, reached: 0 }
+        Builder {
+            library,
+            aliases,
+            around,
+            diagnostics,
+            groups: 0,
+            reached: 0,
+            unusable: Vec::new(),
+        }
     }
 
     fn arch(&mut self, file: FileId, arch: &Arch, depth: usize) -> Option<Built> {
@@ -163,7 +187,8 @@ impl<'a> Builder<'a> {
                     span: arch.span,
                 };
                 let tree = self.entries(tree, file, entries, &mut edits);
-                if !entries.iter().any(|e| matches!(e, Entry::Layers { .. })) {
+                let whole = self.unusable.is_empty();
+                if whole && !entries.iter().any(|e| matches!(e, Entry::Layers { .. })) {
                     self.diagnostics.push(diag::no_layers(&arch.name));
                 }
                 (tree, None)
@@ -192,6 +217,33 @@ impl<'a> Builder<'a> {
         edits::repeated(&edits, self.diagnostics);
         let broken = self.errors() != before;
         Some(Built { tree, base, edits, broken })
+    }
+
+    /// Whether a name that nothing defines is in an entry, but in none inside it.
+    fn passes_over(&self, entry: &Entry) -> bool {
+        if self.unusable.is_empty() {
+            return false;
+        }
+        let inside = |inner: &Span, whole: Span| {
+            inner.file == whole.file && whole.start <= inner.start && inner.end <= whole.end
+        };
+        let has = |whole: Span| self.unusable.iter().any(|place| inside(place, whole));
+        let value = |value: &Expr| match &value.kind {
+            ExprKind::Applied { def, .. } => has(def.span),
+            _ => has(value.span),
+        };
+        match entry {
+            Entry::Set { path, value: of, .. } | Entry::Replace { path, value: of, .. } => {
+                has(path.span) || value(of)
+            }
+            Entry::Fill { slots, with, .. } => slots.iter().any(|s| has(s.span)) || value(with),
+            Entry::Canon { slots, .. } | Entry::Empty { slots, .. } => {
+                slots.iter().any(|slot| has(slot.span))
+            }
+            Entry::Nested { path, .. } => has(path.span),
+            // What a layer is made of cannot be left out.
+            Entry::Layers { .. } => false,
+        }
     }
 
     fn errors(&self) -> usize {
@@ -235,6 +287,9 @@ impl<'a> Builder<'a> {
         entry: &Entry,
         edits: &mut Vec<Edit>,
     ) {
+        if self.passes_over(entry) {
+            return;
+        }
         let below = |path: &Path| -> Vec<Segment> {
             prefix.iter().chain(&path.segments).cloned().collect()
         };

@@ -12,7 +12,7 @@ use std::rc::Rc;
 use dsl::limits::MAX_ERRORS;
 use dsl::{Decimal, Diagnostic, Diagnostics, Expr, ExprKind, Span};
 
-use crate::elaborate::elaborate;
+use crate::elaborate::{FOR_THIS, elaborate};
 use crate::op;
 use crate::resolve::Library;
 use crate::tree::{Applied, ArchTree, Callable, Setting, SettingValue};
@@ -90,7 +90,9 @@ fn place(d: &Diagnostic) -> Option<Place> {
 fn independent(tree: &ArchTree, d: &Diagnostic, doubtful: &BTreeSet<String>) -> bool {
     let own: BTreeSet<String> = own_names(tree, d);
     let speaks = words(&d.message).any(|word| doubtful.contains(word) && !own.contains(word));
-    let here = d.labels.iter().any(|label| label.span.file == tree.span.file);
+    // The layer that an error is shown with says nothing of what it is about.
+    let about = d.labels.iter().filter(|label| label.text != FOR_THIS);
+    let here = about.into_iter().any(|label| label.span.file == tree.span.file);
     !LACKING.contains(&d.code) && !d.code.starts_with("too-") && here && !speaks
 }
 
@@ -157,7 +159,7 @@ impl<'a> Repair<'a> {
     fn new(errors: &[Diagnostic], doubtful: &'a mut BTreeSet<String>) -> Repair<'a> {
         let labels = errors.iter().flat_map(|d| &d.labels);
         // The last label of an error in a definition names the whole layer.
-        let places = labels.filter(|label| label.text != "for this").map(|label| label.span);
+        let places = labels.filter(|label| label.text != FOR_THIS).map(|label| label.span);
         let lacking = errors.iter().filter(|d| d.code == "missing-config").filter_map(|d| {
             let mut names = d.message.split('`').skip(1).step_by(2).map(str::to_owned);
             Some((names.next()?, names.next()?))

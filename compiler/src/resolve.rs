@@ -295,7 +295,13 @@ impl Library {
 
     /// The texts that an arch is made from, its own among them; `None` where one is missing.
     pub fn used_by(&self, file: FileId, name: &str) -> Option<Vec<Span>> {
+        self.used(file, name).filter(|(_, all)| *all).map(|(used, _)| used)
+    }
+
+    /// The same as far as they are there, and whether all are.
+    pub(crate) fn used(&self, file: FileId, name: &str) -> Option<(Vec<Span>, bool)> {
         let (arch, home) = self.arch(file, name)?;
+        let mut all = true;
         let mut next = vec![Entity::Arch(arch, home)];
         let mut found: BTreeMap<(FileId, u32), Span> = BTreeMap::new();
         while let Some(entity) = next.pop() {
@@ -311,11 +317,11 @@ impl Library {
                 match entity.or_else(|| self.lookup(home, &used.text)) {
                     Some(entity) => next.push(entity),
                     None if names::is_built_in(&used.text) => {}
-                    None => return None,
+                    None => all = false,
                 }
             }
         }
-        Some(found.into_values().collect())
+        Some((found.into_values().collect(), all))
     }
 
     /// Everything that can be named in a file, for suggestions.

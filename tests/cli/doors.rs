@@ -95,7 +95,9 @@ fn what_a_tokenizer_loses_is_said() {
         let ran = prepare(tokenizer, "none");
         assert_eq!(ran.code, 2, "{}", ran.stderr);
         assert!(ran.stderr.contains("nothing of the documents is left"), "{}", ran.stderr);
-        assert!(!dir.path().join("o.index").exists() && !dir.path().join("o.index.partial").exists());
+        assert!(
+            !dir.path().join("o.index").exists() && !dir.path().join("o.index.partial").exists()
+        );
         let ran = prepare(tokenizer, "all");
         assert!(ran.code == 0 && !ran.stderr.contains("warning"), "{}", ran.stderr);
     }
@@ -104,7 +106,8 @@ fn what_a_tokenizer_loses_is_said() {
 #[test]
 fn a_folder_of_several_runs_lists_them() {
     let lock = fs::read_to_string(root().join("lockfiles/llama_tiny.lock"));
-    let lock = lock.unwrap_or_else(|_| fs::read_to_string(root().join("lockfiles/llama_1B.lock")).unwrap());
+    let lock = lock
+        .unwrap_or_else(|_| fs::read_to_string(root().join("lockfiles/llama_1B.lock")).unwrap());
     let dir = folder(&[("runs/demo/a/lock", lock.as_str()), ("runs/demo/b/lock", lock.as_str())]);
     for command in ["show", "verify", "graph"] {
         let ran = ran(dir.path(), &format!("{command} runs/demo"));
@@ -148,7 +151,8 @@ fn a_link_is_no_folder_to_make() {
     fs::remove_file(dir.path().join("real/.keep")).unwrap();
     std::os::unix::fs::symlink("real", dir.path().join("link")).unwrap();
     let lock = root().join("lockfiles/llama_1B.lock");
-    let ran = canonc(dir.path(), &["export", &lock.to_string_lossy(), "--to", "card", "--out", "link"]);
+    let ran =
+        canonc(dir.path(), &["export", &lock.to_string_lossy(), "--to", "card", "--out", "link"]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     assert!(ran.stderr.contains("`link` is a link, and a folder is made there"), "{}", ran.stderr);
 }

@@ -127,7 +127,9 @@ impl Builder<'_> {
             },
         };
         let Some(base) = base else {
-            self.diagnostics.push(diag::not_a_definition(name.span));
+            if !self.unusable.contains(&name.span) {
+                self.diagnostics.push(diag::not_a_definition(name.span));
+            }
             return None;
         };
         self.configured(file, Applied { span: expr.span, ..base }, entries, depth)
@@ -177,6 +179,9 @@ impl Builder<'_> {
         depth: usize,
         seen: &mut BTreeMap<String, Span>,
     ) {
+        if self.passes_over(entry) {
+            return;
+        }
         let full = |path: &Path| -> Option<Vec<Name>> {
             let below = path.segments.iter().map(|segment| match segment {
                 Segment::Name(name) => Some(name.clone()),

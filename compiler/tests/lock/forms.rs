@@ -91,7 +91,9 @@ arch small {{ vocab 10400  dim 8  norm_eps 1e-5  init lingua  layers 2 of own }}
 /// Weights are shares of the sources: of one source all, whatever its number; of none that is read, an error.
 #[test]
 fn weights_of_one_source_are_no_weights_and_some_source_is_read() {
-    let with = |weights: &str| TEXT.replace("task = \"text\",", &format!("task = \"text\", weights = {weights},"));
+    let with = |weights: &str| {
+        TEXT.replace("task = \"text\",", &format!("task = \"text\", weights = {weights},"))
+    };
     let plain = experiment_of(TEXT, &small());
     for weights in ["[1]", "[7]", "[]"] {
         let text = with(weights);

@@ -432,13 +432,11 @@ fn two_files_that_differ_in_one_key_are_a_pair_with_one_finding() {
     let two = configuration("b", &[("optim.lr", "6e-4"), ("model.dim", "512")]);
     let found = report(&[one.clone(), two.clone()]);
     let said: Vec<String> = heavy(&found).into_iter().collect();
-    assert_eq!(
-        said,
-        ["twin-training optimizer.lr: 0.0003 | 0.0006, and arch.canon is the same"]
-    );
+    assert_eq!(said, ["twin-training optimizer.lr: 0.0003 | 0.0006, and arch.canon is the same"]);
     assert!(found.pairs.len() == 1 && found.clean.is_empty());
     // Equal files, and seeds of one experiment, are no pair; of three nobody says which are meant.
-    let seed = configuration("c", &[("optim.lr", "3e-4"), ("model.dim", "512"), ("model.seed", "7")]);
+    let seed =
+        configuration("c", &[("optim.lr", "3e-4"), ("model.dim", "512"), ("model.seed", "7")]);
     assert!(report(&[one.clone(), one.clone()]).pairs.is_empty());
     assert!(report(&[one.clone(), seed.clone()]).pairs.is_empty());
     assert!(report(&[one, two, seed]).pairs.is_empty());
