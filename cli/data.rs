@@ -103,7 +103,7 @@ fn parameter_file(path: &str) -> Result<String, DataError> {
         },
     )?;
     if bytes.len() as u64 > MOST_BYTES {
-        let message = format!("`{}` has more than {MOST_BYTES} bytes", shown(path));
+        let message = format!("`{}` has more than {}", shown(path), dsl::size(MOST_BYTES));
         return Err(wrong(message, "name a file of parameters".to_owned()));
     }
     String::from_utf8(bytes).map_err(|_| {

@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
-use compiler::lock::{Experiment, Lock};
+use compiler::lock::{DataSource, Experiment, Lock};
 use compiler::program::Compiled;
 use interop::dtype::Dtype;
 use interop::export::{Origin, Request, To, write};
@@ -18,9 +18,10 @@ use serde::Serialize;
 use crate::args::{ExportArgs, ExportDtype, ExportTo};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::import::failure;
-use crate::{load, locks, output, runs, weights};
+use crate::{load, locks, out, output, runs, weights};
 
 pub fn export(args: &ExportArgs) -> Outcome {
+    out::refuse_link(&args.out)?;
     let Source { compiled, experiment, weights, known } = source(args)?;
     let what = known.as_ref().map(|known| known.said(args.dtype));
     let request = Request {
@@ -57,6 +58,18 @@ pub fn export(args: &ExportArgs) -> Outcome {
     }
     if let Some(what) = what {
         output::note(&format!("weights: {what}"));
+    }
+    let recipe = written.iter().any(|name| name == "recipe.yaml");
+    if let (ExportTo::Lingua, Some(experiment), false) = (args.to, &experiment, recipe) {
+        let why = match &experiment.data.source {
+            DataSource::Task { name, .. } => {
+                format!("it trains on text, and this run on the task {name}")
+            }
+            DataSource::Text { .. } => "it has no words for this recipe or arch".to_owned(),
+        };
+        output::note(&format!(
+            "recipe.yaml is left out: Lingua's trainer cannot run it, since {why}"
+        ));
     }
     Ok(Exit::Fine)
 }
@@ -106,7 +119,7 @@ impl Known {
 }
 
 fn source(args: &ExportArgs) -> Result<Source, Failure> {
-    let path = &args.source;
+    let path = &runs::folder(&args.source);
     if path.is_dir() {
         return run(path, args.weights.as_deref());
     }
@@ -166,8 +179,7 @@ fn of_the_lock(weights: &Path, experiment: &Experiment) -> Result<Known, Failure
 fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
     let paths = Paths::new(folder);
     if !paths.lock().is_file() {
-        return Err(Failure::bad_input(format!("`{}` is a folder without a run", shown(folder)))
-            .help("name a lock, or the folder of a finished run"));
+        return Err(runs::not_a_run(folder).help("or name a lock"));
     }
     if weights.is_some() {
         return Err(Failure::bad_input("a run brings its own weights")

@@ -17,6 +17,8 @@ const WIDEST: usize = 100;
 const NARROWEST: usize = 40;
 /// A line of prose that is at least as long as this goes on in the next one.
 const FULL: usize = 60;
+/// A line that begins this far in goes on with the description above it.
+const DEEP: usize = 20;
 
 /// The command line, its texts wrapped for the terminal.
 pub fn command() -> Command {
@@ -46,9 +48,12 @@ fn wrapped(command: Command, width: usize) -> Command {
 pub fn help(args: &HelpArgs) -> Outcome {
     let mut command = command();
     command.build();
-    for word in &args.words {
+    for (at, word) in args.words.iter().enumerate() {
         let found = word.to_str().and_then(|word| command.find_subcommand(word)).cloned();
-        command = found.ok_or_else(|| crate::unknown(std::slice::from_ref(word)))?;
+        command = found.ok_or_else(|| match args.words.get(..at) {
+            None | Some([]) => crate::unknown(std::slice::from_ref(word)),
+            Some(inside) => crate::unknown_in(inside, word),
+        })?;
     }
     let text = command.render_long_help();
     output::styled(&match output::coloured_data() {
@@ -61,6 +66,13 @@ pub fn help(args: &HelpArgs) -> Outcome {
 /// `canonc man DIR`: a page for the program and one for each command.
 pub fn man(args: &ManArgs) -> Outcome {
     let dir = args.dir.as_path();
+    if dir.exists() && !dir.is_dir() {
+        return Err(Failure::bad_input(format!(
+            "`{}` is a file, and pages go into a folder",
+            shown(dir)
+        ))
+        .help("name a folder, such as `man1`; it is made if it is not there"));
+    }
     std::fs::create_dir_all(dir).map_err(|error| Failure::cannot_write(dir, &error))?;
     let mut command = visible(&Cli::command());
     command.build();
@@ -121,8 +133,10 @@ fn reflow(text: &str, width: usize) -> String {
     for raw in text.lines() {
         let indent = raw.len() - raw.trim_start().len();
         let joined = lines.last_mut().filter(|line| {
-            let prose = line.hang == 0 && indent == 0 && last >= FULL;
-            let described = line.hang > 2 && indent == line.hang;
+            let prose = line.hang == 0 && indent == 0 && last >= FULL && !begins_anew(raw);
+            // One that describes something itself is an item of its own, wherever it begins.
+            let far = indent == line.hang || indent >= DEEP;
+            let described = line.hang > 2 && far && gap(raw).is_none();
             !raw.is_empty() && !line.text.is_empty() && (prose || described)
         });
         match joined {
@@ -141,20 +155,30 @@ fn reflow(text: &str, width: usize) -> String {
     out.trim_end().to_owned()
 }
 
-/// Where the description of a line begins: behind two spaces, after what is described.
+/// A line that is no part of the prose above it: one with a description, or of a kind that stands alone.
+fn begins_anew(line: &str) -> bool {
+    gap(line).is_some() || ["Exit codes:", "Schema of "].iter().any(|start| line.starts_with(start))
+}
+
+/// Where two spaces part a line's item from its description.
+fn gap(line: &str) -> Option<usize> {
+    let indent = line.len() - line.trim_start().len();
+    line.trim_end().get(indent..)?.find("  ").map(|at| indent + at)
+}
+
+/// Where the description of a line begins, if it has one; else a little further than the line itself.
 fn hang(line: &str, indent: usize) -> usize {
-    if indent == 0 {
-        return 0;
-    }
-    let rest = line.get(indent..).unwrap_or("");
-    let Some(gap) = rest.find("  ") else { return indent + 2 };
-    let after = rest.get(gap..).unwrap_or("");
-    indent + gap + (after.len() - after.trim_start().len())
+    let Some(gap) = gap(line) else { return if indent == 0 { 0 } else { indent + 2 } };
+    let after = line.get(gap..).unwrap_or("");
+    gap + (after.len() - after.trim_start().len())
 }
 
 fn wrap(line: &Line, width: usize, out: &mut String) {
     let mut rest = line.text.as_str();
     let (mut margin, mut hang) = (0, line.hang);
+    // A command on several lines is still one that can be pasted.
+    let command = rest.trim_start().starts_with("canonc ") && gap(rest).is_none();
+    let width = if command && rest.chars().count() > width { width - 2 } else { width };
     if hang * 2 > width && rest.chars().count() > width {
         // The description goes below what is described.
         hang = 6;
@@ -174,7 +198,7 @@ fn wrap(line: &Line, width: usize, out: &mut String) {
         };
         out.push_str(&" ".repeat(margin));
         out.push_str(rest.get(..at).unwrap_or("").trim_end());
-        out.push('\n');
+        out.push_str(if command { " \\\n" } else { "\n" });
         rest = rest.get(at..).unwrap_or("").trim_start();
         margin = hang;
     }
@@ -197,7 +221,8 @@ mod tests {
     #[test]
     fn help_is_wrapped_once_at_any_width() {
         fn words(text: &str) -> String {
-            text.split_whitespace().collect::<Vec<_>>().join(" ")
+            let words = text.split_whitespace().filter(|word| *word != "\\");
+            words.collect::<Vec<_>>().join(" ")
         }
         fn visit(command: &Command, seen: &mut usize) {
             for text in
@@ -219,6 +244,22 @@ mod tests {
         let mut seen = 0;
         visit(&Cli::command(), &mut seen);
         assert!(seen > 60);
+    }
+
+    /// Lists stay lists, and a command that goes on says so.
+    #[test]
+    fn lists_and_commands() {
+        let text = "hf      config.json and what goes with it, on a line that is long,\n        \
+                    and more of it\ncard    README.md\n\n  lists, each\n    path, a    the field\n    \
+                    at_a       its line\nA line of prose that is long enough to go on in the one below,\n\
+                    Schema of --json: {a}.\n  canonc forward NAME.canon --weights w.safetensors --tokens t";
+        assert_eq!(
+            reflow(text, 48),
+            "hf      config.json and what goes with it, on a\n        line that is long, and more of it\n\
+             card    README.md\n\n  lists, each\n    path, a    the field\n    at_a       its line\n\
+             A line of prose that is long enough to go on in\nthe one below,\nSchema of --json: {a}.\n  \
+             canonc forward NAME.canon --weights \\\n    w.safetensors --tokens t"
+        );
     }
 
     #[test]

@@ -21,6 +21,7 @@ const TOLD: usize = 12;
 
 pub fn import(args: &ImportArgs) -> Outcome {
     let ImportArgs { source, out, name, devices, no_weights, json } = args;
+    crate::out::refuse_link(out)?;
     let request =
         Request { source, name: name.as_deref(), devices: *devices, weights: !no_weights };
     let imported = read(&request).map_err(failure)?;

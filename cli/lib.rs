@@ -192,6 +192,31 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
     })
 }
 
+/// A word that is no command of `inside`, or of none where that is empty.
+fn unknown_in(inside: &[OsString], word: &OsString) -> Failure {
+    let mut command = help::command();
+    let mut path = String::from("canonc");
+    for step in inside {
+        let step = step.to_string_lossy();
+        let Some(found) = command.find_subcommand(&*step).cloned() else { break };
+        command = found;
+        path = format!("{path} {step}");
+    }
+    let word = word.to_string_lossy();
+    let known: Vec<&str> = command
+        .get_subcommands()
+        .filter(|c| !c.is_hide_set())
+        .map(clap::Command::get_name)
+        .collect();
+    let failure = Failure::bad_input(format!("`{path}` has no command `{word}`"));
+    match (dsl::suggest(&word, known.iter().copied()), known.is_empty()) {
+        (Some(near), _) => failure.help(format!("did you mean `{path} {near}`?")),
+        (None, true) => failure
+            .help(format!("`canonc help{}` says what it does", path.trim_start_matches("canonc"))),
+        (None, false) => failure.help(format!("its commands are {}", known.join(", "))),
+    }
+}
+
 /// A word in the place of a command.
 fn unknown(words: &[OsString]) -> Failure {
     let word = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();

@@ -244,8 +244,13 @@ impl Content {
 /// As the parser says it, but of a file that was not read.
 pub fn source_too_large(file: FileId, bytes: Option<u64>) -> Diagnostic {
     let message = match bytes {
-        Some(bytes) => format!("the file has {bytes} bytes; at most {MAX_SOURCE_BYTES} are read"),
-        None => format!("the file has more than the {MAX_SOURCE_BYTES} bytes that are read"),
+        Some(bytes) => format!("the file has {}", dsl::over(bytes, MAX_SOURCE_BYTES as u64)),
+        None => {
+            format!(
+                "the file has more than the {} that are read",
+                dsl::size(MAX_SOURCE_BYTES as u64)
+            )
+        }
     };
     Diagnostic::error("source-too-large", Span::new(file, 0, 0), message)
         .here("not read")
@@ -253,6 +258,9 @@ pub fn source_too_large(file: FileId, bytes: Option<u64>) -> Diagnostic {
 }
 
 fn folder_given(path: &Path) -> Failure {
+    if crate::runs::holds_runs(path) {
+        return crate::runs::not_a_run(path);
+    }
     let failure = Failure::bad_input(format!("`{}` is a folder, not a .canon file", shown(path)));
     let first = crate::files::canon_files(path).ok().and_then(|files| files.into_iter().next());
     match first {

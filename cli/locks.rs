@@ -40,6 +40,7 @@ pub fn is_lock(path: &Path) -> bool {
 pub fn read(path: &Path) -> Result<(Lock, String), Failure> {
     let path = &named(path);
     let bytes = bytes(path).map_err(|error| match path.is_dir() {
+        true if crate::runs::holds_runs(path) => crate::runs::not_a_run(path),
         true => Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)))
             .help("name one of the locks in it"),
         false => missing(path, &error),
@@ -68,17 +69,22 @@ pub fn missing(path: &Path, error: &io::Error) -> Failure {
     known.sort();
     let stem = name.strip_suffix(".lock").unwrap_or(name);
     let same = known.iter().map(String::as_str).find(|known| *known == stem);
+    let what = match path.extension().and_then(|extension| extension.to_str()) {
+        Some("lock") => "lock",
+        Some("tsv" | "csv") => "table",
+        Some(_) => "file",
+        None => "lock and no run",
+    };
+    let failure = || Failure::bad_input(format!("there is no {what} `{}`", shown(path)));
     match same.or_else(|| dsl::suggest(stem, known.iter().map(String::as_str))) {
-        Some(near) => Failure::bad_input(format!("there is no lock `{}`", shown(path)))
-            .help(format!("did you mean `{FOLDER}/{near}.lock`?")),
+        Some(near) => failure().help(format!("did you mean `{FOLDER}/{near}.lock`?")),
         None if known.is_empty() => files::missing(path, error)
             .help("`canonc build` makes locks of architectures, recipes and comparisons"),
         None => {
             let listed: Vec<String> =
                 known.iter().take(SHOWN).map(|name| format!("{FOLDER}/{name}.lock")).collect();
             let more = if known.len() > SHOWN { ", …" } else { "" };
-            Failure::bad_input(format!("there is no lock `{}`", shown(path)))
-                .help(format!("there are {}{more}", listed.join(", ")))
+            failure().help(format!("there are {}{more}", listed.join(", ")))
         }
     }
 }

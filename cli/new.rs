@@ -36,8 +36,9 @@ const DEPO: Template = Template {
     next: &[
         "canonc check",
         "canonc show arch/firstcanon.canon",
-        "canonc build arch/first.canon arch/firstcanon.canon recipes/depo.toml",
+        "canonc build arch/first.canon arch/firstcanon.canon recipes/depo_first.toml recipes/depo.toml",
         "canonc diff lockfiles/first.lock lockfiles/firstcanon.lock --treatment canon",
+        "canonc run --lock lockfiles/depo_first.lock",
         "canonc compare lockfiles/depo.lock",
     ],
 };
@@ -54,10 +55,11 @@ const TEXT: Template = Template {
     ),
     next: &[
         "canonc check",
-        "canonc build arch/first.canon arch/firstcanon.canon recipes/text.toml",
+        "canonc build arch/first.canon arch/firstcanon.canon recipes/text_first.toml recipes/text.toml",
         "canonc diff lockfiles/first.lock lockfiles/firstcanon.lock --treatment canon",
         "canonc data prepare texts/fables.txt --lines --out data/fables.index",
-        "canonc bind lockfiles/text.lock --data data/fables.index",
+        "canonc bind lockfiles/text_first.lock lockfiles/text.lock --data data/fables.index",
+        "canonc run --lock lockfiles/text_first.lock",
         "canonc compare lockfiles/text.lock",
     ],
 };

@@ -175,6 +175,16 @@ fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     Ok(start)
 }
 
+/// Refuses a link where a folder is to be made: one that canonc makes takes the place of nothing else.
+pub fn refuse_link(folder: &Path) -> Result<(), Failure> {
+    if !fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
+        return Ok(());
+    }
+    let name = shown(folder);
+    Err(Failure::bad_input(format!("`{name}` is a link, and a folder is made there"))
+        .help("name the folder that it leads to, or one that is not there yet"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -39,6 +39,39 @@ pub fn folder(named: &Path) -> PathBuf {
     if !named.exists() && usual.is_dir() { usual } else { named.to_owned() }
 }
 
+/// Runs of a folder that are listed.
+const LISTED: usize = 8;
+
+/// Why a folder is not one run: it holds several, or none.
+pub fn not_a_run(folder: &Path) -> Failure {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let mut inside: Vec<PathBuf> = entries
+        .map(|entry| entry.path())
+        .filter(|path| Paths::new(path).lock().is_file())
+        .collect();
+    inside.sort();
+    let name = shown(folder);
+    match inside.as_slice() {
+        [] => Failure::bad_input(format!("`{name}` is not the folder of a run: it has no lock"))
+            .help(format!("name a folder that `canonc run` made, such as {FOLDER}/NAME")),
+        several => {
+            let count = crate::output::count(several.len(), "run");
+            let more = if several.len() > LISTED { ", …" } else { "" };
+            let names: Vec<String> =
+                several.iter().take(LISTED).map(|run| format!("`{}`", shown(run))).collect();
+            Failure::bad_input(format!("`{name}` is not a run, but holds {count}"))
+                .help(format!("name one: {}{more}", names.join(", ")))
+        }
+    }
+}
+
+/// Whether a folder holds runs, without being one.
+pub fn holds_runs(folder: &Path) -> bool {
+    let mut entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    !Paths::new(folder).lock().is_file()
+        && entries.any(|entry| Paths::new(entry.path()).lock().is_file())
+}
+
 /// The weights that are meant: those given, or those of a run's last checkpoint.
 pub fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
     use records::checkpoint::{self, Part, Pointer};

@@ -68,6 +68,7 @@ fn one(
     tensors: &dyn Tensors,
 ) -> Result<(Report, Option<String>), Failure> {
     match place(what) {
+        Place::Run(folder) if runs::holds_runs(&folder) => Err(runs::not_a_run(&folder)),
         Place::Run(folder) => {
             let which = if args.all { Remake::Every } else { Remake::Spread };
             if replay.is_some() {
@@ -227,7 +228,16 @@ fn what_to_do(what: &Path, report: &Report) -> Vec<String> {
     if *about_strays > 0 {
         help.push("move the files that are no part of a run elsewhere".to_owned());
     }
-    if *about_signature > 0 {
+    let signed = match place(what) {
+        Place::Run(folder) => Paths::new(folder).signature().exists(),
+        Place::Lock(_) => false,
+    };
+    if *about_signature > 0 && !signed {
+        help.push(format!(
+            "`canonc sign {} --key KEY` signs the run; without --signers it is verified as it is",
+            shown(what)
+        ));
+    } else if *about_signature > 0 {
         help.push(format!(
             "see that --signers names the right list; `canonc sign {} --key KEY --replace` signs the run again",
             shown(what)

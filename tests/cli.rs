@@ -13,6 +13,7 @@ mod cli {
     mod bad_input;
     mod check;
     mod data;
+    mod doors;
     mod fields;
     mod fmt;
     mod graph;

@@ -26,13 +26,13 @@ Examples:
   canonc import config.json --no-weights --out new   the arch alone
   canonc forward imported/arch/NAME.canon --weights imported/weights.safetensors --tokens t.safetensors --out o.safetensors
 
-Reads  config.json with model.safetensors, one file or shards, of Llama, LlamaCanon, GLA5, GDN2 and Mamba2;
-       params.json with consolidated.pth, without running anything that is in it; a release, whose folder has
-       config.json and default/ with those two; *.yaml of Lingua's trainer.
-Writes OUT/arch/NAME.canon, OUT/recipes/NAME.toml if the source says how it trains, OUT/weights.safetensors
-       if it has weights (f32, under the paths that `canonc show` lists), and OUT/import.toml: digests of
-       every file that was read, and what was left out and why. OUT is whole, or is not there. A model without
-       weights is imported with --no-weights only.
+Reads   config.json with model.safetensors, one file or shards, of Llama, LlamaCanon, GLA5, GDN2 and Mamba2;
+        params.json with consolidated.pth, without running anything that is in it; a release, whose folder has
+        config.json and default/ with those two; *.yaml of Lingua's trainer.
+Writes  OUT/arch/NAME.canon, OUT/recipes/NAME.toml if the source says how it trains, OUT/weights.safetensors
+        if it has weights (f32, under the paths that `canonc show` lists), and OUT/import.toml: digests of
+        every file that was read, and what was left out and why. OUT is whole, or is not there. A model without
+        weights is imported with --no-weights only.
 
 The tokens of a step are devices x grad_acc_steps x batch_size x seq_len. Published recipes say their GPUs
 in a comment only (`# Zeyuan note: run with 512 GPUs to replicate our result`), so --devices has to.

@@ -164,13 +164,11 @@ fn refused(source: &str, bad: BadInput) -> Failure {
 
 /// The text of a file.
 pub(super) fn text(path: &Path) -> Result<String, Failure> {
-    let file = disk::open(path).map_err(|error| files::missing(path, &error))?;
-    utf8(path, bounded(path, file)?)
+    utf8(path, bounded(path, open(path)?)?)
 }
 
 pub(super) fn curves(path: &Path) -> Result<Curves, Failure> {
-    let file = disk::open(path).map_err(|error| files::missing(path, &error))?;
-    parse(path, &bounded(path, file)?)
+    parse(path, &bounded(path, open(path)?)?)
 }
 
 /// Curves, unpacked if they are packed.
@@ -190,11 +188,25 @@ fn bounded(path: &Path, from: impl Read) -> Result<Vec<u8>, Failure> {
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::cannot_read(path, &error))?;
     if bytes.len() as u64 > MAX_BYTES {
-        let message =
-            format!("`{}` has more than the {MAX_BYTES} bytes that are read", shown(path));
-        return Err(Failure::bad_input(message).help("split it, or leave out points"));
+        return Err(too_large(path, format!("more than {}", dsl::size(MAX_BYTES))));
     }
     Ok(bytes)
+}
+
+/// Opens a file that can be read whole: what it says of its size is enough to refuse it.
+fn open(path: &Path) -> Result<fs::File, Failure> {
+    let file = disk::open(path).map_err(|error| files::missing(path, &error))?;
+    let length = file.metadata().map_err(|error| Failure::cannot_read(path, &error))?.len();
+    if length > MAX_BYTES {
+        return Err(too_large(path, dsl::size(length)));
+    }
+    Ok(file)
+}
+
+fn too_large(path: &Path, length: String) -> Failure {
+    let most = dsl::size(MAX_BYTES);
+    Failure::bad_input(format!("`{}` has {length}; at most {most} are read", shown(path)))
+        .help("split it, or leave out points")
 }
 
 fn utf8(path: &Path, bytes: Vec<u8>) -> Result<String, Failure> {

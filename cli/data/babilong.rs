@@ -46,7 +46,12 @@ pub(super) fn babilong(args: &BabilongArgs) -> Outcome {
     let text = read_text(&args.questions, TEXT)
         .map_err(|error| files::missing(&args.questions, &error))?;
     let mut lines = String::new();
-    for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+    for (number, line) in text
+        .trim_start_matches('\u{feff}')
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty())
+    {
         let Question { context, question, answer } =
             serde_json::from_str(line).map_err(|error| {
                 Failure::bad_input(format!("{}:{}: {error}", shown(&args.questions), number + 1))

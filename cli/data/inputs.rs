@@ -83,7 +83,8 @@ fn file(path: PathBuf, bytes: u64) -> Input {
 /// The files of a folder that hold documents.
 fn folder(path: &Path) -> Result<Vec<Input>, Failure> {
     let (mut found, mut aside) = (Vec::new(), Vec::new());
-    walk(path, &mut Vec::new(), &mut found, &mut aside)?;
+    let mut hidden = 0;
+    walk(path, &mut Vec::new(), &mut found, &mut aside, &mut hidden)?;
     // Beside files of documents, plain text is a note about them.
     let is_plain = |input: &Input| {
         input.path.as_deref().and_then(format_of).is_some_and(|format| format == Format::Text)
@@ -115,18 +116,18 @@ fn folder(path: &Path) -> Result<Vec<Input>, Failure> {
         ));
     }
     let held = output::counted(found.len() as u64, "file");
-    match aside.len() {
-        0 => {}
-        count => {
-            aside.sort();
-            let rest = if count > NAMED { ", …" } else { "" };
-            aside.truncate(NAMED);
-            output::note(&format!(
-                "{}: {held} of documents; left aside: {}{rest}",
-                shown(path),
-                aside.join(", ")
-            ));
-        }
+    let mut left = Vec::new();
+    if !aside.is_empty() {
+        aside.sort();
+        let rest = if aside.len() > NAMED { ", …" } else { "" };
+        aside.truncate(NAMED);
+        left.push(format!("left aside: {}{rest}", aside.join(", ")));
+    }
+    if hidden > 0 {
+        left.push(format!("left out: {}", output::counted(hidden, "hidden file")));
+    }
+    if !left.is_empty() {
+        output::note(&format!("{}: {held} of documents; {}", shown(path), left.join("; ")));
     }
     Ok(found)
 }
@@ -136,6 +137,7 @@ fn walk(
     above: &mut Vec<PathBuf>,
     found: &mut Vec<Input>,
     aside: &mut Vec<String>,
+    hidden: &mut u64,
 ) -> Result<(), Failure> {
     let unreadable = |error| Failure::cannot_read(folder, &error);
     let real = fs::canonicalize(folder).map_err(unreadable)?;
@@ -160,9 +162,14 @@ fn walk(
     }
     entries.sort();
     for path in entries {
+        // What a system, an editor or git keeps there: `.DS_Store`, `._a.txt`, `.git`.
+        if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
+            *hidden += 1;
+            continue;
+        }
         let metadata = fs::metadata(&path).map_err(|error| files::missing(&path, &error))?;
         if metadata.is_dir() {
-            walk(&path, above, found, aside)?;
+            walk(&path, above, found, aside, hidden)?;
         } else if metadata.is_file() && format_of(&path).is_some() {
             found.push(file(path, metadata.len()));
         } else {

@@ -80,8 +80,8 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
     });
     screen.clear();
     match ended.map_err(failed)? {
-        End::Finished { report, .. } => {
-            say(&report, out, before)?;
+        End::Finished { report, losses, tokens } => {
+            say(&report, &losses.warnings(tokens), out, before)?;
             Ok(Exit::Fine)
         }
         End::Interrupted(done) => {
@@ -184,14 +184,15 @@ pub fn tokenizer(
     read.map_err(|error| files::missing(path, &error))?;
     if file.len() as u64 > MOST_BYTES {
         return Err(Failure::bad_input(format!(
-            "`{}` has more than {MOST_BYTES} bytes, and no tokenizer has",
-            shown(path)
+            "`{}` has more than {}, and no tokenizer has",
+            shown(path),
+            dsl::size(MOST_BYTES)
         )));
     }
     Tokenizer::read(kind, &file, &shown(path), &marks).map_err(failure)
 }
 
-fn say(report: &Report, out: &Path, replaced: bool) -> Result<(), Failure> {
+fn say(report: &Report, warnings: &[String], out: &Path, replaced: bool) -> Result<(), Failure> {
     if report.malformed > 0 {
         for line in report.malformed_lines().lines() {
             output::note(line);
@@ -228,6 +229,9 @@ fn say(report: &Report, out: &Path, replaced: bool) -> Result<(), Failure> {
             ),
         }
     ));
+    for warning in warnings {
+        output::note(&format!("warning: {warning}"));
+    }
     Ok(())
 }
 

@@ -109,7 +109,11 @@ fn flag(answer: &str, tokens: usize, is_right: bool, args: &AnswerArgs) -> Optio
 fn questions(args: &AnswerArgs) -> Result<Vec<Question>, Failure> {
     let path = &args.questions;
     let text = disk::read_text(path, disk::TEXT).map_err(|error| files::missing(path, &error))?;
-    let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+    let lines = text
+        .trim_start_matches('\u{feff}')
+        .lines()
+        .enumerate()
+        .filter(|(_, line)| !line.trim().is_empty());
     let questions: Vec<Question> = lines
         .map(|(number, line)| {
             serde_json::from_str(line).map_err(|error| {

@@ -71,11 +71,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
 fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
     let lock = Paths::new(folder).lock();
     if !lock.exists() {
-        return Err(Failure::bad_input(format!(
-            "`{}` is not the folder of a run: it has no lock",
-            shown(folder)
-        ))
-        .help("name a folder that `canonc run` made, such as runs/NAME"));
+        return Err(canonc::runs::not_a_run(folder));
     }
     let text = read_text(&lock)?;
     let experiment = read_experiment(&shown(&lock), &text).map_err(failure)?;

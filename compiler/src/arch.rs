@@ -48,6 +48,8 @@ pub struct Built {
     pub tree: ArchTree,
     pub base: Option<ArchTree>,
     pub edits: Vec<Edit>,
+    /// Some entry could not be applied: the tree is only good for finding more errors.
+    pub broken: bool,
 }
 
 /// What aliases stand for, each worked out once.
@@ -59,8 +61,32 @@ pub fn build(
     arch: &Arch,
     diagnostics: &mut Diagnostics,
 ) -> Option<Built> {
+    attempt(library, file, arch, diagnostics).filter(|built| !built.broken)
+}
+
+/// The same, with the tree as far as it could be built.
+pub(crate) fn attempt(
+    library: &Library,
+    file: FileId,
+    arch: &Arch,
+    diagnostics: &mut Diagnostics,
+) -> Option<Built> {
     let mut aliases = Aliases::new();
     Builder::new(library, &mut aliases, None, diagnostics).arch(file, arch, 0)
+}
+
+/// The same without the entries that these places are in.
+pub(crate) fn without(
+    library: &Library,
+    file: FileId,
+    arch: &Arch,
+    places: &[Span],
+    diagnostics: &mut Diagnostics,
+) -> Option<Built> {
+    let mut aliases = Aliases::new();
+    let mut builder = Builder::new(library, &mut aliases, None, diagnostics);
+    builder.unusable = places.to_vec();
+    builder.arch(file, arch, 0)
 }
 
 /// The definition that an expression of an arch names, with its configuration.
@@ -71,7 +97,10 @@ pub fn definition(
     diagnostics: &mut Diagnostics,
 ) -> Option<Rc<Applied>> {
     let mut aliases = Aliases::new();
-    Builder::new(library, &mut aliases, None, diagnostics).definition(file, expr, 0)
+    let mut builder = Builder::new(library, &mut aliases, None, diagnostics);
+    let before = builder.errors();
+    let made = builder.definition(file, expr, 0);
+    made.filter(|_| builder.errors() == before)
 }
 
 /// The same in a body, which binds what is around.
@@ -83,7 +112,10 @@ pub(crate) fn definition_in(
     aliases: &mut Aliases,
     diagnostics: &mut Diagnostics,
 ) -> Option<Rc<Applied>> {
-    Builder::new(library, aliases, around, diagnostics).definition(file, expr, 0)
+    let mut builder = Builder::new(library, aliases, around, diagnostics);
+    let before = builder.errors();
+    let made = builder.definition(file, expr, 0);
+    made.filter(|_| builder.errors() == before)
 }
 
 /// What an alias stands for.
@@ -94,7 +126,10 @@ pub(crate) fn alias(
     aliases: &mut Aliases,
     diagnostics: &mut Diagnostics,
 ) -> Option<Rc<Applied>> {
-    Builder::new(library, aliases, None, diagnostics).alias(home, alias, 0)
+    let mut builder = Builder::new(library, aliases, None, diagnostics);
+    let before = builder.errors();
+    let made = builder.alias(home, alias, 0);
+    made.filter(|_| builder.errors() == before)
 }
 
 struct Builder<'a> {
@@ -104,6 +139,8 @@ struct Builder<'a> {
     diagnostics: &'a mut Diagnostics,
     groups: u32,
     reached: usize,
+    /// Places of names that nothing defines: what they are in is passed over.
+    unusable: Vec<Span>,
 }
 
 /// What an entry puts at its path.
@@ -119,7 +156,15 @@ impl<'a> Builder<'a> {
         around: Around,
         diagnostics: &'a mut Diagnostics,
     ) -> Builder<'a> {
-        Builder { library, aliases, around, diagnostics, groups: 0, reached: 0 }
+        Builder {
+            library,
+            aliases,
+            around,
+            diagnostics,
+            groups: 0,
+            reached: 0,
+            unusable: Vec::new(),
+        }
     }
 
     fn arch(&mut self, file: FileId, arch: &Arch, depth: usize) -> Option<Built> {
@@ -142,7 +187,8 @@ impl<'a> Builder<'a> {
                     span: arch.span,
                 };
                 let tree = self.entries(tree, file, entries, &mut edits);
-                if !entries.iter().any(|e| matches!(e, Entry::Layers { .. })) {
+                let whole = self.unusable.is_empty();
+                if whole && !entries.iter().any(|e| matches!(e, Entry::Layers { .. })) {
                     self.diagnostics.push(diag::no_layers(&arch.name));
                 }
                 (tree, None)
@@ -155,7 +201,12 @@ impl<'a> Builder<'a> {
                     self.diagnostics.push(diag::not_an_arch(base, place));
                     return None;
                 };
-                let base_tree = self.arch(home, &base_arch, depth + 1)?.tree;
+                // What is wrong with the base is reported there: edits of it may follow from that.
+                let base = self.arch(home, &base_arch, depth + 1)?;
+                if base.broken {
+                    return None;
+                }
+                let base_tree = base.tree;
                 let tree = self.entries(base_tree.clone(), file, entries, &mut edits);
                 (tree, Some(base_tree))
             }
@@ -164,7 +215,35 @@ impl<'a> Builder<'a> {
         tree.docs.clone_from(&arch.docs);
         tree.span = arch.span;
         edits::repeated(&edits, self.diagnostics);
-        (self.errors() == before).then_some(Built { tree, base, edits })
+        let broken = self.errors() != before;
+        Some(Built { tree, base, edits, broken })
+    }
+
+    /// Whether a name that nothing defines is in an entry, but in none inside it.
+    fn passes_over(&self, entry: &Entry) -> bool {
+        if self.unusable.is_empty() {
+            return false;
+        }
+        let inside = |inner: &Span, whole: Span| {
+            inner.file == whole.file && whole.start <= inner.start && inner.end <= whole.end
+        };
+        let has = |whole: Span| self.unusable.iter().any(|place| inside(place, whole));
+        let value = |value: &Expr| match &value.kind {
+            ExprKind::Applied { def, .. } => has(def.span),
+            _ => has(value.span),
+        };
+        match entry {
+            Entry::Set { path, value: of, .. } | Entry::Replace { path, value: of, .. } => {
+                has(path.span) || value(of)
+            }
+            Entry::Fill { slots, with, .. } => slots.iter().any(|s| has(s.span)) || value(with),
+            Entry::Canon { slots, .. } | Entry::Empty { slots, .. } => {
+                slots.iter().any(|slot| has(slot.span))
+            }
+            Entry::Nested { path, .. } => has(path.span),
+            // What a layer is made of cannot be left out.
+            Entry::Layers { .. } => false,
+        }
     }
 
     fn errors(&self) -> usize {
@@ -208,6 +287,9 @@ impl<'a> Builder<'a> {
         entry: &Entry,
         edits: &mut Vec<Edit>,
     ) {
+        if self.passes_over(entry) {
+            return;
+        }
         let below = |path: &Path| -> Vec<Segment> {
             prefix.iter().chain(&path.segments).cloned().collect()
         };

@@ -58,14 +58,18 @@ pub(crate) fn import_cycle(span: Span, files: &[&str]) -> Diagnostic {
         .help("move what both need into a third file")
 }
 
-pub(crate) fn call_cycle(span: Span, names: &[&Name]) -> Diagnostic {
+pub(crate) fn call_cycle(span: Span, names: &[&Name], archs: bool) -> Diagnostic {
+    let what = if archs {
+        "these archs are made from each other"
+    } else {
+        "definitions use each other in a circle"
+    };
     let circle = circle(names.iter().map(|n| n.text.as_str()));
-    Diagnostic::error(
-        "call-cycle",
-        span,
-        format!("definitions use each other in a circle: {circle}"),
-    )
-    .help("the language has no recursion: repeat layers with `layers N of …`")
+    let d = Diagnostic::error("call-cycle", span, format!("{what}: {circle}"));
+    match names.first().filter(|_| archs) {
+        Some(name) => d.help(format!("write one of them out: `arch {} {{ … }}`", name.text)),
+        None => d.help("the language has no recursion: repeat layers with `layers N of …`"),
+    }
 }
 
 pub(crate) fn unknown_name(name: &Name, context: Use, visible: &[&str]) -> Diagnostic {
@@ -219,8 +223,9 @@ pub(crate) fn layer_out_of_range(span: Span, index: u64, count: usize) -> Diagno
 }
 
 pub(crate) fn selects_nothing(span: Span, count: usize) -> Diagnostic {
+    let last = count.saturating_sub(1);
     Diagnostic::error("selects-nothing", span, format!("this selects none of the {count} layers"))
-        .help("layers are numbered from 0")
+        .help(format!("layers are numbered from 0 to {last}"))
 }
 
 pub(crate) fn layer_count_not_a_number(span: Span) -> Diagnostic {

@@ -60,6 +60,9 @@ pub const MAX_ELEMENTS: i64 = 1 << 48;
 /// Elements of all parameters together.
 pub const MAX_TOTAL: i64 = 1 << 56;
 
+/// The label of the layer or head that an error inside a definition is shown with.
+pub(crate) const FOR_THIS: &str = "for this";
+
 /// One configuration value of the arch, by path.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Field {
@@ -288,7 +291,7 @@ impl Elaborator<'_> {
                 "norm_eps" => "a number of 0 or more".to_owned(),
                 _ => format!("an integer between 1 and {MAX_WIDTH}"),
             };
-            diag::bad_arch_field(setting.span, field, got, &want)
+            diag::bad_arch_field(setting.place(), field, got, &want)
         };
         if self.pending.contains(&field) {
             self.diagnostics.push(wrong("computed from itself"));
@@ -387,7 +390,7 @@ impl Elaborator<'_> {
                 at.file == layer.file && layer.start <= at.start && at.end <= layer.end
             });
             if !inside {
-                d.labels.push(Label { span: layer, text: "for this".to_owned() });
+                d.labels.push(Label { span: layer, text: FOR_THIS.to_owned() });
             }
         }
     }

@@ -390,13 +390,19 @@ pub fn default_of(def: &FieldDef, fields: &Fields) -> Option<FieldValue> {
     }
 }
 
-/// A value as recipes mean it: weights are shares, so [60, 30, 10] is [6, 3, 1].
+/// A value as recipes mean it: weights are shares, so [60, 30, 10] is [6, 3, 1], and [1] is no weights.
 pub(crate) fn canonical(def: &FieldDef, value: FieldValue) -> FieldValue {
     let FieldValue::List(items) = &value else { return value };
     if def.path != "data.weights" {
         return value;
     }
     let number = |item: &FieldValue| if let FieldValue::Int(n) = item { *n } else { 1 };
+    // One source is the whole text, whatever its weight.
+    if let [one] = items.as_slice()
+        && number(one) > 0
+    {
+        return FieldValue::List(Vec::new());
+    }
     let divisor = items.iter().map(number).fold(0, greatest_common_divisor);
     if divisor < 2 {
         return value;

@@ -32,6 +32,7 @@ pub mod plan;
 pub mod precision;
 pub mod program;
 pub mod recipe;
+mod recover;
 mod rename;
 pub mod resolve;
 pub mod tree;

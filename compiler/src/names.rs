@@ -110,6 +110,17 @@ pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mu
                     diagnostics.push(diag::unknown_init_table(&name, &visible));
                     continue;
                 }
+                let base = walk.bases.contains(&name.span);
+                // A suggestion is something that can be written here.
+                visible.retain(|known| match library.lookup(file, known) {
+                    _ if base => library.arch(file, known).is_some(),
+                    Some(Entity::Def(_) | Entity::Alias(..)) | None => true,
+                    Some(Entity::Init(..) | Entity::Arch(..)) => false,
+                });
+                if base {
+                    diagnostics.push(diag::unknown_name(&name, context, &visible));
+                    continue;
+                }
                 let before = walk.bound.log.iter().take(bound).map(|(_, name)| name);
                 let callable =
                     |name: &&String| context == Use::Value || walk.shared.contains(*name);
@@ -204,6 +215,8 @@ struct Walk {
     found: Vec<Found>,
     /// Names where an init table is wanted.
     tables: Vec<Span>,
+    /// Names of what an arch is made from.
+    bases: Vec<Span>,
     /// Names of shared instances, which can be called.
     shared: BTreeSet<String>,
 }
@@ -249,6 +262,7 @@ impl Walk {
             Item::Arch(arch) => match &arch.body {
                 ArchBody::Fields(entries) => self.entries(entries),
                 ArchBody::With { base, edits } => {
+                    self.bases.push(base.span);
                     self.name(base, Use::Def);
                     self.entries(edits);
                 }

@@ -1,7 +1,7 @@
 //! Orders and cycles: the only module that knows petgraph.
 //!
 //! In: a number of nodes and `from depends on to` edges. Out: dependencies before dependants, or
-//! one cycle as a list of nodes. Must stay true: results depend on numbering alone, so they are
+//! the cycles as lists of nodes. Must stay true: results depend on numbering alone, so they are
 //! the same on every run.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,6 +15,19 @@ pub(crate) fn topological(
     nodes: usize,
     edges: &[(usize, usize)],
 ) -> Result<Vec<usize>, Vec<usize>> {
+    let graph = graph(nodes, edges);
+    match toposort(&graph, None) {
+        Ok(order) => Ok(order.into_iter().map(NodeIndex::index).collect()),
+        Err(_) => Err(cycles_of(&graph, edges).into_iter().next().unwrap_or_default()),
+    }
+}
+
+/// One cycle of each set of nodes that depend on one another, ordered by their least nodes.
+pub(crate) fn cycles(nodes: usize, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
+    cycles_of(&graph(nodes, edges), edges)
+}
+
+fn graph(nodes: usize, edges: &[(usize, usize)]) -> DiGraph<(), ()> {
     let mut graph = DiGraph::<(), ()>::with_capacity(nodes, edges.len());
     for _ in 0..nodes {
         graph.add_node(());
@@ -22,25 +35,40 @@ pub(crate) fn topological(
     for &(from, to) in edges {
         graph.add_edge(NodeIndex::new(to), NodeIndex::new(from), ());
     }
-    match toposort(&graph, None) {
-        Ok(order) => Ok(order.into_iter().map(NodeIndex::index).collect()),
-        Err(_) => Err(cycle(&graph, edges)),
-    }
+    graph
 }
 
-fn cycle(graph: &DiGraph<(), ()>, edges: &[(usize, usize)]) -> Vec<usize> {
+fn cycles_of(graph: &DiGraph<(), ()>, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
     let loops: BTreeSet<usize> = edges.iter().filter(|(a, b)| a == b).map(|(a, _)| *a).collect();
     // Kosaraju's algorithm keeps its own stack: chains of definitions may be long.
-    let component: BTreeSet<usize> = kosaraju_scc(graph)
+    let mut components: Vec<BTreeSet<usize>> = kosaraju_scc(graph)
         .into_iter()
         .map(|c| c.into_iter().map(NodeIndex::index).collect::<BTreeSet<usize>>())
         .filter(|c| c.len() > 1 || c.iter().any(|n| loops.contains(n)))
-        .min()
-        .unwrap_or_default();
+        .collect();
+    components.sort();
+    // The component of each node, so that each edge is looked at once.
+    let mut component_of: BTreeMap<usize, usize> = BTreeMap::new();
+    for (number, component) in components.iter().enumerate() {
+        component_of.extend(component.iter().map(|node| (*node, number)));
+    }
+    let mut inside: Vec<Vec<(usize, usize)>> = vec![Vec::new(); components.len()];
+    for &(from, to) in edges {
+        if let (Some(a), Some(b)) = (component_of.get(&from), component_of.get(&to))
+            && a == b
+            && let Some(edges) = inside.get_mut(*a)
+        {
+            edges.push((from, to));
+        }
+    }
+    components.iter().zip(&inside).map(|(component, edges)| cycle(component, edges)).collect()
+}
+
+/// A cycle in nodes that depend on one another, along these edges between them.
+fn cycle(component: &BTreeSet<usize>, edges: &[(usize, usize)]) -> Vec<usize> {
     let Some(&start) = component.first() else { return Vec::new() };
     let mut next: BTreeMap<usize, usize> = BTreeMap::new();
-    for &(from, to) in edges.iter().filter(|(a, b)| component.contains(a) && component.contains(b))
-    {
+    for &(from, to) in edges {
         let least = next.entry(from).or_insert(to);
         *least = to.min(*least);
     }
@@ -68,5 +96,7 @@ mod tests {
         assert_eq!(topological(3, &[(0, 1), (1, 2)]), Ok(vec![2, 1, 0]));
         assert_eq!(topological(3, &[(0, 1), (1, 2), (2, 1)]), Err(vec![1, 2]));
         assert_eq!(topological(1, &[(0, 0)]), Err(vec![0]));
+        let edges = [(0, 1), (1, 0), (2, 0), (3, 4), (4, 5), (5, 3), (6, 6)];
+        assert_eq!(cycles(7, &edges), [vec![0, 1], vec![3, 4, 5], vec![6]]);
     }
 }

@@ -15,6 +15,7 @@ use crate::diag;
 use crate::elaborate::{Elaborated, Field, elaborate, elaborate_open, join};
 use crate::graph::Graph;
 use crate::inline;
+use crate::recover;
 use crate::resolve::{Library, import_target, resolve};
 use crate::tree::ArchTree;
 
@@ -37,6 +38,9 @@ pub enum Std {
     /// A lock's text holds all it needs; what std says today must not change it.
     None,
 }
+
+/// Codes of names that nothing defines.
+const UNKNOWN: [&str; 2] = ["unknown-name", "unknown-init-table"];
 
 /// A set of parsed and resolved files.
 #[derive(Clone, Debug)]
@@ -121,11 +125,46 @@ impl Program {
     /// passed over: what is wrong with it follows from that.
     pub fn check(&self, file: &str, name: &str) -> (bool, Diagnostics) {
         if self.has_errors() && !self.sound(file, name) {
-            return (false, Diagnostics::new());
+            return (false, self.besides_names(file, name));
         }
         let (elaborated, diagnostics) =
             self.build(file, name, checked_tree, |elaborated| &elaborated.fields);
         (elaborated.is_some(), diagnostics)
+    }
+
+    /// What is wrong with an arch besides names in it that nothing defines: its entries without those.
+    /// Where its text is wrong otherwise, or what it is made from, nothing else can be said of it.
+    fn besides_names(&self, file: &str, name: &str) -> Diagnostics {
+        let mut diagnostics = Diagnostics::new();
+        let Some(id) = self.sources.find(file) else { return diagnostics };
+        let Some((found, home)) = self.library.arch(id, name).filter(|(_, home)| *home == id)
+        else {
+            return diagnostics;
+        };
+        let Some((used, _)) = self.library.used(id, name) else { return diagnostics };
+        let within = |at: Span, whole: Span| {
+            at.file == whole.file && whole.start <= at.start && at.end <= whole.end
+        };
+        let mut names = Vec::new();
+        for error in self.diagnostics.iter().filter(|d| d.is_error()) {
+            let Some(at) = error.labels.first().map(|label| label.span) else { continue };
+            if !used.iter().any(|whole| within(at, *whole)) {
+                continue;
+            }
+            if !within(at, found.span) || !UNKNOWN.contains(&error.code) {
+                return diagnostics;
+            }
+            names.push(error.clone());
+        }
+        let places = names.iter().filter_map(|d| d.labels.first()).map(|label| label.span);
+        let places: Vec<Span> = places.collect();
+        diagnostics.extend(names);
+        let before = diagnostics.len();
+        let built = arch::without(&self.library, home, &found, &places, &mut diagnostics);
+        if let Some(built) = built {
+            recover::further(&self.library, built.tree, 0, false, &mut diagnostics);
+        }
+        diagnostics.split_off(before)
     }
 
     /// The graph of an arch with every declared slot; `None` if it does not compile.
@@ -167,15 +206,24 @@ impl Program {
             diagnostics.push(diag::no_such_arch(span, name, &names));
             return (None, diagnostics);
         };
-        let Some(built) = arch::build(&self.library, home, &found, &mut diagnostics) else {
+        let Some(built) = arch::attempt(&self.library, home, &found, &mut diagnostics) else {
             return (None, diagnostics);
         };
+        if built.broken {
+            recover::further(&self.library, built.tree, 0, false, &mut diagnostics);
+            return (None, diagnostics);
+        }
         // The base first, and of it only what the edits speak of: two graphs are not held at once.
         let before = built.base.as_ref().and_then(|base| {
             let fields = elaborate(&self.library, base, &mut Diagnostics::new())?.fields;
             Some(edited_fields(&fields, &built.edits))
         });
+        let from = diagnostics.len();
         let finished = finish(&self.library, &built.tree, &mut diagnostics);
+        if finished.is_none() {
+            recover::further(&self.library, built.tree, from, true, &mut diagnostics);
+            return (None, diagnostics);
+        }
         if let (Some(finished), Some(before)) = (&finished, before) {
             let after = edited_fields(fields(finished), &built.edits);
             idle_edits(&before, &after, &built.edits, &mut diagnostics);

@@ -16,7 +16,7 @@ use dsl::{
 use crate::diag;
 use crate::names;
 use crate::op;
-use crate::order::topological;
+use crate::order::cycles;
 use crate::tree::DefItem;
 
 /// What a name in a file's scope stands for.
@@ -191,19 +191,28 @@ fn import(
 
 fn import_cycles(sources: &Sources, files: &[(FileId, Ast)], diagnostics: &mut Diagnostics) {
     let mut edges = Vec::new();
+    // Where a file imports another first.
+    let mut places: BTreeMap<(usize, usize), Span> = BTreeMap::new();
     for (i, (file, ast)) in files.iter().enumerate() {
         for import in &ast.imports {
             let target = import_target(sources.name(*file), &import.path)
                 .and_then(|t| files.iter().position(|(f, _)| sources.name(*f) == t));
-            edges.extend(target.map(|t| (i, t)));
+            if let Some(target) = target {
+                edges.push((i, target));
+                places.entry((i, target)).or_insert(import.path_span);
+            }
         }
     }
-    if let Err(cycle) = topological(files.len(), &edges) {
+    for cycle in cycles(files.len(), &edges) {
+        if diagnostics.len() > MAX_ERRORS {
+            return;
+        }
         let names: Vec<&str> =
             cycle.iter().filter_map(|i| files.get(*i)).map(|(f, _)| sources.name(*f)).collect();
-        let at = cycle.first().and_then(|i| files.get(*i)).and_then(|(_, ast)| ast.imports.first());
-        if let Some(import) = at {
-            diagnostics.push(diag::import_cycle(import.path_span, &names));
+        let next = cycle.get(1).or(cycle.first());
+        let at = cycle.first().zip(next).and_then(|(from, to)| places.get(&(*from, *to)));
+        if let Some(place) = at {
+            diagnostics.push(diag::import_cycle(*place, &names));
         }
     }
 }
@@ -211,6 +220,7 @@ fn import_cycles(sources: &Sources, files: &[(FileId, Ast)], diagnostics: &mut D
 fn call_cycles(files: &[(FileId, Ast)], library: &Library, diagnostics: &mut Diagnostics) {
     let mut defs: Vec<(FileId, &Name)> = Vec::new();
     let mut called: Vec<Vec<(FileId, Name)>> = Vec::new();
+    let mut arch: Vec<bool> = Vec::new();
     for (file, ast) in files {
         for item in &ast.items {
             let calls = names::references(item)
@@ -229,6 +239,7 @@ fn call_cycles(files: &[(FileId, Ast)], library: &Library, diagnostics: &mut Dia
                 })
                 .collect();
             defs.push((*file, item.name()));
+            arch.push(matches!(item, Item::Arch(_)));
             called.push(calls);
         }
     }
@@ -243,10 +254,14 @@ fn call_cycles(files: &[(FileId, Ast)], library: &Library, diagnostics: &mut Dia
             edges.extend(to.map(|to| (from, *to)));
         }
     }
-    if let Err(cycle) = topological(defs.len(), &edges) {
+    for cycle in cycles(defs.len(), &edges) {
+        if diagnostics.len() > MAX_ERRORS {
+            return;
+        }
         let chain: Vec<&Name> = cycle.iter().filter_map(|i| defs.get(*i)).map(|d| d.1).collect();
+        let archs = cycle.iter().all(|i| arch.get(*i) == Some(&true));
         if let Some(first) = chain.first() {
-            diagnostics.push(diag::call_cycle(first.span, &chain));
+            diagnostics.push(diag::call_cycle(first.span, &chain, archs));
         }
     }
 }
@@ -280,7 +295,13 @@ impl Library {
 
     /// The texts that an arch is made from, its own among them; `None` where one is missing.
     pub fn used_by(&self, file: FileId, name: &str) -> Option<Vec<Span>> {
+        self.used(file, name).filter(|(_, all)| *all).map(|(used, _)| used)
+    }
+
+    /// The same as far as they are there, and whether all are.
+    pub(crate) fn used(&self, file: FileId, name: &str) -> Option<(Vec<Span>, bool)> {
         let (arch, home) = self.arch(file, name)?;
+        let mut all = true;
         let mut next = vec![Entity::Arch(arch, home)];
         let mut found: BTreeMap<(FileId, u32), Span> = BTreeMap::new();
         while let Some(entity) = next.pop() {
@@ -296,11 +317,11 @@ impl Library {
                 match entity.or_else(|| self.lookup(home, &used.text)) {
                     Some(entity) => next.push(entity),
                     None if names::is_built_in(&used.text) => {}
-                    None => return None,
+                    None => all = false,
                 }
             }
         }
-        Some(found.into_values().collect())
+        Some((found.into_values().collect(), all))
     }
 
     /// Everything that can be named in a file, for suggestions.

@@ -10,6 +10,7 @@ mod identity;
 pub mod index;
 pub mod lines;
 pub mod locked;
+pub mod losses;
 pub mod order;
 pub mod prepare;
 pub mod prepared;

@@ -43,9 +43,9 @@ pub fn open_large(path: &Path) -> io::Result<File> {
         && is_zero(&file, metadata.len())?
     {
         return Err(refused(format!(
-            "it has {} bytes, of which {} are on the disk: it was not written or copied whole",
-            metadata.len(),
-            stored(&metadata)
+            "it has {}, of which {} are on the disk: it was not written or copied whole",
+            dsl::size(metadata.len()),
+            dsl::size(stored(&metadata))
         )));
     }
     Ok(file)
@@ -101,7 +101,7 @@ pub fn each_line<E>(
             return Ok(Ok(()));
         }
         if line.len() as u64 > LINE {
-            return Err(refused(format!("it has a line of more than {LINE} bytes")));
+            return Err(refused(format!("it has a line of more than {}", dsl::size(LINE))));
         }
         if let Err(error) = take(&line) {
             return Ok(Err(error));
@@ -143,10 +143,7 @@ fn stored(metadata: &std::fs::Metadata) -> u64 {
 }
 
 fn too_large(length: u64, most: u64) -> io::Error {
-    io::Error::new(
-        io::ErrorKind::FileTooLarge,
-        format!("it has {length} bytes, and at most {most} are read"),
-    )
+    io::Error::new(io::ErrorKind::FileTooLarge, format!("it has {}", dsl::over(length, most)))
 }
 
 fn refused(why: String) -> io::Error {
@@ -164,7 +161,7 @@ mod tests {
         std::fs::write(&path, "12345").unwrap();
         assert_eq!(read_text(&path, 5).unwrap(), "12345");
         let error = read(&path, 4).unwrap_err();
-        assert_eq!(error.to_string(), "it has 5 bytes, and at most 4 are read");
+        assert_eq!(error.to_string(), "it has 5 bytes; at most 4 bytes are read");
         std::fs::write(&path, [0xff]).unwrap();
         assert!(read_text(&path, 5).unwrap_err().to_string().contains("not text"));
         assert_eq!(read(folder.path(), 5).unwrap_err().kind(), io::ErrorKind::IsADirectory);

@@ -17,7 +17,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
         )
     };
     if bytes.len() > MAX_BYTES {
-        return Err(fail(1, format!("it has {} bytes, and {MAX_BYTES} are read", bytes.len())));
+        return Err(fail(1, format!("it has {}", dsl::over(bytes.len() as u64, MAX_BYTES as u64))));
     }
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = bytes.get(..error.valid_up_to()).unwrap_or_default();

@@ -78,7 +78,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
         )
     };
     if bytes.len() > MAX_YAML {
-        return Err(fail(1, &format!("it has {} bytes, and {MAX_YAML} are read", bytes.len())));
+        return Err(fail(1, &format!("it has {}", dsl::over(bytes.len() as u64, MAX_YAML as u64))));
     }
     let Ok(text) = std::str::from_utf8(bytes) else {
         return Err(fail(1, "it is not UTF-8"));

@@ -174,8 +174,8 @@ fn special_files(paths: &Paths, report: &mut Report) {
             Ok(found) if found.is_file() => {
                 let tensors = path.extension().is_some_and(|end| end == "safetensors");
                 if !tensors && found.len() > MAX_TEXT {
-                    let bytes = found.len();
-                    report.broken(format!("{name} has {bytes} bytes, more than a text of a run"));
+                    let bytes = dsl::size(found.len());
+                    report.broken(format!("{name} has {bytes}, more than a text of a run"));
                 }
             }
             Ok(found) if found.is_dir() => {

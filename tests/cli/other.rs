@@ -48,7 +48,14 @@ fn new_writes_what_passes() {
     // What it says to type next works, as far as this binary goes.
     let next = ran.stderr.lines().filter_map(|line| line.strip_prefix("  canonc "));
     for line in next.filter(|line| !line.starts_with("compare")) {
-        let words: Vec<&str> = line.split_whitespace().collect();
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        // Training takes minutes.
+        if words.first() == Some(&"run") {
+            words.push("--dry-run");
+        }
+        if cfg!(not(feature = "torch")) && words.contains(&"--dry-run") {
+            continue;
+        }
         let ran = canonc(&first, &words);
         assert_eq!(ran.code, 0, "{line}: {}{}", ran.stdout, ran.stderr);
     }
@@ -65,7 +72,14 @@ fn new_text_is_prepared_bound_and_ready_to_run() {
     let mine = dir.path().join("mine");
     let next = ran.stderr.lines().filter_map(|line| line.strip_prefix("  canonc "));
     for line in next.filter(|line| !line.starts_with("compare")) {
-        let words: Vec<&str> = line.split_whitespace().collect();
+        let mut words: Vec<&str> = line.split_whitespace().collect();
+        // Training takes minutes.
+        if words.first() == Some(&"run") {
+            words.push("--dry-run");
+        }
+        if cfg!(not(feature = "torch")) && words.contains(&"--dry-run") {
+            continue;
+        }
         let ran = canonc(&mine, &words);
         assert_eq!(ran.code, 0, "{line}: {}{}", ran.stdout, ran.stderr);
     }

@@ -127,7 +127,9 @@ impl Builder<'_> {
             },
         };
         let Some(base) = base else {
-            self.diagnostics.push(diag::not_a_definition(name.span));
+            if !self.unusable.contains(&name.span) {
+                self.diagnostics.push(diag::not_a_definition(name.span));
+            }
             return None;
         };
         self.configured(file, Applied { span: expr.span, ..base }, entries, depth)
@@ -158,14 +160,14 @@ impl Builder<'_> {
         depth: usize,
     ) -> Option<Rc<Applied>> {
         let mut seen = BTreeMap::new();
-        let before = self.errors();
         for entry in entries {
             if self.diagnostics.len() > MAX_ERRORS {
                 break;
             }
             self.configure(file, &mut applied, &[], entry, depth, &mut seen);
         }
-        (self.errors() == before).then(|| Rc::new(applied))
+        // Without the entries that failed, it still shows what is wrong with the others.
+        Some(Rc::new(applied))
     }
 
     fn configure(
@@ -177,6 +179,9 @@ impl Builder<'_> {
         depth: usize,
         seen: &mut BTreeMap<String, Span>,
     ) {
+        if self.passes_over(entry) {
+            return;
+        }
         let full = |path: &Path| -> Option<Vec<Name>> {
             let below = path.segments.iter().map(|segment| match segment {
                 Segment::Name(name) => Some(name.clone()),

@@ -1,11 +1,12 @@
 //! Two edits of one field in one place, or of a field and something above it.
 //!
-//! In: the edits of one `with`, an arch or an init table. Out: one diagnostic for the first pair.
+//! In: the edits of one `with`, an arch or an init table. Out: a diagnostic for each that repeats an earlier one.
 //! Must stay true: linear (up to a logarithm) in edits times layers, since both may be many.
 
 use std::collections::BTreeMap;
 
 use dsl::Diagnostics;
+use dsl::limits::MAX_ERRORS;
 
 use super::Edit;
 use crate::diag;
@@ -18,7 +19,7 @@ pub(super) fn repeated(edits: &[Edit], diagnostics: &mut Diagnostics) {
     // The first edit of a path, or of something below it, in one layer.
     let mut at: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let mut below: BTreeMap<(usize, usize), usize> = BTreeMap::new();
-    for (i, edit) in edits.iter().enumerate() {
+    'edits: for (i, edit) in edits.iter().enumerate() {
         let steps = paths.steps(&edit.path);
         let Some((&own, above)) = steps.split_last() else { continue };
         for layer in edit.layers.as_deref().unwrap_or(&[ARCH]) {
@@ -29,7 +30,10 @@ pub(super) fn repeated(edits: &[Edit], diagnostics: &mut Diagnostics) {
                 .min();
             if let Some(earlier) = known.and_then(|earlier| edits.get(*earlier)) {
                 diagnostics.push(diag::edited_twice(&edit.path, edit.span, earlier.span));
-                return;
+                if diagnostics.len() > MAX_ERRORS {
+                    return;
+                }
+                continue 'edits;
             }
         }
         for layer in edit.layers.as_deref().unwrap_or(&[ARCH]) {

@@ -172,7 +172,9 @@ impl Experiment {
         if let Some(words) = vocabulary::numeric(path) {
             // Lingua has a switch where a lock has a factor: loss.nll_square.
             let switch = matches!(value, Value::Bool(_)) && vocabulary::is_switch(path);
-            if !switch {
+            let normal = vocabulary::normal(path, value.clone());
+            let off = normal == Value::Bool(false) || Some(normal.to_string().as_str()) == words;
+            if !switch && !off {
                 held(key, cell, &value, words)?;
             }
         }
@@ -219,6 +221,7 @@ impl Experiment {
     }
 
     fn put(&mut self, path: &str, key: &str, value: Value) -> Result<(), BadInput> {
+        let value = vocabulary::normal(path, value);
         if let Some(before) = self.values.get(path).filter(|before| **before != value) {
             let other = self.written_as.get(path).map_or(path, String::as_str);
             let message = format!("`{other}` is {before}, but `{key}`, the same key, is {value}");
@@ -272,7 +275,7 @@ impl Experiment {
                 }
                 continue;
             }
-            values.insert(path.clone(), Value::from(field));
+            values.insert(path.clone(), vocabulary::normal(path, Value::from(field)));
         }
         for path in ["batch.tokens_per_step", "budget.steps", "budget.tokens"] {
             if let Some(value) = locked.value(path) {

@@ -32,7 +32,7 @@ const MAX_RULES: usize = 1000;
 pub fn rules(text: &str) -> Result<Rules, Vec<BadRules>> {
     let mut reader = Reader { text, rules: Rules::default(), bad: Vec::new() };
     if text.len() > MAX_BYTES {
-        let message = format!("the file has {} bytes; at most {MAX_BYTES} are read", text.len());
+        let message = format!("the file has {}", dsl::over(text.len() as u64, MAX_BYTES as u64));
         reader.bad(&(0..0), message, "a rules file is a page of text");
         return Err(reader.bad);
     }

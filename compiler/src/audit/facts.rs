@@ -225,8 +225,13 @@ fn derive(facts: &mut BTreeMap<String, Fact>, has_default: &dyn Fn(&str) -> bool
     for key in vocabulary::rows() {
         let value = match key.absent {
             // Empty is a value of its own: no slot is filled.
-            Absent::Is(text) => Some(Value::parse(text).unwrap_or_else(|| Value::text(""))),
-            Absent::Default(text) if has_default(key.path) => Value::parse(text),
+            Absent::Is(text) => {
+                let value = Value::parse(text).unwrap_or_else(|| Value::text(""));
+                Some(vocabulary::normal(key.path, value))
+            }
+            Absent::Default(text) if has_default(key.path) => {
+                Value::parse(text).map(|value| vocabulary::normal(key.path, value))
+            }
             Absent::Default(_) | Absent::As(_) | Absent::Unknown => None,
         };
         if speaks(facts, key.path, by_layer) {

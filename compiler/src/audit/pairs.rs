@@ -139,9 +139,20 @@ pub(super) fn partners(subjects: &[Subject], declared: &Pairs) -> Partners {
     }
     equal(&contents, &mut open, &mut free, &mut found.pairs);
     nearest(subjects, &contents, &mut open, &mut free, &mut found);
+    if let ([_, _], []) = (subjects, found.pairs.as_slice()) {
+        found.pairs.extend(only_two(&contents));
+    }
     found.pairs.sort_unstable();
     found.lonely = lonely(subjects, &contents, (&with, &without), &found.pairs);
     found
+}
+
+/// Two experiments alone are compared, although neither or both are treated: whoever names two files
+/// asks in what they differ. Two that differ in nothing, or in seeds alone, are no pair.
+fn only_two(contents: &Contents<'_>) -> Option<Pair> {
+    let differing = contents.differing(0, 1);
+    let repeats = differing.iter().all(|path| path.starts_with("seeds."));
+    (!repeats).then_some(Pair { without: 0, with: 1 })
 }
 
 /// Pairs by name. A base may serve arms of several treatments, but by its name only.
@@ -377,7 +388,8 @@ pub(super) fn missing(
 
 /// Why there is no pair, where several experiments could have made one.
 pub(super) fn unpaired(subjects: &[Subject], pairs: &[Pair], declared: &Pairs) -> Option<String> {
-    if subjects.len() < 2 || !pairs.is_empty() {
+    let treated = |at: usize| subjects.get(at).is_some_and(|s| s.treated(&declared.treatment));
+    if subjects.len() < 2 || pairs.iter().any(|pair| treated(pair.without) != treated(pair.with)) {
         return None;
     }
     let treatment = declared.treatment.join(" and ");

@@ -176,6 +176,9 @@ fn difference(
         ),
         SLOT_PLACES => format!("the slots are in other places, {treatment} aside"),
         _ if words(a, b, path).is_some() => words(a, b, path).unwrap_or_default(),
+        _ if treatment_of(a, &declared.treatment) == treatment_of(b, &declared.treatment) => {
+            format!("{} | {}, and {treatment} is the same", a.shown(key), b.shown(key))
+        }
         _ => format!("{} without {treatment}, {} with it", a.shown(key), b.shown(key)),
     };
     let says = said.unwrap_or_else(|| match kind {

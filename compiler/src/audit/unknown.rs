@@ -10,11 +10,14 @@ use super::vocabulary;
 pub(super) fn unknown(subjects: &[Subject], found: &mut Findings) {
     for subject in subjects {
         for key in &subject.unknown {
-            let near = vocabulary::suggest(key);
-            let message = near.map_or_else(
-                || "an unknown key, taken to decide".to_owned(),
-                |near| format!("an unknown key, taken to decide; did you mean `{near}`?"),
-            );
+            let unknown = "an unknown key, taken to decide";
+            let message = match vocabulary::suggest(key) {
+                _ if vocabulary::is_result(key) => format!(
+                    "{unknown}; if it is a result, leave it out or say `\"{key}\" = \"evaluation\"`"
+                ),
+                Some(near) => format!("{unknown}; did you mean `{near}`?"),
+                None => unknown.to_owned(),
+            };
             let says = match subject.value(key) {
                 Some(value) => format!("{key} {value}"),
                 None => format!("{key} null"),

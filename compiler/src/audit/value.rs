@@ -59,6 +59,15 @@ impl Value {
         }
     }
 
+    /// A word for yes.
+    pub(super) fn is_on(&self) -> bool {
+        match self {
+            Value::Text(text) => ["yes", "on"].iter().any(|word| text.eq_ignore_ascii_case(word)),
+            Value::Bool(on) => *on,
+            Value::Number(_) | Value::List(_) => false,
+        }
+    }
+
     /// Whether a treatment of this value is the one that does nothing.
     pub(super) fn is_off(&self) -> bool {
         match self {

@@ -7,6 +7,8 @@
 pub use crate::field::{Absent, Topic};
 use crate::field::{Class, FOREIGN, FieldDef, Kind, TABLE};
 
+use super::value::Value;
+
 /// The slots that Canon layers fill, as letters; empty for none.
 pub const CANON: &str = "arch.canon";
 
@@ -77,8 +79,34 @@ pub fn row(path: &str) -> Option<&'static FieldDef> {
 
 /// The key that a wrong one was probably meant to be.
 pub(super) fn suggest(key: &str) -> Option<&'static str> {
+    // A field without its section, or by another name of its own: `lr`, `wd`.
+    let last = |path: &str| path.rsplit('.').next() == Some(key);
+    let short = |row: &&FieldDef| row.also.contains(&key) || last(row.path);
+    if let Some(row) = rows().find(short) {
+        return Some(row.path);
+    }
     let names = rows().flat_map(|row| row.foreign.iter().copied().chain([row.path]));
     dsl::suggest(key, names.filter(|name| !name.ends_with(".*")))
+}
+
+/// Whether a key is called as results are, which no table of settings has.
+pub(super) fn is_result(key: &str) -> bool {
+    const RESULTS: [&str; 12] = [
+        "acc",
+        "accuracy",
+        "bleu",
+        "bpb",
+        "em",
+        "f1",
+        "loss",
+        "perplexity",
+        "ppl",
+        "result",
+        "score",
+        "scores",
+    ];
+    let words = key.split(|c: char| !c.is_ascii_alphanumeric());
+    words.into_iter().any(|word| RESULTS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
 /// Whether a key has a word for nothing.
@@ -90,6 +118,26 @@ pub(super) fn has_none(row: &FieldDef) -> bool {
 /// Whether a key may be on or off.
 pub(super) fn is_switch(path: &str) -> bool {
     find(path).is_some_and(|row| matches!(row.absent, Absent::Is("true" | "false")))
+}
+
+/// A value as the key's row means it. What is on or off is written in many ways: `0`, `0.0`, `none` and
+/// `false` are off. Of a key with a word for nothing, `false` is that word.
+pub(super) fn normal(path: &str, value: Value) -> Value {
+    let Some(row) = row(path).filter(|row| row.path == path) else { return value };
+    let one = Value::int(1);
+    match row.kind {
+        Kind::Bool if value.is_off() => Value::Bool(false),
+        Kind::Bool if value == one || value.is_on() => Value::Bool(true),
+        // A factor: on by its size.
+        _ if is_switch(path) && value.is_off() => Value::Bool(false),
+        _ if value == Value::Bool(false) && is_nothing(row) => Value::text("none"),
+        _ => value,
+    }
+}
+
+/// Whether a key's word for nothing is `none`.
+fn is_nothing(row: &FieldDef) -> bool {
+    has_none(row) && !row.synonyms.iter().any(|(theirs, _)| *theirs == "false")
 }
 
 /// Whether a key holds words whose order says nothing.
@@ -157,6 +205,16 @@ mod tests {
             assert_eq!(path_of(key), None, "{key}");
         }
         assert_eq!(suggest("optim.lrr"), Some("optim.lr"));
+        for (short, path) in [
+            ("lr", "optimizer.lr"),
+            ("wd", "optimizer.weight_decay"),
+            ("weight_decay", "optimizer.weight_decay"),
+            ("n_layers", "model.n_layers"),
+            ("warmup", "schedule.warmup"),
+        ] {
+            assert_eq!(suggest(short), Some(path), "{short}");
+        }
+        assert!(is_result("score") && is_result("val_loss") && !is_result("class"));
         assert_eq!(class("logging.wandb.project"), Topic::Setup);
         assert_eq!(class("eval.harness.num_fewshot"), Topic::Evaluation);
         assert_eq!(class("data.sources.books"), Topic::Data);

@@ -87,12 +87,50 @@ impl Refusal {
     }
 
     /// Layers that neither arm has.
-    pub(super) fn no_layer(entry: &str, layers: usize) -> Refusal {
+    pub(super) fn no_layer(entry: &str, layer: usize, layers: usize) -> Refusal {
         let last = layers.saturating_sub(1);
         refusal(
             "unknown-treatment",
-            format!("treatment `{entry}`: neither arm has such a layer"),
+            format!(
+                "treatment `{entry}`: neither arm has layer {layer}: there are {layers} layers"
+            ),
             format!("layers are numbered from 0 to {last}"),
+        )
+    }
+
+    /// Layers that both lack the field.
+    pub(super) fn not_in_layers(entry: &str, path: &str) -> Refusal {
+        refusal(
+            "unknown-treatment",
+            format!("treatment `{entry}`: these layers have no such field"),
+            format!(
+                "`canonc show --fields` lists each layer's fields; `{path}` means every layer that has it"
+            ),
+        )
+    }
+
+    /// A range with layers that neither arm has, or with none.
+    pub(super) fn no_such_range(
+        entry: &str,
+        (from, to): (usize, usize),
+        layers: usize,
+        general: &str,
+    ) -> Refusal {
+        let message = if from >= to {
+            format!("treatment `{entry}`: the range {from}..{to} has no layer")
+        } else {
+            format!(
+                "treatment `{entry}`: the range {from}..{to} ends after the last of {layers} layers"
+            )
+        };
+        let tail = general.strip_prefix("arch.layers.*").unwrap_or_default();
+        let start = if from < to.min(layers) { from } else { 0 };
+        refusal(
+            "unknown-treatment",
+            message,
+            format!(
+                "ranges exclude their end: write `arch.layers.{start}..{layers}{tail}`, or `{general}` for every layer"
+            ),
         )
     }
 

@@ -48,6 +48,20 @@ impl Selection {
             }
         }
     }
+
+    /// Refuses layers that neither arm has: half a range would be another treatment than the one
+    /// that is written.
+    fn within(&self, text: &str, general: &str, pair: &Pair<'_>) -> Result<(), Refusal> {
+        let Selection::Some { from, to, step: _ } = self else { return Ok(()) };
+        let layers = pair.layers("arch.layers.*").len();
+        if to.saturating_sub(*from) == 1 && *from >= layers {
+            return Err(Refusal::no_layer(text, *from, layers));
+        }
+        if *to > layers || from >= to {
+            return Err(Refusal::no_such_range(text, (*from, *to), layers, general));
+        }
+        Ok(())
+    }
 }
 
 /// A pattern as general path and layers: `arch.layers.0..6.mixer` is `arch.layers.*.mixer`, 0 to 5.
@@ -115,6 +129,7 @@ pub(super) fn resolve(
     match (exact, row) {
         (Some((general, selected)), _) => {
             selection = selected;
+            selection.within(text, &general, pair)?;
             found.extend(known.iter().filter(|path| means(&general, path)).map(|p| (*p).clone()));
         }
         (None, Some(def)) if def.origin == Origin::Derived => {
@@ -188,7 +203,7 @@ pub(super) fn resolve(
                 };
                 let meant: Vec<(String, Layer)> = found.iter().flat_map(meant).collect();
                 if meant.is_empty() {
-                    return Err(Refusal::no_layer(text, pair.layers("arch.layers.*").len()));
+                    return Err(Refusal::not_in_layers(text, path));
                 }
                 let values = meant.iter().filter_map(|(path, layer)| pair.values(path, *layer)[0]);
                 let values: BTreeSet<&str> = values.collect();

@@ -259,6 +259,35 @@ fn short_entry(general: &str) -> String {
     }
 }
 
+/// A fraction that nobody reads at a glance, such as a number of epochs, as a decimal.
+fn decimal(text: &str) -> Option<String> {
+    let (over, under) = text.split_once('/')?;
+    let (over, under): (i128, i128) = (over.parse().ok()?, under.parse().ok()?);
+    if under < 1000 {
+        return None;
+    }
+    // Exact integers, rounded to the nearest ten thousandth.
+    let scaled = over.checked_mul(20_000)?.checked_div(under)?.checked_add(over.signum())? / 2;
+    let sign = if scaled < 0 { "-" } else { "" };
+    let (whole, rest) = (scaled.unsigned_abs() / 10_000, scaled.unsigned_abs() % 10_000);
+    Some(format!("{sign}{whole}.{rest:04}"))
+}
+
+#[cfg(test)]
+#[test]
+fn long_fractions_have_decimals() {
+    for (text, want) in [
+        ("1/30", None),
+        ("12345/6789", Some("1.8184")),
+        ("1/20000", Some("0.0001")),
+        ("1/30000", Some("0.0000")),
+        ("-3/2000", Some("-0.0015")),
+        ("2", None),
+    ] {
+        assert_eq!(decimal(text).as_deref(), want, "{text}");
+    }
+}
+
 impl Change {
     /// A difference of the arms as wholes, in words.
     pub(super) fn whole(what: String) -> Change {
@@ -282,7 +311,9 @@ impl Change {
     ) -> Change {
         let shown = |value: &FieldValue| {
             let space = if unit.is_empty() { "" } else { " " };
-            format!("{}{space}{unit}", value.plain())
+            let plain = value.plain();
+            let text = decimal(&plain).map_or(plain.clone(), |about| format!("{about} ({plain})"));
+            format!("{text}{space}{unit}")
         };
         let note = match (a, b) {
             (Some(a), Some(b)) => percent(a, b),

@@ -81,6 +81,8 @@ impl Elaborator<'_> {
         let mut init_field = None;
         let widths = std::mem::take(&mut self.widths);
         let mut failed = false;
+        // Values that someone gave, with their places.
+        let mut given: Vec<(&'static Config, Span)> = Vec::new();
         for config in primitive.config {
             let setting = applied.config.get(config.name);
             let field = call.field.as_deref().map(|at| join(at, config.name));
@@ -114,14 +116,17 @@ impl Elaborator<'_> {
                 continue;
             }
             let (value, written, span) = match (call.passed.get(config.name), setting) {
-                (Some((value, span)), None) => (Some(value.clone()), true, *span),
-                (Some((_, given)), Some(setting)) => {
+                (Some((value, span)), None) => {
+                    given.push((config, *span));
+                    (Some(value.clone()), true, *span)
+                }
+                (Some((_, passed)), Some(setting)) => {
                     let at = setting.span;
                     self.diagnostics.push(diag::set_by_caller(
                         at,
                         config.name,
                         primitive.name,
-                        *given,
+                        *passed,
                     ));
                     failed = true;
                     continue;
@@ -129,6 +134,7 @@ impl Elaborator<'_> {
                 (None, Some(setting)) => match setting.value.written() {
                     Err(inner) => (Some(Value::Def(inner.clone(), None)), true, setting.span),
                     Ok((expr, file, around)) => {
+                        given.push((config, expr.span));
                         (self.eval_arch(expr, file, around), true, setting.span)
                     }
                 },
@@ -161,7 +167,8 @@ impl Elaborator<'_> {
                 continue;
             }
             let Some(attr) = attribute(config.kind, &value) else {
-                self.wrong(config, &value, span);
+                let at = given.iter().find(|(known, _)| known.name == config.name);
+                self.wrong(config, &value, at.map_or(span, |(_, at)| *at));
                 failed = true;
                 continue;
             };
@@ -177,7 +184,13 @@ impl Elaborator<'_> {
         let shaped = match (primitive.shape)(&attrs, &types) {
             Ok(shaped) => shaped,
             Err(why) => {
-                self.diagnostics.push(diag::mismatch(call.span, why.message, why.help));
+                let blamed = blamed(primitive, &attrs, &types, &given);
+                if blamed.is_empty() {
+                    self.diagnostics.push(diag::mismatch(call.span, why.message, why.help));
+                }
+                for (at, why) in blamed {
+                    self.diagnostics.push(diag::mismatch(at, why.message, why.help));
+                }
                 return None;
             }
         };
@@ -401,4 +414,48 @@ pub(super) fn exact(value: &Value) -> Option<Attr> {
 fn dims(shape: &[i64]) -> String {
     let parts: Vec<String> = shape.iter().map(i64::to_string).collect();
     format!("[{}]", parts.join(", "))
+}
+
+/// The values, among those that someone gave, without which a call would be right, each with what is
+/// wrong with it; none if the call is wrong with the defaults too.
+fn blamed(
+    primitive: &Primitive,
+    attrs: &Attrs,
+    types: &[Type],
+    given: &[(&'static Config, Span)],
+) -> Vec<(Span, op::Mismatch)> {
+    let mut plain = attrs.clone();
+    for (config, _) in given {
+        let default = match config.default {
+            Default::Int(n) => Attr::Int(n),
+            Default::Decimal(mantissa, exponent) => {
+                match Decimal::new(i128::from(mantissa), exponent) {
+                    Ok(decimal) => Attr::Decimal(decimal),
+                    Err(_) => continue,
+                }
+            }
+            Default::Bool(truth) => Attr::Bool(truth),
+            Default::Word(word) => Attr::Word(word),
+            Default::Absent => Attr::None,
+            Default::ArchField(_) | Default::Required => continue,
+        };
+        plain.insert(config.name, default);
+    }
+    if (primitive.shape)(&plain, types).is_err() {
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (config, at) in given {
+        let (Some(own), Some(default)) =
+            (attrs.get(config.name).cloned(), plain.get(config.name).cloned())
+        else {
+            continue;
+        };
+        plain.insert(config.name, own);
+        if let Err(why) = (primitive.shape)(&plain, types) {
+            found.push((*at, why));
+            plain.insert(config.name, default);
+        }
+    }
+    found
 }

@@ -56,7 +56,7 @@ pub(crate) fn not_a_lock(name: &str) -> LockError {
 pub(crate) fn too_large(bytes: usize, limit: usize) -> LockError {
     error(
         "lock-too-large",
-        format!("the file has {bytes} bytes; a lock has at most {limit}"),
+        format!("the file has {}", dsl::over(bytes as u64, limit as u64)),
         "name a file that `canonc build` wrote",
     )
 }

@@ -272,6 +272,15 @@ fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
             (false, true) => problems.push(Problem::idle(def, &fields)),
         }
     }
+    let weights = counts(&fields, "data.weights");
+    if !weights.is_empty() && weights.iter().all(|weight| *weight == 0) {
+        problems.push(Problem::new(
+            "data.weights",
+            "bad-weights",
+            "every weight is 0: no source would be read".to_owned(),
+            "give the sources that are read a weight of 1 or more".to_owned(),
+        ));
+    }
     if problems.is_empty() { Ok(fields) } else { Err(problems) }
 }
 

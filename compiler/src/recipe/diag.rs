@@ -14,7 +14,7 @@ pub(super) fn not_toml(at: Span, why: &str) -> Diagnostic {
 }
 
 pub(super) fn too_large(at: Span, bytes: usize, limit: usize) -> Diagnostic {
-    let message = format!("the file has {bytes} bytes; at most {limit} are read");
+    let message = format!("the file has {}", dsl::over(bytes as u64, limit as u64));
     Diagnostic::error("source-too-large", at, message).help("a recipe is a page of text")
 }
 

@@ -66,9 +66,9 @@ fn spoken(line: &str) -> &str {
 const CRATES: [(&str, &[&str]); 9] = [
     ("dsl", &[]),
     ("compiler", &["dsl"]),
-    ("disk", &[]),
-    ("data", &["compiler", "disk"]),
-    ("records", &["compiler", "disk", "data"]),
+    ("disk", &["dsl"]),
+    ("data", &["dsl", "compiler", "disk"]),
+    ("records", &["dsl", "compiler", "disk", "data"]),
     ("interop", &["dsl", "compiler", "disk", "records"]),
     ("report", &["compiler", "disk", "data", "records"]),
     ("runtime", &["dsl", "compiler", "disk", "data", "records", "interop"]),

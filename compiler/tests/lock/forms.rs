@@ -7,7 +7,8 @@ use std::rc::Rc;
 
 use compiler::lock::{Experiment, Lock, LockedArch, write};
 
-use super::support::{DEPO, compiled_text, experiment_of, locked, small};
+use super::recipe::wrong;
+use super::support::{DEPO, TEXT, compiled_text, experiment_of, locked, small};
 
 /// The lock without the lines that only say how a recipe was written, and what hashes them.
 fn meaning(experiment: &Experiment) -> String {
@@ -85,4 +86,23 @@ arch small {{ vocab 10400  dim 8  norm_eps 1e-5  init lingua  layers 2 of own }}
     assert_eq!(one.arch.id(), two.arch.id());
     assert_eq!(one.value("optimizer.decayed"), two.value("optimizer.decayed"));
     assert_eq!(one.digests, two.digests);
+}
+
+/// Weights are shares of the sources: of one source all, whatever its number; of none that is read, an error.
+#[test]
+fn weights_of_one_source_are_no_weights_and_some_source_is_read() {
+    let with = |weights: &str| {
+        TEXT.replace("task = \"text\",", &format!("task = \"text\", weights = {weights},"))
+    };
+    let plain = experiment_of(TEXT, &small());
+    for weights in ["[1]", "[7]", "[]"] {
+        let text = with(weights);
+        assert_ne!(text, TEXT);
+        assert_eq!(experiment_of(&text, &small()).digests, plain.digests, "{weights}");
+    }
+    for weights in ["[0, 0, 0]", "[0]"] {
+        let said = wrong(&with(weights), &small());
+        assert!(said.contains("every weight is 0: no source would be read"), "{said}");
+    }
+    assert_ne!(experiment_of(&with("[1, 0]"), &small()).digests, plain.digests);
 }

@@ -402,3 +402,42 @@ fn a_product_of_the_distribution_keys_counts_devices_and_never_before_a_comment(
     assert_eq!(devices("64 GPUs"), ("64".to_owned(), 0));
     assert_eq!(devices("128 GPUs"), ("128".to_owned(), 2));
 }
+
+/// Off is off, however it is written, where absent means off.
+#[test]
+fn every_way_to_write_off_is_one_value() {
+    const OFF: [&str; 8] = ["0", "0.0", "false", "False", "null", "none", "None", "off"];
+    for row in vocabulary::rows() {
+        let off = match row.absent {
+            vocabulary::Absent::Is(word) | vocabulary::Absent::Default(word) => word == "false",
+            vocabulary::Absent::As(_) | vocabulary::Absent::Unknown => false,
+        };
+        // Another word for off is a synonym of its own there.
+        let Some(key) = row.foreign.first().filter(|key| off && !key.ends_with('*')) else {
+            continue;
+        };
+        for value in OFF {
+            stays_clean(&[(key, value)], &format!("{key} {value}"));
+        }
+    }
+    stays_clean(&[("model.sliding_window", "false")], "no window");
+    let on = [("model.z_loss", "1e-5")];
+    assert!(written(&on, true).iter().all(|set| !heavy(&report(set)).is_empty()));
+}
+
+/// Whoever names two files asks in what they differ, although neither is treated.
+#[test]
+fn two_files_that_differ_in_one_key_are_a_pair_with_one_finding() {
+    let one = configuration("a", &[("optim.lr", "3e-4"), ("model.dim", "512")]);
+    let two = configuration("b", &[("optim.lr", "6e-4"), ("model.dim", "512")]);
+    let found = report(&[one.clone(), two.clone()]);
+    let said: Vec<String> = heavy(&found).into_iter().collect();
+    assert_eq!(said, ["twin-training optimizer.lr: 0.0003 | 0.0006, and arch.canon is the same"]);
+    assert!(found.pairs.len() == 1 && found.clean.is_empty());
+    // Equal files, and seeds of one experiment, are no pair; of three nobody says which are meant.
+    let seed =
+        configuration("c", &[("optim.lr", "3e-4"), ("model.dim", "512"), ("model.seed", "7")]);
+    assert!(report(&[one.clone(), one.clone()]).pairs.is_empty());
+    assert!(report(&[one.clone(), seed.clone()]).pairs.is_empty());
+    assert!(report(&[one, two, seed]).pairs.is_empty());
+}

@@ -42,7 +42,7 @@ init = 1
 data = 1
 ";
 
-fn wrong(text: &str, arch: &Rc<LockedArch>) -> String {
+pub(crate) fn wrong(text: &str, arch: &Rc<LockedArch>) -> String {
     match experiments_of("recipes/test.toml", text, arch) {
         Err(shown) => shown,
         Ok(made) => panic!("{} locks of\n{text}", made.len()),

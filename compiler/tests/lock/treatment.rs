@@ -58,9 +58,15 @@ fn refusals() -> Vec<(String, Refusal)> {
     };
     let filled = [norm("canon A"), norm("fill A with mine")];
     let headed = [headed("", "canon A"), headed("canon A", "canon A")];
-    let cases: [(&Lock, &Lock, &[&str]); 23] = [
+    let cases: [(&Lock, &Lock, &[&str]); 28] = [
         // Layers that neither arm has; what the layers that are meant hold; the fill that is no Canon layer.
         (&x, &some, &["arch.layers.9.slots.A"]),
+        // Ranges of which only a part exists.
+        (&x, &some, &["arch.layers[0..99].slots.A"]),
+        (&x, &some, &["arch.layers.1..5.slots.A"]),
+        (&x, &some, &["arch.layers.0..24/4.slots.A"]),
+        (&x, &some, &["arch.layers.2..2.slots.A"]),
+        (&x, &some, &["arch.layers.7..9"]),
         (&some, &some, &["slots.A"]),
         (&some, &some, &["arch.layers.1.slots.A"]),
         (&filled[0], &filled[1], &["canon"]),

@@ -303,6 +303,9 @@ impl Documents {
     }
 }
 
+/// What some editors put before a text.
+pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
 fn read_file(
     mut reader: impl BufRead,
     file: &str,
@@ -324,9 +327,12 @@ fn read_file(
             break;
         }
         report.lines += 1;
+        if number == 1 && line.starts_with(BYTE_ORDER_MARK) {
+            line.drain(..BYTE_ORDER_MARK.len());
+        }
         let document = if read as u64 == LONGEST_LINE && line.last() != Some(&b'\n') {
             reader.skip_until(b'\n').map_err(unreadable)?;
-            Err(format!("longer than {LONGEST_LINE} bytes"))
+            Err(format!("longer than {}", dsl::size(LONGEST_LINE)))
         } else if line.trim_ascii().is_empty() {
             report.blank += 1;
             continue;

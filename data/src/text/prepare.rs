@@ -17,6 +17,7 @@ use std::sync::atomic::AtomicBool;
 use crate::DataError;
 
 use super::lines::{Field, OnBadLine, Report};
+use super::losses::Losses;
 use super::tokenizer::Tokenizer;
 
 pub use fault::Fault;
@@ -81,6 +82,7 @@ pub enum News {
 pub enum End {
     Finished {
         report: Report,
+        losses: Losses,
         tokens: u64,
     },
     /// The same request goes on from here.
@@ -94,8 +96,8 @@ pub fn prepare(
     stop: &AtomicBool,
     told: &mut dyn FnMut(&News),
 ) -> Result<End, DataError> {
-    if let Some((report, tokens)) = partial::finished(request, out)? {
-        return Ok(End::Finished { report, tokens });
+    if let Some((report, losses, tokens)) = partial::finished(request, out)? {
+        return Ok(End::Finished { report, losses, tokens });
     }
     let mut partial = partial::Partial::open(request, out, told)?;
     if work::run(request, &mut partial, stop, told)? == work::Stop::Asked {
@@ -108,8 +110,17 @@ pub fn prepare(
         return Err(super::index::malformed(&report));
     }
     let tokens = partial.done().tokens;
+    let losses = partial.losses();
+    if report.documents > 0 && losses.all(tokens) {
+        partial.remove()?;
+        let why = losses.warnings(tokens).first().map_or(String::new(), |why| format!(": {why}"));
+        return Err(DataError::new(
+            format!("nothing of the documents is left{why}"),
+            "take a tokenizer that knows their script, or `--tokenizer bytes`",
+        ));
+    }
     partial.finish()?;
-    Ok(End::Finished { report, tokens })
+    Ok(End::Finished { report, losses, tokens })
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::fmt;
 use crate::DataError;
 
 use super::guard::guarded;
+use super::losses::Losses;
 use super::{BOS, EOS, VOCAB};
 
 /// The kinds, under the names that recipes use.
@@ -205,6 +206,25 @@ impl Tokenizer {
 }
 
 impl Tokenizer {
+    /// What is lost of a text that has these tokens.
+    pub fn losses(&self, text: &str, ids: &[u32]) -> Result<Losses, String> {
+        let count = |unknown: Option<u32>| match unknown {
+            Some(unknown) => ids.iter().filter(|id| **id == unknown).count() as u64,
+            None => 0,
+        };
+        guarded(|| match &self.engine {
+            Engine::Bytes | Engine::Tiktoken(_) => Ok(Losses::default()),
+            Engine::Sentencepiece(engine) => {
+                Ok(Losses { unknown: count(engine.unknown()), ..Losses::default() })
+            }
+            Engine::Huggingface(engine) => {
+                let dropped = engine.dropped(text)?;
+                Ok(Losses { unknown: count(engine.unknown()), ..dropped })
+            }
+        })
+        .flatten()
+    }
+
     /// The bytes that tokens stand for. Of a tokenizer that changes texts first, these need not be those of the text.
     pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
         guarded(|| match &self.engine {

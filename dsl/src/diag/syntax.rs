@@ -13,7 +13,7 @@ use crate::{FileId, Span};
 // --- bounds ---
 
 pub(crate) fn source_too_large(file: FileId, bytes: usize) -> Diagnostic {
-    let message = format!("the file has {bytes} bytes; at most {MAX_SOURCE_BYTES} are read");
+    let message = format!("the file has {}", crate::over(bytes as u64, MAX_SOURCE_BYTES as u64));
     Diagnostic::error("source-too-large", Span::new(file, 0, 0), message)
         .here("not read")
         .help("split it into files and `import` what each needs")

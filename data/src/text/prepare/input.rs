@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 
 use super::super::guard::guarded;
+use super::super::index::BYTE_ORDER_MARK;
 use super::super::lines::{Field, LONGEST_LINE};
 use super::Input;
 use super::parquet::Table;
@@ -90,8 +91,13 @@ pub fn format_of_file(path: &Path) -> io::Result<Format> {
     }
     let mut start = Vec::new();
     File::open(path)?.take(1 << 12).read_to_end(&mut start)?;
-    let first = start.trim_ascii_start().first();
+    let first = without_mark(&start).trim_ascii_start().first();
     Ok(if first.is_none_or(|first| *first == b'{') { Format::Lines } else { Format::Text })
+}
+
+/// A text without the byte order mark that some editors put before it.
+pub(super) fn without_mark(text: &[u8]) -> &[u8] {
+    text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
 
 /// A place between two records.
@@ -211,7 +217,7 @@ impl Pieces {
     pub(super) fn next(&mut self) -> Result<Option<Piece>, String> {
         let Pieces { reader, place, counted } = self;
         let start = *place;
-        let (body, weight) = match reader {
+        let (mut body, weight) = match reader {
             Reader::File(file) => {
                 let Some(file) = file.take() else { return Ok(None) };
                 let mut bytes = Vec::new();
@@ -224,8 +230,9 @@ impl Pieces {
                     false => (Body::PlainFile(bytes), weight),
                     true => {
                         let why = format!(
-                            "it has more than {LONGEST_LINE} bytes, the most a document may have; \
-                             --lines takes each line as one"
+                            "it has more than {}, the most a document may have; --lines takes each \
+                             line as one",
+                            dsl::size(LONGEST_LINE)
                         );
                         (Body::Bad(why), 0)
                     }
@@ -255,6 +262,12 @@ impl Pieces {
                 (Body::Rows(rows), weight)
             }
         };
+        if start.records == 0
+            && let Body::Lines(bytes) | Body::PlainLines(bytes) | Body::PlainFile(bytes) = &mut body
+        {
+            let mark = bytes.len() - without_mark(bytes).len();
+            bytes.drain(..mark);
+        }
         let read = counted.load(Ordering::Relaxed);
         Ok(Some(Piece { body, start: start.records, end: *place, weight, read }))
     }
@@ -283,7 +296,11 @@ fn next_lines(
         if read == LONGEST_LINE && bytes.last() != Some(&b'\n') {
             place.offset += skip_line(lines)?;
             let length = place.offset - before.offset;
-            let why = format!("{length} bytes, and {LONGEST_LINE} is the most a line may have");
+            let why = format!(
+                "{}, and {} is the most a line may have",
+                dsl::size(length),
+                dsl::size(LONGEST_LINE)
+            );
             if had == 0 {
                 return Ok(Some(Body::Bad(why)));
             }

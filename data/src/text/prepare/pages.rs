@@ -30,7 +30,7 @@ pub(super) fn check_footer(file: &File) -> Result<(), String> {
     let Some((size, b"PAR1")) = tail.split_first_chunk::<4>() else { return Err(not_whole()) };
     let size = u64::from(u32::from_le_bytes(*size));
     if size > MOST_FOOTER {
-        return Err(format!("its footer has {size} bytes, and at most {MOST_FOOTER} are read"));
+        return Err(format!("its footer has {}", dsl::over(size, MOST_FOOTER)));
     }
     let Some(footer_at) = tail_at.checked_sub(size) else { return Err(not_whole()) };
     let footer = bytes(file, footer_at..tail_at)?;

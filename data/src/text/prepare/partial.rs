@@ -15,6 +15,7 @@ use crate::DataError;
 use super::super::identity::Blocks;
 use super::super::index::documents_hasher;
 use super::super::lines::{BadLine, OnBadLine, Report};
+use super::super::losses::Losses;
 use super::super::prepared::{
     ENTRY, FileEntry, Manifest, START, SourceEntry, TokenizerEntry, trailer_digest, width,
 };
@@ -42,6 +43,8 @@ struct State {
     documents_digest: String,
     files: Vec<FileEntry>,
     bad: Vec<(String, u64, String)>,
+    #[serde(default)]
+    losses: Losses,
 }
 
 /// Bytes on their way to a file, each block's digest kept.
@@ -79,6 +82,7 @@ pub(super) struct Partial<'a> {
     before: Vec<u64>,
     reports: Vec<Report>,
     bad: Vec<BadLine>,
+    losses: Losses,
     since: u64,
     pieces: u64,
     saves: u64,
@@ -88,7 +92,7 @@ pub(super) struct Partial<'a> {
 pub(super) fn finished(
     request: &Request<'_>,
     out: &Path,
-) -> Result<Option<(Report, u64)>, DataError> {
+) -> Result<Option<(Report, Losses, u64)>, DataError> {
     let folder = folder_of(out);
     let Ok(text) = fs::read_to_string(folder.join("state.toml")) else { return Ok(None) };
     let Ok(state) = toml::from_str::<State>(&text) else { return Ok(None) };
@@ -104,7 +108,7 @@ pub(super) fn finished(
         all.add(entry.report());
     }
     fs::remove_dir_all(&folder).map_err(|error| cannot_write(&folder, &error))?;
-    Ok(Some((all, state.tokens)))
+    Ok(Some((all, state.losses, state.tokens)))
 }
 
 fn folder_of(out: &Path) -> PathBuf {
@@ -153,6 +157,7 @@ impl<'a> Partial<'a> {
             reports: vec![Report::default(); before.len() - 1],
             before,
             bad: Vec::new(),
+            losses: Losses::default(),
             since: 0,
             pieces: 0,
             saves: 0,
@@ -194,6 +199,7 @@ impl<'a> Partial<'a> {
             documents_digest,
             files,
             bad,
+            losses,
         } = state;
         if version != 1 || request != self.request_digest || files.len() != self.reports.len() {
             return Ok(Some("it is of other files, another tokenizer or other options"));
@@ -230,6 +236,7 @@ impl<'a> Partial<'a> {
         }
         self.at = At { file, place };
         self.done = Done { read, documents, tokens };
+        self.losses = losses;
         for (report, entry) in self.reports.iter_mut().zip(files) {
             *report = entry.report();
         }
@@ -275,8 +282,13 @@ impl<'a> Partial<'a> {
         all
     }
 
+    pub(super) fn losses(&self) -> Losses {
+        self.losses
+    }
+
     pub(super) fn add(&mut self, made: Made) -> Result<(), DataError> {
-        let Made { after, tokens, documents, mut report, weight, read } = made;
+        let Made { after, tokens, documents, mut report, losses, weight, read } = made;
+        self.losses.add(losses);
         let cannot = |folder: &Path| {
             let folder = folder.to_owned();
             move |error: io::Error| cannot_write(&folder, &error)
@@ -333,6 +345,7 @@ impl<'a> Partial<'a> {
                 .iter()
                 .map(|BadLine { file, line, why }| (file.clone(), *line, why.clone()))
                 .collect(),
+            losses: self.losses,
         };
         let text = toml::to_string(&state).map_err(|error| cannot(io::Error::other(error)))?;
         let written = self.folder.join("state.toml.new");

@@ -11,6 +11,7 @@ use std::sync::{Condvar, Mutex, PoisonError};
 use crate::DataError;
 
 use super::super::lines::{BadLine, Field, NAMED_LINES, OnBadLine, Report, document_of};
+use super::super::losses::Losses;
 use super::super::prepared::width;
 use super::super::tokenizer::{Kind, Tokenizer};
 use super::input::{Body, Piece, Pieces, Place};
@@ -50,6 +51,7 @@ pub(super) struct Made {
     /// How many each document has, and the digest of its bytes.
     pub(super) documents: Vec<(u64, blake3::Hash)>,
     pub(super) report: Report,
+    pub(super) losses: Losses,
     pub(super) weight: usize,
     /// Bytes of the file that are behind.
     pub(super) read: u64,
@@ -219,11 +221,12 @@ fn make(
         tokens: Vec::new(),
         documents: Vec::new(),
         report: Report::default(),
+        losses: Losses::default(),
         weight,
         read,
     };
     let mut take = |line: u64, document: Result<String, String>| -> Result<(), DataError> {
-        let Made { tokens, documents, report, .. } = &mut made;
+        let Made { tokens, documents, report, losses, .. } = &mut made;
         report.lines += 1;
         match document {
             Ok(text) if text.is_empty() => report.empty += 1,
@@ -232,7 +235,7 @@ fn make(
                 report.bytes += text.len() as u64;
                 if !counting {
                     let before = tokens.len();
-                    encode(tokenizer, &text, ids, tokens).map_err(|why| {
+                    encode(tokenizer, &text, ids, tokens, losses).map_err(|why| {
                         DataError::new(
                             format!("{name}:{line}: this document cannot be made tokens: {why}"),
                             "leave it out, or take another tokenizer",
@@ -271,11 +274,14 @@ fn make(
             let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n');
             for (number, line) in (start + 1..).zip(lines) {
                 let line = line.strip_suffix(b"\r").unwrap_or(line);
-                if line.trim_ascii().is_empty() {
-                    blank += 1;
-                } else {
-                    let text = std::str::from_utf8(line).map(str::to_owned);
-                    take(number, text.map_err(|_| "the line is not UTF-8".to_owned()))?;
+                // A carriage return alone ends a line, too.
+                for line in line.split(|byte| *byte == b'\r') {
+                    if line.trim_ascii().is_empty() {
+                        blank += 1;
+                    } else {
+                        let text = std::str::from_utf8(line).map(str::to_owned);
+                        take(number, text.map_err(|_| "the line is not UTF-8".to_owned()))?;
+                    }
                 }
             }
             made.report.lines += blank;
@@ -303,6 +309,7 @@ fn encode(
     text: &str,
     ids: &mut Vec<u32>,
     out: &mut Vec<u8>,
+    losses: &mut Losses,
 ) -> Result<(), String> {
     if tokenizer.info().kind == Kind::Bytes {
         out.extend_from_slice(text.as_bytes());
@@ -310,6 +317,7 @@ fn encode(
     }
     ids.clear();
     tokenizer.encode(text, ids)?;
+    losses.add(tokenizer.losses(text, ids)?);
     match width(tokenizer.info()) {
         2 => out.extend(ids.iter().flat_map(|id| (*id as u16).to_le_bytes())),
         _ => out.extend(ids.iter().flat_map(|id| id.to_le_bytes())),

@@ -3,13 +3,19 @@
 //! and padding in the file are refused, since they would change a document unseen; marks are those its post-processor puts around a text, or those asked for.
 
 use tokenizers::ModelWrapper;
+use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::tokenizer::Tokenizer;
 
+use super::super::losses::Losses;
 use super::{Engine, Found, MarkNames, mark};
 
 #[derive(Debug)]
 pub(super) struct Huggingface {
     tokenizer: Box<Tokenizer>,
+    /// Stands for what the model does not know.
+    unknown: Option<u32>,
+    /// Whether the model leaves out what it does not know.
+    drops: bool,
 }
 
 pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
@@ -35,8 +41,40 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     let special = |name: &str| tokenizer.token_to_id(name);
     let bos = mark(marks.bos.as_ref(), before, special)?;
     let eos = mark(marks.eos.as_ref(), after, special)?;
-    let engine = Engine::Huggingface(Huggingface { tokenizer: Box::new(tokenizer) });
+    let unknown = unknown(&tokenizer);
+    let drops = drops(&tokenizer);
+    let engine =
+        Engine::Huggingface(Huggingface { tokenizer: Box::new(tokenizer), unknown, drops });
     Ok(Found { engine, vocab, bos, eos })
+}
+
+/// The token that stands for what the model does not know.
+fn unknown(tokenizer: &Tokenizer) -> Option<u32> {
+    let name = match tokenizer.get_model() {
+        ModelWrapper::BPE(model) => model.unk_token.clone()?,
+        ModelWrapper::WordPiece(model) => model.unk_token.clone(),
+        ModelWrapper::WordLevel(model) => model.unk_token.clone(),
+        // It keeps its unknown token to itself: the file says it.
+        ModelWrapper::Unigram(model) => {
+            let id = serde_json::to_value(model).ok()?.get("unk_id")?.as_u64()?;
+            return u32::try_from(id).ok();
+        }
+    };
+    tokenizer.token_to_id(&name)
+}
+
+/// Whether a character may become no token: byte-pair encoding without a token for the unknown, and without all
+/// bytes.
+fn drops(tokenizer: &Tokenizer) -> bool {
+    let ModelWrapper::BPE(model) = tokenizer.get_model() else { return false };
+    let bytes = |text: String| {
+        (0..=255u8)
+            .all(|byte| tokenizer.token_to_id(&text.replace('#', &format!("{byte:02X}"))).is_some())
+    };
+    let falls_back = model.byte_fallback && bytes("<0x#>".to_owned());
+    let by_bytes =
+        ByteLevel::alphabet().iter().all(|c| tokenizer.token_to_id(&c.to_string()).is_some());
+    model.unk_token.is_none() && !falls_back && !by_bytes
 }
 
 /// What the post-processor puts before and after a text: one token each, or none.
@@ -68,6 +106,28 @@ impl Huggingface {
         let encoded = self.tokenizer.encode_fast(text, false).map_err(|error| error.to_string())?;
         out.extend_from_slice(encoded.get_ids());
         Ok(())
+    }
+
+    pub(super) fn unknown(&self) -> Option<u32> {
+        self.unknown
+    }
+
+    /// Characters that no token covers, white space aside.
+    pub(super) fn dropped(&self, text: &str) -> Result<Losses, String> {
+        if !self.drops {
+            return Ok(Losses::default());
+        }
+        let encoded = self.tokenizer.encode(text, false).map_err(|error| error.to_string())?;
+        let mut covered = vec![false; text.len()];
+        for (start, end) in encoded.get_offsets() {
+            covered.get_mut(*start..*end).into_iter().flatten().for_each(|byte| *byte = true);
+        }
+        let mut losses = Losses::default();
+        for (at, _) in text.char_indices().filter(|(_, c)| !c.is_whitespace()) {
+            losses.characters += 1;
+            losses.dropped += u64::from(covered.get(at) != Some(&true));
+        }
+        Ok(losses)
     }
 
     pub(super) fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {

@@ -111,6 +111,10 @@ impl Sentencepiece {
         Ok(())
     }
 
+    pub(super) fn unknown(&self) -> Option<u32> {
+        self.unknown
+    }
+
     /// Escaped blanks become blanks; the one that the normaliser puts before a text stays.
     pub(super) fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
         let bytes = self

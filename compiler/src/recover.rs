@@ -1,0 +1,287 @@
+//! More errors of an arch that has some: each wrong value is replaced by one that can be right, and the
+//! arch is elaborated again.
+//!
+//! In: the tree as far as it could be built, and the errors so far. Out: the errors that do not follow
+//! from those. Must stay true: an error that may be a consequence of an earlier one is not reported;
+//! at most [`ROUNDS`] elaborations, and none after an arch that was a lot of work; the replaced values
+//! are never seen by anything but these elaborations.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::rc::Rc;
+
+use dsl::limits::MAX_ERRORS;
+use dsl::{Decimal, Diagnostic, Diagnostics, Expr, ExprKind, Span};
+
+use crate::elaborate::{FOR_THIS, elaborate};
+use crate::op;
+use crate::resolve::Library;
+use crate::tree::{Applied, ArchTree, Callable, Setting, SettingValue};
+
+/// Elaborations of one arch after its first.
+const ROUNDS: usize = 6;
+/// Layers of an arch that is elaborated again, and settings in them.
+const MAX_SETTINGS: usize = 2_000;
+/// Errors of what is not there: a failed entry may have been to give it.
+const LACKING: [&str; 3] = ["missing-arch-field", "missing-config", "no-init"];
+/// Widths that most numbers of heads and groups divide.
+const DIM: i64 = 322_560;
+const VOCAB: i64 = 1024;
+
+/// Appends the errors of `tree` that are independent of those in `diagnostics` from `from` on.
+/// `built` says that the tree was elaborated already: the errors are those of its values.
+pub(crate) fn further(
+    library: &Library,
+    mut tree: ArchTree,
+    from: usize,
+    built: bool,
+    diagnostics: &mut Diagnostics,
+) {
+    if tree.layers.is_empty() || size(&tree) > MAX_SETTINGS {
+        return;
+    }
+    let mut doubtful = BTreeSet::new();
+    let mut new: Vec<Diagnostic> = diagnostics.iter().skip(from).cloned().collect();
+    for d in new.iter().filter(|_| !built) {
+        doubtful.extend(quoted(d));
+    }
+    let mut repair = built;
+    for _ in 0..ROUNDS {
+        if repair && !Repair::new(&new, &mut doubtful).tree(&mut tree) {
+            return;
+        }
+        repair = true;
+        let mut found = Diagnostics::new();
+        elaborate(library, &tree, &mut found);
+        let known: BTreeSet<_> = diagnostics.iter().map(place).collect();
+        let kept = |d: &Diagnostic| {
+            d.is_error() && !known.contains(&place(d)) && independent(&tree, d, &doubtful)
+        };
+        let lacking =
+            found.iter().filter(|d| d.code == "missing-config").cloned().collect::<Vec<_>>();
+        new = found.into_iter().filter(kept).collect();
+        diagnostics.extend(new.iter().cloned());
+        new.extend(lacking);
+        if new.is_empty() || diagnostics.len() > MAX_ERRORS {
+            return;
+        }
+    }
+}
+
+/// What a tree costs to elaborate, roughly.
+fn size(tree: &ArchTree) -> usize {
+    let mut kinds: BTreeSet<*const Applied> = BTreeSet::new();
+    let of = |applied: &Applied| applied.config.len() + applied.slots.len() + 1;
+    let new = tree.layers.iter().filter(|layer| kinds.insert(Rc::as_ptr(&layer.applied)));
+    tree.layers.len() + new.map(|layer| of(&layer.applied)).sum::<usize>()
+}
+
+type Place = (dsl::FileId, u32, u32);
+
+fn at(span: Span) -> Place {
+    (span.file, span.start, span.end)
+}
+
+fn place(d: &Diagnostic) -> Option<Place> {
+    d.labels.first().map(|label| at(label.span))
+}
+
+/// Whether an error says something about the text itself. One that lacks a value, or that speaks of
+/// a value in doubt, may follow from an earlier error.
+fn independent(tree: &ArchTree, d: &Diagnostic, doubtful: &BTreeSet<String>) -> bool {
+    let own: BTreeSet<String> = own_names(tree, d);
+    let speaks = words(&d.message).any(|word| doubtful.contains(word) && !own.contains(word));
+    // The layer that an error is shown with says nothing of what it is about.
+    let about = d.labels.iter().filter(|label| label.text != FOR_THIS);
+    let here = about.into_iter().any(|label| label.span.file == tree.span.file);
+    !LACKING.contains(&d.code) && !d.code.starts_with("too-") && here && !speaks
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
+}
+
+/// The names that an error quotes, and that its help suggests.
+fn quoted(d: &Diagnostic) -> Vec<String> {
+    let texts = std::iter::once(&d.message).chain(&d.help);
+    let quotes = texts.flat_map(|text| text.split('`').skip(1).step_by(2));
+    let names =
+        quotes.flat_map(words).filter(|word| !word.starts_with(|c: char| c.is_ascii_digit()));
+    names.map(str::to_owned).collect()
+}
+
+/// The names of the settings that an error points at first.
+fn own_names(tree: &ArchTree, d: &Diagnostic) -> BTreeSet<String> {
+    let Some(first) = d.labels.first().map(|label| label.span) else { return BTreeSet::new() };
+    let mut names = BTreeSet::new();
+    let mut see = |name: &str, setting: &Setting| {
+        if within(first, setting.place()) {
+            names.insert(name.to_owned());
+        }
+    };
+    tree.fields.iter().for_each(|(name, setting)| see(name, setting));
+    let mut seen = BTreeSet::new();
+    for layer in &tree.layers {
+        if seen.insert(Rc::as_ptr(&layer.applied)) {
+            walk(&layer.applied, &mut see);
+        }
+    }
+    tree.head.iter().for_each(|head| walk(head, &mut see));
+    names
+}
+
+fn walk(applied: &Applied, see: &mut impl FnMut(&str, &Setting)) {
+    for (name, setting) in &applied.config {
+        see(name, setting);
+        if let SettingValue::Def(child) = &setting.value {
+            walk(child, see);
+        }
+    }
+    for fill in applied.slots.values().filter_map(|slot| slot.fill.as_ref()) {
+        walk(fill, see);
+    }
+}
+
+fn within(inner: Span, whole: Span) -> bool {
+    inner.file == whole.file && whole.start <= inner.start && inner.end <= whole.end
+}
+
+/// Replaces the values that errors point at.
+struct Repair<'a> {
+    places: Vec<Span>,
+    /// What a definition lacks: its name, and that of the value.
+    lacking: Vec<(String, String)>,
+    doubtful: &'a mut BTreeSet<String>,
+    done: BTreeMap<*const Applied, Option<Rc<Applied>>>,
+    any: bool,
+}
+
+impl<'a> Repair<'a> {
+    fn new(errors: &[Diagnostic], doubtful: &'a mut BTreeSet<String>) -> Repair<'a> {
+        let labels = errors.iter().flat_map(|d| &d.labels);
+        // The last label of an error in a definition names the whole layer.
+        let places = labels.filter(|label| label.text != FOR_THIS).map(|label| label.span);
+        let lacking = errors.iter().filter(|d| d.code == "missing-config").filter_map(|d| {
+            let mut names = d.message.split('`').skip(1).step_by(2).map(str::to_owned);
+            Some((names.next()?, names.next()?))
+        });
+        let lacking = lacking.collect();
+        Repair { places: places.collect(), lacking, doubtful, done: BTreeMap::new(), any: false }
+    }
+
+    fn blames(&self, setting: &Setting) -> bool {
+        let value = setting.place();
+        self.places.iter().any(|place| within(*place, value))
+    }
+
+    fn tree(mut self, tree: &mut ArchTree) -> bool {
+        for (name, setting) in &mut tree.fields {
+            if self.blames(setting) {
+                self.doubtful.insert(name.clone());
+                let kind = match name.as_str() {
+                    "dim" => ExprKind::Int(DIM),
+                    "vocab" => ExprKind::Int(VOCAB),
+                    _ => ExprKind::Decimal(Decimal::new(1, -5).unwrap_or(Decimal::ONE)),
+                };
+                self.replace(setting, kind);
+            }
+        }
+        for (role, setting) in &mut tree.init {
+            if self.blames(setting) {
+                self.doubtful.insert(role.clone());
+                self.replace(setting, ExprKind::Name("ones".to_owned()));
+            }
+        }
+        for layer in &mut tree.layers {
+            if let Some(repaired) = self.applied(&layer.applied) {
+                layer.applied = repaired;
+            }
+        }
+        if let Some(head) = &mut tree.head
+            && let Some(repaired) = self.applied(head)
+        {
+            *head = repaired;
+        }
+        self.any
+    }
+
+    fn replace(&mut self, setting: &mut Setting, kind: ExprKind) {
+        let span = setting.place();
+        let value = Rc::new(Expr { kind, span });
+        setting.value = SettingValue::Expr(value, span.file);
+        self.any = true;
+    }
+
+    /// A copy without what is blamed, if anything in it is.
+    fn applied(&mut self, applied: &Rc<Applied>) -> Option<Rc<Applied>> {
+        let key = Rc::as_ptr(applied);
+        if let Some(known) = self.done.get(&key) {
+            return known.clone();
+        }
+        let mut copy = applied.as_ref().clone();
+        let mut changed = false;
+        for (name, setting) in &applied.config {
+            if let SettingValue::Def(child) = &setting.value {
+                let inner = self.applied(child);
+                if let Some(inner) = inner {
+                    let value = SettingValue::Def(inner);
+                    copy.config.insert(name.clone(), Setting { value, span: setting.span });
+                    changed = true;
+                    continue;
+                }
+                // A place inside it that no setting of its own has is not repaired here.
+                if !self.places.contains(&setting.place()) {
+                    continue;
+                }
+            }
+            if !self.blames(setting) {
+                continue;
+            }
+            self.doubtful.insert(name.clone());
+            if has_default(&applied.callee, name) {
+                copy.config.remove(name);
+                self.any = true;
+            } else if let Some(setting) = copy.config.get_mut(name) {
+                self.replace(setting, ExprKind::Int(1));
+            }
+            changed = true;
+        }
+        for (holder, name) in &self.lacking {
+            // A definition cannot be made up.
+            let is_value = !["mixer", "mlp"].contains(&name.as_str());
+            if is_value && applied.name() == holder && !applied.config.contains_key(name) {
+                let value = Rc::new(Expr { kind: ExprKind::Int(1), span: applied.span });
+                let value = SettingValue::Expr(value, applied.span.file);
+                copy.config.insert(name.clone(), Setting { value, span: applied.span });
+                self.doubtful.insert(name.clone());
+                (self.any, changed) = (true, true);
+            }
+        }
+        for (name, slot) in &applied.slots {
+            if let Some(fill) = &slot.fill
+                && let Some(inner) = self.applied(fill)
+                && let Some(slot) = copy.slots.get_mut(name)
+            {
+                slot.fill = Some(inner);
+                changed = true;
+            } else if self.places.contains(&slot.span) {
+                self.doubtful.insert(name.clone());
+                copy.slots.remove(name);
+                self.any = true;
+                changed = true;
+            }
+        }
+        let made = changed.then(|| Rc::new(copy));
+        self.done.insert(key, made.clone());
+        made
+    }
+}
+
+fn has_default(callee: &Callable, name: &str) -> bool {
+    match callee {
+        Callable::Primitive(primitive) => {
+            let config = primitive.config.iter().find(|config| config.name == name);
+            config.is_some_and(|config| !matches!(config.default, op::Default::Required))
+        }
+        Callable::Def(_) => callee.param(name).is_some_and(|param| param.default.is_some()),
+    }
+}

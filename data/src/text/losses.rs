@@ -1,0 +1,77 @@
+//! What a tokenizer loses of documents.
+//!
+//! In: documents and their tokens. Out: how many characters no token stands for, and how many tokens stand for
+//! anything unknown. Must stay true: white space is not counted, since many tokenizers split at it; a tokenizer that
+//! cannot drop a character costs nothing here.
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Losses {
+    /// Characters that are not white space.
+    pub characters: u64,
+    /// Of these, those that no token covers.
+    pub dropped: u64,
+    /// Tokens that stand for what the tokenizer does not know.
+    pub unknown: u64,
+}
+
+impl Losses {
+    pub fn add(&mut self, next: Losses) {
+        let Losses { characters, dropped, unknown } = next;
+        self.characters += characters;
+        self.dropped += dropped;
+        self.unknown += unknown;
+    }
+
+    /// What to say of documents that became `tokens` tokens; nothing where nothing is lost.
+    pub fn warnings(&self, tokens: u64) -> Vec<String> {
+        let mut found = Vec::new();
+        if self.dropped > 0 {
+            found.push(format!(
+                "the tokenizer has no token for {} of {} characters ({}), and drops them",
+                self.dropped,
+                self.characters,
+                share(self.dropped, self.characters)
+            ));
+        }
+        if self.unknown > 0 {
+            found.push(format!(
+                "{} of {tokens} tokens ({}) are the tokenizer's token for what it does not know",
+                self.unknown,
+                share(self.unknown, tokens)
+            ));
+        }
+        found
+    }
+
+    /// Whether nothing of the documents is left.
+    pub fn all(&self, tokens: u64) -> bool {
+        let dropped = self.dropped > 0 && self.dropped == self.characters;
+        dropped || tokens == 0 || self.unknown == tokens
+    }
+}
+
+fn share(part: u64, whole: u64) -> String {
+    let percent = part as f64 * 100.0 / whole.max(1) as f64;
+    if percent < 0.01 { "under 0.01%".to_owned() } else { format!("{percent:.2}%") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_said() {
+        let mut losses = Losses { characters: 200, dropped: 0, unknown: 0 };
+        assert!(losses.warnings(50).is_empty() && !losses.all(50));
+        losses.add(Losses { characters: 0, dropped: 3, unknown: 5 });
+        let said = losses.warnings(50).join("; ");
+        assert!(said.contains("3 of 200 characters (1.50%)"), "{said}");
+        assert!(said.contains("5 of 50 tokens (10.00%)"), "{said}");
+        assert!(Losses { unknown: 50, ..losses }.all(50));
+        assert!(Losses { dropped: 200, ..losses }.all(50));
+        assert_eq!(share(1, 1_000_000), "under 0.01%");
+    }
+}
