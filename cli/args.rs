@@ -15,6 +15,7 @@ mod plan;
 mod prepare;
 mod proof;
 mod report;
+mod scaling;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -45,6 +46,7 @@ pub(crate) use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 pub(crate) use proof::ReproduceArgs;
 pub(crate) use proof::{SignArgs, VerifyArgs};
 pub(crate) use report::ReportArgs;
+pub(crate) use scaling::{By, ScalingArgs, Which};
 
 /// Commands that only a build with libtorch has.
 pub(crate) const NEEDS_TORCH: [&str; 9] =
@@ -110,6 +112,7 @@ pub(crate) enum Command {
     #[cfg(feature = "torch")]
     Compare(CompareArgs),
     Plan(PlanArgs),
+    Scaling(ScalingArgs),
     #[cfg(feature = "torch")]
     Demo(DemoArgs),
     #[cfg(feature = "torch")]
@@ -486,9 +489,9 @@ pub(crate) struct CompareArgs {
     /// Only time steps of the arms, in turn and in this process [default: 40 of each]
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "40", value_parser = clap::value_parser!(u16).range(12..), conflicts_with_all = ["out", "jobs"])]
     pub(crate) time: Option<u16>,
-    /// No interval where the base differs from itself by more than this ratio
-    #[arg(long, value_name = "RATIO", default_value_t = 1.05, value_parser = plan::ratio, requires = "time")]
-    pub(crate) bound: f64,
+    /// No interval where the base differs from itself by more than this ratio, instead of time_bound in the lock
+    #[arg(long, value_name = "RATIO", value_parser = plan::ratio, requires = "time")]
+    pub(crate) bound: Option<f64>,
     /// All of it as JSON on standard output, instead of tables
     #[arg(long)]
     pub(crate) json: bool,

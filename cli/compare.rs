@@ -27,7 +27,7 @@ use crate::looks::{self, Looked};
 use crate::out::{self, Kind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
-use crate::{child, locks, output, report, runs, step_times};
+use crate::{child, locks, output, report, runs, shown, step_times};
 
 pub(crate) fn compare(args: &CompareArgs) -> Outcome {
     // All of them are read before the first one runs.
@@ -72,7 +72,8 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
         }
         let due = looks::in_lock_order(comparison, &due);
         record(&folder, &looks)?;
-        let compared = compared(comparison, &due, &folder, &found)?;
+        let mut compared = compared(comparison, &due, &folder, &found)?;
+        compared.proved.seen = shown::seen(comparison, &due, &folder, true)?;
         let beside = compare::siblings(comparison, Path::new(locks::FOLDER), &args.dir);
         for line in looks::said(&looks).into_iter().chain(beside.warnings(comparison.seeds.len())) {
             output::note(&line);

@@ -55,7 +55,9 @@ mod reproduce;
 #[cfg(feature = "torch")]
 mod run;
 mod runs;
+mod scaling;
 mod show;
+mod shown;
 mod sign;
 mod signals;
 #[cfg(feature = "torch")]
@@ -137,6 +139,7 @@ fn dispatch(command: Command) -> Outcome {
         Command::Export(args) => export::export(&args),
         Command::Import(args) => import::import(&args),
         Command::Plan(args) => plan::plan(&args),
+        Command::Scaling(args) => scaling::scaling(&args),
         Command::Report(args) => report::report(&args),
         Command::Data(args) => data::data(&args),
         Command::Doctor(args) => doctor::doctor(&args),

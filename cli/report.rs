@@ -162,7 +162,8 @@ fn finished(comparison: &Comparison, folder: &Path, found: &Found) -> Result<Par
     };
     let (due, _) = looks::due(comparison, folder, found).map_err(say)?;
     let due = looks::in_lock_order(comparison, &due);
-    let compared = compared(comparison, &due, folder, found).map_err(say)?;
+    let mut compared = compared(comparison, &due, folder, found).map_err(say)?;
+    compared.proved.seen = crate::shown::seen(comparison, &due, folder, false)?;
     part(comparison, &compared, &due, folder, found)
 }
 

@@ -20,6 +20,7 @@ mod cli {
     mod other;
     mod overlap;
     mod report;
+    mod scaling;
     mod show;
     mod text;
 }

@@ -17,7 +17,9 @@ pub mod interval;
 mod json;
 mod methods;
 mod nuisance;
+mod parts;
 mod proved;
+mod seen;
 mod siblings;
 mod table;
 #[cfg(test)]
@@ -36,6 +38,7 @@ use crate::finished;
 use crate::metrics::{Record, Score};
 use crate::run::{Paths, RunError};
 
+use crate::statistics::questions::Split;
 use crate::statistics::{Better, Paired, SignFlip, sign_flip};
 
 pub(crate) use analysis::better;
@@ -49,7 +52,10 @@ pub use json::{Document, json};
 pub use methods::methods;
 pub use nuisance::{Edge, End};
 pub(crate) use proved::NOT_CONTROLLED;
+pub use parts::{NoParts, Single};
 pub use proved::{Axis, Claim, Equal, Proved};
+pub use seen::Seen;
+pub(crate) use seen::label;
 pub use siblings::{LeftOut, Sibling, Siblings, siblings};
 pub use table::{Section, Summary, Table, summary};
 pub(crate) use table::{at, effect_cells, interval_head, p_cell, title};
@@ -63,6 +69,10 @@ pub struct Curves {
     pub metrics: BTreeMap<String, Vec<(u64, f64)>>,
     /// By metric, how many questions, tokens or targets its last value is of, where that is logged.
     pub asked: BTreeMap<String, u64>,
+    /// By metric, the score of each question after the last step, where the run logged them.
+    pub questions: BTreeMap<String, Single>,
+    /// The most memory that a process of the run held at a time, if it was measured.
+    pub peak_bytes: Option<u64>,
     /// Median seconds of an optimiser step, if the run timed them.
     pub step_seconds: Option<f64>,
     /// The platform and the machine that the seconds are of; `None` where several machines worked on the run.
@@ -153,6 +163,9 @@ pub struct Row {
     pub itself: Option<Result<Itself, NoNoise>>,
     /// Questions, tokens or targets of each value; of several numbers the least.
     pub asked: Option<u64>,
+    /// The squared standard error of the mean difference, split by seed and question; `None` of a metric that has no
+    /// questions.
+    pub parts: Option<Result<Split, NoParts>>,
 }
 
 /// The share of the last steps whose mean is a run's final training loss.
@@ -182,6 +195,7 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> 
     let (attestation, records) = finished::read(&paths, experiment.into())?;
     let mut curves = Curves::of(&records);
     curves.step_seconds = median_step_seconds(&paths.timings());
+    curves.peak_bytes = peak_bytes(&paths.timings());
     curves.timed_on = timed_on(&attestation);
     // A loss that is no number after the last step was once attested like any other.
     let last = experiment.budget.steps;
@@ -219,6 +233,7 @@ impl Curves {
                     for (name, value) in &eval.measures {
                         put(measured(name).to_owned(), Some(*value), None);
                     }
+                    curves.questions = parts::singles(eval);
                 }
             }
         }
@@ -249,6 +264,11 @@ fn median_step_seconds(path: &Path) -> Option<f64> {
         .collect();
     seconds.sort_by(f64::total_cmp);
     seconds.get(seconds.len() / 2).copied()
+}
+
+/// Of all processes that worked on the run, as far as they say it.
+fn peak_bytes(path: &Path) -> Option<u64> {
+    json_lines(path).iter().filter_map(|line| line.get("peak_memory_bytes")?.as_u64()).max()
 }
 
 /// Of one step: a month.
@@ -460,7 +480,13 @@ impl<'a> Pair<'a> {
         let noise = |_| effect::noise(unit, &of_itself, paired.len(), varied, confidence);
         let asked = base.iter().chain(arm).filter_map(|run| run.curves.asked.get(&metric));
         Row {
-            result: effect::result(unit, &paired, &of_itself, confidence),
+            result: effect::result(
+                unit,
+                &paired,
+                &of_itself,
+                self.of.proved.steady(),
+                confidence,
+            ),
             sign_flip: match unit {
                 Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => {
                     sign_flip::sign_flip(&paired)
@@ -470,6 +496,7 @@ impl<'a> Pair<'a> {
             bootstrap: interval(&paired),
             itself: self.again.map(noise),
             asked: asked.min().copied(),
+            parts: parts::of(base, arm, &metric, confidence),
             better: better(&metric),
             paired,
             metric,

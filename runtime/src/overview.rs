@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use crate::compare::{
     Comparison, Mean, NOT_CONTROLLED, Pair, Row, Table, Unit, analysis_of, at, effect_cells,
-    interval_head, p_cell, paired, together,
+    interval_head, label, p_cell, paired, together,
 };
 use crate::statistics::{Confidence, Judged};
 
@@ -92,7 +92,7 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
         let [adjusted, effect] = effect_cells(*judged);
         vec![
             (*task).to_owned(),
-            metric.clone(),
+            label(comparison, metric),
             at(comparison, &pair.base.name, pair.base_point),
             base,
             at(comparison, &pair.arm.name, pair.arm_point),

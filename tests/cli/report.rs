@@ -92,6 +92,17 @@ fn loss(role: Role, seed: usize, step: u64) -> f64 {
 
 /// Writes the folder of a finished run.
 fn finish(folder: &Path, experiment: &Experiment, role: Role, seed: usize) {
+    finish_with(folder, experiment, role, seed, &|step| loss(role, seed, step));
+}
+
+/// The same with other losses.
+pub(super) fn finish_with(
+    folder: &Path,
+    experiment: &Experiment,
+    role: Role,
+    seed: usize,
+    loss: &dyn Fn(u64) -> f64,
+) {
     fs::create_dir_all(folder).unwrap();
     let paths = Paths::new(folder);
     let text = lock::write(&Lock::Experiment(experiment.clone()));
@@ -110,7 +121,7 @@ fn finish(folder: &Path, experiment: &Experiment, role: Role, seed: usize) {
         };
         append(Record::Step(Step {
             step,
-            loss: Some(loss(role, seed, step)),
+            loss: Some(loss(step)),
             grad_norm: 1.0 / step as f64,
             lr: 0.003,
             batch: Digest::of("batch", &format!("{stream} {step}")),
@@ -120,11 +131,12 @@ fn finish(folder: &Path, experiment: &Experiment, role: Role, seed: usize) {
         if step % 20 == 0 {
             append(Record::Evaluation(Evaluation {
                 step,
-                nll: Some(loss(role, seed, step) + 0.5),
+                nll: Some(loss(step) + 0.5),
                 counted: 10,
                 tokens: Score { right: step, of: 100 },
                 answers: BTreeMap::new(),
                 measures: BTreeMap::new(),
+                questions: None,
             }));
         }
     }

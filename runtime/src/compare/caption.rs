@@ -13,7 +13,7 @@ use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::table::percent;
 use super::{
-    Analysis, Comparison, NoInterval, Pair, Role, Row, Run, STEADY, Unit, Varied, analysis_of,
+    Analysis, Comparison, NoInterval, NoParts, Pair, Role, Row, Run, STEADY, Seen, Unit, Varied, analysis_of,
     paired,
 };
 use crate::statistics::paired::{FEWEST, covers};
@@ -37,9 +37,10 @@ pub(super) fn caption(comparison: &Comparison, pairs: &[Pair<'_>], family: &[Mem
         said.push(rule(comparison));
     }
     said.push(intervals(&rows, analysis.confidence));
-    said.push(tests(&analysis, family, &rows));
+    said.push(tests(comparison, &analysis, family, &rows));
     said.push(itself(comparison, pairs));
     said.extend(questions(comparison, &rows));
+    said.extend(comparison.proved.seen.and_then(Seen::sentence));
     said.extend(times(pairs, &rows));
     let mut text = said.join(" ");
     for warning in comparison.warnings() {
@@ -103,15 +104,22 @@ pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
 }
 
 /// The family, its adjustment, and what its words need.
-pub(super) fn tests(analysis: &Analysis, family: &[Member], rows: &[Row]) -> String {
+pub(super) fn tests(
+    comparison: &Comparison,
+    analysis: &Analysis,
+    family: &[Member],
+    rows: &[Row],
+) -> String {
     let count = family.len();
+    let called = |metric: &String| comparison.calls(metric);
+    let names: Vec<String> = analysis.family.iter().map(called).collect();
     let tests = if count == 1 { "one test".to_owned() } else { format!("{count} tests") };
     let source =
         if analysis.declared { "declared" } else { "by default, as the lock declares none" };
     let mut said = format!(
         "p is that of the t test. The family ({source}) is {tests}: {} of each treated arm; Holm's adjustment keeps its \
          level at {}. Other rows are exploratory: their p is not adjusted and they get no word.",
-        analysis.family.join(", "),
+        names.join(", "),
         level(analysis.confidence),
     );
     if rows.iter().any(|row| row.sign_flip.is_some()) {
@@ -124,7 +132,7 @@ pub(super) fn tests(analysis: &Analysis, family: &[Member], rows: &[Row]) -> Str
         Some(margin) => said.push_str(&format!(
             " Equivalent means within the declared margin of {} in {}, by two one-sided tests.",
             margin.size(),
-            analysis.primary
+            comparison.calls(&analysis.primary)
         )),
         None => said.push_str(" No margin is declared, so no row can be called equivalent."),
     }
@@ -194,8 +202,22 @@ pub(super) fn questions(comparison: &Comparison, rows: &[Row]) -> Option<String>
                  known either"
             }
         };
-        format!("{which}; answers are logged as counts, not one by one, so the two parts cannot be separated.")
+        format!("{which}. {}", parts(rows))
     })
+}
+
+/// How the part of the questions was found, or why it is not there.
+fn parts(rows: &[Row]) -> String {
+    let of: Vec<_> = rows.iter().filter_map(|row| row.parts).collect();
+    if of.iter().any(Result::is_ok) {
+        return "SE splits the standard error of the mean difference, paired by question: more seeds lower the part of \
+                the seeds, more questions that of the questions, and either what a question does in one run (both)."
+            .to_owned();
+    }
+    match of.iter().any(|parts| matches!(parts, Err(NoParts::NotRecorded))) {
+        true => "Question part not recorded: these runs logged answers as counts, not one by one.".to_owned(),
+        false => "The standard error is not split by seed and question.".to_owned(),
+    }
 }
 
 /// What has to be said of step times.
@@ -218,7 +240,8 @@ fn times(pairs: &[Pair<'_>], rows: &[Row]) -> Option<String> {
     if rows.iter().any(|row| row.unit == Unit::Seconds && !row.paired.is_empty()) {
         said.push(format!(
             "A ratio of times has an interval, on the log scale, only where the base against itself stays within \
-             ×{STEADY}."
+             ×{}.",
+            pairs.first().map_or(STEADY, |pair| pair.of.proved.steady())
         ));
     }
     (!said.is_empty()).then(|| said.join(" "))
@@ -250,7 +273,7 @@ fn seeds(comparison: &Comparison) -> String {
 
 /// The selection rule, and what it came to.
 fn rule(comparison: &Comparison) -> String {
-    let metric = comparison.judged_by();
+    let metric = comparison.calls(comparison.judged_by());
     let which = match comparison.selection.choose {
         compiler::lock::Choose::Least => "least",
         compiler::lock::Choose::Most => "most",
@@ -275,7 +298,7 @@ fn rule(comparison: &Comparison) -> String {
     let name = if comparison.selection.per_arm { PER_ARM } else { OF_BASE };
     if lacking.is_empty() {
         return format!(
-            "By the locked rule {rule} (*), on the held-out windows that are reported here: declared is \"{name}\", and \
+            "By the locked rule {rule} (*), on the evaluation windows that are reported here: declared is \"{name}\", and \
              the other way of judging is shown for comparison only. A best point is the best of {} on the very windows \
              that are reported, so its value is too good by the choice; the differences paired at each point are not. \
              The base again is judged at the base's point.",

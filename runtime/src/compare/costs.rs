@@ -1,4 +1,4 @@
-//! What each arm costs: its size, its work, and how much it was tuned. Its measured step time is a row of its pair.
+//! What each arm costs: its size, its work, and how much it was tuned. Step times of two arms are compared in a row of their pair.
 //!
 //! In: the locks of the arms, and their runs. Out: one table. Must stay true: a cost is of the lock, never guessed;
 //! what was not measured says so; tuning counts the points and tokens of this comparison alone.
@@ -7,7 +7,7 @@ use compiler::lock::Experiment;
 use serde::Serialize;
 
 use super::table::{NOTHING, Section, Table};
-use super::{Comparison, Role};
+use super::{Comparison, Role, Unit};
 
 /// Of one run, as its lock derives them; `None` where the lock has no such field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -32,6 +32,15 @@ impl Costs {
     }
 }
 
+/// What the runs of an arm took on the machine that they were on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Measured {
+    /// Mean over runs of the median step; `None` where they are of several machines, or one was not timed.
+    pub step_seconds: Option<f64>,
+    /// The most main memory that a process of any run held at a time; `None` where none of them measured it.
+    pub peak_memory_bytes: Option<u64>,
+}
+
 /// How much an arm was tuned, in this comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Tuning {
@@ -50,6 +59,18 @@ impl Comparison {
             Role::Base | Role::Treatment => arm.name.as_str(),
         };
         self.proved.costs.get(name).copied()
+    }
+
+    pub(super) fn measured(&self, arm: &super::Arm) -> Measured {
+        let runs = || arm.points.iter().flatten();
+        let on = runs().next().and_then(|run| run.curves.timed_on.as_ref());
+        let alike = on.is_some() && runs().all(|run| run.curves.timed_on.as_ref() == on);
+        let seconds: Option<Vec<f64>> = runs().map(|run| run.curves.step_seconds).collect();
+        let mean = seconds.filter(|_| alike).and_then(|seconds| super::mean(&seconds));
+        Measured {
+            step_seconds: mean.map(|mean| mean.value),
+            peak_memory_bytes: runs().filter_map(|run| run.curves.peak_bytes).max(),
+        }
     }
 
     pub(super) fn tuning(&self, arm: &super::Arm) -> Tuning {
@@ -73,6 +94,8 @@ pub(super) fn section(comparison: &Comparison) -> Option<Section> {
         "parameters",
         "training FLOPs a run",
         "activations a token",
+        "step time",
+        "peak memory",
         "points tried",
         "runs",
         "tokens of all runs",
@@ -80,12 +103,17 @@ pub(super) fn section(comparison: &Comparison) -> Option<Section> {
     let line = |arm: &super::Arm| {
         let costs = comparison.costs(arm).unwrap_or_default();
         let tuning = comparison.tuning(arm);
+        let measured = comparison.measured(arm);
         let shown = |value: Option<f64>| value.map_or_else(|| NOTHING.to_owned(), big);
         vec![
             arm.name.clone(),
             shown(costs.parameters),
             shown(costs.flops),
             shown(costs.activations),
+            measured
+                .step_seconds
+                .map_or_else(|| NOTHING.to_owned(), |seconds| Unit::Seconds.value(seconds)),
+            measured.peak_memory_bytes.map_or_else(|| NOTHING.to_owned(), mebibytes),
             tuning.points.to_string(),
             tuning.runs.to_string(),
             shown(tuning.tokens),
@@ -93,9 +121,14 @@ pub(super) fn section(comparison: &Comparison) -> Option<Section> {
     };
     let rows = comparison.arms.iter().map(line).collect();
     Some(Section {
-        title: "size, cost and tuning of each arm (memory is not measured)".to_owned(),
+        title: "size, cost and tuning of each arm".to_owned(),
         table: Table::plain(head.map(str::to_owned).to_vec(), rows),
     })
+}
+
+/// `412 MiB`.
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
 /// `120 128`: whole up to a million, then three figures.

@@ -13,7 +13,8 @@ use crate::statistics::paired::Paired;
 use crate::statistics::ratio::{self, Refused};
 use crate::statistics::{Confidence, Noise, Undefined};
 
-/// The base against itself may differ by this ratio; beyond it there is no interval of a time.
+/// The base against itself may differ by this ratio, unless the lock declares another bound; beyond it there is no
+/// interval of a time.
 pub const STEADY: f64 = 1.05;
 
 /// Which seeds the repetitions of the base have changed.
@@ -57,6 +58,7 @@ pub(super) fn result(
     unit: Unit,
     differences: &[f64],
     of_itself: &[(f64, f64)],
+    bound: f64,
     confidence: Confidence,
 ) -> Result<Paired, NoInterval> {
     match unit {
@@ -65,7 +67,7 @@ pub(super) fn result(
         }
         Unit::Seconds => {
             let itself = ratios(of_itself);
-            ratio::ratio(differences, &itself, STEADY, confidence).map_err(NoInterval::Time)?;
+            ratio::ratio(differences, &itself, bound, confidence).map_err(NoInterval::Time)?;
             let logs: Vec<f64> = differences.iter().map(|ratio| libm::log(*ratio)).collect();
             Paired::of(&logs, confidence).map_err(NoInterval::Undefined)
         }

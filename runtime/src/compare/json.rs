@@ -7,15 +7,16 @@
 
 use serde::Serialize;
 
-use super::costs::{Costs, Tuning};
+use super::costs::{Costs, Measured, Tuning};
 use super::interval::covers as bootstrap_covers;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::judged;
 use super::{
-    Analysis, Comparison, Edge, Equal, Interval, Itself, Member, NoInterval, NoNoise, Pair, Role,
-    Row, analysis_of, at, extreme, methods, summary, together,
+    Analysis, Comparison, Edge, Equal, Interval, Itself, Member, NoInterval, NoNoise, NoParts, Pair, Role,
+    Row, Seen, analysis_of, at, extreme, label, methods, summary, together,
 };
 use crate::statistics::paired::{Coverage, FEWEST, covers};
+use crate::statistics::questions::Split;
 use crate::statistics::{Better, Judged, SignFlip};
 
 const SCHEMA: &str = "canonc.compare.v2";
@@ -62,6 +63,10 @@ pub struct One {
     pub paired_at_each_point: Vec<OnePair>,
     pub best_per_arm: Vec<OnePair>,
     pub best_of_base_for_all: Vec<OnePair>,
+    /// What training showed of the questions; null where that was not counted.
+    pub seen: Option<Seen>,
+    /// How far the base may be from itself where ratios of times have an interval.
+    pub time_bound: f64,
     pub warnings: Vec<String>,
     pub caption: String,
     /// A paragraph for a paper.
@@ -80,6 +85,7 @@ pub struct OneArm {
     /// Of the treatment: of several it is a bundle, and no difference can be attributed to one of them.
     pub factors: Option<usize>,
     pub costs: Option<Costs>,
+    pub measured: Measured,
     pub tuning: Tuning,
     pub matched: Option<Equal>,
     /// Finished runs at each point.
@@ -140,6 +146,8 @@ pub struct OnePair {
 #[derive(Clone, Debug, Serialize)]
 pub struct OneRow {
     pub metric: String,
+    /// What tables call the row: the metric, and why it is not of held-out questions where it is not.
+    pub label: String,
     /// `nats`, `share`, `count`, or `seconds`, whose differences are ratios.
     pub unit: &'static str,
     /// Means over runs; null where no run has the metric.
@@ -169,6 +177,10 @@ pub struct OneRow {
     pub no_noise: Option<NoNoise>,
     /// Questions, tokens or targets of each value.
     pub asked: Option<u64>,
+    /// The squared standard error split by seed and question; null of a metric without questions, or where
+    /// `no_parts` says why.
+    pub parts: Option<Split>,
+    pub no_parts: Option<NoParts>,
 }
 
 /// Of the mean difference; of times its ends are ratios.
@@ -260,6 +272,8 @@ fn one(name: &str, lock: String, comparison: &Comparison) -> One {
         paired_at_each_point: of_metric(comparison.at_each_point()),
         best_per_arm: of_metric(comparison.judged(true)),
         best_of_base_for_all: of_metric(comparison.judged(false)),
+        seen: comparison.proved.seen,
+        time_bound: comparison.proved.steady(),
         warnings: comparison.warnings(),
         caption: summary(comparison).caption,
     }
@@ -281,6 +295,7 @@ fn arms(comparison: &Comparison) -> Vec<OneArm> {
             controlled: treated.then(|| comparison.is_controlled(&arm.name)),
             attributable: treated.then(|| comparison.is_attributable(&arm.name)),
             costs: comparison.costs(arm),
+            measured: comparison.measured(arm),
             tuning: comparison.tuning(arm),
             factors: comparison.proved.claims.get(&arm.name).map(|claim| claim.factors),
             matched: comparison
@@ -335,6 +350,7 @@ fn one_row(row: Row, pair: &Pair<'_>, family: &[Member]) -> OneRow {
             .filter(|_| found.confidence == crate::statistics::Confidence::NINETY_FIVE),
     });
     OneRow {
+        label: label(pair.of, &row.metric),
         unit: row.unit.word(),
         base: of(0),
         treated: of(1),
@@ -356,6 +372,8 @@ fn one_row(row: Row, pair: &Pair<'_>, family: &[Member]) -> OneRow {
         noise: row.itself.and_then(Result::ok),
         no_noise: row.itself.and_then(Result::err),
         asked: row.asked,
+        parts: row.parts.and_then(Result::ok),
+        no_parts: row.parts.and_then(Result::err),
         metric: row.metric,
         paired: row.paired,
     }
