@@ -450,8 +450,9 @@ Each comparison has
                of the design: what the arms differ in, not how large the effect is
   arms         each {name, role (base, treated, again), verdict, controlled, attributable, factors,
                matched: {on, path, within, base, arm, apart}, costs: {parameters, flops, activations,
-               tokens}, tuning: {points, runs, tokens}, runs (at each point), best_point, at_the_edge:
-               [{path, end (lowest, highest)}]}; null what an arm has none of
+               tokens}, measured: {step_seconds, peak_memory_bytes}, tuning: {points, runs, tokens},
+               runs (at each point), best_point, at_the_edge: [{path, end (lowest, highest)}]}; null what
+               an arm has none of
   points       names of the points of the grid; one empty name where there is none
   selection    {metric, called, choose (least, most), per_arm, declared, points,
                selected_on_reported}: the locked rule, how many points a best one is the best of, and
@@ -459,15 +460,20 @@ Each comparison has
   analysis     {primary, family, margin, confidence, declared}
   interval     {level, method, fewest, secondary}
   pairs        by the locked rule, every metric: each {arm, base, title, controlled, attributable,
-               verdict, arm_point, base_point (places in points), rows: [{metric, unit (nats, share,
-               count, seconds: differences are ratios), base, treated, again (means), paired (by seed),
+               verdict, arm_point, base_point (places in points), rows: [{metric, label (the metric, and
+               why it is not held-out), unit (nats, share, count, seconds: differences are ratios), base, treated, again (means), paired (by seed),
                n, difference, lowest, highest, better (less, more), interval: {low, high, n,
                standard_error, sd, p, covers_percent} or null, no_interval (why), sign_flip,
                bootstrap, bootstrap_covers_percent, judged: {effect (better, worse, equivalent,
                undecided), p_adjusted, p_equivalence, within_margin, open} of rows of the family,
-               noise, no_noise (why), asked (questions, tokens or targets)}]}
+               noise, no_noise (why), asked (questions, tokens or targets), parts: {asked (same,
+               fresh), seeds, questions, standard_error, df, low, high, p, seed_part, question_part,
+               both_part (of the squared standard error)} or null, no_parts (why)}]}
   paired_at_each_point, best_per_arm, best_of_base_for_all
                the same of the judged metric, at equal points and by both rules; empty without a grid
+  seen         what training showed of the questions: {questions: {questions, shown, windows,
+               of_windows}} or \"by_design\"; null where it was not counted
+  time_bound   how far the base may be from itself where ratios of times have an interval
   warnings, caption, methods
                sentences; methods is a paragraph to paste into a paper")]
 pub(crate) struct CompareArgs {

@@ -191,11 +191,7 @@ fn measured(
 }
 
 /// The metric of each finished run of the base and of its repetition, at the base's point of the grid.
-fn finished(
-    args: &PlanArgs,
-    comparison: &Comparison,
-    metric: &str,
-) -> Result<Vec<Value>, Failure> {
+fn finished(args: &PlanArgs, comparison: &Comparison, metric: &str) -> Result<Vec<Value>, Failure> {
     let folder = out::named(&args.dir, &comparison.name, "")?;
     let found = Found::under(&args.dir);
     let mut finished: Vec<&Run> = Vec::new();
@@ -245,7 +241,8 @@ fn text(document: &Document) -> String {
         Some(Noise { sd, low, high, repetitions, .. }) => said.push(format!(
             "  spread     {sd:.4} of one paired difference ({low:.4} … {high:.4}), from {}",
             match noise_from.from {
-                "aa_pairs" => format!("{repetitions} A/A pairs of the base with other init and data seeds"),
+                "aa_pairs" =>
+                    format!("{repetitions} A/A pairs of the base with other init and data seeds"),
                 _ => format!(
                     "{repetitions} runs of the base, pooled, since {} of {} A/A pairs are finished",
                     noise_from.aa_pairs,
@@ -253,7 +250,9 @@ fn text(document: &Document) -> String {
                 ),
             }
         )),
-        None => said.push(format!("  spread     {} of one paired difference, as given", plan.spread.sd)),
+        None => {
+            said.push(format!("  spread     {} of one paired difference, as given", plan.spread.sd))
+        }
     }
     said.push(format!("  seeds      {} (power {})", plan.seeds, percent(plan.power)));
     if noise.is_some() {

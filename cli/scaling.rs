@@ -203,16 +203,16 @@ fn size(one: &One, args: &ScalingArgs) -> Result<OneSize, Failure> {
         }
     }
     let known = compared(locked, &finished, &folder, &found)?;
-    let pairs: Vec<_> =
-        known.pairs().into_iter().filter(|pair| pair.arm.name == *arm).collect();
+    let pairs: Vec<_> = known.pairs().into_iter().filter(|pair| pair.arm.name == *arm).collect();
     let mut losses = Vec::new();
     // Of several points where the rule cannot choose, none is the one.
     if let [pair] = pairs.as_slice() {
         for base in pair.base_runs() {
             let treated = pair.arm_runs().iter().find(|run| run.seed == base.seed);
             let metric = metric(args.loss);
-            let both = treated
-                .and_then(|treated| Some((base.curves.last(metric)?, treated.curves.last(metric)?)));
+            let both = treated.and_then(|treated| {
+                Some((base.curves.last(metric)?, treated.curves.last(metric)?))
+            });
             losses.extend(both);
         }
     }
@@ -257,8 +257,7 @@ fn fit(sizes: &[OneSize]) -> Result<(Fit, f64), String> {
         .collect();
     let found = scaling::fit(&points, Confidence::NINETY_FIVE).map_err(|why| why.to_string())?;
     let factors = || sizes.iter().map(|size| size.treated_over_base);
-    let (least, most) =
-        (factors().fold(f64::INFINITY, f64::min), factors().fold(0.0, f64::max));
+    let (least, most) = (factors().fold(f64::INFINITY, f64::min), factors().fold(0.0, f64::max));
     if most / least > ONE_FACTOR {
         return Err(format!(
             "the treated arm has {least:.3} to {most:.3} times the size of the base; one ratio needs one factor at all \
@@ -270,8 +269,9 @@ fn fit(sizes: &[OneSize]) -> Result<(Fit, f64), String> {
 
 /// Writes a fit down. The curves are both against the base's size: what the treated arm has more is taken off the gain.
 fn take(document: &mut Document, fit: &Fit, factor: f64) {
-    let Fit { model, base, treated, unit, sizes, runs, compute_ratio, low, high, at_loss, df, .. } =
-        *fit;
+    let Fit {
+        model, base, treated, unit, sizes, runs, compute_ratio, low, high, at_loss, df, ..
+    } = *fit;
     let [ratio, low, high] = [compute_ratio, low, high].map(|ratio| ratio / factor);
     let saved = |ratio: f64| 1.0 - 1.0 / ratio;
     document.fit = Some(OneFit { model, base, treated, unit, sizes, runs, at_loss, df });
@@ -282,7 +282,8 @@ fn take(document: &mut Document, fit: &Fit, factor: f64) {
         level: fit.confidence.share(),
         reaches_beyond_sizes: fit.reaches_beyond_sizes,
     });
-    document.compute_saved = Some(Saved { share: saved(ratio), low: saved(low), high: saved(high) });
+    document.compute_saved =
+        Some(Saved { share: saved(ratio), low: saved(low), high: saved(high) });
 }
 
 fn word(by: By) -> &'static str {
@@ -320,7 +321,9 @@ fn text(document: &Document) -> String {
     }
     let mut said = output::table(&rows, &[false, true, true, true, true, true], 0);
     if !controlled {
-        said.push_str("NOT CONTROLLED at every size: the gain cannot be attributed to the treatment.\n");
+        said.push_str(
+            "NOT CONTROLLED at every size: the gain cannot be attributed to the treatment.\n",
+        );
     }
     if let Some(why) = refused {
         said.push_str(&format!("no compute ratio: {why}\n"));

@@ -51,8 +51,8 @@ pub use interval::{Interval, interval};
 pub use json::{Document, json};
 pub use methods::methods;
 pub use nuisance::{Edge, End};
-pub(crate) use proved::NOT_CONTROLLED;
 pub use parts::{NoParts, Single};
+pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};
 pub use seen::Seen;
 pub(crate) use seen::label;
@@ -480,13 +480,7 @@ impl<'a> Pair<'a> {
         let noise = |_| effect::noise(unit, &of_itself, paired.len(), varied, confidence);
         let asked = base.iter().chain(arm).filter_map(|run| run.curves.asked.get(&metric));
         Row {
-            result: effect::result(
-                unit,
-                &paired,
-                &of_itself,
-                self.of.proved.steady(),
-                confidence,
-            ),
+            result: effect::result(unit, &paired, &of_itself, self.of.proved.steady(), confidence),
             sign_flip: match unit {
                 Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => {
                     sign_flip::sign_flip(&paired)

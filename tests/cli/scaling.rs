@@ -58,8 +58,7 @@ fn sizes(saves: f64, exponent: f64) -> tempfile::TempDir {
         let text = fs::read_to_string(dir.path().join(format!("lockfiles/w{width}.lock"))).unwrap();
         let Ok(Lock::Comparison(locked)) = lock::read("w.lock", &text) else { panic!("{text}") };
         let of_base = locked.arms.iter().find(|arm| arm.name == "plain").unwrap();
-        let size: f64 =
-            of_base.experiment.value("budget.flops").unwrap().plain().parse().unwrap();
+        let size: f64 = of_base.experiment.value("budget.flops").unwrap().plain().parse().unwrap();
         for run in locked.runs() {
             let gain = if run.role == Role::Treatment { saves } else { 1.0 };
             // What a seed does to both arms, and what it does to one.
@@ -93,7 +92,10 @@ fn a_known_gain_is_found_within_its_interval() {
     words.push("--json");
     let ran = canonc(dir.path(), &words);
     let found: Value = serde_json::from_str(&ran.stdout).unwrap();
-    assert_eq!((&found["schema"], &found["controlled"]), (&"canonc.scaling.v1".into(), &true.into()));
+    assert_eq!(
+        (&found["schema"], &found["controlled"]),
+        (&"canonc.scaling.v1".into(), &true.into())
+    );
     assert_eq!(found["sizes"].as_array().unwrap().len(), 4);
     let factors: f64 = found["sizes"]
         .as_array()
@@ -122,7 +124,11 @@ fn sizes_that_support_no_fit_give_a_reason_and_no_number() {
         ["scaling"].into_iter().chain(locks.iter().take(3).map(String::as_str)).collect();
     let ran = canonc(dir.path(), &three);
     assert_eq!(ran.code, 1, "{}", ran.stdout);
-    assert!(ran.stdout.contains("no compute ratio: 3 sizes; a fit needs at least 4"), "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("no compute ratio: 3 sizes; a fit needs at least 4"),
+        "{}",
+        ran.stdout
+    );
     assert!(!ran.stdout.contains("saved"), "{}", ran.stdout);
     let ran = canonc(dir.path(), &[&three[..], &["--json"]].concat());
     let found: Value = serde_json::from_str(&ran.stdout).unwrap();

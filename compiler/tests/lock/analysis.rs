@@ -29,8 +29,7 @@ fn what_equals_its_neutral_value_changes_no_id() {
     assert_eq!((plain.analysis.margin, plain.analysis.stop), (None, Stop::Fixed));
     let text = write(&Lock::Comparison(plain.clone()));
     assert!(!text.contains("analysis"), "{text}");
-    let neutral =
-        "[analysis]\nprimary = \"loss\"\nfamily = [\"loss\"]\nlevel = 0.05\nstop = \"fixed\"\ntime_bound = 1.05\n";
+    let neutral = "[analysis]\nprimary = \"loss\"\nfamily = [\"loss\"]\nlevel = 0.05\nstop = \"fixed\"\ntime_bound = 1.05\n";
     assert_eq!(write(&Lock::Comparison(made(neutral))), text);
     let mut ids = BTreeSet::from([plain.id()]);
     for declared in [
@@ -110,7 +109,8 @@ fn each_seed_has_its_own_evaluation_unless_the_file_says_otherwise() {
         assert_eq!(reread(&made).seeds, made.seeds);
         made.seeds.iter().map(|seeds| seeds.eval).collect()
     };
-    let plain = PAIR.lines().filter(|line| !line.starts_with("eval")).collect::<Vec<_>>().join("\n");
+    let plain =
+        PAIR.lines().filter(|line| !line.starts_with("eval")).collect::<Vec<_>>().join("\n");
     assert_eq!(evals(&plain), [0, 1]);
     let with = |eval: &str| plain.replace("[seeds]", &format!("[seeds]\neval = {eval}"));
     assert_eq!(evals(&with("[0]")), [0, 0]);

@@ -13,8 +13,8 @@ use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::table::percent;
 use super::{
-    Analysis, Comparison, NoInterval, NoParts, Pair, Role, Row, Run, STEADY, Seen, Unit, Varied, analysis_of,
-    paired,
+    Analysis, Comparison, NoInterval, NoParts, Pair, Role, Row, Run, STEADY, Seen, Unit, Varied,
+    analysis_of, paired,
 };
 use crate::statistics::paired::{FEWEST, covers};
 use crate::statistics::questions::Asked;
@@ -215,7 +215,8 @@ fn parts(rows: &[Row]) -> String {
             .to_owned();
     }
     match of.iter().any(|parts| matches!(parts, Err(NoParts::NotRecorded))) {
-        true => "Question part not recorded: these runs logged answers as counts, not one by one.".to_owned(),
+        true => "Question part not recorded: these runs logged answers as counts, not one by one."
+            .to_owned(),
         false => "The standard error is not split by seed and question.".to_owned(),
     }
 }

@@ -89,40 +89,37 @@ pub(super) fn section(comparison: &Comparison) -> Option<Section> {
     if comparison.proved.costs.is_empty() {
         return None;
     }
-    let head = [
-        "",
-        "parameters",
-        "training FLOPs a run",
-        "activations a token",
-        "step time",
-        "peak memory",
-        "points tried",
-        "runs",
-        "tokens of all runs",
-    ];
-    let line = |arm: &super::Arm| {
+    // Columns of what no arm has measured are left out.
+    let measured: Vec<Measured> =
+        comparison.arms.iter().map(|arm| comparison.measured(arm)).collect();
+    let timed = measured.iter().any(|of| of.step_seconds.is_some());
+    let weighed = measured.iter().any(|of| of.peak_memory_bytes.is_some());
+    let mut head = vec!["", "parameters", "training FLOPs a run", "activations a token"];
+    head.extend(timed.then_some("step time"));
+    head.extend(weighed.then_some("peak memory"));
+    head.extend(["points tried", "runs", "tokens of all runs"]);
+    let nothing = || NOTHING.to_owned();
+    let line = |(arm, measured): (&super::Arm, &Measured)| {
         let costs = comparison.costs(arm).unwrap_or_default();
         let tuning = comparison.tuning(arm);
-        let measured = comparison.measured(arm);
-        let shown = |value: Option<f64>| value.map_or_else(|| NOTHING.to_owned(), big);
-        vec![
+        let shown = |value: Option<f64>| value.map_or_else(nothing, big);
+        let Measured { step_seconds, peak_memory_bytes } = *measured;
+        let seconds = step_seconds.map_or_else(nothing, |seconds| Unit::Seconds.value(seconds));
+        let mut line = vec![
             arm.name.clone(),
             shown(costs.parameters),
             shown(costs.flops),
             shown(costs.activations),
-            measured
-                .step_seconds
-                .map_or_else(|| NOTHING.to_owned(), |seconds| Unit::Seconds.value(seconds)),
-            measured.peak_memory_bytes.map_or_else(|| NOTHING.to_owned(), mebibytes),
-            tuning.points.to_string(),
-            tuning.runs.to_string(),
-            shown(tuning.tokens),
-        ]
+        ];
+        line.extend(timed.then_some(seconds));
+        line.extend(weighed.then(|| peak_memory_bytes.map_or_else(nothing, mebibytes)));
+        line.extend([tuning.points.to_string(), tuning.runs.to_string(), shown(tuning.tokens)]);
+        line
     };
-    let rows = comparison.arms.iter().map(line).collect();
+    let rows = comparison.arms.iter().zip(&measured).map(line).collect();
     Some(Section {
         title: "size, cost and tuning of each arm".to_owned(),
-        table: Table::plain(head.map(str::to_owned).to_vec(), rows),
+        table: Table::plain(head.into_iter().map(str::to_owned).collect(), rows),
     })
 }
 

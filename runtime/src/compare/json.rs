@@ -12,8 +12,8 @@ use super::interval::covers as bootstrap_covers;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::judged;
 use super::{
-    Analysis, Comparison, Edge, Equal, Interval, Itself, Member, NoInterval, NoNoise, NoParts, Pair, Role,
-    Row, Seen, analysis_of, at, extreme, label, methods, summary, together,
+    Analysis, Comparison, Edge, Equal, Interval, Itself, Member, NoInterval, NoNoise, NoParts,
+    Pair, Role, Row, Seen, analysis_of, at, extreme, label, methods, summary, together,
 };
 use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::Split;

@@ -124,7 +124,11 @@ pub(super) fn cell(unit: Unit, parts: Option<Result<Split, NoParts>>) -> Option<
             match seed_part {
                 None => format!("questions {questions} (these runs only)"),
                 Some(seed) if both_part > 0.0 => {
-                    format!("seeds {}, questions {questions}, both {}", width(seed), width(both_part))
+                    format!(
+                        "seeds {}, questions {questions}, both {}",
+                        width(seed),
+                        width(both_part)
+                    )
                 }
                 Some(seed) => format!("seeds {}, questions {questions}", width(seed)),
             }

@@ -71,7 +71,9 @@ impl Seen {
         let share = self.share()?;
         let looked = match windows == of_windows {
             true => String::new(),
-            false => format!(" in the first {windows} of its {of_windows} windows, so there may be more"),
+            false => {
+                format!(" in the first {windows} of its {of_windows} windows, so there may be more")
+            }
         };
         let then = match self.why() {
             Some(_) => "so they are not called held-out",
@@ -86,7 +88,11 @@ impl Seen {
 
 fn percent(share: f64) -> String {
     let percent = 100.0 * share;
-    if percent >= 9.95 || percent == 0.0 { format!("{percent:.0}%") } else { format!("{percent:.1}%") }
+    if percent >= 9.95 || percent == 0.0 {
+        format!("{percent:.0}%")
+    } else {
+        format!("{percent:.1}%")
+    }
 }
 
 /// What a row is called: its metric, and why it is not of held-out questions.
@@ -135,7 +141,10 @@ mod tests {
             (Some(counted(10, 50)), "held-out loss"),
             (Some(counted(11, 50)), "evaluation loss, seen in training (1.1% of questions)"),
             (Some(counted(380, 50)), "evaluation loss, seen in training (38% of questions)"),
-            (Some(counted(380, 9)), "evaluation loss, seen in training (at least 38% of questions)"),
+            (
+                Some(counted(380, 9)),
+                "evaluation loss, seen in training (at least 38% of questions)",
+            ),
             (Some(counted(0, 9)), "evaluation loss, overlap with training not known"),
             (Some(Seen::ByDesign), "evaluation loss, of people seen in training"),
         ] {

@@ -66,11 +66,7 @@ impl Questions {
     }
 
     /// What does not add up to the counts of the same line.
-    pub(crate) fn mismatch(
-        &self,
-        tokens: Score,
-        answers: &BTreeMap<u32, Score>,
-    ) -> Option<String> {
+    pub(crate) fn mismatch(&self, tokens: Score, answers: &BTreeMap<u32, Score>) -> Option<String> {
         let counted = |right: &Vec<bool>| Score {
             right: right.iter().filter(|right| **right).count() as u64,
             of: right.len() as u64,
