@@ -12,6 +12,7 @@ mod plan;
 mod prepare;
 mod proof;
 mod report;
+mod scaling;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -40,6 +41,7 @@ pub use foreign::{ExportArgs, ExportDtype, ExportTo, ImportArgs};
 pub use proof::ReproduceArgs;
 pub use proof::{SignArgs, VerifyArgs};
 pub use report::ReportArgs;
+pub use scaling::{By, ScalingArgs, Which};
 
 /// Compiles language-model architectures, locks experiments, and proves what two of them differ in
 #[derive(Debug, Parser)]
@@ -98,6 +100,7 @@ pub enum Command {
     Reproduce(ReproduceArgs),
     Compare(CompareArgs),
     Plan(PlanArgs),
+    Scaling(ScalingArgs),
     Demo(DemoArgs),
     Playground(PlaygroundArgs),
     Bench(BenchArgs),
@@ -429,8 +432,9 @@ Each comparison has
                of the design: what the arms differ in, not how large the effect is
   arms         each {name, role (base, treated, again), verdict, controlled, attributable, factors,
                matched: {on, path, within, base, arm, apart}, costs: {parameters, flops, activations,
-               tokens}, tuning: {points, runs, tokens}, runs (at each point), best_point, at_the_edge:
-               [{path, end (lowest, highest)}]}; null what an arm has none of
+               tokens}, measured: {step_seconds, peak_memory_bytes}, tuning: {points, runs, tokens},
+               runs (at each point), best_point, at_the_edge: [{path, end (lowest, highest)}]}; null what
+               an arm has none of
   points       names of the points of the grid; one empty name where there is none
   selection    {metric, called, choose (least, most), per_arm, declared, points,
                selected_on_reported}: the locked rule, how many points a best one is the best of, and
@@ -439,13 +443,16 @@ Each comparison has
   interval     {level, method, fewest, secondary}
   pairs        by the locked rule, every metric: each {arm, base, title, controlled, attributable,
                verdict, arm_point, base_point (places in points), seeds: {pairs, base, treated, both: of
-               the pairs, how many diverged}, rows: [{metric, unit (nats, share,
-               count, seconds: differences are ratios), base, treated, again (means), paired (by seed),
+               the pairs, how many diverged}, rows: [{metric, label (the metric, and
+               why it is not held-out), unit (nats, share, count, seconds: differences are ratios), base,
+               treated, again (means), paired (by seed),
                n, difference, lowest, highest, better (less, more), interval: {low, high, n,
                standard_error, sd, p, anytime, covers_percent} or null, no_interval (why), sign_flip,
                bootstrap, bootstrap_covers_percent, judged: {effect (better, worse, equivalent,
                undecided), p_adjusted, p_equivalence, within_margin, open} of rows of the family,
-               noise, no_noise (why), asked (questions, tokens or targets)}]}
+               noise, no_noise (why), asked (questions, tokens or targets), parts: {asked (same,
+               fresh), seeds, questions, standard_error, df, low, high, p, seed_part, question_part,
+               both_part (of the squared standard error)} or null, no_parts (why)}]}
   paired_at_each_point, best_per_arm, best_of_base_for_all
                the same of the judged metric, at equal points and by both rules; empty without a grid
   looks        of a stopping rule: the look that each arm's rows are of, {arm, metric, n, mean, e, p,
@@ -453,6 +460,9 @@ Each comparison has
   siblings     {used, locks: [{name, path, id, seeds}], left_out: [{init, data, arms, paired}],
                earlier_looks: [{lock, looks, decision}]}: other locks of the same arms, finished seeds
                that this lock leaves out, looks under an earlier lock; warnings says them in words
+  seen         what training showed of the questions: {questions: {questions, shown, windows,
+               of_windows}} or \"by_design\"; null where it was not counted
+  time_bound   how far the base may be from itself where ratios of times have an interval
   warnings, caption, methods
                sentences; methods is a paragraph to paste into a paper")]
 pub struct CompareArgs {
@@ -474,9 +484,9 @@ pub struct CompareArgs {
     /// Only time steps of the arms, in turn and in this process [default: 40 of each]
     #[arg(long, value_name = "STEPS", num_args = 0..=1, default_missing_value = "40", value_parser = clap::value_parser!(u16).range(12..), conflicts_with_all = ["out", "jobs"])]
     pub time: Option<u16>,
-    /// No interval where the base differs from itself by more than this ratio
-    #[arg(long, value_name = "RATIO", default_value_t = 1.05, value_parser = plan::ratio, requires = "time")]
-    pub bound: f64,
+    /// No interval where the base differs from itself by more than this ratio, instead of time_bound in the lock
+    #[arg(long, value_name = "RATIO", value_parser = plan::ratio, requires = "time")]
+    pub bound: Option<f64>,
     /// All of it as JSON on standard output, instead of tables
     #[arg(long)]
     pub json: bool,

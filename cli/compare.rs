@@ -28,7 +28,7 @@ use crate::out::{self, Kind};
 use crate::runs::{failure, read_text};
 use crate::signals::stop_on_signals;
 use crate::tensors::{Tensors, Work};
-use crate::{child, locks, output, report, runs};
+use crate::{child, locks, output, report, runs, shown};
 
 pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
     // All of them are read before the first one runs.
@@ -76,6 +76,7 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
         let mut compared = compared(comparison, &due, &folder, &found)?;
         compared.proved.siblings =
             compare::siblings(comparison, Path::new(locks::FOLDER), &args.dir);
+        compared.proved.seen = shown::seen(comparison, &due, &folder, true)?;
         for line in looks::said(&looks) {
             output::note(&line);
         }

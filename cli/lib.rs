@@ -38,7 +38,9 @@ pub mod plan;
 pub mod playground;
 pub mod report;
 pub mod runs;
+pub mod scaling;
 pub mod show;
+pub mod shown;
 pub mod sibling;
 pub mod sign;
 pub mod signals;
@@ -113,6 +115,7 @@ fn dispatch(command: Command, tensors: &dyn Tensors) -> Outcome {
         Command::Export(args) => export::export(&args),
         Command::Import(args) => import::import(&args),
         Command::Plan(args) => plan::plan(&args),
+        Command::Scaling(args) => scaling::scaling(&args),
         Command::Report(args) => report::report(&args),
         Command::Data(args) => data::data(&args),
         Command::Doctor(args) => doctor::doctor(&args, tensors),

@@ -36,6 +36,8 @@ struct Document {
     tests: usize,
     listed_seeds: usize,
     noise: Option<Noise>,
+    /// What the noise is of.
+    noise_from: Source,
     plan: Plan,
     power_of_listed_seeds: f64,
     equivalence: Option<Plan>,
@@ -52,9 +54,12 @@ pub fn plan(args: &PlanArgs) -> Outcome {
         .ok_or_else(|| Failure::bad_input("the level of [analysis] is not below 0.5"))?;
     let tests = comparison.verdicts.len().max(1) * analysis.family.len();
     let wanted = Wanted { power: args.power, confidence, tests };
-    let noise = match args.noise {
-        Some(_) => None,
-        None => Some(measured(args, &comparison, confidence)?),
+    let (noise, noise_from) = match args.noise {
+        Some(_) => (None, Source { from: "given", of: Vec::new(), aa_pairs: 0 }),
+        None => {
+            let (noise, source) = measured(args, &comparison, confidence)?;
+            (Some(noise), source)
+        }
     };
     let spread = match (args.noise, &noise) {
         (None, Some(noise)) => Spread::from(noise),
@@ -84,6 +89,7 @@ pub fn plan(args: &PlanArgs) -> Outcome {
         tests,
         listed_seeds,
         noise,
+        noise_from,
         plan: found,
         power_of_listed_seeds: plan::power(args.effect, spread.sd, listed_seeds, &wanted),
         equivalence,
@@ -100,12 +106,92 @@ fn finding(message: String) -> Failure {
     Failure { exit: Exit::Finding, ..Failure::bad_input(message) }
 }
 
-/// The spread of the base's finished runs, those of its repetition among them.
+/// Where a spread comes from.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Source {
+    /// `aa_pairs`, `pooled_runs`, or `given` with --noise.
+    from: &'static str,
+    /// What it is of: pairs of runs, or runs.
+    of: Vec<String>,
+    /// Pairs of the base and its repetition with other init and data seeds that are finished.
+    aa_pairs: usize,
+}
+
+/// The value of a finished run of the base.
+struct Value {
+    role: Role,
+    seed: usize,
+    value: f64,
+}
+
+/// The spread of one paired difference: of the base and its repetition, and where these are too few, of all finished
+/// runs of the base that share no seed.
 fn measured(
     args: &PlanArgs,
     comparison: &Comparison,
     confidence: Confidence,
-) -> Result<Noise, Failure> {
+) -> Result<(Noise, Source), Failure> {
+    let metric = compare::called(&comparison.analysis.primary);
+    let values = finished(args, comparison, metric)?;
+    let bounds = (compare::unit(metric) == compare::Unit::Share).then_some(noise::Bounds::SHARE);
+    let seeds = |value: &Value| match value.role {
+        Role::Again => comparison.again.get(value.seed),
+        Role::Base | Role::Treatment => comparison.seeds.get(value.seed),
+    };
+    let called = |value: &Value| {
+        seeds(value).map_or_else(String::new, |s| format!("init {} data {}", s.init, s.data))
+    };
+    let mut pairs = Vec::new();
+    let mut of_pairs = Vec::new();
+    for base in values.iter().filter(|value| value.role == Role::Base) {
+        let again =
+            values.iter().find(|value| value.role == Role::Again && value.seed == base.seed);
+        let Some(again) = again else { continue };
+        let (Some(one), Some(other)) = (seeds(base), seeds(again)) else { continue };
+        if one.init != other.init && one.data != other.data {
+            pairs.push((base.value, again.value));
+            of_pairs.push(format!("{} and {}", called(base), called(again)));
+        }
+    }
+    let aa_pairs = pairs.len();
+    if aa_pairs >= noise::FEWEST
+        && let Ok(noise) = Noise::of_pairs(&pairs, bounds, confidence)
+    {
+        return Ok((noise, Source { from: "aa_pairs", of: of_pairs, aa_pairs }));
+    }
+    let (mut inits, mut datas) = (BTreeSet::new(), BTreeSet::new());
+    let mut pooled: Vec<&Value> = Vec::new();
+    for value in &values {
+        let Some(seeds) = seeds(value) else { continue };
+        // Runs that share one of both seeds differ by less than seeds make runs differ.
+        if inits.contains(&seeds.init) || datas.contains(&seeds.data) {
+            continue;
+        }
+        inits.insert(seeds.init);
+        datas.insert(seeds.data);
+        pooled.push(value);
+    }
+    let source = Source {
+        from: "pooled_runs",
+        of: pooled.iter().map(|value| called(value)).collect(),
+        aa_pairs,
+    };
+    let pooled: Vec<f64> = pooled.iter().map(|value| value.value).collect();
+    Noise::of_runs(&pooled, bounds, confidence).map(|noise| (noise, source)).map_err(|why| {
+        let base = &comparison.base;
+        finding(format!("the noise of {metric} cannot be estimated from the runs of {base}: {why}"))
+            .help(format!(
+                "`canonc compare {}` makes runs; it takes at least {} pairs of the base and its repetition in [again], \
+                 with other init and data seeds, or as many finished runs of the base",
+                shown(&args.lock),
+                noise::FEWEST
+            ))
+            .help("or give the standard deviation of one paired difference: --noise 0.01")
+    })
+}
+
+/// The metric of each finished run of the base and of its repetition, at the base's point of the grid.
+fn finished(args: &PlanArgs, comparison: &Comparison, metric: &str) -> Result<Vec<Value>, Failure> {
     let folder = out::named(&args.dir, &comparison.name, "")?;
     let found = Found::under(&args.dir);
     let mut finished: Vec<&Run> = Vec::new();
@@ -117,38 +203,15 @@ fn measured(
     }
     let known = compared(comparison, &finished, &folder, &found)?;
     let point = known.base().and_then(|base| known.chosen(base)).unwrap_or(0);
-    let metric = compare::called(&comparison.analysis.primary);
-    let (mut inits, mut datas) = (BTreeSet::new(), BTreeSet::new());
     let mut values = Vec::new();
     for arm in &known.arms {
-        let seeds = match arm.role {
-            Role::Again => &comparison.again,
-            Role::Base | Role::Treatment => &comparison.seeds,
-        };
         for run in arm.points.get(point).into_iter().flatten() {
-            let Some(seeds) = seeds.get(run.seed) else { continue };
-            let Some(value) = run.curves.last(metric) else { continue };
-            // Runs that share one of both seeds differ by less than seeds make runs differ.
-            if inits.contains(&seeds.init) || datas.contains(&seeds.data) {
-                continue;
+            if let Some(value) = run.curves.last(metric) {
+                values.push(Value { role: arm.role, seed: run.seed, value });
             }
-            inits.insert(seeds.init);
-            datas.insert(seeds.data);
-            values.push(value);
         }
     }
-    let bounds = (compare::unit(metric) == compare::Unit::Share).then_some(noise::Bounds::SHARE);
-    Noise::of_runs(&values, bounds, confidence).map_err(|why| {
-        let base = &comparison.base;
-        finding(format!("the noise of {metric} cannot be estimated from the runs of {base}: {why}"))
-            .help(format!(
-                "`canonc compare {}` makes runs; it takes at least {} of the base that finished with other init \
-                 and data seeds",
-                shown(&args.lock),
-                noise::FEWEST
-            ))
-            .help("or give the standard deviation of one paired difference: --noise 0.01")
-    })
+    Ok(values)
 }
 
 fn text(document: &Document) -> String {
@@ -162,6 +225,7 @@ fn text(document: &Document) -> String {
         tests,
         listed_seeds,
         noise,
+        noise_from,
         plan,
         power_of_listed_seeds,
         equivalence,
@@ -175,9 +239,20 @@ fn text(document: &Document) -> String {
     )];
     match noise {
         Some(Noise { sd, low, high, repetitions, .. }) => said.push(format!(
-            "  spread     {sd:.4} of one paired difference ({low:.4} … {high:.4}), from {repetitions} runs of the base"
+            "  spread     {sd:.4} of one paired difference ({low:.4} … {high:.4}), from {}",
+            match noise_from.from {
+                "aa_pairs" =>
+                    format!("{repetitions} A/A pairs of the base with other init and data seeds"),
+                _ => format!(
+                    "{repetitions} runs of the base, pooled, since {} of {} A/A pairs are finished",
+                    noise_from.aa_pairs,
+                    noise::FEWEST
+                ),
+            }
         )),
-        None => said.push(format!("  spread     {} of one paired difference, as given", plan.spread.sd)),
+        None => {
+            said.push(format!("  spread     {} of one paired difference, as given", plan.spread.sd))
+        }
     }
     said.push(format!("  seeds      {} (power {})", plan.seeds, percent(plan.power)));
     if noise.is_some() {

@@ -163,6 +163,7 @@ fn finished(comparison: &Comparison, folder: &Path, found: &Found) -> Result<Par
     looks::check(comparison, folder, &looks)?;
     let due = looks::in_lock_order(comparison, &due);
     let mut compared = compared(comparison, &due, folder, found).map_err(say)?;
+    compared.proved.seen = crate::shown::seen(comparison, &due, folder, false)?;
     if let Some(runs) = folder.parent() {
         let locks = Path::new(crate::locks::FOLDER);
         compared.proved.siblings = compare::siblings(comparison, locks, runs);

@@ -21,6 +21,7 @@ mod cli {
     mod other;
     mod overlap;
     mod report;
+    mod scaling;
     mod show;
     #[cfg(feature = "torch")]
     mod start;

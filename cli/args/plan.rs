@@ -8,14 +8,15 @@ use clap::Args;
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Examples:
-  canonc plan lockfiles/depo.lock --effect 0.05             from the finished runs of the base
+  canonc plan lockfiles/depo.lock --effect 0.05             from the finished A/A pairs of the base
   canonc plan lockfiles/depo.lock --effect 0.05 --power 0.9
   canonc plan lockfiles/depo.lock --effect 0.02 --noise 0.01   where no runs are there yet
 
 The effect is a difference of the lock's primary metric, in its unit: nats of a loss, and a share of one of
 answers (0.02 for two points in a hundred). Without --noise the spread of a single paired difference comes
-from the finished runs of the base, its repetitions in [again] among them: at least three with other init
-and data seeds. A few runs give an uncertain spread, so there are two numbers of seeds: at the estimated
+from the finished A/A pairs: runs of the base and their repetitions in [again], at least three pairs with
+other init and data seeds. Where pairs are fewer, it comes from all finished runs of the base that share
+no seed, pooled; the answer says which. A few runs give an uncertain spread, so there are two numbers of seeds: at the estimated
 spread, and at one that the true spread exceeds in one case of five.
 
 The level, the family of tests, the margin and the stopping rule are those of [analysis] in the lock. Arms
@@ -24,7 +25,8 @@ than too few. docs/statistics.md explains each number.
 
 Exit codes: 0 there is a plan, 1 the runs do not allow one, 2 a lock or number cannot be used.
 Schema of --json: {schema: \"canonc.plan.v1\", lock, metric, effect, power, level, tests, listed_seeds,
-noise: {sd, df, repetitions, low, high, confidence}, or null with --noise, plan: {seeds, power,
+noise: {sd, df, repetitions, low, high, confidence}, or null with --noise, noise_from: {from: \"aa_pairs\", \"pooled_runs\" or
+\"given\", of: seeds of each pair or run, aa_pairs: finished pairs}, plan: {seeds, power,
 cautious_seeds, spread: {sd, df}, cautious_sd}, power_of_listed_seeds, equivalence: the same as plan, null
 without a margin, sequential: {most, expected, power, sequences}, null without a stopping rule}.")]
 pub struct PlanArgs {

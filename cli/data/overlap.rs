@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use compiler::lock::{Experiment, Lock};
-use records::overlap::{self, Overlap, Share};
+use records::overlap::{self, Overlap, Share, windows_of};
 use records::progress::rounded;
 use serde::Serialize;
 
@@ -78,7 +78,7 @@ fn experiments(file: &Path) -> Result<Vec<Experiment>, Failure> {
     for lock in locks {
         match lock {
             Lock::Experiment(experiment) => {
-                if !experiments.iter().any(|other| windows(other) == windows(&experiment)) {
+                if !experiments.iter().any(|other| windows_of(other) == windows_of(&experiment)) {
                     experiments.push(experiment);
                 }
             }
@@ -95,25 +95,6 @@ fn experiments(file: &Path) -> Result<Vec<Experiment>, Failure> {
     Ok(experiments)
 }
 
-/// What decides which windows an experiment is trained on and evaluated by.
-fn windows(experiment: &Experiment) -> Vec<Option<String>> {
-    [
-        "data.task_digest",
-        "data.seq_len",
-        "data.order",
-        "seeds.data",
-        "seeds.eval",
-        "batch.sequences",
-        "batch.micro_batches",
-        "budget.steps",
-        "evaluation.mode",
-        "evaluation.windows",
-        "evaluation.samples",
-    ]
-    .map(|path| experiment.value(path).map(ToString::to_string))
-    .into()
-}
-
 fn of(experiment: &Experiment) -> Result<Of, Failure> {
     let mut screen: Option<Screen> = None;
     let found = overlap::overlap(experiment, |done, total| {
@@ -125,7 +106,8 @@ fn of(experiment: &Experiment) -> Result<Of, Failure> {
     if let Some(screen) = &mut screen {
         screen.clear();
     }
-    let Overlap { windows, trained, all, distinct, levels } = found.map_err(failure)?;
+    let Overlap { windows, trained, of_windows: _, all, distinct, levels } =
+        found.map_err(failure)?;
     let shares = |Share { questions, shown }| Shares { questions, shown };
     Ok(Of {
         name: experiment.name.clone(),

@@ -363,7 +363,7 @@ impl Watch for Screen {
     }
 
     fn evaluation(&mut self, evaluation: &Evaluation, seconds: f64) {
-        let Evaluation { step, nll, counted, tokens, answers, measures } = evaluation;
+        let Evaluation { step, nll, counted, tokens, answers, measures, questions: _ } = evaluation;
         let mut parts = vec![format!("evaluation after step {step}:")];
         parts.extend(match nll {
             Some(nll) => Some(format!("loss {nll:.4}")),

@@ -6,6 +6,7 @@
 
 use compiler::lock::{self, Comparison, Lock, Role, Run};
 use records::job::Job;
+use report::compare;
 use report::statistics::Confidence;
 use report::statistics::ratio::{Ratio, Refused, base_against_itself, ratio};
 use runtime::train::{alternate, machine};
@@ -20,6 +21,7 @@ use canonc::runs::{documents, failure};
 #[derive(Debug, Serialize)]
 struct Document {
     schema: &'static str,
+    /// Of --bound, or of the first lock.
     bound: f64,
     comparisons: Vec<One>,
 }
@@ -29,6 +31,9 @@ struct One {
     name: String,
     lock: String,
     rounds: usize,
+    /// How far the base may be from itself, and whether `lock` or `flag` says so.
+    bound: f64,
+    bound_from: &'static str,
     base: String,
     /// Median seconds of a step.
     base_seconds: f64,
@@ -58,12 +63,13 @@ pub(crate) fn measure(args: &CompareArgs, locked: &[Comparison], rounds: usize) 
         .iter()
         .map(|comparison| one(args, comparison, rounds))
         .collect::<Result<Vec<_>, _>>()?;
-    let document = Document { schema: "canonc.step_times.v1", bound: args.bound, comparisons };
+    let bound = args.bound.or(comparisons.first().map(|one| one.bound)).unwrap_or(compare::STEADY);
+    let document = Document { schema: "canonc.step_times.v1", bound, comparisons };
     match args.json {
         true => output::json(&document)?,
         false => {
             for comparison in &document.comparisons {
-                output::data(&text(comparison, args.bound))?;
+                output::data(&text(comparison))?;
             }
         }
     }
@@ -109,8 +115,10 @@ fn one(args: &CompareArgs, comparison: &Comparison, rounds: usize) -> Result<One
         groups.map(|(arm, base)| arm.iter().sum::<f64>() / base.iter().sum::<f64>()).collect()
     };
     let itself = over_base(last);
+    let declared = comparison.analysis.time_bound.to_f64();
+    let bound = args.bound.unwrap_or(declared);
     let treated = arms.iter().enumerate().take(last).skip(1).map(|(at, run)| {
-        let found = ratio(&over_base(at), &itself, args.bound, Confidence::NINETY_FIVE);
+        let found = ratio(&over_base(at), &itself, bound, Confidence::NINETY_FIVE);
         let (ratio, refused) = match found {
             Ok(ratio) => (Some(ratio), None),
             Err(refused) => (None, Some(refused)),
@@ -121,6 +129,8 @@ fn one(args: &CompareArgs, comparison: &Comparison, rounds: usize) -> Result<One
         name: comparison.name.clone(),
         lock: comparison.id().to_string(),
         rounds,
+        bound,
+        bound_from: if args.bound.is_some() { "flag" } else { "lock" },
         base: base.arm.clone(),
         base_seconds: median(of_base.clone()),
         base_against_itself: base_against_itself(&itself).ok(),
@@ -133,8 +143,22 @@ fn median(mut seconds: Vec<f64>) -> f64 {
     seconds.get(seconds.len() / 2).copied().unwrap_or(0.0)
 }
 
-fn text(one: &One, bound: f64) -> String {
-    let One { name, base, base_seconds, base_against_itself, arms, rounds, lock: _ } = one;
+fn text(one: &One) -> String {
+    let One {
+        name,
+        base,
+        base_seconds,
+        base_against_itself,
+        arms,
+        rounds,
+        lock: _,
+        bound,
+        bound_from,
+    } = one;
+    let from = match *bound_from {
+        "flag" => " (by --bound, not by the lock)",
+        _ => "",
+    };
     let milliseconds = |seconds: f64| format!("{:.2} ms", 1000.0 * seconds);
     let head = ["", "step", "ratio", "95% interval"].map(str::to_owned).to_vec();
     let mut rows = vec![head, vec![base.clone(), milliseconds(*base_seconds)]];
@@ -150,7 +174,7 @@ fn text(one: &One, bound: f64) -> String {
     let itself = base_against_itself.map_or_else(|| "–".to_owned(), |r| format!("×{r:.3}"));
     format!(
         "{name}: {rounds} steps of each arm in turn\n{}base against itself {itself}, at most ×{bound} for an \
-         interval\n{}",
+         interval{from}\n{}",
         output::table(&rows, &[false, true, true, true], 0),
         notes.concat()
     )

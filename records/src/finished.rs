@@ -314,6 +314,7 @@ pub(crate) mod tests {
                     tokens: Score { right: step, of: 10 },
                     answers: BTreeMap::new(),
                     measures: BTreeMap::new(),
+                    questions: None,
                 }));
             }
         }

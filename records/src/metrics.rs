@@ -3,6 +3,7 @@
 //! true: a line holds deterministic facts only (no clock, no machine), every float in its shortest text that reads
 //! back to the same bits; what is logged is never rewritten; a torn last line is cut, any other damage is named.
 
+mod questions;
 mod record;
 
 use std::fs::{File, OpenOptions};
@@ -14,6 +15,8 @@ use compiler::digest::Digest;
 use crate::fault::{Faults, Point};
 use crate::run::{RunError, cannot_read, cannot_write, parent, sync_folder};
 
+pub use questions::Asked;
+pub use questions::Questions;
 pub use record::{Evaluation, Record, Score, Start, Step};
 
 const TAG: &str = "canonc.metrics.v1";
@@ -158,7 +161,11 @@ impl Log {
         let head = chain(self.head, &text);
         let line = with_chain(&text, head);
         if let Some(logged) = self.to_prove.last() {
-            if *logged != line {
+            // A line of before questions were logged one by one is held against what it has.
+            let before = Record::parse(logged);
+            let as_logged = before.map_or_else(|| text.clone(), |b| record.as_logged(&b).text());
+            let head = chain(self.head, &as_logged);
+            if *logged != with_chain(&as_logged, head) {
                 return Err(differs(&self.path, logged, record));
             }
             self.to_prove.pop();

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use compiler::digest::Digest;
 use compiler::lock::{DataSource, Experiment};
 
 use crate::job::Job;
@@ -24,9 +25,11 @@ pub struct Share {
 /// What evaluation and training have in common.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlap {
-    /// Windows of training, and questions with their answers in them.
+    /// Windows of training that were looked at, from the first one on, and questions with their answers in them.
     pub windows: u64,
     pub trained: u64,
+    /// Windows of the whole training.
+    pub of_windows: u64,
     /// Those of one evaluation, repeated ones too.
     pub all: Share,
     pub distinct: Share,
@@ -40,9 +43,42 @@ struct Held {
     shown: bool,
 }
 
+/// What decides which windows an experiment is trained on and evaluated by: experiments that agree in it have one
+/// overlap.
+pub fn windows_of(experiment: &Experiment) -> Digest {
+    let paths = [
+        "data.task_digest",
+        "data.seq_len",
+        "data.order",
+        "data.ids",
+        "seeds.data",
+        "seeds.eval",
+        "batch.sequences",
+        "batch.micro_batches",
+        "budget.steps",
+        "evaluation.mode",
+        "evaluation.windows",
+        "evaluation.samples",
+    ];
+    let line = |path: &str| {
+        let value = experiment.value(path).map_or_else(String::new, ToString::to_string);
+        format!("{path} = {value}")
+    };
+    Digest::of("canonc.overlap.v1", &paths.map(line).join("\n"))
+}
+
 /// `progress` gets the training windows done and of how many.
 pub fn overlap(
     experiment: &Experiment,
+    progress: impl FnMut(u64, u64),
+) -> Result<Overlap, RunError> {
+    overlap_of_tokens(experiment, u64::MAX, progress)
+}
+
+/// As [`overlap`], of no more training windows than have so many tokens: then more may have been shown than is found.
+pub fn overlap_of_tokens(
+    experiment: &Experiment,
+    most: u64,
     mut progress: impl FnMut(u64, u64),
 ) -> Result<Overlap, RunError> {
     let documents = || {
@@ -55,7 +91,8 @@ pub fn overlap(
         return Err(documents());
     }
     let mut job = Job::new(experiment, "", None)?;
-    let total = job.steps.saturating_mul(job.micro_batches).saturating_mul(job.rows);
+    let of_windows = job.steps.saturating_mul(job.micro_batches).saturating_mul(job.rows);
+    let total = of_windows.min(most / (job.seq_len as u64).max(1));
     let (Windows::Task(trained), Windows::Task(held_out)) = (&mut job.train, &mut job.held_out)
     else {
         return Err(documents());
@@ -74,7 +111,7 @@ pub fn overlap(
         }
     };
     let mut held = questions(held_out, asked, windows);
-    let mut overlap = Overlap { windows: total, ..Overlap::default() };
+    let mut overlap = Overlap { windows: total, of_windows, ..Overlap::default() };
     for number in 0..total {
         trained.questions(number, Asked::InWindow, |_, digest| {
             overlap.trained += 1;

@@ -10,7 +10,7 @@ mod variables;
 use std::collections::BTreeMap;
 use std::fmt;
 
-pub use memory::{MemoryLimit, memory_limit};
+pub use memory::{MemoryLimit, memory_limit, peak_memory};
 pub use variables::{Effect, effect};
 
 /// The instruction sets ATen can be held to. Results differ between them.

@@ -18,7 +18,9 @@ mod json;
 mod looks;
 mod methods;
 mod nuisance;
+mod parts;
 mod proved;
+mod seen;
 mod siblings;
 mod table;
 #[cfg(test)]
@@ -37,6 +39,7 @@ use records::finished;
 use records::metrics::{Record, Score};
 use records::run::{Paths, RunError};
 
+use crate::statistics::questions::Split;
 use crate::statistics::{Better, Paired, SignFlip, sign_flip};
 
 pub(crate) use analysis::better;
@@ -51,8 +54,11 @@ pub use json::{Document, json};
 pub use looks::{LOOKS, Looked};
 pub use methods::methods;
 pub use nuisance::{Edge, End};
+pub use parts::{NoParts, Single};
 pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};
+pub use seen::Seen;
+pub(crate) use seen::label;
 pub use siblings::{LeftOut, Sibling, Siblings, siblings};
 pub use table::{Section, Summary, Table, summary};
 pub(crate) use table::{at, effect_cells, interval_head, mean_cell, p_cell, title};
@@ -66,6 +72,10 @@ pub struct Curves {
     pub metrics: BTreeMap<String, Vec<(u64, f64)>>,
     /// By metric, how many questions, tokens or targets its last value is of, where that is logged.
     pub asked: BTreeMap<String, u64>,
+    /// By metric, the score of each question after the last step, where the run logged them.
+    pub questions: BTreeMap<String, Single>,
+    /// The most memory that a process of the run held at a time, if it was measured.
+    pub peak_bytes: Option<u64>,
     /// Median seconds of an optimiser step, if the run timed them.
     pub step_seconds: Option<f64>,
     /// The platform and the machine that the seconds are of; `None` where several machines worked on the run.
@@ -161,6 +171,9 @@ pub struct Row {
     pub itself: Option<Result<Itself, NoNoise>>,
     /// Questions, tokens or targets of each value; of several numbers the least.
     pub asked: Option<u64>,
+    /// The squared standard error of the mean difference, split by seed and question; `None` of a metric that has no
+    /// questions.
+    pub parts: Option<Result<Split, NoParts>>,
 }
 
 /// The share of the last steps whose mean is a run's final training loss.
@@ -190,6 +203,7 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> 
     let (attestation, records) = finished::read(&paths, experiment.into())?;
     let mut curves = Curves::of(&records);
     curves.step_seconds = median_step_seconds(&paths.timings());
+    curves.peak_bytes = peak_bytes(&paths.timings());
     curves.timed_on = timed_on(&attestation);
     // A loss that is no number after the last step was once attested like any other.
     let last = experiment.budget.steps;
@@ -227,6 +241,7 @@ impl Curves {
                     for (name, value) in &eval.measures {
                         put(measured(name).to_owned(), Some(*value), None);
                     }
+                    curves.questions = parts::singles(eval);
                 }
             }
         }
@@ -257,6 +272,11 @@ fn median_step_seconds(path: &Path) -> Option<f64> {
         .collect();
     seconds.sort_by(f64::total_cmp);
     seconds.get(seconds.len() / 2).copied()
+}
+
+/// Of all processes that worked on the run, as far as they say it.
+fn peak_bytes(path: &Path) -> Option<u64> {
+    json_lines(path).iter().filter_map(|line| line.get("peak_memory_bytes")?.as_u64()).max()
 }
 
 /// Of one step: a month.
@@ -485,7 +505,14 @@ impl<'a> Pair<'a> {
         let noise = |_| effect::noise(unit, &of_itself, paired.len(), varied, confidence);
         let asked = base.iter().chain(arm).filter_map(|run| run.curves.asked.get(&metric));
         Row {
-            result: effect::result(unit, &paired, &of_itself, confidence, anytime),
+            result: effect::result(
+                unit,
+                &paired,
+                &of_itself,
+                self.of.proved.steady(),
+                confidence,
+                anytime,
+            ),
             sign_flip: match unit {
                 // Neither it nor the bootstrap allows for looks.
                 _ if anytime => None,
@@ -498,6 +525,7 @@ impl<'a> Pair<'a> {
             anytime,
             itself: self.again.map(noise),
             asked: asked.min().copied(),
+            parts: parts::of(base, arm, &metric, confidence),
             better: better(&metric),
             paired,
             metric,

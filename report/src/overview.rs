@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use crate::compare::{
     Comparison, NOT_CONTROLLED, Pair, Row, Table, Unit, analysis_of, at, diverged, effect_cells,
-    interval_head, mean_cell, p_cell, together,
+    interval_head, label, mean_cell, p_cell, together,
 };
 use crate::statistics::{Confidence, Judged};
 
@@ -90,7 +90,7 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
         let [adjusted, effect] = effect_cells(*judged, of_seeds);
         vec![
             (*task).to_owned(),
-            metric.clone(),
+            label(comparison, metric),
             at(comparison, &pair.base.name, pair.base_point),
             base,
             at(comparison, &pair.arm.name, pair.arm_point),

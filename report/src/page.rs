@@ -159,6 +159,12 @@ impl Part {
 }
 
 impl Report {
+    /// A metric's name on this page: where training showed the questions of one comparison, none is called held-out.
+    fn calls(&self, metric: &str) -> String {
+        let not_held_out = self.parts.iter().find(|part| !part.comparison.is_held_out());
+        not_held_out.map_or_else(|| metric.to_owned(), |part| part.comparison.calls(metric))
+    }
+
     /// All runs, in the order of their numbers in the page.
     fn runs(&self) -> Vec<&Run> {
         self.parts.iter().flat_map(|part| &part.runs).chain(&self.alone).collect()
@@ -263,7 +269,7 @@ pub fn page(report: &Report) -> Result<String, String> {
             })
             .collect(),
         together: report.together(),
-        finals: own::finals(&report.runs()),
+        finals: own::finals(report),
         figures: still::figures(&report.runs(), &pairs),
         has_own: answers.iter().any(|answer| !answer.yours.is_empty()),
         answers,

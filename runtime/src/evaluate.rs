@@ -22,9 +22,9 @@ use data::Windows;
 use data::batch::{Answer, Batch};
 use data::capo::bits::Losses;
 use data::task::Task;
-use records::job::Job;
-use records::metrics::{Evaluation, Score};
-use records::run::RunError;
+use records::job::{Job, Metrics};
+use records::metrics::{Asked, Evaluation, Questions, Score};
+use records::run::{RunError, digest_of};
 
 /// The plans of a job's evaluations, bound to a machine.
 #[derive(Debug)]
@@ -56,12 +56,13 @@ impl Measurer {
 
     /// Measures the state on the job's held-out windows.
     pub fn measure(&self, job: &mut Job, state: &State) -> Result<Evaluation, RunError> {
-        let Forced { nll, counted, tokens, mut answers, knowledge } = self.forced(job, state)?;
+        let Forced { nll, counted, tokens, mut answers, knowledge, mut singles } =
+            self.forced(job, state)?;
         let metrics = job.metrics;
         let mut measures = BTreeMap::new();
         match (task(job).cloned(), &self.decoder) {
             (Some(Task::Brevo(brevo)), Some(decoder)) if metrics.answers => {
-                answers = written::orders(&brevo, decoder, job, state)?;
+                answers = written::orders(&brevo, decoder, job, state, &mut singles)?;
             }
             (Some(Task::Lano(lano)), Some(decoder)) => {
                 sentences::measure(
@@ -89,6 +90,8 @@ impl Measurer {
                 Some(_) | None,
             ) => {}
         }
+        // At the end alone: before it, counts are enough to draw a curve.
+        let last = state.step == job.steps;
         Ok(Evaluation {
             step: state.step,
             nll: (metrics.loss && counted > 0).then(|| nll / counted as f64),
@@ -96,6 +99,7 @@ impl Measurer {
             tokens: if metrics.tokens { tokens } else { Score::default() },
             answers: if metrics.answers { answers } else { BTreeMap::new() },
             measures,
+            questions: singles.questions(metrics).filter(|_| last),
         })
     }
 
@@ -116,7 +120,7 @@ impl Measurer {
             // Ignored targets have loss 0.
             forced.nll += losses.iter().map(|loss| f64::from(*loss)).sum::<f64>();
             forced.counted += batch.counted_targets();
-            score(&batch, &guesses, &mut forced.tokens, &mut forced.answers);
+            score(&batch, first - batch.rows() as u64, &guesses, &mut forced);
             if job.metrics.bits {
                 knowledge::add(&batch, &losses, &mut forced.knowledge);
             }
@@ -135,6 +139,26 @@ struct Forced {
     answers: BTreeMap<u32, Score>,
     /// Of whole biographies.
     knowledge: Losses,
+    singles: Singles,
+}
+
+/// Each question by itself.
+#[derive(Debug, Default)]
+struct Singles {
+    asked: Asked,
+    answers: BTreeMap<u32, Vec<bool>>,
+    tokens: Vec<u64>,
+}
+
+impl Singles {
+    /// What of it the lock asks for, if anything was scored.
+    fn questions(self, metrics: Metrics) -> Option<Questions> {
+        let Singles { asked, answers, tokens } = self;
+        let answers = if metrics.answers { answers } else { BTreeMap::new() };
+        let tokens = if metrics.tokens { tokens } else { Vec::new() };
+        let some = !(answers.is_empty() && tokens.is_empty());
+        some.then(|| Questions { asked: digest_of(asked.digest()), answers, tokens })
+    }
 }
 
 fn task(job: &Job) -> Option<&Task> {
@@ -144,16 +168,22 @@ fn task(job: &Job) -> Option<&Task> {
     }
 }
 
-fn score(batch: &Batch, guesses: &[i64], tokens: &mut Score, answers: &mut BTreeMap<u32, Score>) {
+/// Scores the answers of a batch that begins with window `window`.
+fn score(batch: &Batch, window: u64, guesses: &[i64], forced: &mut Forced) {
+    forced.singles.asked.batch(batch, window);
     for Answer { row, start, len, level, complete } in batch.answers() {
-        let place = row * batch.seq_len() + start;
+        let begin = row * batch.seq_len();
+        let place = begin + start;
         let (guesses, wanted) =
             (guesses.get(place..place + len), batch.targets().get(place..place + len));
         let (Some(guesses), Some(wanted), true) = (guesses, wanted, *complete) else { continue };
         let right = guesses.iter().zip(wanted).filter(|(guess, wanted)| guess == wanted).count();
-        tokens.right += right as u64;
-        tokens.of += *len as u64;
-        answers.entry(*level).or_default().add(right == *len);
+        forced.tokens.right += right as u64;
+        forced.tokens.of += *len as u64;
+        forced.answers.entry(*level).or_default().add(right == *len);
+        let singles = &mut forced.singles;
+        singles.answers.entry(*level).or_default().push(right == *len);
+        singles.tokens.push(right as u64);
     }
 }
 

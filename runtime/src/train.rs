@@ -23,7 +23,7 @@ use records::fault::Faults;
 use records::finished;
 use records::job::{Job, PLAN_TAG, estimate, fits};
 use records::metrics::{Appended, Evaluation, Log, Record, Start, Step};
-use records::platform::memory_limit;
+use records::platform::{memory_limit, peak_memory};
 use records::run::{
     Difference, Event, Kernels, Paths, RunError, RunFolder, append_line, belongs, cannot_read,
     first_difference, kernel_lines, parse_kernels, wrong_kernels,
@@ -341,7 +341,14 @@ impl<'a> Run<'a> {
         let manifest = self.store.save(state.step, chain, &mut read, faults)?;
         self.store.prune(self.job.cadence.keep, faults)?;
         self.saved = Some(manifest);
-        Ok(())
+        // Of this machine and time, like seconds; a process that is killed has said it at its last checkpoint.
+        match peak_memory() {
+            None => Ok(()),
+            Some(bytes) => self.time(&format!(
+                "{{\"checkpoint\":{},\"peak_memory_bytes\":{bytes}}}",
+                self.state.step
+            )),
+        }
     }
 
     /// Adds the paths of this process to those that earlier ones took.

@@ -102,10 +102,28 @@ struct Made {
 
 /// Writes the folder of a finished run.
 fn finish(folder: &Path, experiment: &Experiment, role: Role, seed: usize) {
-    finish_as(folder, experiment, role, seed, Made::default());
+    finish_as(folder, experiment, role, seed, Made::default(), &|step| loss(role, seed, step));
 }
 
-fn finish_as(folder: &Path, experiment: &Experiment, role: Role, seed: usize, made: Made) {
+/// The same with other losses.
+pub(super) fn finish_with(
+    folder: &Path,
+    experiment: &Experiment,
+    role: Role,
+    seed: usize,
+    loss: &dyn Fn(u64) -> f64,
+) {
+    finish_as(folder, experiment, role, seed, Made::default(), loss);
+}
+
+fn finish_as(
+    folder: &Path,
+    experiment: &Experiment,
+    role: Role,
+    seed: usize,
+    made: Made,
+    loss: &dyn Fn(u64) -> f64,
+) {
     fs::create_dir_all(folder).unwrap();
     let paths = Paths::new(folder);
     let text = lock::write(&Lock::Experiment(experiment.clone()));
@@ -125,11 +143,7 @@ fn finish_as(folder: &Path, experiment: &Experiment, role: Role, seed: usize, ma
         };
         append(Record::Step(Step {
             step,
-            loss: Some(if made.diverged == Some(step) {
-                f64::INFINITY
-            } else {
-                loss(role, seed, step)
-            }),
+            loss: Some(if made.diverged == Some(step) { f64::INFINITY } else { loss(step) }),
             grad_norm: 1.0 / step as f64,
             lr: 0.003,
             batch: Digest::of("batch", &format!("{stream} {step}")),
@@ -139,7 +153,7 @@ fn finish_as(folder: &Path, experiment: &Experiment, role: Role, seed: usize, ma
         if step % 20 == 0 {
             append(Record::Evaluation(Evaluation {
                 step,
-                nll: Some(loss(role, seed, step) + 0.5),
+                nll: Some(loss(step) + 0.5),
                 counted: 10,
                 tokens: match made.right {
                     None => Score { right: step, of: 100 },
@@ -147,6 +161,7 @@ fn finish_as(folder: &Path, experiment: &Experiment, role: Role, seed: usize, ma
                 },
                 answers: BTreeMap::new(),
                 measures: BTreeMap::new(),
+                questions: None,
             }));
         }
     }
@@ -197,7 +212,9 @@ fn run_all(dir: &Path, name: &str, declared: &str, made: impl Fn(Role, usize) ->
     };
     for run in comparison.runs() {
         let folder = dir.join("runs").join(name).join(&run.experiment.name);
-        finish_as(&folder, &run.experiment, run.role, run.seed, made(run.role, run.seed));
+        let (role, seed) = (run.role, run.seed);
+        let loss = |step| loss(role, seed, step);
+        finish_as(&folder, &run.experiment, role, seed, made(role, seed), &loss);
     }
 }
 

@@ -103,6 +103,52 @@ fn three_chosen_seeds_of_nine_are_named() {
 }
 
 #[test]
+fn a_plan_is_made_of_pairs_of_the_base_and_its_repetition() {
+    let again = |numbers: &str| format!("[again]\ninit = [{numbers}]\ndata = [{numbers}]\n");
+    let declared = format!("{HEAD}{}{}", seeds(&[1, 2, 3]), again("11, 12, 13"));
+    let place = comparison(&ARMS, &declared);
+    place.exits(0, "build both.toml");
+    let said = place.exits(0, "compare lockfiles/both.lock");
+    for what in ["peak memory", "MiB", "SE: seeds and questions", "seeds ±", "Training showed"] {
+        assert!(said.contains(what), "{what}\n{said}");
+    }
+    let plan = "plan lockfiles/both.lock --effect 0.1";
+    let said = place.exits(0, plan);
+    assert!(said.contains("from 3 A/A pairs of the base with other init and data"), "{said}");
+    let output = place.type_in(&format!("{plan} --json"));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let from = &value["noise_from"];
+    assert_eq!((&from["from"], &from["aa_pairs"]), (&"aa_pairs".into(), &3.into()), "{value}");
+    assert_eq!(from["of"][0], "init 1 data 1 and init 11 data 11", "{value}");
+    let output = place.type_in(&format!("{plan} --noise 0.1 --json"));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(value["noise_from"]["from"], "given");
+    // One pair is too few, and the plan says what it took instead.
+    beside(&place, "one", &format!("{}{}", seeds(&[1, 2, 3]), again("11")));
+    place.exits(0, "compare lockfiles/one.lock");
+    let said = place.exits(0, "plan lockfiles/one.lock --effect 0.1");
+    let pooled = "from 4 runs of the base, pooled, since 1 of 3 A/A pairs are finished";
+    assert!(said.contains(pooled), "{said}");
+}
+
+#[test]
+fn the_bound_of_times_is_declared_and_a_flag_is_marked() {
+    let declared = format!("{HEAD}[analysis]\ntime_bound = 1.0000000001\n{}", seeds(&[1, 2]));
+    let place = comparison(&ARMS, &declared);
+    place.exits(0, "build both.toml");
+    let time = "compare lockfiles/both.lock --time 12";
+    let said = place.exits(0, time);
+    assert!(said.contains("at most ×1.0000000001 for an interval\n"), "{said}");
+    assert!(said.contains("treated: no interval: the base against itself differs"), "{said}");
+    let said = place.exits(0, &format!("{time} --bound 9"));
+    assert!(said.contains("at most ×9 for an interval (by --bound, not by the lock)"), "{said}");
+    let output = place.type_in(&format!("{time} --bound 9 --json"));
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let one = &value["comparisons"][0];
+    assert_eq!((&one["bound"], &one["bound_from"]), (&9.0.into(), &"flag".into()), "{value}");
+}
+
+#[test]
 fn a_plan_says_why_there_is_none() {
     let declared = format!(
         "{HEAD}[analysis]\nprimary = \"answer_accuracy\"\nmargin = 0.1\n{}",

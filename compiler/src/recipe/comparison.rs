@@ -443,7 +443,13 @@ impl Reader<'_> {
                 Vec::new()
             }
         };
-        let (seeds, mut again) = (read("seeds"), read("again"));
+        let (mut seeds, mut again) = (read("seeds"), read("again"));
+        // Questions are a sample, too: each seed has its own, unless the file says otherwise.
+        if !lists.contains_key("seeds.eval") {
+            for (number, seeds) in (0..).zip(&mut seeds) {
+                seeds.eval = number;
+            }
+        }
         for needed in ["seeds.init", "seeds.data"] {
             if !lists.contains_key(needed) && !self.spans.contains_key(needed) {
                 let at = self.place("seeds");

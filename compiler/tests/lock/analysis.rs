@@ -29,8 +29,7 @@ fn what_equals_its_neutral_value_changes_no_id() {
     assert_eq!((plain.analysis.margin, plain.analysis.stop), (None, Stop::Fixed));
     let text = write(&Lock::Comparison(plain.clone()));
     assert!(!text.contains("analysis"), "{text}");
-    let neutral =
-        "[analysis]\nprimary = \"loss\"\nfamily = [\"loss\"]\nlevel = 0.05\nstop = \"fixed\"\n";
+    let neutral = "[analysis]\nprimary = \"loss\"\nfamily = [\"loss\"]\nlevel = 0.05\nstop = \"fixed\"\ntime_bound = 1.05\n";
     assert_eq!(write(&Lock::Comparison(made(neutral))), text);
     let mut ids = BTreeSet::from([plain.id()]);
     for declared in [
@@ -38,6 +37,7 @@ fn what_equals_its_neutral_value_changes_no_id() {
         "family = [\"loss\", \"token_accuracy\"]",
         "margin = 0.01",
         "level = 0.01",
+        "time_bound = 1.02",
     ] {
         let declared = made(&format!("[analysis]\n{declared}\n"));
         assert!(ids.insert(declared.id()), "{declared:?}");
@@ -92,10 +92,29 @@ fn what_cannot_be_analysed_is_refused_with_what_to_write() {
         ("max_seeds = 2", "a number of seeds from 3 on"),
         ("max_seeds = 9", "max_seeds = 9 has no effect"),
         ("marginn = 1", "analysis.margin"),
+        ("time_bound = 1", "a ratio above 1"),
+        ("time_bound = 10", "below 10"),
+        ("time_bound = 5e-2", "a ratio above 1"),
     ] {
         let why = compare(&format!("{PAIR}[analysis]\n{declared}\n"), &ARMS).unwrap_err();
         assert!(why.contains(what) && why.contains("help:"), "{declared}: {why}");
     }
+}
+
+/// Questions are a sample, too: with the same ones for all seeds, intervals would hold for these questions only.
+#[test]
+fn each_seed_has_its_own_evaluation_unless_the_file_says_otherwise() {
+    let evals = |file: &str| -> Vec<u64> {
+        let made = compare(file, &ARMS).unwrap();
+        assert_eq!(reread(&made).seeds, made.seeds);
+        made.seeds.iter().map(|seeds| seeds.eval).collect()
+    };
+    let plain =
+        PAIR.lines().filter(|line| !line.starts_with("eval")).collect::<Vec<_>>().join("\n");
+    assert_eq!(evals(&plain), [0, 1]);
+    let with = |eval: &str| plain.replace("[seeds]", &format!("[seeds]\neval = {eval}"));
+    assert_eq!(evals(&with("[0]")), [0, 0]);
+    assert_eq!(evals(&with("[7, 3]")), [7, 3]);
 }
 
 /// By hand, a lock says no more than a file.

@@ -8,6 +8,8 @@ use std::fmt::Write as _;
 use compiler::digest::Digest;
 use serde_json::Value;
 
+use super::Questions;
+
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Record {
@@ -58,6 +60,9 @@ pub struct Evaluation {
     pub answers: BTreeMap<u32, Score>,
     /// What else the task measures, by name; where there is nothing the line has no such member.
     pub measures: BTreeMap<String, f64>,
+    /// Of the evaluation after the last step, each question's score; `None` where no answer is scored, and in logs of
+    /// before these were written.
+    pub questions: Option<Questions>,
 }
 
 /// How many of how many.
@@ -102,7 +107,15 @@ impl Record {
                 float(*grad_norm),
                 float(*lr),
             ),
-            Record::Evaluation(Evaluation { step, nll, counted, tokens, answers, measures }) => {
+            Record::Evaluation(Evaluation {
+                step,
+                nll,
+                counted,
+                tokens,
+                answers,
+                measures,
+                questions,
+            }) => {
                 let mut text = format!(
                     "{{\"kind\":\"eval\",\"step\":{step},\"nll\":{},\"counted\":{counted},\"tokens\":{},\"answers\":{{",
                     optional(*nll),
@@ -118,7 +131,13 @@ impl Record {
                     let _ =
                         write!(text, "{before}{}:{}", Value::from(name.as_str()), float(*value));
                 }
-                text.push_str(if measures.is_empty() { "}" } else { "}}" });
+                if !measures.is_empty() {
+                    text.push('}');
+                }
+                if let Some(questions) = questions {
+                    let _ = write!(text, ",\"questions\":{}", questions.text());
+                }
+                text.push('}');
                 text
             }
         }
@@ -173,6 +192,10 @@ impl Record {
                         .map(|(level, score)| Some((level.parse().ok()?, read_score(score)?)))
                         .collect::<Option<_>>()?,
                     measures,
+                    questions: match value.get("questions") {
+                        None => None,
+                        Some(questions) => Some(Questions::read(questions)?),
+                    },
                 }))
             }
             _ => None,
@@ -190,6 +213,17 @@ impl Record {
         }
     }
 
+    /// This record without what `logged`, a line of an older log, does not say.
+    pub fn as_logged(&self, logged: &Record) -> Record {
+        match (self, logged) {
+            (
+                Record::Evaluation(evaluation),
+                Record::Evaluation(Evaluation { questions: None, .. }),
+            ) => Record::Evaluation(Evaluation { questions: None, ..evaluation.clone() }),
+            (record, _) => record.clone(),
+        }
+    }
+
     /// Every member that is not the same in `now`, with both values.
     pub fn differences(&self, now: &Record) -> Vec<String> {
         let members = |record: &Record| -> Vec<(String, String)> {
@@ -197,14 +231,20 @@ impl Record {
             let members = value.as_object().cloned().unwrap_or_default().into_iter();
             members.map(|(name, value)| (name, value.to_string())).collect()
         };
+        let now = &now.as_logged(self);
         let (before, after) = (members(self), members(now));
         if before.iter().map(|(name, _)| name).ne(after.iter().map(|(name, _)| name)) {
             return vec![format!("logged is {}, now comes {}", self.place(), now.place())];
         }
         let pairs = before.iter().zip(&after).filter(|(before, after)| before != after);
-        pairs
-            .map(|((name, before), (_, after))| format!("{name} was {before} and is {after}"))
-            .collect()
+        let said = |((name, before), (_, after)): (&(String, String), &(String, String))| {
+            match name.as_str() {
+                // Hundreds of digits that the counts already speak of.
+                "questions" => "the scores of single questions differ".to_owned(),
+                _ => format!("{name} was {before} and is {after}"),
+            }
+        };
+        pairs.map(said).collect()
     }
 }
 
@@ -258,6 +298,7 @@ mod tests {
             tokens,
             answers,
             measures: BTreeMap::new(),
+            questions: None,
         };
         assert_eq!(evaluation.exact(), Score { right: 4, of: 8 });
         assert_eq!(evaluation.exact().ratio(), Some(0.5));
@@ -276,6 +317,36 @@ mod tests {
     }
 
     #[test]
+    fn questions_are_a_member_that_older_lines_lack() {
+        let asked = Digest::of("test", "asked");
+        let answers = BTreeMap::from([(1, vec![true, false])]);
+        let questions = Some(Questions { asked, answers, tokens: vec![2, 1] });
+        let evaluation = Evaluation {
+            step: 4,
+            nll: None,
+            counted: 0,
+            tokens: Score { right: 3, of: 4 },
+            answers: BTreeMap::from([(1, Score { right: 1, of: 2 })]),
+            measures: [("kl".to_owned(), 0.5)].into(),
+            questions,
+        };
+        let now = Record::Evaluation(evaluation.clone());
+        assert!(now.text().ends_with(r#""1":"10"},"tokens":[2,1]}}"#), "{}", now.text());
+        assert_eq!(Record::parse(&now.text()), Some(now.clone()));
+        let older = Record::Evaluation(Evaluation { questions: None, ..evaluation.clone() });
+        assert_eq!(Record::parse(&older.text()), Some(older.clone()));
+        assert_eq!(now.as_logged(&older), older);
+        assert_eq!(now.as_logged(&now), now);
+        assert_eq!(older.differences(&now), Vec::<String>::new());
+        let mut other = evaluation;
+        if let Some(questions) = &mut other.questions {
+            questions.tokens = vec![1, 2];
+        }
+        let said = now.differences(&Record::Evaluation(other));
+        assert_eq!(said, ["the scores of single questions differ"]);
+    }
+
+    #[test]
     fn a_step_where_an_evaluation_was_says_so() {
         let digest = Digest::of("test", "");
         let start = Record::Start(Start { lock: digest, eval: digest, initial: digest });
@@ -287,6 +358,7 @@ mod tests {
             tokens,
             answers: BTreeMap::new(),
             measures: BTreeMap::new(),
+            questions: None,
         });
         assert_eq!(
             start.differences(&evaluation),

@@ -34,6 +34,12 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     limits.min_by_key(|limit| limit.bytes)
 }
 
+/// The most bytes of memory that this process has held at a time; `None` on a system that does not say.
+pub fn peak_memory() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    Some(kibibytes(&field(&status, "VmHWM"))).filter(|bytes| *bytes > 0)
+}
+
 /// Where the limits of the groups of a process stand: its own, and those of the groups around it.
 fn group_files(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
@@ -101,6 +107,14 @@ mod tests {
             ]
         );
         assert!(files("nonsense\n").is_empty());
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn the_peak_is_at_least_what_is_held_now() {
+        let held = vec![1u8; 64 << 20];
+        let peak = peak_memory().unwrap();
+        assert!(peak >= held.iter().map(|byte| u64::from(*byte)).sum::<u64>(), "{peak}");
     }
 
     #[test]

@@ -10,7 +10,7 @@ use compiler::lock::Experiment;
 use super::{Report, Subject};
 use crate::finished::{self, Reached};
 use crate::job::{self, Job};
-use crate::metrics::{self, Evaluation, Record, Step};
+use crate::metrics::{self, Asked, Evaluation, Record, Step};
 use crate::run::{Paths, RunError, digest_of};
 use data::batch::{Answer, Batch, digest_of_windows};
 
@@ -219,6 +219,8 @@ struct HeldOut {
     tokens: u64,
     /// By level.
     answers: BTreeMap<u32, u64>,
+    /// Over the questions of the windows.
+    asked: Asked,
 }
 
 fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
@@ -264,6 +266,7 @@ fn held_out(job: &mut Job) -> Result<HeldOut, RunError> {
         job.held_out.fill(first..end, &mut batch)?;
         first = end;
         found.counted += batch.counted_targets();
+        found.asked.batch(&batch, first - batch.rows() as u64);
         for Answer { row: _, start: _, len, level, complete } in batch.answers() {
             if *complete {
                 found.tokens += *len as u64;
@@ -275,7 +278,7 @@ fn held_out(job: &mut Job) -> Result<HeldOut, RunError> {
 }
 
 fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Result<(), String> {
-    let Evaluation { step: _, nll, counted, tokens, answers, measures } = evaluation;
+    let Evaluation { step, nll, counted, tokens, answers, measures, questions } = evaluation;
     let same = |what: &str, logged: u64, locked: u64| match logged == locked {
         true => Ok(()),
         false => Err(format!("logged {logged} {what}, and the lock gives {locked}")),
@@ -294,6 +297,21 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
             same(&format!("answers of level {level}"), logged, *of)?;
         }
         same("levels of answers", answers.len() as u64, locked.len() as u64)?;
+    }
+    match questions {
+        None => {}
+        Some(_) if *step != job.steps => {
+            return Err("logged single questions, which only the last one does".to_owned());
+        }
+        Some(questions) => {
+            if let Some(why) = questions.mismatch(*tokens, answers) {
+                return Err(why);
+            }
+            // Where the model writes its answers, other questions come after those of the windows.
+            if job.writing.is_none() && questions.asked != digest_of(found.asked.digest()) {
+                return Err("logged single questions of other windows than the lock's".to_owned());
+            }
+        }
     }
     let asked = [
         ("bits", metrics.bits),

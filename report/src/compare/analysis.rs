@@ -32,7 +32,9 @@ pub struct Analysis {
 impl Analysis {
     /// What a lock declares; `None` where it leaves everything at its neutral value.
     pub(crate) fn declared(locked: &lock::Comparison) -> Option<Analysis> {
-        let lock::Analysis { primary, family, margin, level, stop } = &locked.analysis;
+        // How steady times have to be is no part of the tests.
+        let lock::Analysis { primary, family, margin, level, stop, time_bound: _ } =
+            &locked.analysis;
         let confidence = Confidence::new(1.0 - level.to_f64())?;
         let neutral = *primary == locked.selection.metric
             && *family == [primary.as_str()]

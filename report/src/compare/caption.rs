@@ -13,8 +13,8 @@ use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::table::percent;
 use super::{
-    Analysis, Comparison, NoInterval, Pair, Role, Row, Run, STEADY, Unit, Varied, analysis_of,
-    paired,
+    Analysis, Comparison, NoInterval, NoParts, Pair, Role, Row, Run, STEADY, Seen, Unit, Varied,
+    analysis_of, paired,
 };
 use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::Asked;
@@ -37,9 +37,10 @@ pub(super) fn caption(comparison: &Comparison, pairs: &[Pair<'_>], family: &[Mem
         said.push(rule(comparison));
     }
     said.push(intervals(&rows, analysis.confidence));
-    said.push(tests(&analysis, family, &rows));
+    said.push(tests(comparison, &analysis, family, &rows));
     said.push(itself(comparison, pairs));
     said.extend(questions(comparison, &rows));
+    said.extend(comparison.proved.seen.and_then(Seen::sentence));
     said.extend(times(pairs, &rows));
     said.extend(comparison.decisions());
     said.join(" ")
@@ -112,19 +113,26 @@ pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
 }
 
 /// The family, its adjustment, and what its words need.
-pub(super) fn tests(analysis: &Analysis, family: &[Member], rows: &[Row]) -> String {
+pub(super) fn tests(
+    comparison: &Comparison,
+    analysis: &Analysis,
+    family: &[Member],
+    rows: &[Row],
+) -> String {
     let count = family.len();
     let test = match analysis.max_seeds {
         None => "t test",
         Some(_) => "sequential test (one over the greatest e value so far)",
     };
+    let called = |metric: &String| comparison.calls(metric);
+    let names: Vec<String> = analysis.family.iter().map(called).collect();
     let tests = if count == 1 { "one test".to_owned() } else { format!("{count} tests") };
     let source =
         if analysis.declared { "declared" } else { "by default, as the lock declares none" };
     let mut said = format!(
         "p is that of the {test}. The family ({source}) is {tests}: {} of each treated arm; Holm's adjustment keeps its \
          level at {}. Other rows are exploratory: their p is not adjusted and they get no word.",
-        analysis.family.join(", "),
+        names.join(", "),
         level(analysis.confidence),
     );
     if rows.iter().any(|row| row.sign_flip.is_some()) {
@@ -137,7 +145,7 @@ pub(super) fn tests(analysis: &Analysis, family: &[Member], rows: &[Row]) -> Str
         Some(margin) => said.push_str(&format!(
             " Equivalent means within the declared margin of {} in {}, by two one-sided tests{}.",
             margin.size(),
-            analysis.primary,
+            comparison.calls(&analysis.primary),
             if analysis.max_seeds.is_some() { " that are valid at every look" } else { "" }
         )),
         None => said.push_str(" No margin is declared, so no row can be called equivalent."),
@@ -208,8 +216,23 @@ pub(super) fn questions(comparison: &Comparison, rows: &[Row]) -> Option<String>
                  known either"
             }
         };
-        format!("{which}; answers are logged as counts, not one by one, so the two parts cannot be separated.")
+        format!("{which}. {}", parts(rows))
     })
+}
+
+/// How the part of the questions was found, or why it is not there.
+fn parts(rows: &[Row]) -> String {
+    let of: Vec<_> = rows.iter().filter_map(|row| row.parts).collect();
+    if of.iter().any(Result::is_ok) {
+        return "SE splits the standard error of the mean difference, paired by question: more seeds lower the part of \
+                the seeds, more questions that of the questions, and either what a question does in one run (both)."
+            .to_owned();
+    }
+    match of.iter().any(|parts| matches!(parts, Err(NoParts::NotRecorded))) {
+        true => "Question part not recorded: these runs logged answers as counts, not one by one."
+            .to_owned(),
+        false => "The standard error is not split by seed and question.".to_owned(),
+    }
 }
 
 /// What has to be said of step times.
@@ -232,7 +255,8 @@ fn times(pairs: &[Pair<'_>], rows: &[Row]) -> Option<String> {
     if rows.iter().any(|row| row.unit == Unit::Seconds && !row.paired.is_empty()) {
         said.push(format!(
             "A ratio of times has an interval, on the log scale, only where the base against itself stays within \
-             ×{STEADY}."
+             ×{}.",
+            pairs.first().map_or(STEADY, |pair| pair.of.proved.steady())
         ));
     }
     (!said.is_empty()).then(|| said.join(" "))
@@ -264,7 +288,7 @@ fn seeds(comparison: &Comparison) -> String {
 
 /// The selection rule, and what it came to.
 fn rule(comparison: &Comparison) -> String {
-    let metric = comparison.judged_by();
+    let metric = comparison.calls(comparison.judged_by());
     let which = match comparison.selection.choose {
         compiler::lock::Choose::Least => "least",
         compiler::lock::Choose::Most => "most",
@@ -289,7 +313,7 @@ fn rule(comparison: &Comparison) -> String {
     let name = if comparison.selection.per_arm { PER_ARM } else { OF_BASE };
     if lacking.is_empty() {
         return format!(
-            "By the locked rule {rule} (*), on the held-out windows that are reported here: declared is \"{name}\", and \
+            "By the locked rule {rule} (*), on the evaluation windows that are reported here: declared is \"{name}\", and \
              the other way of judging is shown for comparison only. A best point is the best of {} on the very windows \
              that are reported, so its value is too good by the choice; the differences paired at each point are not. \
              The base again is judged at the base's point.",

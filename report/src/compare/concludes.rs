@@ -288,11 +288,32 @@ fn each_arm_has_its_costs_and_its_tuning() {
     for name in ["llama", "canon"] {
         comparison.proved.costs.insert(name.to_owned(), costs);
     }
+    for (seed, mebibytes) in [(0, 300), (1, 299)] {
+        comparison.arms[2].points[0][seed].curves.peak_bytes = Some(mebibytes << 20);
+    }
+    // Times of two machines have no mean.
+    comparison.arms[1].points[0][0].curves.timed_on = Some("elsewhere".to_owned());
     let summary = summary(&comparison);
     let section = summary.sections.last().unwrap();
     assert!(section.title.starts_with("size, cost and tuning"), "{}", section.title);
-    let wanted = ["llama again", "120128", "1.94e12", "4000", "3", "9", "2.21e7"];
-    assert_eq!(section.table.rows[2], wanted);
+    let size = ["120128", "1.94e12", "4000"];
+    let tuning = ["3", "9", "2.21e7"];
+    let [_, canon, again] = section.table.rows.as_slice() else { panic!() };
+    for (row, name, measured) in
+        [(canon, "canon", ["–", "–"]), (again, "llama again", ["10.0 ms", "300 MiB"])]
+    {
+        assert_eq!(
+            (row[0].as_str(), &row[1..4], &row[4..6]),
+            (name, &size.map(str::to_owned)[..], &measured.map(str::to_owned)[..])
+        );
+        assert_eq!(row[6..], tuning);
+    }
+    let document = json([("name", "id".to_owned(), &comparison)]);
+    let [_, canon, again] = document.comparisons[0].arms.as_slice() else { panic!() };
+    assert_eq!(again.measured.peak_memory_bytes, Some(300 << 20));
+    assert_eq!(again.measured.step_seconds.map(|seconds| (seconds * 1e6).round()), Some(10_000.0));
+    assert_eq!((canon.measured.step_seconds, canon.measured.peak_memory_bytes), (None, None));
+    assert_eq!((canon.tuning.points, canon.tuning.runs), (3, 9));
 }
 
 #[test]

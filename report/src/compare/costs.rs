@@ -1,4 +1,4 @@
-//! What each arm costs: its size, its work, and how much it was tuned. Its measured step time is a row of its pair.
+//! What each arm costs: its size, its work, and how much it was tuned. Step times of two arms are compared in a row of their pair.
 //!
 //! In: the locks of the arms, and their runs. Out: one table. Must stay true: a cost is of the lock, never guessed;
 //! what was not measured says so; tuning counts the points and tokens of this comparison alone.
@@ -7,7 +7,7 @@ use compiler::lock::Experiment;
 use serde::Serialize;
 
 use super::table::{NOTHING, Section, Table};
-use super::{Comparison, Role};
+use super::{Comparison, Role, Unit};
 
 /// Of one run, as its lock derives them; `None` where the lock has no such field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -32,6 +32,15 @@ impl Costs {
     }
 }
 
+/// What the runs of an arm took on the machine that they were on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Measured {
+    /// Mean over runs of the median step; `None` where they are of several machines, or one was not timed.
+    pub step_seconds: Option<f64>,
+    /// The most main memory that a process of any run held at a time; `None` where none of them measured it.
+    pub peak_memory_bytes: Option<u64>,
+}
+
 /// How much an arm was tuned, in this comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Tuning {
@@ -52,6 +61,18 @@ impl Comparison {
         self.proved.costs.get(name).copied()
     }
 
+    pub(super) fn measured(&self, arm: &super::Arm) -> Measured {
+        let runs = || arm.points.iter().flatten();
+        let on = runs().next().and_then(|run| run.curves.timed_on.as_ref());
+        let alike = on.is_some() && runs().all(|run| run.curves.timed_on.as_ref() == on);
+        let seconds: Option<Vec<f64>> = runs().map(|run| run.curves.step_seconds).collect();
+        let mean = seconds.filter(|_| alike).and_then(|seconds| super::mean(&seconds));
+        Measured {
+            step_seconds: mean.map(|mean| mean.value),
+            peak_memory_bytes: runs().filter_map(|run| run.curves.peak_bytes).max(),
+        }
+    }
+
     pub(super) fn tuning(&self, arm: &super::Arm) -> Tuning {
         let runs = arm.points.iter().map(Vec::len).sum();
         let tokens = self.costs(arm).and_then(|costs| costs.tokens);
@@ -68,34 +89,43 @@ pub(super) fn section(comparison: &Comparison) -> Option<Section> {
     if comparison.proved.costs.is_empty() {
         return None;
     }
-    let head = [
-        "",
-        "parameters",
-        "training FLOPs a run",
-        "activations a token",
-        "points tried",
-        "runs",
-        "tokens of all runs",
-    ];
-    let line = |arm: &super::Arm| {
+    // Columns of what no arm has measured are left out.
+    let measured: Vec<Measured> =
+        comparison.arms.iter().map(|arm| comparison.measured(arm)).collect();
+    let timed = measured.iter().any(|of| of.step_seconds.is_some());
+    let weighed = measured.iter().any(|of| of.peak_memory_bytes.is_some());
+    let mut head = vec!["", "parameters", "training FLOPs a run", "activations a token"];
+    head.extend(timed.then_some("step time"));
+    head.extend(weighed.then_some("peak memory"));
+    head.extend(["points tried", "runs", "tokens of all runs"]);
+    let nothing = || NOTHING.to_owned();
+    let line = |(arm, measured): (&super::Arm, &Measured)| {
         let costs = comparison.costs(arm).unwrap_or_default();
         let tuning = comparison.tuning(arm);
-        let shown = |value: Option<f64>| value.map_or_else(|| NOTHING.to_owned(), big);
-        vec![
+        let shown = |value: Option<f64>| value.map_or_else(nothing, big);
+        let Measured { step_seconds, peak_memory_bytes } = *measured;
+        let seconds = step_seconds.map_or_else(nothing, |seconds| Unit::Seconds.value(seconds));
+        let mut line = vec![
             arm.name.clone(),
             shown(costs.parameters),
             shown(costs.flops),
             shown(costs.activations),
-            tuning.points.to_string(),
-            tuning.runs.to_string(),
-            shown(tuning.tokens),
-        ]
+        ];
+        line.extend(timed.then_some(seconds));
+        line.extend(weighed.then(|| peak_memory_bytes.map_or_else(nothing, mebibytes)));
+        line.extend([tuning.points.to_string(), tuning.runs.to_string(), shown(tuning.tokens)]);
+        line
     };
-    let rows = comparison.arms.iter().map(line).collect();
+    let rows = comparison.arms.iter().zip(&measured).map(line).collect();
     Some(Section {
-        title: "size, cost and tuning of each arm (memory is not measured)".to_owned(),
-        table: Table::plain(head.map(str::to_owned).to_vec(), rows),
+        title: "size, cost and tuning of each arm".to_owned(),
+        table: Table::plain(head.into_iter().map(str::to_owned).collect(), rows),
     })
+}
+
+/// `412 MiB`.
+fn mebibytes(bytes: u64) -> String {
+    format!("{} MiB", bytes.div_ceil(1 << 20))
 }
 
 /// `120 128`: whole up to a million, then three figures.

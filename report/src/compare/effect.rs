@@ -14,7 +14,8 @@ use crate::statistics::ratio::{self, Refused};
 use crate::statistics::sequential::Rule;
 use crate::statistics::{Confidence, Margin, Noise, Undefined};
 
-/// The base against itself may differ by this ratio; beyond it there is no interval of a time.
+/// The base against itself may differ by this ratio, unless the lock declares another bound; beyond it there is no
+/// interval of a time.
 pub const STEADY: f64 = 1.05;
 
 /// Which seeds the repetitions of the base have changed.
@@ -58,6 +59,7 @@ pub(super) fn result(
     unit: Unit,
     differences: &[f64],
     of_itself: &[(f64, f64)],
+    bound: f64,
     confidence: Confidence,
     anytime: bool,
 ) -> Result<Paired, NoInterval> {
@@ -69,7 +71,7 @@ pub(super) fn result(
         Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => of(differences),
         Unit::Seconds => {
             let itself = ratios(of_itself);
-            ratio::ratio(differences, &itself, STEADY, confidence).map_err(NoInterval::Time)?;
+            ratio::ratio(differences, &itself, bound, confidence).map_err(NoInterval::Time)?;
             let logs: Vec<f64> = differences.iter().map(|ratio| libm::log(*ratio)).collect();
             of(&logs)
         }

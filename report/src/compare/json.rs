@@ -7,15 +7,17 @@
 
 use serde::Serialize;
 
-use super::costs::{Costs, Tuning};
+use super::costs::{Costs, Measured, Tuning};
 use super::interval::covers as bootstrap_covers;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::judged;
 use super::{
     Analysis, Comparison, Edge, Equal, Interval, Itself, Looked, Lost, Member, NoInterval, NoNoise,
-    Pair, Role, Row, Siblings, analysis_of, at, extreme, methods, summary, together,
+    NoParts, Pair, Role, Row, Seen, Siblings, analysis_of, at, extreme, label, methods, summary,
+    together,
 };
 use crate::statistics::paired::{Coverage, FEWEST, covers};
+use crate::statistics::questions::Split;
 use crate::statistics::{Better, Judged, SignFlip, sequential};
 
 const SCHEMA: &str = "canonc.compare.v2";
@@ -66,6 +68,10 @@ pub struct One {
     pub looks: Vec<Looked>,
     /// Other locks of the same arms, and finished seeds that this lock leaves out.
     pub siblings: Siblings,
+    /// What training showed of the questions; null where that was not counted.
+    pub seen: Option<Seen>,
+    /// How far the base may be from itself where ratios of times have an interval.
+    pub time_bound: f64,
     pub warnings: Vec<String>,
     pub caption: String,
     /// A paragraph for a paper.
@@ -84,6 +90,7 @@ pub struct OneArm {
     /// Of the treatment: of several it is a bundle, and no difference can be attributed to one of them.
     pub factors: Option<usize>,
     pub costs: Option<Costs>,
+    pub measured: Measured,
     pub tuning: Tuning,
     pub matched: Option<Equal>,
     /// Finished runs at each point.
@@ -146,6 +153,8 @@ pub struct OnePair {
 #[derive(Clone, Debug, Serialize)]
 pub struct OneRow {
     pub metric: String,
+    /// What tables call the row: the metric, and why it is not of held-out questions where it is not.
+    pub label: String,
     /// `nats`, `share`, `count`, or `seconds`, whose differences are ratios.
     pub unit: &'static str,
     /// Means over runs; null where no run has the metric.
@@ -175,6 +184,10 @@ pub struct OneRow {
     pub no_noise: Option<NoNoise>,
     /// Questions, tokens or targets of each value.
     pub asked: Option<u64>,
+    /// The squared standard error split by seed and question; null of a metric without questions, or where
+    /// `no_parts` says why.
+    pub parts: Option<Split>,
+    pub no_parts: Option<NoParts>,
 }
 
 /// Of the mean difference; of times its ends are ratios.
@@ -277,6 +290,8 @@ fn one(name: &str, lock: String, comparison: &Comparison) -> One {
         best_of_base_for_all: of_metric(comparison.judged(false)),
         looks: comparison.last_looks(),
         siblings: comparison.proved.siblings.clone(),
+        seen: comparison.proved.seen,
+        time_bound: comparison.proved.steady(),
         warnings: comparison.warnings(),
         caption: summary(comparison).caption,
     }
@@ -298,6 +313,7 @@ fn arms(comparison: &Comparison) -> Vec<OneArm> {
             controlled: treated.then(|| comparison.is_controlled(&arm.name)),
             attributable: treated.then(|| comparison.is_attributable(&arm.name)),
             costs: comparison.costs(arm),
+            measured: comparison.measured(arm),
             tuning: comparison.tuning(arm),
             factors: comparison.proved.claims.get(&arm.name).map(|claim| claim.factors),
             matched: comparison
@@ -354,6 +370,7 @@ fn one_row(row: Row, pair: &Pair<'_>, family: &[Member]) -> OneRow {
             .filter(|_| found.confidence == crate::statistics::Confidence::NINETY_FIVE),
     });
     OneRow {
+        label: label(pair.of, &row.metric),
         unit: row.unit.word(),
         base: of(0),
         treated: of(1),
@@ -375,6 +392,8 @@ fn one_row(row: Row, pair: &Pair<'_>, family: &[Member]) -> OneRow {
         noise: row.itself.and_then(Result::ok),
         no_noise: row.itself.and_then(Result::err),
         asked: row.asked,
+        parts: row.parts.and_then(Result::ok),
+        no_parts: row.parts.and_then(Result::err),
         metric: row.metric,
         paired: row.paired,
     }

@@ -7,7 +7,7 @@
 use super::caption::level;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::percent;
-use super::{Comparison, Pair, Role, Row, analysis_of};
+use super::{Comparison, Pair, Role, Row, Seen, analysis_of};
 use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::Asked;
 use crate::statistics::{Confidence, noise, sequential};
@@ -17,6 +17,8 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
     let analysis = analysis_of(comparison);
     let pairs = comparison.pairs();
     let rows: Vec<Row> = pairs.iter().filter_map(|pair| pair.row(&analysis.primary)).collect();
+    let family: Vec<String> =
+        analysis.family.iter().map(|metric| comparison.calls(metric)).collect();
     let base = comparison.base().map_or("", |arm| arm.name.as_str());
     let treated: Vec<&str> = comparison
         .arms
@@ -39,12 +41,12 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
             "{} grid points were tried for each arm and one was selected ({rule}, by {}) on the evaluation windows that \
              are reported.",
             comparison.points.len(),
-            comparison.judged_by()
+            comparison.calls(comparison.judged_by())
         ));
     }
     said.push(format!(
         "The primary metric is {}{}.",
-        analysis.primary,
+        comparison.calls(&analysis.primary),
         if analysis.declared {
             ""
         } else {
@@ -68,7 +70,7 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
     said.push(format!(
         "P values are two-sided {test}, adjusted by Holm's method over {} tests ({} of each treated arm), level {}.",
         comparison.family().len(),
-        analysis.family.join(", "),
+        family.join(", "),
         level(analysis.confidence)
     ));
     said.push(match analysis.margin {
@@ -99,6 +101,7 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
         };
         said.push(format!("Each value is over {asked} items, {which}."));
     }
+    said.extend(comparison.proved.seen.and_then(Seen::sentence));
     said.join(" ")
 }
 

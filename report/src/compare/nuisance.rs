@@ -107,7 +107,7 @@ impl Comparison {
                     best.len(),
                     self.points.len(),
                     arm.name,
-                    self.judged_by(),
+                    self.calls(self.judged_by()),
                     self.points.get(first).map_or("", String::as_str)
                 ));
             }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use compiler::lock;
 
-use super::{Analysis, Arm, Comparison, Costs, Role, Siblings, Varied};
+use super::{Analysis, Arm, Comparison, Costs, Role, Seen, Siblings, Varied};
 use crate::statistics::questions::Asked;
 
 /// What stands beside what was run.
@@ -24,6 +24,10 @@ pub struct Proved {
     pub varied: Varied,
     /// Whether all seeds are evaluated on the same questions; `None` where it is not known, or mixed.
     pub questions: Option<Asked>,
+    /// What training showed of the questions; `None` where that was not counted, as of documents.
+    pub seen: Option<Seen>,
+    /// How far the base may be from itself where ratios of times have an interval; `None` for the usual bound.
+    pub time_bound: Option<f64>,
     /// By arm, what a run of it costs.
     pub costs: BTreeMap<String, Costs>,
     /// Other locks and finished seeds of these arms, as far as they were looked for.
@@ -130,9 +134,16 @@ impl Proved {
             analysis: Analysis::declared(locked),
             varied: varied(locked),
             questions: questions(locked),
+            seen: None,
+            time_bound: Some(locked.analysis.time_bound.to_f64()),
             costs: costs.collect(),
             siblings: Siblings::default(),
         }
+    }
+
+    /// How far the base may be from itself, as a ratio of times.
+    pub(crate) fn steady(&self) -> f64 {
+        self.time_bound.unwrap_or(super::STEADY)
     }
 
     /// Whether every arm is controlled for one factor, so that its difference is that factor's.

@@ -13,7 +13,7 @@ use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::{
     Comparison, Itself, Lost, Mean, NoInterval, NoNoise, Pair, Role, Row, Run, Unit, analysis_of,
-    costs, mean, mean_of, unit,
+    costs, label, mean, mean_of, parts, unit,
 };
 use crate::statistics::paired::{Coverage, Paired, covers};
 use crate::statistics::{Confidence, Effect, Judged, sequential};
@@ -143,6 +143,7 @@ fn section(comparison: &Comparison, pair: &Pair<'_>, family: &[Member]) -> Secti
     let rows = pair.rows();
     let flips = rows.iter().any(|row| row.sign_flip.is_some());
     let asked = rows.iter().any(|row| row.asked.is_some());
+    let split = rows.iter().any(|row| row.parts.is_some());
     let mut head = vec![String::new(), pair.base.name.clone(), pair.arm.name.clone()];
     head.extend(pair.again.map(|arm| arm.name.clone()));
     head.extend(spread_head(Some(pair), rows.iter()));
@@ -153,6 +154,9 @@ fn section(comparison: &Comparison, pair: &Pair<'_>, family: &[Member]) -> Secti
     head.extend(["p, Holm", "effect"].map(str::to_owned));
     if asked {
         head.push("questions".to_owned());
+    }
+    if split {
+        head.push("SE: seeds and questions".to_owned());
     }
     let mut effects = Vec::new();
     let line = |row: &Row| {
@@ -165,6 +169,9 @@ fn section(comparison: &Comparison, pair: &Pair<'_>, family: &[Member]) -> Secti
         line.extend(effect_cells(word, pair.lost().of(row.paired.len())));
         if asked {
             line.push(asked_cell(row));
+        }
+        if split {
+            line.push(parts::cell(row.unit, row.parts).unwrap_or_else(|| NOTHING.to_owned()));
         }
         effects.push(word.map_or("", |word| word.effect.word()));
         line
@@ -212,7 +219,7 @@ fn asked_cell(row: &Row) -> String {
 }
 
 fn cells(pair: &Pair<'_>, row: &Row) -> Vec<String> {
-    let mut line = vec![row.metric.clone()];
+    let mut line = vec![label(pair.of, &row.metric)];
     let runs = [pair.base_runs(), pair.arm_runs(), pair.again_runs()];
     for (mean, runs) in row.means.iter().zip(runs) {
         line.push(mean_cell(row.unit, *mean, runs));
@@ -228,7 +235,7 @@ fn secondary(comparison: &Comparison, pair: &Pair<'_>) -> Section {
         let nothing = || NOTHING.to_owned();
         let covered = row.bootstrap.and_then(|found| super::interval::covers(found.n));
         vec![
-            row.metric,
+            label(pair.of, &row.metric),
             row.unit.range(&row.paired).unwrap_or_else(nothing),
             row.unit.bootstrap(row.bootstrap),
             covered.map_or_else(nothing, |percent| format!("{percent}%")),
@@ -313,7 +320,7 @@ fn each_point(comparison: &Comparison) -> Section {
     };
     let rows = pairs.iter().map(line).collect();
     Section {
-        title: format!("{metric}, paired at each point of the grid"),
+        title: format!("{}, paired at each point of the grid", label(comparison, metric)),
         table: Table::plain(head, rows),
     }
 }
@@ -344,7 +351,7 @@ fn both_rules(comparison: &Comparison) -> Option<Section> {
         let name = row.first().and_then(|cell| cell.rsplit_once(": ")).map_or("", |(name, _)| name);
         comparison.arms.iter().position(|arm| arm.name == name)
     });
-    let title = format!("{metric}, {PER_ARM} beside {OF_BASE}");
+    let title = format!("{}, {PER_ARM} beside {OF_BASE}", label(comparison, metric));
     (!rows.is_empty()).then_some(Section { title, table: Table::plain(head, rows) })
 }
 
@@ -376,7 +383,7 @@ fn grid(comparison: &Comparison) -> Section {
         row
     });
     let table = Table::plain(head, rows.collect());
-    Section { title: format!("{metric} at every point of the grid"), table }
+    Section { title: format!("{} at every point of the grid", label(comparison, metric)), table }
 }
 
 impl Table {
@@ -460,6 +467,7 @@ mod tests {
             "p, Holm",
             "effect",
             "questions",
+            "SE: seeds and questions",
         ];
         assert_eq!(head[..], wanted);
         assert!(text.contains("n = 2: no interval") && !text.contains("bootstrap"), "{text}");
@@ -479,7 +487,7 @@ mod tests {
         }
         let summary = summary(&comparison);
         let Table { head, rows, .. } = &summary.sections[0].table;
-        assert_eq!(head.len(), 9);
+        assert_eq!(head.len(), 10);
         let first = ["2.0000 nats", "1.5000 nats", "-0.5000 nats", "n = 1: no interval", "–", "–"];
         assert_eq!(rows[0][1..7], first);
         assert_eq!((rows[0][7].as_str(), rows[1][7].as_str()), ("exploratory", "undecided"));

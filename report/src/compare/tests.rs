@@ -15,6 +15,8 @@ pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
         loss: (1..=20).map(|s| (s, loss)).collect(),
         metrics,
         asked: BTreeMap::from([(TOKENS_RIGHT.to_owned(), 200), (HELD_OUT_LOSS.to_owned(), 900)]),
+        questions: BTreeMap::new(),
+        peak_bytes: None,
         step_seconds: Some(0.01),
         timed_on: Some("here".to_owned()),
         diverged: None,

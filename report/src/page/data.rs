@@ -20,8 +20,8 @@ pub(super) fn json(report: &Report, pairs: &[Paired], judged: &Judged) -> Value 
     let parts = report.part_numbers();
     json!({
         "title": report.title(),
-        "runs": runs.iter().zip(parts).map(|(run, part)| of_run(run, part, &runs)).collect::<Vec<_>>(),
-        "units": units(&runs),
+        "runs": runs.iter().zip(parts).map(|(run, part)| of_run(report, run, part, &runs)).collect::<Vec<_>>(),
+        "units": units(report, &runs),
         "fields": fields(&runs),
         "pairs": pairs.iter().map(of_pair).collect::<Vec<_>>(),
         "judged": judged.json(),
@@ -35,16 +35,16 @@ fn of_pair(pair: &Paired) -> Value {
 }
 
 /// What the values of each series are counted in.
-fn units(runs: &[&Run]) -> Value {
+fn units(report: &Report, runs: &[&Run]) -> Value {
     let named = |run: &&Run| run.logged.curves.metrics.keys().cloned().collect::<Vec<_>>();
     let names: BTreeSet<String> =
         runs.iter().flat_map(named).chain([TRAINING_LOSS.to_owned()]).collect();
     let units: BTreeMap<String, &str> =
-        names.into_iter().map(|name| (name.clone(), unit(&name).word())).collect();
+        names.into_iter().map(|name| (report.calls(&name), unit(&name).word())).collect();
     json!(units)
 }
 
-fn of_run(run: &Run, part: Option<usize>, all: &[&Run]) -> Value {
+fn of_run(report: &Report, run: &Run, part: Option<usize>, all: &[&Run]) -> Value {
     let Run { name, arm, role, seed, point: _, at, experiment, logged } = run;
     let value = |path| experiment.value(path).and_then(|value| value.plain().parse::<f64>().ok());
     let mut series = BTreeMap::new();
@@ -57,7 +57,7 @@ fn of_run(run: &Run, part: Option<usize>, all: &[&Run]) -> Value {
     put("gradient norm", &logged.grad_norm);
     put("learning rate", &logged.lr);
     for (name, points) in &logged.curves.metrics {
-        put(name, points);
+        put(&report.calls(name), points);
     }
     // Runs that saw the same batches share a number, which is the first such run's.
     let data = all.iter().position(|other| other.logged.batches == logged.batches);

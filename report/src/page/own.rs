@@ -21,13 +21,14 @@ pub(super) struct Finals {
     pub(super) rows: Vec<Vec<String>>,
 }
 
-pub(super) fn finals(runs: &[&Run]) -> Finals {
+pub(super) fn finals(report: &Report) -> Finals {
+    let runs = report.runs();
     let metrics: BTreeSet<&String> =
         runs.iter().flat_map(|run| run.logged.curves.metrics.keys()).collect();
     let mut head: Vec<String> = ["run", "lock", "parameters", "tokens", "spikes", TRAINING_LOSS]
         .map(str::to_owned)
         .to_vec();
-    head.extend(metrics.iter().map(|name| (*name).clone()));
+    head.extend(metrics.iter().map(|name| report.calls(name)));
     let row = |run: &&Run| {
         let value = |path| run.experiment.value(path).map_or_else(String::new, short);
         let last = |metric: &str| {

@@ -10,7 +10,7 @@ use compiler::program::{Program, Std};
 
 use super::*;
 use crate::compare::tests::{by, grid, run, two_seeds};
-use crate::compare::{Curves, Role};
+use crate::compare::{Curves, Role, Seen};
 
 const ARCHS: &str = "
 arch small {
@@ -305,4 +305,16 @@ fn the_page_has_units_words_and_a_methods_paragraph() {
     let data = data_of(&page);
     assert_eq!(data["units"]["held-out loss"], "nats");
     assert_eq!(data["units"]["answer tokens right"], "share");
+}
+
+#[test]
+fn a_page_calls_nothing_held_out_that_training_showed() {
+    let mut comparison = two_seeds();
+    assert!(page(&report(&comparison)).unwrap().contains("held-out loss"));
+    comparison.proved.seen =
+        Some(Seen::Questions { questions: 50, shown: 19, windows: 4, of_windows: 4 });
+    let page = page(&report(&comparison)).unwrap();
+    assert!(!page.contains("held-out loss"));
+    assert!(page.contains("evaluation loss, seen in training (38% of questions)"));
+    assert_eq!(data_of(&page)["units"]["evaluation loss"], "nats");
 }

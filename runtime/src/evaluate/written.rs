@@ -4,6 +4,7 @@
 
 use std::collections::BTreeMap;
 
+use super::Singles;
 use crate::decode::{Decoder, How, Prompt};
 use crate::train::State;
 use data::Windows;
@@ -33,10 +34,13 @@ pub(super) fn orders(
     decoder: &Decoder,
     job: &mut Job,
     state: &State,
+    singles: &mut Singles,
 ) -> Result<BTreeMap<u32, Score>, RunError> {
     let mut scores: BTreeMap<u32, Score> = BTreeMap::new();
     let rows = usize::try_from(job.rows).unwrap_or(usize::MAX);
     let count = job.evaluation_samples;
+    // Those in the windows are other questions, and give no score of their own here.
+    singles.answers.clear();
     let Windows::Task(windows) = &mut job.held_out else { return Ok(scores) };
     let stop = windows.id(brevo.marks().eos);
     let how = How { temperature: 0.0, top_k: None, stop: Some(stop), rows };
@@ -48,7 +52,9 @@ pub(super) fn orders(
             let Tape { tokens, labels: _, answers } = windows.first_sample(number);
             let Some(Span { start, len, level }) = answers.first().copied() else { continue };
             let prompt = tokens.get(..start).unwrap_or_default().to_vec();
-            let ids = prompt.iter().map(|token| windows.id(*token)).collect();
+            let ids: Vec<i64> = prompt.iter().map(|token| windows.id(*token)).collect();
+            singles.asked.text(&ids);
+            singles.asked.add([number, start as u64, u64::from(level)], &[]);
             questions.push(Question { prompt, ids, most: len + 1, level });
         }
         first = end;
@@ -61,6 +67,7 @@ pub(super) fn orders(
             let answer: Vec<u32> = text.tokens.iter().map(|id| windows.token(*id)).collect();
             let right = text.stopped && brevo.judge(prompt, &answer).strict.is_ok();
             scores.entry(*level).or_default().add(right);
+            singles.answers.entry(*level).or_default().push(right);
         }
     }
     Ok(scores)

@@ -193,6 +193,7 @@ pub(crate) fn is_near(one: &Step, other: &Step, after: u64) -> bool {
 }
 
 fn differs(logged: &Record, now: &Record) -> Option<String> {
+    let now = &now.as_logged(logged);
     if logged.text() == now.text() {
         return None;
     }

@@ -55,7 +55,7 @@ pub fn against(
     // The latest state that both kept, before any difference in the logs.
     let mut agreed = 0;
     for (left, right) in one.records.iter().zip(&other.records) {
-        if left.text() != right.text() {
+        if left.as_logged(right).text() != right.as_logged(left).text() {
             let place = match left {
                 Record::Start(_) => Place::Start,
                 Record::Step(step) => Place::Step(step.step),

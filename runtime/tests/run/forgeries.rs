@@ -156,7 +156,29 @@ fn table() -> Vec<Forgery> {
         row(LOG, "another lock", |run| run.records(|record| if let Record::Start(start) = record { start.lock = start.initial }), Found("metrics.jsonl is of lock")),
         row(LOG, "another evaluation section", |run| run.records(|record| if let Record::Start(start) = record { start.eval = start.initial }), Found("metrics.jsonl is of evaluation section")),
         row(LOG, "a better held-out loss", |run| run.records(evaluation(8, |eval| eval.nll = Some(0.5))), Trusted(Subject::Evaluations)),
-        row(LOG, "more tokens right", |run| run.records(evaluation(8, |eval| eval.tokens.right = eval.tokens.of)), Trusted(Subject::Evaluations)),
+        row(LOG, "more tokens right", |run| run.records(evaluation(8, |eval| eval.tokens.right = eval.tokens.of)), Found("tokens right answer by answer")),
+        row(LOG, "more tokens right, question by question", |run| run.records(evaluation(8, |eval| {
+            let questions = eval.questions.as_mut().unwrap();
+            let right: u64 = questions.tokens.iter().sum();
+            questions.tokens[0] += eval.tokens.of - right;
+            eval.tokens.right = eval.tokens.of;
+        })), Trusted(Subject::Evaluations)),
+        row(LOG, "a question less", |run| run.records(evaluation(8, |eval| {
+            eval.questions.as_mut().unwrap().answers.pop_last();
+        })), Found("answers one by one that do not add up")),
+        row(LOG, "other questions", |run| run.records(evaluation(8, |eval| {
+            eval.questions.as_mut().unwrap().asked = Digest::of("test", "other");
+        })), Found("single questions of other windows")),
+        row(LOG, "single questions before the end", |run| {
+            let mut last = None;
+            run.records(evaluation(8, |_| ()));
+            for line in run.lines() {
+                if let Some(Record::Evaluation(eval)) = Record::parse(&line) {
+                    last = eval.questions;
+                }
+            }
+            run.records(evaluation(4, |eval| eval.questions = last.clone()));
+        }, Found("which only the last one does")),
         row(LOG, "more right than there are", |run| run.records(evaluation(8, |eval| eval.tokens.right = eval.tokens.of + 1)), Found("the evaluation after step 8 logged")),
         row(LOG, "fewer tokens to guess", |run| run.records(evaluation(8, |eval| { eval.tokens.of -= 1; eval.tokens.right = 0; })), Found("tokens of answers, and the lock gives")),
         row(LOG, "other held-out targets", |run| run.records(evaluation(4, |eval| eval.counted += 1)), Found("the evaluation after step 4 logged")),

@@ -18,7 +18,7 @@ use runtime::train::{End, Options, machine, train};
 use super::forger::Forger;
 use super::support::*;
 
-fn replayed(folder: &Folder, experiment: &Experiment, amount: Amount) -> Replay {
+pub(super) fn replayed(folder: &Folder, experiment: &Experiment, amount: Amount) -> Replay {
     let job = job(experiment, None).unwrap();
     let machine = machine(&experiment.platform).unwrap();
     replay(&folder.paths(), job, machine, amount, &mut |_| {}).unwrap()

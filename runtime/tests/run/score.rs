@@ -45,6 +45,18 @@ fn an_evaluation_is_what_counting_one_window_at_a_time_gives() {
         }
     }
     assert_eq!((found.tokens, &found.answers), (tokens, &answers));
+    // Question by question at the end alone.
+    assert_eq!(found.questions, None);
+    let state = State { step: 8, ..State::initial(&job, machine).unwrap() };
+    let found = Measurer::new(&job, machine).unwrap().measure(&mut job, &state).unwrap();
+    assert_eq!((found.tokens, &found.answers), (tokens, &answers));
+    let questions = found.questions.clone().unwrap();
+    assert_eq!(questions.tokens.iter().sum::<u64>(), tokens.right);
+    for (level, right) in &questions.answers {
+        let right_of = right.iter().filter(|right| **right).count() as u64;
+        assert_eq!(answers[level], Score { right: right_of, of: right.len() as u64 });
+    }
+    assert_eq!(questions.answers.len(), answers.len());
     assert_eq!(found.counted, counted as u64);
     assert!((found.nll.unwrap() - nll / counted as f64).abs() < 1e-6);
     assert!(tokens.right > 0 && tokens.right < tokens.of, "{tokens:?}");

@@ -26,6 +26,8 @@ pub struct Analysis {
     /// Of the whole family.
     pub level: Decimal,
     pub stop: Stop,
+    /// How far the base's step time may be from itself, as a ratio: beyond it no ratio of times has an interval.
+    pub time_bound: Decimal,
 }
 
 /// What `[analysis]` says; what it leaves out has its neutral value.
@@ -37,6 +39,7 @@ pub struct DeclaredAnalysis {
     level: Option<Decimal>,
     sequential: bool,
     max_seeds: Option<usize>,
+    time_bound: Option<Decimal>,
 }
 
 /// When no more seeds are run.
@@ -54,7 +57,7 @@ const FEWEST_SEEDS: usize = 3;
 impl Analysis {
     /// Facts of the lock: those that differ from the neutral ones.
     pub(super) fn facts(&self, selection: &Selection) -> Vec<Line> {
-        let Analysis { primary, family, margin, level, stop } = self;
+        let Analysis { primary, family, margin, level, stop, time_bound } = self;
         let mut facts = Vec::new();
         let mut push = |key: &str, value: String| facts.push((format!("analysis.{key}"), value));
         if *primary != selection.metric {
@@ -74,18 +77,22 @@ impl Analysis {
             push("stop", field::quote("sequential"));
             push("max_seeds", max_seeds.to_string());
         }
+        if time_bound.compare(usual_time_bound()).is_ne() {
+            push("time_bound", time_bound.to_string());
+        }
         facts
     }
 }
 
 impl DeclaredAnalysis {
-    pub const KEYS: [&'static str; 6] = [
+    pub const KEYS: [&'static str; 7] = [
         "analysis.family",
         "analysis.level",
         "analysis.margin",
         "analysis.max_seeds",
         "analysis.primary",
         "analysis.stop",
+        "analysis.time_bound",
     ];
 
     /// With neutral values for what is left out; the comparison lists so many seeds.
@@ -100,7 +107,8 @@ impl DeclaredAnalysis {
             false => Stop::Fixed,
         };
         let level = self.level.unwrap_or(usual_level());
-        Analysis { primary, family, margin: self.margin, level, stop }
+        let time_bound = self.time_bound.unwrap_or(usual_time_bound());
+        Analysis { primary, family, margin: self.margin, level, stop, time_bound }
     }
 
     /// Takes up one fact of `[analysis]`, in a comparison file or a lock.
@@ -152,6 +160,16 @@ impl DeclaredAnalysis {
                     ));
                 }
             },
+            "time_bound" => {
+                let wanted = "a ratio above 1 and below 10, such as 1.05";
+                let bound = real(value, wanted)?;
+                let is_ratio = bound.compare(Decimal::from(1)).is_gt()
+                    && bound.compare(Decimal::from(10)).is_lt();
+                if !is_ratio {
+                    return Err(format!("{} is not {wanted}", shown(value)));
+                }
+                self.time_bound = Some(bound);
+            }
             _ => return Err(format!("there is no such key; `[analysis]` has {}", one_of(&WORDS))),
         }
         Ok(())
@@ -223,10 +241,16 @@ impl DeclaredAnalysis {
     }
 }
 
-const WORDS: [&str; 6] = ["family", "level", "margin", "max_seeds", "primary", "stop"];
+const WORDS: [&str; 7] =
+    ["family", "level", "margin", "max_seeds", "primary", "stop", "time_bound"];
 
 fn usual_level() -> Decimal {
     Decimal::new(5, -2).unwrap_or(Decimal::ZERO)
+}
+
+/// Of the first locks, which do not write it.
+fn usual_time_bound() -> Decimal {
+    Decimal::new(105, -2).unwrap_or(Decimal::ZERO)
 }
 
 fn is_share(metric: &str) -> bool {

@@ -1,0 +1,380 @@
+//! `canonc scaling`: the gain of a treatment across sizes, as compute that it saves.
+//!
+//! In: comparison locks of one treatment at several sizes, whose runs are finished. Out: the losses of both arms by
+//! size, two fitted curves and a compute ratio with its interval; or the reason why the sizes support none. Must stay
+//! true: comparisons are of one treatment on one kind of data; runs are paired by seed; a treated arm that costs more
+//! than its base has that counted against it; nothing is run or written.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use compiler::field::FieldValue;
+use compiler::lock::{self, Comparison, Experiment, Role, Run};
+use records::run::{Paths, read_lock};
+use report::compare;
+use report::statistics::Confidence;
+use report::statistics::scaling::{self, Curve, Fit, Model, Size};
+use serde::Serialize;
+
+use crate::args::{By, ScalingArgs, Which};
+use crate::compared::compared;
+use crate::fail::{Exit, Failure, Outcome, shown};
+use crate::found::Found;
+use crate::runs::{failure, read_text};
+use crate::{out, output};
+
+/// How far apart the ratios of treated to base size may be: one factor has to hold at all sizes.
+const ONE_FACTOR: f64 = 1.05;
+
+#[derive(Debug, Serialize)]
+struct Document {
+    schema: &'static str,
+    by: &'static str,
+    metric: &'static str,
+    base: String,
+    treated: String,
+    /// Whether the treated arm is, at every size.
+    controlled: bool,
+    sizes: Vec<OneSize>,
+    fit: Option<OneFit>,
+    compute_ratio: Option<ComputeRatio>,
+    compute_saved: Option<Saved>,
+    refused: Option<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct OneSize {
+    name: String,
+    lock: String,
+    /// Of the base.
+    at: f64,
+    treated_over_base: f64,
+    base: Vec<f64>,
+    treated: Vec<f64>,
+}
+
+#[derive(Debug, Serialize)]
+struct OneFit {
+    model: Model,
+    base: Curve,
+    treated: Curve,
+    unit: f64,
+    sizes: usize,
+    runs: usize,
+    at_loss: f64,
+    df: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct ComputeRatio {
+    ratio: f64,
+    low: f64,
+    high: f64,
+    level: f64,
+    reaches_beyond_sizes: bool,
+}
+
+/// Shares of the base's compute; below zero where the treatment costs.
+#[derive(Debug, Serialize)]
+struct Saved {
+    share: f64,
+    low: f64,
+    high: f64,
+}
+
+/// A comparison, and which of its arms is the treated one.
+struct One {
+    name: String,
+    locked: Comparison,
+    arm: String,
+}
+
+pub fn scaling(args: &ScalingArgs) -> Outcome {
+    let all = args.locks.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
+    alike(&all)?;
+    let mut sizes = all.iter().map(|one| size(one, args)).collect::<Result<Vec<_>, _>>()?;
+    sizes.sort_by(|a, b| a.at.total_cmp(&b.at));
+    let controlled = |one: &One| {
+        one.locked.verdicts.get(&one.arm).is_some_and(|verdict| verdict.is_controlled())
+    };
+    let name = |of: fn(&One) -> &str| -> String {
+        let names: BTreeSet<&str> = all.iter().map(of).collect();
+        names.into_iter().collect::<Vec<_>>().join(", ")
+    };
+    let mut document = Document {
+        schema: "canonc.scaling.v1",
+        by: word(args.by),
+        metric: metric(args.loss),
+        base: name(|one| &one.locked.base),
+        treated: name(|one| &one.arm),
+        controlled: all.iter().all(controlled),
+        sizes,
+        fit: None,
+        compute_ratio: None,
+        compute_saved: None,
+        refused: None,
+    };
+    match fit(&document.sizes) {
+        Ok((fit, factor)) => take(&mut document, &fit, factor),
+        Err(why) => document.refused = Some(why),
+    }
+    match args.json {
+        true => output::json(&document)?,
+        false => output::data(&text(&document))?,
+    }
+    Ok(if document.fit.is_some() { Exit::Fine } else { Exit::Finding })
+}
+
+fn read(path: &Path, args: &ScalingArgs) -> Result<One, Failure> {
+    let name = shown(path);
+    let locked = read_lock(&name, &read_text(path)?).map_err(failure)?;
+    let locked = lock::comparable(locked)
+        .map_err(|error| Failure::bad_input(error.message).help(error.help).at(name.as_str()))?;
+    let arms: Vec<&String> = locked.verdicts.keys().collect();
+    let arm = match (&args.arm, arms.as_slice()) {
+        (Some(wanted), _) if arms.contains(&wanted) => wanted.clone(),
+        (Some(wanted), _) => {
+            return Err(Failure::bad_input(format!("`{name}` has no treated arm `{wanted}`"))
+                .help(format!("it has {}", list(&arms))));
+        }
+        (None, [only]) => (*only).clone(),
+        (None, _) => {
+            return Err(Failure::bad_input(format!("`{name}` has several treated arms"))
+                .help(format!("name one with --arm: {}", list(&arms))));
+        }
+    };
+    Ok(One { name, locked, arm })
+}
+
+fn list(names: &[&String]) -> String {
+    names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+/// Refuses comparisons of other treatments, or on other data: their losses are not points of one curve.
+fn alike(all: &[One]) -> Result<(), Failure> {
+    let Some(first) = all.first() else { return Ok(()) };
+    let treatment = |one: &One| one.locked.treatment.get(&one.arm).cloned().unwrap_or_default();
+    for other in all {
+        let (a, b) = (treatment(first), treatment(other));
+        if a != b {
+            return Err(Failure::bad_input(format!(
+                "`{}` has the treatment {}, and `{}` {}",
+                first.name,
+                a.join(", "),
+                other.name,
+                b.join(", ")
+            ))
+            .help("name comparisons of one treatment at several sizes"));
+        }
+        for path in ["data.source", "data.task_digest", "data.digest", "data.seq_len", "data.ids"] {
+            let [a, b] = [first, other].map(|one| value(base(one), path).unwrap_or_default());
+            if a != b {
+                return Err(Failure::bad_input(format!(
+                    "`{}` has {path} = {a}, and `{}` {b}: their losses cannot be compared",
+                    first.name, other.name
+                ))
+                .help("name comparisons on the same data"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn base(one: &One) -> Option<&Experiment> {
+    let arm = one.locked.arms.iter().find(|arm| arm.name == one.locked.base);
+    arm.map(|arm| &arm.experiment)
+}
+
+fn value(experiment: Option<&Experiment>, path: &str) -> Option<String> {
+    experiment?.value(path).map(FieldValue::plain)
+}
+
+/// The finished runs of one comparison, paired by seed.
+fn size(one: &One, args: &ScalingArgs) -> Result<OneSize, Failure> {
+    let One { name, locked, arm } = one;
+    let folder = out::named(&args.dir, &locked.name, "")?;
+    let found = Found::under(&args.dir);
+    let mut finished: Vec<&Run> = Vec::new();
+    for run in locked.runs() {
+        let place = found.place(&folder, &run.experiment)?;
+        let wanted = run.role == Role::Base || (run.role == Role::Treatment && run.arm == *arm);
+        if wanted && Paths::new(&place).attestation().exists() {
+            finished.push(run);
+        }
+    }
+    let known = compared(locked, &finished, &folder, &found)?;
+    let pairs: Vec<_> = known.pairs().into_iter().filter(|pair| pair.arm.name == *arm).collect();
+    let mut losses = Vec::new();
+    // Of several points where the rule cannot choose, none is the one.
+    if let [pair] = pairs.as_slice() {
+        for base in pair.base_runs() {
+            let treated = pair.arm_runs().iter().find(|run| run.seed == base.seed);
+            let metric = metric(args.loss);
+            let both = treated.and_then(|treated| {
+                Some((base.curves.last(metric)?, treated.curves.last(metric)?))
+            });
+            losses.extend(both);
+        }
+    }
+    if losses.is_empty() {
+        return Err(Failure {
+            exit: Exit::Finding,
+            ..Failure::bad_input(format!(
+                "`{name}` has no seed with a {} of both arms at one point of its grid",
+                metric(args.loss)
+            ))
+        }
+        .help(format!("`canonc compare {name}` makes its runs")));
+    }
+    let path = match args.by {
+        By::Flops => "budget.flops",
+        By::Parameters => "arch.parameters",
+    };
+    let of = |arm: &str| {
+        let experiment = locked.arms.iter().find(|known| known.name == arm);
+        let number = value(experiment.map(|arm| &arm.experiment), path);
+        number.and_then(|number| number.parse::<f64>().ok()).ok_or_else(|| {
+            Failure::bad_input(format!("`{name}` does not say {path} of {arm}"))
+                .help("build it again with this canonc")
+        })
+    };
+    let (of_base, of_treated) = (of(&locked.base)?, of(arm)?);
+    Ok(OneSize {
+        name: locked.name.clone(),
+        lock: locked.id().to_string(),
+        at: of_base,
+        treated_over_base: of_treated / of_base,
+        base: losses.iter().map(|(base, _)| *base).collect(),
+        treated: losses.iter().map(|(_, treated)| *treated).collect(),
+    })
+}
+
+/// The fit, and how many times the size of the base the treated arm has.
+fn fit(sizes: &[OneSize]) -> Result<(Fit, f64), String> {
+    let points: Vec<Size> = sizes
+        .iter()
+        .map(|size| Size { at: size.at, base: size.base.clone(), treated: size.treated.clone() })
+        .collect();
+    let found = scaling::fit(&points, Confidence::NINETY_FIVE).map_err(|why| why.to_string())?;
+    let factors = || sizes.iter().map(|size| size.treated_over_base);
+    let (least, most) = (factors().fold(f64::INFINITY, f64::min), factors().fold(0.0, f64::max));
+    if most / least > ONE_FACTOR {
+        return Err(format!(
+            "the treated arm has {least:.3} to {most:.3} times the size of the base; one ratio needs one factor at all \
+             sizes, within {ONE_FACTOR}"
+        ));
+    }
+    Ok((found, factors().product::<f64>().powf(1.0 / sizes.len() as f64)))
+}
+
+/// Writes a fit down. The curves are both against the base's size: what the treated arm has more is taken off the gain.
+fn take(document: &mut Document, fit: &Fit, factor: f64) {
+    let Fit {
+        model, base, treated, unit, sizes, runs, compute_ratio, low, high, at_loss, df, ..
+    } = *fit;
+    let [ratio, low, high] = [compute_ratio, low, high].map(|ratio| ratio / factor);
+    let saved = |ratio: f64| 1.0 - 1.0 / ratio;
+    document.fit = Some(OneFit { model, base, treated, unit, sizes, runs, at_loss, df });
+    document.compute_ratio = Some(ComputeRatio {
+        ratio,
+        low,
+        high,
+        level: fit.confidence.share(),
+        reaches_beyond_sizes: fit.reaches_beyond_sizes,
+    });
+    document.compute_saved =
+        Some(Saved { share: saved(ratio), low: saved(low), high: saved(high) });
+}
+
+fn word(by: By) -> &'static str {
+    match by {
+        By::Flops => "flops",
+        By::Parameters => "parameters",
+    }
+}
+
+fn metric(which: Which) -> &'static str {
+    match which {
+        Which::Evaluation => compare::called("loss"),
+        Which::Training => "training loss",
+    }
+}
+
+fn text(document: &Document) -> String {
+    let Document { by, metric, base, treated, controlled, sizes, refused, .. } = document;
+    let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len().max(1) as f64;
+    let unit = match *by {
+        "flops" => "training FLOPs",
+        other => other,
+    };
+    let head = ["", unit, "treated / base", base, treated, "seeds"];
+    let mut rows = vec![head.map(str::to_owned).to_vec()];
+    for size in sizes {
+        rows.push(vec![
+            size.name.clone(),
+            format!("{:.3e}", size.at),
+            format!("×{:.3}", size.treated_over_base),
+            format!("{:.4} nats", mean(&size.base)),
+            format!("{:.4} nats", mean(&size.treated)),
+            size.base.len().to_string(),
+        ]);
+    }
+    let mut said = output::table(&rows, &[false, true, true, true, true, true], 0);
+    if !controlled {
+        said.push_str(
+            "NOT CONTROLLED at every size: the gain cannot be attributed to the treatment.\n",
+        );
+    }
+    if let Some(why) = refused {
+        said.push_str(&format!("no compute ratio: {why}\n"));
+    }
+    if let (Some(fit), Some(ratio), Some(saved)) =
+        (&document.fit, &document.compute_ratio, &document.compute_saved)
+    {
+        said.push_str(&fitted(fit, ratio, saved, metric, base, treated));
+    }
+    said
+}
+
+fn fitted(
+    fit: &OneFit,
+    ratio: &ComputeRatio,
+    saved: &Saved,
+    metric: &str,
+    base: &str,
+    treated: &str,
+) -> String {
+    let curve = |name: &str, curve: &Curve| {
+        let Curve { floor, factor, exponent, exponent_error } = *curve;
+        let floor = match fit.model {
+            Model::PowerLaw => String::new(),
+            Model::PowerLawWithFloor => format!("{floor:.4} + "),
+        };
+        format!(
+            "{name}: {metric} = {floor}{factor:.4} (C / {:.3e})^-{exponent:.4}, exponent ±{exponent_error:.4} (SE)\n",
+            fit.unit
+        )
+    };
+    let ComputeRatio { ratio: mean, low, high, level, reaches_beyond_sizes } = ratio;
+    let percent = |share: f64| format!("{:.0}%", 100.0 * share);
+    let beyond = match reaches_beyond_sizes {
+        true => "The interval reaches further than the range of sizes: read it as a bound.\n",
+        false => "",
+    };
+    let word = match (*low > 1.0, *high < 1.0) {
+        (true, _) => "saves compute",
+        (_, true) => "costs compute",
+        (false, false) => "undecided: the interval holds ×1",
+    };
+    format!(
+        "{}{}compute ratio ×{mean:.3} ({} interval ×{low:.3} … ×{high:.3}): so many times the compute of {treated} does \
+         {base} need for a loss of {:.4}\ncompute saved {} ({} … {}): {word}\n{beyond}",
+        curve(base, &fit.base),
+        curve(treated, &fit.treated),
+        percent(*level),
+        fit.at_loss,
+        percent(saved.share),
+        percent(saved.low),
+        percent(saved.high),
+    )
+}

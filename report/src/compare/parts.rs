@@ -1,0 +1,241 @@
+//! The part of the questions and the part of the seeds in a mean difference.
+//!
+//! In: runs of two arms, each with the score of each question. Out: the squared standard error of their mean
+//! difference, split by seed and question, or the reason why it cannot be. Must stay true: questions are paired only
+//! where both runs of a seed were asked the same ones in one order; the mean of the scores of a run is its metric; a
+//! run that logged counts alone gives a reason, never a guess.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use compiler::digest::Digest;
+use serde::Serialize;
+
+use super::{ANSWERS_RIGHT, Run, TOKENS_RIGHT, Unit, paired, unit};
+use crate::statistics::questions::{Asked, Refused, Split, split};
+use crate::statistics::{Confidence, Undefined};
+use records::metrics::{Evaluation, Questions};
+
+/// The scores of one metric in one run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Single {
+    /// Over the questions: equal where the same ones were asked.
+    pub asked: Digest,
+    /// One for each question; their mean is the metric.
+    pub scores: Vec<f64>,
+}
+
+/// Why the two parts are not known.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "snake_case", tag = "no_parts")]
+pub enum NoParts {
+    /// A run logged counts only, as older ones do.
+    NotRecorded,
+    /// Both runs of a seed were not asked the same questions.
+    OtherQuestions,
+    /// Some seeds have the same questions, and not all.
+    Mixed,
+    Refused(Refused),
+}
+
+/// What an evaluation logged question by question.
+pub(super) fn singles(evaluation: &Evaluation) -> BTreeMap<String, Single> {
+    let mut found = BTreeMap::new();
+    let Some(Questions { asked, answers, tokens }) = &evaluation.questions else { return found };
+    let mut put = |name: String, scores: Vec<f64>| {
+        if !scores.is_empty() {
+            found.insert(name, Single { asked: *asked, scores });
+        }
+    };
+    let share = |right: &bool| f64::from(u8::from(*right));
+    put(ANSWERS_RIGHT.to_owned(), answers.values().flatten().map(share).collect());
+    for (level, right) in answers {
+        put(format!("{ANSWERS_RIGHT}, level {level}"), right.iter().map(share).collect());
+    }
+    // An answer counts by its length, so that the mean over answers is the share of all tokens.
+    let scale = tokens.len() as f64 / evaluation.tokens.of as f64;
+    put(TOKENS_RIGHT.to_owned(), tokens.iter().map(|right| *right as f64 * scale).collect());
+    found
+}
+
+/// Of the runs that are paired by seed; `None` of a metric that is not over questions.
+pub(super) fn of(
+    base: &[Run],
+    arm: &[Run],
+    metric: &str,
+    confidence: Confidence,
+) -> Option<Result<Split, NoParts>> {
+    let of_questions = unit(metric) == Unit::Share
+        && (metric.starts_with(ANSWERS_RIGHT) || metric.starts_with(TOKENS_RIGHT));
+    let ended = |run: &Run| run.curves.last(metric).is_some();
+    let pairs = paired(base, arm).into_iter().filter(|(base, arm)| ended(base) && ended(arm));
+    let pairs: Vec<(&Run, &Run)> = pairs.collect();
+    (of_questions && !pairs.is_empty()).then(|| parts(&pairs, metric, confidence))
+}
+
+fn parts(pairs: &[(&Run, &Run)], metric: &str, confidence: Confidence) -> Result<Split, NoParts> {
+    let single = |run: &&Run| run.curves.questions.get(metric).cloned().ok_or(NoParts::NotRecorded);
+    let mut asked = BTreeSet::new();
+    let mut differences: Vec<Vec<f64>> = Vec::new();
+    for (base, arm) in pairs {
+        let (base, arm) = (single(base)?, single(arm)?);
+        if base.asked != arm.asked || base.scores.len() != arm.scores.len() {
+            return Err(NoParts::OtherQuestions);
+        }
+        asked.insert(base.asked);
+        differences.push(arm.scores.iter().zip(&base.scores).map(|(a, b)| a - b).collect());
+    }
+    let which = match asked.len() {
+        1 => Asked::Same,
+        count if count == pairs.len() => Asked::Fresh,
+        _ => return Err(NoParts::Mixed),
+    };
+    split(&differences, which, confidence).map_err(NoParts::Refused)
+}
+
+impl NoParts {
+    /// For a cell of a table.
+    pub(crate) fn brief(self) -> String {
+        match self {
+            NoParts::NotRecorded => "question part not recorded".to_owned(),
+            NoParts::OtherQuestions => "arms were asked other questions".to_owned(),
+            NoParts::Mixed => "some seeds share their questions".to_owned(),
+            NoParts::Refused(Refused::TooFewSeeds { have, need }) => {
+                format!("{have} of {need} seeds")
+            }
+            NoParts::Refused(Refused::OtherNumber { .. }) => {
+                "seeds have other numbers of questions".to_owned()
+            }
+            NoParts::Refused(Refused::Undefined(undefined)) => match undefined {
+                Undefined::TooFew { have, need } => format!("{have} of {need} questions"),
+                Undefined::NoVariance { .. } => "all equal".to_owned(),
+                Undefined::NotFinite | Undefined::AtBound { .. } => "not all numbers".to_owned(),
+            },
+        }
+    }
+}
+
+/// `seeds 1.2, questions 1.5, both 0.9 pp`: standard errors, not their squares.
+pub(super) fn cell(unit: Unit, parts: Option<Result<Split, NoParts>>) -> Option<String> {
+    Some(match parts? {
+        Err(why) => why.brief(),
+        Ok(Split { seed_part, question_part, both_part, .. }) => {
+            let width = |part: f64| unit.width(libm::sqrt(part));
+            let questions = width(question_part);
+            match seed_part {
+                None => format!("questions {questions} (these runs only)"),
+                Some(seed) if both_part > 0.0 => {
+                    format!(
+                        "seeds {}, questions {questions}, both {}",
+                        width(seed),
+                        width(both_part)
+                    )
+                }
+                Some(seed) => format!("seeds {}, questions {questions}", width(seed)),
+            }
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{by, proved, two_seeds};
+    use super::super::{Arm, Comparison, Role, summary};
+    use super::*;
+    use compiler::lock::Choose;
+
+    /// A run whose questions are right where `right` says so.
+    fn run(seed: usize, asked: &str, right: &[u8]) -> Run {
+        let scores: Vec<f64> = right.iter().map(|right| f64::from(*right)).collect();
+        let mean = scores.iter().sum::<f64>() / scores.len() as f64;
+        let mut run = super::super::tests::run(seed, 1.0, mean);
+        let curves = &mut run.curves;
+        curves.asked.insert(ANSWERS_RIGHT.to_owned(), right.len() as u64);
+        curves.metrics.insert(ANSWERS_RIGHT.to_owned(), vec![(20, mean)]);
+        let asked = Digest::of("test", asked);
+        curves.questions.insert(ANSWERS_RIGHT.to_owned(), Single { asked, scores });
+        run
+    }
+
+    fn comparison(asked: fn(usize) -> String) -> Comparison {
+        let runs = |shift: usize| -> Vec<Run> {
+            let right = |seed: usize| -> Vec<u8> {
+                (0..40).map(|q| u8::from((q * 7 + seed * 3) % 11 < 4 + shift)).collect()
+            };
+            (0..3).map(|seed| run(seed, &asked(seed), &right(seed))).collect()
+        };
+        Comparison {
+            arms: vec![
+                Arm { name: "a".to_owned(), role: Role::Base, points: vec![runs(0)] },
+                Arm { name: "b".to_owned(), role: Role::Treatment, points: vec![runs(3)] },
+            ],
+            points: vec![String::new()],
+            selection: by("answer_accuracy", Choose::Most, true),
+            proved: proved(&["b"], &[]),
+        }
+    }
+
+    fn found(comparison: &Comparison) -> Result<Split, NoParts> {
+        comparison.pairs()[0].row(ANSWERS_RIGHT).unwrap().parts.unwrap()
+    }
+
+    #[test]
+    fn questions_are_paired_across_arms_and_seeds() {
+        let same = comparison(|_| "same".to_owned());
+        let row = same.pairs()[0].row(ANSWERS_RIGHT).unwrap();
+        let split = row.parts.unwrap().unwrap();
+        assert_eq!((split.asked, split.seeds, split.questions), (Asked::Same, 3, 40));
+        assert!((split.mean - row.mean_difference().unwrap()).abs() < 1e-12);
+        assert!(split.question_part + split.both_part > 0.0);
+        let fresh = comparison(|seed| seed.to_string());
+        assert_eq!(found(&fresh).unwrap().asked, Asked::Fresh);
+        let text = summary(&fresh).text();
+        assert!(text.contains("SE: seeds and questions"), "{text}");
+        assert!(text.contains("seeds ±") && text.contains("questions ±"), "{text}");
+    }
+
+    #[test]
+    fn what_cannot_be_paired_is_said() {
+        let mixed = comparison(|seed| (seed / 2).to_string());
+        assert_eq!(found(&mixed), Err(NoParts::Mixed));
+        let mut other = comparison(|_| "same".to_owned());
+        other.arms[1].points[0][1] = run(1, "other", &[1; 40]);
+        assert_eq!(found(&other), Err(NoParts::OtherQuestions));
+        // A run of before single questions were logged.
+        let mut older = comparison(|_| "same".to_owned());
+        older.arms[0].points[0][2].curves.questions.clear();
+        assert_eq!(found(&older), Err(NoParts::NotRecorded));
+        assert!(summary(&older).text().contains("question part not recorded"));
+        let two = two_seeds();
+        let rows = two.pairs()[0].rows();
+        let of = |metric: &str| rows.iter().find(|row| row.metric == metric).unwrap().parts;
+        assert_eq!(of(TOKENS_RIGHT), Some(Err(NoParts::NotRecorded)));
+        assert_eq!(of(super::super::TRAINING_LOSS), None);
+    }
+
+    #[test]
+    fn the_mean_over_answers_is_the_metric() {
+        let questions = Questions {
+            asked: Digest::of("test", "asked"),
+            answers: BTreeMap::from([(1, vec![true, false]), (2, vec![true])]),
+            tokens: vec![3, 0, 5],
+        };
+        let score = |right, of| records::metrics::Score { right, of };
+        let evaluation = Evaluation {
+            step: 1,
+            nll: None,
+            counted: 0,
+            tokens: score(8, 12),
+            answers: BTreeMap::from([(1, score(1, 2)), (2, score(1, 1))]),
+            measures: BTreeMap::new(),
+            questions: Some(questions),
+        };
+        let found = singles(&evaluation);
+        let mean = |metric: &str| {
+            let scores = &found[metric].scores;
+            scores.iter().sum::<f64>() / scores.len() as f64
+        };
+        assert!((mean(TOKENS_RIGHT) - 8.0 / 12.0).abs() < 1e-12);
+        assert!((mean(ANSWERS_RIGHT) - 2.0 / 3.0).abs() < 1e-12);
+        assert!((mean(&format!("{ANSWERS_RIGHT}, level 1")) - 0.5).abs() < 1e-12);
+    }
+}

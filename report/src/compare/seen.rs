@@ -1,0 +1,179 @@
+//! Whether what a comparison is evaluated by was shown in its training.
+//!
+//! In: counts of questions, and of those that training showed word for word. Out: what a row may be called. Must stay
+//! true: nothing is called held-out where training showed more than [`MOST`] of the questions, nor where that is not
+//! known; a bound is called a bound.
+
+use serde::Serialize;
+
+use super::{Comparison, STEP_TIME, TRAINING_LOSS};
+
+/// The share of the questions that training may have shown where they are called held-out.
+const MOST: f64 = 0.01;
+
+/// What training showed of the evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Seen {
+    /// Questions of one evaluation, over all seeds.
+    Questions {
+        questions: u64,
+        /// With the answer, word for word, in the training windows that were looked at.
+        shown: u64,
+        /// Training windows that were looked at, and all.
+        windows: u64,
+        of_windows: u64,
+    },
+    /// The task asks for what it trained on, by design: Capo's people, in other sentences.
+    ByDesign,
+}
+
+impl Seen {
+    /// The share of the questions that are known to be shown.
+    pub fn share(self) -> Option<f64> {
+        match self {
+            Seen::Questions { questions: 0, .. } | Seen::ByDesign => None,
+            Seen::Questions { questions, shown, .. } => Some(shown as f64 / questions as f64),
+        }
+    }
+
+    /// Why an evaluation may not be called held-out.
+    fn why(self) -> Option<String> {
+        let (windows, of_windows) = match self {
+            Seen::ByDesign => return Some("of people seen in training".to_owned()),
+            Seen::Questions { windows, of_windows, .. } => (windows, of_windows),
+        };
+        let share = self.share()?;
+        let whole = windows == of_windows;
+        match (share > MOST, whole) {
+            (true, true) => Some(format!("seen in training ({} of questions)", percent(share))),
+            (true, false) => {
+                Some(format!("seen in training (at least {} of questions)", percent(share)))
+            }
+            (false, true) => None,
+            (false, false) => Some("overlap with training not known".to_owned()),
+        }
+    }
+
+    /// The sentence of a caption.
+    pub(super) fn sentence(self) -> Option<String> {
+        let (shown, questions, windows, of_windows) = match self {
+            Seen::ByDesign => {
+                return Some(
+                    "Evaluations are of the people that training showed, in other sentences, so they are not held out."
+                        .to_owned(),
+                );
+            }
+            Seen::Questions { shown, questions, windows, of_windows } => {
+                (shown, questions, windows, of_windows)
+            }
+        };
+        let share = self.share()?;
+        let looked = match windows == of_windows {
+            true => String::new(),
+            false => {
+                format!(" in the first {windows} of its {of_windows} windows, so there may be more")
+            }
+        };
+        let then = match self.why() {
+            Some(_) => "so they are not called held-out",
+            None => "at most 1% of questions that are called held-out",
+        };
+        Some(format!(
+            "Training showed {shown} of {questions} questions ({}) word for word{looked}: {then}.",
+            percent(share)
+        ))
+    }
+}
+
+fn percent(share: f64) -> String {
+    let percent = 100.0 * share;
+    if percent >= 9.95 || percent == 0.0 {
+        format!("{percent:.0}%")
+    } else {
+        format!("{percent:.1}%")
+    }
+}
+
+/// What a row is called: its metric, and why it is not of held-out questions.
+pub(crate) fn label(comparison: &Comparison, metric: &str) -> String {
+    let why = comparison.proved.seen.and_then(Seen::why);
+    match why {
+        Some(why) if ![TRAINING_LOSS, STEP_TIME].contains(&metric) => {
+            format!("{}, {why}", neutral(metric))
+        }
+        Some(_) | None => metric.to_owned(),
+    }
+}
+
+/// A metric's name without the claim that its questions are held out.
+fn neutral(metric: &str) -> String {
+    metric.replace("held-out loss", "evaluation loss")
+}
+
+impl Comparison {
+    /// A metric's name in a sentence.
+    pub(crate) fn calls(&self, metric: &str) -> String {
+        if self.is_held_out() { metric.to_owned() } else { neutral(metric) }
+    }
+
+    /// Whether its evaluation may be called held-out, as far as is known.
+    pub(crate) fn is_held_out(&self) -> bool {
+        self.proved.seen.and_then(Seen::why).is_none()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::two_seeds;
+    use super::super::{HELD_OUT_LOSS, TOKENS_RIGHT, json, summary};
+    use super::*;
+    use crate::overview::{self, Entry};
+
+    fn counted(shown: u64, windows: u64) -> Seen {
+        Seen::Questions { questions: 1000, shown, windows, of_windows: 50 }
+    }
+
+    #[test]
+    fn questions_that_training_showed_are_not_called_held_out() {
+        for (seen, label_of_loss) in [
+            (None, "held-out loss"),
+            (Some(counted(10, 50)), "held-out loss"),
+            (Some(counted(11, 50)), "evaluation loss, seen in training (1.1% of questions)"),
+            (Some(counted(380, 50)), "evaluation loss, seen in training (38% of questions)"),
+            (
+                Some(counted(380, 9)),
+                "evaluation loss, seen in training (at least 38% of questions)",
+            ),
+            (Some(counted(0, 9)), "evaluation loss, overlap with training not known"),
+            (Some(Seen::ByDesign), "evaluation loss, of people seen in training"),
+        ] {
+            let mut comparison = two_seeds();
+            comparison.proved.seen = seen;
+            assert_eq!(label(&comparison, HELD_OUT_LOSS), label_of_loss);
+            assert_eq!(label(&comparison, TRAINING_LOSS), TRAINING_LOSS);
+            let row = label(&comparison, TOKENS_RIGHT);
+            assert_eq!(row == TOKENS_RIGHT, label_of_loss == HELD_OUT_LOSS);
+            let entries = [Entry { task: "task", comparison: &comparison }];
+            let texts = [
+                summary(&comparison).text(),
+                overview::table(&entries).text(),
+                overview::picture(&entries),
+            ];
+            for text in texts {
+                assert_eq!(
+                    text.contains("held-out loss"),
+                    label_of_loss == HELD_OUT_LOSS,
+                    "{seen:?}\n{text}"
+                );
+            }
+            let said = summary(&comparison).caption.contains("Training showed");
+            assert_eq!(said, matches!(seen, Some(Seen::Questions { .. })));
+            // Programs find the metric under its name, and the label with it.
+            let document = json([("name", "id".to_owned(), &comparison)]);
+            let row = &document.comparisons[0].pairs[0].rows[1];
+            assert_eq!((row.metric.as_str(), row.label.as_str()), (HELD_OUT_LOSS, label_of_loss));
+            assert_eq!(document.comparisons[0].seen, seen);
+        }
+    }
+}

@@ -1,0 +1,177 @@
+//! `canonc scaling`: the compute that a treatment saves across sizes, from logs that are made up here.
+//!
+//! In: finished runs whose losses follow a known power law. Out: the ratio that it gives, or the reason why there is
+//! none. The coverage of the interval is simulated beside the method.
+
+use std::fs;
+
+use compiler::lock::{self, Lock, Role};
+use serde_json::Value;
+
+use super::super::{canonc, folder};
+use super::report::finish_with;
+
+const RECIPE: &str = "\
+arch = \"archs.canon#small8\"
+data = { task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2, ids = \"dense\" }
+batch = { sequences = 4 }
+optimizer = { lr = 0.003, weight_decay = 0.1 }
+schedule = { kind = \"cosine\", warmup = 10 }
+budget = { steps = 60 }
+seeds = { init = 1, data = 1 }
+evaluation = { every = 20 }
+";
+
+const COMPARISON: &str = "\
+base = \"plain\"
+treatment = [\"canon\"]
+recipe = \"recipe.toml\"
+[arms]
+plain = \"../arch/archs.canon#smallN\"
+treated = \"../arch/archs.canon#canonN\"
+[seeds]
+init = [11, 12, 13]
+data = [21, 22, 23]
+";
+
+const WIDTHS: [u64; 4] = [8, 16, 32, 64];
+
+/// Locks of four widths, and losses that fall with the training FLOPs as the treated arm would need `saves` times less.
+fn sizes(saves: f64, exponent: f64) -> tempfile::TempDir {
+    let arch = |width: u64| {
+        format!(
+            "arch small{width} {{ vocab 300  dim {width}  norm_eps 1e-5  init lingua\n  layers 2 of decoder {{ mixer gla \
+             {{ heads 2 }}  mlp swiglu {{ hidden {} }} }} }}\narch canon{width} = small{width} with {{ canon A, C, D }}\n",
+            2 * width
+        )
+    };
+    let archs: String = WIDTHS.iter().map(|width| arch(*width)).collect();
+    let dir = folder(&[
+        ("arch/archs.canon", &archs),
+        ("recipes/recipe.toml", &RECIPE.replace("archs.canon", "../arch/archs.canon")),
+    ]);
+    for width in WIDTHS {
+        let file = format!("recipes/w{width}.toml");
+        fs::write(dir.path().join(&file), COMPARISON.replace('N', &width.to_string())).unwrap();
+        let ran = canonc(dir.path(), &["build", &file]);
+        assert_eq!(ran.code, 0, "{}", ran.stderr);
+        let text = fs::read_to_string(dir.path().join(format!("lockfiles/w{width}.lock"))).unwrap();
+        let Ok(Lock::Comparison(locked)) = lock::read("w.lock", &text) else { panic!("{text}") };
+        let of_base = locked.arms.iter().find(|arm| arm.name == "plain").unwrap();
+        let size: f64 = of_base.experiment.value("budget.flops").unwrap().plain().parse().unwrap();
+        for run in locked.runs() {
+            let gain = if run.role == Role::Treatment { saves } else { 1.0 };
+            // What a seed does to both arms, and what it does to one.
+            let scatter = [0.004, -0.003, -0.001][run.seed]
+                + 0.0005 * ((width * 7 + run.seed as u64 * 5) % 11) as f64 * (gain - 1.0);
+            let last = 3.0 * (size * gain / 1e9).powf(-exponent) * (1.0 + scatter);
+            let place = dir.path().join(format!("runs/w{width}/{}", run.experiment.name));
+            // The stub adds a half to what it evaluates.
+            let loss = move |step: u64| last - 0.5 + 0.01 * (60 - step) as f64;
+            finish_with(&place, &run.experiment, run.role, run.seed, &loss);
+        }
+    }
+    dir
+}
+
+fn locks() -> Vec<String> {
+    WIDTHS.iter().map(|width| format!("lockfiles/w{width}.lock")).collect()
+}
+
+#[test]
+fn a_known_gain_is_found_within_its_interval() {
+    let dir = sizes(1.5, 0.2);
+    let locks = locks();
+    let mut words = vec!["scaling"];
+    words.extend(locks.iter().map(String::as_str));
+    let ran = canonc(dir.path(), &words);
+    assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+    for what in ["compute ratio ×", "95% interval", "saves compute", "training FLOPs", "(C / "] {
+        assert!(ran.stdout.contains(what), "{what}\n{}", ran.stdout);
+    }
+    words.push("--json");
+    let ran = canonc(dir.path(), &words);
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!(
+        (&found["schema"], &found["controlled"]),
+        (&"canonc.scaling.v1".into(), &true.into())
+    );
+    assert_eq!(found["sizes"].as_array().unwrap().len(), 4);
+    let factors: f64 = found["sizes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|size| size["treated_over_base"].as_f64().unwrap().ln() / 4.0)
+        .sum();
+    // What Canon layers cost is taken off.
+    let truth = 1.5 / factors.exp();
+    let ratio = &found["compute_ratio"];
+    let of = |name: &str| ratio[name].as_f64().unwrap();
+    assert!(of("low") < truth && truth < of("high"), "{truth}: {ratio}");
+    assert!((of("ratio") / truth - 1.0).abs() < 0.1, "{truth}: {ratio}");
+    let exponent = found["fit"]["base"]["exponent"].as_f64().unwrap();
+    assert!((exponent - 0.2).abs() < 0.02, "{exponent}");
+    let saved = found["compute_saved"]["share"].as_f64().unwrap();
+    assert!((saved - (1.0 - 1.0 / of("ratio"))).abs() < 1e-12);
+    assert!(!dir.path().join("runs/w8/report.html").exists(), "nothing is written");
+}
+
+#[test]
+fn sizes_that_support_no_fit_give_a_reason_and_no_number() {
+    let dir = sizes(1.5, 0.2);
+    let locks = locks();
+    let three: Vec<&str> =
+        ["scaling"].into_iter().chain(locks.iter().take(3).map(String::as_str)).collect();
+    let ran = canonc(dir.path(), &three);
+    assert_eq!(ran.code, 1, "{}", ran.stdout);
+    assert!(
+        ran.stdout.contains("no compute ratio: 3 sizes; a fit needs at least 4"),
+        "{}",
+        ran.stdout
+    );
+    assert!(!ran.stdout.contains("saved"), "{}", ran.stdout);
+    let ran = canonc(dir.path(), &[&three[..], &["--json"]].concat());
+    let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+    assert_eq!((ran.code, &found["fit"], &found["compute_ratio"]), (1, &Value::Null, &Value::Null));
+    // The same size twice is not another size.
+    let twice = [&three[..], &[locks[0].as_str()]].concat();
+    let ran = canonc(dir.path(), &twice);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.contains("given twice"), "{}", ran.stdout);
+    // A gain beyond the range of sizes.
+    let wide = sizes(1e6, 0.2);
+    let all: Vec<&str> = ["scaling"].into_iter().chain(locks.iter().map(String::as_str)).collect();
+    let ran = canonc(wide.path(), &all);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.contains("no loss is reached by both arms"), "{}", ran.stdout);
+    // A loss that does not fall.
+    let flat = sizes(1.5, 0.0);
+    let ran = canonc(flat.path(), &all);
+    assert_eq!(ran.code, 1);
+    assert!(ran.stdout.contains("does not fall with size"), "{}", ran.stdout);
+}
+
+#[test]
+fn what_is_no_sweep_over_sizes_is_refused() {
+    let dir = sizes(1.5, 0.2);
+    let fast = RECIPE.replace("K = 2", "K = 1").replace("archs.canon", "../arch/archs.canon");
+    fs::write(dir.path().join("recipes/fast.toml"), fast).unwrap();
+    let data = COMPARISON.replace('N', "16").replace("recipe.toml", "fast.toml");
+    fs::write(dir.path().join("recipes/data.toml"), data).unwrap();
+    assert_eq!(canonc(dir.path(), &["build", "recipes/data.toml"]).code, 0);
+    for (words, what) in [
+        (&["lockfiles/w8.lock", "lockfiles/data.lock"][..], "data.task_digest"),
+        (&["lockfiles/w8.lock", "--arm", "wide"], "has no treated arm `wide`"),
+        (&["lockfiles/none.lock"], "none.lock"),
+        (&[], "required"),
+    ] {
+        let ran = canonc(dir.path(), &[&["scaling"], words].concat());
+        assert_eq!(ran.code, 2, "{words:?}: {}{}", ran.stdout, ran.stderr);
+        assert!(ran.stderr.contains(what), "{words:?}: {}", ran.stderr);
+    }
+    // Runs that are not there are a finding.
+    fs::remove_dir_all(dir.path().join("runs/w8")).unwrap();
+    let ran = canonc(dir.path(), &["scaling", "lockfiles/w8.lock"]);
+    assert_eq!(ran.code, 1, "{}", ran.stderr);
+    assert!(ran.stderr.contains("canonc compare lockfiles/w8.lock"), "{}", ran.stderr);
+}
