@@ -103,7 +103,11 @@ fn a_hundred_megabytes_of_brackets() {
     for command in ["check", "fmt", "show", "graph"] {
         let ran = canonc(dir.path(), &[command, "brackets.canon"]);
         assert_eq!(ran.code, 2, "{command}");
-        assert!(ran.stderr.contains("has 95.3 MiB; at most 1 MiB are read"), "{command}: {}", ran.stderr);
+        assert!(
+            ran.stderr.contains("has 95.3 MiB; at most 1 MiB are read"),
+            "{command}: {}",
+            ran.stderr
+        );
     }
     // As many as are read at all.
     fs::write(&path, vec![b'['; 1 << 20]).unwrap();
