@@ -195,6 +195,9 @@ impl<'a> Builder<'a> {
             }
             ArchBody::With { base, edits: entries } => {
                 let Some((base_arch, home)) = self.library.arch(file, &base.text) else {
+                    if self.unusable.contains(&base.span) {
+                        return None;
+                    }
                     // The static check knows primitives too, which have no place.
                     let other = self.library.lookup(file, &base.text);
                     let place = other.map(|other| other.name().span);

@@ -124,14 +124,16 @@ pub(super) fn is_switch(path: &str) -> bool {
 /// `false` are off. Of a key with a word for nothing, `false` is that word.
 pub(super) fn normal(path: &str, value: Value) -> Value {
     let Some(row) = row(path).filter(|row| row.path == path) else { return value };
-    let one = Value::int(1);
-    match row.kind {
-        Kind::Bool if value.is_off() => Value::Bool(false),
-        Kind::Bool if value == one || value.is_on() => Value::Bool(true),
-        // A factor: on by its size.
-        _ if is_switch(path) && value.is_off() => Value::Bool(false),
-        _ if value == Value::Bool(false) && is_nothing(row) => Value::text("none"),
-        _ => value,
+    let switch = matches!(row.kind, Kind::Bool);
+    if (switch || is_switch(path)) && value.is_off() {
+        // A factor is on by its size.
+        Value::Bool(false)
+    } else if switch && (value == Value::int(1) || value.is_on()) {
+        Value::Bool(true)
+    } else if value == Value::Bool(false) && is_nothing(row) {
+        Value::text("none")
+    } else {
+        value
     }
 }
 
