@@ -94,8 +94,6 @@ impl Failure {
         Failure::machine(format!("`{}` cannot be written: {}", shown(path), reason(error)))
     }
 
-    /// For a command that this binary was built without.
-
     /// As a person reads it. Empty if nothing is left to say.
     pub fn render(&self, coloured: bool) -> String {
         let Some(message) = &self.message else { return String::new() };

@@ -92,7 +92,7 @@ enum Cell {
 /// Reads one object.
 pub(super) fn read(bytes: &[u8]) -> Result<Item, String> {
     if bytes.len() as u64 > MAX_PICKLE {
-        return Err(format!("its pickle has {}", dsl::over(bytes.len() as u64, MAX_PICKLE as u64)));
+        return Err(format!("its pickle has {}", dsl::over(bytes.len() as u64, MAX_PICKLE)));
     }
     let mut machine = Machine { bytes, at: 0, ..Machine::default() };
     let root = machine.run()?;

@@ -158,7 +158,7 @@ impl Archive {
     pub(super) fn optional(&mut self, name: &str) -> Result<Option<Vec<u8>>, String> {
         let Some(entry) = self.entries.get(name) else { return Ok(None) };
         if entry.size > MAX_PICKLE {
-            return Err(format!("{name} has {}", dsl::over(entry.size as u64, MAX_PICKLE as u64)));
+            return Err(format!("{name} has {}", dsl::over(entry.size, MAX_PICKLE)));
         }
         let bytes = read_at(&self.file, entry.at, entry.size)?;
         if crc32fast::hash(&bytes) != entry.crc {
