@@ -125,7 +125,8 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
         (Some(only), None) => {
             let known = weights.as_deref().map(|file| {
                 let saved = checkpoint::saved_by(file);
-                let of = saved.map(|(lock, step)| format!("of step {step} of lock {}", lock.short()));
+                let of =
+                    saved.map(|(lock, step)| format!("of step {step} of lock {}", lock.short()));
                 Known { of, step: None, attested: None }
             });
             Ok(Source { compiled: only.compiled, experiment: None, weights, known })

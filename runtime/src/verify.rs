@@ -94,10 +94,8 @@ pub fn verify(
         check_initial(log, &experiment, &mut report);
     }
     let finished = attestation.is_some();
-    let other_canonc = attested::other_canonc(
-        attestation.as_ref().and_then(|read| read.as_ref().ok()),
-    )
-    .is_some();
+    let other_canonc =
+        attested::other_canonc(attestation.as_ref().and_then(|read| read.as_ref().ok())).is_some();
     // A run that diverged ends there.
     let last = diverged.unwrap_or(experiment.budget.steps);
     let ends = checkpoints::Ends { last, finished };

@@ -125,7 +125,11 @@ fn finish_as(folder: &Path, experiment: &Experiment, role: Role, seed: usize, ma
         };
         append(Record::Step(Step {
             step,
-            loss: Some(if made.diverged == Some(step) { f64::INFINITY } else { loss(role, seed, step) }),
+            loss: Some(if made.diverged == Some(step) {
+                f64::INFINITY
+            } else {
+                loss(role, seed, step)
+            }),
             grad_norm: 1.0 / step as f64,
             lr: 0.003,
             batch: Digest::of("batch", &format!("{stream} {step}")),

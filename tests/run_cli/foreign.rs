@@ -133,9 +133,17 @@ fn a_finished_run_is_exported_and_an_unfinished_one_is_not() {
     let lock = "lockfiles/small.lock";
     let unknown = "Nothing shows that these weights were trained by this lock";
     for (at, (words, what, part)) in [
-        (&["runs/small", "--dtype", "bf16"][..], "rounded to bf16 from the f32 weights of step-0000000006, attested by the run", "576: 6 steps of 96"),
+        (
+            &["runs/small", "--dtype", "bf16"][..],
+            "rounded to bf16 from the f32 weights of step-0000000006, attested by the run",
+            "576: 6 steps of 96",
+        ),
         (&[lock, "--weights", steps], "of step 4 of 6 of lock ", "384 of 576: 4 of 6 steps of 96"),
-        (&[lock, "--weights", steps, "--dtype", "bf16"], "rounded to bf16 from weights of step 4 of 6 of lock ", "4 of 6 steps"),
+        (
+            &[lock, "--weights", steps, "--dtype", "bf16"],
+            "rounded to bf16 from weights of step 4 of 6 of lock ",
+            "4 of 6 steps",
+        ),
         (&[lock, "--weights", "plain.safetensors"], "| weights | of unknown origin |", unknown),
     ]
     .into_iter()

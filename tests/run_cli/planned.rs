@@ -179,13 +179,24 @@ fn a_stopping_rule_looks_after_every_seed_and_stops() {
     fs::write(&path, looks.replacen("\"n\":2", "\"n\":9", 1)).unwrap();
     let said = place.exits(1, "compare lockfiles/both.lock");
     assert!(said.contains("a look that was recorded is not the one that the runs give"), "{said}");
-    assert!(place.exits(0, "report lockfiles/both.lock --out page.html").contains("a look that was recorded"));
+    assert!(
+        place
+            .exits(0, "report lockfiles/both.lock --out page.html")
+            .contains("a look that was recorded")
+    );
     fs::write(&path, &looks).unwrap();
     let lock = fs::read_to_string(place.path("both.toml")).unwrap();
-    fs::write(place.path("both.toml"), lock.replace("stop = \"sequential\"", "stop = \"sequential\"\nlevel = 0.2")).unwrap();
+    fs::write(
+        place.path("both.toml"),
+        lock.replace("stop = \"sequential\"", "stop = \"sequential\"\nlevel = 0.2"),
+    )
+    .unwrap();
     place.exits(0, "build both.toml");
     let said = place.exits(0, "compare lockfiles/both.lock");
-    assert!(said.contains(&format!("Warning: {used} looks were taken here under another lock (")), "{said}");
+    assert!(
+        said.contains(&format!("Warning: {used} looks were taken here under another lock (")),
+        "{said}"
+    );
     assert!(said.contains("last: differs) before this analysis was declared"), "{said}");
     let kept = fs::read_to_string(&path).unwrap();
     assert!(kept.starts_with(&looks) && kept.len() > looks.len(), "{kept}");

@@ -148,9 +148,10 @@ fn input(pair: &Pair<'_>, metric: &str, analysis: &Analysis) -> equivalence::Row
         Some(Row { result: Err(NoInterval::Time(_)), .. }) | None => Err(nothing),
     };
     let margin = analysis.margin.filter(|_| metric == analysis.primary);
-    let p_equivalence = row.filter(|row| row.anytime).zip(margin).and_then(|(row, margin)| {
-        super::effect::beyond(&row.paired, margin, analysis.confidence)
-    });
+    let p_equivalence = row
+        .filter(|row| row.anytime)
+        .zip(margin)
+        .and_then(|(row, margin)| super::effect::beyond(&row.paired, margin, analysis.confidence));
     let lost = pair.lost();
     equivalence::Row {
         result,

@@ -357,7 +357,10 @@ fn a_diverged_seed_is_in_every_word() {
     let lost = serde_json::json!({ "pairs": 9, "base": 0, "treated": 1, "both": 0 });
     assert_eq!(pair["seeds"], lost);
     let judged = &pair["rows"][1]["judged"];
-    assert_eq!((&judged["effect"], &judged["open"]["why"]), (&"undecided".into(), &"diverged".into()));
+    assert_eq!(
+        (&judged["effect"], &judged["open"]["why"]),
+        (&"undecided".into(), &"diverged".into())
+    );
     assert_eq!(value["together"][0]["judged"]["effect"], "undecided");
     assert!(methods("c", "00", &comparison).contains("8 of 9, 1 diverged"));
     // What diverged is the worst result, so that of the base can only make the arm better.
@@ -426,12 +429,17 @@ fn a_stopping_rule_shows_the_interval_that_holds_at_every_look() {
     assert!(!text.contains("t interval") && !text.contains("sign-flip p"), "{text}");
     let value = serde_json::to_value(json([("c", String::new(), &shown(7))])).unwrap();
     let one = &value["comparisons"][0];
-    assert_eq!((&one["looks"][0]["decision"], &one["looks"][0]["n"]), (&"differs".into(), &decided.n.into()));
+    assert_eq!(
+        (&one["looks"][0]["decision"], &one["looks"][0]["n"]),
+        (&"differs".into(), &decided.n.into())
+    );
     assert_eq!(one["pairs"][0]["rows"][1]["interval"]["anytime"], true);
     assert_eq!(one["analysis"]["max_seeds"], 9);
     let entries = [Entry { task: "depo", comparison: &shown(7) }];
     assert!(overview::table(&entries).head.contains(&head.to_owned()));
-    assert!(methods("c", "00", &shown(7)).contains("sequential rule that was declared before the runs"));
+    assert!(
+        methods("c", "00", &shown(7)).contains("sequential rule that was declared before the runs")
+    );
 }
 
 /// What a reader sees who looks after each seed and stops when the rule does: simulated.

@@ -12,8 +12,8 @@ use super::interval::covers as bootstrap_covers;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::judged;
 use super::{
-    Analysis, Comparison, Edge, Equal, Interval, Itself, Looked, Lost, Member, NoInterval, NoNoise, Pair, Role,
-    Row, Siblings, analysis_of, at, extreme, methods, summary, together,
+    Analysis, Comparison, Edge, Equal, Interval, Itself, Looked, Lost, Member, NoInterval, NoNoise,
+    Pair, Role, Row, Siblings, analysis_of, at, extreme, methods, summary, together,
 };
 use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::{Better, Judged, SignFlip, sequential};
@@ -256,7 +256,9 @@ fn one(name: &str, lock: String, comparison: &Comparison) -> One {
         interval: Method {
             level: analysis.confidence.share(),
             method: match analysis.max_seeds {
-                None => "paired t interval of the mean difference over seeds; of times, of log ratios",
+                None => {
+                    "paired t interval of the mean difference over seeds; of times, of log ratios"
+                }
                 Some(_) => {
                     "anytime-valid interval of the mean difference over seeds; of times, of log ratios"
                 }

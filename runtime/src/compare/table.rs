@@ -12,8 +12,8 @@ use super::diverged::{of_none, of_runs};
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::{
-    Comparison, Itself, Lost, Mean, NoInterval, NoNoise, Pair, Role, Row, Run, Unit, analysis_of, costs,
-    mean, mean_of, unit,
+    Comparison, Itself, Lost, Mean, NoInterval, NoNoise, Pair, Role, Row, Run, Unit, analysis_of,
+    costs, mean, mean_of, unit,
 };
 use crate::statistics::paired::{Coverage, Paired, covers};
 use crate::statistics::{Confidence, Effect, Judged, sequential};
@@ -100,7 +100,8 @@ pub(crate) fn interval_head<'r>(
             false => String::new(),
         };
         // Tables of several comparisons may have both kinds.
-        let kind = if rows.iter().all(|row| row.anytime) { "anytime-valid" } else { "t or anytime-valid" };
+        let kind =
+            if rows.iter().all(|row| row.anytime) { "anytime-valid" } else { "t or anytime-valid" };
         return format!("{level} {kind} interval{reached}");
     }
     // Coverage is measured at 95%. Of several numbers of seeds the least is stated.

@@ -92,8 +92,8 @@ impl Rule {
     /// stop the rule. `None` without differences.
     pub fn at(&self, differences: &[f64]) -> Option<Look> {
         let mut greatest = 0.0;
-        let looks =
-            (1..=differences.len()).map(|n| self.look(differences.get(..n).unwrap_or_default(), &mut greatest));
+        let looks = (1..=differences.len())
+            .map(|n| self.look(differences.get(..n).unwrap_or_default(), &mut greatest));
         looks.last()
     }
 
@@ -105,7 +105,10 @@ impl Rule {
             let mut greatest: f64 = 1.0;
             let mut known = false;
             for n in FEWEST..=differences.len() {
-                let Ok(sample) = Sample::of(differences.get(..n).unwrap_or_default(), FEWEST) else { continue };
+                let Ok(sample) = Sample::of(differences.get(..n).unwrap_or_default(), FEWEST)
+                else {
+                    continue;
+                };
                 known = true;
                 let inside = if bound < 0.0 { sample.mean > bound } else { sample.mean < bound };
                 if inside {

@@ -66,7 +66,10 @@ pub(super) fn check_events(
         let torn = is_torn(line) && next.is_none_or(new_process);
         if kind.is_none() && !torn && !other_canonc {
             let shown: String = line.chars().take(80).collect();
-            report.broken(format!("{NAME}: line {} is not an event that canonc writes: {shown}", at + 1));
+            report.broken(format!(
+                "{NAME}: line {} is not an event that canonc writes: {shown}",
+                at + 1
+            ));
         }
     }
     if begun && !other_canonc && !kinds.contains(&Some("started")) {

@@ -105,7 +105,9 @@ fn eighty_four_runs_are_judged_and_marked() {
     let page = fs::read_to_string(root.join("page.html")).unwrap();
     // The better arm is better; the one of which a seed diverged has no word of the other seeds.
     assert!(page.contains("<td>undecided\n(13 of 14, 1 diverged)</td>"), "{page}");
-    assert!(page.contains("diverged at step 25") && page.contains("Warning: 1 of 14 runs of treated"));
+    assert!(
+        page.contains("diverged at step 25") && page.contains("Warning: 1 of 14 runs of treated")
+    );
     for name in ["first", "second"] {
         let lock = fs::read_to_string(root.join(format!("lockfiles/{name}.lock"))).unwrap();
         let id = lock.lines().find_map(|line| line.strip_prefix("comparison = \"")).unwrap();
