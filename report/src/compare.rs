@@ -515,7 +515,7 @@ impl<'a> Pair<'a> {
             ),
             sign_flip: match unit {
                 // Neither it nor the bootstrap allows for looks.
-                _ if anytime => None,
+                Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown if anytime => None,
                 Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => {
                     sign_flip::sign_flip(&paired)
                 }

@@ -65,9 +65,9 @@ impl Comparison {
         let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment).count();
         let level = analysis.confidence.of_each(treated * analysis.family.len());
         let rule = Rule { margin: analysis.margin, ..Rule::new(level, most) };
-        let runs = |arm: &Arm| arm.points.first().cloned().unwrap_or_default();
-        let (base, arm) = (runs(base), runs(arm));
-        let pairs = paired(&base, &arm);
+        // With a rule there is one point.
+        let [base, arm] = [base, arm].map(|arm| arm.points.first().map_or(&[][..], Vec::as_slice));
+        let pairs = paired(base, arm);
         let difference = |seed: usize| {
             let (base, arm) = pairs.iter().find(|(base, _)| base.seed == seed)?;
             let [base, arm] = [base, arm].map(|run| metric_of(run, &analysis.primary));
