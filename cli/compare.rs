@@ -76,7 +76,7 @@ pub(crate) fn compare(args: &CompareArgs) -> Outcome {
         compared.proved.seen = shown::seen(comparison, &due, &folder, true)?;
         let beside = compare::siblings(comparison, Path::new(locks::FOLDER), &args.dir);
         for line in looks::said(&looks).into_iter().chain(beside.warnings(comparison.seeds.len())) {
-            output::note(&line);
+            output::note(&compared.calls(&line));
         }
         let page = say(comparison, &compared, &due, &folder, &found, args.json)?;
         if let (Some(out), [_]) = (&args.out, &locked[..]) {
