@@ -92,7 +92,7 @@ pub fn overlap_of_tokens(
     }
     let mut job = Job::new(experiment, "", None)?;
     let of_windows = job.steps.saturating_mul(job.micro_batches).saturating_mul(job.rows);
-    let total = of_windows.min(most / (job.seq_len as u64).max(1));
+    let total = of_windows.min(most / job.seq_len.max(1));
     let (Windows::Task(trained), Windows::Task(held_out)) = (&mut job.train, &mut job.held_out)
     else {
         return Err(documents());
