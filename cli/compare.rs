@@ -78,7 +78,7 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
             compare::siblings(comparison, Path::new(locks::FOLDER), &args.dir);
         compared.proved.seen = shown::seen(comparison, &due, &folder, true)?;
         for line in looks::said(&looks) {
-            output::note(&line);
+            output::note(&compared.calls(&line));
         }
         let page = say(comparison, &compared, &due, &folder, &found, args.json)?;
         if let (Some(out), [_]) = (&args.out, &locked[..]) {

@@ -162,6 +162,8 @@ pub fn picture(entries: &[Entry<'_>]) -> String {
 
 fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
     let Some(first) = lines.first() else { return };
+    // Where training showed the questions of one line, the panel is not called held-out.
+    let named = lines.iter().find(|line| !line.comparison.is_held_out()).unwrap_or(first);
     let unit = lines.iter().find_map(|line| Some(line.row.as_ref()?.unit)).unwrap_or(Unit::Nats);
     let values = |line: &Line<'_>| {
         [line.pair.base_runs(), line.pair.arm_runs()].map(|runs| {
@@ -183,7 +185,7 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
         "<text x=\"{left}\" y=\"20\" font-size=\"14\" font-weight=\"600\" fill=\"#1b1f24\">{}</text><text x=\"{left}\" \
          y=\"36\" fill=\"#59636e\">{}</text>",
         escaped(task),
-        escaped(&first.metric)
+        escaped(&named.comparison.calls(&first.metric))
     );
     for part in 0..=4 {
         let value = top * f64::from(part) / 4.0;

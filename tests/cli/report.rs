@@ -369,7 +369,7 @@ fn the_page_does_in_a_browser_what_it_says() {
     }
     assert_eq!(selected["table"].as_array().unwrap().len(), 2);
     let verdict = saw["confounded"]["verdict"].as_str().unwrap();
-    assert!(verdict.starts_with("design: confounded: 2 differences"), "{verdict}");
+    assert!(verdict.starts_with("design: confounded: 3 differences"), "{verdict}");
     let exploratory = saw["confounded"]["exploratory"].as_str().unwrap();
     assert!(exploratory.contains("their comparison does not pair them"), "{exploratory}");
     assert!(saw["confounded"]["charts"].as_array().unwrap().contains(&"selected".into()));

@@ -61,9 +61,10 @@ fn sizes(saves: f64, exponent: f64) -> tempfile::TempDir {
         let size: f64 = of_base.experiment.value("budget.flops").unwrap().plain().parse().unwrap();
         for run in locked.runs() {
             let gain = if run.role == Role::Treatment { saves } else { 1.0 };
-            // What a seed does to both arms, and what it does to one.
-            let scatter = [0.004, -0.003, -0.001][run.seed]
-                + 0.0005 * ((width * 7 + run.seed as u64 * 5) % 11) as f64 * (gain - 1.0);
+            // What a seed does to both arms, and what it does to one; over seeds both are nothing.
+            let own = [0.002, -0.002, 0.0][(run.seed + width.ilog2() as usize) % 3];
+            let own = if run.role == Role::Treatment { own } else { 0.0 };
+            let scatter = [0.004, -0.003, -0.001][run.seed] + own;
             let last = 3.0 * (size * gain / 1e9).powf(-exponent) * (1.0 + scatter);
             let place = dir.path().join(format!("runs/w{width}/{}", run.experiment.name));
             // The stub adds a half to what it evaluates.

@@ -77,7 +77,7 @@ impl Seen {
         };
         let then = match self.why() {
             Some(_) => "so they are not called held-out",
-            None => "at most 1% of questions that are called held-out",
+            None => "few enough (at most 1%) to call them held-out",
         };
         Some(format!(
             "Training showed {shown} of {questions} questions ({}) word for word{looked}: {then}.",
@@ -112,8 +112,8 @@ fn neutral(metric: &str) -> String {
 }
 
 impl Comparison {
-    /// A metric's name in a sentence.
-    pub(crate) fn calls(&self, metric: &str) -> String {
+    /// A metric's name in a sentence, or a sentence with it.
+    pub fn calls(&self, metric: &str) -> String {
         if self.is_held_out() { metric.to_owned() } else { neutral(metric) }
     }
 
