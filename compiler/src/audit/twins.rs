@@ -83,14 +83,31 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
         // What a key or a plainer digest shows is not said again.
         let said: Vec<&str> = digests.skip(usize::from(!arch)).collect();
         let computes = keys.iter().any(|path| BARE.contains(path));
+        let told = |path: &&str| !said.contains(path) && !repeated::follows(path);
+        let keys: Vec<&str> = keys.into_iter().filter(told).collect();
+        let one_change = one_change(a, b, &keys, declared);
         for path in keys {
-            if said.contains(&path) || repeated::follows(path) {
-                continue;
-            }
-            difference(a, b, path, topic_of(a, b, path), declared, found);
+            let topic = topic_of(a, b, path);
+            difference(a, b, path, topic, one_change == Some(path), declared, found);
         }
         definitions(a, b, computes, declared, found);
         columns(a, b, declared, found);
+    }
+}
+
+/// The key of two experiments that differ in one thing and not in the treatment: then it is what they compare, and
+/// confounds nothing.
+fn one_change<'k>(a: &Subject, b: &Subject, keys: &[&'k str], declared: &Pairs) -> Option<&'k str> {
+    if treatment_of(a, &declared.treatment) != treatment_of(b, &declared.treatment) {
+        return None;
+    }
+    let decides = |path: &&&str| {
+        let topic = rule_of(topic_of(a, b, path));
+        topic.is_some_and(|(_, kind)| kind == Kind::Pair)
+    };
+    match keys.iter().filter(decides).collect::<Vec<_>>().as_slice() {
+        [only] => Some(**only),
+        [] | [_, _, ..] => None,
     }
 }
 
@@ -139,7 +156,7 @@ fn columns(a: &Subject, b: &Subject, declared: &Pairs, found: &mut Findings) {
             !of_treatment(&declared.treatment, key) && !of_treatment(&declared.ignore, key)
         });
         if let Some(key) = key {
-            difference(a, b, path, vocabulary::class(key), declared, found);
+            difference(a, b, path, vocabulary::class(key), false, declared, found);
         }
     }
 }
@@ -149,11 +166,13 @@ fn difference(
     b: &Subject,
     path: &str,
     topic: Topic,
+    one_change: bool,
     declared: &Pairs,
     found: &mut Findings,
 ) {
     let known = match vocabulary::is_measured(path) {
         true => Some(("twin-measured", Kind::Pair)),
+        false if one_change => Some(("one-change", Kind::Set)),
         false => rule_of(topic),
     };
     let Some((rule, kind)) = known else { return };
@@ -182,8 +201,8 @@ fn difference(
         _ => format!("{} without {treatment}, {} with it", a.shown(key), b.shown(key)),
     };
     let says = said.unwrap_or_else(|| match kind {
-        Kind::Set => String::new(),
-        Kind::Pair | Kind::Run => both(a, b, path),
+        Kind::Set if !one_change => String::new(),
+        Kind::Set | Kind::Pair | Kind::Run => both(a, b, path),
     });
     let place = Place { experiment: a.name.clone(), against: Some(b.name.clone()), says };
     found.add(rule, kind, key, message, place);
