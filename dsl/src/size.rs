@@ -12,7 +12,7 @@ pub fn size(bytes: u64) -> String {
         return if bytes == 1 { "1 byte".to_owned() } else { format!("{bytes} bytes") };
     };
     let (whole, rest) = (bytes / scale, bytes % scale);
-    match rest / (scale / 10).max(1) {
+    match rest * 10 / scale {
         tenth @ 1..=9 => format!("{whole}.{tenth} {unit}"),
         _ => format!("{whole} {unit}"),
     }

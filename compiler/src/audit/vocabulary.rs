@@ -85,8 +85,11 @@ pub(super) fn suggest(key: &str) -> Option<&'static str> {
     if let Some(row) = rows().find(short) {
         return Some(row.path);
     }
-    let names = rows().flat_map(|row| row.foreign.iter().copied().chain([row.path]));
-    dsl::suggest(key, names.filter(|name| !name.ends_with(".*")))
+    let names = || rows().flat_map(|row| row.foreign.iter().copied().chain([row.path]));
+    if let Some(name) = names().find(|name| last(name)) {
+        return Some(name);
+    }
+    dsl::suggest(key, names().filter(|name| !name.ends_with(".*")))
 }
 
 /// Whether a key is called as results are, which no table of settings has.

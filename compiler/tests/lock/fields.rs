@@ -397,7 +397,7 @@ fn weights_are_shares_whatever_their_unit() {
     for same in ["[60, 30, 10]", "[600000000000, 300000000000, 100000000000]"] {
         assert_eq!(of(same).id(), six.id(), "{same}");
     }
-    for other in ["[6, 3, 2]", "[3, 6, 1]", "[6, 3, 1, 0]", "[1, 1, 1]", "[]", "[0, 0, 0]"] {
+    for other in ["[6, 3, 2]", "[3, 6, 1]", "[6, 3, 1, 0]", "[1, 1, 1]", "[]"] {
         assert_ne!(of(other).id(), six.id(), "{other}");
     }
     assert_eq!(of("[0, 4]").value("data.weights").unwrap().to_string(), "[0, 1]");

@@ -116,7 +116,8 @@ pub(super) fn check_unattested(
         None => None,
     };
     match end {
-        Some(end) if !at_work(&paths.writer()) => report.broken(format!(
+        // Whether it is there is looked at again, after whether a process holds the folder: it may have ended meanwhile.
+        Some(end) if !at_work(&paths.writer()) && !paths.attestation().exists() => report.broken(format!(
             "attestation.toml is gone: {end}, and a run is attested right after that; `canonc run` on its lock attests \
              what is there"
         )),

@@ -374,7 +374,7 @@ fn hostile_input_is_told_by_file_and_place() {
     assert_eq!((lines, documents, blank, malformed, empty), (6, 2, 1, 2, 1));
     assert_eq!(
         first_bad[0].to_string(),
-        "long.jsonl:2: 99999985 bytes, and 67108864 is the most a line may have"
+        "long.jsonl:2: 95.3 MiB, and 64 MiB is the most a line may have"
     );
     assert!(first_bad[1].to_string().starts_with("long.jsonl:3: not a JSON object: "));
     assert!(refused("long.jsonl").starts_with("2 of 6 lines hold no document:\nlong.jsonl:2: "));
