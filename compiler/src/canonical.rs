@@ -69,7 +69,7 @@ fn unfilled(body: &Body, known: &mut BTreeMap<*const Body, Rc<Body>>) -> Body {
     for node in &mut out.nodes {
         match &mut node.kind {
             NodeKind::Slot { name, fill, params, states } => {
-                // The list of what a fill reads goes with it.
+                // Remove the list of values that the fill reads, too.
                 name.truncate(name.find(", reads ").unwrap_or(name.len()));
                 (*fill, *params, *states) = (Rc::new(Body::default()), Vec::new(), Vec::new());
             }

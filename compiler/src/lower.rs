@@ -53,7 +53,7 @@ pub type Gradients = Vec<Option<ValId>>;
 /// Emits the steps of a call.
 pub type Forward = fn(&mut Lower, &Call) -> Lowered;
 
-/// Emits the steps of its gradient, given the gradients of its outputs, at least one of which is `Some`.
+/// Emits the steps of its gradient, given the gradients of its outputs. At least one is `Some`.
 pub type Backward = fn(&mut Lower, &Call, &Lowered, &[Option<ValId>]) -> Gradients;
 
 /// A plan under construction.

@@ -246,7 +246,7 @@ impl<'a> Repair<'a> {
             changed = true;
         }
         for (holder, name) in &self.lacking {
-            // There is no substitute for a definition.
+            // Nothing can substitute for a definition.
             let is_value = !["mixer", "mlp"].contains(&name.as_str());
             if is_value && applied.name() == holder && !applied.config.contains_key(name) {
                 let value = Rc::new(Expr { kind: ExprKind::Int(1), span: applied.span });

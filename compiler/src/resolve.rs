@@ -147,7 +147,7 @@ fn import(
     library: &mut Library,
     diagnostics: &mut Diagnostics,
 ) {
-    // Only a file's own definitions can be imported: there are no re-exports.
+    // Only a file's own definitions can be imported: imports are not re-exported.
     let exported: BTreeMap<FileId, BTreeMap<String, Entity>> = library.scopes.clone();
     let nothing = Vec::new();
     for (file, ast) in files {

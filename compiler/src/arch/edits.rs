@@ -11,7 +11,7 @@ use dsl::limits::MAX_ERRORS;
 use super::Edit;
 use crate::diag;
 
-/// Stands in for a layer number when the arch itself is edited.
+/// Used instead of a layer number for edits of the arch itself.
 const ARCH: usize = usize::MAX;
 
 pub(super) fn repeated(edits: &[Edit], diagnostics: &mut Diagnostics) {

@@ -55,7 +55,7 @@ pub struct Subject {
     pub redefined: BTreeSet<String>,
     /// The comparison that declares that canonc runs every arm, if any.
     pub canonc_runs: Option<String>,
-    /// The mixer. A set is grouped by family and size.
+    /// The mixers, joined by `+`. A set is grouped by family and size.
     pub family: String,
     pub size: String,
     pub origin: Origin,

@@ -87,7 +87,7 @@ pub(super) fn invariants(subjects: &[Subject], rules: &[Invariant], found: &mut 
     }
 }
 
-/// `, a factor of 3 less`; empty if there is no such factor.
+/// `, a factor of 3 less`, or an empty text without such a factor.
 fn factor(x: Ratio, usual: Ratio) -> String {
     if x.num <= 0 || usual.num <= 0 {
         return String::new();

@@ -43,7 +43,7 @@ impl Value {
         })
     }
 
-    /// Parses comma-separated words, whose order is ignored.
+    /// Parses comma-separated words. Their order is ignored.
     pub fn words(cell: &str) -> Option<Value> {
         let mut words: Vec<&str> =
             cell.split(',').map(str::trim).filter(|w| !w.is_empty()).collect();

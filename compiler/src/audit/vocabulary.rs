@@ -17,7 +17,7 @@ pub fn rows() -> impl Iterator<Item = &'static FieldDef> {
     TABLE.iter().chain(FOREIGN)
 }
 
-/// Separators before the unit of a column such as `tokens_total_T`, with the value of the unit.
+/// Unit suffixes of columns such as `tokens_total_T`, with the value of each unit.
 const UNITS: [(&str, i64); 4] =
     [("_T", 1_000_000_000_000), ("_B", 1_000_000_000), ("_M", 1_000_000), ("_K", 1000)];
 

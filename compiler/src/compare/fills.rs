@@ -1,8 +1,8 @@
-//! Classifies the fills of an arch's slots by what they compute.
+//! Classifies the fills of an arch's slots by their computation.
 //!
 //! In: a graph. Out: for each filled slot of a layer, whether its fill is a Canon layer. Must stay true:
-//! only the graph decides; the name of a fill and the choice of which settings to write out have no
-//! effect.
+//! only the graph decides; the name of a fill has no effect, nor does writing out its default
+//! settings.
 
 use std::collections::BTreeMap;
 

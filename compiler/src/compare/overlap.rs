@@ -97,7 +97,7 @@ impl Judge<'_> {
         })
     }
 
-    /// Refuses entries whose values change nothing in either arm.
+    /// Refuses entries that change nothing in either arm.
     pub(super) fn check_idle(
         &self,
         entries: &[Entry],

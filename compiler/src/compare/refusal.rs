@@ -162,7 +162,7 @@ impl Refusal {
         )
     }
 
-    /// An arch whose defaults cannot be separated from its choices.
+    /// An arch in which defaults cannot be separated from choices.
     pub(super) fn not_plain(why: &str) -> Refusal {
         refusal(
             "no-proof",

@@ -179,7 +179,7 @@ fn compose(subject: &Subject, panels: &[Panel], linked: bool, others: usize) -> 
     canvas.finish()
 }
 
-/// Lines from the layers in the column to the panel that shows one of them.
+/// Draws the polygon between the layers in the column and the panel that shows one of them.
 fn link(canvas: &mut Canvas, whole: &Panel, x: f64, layer: &Panel, beside: f64) {
     let stack = whole.diagram.boxes.iter().zip(&whole.layout.places);
     let Some((_, place)) = stack.into_iter().find(|(drawn, _)| drawn.class == Class::Stack) else {

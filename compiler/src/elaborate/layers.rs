@@ -1,7 +1,7 @@
 //! The list of layers: each distinct layer is elaborated once, then placed.
 //!
 //! In: the flat list of the tree. Out: one node for each layer in the top body. Must stay true: if a
-//! layer fails there is no graph; layers of one `share` are one instance, with the same parameters
+//! layer fails, nothing is returned; layers of one `share` are one instance, with the same parameters
 //! everywhere and a state for each place.
 
 use std::collections::BTreeMap;

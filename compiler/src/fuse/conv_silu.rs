@@ -1,6 +1,6 @@
 //! FUSION silu of a short convolution, and the gradient of both together (Gu and Dao 2023, fig. 3).
 //!
-//! In: a convolution of one tensor without residual whose result only silu reads. Out: the same
+//! In: a convolution of one tensor without residual. Only silu reads its result. Out: the same
 //! kernel with silu as its activation; its backward recomputes the value that is no longer stored.
 //! Must stay true: a convolution that only silu's gradient reads, as in a recomputed layer, is
 //! removed completely.

@@ -118,7 +118,7 @@ fn least_tokens(fields: &Fields, evaluated: bool) -> i64 {
             1 + 2 * tokens + separators + 1 + least + 1 + least
         }
         "brevo" => brevo::least_tokens(fields, largest),
-        // There is no question: a window is useful from its first target on.
+        // These tasks ask no question: a window is useful from its first target on.
         "capo" | "lano" => 2,
         "multihop" => people::least_tokens(fields),
         "mano" => {

@@ -1,6 +1,6 @@
 //! The lifetimes of values, and the memory in use at once.
 //!
-//! In: a plan whose steps name values. Out: `drop_after` for every step; an estimate of peak memory.
+//! In: a plan with named values. Out: `drop_after` for every step; an estimate of peak memory.
 //! Must stay true: outputs and inputs are never dropped; a step without a used result is removed;
 //! views use no memory of their own, but keep the value they view alive.
 

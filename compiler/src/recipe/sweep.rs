@@ -285,7 +285,7 @@ pub(super) fn is_word(text: &str) -> bool {
     (1..=80).contains(&text.len()) && !text.starts_with('.') && text.chars().all(plain)
 }
 
-/// Replaces characters that some file system does not accept.
+/// Replaces characters and shortens the text, so that every file system accepts it.
 pub(crate) fn file_word(text: &str) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     let word: String = text.chars().map(kept).take(60).collect();

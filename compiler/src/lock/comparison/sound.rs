@@ -8,7 +8,7 @@ use super::super::parts::Seeds;
 use super::{Analysis, Arm, Grid, Selection};
 use crate::field::FieldValue;
 
-/// Checks that the points of a grid are ones that arms may choose from, and that they differ as declared.
+/// Reports fields that a grid varies twice, and fields that arms may not each choose for themselves.
 pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem> {
     let paths: Vec<&String> = grid.iter().flat_map(|row| &row.paths).collect();
     let mut problems = Vec::new();
@@ -39,7 +39,7 @@ pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Probl
     let metrics = arm.experiment.value("evaluation.metrics");
     let Some(FieldValue::List(metrics)) = metrics else { return None };
     let metrics: Vec<String> = metrics.iter().map(FieldValue::plain).collect();
-    // An arm without metrics is valid if there is no grid, and so nothing to select.
+    // Without a grid nothing is selected, so an arm without metrics is valid.
     if metrics.iter().any(|known| known == metric) || (metrics.is_empty() && grid.is_empty()) {
         return None;
     }
@@ -72,7 +72,7 @@ pub(super) fn unjudged(arm: &Arm, analysis: &Analysis, selection: &Selection) ->
     problems
 }
 
-/// Reports arms whose runs cannot differ except in what they report, or how often.
+/// Reports arms that can differ only in what their runs report, or how often.
 pub(super) fn alike(base: &str, arms: &[Arm]) -> Vec<Problem> {
     let Some(base) = arms.iter().find(|arm| arm.name == base) else { return Vec::new() };
     let ids = |arm: &Arm| (arm.experiment.digests.train, arm.experiment.digests.platform);

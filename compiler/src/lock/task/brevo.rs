@@ -9,7 +9,7 @@ use crate::lock::experiment::{int, truth};
 /// The number of letters in Brevo2's names, and the number of names with 2 to 4 of them.
 const LETTERS: i64 = 4;
 const NAMES: i64 = 336;
-/// The first published marker. Smaller tokens are names.
+/// The largest vertex number: the published markers are larger tokens.
 const VERTICES: i64 = 9000;
 
 /// The number of tokens that are names or parts of them, starting from 1.
