@@ -1,8 +1,8 @@
 //! Derived facts of an architecture: parameters, FLOPs, memory, state per token.
 //!
-//! In: a graph, a sequence length. Out: counts that `show`, locks and reports print. Must stay
-//! true: derived only, from the shapes in the graph and each primitive's own cost rule; multiply-
-//! adds count two; the backward pass counts twice the forward, as is usual.
+//! In: a graph, a sequence length. Out: the counts that `show`, locks and reports print. Must stay
+//! true: every count derives from the shapes in the graph and each primitive's own cost rule; one
+//! multiply-add is two FLOPs; the backward pass counts as twice the forward pass.
 
 use crate::graph::{Body, Graph, NodeKind};
 use crate::op::{Context, State, Type};
@@ -10,22 +10,22 @@ use crate::op::{Context, State, Type};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Analysis {
     pub parameters: i64,
-    /// Without the token table and the output projection to the vocabulary.
+    /// Parameters without the token table and the output projection to the vocabulary.
     pub non_embedding: i64,
-    /// In the fills of slots.
+    /// Parameters in the fills of slots.
     pub canon: i64,
-    /// In the mixers' own short convolutions.
+    /// Parameters in the mixers' own short convolutions.
     pub short_conv: i64,
     pub seq_len: i64,
-    /// Forward, per token, at that sequence length.
+    /// Forward FLOPs per token at that sequence length.
     pub flops_per_token: i128,
-    /// Forward and backward.
+    /// Forward and backward FLOPs per token.
     pub train_flops_per_token: i128,
     /// Elements kept for the backward pass, per token, without recomputation.
     pub saved_per_token: i128,
     /// Elements of recurrent and convolution state per sequence, after `seq_len` tokens.
     pub state: i128,
-    /// Of these, what grows with every token.
+    /// The part of `state` that each token adds.
     pub state_per_token: i128,
     /// Bytes of parameters, gradients and both AdamW moments in f32.
     pub optimizer_bytes: i128,
@@ -74,7 +74,7 @@ fn body_cost(body: &Body, seq_len: i64) -> (i128, i128) {
             NodeKind::Op { primitive, attrs, .. } => {
                 let inputs: Vec<Type> = node.inputs.iter().map(|o| body.ty(*o).clone()).collect();
                 let cost = (primitive.cost)(attrs, &inputs, &node.types, Context { seq_len });
-                // A function of parameters alone is computed once, not per token.
+                // A node that depends on parameters alone runs once, not once per token.
                 if node.types.iter().any(|t| t.time) {
                     flops += i128::from(cost.flops);
                     saved += i128::from(cost.saved);

@@ -1,9 +1,9 @@
 //! PASS Arch → ArchTree: fields, layer lists and `with` edits, applied in order.
 //!
 //! In: the library and an arch. Out: its tree of fields. Must stay true: only `with` edits archs;
-//! a path that starts below a layer means every layer and must exist in each; two edits of one
-//! field in one `with` are an error; nothing is evaluated here but layer counts, so that defaults
-//! are recomputed after all edits; work and memory are bounded by [`MAX_REACHED`].
+//! a path that starts below a layer selects every layer and must exist in each; editing one field
+//! twice in one `with` is an error; only layer counts are evaluated here, so that defaults are
+//! recomputed after all edits; work and memory are bounded by [`MAX_REACHED`].
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -29,30 +29,30 @@ use crate::tree::{
     SlotSetting,
 };
 
-/// Layers that all edits of one arch reach together, and what its layers are copies of, each
+/// Bound on the layers that all edits of one arch reach together, plus the layer copies, each
 /// counted with its configuration.
 pub const MAX_REACHED: usize = 500_000;
 
 /// One applied edit, for the check that it changed something.
 #[derive(Clone, Debug)]
 pub struct Edit {
-    /// `None` for the arch itself, else the layers it reached.
+    /// The layers it reached; `None` for the arch itself.
     pub layers: Option<Vec<usize>>,
     /// The field below the arch or the layer: `mixer.rope.dims`, `slots.A`.
     pub path: String,
     pub span: Span,
 }
 
-/// The tree of `arch`, and what the last `with` edited, beside the tree it started from.
+/// The tree of `arch`, the edits of its last `with`, and the tree they started from.
 pub struct Built {
     pub tree: ArchTree,
     pub base: Option<ArchTree>,
     pub edits: Vec<Edit>,
-    /// Some entry could not be applied: the tree is only good for finding more errors.
+    /// Some entry could not be applied: use the tree only to find more errors.
     pub broken: bool,
 }
 
-/// What aliases stand for, each worked out once.
+/// Resolved aliases, each resolved once.
 pub type Aliases = BTreeMap<(FileId, String), Option<Rc<Applied>>>;
 
 pub fn build(
@@ -64,7 +64,7 @@ pub fn build(
     attempt(library, file, arch, diagnostics).filter(|built| !built.broken)
 }
 
-/// The same, with the tree as far as it could be built.
+/// As [`build`], but also returns a partly built tree.
 pub(crate) fn attempt(
     library: &Library,
     file: FileId,
@@ -75,7 +75,7 @@ pub(crate) fn attempt(
     Builder::new(library, &mut aliases, None, diagnostics).arch(file, arch, 0)
 }
 
-/// The same without the entries that these places are in.
+/// As `attempt`, but skips the entries that contain these spans.
 pub(crate) fn without(
     library: &Library,
     file: FileId,
@@ -103,7 +103,7 @@ pub fn definition(
     made.filter(|_| builder.errors() == before)
 }
 
-/// The same in a body, which binds what is around.
+/// As `definition`, in a body with its own bindings.
 pub(crate) fn definition_in(
     library: &Library,
     file: FileId,
@@ -118,7 +118,7 @@ pub(crate) fn definition_in(
     made.filter(|_| builder.errors() == before)
 }
 
-/// What an alias stands for.
+/// The definition that an alias refers to.
 pub(crate) fn alias(
     library: &Library,
     home: FileId,
@@ -139,7 +139,7 @@ struct Builder<'a> {
     diagnostics: &'a mut Diagnostics,
     groups: u32,
     reached: usize,
-    /// Places of names that nothing defines: what they are in is passed over.
+    /// Spans of undefined names. Entries that contain one are skipped.
     unusable: Vec<Span>,
 }
 
@@ -198,13 +198,13 @@ impl<'a> Builder<'a> {
                     if self.unusable.contains(&base.span) {
                         return None;
                     }
-                    // The static check knows primitives too, which have no place.
+                    // The static check also accepts primitives, which have no span.
                     let other = self.library.lookup(file, &base.text);
                     let place = other.map(|other| other.name().span);
                     self.diagnostics.push(diag::not_an_arch(base, place));
                     return None;
                 };
-                // What is wrong with the base is reported there: edits of it may follow from that.
+                // Errors of the base are reported where it is defined; errors in edits of it may follow from them.
                 let base = self.arch(home, &base_arch, depth + 1)?;
                 if base.broken {
                     return None;
@@ -222,7 +222,7 @@ impl<'a> Builder<'a> {
         Some(Built { tree, base, edits, broken })
     }
 
-    /// Whether a name that nothing defines is in an entry, but in none inside it.
+    /// Whether an undefined name is in this entry and not in an entry nested in it.
     fn passes_over(&self, entry: &Entry) -> bool {
         if self.unusable.is_empty() {
             return false;
@@ -244,7 +244,7 @@ impl<'a> Builder<'a> {
                 slots.iter().any(|slot| has(slot.span))
             }
             Entry::Nested { path, .. } => has(path.span),
-            // What a layer is made of cannot be left out.
+            // The definition of a layer cannot be left out.
             Entry::Layers { .. } => false,
         }
     }
@@ -260,7 +260,7 @@ impl<'a> Builder<'a> {
         entries: &[Entry],
         edits: &mut Vec<Edit>,
     ) -> ArchTree {
-        // Layers first: every other entry may speak of them, wherever it is written.
+        // Layers first: any other entry may refer to them, wherever it is written.
         for entry in entries {
             if let Entry::Layers { value, span } = entry {
                 let mut layers = Vec::new();
@@ -364,7 +364,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Puts a value at a path of the arch, of its head, or of every layer the path selects.
+    /// Sets the value at a path of the arch, of its head, or of every layer the path selects.
     fn put(
         &mut self,
         tree: &mut ArchTree,
@@ -467,7 +467,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Counts work that grows with layers times edits, against its bound.
+    /// Adds to the count of layers times edits, and reports when it exceeds the bound.
     fn reach(&mut self, more: usize, span: Span) -> Option<()> {
         let before = self.reached;
         self.reached = before.saturating_add(more);
@@ -536,7 +536,7 @@ impl<'a> Builder<'a> {
         edits.push(Edit { layers: None, path: shown, span });
     }
 
-    /// Takes over the rows of the table a setting names; `None` if it names none.
+    /// Copies the rows of the table that a setting names; `None` if it names none.
     fn init_table(&mut self, tree: &mut ArchTree, file: FileId, setting: &Setting) -> Option<()> {
         let (expr, ..) = setting.value.written().ok()?;
         let ExprKind::Name(name) = &expr.kind else { return None };

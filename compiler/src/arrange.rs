@@ -1,10 +1,10 @@
 //! PASS Graph → Graph: everything in canonical order.
 //!
-//! In: a body as it was elaborated, or what erasing slots left of one. Out: the same computation
-//! with nodes in canonical order, parameters and states numbered by first use in that order, and
-//! without what no output needs. Must stay true: texts of equal id give equal graphs but for spans,
-//! so every loop over nodes, parameters or states (sums, digests, checkpoints, updates) runs in one
-//! order, which is the manifest's, and never in the order in which a text declares them.
+//! In: an elaborated body, before or after slots are erased. Out: the same computation with nodes
+//! in canonical order, parameters and states numbered by first use in that order, and nodes removed
+//! that no output needs. Must stay true: texts with equal ids give graphs that differ only in spans,
+//! so every loop over nodes, parameters or states (sums, digests, checkpoints, updates) runs in
+//! the manifest's order, never in the order in which a text declares them.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -18,14 +18,14 @@ pub(crate) fn arranged(top: Body) -> Body {
     body
 }
 
-/// An arranged body, and which of its old parameters and states each new one was.
+/// An arranged body, with the old parameter and state of each new one.
 struct Arranged<B = Body> {
     body: B,
     params: Vec<u32>,
     states: Vec<u32>,
 }
 
-/// Numbers by first use. Ten thousand layers have many: a list is faster than a map.
+/// Numbers by first use. A list is faster than a map for ten thousand layers.
 struct Renumbered {
     order: Vec<u32>,
     of: Vec<Option<u32>>,
@@ -50,7 +50,7 @@ impl Renumbered {
     }
 }
 
-/// The items of these numbers, moved.
+/// Moves out the items with these numbers.
 fn taken<T>(items: Vec<T>, order: &[u32]) -> Vec<T> {
     let mut items: Vec<Option<T>> = items.into_iter().map(Some).collect();
     order.iter().filter_map(|old| items.get_mut(*old as usize)?.take()).collect()
@@ -67,7 +67,7 @@ fn arrange(body: Body, known: &mut BTreeMap<*const Body, Arranged<Rc<Body>>>) ->
         }
     }
     let mut nodes = taken(body.nodes, &order);
-    // The old bodies live until all are arranged, so that no other takes the place that names one.
+    // Keep the old bodies alive: a new allocation must not reuse an address that is still a key.
     let mut old_bodies = Vec::new();
     for node in &mut nodes {
         node.inputs.iter_mut().for_each(|input| *input = moved(*input, &places));
@@ -109,7 +109,7 @@ fn moved(out: Out, places: &[u32]) -> Out {
     Out { node: places.get(out.node as usize).copied().unwrap_or(0), port: out.port }
 }
 
-/// Calls that share a path each have a state: `conv`, `conv#2`, counted in the order of the graph.
+/// Each call with the same path has its own state: `conv`, `conv#2`, counted in graph order.
 fn number_paths(body: &mut Body) {
     let mut times: BTreeMap<String, u32> = BTreeMap::new();
     for (path, _) in &mut body.states {
@@ -120,7 +120,7 @@ fn number_paths(body: &mut Body) {
     }
 }
 
-/// A path without the marks that told calls apart in the order of the text, or before erasing.
+/// A path without the suffixes that separated calls in text order, or before erasing.
 fn plain(path: &str) -> String {
     let names = path.split('.').map(|name| name.split('#').next().unwrap_or(name));
     names.collect::<Vec<_>>().join(".")

@@ -1,15 +1,15 @@
 //! The artefact graph: archs, recipes, comparisons, the locks they make, runs and reports.
 //!
-//! In: artefacts and what each is made from, as whoever reads files found them. Out: the same, what
-//! is needed before what needs it, as text or in Graphviz' language. Must stay true: pure; the order
-//! depends on the artefacts alone; a circle is named, not walked.
+//! In: artefacts and their sources, as the code that reads the files found them. Out: the graph with
+//! sources before dependents, as text or in Graphviz' language. Must stay true: pure; the order
+//! depends on the artefacts alone; a cycle is reported, not followed.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use crate::order::topological;
 
-/// What an artefact is. The order is the way from text to result.
+/// The kind of an artefact, ordered from text to result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
     Arch,
@@ -20,20 +20,20 @@ pub enum Kind {
     Report,
 }
 
-/// How it stands with an artefact.
+/// The state of an artefact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// A source, or what its sources make now.
+    /// A source, or equal to what its sources produce now.
     Current,
-    /// Not what its sources make now.
+    /// Differs from what its sources produce now.
     Stale,
-    /// Not there yet.
+    /// Does not exist yet.
     Missing,
     /// Started and not finished.
     Unfinished,
     /// Cannot be read or compiled.
     Broken,
-    /// There, and nothing makes it any more.
+    /// Exists, but has no source any more.
     Orphan,
 }
 
@@ -42,11 +42,11 @@ pub enum State {
 pub struct Artifact {
     pub kind: Kind,
     pub state: State,
-    /// More words about it; may be empty.
+    /// A note for the reader; may be empty.
     pub note: String,
 }
 
-/// Artefacts by path, and what each is made from.
+/// Artefacts by path, with their sources.
 #[derive(Clone, Debug, Default)]
 pub struct Artifacts {
     all: BTreeMap<String, Artifact>,
@@ -89,12 +89,12 @@ impl State {
 }
 
 impl Artifacts {
-    /// Adds an artefact; what is known of a path already stays.
+    /// Adds an artefact. An entry already known for the path is kept.
     pub fn add(&mut self, path: impl Into<String>, artifact: Artifact) {
         self.all.entry(path.into()).or_insert(artifact);
     }
 
-    /// Says that one is made from another.
+    /// Records that one artefact is made from another.
     pub fn need(&mut self, path: impl Into<String>, needed: impl Into<String>) {
         let needed = needed.into();
         let list = self.needs.entry(path.into()).or_default();
@@ -107,14 +107,14 @@ impl Artifacts {
         self.all.get(path)
     }
 
-    /// Whether anything cannot be made from what it says it is made from.
+    /// Whether any artefact cannot be made from its sources.
     pub fn broken(&self) -> bool {
         self.all.values().any(|artifact| artifact.state == State::Broken)
     }
 
-    /// Paths, kind by kind, each after what it needs; or those of one circle.
+    /// Paths by kind, sources before dependents; `Err` holds the paths of one cycle.
     pub fn in_order(&self) -> Result<Vec<&str>, Vec<&str>> {
-        // What waits for nothing comes out last number first; so the alphabet is numbered backwards.
+        // Ready paths come out highest number first, so the alphabet is numbered backwards.
         let paths: Vec<&str> = self.all.keys().rev().map(String::as_str).collect();
         let number = |path: &str| paths.binary_search_by(|known| path.cmp(known)).ok();
         let mut edges = Vec::new();
@@ -130,13 +130,13 @@ impl Artifacts {
         Ok(order)
     }
 
-    /// What a path is made from, as far as it is known here.
+    /// The known sources of a path.
     fn needs(&self, path: &str) -> impl Iterator<Item = &str> {
         let listed = self.needs.get(path).into_iter().flatten();
         listed.filter(|needed| self.all.contains_key(*needed)).map(String::as_str)
     }
 
-    /// One line each: kind, state, path, what it is made from.
+    /// One line per artefact: kind, state, path, sources.
     pub fn text(&self) -> Result<String, Vec<&str>> {
         let order = self.in_order()?;
         let width = order.iter().map(|path| path.chars().count()).max().unwrap_or(0);
@@ -150,7 +150,7 @@ impl Artifacts {
             match needs.as_slice() {
                 [] => {}
                 [one] => line += &format!("  from {one}"),
-                // A report is made from hundreds of runs.
+                // A report can have hundreds of runs as sources.
                 [first, .., last] if needs.len() > 3 => {
                     line += &format!("  from {first} … {last} ({} in all)", needs.len());
                 }
@@ -164,7 +164,7 @@ impl Artifacts {
         Ok(text)
     }
 
-    /// The same for `dot`.
+    /// The graph in Graphviz' language.
     pub fn dot(&self) -> Result<String, Vec<&str>> {
         let order = self.in_order()?;
         let number: BTreeMap<&str, usize> = order.iter().copied().zip(0..).collect();

@@ -1,9 +1,9 @@
-//! What no pairwise diff shows: confounds, broken invariants and false claims in a *set* of experiments.
+//! Finds confounds, broken invariants and false claims in a *set* of experiments, which no pairwise diff shows.
 //!
-//! In: experiments as flat maps (ours or foreign), rules, and what was found in their curves. Out: a
-//! [`Report`]. Must stay true (design, section 6): every finding follows from a rule, none from a name
-//! of an experiment; both values are shown; exact arithmetic; the same set gives the same report in
-//! whatever order it was read.
+//! In: experiments as flat maps (ours or foreign), rules, and findings from their curves. Out: a
+//! [`Report`]. Must stay true: every finding follows from a rule, never from the name of an
+//! experiment; both values are shown; arithmetic is exact; the same set gives the same report,
+//! in whatever order it was read.
 
 mod across;
 mod budget;
@@ -42,14 +42,14 @@ pub use report::{Json, Report, json, text};
 pub use rules::{Own, Rule, Rules, Severity, TABLE};
 pub use value::Value;
 
-/// Experiments, ready for the rules: sorted by name.
+/// Prepares experiments for the rules, sorted by name.
 pub fn subjects(experiments: &[Experiment]) -> Vec<Subject> {
     let mut subjects: Vec<Subject> = experiments.iter().map(Subject::of).collect();
     subjects.sort_by(|a, b| (&a.name, &a.source).cmp(&(&b.name, &b.source)));
     subjects
 }
 
-/// Applies every rule. `curves` is what was found in the experiments' curves, if there were any.
+/// Applies every rule. `curves` are the findings from the experiments' curves, if any.
 pub fn audit(subjects: &[Subject], rules: &Rules, curves: Findings) -> Report {
     let mut found = curves;
     unknown::unknown(subjects, &mut found);

@@ -1,11 +1,11 @@
 //! Identity: the canonical text of a graph, its structural hash, and the manifest of parameters.
 //!
-//! In: a graph. Out: texts and digests. Must stay true (design, section 5): nodes stand in canonical
-//! order (depth-first from the outputs, operands in order), parameters and states are nodes numbered
-//! by first use and carry shape and init rule but not their path, a filled slot is one node, layers
+//! In: a graph. Out: texts and digests. Must stay true (docs/locks.md): nodes are in canonical order
+//! (depth-first from the outputs, operands in order); parameters and states are nodes, numbered
+//! by first use, with shape and init rule but without their path; a filled slot is one node; layers
 //! are listed unrolled as their body's digest with global numbers. Names, block boundaries, comments,
-//! defaults and empty slots leave no trace; anything else does. The open form lists empty slots and paths as
-//! well. `docs/locks.md` is the format, and the scripts that follow it recompute every digest.
+//! defaults and empty slots leave no trace; everything else does. The open form also lists empty slots and
+//! paths. `docs/locks.md` describes the format, and its scripts recompute every digest.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -24,7 +24,7 @@ const MANIFEST_TAG: &str = "canonc.manifest.v1";
 /// What identifies an architecture.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
-    /// Body texts by digest, then the top text: everything the structural hash covers.
+    /// The texts of bodies by digest, then the top text: everything the structural hash covers.
     pub graph_text: String,
     pub graph: Digest,
     pub manifest_text: String,
@@ -40,8 +40,8 @@ pub fn identify(graph: &Graph) -> Identity {
     Identity { graph_text, graph: digest, manifest_text, manifest }
 }
 
-/// The graph with every declared slot, filled or not, and the path of every parameter. Graph text and
-/// manifest follow from it by text alone, and so does whether two arms differ only in what fills their
+/// The graph with every declared slot, filled or not, and the path of every parameter. The graph text and
+/// the manifest can be computed from it, and so can whether two arms differ only in the fills of their
 /// slots (`docs/locks.md`). No id depends on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenForm {
@@ -49,7 +49,7 @@ pub struct OpenForm {
     pub digest: Digest,
 }
 
-/// `graph` is from [`crate::elaborate::elaborate_open`].
+/// Writes the open form. `graph` is from [`crate::elaborate::elaborate_open`].
 pub fn open_form(graph: &Graph) -> OpenForm {
     let mut bodies = Bodies { tag: OPEN_BODY_TAG, open: true, ..Bodies::default() };
     let Writer { text: top, .. } = Writer::write(&graph.top, &mut bodies);
@@ -57,8 +57,8 @@ pub fn open_form(graph: &Graph) -> OpenForm {
     OpenForm { text, digest }
 }
 
-/// The digest of the open form with every fill taken out: what is left is the graph without its fills, and
-/// where its slots are. `graph` is from [`crate::elaborate::elaborate_open`].
+/// The digest of the open form with every fill removed: the graph without fills, and the places of its
+/// slots. `graph` is from [`crate::elaborate::elaborate_open`].
 pub fn unfilled_form(graph: &Graph) -> Digest {
     let top = unfilled(&graph.top, &mut BTreeMap::new());
     open_form(&Graph { top, ..graph.clone() }).digest
@@ -69,7 +69,7 @@ fn unfilled(body: &Body, known: &mut BTreeMap<*const Body, Rc<Body>>) -> Body {
     for node in &mut out.nodes {
         match &mut node.kind {
             NodeKind::Slot { name, fill, params, states } => {
-                // What a fill reads goes with it.
+                // Remove the list of values that the fill reads, too.
                 name.truncate(name.find(", reads ").unwrap_or(name.len()));
                 (*fill, *params, *states) = (Rc::new(Body::default()), Vec::new(), Vec::new());
             }
@@ -113,11 +113,11 @@ fn type_text(ty: &Type) -> String {
     }
 }
 
-/// Nested bodies written so far: by place, so that equal layers are written once, and by digest.
+/// Nested bodies written so far: by address, so that equal layers are written once, and by digest.
 #[derive(Default)]
 struct Bodies {
     tag: &'static str,
-    /// Whether the open form is written.
+    /// Whether to write the open form.
     open: bool,
     known: BTreeMap<*const Body, Nested>,
     texts: BTreeMap<Digest, String>,
@@ -144,7 +144,7 @@ impl Bodies {
         nested
     }
 
-    /// All bodies by digest, then the top.
+    /// All bodies by digest, then the top body.
     fn listed(&self, top: &str, tag: &str) -> (String, Digest) {
         let digest = Digest::of(tag, top);
         let mut text = String::new();
@@ -156,7 +156,7 @@ impl Bodies {
     }
 }
 
-/// Numbers by first use.
+/// Numbers assigned at first use.
 struct Numbers<Id> {
     order: Vec<Id>,
     of: BTreeMap<Id, usize>,
@@ -275,7 +275,7 @@ impl<'a> Writer<'a> {
         self.numbers.insert(id, number);
     }
 
-    /// The enclosing numbers of a nested body's parameters and states, in the nested order.
+    /// Maps a nested body's parameters and states to the enclosing numbers, in the nested order.
     fn used(&mut self, nested: &Nested, params: &[ParamId], states: &[StateId]) -> String {
         let mut text = String::new();
         for (i, own) in nested.params.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! *Controlled*: whether two arms differ in their treatment and in nothing else.
+//! Proves *controlled*: two arms differ in their treatment and in nothing else.
 //!
-//! In: two locks and a treatment. Out: a [`Verdict`], with every difference in its group; or why the
+//! In: two locks and a treatment. Out: a [`Verdict`] with every difference in its group; or why the
 //! treatment makes no sense for these arms. Must stay true (docs/threat-model.md): each arm is given the
-//! other's values at the treatment, everything derived is computed again, and both results must equal the
-//! other arm byte for byte. One direction is not enough: where a treatment switches a structure off,
-//! whatever a definition hides behind it is not in that arm's text. The lists only explain; graph erasure
-//! is a second proof for slots; where proofs disagree, the arms are confounded.
+//! other's values at the treatment, everything derived is recomputed, and both results must equal the
+//! other arm byte for byte. One direction is not enough: if a treatment switches a structure off, that
+//! arm's text does not show what a definition hides behind it. The lists only explain; graph erasure
+//! is a second proof for slots; if the proofs disagree, the arms are confounded.
 
 mod definitions;
 mod direction;
@@ -57,7 +57,7 @@ pub use verdict::{
     Change, Declared, Erased, Outcome, Place, Proof, Replaced, Side, Subject, Verdict,
 };
 
-/// Judges two arms for a treatment. The verdict does not depend on their order.
+/// Compares two arms for a treatment. The verdict does not depend on their order.
 pub fn controlled(a: &Side<'_>, b: &Side<'_>, treatment: &[String]) -> Result<Verdict, Refusal> {
     let experiments = match (a.experiment, b.experiment) {
         (Some(a), Some(b)) => Some([a, b]),
@@ -96,7 +96,7 @@ pub fn controlled(a: &Side<'_>, b: &Side<'_>, treatment: &[String]) -> Result<Ve
     judge.verdict(treatment)
 }
 
-/// An experiment's fields with both forms of the budget, so that either can be spoken of.
+/// An experiment's fields with both forms of the budget, so that a treatment can name either.
 fn effective(experiment: &Experiment) -> Fields {
     let mut fields = experiment.fields.clone();
     for path in ["budget.steps", "budget.tokens"] {
@@ -107,9 +107,9 @@ fn effective(experiment: &Experiment) -> Fields {
     fields
 }
 
-/// Everything known of both arms: the one that is given values, and the one they come from.
+/// All facts about both arms: first the arm that receives values, then the arm that gives them.
 struct Judge<'a> {
-    /// What the arms are called in a verdict.
+    /// The arms' names in a verdict.
     letters: [&'static str; 2],
     sides: [&'a Side<'a>; 2],
     experiments: Option<[&'a Experiment; 2]>,
@@ -117,7 +117,7 @@ struct Judge<'a> {
     program: &'a Program,
     files: [FileId; 2],
     archs: [&'a Compiled; 2],
-    /// In plain form.
+    /// Trees in plain form.
     trees: [&'a ArchTree; 2],
     indices: [&'a Index; 2],
     definitions: [&'a Definitions; 2],
@@ -245,10 +245,10 @@ impl Judge<'_> {
         Declared { entry: entry.text.clone(), factors: entry.factors, changes }
     }
 
-    /// What a definition that is the treatment was told and the other arm's has no place for. It comes with it,
-    /// and is no factor: there is nothing in the other arm that it could be compared with.
+    /// Settings below a treated definition that only one arm has. They come with the definition and are not
+    /// counted as factors: the other arm has nothing to compare them with.
     fn told_with(&self, path: &str, layers: &[Layer]) -> Vec<Change> {
-        // A fill says its settings itself.
+        // A fill lists its own settings.
         if slot_of(path).is_some() {
             return Vec::new();
         }
@@ -269,11 +269,11 @@ impl Judge<'_> {
         told
     }
 
-    /// Data that both arms name and neither has a digest for; where what they record of it differs, their
-    /// names say nothing.
+    /// Data that both arms name and neither has a digest for. If the arms record different facts about it, equal
+    /// names prove nothing.
     fn assumed(&self) -> Vec<String> {
         match self.experiments {
-            // Unless canonc runs both arms, which reads the data itself, that is a confound.
+            // A confound, unless canonc runs both arms: it reads the data itself.
             Some(_) if self.trainer() == Trainer::Any && !self.records_agree() => Vec::new(),
             Some([a, b]) => {
                 let (a, b) = (a.open_inputs(), b.open_inputs());

@@ -1,7 +1,7 @@
-//! Every way an architecture can be wrong, one constructor each.
+//! Errors in an architecture, one constructor each.
 //!
-//! In: places and the two things that disagree. Out: diagnostics. Must stay true: each says what is
-//! wrong in the user's words with both values, and a `help:` that says what to type; each has a
+//! In: spans and the two things that disagree. Out: diagnostics. Must stay true: each says what is
+//! wrong in the user's terms with both values, and its `help:` says what to type; each has a
 //! case under `tests/cases`.
 
 mod elaborate;
@@ -262,7 +262,7 @@ pub(crate) fn no_such_arch(span: Span, wanted: &str, found: &[String]) -> Diagno
     }
 }
 
-/// How many names a message lists before it only counts.
+/// How many names a message lists before it only counts the rest.
 const SHOWN: usize = 12;
 
 fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
@@ -273,7 +273,7 @@ fn list<'a>(names: impl Iterator<Item = &'a str>) -> String {
     if more > 0 { format!("{text} and {more} more") } else { text }
 }
 
-/// `a → b → … → z`, the middle left out if it is long.
+/// `a → b → … → z`. The middle of a long chain is left out.
 fn chain<'a>(names: impl Iterator<Item = &'a str>) -> String {
     let mut names: Vec<&str> = names.collect();
     if names.len() > SHOWN {

@@ -1,9 +1,9 @@
 //! PASS Plan → Plan with gradients: every primitive's gradient rule, last call first.
 //!
 //! In: the tape of `lower`, a value and its gradient. Out: backward steps, and the gradient of each
-//! value. Must stay true: gradients that reach one value from several users are added in the order
-//! in which the reversed tape meets the users, so their sum is one fixed expression; a layer that
-//! is recomputed runs the very kernels of its forward pass.
+//! value. Must stay true: gradients from several users of a value are added in the order in which
+//! the reversed tape reaches the users, so their sum is one fixed expression; a recomputed layer
+//! runs the same kernels as in its forward pass.
 
 use crate::lower::{Lower, Taped};
 use crate::plan::{Kernel, Phase, ValId};
@@ -27,7 +27,7 @@ impl Flow {
         self.of[at] = Some(gradient);
     }
 
-    /// Adds what one more user sends back.
+    /// Adds the gradient from one more user.
     fn add(&mut self, lower: &mut Lower, value: ValId, gradient: ValId) {
         let sum = match self.of(value) {
             Some(before) => lower.one(Kernel::Add, &[before, gradient]),
@@ -37,7 +37,7 @@ impl Flow {
     }
 }
 
-/// Emits the backward pass of everything on the tape, which it empties.
+/// Emits the backward pass of everything on the tape, and empties the tape.
 pub(crate) fn differentiate(lower: &mut Lower, value: ValId, gradient: ValId) -> Flow {
     let mut flow = Flow::default();
     flow.set(value, gradient);

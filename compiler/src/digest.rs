@@ -1,7 +1,7 @@
-//! Digests over text a person can see.
+//! Digests of human-readable text.
 //!
-//! In: a domain tag and canonical text. Out: BLAKE3. Must stay true: every digest of this project
-//! is `blake3(tag + "\n" + text)`, so any script with the `blake3` package recomputes it.
+//! In: a domain tag and canonical text. Out: a BLAKE3 digest. Must stay true: every digest of this project
+//! is `blake3(tag + "\n" + text)`, so any script with the `blake3` package can recompute it.
 
 use std::fmt;
 

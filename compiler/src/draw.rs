@@ -1,8 +1,8 @@
 //! Pictures of a graph: Graphviz' language, and SVG drawn here.
 //!
-//! In: a graph and its fields. Out: text of a picture. Must stay true: pure, and a function of the
+//! In: a graph and its fields. Out: the picture as text. Must stay true: pure, and a function of the
 //! graph alone (no clock, no randomness: equal graphs give equal bytes); equal layers are drawn
-//! once with their number; every node and every filled slot of what is drawn appears; time and
+//! once with their numbers; every node and every filled slot of the drawn part appears; time and
 //! memory are bounded by [`MAX_BOXES`].
 
 mod diagram;
@@ -22,31 +22,31 @@ use crate::graph::{Body, Graph, Param};
 pub use dot::dot;
 pub use svg::svg;
 
-/// The most boxes that are laid out as one picture; nobody reads more.
+/// The most boxes in one picture; nobody reads more.
 pub const MAX_BOXES: usize = 400;
 /// The most kinds of layers drawn side by side.
 pub const MAX_KINDS: usize = 6;
 
-/// What is drawn.
+/// The subject of a picture.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
     /// The arch's name.
     pub name: &'a str,
     pub graph: &'a Graph,
-    /// Where definitions are named: `layers.0`, `layers.0.mixer`.
+    /// Fields that name definitions: `layers.0`, `layers.0.mixer`.
     pub fields: &'a [Field],
 }
 
-/// More boxes than a picture holds.
+/// The graph has more boxes than a picture may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge {
     pub boxes: usize,
 }
 
-/// Layers that compute the same and call their parameters the same.
+/// Layers with the same computation and the same parameter names.
 #[derive(Clone, Debug)]
 pub struct LayerKind {
-    /// Their numbers, rising.
+    /// Their numbers, ascending.
     pub layers: Vec<u32>,
     pub body: Rc<Body>,
 }
@@ -72,7 +72,7 @@ pub fn layer_kinds(graph: &Graph) -> Vec<LayerKind> {
     kinds
 }
 
-/// `0..3, 5, 8..10`: rising numbers as the language writes ranges, ends excluded.
+/// Ascending numbers as the language writes ranges, ends excluded: `0..3, 5, 8..10`.
 pub fn ranges(numbers: &[u32]) -> String {
     let mut parts: Vec<(u32, u32)> = Vec::new();
     for &n in numbers {
@@ -94,7 +94,7 @@ impl<'a> Subject<'a> {
         self.fields.iter().find(|field| field.path == path).map(|field| field.value.as_str())
     }
 
-    /// What a layer is called, and what stands in it: `decoder`, `attention, swiglu`.
+    /// The name of a layer and its contents: `decoder`, `attention, swiglu`.
     fn layer_words(&self, layer: u32) -> (String, String) {
         let name = self.field(&format!("layers.{layer}")).unwrap_or("layer");
         let parts = ["mixer", "mlp"].iter();
@@ -172,7 +172,7 @@ mod tests {
         let diagram = diagram(&kinds[0].body, "x", "y");
         let made = layout(&diagram, &svg::sizes(&diagram));
         for route in &made.routes {
-            // Out of a box, past others, into a box: what is between runs straight down.
+            // A route leaves a box, passes others and enters a box: the middle part runs straight down.
             let between = &route[2..route.len() - 2];
             assert!(between.iter().all(|(x, _)| (x - between[0].0).abs() < 0.5), "{route:?}");
         }

@@ -1,10 +1,10 @@
-//! PASS ArchTree → Graph: every definition unfolded, every shape checked.
+//! PASS ArchTree → Graph: expands every definition and checks every shape.
 //!
 //! In: an arch's tree and the library. Out: its compute graph and its fields (each configuration
 //! value under its path), or all independent errors. Must stay true: total (depth, steps, nodes and
 //! sizes are bounded before allocation); a parameter's path is the instance names from the arch
-//! down and depends on nothing else; equal layers that ignore their number are elaborated once;
-//! nothing fails without a diagnostic, and nothing that failed is left out of a graph.
+//! down and nothing else; equal layers that do not use their number are elaborated once; every
+//! failure has a diagnostic, and no graph is returned with a failed part left out.
 
 #![expect(
     clippy::wildcard_enum_match_arm,
@@ -39,28 +39,28 @@ use crate::value::Value;
 use building::Building;
 use frame::Slots;
 
-/// How deep definitions may call one another.
+/// Maximum depth of calls between definitions.
 pub const MAX_DEPTH: usize = 32;
-/// How deep expressions, and the calls in them, may nest.
+/// Maximum nesting of expressions, and of the calls in them.
 pub const MAX_EVALUATIONS: usize = 400;
-/// Expressions evaluated and calls made; equal layers count once.
+/// Maximum expressions evaluated and calls made; equal layers count once.
 pub const MAX_STEPS: usize = 400_000;
-/// Nodes of the whole graph, layers unrolled.
+/// Maximum nodes of the whole graph, layers unrolled.
 pub const MAX_NODES: usize = 4_000_000;
-/// Parameters and states of the whole graph.
+/// Maximum parameters and states of the whole graph.
 pub const MAX_TENSORS: usize = 300_000;
-/// Configuration values of the whole arch, layers unrolled.
+/// Maximum configuration values of the whole arch, layers unrolled.
 pub const MAX_FIELDS: usize = 400_000;
-/// Letters of all paths of parameters, states and fields together.
+/// Maximum total length of all paths of parameters, states and fields.
 pub const MAX_PATHS: usize = 1 << 25;
-/// Channels per token of any tensor, rows of any table.
+/// Maximum channels per token of any tensor, and rows of any table.
 pub const MAX_WIDTH: i64 = 1 << 26;
-/// Elements of any parameter.
+/// Maximum elements of any parameter.
 pub const MAX_ELEMENTS: i64 = 1 << 48;
-/// Elements of all parameters together.
+/// Maximum elements of all parameters together.
 pub const MAX_TOTAL: i64 = 1 << 56;
 
-/// The label of the layer or head that an error inside a definition is shown with.
+/// Label of the layer or head for which an error inside a definition occurred.
 pub(crate) const FOR_THIS: &str = "for this";
 
 /// One configuration value of the arch, by path.
@@ -69,7 +69,7 @@ pub struct Field {
     /// `vocab`, `layers.3.mixer.rope.dims`, `layers.3.slots.A`.
     pub path: String,
     pub value: String,
-    /// Written by someone (free), or a default (derived from what is written).
+    /// Written by someone (free), or a default (derived from written values).
     pub written: bool,
     pub span: Span,
 }
@@ -77,13 +77,13 @@ pub struct Field {
 /// The result of elaboration.
 #[derive(Clone, Debug)]
 pub struct Elaborated {
-    /// In the order of the text: nothing but [`Elaborated::graph`] may see it.
+    /// In text order. Only [`Elaborated::graph`] may read it.
     declared: Graph,
     pub fields: Vec<Field>,
 }
 
 impl Elaborated {
-    /// The graph, in canonical order. Whoever only asks for fields does not wait for it.
+    /// The graph, in canonical order. Sorting happens here, so callers that only need fields skip it.
     pub fn graph(self) -> Graph {
         let Graph { top, vocab, dim } = self.declared;
         Graph { top: arranged(top), vocab, dim }
@@ -98,8 +98,8 @@ pub fn elaborate(
     elaborate_as(library, tree, diagnostics, false)
 }
 
-/// The graph with every declared slot in it, the empty ones too: only for
-/// [`crate::canonical::open_form`], since nothing else knows an empty slot. An arch that elaborates has one.
+/// The graph with every declared slot, including empty ones. Only for [`crate::canonical::open_form`]:
+/// no other code handles an empty slot. Every arch that elaborates has one.
 pub fn elaborate_open(library: &Library, tree: &ArchTree) -> Option<Graph> {
     elaborate_as(library, tree, &mut Diagnostics::new(), true).map(Elaborated::graph)
 }
@@ -139,7 +139,7 @@ fn elaborate_as(
     result.filter(|_| good)
 }
 
-/// One mistake in a definition that several layers use is one report.
+/// Reports an error in a definition once, although several layers use the definition.
 fn once_each(diagnostics: &mut Diagnostics, from: usize) {
     let mut seen = BTreeSet::new();
     let found = diagnostics.split_off(from.min(diagnostics.len()));
@@ -153,22 +153,22 @@ struct Elaborator<'a> {
     library: &'a Library,
     tree: &'a ArchTree,
     diagnostics: &'a mut Diagnostics,
-    /// Diagnostics there were before.
+    /// The number of diagnostics before elaboration.
     before: usize,
     aliases: Aliases,
     arch: BTreeMap<String, Value>,
-    /// Fields of the arch being worked out, outermost first.
+    /// Fields of the arch that are being evaluated, outermost first.
     pending: Vec<&'static str>,
     nodes: usize,
     paths: usize,
     steps: usize,
     evaluations: usize,
-    /// A bound was passed, or there are as many errors as a person reads.
+    /// A bound was exceeded, or enough errors were reported.
     stopped: bool,
     /// Whether the layer being elaborated asked for its own number.
     uses_layer: bool,
     layer: Option<i64>,
-    /// What `fan_in` means while an init rule is evaluated.
+    /// The value of `fan_in` while an init rule is evaluated.
     fan_in: Option<i64>,
     /// Names of the definitions being called, outermost first.
     stack: Vec<String>,
@@ -176,7 +176,7 @@ struct Elaborator<'a> {
     widths: Vec<i64>,
     /// Whether empty slots become nodes.
     open: bool,
-    /// What the fill being elaborated has read of the arch: its fields and rows of its init table.
+    /// What the current fill has read from the arch: its fields and rows of its init table.
     reads: Option<BTreeSet<String>>,
 }
 
@@ -194,7 +194,7 @@ impl Elaborator<'_> {
         self.diagnostics.iter().filter(|d| d.is_error()).count()
     }
 
-    /// Whether to go on; `None` once a bound has been passed.
+    /// Counts a step; `None` once a bound was exceeded.
     fn step(&mut self, span: Span) -> Option<()> {
         self.steps += 1;
         if self.stopped {
@@ -279,7 +279,7 @@ impl Elaborator<'_> {
         }
     }
 
-    /// A field of the arch, worked out when it is first asked for.
+    /// A field of the arch, evaluated at its first use.
     fn arch_field(&mut self, field: &'static str) -> Option<Value> {
         self.has_read(field);
         if let Some(known) = self.arch.get(field) {
@@ -318,7 +318,7 @@ impl Elaborator<'_> {
         Some(value)
     }
 
-    /// Notes what a fill depends on besides its own definition and the width of its slot.
+    /// Records what a fill depends on besides its own definition and the width of its slot.
     fn has_read(&mut self, what: &str) {
         if let Some(reads) = &mut self.reads {
             reads.insert(what.to_owned());
@@ -345,7 +345,7 @@ impl Elaborator<'_> {
         outs.first().copied()
     }
 
-    /// Calls what stands directly below the arch, with its own table of slots.
+    /// Calls a definition directly below the arch, with its own table of slots.
     fn holder_call(
         &mut self,
         b: &mut Building,
@@ -382,7 +382,7 @@ impl Elaborator<'_> {
         Some(outs)
     }
 
-    /// What is wrong inside a definition is shown with the layer (or head) it is wrong for.
+    /// Adds the layer (or head) to errors inside a definition.
     fn point_at_layer(&mut self, from: usize, layer: Span) {
         for d in self.diagnostics.iter_mut().skip(from) {
             let inside = d.labels.iter().any(|label| {
@@ -395,7 +395,7 @@ impl Elaborator<'_> {
         }
     }
 
-    /// What is wrong with one setting is so for every kind of layer it reaches: the first is told.
+    /// Keeps only the first error about one setting, which every kind of layer would repeat.
     fn say_once(&mut self, from: usize) {
         let told = |d: &Diagnostic| (d.message.clone(), d.labels.first().map(|label| label.span));
         let mut known: Vec<_> = self.diagnostics.iter().take(from).map(told).collect();
@@ -409,8 +409,8 @@ impl Elaborator<'_> {
         }
     }
 
-    /// A finished body. Parameters that no output depends on would be initialised, stored and never
-    /// trained: they are an error.
+    /// Finishes a body. A parameter that no output depends on is an error: it would be initialised, stored and
+    /// never trained.
     fn finish(&mut self, b: Building) -> (Body, Vec<Field>) {
         let reachable = b.body.reachable();
         let mut used = vec![false; b.body.params.len()];
@@ -435,7 +435,7 @@ impl Elaborator<'_> {
         (b.body, b.fields)
     }
 
-    /// Rows of the init table that are not one of the usual roles and that nothing asks for.
+    /// Reports rows of the init table that are not one of the usual roles and that nothing uses.
     fn unused_rows(&mut self, top: &Body) {
         let mut roles: BTreeSet<&str> = ROLES.into_iter().collect();
         roles.extend(top.params.iter().map(|p| p.role.as_str()));

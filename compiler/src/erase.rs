@@ -1,8 +1,8 @@
 //! Erasure: a graph without the fills of some slots.
 //!
-//! In: a graph and slot names. Out: the graph as if those slots had been empty. Must stay true
-//! (design, section 5): erasing the slots of a Canon arch gives its base's graph and manifest,
-//! byte for byte and path by path.
+//! In: a graph and slot names. Out: the graph as if those slots had been empty. Must stay true:
+//! erasing the slots of a Canon arch gives its base's graph and manifest, byte for byte and path
+//! by path.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -10,14 +10,14 @@ use std::rc::Rc;
 use crate::arrange::arranged;
 use crate::graph::{Body, Graph, NodeKind, Out};
 
-/// The graph with every slot that `erased` accepts emptied; `None` as layer for the head's slots.
+/// Empties every slot that `erased` accepts; the layer is `None` for the head's slots.
 pub fn erase(graph: &Graph, erased: &dyn Fn(Option<u32>, &str) -> bool) -> Graph {
     let mut done = BTreeMap::new();
     let top = erase_body(&graph.top, None, erased, &mut done);
     Graph { top: arranged(top), vocab: graph.vocab, dim: graph.dim }
 }
 
-/// Every slot of every layer.
+/// Empties every slot of every layer.
 pub fn erase_all(graph: &Graph) -> Graph {
     erase(graph, &|_, _| true)
 }
@@ -32,7 +32,7 @@ fn erase_body(
 ) -> Body {
     let mut out = Body { nodes: Vec::with_capacity(body.nodes.len()), ..body.clone() };
     out.nodes.clear();
-    // What each output of the old body is now.
+    // The new output for each output of the old body.
     let mut now: BTreeMap<Out, Out> = BTreeMap::new();
     let moved = |now: &BTreeMap<Out, Out>, o: &Out| now.get(o).copied().unwrap_or(*o);
     for (id, node) in body.nodes.iter().enumerate() {

@@ -1,13 +1,13 @@
-//! THE field table: every field of an experiment, what it may hold and what it means for a result.
+//! THE field table: every field of an experiment, its allowed values and its effect on a result.
 //!
-//! In: nothing. Out: [`TABLE`], read by recipes, locks, comparisons and reports alike. Must stay true
-//! (design, section 6): a field's class stands here and nowhere else, and a test mutates each field
-//! and sees the digests change as its class promises; a field added after version 1 enters a digest
-//! only when it differs from its neutral value; fields of the arch are not listed here, since each
-//! arch brings its own (`arch.layers.3.mixer.heads`): they are semantic by way of `arch.graph` and
-//! `arch.manifest`, so that renaming or refactoring an arch changes no id.
+//! In: nothing. Out: [`TABLE`], read by recipes, locks, comparisons and reports alike. Must stay true:
+//! a field's class is defined only here, and a test changes each field and checks that the digests
+//! change as its class promises; a field added after version 1 enters a digest only when it differs
+//! from its neutral value. Fields of the arch are not listed, since each arch brings its own
+//! (`arch.layers.3.mixer.heads`): they are semantic through `arch.graph` and `arch.manifest`, so that
+//! renaming or refactoring an arch changes no id.
 
-/// Keys of a launch: by themselves, and below each section that launchers have.
+/// Keys of a launch: at the top level, and in each section that launchers use.
 macro_rules! launch {
     ($($key:literal),* $(; $($other:literal),*)?) => {
         &[
@@ -45,19 +45,19 @@ pub(crate) use value::{one_of, quote, row, shown, string};
 /// Values of free fields by path.
 pub type Fields = BTreeMap<String, FieldValue>;
 
-/// What a field means for a result.
+/// How a field affects a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     /// Changes the computation in exact arithmetic: part of the `train` digest, which is the id.
     Semantic,
-    /// Changes no weight but what is measured of them: part of the `eval` digest.
+    /// Changes how the weights are measured, not the weights: part of the `eval` digest.
     Measured,
     /// Changes rounding only: part of the `platform` digest.
     Platform,
-    /// Read by another trainer only, where it can decide a result. It changes no bit here, so no id
-    /// covers it; between arms it is a confound unless canonc runs both.
+    /// Only another trainer reads it, and there it can change a result. It changes nothing in canonc, so no id
+    /// covers it; if arms differ in it, that is a confound unless canonc runs both.
     Carried,
-    /// Changes no bit of any loss or weight: part of no digest but the file's own.
+    /// Changes no bit of any loss or weight: in no digest except the file's own.
     Cosmetic,
 }
 
@@ -73,30 +73,30 @@ impl Class {
     }
 }
 
-/// Where a field's value comes from.
+/// The origin of a field's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Someone chose it.
+    /// Chosen by someone.
     Free,
     /// Computed from free fields.
     Derived,
-    /// Whichever of `budget.steps` and `budget.tokens` was not chosen follows from the other; both
-    /// decide training, so a difference in either is a confound unless it is in the treatment.
+    /// Of `budget.steps` and `budget.tokens`, the one that was not chosen follows from the other. Both
+    /// affect training, so a difference in either is a confound unless it is in the treatment.
     Decides,
 }
 
-/// What stands where nothing was written.
+/// The default of a field.
 #[derive(Clone, Copy)]
 pub enum Default {
-    /// Nothing: it has to be written.
+    /// No default: the field is required.
     Required,
     /// A value, as TOML.
     Is(&'static str),
-    /// Follows from other fields, as these words say.
+    /// Computed from other fields; the text says how.
     From(fn(&Fields) -> Option<FieldValue>, &'static str),
 }
 
-/// One row.
+/// One row of the table.
 #[derive(Clone, Copy)]
 pub struct FieldDef {
     pub path: &'static str,
@@ -104,27 +104,27 @@ pub struct FieldDef {
     pub origin: Origin,
     pub kind: Kind,
     pub default: Default,
-    /// The field exists only where another one holds one of these words.
+    /// The field exists only if another field holds one of these words.
     pub only: Option<(&'static str, &'static [&'static str])>,
-    /// Of a derived field: the free one that follows where this one is written.
+    /// For a derived field that may be written: the free field that then follows from it.
     pub instead: Option<&'static str>,
-    /// The revision of this table that brought it.
+    /// The revision of this table that added it.
     pub since: u32,
-    /// For fields younger than revision 1: the value under which a run is what it was without them.
+    /// For fields added after revision 1: the value that means the same as a lock without the field.
     pub neutral: &'static str,
     pub unit: &'static str,
     pub doc: &'static str,
-    /// What others call it; suggested, never accepted.
+    /// Other common names, which are suggested but never accepted.
     pub also: &'static [&'static str],
-    /// What a difference in it is about.
+    /// The topic of a difference in it.
     pub topic: Topic,
-    /// The keys and columns under which others write it. One that ends in `.*` is everything below it.
+    /// The keys and columns of foreign files that mean this field. `.*` at the end covers everything below.
     pub foreign: &'static [&'static str],
-    /// What it means in theirs that the key is not there.
+    /// The meaning of a foreign file without the key.
     pub absent: Absent,
-    /// Values that they write in their own words: theirs, ours.
+    /// Foreign words for values: theirs, ours.
     pub synonyms: &'static [(&'static str, &'static str)],
-    /// Whether it records where text comes from, or how it becomes tokens.
+    /// Whether it records the source or the tokenization of text.
     pub records_text: bool,
 }
 
@@ -177,17 +177,17 @@ impl FieldDef {
         FieldDef { only: Some((path, words)), ..self }
     }
 
-    /// Brought after the first locks, in which it had this value.
+    /// A field added after the first locks, with the value that those had implicitly.
     const fn younger(self, neutral: &'static str) -> FieldDef {
         FieldDef { since: 2, neutral, ..self }
     }
 
-    /// A derived field that a recipe may say instead of a free one, which follows then.
+    /// A derived field that a recipe may write instead of a free one, which then follows.
     const fn instead(self, kind: Kind, of: &'static str) -> FieldDef {
         FieldDef { kind, instead: Some(of), ..self }
     }
 
-    /// Whether a recipe may say it.
+    /// Whether a recipe may write it.
     pub fn is_writable(&self) -> bool {
         self.origin != Origin::Derived || self.instead.is_some()
     }
@@ -212,17 +212,17 @@ impl FieldDef {
         FieldDef { foreign, ..self }
     }
 
-    /// Whoever leaves the key out means this value.
+    /// A missing key means this value.
     const fn means(self, value: &'static str) -> FieldDef {
         FieldDef { absent: Absent::Is(value), ..self }
     }
 
-    /// The default that the other trainer documents.
+    /// The other trainer's documented default.
     const fn default_there(self, value: &'static str) -> FieldDef {
         FieldDef { absent: Absent::Default(value), ..self }
     }
 
-    /// Without the key it is what another field is.
+    /// A missing key means another field's value.
     const fn same_as(self, path: &'static str) -> FieldDef {
         FieldDef { absent: Absent::As(path), ..self }
     }
@@ -235,24 +235,24 @@ impl FieldDef {
         FieldDef { records_text: true, ..self }
     }
 
-    /// Whether another trainer's scores depend on it: no weight does, and nothing that is measured here.
+    /// Whether it affects another trainer's scores only: no weight and no measurement of canonc.
     pub fn reaches_scores(&self) -> bool {
         self.class == Class::Cosmetic && self.topic == Topic::Evaluation
     }
 
-    /// Whether a difference can reach a loss or a weight, here or in the trainer that reads it.
+    /// Whether a difference can change a loss or a weight, here or in the trainer that reads it.
     pub fn reaches_result(&self) -> bool {
         match self.class {
             Class::Semantic | Class::Platform | Class::Carried => true,
-            // What may be written instead of a field that decides does so as well.
+            // A field that may be written instead of one that decides also decides.
             Class::Measured | Class::Cosmetic => {
                 self.origin == Origin::Decides || self.instead.is_some()
             }
         }
     }
 
-    /// The class under which locks list and digest it. What is carried stays where the first locks have it:
-    /// among the cosmetic fields, or the platform's where it says how another trainer rounds.
+    /// The class under which locks list and digest it. A carried field stays where the first locks have it:
+    /// among the cosmetic fields, or the platform's if it is about another trainer's rounding.
     pub fn listed(&self) -> Class {
         match (self.class, self.topic) {
             (Class::Carried, Topic::Numerics) => Class::Platform,
@@ -261,7 +261,7 @@ impl FieldDef {
         }
     }
 
-    /// Whether the field exists beside these values.
+    /// Whether the field exists, given the other fields.
     pub fn exists(&self, fields: &Fields) -> bool {
         holds(self.only, fields)
     }
@@ -277,28 +277,28 @@ impl FieldDef {
     }
 }
 
-/// The revision of each synthetic generator: raised when the same seed gives other samples, or the same
+/// The revision of each synthetic generator. Raise it when the same seed gives other samples, or the same
 /// samples are packed into other windows.
 pub const GENERATORS: [(&str, i64); 6] =
     [("brevo", 1), ("capo", 1), ("depo", 1), ("lano", 1), ("mano", 1), ("multihop", 1)];
 
-/// Something that decides a result, that no field says and that is neither a primitive nor a generator,
-/// which have revisions of their own.
+/// A rule that affects results but is neither a field, nor a primitive or generator, which have their
+/// own revisions.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
     pub name: &'static str,
     pub revision: i64,
-    /// What it covers.
+    /// The computations that it covers.
     pub doc: &'static str,
     only: Option<(&'static str, &'static [&'static str])>,
 }
 
-/// THE list of rules. Raise a revision by one in the change that lets the same lock give another number
-/// in exact arithmetic: another draw, formula, order or count. A rewrite that only rounds otherwise, a new
-/// field (it has its own neutral value) and a new choice of an old field (another word) raise nothing. A
-/// revision is in the id, as `revision.NAME`, from 2 on: at 1, the neutral value, it is not written, so
-/// that ids older than this list keep their meaning. A lock of another revision than the one here is
-/// refused by name.
+/// THE list of rules. Raise a revision by one in the change that makes the same lock give a different number
+/// in exact arithmetic: a different draw, formula, order or count. Do not raise it for a rewrite that only
+/// rounds differently, a new field (it has its own neutral value) or a new choice of an old field (a new
+/// word). From 2 on, a revision is in the id as `revision.NAME`; revision 1, the neutral value, is not
+/// written, so that ids older than this list keep their meaning. A lock with another revision than the
+/// one here is refused, and the error names the rule.
 pub const RULES: &[Rule] = &[
     rule("init", "How a parameter's init rule, key and seed become its first value."),
     rule("loss", "Which targets count, what is summed over them, and what the sum is divided by."),
@@ -318,25 +318,25 @@ const fn rule(name: &'static str, doc: &'static str) -> Rule {
 }
 
 impl Rule {
-    /// Whether it decides anything beside these values.
+    /// Whether the rule affects an experiment with these fields.
     pub fn applies(&self, fields: &Fields) -> bool {
         holds(self.only, fields)
     }
 
-    /// What its revision is called in the id.
+    /// The name of its revision in the id.
     pub fn path(&self) -> String {
         format!("revision.{}", self.name)
     }
 }
 
-/// Whether a field holds one of the words that something depends on.
+/// Whether a field holds one of the words in a condition.
 fn holds(only: Option<(&str, &[&str])>, fields: &Fields) -> bool {
     only.is_none_or(|(path, words)| {
         matches!(fields.get(path), Some(FieldValue::Text(word)) if words.contains(&word.as_str()))
     })
 }
 
-/// The row of a path.
+/// Finds the row of a path.
 pub fn find(path: &str) -> Option<&'static FieldDef> {
     TABLE.binary_search_by(|def| def.path.cmp(path)).ok().and_then(|i| TABLE.get(i))
 }
@@ -346,7 +346,7 @@ pub fn writable() -> impl Iterator<Item = &'static FieldDef> {
     TABLE.iter().filter(|def| def.is_writable())
 }
 
-/// The field a wrong path was probably meant to be; never the path itself.
+/// The field that was probably meant by a wrong path; never the path itself.
 pub fn suggest(path: &str) -> Option<&'static str> {
     nearest(path).filter(|near| *near != path)
 }
@@ -357,7 +357,7 @@ fn nearest(path: &str) -> Option<&'static str> {
     if let Some(def) = renamed.or_else(|| writable().find(|def| def.also.contains(&last))) {
         return Some(def.path);
     }
-    // The same word in another section, then a word like it in this one, then a path like it.
+    // First the same word in another section, then a similar word in this one, then a similar path.
     let named = |def: &&FieldDef| def.path.rsplit('.').next() == Some(last);
     if let Some(def) = writable().find(named) {
         return Some(def.path);
@@ -367,18 +367,18 @@ fn nearest(path: &str) -> Option<&'static str> {
     if let Some(def) = near.and_then(|near| find(&format!("{section}.{near}"))) {
         return Some(def.path);
     }
-    // Whole paths are alike by their sections alone, so only where that is wrong too.
+    // Whole paths can be similar because of their sections, so compare them only if the section is wrong too.
     let known = writable().any(|def| def.section() == section);
     dsl::suggest(path, writable().map(|def| def.path)).filter(|_| !known)
 }
 
-/// The value under which a lock that does not list a younger field was made.
+/// The implicit value of a newer field in a lock that does not list it.
 pub fn neutral_of(def: &FieldDef) -> Option<FieldValue> {
     let parsed = toml::de::DeValue::parse(def.neutral).ok()?;
     def.kind.read(parsed.get_ref()).ok().filter(|_| def.since > 1)
 }
 
-/// A value that follows from what is written, or the default; `None` where it has to be written.
+/// The value that follows from other fields, or the default; `None` if the field is required.
 pub fn default_of(def: &FieldDef, fields: &Fields) -> Option<FieldValue> {
     match def.default {
         Default::Required => None,
@@ -390,14 +390,14 @@ pub fn default_of(def: &FieldDef, fields: &Fields) -> Option<FieldValue> {
     }
 }
 
-/// A value as recipes mean it: weights are shares, so [60, 30, 10] is [6, 3, 1], and [1] is no weights.
+/// Normalises a value: weights are shares, so [60, 30, 10] becomes [6, 3, 1], and [1] becomes no weights.
 pub(crate) fn canonical(def: &FieldDef, value: FieldValue) -> FieldValue {
     let FieldValue::List(items) = &value else { return value };
     if def.path != "data.weights" {
         return value;
     }
     let number = |item: &FieldValue| if let FieldValue::Int(n) = item { *n } else { 1 };
-    // One source is the whole text, whatever its weight.
+    // A single source is the whole text, whatever its weight.
     if let [one] = items.as_slice()
         && number(one) > 0
     {
@@ -428,14 +428,14 @@ fn word<'a>(fields: &'a Fields, path: &str) -> Option<&'a str> {
     }
 }
 
-/// Answers where the task labels them, else everything: as published.
+/// Answers if the task labels them, else everything, as in the publication.
 fn loss_on(fields: &Fields) -> Option<FieldValue> {
     let labelled = ["brevo", "depo"].contains(&word(fields, "data.task")?);
     let on = if labelled { "answer" } else { "all" };
     Some(FieldValue::text(on))
 }
 
-/// What the task is measured by; of text, which asks nothing, and of Capo, whose values the bits are of, no answers.
+/// The default metrics of a task. Text has no answers, and Capo measures bits of its values instead.
 fn metrics(fields: &Fields) -> Option<FieldValue> {
     let metrics: &[&str] = match word(fields, "data.task")? {
         "capo" => &["bits", "loss"],
@@ -446,7 +446,7 @@ fn metrics(fields: &Fields) -> Option<FieldValue> {
     Some(FieldValue::List(metrics.iter().map(|m| FieldValue::text(*m)).collect()))
 }
 
-/// What Lingua's buffer holds on one rank.
+/// The size of Lingua's buffer on one rank.
 fn shuffle_buffer(fields: &Fields) -> Option<FieldValue> {
     let batches = find("lingua.prefetch_size")?;
     let usual = default_of(batches, fields)?;
@@ -486,7 +486,7 @@ mod tests {
     fn the_table_is_sorted_and_sound() {
         for pair in TABLE.windows(2) {
             assert!(pair[0].path < pair[1].path, "{} before {}", pair[0].path, pair[1].path);
-            // One path inside another could not both be TOML keys.
+            // A path that is a prefix of another could not be a TOML key as well.
             assert!(!pair[1].path.starts_with(&format!("{}.", pair[0].path)));
         }
         for def in TABLE {
@@ -517,7 +517,7 @@ mod tests {
                 assert!(TABLE.iter().chain(FOREIGN).any(|known| known.path == other), "{other}");
             }
             assert!(def.doc.ends_with('.'), "{}", def.path);
-            // Derived fields follow from others, which are what differs.
+            // Skip derived fields: differences are in the fields they follow from.
             if def.origin != Origin::Derived || def.instead.is_some() {
                 assert_eq!(def.topic.decides(), def.reaches_result(), "{}", def.path);
             }

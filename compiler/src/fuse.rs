@@ -1,11 +1,11 @@
-//! PASS Plan → Plan: several steps that one kernel does as one.
+//! PASS Plan → Plan: replaces several steps by one kernel.
 //!
 //! In: steps in execution order, before liveness. Out: fewer steps. Must stay true: a value is fused
 //! away only if nothing else reads it; the result is the same function, rounded differently, so
-//! whether this runs is a platform field; each fusion is visible by its kernel's name.
+//! a platform field switches this pass; the kernel's name shows each fusion.
 //!
-//! The rules, each a file: `silu(gate) ⊙ up`; silu of a short convolution; a norm with a silu gate
-//! before or after it. A rule sees what the ones before it left.
+//! Each rule is a file: `silu(gate) ⊙ up`; silu of a short convolution; a norm with a silu gate
+//! before or after it. Rules run in order, each on the result of the previous ones.
 
 mod conv_silu;
 mod gated_norm;
@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::plan::{Kernel, Plan, Step, ValId};
 
-/// Looks at the step of this index; tells the edits what it found.
+/// Examines the step with this index and records its edits.
 type Rule = fn(&Plan, &Uses, usize, &mut Edits) -> Option<()>;
 
 pub(crate) fn fuse(plan: &mut Plan) {
@@ -30,11 +30,11 @@ pub(crate) fn fuse(plan: &mut Plan) {
     }
 }
 
-/// What each value is made by and read by, as indices of steps.
+/// The step that makes each value and the steps that read it, by index.
 struct Uses {
     makers: Vec<Option<usize>>,
     readers: Vec<Vec<usize>>,
-    /// Given to the caller: may not disappear.
+    /// An output of the plan, which must not disappear.
     kept: Vec<bool>,
 }
 
@@ -84,12 +84,12 @@ impl Uses {
         uses
     }
 
-    /// All steps that read a value, in order, if only steps do.
+    /// All steps that read a value, in order; `None` if something other than a step reads it.
     fn readers(&self, id: ValId) -> Option<&[usize]> {
         (!self.kept[id.0 as usize]).then_some(self.readers[id.0 as usize].as_slice())
     }
 
-    /// The one step that reads a value, if one does and nothing else.
+    /// The only reader of a value; `None` if anything else reads it.
     fn reader(&self, id: ValId) -> Option<usize> {
         match self.readers(id)? {
             [only] => Some(*only),

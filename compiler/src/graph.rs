@@ -1,9 +1,9 @@
-//! The compute graph: what an architecture computes, independent of how it was written.
+//! The compute graph: the computation of an architecture, independent of its spelling.
 //!
 //! In: `elaborate` builds it. Out: data for `canonical` (identity), `erase`, `analyse`, `stream`
-//! and `lower`. Must stay true: bodies are acyclic by construction (a node only names earlier
-//! nodes), every type is checked, parameters are logical tensors (q, k, v apart; gate, up apart),
-//! and nothing here depends on precision or device.
+//! and `lower`. Must stay true: bodies are acyclic by construction (a node only refers to earlier
+//! nodes); every type is checked; parameters are logical tensors (q, k, v separate; gate, up separate);
+//! nothing here depends on precision or device.
 
 use std::rc::Rc;
 
@@ -34,32 +34,32 @@ impl Out {
 }
 
 /// A logical parameter. In a body its path is relative to the instance; in [`Graph::params`] it is
-/// the whole path (`layers.3.mixer.wq`).
+/// absolute (`layers.3.mixer.wq`).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Param {
     pub path: String,
     pub shape: Vec<i64>,
     pub init: InitRule,
-    /// What it is for: `linear`, `norm`, `canon`, `short_conv`, or a raw parameter's own name.
+    /// Its role: `linear`, `norm`, `canon`, `short_conv`, or a raw parameter's own name.
     pub role: String,
-    /// Declared by a slot's fill (at any depth): what erasing the slot removes.
+    /// The slot with the fill that declares it (at any depth). Erasing the slot removes it.
     pub slot: Option<String>,
 }
 
 impl Param {
-    /// The key that draws its first value: with the run's seed it keys the generator, and the
-    /// manifest names the parameter by it. It is the path, so that it depends on nothing else.
+    /// The key of its initial values: the generator is keyed by it and the run's seed, and the
+    /// manifest lists the parameter under it. It is the path, so it depends on nothing else.
     pub fn init_key(&self) -> &str {
         &self.path
     }
 }
 
-/// A slice of a sequence-carrying dataflow with its own parameters and states.
+/// A part of the dataflow over sequences, with its own parameters and states.
 #[derive(Clone, Debug, Default)]
 pub struct Body {
     pub inputs: Vec<Type>,
     pub params: Vec<Param>,
-    /// A path and what is carried: one per stateful node, in order of creation.
+    /// One path and state per stateful node, in order of creation.
     pub states: Vec<(String, State)>,
     pub nodes: Vec<Node>,
     pub outputs: Vec<Out>,
@@ -71,7 +71,7 @@ pub struct Node {
     pub inputs: Vec<Out>,
     /// One per output.
     pub types: Vec<Type>,
-    /// Where it was written.
+    /// Its place in the text.
     pub span: Span,
 }
 
@@ -104,7 +104,7 @@ pub enum NodeKind {
 /// A whole architecture: tokens `[batch, time]` in, logits `[batch, time, vocab]` out.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// `top.params` are the global parameters with whole paths; `top.nodes` holds the layers.
+    /// `top.params` are the global parameters with absolute paths; `top.nodes` contains the layers.
     pub top: Body,
     pub vocab: i64,
     pub dim: i64,
@@ -121,11 +121,11 @@ impl Body {
     }
 
     /// Nodes reachable from the outputs, operands before users, depth-first with operands in
-    /// order: the canonical order of section 5 of the design.
+    /// order: the canonical order.
     pub fn reachable(&self) -> Vec<u32> {
         let mut seen = vec![false; self.nodes.len()];
         let mut order = Vec::new();
-        // An explicit stack: bodies may be long chains and recursion depth must not follow them.
+        // Use an explicit stack: bodies may be long chains, and recursion could overflow.
         for output in &self.outputs {
             let mut stack = vec![(output.node, 0usize)];
             while let Some((node, operand)) = stack.pop() {

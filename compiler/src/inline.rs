@@ -1,9 +1,9 @@
-//! The canonical text of an architecture: everything it uses, std included, and no `with`.
+//! The canonical text of an architecture: every definition it uses, including std, and no `with`.
 //!
 //! In: an arch's tree. Out: `.canon` text that compiles alone to the same graph and manifest. Must
-//! stay true: depends on the tree only, not on how it was edited; definitions whose names would
-//! meet in one file (two of one name, or one that hides a primitive another uses) are told apart by
-//! a number; the text of the text is the text; what a lock keeps is this text.
+//! stay true: the text depends on the tree only, not on how it was edited; definitions that would
+//! collide in one file (two with one name, or one that shadows a primitive another uses) get a
+//! number; the canonical text of this text is the text itself; locks store this text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::rename::Rename;
 use crate::resolve::{Entity, Library};
 use crate::tree::{Applied, ArchTree, Callable, Layer, Setting};
 
-/// The text of the arch and all it needs.
+/// The text of the arch and every definition it needs.
 pub(crate) fn text(
     library: &Library,
     tree: &ArchTree,
@@ -53,7 +53,7 @@ pub(crate) fn text(
         Ast { items: items.into_iter().map(|(_, _, item)| item).collect(), ..Ast::default() };
     ast.items.push(Item::Arch(arch));
     let text = dsl::print(&ast);
-    // The bounds of the language hold for this text too: what cannot be read back is not locked.
+    // The bounds of the language apply to this text too: a text that cannot be read back is not locked.
     let (_, errors) = dsl::parse(FileId(0), &text);
     if let Some(error) = errors.first() {
         diagnostics.push(diag::text_too_large(tree.span, &error.message));
@@ -62,7 +62,7 @@ pub(crate) fn text(
     Some(text)
 }
 
-/// Words of the layers and fields of an arch, beyond which nothing is printed.
+/// Most words of the layers and fields of an arch. Larger archs are not printed.
 const MAX_PRINTED: usize = dsl::limits::MAX_TOKENS;
 
 type Key = (FileId, String);
@@ -83,7 +83,7 @@ fn item(entity: &Entity) -> Item {
     }
 }
 
-/// Every definition and every built-in word that the text will name, in order of mention.
+/// Every definition and every built-in word in the text, in order of mention.
 struct Mentions<'a> {
     library: &'a Library,
     order: Vec<(FileId, Entity)>,
@@ -107,7 +107,7 @@ impl<'a> Mentions<'a> {
         tree.fields.values().chain(tree.init.values()).for_each(|s| self.setting(s));
         tree.head.iter().for_each(|head| self.applied(head));
         tree.layers.iter().for_each(|layer| self.applied(&layer.applied));
-        // What the definitions mention in turn: a list, not recursion, since chains may be long.
+        // Follow the definitions' own mentions with a list, not recursion, since chains may be long.
         let mut next = 0;
         while let Some((file, entity)) = self.order.get(next).cloned() {
             for name in names::references(&item(&entity)) {
@@ -159,8 +159,8 @@ impl<'a> Mentions<'a> {
         }
     }
 
-    /// What each definition is called in the text: its own name, unless that would mean another
-    /// there. Names that differ only in case cannot stand in one file either.
+    /// The name of each definition in the text: its own, unless that would refer to another definition
+    /// there or differs from another name only in case.
     fn names(&self, arch: &str) -> BTreeMap<Key, String> {
         let mut taken = BTreeSet::from([arch.to_lowercase()]);
         let mut avoid: BTreeSet<String> = self.builtin.clone();
@@ -191,11 +191,11 @@ struct Inliner<'a> {
     library: &'a Library,
     called: &'a BTreeMap<Key, String>,
     nowhere: Span,
-    /// Where each group of shared layers was written.
+    /// The layer that each group of shared layers is written at.
     shared: BTreeMap<u32, usize>,
-    /// Two layers of one group that the text would make two.
+    /// Two layers of one group that would become separate in the text.
     apart: Option<(usize, usize)>,
-    /// Settings and words of expressions so far.
+    /// Settings and words of expressions printed so far.
     printed: usize,
 }
 
@@ -269,7 +269,7 @@ impl Inliner<'_> {
         Expr { kind, span }
     }
 
-    /// The expression with definitions called what they are called in the text.
+    /// The expression with the names that definitions have in the text.
     fn expr(&mut self, expr: &Expr, file: FileId) -> Expr {
         self.printed += 1 + (expr.span.end.saturating_sub(expr.span.start) / 2) as usize;
         if self.printed > MAX_PRINTED {
@@ -290,7 +290,7 @@ impl Inliner<'_> {
         self.called.get(&(home, name.to_owned())).map_or_else(|| name.to_owned(), Clone::clone)
     }
 
-    /// A definition as it stands in the text, with what it is sorted by.
+    /// A definition as written in the text, with its sort key.
     fn item(&self, home: FileId, entity: &Entity) -> (u8, String, Item) {
         let name = self.called_as(home, &entity.name().text);
         let mut item = item(entity);
@@ -317,8 +317,8 @@ impl Inliner<'_> {
         (rank, name, item)
     }
 
-    /// Layers as runs: the longest repetition from each place, shortest period first. `from` is
-    /// the number of the first.
+    /// Layers as runs: at each place the longest repetition, shortest period first. `from` is
+    /// the number of the first layer.
     fn layers(&mut self, layers: &[Layer], from: usize) -> Vec<LayerList> {
         let span = self.nowhere;
         let mut numbers = BTreeMap::new();
@@ -359,7 +359,7 @@ impl Inliner<'_> {
     }
 }
 
-/// How far the list, from each place on, is what it is from its beginning (Gusfield's Z values).
+/// For each position, the length of the common prefix with the whole list (Gusfield's Z values).
 fn common_prefixes(ids: &[usize]) -> Vec<usize> {
     let mut common = vec![0; ids.len()];
     let (mut start, mut end) = (0, 0);

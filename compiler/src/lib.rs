@@ -1,4 +1,4 @@
-//! From parsed text to a locked experiment and a plan: every decision of canonc, none of its effects.
+//! Compiles parsed text to a locked experiment and a plan: every decision of canonc, no side effects.
 //!
 //! In: syntax trees and recipes, as values. Out: graphs, locks, comparisons and plans. Must stay
 //! true: pure (no files, clock, environment, threads, randomness, torch); exact arithmetic decides

@@ -1,9 +1,9 @@
-//! Locks: the resolved, hashed, self-sufficient form of one arch, experiment or comparison.
+//! Locks: one arch, experiment or comparison, resolved, hashed and self-contained.
 //!
 //! In: compiled archs and checked fields, or the text of a lock. Out: a [`Lock`], or its canonical
-//! text ([`text`] says what stands where). Must stay true (design, section 6): a lock's text alone
-//! re-derives every line of it, or is refused with the first line that differs; `write(read(x)) == x`;
-//! only closed locks run; ids are digests over text that a person can see.
+//! text (see [`text`]). Must stay true: every line of a lock can be re-derived from its text alone, or
+//! the lock is refused with the first line that differs; `write(read(x)) == x`; only closed locks run;
+//! ids are digests of human-readable text.
 
 mod arch;
 mod batch;
@@ -48,7 +48,7 @@ pub use parts::{
 pub use read::{MAX_LOCK_BYTES, is_older, read, read_bytes};
 pub use text::{Drift, VERSION, drift, source_of, write};
 
-/// The sequence length that an arch lock counts costs at.
+/// The sequence length for the costs in an arch lock.
 pub const ARCH_SEQ_LEN: i64 = 4096;
 
 /// One lock.
@@ -60,18 +60,18 @@ pub enum Lock {
     Comparison(Comparison),
 }
 
-/// An architecture by itself.
+/// A lock of an architecture.
 #[derive(Clone, Debug)]
 pub struct ArchLock {
     pub name: String,
-    /// The `.canon` file it was made from; says nothing to a digest.
+    /// The `.canon` file it was made from; in no digest.
     pub source: String,
     pub arch: Rc<LockedArch>,
     /// At [`ARCH_SEQ_LEN`].
     pub analysis: analyse::Analysis,
 }
 
-/// What is wrong with an experiment, at the field it is about.
+/// A problem of an experiment, at a field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     pub path: String,
@@ -106,7 +106,7 @@ impl Problem {
         )
     }
 
-    /// A field that says nothing beside the others.
+    /// A field that has no effect, given the other fields.
     fn idle(def: &FieldDef, fields: &Fields) -> Problem {
         let (on, words) = def.only.unwrap_or(("", &[]));
         let has = fields.get(on).map_or_else(String::new, FieldValue::to_string);
@@ -145,7 +145,7 @@ impl Lock {
         }
     }
 
-    /// What the lock was made from.
+    /// The file the lock was made from.
     pub fn source(&self) -> &str {
         match self {
             Lock::Arch(lock) => &lock.source,
@@ -171,7 +171,7 @@ impl Lock {
         }
     }
 
-    /// Named inputs without a digest, each once; none of a closed lock.
+    /// Named inputs without a digest, each once; empty for a closed lock.
     pub fn open_inputs(&self) -> Vec<String> {
         match self {
             Lock::Arch(_) => Vec::new(),
@@ -192,7 +192,7 @@ impl Lock {
     }
 }
 
-/// The experiment of a lock that is to run: of that kind, and closed.
+/// The experiment of a lock that should run: checks that it is a closed experiment lock.
 pub fn runnable(lock: Lock) -> Result<Experiment, LockError> {
     let (name, kind, inputs) = (lock.name().to_owned(), lock.kind(), lock.open_inputs());
     match lock {
@@ -202,7 +202,7 @@ pub fn runnable(lock: Lock) -> Result<Experiment, LockError> {
     }
 }
 
-/// The comparison of a lock that is to be carried out: of that kind, and closed.
+/// The comparison of a lock that should run: checks that it is a closed comparison lock.
 pub fn comparable(lock: Lock) -> Result<Comparison, LockError> {
     let (name, kind, inputs) = (lock.name().to_owned(), lock.kind(), lock.open_inputs());
     match lock {
@@ -212,20 +212,20 @@ pub fn comparable(lock: Lock) -> Result<Comparison, LockError> {
     }
 }
 
-/// What the data turned out to be.
+/// The facts about data that binding records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     pub digest: Digest,
-    /// Of the documents alone, to which earlier versions bound: a lock of it may be bound to their tokens.
+    /// The digest of the documents alone, which earlier versions recorded. Such a lock may be bound to the tokens.
     pub documents: Option<Digest>,
-    /// Training tokens of one pass, where the reader of the data counts them.
+    /// Training tokens in one pass, if the reader of the data counts them.
     pub tokens: Option<i64>,
-    /// Of the tokenizer that made its tokens; `None` for bytes.
+    /// The digest of the tokenizer; `None` for bytes.
     pub tokenizer: Option<Digest>,
 }
 
-/// Closes a lock: the digest of the data its source names, in every experiment it holds. Binding to
-/// the same data again changes nothing; to other data is refused.
+/// Closes a lock: sets the digest of the data that its source names, in every experiment. Binding to
+/// the same data again changes nothing; binding to other data is refused.
 pub fn bind(lock: &Lock, data: Bound) -> Result<Lock, LockError> {
     match lock {
         Lock::Arch(arch) => {
@@ -279,8 +279,8 @@ fn bind_one(experiment: &Experiment, data: Bound) -> Result<Experiment, LockErro
     experiment.with(name.clone(), &values).map_err(error::first)
 }
 
-/// The bindings of a lock as it stood, carried over to one built anew from the same recipe: so that
-/// building again does not open what was closed.
+/// Carries the bindings of a previous lock over to one rebuilt from the same recipe, so that rebuilding
+/// keeps a closed lock closed.
 pub fn keep_binding(built: &Lock, before: &Lock) -> Result<Option<Lock>, LockError> {
     let (Some(new), Some(old)) = (text_source(built), text_source(before)) else { return Ok(None) };
     match (new, old) {
@@ -294,7 +294,7 @@ pub fn keep_binding(built: &Lock, before: &Lock) -> Result<Option<Lock>, LockErr
     }
 }
 
-/// The text that all experiments of a lock read, and how it became tokens.
+/// The text that all experiments of a lock read, and its tokenization.
 #[derive(Clone, PartialEq)]
 struct TextSource {
     name: String,

@@ -1,9 +1,9 @@
 //! PASS Graph → Plan: the forward steps of every body, slots and layers inlined in canonical order.
 //!
-//! In: a graph; each primitive's forward rule, beside the primitive in `op/`. Out: steps, and the
-//! tape that `differentiate` reads backwards. Must stay true: one value per parameter however often
+//! In: a graph; each primitive's forward rule from `op/`. Out: steps, and the tape that
+//! `differentiate` reads backwards. Must stay true: there is one value per parameter, however often
 //! it is used, so shared parameters sum their gradients; states are numbered as in `graph.top`;
-//! nothing is decided here that the graph, the precision or the stream does not say.
+//! only the graph, the precision and the stream decide the steps.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -17,27 +17,27 @@ use crate::plan::{
 };
 use crate::precision::{self, Precision};
 
-/// What a forward or gradient rule sees of the call it lowers.
+/// The call that a forward or gradient rule lowers.
 #[derive(Clone, Debug)]
 pub struct Call<'g> {
     pub attrs: Cow<'g, Attrs>,
     /// Tensors, then parameters. `canon` in a slot has as many tensors as the slot.
     pub operands: Vec<ValId>,
-    /// What the graph says it gives.
+    /// The types of the results, from the graph.
     pub results: Cow<'g, [Type]>,
-    /// The state it starts from, one value per part; empty for zero state.
+    /// The initial state, one value per part; empty for a zero state.
     pub past: Vec<ValId>,
-    /// Whether the state it ends in is wanted.
+    /// Whether the final state is needed.
     pub keeps_state: bool,
 }
 
-/// What a forward rule gives.
+/// The result of a forward rule.
 #[derive(Clone, Debug, Default)]
 pub struct Lowered {
     pub outputs: Vec<ValId>,
-    /// What the gradient rule reads beside operands and outputs.
+    /// Values that the gradient rule reads in addition to operands and outputs.
     pub saved: Vec<ValId>,
-    /// The state it ends in, one value per part, if wanted.
+    /// The final state, one value per part, if needed.
     pub state: Vec<ValId>,
 }
 
@@ -47,13 +47,13 @@ impl Lowered {
     }
 }
 
-/// Gradients of a call's operands, in order; `None` where none flows.
+/// Gradients of a call's operands, in order; `None` for no gradient.
 pub type Gradients = Vec<Option<ValId>>;
 
 /// Emits the steps of a call.
 pub type Forward = fn(&mut Lower, &Call) -> Lowered;
 
-/// Emits the steps of its gradient, given those of its outputs, at least one of them there.
+/// Emits the steps of its gradient, given the gradients of its outputs. At least one is `Some`.
 pub type Backward = fn(&mut Lower, &Call, &Lowered, &[Option<ValId>]) -> Gradients;
 
 /// A plan under construction.
@@ -64,21 +64,21 @@ pub struct Lower<'g> {
     pub(crate) precision: Precision,
     pub(crate) recompute: Recompute,
     pub(crate) stream: Stream,
-    /// What was done, for `differentiate`.
+    /// The operations so far, for `differentiate`.
     pub(crate) tape: Vec<Taped<'g>>,
     source: Option<Source>,
     /// Inputs so far.
     given: BTreeMap<Input, ValId>,
-    /// Parameters so far, as the precision has them used.
+    /// Parameters so far, as converted by the precision policy.
     params: Vec<Option<ValId>>,
 }
 
-/// Where the state of a streaming plan comes from and goes to.
+/// Whether a streaming plan reads and returns states.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Stream {
-    /// Start from the states given; otherwise from zero.
+    /// Start from the given states; otherwise from zero.
     pub state_in: bool,
-    /// Give the states after the last token.
+    /// Return the states after the last token.
     pub state_out: bool,
 }
 
@@ -89,7 +89,7 @@ pub(crate) enum Taped<'g> {
         lowered: Lowered,
         source: Option<Source>,
     },
-    /// A layer whose values are made again when its gradient is due.
+    /// A layer that is recomputed for its gradient.
     Layer {
         placed: Placed<'g>,
         inputs: Vec<ValId>,
@@ -97,7 +97,7 @@ pub(crate) enum Taped<'g> {
     },
 }
 
-/// A body with its meaning in the whole.
+/// A body with its parameters and states in the whole graph.
 #[derive(Clone)]
 pub(crate) struct Placed<'g> {
     body: &'g Body,
@@ -124,20 +124,20 @@ impl<'g> Lower<'g> {
         }
     }
 
-    /// Appends one step and gives its results, as many as the kernel has.
+    /// Appends one step and returns its results, as many as the kernel has.
     pub fn emit<const N: usize>(&mut self, kernel: Kernel, inputs: &[ValId]) -> [ValId; N] {
         let outputs = self.emit_all(kernel, inputs.to_vec());
-        // Rules name as many results as the contract of the kernel; `Plan::check` tests both.
+        // Rules take as many results as the kernel's contract has. `Plan::check` tests both.
         std::array::from_fn(|i| outputs[i])
     }
 
-    /// As [`Lower::emit`], for kernels of one result.
+    /// As [`Lower::emit`], for kernels with one result.
     pub fn one(&mut self, kernel: Kernel, inputs: &[ValId]) -> ValId {
         let [y] = self.emit(kernel, inputs);
         y
     }
 
-    /// As [`Lower::emit`], for kernels whose number of results varies.
+    /// As [`Lower::emit`], for kernels with a variable number of results.
     pub fn emit_all(&mut self, kernel: Kernel, inputs: Vec<ValId>) -> Vec<ValId> {
         let operands: Vec<&Value> = inputs.iter().map(|id| self.value(*id)).collect();
         let made = infer(&kernel, &operands);
@@ -157,7 +157,7 @@ impl<'g> Lower<'g> {
         &self.plan.values[id.0 as usize]
     }
 
-    /// Whether a value has batch and time in front, rather than being made of parameters alone.
+    /// Whether a value has leading batch and time axes. A function of parameters alone has none.
     pub fn is_sequence(&self, id: ValId) -> bool {
         self.value(id).dims.first() == Some(&Extent::Batch)
     }
@@ -173,7 +173,7 @@ impl<'g> Lower<'g> {
         self.value(id).dims.iter().filter_map(fixed).collect()
     }
 
-    /// The gradient of an operand that a kernel may have spread over batch and time.
+    /// Sums the gradient of an operand that a kernel broadcast over batch and time.
     pub fn unspread(&mut self, gradient: ValId, operand: ValId) -> ValId {
         if self.is_sequence(gradient) && !self.is_sequence(operand) {
             self.one(Kernel::SumTokens, &[gradient])
@@ -187,7 +187,7 @@ impl<'g> Lower<'g> {
         self.input(Input::Position, "position", Vec::new(), DType::I64)
     }
 
-    /// A value that the caller gives, under the name of the first to ask for it.
+    /// An input of the plan. Its name comes from the first call that asks for it.
     pub(crate) fn input(
         &mut self,
         input: Input,
@@ -217,7 +217,7 @@ impl<'g> Lower<'g> {
         ValId((self.plan.values.len() - 1) as u32)
     }
 
-    /// The value that stands for a parameter wherever it is used, if it is.
+    /// The value of a parameter, if it is used so far.
     pub(crate) fn used(&self, id: ParamId) -> Option<ValId> {
         self.params.get(id.0 as usize).copied().flatten()
     }
@@ -235,7 +235,7 @@ impl<'g> Lower<'g> {
         used
     }
 
-    /// Tokens to logits, with every state on the way.
+    /// Emits tokens to logits, with all states.
     pub(crate) fn forward(&mut self) -> ValId {
         let graph = self.graph;
         let dims = vec![Extent::Batch, Extent::Time];
@@ -246,7 +246,7 @@ impl<'g> Lower<'g> {
         outputs[0]
     }
 
-    /// The steps of one body.
+    /// Emits the steps of one body.
     pub(crate) fn body(&mut self, placed: &Placed<'g>, inputs: &[ValId]) -> Vec<ValId> {
         let body = placed.body;
         let mut made: Vec<Vec<ValId>> = vec![Vec::new(); body.nodes.len()];
@@ -321,8 +321,8 @@ impl<'g> Lower<'g> {
         }
     }
 
-    /// A filled slot: `canon` alone reads the operands where they lie; any other fill reads them
-    /// concatenated, and its result is split again.
+    /// A filled slot. A lone `canon` reads the operands in place; any other fill reads their
+    /// concatenation, and its result is split again.
     fn slot(
         &mut self,
         fill: &Placed<'g>,
@@ -355,7 +355,7 @@ impl<'g> Lower<'g> {
         self.call(split, Cow::Owned(attrs), y, Cow::Borrowed(types), None)
     }
 
-    /// One primitive, by its own rule.
+    /// Lowers one primitive by its own rule.
     fn call(
         &mut self,
         primitive: &'static Primitive,
@@ -407,7 +407,7 @@ impl Placed<'_> {
     }
 }
 
-/// The tensors of a state as a plan takes them in, with their shapes.
+/// The tensors of a state as inputs of a plan, with their shapes.
 pub(crate) fn state_parts(state: &State) -> Vec<(StatePart, Vec<Extent>)> {
     let shape = |row: Extent, dims: &[i64]| {
         [Extent::Batch, row].into_iter().chain(fixed(dims)).collect::<Vec<_>>()
@@ -433,7 +433,7 @@ fn fixed(dims: &[i64]) -> Vec<Extent> {
     dims.iter().map(|d| Extent::Fixed(*d)).collect()
 }
 
-/// Whether a fill is `canon` of its input and nothing else.
+/// Whether a fill is exactly `canon` of its input.
 fn lone_canon(body: &Body) -> Option<(&'static Primitive, &Attrs, ParamId, StateId)> {
     let [out] = body.outputs.as_slice() else { return None };
     let node = body.nodes.get(out.node as usize)?;

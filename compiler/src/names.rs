@@ -1,8 +1,8 @@
-//! Static look at names: what an item refers to, and which names nothing defines.
+//! Static check of names: the references of an item, and undefined names.
 //!
-//! In: one file's tree and the library. Out: references for cycle detection; unknown names with
-//! suggestions, also in definitions that no arch uses. Must stay true: the scopes here are those
-//! of `elaborate`: body, configuration, arch fields, imports, std, in that order, nothing else.
+//! In: one file's tree and the library. Out: references for cycle detection; undefined names with
+//! suggestions, even in definitions that no arch uses. Must stay true: scopes are the same as in
+//! `elaborate`: body, configuration, arch fields, imports, std, in that order.
 
 use std::collections::BTreeSet;
 
@@ -22,42 +22,42 @@ pub(crate) const ARCH_NAMES: [&str; 6] = ["dim", "vocab", "norm_eps", "layer", "
 /// Functions on numbers.
 pub(crate) const FUNCTIONS: [&str; 6] = ["floor", "ceil_to", "sqrt", "rsqrt", "min", "max"];
 
-/// Names of definitions an item mentions, locals excluded.
+/// Names of the definitions that an item mentions, without locals.
 pub(crate) fn references(item: &Item) -> Vec<Name> {
     let mut walk = Walk::default();
     walk.item(item);
     walk.found.into_iter().map(|found| found.name).collect()
 }
 
-/// The same of an expression that stands in an arch.
+/// The same for an expression in an arch.
 pub(crate) fn references_in(expr: &Expr) -> Vec<Name> {
     let mut walk = Walk::default();
     walk.expr(expr);
     walk.found.into_iter().map(|found| found.name).collect()
 }
 
-/// Every name an expression mentions, whatever it means there.
+/// Every name in an expression, whatever its meaning.
 pub(crate) fn mentions(expr: &Expr) -> BTreeSet<String> {
     let mut walk = Walk { all: true, ..Walk::default() };
     walk.expr(expr);
     walk.found.into_iter().map(|found| found.name.text).collect()
 }
 
-/// Every name an item binds for itself, instances included.
+/// Every name that an item binds, including instances.
 pub(crate) fn binds(item: &Item) -> Vec<String> {
     let mut walk = Walk::default();
     walk.item(item);
     walk.bound.log.into_iter().map(|(_, name)| name).collect()
 }
 
-/// What statements bind, for the branch of an `if` that is not taken.
+/// The names that statements bind, for the branch of an `if` that is not taken.
 pub(crate) fn bound_by(statements: &[Statement]) -> Vec<String> {
     let mut walk = Walk::default();
     walk.statements(statements);
     walk.bound.log.into_iter().map(|(_, name)| name).collect()
 }
 
-/// Whether the language itself gives the name a meaning.
+/// Whether the name is built into the language.
 pub(crate) fn is_built_in(name: &str) -> bool {
     op::find(name).is_some()
         || op::WORDS.contains(&name)
@@ -65,7 +65,7 @@ pub(crate) fn is_built_in(name: &str) -> bool {
         || InitRule::NAMES.contains(&name)
 }
 
-/// Reports the names in the file that nothing defines, as many as a person reads.
+/// Reports undefined names in the file, up to a readable number.
 pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mut Diagnostics) {
     let mut unknown = 0usize;
     for item in &ast.items {
@@ -100,7 +100,7 @@ pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mu
                 if unknown > MAX_ERRORS {
                     return;
                 }
-                // What is being defined is never what was meant: the language has no recursion.
+                // Do not suggest the definition itself: the language has no recursion.
                 let mut visible: Vec<&str> = library.visible(file);
                 visible.retain(|known| *known != item.name().text);
                 if walk.tables.contains(&name.span) {
@@ -111,7 +111,7 @@ pub(crate) fn check(library: &Library, file: FileId, ast: &Ast, diagnostics: &mu
                     continue;
                 }
                 let base = walk.bases.contains(&name.span);
-                // A suggestion is something that can be written here.
+                // Suggest only names that are valid here.
                 visible.retain(|known| match library.lookup(file, known) {
                     _ if base => library.arch(file, known).is_some(),
                     Some(Entity::Def(_) | Entity::Alias(..)) | None => true,
@@ -148,7 +148,7 @@ pub(crate) enum Use {
     Value,
 }
 
-/// What a name that is bound stands for.
+/// The kind of a bound name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Binds {
     /// A tensor, a configuration value, a shared instance.
@@ -157,7 +157,7 @@ pub(crate) enum Binds {
     Instance,
 }
 
-/// What a body has bound so far. The branches of an `if` do not see each other.
+/// The bindings of a body so far. The branches of an `if` do not see each other.
 #[derive(Debug, Default)]
 pub(crate) struct Bound {
     names: BTreeSet<(Binds, String)>,
@@ -173,7 +173,7 @@ impl Bound {
         }
     }
 
-    /// Whether the name, used like this, means something of the body rather than a definition.
+    /// Whether the name, used in this context, refers to a local rather than a definition.
     pub(crate) fn hides(&self, name: &str, context: Use) -> bool {
         let has = |what| self.names.contains(&(what, name.to_owned()));
         match context {
@@ -191,7 +191,7 @@ impl Bound {
         self.log.len()
     }
 
-    /// Takes back what was bound since the mark.
+    /// Removes the bindings made since the mark.
     pub(crate) fn hide(&mut self, mark: usize) -> Vec<(Binds, String)> {
         let hidden = self.log.split_off(mark.min(self.log.len()));
         for entry in &hidden {
@@ -209,13 +209,13 @@ impl Bound {
 
 #[derive(Default)]
 struct Walk {
-    /// Bound names are mentions too.
+    /// Whether bound names count as mentions.
     all: bool,
     bound: Bound,
     found: Vec<Found>,
-    /// Names where an init table is wanted.
+    /// Names used as an init table.
     tables: Vec<Span>,
-    /// Names of what an arch is made from.
+    /// Names used as the base of an arch.
     bases: Vec<Span>,
     /// Names of shared instances, which can be called.
     shared: BTreeSet<String>,
@@ -225,13 +225,13 @@ struct Walk {
 struct Found {
     name: Name,
     context: Use,
-    /// How many names had been bound before it.
+    /// The number of names bound before it.
     bound: usize,
 }
 
 impl Walk {
     fn name(&mut self, name: &Name, context: Use) {
-        // A call of a primitive's name is the primitive, whatever a file calls its mixers.
+        // A call of a primitive's name is the primitive, even if a mixer has the same name.
         let primitive = context == Use::Call && op::find(&name.text).is_some();
         if self.all || !(primitive || self.bound.hides(&name.text, context)) {
             let bound = self.bound.mark();
@@ -321,7 +321,7 @@ impl Walk {
                 for Arg { name: _, value } in args {
                     self.expr(value);
                 }
-                // An instance may be named later as a shared weight.
+                // The instance can be used later as a shared weight.
                 if let Some(name) = instance {
                     self.bound.insert(Binds::Instance, &name.text);
                 }

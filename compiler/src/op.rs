@@ -1,9 +1,9 @@
 //! The primitives: the only operations a `.canon` text cannot define for itself.
 //!
-//! In: nothing. Out: one table, [`ALL`], of what each primitive is called with, owns, computes and
-//! costs; each lives in a file of its name under `op/` with its paper and equation. Must stay true:
-//! a primitive needs state over time or a kernel as its reason; no mixer, gate, MLP or decoder is
-//! one; changing what a primitive computes raises its `revision`, which is part of every graph hash.
+//! In: nothing. Out: one table, [`ALL`], with each primitive's arguments, parameters, computation and
+//! cost. Each has a file of its name under `op/` with its paper and equation. Must stay true: a primitive
+//! exists only because it needs state over time or a kernel; mixers, gates, MLPs and decoders are not
+//! primitives; changing what a primitive computes raises its `revision`, part of every graph hash.
 
 mod add;
 mod attention;
@@ -40,7 +40,7 @@ use crate::lower::{Backward, Call, Forward, Gradients, Lower, Lowered};
 use crate::plan::{Function, Kernel, ValId};
 use crate::value::{Ratio, Root};
 
-/// Every primitive, by name. `param` is the 26th: it is syntax, and a node of its own in the graph.
+/// Every primitive, by name. `param` is the 26th: it is syntax, and has its own node in the graph.
 pub static ALL: [&Primitive; 25] = [
     &add::PRIMITIVE,
     &attention::PRIMITIVE,
@@ -73,27 +73,27 @@ pub fn find(name: &str) -> Option<&'static Primitive> {
     ALL.iter().copied().find(|p| p.name == name)
 }
 
-/// Words that are values of configuration; looked up after everything else.
+/// Words that are configuration values; looked up after everything else.
 pub const WORDS: [&str; 4] = ["interleaved", "half", "none", "silu"];
 
-/// What one primitive is. One file each, one row of [`ALL`] each.
+/// The definition of one primitive: one file and one row of [`ALL`] each.
 pub struct Primitive {
     pub name: &'static str,
     /// Raised when the mathematics changes; part of the structural hash.
     pub revision: u32,
-    /// One line: what it computes, and where that is defined.
+    /// One line: the computation and its source.
     pub doc: &'static str,
     pub tensors: Arity,
     pub config: &'static [Config],
-    /// How it sees other time steps.
+    /// How it depends on other time steps.
     pub time: Time,
-    /// Checks shapes; says what it owns, carries and returns.
+    /// Checks shapes; returns parameters, state and results.
     pub shape: fn(&Attrs, &[Type]) -> Result<Shaped, Mismatch>,
     /// Forward cost per token, given the shaped operands (tensors, then parameters).
     pub cost: fn(&Attrs, &[Type], &[Type], Context) -> Cost,
-    /// The steps of a call.
+    /// Emits the steps of a call.
     pub forward: Forward,
-    /// The steps of its gradient.
+    /// Emits the steps of its gradient.
     pub backward: Backward,
 }
 
@@ -110,7 +110,7 @@ pub enum Arity {
     AtLeast(usize),
 }
 
-/// Rule 13 of the language: every op is one of these, and no other op sees another time step.
+/// Rule 13 of the language: every op is one of these, and only `Stateful` ops see other time steps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Time {
     Pointwise,
@@ -158,7 +158,7 @@ pub enum Default {
     ArchField(&'static str),
 }
 
-/// A primitive's configuration once known. What stays in here is part of the graph's identity.
+/// A primitive's resolved configuration. All of it is part of the graph's identity.
 pub type Attrs = BTreeMap<&'static str, Attr>;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -193,7 +193,7 @@ impl fmt::Display for Attr {
     }
 }
 
-/// The reading side of [`Attrs`]; a missing name is a bug in the op's own file, met by its tests.
+/// Accessors of [`Attrs`]. A missing name is a bug in the op's own file, which its tests would find.
 pub trait AttrsExt {
     fn int(&self, name: &str) -> i64;
     fn optional_int(&self, name: &str) -> Option<i64>;
@@ -271,7 +271,7 @@ impl AttrsExt for Attrs {
     }
 }
 
-/// What a value is: `[batch, time, dims…]`, or `dims…` for parameters and functions of them.
+/// The shape of a value: `[batch, time, dims…]`, or `dims…` for parameters and functions of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Type {
     pub time: bool,
@@ -310,19 +310,19 @@ impl fmt::Display for Type {
     }
 }
 
-/// The outcome of a shape rule.
+/// The result of a shape rule.
 #[derive(Clone, Debug)]
 pub struct Shaped {
     pub outputs: Vec<Type>,
-    /// Parameters this call owns, operands after the tensors in this order.
+    /// Parameters that this call owns. They follow the tensors as operands, in this order.
     pub params: Vec<Owned>,
     pub state: Option<State>,
-    /// What of the configuration identifies the node (shapes and operand counts already do).
+    /// The configuration that identifies the node (beyond shapes and operand counts).
     pub attrs: Attrs,
 }
 
 impl Shaped {
-    /// A result with nothing owned, carried or configured.
+    /// A result without parameters, state or configuration.
     pub fn plain(output: Type) -> Shaped {
         Shaped { outputs: vec![output], params: Vec::new(), state: None, attrs: Attrs::new() }
     }
@@ -331,16 +331,16 @@ impl Shaped {
 /// A parameter that a call owns.
 #[derive(Clone, Debug)]
 pub struct Owned {
-    /// What follows the instance name: empty, or `.bias`.
+    /// The suffix after the instance name: empty, or `.bias`.
     pub suffix: &'static str,
     /// The row of the arch's init table.
     pub role: &'static str,
     pub shape: Vec<i64>,
-    /// What `fan_in` means in its init rule.
+    /// The value of `fan_in` in its init rule.
     pub fan_in: i64,
 }
 
-/// What is carried from one chunk of time to the next; zero before the first.
+/// The state carried from one chunk of time to the next; zero before the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum State {
     /// The last `steps` inputs, each `channels` wide: `[batch, steps, channels]`.
@@ -379,14 +379,14 @@ impl fmt::Display for State {
     }
 }
 
-/// What a cost depends on beside shapes.
+/// What a cost depends on besides shapes.
 #[derive(Clone, Copy, Debug)]
 pub struct Context {
     pub seq_len: i64,
 }
 
-/// Per token: floating-point operations (a multiply-add counts two), elements read and written,
-/// and elements of its operands or results that its gradient rule needs again.
+/// Per token: floating-point operations (a multiply-add counts as two), elements read and written,
+/// and elements of its operands or results that its gradient rule reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Cost {
     pub flops: i64,
@@ -394,7 +394,7 @@ pub struct Cost {
     pub saved: i64,
 }
 
-/// Why operands and configuration do not fit: the message, and what to type.
+/// Why operands and configuration do not fit: the message and a suggestion.
 #[derive(Clone, Debug)]
 pub struct Mismatch {
     pub message: String,
@@ -407,9 +407,9 @@ impl Mismatch {
     }
 }
 
-// What several shape and cost rules share.
+// Shared parts of shape and cost rules.
 
-/// `[batch, time, channels]`, or why not.
+/// The channels of `[batch, time, channels]`, or an error.
 fn channels(op: &str, x: &Type) -> Result<i64, Mismatch> {
     match (x.time, x.dims.as_slice()) {
         (true, [c]) => Ok(*c),
@@ -420,7 +420,7 @@ fn channels(op: &str, x: &Type) -> Result<i64, Mismatch> {
     }
 }
 
-/// `[batch, time, heads, head_dim]`, or why not.
+/// The heads and their width in `[batch, time, heads, head_dim]`, or an error.
 fn per_head(op: &str, what: &str, x: &Type) -> Result<(i64, i64), Mismatch> {
     match (x.time, x.dims.as_slice()) {
         (true, [h, d]) => Ok((*h, *d)),
@@ -431,7 +431,7 @@ fn per_head(op: &str, what: &str, x: &Type) -> Result<(i64, i64), Mismatch> {
     }
 }
 
-/// The last extent of anything that has one.
+/// The last extent, or an error if there is none.
 fn last(op: &str, x: &Type) -> Result<i64, Mismatch> {
     x.dims.last().copied().ok_or_else(|| {
         Mismatch::new(
@@ -441,7 +441,7 @@ fn last(op: &str, x: &Type) -> Result<i64, Mismatch> {
     })
 }
 
-/// A pointwise function of one tensor.
+/// The shape of a pointwise function of one tensor.
 fn pointwise_shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     match inputs {
         [x] if !x.tokens => Ok(Shaped::plain(x.clone())),
@@ -449,14 +449,14 @@ fn pointwise_shape(_: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     }
 }
 
-/// A few operations per element; the operand is needed again by the gradient.
+/// A few operations per element. The gradient reads the operand again.
 fn pointwise_cost(_: &Attrs, inputs: &[Type], outputs: &[Type], _: Context) -> Cost {
     let n: i64 = outputs.iter().map(Type::elements).sum();
     let m: i64 = inputs.iter().map(Type::elements).sum();
     Cost { flops: 4 * n, moved: n + m, saved: m }
 }
 
-/// A view or a copy: nothing computed, nothing kept.
+/// A view or a copy: no computation, nothing kept.
 fn reshape_cost(_: &Attrs, _: &[Type], _: &[Type], _: Context) -> Cost {
     Cost::default()
 }
@@ -465,7 +465,7 @@ fn pointwise_forward(l: &mut Lower, call: &Call, f: Function) -> Lowered {
     Lowered::one(l.one(Kernel::Pointwise(f), &call.operands))
 }
 
-/// dx = dy f′, with f′ from the operand or, where it is a simple function of it, from the result.
+/// dx = dy f′. f′ is computed from the operand, or from the result where that is simpler.
 fn pointwise_backward(
     l: &mut Lower,
     call: &Call,

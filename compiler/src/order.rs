@@ -1,4 +1,4 @@
-//! Orders and cycles: the only module that knows petgraph.
+//! Topological order and cycles: the only module that uses petgraph.
 //!
 //! In: a number of nodes and `from depends on to` edges. Out: dependencies before dependants, or
 //! the cycles as lists of nodes. Must stay true: results depend on numbering alone, so they are
@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use petgraph::algo::{kosaraju_scc, toposort};
 use petgraph::graph::{DiGraph, NodeIndex};
 
-/// Nodes with everything they depend on before them, or a cycle `a → b → … → a` without the
+/// Nodes in an order with dependencies first, or a cycle `a → b → … → a` without the
 /// repeated end.
 pub(crate) fn topological(
     nodes: usize,
@@ -22,7 +22,7 @@ pub(crate) fn topological(
     }
 }
 
-/// One cycle of each set of nodes that depend on one another, ordered by their least nodes.
+/// One cycle for each set of nodes that depend on one another, ordered by their smallest nodes.
 pub(crate) fn cycles(nodes: usize, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
     cycles_of(&graph(nodes, edges), edges)
 }
@@ -40,14 +40,14 @@ fn graph(nodes: usize, edges: &[(usize, usize)]) -> DiGraph<(), ()> {
 
 fn cycles_of(graph: &DiGraph<(), ()>, edges: &[(usize, usize)]) -> Vec<Vec<usize>> {
     let loops: BTreeSet<usize> = edges.iter().filter(|(a, b)| a == b).map(|(a, _)| *a).collect();
-    // Kosaraju's algorithm keeps its own stack: chains of definitions may be long.
+    // Kosaraju's algorithm is iterative here: chains of definitions may be long.
     let mut components: Vec<BTreeSet<usize>> = kosaraju_scc(graph)
         .into_iter()
         .map(|c| c.into_iter().map(NodeIndex::index).collect::<BTreeSet<usize>>())
         .filter(|c| c.len() > 1 || c.iter().any(|n| loops.contains(n)))
         .collect();
     components.sort();
-    // The component of each node, so that each edge is looked at once.
+    // Map each node to its component, so that each edge is visited once.
     let mut component_of: BTreeMap<usize, usize> = BTreeMap::new();
     for (number, component) in components.iter().enumerate() {
         component_of.extend(component.iter().map(|node| (*node, number)));
@@ -64,7 +64,7 @@ fn cycles_of(graph: &DiGraph<(), ()>, edges: &[(usize, usize)]) -> Vec<Vec<usize
     components.iter().zip(&inside).map(|(component, edges)| cycle(component, edges)).collect()
 }
 
-/// A cycle in nodes that depend on one another, along these edges between them.
+/// A cycle in a component, along the edges inside it.
 fn cycle(component: &BTreeSet<usize>, edges: &[(usize, usize)]) -> Vec<usize> {
     let Some(&start) = component.first() else { return Vec::new() };
     let mut next: BTreeMap<usize, usize> = BTreeMap::new();
@@ -72,7 +72,7 @@ fn cycle(component: &BTreeSet<usize>, edges: &[(usize, usize)]) -> Vec<usize> {
         let least = next.entry(from).or_insert(to);
         *least = to.min(*least);
     }
-    // Walk inside the component until a node repeats: every node there has a successor there.
+    // Walk inside the component until a node repeats. Every node there has a successor there.
     let mut place = BTreeMap::from([(start, 0usize)]);
     let mut walk = vec![start];
     let mut here = start;

@@ -1,10 +1,10 @@
 //! The Plan: every step of forward, loss, backward and update, as data the runtime executes.
 //!
 //! In: `lower`, `differentiate` and `update` build it from a graph. Out: typed values, and steps
-//! that name a kernel, its operands and results, and what may be freed after it. Must stay true:
+//! that name a kernel, its operands and results, and the values to free after it. Must stay true:
 //! a value is written by one step and read only after it (checked by [`Plan::check`]); dtypes and
-//! shapes are explicit; two runs of one plan differ in nothing but their inputs; nothing here
-//! depends on a device.
+//! shapes are explicit; runs of one plan differ only in their inputs; nothing depends on a
+//! device.
 
 mod build;
 pub mod kernel;
@@ -39,17 +39,17 @@ pub struct ValId(pub u32);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plan {
     pub values: Vec<Value>,
-    /// What the caller supplies, and nothing that no step reads; in the order of [`Input`].
+    /// Inputs from the caller, without unused ones, in the order of [`Input`].
     pub inputs: Vec<(Input, ValId)>,
     pub steps: Vec<Step>,
-    /// What the caller keeps. Not freed by any `drop_after`.
+    /// Values that the caller keeps. No `drop_after` frees them.
     pub outputs: Vec<(Output, ValId)>,
 }
 
-/// What is known of a value before it exists. A value of no dims is a number.
+/// The type and name of a value. A value without dims is a scalar.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Value {
-    /// A parameter's path, an input's name, or which result of its kernel it is (`y`, `rstd`).
+    /// A parameter's path, an input's name, or the name of a kernel's result (`y`, `rstd`).
     pub name: Cow<'static, str>,
     pub dims: Vec<Extent>,
     pub dtype: DType,
@@ -59,13 +59,13 @@ pub struct Value {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Extent {
     Batch,
-    /// Tokens given in this call.
+    /// Tokens in this call.
     Time,
-    /// Rows of a key-value state coming in: tokens so far, at most the window.
+    /// Rows of an incoming key-value state: tokens so far, at most the window.
     Past(Option<i64>),
     /// `Past` + `Time`.
     Seen(Option<i64>),
-    /// Rows of a windowed key-value state going out: `Seen`, at most the window.
+    /// Rows of an outgoing windowed key-value state: `Seen`, at most the window.
     Kept(i64),
     Fixed(i64),
 }
@@ -73,7 +73,7 @@ pub enum Extent {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DType {
     F32,
-    /// Sums and run-time numbers only: losses, norms, learning rates.
+    /// Only for sums and run-time scalars: losses, norms, learning rates.
     F64,
     /// Token ids, positions, counts.
     I64,
@@ -85,11 +85,11 @@ pub struct Step {
     pub kernel: Kernel,
     pub inputs: Vec<ValId>,
     pub outputs: Vec<ValId>,
-    /// Values of earlier steps (or of this one) that nothing reads after it: the runtime frees
-    /// their memory or gives it to this step's outputs where the kernel permits.
+    /// Values of earlier steps (or of this one) that no later step reads: the runtime frees their
+    /// memory, or reuses it for this step's outputs if the kernel permits.
     pub drop_after: Vec<ValId>,
     pub phase: Phase,
-    /// The graph node it came from; `None` for loss, sums and update.
+    /// The graph node of the step; `None` for loss, sums and update.
     pub source: Option<Source>,
 }
 
@@ -97,20 +97,20 @@ pub struct Step {
 pub enum Phase {
     Forward,
     Loss,
-    /// The forward pass of a layer, done again because its values were not kept.
+    /// The forward pass of a layer, run again because its values were not kept.
     Recompute,
     Backward,
-    /// Two sums of micro-batches made one.
+    /// Adds the sums of two groups of micro-batches.
     Combine,
     Update,
 }
 
-/// Where in the graph a step came from.
+/// The place of a step in the graph.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Source {
     /// `None` for embedding and head.
     pub layer: Option<u32>,
-    /// The slot whose fill the node belongs to.
+    /// The slot, if the node belongs to a fill.
     pub slot: Option<Rc<str>>,
     /// Index into the nodes of that body.
     pub node: u32,
@@ -119,36 +119,36 @@ pub struct Source {
     pub span: Span,
 }
 
-/// What a caller supplies. Shapes: see each.
+/// An input from the caller. Each variant gives the shape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Input {
     /// [batch, time] i64, each in 0..vocab.
     Tokens,
-    /// [batch, time] i64, each in 0..vocab or [`IGNORED`].
+    /// [batch, time] i64, each in 0..vocab, or [`IGNORED`].
     Targets,
     /// [] i64: the absolute position of the first token; 0 in training.
     Position,
-    /// [] f64: 1 / counted targets of the whole step; multiplies every gradient.
+    /// [] f64: 1 / (counted targets of the whole step); multiplies every gradient.
     GradScale,
-    /// [] f64: after warm-up and schedule.
+    /// [] f64: the learning rate after warm-up and schedule.
     LearningRate,
     /// [] i64: 1 for the first update.
     StepNumber,
-    /// f32, of the parameter's shape. `ParamId` indexes `graph.top.params`.
+    /// f32, with the parameter's shape. `ParamId` indexes `graph.top.params`.
     Param(ParamId),
     /// See [`StatePart`]. `StateId` indexes `graph.top.states`.
     State(StateId, StatePart),
-    /// One of two sums to add: what `micro` (or `combine` itself) gave under this name.
+    /// The first of two sums to add: an output of `micro` or of `combine` itself.
     Left(Output),
     Right(Output),
-    /// f32, of the parameter's shape: summed over the step's micro-batches.
+    /// f32, with the parameter's shape: summed over the step's micro-batches.
     Gradient(ParamId),
-    /// f32, of the parameter's shape: AdamW's running means; zeros before the first step.
+    /// f32, with the parameter's shape: AdamW's running means; zeros before the first step.
     FirstMoment(ParamId),
     SecondMoment(ParamId),
 }
 
-/// What a plan leaves behind.
+/// An output of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Output {
     /// [batch, time, vocab] f32.
@@ -157,16 +157,16 @@ pub enum Output {
     Nll,
     /// [] f64: the training loss, summed over counted targets, not divided.
     Loss,
-    /// [] i64: targets that are not [`IGNORED`].
+    /// [] i64: the number of targets that are not [`IGNORED`].
     Counted,
-    /// [batch, time] i64: the likeliest token, the lowest id among equals.
+    /// [batch, time] i64: the most likely token; the lowest id among equals.
     Argmax,
     State(StateId, StatePart),
-    /// f32, of the parameter's shape.
+    /// f32, with the parameter's shape.
     Gradient(ParamId),
     /// [] f64: global L2 norm of the summed gradients before clipping.
     GradNorm,
-    /// Written over the input of the same parameter.
+    /// Written over the input for the same parameter.
     Param(ParamId),
     FirstMoment(ParamId),
     SecondMoment(ParamId),
@@ -175,31 +175,31 @@ pub enum Output {
 /// The tensors a state consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum StatePart {
-    /// Of `State::Inputs`: [batch, steps, channels] f32, the latest last; zeros before the start.
+    /// For `State::Inputs`: [batch, steps, channels] f32, the latest last; zeros before the start.
     Inputs,
-    /// Of `State::KeyValue`: [batch, past, kv_heads, key_dim] f32, as attended to (after RoPE).
-    /// No rows before the start; at most the last `window` where there is one.
+    /// For `State::KeyValue`: [batch, past, kv_heads, key_dim] f32, as used by attention (after RoPE).
+    /// No rows before the start; with a window, at most the last `window` rows.
     Keys,
     /// [batch, past, kv_heads, value_dim] f32.
     Values,
-    /// Of `State::Matrix`: [batch, heads, rows, columns] f32; zeros before the start.
+    /// For `State::Matrix`: [batch, heads, rows, columns] f32; zeros before the start.
     Matrix,
 }
 
-/// The target that counts for nothing.
+/// The target value that is excluded from the loss.
 pub const IGNORED: i64 = -100;
 
 /// A training step: `micro` once for each micro-batch, `combine` up the balanced tree over
-/// micro-batch indices, `update` once.
+/// micro-batch indices, then `update` once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TrainPlan {
-    /// In: tokens, targets, position (if an op asks), grad scale, parameters. Out: loss, counted,
+    /// In: tokens, targets, position (if an op needs it), grad scale, parameters. Out: loss, counted,
     /// then every gradient in parameter order.
     pub micro: Plan,
-    /// In: left and right of each of `micro`'s outputs. Out: their sums, written over the left.
+    /// In: each of `micro`'s outputs, left and right. Out: their sums, written over the left ones.
     pub combine: Plan,
     /// In: learning rate, step number, and every parameter's value, gradient and moments. Out: the
-    /// norm, then per parameter its value and moments, written over their inputs.
+    /// norm, then each parameter's value and moments, written over their inputs.
     pub update: Plan,
 }
 

@@ -1,23 +1,23 @@
-//! PASS: which dtype each value has.
+//! PASS: chooses the dtype of each value.
 //!
-//! In: the recipe's policy, asked by `lower` at the few places where it matters. Out: casts, once a
-//! policy narrower than f32 exists. Must stay true: parameters, moments, gradients, states and
-//! losses are f32 under every policy; so are, inside the kernels, norm statistics, rotary angles,
+//! In: the recipe's policy. `lower` calls this module at the few places where the policy matters. Out:
+//! casts, once a policy narrower than f32 exists. Must stay true: parameters, moments, gradients, states
+//! and losses are f32 under every policy; so are, inside the kernels, norm statistics, rotary angles,
 //! softmax and scans; `f32(x)` and the logits that the loss reads are islands (spec section 9).
 //!
-//! Where bf16 goes: a `DType::Bf16`, a `Kernel::Cast { to }`, and a second arm in each `match` below.
+//! To add bf16: a `DType::Bf16`, a `Kernel::Cast { to }`, and a second arm in each `match` below.
 
 use crate::lower::Lower;
 use crate::plan::ValId;
 
-/// How wide numbers are between islands.
+/// The compute dtype outside f32 islands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Precision {
     #[default]
     F32,
 }
 
-/// A parameter as the forward pass reads it, made from the master copy.
+/// The value of a parameter in the forward pass, converted from the master copy.
 pub(crate) fn parameter(lower: &mut Lower, master: ValId) -> ValId {
     match lower.precision {
         Precision::F32 => master,
@@ -31,7 +31,7 @@ pub(crate) fn island(lower: &mut Lower, x: ValId) -> ValId {
     }
 }
 
-/// The gradient that leaves an island, as wide as what entered it.
+/// The gradient that leaves an island, in the dtype of the value that entered it.
 pub(crate) fn leave_island(lower: &mut Lower, gradient: ValId) -> ValId {
     match lower.precision {
         Precision::F32 => gradient,

@@ -1,8 +1,8 @@
-//! The whole front half in one place: texts in, one compiled architecture out.
+//! The front end in one place: texts in, one compiled architecture out.
 //!
-//! In: the files a person wrote, already read. Out: for one of their archs the graph, its identity,
-//! its fields and its canonical text. Must stay true: this is the only order of the passes; the
-//! canonical text alone, without std, compiles to the same identity.
+//! In: the user's files, already read. Out: for one of their archs the graph, its identity, its fields
+//! and its canonical text. Must stay true: all passes run in this one order; the canonical text alone,
+//! without std, compiles to the same identity.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,15 +31,15 @@ pub const STD: [(&str, &str); 8] = [
     ("std/swiglu.canon", include_str!("../../std/swiglu.canon")),
 ];
 
-/// Which definitions a program may use beside its own.
+/// The standard definitions that a program may use in addition to its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Std {
     Embedded,
-    /// A lock's text holds all it needs; what std says today must not change it.
+    /// None: a lock's text is self-contained, and later changes to std must not affect it.
     None,
 }
 
-/// Codes of names that nothing defines.
+/// Error codes for undefined names.
 const UNKNOWN: [&str; 2] = ["unknown-name", "unknown-init-table"];
 
 /// A set of parsed and resolved files.
@@ -64,7 +64,7 @@ pub struct Compiled {
     pub text: String,
 }
 
-/// Where the imports of a file lead, for whoever reads files.
+/// The targets of a file's imports, for the code that reads files.
 pub fn imports(name: &str, text: &str) -> Vec<String> {
     let mut sources = Sources::new();
     let file = sources.add(name, text);
@@ -73,7 +73,7 @@ pub fn imports(name: &str, text: &str) -> Vec<String> {
 }
 
 impl Program {
-    /// Parses and resolves; the diagnostics so far are in the result.
+    /// Parses and resolves. The result holds the diagnostics so far.
     pub fn new(files: impl IntoIterator<Item = (String, String)>, std: Std) -> Program {
         let mut sources = Sources::new();
         let mut diagnostics = Diagnostics::new();
@@ -112,7 +112,7 @@ impl Program {
         &self.files
     }
 
-    /// Compiles the arch called `name` in `file`. Warnings come beside a result, errors instead.
+    /// Compiles the arch called `name` in `file`. On success there may be warnings, on failure there are errors.
     pub fn compile(&self, file: &str, name: &str) -> (Option<Compiled>, Diagnostics) {
         if self.has_errors() {
             return (None, Diagnostics::new());
@@ -120,9 +120,9 @@ impl Program {
         self.build(file, name, compile_tree, |compiled| &compiled.fields)
     }
 
-    /// All that is wrong with an arch, without its identity and text: those of an arch that
-    /// elaborates take time and find little more. An arch that uses something with an error in it is
-    /// passed over: what is wrong with it follows from that.
+    /// Finds the errors of an arch without computing its identity and text, which take time and find
+    /// few further errors. An arch that uses an item with an error is skipped, since its errors would follow
+    /// from that one.
     pub fn check(&self, file: &str, name: &str) -> (bool, Diagnostics) {
         if self.has_errors() && !self.sound(file, name) {
             return (false, self.besides_names(file, name));
@@ -132,8 +132,8 @@ impl Program {
         (elaborated.is_some(), diagnostics)
     }
 
-    /// What is wrong with an arch besides names in it that nothing defines: its entries without those.
-    /// Where its text is wrong otherwise, or what it is made from, nothing else can be said of it.
+    /// Errors of an arch other than undefined names: leaves out the entries with such names. If its text or
+    /// its base has other errors, returns nothing.
     fn besides_names(&self, file: &str, name: &str) -> Diagnostics {
         let mut diagnostics = Diagnostics::new();
         let Some(id) = self.sources.find(file) else { return diagnostics };
@@ -175,7 +175,7 @@ impl Program {
         elaborate_open(&self.library, &built.tree)
     }
 
-    /// Whether an arch, and all that it is made from, has no error in its text.
+    /// Whether the text of an arch, and of everything it uses, has no error.
     fn sound(&self, file: &str, name: &str) -> bool {
         let Some(id) = self.sources.find(file) else { return false };
         let errors = self.diagnostics.iter().filter(|d| d.is_error());
@@ -213,7 +213,7 @@ impl Program {
             recover::further(&self.library, built.tree, 0, false, &mut diagnostics);
             return (None, diagnostics);
         }
-        // The base first, and of it only what the edits speak of: two graphs are not held at once.
+        // Elaborate the base first and keep only the edited fields: two graphs would use too much memory.
         let before = built.base.as_ref().and_then(|base| {
             let fields = elaborate(&self.library, base, &mut Diagnostics::new())?.fields;
             Some(edited_fields(&fields, &built.edits))
@@ -237,7 +237,7 @@ impl Program {
     }
 }
 
-/// Elaborates and identifies a tree.
+/// Elaborates a tree and computes its identity.
 pub fn compile_tree(
     library: &Library,
     tree: &ArchTree,
@@ -259,7 +259,7 @@ pub fn compile_tree(
     })
 }
 
-/// Elaborates a tree, and makes sure that it can be written out.
+/// Elaborates a tree, and checks that its canonical text can be written.
 fn checked_tree(
     library: &Library,
     tree: &ArchTree,
@@ -270,7 +270,7 @@ fn checked_tree(
     Some(elaborated)
 }
 
-/// Where an edit lands among the fields, once for each layer it reached.
+/// The fields that an edit sets, once for each layer it reached.
 fn landings(edit: &arch::Edit) -> Vec<String> {
     match &edit.layers {
         None => vec![edit.path.clone()],
@@ -278,7 +278,7 @@ fn landings(edit: &arch::Edit) -> Vec<String> {
     }
 }
 
-/// The fields at a path and below it.
+/// The fields at and below a path.
 fn under<'a>(
     fields: &'a BTreeMap<&str, &str>,
     path: &'a str,
@@ -290,7 +290,7 @@ fn under<'a>(
         .filter(move |(found, _)| matches!(found.as_bytes().get(path.len()), None | Some(b'.')))
 }
 
-/// The fields that some edit may have reached: few of those of ten thousand layers.
+/// The fields that some edit may have reached: a few of those of ten thousand layers.
 fn edited_fields(fields: &[Field], edits: &[arch::Edit]) -> Vec<Field> {
     let layers: BTreeSet<usize> =
         edits.iter().flat_map(|e| e.layers.iter().flatten()).copied().collect();
@@ -308,7 +308,7 @@ fn edited_fields(fields: &[Field], edits: &[arch::Edit]) -> Vec<Field> {
     fields.iter().filter(|f| reached(&f.path) || in_layer(&f.path)).cloned().collect()
 }
 
-/// Warns of edits after which every field they name is what it was.
+/// Warns about edits that leave every field they name unchanged.
 fn idle_edits(
     before: &[Field],
     after: &[Field],

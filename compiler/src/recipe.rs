@@ -1,9 +1,9 @@
-//! PASS TOML → Recipe: what a person wrote of an experiment, checked field by field.
+//! PASS TOML → Recipe: reads a user's experiment and checks it field by field.
 //!
-//! In: the text of a recipe. Out: an arch's name and the written fields, with the place of each, and
-//! the points of its sweep; or all independent errors. Must stay true: a key that the field table
-//! does not know is an error; numbers are the digits written; a recipe names archs and never edits
-//! one; what is not written is filled in by the table, nowhere else.
+//! In: the text of a recipe. Out: an arch's name and the written fields, with the span of each, and
+//! the points of its sweep; or all independent errors. Must stay true: a key that is not in the field
+//! table is an error; numbers are the digits written; a recipe names archs and never edits one; only
+//! the table fills in missing fields.
 
 pub mod comparison;
 mod diag;
@@ -26,39 +26,39 @@ pub use comparison::ComparisonFile;
 pub(crate) use sweep::along;
 pub use sweep::{Axis, MAX_POINTS, Place, Point};
 
-/// What a TOML file of ours is.
+/// The kind of a TOML file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     Recipe,
     Comparison,
 }
 
-/// An arch as a recipe names it.
+/// A reference to an arch in a recipe.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ArchRef {
-    /// The file, relative to where the recipe's own name is relative to.
+    /// The file's path, relative to the same directory as the recipe's.
     pub path: String,
-    /// Which of its archs; `None` where it has one.
+    /// The arch's name; `None` if the file has only one.
     pub name: Option<String>,
 }
 
-/// A recipe, read.
+/// A parsed recipe.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     pub file: FileId,
-    /// The arch, or those that are swept.
+    /// The arch, or the archs that are swept.
     pub archs: Vec<(ArchRef, Span)>,
     pub written: Fields,
     pub axes: Vec<Axis>,
     spans: BTreeMap<String, Span>,
 }
 
-/// Which of the two a text is: a comparison has arms, or lists them in its sweep and says a treatment.
+/// The kind of a text: a comparison has arms, or lists them in its sweep and has a treatment.
 pub fn source(text: &str) -> Source {
     let tells = |key: &str| ["arms", "treatment"].contains(&key);
     let comparison = match facts::parse(text) {
         Ok(table) => table.keys().any(|key| tells(key.get_ref())),
-        // Broken text is reported as what it probably is.
+        // For invalid TOML, guess the kind from the lines.
         Err(_) => text.lines().any(|line| {
             let line = line.trim();
             line == "[arms]" || line.split('=').next().is_some_and(|key| tells(key.trim()))
@@ -126,7 +126,7 @@ pub fn read(sources: &Sources, file: FileId) -> (Option<Recipe>, Diagnostics) {
     if diagnostics.is_empty() { (Some(recipe), diagnostics) } else { (None, diagnostics) }
 }
 
-/// `"../arch/family.canon#llama_1B"`, relative to the file that says so.
+/// Parses `"../arch/family.canon#llama_1B"`, relative to the importing file.
 fn arch_ref(importer: &str, value: &DeValue<'_>) -> Option<ArchRef> {
     let DeValue::String(text) = value else { return None };
     let (path, name) = match text.split_once('#') {
@@ -144,27 +144,27 @@ fn arch_ref(importer: &str, value: &DeValue<'_>) -> Option<ArchRef> {
 }
 
 impl Recipe {
-    /// Where a field was written, or the nearest place to it.
+    /// The span of a field, or the nearest one.
     pub fn place(&self, path: &str) -> Span {
         let section = path.split('.').next().unwrap_or(path);
         let known = self.spans.get(path).or_else(|| self.spans.get(section));
         known.copied().unwrap_or(Span::new(self.file, 0, 0))
     }
 
-    /// Puts an arch where the recipe names its own; one that is swept over is replaced at every point.
+    /// Replaces the recipe's arch; in a sweep over archs, replaces it at every point.
     pub fn use_arch(&mut self, arch: &ArchRef) {
         for (named, _) in &mut self.archs {
             named.clone_from(arch);
         }
     }
 
-    /// Every point of the sweep, in order; one without a sweep.
+    /// Every point of the sweep, in order; a single one without a sweep.
     pub fn points(&self) -> Vec<Point> {
         sweep::points(self)
     }
 
-    /// One experiment per point. `stem` begins each name; `arch` gives what a reference compiles to
-    /// (nothing where that failed and was reported).
+    /// One experiment per point. `stem` starts each name; `arch` returns the compiled arch of a reference
+    /// (`None` if that failed and was reported).
     pub fn experiments(
         &self,
         stem: &str,
@@ -190,7 +190,7 @@ impl Recipe {
         (experiments, diagnostics)
     }
 
-    /// Adds a problem once, however many points have it.
+    /// Adds a problem once, even if several points have it.
     fn report(&self, found: &Problem, diagnostics: &mut Diagnostics) {
         let Problem { path, code, message, help } = found;
         let made = diag::problem(self.place(path), code, message, help);

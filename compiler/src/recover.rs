@@ -1,10 +1,10 @@
-//! More errors of an arch that has some: each wrong value is replaced by one that can be right, and the
-//! arch is elaborated again.
+//! Finds more errors in an arch that has some: replaces each wrong value by one that may be right, and
+//! elaborates the arch again.
 //!
 //! In: the tree as far as it could be built, and the errors so far. Out: the errors that do not follow
-//! from those. Must stay true: an error that may be a consequence of an earlier one is not reported;
-//! at most [`ROUNDS`] elaborations, and none after an arch that was a lot of work; the replaced values
-//! are never seen by anything but these elaborations.
+//! from those. Must stay true: an error that may follow from an earlier one is not reported; at most
+//! [`ROUNDS`] elaborations, and none if the arch is expensive; the replaced values are used only
+//! in these elaborations.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -17,18 +17,18 @@ use crate::op;
 use crate::resolve::Library;
 use crate::tree::{Applied, ArchTree, Callable, Setting, SettingValue};
 
-/// Elaborations of one arch after its first.
+/// Most repeated elaborations of one arch.
 const ROUNDS: usize = 6;
-/// Layers of an arch that is elaborated again, and settings in them.
+/// Most layers and settings in an arch that is elaborated again.
 const MAX_SETTINGS: usize = 2_000;
-/// Errors of what is not there: a failed entry may have been to give it.
+/// Codes for missing values, which a failed entry may have been meant to set.
 const LACKING: [&str; 3] = ["missing-arch-field", "missing-config", "no-init"];
 /// Widths that most numbers of heads and groups divide.
 const DIM: i64 = 322_560;
 const VOCAB: i64 = 1024;
 
 /// Appends the errors of `tree` that are independent of those in `diagnostics` from `from` on.
-/// `built` says that the tree was elaborated already: the errors are those of its values.
+/// `built` says that the tree was already elaborated, so that the errors are about its values.
 pub(crate) fn further(
     library: &Library,
     mut tree: ArchTree,
@@ -67,7 +67,7 @@ pub(crate) fn further(
     }
 }
 
-/// What a tree costs to elaborate, roughly.
+/// A rough measure of the cost of elaborating a tree.
 fn size(tree: &ArchTree) -> usize {
     let mut kinds: BTreeSet<*const Applied> = BTreeSet::new();
     let of = |applied: &Applied| applied.config.len() + applied.slots.len() + 1;
@@ -85,12 +85,12 @@ fn place(d: &Diagnostic) -> Option<Place> {
     d.labels.first().map(|label| at(label.span))
 }
 
-/// Whether an error says something about the text itself. One that lacks a value, or that speaks of
-/// a value in doubt, may follow from an earlier error.
+/// Whether an error is independent of earlier ones. A missing value, or a mention of a doubtful value,
+/// may follow from an earlier error.
 fn independent(tree: &ArchTree, d: &Diagnostic, doubtful: &BTreeSet<String>) -> bool {
     let own: BTreeSet<String> = own_names(tree, d);
     let speaks = words(&d.message).any(|word| doubtful.contains(word) && !own.contains(word));
-    // The layer that an error is shown with says nothing of what it is about.
+    // Ignore the label of the layer: the error is not about it.
     let about = d.labels.iter().filter(|label| label.text != FOR_THIS);
     let here = about.into_iter().any(|label| label.span.file == tree.span.file);
     !LACKING.contains(&d.code) && !d.code.starts_with("too-") && here && !speaks
@@ -100,7 +100,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').filter(|word| !word.is_empty())
 }
 
-/// The names that an error quotes, and that its help suggests.
+/// The names that an error quotes or its help suggests.
 fn quoted(d: &Diagnostic) -> Vec<String> {
     let texts = std::iter::once(&d.message).chain(&d.help);
     let quotes = texts.flat_map(|text| text.split('`').skip(1).step_by(2));
@@ -148,7 +148,7 @@ fn within(inner: Span, whole: Span) -> bool {
 /// Replaces the values that errors point at.
 struct Repair<'a> {
     places: Vec<Span>,
-    /// What a definition lacks: its name, and that of the value.
+    /// Missing values of definitions: the definition's name and the value's.
     lacking: Vec<(String, String)>,
     doubtful: &'a mut BTreeSet<String>,
     done: BTreeMap<*const Applied, Option<Rc<Applied>>>,
@@ -158,7 +158,7 @@ struct Repair<'a> {
 impl<'a> Repair<'a> {
     fn new(errors: &[Diagnostic], doubtful: &'a mut BTreeSet<String>) -> Repair<'a> {
         let labels = errors.iter().flat_map(|d| &d.labels);
-        // The last label of an error in a definition names the whole layer.
+        // The last label of an error in a definition covers the whole layer.
         let places = labels.filter(|label| label.text != FOR_THIS).map(|label| label.span);
         let lacking = errors.iter().filter(|d| d.code == "missing-config").filter_map(|d| {
             let mut names = d.message.split('`').skip(1).step_by(2).map(str::to_owned);
@@ -211,7 +211,7 @@ impl<'a> Repair<'a> {
         self.any = true;
     }
 
-    /// A copy without what is blamed, if anything in it is.
+    /// A copy without the blamed settings, if it has any.
     fn applied(&mut self, applied: &Rc<Applied>) -> Option<Rc<Applied>> {
         let key = Rc::as_ptr(applied);
         if let Some(known) = self.done.get(&key) {
@@ -228,7 +228,7 @@ impl<'a> Repair<'a> {
                     changed = true;
                     continue;
                 }
-                // A place inside it that no setting of its own has is not repaired here.
+                // A span inside it that is not one of its settings cannot be repaired here.
                 if !self.places.contains(&setting.place()) {
                     continue;
                 }
@@ -246,7 +246,7 @@ impl<'a> Repair<'a> {
             changed = true;
         }
         for (holder, name) in &self.lacking {
-            // A definition cannot be made up.
+            // Nothing can substitute for a definition.
             let is_value = !["mixer", "mlp"].contains(&name.as_str());
             if is_value && applied.name() == holder && !applied.config.contains_key(name) {
                 let value = Rc::new(Expr { kind: ExprKind::Int(1), span: applied.span });

@@ -1,8 +1,8 @@
-//! Renaming of definitions inside syntax, for texts that put several files into one.
+//! Renames definitions in syntax trees, for texts that merge several files.
 //!
-//! In: an item or expression, and what each free name becomes. Out: the same with those names
-//! changed. Must stay true: locals, configuration, field names, paths and instance names stay, also
-//! an instance name that was left out because the callee's name said it.
+//! In: an item or expression, and the new name of each free name. Out: the same with those names
+//! changed. Must stay true: locals, configuration, field names, paths and instance names do not
+//! change, not even an instance name that was implied by the callee's name.
 
 use dsl::{
     Arg, Entry, Expr, ExprKind, Item, LayerList, LayerWhat, Name, Segment, Select, Statement,
@@ -98,7 +98,7 @@ impl<F: FnMut(&str) -> Option<String>> Rename<F> {
                 }
                 match instance {
                     Some(instance) => self.bound.insert(Binds::Instance, &instance.text),
-                    // The parameter's path was the callee's name, and stays so.
+                    // The parameter's path came from the callee's old name: keep it.
                     None if callee.text != before => {
                         *instance = Some(Name { text: before, span: callee.span });
                     }

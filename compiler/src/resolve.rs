@@ -1,9 +1,9 @@
-//! PASS Asts → Library: which name means what, in which file.
+//! PASS Asts → Library: resolves names in each file.
 //!
-//! In: the parsed files of one compilation, standard ones included. Out: a [`Library`] that finds
-//! definitions by (file, name), and every broken import, unknown name and cycle. Must stay true: a
+//! In: the parsed files of one compilation, including the standard ones. Out: a [`Library`] that finds
+//! definitions by (file, name), and every broken import, undefined name and cycle. Must stay true: a
 //! name is looked up in the body, the definition's configuration, the arch's fields, imports and
-//! std, nothing else; imports and calls form DAGs.
+//! std, and nowhere else; imports and calls form DAGs.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use crate::op;
 use crate::order::cycles;
 use crate::tree::DefItem;
 
-/// What a name in a file's scope stands for.
+/// The definition of a name in a file's scope.
 #[derive(Clone, Debug)]
 pub enum Entity {
     Def(Rc<DefItem>),
@@ -40,7 +40,7 @@ impl Entity {
 }
 
 impl Entity {
-    /// Its text as the parser gave it, and the file it is in.
+    /// Its syntax as parsed, and its file.
     fn item(&self) -> (Item, FileId) {
         match self {
             Entity::Def(item) => (Item::Def(item.def.clone()), item.file),
@@ -59,8 +59,8 @@ pub struct Library {
     std: BTreeMap<String, Entity>,
 }
 
-/// Where an import leads: its path, relative to the importing file, with `.` and `..` resolved as
-/// far as names reach; `None` if it is absolute.
+/// The target of an import: its path, relative to the importing file, with `.` and `..` resolved as
+/// far as possible; `None` if it is absolute.
 pub fn import_target(importer: &str, path: &str) -> Option<String> {
     if path.starts_with('/') || path.contains('\\') || path.contains(':') {
         return None;
@@ -104,7 +104,7 @@ pub fn resolve(
                 diagnostics.push(diag::names_a_primitive(&name));
             }
             own.push(name.text.clone());
-            // The parser has reported repeated definitions; the first stands.
+            // The parser has reported repeated definitions; keep the first.
             scope.entry(name.text).or_insert(entity);
         }
         library.own.insert(*file, own);
@@ -131,7 +131,7 @@ fn items(file: FileId, ast: &Ast) -> Vec<Entity> {
         .collect()
 }
 
-/// Mixers and mlps are configured rather than called: they may be called what a primitive is.
+/// Mixers and mlps are configured rather than called, so they may share a primitive's name.
 fn hides_a_primitive(entity: &Entity, name: &str) -> bool {
     let kind = match entity {
         Entity::Def(item) => Some(item.def.kind),
@@ -147,7 +147,7 @@ fn import(
     library: &mut Library,
     diagnostics: &mut Diagnostics,
 ) {
-    // Imports name what a file defines, not what it imports: one hop, no re-exports.
+    // Only a file's own definitions can be imported: imports are not re-exported.
     let exported: BTreeMap<FileId, BTreeMap<String, Entity>> = library.scopes.clone();
     let nothing = Vec::new();
     for (file, ast) in files {
@@ -181,7 +181,7 @@ fn import(
                     diagnostics.push(diag::names_a_primitive(alias));
                     continue;
                 }
-                // The parser has reported a name that is imported and defined; the latter stands.
+                // The parser has reported names that are both imported and defined; keep the definition.
                 let scope = library.scopes.entry(*file).or_default();
                 scope.entry(alias.text.clone()).or_insert_with(|| entity.clone());
             }
@@ -191,7 +191,7 @@ fn import(
 
 fn import_cycles(sources: &Sources, files: &[(FileId, Ast)], diagnostics: &mut Diagnostics) {
     let mut edges = Vec::new();
-    // Where a file imports another first.
+    // The first import of one file by another.
     let mut places: BTreeMap<(usize, usize), Span> = BTreeMap::new();
     for (i, (file, ast)) in files.iter().enumerate() {
         for import in &ast.imports {
@@ -266,7 +266,7 @@ fn call_cycles(files: &[(FileId, Ast)], library: &Library, diagnostics: &mut Dia
     }
 }
 
-/// What an arch is made from.
+/// The base of an arch.
 fn base_of(item: &Item) -> Option<&Name> {
     match item {
         Item::Arch(Arch { body: ArchBody::With { base, .. }, .. }) => Some(base),
@@ -275,8 +275,8 @@ fn base_of(item: &Item) -> Option<&Name> {
 }
 
 impl Library {
-    /// What `name` stands for in that file: its definitions and imports, then std. An arch hides no
-    /// definition of std: where a definition is meant, an arch never is.
+    /// Finds `name` in a file: its definitions and imports, then std. An arch does not shadow a
+    /// definition of std: where a definition is expected, an arch is never meant.
     pub fn lookup(&self, file: FileId, name: &str) -> Option<Entity> {
         let own = self.scopes.get(&file).and_then(|s| s.get(name));
         match (own, self.std.get(name)) {
@@ -285,7 +285,7 @@ impl Library {
         }
     }
 
-    /// The arch of that name, and its file.
+    /// The arch with that name, and its file.
     pub fn arch(&self, file: FileId, name: &str) -> Option<(Rc<Arch>, FileId)> {
         match self.scopes.get(&file).and_then(|s| s.get(name)) {
             Some(Entity::Arch(arch, home)) => Some((arch.clone(), *home)),
@@ -293,12 +293,12 @@ impl Library {
         }
     }
 
-    /// The texts that an arch is made from, its own among them; `None` where one is missing.
+    /// The spans of all items an arch uses, including its own; `None` if one is missing.
     pub fn used_by(&self, file: FileId, name: &str) -> Option<Vec<Span>> {
         self.used(file, name).filter(|(_, all)| *all).map(|(used, _)| used)
     }
 
-    /// The same as far as they are there, and whether all are.
+    /// The same for the items that exist, and whether all do.
     pub(crate) fn used(&self, file: FileId, name: &str) -> Option<(Vec<Span>, bool)> {
         let (arch, home) = self.arch(file, name)?;
         let mut all = true;
@@ -324,7 +324,7 @@ impl Library {
         Some((found.into_values().collect(), all))
     }
 
-    /// Everything that can be named in a file, for suggestions.
+    /// Every name visible in a file, for suggestions.
     pub fn visible(&self, file: FileId) -> Vec<&str> {
         let mut names: Vec<&str> = self
             .scopes

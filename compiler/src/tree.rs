@@ -1,8 +1,8 @@
-//! An architecture as a finite tree of fields: what `with` edits and `elaborate` reads.
+//! An architecture as a finite tree of fields, which `with` edits and `elaborate` reads.
 //!
-//! In: resolved definitions. Out: data. Must stay true: equal layers written once stay one shared
-//! `Rc` until an edit tells them apart, so ten thousand equal layers cost one; every setting keeps
-//! the file whose names it may use.
+//! In: resolved definitions. Out: data. Must stay true: equal layers written once share one `Rc` until
+//! an edit makes them differ, so ten thousand equal layers cost as much as one; every setting keeps
+//! the file that its names are looked up in.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -12,14 +12,14 @@ use dsl::{ConfigParam, Def, Expr, FileId, Span};
 use crate::op::{self, ConfigKind, Primitive};
 use crate::value::Value;
 
-/// A definition with its file, whose scope its body sees.
+/// A definition with its file, which is the scope of its body.
 #[derive(Debug)]
 pub struct DefItem {
     pub file: FileId,
     pub def: Def,
 }
 
-/// What a call runs.
+/// The callee of a call.
 #[derive(Clone, Debug)]
 pub enum Callable {
     Primitive(&'static Primitive),
@@ -42,8 +42,8 @@ impl Callable {
         }
     }
 
-    /// Names of the configuration that a call may give by position: not shared weights and init
-    /// rules, nor what takes any number of integers.
+    /// Names of the configuration that a call may pass by position: excludes shared weights, init
+    /// rules, and parameters that take any number of integers.
     pub fn positional(&self) -> Vec<&str> {
         let Callable::Primitive(primitive) = self else { return self.config_names() };
         let plain = |c: &&op::Config| match c.kind {
@@ -58,7 +58,7 @@ impl Callable {
         primitive.config.iter().filter(plain).map(|c| c.name).collect()
     }
 
-    /// The configuration parameter of that name, for definitions in the language.
+    /// The configuration parameter with that name, for definitions in the language.
     pub fn param(&self, name: &str) -> Option<&ConfigParam> {
         match self {
             Callable::Primitive(_) => None,
@@ -81,9 +81,9 @@ impl Callable {
 pub struct Applied {
     pub callee: Callable,
     pub config: BTreeMap<String, Setting>,
-    /// Fills and explicit emptiness by slot name; a slot not named here is empty.
+    /// Fills, including explicitly empty ones, by slot name. Other slots are empty.
     pub slots: BTreeMap<String, SlotSetting>,
-    /// How many definitions are configured inside one another here; bounded by [`MAX_CHAIN`].
+    /// The depth of nested configured definitions; bounded by [`MAX_CHAIN`].
     pub height: usize,
     pub span: Span,
 }
@@ -93,7 +93,7 @@ impl Applied {
         Applied { callee, config: BTreeMap::new(), slots: BTreeMap::new(), height: 1, span }
     }
 
-    /// Makes room for a definition inside this one; `Err` says why there is none.
+    /// Raises the height for a nested definition; `Err` if that exceeds the bound.
     pub(crate) fn raise(&mut self, child: Option<&Applied>) -> Result<(), String> {
         let height = child.map_or(1, |child| child.height + 1).max(self.height);
         if height > MAX_CHAIN {
@@ -116,15 +116,15 @@ pub struct Setting {
 
 #[derive(Clone, Debug)]
 pub enum SettingValue {
-    /// Evaluated in the arch's fields and that file's names.
+    /// Evaluated with the arch's fields and that file's names.
     Expr(Rc<Expr>, FileId),
-    /// Written in a body: evaluated in what that binds, too.
+    /// From a body: evaluated with the body's bindings as well.
     Inside(Rc<Expr>, FileId, Around),
     Def(Rc<Applied>),
 }
 
 impl Setting {
-    /// Where its value is written.
+    /// The span of its value.
     pub(crate) fn place(&self) -> Span {
         match self.value.written() {
             Ok((expr, ..)) => expr.span,
@@ -141,7 +141,7 @@ impl SettingValue {
         }
     }
 
-    /// The expression it is, and where it is evaluated; else the definition it is.
+    /// The expression and its scope; `Err` holds a definition instead.
     pub(crate) fn written(&self) -> Result<(&Expr, FileId, &Around), &Rc<Applied>> {
         match self {
             SettingValue::Expr(expr, file) => Ok((expr, *file, &None)),
@@ -151,8 +151,8 @@ impl SettingValue {
     }
 }
 
-/// Names that the body around an expression binds, as far as the expression mentions them. What
-/// has no value as configuration (a tensor, a name bound in another branch) hides definitions too.
+/// The names of the enclosing body that an expression mentions. A name without a value as configuration
+/// (a tensor, or bound in another branch) also shadows definitions.
 pub type Around = Option<Rc<BTreeMap<String, Option<Value>>>>;
 
 #[derive(Clone, Debug)]
@@ -176,7 +176,7 @@ pub struct ArchTree {
     /// `vocab`, `dim`, `norm_eps`.
     pub fields: BTreeMap<String, Setting>,
     pub head: Option<Rc<Applied>>,
-    /// The name of the init table last chosen, for people.
+    /// The name of the init table chosen last, for people.
     pub init_name: String,
     pub init: BTreeMap<String, Setting>,
     pub layers: Vec<Layer>,
@@ -186,24 +186,24 @@ pub struct ArchTree {
 /// The fields an arch has besides its layers, head and init table.
 pub const ARCH_FIELDS: [&str; 3] = ["vocab", "dim", "norm_eps"];
 
-/// Names that a path in `with` reads at the arch's level rather than in every layer.
+/// Names that a path in `with` resolves on the arch rather than in every layer.
 pub const ARCH_LEVEL: [&str; 6] = ["vocab", "dim", "norm_eps", "head", "init", "layers"];
 
 /// Roles of the parameters that primitives own: the usual rows of an init table.
 pub const ROLES: [&str; 7] =
     ["embed", "linear", "bias", "norm", "canon", "short_conv", "short_conv_bias"];
 
-/// The most layers an arch may have, checked before any is built.
+/// Most layers of an arch, checked before any is built.
 pub const MAX_LAYERS: usize = 10_000;
 
-/// How long a chain of `with` or of aliases may be, how deep definitions may be configured in one
-/// another, and how long a path is.
+/// Maximum length of a chain of `with` or of aliases, depth of nested configured definitions, and
+/// length of a path.
 pub const MAX_CHAIN: usize = 48;
 
-/// Configuration values of one definition, and slots filled in one place.
+/// Most configuration values of one definition, and most slots filled in one place.
 pub const MAX_CONFIG: usize = 128;
 
-/// The primitive of that name, as something to call.
+/// The primitive with that name, as a callee.
 pub fn primitive(name: &str) -> Option<Callable> {
     op::find(name).map(Callable::Primitive)
 }

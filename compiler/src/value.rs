@@ -1,6 +1,6 @@
-//! What configuration can be. In: expressions evaluated by `elaborate`. Out: values with one
-//! canonical text each. Must stay true: arithmetic is exact and checked (i64, exact decimals,
-//! exact ratios and roots); no binary floating point decides a value.
+//! Configuration values. In: expressions evaluated by `elaborate`. Out: values with one canonical
+//! text each. Must stay true: arithmetic is exact and checked (i64, exact decimals, exact ratios
+//! and roots); binary floating point never decides a value.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -17,24 +17,24 @@ pub enum Value {
     Int(i64),
     Decimal(Decimal),
     Bool(bool),
-    /// A word out of a closed set: `interleaved`, `half`, `none`.
+    /// A word from a closed set: `interleaved`, `half`, `none`.
     Word(&'static str),
-    /// A quotient that is neither an integer nor a finite decimal, with the place of its division:
-    /// only `floor`, `ceil_to`, `sqrt` and `rsqrt` may consume it.
+    /// A quotient that is neither an integer nor a finite decimal, with the span of its division:
+    /// only `floor`, `ceil_to`, `sqrt` and `rsqrt` may use it.
     Ratio(Ratio, Span),
     /// An irrational root, for initial distributions only.
     Root(Root),
     /// A definition with configuration, not yet called, and the field of the arch that holds it.
     Def(Rc<Applied>, Option<Rc<str>>),
-    /// A parameter-owning instance, for sharing its weight.
+    /// An instance that owns a parameter, for sharing its weight.
     Instance(ParamId),
     Init(InitRule),
-    /// The body computes on it; it is no configuration.
+    /// Tensors that the body computes with. They are not configuration.
     Tensors(Vec<crate::graph::Out>),
 }
 
 impl Value {
-    /// What a person would call this.
+    /// A description for people.
     pub fn describe(&self) -> String {
         match self {
             Value::Int(n) => format!("the integer {n}"),
@@ -154,7 +154,7 @@ impl Ratio {
         self.num.div_euclid(self.den)
     }
 
-    /// Exact for all fractions: whole parts first, then the reciprocals of what is left.
+    /// Compares exactly, for all fractions: whole parts first, then the reciprocals of the remainders.
     pub fn compare(self, other: Ratio) -> Ordering {
         let (mut a, mut b) = (self, other);
         let mut turned = false;
@@ -186,7 +186,7 @@ impl Ratio {
         self.num as f64 / self.den as f64
     }
 
-    /// The simplest value that says the same: integer, else finite decimal, else a ratio.
+    /// The simplest equal value: an integer, else a finite decimal, else a ratio.
     pub fn to_value(self, at: Span) -> Value {
         if self.den == 1
             && let Ok(n) = i64::try_from(self.num)
@@ -199,7 +199,7 @@ impl Ratio {
         }
     }
 
-    /// As a finite decimal, if it is one.
+    /// The value as a finite decimal, if it is one.
     fn to_decimal(self) -> Option<Decimal> {
         Decimal::new(self.num, 0).ok()?.div(Decimal::new(self.den, 0).ok()?).ok()
     }
@@ -215,8 +215,8 @@ impl fmt::Display for Ratio {
     }
 }
 
-/// The root of `degree` 1, 2 or 4 of the radicand's size, with the radicand's sign: a radicand of -2
-/// and degree 2 is -sqrt(2). In lowest degree.
+/// The root of degree 1, 2 or 4 of the radicand's absolute value, with the radicand's sign: radicand -2
+/// and degree 2 mean -sqrt(2). In lowest degree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Root {
     pub radicand: Ratio,
@@ -259,7 +259,7 @@ impl Root {
         self
     }
 
-    /// The radicand that says the same at a higher degree. An even power would lose the sign.
+    /// The radicand of the same root at a higher degree. Keeps the sign, which an even power would lose.
     fn raised(self, degree: u32) -> Option<Ratio> {
         let Ratio { num, den } = self.radicand.pow(degree / self.degree)?;
         Ratio::new(num.checked_abs()?.checked_mul(self.radicand.num.signum())?, den)
@@ -281,9 +281,9 @@ impl Root {
         Some(Root { radicand, degree }.reduced())
     }
 
-    /// Whether this is below the other; `None` if that takes more digits than fit.
+    /// Whether this is less than the other; `None` if the comparison overflows.
     pub fn less(self, other: Root) -> Option<bool> {
-        // Where the signs differ, nothing has to fit.
+        // If the signs differ, nothing can overflow.
         if self.radicand.num.signum() != other.radicand.num.signum() {
             return Some(self.radicand.num < other.radicand.num);
         }
@@ -292,7 +292,7 @@ impl Root {
         Some(order == Ordering::Less)
     }
 
-    /// For kernels and initial values; libm, so equal on every platform.
+    /// The value for kernels and initial values. Uses libm, so it is equal on every platform.
     pub fn to_f64(self) -> f64 {
         if let (1, Some(decimal)) = (self.degree, self.radicand.to_decimal()) {
             return decimal.to_f64();
@@ -322,12 +322,12 @@ impl fmt::Display for Root {
     }
 }
 
-/// How a parameter's first value is drawn. Scales are exact until a kernel needs an f64.
+/// A parameter's initial distribution. Scales are exact until a kernel needs an f64.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InitRule {
     Ones,
     Zeros,
-    /// Every element this value.
+    /// Sets every element to this value.
     Constant(Root),
     /// N(0, std²).
     Normal {
@@ -367,7 +367,7 @@ impl InitRule {
         "time_step",
     ];
 
-    /// Builds the rule called `name`; `Err` is the number of arguments it takes.
+    /// Builds the rule called `name`. `Err` is the number of arguments it takes.
     pub fn build(name: &str, args: &[Root]) -> Option<Result<InitRule, usize>> {
         let rule = match (name, args) {
             ("ones", []) => InitRule::Ones,
@@ -389,7 +389,7 @@ impl InitRule {
         Some(Ok(rule))
     }
 
-    /// Why this rule cannot be drawn from, if it cannot.
+    /// Why this rule cannot be sampled, if so.
     pub fn problem(&self) -> Option<&'static str> {
         let positive = |r: &Root| r.radicand.num > 0;
         match self {

@@ -1,7 +1,7 @@
-//! Definitions with configuration: what an expression, an alias or a path into one stands for.
+//! Definitions with configuration: resolves expressions, aliases and paths to them.
 //!
 //! In: expressions and entries as written. Out: [`Applied`] trees. Must stay true: an alias is
-//! worked out once; how deep and how wide a tree gets is bounded while it is made; every failure
+//! resolved once; the depth and size of a tree are bounded while it is built; every failure
 //! is reported.
 
 use std::collections::BTreeMap;
@@ -45,12 +45,12 @@ impl Builder<'_> {
         Some(Setting { value, span })
     }
 
-    /// What the body around binds the name to, if it binds it.
+    /// The value that the enclosing body binds to the name, if any.
     fn held(&self, name: &str) -> Option<&Option<Value>> {
         self.around.as_ref().and_then(|around| around.get(name))
     }
 
-    /// The part of what is around that an expression mentions.
+    /// The part of the surroundings that an expression mentions.
     fn mentioned(&self, expr: &Expr) -> Around {
         let around = self.around.as_ref()?;
         let names: BTreeMap<String, Option<Value>> = names::mentions(expr)
@@ -60,7 +60,7 @@ impl Builder<'_> {
         (!names.is_empty()).then(|| Rc::new(names))
     }
 
-    /// What a bare name stands for where a definition can stand; not what is a word there.
+    /// Resolves a bare name where a definition is allowed. A reserved word is not resolved.
     pub(super) fn named(
         &mut self,
         file: FileId,
@@ -87,7 +87,7 @@ impl Builder<'_> {
         if let Some(known) = self.aliases.get(&key) {
             return known.clone();
         }
-        // What an alias says is said in its file, not in the body that uses it.
+        // An alias refers to names in its own file, not in the body that uses it.
         let around = self.around.take();
         let made = self.definition(home, &alias.value, depth);
         self.around = around;
@@ -135,13 +135,13 @@ impl Builder<'_> {
         self.configured(file, Applied { span: expr.span, ..base }, entries, depth)
     }
 
-    /// What a definition with configuration is a copy of, counted by its size.
+    /// Copies a definition with its configuration and counts the size of the copy.
     fn copy(&mut self, applied: &Applied, span: Span) -> Option<Applied> {
         self.reach(applied.config.len() + applied.slots.len(), span)?;
         Some(applied.clone())
     }
 
-    /// The filling that `canon A, B { … }` is short for.
+    /// The fill that `canon A, B { … }` is short for.
     pub(super) fn canon(
         &mut self,
         file: FileId,
@@ -166,7 +166,7 @@ impl Builder<'_> {
             }
             self.configure(file, &mut applied, &[], entry, depth, &mut seen);
         }
-        // Without the entries that failed, it still shows what is wrong with the others.
+        // Keep the entries that succeeded: they let later checks report more errors.
         Some(Rc::new(applied))
     }
 
@@ -251,7 +251,7 @@ impl Builder<'_> {
         }
     }
 
-    /// A copy with the value at `path`; `Err` says what there is instead.
+    /// A copy with the value at `path`. `Err` describes what was found there instead.
     pub(super) fn put_layer(
         &mut self,
         applied: &Applied,
@@ -281,7 +281,7 @@ impl Builder<'_> {
                     return Err(format!("at most {MAX_CONFIG} slots are filled in one place"));
                 }
             }
-            // What is filled is filled on the layer, or the same slot would have two names.
+            // Fills are stored on the layer, so that each slot has one name.
             ([first, rest @ ..], Put::Slot(_)) => {
                 let slot = rest.last().unwrap_or(first);
                 return Err(format!(
@@ -313,7 +313,7 @@ impl Builder<'_> {
             ([first, rest @ ..], Put::Setting(_)) => {
                 let mut child = self.child(applied, &first.text)?;
                 let span = applied.config.get(&first.text).map_or(first.span, |s| s.span);
-                // Held once if the tree above is: no copy is made.
+                // Drop the parent's reference, so that `make_mut` copies only if the parent is shared.
                 applied.config.remove(&first.text);
                 self.put_applied(Rc::make_mut(&mut child), rest, put)?;
                 applied.raise(Some(&child))?;
@@ -324,7 +324,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// The definition configured at `name`, written or by default.
+    /// The definition configured at `name`, as written or by default.
     pub(super) fn child(&mut self, applied: &Applied, name: &str) -> Result<Rc<Applied>, String> {
         let no_definition = || format!("`{name}` of `{}` is no definition", applied.name());
         match applied.config.get(name) {

@@ -1,7 +1,7 @@
-//! Two edits of one field in one place, or of a field and something above it.
+//! Detects two edits of one field in one place, or of a field and one of its parents.
 //!
 //! In: the edits of one `with`, an arch or an init table. Out: a diagnostic for each that repeats an earlier one.
-//! Must stay true: linear (up to a logarithm) in edits times layers, since both may be many.
+//! Must stay true: time is linear (up to a logarithm) in edits times layers, because both can be large.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +11,12 @@ use dsl::limits::MAX_ERRORS;
 use super::Edit;
 use crate::diag;
 
-/// No layer: the arch itself.
+/// Used instead of a layer number for edits of the arch itself.
 const ARCH: usize = usize::MAX;
 
 pub(super) fn repeated(edits: &[Edit], diagnostics: &mut Diagnostics) {
     let mut paths = Paths::default();
-    // The first edit of a path, or of something below it, in one layer.
+    // The first edit of a path, or of something below it, in each layer.
     let mut at: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     let mut below: BTreeMap<(usize, usize), usize> = BTreeMap::new();
     'edits: for (i, edit) in edits.iter().enumerate() {
@@ -45,7 +45,7 @@ pub(super) fn repeated(edits: &[Edit], diagnostics: &mut Diagnostics) {
     }
 }
 
-/// Numbers for dotted paths and for what they start with.
+/// Numbers for dotted paths and their prefixes.
 #[derive(Default)]
 struct Paths {
     of: BTreeMap<String, usize>,

@@ -1,8 +1,8 @@
-//! Which layers there are, and which of them a path means.
+//! Expands layer lists and finds the layers that a path selects.
 //!
 //! In: layer lists and selections as written. Out: a flat list, layer numbers. Must stay true: the
-//! count is bounded before the list is made; a selection of nothing is an error, not a silent edit
-//! of nothing.
+//! count is checked before the list is built; an empty selection is an error, never an edit that
+//! silently does nothing.
 
 use dsl::limits::MAX_ERRORS;
 use dsl::{ExprKind, FileId, LayerList, LayerWhat, Select, Span};

@@ -1,7 +1,7 @@
-//! Groups that are shown side by side, and the keys in which they differ.
+//! Compares groups side by side and lists the keys in which they differ.
 //!
-//! In: a set. Out: one finding for each key, with the values of each group. Must stay true: for
-//! information only; keys that make a family or a size are not listed as differing between them.
+//! In: a set. Out: one finding per key, with the values of each group. Must stay true: findings are
+//! for information only; keys that define a family or a size are not listed as differences.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::rules::Pairs;
 use super::value::Value;
 use super::vocabulary::Topic;
 
-/// What makes a size.
+/// Keys that define a size.
 const SIZE: [&str; 8] = [
     "arch.dim",
     "arch.layers",
@@ -25,10 +25,10 @@ const SIZE: [&str; 8] = [
     "arch.mlp.hidden",
 ];
 
-/// Derived, and worth a line of their own.
+/// Derived keys that get a line of their own.
 const DERIVED: [&str; 2] = ["batch.tokens_per_step", "schedule.warmup_share"];
 
-/// What follows from those, so that one thing is told once.
+/// Keys that follow from those, left out so that each difference is listed once.
 const FOLLOWS: [&str; 5] = [
     "arch.mixer.head_dim",
     "batch.micro_batches",
@@ -66,7 +66,7 @@ pub(super) fn across(subjects: &[Subject], pairs: &[Pairs], found: &mut Findings
     }
 }
 
-/// In each group by the first label, the values of a key for each group by the second.
+/// For each group by the first label, the values of a key in each group by the second.
 fn side_by_side(
     rule: &str,
     subjects: &[&Subject],
@@ -79,7 +79,7 @@ fn side_by_side(
     for subject in subjects {
         let group = groups.entry(subject.label(fixed)).or_default();
         let values = group.entry(subject.label(varied)).or_default();
-        // What a mixer has no word for does not differ in it.
+        // A mixer without this key does not differ in it.
         match subject.value(key) {
             Some(value) if !values.contains(value) => values.push(value.clone()),
             None if !key.starts_with("arch.mixer.") && !values.contains(&Value::text("absent")) => {
@@ -88,7 +88,7 @@ fn side_by_side(
             Some(_) | None => {}
         }
     }
-    // Groups that say the same share a line.
+    // Groups with the same values share a line.
     let mut lines: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for (fixed, group) in groups {
         let mut by_values: BTreeMap<String, Vec<&str>> = BTreeMap::new();
@@ -113,7 +113,7 @@ fn side_by_side(
     }
 }
 
-/// Values from the least to the largest.
+/// The values in ascending order.
 fn listed(values: &[Value]) -> String {
     let mut values: Vec<&Value> = values.iter().collect();
     values.sort_by(|a, b| match (a.number(), b.number()) {

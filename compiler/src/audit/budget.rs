@@ -1,7 +1,7 @@
-//! Budgets: whether the keys determine them, and whether they are what the name and the table say.
+//! Checks that the keys determine the budget, and that it matches the name and the table.
 //!
-//! In: a set. Out: findings. Must stay true: tokens are steps x tokens per step, exactly; what stands
-//! in a comment counts for the total and is told.
+//! In: a set. Out: findings. Must stay true: tokens are exactly steps x tokens per step; a number
+//! that only a comment gives counts towards the total, and the finding says so.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use super::finding::{Findings, Kind, Place};
 use super::repeated;
 use crate::value::Ratio;
 
-/// A name's `1T` may be this share off: budgets are whole steps of round batches.
+/// Tolerance for a name's `1T`: budgets are whole steps of round batches.
 pub(super) const NAMED: Ratio = Ratio { num: 2, den: 100 };
 
 pub(super) fn budgets(subjects: &[Subject], found: &mut Findings) {
@@ -55,7 +55,7 @@ fn named(subject: &Subject, found: &mut Findings) {
     }
 }
 
-/// Whether two differ by more than a share of the second.
+/// Whether two values differ by more than a share of the second.
 pub(super) fn off(a: Ratio, b: Ratio, share: Ratio) -> bool {
     let gap = a.add(b.neg()).map(|gap| Ratio { num: gap.num.abs(), den: gap.den });
     let bound = b.mul(share).map(|bound| Ratio { num: bound.num.abs(), den: bound.den });
@@ -65,7 +65,7 @@ pub(super) fn off(a: Ratio, b: Ratio, share: Ratio) -> bool {
     }
 }
 
-/// Keys that are equal and tokens that are not.
+/// Finds experiments with equal keys but different tokens.
 fn ambiguous(subjects: &[Subject], found: &mut Findings) {
     let mut files: BTreeMap<Vec<String>, Vec<&Subject>> = BTreeMap::new();
     for subject in subjects {

@@ -1,20 +1,20 @@
-//! What a name claims, read word by word.
+//! Reads the claims of a name, word by word.
 //!
-//! In: a name. Out: [`Claims`]. Must stay true: a claim is a word of its own (`LlamaCanon`, `lr0.002`,
-//! `1T`), never a part of another (`canonical`, `warmup_lr0.1`); a word that is denied (`NoCanon`,
-//! `canon_off`) claims the opposite; a name that could mean several things claims none of them.
+//! In: a name. Out: [`Claims`]. Must stay true: a claim is a whole word (`LlamaCanon`, `lr0.002`,
+//! `1T`), never part of another (`canonical`, `warmup_lr0.1`); a negated word (`NoCanon`,
+//! `canon_off`) claims the opposite; an ambiguous name claims nothing.
 
 use dsl::Decimal;
 
 use super::words::{Token, segments};
 use crate::value::Ratio;
 
-/// What a name says of Canon layers.
+/// What a name says about Canon layers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CanonClaim {
     #[default]
     Unsaid,
-    /// The word is there, but the experiment may be with or without: `canon_sweep`.
+    /// The word occurs, but the experiment may be with or without them: `canon_sweep`.
     Mentioned,
     Filled,
     /// `NoCanon`, `canon_off`, `without_canon`
@@ -25,16 +25,16 @@ pub enum CanonClaim {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberClaim {
     pub path: &'static str,
-    /// What the number can mean: `lr3e4` is often written for 3e-4, `4k` is 4000 or 4096.
+    /// Possible values: `lr3e4` is often written for 3e-4, `4k` is 4000 or 4096.
     pub values: Vec<Ratio>,
-    /// The part of the name that says so.
+    /// The part of the name that the number comes from.
     pub word: String,
 }
 
-/// What a name says of its experiment.
+/// What a name says about its experiment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Claims {
-    /// The name without the words that tell arms apart.
+    /// The name without the words that distinguish arms.
     pub stem: String,
     pub canon: CanonClaim,
     /// `ACD` of `CanonACD`
@@ -46,13 +46,13 @@ pub struct Claims {
     pub numbers: Vec<NumberClaim>,
 }
 
-/// Words that tell arms apart; at the end of a longer word, too.
+/// Words that distinguish arms, also at the end of a longer word.
 pub const ARM_WORDS: &[&str] = &["canon", "baseline", "base", "control", "conv", "plain", "twin"];
 
-/// Words that only end like one of those.
+/// Longer words that only happen to end like one of those.
 const LONGER_WORDS: &[&str] = &["codebase", "database", "firebase", "explain", "uncontrol"];
 
-/// Words before a number, and the key that the number is a claim about.
+/// Words before a number, with the key that the number is a claim about.
 pub const NAME_WORDS: &[(&str, &str)] = &[
     ("ctx", "data.seq_len"),
     ("lr", "optimizer.lr"),
@@ -62,7 +62,7 @@ pub const NAME_WORDS: &[(&str, &str)] = &[
     ("weight_decay", "optimizer.weight_decay"),
 ];
 
-/// Words before `canon` that deny it.
+/// Words that negate a `canon` after them.
 #[rustfmt::skip]
 const DENY_BEFORE: &[&str] = &[
     "anti", "disable", "disabled", "drop", "dropped", "exclude", "excluding", "lacking", "less",
@@ -70,14 +70,14 @@ const DENY_BEFORE: &[&str] = &[
     "without", "wo", "zero",
 ];
 
-/// Those of them that may belong to the word before: `bias-off-canon`.
+/// The negating words that may belong to the word before them: `bias-off-canon`.
 const ENDS_BEFORE: &[&str] = &["disabled", "dropped", "less", "off", "removed", "zero"];
 
-/// Words after `canon` that deny it.
+/// Words that negate a `canon` before them.
 const DENY_AFTER: &[&str] =
     &["disabled", "dropped", "false", "free", "less", "no", "none", "off", "out", "removed"];
 
-/// Words next to `canon` that make it neither: what it is compared with, started from, or like.
+/// Words next to `canon` that cancel the claim: the name compares with it, starts from it, or is like it.
 #[rustfmt::skip]
 const MENTION_BEFORE: &[&str] = &[
     "ablate", "ablated", "ablating", "almost", "base", "baseline", "before", "control", "fake",
@@ -90,21 +90,21 @@ const MENTION_AFTER: &[&str] = &[
     "swapped", "twin", "twins",
 ];
 
-/// Words that belong to `canon` and say nothing more.
+/// Words that belong to `canon` and add nothing.
 #[rustfmt::skip]
 const WITH_CANON: &[&str] = &[
     "all", "any", "layer", "layers", "on", "only", "set", "sets", "slot", "slots", "the", "true",
     "with",
 ];
 
-/// Words of a name that covers several arms: it claims nothing of any of them.
+/// Words in a name that covers several arms: such a name claims nothing about any of them.
 #[rustfmt::skip]
 const TOPIC: &[&str] = &[
     "ablation", "ablations", "against", "compare", "compared", "comparison", "effect", "gain",
     "gains", "or", "study", "sweep", "versus", "vs",
 ];
 
-/// Words before a number's word that make it another number: `warmup_steps`, `min_lr`.
+/// Words that turn the following number's word into another quantity: `warmup_steps`, `min_lr`.
 #[rustfmt::skip]
 const QUALIFIERS: &[&str] = &[
     "ckpt", "cooldown", "decay", "dump", "ema", "embed", "embedding", "end", "eval", "final",
@@ -112,17 +112,17 @@ const QUALIFIERS: &[&str] = &[
     "save", "sft", "start", "test", "val", "warmup",
 ];
 
-/// Words next to `4M` or `1T` that make it neither a size nor a budget.
+/// Words next to `4M` or `1T` that show that it is neither a size nor a budget.
 const OTHER_QUANTITY: &[&str] =
     &["batch", "bs", "context", "ctx", "gbs", "len", "seq", "seqlen", "step", "vocab"];
 
-/// Words next to them that make them a part or the end of another: `0.5T-of-1T`.
+/// Words that show that such a number is a part or the end of another: `0.5T-of-1T`.
 const NOT_WHOLE: &[&str] =
     &["after", "distill", "from", "of", "pre", "teacher", "to", "until", "upto"];
 
 impl Claims {
-    /// `arm` where the name is a comparison's and an arm's, `comparison/arm`: what the comparison is
-    /// called is no claim about the arm's slots.
+    /// Reads a name. `arm` says that it is `comparison/arm`; the comparison's part then makes no claim
+    /// about the arm's slots.
     pub fn of(name: &str, arm: bool) -> Claims {
         let mut claims = Claims::default();
         let segments = segments(name);
@@ -149,7 +149,7 @@ fn is(token: Option<&Token>, words: &[&str]) -> bool {
     token.is_some_and(|token| words.contains(&token.lower.as_str()))
 }
 
-/// What the tokens say of Canon layers, and of which slots.
+/// The claim of the tokens about Canon layers, with the slots they name.
 fn canon(tokens: &[Token], topic: bool) -> (CanonClaim, Option<String>) {
     let mut said = CanonClaim::Unsaid;
     let mut slots = None;
@@ -162,17 +162,17 @@ fn canon(tokens: &[Token], topic: bool) -> (CanonClaim, Option<String>) {
         let (after, behind, number) = (forward.next(), forward.next(), forward.next());
         // `w_o_canon`
         let without = is(before, &["o"]) && is(ahead, &["w"]);
-        // `no` of `canon-no-wd` and `off` of `bias-off-canon` are about another word; `canon-off-lr0.1` is
-        // off, and then has a number of its own.
+        // `no` of `canon-no-wd` and `off` of `bias-off-canon` belong to another word; in `canon-off-lr0.1`
+        // the `off` belongs to `canon`, and the number to `lr`.
         let word = |token: Option<&Token>| token.is_some_and(|token| !token.number);
         let valued = number.is_some_and(|token| token.number) && !is(after, &["no"]);
         let elsewhere = (is(after, DENY_AFTER) && word(behind) && !valued)
             || (is(before, ENDS_BEFORE) && word(ahead));
         let next = tokens.get(at + 1);
-        // `canon=0` is off, `canon-0` may be the first of several.
+        // `canon=0` is off; `canon-0` may be the first of several.
         let zero = is(next, &["0"]);
         let assigned = next.is_some_and(|next| matches!(next.sep, Some('=' | ':')));
-        // `no` of `canon_nocanon` is not about the first.
+        // `no` of `canon_nocanon` does not apply to the first `canon`.
         let again = tokens.get(at + 2).is_some_and(|token| token.canon.is_some());
         let denied = is(before, DENY_BEFORE)
             || without
@@ -191,7 +191,7 @@ fn canon(tokens: &[Token], topic: bool) -> (CanonClaim, Option<String>) {
         };
         said =
             if said == CanonClaim::Unsaid || said == this { this } else { CanonClaim::Mentioned };
-        // Small letters are ambiguous: `b` is a convolution of the mixer, `B` a slot.
+        // Lower-case letters are ambiguous: `b` is a convolution of the mixer, `B` a slot.
         let capitals: String = letters.chars().filter(|c| c.is_ascii_uppercase()).collect();
         if !capitals.is_empty() {
             slots = Some(capitals);
@@ -221,7 +221,7 @@ fn quantities(tokens: &[Token], claims: &mut Claims) {
             _ => continue,
         };
         let per = is(tokens.get(at + 3), &["per"]);
-        // `batch` of `1B-batch-4M` goes with the number behind it.
+        // `batch` of `1B-batch-4M` belongs to the number behind it.
         let taken = tokens.get(at + 3).is_some_and(|next| next.number);
         let other = is(before, OTHER_QUANTITY) || (is(after, OTHER_QUANTITY) && !taken);
         if joined || glued || per || other || is(before, NOT_WHOLE) || is(after, NOT_WHOLE) {
@@ -240,7 +240,7 @@ fn quantities(tokens: &[Token], claims: &mut Claims) {
             budgets.push((text, value, false));
         }
     }
-    // A second `100B` is a budget only where nothing says so more clearly.
+    // A second `100B` is a budget only if no other word states the budget more clearly.
     let sure = budgets.iter().any(|(_, _, sure)| *sure);
     budgets.retain(|(_, _, is)| *is == sure);
     let one = budgets.windows(2).all(|two| matches!(two, [a, b] if a.1 == b.1));
@@ -290,7 +290,7 @@ fn sep(token: &Token) -> String {
     token.sep.map_or_else(String::new, String::from)
 }
 
-/// Whether a number after its word is its value, rather than an index or the start of a range.
+/// Whether the number after a word is its value, rather than an index or the start of a range.
 fn reads(number: &Token, next: Option<&Token>, small: bool) -> bool {
     let exact = number.lower.contains(['.', 'e']);
     let placed = match number.sep {
@@ -307,7 +307,7 @@ fn reads(number: &Token, next: Option<&Token>, small: bool) -> bool {
     placed && !padded && !range
 }
 
-/// What a number can mean; none where letters follow that are no unit.
+/// The possible values of a number; `None` if the letters after it are not a unit.
 fn values(text: &str, unit: Option<&Token>, small: bool) -> Option<Vec<Ratio>> {
     let number = ratio(text)?;
     let by = |n: i128| number.mul(Ratio { num: n, den: 1 });
@@ -316,7 +316,7 @@ fn values(text: &str, unit: Option<&Token>, small: bool) -> Option<Vec<Ratio>> {
         Some("M") if !small => Some(vec![by(1_000_000)?, by(1 << 20)?]),
         Some(_) => None,
         None => {
-            // The minus of an exponent is often left out: nobody trains with lr 30000.
+            // The minus sign of an exponent is often left out: nobody trains with lr 30000.
             let lost =
                 text.split_once('e').filter(|(_, exponent)| small && !exponent.starts_with('-'));
             let turned = lost.and_then(|(mantissa, exponent)| {
@@ -332,7 +332,7 @@ fn ratio(text: &str) -> Option<Ratio> {
     Decimal::parse(&text).ok().and_then(Ratio::from_decimal)
 }
 
-/// The parts of a name without the words that tell arms apart.
+/// The parts of a name without the words that distinguish arms.
 fn stem_of(tokens: &[Token]) -> Vec<String> {
     let near = |at: usize| {
         let beside = |at: Option<usize>| {

@@ -1,16 +1,16 @@
-//! One comment, read for a number of devices.
+//! Reads the number of devices from one comment.
 //!
-//! In: a line of text. Out: what it [`Says`]. Must stay true: it is read only where every word is known
-//! and every number belongs to something; names of devices (`H100`) and sizes (`80GB`) are no counts.
+//! In: a line of text. Out: [`Says`]. Must stay true: a count is read only if every word is known
+//! and every number is accounted for; names of devices (`H100`) and sizes (`80GB`) are not counts.
 
 use super::lexicon::{Word, words};
 
-/// What a comment says of devices.
+/// What a comment says about devices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Says {
-    /// It does not speak of a number of devices.
+    /// It does not mention a number of devices.
     Nothing,
-    /// It does, and this is why it was not understood.
+    /// It mentions one, but could not be understood for this reason.
     Unclear(String),
     Devices(Counts),
 }
@@ -53,7 +53,7 @@ pub(super) fn line(text: &str) -> Says {
     }
 }
 
-/// Whether it gives a number at all, or a key: `gpus: see the script`.
+/// Whether the words contain a number or a key: `gpus: see the script`.
 fn speaks(words: &[Word]) -> bool {
     let device = words.iter().any(|word| matches!(word, Word::Device(_) | Word::Model));
     let digits = |text: &str| text.contains(|c: char| c.is_ascii_digit());
@@ -78,7 +78,7 @@ fn number_after(words: &[Word], node: &Word) -> bool {
             .any(|three| matches!(three, [Word::Node(_), Word::Equals, Word::Number(_)]))
 }
 
-/// A number and what it counts.
+/// A number and the thing it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Unit {
     None,
@@ -90,7 +90,7 @@ enum Unit {
 struct Reader<'a> {
     words: Vec<&'a Word>,
     at: usize,
-    /// Counts that one number gives, and those that a product gives.
+    /// Counts from single numbers. Counts from products are kept separately.
     single: Vec<(u64, bool)>,
     product: Vec<u64>,
     bare: Vec<u64>,
@@ -104,7 +104,7 @@ fn sentence(words: &[Word], counts: &mut Counts) -> Result<(), String> {
     }
     things(words)?;
     let words = of_time(words)?;
-    // `number of GPUs` is `GPUs`, with a number expected.
+    // Read `number of GPUs` as `GPUs` with a number expected.
     let words: Vec<&Word> =
         words.into_iter().filter(|word| !matches!(word, Word::Known | Word::Many)).collect();
     let mut reader =
@@ -141,10 +141,10 @@ fn sentence(words: &[Word], counts: &mut Counts) -> Result<(), String> {
     Ok(())
 }
 
-/// Numbers that are more often years than numbers of devices.
+/// Numbers that are more likely years than numbers of devices.
 const YEARS: std::ops::RangeInclusive<u64> = 2015..=2035;
 
-/// Refuses numbers that may count something else than devices: `128 GPU runs`, `4 jobs x 8 GPUs`, `8 GPU nodes`,
+/// Refuses numbers that may count something other than devices: `128 GPU runs`, `4 jobs x 8 GPUs`, `8 GPU nodes`,
 /// `80 GPU memory`.
 fn things(words: &[Word]) -> Result<(), String> {
     let singular = |word: &Word| matches!(word, Word::Device(false) | Word::Model);
@@ -163,9 +163,9 @@ fn things(words: &[Word]) -> Result<(), String> {
             ([Word::Many, ..], _) => true,
             // `4 model x 8 GPUs`
             (_, [Word::Known, Word::Times, ..]) => true,
-            // `80 GPU memory`; `8 GPU batch 4` goes on with another number.
+            // `80 GPU memory`; in `8 GPU batch 4` another number follows.
             ([Word::Other, more @ ..], _) => named > 0 && !given(more),
-            // `8 GPU nodes` may be nodes with 8 GPUs, or 8 nodes.
+            // `8 GPU nodes` may mean nodes with 8 GPUs, or 8 nodes.
             ([Word::Node(_), more @ ..], [first, ..]) => {
                 device && *first != Word::Model && !given(more)
             }
@@ -178,7 +178,7 @@ fn things(words: &[Word]) -> Result<(), String> {
     Ok(())
 }
 
-/// `500 H100 hours` are hours: names of devices right before a unit of time go with it.
+/// `500 H100 hours` are hours: a device name right before a unit of time belongs to it.
 fn of_time(words: &[Word]) -> Result<Vec<&Word>, String> {
     let device = |word: &Word| matches!(word, Word::Device(_) | Word::Model | Word::Node(_));
     let mut kept: Vec<&Word> = Vec::new();
@@ -229,7 +229,7 @@ impl Reader<'_> {
                 while matches!(self.peek(0), Some(Word::Other | Word::Time)) {
                     self.at += 1;
                 }
-                // `8 x 128 GPUs` behind `batch` may count anything.
+                // `8 x 128 GPUs` after `batch` may count anything.
                 let assigned = self.take(&Word::Equals);
                 if matches!(self.peek(0), Some(Word::Number(_))) {
                     if matches!(self.peek(1), Some(Word::Times | Word::Device(_) | Word::Model)) {
@@ -355,11 +355,11 @@ impl Reader<'_> {
         }
     }
 
-    /// What a key of devices is given: one number, or a product.
+    /// Reads the value of a device key: one number, or a product.
     fn assigned(&mut self, counts: &mut Counts) -> Result<(), String> {
         let bare = self.bare.len();
         self.numbers(false, counts)?;
-        // A number without a unit is one of devices here.
+        // A number without a unit counts devices here.
         if let Some(n) = self.bare.pop() {
             self.single.push((n, bare > 0));
         }
@@ -371,7 +371,7 @@ impl Reader<'_> {
         let counted = self.take(&Word::Count) || plural;
         let assigned = self.take(&Word::Equals);
         let Some(Word::Number(n)) = self.peek(0).cloned() else { return Ok(()) };
-        // `16 nodes 8 GPUs` goes on with another number.
+        // In `16 nodes 8 GPUs` another number follows.
         let other = matches!(
             self.peek(1),
             Some(
@@ -394,7 +394,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// A number, or a product of numbers, with what they count.
+    /// Reads a number, or a product of numbers, with their units.
     fn numbers(&mut self, each: bool, counts: &mut Counts) -> Result<(), String> {
         let equal = self.at > 0 && self.words.get(self.at - 1) == Some(&&Word::Equals);
         let unclear = || Err("what its numbers count is not said".to_owned());
@@ -453,7 +453,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What a number counts.
+    /// The unit of a number.
     fn unit(&mut self) -> Result<Unit, String> {
         // `128 x H100`
         if self.peek(0) == Some(&Word::Times)
@@ -491,7 +491,7 @@ impl Reader<'_> {
     }
 }
 
-/// `--nodes 16 --ntasks-per-node 8`: other options and their values say nothing of devices.
+/// Reads `--nodes 16 --ntasks-per-node 8`. Other options and their values say nothing about devices.
 fn flags(text: &str) -> Says {
     let words: Vec<&str> = text.split([' ', '\t', '=']).filter(|word| !word.is_empty()).collect();
     let mut counts = Counts::default();
@@ -522,7 +522,7 @@ fn flags(text: &str) -> Says {
             None => unclear = Some(format!("`{flag} {value}` gives no number")),
         }
     }
-    // Tasks, processes and GPUs of one launch are as many.
+    // A launch has as many tasks as processes and as GPUs.
     for list in [&mut counts.totals, &mut counts.nodes, &mut counts.per_node] {
         list.sort_unstable();
         list.dedup();

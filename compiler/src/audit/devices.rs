@@ -1,8 +1,8 @@
-//! The number of devices, as comments give it.
+//! Reads the number of devices from comments.
 //!
 //! In: a file's comments, with their lines. Out: a [`Reading`], and findings. Must stay true: a count is
-//! read only where every word of its comment is understood; a comment that speaks of devices and is not
-//! understood is reported with its line; two counts that disagree are no count.
+//! read only if every word of its comment is understood; a comment that mentions devices and is not
+//! understood is reported with its line; if two counts disagree, neither is used.
 
 use super::comment::{Says, line};
 use super::experiment::Experiment;
@@ -11,27 +11,27 @@ use super::finding::{Findings, Kind, Place};
 use super::value::{Value, shown};
 use crate::value::Ratio;
 
-/// What comments say of the number of devices.
+/// The number of devices according to comments.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
     pub count: Option<u64>,
     /// The line that gives the count.
     pub line: usize,
-    /// Counts that disagree, each with where it is.
+    /// Counts that disagree, each with its place.
     pub disagree: Vec<String>,
-    /// Comments that are not understood: line, text, why.
+    /// Comments that were not understood: line, text, reason.
     pub unread: Vec<(usize, String, String)>,
-    /// Keys of the launch that do not give a number of devices: what they say, and why.
+    /// Launch keys that do not give a number of devices: key and value, and the reason.
     pub keys: Vec<(String, String)>,
 }
 
-/// Characters shown of a comment.
+/// How many characters of a comment are shown.
 const SHOWN: usize = 100;
 
-/// More GPUs than this are not in one machine: then the number is that of all machines.
+/// One machine has at most this many GPUs. A larger number counts all machines.
 pub(super) const ONE_MACHINE: u64 = 16;
 
-/// More than anyone has.
+/// Upper bound on a plausible number of devices.
 pub(super) const MOST: u64 = 10_000_000;
 
 /// A number and its line.
@@ -85,7 +85,7 @@ pub fn devices<'a>(comments: impl IntoIterator<Item = (usize, &'a str)>) -> Read
             reading.disagree.extend(listed("devices per node", &[per_node]));
             None
         }
-        // `4 nodes, 8 GPUs`: on each, or in all?
+        // `4 nodes, 8 GPUs`: per node or in total?
         (Some(total), Some(nodes), None, _)
             if nodes.0 > 1 && (total.0 <= ONE_MACHINE || total.0 % nodes.0 != 0) =>
         {
@@ -120,7 +120,7 @@ pub fn devices<'a>(comments: impl IntoIterator<Item = (usize, &'a str)>) -> Read
 }
 
 impl Experiment {
-    /// Takes what a file's comments say of the number of devices; a key that gives it comes first.
+    /// Takes the number of devices from a file's comments. A key that gives it takes precedence.
     pub fn read_devices<'a>(&mut self, comments: impl IntoIterator<Item = (usize, &'a str)>) {
         let mut reading = devices(comments);
         let launch = self.of_launch();
@@ -132,7 +132,7 @@ impl Experiment {
             }
             (_, _) => {}
         }
-        // The trainer corrects `dp_replicate`, so that its product is believed only where nothing else is said.
+        // The trainer corrects `dp_replicate`, so use the product only if nothing else gives a number.
         if let Some(count) = reading.count.filter(|_| keyed.is_none()) {
             self.values.insert(DEVICES.to_owned(), Value::Number(whole(count)));
             self.written_as.insert(DEVICES.to_owned(), "gpus_from_comment".to_owned());
@@ -140,15 +140,15 @@ impl Experiment {
         } else if let Some(devices) = keyed.or(launch) {
             self.values.insert(DEVICES.to_owned(), Value::Number(devices));
         }
-        // What the keys themselves say came first.
+        // Keys take precedence.
         let Reading { disagree, keys, .. } = std::mem::take(&mut self.devices);
         reading.disagree.splice(0..0, disagree);
         reading.keys = keys;
         self.devices = reading;
     }
 
-    /// The product of what Lingua's distribution keys give. Its trainer sets `dp_replicate` by itself where the
-    /// product is not the number of processes: its default, 1, says nothing, and neither do the others alone.
+    /// The product of Lingua's distribution keys. Its trainer changes `dp_replicate` when the product is not the
+    /// number of processes, so the default of 1 says nothing, and neither do the other keys alone.
     fn of_launch(&self) -> Option<Ratio> {
         let key = |name: &str| {
             let known = ["distributed", "lingua"].iter().find_map(|section| {
@@ -207,7 +207,7 @@ pub(super) fn findings(subjects: &[Subject], found: &mut Findings) {
     }
 }
 
-/// Where keys give the tokens of a step, devices decide no budget.
+/// If keys give the tokens per step, devices do not affect the budget.
 fn unread(subject: &Subject) -> (Kind, &'static str) {
     match subject.counts_its_step() {
         true => (Kind::Set, "not understood; keys give the tokens of a step"),

@@ -1,13 +1,13 @@
-//! The rules and keys as a page, from the tables that decide.
+//! Documents the rules and keys, generated from the tables that the audit uses.
 //!
-//! In: the tables. Out: Markdown, which `canonc audit --list` prints and recipes/AUDIT.md holds. Must stay
-//! true: what is documented is what is applied.
+//! In: the tables. Out: Markdown, which `canonc audit --list` prints and recipes/AUDIT.md contains. Must stay
+//! true: the documentation is generated from the rules that run.
 
 use super::claims::{ARM_WORDS, NAME_WORDS};
 use super::rules::TABLE as RULES;
 use super::vocabulary::{self, Absent};
 
-/// Rules, keys and words of names.
+/// Lists rules, keys and words of names.
 pub fn document() -> String {
     let mut out = String::from(
         "### Rules\n\n| rule | severity | finds | why it matters | what to do |\n|---|---|---|---|---|\n",

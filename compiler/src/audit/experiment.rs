@@ -1,8 +1,8 @@
-//! Experiments as flat maps, from whatever described them.
+//! Experiments as flat maps, read from tables, foreign files or locks.
 //!
-//! In: rows of a table, keys of a foreign file, an experiment's lock. Out: [`Experiment`]s in the
-//! words of the vocabulary. Must stay true: no key is dropped: one without a row is kept and listed as
-//! unknown; what two names for one key say twice must agree; what only a comment says is marked as such.
+//! In: rows of a table, keys of a foreign file, an experiment's lock. Out: [`Experiment`]s with the
+//! vocabulary's keys. Must stay true: no key is dropped: one without a row is kept and listed as
+//! unknown; if a key is given under two names, both values must agree; a value from a comment is marked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,49 +15,49 @@ use crate::erase::erase_all;
 use crate::value::Ratio;
 use crate::{canonical, compare, lock};
 
-/// One experiment: what its author wrote, in our words.
+/// One experiment as its author wrote it, with our keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Experiment {
     pub name: String,
-    /// The file it was read from, with a line where it has one.
+    /// The file it was read from, with the line if there is one.
     pub source: String,
     pub values: BTreeMap<String, Value>,
-    /// What the author called a key, where it was something else.
+    /// The author's names for keys, where they differ from ours.
     pub written_as: BTreeMap<String, String>,
-    /// Keys that no program reads: they stand in a comment.
+    /// Keys that come from a comment, which no program reads.
     pub comments: BTreeSet<String>,
-    /// What comments say of the number of devices.
+    /// The number of devices according to comments.
     pub devices: Reading,
     /// Definitions of a lock's arch by name: kind and digest.
     pub definitions: BTreeMap<String, String>,
-    /// Those of them whose names mean something else in canonc.
+    /// Names in `definitions` that mean something else in canonc.
     pub redefined: BTreeSet<String>,
-    /// A comparison that declares that canonc runs every arm.
+    /// The comparison that declares that canonc runs every arm, if any.
     pub canonc_runs: Option<String>,
-    /// Keys that no table has a row for, as their author wrote them.
+    /// Keys without a row in any table, as their author wrote them.
     pub unknown: BTreeSet<String>,
-    /// Known keys whose cell is empty: they mean what the trainer's default is.
+    /// Known keys with an empty cell: the trainer's default applies.
     pub empty: BTreeSet<String>,
-    /// What a rules file says of keys that no table knows.
+    /// Topics that a rules file gives to unknown keys.
     pub own: BTreeMap<String, Topic>,
     pub origin: Origin,
 }
 
-/// What an experiment was read from.
+/// Where an experiment was read from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// A row of a table, which may hold what came of the run.
+    /// A row of a table, which may also contain results of the run.
     Table,
-    /// A whole configuration of another trainer: a key that is not there has its default.
+    /// A whole configuration of another trainer: a missing key has its default.
     Configuration,
-    /// A lock: keys and nothing of what came of them.
+    /// A lock: keys only, no results.
     Lock,
 }
 
-/// Why a table or its row cannot be used.
+/// Why a table or one of its rows cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadInput {
-    /// From 1; 0 for the whole.
+    /// Line number from 1; 0 for the whole file.
     pub line: usize,
     pub message: String,
     pub help: String,
@@ -73,25 +73,25 @@ impl BadInput {
     }
 }
 
-/// What is left of a lock's graph when every slot is emptied: twins have it in common.
+/// Digest of a lock's graph with every slot emptied. Twins share it.
 pub(super) const BARE_GRAPH: &str = "arch.graph_without_slots";
 
-/// The same of its manifest: every parameter's path, shape, init rule and key.
+/// Digest of the manifest of that graph: every parameter's path, shape, init rule and key.
 pub(super) const BARE_MANIFEST: &str = "arch.manifest_without_slots";
 
-/// Digest of a lock's graph with its slots and without what fills them: where the slots are.
+/// Digest of a lock's graph with its slots but without their fills: shows where the slots are.
 pub(super) const SLOT_PLACES: &str = "arch.slots_without_fills";
 
-/// What fills a slot that no Canon layer fills.
+/// The fill of a slot that is not a Canon layer.
 const FILL: &str = "arch.fill";
 
-/// What only digests see, the plainest first: each covers what the one before it does.
+/// Digests, narrowest first: each covers everything that the one before it covers.
 pub(super) const BARE: [&str; 3] = [BARE_GRAPH, BARE_MANIFEST, SLOT_PLACES];
 
-/// Experiments of one set: each is held against each other.
+/// Most experiments in one set. Each is compared with every other.
 pub const MAX_EXPERIMENTS: usize = 2000;
 
-/// Columns and rows that a table may have.
+/// Most columns and rows of a table.
 const MAX_COLUMNS: usize = 1000;
 const MAX_ROWS: usize = MAX_EXPERIMENTS;
 
@@ -114,7 +114,7 @@ impl Experiment {
         }
     }
 
-    /// What a rules file says of keys of a person's own: they are known now.
+    /// Makes a user's own keys known, with the topics from a rules file.
     pub fn declare(&mut self, keys: &BTreeMap<String, Topic>) {
         for (key, topic) in keys {
             if self.unknown.remove(key) {
@@ -123,7 +123,7 @@ impl Experiment {
         }
     }
 
-    /// Lines, keys as a foreign file has them, dotted, and scalars as they stand in it.
+    /// Reads dotted keys and scalars of a foreign file, as written there, each with its line.
     pub fn of_keys<'a>(
         name: &str,
         source: &str,
@@ -138,7 +138,7 @@ impl Experiment {
         Ok(experiment)
     }
 
-    /// Takes one foreign key.
+    /// Adds one foreign key.
     pub fn write(&mut self, key: &str, cell: &str) -> Result<(), BadInput> {
         if key == "model.canon_set" || key == "canon_set" {
             let (slots, conv) = canon_set(cell);
@@ -149,7 +149,7 @@ impl Experiment {
         let path = known.as_deref().unwrap_or(key);
         let row = known.as_deref().and_then(vocabulary::row);
         let words = row.is_some_and(vocabulary::is_list);
-        // What Python and YAML call nothing: the key's own word for it, if it has one.
+        // Python's and YAML's null becomes the key's own word for it, if it has one.
         let cell = match cell.trim() {
             "None" | "NULL" | "Null" | "null" | "~" if row.is_some_and(vocabulary::has_none) => {
                 "none"
@@ -170,7 +170,7 @@ impl Experiment {
             return Ok(());
         }
         if let Some(words) = vocabulary::numeric(path) {
-            // Lingua has a switch where a lock has a factor: loss.nll_square.
+            // Lingua's switch loss.nll_square is a factor in a lock.
             let switch = matches!(value, Value::Bool(_)) && vocabulary::is_switch(path);
             let normal = vocabulary::normal(path, value.clone());
             let off = normal == Value::Bool(false) || Some(normal.to_string().as_str()) == words;
@@ -184,8 +184,8 @@ impl Experiment {
         self.put(path, key, synonym(path, value))
     }
 
-    /// What only the whole of the keys says: shares of sources, devices of a launch, slots and a family where
-    /// no other key says what they are.
+    /// Derives values that need all keys: shares of sources, devices of a launch, and slots and family if
+    /// no other key gives them.
     fn finish(&mut self) {
         let shares: Vec<(String, Ratio)> = self
             .values
@@ -202,7 +202,7 @@ impl Experiment {
             }
         }
         self.count_launch();
-        // A table may say whether there are Canon layers, and not where.
+        // A table may say that there are Canon layers without saying where.
         let canon = self.values.get("reported.canon").cloned();
         let unsaid = self.origin == Origin::Table && !self.values.contains_key(CANON);
         if let Some(canon) = canon.filter(|_| unsaid) {
@@ -234,8 +234,8 @@ impl Experiment {
         Ok(())
     }
 
-    /// The arms of a comparison. What only another trainer reads decides nothing where the comparison declares
-    /// that canonc runs every arm.
+    /// The arms of a comparison. If the comparison declares that canonc runs every arm, keys that only
+    /// another trainer reads decide nothing.
     pub fn of_comparison(source: &str, lock: &lock::Comparison) -> Vec<Experiment> {
         let canonc_runs = (lock.trainer == compare::Trainer::Canonc).then(|| source.to_owned());
         let arm = |arm: &lock::Arm| {
@@ -246,7 +246,7 @@ impl Experiment {
         lock.arms.iter().map(arm).collect()
     }
 
-    /// What a lock says: every free field with its effective value, and the arch's own.
+    /// Reads a lock: every free field with its effective value, and the arch's own fields.
     pub fn of_lock(name: &str, source: &str, locked: &lock::Experiment) -> Experiment {
         let others: BTreeMap<String, compare::Origin> = compare::redefinitions(&locked.arch, "")
             .into_iter()
@@ -264,7 +264,7 @@ impl Experiment {
             Experiment { origin: Origin::Lock, definitions, redefined, ..experiment };
         let values = &mut experiment.values;
         let bound = lock::is_bound(&locked.fields);
-        // The digest says which data it is, whatever people call it.
+        // The digest identifies the data, whatever its name.
         let named_only = |path: &str| bound && path == "data.source";
         for (path, field) in locked.fields.iter().filter(|(path, _)| !named_only(path)) {
             if path == "optimizer.betas"
@@ -293,12 +293,12 @@ impl Experiment {
     }
 }
 
-/// Whether a cell of a numeric key is a number, or a word that the key has: rules would pass over it.
+/// Checks that a numeric key holds a number or one of its words. Rules would skip anything else.
 fn held(key: &str, cell: &str, value: &Value, word: Option<&str>) -> Result<(), BadInput> {
     if value.number().is_some() || word == Some(cell) {
         return Ok(());
     }
-    // Numbers are kept exactly, which has bounds.
+    // Exact numbers are bounded in size.
     let (what, help) = match dsl::Decimal::parse(cell) {
         Ok(_) => ("out of the range of numbers", "write a value that a run can have"),
         Err(_) => ("no finite number", "write a number, or leave it empty where the key is absent"),
@@ -306,7 +306,7 @@ fn held(key: &str, cell: &str, value: &Value, word: Option<&str>) -> Result<(), 
     Err(BadInput::new(0, format!("`{key}` is `{cell}`, which is {what}"), help))
 }
 
-/// `bb` and `AbbCD`: the slots, and whether the mixer has a convolution of its own.
+/// Splits `bb` or `AbbCD` into the slots and whether the mixer has its own convolution.
 fn canon_set(cell: &str) -> (String, bool) {
     let mut slots: Vec<char> = cell.trim().chars().filter(|c| *c != 'b').collect();
     slots.sort_unstable();
@@ -314,7 +314,7 @@ fn canon_set(cell: &str) -> (String, bool) {
     (slots.into_iter().collect(), cell.contains('b'))
 }
 
-/// Our word for theirs.
+/// Translates a foreign word into ours.
 pub(super) fn synonym(path: &str, value: Value) -> Value {
     let text = value.to_string();
     let words = vocabulary::find(path).map_or(&[][..], |row| row.synonyms);
@@ -322,7 +322,7 @@ pub(super) fn synonym(path: &str, value: Value) -> Value {
     ours.map_or(value, |(_, ours)| Value::text(*ours))
 }
 
-/// The fields of an arch; layers that are all alike share theirs, without a number.
+/// The fields of an arch. If all layers agree on a field, it is listed once, without a layer number.
 fn arch(
     compiled: &crate::program::Compiled,
     definitions: &BTreeMap<String, String>,
@@ -333,7 +333,7 @@ fn arch(
         let first = set.split('.').next().and_then(|first| first.parse().ok()).unwrap_or(0);
         fills.get(&(first, slot.to_owned())).copied().unwrap_or(false)
     };
-    // A name alone does not say what fills a slot.
+    // A name does not identify a fill.
     let named = |name: &str| match definitions.get(name) {
         Some(own) => Value::text(format!("{name} [{own}]")),
         None => Value::parse(name).unwrap_or_else(|| Value::text("")),
@@ -357,11 +357,11 @@ fn arch(
             match (slot.split_once('.'), line.value.as_str()) {
                 (None, "empty") => {}
                 (None, _) if is_canon(set, slot) => slots += &format!("{slot}{at}"),
-                // Another fill is not the treatment, whatever its name is.
+                // A fill that is not Canon is not the treatment, whatever its name is.
                 (None, fill) => {
                     values.insert(format!("{FILL}.{slot}{at}"), named(fill));
                 }
-                // How a Canon layer is set belongs to the treatment.
+                // Settings of a Canon layer belong to the treatment.
                 (Some((slot, setting)), _) if is_canon(set, slot) => {
                     values.insert(format!("{CANON}.{setting}.{slot}{at}"), value);
                 }
@@ -387,14 +387,14 @@ fn arch(
     }
 }
 
-/// `0..24` of `layers.0..24.mixer.heads`; none of `layers`.
+/// Returns `0..24` for `layers.0..24.mixer.heads`; `None` for `layers`.
 fn layer_set(path: &str) -> Option<&str> {
     let rest = path.strip_prefix("layers.")?;
     let end = rest.find(|c: char| c.is_ascii_alphabetic()).map_or(rest.len(), |at| at - 1);
     rest.get(..end)
 }
 
-/// The rows of a table with a header line: tabs between cells, or commas if it has no tab.
+/// Reads a table with a header line. Cells are separated by tabs, or by commas if the header has no tab.
 pub fn table(source: &str, text: &str) -> Result<Vec<Experiment>, BadInput> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut lines = text.lines().enumerate().map(|(at, line)| (at + 1, line));
@@ -455,7 +455,7 @@ pub fn table(source: &str, text: &str) -> Result<Vec<Experiment>, BadInput> {
 
 const QUOTES: &str = "close the quotation mark, and double one that stands inside";
 
-/// One line's cells; with commas a cell may be quoted, with tabs nothing is special.
+/// The cells of one line. Comma-separated cells may be quoted; tab-separated ones have no quoting.
 fn cells(line: &str, separator: char) -> Result<Vec<String>, String> {
     if separator == '\t' {
         return Ok(line.split('\t').map(str::to_owned).collect());

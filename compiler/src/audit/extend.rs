@@ -1,8 +1,8 @@
-//! Rules of a person's own, in TOML.
+//! User-defined rules, in TOML.
 //!
-//! In: the text of a rules file. Out: [`Rules`], the built-in ones with what the file changes and adds;
-//! or everything that is wrong with it. Must stay true: no key is ignored; numbers are read by their
-//! digits; a rule's name is its own; what is switched off has to exist.
+//! In: the text of a rules file. Out: [`Rules`]: the built-in ones with the file's changes and additions;
+//! or every error in the file. Must stay true: no key is ignored; numbers keep their decimal digits;
+//! rule names are unique; only existing rules can be switched off.
 
 use std::ops::Range as Span;
 
@@ -15,16 +15,16 @@ use super::vocabulary::{self, Topic};
 use crate::recipe::facts;
 use crate::value::Ratio;
 
-/// One thing that is wrong with a rules file.
+/// One error in a rules file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadRules {
-    /// From 1.
+    /// Line number from 1.
     pub line: usize,
     pub message: String,
     pub help: String,
 }
 
-/// Bytes of a rules file, and rules in it.
+/// Largest size of a rules file in bytes, and most rules in it.
 const MAX_BYTES: usize = 1 << 20;
 const MAX_RULES: usize = 1000;
 
@@ -56,7 +56,7 @@ struct Reader<'t> {
 
 type At = Span<usize>;
 
-/// The keys of one rule, checked off as they are read.
+/// The keys of one rule. Each is marked when it is read.
 struct Entry<'a, 'i> {
     table: &'a DeTable<'i>,
     at: At,
@@ -139,7 +139,7 @@ impl Reader<'_> {
         self.bad(at, format!("{of} has no `{name}`"), help);
     }
 
-    /// Whether there is such a rule; the file's own come last, so only built-in ones count.
+    /// Whether the rule exists. The file's own rules are read later, so only built-in ones count.
     fn exists(&mut self, id: &str, at: &At) -> bool {
         let ids: Vec<&str> = TABLE.iter().map(|rule| rule.id).collect();
         if ids.contains(&id) {
@@ -164,7 +164,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What keys of a person's own are about.
+    /// Reads the topics of user-defined keys.
     fn keys(&mut self, keys: &DeTable<'_>) {
         for (key, value) in keys {
             let (name, at) = (key.get_ref().as_ref(), key.span());
@@ -239,7 +239,7 @@ impl Reader<'_> {
         self.rules.pairs.push(Pairs { treatment: paths(treatment), ignore: paths(ignore) });
     }
 
-    /// A foreign key is called by our name; whether the set has it, the set shows.
+    /// Checks that a foreign key is given by our name. Whether the set has the key is checked later.
     fn key(&mut self, path: &str, at: &At) {
         if let Some(key) = vocabulary::known(path).filter(|key| key.path != path) {
             let help = format!("rules speak canonc's words: `{}`", key.path);
@@ -278,7 +278,7 @@ impl Reader<'_> {
         number
     }
 
-    /// What every rule of a person's own has: its name, quantity and weight.
+    /// Reads the fields that every user-defined rule has: its name, quantity and weight.
     fn own(&mut self, entry: &Entry<'_, '_>, of: &str) -> Option<(String, Quantity)> {
         let id = self.string(entry, "id");
         let quantity = self.string(entry, "of");
@@ -362,7 +362,7 @@ impl Reader<'_> {
     }
 }
 
-/// A value as a person wrote it, or what it is.
+/// A value as it was written, or its type.
 fn written(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => format!("\"{text}\""),

@@ -1,9 +1,9 @@
-//! What follows from an experiment's keys and from its name.
+//! Derives quantities from an experiment's keys, and claims from its name.
 //!
 //! In: an [`Experiment`]. Out: a [`Subject`]: every key with its effective value, derived quantities,
-//! and what the name claims. Must stay true: derived values are exact; a default is filled in only
-//! where the vocabulary says what an absent key means; a name decides nothing but what it is
-//! compared with and whom it is paired with.
+//! and the claims of the name. Must stay true: derived values are exact; a default is filled in only
+//! if the vocabulary gives the meaning of an absent key; a name only decides which claims are checked
+//! and which experiment is the partner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,14 +24,14 @@ pub(super) const NODE_DEVICES: &str = "lingua.node_devices";
 pub(super) const NODE_TASKS: &str = "lingua.node_tasks";
 pub(super) const TASKS: &str = "lingua.tasks";
 
-/// Derived here: where nobody wrote them, they are no difference of their own.
+/// Derived keys. If nobody wrote them, a difference in one is not listed separately.
 const DERIVED: [&str; 3] = [ROPE_SHARE, "optimizer.lr_wd_steps", "schedule.warmup_share"];
 
 /// An effective value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fact {
     pub value: Value,
-    /// Else it is what an absent key means, or follows from others.
+    /// If false, the value is the meaning of an absent key, or follows from other keys.
     pub written: bool,
 }
 
@@ -42,26 +42,26 @@ pub struct Subject {
     pub source: String,
     pub facts: BTreeMap<String, Fact>,
     pub claims: Claims,
-    /// What the author called a key.
+    /// The author's names for keys.
     pub written_as: BTreeMap<String, String>,
-    /// Tokens follow from the keys only with a number that stands in a comment.
+    /// The number of tokens depends on a number that only a comment gives.
     pub budget_in_comment: bool,
     pub comments: BTreeSet<String>,
-    /// What comments say of the number of devices.
+    /// The number of devices according to comments.
     pub devices: Reading,
     /// Definitions of a lock's arch by name: kind and digest.
     pub definitions: BTreeMap<String, String>,
-    /// Those of them whose names mean something else in canonc.
+    /// Names in `definitions` that mean something else in canonc.
     pub redefined: BTreeSet<String>,
-    /// A comparison that declares that canonc runs every arm.
+    /// The comparison that declares that canonc runs every arm, if any.
     pub canonc_runs: Option<String>,
-    /// What it is sorted by: what mixes, and how large it is.
+    /// The mixers, joined by `+`. A set is grouped by family and size.
     pub family: String,
     pub size: String,
     pub origin: Origin,
-    /// Keys that no table has a row for.
+    /// Keys without a row in any table.
     pub unknown: BTreeSet<String>,
-    /// What a rules file says of such keys.
+    /// Topics that a rules file gives to unknown keys.
     pub own: BTreeMap<String, Topic>,
 }
 
@@ -89,11 +89,11 @@ impl Subject {
         // A lock's arm is called `comparison/arm`.
         let claims = Claims::of(name, *origin == Origin::Lock && name.contains('/'));
         let counted = facts.contains_key(TOKENS_PER_STEP);
-        // What another trainer's default is for.
+        // Keys for which another trainer's default applies.
         let has_default = |path: &str| *origin == Origin::Configuration || empty.contains(path);
         derive(&mut facts, &has_default);
         let text = |path: &str| facts.get(path).map(|fact| fact.value.to_string());
-        // Of layers that are not all alike, every mixer there is.
+        // If layers differ, list every mixer.
         let layers = facts.iter().filter(|(path, _)| path.ends_with(".mixer"));
         let mut mixers: Vec<String> = layers.map(|(_, fact)| fact.value.to_string()).collect();
         mixers.sort();
@@ -125,7 +125,7 @@ impl Subject {
         }
     }
 
-    /// What a difference in a key is about.
+    /// The topic of a difference in a key.
     pub fn topic(&self, path: &str) -> Topic {
         self.own.get(path).copied().unwrap_or_else(|| vocabulary::class(path))
     }
@@ -149,7 +149,7 @@ impl Subject {
         )
     }
 
-    /// What a set is sorted by: `task`, `family`, `size`, `tokens` (as the name has it), or any key.
+    /// A label to group by: `task`, `family`, `size`, `tokens` (as in the name), or any key.
     pub fn label(&self, label: &str) -> String {
         match label {
             "task" => self.value("data.task").map_or("text".to_owned(), Value::to_string),
@@ -160,7 +160,7 @@ impl Subject {
         }
     }
 
-    /// Keys whose difference is one of its own: written ones, and what an absent one means.
+    /// Keys to compare: written ones, and absent ones with a defined meaning.
     pub fn compared(&self) -> impl Iterator<Item = &str> {
         self.facts
             .iter()
@@ -172,19 +172,19 @@ impl Subject {
             .map(|(path, _)| path.as_str())
     }
 
-    /// Whether its tokens per step follow without the number of devices.
+    /// Whether tokens per step follow from the keys without the number of devices.
     pub(super) fn counts_its_step(&self) -> bool {
         self.facts.get(TOKENS_PER_STEP).is_some_and(|fact| fact.written)
             || self.facts.contains_key("batch.micro_batches")
     }
 
-    /// Whether its keys give both the nodes of its launch and the devices of each, whose product is counted.
+    /// Whether the keys give both the nodes of the launch and the devices per node, so that the product counts devices.
     pub(super) fn counts_its_launch(&self) -> bool {
         let each = [NODE_DEVICES, NODE_TASKS].iter().any(|path| self.facts.contains_key(*path));
         each && self.facts.contains_key(NODES)
     }
 
-    /// What decides which tokens it reads, in which order and portions: equal texts, equal batches.
+    /// The keys that decide the tokens, their order and their batches: equal texts mean equal batches.
     pub fn reads(&self) -> String {
         let data = |path: &&str| self.topic(path) == Topic::Data;
         let line = |path: &str| format!("{path} = {}\n", self.shown(path));
@@ -198,12 +198,12 @@ impl Subject {
     }
 }
 
-/// Whether a key speaks of softmax attention only.
+/// Whether a key applies to softmax attention only.
 fn of_attention(path: &str) -> bool {
     path.starts_with("arch.mixer.rope.") || path == "arch.mixer.kv_heads"
 }
 
-/// Whether an absent key means something beside the others.
+/// Whether an absent key has a meaning, given the other keys.
 fn speaks(facts: &BTreeMap<String, Fact>, path: &str, by_layer: bool) -> bool {
     let mixer = facts.get("arch.mixer").map(|fact| &fact.value);
     let attention = matches!(mixer, Some(Value::Text(mixer)) if mixer == "attention");
@@ -220,11 +220,11 @@ fn derive(facts: &mut BTreeMap<String, Fact>, has_default: &dyn Fn(&str) -> bool
         }
     };
     let over = |a: Option<Ratio>, b: Option<Ratio>| Some(Value::Number(a?.div(b?)?));
-    // Layers that are not all alike say themselves what they are.
+    // If layers differ, each one has its own keys.
     let by_layer = facts.keys().any(|path| path.starts_with("arch.layers."));
     for key in vocabulary::rows() {
         let value = match key.absent {
-            // Empty is a value of its own: no slot is filled.
+            // The empty text is a value: no slot is filled.
             Absent::Is(text) => {
                 let value = Value::parse(text).unwrap_or_else(|| Value::text(""));
                 Some(vocabulary::normal(key.path, value))

@@ -1,39 +1,39 @@
-//! One thing that was found, and where.
+//! One finding and its places.
 //!
-//! In: what rules see. Out: [`Finding`]s, equal ones gathered into one with many places. Must stay
-//! true: a finding shows both values; its places name every experiment it is about.
+//! In: observations of rules. Out: [`Finding`]s; equal ones are merged into one with several places. Must
+//! stay true: a finding shows both values; its places name every experiment it is about.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a finding is about: two experiments beside each other, or each by itself.
+/// The scope of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Kind {
-    /// Twins differ in what may decide.
+    /// Two twins differ in something that may decide the result.
     Pair,
-    /// One run, in a way that spoils its pair.
+    /// One run has a problem that invalidates its pair.
     Run,
-    /// A sweep, a budget, a name: says nothing of twins as such.
+    /// A sweep, a budget or a name; does not affect pairs.
     Set,
 }
 
-/// Where it was found.
+/// One occurrence of a finding.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     pub experiment: String,
-    /// The other of two.
+    /// The other experiment of a pair.
     pub against: Option<String>,
-    /// What is there, with both values where there are two.
+    /// The observation, with both values for a pair.
     pub says: String,
 }
 
-/// One finding, wherever it occurs.
+/// One finding with all its occurrences.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     pub rule: String,
     pub kind: Kind,
-    /// The key it is about; empty for the whole.
+    /// The key it is about; empty if it is about the whole experiment.
     pub key: String,
-    /// One line, without the places.
+    /// One line, without places.
     pub message: String,
     /// Sorted.
     pub places: Vec<Place>,
@@ -49,7 +49,7 @@ impl Findings {
         self.0.entry(at).or_insert_with(|| (kind, Vec::new())).1.push(place);
     }
 
-    /// Keys and experiments that rules of some beginning have something on.
+    /// Keys and experiments with findings from rules that start with a prefix.
     pub(super) fn told(&self, rules: &str) -> BTreeSet<(String, String)> {
         let mut told = BTreeSet::new();
         for ((_, key, _), (_, places)) in

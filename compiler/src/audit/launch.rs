@@ -1,8 +1,8 @@
-//! The number of devices, as keys of a launch give it.
+//! Reads the number of devices from keys of a launch.
 //!
 //! In: `world_size`, `nodes`, `gpus_per_node` and the like. Out: the number of devices of an experiment, or why
-//! it is not known. Must stay true: a key is read or reported; keys that disagree are reported with their
-//! values; a number of a part of the launch is never taken for the whole.
+//! it is unknown. Must stay true: every key is read or reported; keys that disagree are reported with their
+//! values; a count for a part of the launch is never used as the total.
 
 use super::devices::{MOST, ONE_MACHINE};
 use super::experiment::Experiment;
@@ -10,16 +10,16 @@ use super::facts::{DEVICES, NODE_DEVICES, NODE_TASKS, NODES, TASKS};
 use super::value::{Value, shown};
 use crate::value::Ratio;
 
-/// Keys that count something of a launch.
+/// Keys that count a part of a launch.
 pub(super) const COUNTS: [&str; 5] = [DEVICES, NODE_DEVICES, NODE_TASKS, NODES, TASKS];
 
-/// The end of a column that holds what a comment says.
+/// Suffix of a column that repeats a value from a comment.
 pub(super) const COMMENT: &str = "_from_comment";
 
 const ONE: Ratio = Ratio { num: 1, den: 1 };
 
 impl Experiment {
-    /// Takes one key of a launch.
+    /// Adds one key of a launch.
     pub(super) fn launched(&mut self, path: &str, key: &str, value: Value) {
         let most = i128::from(MOST);
         let counts = value.number().is_some_and(|n| n.den == 1 && (1..=most).contains(&n.num));
@@ -52,11 +52,11 @@ impl Experiment {
         format!("`{name}` is {value}")
     }
 
-    /// The number of devices that all keys of a launch give together.
+    /// Combines all keys of a launch into one number of devices.
     pub(super) fn count_launch(&mut self) {
         let number = |path: &str| self.values.get(path).and_then(Value::number);
         let [total, per_node, node_tasks, nodes, tasks] = COUNTS.map(number);
-        // A task of a launcher may have all devices of its node, so that the number of devices comes first.
+        // One launcher task may use all devices of its node, so the device count takes precedence.
         let each = if per_node.is_some() { NODE_DEVICES } else { NODE_TASKS };
         let of_nodes = |each: Option<Ratio>| nodes.zip(each).and_then(|(n, each)| n.mul(each));
         let product = of_nodes(per_node.or(node_tasks));
@@ -66,7 +66,7 @@ impl Experiment {
             (Some(total), _, Some(product)) if total != product => {
                 disagree.extend([DEVICES, NODES, each].map(|path| self.given(path)));
             }
-            // `gpus: 8` of 16 nodes: on each, or in all?
+            // `gpus: 8` with 16 nodes: per node or in total?
             (Some(total), Some(nodes), None) if nodes.compare(ONE).is_gt() => {
                 let machine = Ratio { num: i128::from(ONE_MACHINE), den: 1 };
                 let divides = total.div(nodes).is_some_and(|each| each.den == 1);
@@ -96,7 +96,7 @@ impl Experiment {
             let said = format!("{}, {}", self.given(DEVICES), self.given(NODES));
             let why = "whether on each node or in all is not said".to_owned();
             self.devices.keys.push((said, why));
-            // Not a number any more, so that no budget follows from it; a difference still shows.
+            // Store text instead of a number: no budget follows from it, but a difference still shows.
             let text = format!("{} on each node or in all", shown(total));
             self.values.insert(DEVICES.to_owned(), Value::text(text));
         }

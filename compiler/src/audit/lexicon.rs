@@ -1,14 +1,14 @@
-//! The words that comments about devices are made of.
+//! Splits comments about devices into words.
 //!
 //! In: a line of text. Out: its [`Word`]s. Must stay true: a number and its unit are one word (`80GB`), a
-//! name of a device is no number (`H100`), and a word that is not listed is unknown.
+//! device name (`H100`) is not a number, and a word that is not listed is unknown.
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     Number(u64),
-    /// A number with a unit of its own, or a fraction: `240k`, `0.002`.
+    /// A number with its own unit, or a fraction: `240k`, `0.002`.
     Quantity(String),
-    /// `gpus`, `devices`; whether it is a plural, or a word such as `count` goes with it.
+    /// `gpus`, `devices`. True for a plural, or with a word such as `count`.
     Device(bool),
     Node(bool),
     /// `H100`
@@ -20,15 +20,15 @@ pub(super) enum Word {
     Equals,
     /// `,`, `(`, `.`
     Break,
-    /// What else numbers count: `steps`, `tokens`.
+    /// Something else that numbers count: `steps`, `tokens`.
     Other,
-    /// `hours`, `GPU-hours`: a number before it counts time.
+    /// `hours`, `GPU-hours`: the number before it is a time.
     Time,
-    /// `runs`: changes nothing as a verb, and is counted after a number.
+    /// `runs`: ignored as a verb; a countable noun after a number.
     Many,
-    /// `count`, `num`: the word next to it is a number of things.
+    /// `count`, `num`: the neighbouring word is counted.
     Count,
-    /// Changes nothing.
+    /// A word without effect.
     Known,
     Unknown(String),
 }
@@ -36,17 +36,17 @@ pub(super) enum Word {
 const DEVICE: &[&str] = &["accelerator", "card", "device", "gpu", "tpu"];
 const DEVICES: &[&str] =
     &["accelerators", "cards", "devices", "gpus", "processes", "ranks", "tpus"];
-/// Words that are a number of devices.
+/// Words for a number of devices.
 const NUMBERS_OF: &[&str] = &["ngpu", "ngpus", "nproc", "ntasks", "worldsize"];
 const NODE: &[&str] = &["host", "machine", "node", "server"];
 const NODES: &[&str] = &["hosts", "machines", "nnodes", "nodes", "servers"];
 
-/// Letters that names of devices begin with; digits follow.
+/// Letters that start device names; digits follow.
 const MODELS: &[&str] = &["a", "b", "gb", "gh", "gtx", "h", "k", "l", "mi", "p", "rtx", "t", "v"];
 
 const COUNT: &[&str] = &["count", "n", "num", "number", "total"];
 
-/// What numbers count, or are given to.
+/// Things that numbers count, or are given to.
 #[rustfmt::skip]
 const OTHER: &[&str] = &[
     "accumulation", "batch", "batches", "ctx", "epoch", "epochs", "gb", "gib", "heads", "layers",
@@ -64,7 +64,7 @@ const TIME: &[&str] = &[
 /// Plurals that a number may count: `128 GPU runs`.
 const MANY: &[&str] = &["jobs", "launches", "models", "notes", "recipes", "results", "runs"];
 
-/// Words that change nothing.
+/// Words without effect.
 #[rustfmt::skip]
 const KNOWN: &[&str] = &[
     "a", "across", "actual", "all", "altogether", "amd", "an", "and", "are", "as", "at", "by",
@@ -78,10 +78,10 @@ const KNOWN: &[&str] = &[
     "trained", "training", "trains", "use", "used", "uses", "using", "was", "we", "were", "with",
 ];
 
-/// Before a name of a place: `on Perlmutter`.
+/// Words before a place name: `on Perlmutter`.
 const BEFORE_NAME: &[&str] = &["at", "by", "in", "on", "the"];
 
-/// Names of no place.
+/// Words that are not place names.
 const NO_NAME: &[&str] = &["debug", "eval", "evaluation", "inference", "test", "validation"];
 
 #[rustfmt::skip]
@@ -91,7 +91,7 @@ const WORDS: [(&str, u64); 16] = [
     ("thirty-two", 32), ("sixty-four", 64), ("zero", 0),
 ];
 
-/// The words of a comment; one that is not known is kept as such.
+/// The words of a comment. Unknown words are kept as such.
 pub(super) fn words(text: &str) -> Vec<Word> {
     let chars: Vec<char> = text.chars().collect();
     let get = |at: usize| chars.get(at).copied().unwrap_or(' ');
@@ -148,14 +148,14 @@ pub(super) fn words(text: &str) -> Vec<Word> {
     words
 }
 
-/// `Zeyuan note:` says who wrote it.
+/// Removes `Zeyuan note:`, which only names the author.
 fn whose_note(words: &mut Vec<Word>) {
     if matches!(words.as_slice(), [Word::Unknown(_), Word::Known, Word::Equals, ..]) {
         words.remove(0);
     }
 }
 
-/// A number and what follows it at once; the place after it.
+/// Reads a number and its suffix. Returns the position after it.
 fn number(chars: &[char], from: usize, words: &mut Vec<Word>) -> usize {
     let get = |at: usize| chars.get(at).copied().unwrap_or(' ');
     let digits = |mut at: usize| {
@@ -222,14 +222,14 @@ fn number(chars: &[char], from: usize, words: &mut Vec<Word>) -> usize {
             false => end,
         };
     }
-    // How much memory a device has is not how many there are.
+    // The memory of a device is not a number of devices.
     if !matches!(glued.as_str(), "g" | "gb" | "gib" | "tb") {
         words.push(quantity(to));
     }
     to
 }
 
-/// A word, with its parts where it has hyphens.
+/// Reads a word, and its parts if it has hyphens.
 fn word(lower: &str, words: &mut Vec<Word>) {
     if let Some((_, n)) = WORDS.iter().find(|(known, _)| *known == lower) {
         words.push(Word::Number(*n));
@@ -243,7 +243,7 @@ fn word(lower: &str, words: &mut Vec<Word>) {
         words.push(Word::Time);
         return;
     }
-    // Without a number before it, `min` is a minimum.
+    // Without a number before it, `min` means minimum.
     if lower == "min" && matches!(words.last(), Some(Word::Number(_))) {
         words.push(Word::Time);
         return;

@@ -1,7 +1,7 @@
-//! Names that contradict what they name.
+//! Finds names that contradict their experiment.
 //!
-//! In: a set. Out: findings. Must stay true: a name is only held to what it says; a custom of naming
-//! (`Canon` in treated experiments' names) binds only where the rest of the set follows it.
+//! In: a set. Out: findings. Must stay true: only explicit claims of a name are checked; a naming convention
+//! (`Canon` in treated experiments' names) applies only if the rest of the set follows it.
 
 use super::claims::{CanonClaim, NumberClaim};
 use super::facts::Subject;
@@ -32,7 +32,7 @@ pub(super) fn names(subjects: &[Subject], found: &mut Findings) {
             found.add("name-value", Kind::Set, path, message, alone(subject));
         }
     }
-    // Where nobody speaks of slots, nothing is known of them.
+    // If no experiment has a key for slots, nothing is known about them.
     let spoken = subjects.iter().any(|s| s.facts.get(CANON).is_some_and(|fact| fact.written));
     let treated = |s: &Subject| s.value(CANON).filter(|_| spoken).map(|value| !value.is_off());
     let custom = subjects.iter().filter(|s| treated(s) == Some(true)).collect::<Vec<_>>();
@@ -65,7 +65,7 @@ pub(super) fn names(subjects: &[Subject], found: &mut Findings) {
     }
 }
 
-/// Whether the filled slots are the same in every layer, as letters.
+/// Whether the filled slots are the same letters in every layer.
 fn is_letters(slots: &str) -> bool {
     slots.chars().all(|c| matches!(c, 'A'..='D'))
 }

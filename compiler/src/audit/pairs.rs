@@ -1,9 +1,9 @@
-//! Which experiments are twins.
+//! Pairs experiments as twins.
 //!
-//! In: a set, and what is meant to differ. Out: pairs, and who has no partner. Must stay true: names
-//! that agree but for the words of their arms decide first, contents next, so that neither a wrong
-//! name nor a wrong key hides a pair; no number of differences breaks a pair, so that a further
-//! confound is a further finding; every experiment has at most one partner for each treatment.
+//! In: a set, and the declared treatments. Out: pairs, and experiments without a partner. Must stay true:
+//! names that differ only in arm words decide first, contents next, so that neither a wrong name nor a
+//! wrong key hides a pair; extra differences never break a pair, so that a further confound is a further
+//! finding; every experiment has at most one partner for each treatment.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,17 +15,17 @@ use super::rules::Pairs;
 use super::value::Value;
 use super::vocabulary;
 
-/// Twins, as places in the set: without and with the treatment.
+/// Twins, as indices in the set: without and with the treatment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pair {
     pub without: usize,
     pub with: usize,
 }
 
-/// Candidates that a message lists.
+/// How many candidates a message lists.
 const LISTED: usize = 4;
 
-/// Whether a key belongs to a treatment: it, or something below it.
+/// Whether a path is a key of the treatment or below one.
 pub(super) fn of_treatment(treatment: &[String], path: &str) -> bool {
     treatment.iter().any(|entry| {
         path.strip_prefix(entry.as_str())
@@ -33,25 +33,25 @@ pub(super) fn of_treatment(treatment: &[String], path: &str) -> bool {
     })
 }
 
-/// The value of a treatment, as text.
+/// The treatment's values as text.
 pub(super) fn treatment_of(subject: &Subject, treatment: &[String]) -> String {
     let values: Vec<String> = treatment.iter().map(|path| subject.shown(path)).collect();
     values.join(" ")
 }
 
-/// What was found of partners.
+/// The result of pairing.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Partners {
-    /// In order of the set.
+    /// In the order of the set.
     pub pairs: Vec<Pair>,
-    /// Experiments without a partner, each with the nearest that has another one.
+    /// Experiments without a partner, each with the nearest experiment that has one.
     pub lonely: Vec<(usize, Option<usize>)>,
-    /// Pairs that contents decided, and others that are as near: without, with the treatment.
+    /// Pairs chosen by contents, with equally near alternatives: without, with the treatment.
     pub unclear: Vec<(Pair, Vec<usize>)>,
 }
 
-/// The deciding keys that vary over the set, without the treatment: for each experiment a number for
-/// each key, equal where the values are.
+/// The deciding keys that vary over the set, without the treatment. Each experiment has a number per
+/// key; equal numbers mean equal values.
 struct Contents<'a> {
     keys: Vec<&'a str>,
     rows: Vec<Vec<u32>>,
@@ -61,7 +61,7 @@ impl<'a> Contents<'a> {
     fn of(subjects: &'a [Subject], declared: &Pairs) -> Contents<'a> {
         let own = |subject: &Subject, path: &str| {
             subject.topic(path).decides()
-                // Parameters or slots that differ in a graph are one difference.
+                // Differences in parameters or slots also show in the graph: count one.
                 && (path == BARE_GRAPH || !BARE.contains(&path))
                 && !of_treatment(&declared.treatment, path)
                 && !of_treatment(&declared.ignore, path)
@@ -103,7 +103,7 @@ impl<'a> Contents<'a> {
         a.iter().zip(b).filter(|(a, b)| a != b).count()
     }
 
-    /// Keys in which two differ.
+    /// Keys in which two experiments differ.
     fn differing(&self, a: usize, b: usize) -> Vec<&'a str> {
         let (Some(one), Some(other)) = (self.rows.get(a), self.rows.get(b)) else {
             return Vec::new();
@@ -113,7 +113,7 @@ impl<'a> Contents<'a> {
     }
 }
 
-/// A value as text; the text `1` is not the number.
+/// A value as text with its type: the text `1` differs from the number 1.
 fn typed(value: &Value) -> String {
     let kind = match value {
         Value::Number(_) => 'n',
@@ -124,7 +124,7 @@ fn typed(value: &Value) -> String {
     format!("{kind}{value}")
 }
 
-/// Pairs and who has no partner; of a set without any pair, nobody lacks one.
+/// Finds pairs and experiments without a partner. If the set has no pair, none is reported as lacking one.
 pub(super) fn partners(subjects: &[Subject], declared: &Pairs) -> Partners {
     let treated = |at: &usize| subjects.get(*at).is_some_and(|s| s.treated(&declared.treatment));
     let (with, without): (Vec<usize>, Vec<usize>) = (0..subjects.len()).partition(treated);
@@ -147,15 +147,15 @@ pub(super) fn partners(subjects: &[Subject], declared: &Pairs) -> Partners {
     found
 }
 
-/// Two experiments alone are compared, although neither or both are treated: whoever names two files
-/// asks in what they differ. Two that differ in nothing, or in seeds alone, are no pair.
+/// A set of exactly two is compared even if neither or both are treated: naming two files asks how they
+/// differ. If they are equal, or differ only in seeds, they do not form a pair.
 fn only_two(contents: &Contents<'_>) -> Option<Pair> {
     let differing = contents.differing(0, 1);
     let repeats = differing.iter().all(|path| path.starts_with("seeds."));
     (!repeats).then_some(Pair { without: 0, with: 1 })
 }
 
-/// Pairs by name. A base may serve arms of several treatments, but by its name only.
+/// Pairs by name. A base may be paired with arms of several treatments, but only by name.
 fn named(
     subjects: &[Subject],
     declared: &Pairs,
@@ -195,7 +195,7 @@ fn named(
     }
 }
 
-/// Pairs of equal contents, in order of the set.
+/// Pairs of equal contents, in the order of the set.
 fn equal(
     contents: &Contents<'_>,
     open: &mut BTreeSet<usize>,
@@ -218,12 +218,12 @@ fn equal(
     }
 }
 
-/// How near two are: shared words of names, differing keys, distance in the order of the set; then the
-/// places without and with the treatment.
+/// Distance of two experiments: shared words of names, differing keys, distance in the set; then their
+/// indices without and with the treatment.
 type Candidate = ((Reverse<usize>, usize, usize), usize, usize);
 
-/// Pairs of what is left: those whose names share most words, of these the nearest. A name does not
-/// change with contents, so a further confound does not bring an arm to another base.
+/// Pairs the remaining experiments: most shared words in the name first, then nearest contents. Names do
+/// not change with contents, so a further confound does not move an arm to another base.
 fn nearest(
     subjects: &[Subject],
     contents: &Contents<'_>,
@@ -254,7 +254,7 @@ fn nearest(
     let mut counts = vec![0usize; subjects.len()];
     let near = |(order, ..): &Candidate| (order.0, order.1);
     for block in candidates.chunk_by(|a, b| near(a) == near(b)) {
-        // Of equally near ones, whoever has the least choice comes first.
+        // Among equally near candidates, the one with the fewest choices goes first.
         let of_both = |open: &BTreeSet<usize>, free: &BTreeSet<usize>, c: &Candidate| {
             open.contains(&c.2) && free.contains(&c.1)
         };
@@ -270,7 +270,7 @@ fn nearest(
             if !open.contains(with) || !free.contains(without) {
                 continue;
             }
-            // Others at the same distance, and no name that prefers one.
+            // Others at the same distance, where the name prefers none.
             let rival = |base: &&usize| {
                 *base != without
                     && contents.apart(**base, *with) == *apart
@@ -291,7 +291,7 @@ fn nearest(
     }
 }
 
-/// Who has no partner, each with the nearest on the other side.
+/// Experiments without a partner, each with the nearest on the other side.
 fn lonely(
     subjects: &[Subject],
     contents: &Contents<'_>,
@@ -303,7 +303,7 @@ fn lonely(
     }
     let paired: BTreeSet<usize> = pairs.iter().flat_map(|p| [p.without, p.with]).collect();
     let has_it = |at: usize| paired.contains(&at);
-    // The same experiment under another name has its partner there.
+    // The same experiment under another name is already paired there.
     let text = |at: usize| {
         let facts = subjects.get(at).map(|subject| &subject.facts)?;
         let lines = facts
@@ -326,7 +326,7 @@ fn lonely(
         .collect()
 }
 
-/// Reports pairs of which another could as well have been one.
+/// Reports pairs with an equally good alternative.
 pub(super) fn unclear(
     subjects: &[Subject],
     partners: &Partners,
@@ -357,7 +357,7 @@ pub(super) fn unclear(
     }
 }
 
-/// Keys in which an experiment without a partner differs from the nearest, for a message.
+/// For a message: keys in which an experiment without a partner differs from the nearest.
 pub(super) fn missing(
     subjects: &[Subject],
     partners: &Partners,
@@ -386,7 +386,7 @@ pub(super) fn missing(
     }
 }
 
-/// Why there is no pair, where several experiments could have made one.
+/// Explains why no pair was found, if several experiments could have formed one.
 pub(super) fn unpaired(subjects: &[Subject], pairs: &[Pair], declared: &Pairs) -> Option<String> {
     let treated = |at: usize| subjects.get(at).is_some_and(|s| s.treated(&declared.treatment));
     if subjects.len() < 2 || pairs.iter().any(|pair| treated(pair.without) != treated(pair.with)) {

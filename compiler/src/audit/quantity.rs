@@ -1,8 +1,8 @@
-//! Quantities that rules speak of: products and quotients of keys and numbers.
+//! Quantities in rules: products and quotients of keys and numbers.
 //!
 //! In: `optimizer.lr * optimizer.weight_decay * budget.steps`, as text. Out: a [`Quantity`], and its
-//! exact value for an experiment. Must stay true: no rounding; where a key is missing or not a number
-//! there is no value, rather than one made up.
+//! exact value for an experiment. Must stay true: values are never rounded; if a key is missing or not a
+//! number, the quantity has no value.
 
 use std::fmt;
 
@@ -19,14 +19,14 @@ enum Factor {
     Number(Ratio),
 }
 
-/// Factors over factors.
+/// A product divided by a product.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Quantity {
     over: Vec<Factor>,
     under: Vec<Factor>,
 }
 
-/// Factors of one quantity.
+/// Most factors in one quantity.
 const MAX_FACTORS: usize = 16;
 
 impl Quantity {
@@ -35,7 +35,7 @@ impl Quantity {
         Quantity { over: keys(over), under: keys(under) }
     }
 
-    /// Reads `a * b / c`; what follows a `/` divides, up to the next `*`.
+    /// Reads `a * b / c`. The factor after a `/` divides.
     pub fn parse(text: &str) -> Result<Quantity, String> {
         let mut quantity = Quantity { over: Vec::new(), under: Vec::new() };
         let mut rest = text;
@@ -58,7 +58,7 @@ impl Quantity {
         }
     }
 
-    /// Its keys, in order.
+    /// The keys in it, in order.
     pub fn keys(&self) -> Vec<&str> {
         let all = self.over.iter().chain(&self.under);
         all.filter_map(|factor| match factor {

@@ -1,9 +1,9 @@
-//! Columns that repeat a key in other words: whether they say what the keys say.
+//! Checks columns that repeat a key in another form against the keys.
 //!
 //! In: an experiment. Out: a finding for each column that does not follow from its keys. Must stay true:
-//! every row about [`Topic::Reported`](crate::field::Topic) is here; numbers may be rounded to a few
-//! digits; where the keys say nothing nothing is claimed, and a difference between twins counts as one in
-//! the key that the column stands for.
+//! every row with [`Topic::Reported`](crate::field::Topic) is checked; numbers may be rounded to a few
+//! digits; if the keys are unknown nothing is claimed, and a difference between twins in a column counts
+//! as a difference in its key.
 
 use dsl::Decimal;
 
@@ -15,26 +15,26 @@ use super::value::{Value, rounded};
 use super::vocabulary::CANON;
 use crate::value::Ratio;
 
-/// Reported numbers are rounded to a few digits.
+/// Tolerance for reported numbers, which are rounded to a few digits.
 const REPORTED: Ratio = Ratio { num: 5, den: 1000 };
 
-/// What a column is held to.
+/// What a column is checked against.
 enum Says {
-    /// The product of keys, over the product of others.
+    /// The product of the first keys, divided by the product of the second.
     Keys(&'static [&'static str], &'static [&'static str]),
     /// Sequences x accumulation x seq_len, on one device or on all.
     Step,
-    /// Whether slots are filled.
+    /// Whether any slot is filled.
     Treated,
-    /// A word of the field for what mixes.
+    /// A name for the mixer.
     Mixer,
-    /// The size in the name.
+    /// The size according to the name.
     Size,
-    /// Whether the name's number is the keys'.
+    /// Whether the number in the name agrees with the keys.
     Claim(fn(&Subject) -> Option<bool>),
 }
 
-/// One column: its path, the key that it stands for, and what it is held to.
+/// One column: its path, the key that it repeats, and the check.
 struct Column {
     path: &'static str,
     key: &'static str,
@@ -86,7 +86,7 @@ const COLUMNS: &[Column] = &[
     column("reported.warmup_tokens", WARMUP, Says::Keys(&[WARMUP, TOKENS_PER_STEP], &[])),
 ];
 
-/// Keys of our own that follow from others, where somebody writes them all the same.
+/// Keys of ours that follow from others but may be written anyway.
 const DERIVED: &[Column] = &[
     column(ROPE_SHARE, ROPE_DIMS, Says::Keys(&[ROPE_DIMS], &["arch.mixer.head_dim"])),
     column(TOKENS_PER_STEP, "batch.sequences", Says::Step),
@@ -95,13 +95,13 @@ const DERIVED: &[Column] = &[
     column("schedule.warmup_share", WARMUP, Says::Keys(&[WARMUP], &[STEPS])),
 ];
 
-/// Whether a key only says again what others do: then twins are held to those, and it is held to them.
-/// Tokens are no such key, since a budget may be given as either.
+/// Whether a key repeats other keys: it is checked against them, and twins are compared by them.
+/// Not tokens, since a budget may be given either way.
 pub(super) fn follows(path: &str) -> bool {
     ![TOKENS, TOKENS_PER_STEP].contains(&path) && DERIVED.iter().any(|column| column.path == path)
 }
 
-/// A reported path without its unit, and the unit.
+/// Splits a reported path into name and unit.
 fn split(path: &str) -> (&str, i64) {
     match path.rsplit_once('.').map(|(plain, unit)| (plain, unit.parse::<i64>())) {
         Some((plain, Ok(unit))) => (plain, unit),
@@ -114,24 +114,24 @@ fn find(path: &str) -> Option<&'static Column> {
     COLUMNS.iter().chain(DERIVED).find(|column| column.path == plain)
 }
 
-/// The key that a difference in a column counts as, if the keys of the two do not show it themselves.
+/// The key that a difference in a column counts for, unless that key itself shows the difference.
 pub(super) fn stands_for(path: &str, a: &Subject, b: &Subject) -> Option<&'static str> {
     let column = find(path)?;
     let known = |key: &str| [a, b].iter().all(|subject| subject.value(key).is_some());
     let shown = match &column.says {
         Says::Keys(over, under) => over.iter().chain(*under).all(|key| known(key)),
         Says::Step | Says::Treated => known(column.key),
-        // Words of the author's own, which no key repeats in full.
+        // The author's own words, which no key repeats in full.
         Says::Mixer | Says::Size => false,
-        // About a name.
+        // About the name.
         Says::Claim(_) => true,
     };
     (!shown).then_some(column.key)
 }
 
-/// Holds every reported column of an experiment to its keys.
+/// Checks every reported column of an experiment against its keys.
 pub(super) fn check(subject: &Subject, found: &mut Findings) {
-    // A lock's values follow from its fields: reading it has checked that.
+    // A lock's derived values were checked when it was read.
     let ours = |path: &str| {
         subject.origin != Origin::Lock && DERIVED.iter().any(|column| column.path == path)
     };
@@ -152,7 +152,7 @@ pub(super) fn check(subject: &Subject, found: &mut Findings) {
                 let one = made(subject, &rows, &[]);
                 let all = one.zip(many).and_then(|(one, many)| one.mul(many));
                 let holds = [one, all].contains(&theirs.number());
-                // Without the number of devices it may be any multiple.
+                // Without the number of devices, any multiple is possible.
                 let ours = all.filter(|_| !holds && theirs.number().is_some());
                 ours.map(|ours| {
                     format!("`{name}` is given as {theirs}, the keys make {}", rounded(ours))
@@ -197,7 +197,7 @@ pub(super) fn check(subject: &Subject, found: &mut Findings) {
     }
 }
 
-/// Both values as text, where they are not one.
+/// Both values as text, if they differ.
 fn numbers(
     subject: &Subject,
     path: &str,
@@ -222,7 +222,7 @@ fn numbers(
     off(number, ours, tolerance).then(|| (theirs, rounded(ours)))
 }
 
-/// `1.3B`: a number and its unit, and nothing else.
+/// Parses exactly a number and a unit: `1.3B`.
 fn quantity(word: &str) -> Option<(Ratio, char)> {
     let unit = word.chars().next_back().filter(|c| matches!(c, 'T' | 'B' | 'M'))?;
     let digits = word.strip_suffix(unit)?;

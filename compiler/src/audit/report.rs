@@ -1,8 +1,8 @@
-//! What an audit found, as a page of text and as data for programs.
+//! The result of an audit, as text and as JSON.
 //!
-//! In: findings, pairs, rules. Out: a [`Report`]; its text, and its [`Json`]. Must stay true: the
-//! heaviest first; a pair is called clean only if nothing that may decide was found inside it; rules
-//! that were switched off or changed are told; the JSON leaves nothing out.
+//! In: findings, pairs, rules. Out: a [`Report`] with its text and its [`Json`]. Must stay true: the
+//! heaviest findings come first; a pair is called clean only if nothing that may decide was found in it;
+//! the report lists rules that were switched off or changed; the JSON is complete.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,7 +15,7 @@ use super::finding::{Finding, Findings, Kind};
 use super::pairs::Pair;
 use super::rules::{Own, Rules, Severity, TABLE};
 
-/// Places shown of one finding before the rest is only counted.
+/// Places listed for one finding. Further ones are only counted.
 const MAX_PLACES: usize = 8;
 
 /// Everything that was found.
@@ -24,23 +24,23 @@ pub struct Report {
     pub experiments: usize,
     /// Without and with the treatment, by name.
     pub pairs: Vec<(String, String)>,
-    /// Pairs with nothing in them that may decide.
+    /// Pairs without findings that may decide the result.
     pub clean: Vec<(String, String)>,
     /// The heaviest first.
     pub findings: Vec<(Own, Finding)>,
-    /// Rules that are not as built in.
+    /// Rules that differ from the built-in ones.
     pub changes: Vec<String>,
-    /// By which treatments no pair was found, and why.
+    /// Treatments without pairs, and why.
     pub unpaired: Vec<String>,
-    /// What cannot be seen in what was read.
+    /// Limits: facts that the audited files do not contain.
     pub unseen: Vec<String>,
 }
 
-/// What a lock does not hold.
+/// Facts that a lock does not contain.
 const LOCKS: &str = "locks hold no curves, no comments and no revision of foreign code: what these show is found \
                      in tables, and in curves with --curves";
 
-/// What a configuration of another trainer does not hold.
+/// Facts that another trainer's configuration does not contain.
 const CONFIGURATIONS: &str = "configurations hold no curves, and no revision of the code that ran them: what these show is \
                               found in tables, and in curves with --curves";
 
@@ -65,7 +65,7 @@ pub(super) fn report(
         Some((name(pair.without)?, name(pair.with)?))
     };
     let pairs: Vec<(String, String)> = pairs.iter().filter_map(named).collect();
-    // A pair by both names, a run by its own.
+    // Pairs are keyed by both names, runs by one.
     let mut spoilt: BTreeSet<(&str, Option<&str>)> = BTreeSet::new();
     for (_, finding) in &findings {
         if finding.kind != Kind::Set {
@@ -97,7 +97,7 @@ pub(super) fn report(
 }
 
 impl Report {
-    /// Whether anything was found that fails an audit.
+    /// Whether any finding fails the audit.
     pub fn fails(&self) -> bool {
         self.findings.iter().any(|(own, _)| own.severity.fails())
     }
@@ -119,7 +119,7 @@ fn count(n: usize, word: &str) -> String {
     if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
 }
 
-/// The page.
+/// The report as text.
 pub fn text(report: &Report) -> String {
     let Report { experiments, pairs, clean, findings, changes, unpaired, unseen } = report;
     let mut out = format!("{}\n{}", report.headline(), count(*experiments, "experiment"));
@@ -194,7 +194,7 @@ pub struct Json<'a> {
     experiments: usize,
     fails: bool,
     pairs: Vec<JsonPair<'a>>,
-    /// A treatment, a colon, and why there is no pair by it.
+    /// Each line: a treatment, a colon, and why it has no pair.
     unpaired: &'a [String],
     unseen: &'a [String],
     rules: &'a [String],
@@ -226,7 +226,7 @@ struct JsonPlace<'a> {
     says: &'a str,
 }
 
-/// The same for programs.
+/// The report as JSON.
 pub fn json(report: &Report) -> Json<'_> {
     let pair = |pair: &'_ (String, String)| report.clean.contains(pair);
     let pairs = report.pairs.iter().map(|both| JsonPair {

@@ -1,8 +1,8 @@
-//! The rules: a small table, and what a person adds to it.
+//! The rules: a table of built-in ones, and those that a user adds.
 //!
 //! In: nothing, or a checked rules file. Out: [`Rules`]. Must stay true: every finding belongs to a row
-//! of this table or to a rule of the person's own; no rule names an experiment; a rule that is off or
-//! changed is told in every report.
+//! of this table or to a user's rule; no rule names an experiment; every report lists the rules that
+//! are off or changed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,16 +11,16 @@ use super::quantity::Quantity;
 use super::vocabulary::{CANON, Topic};
 use crate::value::Ratio;
 
-/// How much a finding weighs; from `Confound` on the audit fails.
+/// The severity of a finding. `Confound` and above fail the audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Severity {
-    /// Worth knowing beside a result.
+    /// Mention it next to a result.
     Note,
-    /// Could mislead; nothing shows that it does.
+    /// Could mislead, without evidence that it does.
     Warning,
-    /// May decide a result in the treatment's place.
+    /// May explain a result instead of the treatment.
     Confound,
-    /// What is said is not what is.
+    /// A claim is false.
     Error,
 }
 
@@ -66,7 +66,7 @@ const fn rule(
     Rule { id, severity, checks, why, help }
 }
 
-/// In order of report.
+/// In report order.
 #[rustfmt::skip]
 pub const TABLE: &[Rule] = &[
     rule("name-twice", Severity::Error,
@@ -199,23 +199,23 @@ pub const TABLE: &[Rule] = &[
         "nothing"),
 ];
 
-/// Which experiments are twins.
+/// Declares which experiments are twins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pairs {
-    /// What is meant to differ: these keys and what stands below them.
+    /// The intended difference: these keys and the keys below them.
     pub treatment: Vec<String>,
-    /// Keys that may differ, too.
+    /// Keys that may also differ.
     pub ignore: Vec<String>,
 }
 
-/// A quantity that is the same over a sweep.
+/// A quantity that should be constant over a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Invariant {
     pub id: String,
     pub of: Quantity,
-    /// `task`, `family`, `size`, `tokens` or keys: compared where these agree.
+    /// `task`, `family`, `size`, `tokens` or keys: experiments are compared if they agree in these.
     pub within: Vec<String>,
-    /// How far apart two values may be and still be one, as a share.
+    /// Largest relative difference between values that count as equal.
     pub tolerance: Ratio,
 }
 
@@ -228,7 +228,7 @@ pub struct Range {
     pub most: Option<Ratio>,
 }
 
-/// What a person's own rule says beside its kind.
+/// The common fields of a user's rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Own {
     pub severity: Severity,
@@ -236,7 +236,7 @@ pub struct Own {
     pub help: String,
 }
 
-/// Everything an audit goes by.
+/// All rules of an audit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Rules {
     pub off: BTreeSet<String>,
@@ -245,7 +245,7 @@ pub struct Rules {
     pub invariants: Vec<Invariant>,
     pub ranges: Vec<Range>,
     pub own: BTreeMap<String, Own>,
-    /// What keys of a person's own are about.
+    /// Topics of user-defined keys.
     pub keys: BTreeMap<String, Topic>,
 }
 
@@ -284,7 +284,7 @@ impl Default for Rules {
 }
 
 impl Rules {
-    /// What a rule says, and how much it weighs; `None` where it is off or unknown.
+    /// A rule's description and severity; `None` if it is off or unknown.
     pub fn of(&self, id: &str) -> Option<Own> {
         if self.off.contains(id) {
             return None;
@@ -298,12 +298,12 @@ impl Rules {
         Some(Own { severity, ..own })
     }
 
-    /// Where a rule stands in a report.
+    /// The position of a rule in a report.
     pub(super) fn place(&self, id: &str) -> usize {
         TABLE.iter().position(|rule| rule.id == id).unwrap_or(TABLE.len())
     }
 
-    /// Keys that a person's own rules speak of and no experiment has, each with what was meant.
+    /// Keys in a user's rules that no experiment has, each with the key probably meant.
     pub fn unknown(&self, subjects: &[Subject]) -> Vec<(String, Option<String>)> {
         let known: BTreeSet<&str> =
             subjects.iter().flat_map(|s| s.facts.keys().map(String::as_str)).collect();
@@ -326,7 +326,7 @@ impl Rules {
         missing.map(|path| (path.to_owned(), near(path))).collect()
     }
 
-    /// What is not as built in, one line each.
+    /// Differences from the built-in rules, one line each.
     pub fn changes(&self) -> Vec<String> {
         let off = self.off.iter().map(|id| format!("{id} is off"));
         let changed = self.severity.iter().filter_map(|(id, severity)| {

@@ -1,8 +1,8 @@
-//! What is the same over a sweep, and who is off it.
+//! Finds outliers in a sweep.
 //!
-//! In: a set, invariants, ranges. Out: a finding for each outlier. Must stay true: the set itself says
-//! what is usual, by majority, and where there is none nothing is said; values that differ by less
-//! than the tolerance are one, so that 0.0133 for 0.01333 is no outlier.
+//! In: a set, invariants, ranges. Out: a finding for each outlier. Must stay true: the usual value is
+//! the majority's; without a majority nothing is reported; values within the tolerance count as equal,
+//! so that 0.0133 for 0.01333 is not an outlier.
 
 use std::collections::BTreeMap;
 
@@ -14,10 +14,10 @@ use super::rules::{Invariant, Pairs, Range};
 use super::value::{rounded, shown};
 use crate::value::Ratio;
 
-/// Below this nothing is usual.
+/// Smaller groups have no usual value.
 const LEAST_GROUP: usize = 4;
 
-/// Groups of a set by what some labels say.
+/// Groups a set by labels.
 fn groups<'a>(
     subjects: &'a [Subject],
     within: &[String],
@@ -30,13 +30,13 @@ fn groups<'a>(
     groups
 }
 
-/// Whether two values are one within a share of the second.
+/// Whether two values differ by at most a share of the second.
 fn near(a: Ratio, b: Ratio, tolerance: Ratio) -> bool {
     let bound = b.mul(tolerance).map(|bound| Ratio { num: bound.num.abs(), den: bound.den });
     let gap = a.add(b.neg()).map(|gap| Ratio { num: gap.num.abs(), den: gap.den });
     match (gap, bound) {
         (Some(gap), Some(bound)) => gap.compare(bound).is_le(),
-        // Too large to tell exactly: then only equal values are one.
+        // The difference overflows exact arithmetic: only equal values count as near.
         (None, _) | (_, None) => a == b,
     }
 }
@@ -87,7 +87,7 @@ pub(super) fn invariants(subjects: &[Subject], rules: &[Invariant], found: &mut 
     }
 }
 
-/// `, a factor of 3 less`; nothing where there is none.
+/// `, a factor of 3 less`, or an empty text without such a factor.
 fn factor(x: Ratio, usual: Ratio) -> String {
     if x.num <= 0 || usual.num <= 0 {
         return String::new();
@@ -122,7 +122,7 @@ pub(super) fn ranges(subjects: &[Subject], rules: &[Range], found: &mut Findings
     }
 }
 
-/// What sweeps go over, or what has a rule of its own: never expected to be one value here.
+/// Keys that sweeps vary, or that have their own rule: they are not expected to be constant here.
 const SWEPT: [&str; 9] = [
     BARE_GRAPH,
     BARE_MANIFEST,
@@ -135,9 +135,9 @@ const SWEPT: [&str; 9] = [
     TOKENS_PER_STEP,
 ];
 
-/// In a family, size and budget, keys in which a few are not as all the others.
+/// In a family, size and budget, finds keys in which a few experiments differ from all others.
 pub(super) fn siblings(subjects: &[Subject], pairs: &[Pairs], found: &mut Findings) {
-    // What pairs have been told of is not told again.
+    // Skip differences that a pair already reports.
     let told = found.told("twin-");
     let alike = ["task", "family", "size", "tokens"].map(str::to_owned);
     for (labels, members) in groups(subjects, &alike) {
@@ -161,7 +161,7 @@ pub(super) fn siblings(subjects: &[Subject], pairs: &[Pairs], found: &mut Findin
             let Some((usual, most)) = values.iter().max_by_key(|(_, who)| who.len()) else {
                 continue;
             };
-            // A third and more is a part of the sweep rather than an oversight.
+            // A third or more is part of the sweep rather than an oversight.
             if (members.len() - most.len()) * 3 > members.len() {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! Twins beside each other: everything but the treatment has to agree.
+//! Compares twins: everything except the treatment must agree.
 //!
-//! In: pairs. Out: one finding for each key and pair of values, classed by what the key decides. Must
-//! stay true: effective values are compared, so that a default written out is no difference; a share
-//! of the head is shown where its number alone says nothing; what only a hash sees is told as such.
+//! In: pairs. Out: one finding for each key and pair of values, classed by the key's topic. Must stay
+//! true: effective values are compared, so writing out a default makes no difference; a share of the
+//! head is shown if its number alone is not enough; differences that only a hash shows are marked.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ use super::value::Value;
 use super::vocabulary::{self, CANON, Topic};
 use crate::field::Class;
 
-/// The rule for differences in a topic.
+/// The rule and kind for differences in a topic.
 fn rule_of(topic: Topic) -> Option<(&'static str, Kind)> {
     match topic {
         Topic::Training => Some(("twin-training", Kind::Pair)),
@@ -34,12 +34,12 @@ fn rule_of(topic: Topic) -> Option<(&'static str, Kind)> {
     }
 }
 
-/// What a key is about in these two: nothing that decides where neither has what would read it.
+/// The topic of a key for two experiments. A key that neither of them uses decides nothing.
 fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
     let topic = a.topic(path);
     let only = vocabulary::row(path).and_then(|row| row.only);
     let idle = only.is_some_and(|(on, words)| {
-        // A word of another trainer's own may mean any of ours.
+        // Another trainer's word may mean any of ours.
         let ours = |word: &str| vocabulary::row(on).is_some_and(|row| row.kind.has_word(word));
         [a, b].iter().all(|subject| {
             let word = subject.value(on).map(Value::to_string);
@@ -48,19 +48,19 @@ fn topic_of(a: &Subject, b: &Subject, path: &str) -> Topic {
     });
     let carried = vocabulary::row(path).is_some_and(|row| row.class == Class::Carried);
     match path {
-        // Where the batch is a key, devices only decide who adds up what.
+        // If the batch is a key, the number of devices only decides which device adds up what.
         DEVICES if a.counts_its_step() && b.counts_its_step() => Topic::Kernel,
         NODES | NODE_DEVICES | NODE_TASKS | TASKS if a.counts_its_step() && b.counts_its_step() => {
             Topic::Setup
         }
-        // Their product is compared.
+        // The product of these keys is compared.
         NODES | NODE_DEVICES | NODE_TASKS | TASKS
             if a.counts_its_launch() && b.counts_its_launch() =>
         {
             Topic::Setup
         }
         _ if idle => Topic::Setup,
-        // canonc never reads it, and their comparison declares that canonc runs both.
+        // Only another trainer reads it, and the comparison declares that canonc runs both.
         _ if a.canonc_runs.is_some() && a.canonc_runs == b.canonc_runs && carried => Topic::Setup,
         _ => topic,
     }
@@ -80,7 +80,7 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
         let keys: Vec<&str> = keys.into_iter().filter(differs).collect();
         let arch = keys.iter().any(|path| path.starts_with("arch.") && !BARE.contains(path));
         let digests = BARE.iter().copied().filter(|path| keys.contains(path));
-        // What a key or a plainer digest shows is not said again.
+        // Skip differences that a key or a narrower digest shows.
         let said: Vec<&str> = digests.skip(usize::from(!arch)).collect();
         let computes = keys.iter().any(|path| BARE.contains(path));
         let told = |path: &&str| !said.contains(path) && !repeated::follows(path);
@@ -95,8 +95,8 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
     }
 }
 
-/// The key of two experiments that differ in one thing and not in the treatment: then it is what they compare, and
-/// confounds nothing.
+/// The key of two experiments that differ in one thing, and not in the treatment. That key is the comparison,
+/// not a confound.
 fn one_change<'k>(a: &Subject, b: &Subject, keys: &[&'k str], declared: &Pairs) -> Option<&'k str> {
     if treatment_of(a, &declared.treatment) != treatment_of(b, &declared.treatment) {
         return None;
@@ -111,8 +111,8 @@ fn one_change<'k>(a: &Subject, b: &Subject, keys: &[&'k str], declared: &Pairs) 
     }
 }
 
-/// Names that mean one definition in one arm and another in the other, or something else than in canonc.
-/// Where no digest differs, the definitions compute the same here.
+/// Names of definitions that differ between the arms, or from canonc's.
+/// If no digest differs, the definitions compute the same here.
 fn definitions(a: &Subject, b: &Subject, computes: bool, declared: &Pairs, found: &mut Findings) {
     let treatment = declared.treatment.join(" and ");
     let names: BTreeSet<&String> = a.definitions.keys().chain(b.definitions.keys()).collect();
@@ -141,7 +141,7 @@ fn definitions(a: &Subject, b: &Subject, computes: bool, declared: &Pairs, found
     }
 }
 
-/// Columns that repeat a key, where the key itself is not known.
+/// Columns that repeat a key, if the key itself is unknown.
 fn columns(a: &Subject, b: &Subject, declared: &Pairs, found: &mut Findings) {
     let reported = |subject: &'_ Subject| -> BTreeSet<String> {
         let given = |path: &&String| path.starts_with("reported.") || repeated::follows(path);
@@ -180,7 +180,7 @@ fn difference(
         ROPE_DIMS if a.facts.contains_key(ROPE_SHARE) && b.facts.contains_key(ROPE_SHARE) => {
             (ROPE_SHARE, Some(both(a, b, path)))
         }
-        // What follows from it, where it decides how much is seen.
+        // Follows from another key, which decides the number of tokens.
         _ if topic == Topic::Budget && a.value(TOKENS_PER_STEP) != b.value(TOKENS_PER_STEP) => {
             let (one, two) = (a.shown(TOKENS_PER_STEP), b.shown(TOKENS_PER_STEP));
             (path, Some(format!("tokens per step {one} | {two}")))
@@ -208,7 +208,7 @@ fn difference(
     found.add(rule, kind, key, message, place);
 }
 
-/// Of lists what only one of them has.
+/// For two lists, the words that only one of them has.
 fn words(a: &Subject, b: &Subject, path: &str) -> Option<String> {
     let (Some(Value::List(one)), Some(Value::List(two))) = (a.value(path), b.value(path)) else {
         return None;
@@ -222,7 +222,7 @@ fn words(a: &Subject, b: &Subject, path: &str) -> Option<String> {
     Some(parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }
 
-/// What each of two has at a key, and whether it was written.
+/// The values of both at a key, and whether each was written.
 fn both(a: &Subject, b: &Subject, path: &str) -> String {
     let one = |subject: &Subject| {
         let value = subject.shown(path);
@@ -235,7 +235,7 @@ fn both(a: &Subject, b: &Subject, path: &str) -> String {
     format!("{} {} | {}", name.map_or(path, String::as_str), one(a), one(b))
 }
 
-/// Within a family, treated experiments have one treatment: its value, and every setting below it.
+/// Checks that treated experiments of a family have one treatment: its value, and every setting below it.
 pub(super) fn uniform(
     subjects: &[Subject],
     pairs: &[Pair],
@@ -271,7 +271,7 @@ pub(super) fn uniform(
     }
 }
 
-/// Keys below a treatment: how a slot is filled, what a mixer has.
+/// Keys below a treatment: the fill of a slot, a field of a mixer.
 fn settings<'a>(subject: &'a Subject, declared: &Pairs) -> impl Iterator<Item = &'a str> {
     let treatment = &declared.treatment;
     let own = |path: &&str| of_treatment(treatment, path) && !treatment.iter().any(|t| t == path);
@@ -279,9 +279,9 @@ fn settings<'a>(subject: &'a Subject, declared: &Pairs) -> impl Iterator<Item = 
     subject.compared().filter(own).filter(open).collect::<Vec<_>>().into_iter()
 }
 
-/// Treated experiments that are to agree in a setting: all that have it, and all whose treatment has
-/// the value of one that has it. What a slot is filled with is the same at every size; what else is
-/// declared (a mixer's heads) need not be.
+/// Groups treated experiments that must agree in a setting: those that have it, and those with the same
+/// treatment value as one that has it. Fills of slots must agree at every size; other treatments (a
+/// mixer's heads) only within a size.
 fn alike<'a>(
     path: &str,
     family: &str,
@@ -304,7 +304,7 @@ fn alike<'a>(
     groups
 }
 
-/// Tells of those that are not as most; where there is no majority, of all, beside all.
+/// Reports those that differ from the majority. Without a majority, reports all, each with the others.
 fn unlike(key: &str, group: &str, values: &BTreeMap<String, Vec<&Subject>>, found: &mut Findings) {
     if values.len() < 2 {
         return;

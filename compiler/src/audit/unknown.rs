@@ -1,7 +1,7 @@
-//! Keys and columns that no table has a row for.
+//! Reports keys and columns without a row in any table.
 //!
-//! In: a set. Out: a finding for each. Must stay true: nothing that a file holds is passed over; who knows
-//! what such a key does says so in a rules file.
+//! In: a set. Out: a finding for each. Must stay true: no key of a file is skipped; if you know what such a
+//! key does, say so in a rules file.
 
 use super::facts::Subject;
 use super::finding::{Findings, Kind, Place};

@@ -1,8 +1,8 @@
-//! What a key of an audited experiment holds, wherever it came from.
+//! The value of a key of an audited experiment, from any source.
 //!
 //! In: a cell of a table, a scalar of a foreign file, a field of a lock. Out: a [`Value`]. Must stay
-//! true: numbers are exact, so that `0.0200`, `2e-2` and a lock's `0.02` are one value; nothing is
-//! rounded to be compared; a value's text is the shortest that says it.
+//! true: numbers are exact, so that `0.0200`, `2e-2` and a lock's `0.02` are equal; comparisons never
+//! round; a value's text is the shortest exact one.
 
 use std::fmt;
 
@@ -29,7 +29,7 @@ impl Value {
         Value::Number(Ratio { num: i128::from(n), den: 1 })
     }
 
-    /// A cell or scalar as it stands in a file; an empty one is no value.
+    /// Parses a cell or scalar as written in a file; `None` if it is empty.
     pub fn parse(cell: &str) -> Option<Value> {
         let cell = cell.trim();
         Some(match cell {
@@ -43,7 +43,7 @@ impl Value {
         })
     }
 
-    /// Words with commas between, as a list whose order says nothing.
+    /// Parses comma-separated words. Their order is ignored.
     pub fn words(cell: &str) -> Option<Value> {
         let mut words: Vec<&str> =
             cell.split(',').map(str::trim).filter(|w| !w.is_empty()).collect();
@@ -59,7 +59,7 @@ impl Value {
         }
     }
 
-    /// A word for yes.
+    /// Whether it is a word for yes.
     pub(super) fn is_on(&self) -> bool {
         match self {
             Value::Text(text) => ["yes", "on"].iter().any(|word| text.eq_ignore_ascii_case(word)),
@@ -68,7 +68,7 @@ impl Value {
         }
     }
 
-    /// Whether a treatment of this value is the one that does nothing.
+    /// Whether this value switches a treatment off.
     pub(super) fn is_off(&self) -> bool {
         match self {
             Value::Number(ratio) => ratio.num == 0,
@@ -88,16 +88,16 @@ fn number(text: &str) -> Option<Ratio> {
         let (over, under) = (over.parse::<i64>().ok()?, under.parse::<i64>().ok()?);
         return Ratio::new(i128::from(over), i128::from(under));
     }
-    // What begins like a number but is a name, such as `1T`, is no decimal.
+    // A name that starts like a number, such as `1T`, is not a decimal.
     Ratio::from_decimal(Decimal::parse(text).ok()?)
 }
 
-/// An exact number as text: an integer, a decimal, else a fraction.
+/// An exact number as text: an integer, a decimal, or a fraction.
 pub(super) fn shown(ratio: Ratio) -> String {
     ratio.to_value(Span::new(FileId(0), 0, 0)).text()
 }
 
-/// A quotient for people: four significant digits, `≈` where digits were dropped.
+/// A quotient with four significant digits, and `≈` if digits were dropped.
 pub(super) fn rounded(ratio: Ratio) -> String {
     let exact = shown(ratio);
     if exact.len() <= 6 && !exact.contains('/') {
@@ -107,7 +107,7 @@ pub(super) fn rounded(ratio: Ratio) -> String {
     let negative = ratio.num < 0;
     let size = ratio.num.unsigned_abs();
     let under = ratio.den.unsigned_abs();
-    // Four digits, counted from the first that is not zero.
+    // Four digits, counted from the first nonzero one.
     while places < 12 && size.saturating_mul(scale.unsigned_abs()) / under < 1000 {
         scale = scale.saturating_mul(10);
         places += 1;

@@ -1,8 +1,8 @@
-//! The one language that rules speak: what foreign keys are called here, and what each is about.
+//! The vocabulary of rules: our names for foreign keys, and the topic of each.
 //!
 //! In: a key as a Lingua file, a table's column or a lock writes it. Out: its row of the field table, which
-//! `diff` reads as well. Must stay true: there is no second table; the table is the documentation
-//! (recipes/AUDIT.md is held to it by a test); a key without a row is reported, and taken to decide.
+//! `diff` uses as well. Must stay true: this is the only table; recipes/AUDIT.md documents it (a test
+//! compares them); a key without a row is reported, and assumed to affect the result.
 
 pub use crate::field::{Absent, Topic};
 use crate::field::{Class, FOREIGN, FieldDef, Kind, TABLE};
@@ -12,26 +12,26 @@ use super::value::Value;
 /// The slots that Canon layers fill, as letters; empty for none.
 pub const CANON: &str = "arch.canon";
 
-/// Every row that an audit may meet, sorted within the lock's fields and within the rest.
+/// Every row that an audit may need: the lock's fields sorted by path, then the rest.
 pub fn rows() -> impl Iterator<Item = &'static FieldDef> {
     TABLE.iter().chain(FOREIGN)
 }
 
-/// What stands before the unit of a column such as `tokens_total_T`, and how many the unit is.
+/// Unit suffixes of columns such as `tokens_total_T`, with the value of each unit.
 const UNITS: [(&str, i64); 4] =
     [("_T", 1_000_000_000_000), ("_B", 1_000_000_000), ("_M", 1_000_000), ("_K", 1000)];
 
-/// A column in a unit: its name without the unit, and the unit.
+/// Splits a column with a unit into its name and the unit.
 pub(super) fn unit_of(name: &str) -> Option<(&str, i64)> {
     UNITS.iter().find_map(|(suffix, scale)| Some((name.strip_suffix(suffix)?, *scale)))
 }
 
-/// A key by our name.
+/// Finds a key by our name.
 pub fn find(path: &str) -> Option<&'static FieldDef> {
     rows().find(|row| row.path == path)
 }
 
-/// A key by anyone's name.
+/// Finds a key by any of its names.
 pub fn known(name: &str) -> Option<&'static FieldDef> {
     let exact = |name: &str| rows().find(|row| row.path == name || row.foreign.contains(&name));
     let reported = |row: &&'static FieldDef| row.topic == Topic::Reported;
@@ -41,7 +41,7 @@ pub fn known(name: &str) -> Option<&'static FieldDef> {
         .or_else(|| below(name))
 }
 
-/// The row of everything below a section; the longest that fits.
+/// The row that covers a whole section: the longest match.
 fn below(name: &str) -> Option<&'static FieldDef> {
     let fits = |pattern: &str| {
         pattern
@@ -56,13 +56,13 @@ fn below(name: &str) -> Option<&'static FieldDef> {
     rows().filter_map(of_row).max_by_key(|(length, _)| *length).map(|(_, row)| row)
 }
 
-/// What an experiment calls a key: our path, or the key itself where a row covers a whole section.
+/// An experiment's path for a key: ours, or the key itself if a row covers a whole section.
 pub(super) fn path_of(key: &str) -> Option<String> {
     let row = known(key)?;
     let exact = row.path == key || row.foreign.contains(&key);
     Some(match row.path.ends_with(".*") {
         true => key.to_owned(),
-        // Two columns may give one number in two units.
+        // Two columns may give the same number in two units.
         false if !exact && row.topic == Topic::Reported => match unit_of(key) {
             Some((_, scale)) => format!("{}.{scale}", row.path),
             None => row.path.to_owned(),
@@ -77,9 +77,9 @@ pub fn row(path: &str) -> Option<&'static FieldDef> {
     find(path).or_else(|| find(plain()?.0)).or_else(|| known(path))
 }
 
-/// The key that a wrong one was probably meant to be.
+/// The key that was probably meant by a wrong one.
 pub(super) fn suggest(key: &str) -> Option<&'static str> {
-    // A field without its section, or by another name of its own: `lr`, `wd`.
+    // A field without its section, or by a short name: `lr`, `wd`.
     let last = |path: &str| path.rsplit('.').next() == Some(key);
     let short = |row: &&FieldDef| row.also.contains(&key) || last(row.path);
     if let Some(row) = rows().find(short) {
@@ -92,7 +92,7 @@ pub(super) fn suggest(key: &str) -> Option<&'static str> {
     dsl::suggest(key, names().filter(|name| !name.ends_with(".*")))
 }
 
-/// Whether a key is called as results are, which no table of settings has.
+/// Whether a key is named like a result, which no table of settings contains.
 pub(super) fn is_result(key: &str) -> bool {
     const RESULTS: [&str; 12] = [
         "acc",
@@ -112,7 +112,7 @@ pub(super) fn is_result(key: &str) -> bool {
     words.into_iter().any(|word| RESULTS.iter().any(|known| word.eq_ignore_ascii_case(known)))
 }
 
-/// Whether a key has a word for nothing.
+/// Whether a key has a word for none.
 pub(super) fn has_none(row: &FieldDef) -> bool {
     let or = matches!(row.kind, Kind::IntOr(_, _, "none") | Kind::RealOr(_, "none"));
     or || row.kind.has_word("none") || row.absent == Absent::Default("none")
@@ -123,13 +123,13 @@ pub(super) fn is_switch(path: &str) -> bool {
     find(path).is_some_and(|row| matches!(row.absent, Absent::Is("true" | "false")))
 }
 
-/// A value as the key's row means it. What is on or off is written in many ways: `0`, `0.0`, `none` and
-/// `false` are off. Of a key with a word for nothing, `false` is that word.
+/// Normalises a value as the key's row requires. Off is written in many ways: `0`, `0.0`, `none` and
+/// `false`. For a key with a word for none, `false` becomes that word.
 pub(super) fn normal(path: &str, value: Value) -> Value {
     let Some(row) = row(path).filter(|row| row.path == path) else { return value };
     let switch = matches!(row.kind, Kind::Bool);
     if (switch || is_switch(path)) && value.is_off() {
-        // A factor is on by its size.
+        // A factor is switched by its size.
         Value::Bool(false)
     } else if switch && (value == Value::int(1) || value.is_on()) {
         Value::Bool(true)
@@ -140,17 +140,17 @@ pub(super) fn normal(path: &str, value: Value) -> Value {
     }
 }
 
-/// Whether a key's word for nothing is `none`.
+/// Whether a key's word for none is `none`.
 fn is_nothing(row: &FieldDef) -> bool {
     has_none(row) && !row.synonyms.iter().any(|(theirs, _)| *theirs == "false")
 }
 
-/// Whether a key holds words whose order says nothing.
+/// Whether a key holds words in any order.
 pub(super) fn is_list(row: &FieldDef) -> bool {
     matches!(row.kind, Kind::Words(_) | Kind::Names)
 }
 
-/// Whether a key holds a number, and the word that it may hold instead.
+/// Whether a key holds a number, with the word that it may hold instead.
 pub(super) fn numeric(path: &str) -> Option<Option<&'static str>> {
     if path.strip_prefix(CANON).is_some_and(|rest| rest.starts_with(".kernel")) {
         return Some(None);
@@ -171,7 +171,7 @@ pub(super) fn numeric(path: &str) -> Option<Option<&'static str>> {
     }
 }
 
-/// What a difference in a key is about; one without a row is taken to decide.
+/// The topic of a difference in a key. A key without a row is assumed to affect the result.
 pub fn class(path: &str) -> Topic {
     match row(path) {
         Some(row) => row.topic,
@@ -180,7 +180,7 @@ pub fn class(path: &str) -> Topic {
     }
 }
 
-/// Whether a key says what is measured of the weights: two arms that differ in it cannot be compared.
+/// Whether a key decides how the weights are measured: two arms that differ in it cannot be compared.
 pub(super) fn is_measured(path: &str) -> bool {
     row(path).is_some_and(|row| row.class == Class::Measured)
 }

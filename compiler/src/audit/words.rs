@@ -1,8 +1,8 @@
-//! The words of a name.
+//! Splits a name into words.
 //!
 //! In: a name. Out: for each part between slashes, its words and numbers in order. Must stay true: a
-//! word ends at a separator, at a digit and at a capital letter (`LlamaCanon`); `canon` is a word at
-//! the end of a longer one (`llamacanon`), and not where the word goes on (`canonical`).
+//! word ends at a separator, at a digit and at a capital letter (`LlamaCanon`); `canon` is recognised
+//! at the end of a longer word (`llamacanon`), but not if letters follow (`canonical`).
 
 /// A word or a number.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -11,20 +11,20 @@ pub(super) struct Token {
     pub raw: String,
     pub lower: String,
     pub number: bool,
-    /// The separator before it; none where it follows at once, and at the beginning.
+    /// The separator before it; `None` at the beginning, or if no separator precedes it.
     pub sep: Option<char>,
-    /// The word is `canon`, with the slots' letters that follow it.
+    /// If the word is `canon`: the slot letters after it.
     pub canon: Option<String>,
 }
 
-/// Words that end `canon` where they follow it at once.
+/// Words that may directly follow `canon`.
 const ENDINGS: &[&str] =
     &["disabled", "free", "layer", "layers", "less", "none", "off", "on", "only", "out"];
 
-/// Words that begin `canon` where it follows at once, and change what it says.
+/// Words that may directly precede `canon` and change its meaning.
 const BEGINNINGS: &[&str] = &["anti", "no", "non", "not", "un", "with", "without", "wo", "zero"];
 
-/// Models that names begin with.
+/// Model names that names start with.
 const MODELS: &[&str] = &["gated", "gdn", "gla", "hybrid", "llama", "mamba", "transformer"];
 
 /// The words of each part between slashes.
@@ -34,7 +34,7 @@ pub(super) fn segments(name: &str) -> Vec<Vec<Token>> {
     parts.filter(|tokens| !tokens.is_empty()).collect()
 }
 
-/// `w/o` is one word.
+/// Replaces `w/o`, which is one word.
 fn without_slash(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut rest = name;
@@ -43,7 +43,7 @@ fn without_slash(name: &str) -> String {
         let after = after.get(3..).unwrap_or("");
         let edge = |c: Option<char>| c.is_none_or(|c| !c.is_ascii_alphanumeric());
         out.push_str(before);
-        // A word of its own may also be followed by the next word at once: `w/oCanon`.
+        // The next word may follow without a separator: `w/oCanon`.
         let next = after.chars().next();
         let whole = edge(out.chars().next_back())
             && (edge(next) || next.is_some_and(|c| c.is_ascii_uppercase()));
@@ -84,7 +84,7 @@ fn words(chars: &[char]) -> Vec<Token> {
     tokens
 }
 
-/// Where a number that begins at a place ends: `0.002`, `2e-3`.
+/// The end of a number that starts at a position: `0.002`, `2e-3`.
 fn number_end(chars: &[char], from: usize) -> usize {
     let get = |at: usize| chars.get(at).copied().unwrap_or('\0');
     let digits = |mut at: usize| {
@@ -107,7 +107,7 @@ fn number_end(chars: &[char], from: usize) -> usize {
     end
 }
 
-/// The words of letters without anything between them.
+/// The words in a run of letters without separators.
 fn letters(run: &[char], tokens: &mut Vec<Token>) {
     let Some((before, word, slots, after)) = canon(run) else {
         camel(run, tokens);
@@ -116,7 +116,7 @@ fn letters(run: &[char], tokens: &mut Vec<Token>) {
     let lower: String = before.iter().collect::<String>().to_ascii_lowercase();
     let joined = word.first().is_some_and(char::is_ascii_lowercase)
         || before.last().is_some_and(char::is_ascii_uppercase);
-    // `llamanocanon`: a model, and a word that changes what follows.
+    // `llamanocanon`: a model, and a word that changes the meaning of the next.
     let cut = MODELS.iter().filter_map(|model| lower.strip_prefix(model)).find_map(|rest| {
         BEGINNINGS.contains(&rest).then_some(before.len().saturating_sub(rest.len()))
     });
@@ -131,13 +131,13 @@ fn letters(run: &[char], tokens: &mut Vec<Token>) {
     camel(after, tokens);
 }
 
-/// What is before `canon`, the word, the letters of slots, and what follows.
+/// The letters before `canon`, the word itself, the slot letters, and the rest.
 type Around<'a> = (&'a [char], &'a [char], &'a [char], &'a [char]);
 
 fn canon(run: &[char]) -> Option<Around<'_>> {
     let lower: Vec<char> = run.iter().map(char::to_ascii_lowercase).collect();
     let mut from = lower.len();
-    // The last one that is a word.
+    // Take the last match that is a word.
     while from > 0 {
         from -= 1;
         if !lower.get(from..)?.starts_with(&['c', 'a', 'n', 'o', 'n']) {
@@ -160,7 +160,7 @@ fn canon(run: &[char]) -> Option<Around<'_>> {
     None
 }
 
-/// Letters of slots in order: `ACD`, `AbCD`, `ABbCD`, `abcd`; none at all, too.
+/// Slot letters in order: `ACD`, `AbCD`, `ABbCD`, `abcd`, or none.
 fn is_slots(letters: &[char]) -> bool {
     let place = |c: char| match c {
         'A' | 'a' => Some(0),
@@ -171,17 +171,17 @@ fn is_slots(letters: &[char]) -> bool {
         _ => None,
     };
     let places: Option<Vec<u8>> = letters.iter().map(|c| place(*c)).collect();
-    // `canonc` is a word of its own.
+    // `canonc` is another word.
     if let [only] = letters
         && only.is_ascii_lowercase()
     {
         return false;
     }
-    // `AbbCD`: two convolutions are one letter twice.
+    // `AbbCD`: two convolutions give the same letter twice.
     places.is_some_and(|places| places.windows(2).all(|two| two[0] < two[1] || two == [2, 2]))
 }
 
-/// Words that begin with a capital letter.
+/// Splits at capital letters.
 fn camel(run: &[char], tokens: &mut Vec<Token>) {
     let mut from = 0;
     for at in 1..run.len() {

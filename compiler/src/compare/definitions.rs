@@ -1,8 +1,8 @@
-//! The definitions of an arch's text, and what each one computes.
+//! The definitions of an arch's text, with a digest of what each computes.
 //!
-//! In: the text of a locked arch. Out: by name, the definition's text, its place and its digest. Must stay
-//! true: a digest depends on what a definition says and uses, never on what it or anything it uses is
-//! called; comments and layout leave no trace.
+//! In: the text of a locked arch. Out: for each name, the definition's text, span and digest. Must stay
+//! true: a digest depends on the content of a definition and of the definitions it uses, never on their
+//! names; comments and layout leave no trace.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::LazyLock;
@@ -22,7 +22,7 @@ const TAG: &str = "canonc.definition.v1";
 #[derive(Clone, Debug, Default)]
 pub(super) struct Definitions {
     all: BTreeMap<String, Definition>,
-    /// Default of each configuration value, and what it refers to, by definition and name.
+    /// The default of each configuration value with the names it refers to, by definition and name.
     rules: BTreeMap<String, BTreeMap<String, String>>,
 }
 
@@ -34,7 +34,7 @@ pub(super) struct Definition {
     /// Its own text.
     pub(super) text: String,
     pub(super) span: Span,
-    /// Of its text and of the digests of what it uses, without their names.
+    /// Digest of its text and of the digests of the definitions it uses, without names.
     pub(super) digest: Digest,
 }
 
@@ -64,7 +64,7 @@ fn printed(item: Item) -> String {
     dsl::print(&dsl::Ast { items: vec![item], ..dsl::Ast::default() })
 }
 
-/// Digests of items by name. Calls form a DAG, so that each is made from those of what it uses.
+/// Digests of items by name. Calls form a DAG, so each digest includes those of the items it uses.
 fn digests(items: &BTreeMap<String, Item>) -> BTreeMap<String, Digest> {
     let mut done: BTreeMap<String, Digest> = BTreeMap::new();
     let mut open: Vec<(&String, bool)> = items.keys().map(|name| (name, false)).collect();
@@ -102,7 +102,7 @@ impl Definitions {
         Definitions::of(ast.items.iter().map(bare))
     }
 
-    /// The standard library of this canonc, read once: an audit asks for it with every lock.
+    /// The standard library of this canonc. Parsed once, because an audit needs it for every lock.
     pub(super) fn standard() -> &'static Definitions {
         static STANDARD: LazyLock<Definitions> = LazyLock::new(|| {
             let mut sources = dsl::Sources::new();
@@ -148,7 +148,7 @@ impl Definitions {
         self.all.keys()
     }
 
-    /// How a definition's configuration value follows where nobody writes it.
+    /// The rule for a definition's configuration value that nobody writes.
     pub(super) fn rule(&self, definition: &str, name: &str) -> Option<String> {
         match self.has(definition) {
             true => self.rules.get(definition)?.get(name).cloned(),
@@ -171,7 +171,7 @@ fn rules(
             let Some(default) = &param.default else { continue };
             let mut rule = dsl::print_expr(default);
             for used in names::mentions(default) {
-                // A configuration value of the definition hides the arch's field of that name.
+                // A configuration value of the definition shadows the arch's field with that name.
                 rule += &match known.get(&used) {
                     Some(before) => format!("\n{used} = {before}"),
                     None if configured.contains(used.as_str()) => format!("\n{used} is given"),
@@ -184,7 +184,7 @@ fn rules(
     rules
 }
 
-/// Definitions of one name with different texts, for a confound that no field explains.
+/// Definitions with one name and different texts, for a confound that no field explains.
 pub(super) fn differing_definitions(
     definitions: [&Definitions; 2],
     sources: &Sources<'_>,
@@ -223,7 +223,7 @@ pub(super) fn differing_definitions(
     changes
 }
 
-/// The first line where two texts differ: its number from 0, and both.
+/// The first line where two texts differ: its number from 0, and both lines.
 pub(super) fn first_difference(a: &str, b: &str) -> (usize, [String; 2]) {
     let (mut a, mut b) = (a.lines(), b.lines());
     let mut line = 0;

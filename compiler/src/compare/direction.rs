@@ -1,8 +1,8 @@
 //! One direction of the proof: an arm with the other's values at the treatment.
 //!
-//! In: both arms and a treatment that makes sense for them. Out: whether the result is the other arm, byte
-//! for byte, and every difference that is left, in its group. Must stay true: a direction that does not
-//! come out equal has at least one confound; two directions together are confounded where either is.
+//! In: both arms and a treatment that makes sense for them. Out: whether the result equals the other arm byte
+//! for byte, and every remaining difference, in its group. Must stay true: a direction that does not
+//! come out equal has at least one confound; if either direction is confounded, so is the pair.
 
 use std::collections::BTreeSet;
 
@@ -14,12 +14,12 @@ use super::verdict::{Change, Replaced};
 use super::{Cell, Judge};
 use crate::lock::Experiment;
 
-/// What giving one arm the other's values comes to.
+/// The result of giving one arm the other's values.
 #[derive(Default)]
 pub(super) struct Direction {
-    /// The arm with the other's values; `None` if it cannot be built so.
+    /// The arm with the other's values; `None` if it cannot be built.
     pub(super) made: Option<Substituted>,
-    /// Whether the arch that was made is the other arm's.
+    /// Whether the new arch equals the other arm's.
     pub(super) arch_equal: bool,
     pub(super) confounds: Vec<Change>,
     pub(super) consequences: Vec<Change>,
@@ -27,7 +27,7 @@ pub(super) struct Direction {
 }
 
 impl Direction {
-    /// What the proof shows of it.
+    /// The evidence of this direction, for the proof.
     pub(super) fn replaced(&self, judge: &Judge<'_>) -> Replaced {
         let made = self.made.as_ref().map(|made| &made.arch.identity);
         let theirs = &judge.archs[1].identity;
@@ -61,7 +61,7 @@ impl Judge<'_> {
                 false
             }
         };
-        // What is left, for people; `equal` has decided already.
+        // The remaining differences explain the result to people; `equal` has already decided it.
         let pair = self.pair();
         let left = match &out.made {
             Some(made) => Pair { a: &made.index, ..self.pair() },
@@ -97,7 +97,7 @@ impl Judge<'_> {
         out
     }
 
-    /// Half of the definition of controlled: what identifies each arm is equal, byte for byte.
+    /// Half of the definition of controlled: the identifying texts of both arms are equal byte for byte.
     fn texts_equal(&self, made: &Substituted) -> bool {
         match (&made.experiment, self.experiments) {
             (Some(made), Some([_, b])) => {
@@ -108,7 +108,7 @@ impl Judge<'_> {
         }
     }
 
-    /// The texts differ and no list says where: the first line that does.
+    /// For texts that differ although no list shows where: their first differing line.
     fn first_difference(&self, made: Option<&Substituted>) -> Change {
         let texts = made.and_then(|made| match (&made.experiment, self.experiments) {
             (Some(made), Some([_, b])) if self.archs_equal(&made.arch.compiled) => {
@@ -131,13 +131,13 @@ impl Judge<'_> {
     }
 }
 
-/// What is measured, without the training that it is measured on.
+/// The measurement, without the training it applies to.
 fn measured(experiment: &Experiment) -> String {
     let text = experiment.eval_text();
     text.lines().filter(|line| !line.starts_with("train = ")).collect::<Vec<_>>().join("\n")
 }
 
-/// Both directions as one list: a confound in either is one of the pair, and is nothing else.
+/// Merges both directions. A confound in either is a confound of the pair and is listed only as such.
 pub(super) fn merged(forward: Direction, backward: Direction) -> Direction {
     let mut out = forward;
     let flipped = |changes: Vec<Change>| changes.into_iter().map(Change::flipped);

@@ -1,14 +1,14 @@
-//! What fills the slots of an arch, by what it computes.
+//! Classifies the fills of an arch's slots by their computation.
 //!
-//! In: a graph. Out: for each filled slot of a layer whether its fill is a Canon layer. Must stay true:
-//! told from the graph alone, so that neither the name of a fill nor which of its settings were written
-//! says anything.
+//! In: a graph. Out: for each filled slot of a layer, whether its fill is a Canon layer. Must stay true:
+//! only the graph decides; the name of a fill has no effect, nor does writing out its default
+//! settings.
 
 use std::collections::BTreeMap;
 
 use crate::graph::{Body, Graph, Node, NodeKind};
 
-/// Filled slots by layer and name: whether each is the Canon convolution and nothing else.
+/// For each filled slot, by layer and name: whether the fill is exactly a Canon convolution.
 pub(crate) type Fills = BTreeMap<(usize, String), bool>;
 
 pub(crate) fn fills(graph: &Graph) -> Fills {
@@ -23,7 +23,7 @@ pub(crate) fn fills(graph: &Graph) -> Fills {
     found
 }
 
-/// Whether every fill of either graph, the head's too, is a Canon layer.
+/// Whether every fill of either graph is a Canon layer, including the head's.
 pub(super) fn only_canon(graph: &Graph) -> bool {
     let mut seen: Vec<*const Body> = Vec::new();
     let canon = |body: &Body| slots(body).iter().all(|(_, canon)| *canon);
@@ -54,7 +54,7 @@ fn slot(node: &Node) -> Option<(String, bool)> {
 fn is_canon(fill: &Body) -> bool {
     let computes = |node: &Node| match &node.kind {
         NodeKind::Op { primitive, .. } => Some(primitive.name == "canon"),
-        // Nothing that a Canon layer holds.
+        // A Canon layer contains none of these.
         NodeKind::Slot { .. } | NodeKind::Layer { .. } => Some(false),
         NodeKind::Param(_) | NodeKind::Input(_) => None,
     };

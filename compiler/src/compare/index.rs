@@ -1,7 +1,7 @@
-//! The fields of an arch by what they are rather than where: one entry for a field of all layers.
+//! Indexes the fields of an arch by path across layers: one entry per field for all layers.
 //!
 //! In: the fields of a compiled arch. Out: cells by general path (`arch.layers.*.mixer.heads`) and layer.
-//! Must stay true: two cells are equal only if their values are equal and, where a value names a definition,
+//! Must stay true: two cells are equal only if their values are equal and, for a value that names a definition,
 //! if the definitions have equal digests.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ pub(super) type Layer = Option<usize>;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     pub(super) value: String,
-    /// Whether it had to be written: it is not what would have followed.
+    /// Whether it had to be written, because it differs from the value that would follow.
     pub(super) written: bool,
     pub(super) span: Span,
 }
@@ -31,7 +31,7 @@ pub(super) struct Index {
 }
 
 impl Index {
-    /// `idle` are the paths of fields that were written and would have followed.
+    /// `idle` holds the paths of fields that were written although the same value would follow.
     pub(super) fn new(fields: &[Field], idle: &BTreeSet<String>) -> Index {
         let mut cells: BTreeMap<String, BTreeMap<Layer, Cell>> = BTreeMap::new();
         for field in fields {
@@ -56,7 +56,7 @@ impl Index {
         self.cells.get(path)?.get(&layer)
     }
 
-    /// Every value that some field has.
+    /// All values of fields.
     pub(super) fn values(&self) -> BTreeSet<&str> {
         let cells = self.cells.values().flat_map(BTreeMap::values);
         cells.map(|cell| cell.value.as_str()).collect()
@@ -71,13 +71,13 @@ impl Index {
     }
 }
 
-/// The slot of a path that ends in one's name: `A` of `arch.layers.*.slots.A`.
+/// The slot that a path ends in: `A` of `arch.layers.*.slots.A`.
 pub(super) fn slot_of(path: &str) -> Option<&str> {
     let (_, slot) = path.rsplit_once(".slots.")?;
     (!slot.contains('.')).then_some(slot)
 }
 
-/// Two arms' fields side by side.
+/// Two arms' fields for comparison.
 pub(super) struct Pair<'a> {
     pub(super) a: &'a Index,
     pub(super) b: &'a Index,
@@ -85,7 +85,7 @@ pub(super) struct Pair<'a> {
 }
 
 impl Pair<'_> {
-    /// The layers in which either arm has a path.
+    /// The layers in which either arm has this path.
     pub(super) fn layers(&self, path: &str) -> BTreeSet<Layer> {
         self.a.layers(path).chain(self.b.layers(path)).collect()
     }
@@ -95,7 +95,7 @@ impl Pair<'_> {
         self.a.paths().chain(self.b.paths()).collect()
     }
 
-    /// The layers where the arms differ at a path.
+    /// The layers in which the arms differ at a path.
     pub(super) fn differing(&self, path: &str) -> Vec<Layer> {
         self.layers(path).into_iter().filter(|layer| self.differ(path, *layer)).collect()
     }
@@ -108,7 +108,7 @@ impl Pair<'_> {
         }
     }
 
-    /// Both values; a slot that nothing declares is as empty as one that nothing fills.
+    /// Both values. An undeclared slot equals an empty one.
     pub(super) fn values(&self, path: &str, layer: Layer) -> [Option<&str>; 2] {
         let empty = slot_of(path).map(|_| "empty");
         let own = |index: &Index| empty.filter(|_| index.has_layer(layer));
@@ -119,26 +119,26 @@ impl Pair<'_> {
         ]
     }
 
-    /// Whether the two arms use one name for different definitions.
+    /// Whether the arms use one name for different definitions.
     pub(super) fn defined_differently(&self, name: &str) -> bool {
         let [a, b] = self.definitions;
         a.digest(name) != b.digest(name)
     }
 
-    /// Whether a value is someone's choice rather than what follows alike in both arms: it had to be
-    /// written in one of them, or their definitions let other values follow.
+    /// Whether a value is a choice rather than a consequence shared by both arms: one arm had to write it,
+    /// or the arms' definitions give it different defaults.
     pub(super) fn free(&self, path: &str, layer: Layer) -> bool {
         let [a, b] = [self.a, self.b].map(|index| index.get(path, layer));
         self.written(path, layer)
             || a.is_some() && b.is_some() && self.ruled_differently(path, layer)
     }
 
-    /// Whether a value had to be written, in either arm.
+    /// Whether either arm had to write the value.
     pub(super) fn written(&self, path: &str, layer: Layer) -> bool {
         [self.a, self.b].iter().any(|index| index.get(path, layer).is_some_and(|c| c.written))
     }
 
-    /// Whether the definitions that hold a value give it different defaults.
+    /// Whether the definitions of the two arms give a value different defaults.
     fn ruled_differently(&self, path: &str, layer: Layer) -> bool {
         let Some((holder, name)) = path.rsplit_once('.') else { return false };
         let rule = |index: &Index, definitions: &Definitions| {

@@ -1,8 +1,8 @@
-//! What is left when the treatment has been replaced, for people to read.
+//! Lists the differences that remain after the treatment was replaced, for people to read.
 //!
 //! In: both arms, and arm a with b's values at the treatment. Out: the fields that still differ, those
-//! that no longer do, and definitions where no field explains anything. Must stay true: nothing here
-//! decides a verdict, but whatever decides one finds a line here.
+//! that no longer do, and definitions if no field explains the difference. Must stay true: nothing here
+//! decides a verdict, but every difference that decides one is listed here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,8 +12,8 @@ use super::{Cell, Change, Judge};
 use crate::program::Compiled;
 
 impl Judge<'_> {
-    /// Cells whose values still differ, by general path. What one arm alone has comes with what stands
-    /// above it, and of layers that one arm lacks only their number is told.
+    /// Cells that still differ, by general path. A cell that only one arm has is listed with its parent;
+    /// for layers that one arm lacks, only their number is listed.
     pub(super) fn remaining_cells(
         &self,
         left: &Pair<'_>,
@@ -24,7 +24,7 @@ impl Judge<'_> {
         for path in left.paths() {
             for layer in left.differing(path) {
                 let cell = (path.clone(), layer);
-                // Definitions of one name are compared by what the graphs make of them.
+                // Definitions with one name are compared through the graphs.
                 let [a, b] = left.values(path, layer);
                 let differs = a != b;
                 let here = |index: &Index| index.get("arch.layers.*", layer).is_some();
@@ -44,7 +44,7 @@ impl Judge<'_> {
         remaining
     }
 
-    /// Whether a cell stands in one arm only because of one above it.
+    /// Whether only one arm has a cell because of one of its parents.
     fn part_of(&self, path: &str, layer: Layer, cells: &BTreeSet<Cell>) -> bool {
         if self.indices.iter().all(|index| index.get(path, layer).is_some()) {
             return false;
@@ -59,7 +59,7 @@ impl Judge<'_> {
         false
     }
 
-    /// Arch fields that differed and no longer do, though nobody declared them: they follow.
+    /// Arch fields that differed and no longer do, although nobody declared them: they follow.
     pub(super) fn vanished(
         &self,
         left: &Pair<'_>,
@@ -89,8 +89,8 @@ impl Judge<'_> {
         }
     }
 
-    /// What fields do not explain: after every remaining free field is taken over too, the definitions
-    /// themselves.
+    /// Differences that no field explains: if arch a still differs after it also takes every remaining free
+    /// field, the definitions themselves differ.
     pub(super) fn unexplained(
         &self,
         made: &Compiled,
@@ -118,7 +118,7 @@ impl Judge<'_> {
             let name = change.path.strip_prefix("definition ").unwrap_or("");
             !treated.contains(name)
         };
-        // A treated definition explains itself, unless nothing else is left to explain with.
+        // Leave out treated definitions, unless they are the only explanation.
         if found.iter().any(beside) {
             found.retain(beside);
         }

@@ -1,8 +1,8 @@
-//! Names with more than one meaning: what each arm uses under them.
+//! Names with more than one meaning.
 //!
 //! In: the definitions of both arms. Out: each name that means different things in the two arms, or something
-//! else than in the standard library or among the primitives. Must stay true: every output that prints such
-//! a name prints which definition is meant.
+//! other than in the standard library or the primitives. Must stay true: every output that prints such
+//! a name identifies the definition.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -15,7 +15,7 @@ use crate::digest::Digest;
 use crate::lock::{LockedArch, line_of};
 use crate::op;
 
-/// What an arm means by a name.
+/// The meaning of a name in one arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Meaning {
     /// A primitive of this canonc.
@@ -30,16 +30,16 @@ pub enum Meaning {
     },
 }
 
-/// How a definition relates to what canonc itself means by its name.
+/// How a definition relates to canonc's own meaning of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// The standard library has the very same definition.
+    /// Equal to the standard library's definition.
     Standard,
-    /// The standard library has another definition of that name.
+    /// The standard library defines this name differently.
     OtherThanStandard,
-    /// A primitive has that name, and the standard library has none.
+    /// A primitive has this name, and the standard library does not define it.
     OtherThanPrimitive,
-    /// Nothing else has that name.
+    /// Nothing else has this name.
     Own,
 }
 
@@ -72,7 +72,7 @@ impl fmt::Display for Origin {
     }
 }
 
-/// One name, and what each arm means by it; `None` where an arm does not use it.
+/// One name and its meaning in each arm; `None` if an arm does not use it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Namesake {
     pub name: String,
@@ -80,7 +80,7 @@ pub struct Namesake {
 }
 
 impl Namesake {
-    /// The name and its meanings in a line; `arms` are what the arms are called.
+    /// The name and its meanings in one line; `arms` are the names of the arms.
     pub fn line(&self, arms: [&str; 2]) -> String {
         let Namesake { name, meanings: [a, b] } = self;
         let uses = |arm: &str, meaning: &Meaning| format!("{arm} uses {meaning}");
@@ -95,15 +95,15 @@ impl Namesake {
     }
 }
 
-/// A definition of an arch's own under a name that canonc gives another meaning.
+/// A definition in an arch's text under a name that means something else in canonc.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Redefined {
     pub name: String,
     pub kind: &'static str,
     pub digest: Digest,
-    /// The line of the lock.
+    /// Its line in the lock.
     pub line: usize,
-    /// What has the name in canonc: the standard library or a primitive.
+    /// What the name means in canonc: the standard library's definition or a primitive.
     pub origin: Origin,
 }
 
@@ -115,7 +115,7 @@ impl fmt::Display for Redefined {
 }
 
 impl Meaning {
-    /// Whether two arms mean the same, wherever it is written.
+    /// Whether two meanings are equal, wherever they are defined.
     pub fn same(&self, other: &Meaning) -> bool {
         match (self, other) {
             (Meaning::Primitive { .. }, Meaning::Primitive { .. }) => true,
@@ -153,7 +153,7 @@ impl<'a> Names<'a> {
         Names { arms: [b, a], standard: self.standard }
     }
 
-    /// Whether a name has to be printed with its digest.
+    /// Whether a name must be printed with its digest.
     fn ambiguous(&self, name: &str) -> bool {
         let [a, b] = self.arms.map(|arm| arm.get(name));
         let own = [a, b]
@@ -167,7 +167,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// A value as one arm writes it; a definition under an ambiguous name with its kind and digest.
+    /// A value as one arm writes it. A definition under an ambiguous name gets its kind and digest.
     pub(super) fn called(&self, arm: usize, value: &str) -> String {
         let own = self.arms.get(arm).and_then(|arm| arm.get(value));
         match own.filter(|_| self.ambiguous(value)) {
@@ -176,7 +176,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Every ambiguous name. `used` are the names that an arm's fields hold, primitives among them.
+    /// Every ambiguous name. `used` are the names in each arm's fields, including primitives.
     pub(super) fn all(&self, used: [&BTreeSet<&str>; 2], sources: &Sources<'_>) -> Vec<Namesake> {
         let [a, b] = self.arms;
         let names: BTreeSet<&String> = a.names().chain(b.names()).collect();
@@ -211,7 +211,7 @@ pub fn definitions(arch: &LockedArch) -> BTreeMap<String, (&'static str, Digest)
     own.names().filter_map(one).collect()
 }
 
-/// The definitions of an arch under names that canonc gives another meaning. `lock` is the text of its lock.
+/// The definitions of an arch under names that mean something else in canonc. `lock` is the text of its lock.
 pub fn redefinitions(arch: &LockedArch, lock: &str) -> Vec<Redefined> {
     let own = Definitions::new(FileId(0), &arch.text);
     let standard = Definitions::standard();

@@ -1,9 +1,9 @@
-//! Nodes of the graph that one arm has and the other has not.
+//! Compares the nodes of two graphs.
 //!
-//! In: two graphs. Out: nodes added, removed and changed, each with the line it was written on. Must
-//! stay true: it explains and decides nothing; a node is told by what it computes and owns and by what
-//! its operands are, slots looked through, so that filling a slot is one added node and not a change of
-//! everything behind it; equal layers are told once.
+//! In: two graphs. Out: nodes added, removed and changed, each with its source line. Must stay true: the
+//! list explains and decides nothing; a node is identified by its computation, its parameters and its
+//! operands, looking through slots, so that filling a slot is one added node and does not change the
+//! nodes behind it; equal layers are listed once.
 
 use std::collections::BTreeMap;
 
@@ -21,15 +21,15 @@ pub enum What {
     Changed,
 }
 
-/// One node, in all layers where it is so.
+/// One node difference, with all layers that have it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NodeChange {
     pub what: What,
     /// `layers.0..24`; empty outside the layers.
     pub layers: String,
-    /// What it is called: `slot A`, `linear mixer.wq`.
+    /// A description of the node: `slot A`, `linear mixer.wq`.
     pub node: String,
-    /// How many such nodes each of the layers has.
+    /// The number of such nodes in each of the layers.
     pub times: usize,
     pub a: Option<String>,
     pub b: Option<String>,
@@ -63,7 +63,7 @@ pub(super) fn changes(archs: [&Compiled; 2], sources: &Sources<'_>) -> Vec<NodeC
                 b: b.as_ref().map(|told| told.text.clone()),
                 places: [a, b].map(|told| told.as_ref().map(|told| sources.arch(told.span))),
             };
-            // Two on one line, such as the rope of q and that of k, are one line here.
+            // Two nodes on one line, such as the rope of q and that of k, are listed once.
             let key = (change.what, change.a.clone(), change.b.clone(), change.places.clone());
             let at = *known.entry(key).or_insert(told.len());
             match told.get_mut(at) {
@@ -74,7 +74,7 @@ pub(super) fn changes(archs: [&Compiled; 2], sources: &Sources<'_>) -> Vec<NodeC
         changes.extend(told);
     };
     tell("", &differences(&a.top, &b.top));
-    // Layers whose bodies are the same two bodies differ in the same nodes, and so do others by chance.
+    // Layers with the same two bodies differ in the same nodes. Other layers may, by coincidence.
     let [bodies_a, bodies_b] = [a, b].map(layer_bodies);
     let mut pairs: BTreeMap<(*const Body, *const Body), Vec<usize>> = BTreeMap::new();
     for (layer, (x, y)) in bodies_a.iter().zip(&bodies_b).enumerate() {
@@ -118,7 +118,7 @@ fn layer_bodies(graph: &Graph) -> Vec<&Body> {
     graph.layers().map(|(_, body, _, _)| body.as_ref()).collect()
 }
 
-/// Nodes as multisets of what they are; those of one name are changes of each other.
+/// Compares nodes as multisets. An added and a removed node with one name count as changed.
 fn differences(a: &Body, b: &Body) -> Vec<Difference> {
     if std::ptr::eq(a, b) {
         return Vec::new();
@@ -193,7 +193,7 @@ fn describe(body: &Body, node: &Node) -> Option<Told> {
     }
 }
 
-/// Paths of a node's own parameters, and what they are.
+/// Paths of a node's own parameters, and their descriptions.
 fn params(body: &Body, node: &Node) -> (Vec<String>, Vec<String>) {
     let (mut names, mut texts) = (Vec::new(), Vec::new());
     for out in &node.inputs {
@@ -211,7 +211,7 @@ fn params(body: &Body, node: &Node) -> (Vec<String>, Vec<String>) {
     (names, texts)
 }
 
-/// What an operand is; parameters are told elsewhere, and slots are looked through.
+/// A description of an operand. Parameters are described elsewhere, and slots are looked through.
 fn operand(body: &Body, out: Out) -> Option<String> {
     let node = body.nodes.get(out.node as usize)?;
     match &node.kind {

@@ -1,9 +1,9 @@
-//! An arch's tree in its one plain form: what a text says without need is not said.
+//! Reduces an arch's tree to plain form: settings that only repeat a default are removed.
 //!
-//! In: a compiled arch. Out: its tree without settings that repeat what their default gives, every other
-//! number as a number, and the paths of the values that were written and need not have been. Must stay
-//! true: trees of equal fields and definitions have equal plain forms however they were spelled, so a
-//! verdict cannot depend on that; the plain form is the same arch, or there is none.
+//! In: a compiled arch. Out: its tree without settings that repeat their default, every other number
+//! as a literal, and the paths of the settings that were removed. Must stay true: trees with equal
+//! fields and definitions have equal plain forms however they were written, so a verdict cannot depend
+//! on spelling; the plain form compiles to the same arch, or there is none.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -19,25 +19,25 @@ use crate::program::Compiled;
 use crate::resolve::Library;
 use crate::tree::{Applied, ArchTree, Callable, DefItem, Setting, SettingValue, SlotSetting};
 
-/// A tree, and the paths of fields that were written though they would have followed.
+/// A plain tree, and the paths of fields that were written although the same value would follow.
 pub(super) struct Plain {
     pub(super) tree: ArchTree,
     pub(super) idle: BTreeSet<String>,
 }
 
-/// A default is asked for under this name, which no text can write.
+/// Prefix of the probe that computes a default. No text can contain such a name.
 const PROBE: &str = "default of ";
 
-/// Definitions whose defaults fail where nobody uses them are left out, one failure at a time.
+/// How many failing defaults are skipped, one at a time: an unused default may fail.
 const MAX_TRIES: usize = 64;
 
 /// Values by the path below the arch, or below a layer.
 type Values = BTreeMap<String, String>;
 
-/// A definition's plain form, and what was written in it without need.
+/// A definition's plain form, and the settings that were written in it without need.
 type Bare = (Rc<Applied>, BTreeSet<String>);
 
-/// The plain form; `Err` says why it could not be found.
+/// Computes the plain form; `Err` says why there is none.
 pub(super) fn plain(library: &Library, arch: &Compiled) -> Result<Plain, String> {
     let fields = probed(library, &arch.tree)?;
     let (mut top, mut layers) = (Values::new(), BTreeMap::<usize, Values>::new());
@@ -59,14 +59,14 @@ pub(super) fn plain(library: &Library, arch: &Compiled) -> Result<Plain, String>
         tree.head = Some(Rc::new(walk.applied(head, "head", "head.slots")));
         idle.extend(walk.idle);
     }
-    // Which instance a layer is of is no setting of its definition.
+    // `share` belongs to the layer, not to the settings of its definition.
     layers.values_mut().for_each(|values| _ = values.remove("share"));
-    // Layers that share a definition and every value share the plain one.
+    // Layers that share a definition and have equal values share the plain form.
     let mut done: BTreeMap<(*const Applied, String), Bare> = BTreeMap::new();
     let nothing = Values::new();
     let uneven = uneven(&tree, &layers);
     for (number, layer) in tree.layers.iter_mut().enumerate() {
-        // One instance has one text, which may compute by the number of the layer.
+        // All layers of a shared instance have one text, which may use the layer number: keep it.
         if layer.share.is_some_and(|group| uneven.contains(&group)) {
             continue;
         }
@@ -93,7 +93,7 @@ pub(super) fn plain(library: &Library, arch: &Compiled) -> Result<Plain, String>
     }
 }
 
-/// Groups of layers that are one instance and have a field whose value depends on the layer.
+/// Groups of layers that share an instance and have a field that depends on the layer number.
 fn uneven(tree: &ArchTree, values: &BTreeMap<usize, Values>) -> BTreeSet<u32> {
     let mut first: BTreeMap<u32, Option<&Values>> = BTreeMap::new();
     let mut found = BTreeSet::new();
@@ -107,7 +107,7 @@ fn uneven(tree: &ArchTree, values: &BTreeMap<usize, Values>) -> BTreeSet<u32> {
     found
 }
 
-/// The fields of an arch, and beside each that was written what its default would have been.
+/// The fields of an arch, plus the default of each field that was written.
 fn probed(library: &Library, tree: &ArchTree) -> Result<Values, String> {
     let mut skipped: BTreeSet<Span> = BTreeSet::new();
     let mut why = String::new();
@@ -145,7 +145,7 @@ fn probed(library: &Library, tree: &ArchTree) -> Result<Values, String> {
     Err(format!("the defaults of `{}` cannot be worked out: {why}", tree.name))
 }
 
-/// A definition that works out the defaults of what is written, too.
+/// A copy of a definition that also computes the defaults of written settings.
 fn asking(applied: &Applied, skipped: &BTreeSet<Span>, asked: &mut BTreeSet<Span>) -> Applied {
     let mut out = applied.clone();
     for setting in out.config.values_mut() {
@@ -163,7 +163,7 @@ fn asking(applied: &Applied, skipped: &BTreeSet<Span>, asked: &mut BTreeSet<Span
             && applied.config.contains_key(&param.name.text)
             && !skipped.contains(&default.span)
         {
-            // Before the parameter itself: what it may refer to is what the default may.
+            // Placed before the parameter, so that it sees the same names as the default.
             asked.insert(default.span);
             let name = Name { text: format!("{PROBE}{}", param.name.text), span: param.name.span };
             config.push(ConfigParam { name, default: Some(default.clone()) });
@@ -184,7 +184,7 @@ struct Walk<'a> {
 }
 
 impl Walk<'_> {
-    /// The plain form of a definition whose fields stand below `at`.
+    /// The plain form of a definition with its fields below `at`.
     fn applied(&mut self, applied: &Applied, at: &str, slots: &str) -> Applied {
         let join = |name: &str| {
             if at.is_empty() { name.to_owned() } else { format!("{at}.{name}") }
@@ -229,7 +229,7 @@ impl Walk<'_> {
             out.config.insert(name.clone(), Setting { value, span: setting.span });
         }
         for (name, SlotSetting { fill, span }) in &applied.slots {
-            // An empty slot is what every slot is.
+            // Slots are empty by default.
             let path = format!("{slots}.{name}");
             match fill {
                 Some(fill) => {
@@ -251,7 +251,7 @@ impl Walk<'_> {
     }
 }
 
-/// The default of a primitive's configuration as its field would say it.
+/// The default of a primitive's configuration, as its field would show it.
 pub(super) fn constant(primitive: &Primitive, name: &str) -> Option<String> {
     match primitive.config.iter().find(|config| config.name == name)?.default {
         Default::Int(n) => Some(n.to_string()),
@@ -265,7 +265,7 @@ pub(super) fn constant(primitive: &Primitive, name: &str) -> Option<String> {
     }
 }
 
-/// An effective value as something to write; `None` if it is no number, truth or word.
+/// An effective value as a setting; `None` if it is not a number, a boolean or a word.
 pub(super) fn literal(text: &str, span: Span) -> Option<SettingValue> {
     let expr = |kind| Expr { kind, span };
     let number = |text: &str| -> Option<Expr> {

@@ -1,8 +1,8 @@
-//! Entries of a treatment that cannot stand beside one another, or cannot stand alone.
+//! Refuses treatments with entries that overlap, are incomplete or change nothing.
 //!
-//! In: resolved entries. Out: nothing, or the refusal. Must stay true: a factor counts once; what only
-//! one arm has is declared together with what brings it, and the refusal names that in words that a
-//! treatment takes; an entry that changes nothing is no factor.
+//! In: resolved entries. Out: nothing, or the refusal. Must stay true: a factor counts once; a field that
+//! only one arm has is declared together with the field that brings it, and the refusal names that field as
+//! a treatment writes it; an entry that changes nothing is not a factor.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ use super::{Cell, Judge, Refusal};
 use crate::program::Compiled;
 
 impl Judge<'_> {
-    /// No field is declared twice, and none that only another entry brings.
+    /// Refuses fields declared twice, and fields that only another entry brings.
     pub(super) fn check_overlap(&self, entries: &[Entry]) -> Result<(), Refusal> {
         let mut seen: BTreeMap<Cell, &str> = BTreeMap::new();
         let mut fields: BTreeMap<&str, &str> = BTreeMap::new();
@@ -30,7 +30,7 @@ impl Judge<'_> {
             }
         }
         let deeper = |layer: Layer| match layer {
-            // A layer that one arm does not have at all is a matter of `arch.layers`.
+            // A layer that one arm lacks is declared through `arch.layers`.
             Some(_) => self.indices.iter().all(|i| i.get("arch.layers.*", layer).is_some()),
             None => false,
         };
@@ -40,14 +40,14 @@ impl Judge<'_> {
                 continue;
             }
             if let Some(slot) = slot_of(path) {
-                // Empty where nothing declares it; what declares it has to be in the treatment, too.
+                // An undeclared slot counts as empty; the definition that declares it must be in the treatment, too.
                 let beside = |(other, at): &Cell| *at == *layer && !other.contains(".slots.");
                 if seen.keys().any(beside) {
                     continue;
                 }
                 return Err(Refusal::undeclared_slot(text, slot, &self.declaring(*layer)));
             }
-            // Written in one arm below what both have, such as how a fill's weights start.
+            // Only one arm writes it, below a parent that both have, such as the init of a fill.
             let holder = path.rsplit_once('.').map(|(holder, _)| holder);
             let both = |i: &Index| holder.is_some_and(|holder| i.get(holder, *layer).is_some());
             if self.indices.iter().all(|i| both(i))
@@ -67,8 +67,8 @@ impl Judge<'_> {
         Ok(())
     }
 
-    /// What may declare a slot in one arm only: definitions on which the arms differ, as a treatment
-    /// names them.
+    /// Fields that may declare a slot in one arm only: definitions in which the arms differ, as a treatment
+    /// writes them.
     fn declaring(&self, layer: Layer) -> Vec<String> {
         let pair = self.pair();
         let mut found = Vec::new();
@@ -84,7 +84,7 @@ impl Judge<'_> {
         found
     }
 
-    /// Whether a slot of an entry is filled in both arms with fills of other settings.
+    /// Whether a slot of an entry is filled in both arms, with different settings.
     fn differs_below(&self, entry: &Entry) -> bool {
         let pair = self.pair();
         entry.places().filter(|(path, _)| slot_of(path).is_some()).any(|(path, layer)| {
@@ -97,7 +97,7 @@ impl Judge<'_> {
         })
     }
 
-    /// No entry is one whose values change nothing, whichever arm takes them.
+    /// Refuses entries that change nothing in either arm.
     pub(super) fn check_idle(
         &self,
         entries: &[Entry],
@@ -113,7 +113,7 @@ impl Judge<'_> {
                 without.is_ok_and(|without| same_arch(&without, &made.arch))
             };
             let [forward, backward] = directions;
-            // A setting below a treated slot that differs is not the treatment and is a confound, although the
+            // A setting below a treated slot differs. It is outside the treatment and is a confound, although the
             // fills' names alone change nothing.
             if self.differs_below(entry) {
                 continue;

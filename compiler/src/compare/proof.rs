@@ -1,8 +1,8 @@
-//! The second proof for slots: both arms without them are one architecture.
+//! The second proof for slots: without them, both arms are one architecture.
 //!
-//! In: the treatment and both directions. Out: digests that a person can compare, and a confound where they
+//! In: the treatment and both directions. Out: digests that a person can compare, and a confound if they
 //! contradict the directions. Must stay true: erasure starts from an arm's own fills, not from those that
-//! substitution put there; where it cannot be carried out, the reason is a confound.
+//! substitution inserted; if erasure fails, the reason is a confound.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -18,7 +18,7 @@ use crate::program::Compiled;
 use crate::tree::{Applied, ArchTree};
 
 impl Judge<'_> {
-    /// The digests without the slots, and what they show beside the directions. `reversed` is the judge
+    /// Compares the digests without slots to the result of the directions. `reversed` is the judge
     /// of the second direction.
     pub(super) fn erasures(
         &self,
@@ -40,7 +40,7 @@ impl Judge<'_> {
         let mut unlike = Vec::new();
         for (judge, direction) in [self, reversed].into_iter().zip(directions) {
             let Some(made) = &direction.made else { continue };
-            // Where the substitution failed already, its own differences explain why.
+            // If the substitution failed, its own differences already explain why.
             let deciding = direction.arch_equal;
             match judge.erased(&made.places, &slots) {
                 Ok(erased) => {
@@ -63,7 +63,7 @@ impl Judge<'_> {
         (shown, unlike)
     }
 
-    /// Both arms without the slots of the treatment; of a, with b's values at the rest of it.
+    /// Both arms without the slots of the treatment; arm a has b's values at the rest of the treatment.
     fn erased(
         &self,
         places: &BTreeSet<Cell>,
@@ -77,7 +77,7 @@ impl Judge<'_> {
         };
         let names: BTreeSet<String> = slots.iter().map(called).collect();
         let shown = names.iter().map(String::as_str).collect::<Vec<_>>().join(", ");
-        // The fills of arm a go first: with them the rest of the treatment may be no arch at all.
+        // Remove arm a's fills first: with them, the rest of the treatment may not compile.
         let bare = emptied(self.trees[0], &gone);
         let fails = |why: String| {
             let letter = self.letters[0];
@@ -108,10 +108,10 @@ impl Judge<'_> {
     }
 }
 
-/// A slot: its layer, `None` for the head's, and its name.
+/// A slot: its layer (`None` for the head) and its name.
 type Slot<'a> = (Option<u32>, &'a str);
 
-/// What is below the slots of a layer or of the head: `A`, `A.kernel`.
+/// The part of a path below the slots of a layer or of the head: `A`, `A.kernel`.
 fn slot_below(path: &str) -> Option<&str> {
     ["arch.layers.*.slots.", "arch.head.slots."].iter().find_map(|slots| path.strip_prefix(slots))
 }
@@ -120,7 +120,7 @@ fn numbered(layer: Layer) -> Option<u32> {
     layer.map(|layer| layer as u32)
 }
 
-/// A tree without the fills of some slots.
+/// A tree with the fills of some slots removed.
 fn emptied(tree: &ArchTree, gone: &dyn Fn(Option<u32>, &str) -> bool) -> ArchTree {
     let mut out = tree.clone();
     if let Some(head) = &out.head

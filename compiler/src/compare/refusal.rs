@@ -1,11 +1,11 @@
-//! Why a treatment says nothing about two arms, one constructor each.
+//! Reasons why a treatment cannot be judged for two arms, one constructor each.
 //!
-//! In: the entry and what the arms are. Out: an error that says what to write. Must stay true: bad
-//! treatments are refused, never read as a weaker claim.
+//! In: the entry and facts about the arms. Out: an error that says what to write. Must stay true: bad
+//! treatments are refused, never weakened.
 
 use super::Side;
 
-/// A treatment, or a pair of locks, that cannot be judged.
+/// Why a treatment or a pair of locks cannot be judged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
     /// A stable word, `kebab-case`.
@@ -34,7 +34,7 @@ impl Refusal {
         refusal("derived-treatment", message, format!("declare what it follows from ({doc})"))
     }
 
-    /// A default that differs because something else does.
+    /// A default that differs because of another field.
     pub(super) fn follows(entry: &str, path: &str) -> Refusal {
         let message = format!("treatment `{entry}`: `{path}` is a default in both arms");
         refusal(
@@ -86,7 +86,7 @@ impl Refusal {
         refusal("one-sided-treatment", message, help)
     }
 
-    /// Layers that neither arm has.
+    /// A layer that neither arm has.
     pub(super) fn no_layer(entry: &str, layer: usize, layers: usize) -> Refusal {
         let last = layers.saturating_sub(1);
         refusal(
@@ -98,7 +98,7 @@ impl Refusal {
         )
     }
 
-    /// Layers that both lack the field.
+    /// Layers in which neither arm has the field.
     pub(super) fn not_in_layers(entry: &str, path: &str) -> Refusal {
         refusal(
             "unknown-treatment",
@@ -109,7 +109,7 @@ impl Refusal {
         )
     }
 
-    /// A range with layers that neither arm has, or with none.
+    /// A range that is empty, or includes layers that neither arm has.
     pub(super) fn no_such_range(
         entry: &str,
         (from, to): (usize, usize),
@@ -134,7 +134,7 @@ impl Refusal {
         )
     }
 
-    /// `canon` where slots of layers agree, and a slot of the head does not.
+    /// `canon` if the slots of layers agree and a slot of the head differs.
     pub(super) fn slot_elsewhere(entry: &str, path: &str) -> Refusal {
         let short = path.strip_prefix("arch.").unwrap_or(path);
         refusal(
@@ -144,7 +144,7 @@ impl Refusal {
         )
     }
 
-    /// `canon` where the slots that differ hold something else.
+    /// `canon` if the slots that differ hold something else.
     pub(super) fn not_canon(entry: &str, slot: &str, fill: &str) -> Refusal {
         refusal(
             "not-canon",
@@ -153,7 +153,7 @@ impl Refusal {
         )
     }
 
-    /// Fields whose values differ, and of which nothing follows.
+    /// Fields that differ without any effect.
     pub(super) fn without_effect(entry: &str) -> Refusal {
         refusal(
             "idle-treatment",
@@ -162,7 +162,7 @@ impl Refusal {
         )
     }
 
-    /// An arch whose defaults cannot be told from what was chosen.
+    /// An arch in which defaults cannot be separated from choices.
     pub(super) fn not_plain(why: &str) -> Refusal {
         refusal(
             "no-proof",

@@ -1,8 +1,8 @@
-//! A verdict as a page of text, and as data for programs.
+//! A verdict as text and as JSON.
 //!
-//! In: a verdict. Out: text with one group after the other, the answer first; or the same as a
-//! serialisable [`Report`]. Must stay true: every difference shows both values and where each stands;
-//! a treatment that was not declared in a comparison file is called exploratory.
+//! In: a verdict. Out: text, the answer first and then one group after the other; or the same as a
+//! serialisable [`Report`]. Must stay true: every difference shows both values and the place of each;
+//! a treatment that no comparison file declares is called exploratory.
 
 use std::fmt::Write as _;
 
@@ -13,10 +13,10 @@ use super::{
 };
 use crate::digest::Digest;
 
-/// Nodes shown before the rest is only counted.
+/// Nodes listed. Further ones are only counted.
 const MAX_NODES: usize = 40;
 
-/// The page. `exploratory` says that the treatment was typed rather than declared.
+/// The report as text. `exploratory` says that the treatment was typed rather than declared.
 pub fn text(verdict: &Verdict, exploratory: bool) -> String {
     let [a, b] = &verdict.labels;
     let mut out = format!("{}\n  a  {a}\n  b  {b}\n", verdict.headline());
@@ -135,7 +135,7 @@ fn node_lines(out: &mut String, node: &NodeChange) {
     };
 }
 
-/// Names that do not mean one thing, with what each arm uses.
+/// Names with more than one meaning, and the meaning in each arm.
 fn name_lines(out: &mut String, names: &[Namesake]) {
     if names.is_empty() {
         return;
@@ -190,7 +190,7 @@ impl std::fmt::Display for Place {
     }
 }
 
-/// A verdict for programs; the schema is `canonc.diff.v1`.
+/// A verdict as JSON; the schema is `canonc.diff.v1`.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
     pub schema: &'static str,
@@ -201,11 +201,11 @@ pub struct Report {
     pub controlled: bool,
     pub factors: usize,
     pub headline: String,
-    /// Declared on the command line rather than in a comparison file.
+    /// Whether the treatment was given on the command line rather than in a comparison file.
     pub exploratory: bool,
     /// Inputs without a digest, assumed equal by name.
     pub assumed: Vec<String>,
-    /// Who was declared to run both arms; null where nobody was.
+    /// The declared trainer of both arms; null if none was declared.
     pub trainer: Option<&'static str>,
     pub treatment: Vec<ReportEntry>,
     pub confounds: Vec<ReportChange>,
@@ -213,7 +213,7 @@ pub struct Report {
     pub platform: Vec<ReportChange>,
     pub cosmetic: Vec<ReportChange>,
     pub graph: Vec<ReportNode>,
-    /// Names that do not mean the same in both arms, or not what canonc means by them.
+    /// Names that mean different things in the two arms, or something other than in canonc.
     pub names: Vec<ReportName>,
     pub proof: ReportProof,
 }
@@ -225,7 +225,7 @@ pub struct ReportEntry {
     pub changes: Vec<ReportChange>,
 }
 
-/// `a` and `b` are null where an arm has no such field; `at_a` and `at_b` are `file:line` or null.
+/// `a` and `b` are null if an arm has no such field; `at_a` and `at_b` are `file:line` or null.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReportChange {
     pub path: String,
@@ -242,7 +242,7 @@ pub struct ReportNode {
     pub change: &'static str,
     pub layers: String,
     pub node: String,
-    /// How many such nodes each of the layers has.
+    /// The number of such nodes in each of the layers.
     pub times: usize,
     pub a: Option<String>,
     pub b: Option<String>,
@@ -250,7 +250,7 @@ pub struct ReportNode {
     pub at_b: Option<String>,
 }
 
-/// A name, and what each arm means by it; null where an arm does not use it.
+/// A name and its meaning in each arm; null if an arm does not use it.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReportName {
     pub name: String,
@@ -262,7 +262,7 @@ pub struct ReportName {
 pub struct ReportMeaning {
     /// `primitive`, or the kind of a definition: `block`, `mixer`, `mlp`, `head`, `init`, `alias`.
     pub kind: &'static str,
-    /// Of a definition: what it says and uses, without names.
+    /// The digest of a definition without names.
     pub digest: Option<String>,
     /// Whether it is a primitive or in the standard library.
     pub standard: bool,
@@ -270,8 +270,8 @@ pub struct ReportMeaning {
     pub at: Option<String>,
 }
 
-/// Digests of each arm with the other's values at the treatment, and of the other; null where an arm
-/// cannot be built so.
+/// Digests of each arm with the other's values at the treatment, and of the other arm; null if an arm
+/// cannot be built.
 #[derive(Clone, Debug, Serialize)]
 pub struct ReportProof {
     /// Arm a with b's values, and b.
@@ -285,7 +285,7 @@ pub struct ReportProof {
     pub erased_manifest: Option<[String; 2]>,
 }
 
-/// The verdict as data.
+/// The verdict as JSON.
 pub fn json(verdict: &Verdict, exploratory: bool) -> Report {
     let Verdict {
         labels: [a, b],

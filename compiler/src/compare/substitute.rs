@@ -1,9 +1,9 @@
-//! Arm a with b's values at the treatment, and everything derived computed again.
+//! Gives arm a b's values at the treatment and recomputes everything derived.
 //!
 //! In: both arms in plain form and the fields of the treatment. Out: the arch and the experiment that
-//! `controlled` speaks of, or why there is none. Must stay true (design, section 6): what differs between
-//! the arms and is not declared is a's; what follows in a follows there too, but what the arms agree on
-//! stays as it is.
+//! the definition of `controlled` uses, or why they cannot be built. Must stay true: fields that differ
+//! and are not declared keep a's value; derived values follow from a's fields; values on which the arms
+//! agree do not change.
 
 use std::collections::BTreeSet;
 use std::rc::Rc;
@@ -25,11 +25,11 @@ pub(super) struct Substituted {
     pub(super) arch: Compiled,
     pub(super) index: Index,
     pub(super) experiment: Option<Experiment>,
-    /// The cells of the treatment, and those that would have moved with it though the arms agree.
+    /// The cells of the treatment, and those that would have changed with it although the arms agree.
     pub(super) places: BTreeSet<Cell>,
 }
 
-/// How often values that moved are put back; each time at least one more stays.
+/// How often changed values are put back. Each round fixes at least one more.
 const MAX_ROUNDS: usize = 16;
 
 impl Judge<'_> {
@@ -70,8 +70,8 @@ impl Judge<'_> {
         Ok((made?, places))
     }
 
-    /// Values on which the arms agree, and which are others in what was made, or may have kept it from
-    /// being made.
+    /// Cells on which the arms agree, but which changed in the new arch or may have kept it from
+    /// compiling.
     fn agreed(&self, made: Option<&Index>, places: &BTreeSet<Cell>) -> BTreeSet<Cell> {
         let pair = self.pair();
         let mut found = BTreeSet::new();
@@ -94,7 +94,7 @@ impl Judge<'_> {
         found
     }
 
-    /// An arch like arm a's with b's values at some cells.
+    /// Arm a's arch with b's values at some cells.
     pub(super) fn with_cells(
         &self,
         ours: &ArchTree,
@@ -117,8 +117,8 @@ impl Judge<'_> {
         transplant(known, ours, self.trees[1], cells)
     }
 
-    /// A tree's graph and identity. It need not be one that can be written as a text: values that were
-    /// computed from the layer's number are numbers here, and repeated lists are lists no more.
+    /// Compiles a tree. It may be one that no text can express: values that depended on the layer number are
+    /// numbers here, and repeated lists are expanded.
     pub(super) fn compile(&self, tree: &ArchTree) -> Result<Compiled, String> {
         let mut found = Diagnostics::new();
         let made = elaborate(&self.program.library, tree, &mut found).ok_or_else(|| {
@@ -139,7 +139,7 @@ impl Judge<'_> {
     }
 }
 
-/// `a` with `b`'s values at the declared fields. A field that decides which others exist takes along
+/// `a` with `b`'s values at the declared fields. A field that decides which others exist brings
 /// those that `a` has no value for.
 fn substitute_fields(
     a: &Experiment,
@@ -148,7 +148,7 @@ fn substitute_fields(
     arch: &Compiled,
 ) -> Result<Experiment, String> {
     let mut fields = a.fields.clone();
-    // What has the value that follows anyway, follows; what the arms agree on stays.
+    // A field with the value that follows anyway is left to follow; values on which the arms agree stay.
     for def in TABLE.iter().filter(|def| !declared.contains(def.path)) {
         if let field::Default::From(rule, _) = def.default
             && fields.get(def.path) == rule(&a.fields).as_ref()
@@ -171,7 +171,7 @@ fn substitute_fields(
             }
         }
     }
-    // Both forms of one budget say it once.
+    // Keep one form of the budget.
     if fields.contains_key("budget.steps") {
         fields.remove("budget.tokens");
     }

@@ -1,8 +1,8 @@
-//! Differences in the fields of the table, each in its group.
+//! Sorts differences in the field table into groups.
 //!
-//! In: both arms and arm a with b's values at the treatment. Out: confounds, consequences, what is only
-//! platform or cosmetic. Must stay true: a field's class alone decides its group; steps and total tokens
-//! decide training, so a difference in them is a confound even where it follows from another field,
+//! In: both arms and arm a with b's values at the treatment. Out: confounds, consequences, and differences
+//! of platform or cosmetic fields. Must stay true: a field's class alone decides its group; steps and total
+//! tokens decide training, so a difference in them is a confound even if it follows from another field,
 //! unless it is declared.
 
 use std::collections::BTreeSet;
@@ -13,7 +13,7 @@ use super::{Change, Judge, effective};
 use crate::field::{self, Class, FieldDef, FieldValue, Fields, Origin, TABLE};
 use crate::lock::{Experiment, is_bound};
 
-/// Costs that are counted at `arch.seq_len`.
+/// Costs that depend on `arch.seq_len`.
 const AT_SEQ_LEN: [&str; 5] = [
     "arch.flops_per_token",
     "arch.saved_per_token",
@@ -22,11 +22,11 @@ const AT_SEQ_LEN: [&str; 5] = [
     "arch.train_flops_per_token",
 ];
 
-/// What a verdict says of how another trainer evaluates.
+/// A verdict's note on another trainer's evaluations.
 const SCORES: &str = "scores of another trainer's evaluations depend on it";
 
 impl Judge<'_> {
-    /// Differences in the table's fields, each where it belongs.
+    /// Adds each difference in the table's fields to its group.
     pub(super) fn table(
         &self,
         made: Option<&Experiment>,
@@ -50,7 +50,7 @@ impl Judge<'_> {
             if declared.contains(path) || brought.contains(path) {
                 continue;
             }
-            // Where the arms agree on one form of the budget, the other one says what differs.
+            // If the arms agree on one form of the budget, the other form shows the difference.
             let agree = before == after;
             if agree && (def.origin == Origin::Decides || made.get(path) == after) {
                 continue;
@@ -64,7 +64,7 @@ impl Judge<'_> {
                 (Origin::Decides, _) => {
                     let other =
                         if path == "budget.steps" { "budget.tokens" } else { "budget.steps" };
-                    // Steps of equal size: the budget is one number said twice.
+                    // With steps of equal size, both forms give the same number.
                     let said = same_step && (declared.contains(other) || path != told);
                     if said {
                         consequences.push(change());
@@ -90,7 +90,7 @@ impl Judge<'_> {
         }
     }
 
-    /// What an entry brought, with which of it is only the usual value.
+    /// The fields that an entry brought, marking those with the usual value.
     pub(super) fn brought_changes(&self, brought: &[&'static str]) -> Vec<Change> {
         let Some(tables) = &self.effective else { return Vec::new() };
         let one = |path: &&'static str| {
@@ -105,7 +105,7 @@ impl Judge<'_> {
         brought.iter().filter_map(one).collect()
     }
 
-    /// Derived fields that differ between the arms as they are, but those that identify or decide.
+    /// Derived fields that differ between the arms, except those that identify or decide.
     pub(super) fn derived_changes(&self) -> Vec<Change> {
         let hidden = ["arch.graph", "arch.manifest", "data.task_digest", "optimizer.decayed"];
         let canon = self.archs.iter().all(|arch| only_canon(&arch.graph));
@@ -120,7 +120,7 @@ impl Judge<'_> {
             .filter(|def| def.origin == Origin::Derived && !hidden.contains(&def.path))
             .filter_map(|def| {
                 let [a, b] = self.sides.map(|side| side.derived(def.path));
-                // What follows was written nowhere.
+                // Derived values are written nowhere.
                 let change = Change {
                     places: [None, None],
                     ..self.field_change(def.path, a.as_ref(), b.as_ref())
@@ -163,7 +163,7 @@ impl Judge<'_> {
         let unit = field::find(path).map_or("", |def| def.unit);
         let places = [0, 1].map(|i| self.sources.fact(i, path));
         let change = Change::of_field(path, a, b, unit, places);
-        // How much a number someone chose grew says nothing.
+        // For a value that someone chose, the relative change is not useful.
         let free = field::find(path).is_some_and(|def| def.origin == Origin::Free);
         if field::find(path).is_some_and(FieldDef::reaches_scores) {
             return change.note(SCORES);

@@ -1,29 +1,29 @@
-//! Which trainer runs the arms, and what that makes of the fields that only another one reads.
+//! Declares which trainer runs the arms, and classifies fields that only another trainer reads.
 //!
-//! In: a word of a comparison file, a lock or a command. Out: a [`Trainer`]; of two arms, where a carried
-//! field that differs belongs. Must stay true: unless someone declares that canonc runs both arms, a
-//! carried field that differs is a confound; a declaration is never silent.
+//! In: a word of a comparison file, a lock or a command. Out: a [`Trainer`]; for two arms, the group of each
+//! carried field that differs. Must stay true: unless someone declares that canonc runs both arms, a
+//! carried field that differs is a confound; a declaration is always reported.
 
 use toml::de::DeValue;
 
 use super::{Change, Judge};
 use crate::field::{self, Class, FieldDef, FieldValue, TABLE, shown};
 
-/// Who runs the arms.
+/// The trainer that runs the arms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Trainer {
-    /// Nobody said: it may be a trainer that reads every key.
+    /// Not declared: it may be a trainer that reads every key.
     #[default]
     Any,
-    /// canonc, which reads none of the keys that it only carries for others.
+    /// canonc, which ignores the keys that it only carries for other trainers.
     Canonc,
 }
 
 impl Trainer {
-    /// What may be declared.
+    /// Words that may be declared.
     pub const WORDS: &'static [&'static str] = &["canonc"];
 
-    /// The word, where something was declared.
+    /// The declared word, if any.
     pub fn word(self) -> Option<&'static str> {
         match self {
             Trainer::Any => None,
@@ -35,7 +35,7 @@ impl Trainer {
         (word == "canonc").then_some(Trainer::Canonc)
     }
 
-    /// The value of a comparison file or its lock.
+    /// Reads the value from a comparison file or its lock.
     pub(crate) fn read(value: &DeValue<'_>) -> Result<Trainer, String> {
         let word = field::string(value).and_then(Trainer::parse);
         word.ok_or_else(|| {
@@ -44,20 +44,19 @@ impl Trainer {
     }
 }
 
-/// What a verdict says of a carried field.
+/// A verdict's note on a carried field.
 const READ_ELSEWHERE: &str = "another trainer reads it, where it can decide a result";
 const NOT_READ: &str = "canonc runs both arms and does not read it";
 const NOT_BOUND: &str =
     "canonc runs both arms and does not read it; bind them to one text, which has no digest yet";
 
-/// Whether a field records where text comes from, or how it becomes tokens.
+/// Whether a field records the source or the tokenization of text.
 fn records_text(path: &str) -> bool {
     field::find(path).is_some_and(|def| def.records_text)
 }
 
 impl Change {
-    /// Whether it is a confound only where another trainer runs the arms.
-    /// Whether scores that another trainer measures depend on it.
+    /// Whether scores that another trainer measures depend on this field.
     pub fn reaches_scores(&self) -> bool {
         field::find(&self.path).is_some_and(FieldDef::reaches_scores)
     }
@@ -68,7 +67,7 @@ impl Change {
 }
 
 impl Judge<'_> {
-    /// Who runs both arms.
+    /// The trainer that runs both arms.
     pub(super) fn trainer(&self) -> Trainer {
         match self.sides.map(|side| side.trainer) {
             [Trainer::Canonc, Trainer::Canonc] => Trainer::Canonc,
@@ -76,7 +75,7 @@ impl Judge<'_> {
         }
     }
 
-    /// Puts a carried field that differs where it belongs.
+    /// Adds a carried field that differs to its group.
     pub(super) fn carried(
         &self,
         [before, after]: [Option<&FieldValue>; 2],
@@ -89,12 +88,12 @@ impl Judge<'_> {
         }
         match (self.trainer(), before.is_some() && after.is_some()) {
             (Trainer::Any, true) => confounds.push(change.note(READ_ELSEWHERE)),
-            // Nothing else that is recorded says that both names mean one text.
+            // No other recorded fact shows that both names mean one text.
             (Trainer::Canonc, true) if records_text(&change.path) && self.is_open() => {
                 cosmetic.push(change.note(NOT_BOUND));
             }
             (Trainer::Canonc, true) => cosmetic.push(change.note(NOT_READ)),
-            // It comes and goes with another field, which says so.
+            // Only one arm has it. The field that brings it is listed instead.
             (Trainer::Any | Trainer::Canonc, false) => cosmetic.push(change),
         }
     }
@@ -104,8 +103,8 @@ impl Judge<'_> {
         self.experiments.is_some_and(|arms| arms.iter().any(|arm| !arm.open_inputs().is_empty()))
     }
 
-    /// Whether the arms record one folder and one tokenizer for their text, so that one name can mean one
-    /// set of documents.
+    /// Whether the arms record the same folder and tokenizer for their text, so that equal names can mean
+    /// equal documents.
     pub(super) fn records_agree(&self) -> bool {
         let Some([a, b]) = &self.effective else { return true };
         let mut recorded = TABLE.iter().filter(|def| def.records_text).map(|def| def.path);

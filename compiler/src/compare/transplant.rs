@@ -1,10 +1,10 @@
-//! An arch with another's values at some paths: the substitution that `controlled` speaks of.
+//! Replaces values in one arch by another's: the substitution in the definition of `controlled`.
 //!
-//! In: two trees of one program and the cells that are to change. Out: the first tree with the second's
-//! values there and nowhere else. Must stay true (design, section 6): a field is replaced, not what lies
-//! below it — a definition that is replaced keeps the values both have, by default or not — except where
-//! there is nothing below it yet (an empty slot); layers that share a definition keep sharing it; a value
-//! is the other arm's effective one, however it came about.
+//! In: two trees of one program and the cells to change. Out: the first tree with the second's values at
+//! those cells and nowhere else. Must stay true: only the field itself is replaced, not the fields below
+//! it — a replaced definition keeps the values that both have, written or default — unless nothing is
+//! below it yet (an empty slot); layers that share a definition keep sharing it; the inserted value is the
+//! other arm's effective one, whether written or default.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -21,18 +21,18 @@ use crate::tree::{ARCH_FIELDS, Applied, ArchTree, Callable, Setting, SettingValu
 /// One cell to change: its general path and its layer.
 pub(super) type Place = (String, Layer);
 
-/// What both arms say, wherever it is said.
+/// The inputs of a replacement.
 #[derive(Clone, Copy)]
 pub(super) struct Known<'a> {
     pub(super) library: &'a Library,
-    /// What the arm that is given values is called.
+    /// The name of the arm that receives values.
     pub(super) arm: &'static str,
-    /// Fields of both arms as they are.
+    /// Fields of both arms before the replacement.
     pub(super) fields: [&'a Index; 2],
     pub(super) definitions: [(FileId, &'a Definitions); 2],
 }
 
-/// `a` with `b`'s values at `places`; `Err` says why that is no arch.
+/// `a` with `b`'s values at `places`; `Err` says why that is not an arch.
 pub(super) fn transplant(
     known: Known<'_>,
     a: &ArchTree,
@@ -42,19 +42,19 @@ pub(super) fn transplant(
     let Known { library, arm, fields, definitions } = known;
     let mut tree = a.clone();
     let mut places: Vec<&Place> = places.iter().collect();
-    // The number of layers first, then what stands higher in the tree.
+    // The number of layers first, then fields higher in the tree.
     places.sort_by_key(|(path, layer)| {
         (path != "arch.layers", path.matches('.').count(), path.clone(), *layer)
     });
     let mut done: BTreeMap<(*const Applied, *const Applied, String, String), Rc<Applied>> =
         BTreeMap::new();
-    // The trees above hold every Applied that a key points to.
+    // Keep every `Applied` alive while its address is a key.
     let mut alive: Vec<Rc<Applied>> = Vec::new();
-    // Numbers of groups are names only; theirs must not meet ours.
+    // Group numbers are only names. Shift b's so that they do not collide with a's.
     let groups = a.layers.iter().filter_map(|l| l.share).max().unwrap_or(0) + 1;
     for (path, layer) in places {
         let value = fields[1].get(path, *layer).map(|cell| cell.value.clone());
-        // Layers that arm a lacks are copies of its own.
+        // Layers that arm a lacks are copied from its own layers.
         let ours = layer.map(|number| number % a.layers.len().max(1));
         let layers = [ours, *layer];
         let swap = Swap { library, arm, fields, definitions, layers, value: value.clone() };
@@ -66,7 +66,7 @@ pub(super) fn transplant(
         let rest = rest.strip_prefix("layers.*").unwrap_or(rest).trim_start_matches('.');
         let Some(theirs) = b.layers.get(*number) else { continue };
         if rest == "share" {
-            // The layer that owns the weights has no such field of its own. Others that share with it stay.
+            // The layer that owns the weights has no `share` field. Others that share with it are unchanged.
             let owner = value.as_deref().and_then(|owner| owner.parse::<usize>().ok());
             let own = owner.and_then(|owner| tree.layers.get(owner)?.share);
             let group = own.or(theirs.share.map(|group| group + groups));
@@ -105,7 +105,7 @@ pub(super) fn transplant(
     Ok(tree)
 }
 
-/// Layers of one instance have one definition: where edits made equal ones of it, they are one again.
+/// Layers of one instance must share one definition. Merges copies that edits made equal.
 fn unite(tree: &mut ArchTree, library: &Library) {
     let mut owners: BTreeMap<u32, Rc<Applied>> = BTreeMap::new();
     for layer in &mut tree.layers {
@@ -117,7 +117,7 @@ fn unite(tree: &mut ArchTree, library: &Library) {
     }
 }
 
-/// Whether an expression means the same in every file.
+/// Whether an expression has the same value in every file.
 fn constant_in(expr: &Expr, file: FileId, library: &Library) -> bool {
     match &expr.kind {
         ExprKind::Int(_) | ExprKind::Decimal(_) | ExprKind::Bool(_) => true,
@@ -136,7 +136,7 @@ fn alike(a: &Rc<Applied>, b: &Rc<Applied>, library: &Library) -> bool {
             (from == to || constant_in(a, *from, library) && constant_in(b, *to, library))
                 && dsl::print_expr(a) == dsl::print_expr(b)
         }
-        // What a body wrote is one place of one definition.
+        // A setting from a body is identified by its place in one definition.
         (SettingValue::Inside(a, ..), SettingValue::Inside(b, ..)) => Rc::ptr_eq(a, b),
         (SettingValue::Def(_) | SettingValue::Expr(..) | SettingValue::Inside(..), _) => false,
     };
@@ -162,7 +162,7 @@ fn replace_top(
     let segments: Vec<&str> = path.split('.').collect();
     match segments.as_slice() {
         ["layers"] => {
-            // As many layers as the other has, of our own kinds: their kinds are fields of their own.
+            // Take the other's number of layers, and a's kinds: kinds are separate fields.
             let ours = tree.layers.clone();
             tree.layers = (0..b.layers.len())
                 .filter_map(|i| ours.get(i % ours.len().max(1)))
@@ -187,7 +187,7 @@ fn replace_top(
             }
         },
         rest => {
-            // The head's slots stand at the top, beside its other fields under `head`.
+            // The head's slots are stored at the top, not under `head` like its other fields.
             let rest = rest.strip_prefix(&["head"]).unwrap_or(rest);
             let (Some(ours), Some(theirs)) = (&tree.head, &b.head) else {
                 return Err(format!("`{path}` is in one arm only"));
@@ -198,20 +198,20 @@ fn replace_top(
     Ok(())
 }
 
-/// What one replacement needs.
+/// Inputs of one replacement.
 struct Swap<'a> {
     library: &'a Library,
     arm: &'static str,
     fields: [&'a Index; 2],
     definitions: [(FileId, &'a Definitions); 2],
-    /// The layer, in each arm.
+    /// The layer in each arm.
     layers: [Layer; 2],
-    /// The other arm's effective value, as its field says it.
+    /// The other arm's effective value, as its field shows it.
     value: Option<String>,
 }
 
 impl Swap<'_> {
-    /// `a` with `b`'s value at the path below it; both stand at `at`.
+    /// `a` with `b`'s value at the path below it; both are at `at`.
     fn put(
         &self,
         a: &Rc<Applied>,
@@ -233,7 +233,7 @@ impl Swap<'_> {
                     }
                     (_, theirs) => theirs,
                 };
-                // A slot that is not spoken of is empty, also where nothing declares it.
+                // A slot without a fill is empty, even if nothing declares it.
                 match fill {
                     None => edited.slots.remove(*slot),
                     fill => edited.slots.insert((*slot).to_owned(), SlotSetting { fill, span }),
@@ -289,7 +289,7 @@ impl Swap<'_> {
         Ok(edited)
     }
 
-    /// The definition configured at a name, written or by default.
+    /// The definition configured at a name, as written or by default.
     fn definition(&self, applied: &Applied, name: &str) -> Option<Rc<Applied>> {
         let named = |file: FileId, expr: &Expr| match &expr.kind {
             ExprKind::Name(word) => match self.library.lookup(file, word) {
@@ -321,13 +321,13 @@ impl Swap<'_> {
         }
     }
 
-    /// The other arm's value as something to write, if it can be written.
+    /// The other arm's value as a setting, if it can be written.
     fn literal(&self, span: Span) -> Option<SettingValue> {
         literal(self.value.as_deref()?, span)
     }
 
-    /// `b`'s definition with what `a` has where both have it: what `a` was told, and what follows in `a`
-    /// by another rule than `b`'s. Where the rules agree the value follows in what is made as well.
+    /// `b`'s definition with `a`'s values for names that both have: values written in `a`, and values that
+    /// follow in `a` by a different rule. If the rules agree, the value follows in the result too.
     fn switched(&self, a: &Rc<Applied>, b: &Rc<Applied>, at: &str) -> Result<Applied, String> {
         let (ours, theirs) = (a.callee.config_names(), b.callee.config_names());
         let mut config: BTreeMap<String, Setting> = BTreeMap::new();
@@ -343,7 +343,7 @@ impl Swap<'_> {
             }
             let path = format!("{at}.{name}");
             let cells = [0, 1].map(|i| self.fields[i].get(&path, self.layers[i]));
-            // What a definition passes on is no field, and nobody's to set.
+            // A value that a definition passes on is not a field and cannot be set.
             let [Some(cell), Some(_)] = cells else { continue };
             if self.rule(a, name) == self.rule(b, name) {
                 continue;
@@ -357,7 +357,7 @@ impl Swap<'_> {
             };
             config.insert(name.to_owned(), Setting { value, span: b.span });
         }
-        // Slots belong to the layer, whatever it is.
+        // Slots belong to the layer, whatever its definition.
         Ok(Applied {
             callee: b.callee.clone(),
             config,
@@ -367,7 +367,7 @@ impl Swap<'_> {
         })
     }
 
-    /// How a value of a definition follows where nobody says it.
+    /// The rule for a definition's value that nobody writes.
     fn rule(&self, of: &Applied, name: &str) -> Option<String> {
         match &of.callee {
             Callable::Primitive(primitive) => constant(primitive, name),

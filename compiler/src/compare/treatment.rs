@@ -1,10 +1,10 @@
-//! What a treatment's entry means: which fields of these two arms.
+//! Resolves a treatment's entries to fields of two arms.
 //!
 //! In: `canon`, `rope.dims`, `optimizer.lr`, `arch.layers.*.slots.A`, and the arms. Out: the general
-//! paths and layers an entry stands for, or why it stands for none. Must stay true (design, section 6):
-//! an entry names free fields; one that names nothing, only derived values, or what the arms agree on
-//! is an error; entries that name several independent fields count as several, and so do values that a
-//! kind of schedule or task brings and does not fix; `canon` is one, however its layers are set, and says how.
+//! paths and layers of each entry, or why it has none. Must stay true: an entry names free fields; an
+//! entry that matches no field, only derived fields, or only fields that agree is an error; an entry
+//! that names several independent fields counts as several, and so do values that a kind of schedule or
+//! task brings and does not fix; `canon` counts as one, however its layers are set, and lists the settings.
 
 use std::collections::BTreeSet;
 
@@ -14,25 +14,25 @@ use super::index::{Layer, Pair, slot_of};
 use super::names::Names;
 use crate::field::{self, Class, FieldDef, FieldValue, Fields, Origin, TABLE};
 
-/// An entry that holds: what it covers where the arms differ.
+/// A valid entry, with the fields in which the arms differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Entry {
     pub(super) text: String,
-    /// Fields of the arch: general path and the layers where the arms differ.
+    /// Fields of the arch: general path, and the layers in which the arms differ.
     pub(super) cells: Vec<(String, Vec<Layer>)>,
     /// Fields of the table.
     pub(super) fields: Vec<&'static str>,
-    /// Fields that only one arm has, because of one of `fields`.
+    /// Fields that only one arm has because of one of `fields`.
     pub(super) brought: Vec<&'static str>,
-    /// Independent fields it stands for.
+    /// The number of independent fields in it.
     pub(super) factors: usize,
 }
 
-/// Every slot of every layer that holds a Canon layer in one arm, and nothing else in the other.
+/// Every slot of every layer that holds a Canon layer in one arm, and the same or nothing in the other.
 pub(super) const CANON: &str = "canon";
 const SLOTS: &str = "arch.layers.*.slots.*";
 
-/// Which layers a pattern means.
+/// The layers that a pattern selects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Selection {
     All,
@@ -49,7 +49,7 @@ impl Selection {
         }
     }
 
-    /// Refuses layers that neither arm has: half a range would be another treatment than the one
+    /// Refuses layers that neither arm has: half a range would be a different treatment from the one
     /// that is written.
     fn within(&self, text: &str, general: &str, pair: &Pair<'_>) -> Result<(), Refusal> {
         let Selection::Some { from, to, step: _ } = self else { return Ok(()) };
@@ -64,14 +64,14 @@ impl Selection {
     }
 }
 
-/// A pattern as general path and layers: `arch.layers.0..6.mixer` is `arch.layers.*.mixer`, 0 to 5.
+/// Splits a pattern into general path and layers: `arch.layers.0..6.mixer` is `arch.layers.*.mixer`, 0 to 5.
 fn pattern(text: &str) -> Option<(String, Selection)> {
     let rest = text.strip_prefix("arch.layers.").or_else(|| text.strip_prefix("arch.layers["));
     let Some(rest) = rest else { return Some((text.to_owned(), Selection::All)) };
     if text == "arch.layers" {
         return Some((text.to_owned(), Selection::All));
     }
-    // `0..24/4` holds dots of its own.
+    // `0..24/4` contains dots.
     let mut end =
         rest.find(|c: char| !c.is_ascii_digit() && !"*./]".contains(c)).unwrap_or(rest.len());
     if let Some(close) = rest.get(..end).and_then(|s| s.find(']')) {
@@ -98,7 +98,7 @@ fn pattern(text: &str) -> Option<(String, Selection)> {
     Some((format!("arch.layers.*{dot}{tail}"), selection))
 }
 
-/// Whether a general path is one that a pattern means; `*` in it stands for one slot's name.
+/// Whether a pattern matches a general path; `*` in it matches one slot's name.
 fn means(pattern: &str, path: &str) -> bool {
     match pattern.strip_suffix(".slots.*") {
         Some(holder) => path
@@ -109,7 +109,7 @@ fn means(pattern: &str, path: &str) -> bool {
     }
 }
 
-/// Resolves one entry. `tables` are both arms' own fields; none for archs.
+/// Resolves one entry. `tables` are both arms' fields; `None` for archs.
 pub(super) fn resolve(
     text: &str,
     pair: &Pair<'_>,
@@ -214,7 +214,7 @@ pub(super) fn resolve(
             (None, None) => Refusal::agree(text, &agreed.unwrap_or_default(), &[]),
         });
     }
-    // Canon layers are one thing that an arch has or has not; other fields are one thing each.
+    // Canon layers count as one factor; every other cell counts as one each.
     let of_arch = if full == SLOTS { 1 } else { cells.len() };
     let factors = of_arch + fields.len();
     Ok(Entry { text: text.to_owned(), cells, fields, brought: Vec::new(), factors })
@@ -227,8 +227,8 @@ pub(super) fn canon(fills: [&Fills; 2], path: &str, layer: Layer) -> bool {
     both.iter().any(Option::is_some) && both.into_iter().flatten().all(|canon| *canon)
 }
 
-/// Gives each entry the fields that come and go with its own and that no other entry declares; of those,
-/// each whose value is not the usual one is a factor more.
+/// Gives each entry the fields that come and go with its own and that no other entry declares. Each
+/// brought field without its usual value adds a factor.
 pub(super) fn bring(entries: &mut [Entry], tables: [&Fields; 2]) {
     let declared: BTreeSet<&str> = entries.iter().flat_map(|e| e.fields.iter().copied()).collect();
     for entry in entries {
@@ -248,12 +248,12 @@ pub(super) fn bring(entries: &mut [Entry], tables: [&Fields; 2]) {
     }
 }
 
-/// The value that a kind has unless someone chooses another; `None` where it has to be chosen to have
-/// such a kind at all. A kind without warmup starts as one of no warmup steps does.
+/// The value that a kind has unless someone chooses another; `None` if that kind requires a choice. A
+/// kind without warmup is like one with zero warmup steps.
 pub(super) fn usual(def: &FieldDef, fields: &Fields) -> Option<FieldValue> {
     match def.path {
         "schedule.warmup" => Some(FieldValue::Int(0)),
-        // Which documents a text is made of is part of what task it is.
+        // The task includes which documents a text consists of.
         "data.digest" => None,
         _ => field::default_of(def, fields),
     }
@@ -263,12 +263,12 @@ fn value(tables: Option<[&Fields; 2]>, path: &str) -> Option<String> {
     Some(tables?.first()?.get(path)?.plain())
 }
 
-/// Whether a table's field differs; of the budget, what was written may be either.
+/// Whether a table's field differs. Either form of the budget may have been written.
 fn differs(a: &Fields, b: &Fields, path: &str) -> bool {
     a.get(path) != b.get(path)
 }
 
-/// A slot outside the layers, such as the head's, on which the arms differ: `canon` does not mean it.
+/// A slot outside the layers, such as the head's, in which the arms differ: `canon` does not include it.
 fn elsewhere(text: &str, pair: &Pair<'_>) -> Option<String> {
     let outside = |path: &&&String| slot_of(path).is_some() && !path.starts_with("arch.layers.");
     let paths = pair.paths();
@@ -276,7 +276,7 @@ fn elsewhere(text: &str, pair: &Pair<'_>) -> Option<String> {
     found.find(|path| !pair.differing(path).is_empty()).map(|path| (*path).clone())
 }
 
-/// Fields below a path on which the arms differ.
+/// Fields below a path in which the arms differ.
 fn beneath(pair: &Pair<'_>, path: &str) -> Vec<String> {
     let prefix = format!("{path}.");
     let below = pair.paths().into_iter().filter(|p| p.starts_with(&prefix));

@@ -1,7 +1,7 @@
-//! What was found: differences, each with both values and both places.
+//! The verdict: differences, each with both values and both places.
 //!
 //! In: cells and fields that differ. Out: data that reports, locks and programs read. Must stay true: a
-//! place is a line of the lock's file where there is one; equal differences of many layers are one.
+//! place is a line of the lock's file if there is one; equal differences in several layers are merged.
 
 use std::collections::BTreeMap;
 
@@ -23,33 +23,33 @@ pub struct Side<'a> {
     pub label: &'a str,
     pub(super) arch: &'a LockedArch,
     pub(super) experiment: Option<&'a Experiment>,
-    /// Of arch locks, whose costs stand in no experiment.
+    /// For arch locks, which have no experiment to hold costs.
     pub(super) analysis: Option<&'a Analysis>,
-    /// The lock's file and text.
+    /// The lock's file name and text.
     pub(super) file: Option<(&'a str, &'a str)>,
-    /// Who runs it.
+    /// The trainer that runs it.
     pub(super) trainer: Trainer,
 }
 
-/// A line that a person can open.
+/// A line that a reader can open.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// The lock's file; where there is none, the arm's name.
+    /// The lock's file, or the arm's name if there is none.
     pub file: String,
     pub line: usize,
 }
 
-/// What a difference is a difference of.
+/// The kind of thing that differs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Subject {
     /// A field of the arch. `general` is its path with `*` for the layer; `canon` says that it is a slot
-    /// which holds a Canon layer or nothing in either arm.
+    /// that holds a Canon layer or nothing in either arm.
     Cell { general: String, canon: bool },
     /// A field of the table.
     Field,
-    /// A definition that the arms give one name.
+    /// A definition with the same name in both arms.
     Definition,
-    /// The arms as wholes.
+    /// The arms as a whole.
     Whole,
 }
 
@@ -59,17 +59,17 @@ pub struct Change {
     /// `arch.layers.0..24.mixer.rope.dims`, `optimizer.lr`, `definition decoder`.
     pub path: String,
     pub subject: Subject,
-    /// `None` where an arm has no such thing.
+    /// `None` if an arm does not have it.
     pub a: Option<String>,
     pub b: Option<String>,
-    /// Whether nobody wrote the value.
+    /// Whether each value is a default.
     pub defaults: [bool; 2],
     pub places: [Option<Place>; 2],
-    /// What else there is to say: `+0.15%`, `decides training`.
+    /// A note: `+0.15%`, `decides training`.
     pub note: String,
 }
 
-/// An entry of the treatment and what it changes.
+/// An entry of the treatment and its changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     pub entry: String,
@@ -79,29 +79,29 @@ pub struct Declared {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// No treatment, and nothing differs that could change a result.
+    /// No treatment, and no difference that could change a result.
     Identical,
-    /// The treatment and nothing else.
+    /// Only the treatment differs.
     Controlled,
-    /// Several independent factors and nothing else: no difference can be laid to one of them.
+    /// Several independent factors and nothing else: an effect cannot be attributed to one of them.
     Bundle(usize),
-    /// So many differences beside the treatment.
+    /// The number of differences outside the treatment.
     Confounded(usize),
 }
 
-/// What the verdict rests on: for each arm, with the other's values at the treatment and as it is.
+/// The evidence: each arm with the other's values at the treatment, and the other arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// First arm a with b's values beside b, then arm b with a's values beside a.
+    /// First arm a with b's values and arm b, then arm b with a's values and arm a.
     pub replaced: [Replaced; 2],
-    /// The second proof, for treatments that are slots.
+    /// The second proof, for treatments of slots.
     pub erased: Option<Erased>,
 }
 
-/// An arm that was given the other's values at the treatment, and the other.
+/// Digests of an arm with the other's values at the treatment, and of the other arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replaced {
-    /// `None` where the arm cannot be built with those values.
+    /// `None` if the arm cannot be built with those values.
     pub graph: [Option<Digest>; 2],
     pub manifest: [Option<Digest>; 2],
 }
@@ -125,14 +125,14 @@ impl Erased {
     }
 }
 
-/// The answer, with everything that differs in its group.
+/// The answer, with all differences by group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
     pub labels: [String; 2],
     pub outcome: Outcome,
-    /// Named inputs without a digest that both arms name alike.
+    /// Inputs without a digest that both arms give the same name.
     pub assumed: Vec<String>,
-    /// Who was declared to run both arms.
+    /// The declared trainer of both arms.
     pub trainer: Trainer,
     pub treatment: Vec<Declared>,
     pub confounds: Vec<Change>,
@@ -140,13 +140,13 @@ pub struct Verdict {
     pub platform: Vec<Change>,
     pub cosmetic: Vec<Change>,
     pub nodes: Vec<NodeChange>,
-    /// Names that do not mean the same in both arms, or not what the standard library means by them.
+    /// Names that mean different things in the two arms, or something other than in the standard library.
     pub names: Vec<Namesake>,
     pub proof: Proof,
 }
 
 impl<'a> Side<'a> {
-    /// One lock of a `diff`, with its text and the name of its file.
+    /// One lock of a `diff`, with its text and file name.
     pub fn lock(file: &'a str, lock: &'a Lock, text: &'a str) -> Result<Side<'a>, Refusal> {
         let side = |arch: &'a LockedArch, experiment| Side {
             label: lock.name(),
@@ -172,7 +172,7 @@ impl<'a> Side<'a> {
         Side { label: name, arch, experiment: Some(experiment), analysis, file, trainer }
     }
 
-    /// The same arm, run by a trainer that is known.
+    /// The same arm, run by a known trainer.
     pub fn run_by(self, trainer: Trainer) -> Side<'a> {
         Side { trainer, ..self }
     }
@@ -188,7 +188,7 @@ impl<'a> Side<'a> {
 }
 
 impl Verdict {
-    /// Controlled, as a bundle or not, or the same experiment.
+    /// Whether the arms are controlled, a bundle, or identical.
     pub fn is_controlled(&self) -> bool {
         match self.outcome {
             Outcome::Identical | Outcome::Controlled | Outcome::Bundle(_) => true,
@@ -196,12 +196,12 @@ impl Verdict {
         }
     }
 
-    /// One line, as locks and reports show it.
+    /// The verdict in one line, for locks and reports.
     pub fn headline(&self) -> String {
         let entries: Vec<&str> = self.treatment.iter().map(|d| d.entry.as_str()).collect();
         let entries = entries.join(", ");
         let data = if self.assumed.is_empty() { "" } else { "; data assumed equal by name" };
-        // Where only one arm has such a field, the field that brings it is told instead.
+        // If only one arm has a field, the field that brings it is mentioned instead.
         let both = |change: &Change| change.a.is_some() && change.b.is_some();
         let excused = self.trainer == Trainer::Canonc
             && self.cosmetic.iter().any(|change| change.is_carried() && both(change));
@@ -225,7 +225,7 @@ impl Verdict {
         }
     }
 
-    /// The treatment that would make a bundle of everything that differs: entries as people write them.
+    /// The treatment that would turn everything that differs into a bundle, as people write entries.
     pub fn declaration(&self) -> Vec<String> {
         let mut entries: Vec<String> = self.treatment.iter().map(|d| d.entry.clone()).collect();
         let canon_declared = entries.iter().any(|entry| entry == CANON);
@@ -233,7 +233,7 @@ impl Verdict {
             let entry = match &change.subject {
                 Subject::Cell { canon: true, .. } if !canon_declared => Some(CANON.to_owned()),
                 Subject::Cell { general, .. } => Some(short_entry(general)),
-                // What is measured cannot be a treatment.
+                // A measured field cannot be a treatment.
                 Subject::Field => field::find(&change.path)
                     .filter(|def| def.class != Class::Measured)
                     .map(|def| def.path.to_owned()),
@@ -259,7 +259,7 @@ fn short_entry(general: &str) -> String {
     }
 }
 
-/// A fraction that nobody reads at a glance, such as a number of epochs, as a decimal.
+/// A decimal for a fraction that is hard to read, such as a number of epochs.
 fn decimal(text: &str) -> Option<String> {
     let (over, under) = text.split_once('/')?;
     let (over, under): (i128, i128) = (over.parse().ok()?, under.parse().ok()?);
@@ -289,7 +289,7 @@ fn long_fractions_have_decimals() {
 }
 
 impl Change {
-    /// A difference of the arms as wholes, in words.
+    /// A difference between the arms as a whole.
     pub(super) fn whole(what: String) -> Change {
         Change {
             path: what,
@@ -341,13 +341,13 @@ impl Change {
         Change { path, subject, a: b, b: a, defaults: [two, one], places: [there, here], note }
     }
 
-    /// Whether two describe one difference.
+    /// Whether two changes describe one difference.
     pub(super) fn same(&self, other: &Change) -> bool {
         (&self.path, &self.a, &self.b) == (&other.path, &other.a, &other.b)
     }
 }
 
-/// How much larger an integer became, in hundredths of a percent; exact arithmetic, rounded down.
+/// The relative change of an integer in percent, with two decimals; exact arithmetic, rounded down.
 pub(crate) fn percent(a: &FieldValue, b: &FieldValue) -> String {
     let whole = |value: &FieldValue| match value {
         FieldValue::Int(n) => Some(i128::from(*n)),
@@ -373,10 +373,10 @@ pub(crate) fn percent(a: &FieldValue, b: &FieldValue) -> String {
     }
 }
 
-/// Cells of one general path, grouped by what they change.
+/// Cells of one general path, grouped by their change.
 ///
-/// `canon` says of a slot's path and layer whether it holds a Canon layer or nothing in either arm; `called`
-/// writes a value that names a definition so that two definitions of one name can be told apart.
+/// `canon` says for a slot's path and layer whether it holds a Canon layer or nothing in either arm; `called`
+/// writes the name of a definition so that two definitions with one name can be distinguished.
 pub(super) fn layered(
     path: &str,
     layers: &[Layer],
@@ -424,7 +424,7 @@ pub(super) fn layered(
     changes
 }
 
-/// A value; of a definition that the other arm has nothing in the place of, with its settings.
+/// A value. A fill, or a definition without a counterpart in the other arm, is shown with its settings.
 fn shown(
     path: &str,
     layer: Layer,
@@ -449,7 +449,7 @@ fn shown(
     if settings.is_empty() { value } else { format!("{value} ({})", settings.join(", ")) }
 }
 
-/// Where things stand in both arms' locks.
+/// The source lines of both arms' locks.
 pub(super) struct Sources<'a> {
     sides: [&'a Side<'a>; 2],
     files: [FileId; 2],
@@ -474,7 +474,7 @@ impl<'a> Sources<'a> {
         side.file.map_or_else(|| format!("{} (arch)", side.label), |(file, _)| file.to_owned())
     }
 
-    /// A place in an arch's text.
+    /// The place of a span in an arch's text.
     pub(super) fn arch(&self, span: Span) -> Place {
         let side = usize::from(span.file != self.files[0]);
         let text = &self.sides[side].arch.text;
@@ -489,7 +489,7 @@ impl<'a> Sources<'a> {
     }
 }
 
-/// The line on which the block of the arch's text opens.
+/// The line that opens the block with the arch's text.
 pub(super) fn arch_offset(text: &str) -> usize {
     let mut inside = false;
     for (i, line) in text.lines().enumerate() {
@@ -502,7 +502,7 @@ pub(super) fn arch_offset(text: &str) -> usize {
     0
 }
 
-/// Lines of facts by path, in the sections that hold fields.
+/// The lines of facts by path, in the sections that hold fields.
 fn fact_lines(text: &str) -> BTreeMap<&str, usize> {
     let mut lines = BTreeMap::new();
     let mut holds = false;

@@ -1,8 +1,8 @@
-//! Every way an architecture can be wrong once its names are known: values, calls, sharing, init,
+//! Errors in an architecture after its names are resolved: values, calls, sharing, init,
 //! slots, sizes.
 //!
-//! In: places and the two things that disagree. Out: diagnostics. Must stay true: as in the module
-//! above.
+//! In: spans and the two things that disagree. Out: diagnostics. Must stay true: as in the parent
+//! module.
 
 use dsl::{Diagnostic, Name, Span, suggest};
 
@@ -28,7 +28,7 @@ pub(crate) fn missing_config(call: Span, callee: &str, name: &str) -> Diagnostic
 }
 
 pub(crate) fn wrong_kind(span: Span, what: &str, got: &str, want: &str) -> Diagnostic {
-    // A name is quoted, a description is not.
+    // Quote a name, but not a description.
     let what = if what.contains(' ') { what.to_owned() } else { format!("`{what}`") };
     Diagnostic::error("wrong-kind", span, format!("{what} is {got}, but must be {want}"))
         .help(format!("give {want}"))
@@ -261,7 +261,7 @@ pub(crate) fn inexact_division(span: Span, a: &str, b: &str) -> Diagnostic {
         .help("name the rounding: `floor(a / b)` or `ceil_to(a / b, 256)`")
 }
 
-/// `set` is where someone chose what makes the default of `rule` inexact.
+/// `set` is the place of the setting that makes the default of `rule` inexact.
 pub(crate) fn inexact_default(
     (set, rule_at): (Span, Span),
     name: &str,

@@ -1,30 +1,30 @@
-//! A body as boxes and lines, with the words a person reads on them.
+//! A body as labelled boxes and lines.
 //!
 //! In: a body of the graph. Out: a [`Diagram`] for the layout and for Graphviz. Must stay true:
-//! boxes stand in canonical order, operands before users; a parameter with one user is written on
-//! the box of that user, any other is a box of its own; nothing but words is lost.
+//! boxes are in canonical order, operands before users; a parameter with one user is written on
+//! that user's box, any other gets its own box; only wording is lost.
 
 use std::collections::BTreeMap;
 
 use crate::graph::{Body, Node, NodeKind, Out, ParamId};
 use crate::op::{Attr, Attrs, AttrsExt, ConfigKind, Primitive, Time, Type};
 
-/// What a box is, for its colour.
+/// The kind of a box, which decides its colour.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Class {
-    /// What comes in and goes out.
+    /// An input or output.
     Terminal,
     /// Owns a matrix: linear, embed.
     Matrix,
     Norm,
-    /// Sees one number at a time, or only moves them.
+    /// Works on each number separately, or only moves numbers.
     Plain,
-    /// Sees the position or earlier time steps.
+    /// Depends on the position or on earlier time steps.
     Time,
     Slot,
-    /// A parameter that has no one box to stand on.
+    /// A parameter with several users, drawn as its own box.
     Param,
-    /// Layers, in the picture of the whole.
+    /// Layers, in the picture of the whole architecture.
     Stack,
 }
 
@@ -34,11 +34,11 @@ pub(super) struct Box {
     pub(super) title: String,
     /// A second, smaller line; may be empty.
     pub(super) note: String,
-    /// All there is to say, for a tool tip.
+    /// The full description, for a tooltip.
     pub(super) details: String,
     pub(super) inputs: usize,
     pub(super) outputs: usize,
-    /// The instance around it: `mixer` for `mixer.wq`.
+    /// The enclosing instance: `mixer` for `mixer.wq`.
     pub(super) region: Option<String>,
     /// A function of parameters alone: drawn just above its user.
     pub(super) constant: bool,
@@ -46,10 +46,10 @@ pub(super) struct Box {
     pub(super) cards: Vec<Card>,
 }
 
-/// Equal layers one after another.
+/// Consecutive equal layers.
 #[derive(Clone, Debug)]
 pub(super) struct Card {
-    /// How often the cards from here on to the next frame repeat as a group; 1 for none.
+    /// How often the group of cards from here to the next frame repeats; 1 for no repeat.
     pub(super) repeats: usize,
     pub(super) runs: Vec<Run>,
 }
@@ -62,7 +62,7 @@ pub(super) struct Run {
     pub(super) slots: String,
 }
 
-/// An output of a box to an input of a later one.
+/// A line from an output of a box to an input of a later one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Line {
     pub(super) from: (usize, usize),
@@ -91,7 +91,7 @@ impl Box {
     }
 }
 
-/// The diagram of a body. `input` and `output` name what comes in and goes out.
+/// The diagram of a body. `input` and `output` are the labels of its input and output.
 pub(super) fn diagram(body: &Body, input: &str, output: &str) -> Diagram {
     let mut builder = Builder::new(body);
     for id in body.reachable() {
@@ -107,7 +107,7 @@ pub(super) struct Builder<'a> {
     pub(super) diagram: Diagram,
     /// The box of each node drawn so far.
     of: BTreeMap<u32, usize>,
-    /// Nodes of parameters that are written on the box of their one user.
+    /// Parameter nodes that are written on the box of their only user.
     written: BTreeMap<u32, ParamId>,
 }
 
@@ -129,7 +129,7 @@ impl<'a> Builder<'a> {
         Builder { body, diagram: Diagram::default(), of: BTreeMap::new(), written }
     }
 
-    /// Adds the box of a node and the lines to it, unless it is written on another.
+    /// Adds the box of a node and the lines to it, unless it is written on another box.
     pub(super) fn node(&mut self, id: u32, input: &str) {
         let Some(node) = self.body.nodes.get(id as usize) else { return };
         let mut drawn = match &node.kind {
@@ -189,12 +189,12 @@ impl<'a> Builder<'a> {
         self.diagram.boxes.len() - 1
     }
 
-    /// Says that a node is drawn as (part of) this box.
+    /// Records that a node is drawn as (part of) this box.
     pub(super) fn draw_as(&mut self, node: u32, drawn: usize) {
         self.of.insert(node, drawn);
     }
 
-    /// A line from what is drawn for `out` to an input of a box.
+    /// Adds a line from the box for `out` to an input of a box.
     pub(super) fn line(&mut self, out: Out, to: usize, port: usize) {
         if let Some(&from) = self.of.get(&out.node) {
             let line = Line { from: (from, out.port as usize), to: (to, port) };
@@ -238,7 +238,7 @@ impl<'a> Builder<'a> {
     }
 }
 
-/// Whether the op is called with an instance name, and so can be labelled with its parameters.
+/// Whether the call of the op has an instance name, so that its parameters can be its label.
 fn owns_parameters(node: &Node) -> bool {
     match &node.kind {
         NodeKind::Op { primitive, .. } => {
@@ -308,7 +308,7 @@ fn op_words(
     Box::new(class, title, note)
 }
 
-/// What fills a slot: the op if it is one, with its configuration.
+/// The words for a slot's fill: the op if it is a single one, with its configuration.
 fn fill_words(fill: &Body) -> (String, String) {
     let mut ops =
         fill.reachable().into_iter().filter_map(|id| match &fill.nodes.get(id as usize)?.kind {
@@ -325,7 +325,7 @@ fn fill_words(fill: &Body) -> (String, String) {
     }
 }
 
-/// `kernel 4, residual`: what is set, without what is not.
+/// The attributes that are set: `kernel 4, residual`.
 fn words(attrs: &Attrs) -> String {
     let words = attrs.iter().filter_map(|(name, value)| match value {
         Attr::Bool(true) => Some((*name).to_owned()),
@@ -351,7 +351,7 @@ fn last(path: &str) -> &str {
     path.rsplit('.').next().unwrap_or(path)
 }
 
-/// `mixer` of `mixer.wq`; none for `pre_mixer`.
+/// `mixer` of `mixer.wq`; `None` for `pre_mixer`.
 fn region(path: &str) -> Option<String> {
     path.split_once('.').map(|(first, _)| first.to_owned())
 }

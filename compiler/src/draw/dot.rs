@@ -1,8 +1,8 @@
 //! A graph in Graphviz' language.
 //!
-//! In: a subject, and a layer if only one is wanted. Out: `digraph` text for `dot`. Must stay true:
-//! every name and label is quoted; nodes are numbered, so equal graphs give equal text; no bound,
-//! since nothing is laid out here.
+//! In: a subject, and a layer to draw only that one. Out: `digraph` text for `dot`. Must stay true:
+//! every name and label is quoted; nodes are numbered, so equal graphs give equal text; the size is
+//! not bounded, since Graphviz does the layout.
 
 use std::fmt::Write as _;
 
@@ -79,7 +79,7 @@ fn label(drawn: &Box) -> String {
     lines.join("\n")
 }
 
-/// A string of the language: quotes and backslashes escaped, newlines as `\n`.
+/// A Graphviz string: quotes and backslashes escaped, newlines as `\n`.
 fn quoted(text: &str) -> String {
     let mut out = String::from("\"");
     for c in text.chars() {

@@ -1,8 +1,8 @@
-//! Where boxes and lines go: ranks from top to bottom, few crossings, straight lines.
+//! Places boxes and lines: ranks from top to bottom, few crossings, straight lines.
 //!
 //! In: a diagram and the size of each box. Out: a place for each box and a route for each line.
-//! Must stay true: operands stand above users; boxes never overlap; equal input gives equal output.
-//! The method is Sugiyama's (ranks, then order by barycenters, then coordinates), the last step by
+//! Must stay true: operands are above their users; boxes never overlap; equal input gives equal output.
+//! The method is Sugiyama's (ranks, then order by barycenters, then coordinates). The last step uses
 //! isotonic regression: each rank takes the places nearest to its neighbours' that keep its order.
 
 mod columns;
@@ -11,12 +11,12 @@ mod net;
 use super::diagram::Diagram;
 use net::Net;
 
-/// Between boxes side by side, and beside a line that passes.
+/// Space between neighbouring boxes, and next to a passing line.
 pub(super) const GAP: f64 = 22.0;
 const LINE_GAP: f64 = 14.0;
-/// Between ranks.
+/// Space between ranks.
 const RANK_GAP: f64 = 21.0;
-/// Rounds of ordering, of moving, and of moving once long lines are fixed.
+/// Rounds of ordering, of moving, and of moving with long lines fixed.
 const ORDER_ROUNDS: usize = 12;
 const MOVE_ROUNDS: usize = 120;
 const LAST_ROUNDS: usize = 60;
@@ -27,7 +27,7 @@ pub(super) struct Size {
     pub(super) height: f64,
 }
 
-/// A box's middle and size.
+/// A box's centre and size.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Place {
     pub(super) x: f64,
@@ -38,14 +38,14 @@ pub(super) struct Place {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Layout {
     pub(super) places: Vec<Place>,
-    /// For each line its points: out of a box, down between others, into a box.
+    /// The points of each line: from a box, down between other boxes, into a box.
     pub(super) routes: Vec<Vec<(f64, f64)>>,
     pub(super) size: Size,
 }
 
-/// How far right of a box's middle its port number `port` of `ports` is.
+/// The offset of port `port` of `ports` to the right of a box's centre.
 pub(super) fn port_offset(size: Size, port: usize, ports: usize) -> f64 {
-    // Lines meet in the middle of what is hardly wider than their tips.
+    // On a box not much wider than an arrow head, all lines meet in the middle.
     if ports < 2 || size.width < 40.0 {
         return 0.0;
     }
@@ -60,7 +60,7 @@ pub(super) fn layout(diagram: &Diagram, sizes: &[Size]) -> Layout {
     finish(&net, diagram, sizes, &ranks, &xs)
 }
 
-/// As high as operands allow; what depends on parameters alone, as low as its users allow.
+/// Ranks: as high as operands allow, and for functions of parameters alone as low as users allow.
 fn ranks(diagram: &Diagram) -> Vec<usize> {
     let mut ranks = vec![0usize; diagram.boxes.len()];
     let at = |ranks: &[usize], i: usize| ranks.get(i).copied().unwrap_or(0);
@@ -89,7 +89,7 @@ fn ranks(diagram: &Diagram) -> Vec<usize> {
     ranks
 }
 
-/// Places and routes, the leftmost item at 0.
+/// Coordinates and routes, with the leftmost item at 0.
 fn finish(net: &Net, diagram: &Diagram, sizes: &[Size], ranks: &[usize], xs: &[f64]) -> Layout {
     let size_of = |i: usize| sizes.get(i).copied().unwrap_or_default();
     let x_of = |i: usize| xs.get(i).copied().unwrap_or(0.0);
@@ -102,7 +102,7 @@ fn finish(net: &Net, diagram: &Diagram, sizes: &[Size], ranks: &[usize], xs: &[f
             *height = height.max(size.height);
         }
     }
-    // Top and bottom of each rank.
+    // The top and bottom edge of each rank.
     let mut spans = Vec::with_capacity(heights.len());
     let mut y = 0.0;
     for height in &heights {

@@ -1,6 +1,6 @@
-//! The whole architecture as one short column: runs of equal layers as one box each.
+//! The whole architecture as one short column, with one box for each run of equal layers.
 //!
-//! In: a graph and its kinds of layers. Out: the diagram of the graph's top, layers folded into
+//! In: a graph and its kinds of layers. Out: the diagram of the graph's top body, with layers folded into
 //! cards. Must stay true: every layer is counted in exactly one run; a repeating group of runs is
 //! one card with its number of repeats.
 
@@ -8,9 +8,9 @@ use super::diagram::{Box, Builder, Card, Class, Diagram, Run};
 use super::{LayerKind, Subject};
 use crate::graph::{Graph, NodeKind};
 
-/// Cards shown before the rest is only counted.
+/// Cards shown. Further layers are only counted.
 const MAX_CARDS: usize = 24;
-/// The longest group of layers that is looked for as repeating.
+/// The longest repeating group of layers to look for.
 const MAX_PERIOD: usize = 32;
 
 pub(super) fn diagram(subject: &Subject, kinds: &[LayerKind]) -> Diagram {
@@ -43,7 +43,7 @@ pub(super) fn diagram(subject: &Subject, kinds: &[LayerKind]) -> Diagram {
     builder.diagram
 }
 
-/// The kind of each layer, by place.
+/// The kind of each layer, in order.
 fn sequence(graph: &Graph, kinds: &[LayerKind]) -> Vec<usize> {
     let mut of: Vec<(u32, usize)> = kinds
         .iter()
@@ -71,7 +71,7 @@ fn cards(subject: &Subject, kinds: &[LayerKind]) -> Vec<Card> {
         }
         let (period, repeats) = group(rest);
         let (this, after) = rest.split_at((period * repeats).min(rest.len()));
-        // A run of one kind is a card that does not repeat.
+        // A run of one kind is a card without repeats.
         let (shown, repeats) = match period {
             1 => (this, 1),
             _ => (this.get(..period).unwrap_or(this), repeats),
@@ -82,7 +82,7 @@ fn cards(subject: &Subject, kinds: &[LayerKind]) -> Vec<Card> {
     cards
 }
 
-/// The group that covers most from here on, shortest first: its length, and how often it comes.
+/// The repeating group that covers most of the rest, shortest first: its length and number of repeats.
 fn group(rest: &[usize]) -> (usize, usize) {
     let mut best = (1, 1);
     for period in 1..=rest.len().min(MAX_PERIOD) {

@@ -1,8 +1,8 @@
-//! A graph as an SVG picture: the whole as a column, each kind of layer beside it.
+//! A graph as an SVG picture: the whole as a column, with each kind of layer next to it.
 //!
-//! In: a subject, and a layer if only one is wanted. Out: one self-contained SVG document, light or
-//! dark as its reader prefers, or the number of boxes if nobody could read them. Must stay true: no
-//! script, no font or file from elsewhere; every text is escaped; coordinates have one decimal.
+//! In: a subject, and a layer to draw only that one. Out: one self-contained SVG document, light or
+//! dark as the viewer prefers, or the number of boxes if there are too many. Must stay true: no
+//! script, no external font or file; all text is escaped; coordinates have one decimal.
 
 mod style;
 mod write;
@@ -13,24 +13,24 @@ use super::{LayerKind, MAX_BOXES, MAX_KINDS, Subject, TooLarge, dot, layer_kinds
 use style::{HEAD, box_size, caption, classes, escaped, number};
 use write::{Canvas, Lane};
 
-/// Around everything, between panels, above a panel's boxes.
+/// Margin around everything, gap between panels, padding and header of a panel.
 const MARGIN: f64 = 24.0;
 const PANEL_GAP: f64 = 40.0;
 const PANEL_PADDING: f64 = 18.0;
 const HEADER: f64 = 46.0;
-/// One row of the legend.
+/// Height of one row of the legend.
 const LEGEND_ROW: f64 = 20.0;
-/// Beside a panel's boxes: the names of instances, each in its lane.
+/// Width of a lane next to a panel's boxes, which holds the name of an instance.
 const LANE: f64 = 24.0;
 
-/// One diagram laid out, with its heading.
+/// One diagram with its layout and heading.
 struct Panel {
     title: String,
     subtitle: String,
     diagram: Diagram,
     layout: Layout,
     lanes: Vec<Lane>,
-    /// Has a frame: a layer rather than the whole.
+    /// Whether it has a frame: true for a layer, false for the whole.
     framed: bool,
 }
 
@@ -72,7 +72,7 @@ fn panel(
     Ok(Panel { title, subtitle, diagram, layout, lanes, framed })
 }
 
-/// How large each box is, by its words and what it is connected to.
+/// The size of each box, from its words and its connections.
 pub(super) fn sizes(diagram: &Diagram) -> Vec<Size> {
     let mut sizes: Vec<Size> = diagram.boxes.iter().map(box_size).collect();
     let alone = sizes.clone();
@@ -81,7 +81,7 @@ pub(super) fn sizes(diagram: &Diagram) -> Vec<Size> {
         if drawn.class != Class::Slot || drawn.outputs < 2 {
             continue;
         }
-        // A slot of several tensors is as wide as what is above or below it, side by side.
+        // A slot with several tensors is as wide as its neighbours above or below, side by side.
         let beside = diagram.lines.iter().filter_map(|line| match (line.from.0, line.to.0) {
             (from, to) if from == i => Some(width(to)),
             (from, to) if to == i => Some(width(from)),
@@ -94,7 +94,7 @@ pub(super) fn sizes(diagram: &Diagram) -> Vec<Size> {
     sizes
 }
 
-/// For each instance (`mixer`, `mlp`) the rows its boxes stand in; side by side where they overlap.
+/// For each instance (`mixer`, `mlp`) the rows of its boxes. Overlapping lanes are placed side by side.
 fn lanes(diagram: &Diagram, layout: &Layout) -> Vec<Lane> {
     let mut lanes: Vec<Lane> = Vec::new();
     for (drawn, place) in diagram.boxes.iter().zip(&layout.places) {
@@ -134,7 +134,7 @@ impl Panel {
         }
     }
 
-    /// Where the boxes start, given where the panel does.
+    /// The origin of the boxes, given the panel's.
     fn origin(&self, x: f64, y: f64) -> (f64, f64) {
         let spare = self.size().width - self.layout.size.width - self.lanes_width();
         (x + self.lanes_width() + spare / 2.0, y + HEADER + PANEL_PADDING)
@@ -179,7 +179,7 @@ fn compose(subject: &Subject, panels: &[Panel], linked: bool, others: usize) -> 
     canvas.finish()
 }
 
-/// The layers of the column, opened towards the panel that shows one.
+/// Draws the polygon between the layers in the column and the panel that shows one of them.
 fn link(canvas: &mut Canvas, whole: &Panel, x: f64, layer: &Panel, beside: f64) {
     let stack = whole.diagram.boxes.iter().zip(&whole.layout.places);
     let Some((_, place)) = stack.into_iter().find(|(drawn, _)| drawn.class == Class::Stack) else {

@@ -1,8 +1,8 @@
 //! Errors inside a definition, shown at the setting that causes them.
 //!
-//! In: a definition that failed, and how it was configured. Out: its errors with a label on each value
+//! In: a definition that failed, and its configuration. Out: its errors with a label on each value
 //! that someone set and that the failing expression reads. Must stay true: an error in a file that the
-//! reader did not write comes with the place in the reader's file first.
+//! reader did not write shows the place in the reader's file first.
 
 use std::collections::BTreeSet;
 
@@ -12,11 +12,11 @@ use super::Elaborator;
 use crate::names::mentions;
 use crate::tree::{Applied, DefItem, Setting};
 
-/// Settings that one error points at.
+/// The most settings that one error points at.
 const SHOWN: usize = 3;
 
 impl Elaborator<'_> {
-    /// Adds the places where someone set what the errors since `from` are about.
+    /// Adds labels for the settings that the errors since `from` depend on.
     pub(super) fn point_at_settings(&mut self, from: usize, item: &DefItem, applied: &Applied) {
         if applied.config.is_empty() {
             return;
@@ -52,8 +52,8 @@ fn point(d: &mut Diagnostic, setting: &Setting) {
     }
 }
 
-/// The names that the expression at a place reads; where none of them is configuration, those that
-/// its names follow from.
+/// The names that the expression at a span reads. If none is configuration, adds the names that they are
+/// computed from.
 fn read_at(def: &Def, at: Span) -> BTreeSet<String> {
     let mut exprs: Vec<&Expr> = def.config.iter().filter_map(|c| c.default.as_ref()).collect();
     let mut lets = Vec::new();
@@ -100,7 +100,7 @@ fn collect<'a>(statements: &'a [Statement], exprs: &mut Vec<&'a Expr>, lets: &mu
     }
 }
 
-/// The smallest expression around a place.
+/// The smallest expression around a span.
 fn innermost(expr: &Expr, at: Span) -> Option<&Expr> {
     if at.start < expr.span.start || expr.span.end < at.end {
         return None;

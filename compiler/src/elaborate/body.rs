@@ -1,8 +1,8 @@
 //! Bodies: statements in order, raw parameters, shared instances, branches.
 //!
-//! In: statements and what is bound so far. Out: more bound. Must stay true: a branch is chosen by
-//! configuration only, and the names of the other hide definitions without having a value; what a
-//! body says of a shared or raw parameter is said once.
+//! In: statements and the bindings so far. Out: more bindings. Must stay true: a branch is chosen by
+//! configuration only, and names from the other branch shadow definitions without having a value; a
+//! body declares each shared or raw parameter once.
 
 use std::rc::Rc;
 
@@ -22,7 +22,7 @@ impl Elaborator<'_> {
         f: &mut Frame,
         b: &mut Building,
     ) -> Option<()> {
-        // What a failed statement binds is broken, and what follows from it is silent.
+        // A failed statement's names are marked as broken, so that later uses report nothing.
         let mut good = Some(());
         for statement in list {
             if self.statement(statement, f, b).is_none() {
@@ -113,7 +113,7 @@ impl Elaborator<'_> {
         Some(())
     }
 
-    /// A definition with configuration that a body writes: it sees what the body binds.
+    /// A definition with configuration written in a body: it can use the body's bindings.
     pub(super) fn definition(
         &mut self,
         expr: &Expr,
@@ -123,7 +123,7 @@ impl Elaborator<'_> {
         let (library, aliases) = (self.library, &mut self.aliases);
         let made =
             crate::arch::definition_in(library, f.file, expr, around, aliases, self.diagnostics)?;
-        // It is as large as what it is made from.
+        // Its size is that of its parts.
         self.steps += made.config.len() + made.slots.len();
         Some(made)
     }

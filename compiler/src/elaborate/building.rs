@@ -1,8 +1,8 @@
 //! A body under construction.
 //!
-//! In: nodes, parameters, states and fields as calls make them. Out: a [`Body`] and its fields.
-//! Must stay true: paths of parameters are unique in a body; a field that two
-//! calls of one definition record is one field.
+//! In: nodes, parameters, states and fields as calls create them. Out: a [`Body`] and its fields.
+//! Must stay true: paths of parameters are unique in a body; if two calls of one definition record
+//! the same field, it is stored once.
 
 use std::collections::BTreeMap;
 
@@ -18,7 +18,7 @@ pub(super) struct Building {
     pub(super) by_path: BTreeMap<String, ParamId>,
     pub(super) param_spans: Vec<Span>,
     pub(super) fields: Vec<Field>,
-    /// The top body: `embed` can be named here.
+    /// Whether this is the top body, where `embed` can be named.
     pub(super) top: bool,
     param_nodes: BTreeMap<ParamId, u32>,
     field_places: BTreeMap<String, usize>,
@@ -33,14 +33,14 @@ impl Building {
         id
     }
 
-    /// A layer's parameter in the top body: its number makes the path unique, none looks it up.
+    /// Adds a layer's parameter to the top body. Its layer number makes the path unique, and it is never looked up.
     pub(super) fn place_param(&mut self, param: Param, span: Span) -> ParamId {
         self.body.params.push(param);
         self.param_spans.push(span);
         ParamId((self.body.params.len() - 1) as u32)
     }
 
-    /// Whether a parameter lives at this path or below it.
+    /// Whether a parameter has this path or one below it.
     pub(super) fn owns(&self, path: &str) -> bool {
         if self.by_path.contains_key(path) {
             return true;
@@ -49,13 +49,13 @@ impl Building {
         self.by_path.range(below.clone()..).next().is_some_and(|(p, _)| p.starts_with(&below))
     }
 
-    /// Each call of a shared instance has its own; [`crate::arrange`] tells their paths apart.
+    /// Each call of a shared instance has its own state; [`crate::arrange`] makes their paths unique.
     pub(super) fn add_state(&mut self, path: String, state: State) -> StateId {
         self.body.states.push((path, state));
         StateId((self.body.states.len() - 1) as u32)
     }
 
-    /// Records a field once; where two calls see different defaults, both values.
+    /// Records a field once. If two calls see different defaults, keeps both values.
     pub(super) fn add_field(&mut self, field: Field) {
         let known = self.field_places.get(&field.path).and_then(|at| self.fields.get_mut(*at));
         match known {
@@ -71,7 +71,7 @@ impl Building {
         }
     }
 
-    /// The node that stands for a parameter in this body.
+    /// The node for a parameter in this body.
     pub(super) fn param_node(&mut self, id: ParamId, span: Span) -> Out {
         if let Some(node) = self.param_nodes.get(&id) {
             return Out::first(*node);

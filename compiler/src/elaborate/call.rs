@@ -1,9 +1,9 @@
 //! Calls of definitions: arguments, configuration, bodies.
 //!
-//! In: a call and the names around it. Out: its results. Must stay true: tensors come first, then
-//! configuration; what a caller passes cannot be set from outside; each configuration value of
-//! something the arch holds is recorded as a field, written or by default; two calls that own
-//! parameters have two names.
+//! In: a call and the names in scope. Out: its results. Must stay true: tensors come first, then
+//! configuration; a value that a caller passes cannot be set from outside; each configuration value of
+//! a definition that the arch holds is recorded as a field, written or by default; two calls that own
+//! parameters have different names.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,10 +19,10 @@ use crate::op::Arity;
 use crate::tree::{Applied, Around, Callable, DefItem};
 use crate::value::{InitRule, Value};
 
-/// An init rule as written: evaluated once the parameter's `fan_in` is known.
+/// An init rule as written. Evaluated once the parameter's `fan_in` is known.
 pub(super) type Rule = (Expr, Around, FileId);
 
-/// Everything a call is made with, whatever it calls.
+/// The inputs of a call, whatever its callee.
 pub(super) struct Call {
     pub(super) span: Span,
     pub(super) tensors: Vec<Out>,
@@ -33,11 +33,11 @@ pub(super) struct Call {
     pub(super) field: Option<Rc<str>>,
     pub(super) slots: Rc<Slots>,
     pub(super) fill: Option<String>,
-    /// Of a shared instance: parameters that exist already are this call's too.
+    /// In a repeated call of a shared instance: reuse existing parameters.
     pub(super) again: bool,
 }
 
-/// What the arguments of a call are.
+/// The arguments of a call, by kind.
 struct Arguments {
     tensors: Vec<Out>,
     passed: BTreeMap<String, (Value, Span)>,
@@ -71,7 +71,7 @@ impl Elaborator<'_> {
         let name = instance.unwrap_or(callee);
         let path = join(&f.path, &name.text);
         let taken = f.instances.get(&name.text).copied();
-        // A second call of one name is fine if it owns nothing: it is tried at a path of its own.
+        // A second call with one name is valid if it owns nothing: try it at a path of its own.
         let second = taken.filter(|_| !shared);
         let call = Call {
             span,
@@ -113,7 +113,7 @@ impl Elaborator<'_> {
         let mut values = Vec::new();
         for arg in args {
             if let Some(name) = &arg.name {
-                // Taking it by position would swap numbers in silence.
+                // Taking it by position could silently swap numbers.
                 self.diagnostics.push(diag::unknown_argument(name, &callee.text, &[]));
                 return None;
             }
@@ -221,7 +221,7 @@ impl Elaborator<'_> {
                         Arity::Exactly(n) | Arity::AtLeast(n) => tensors.len() < n,
                     };
                     if wants_more {
-                        // One that failed may be the tensor that is missing.
+                        // The missing tensor may be one that failed.
                         if !failed {
                             let got = value.describe();
                             self.diagnostics.push(diag::not_a_tensor(place, &got));
@@ -349,7 +349,7 @@ impl Elaborator<'_> {
         good.map(|()| outs)
     }
 
-    /// Binds each configuration name: to what the call passes, what is set from outside, or its
+    /// Binds each configuration name to the value from the call, the value set from outside, or its
     /// default.
     fn configuration(
         &mut self,
@@ -365,7 +365,7 @@ impl Elaborator<'_> {
             let field: Option<Rc<str>> = call.field.as_deref().map(|at| Rc::from(join(at, name)));
             let setting = applied.config.get(name);
             let (value, written, span) = match (call.passed.get(name), setting) {
-                // Given by a definition, so no field of the arch.
+                // Passed by a definition, so not a field of the arch.
                 (Some((value, _)), None) => {
                     frame.bind(name, value.clone());
                     continue;
@@ -402,7 +402,7 @@ impl Elaborator<'_> {
                 },
             };
             let text = match &value {
-                // A parameter is known by its path, wherever it is numbered.
+                // A parameter is identified by its path, whatever its number.
                 Some(Value::Instance(id)) => {
                     b.body.params.get(id.0 as usize).map_or(String::new(), |p| p.path.clone())
                 }
@@ -442,8 +442,8 @@ impl Elaborator<'_> {
         (!failed).then_some(())
     }
 
-    /// A default `a / b` that does not come out even because of what someone set: the fault is theirs, not the
-    /// definition's.
+    /// A default `a / b` that is not exact because of a setting. The error points at the setting, not at the
+    /// definition.
     fn inexact_default(
         &mut self,
         b: &mut Building,

@@ -1,8 +1,8 @@
-//! Expressions: exact numbers, words and definitions; tensors where the body computes.
+//! Evaluates expressions: exact numbers, words and definitions; tensors if the body computes.
 //!
-//! In: an expression and the names around it. Out: its value; `None` after an error was reported.
-//! Must stay true: checked 64-bit and exact decimal arithmetic only; a division that is not exact
-//! is a number for `floor`, `ceil_to`, a root or a tensor to take, never a size or a field.
+//! In: an expression and the names in scope. Out: its value; `None` after an error was reported.
+//! Must stay true: checked 64-bit and exact decimal arithmetic only; an inexact division may be
+//! used by `floor`, `ceil_to`, a root or a tensor, never as a size or a field.
 
 use std::cmp::Ordering;
 
@@ -64,7 +64,7 @@ impl Elaborator<'_> {
         }
     }
 
-    /// Operators, the leftmost operand first: `a + b + c` nests no deeper than `a + b`.
+    /// Operators, leftmost operand first: `a + b + c` nests no deeper than `a + b`.
     fn operators(&mut self, expr: &Expr, f: &mut Frame, b: &mut Building) -> Option<Value> {
         let mut spine = Vec::new();
         let mut leftmost = expr;
@@ -74,7 +74,7 @@ impl Elaborator<'_> {
         }
         let mut value = self.eval(leftmost, f, b);
         for (op, left_span, right, span) in spine.into_iter().rev() {
-            // The right side is evaluated all the same: an error there is an error.
+            // Evaluate the right side anyway, so that its errors are reported.
             let right_value = self.eval(right, f, b);
             let (left_value, right_value) = (value?, right_value?);
             value = match op {
@@ -120,7 +120,7 @@ impl Elaborator<'_> {
         }
     }
 
-    /// One tensor.
+    /// Expects exactly one tensor.
     pub(super) fn tensor(&mut self, value: &Value, span: Span) -> Option<Out> {
         match value {
             Value::Tensors(outs) if outs.len() == 1 => outs.first().copied(),
@@ -156,7 +156,7 @@ impl Elaborator<'_> {
         }
     }
 
-    /// A number that exact arithmetic cannot hold.
+    /// Reports a number that exact arithmetic cannot represent.
     pub(super) fn too_wide(&mut self, what: &str, span: Span) -> Option<Value> {
         self.diagnostics.push(diag::out_of_range(span, what));
         None
@@ -327,7 +327,7 @@ pub(super) fn as_root(value: &Value) -> Option<Root> {
     }
 }
 
-/// Whether this is a number, but one that exact arithmetic cannot hold.
+/// Whether this is a number that exact arithmetic cannot represent.
 pub(super) fn out_of_range(value: &Value) -> bool {
     matches!(value, Value::Decimal(_)) && value.as_ratio().is_none()
 }

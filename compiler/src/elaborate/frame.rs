@@ -1,10 +1,10 @@
-//! What names mean inside one call.
+//! The meaning of names inside one call.
 //!
-//! In: a name, and how it is used. Out: what it stands for. Must stay true: a name is looked up in
+//! In: a name, and how it is used. Out: the thing it refers to. Must stay true: a name is looked up in
 //! the body, the definition's configuration, the arch's fields, the file with its imports and std,
-//! in that order, but for calls of a primitive's name, which are the primitive; what hides what is
-//! the same here as in the static look at names
-//! (`crate::names`), since the canonical text is written by that.
+//! in that order; but a call of a primitive's name always refers to the primitive. Shadowing is the
+//! same as in the static check (`crate::names`), because the canonical text is written with its
+//! rules.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,33 +22,33 @@ use crate::tree::{Applied, Around, Callable};
 use crate::value::{InitRule, Value};
 
 pub(super) struct Frame {
-    /// Whose names the code may use.
+    /// The file that names are looked up in.
     pub(super) file: FileId,
     pub(super) names: BTreeMap<String, Value>,
     /// Instance path of this call; empty at the root of a body.
     pub(super) path: String,
     pub(super) slots: Rc<Slots>,
-    /// The slot whose fill this is.
+    /// The slot of this fill, if the frame is one.
     pub(super) fill: Option<String>,
-    /// Inside a shared instance: parameters that exist already are meant.
+    /// In a shared instance: use parameters that already exist.
     pub(super) again: bool,
-    /// Instance names given so far to what owns parameters, and whether by `share`.
+    /// Names of instances with parameters so far, and whether each is from `share`.
     pub(super) instances: BTreeMap<String, (Span, bool)>,
     pub(super) shared: BTreeMap<String, (Rc<Applied>, Option<Rc<str>>)>,
-    /// Parts of parameter paths in lower case: no two may differ in case only.
+    /// Parts of parameter paths in lower case: two may not differ in case only.
     cases: BTreeMap<String, (String, Span)>,
-    /// Every name bound so far, also in a branch that was not taken: it hides definitions.
+    /// Every name bound so far, even in a branch that was not taken: it shadows definitions.
     bound: BTreeSet<String>,
-    /// Instance names written so far: they hide definitions where a value is wanted.
+    /// Instance names so far. They shadow definitions where a value is expected.
     named: BTreeSet<String>,
-    /// Configuration whose value could not be found, which has been reported.
+    /// Configuration without a value because of an error that was reported.
     broken: BTreeSet<String>,
 }
 
-/// The fills of the layer (or head) around a call, and which of its slots were declared.
+/// The fills of the enclosing layer (or head), and which of its slots were declared.
 pub(super) struct Slots {
     pub(super) holder: Rc<Applied>,
-    /// The path of its slots among the fields: `slots`, `head.slots`.
+    /// The path of its slots in the fields: `slots`, `head.slots`.
     pub(super) field: String,
     pub(super) declared: RefCell<BTreeSet<String>>,
 }
@@ -83,12 +83,12 @@ impl Frame {
         self.bound.insert(name.to_owned());
     }
 
-    /// Hides definitions of that name without giving it a value.
+    /// Shadows definitions with that name without giving it a value.
     pub(super) fn hide(&mut self, name: &str) {
         self.bound.insert(name.to_owned());
     }
 
-    /// What is computed from it would only be reported again.
+    /// Marks a name as broken, so that its uses do not report the same error again.
     pub(super) fn break_off(&mut self, name: &str) {
         self.names.remove(name);
         self.broken.insert(name.to_owned());
@@ -99,12 +99,12 @@ impl Frame {
         self.named.insert(name.to_owned());
     }
 
-    /// The names of a branch that is not taken stay without a value.
+    /// Binds the names of a branch that is not taken, without values.
     pub(super) fn skip(&mut self, statements: &[Statement]) {
         self.bound.extend(names::bound_by(statements));
     }
 
-    /// What of this body an expression in it can mention; tensors are no configuration.
+    /// The names of this body that an expression in it mentions. Tensors are left out: they are not configuration.
     pub(super) fn around(&self, mentioned: BTreeSet<String>) -> Around {
         let names: BTreeMap<String, Option<Value>> = mentioned
             .into_iter()
@@ -119,8 +119,8 @@ impl Frame {
 }
 
 impl Elaborator<'_> {
-    /// Where what is written in an arch is evaluated: it sees the arch's fields, its own file, and
-    /// the body around it if it was written in one.
+    /// The frame for an expression in an arch: it sees the arch's fields, its own file, and the
+    /// enclosing body if it is written in one.
     pub(super) fn arch_frame(&self, file: FileId, around: &Around) -> Frame {
         let holder = Rc::new(Applied::bare(Callable::Primitive(op::ALL[0]), self.tree.span));
         let field = String::new();
@@ -135,13 +135,13 @@ impl Elaborator<'_> {
         frame
     }
 
-    /// Gives an instance name to what owns parameters.
+    /// Records the instance name of a call that owns parameters.
     pub(super) fn remember_instance(&mut self, name: &Name, shared: bool, f: &mut Frame) {
         self.check_case(name, f);
         f.instances.entry(name.text.clone()).or_insert((name.span, shared));
     }
 
-    /// Names that are parts of parameter paths: instances, raw parameters, slots.
+    /// Checks names that are parts of parameter paths: instances, raw parameters, slots.
     pub(super) fn check_case(&mut self, name: &Name, f: &mut Frame) {
         let (first, before) = f
             .cases
@@ -152,8 +152,8 @@ impl Elaborator<'_> {
         }
     }
 
-    /// Calls look among what can be called: a configured number of the same name hides other
-    /// definitions, but no function.
+    /// Resolves a callee. Only callables count: a configured number shadows other definitions of its
+    /// name, but not a function.
     pub(super) fn callee(&mut self, name: &Name, f: &Frame) -> Option<Callee> {
         let text = name.text.as_str();
         if let Some((applied, field)) = f.shared.get(text) {
@@ -162,7 +162,7 @@ impl Elaborator<'_> {
         if let Some(Value::Def(applied, field)) = f.names.get(text) {
             return Some(Callee::Applied(applied.clone(), field.clone()));
         }
-        // A primitive's name called is the primitive, also inside the mixer that shares its name.
+        // A call of a primitive's name is the primitive, even inside the mixer with the same name.
         if let Some(callable) = crate::tree::primitive(text) {
             return Some(Callee::Applied(Rc::new(Applied::bare(callable, name.span)), None));
         }
@@ -204,7 +204,7 @@ impl Elaborator<'_> {
         arch::alias(self.library, home, alias, &mut self.aliases, self.diagnostics)
     }
 
-    /// A name where a value is wanted.
+    /// Resolves a name where a value is expected.
     pub(super) fn name(
         &mut self,
         name: &str,

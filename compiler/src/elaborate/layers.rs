@@ -1,8 +1,8 @@
-//! The list of layers: elaborated where they differ, placed one by one.
+//! The list of layers: each distinct layer is elaborated once, then placed.
 //!
-//! In: the flat list of the tree. Out: one node for each layer in the top body. Must stay true: a
-//! layer that fails leaves no graph; layers of one `share` are one instance, with equal parameters
-//! throughout and a state for each place.
+//! In: the flat list of the tree. Out: one node for each layer in the top body. Must stay true: if a
+//! layer fails, nothing is returned; layers of one `share` are one instance, with the same parameters
+//! everywhere and a state for each place.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -17,11 +17,11 @@ use crate::tree::Applied;
 struct LayerBody {
     body: Rc<Body>,
     fields: Vec<Field>,
-    /// Of the paths of both.
+    /// The total length of the paths in both.
     letters: usize,
 }
 
-/// Where a shared layer stands first, and what it owns there.
+/// The first place of a shared layer, and the parameters it owns there.
 struct Owner {
     index: usize,
     body: Rc<Body>,
@@ -85,7 +85,7 @@ impl Elaborator<'_> {
         let span = applied.span;
         let body = &elaborated.body;
         self.nodes += body.nodes.len();
-        // Empty slots count for nothing: what elaborates can be opened.
+        // Empty slots do not count, so that every arch that elaborates has an open form.
         if self.nodes > MAX_NODES && !self.open {
             self.diagnostics.push(diag::too_many(span, "nodes", MAX_NODES));
             return None;
@@ -170,8 +170,8 @@ impl Elaborator<'_> {
     }
 }
 
-/// The owner's parameter for each of the body's, matched by path: `layer` may change what a shared
-/// layer computes, and in which order it declares what it owns, never what it owns.
+/// The owner's parameter for each of the body's, matched by path. `layer` may change the computation of a
+/// shared layer and the order of its declarations, but not which parameters it owns.
 fn owned_by(owner: &Owner, body: &Body) -> Option<Vec<ParamId>> {
     if owner.body.params.len() != body.params.len() {
         return None;

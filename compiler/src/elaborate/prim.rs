@@ -1,8 +1,8 @@
 //! Calls of primitives: configuration to attributes, owned parameters, states.
 //!
-//! In: a primitive with operands. Out: one node of the graph. Must stay true: every shape is
-//! checked by the primitive's own rule and every size by the bounds of the language; a parameter
-//! starts as its call says, else as the arch's init table says for its role, else it is an error.
+//! In: a primitive with operands. Out: one node of the graph. Must stay true: the primitive's own rule
+//! checks every shape, and the bounds of the language every size; a parameter's init rule is the
+//! call's, or else the arch's init table's for its role, or else there is an error.
 
 use std::rc::Rc;
 
@@ -81,7 +81,7 @@ impl Elaborator<'_> {
         let mut init_field = None;
         let widths = std::mem::take(&mut self.widths);
         let mut failed = false;
-        // Values that someone gave, with their places.
+        // Values from settings, with their spans.
         let mut given: Vec<(&'static Config, Span)> = Vec::new();
         for config in primitive.config {
             let setting = applied.config.get(config.name);
@@ -266,7 +266,7 @@ impl Elaborator<'_> {
         })
     }
 
-    /// Another instance's weight, which starts as its owner says.
+    /// Another instance's weight, initialised by its owner's rule.
     fn shared_weight(
         &mut self,
         b: &Building,
@@ -282,7 +282,7 @@ impl Elaborator<'_> {
         self.same_param(b, id, &owned.shape, rule.as_ref(), span)
     }
 
-    /// The parameter, if what is said of it here is what it is.
+    /// The existing parameter, if it has the shape and rule given here.
     pub(super) fn same_param(
         &mut self,
         b: &Building,
@@ -315,7 +315,7 @@ impl Elaborator<'_> {
         call: &Call,
     ) -> Option<ParamId> {
         let path = join(&call.path, owned.suffix);
-        // A call's own rule is for its weight; a bias starts as the table says.
+        // A call's own rule applies to its weight; a bias uses the table.
         let given = init.clone().filter(|_| owned.suffix.is_empty());
         if let Some(id) = b.by_path.get(&path).copied() {
             if !call.again {
@@ -351,7 +351,7 @@ impl Elaborator<'_> {
         Some(())
     }
 
-    /// The rule a parameter starts by: its call's, else the arch's for its role.
+    /// A parameter's init rule: its call's, or the arch's for its role.
     pub(super) fn init_of(
         &mut self,
         role: &str,
@@ -405,7 +405,7 @@ fn attribute(kind: ConfigKind, value: &Value) -> Option<Attr> {
     }
 }
 
-/// A number as configuration: a decimal where it is one, so that `x / 4` and `x * 0.25` are one graph.
+/// A number as configuration. A decimal if possible, so that `x / 4` and `x * 0.25` give the same graph.
 pub(super) fn exact(value: &Value) -> Option<Attr> {
     let root = as_root(value)?;
     Some(value.as_decimal().map_or(Attr::Root(root), Attr::Decimal))
@@ -416,8 +416,8 @@ fn dims(shape: &[i64]) -> String {
     format!("[{}]", parts.join(", "))
 }
 
-/// The values, among those that someone gave, without which a call would be right, each with what is
-/// wrong with it; none if the call is wrong with the defaults too.
+/// The settings that break a call: without one of them the call would be valid. Each comes with its
+/// error; empty if the call fails with the defaults too.
 fn blamed(
     primitive: &Primitive,
     attrs: &Attrs,

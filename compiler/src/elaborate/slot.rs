@@ -1,9 +1,9 @@
-//! Slots: the identity, or a fill over the channel concatenation of what passes through.
+//! Slots: the identity, or a fill over the concatenated channels of the operands.
 //!
 //! In: `slot A(x1, …, xn)` and the layer's fills. Out: the operands themselves when empty, else one
-//! node. Must stay true: an empty slot leaves nothing in the graph, but for the open form, where every
-//! slot is a node that names where its fill's parameters live and what of the arch its fill reads; a fill's parameters live at
-//! `<declaring instance>.<slot>`; a fill declares no slots of its own.
+//! node. Must stay true: an empty slot leaves nothing in the graph, except in the open form, where every
+//! slot is a node that lists the path of its fill's parameters and what its fill reads of the arch; a
+//! fill's parameters are under `<declaring instance>.<slot>`; a fill declares no slots of its own.
 
 use std::rc::Rc;
 
@@ -111,7 +111,7 @@ impl Elaborator<'_> {
         for param in &fill_body.params {
             let path = join(&instance, &param.path);
             let id = match b.by_path.get(&path).copied() {
-                // The slot of a shared instance that is called again.
+                // A repeated call of a shared instance with this slot.
                 Some(id) if f.again && !f.instances.contains_key(&name.text) => {
                     self.same_param(b, id, &param.shape, Some(&param.init), at)?
                 }

@@ -1,9 +1,9 @@
-//! Rows of what only audits read: an arch's own fields by the names others use, keys of other trainers that
-//! no field of a lock has, and the columns of tables that repeat a key.
+//! Rows that only audits read: an arch's own fields under foreign names, keys of other trainers that
+//! are not fields of a lock, and columns that repeat a key.
 //!
-//! In: nothing. Out: [`FOREIGN`], sorted by path. Must stay true: rows are of the same kind as the table's,
+//! In: nothing. Out: [`FOREIGN`], sorted by path. Must stay true: rows have the same type as the table's,
 //! and no path or name is in both; a documented default is the trainer's own (`TrainArgs` of
-//! facebookresearch/lingua and what it holds, and the fork of the release).
+//! facebookresearch/lingua with its nested arguments, and the release's fork).
 
 use super::{FieldDef, free};
 
@@ -12,7 +12,7 @@ use super::Class::{Carried, Cosmetic, Semantic};
 use super::Kind::{Bool, Int, Name, Real};
 use super::Topic::{Budget, Cadence, Data, Evaluation, Kernel, Numerics, Reported, Revision};
 
-/// Numbers of other files, which have bounds of their own.
+/// Any integer: other trainers have their own bounds.
 const WHOLE: super::Kind = Int(i64::MIN, i64::MAX);
 
 /// A column that repeats a key.
@@ -20,7 +20,7 @@ const fn repeated(path: &'static str, kind: super::Kind, doc: &'static str) -> F
     free(path, Cosmetic, kind, doc).about(Reported)
 }
 
-/// Every row, by path. `model.canon_set` is two of them: its capital letters are `arch.canon`, its `b` is
+/// Every row, by path. `model.canon_set` has two rows: its capital letters are `arch.canon`, its `b` is
 /// `arch.mixer.short_conv`.
 #[rustfmt::skip]
 pub const FOREIGN: &[FieldDef] = &[

@@ -1,8 +1,8 @@
 //! The rows of the field table.
 //!
-//! In: nothing. Out: [`TABLE`], by path, and the words its rows are made of. Must stay true: sorted by
-//! path; a doc is a sentence; a row that is younger than the first locks says its neutral value, under
-//! which a lock is what it was before.
+//! In: nothing. Out: [`TABLE`], by path, and the word lists its rows use. Must stay true: sorted by
+//! path; a doc is a sentence; a row newer than the first locks gives its neutral value, which leaves
+//! the meaning of older locks unchanged.
 
 use super::{Bounds, FieldDef, derived, free};
 
@@ -10,24 +10,24 @@ const COUNT: i64 = 1_000_000_000_000;
 pub(super) const TASK: &str = "data.task";
 const KIND: &str = "schedule.kind";
 const TOKENIZER: &str = "data.tokenizer";
-/// Tokenizers that are a file.
+/// Tokenizers that are stored in a file.
 const TRAINED: &[&str] = &["huggingface", "sentencepiece", "tiktoken"];
-/// What the release's evaluations ask.
+/// The tasks of the release's evaluations.
 const HARNESS: &str = "[\"hellaswag\", \"boolq\", \"piqa\", \"social_iqa\", \"winogrande\", \"openbookqa\", \"arc_easy\", \"arc_challenge\", \"race\", \"commonsense_qa\", \"copa\", \"lambada_openai\", \"triviaqa\"]";
 /// Tasks with a generator.
 const SYNTHETIC: &[&str] = &["brevo", "capo", "depo", "lano", "mano", "multihop"];
-/// Tasks whose samples have a largest size.
+/// Tasks with a largest sample size.
 const SIZED: &[&str] = &["brevo", "depo", "mano"];
-/// Tasks whose samples begin with a token of their own.
+/// Tasks with a special token at the start of each sample.
 const MARKED: &[&str] = &["brevo", "depo", "mano"];
-/// Tasks that are measured by what a model writes.
+/// Tasks that score generated text.
 const WRITTEN: &[&str] = &["brevo", "lano"];
 const BREVO: &[&str] = &["brevo"];
 const CAPO: &[&str] = &["capo"];
 const DEPO: &[&str] = &["depo"];
 const LANO: &[&str] = &["lano"];
 const MULTIHOP: &[&str] = &["multihop"];
-/// The published grammars and how many tokens each has.
+/// The published grammars, with the number of tokens of each.
 pub(crate) const GRAMMARS: [(&str, i64); 9] = [
     ("cfg3b", 3),
     ("cfg3e1", 9),
@@ -41,7 +41,7 @@ pub(crate) const GRAMMARS: [(&str, i64); 9] = [
 ];
 pub(super) const CONFIGS: &[&str] =
     &["cfg3b", "cfg3e1", "cfg3e2", "cfg3f", "cfg3g", "cfg3h", "cfg3i", "cfg3j", "cfg3k"];
-/// What can be measured, and of which tasks alone.
+/// The metrics, each with the tasks that have it, if not all.
 pub(crate) const METRICS: [(&str, Option<&[&str]>); 6] = [
     ("answer_accuracy", Some(&["brevo", "capo", "depo", "mano", "multihop", "text"])),
     ("bits", Some(CAPO)),
@@ -50,10 +50,10 @@ pub(crate) const METRICS: [(&str, Option<&[&str]>); 6] = [
     ("token_accuracy", Some(&["brevo", "capo", "depo", "mano", "multihop", "text"])),
     ("validity", Some(LANO)),
 ];
-/// Their words.
+/// The names of the metrics.
 pub(crate) const MEASURES: &[&str] =
     &["answer_accuracy", "bits", "kl", "loss", "token_accuracy", "validity"];
-/// Of these, those of which less is better.
+/// Metrics for which lower is better.
 pub const LESS_IS_BETTER: &[&str] = &["kl", "loss"];
 const MANO: &[&str] = &["mano"];
 pub(super) const TEXT: &[&str] = &["text"];

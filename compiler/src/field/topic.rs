@@ -1,32 +1,32 @@
-//! What a difference in a field is about, and what a foreign file means by leaving its key out.
+//! The topic of a difference in a field, and the meaning of a missing key in a foreign file.
 //!
-//! In: a path and a class. Out: the [`Topic`] that a row has unless it names another. Must stay true: a
-//! topic decides a result exactly where the class of its row does; a test holds the two together.
+//! In: a path and a class. Out: the default [`Topic`] of a row. Must stay true: a topic decides a
+//! result exactly if the class of its row does (a test checks this).
 
 use super::Class;
 
-/// What a difference is about.
+/// What a difference affects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Topic {
     /// The function, the loss, the update.
     Training,
-    /// Which tokens are seen, in which order.
+    /// The tokens and their order.
     Data,
-    /// How many, in which portions.
+    /// The number of tokens, and how they are batched.
     Budget,
     /// Number formats and rounding.
     Numerics,
-    /// Which code computes what is the same mathematics.
+    /// Different code for the same mathematics.
     Kernel,
-    /// Which revision of the code was run.
+    /// The revision of the code that ran.
     Revision,
-    /// What is measured.
+    /// The measurement.
     Evaluation,
     /// How often something is written or measured.
     Cadence,
     /// Folders, launch, logs, profiles.
     Setup,
-    /// A number that follows from others, as the file's author gave it.
+    /// A number that follows from others, as the file's author reported it.
     Reported,
 }
 
@@ -71,7 +71,7 @@ impl Topic {
         }
     }
 
-    /// The topic of a field of this class, where its row names no other.
+    /// The topic of a field of this class, unless its row names another.
     pub(super) const fn usual(path: &str, class: Class) -> Topic {
         match class {
             Class::Platform => Topic::Kernel,
@@ -106,16 +106,16 @@ const fn begins(text: &str, start: &str) -> bool {
     true
 }
 
-/// What it means in a foreign file or table that a key is not written.
+/// The meaning of a key that a foreign file or table does not write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absent {
-    /// Nothing is known.
+    /// Unknown.
     Unknown,
-    /// This value, whoever leaves it out.
+    /// This value, for every trainer.
     Is(&'static str),
-    /// The default that the other trainer documents: in a whole configuration, and in a table whose column
-    /// is there but empty. A column that a table leaves out is not known.
+    /// The other trainer's documented default, in a whole configuration or for an empty cell of a table.
+    /// For a column that a table leaves out, the value is unknown.
     Default(&'static str),
-    /// What another key says.
+    /// The value of another key.
     As(&'static str),
 }

@@ -1,8 +1,8 @@
-//! What a field can hold, and its one canonical text.
+//! The values of fields, and their canonical text.
 //!
 //! In: a TOML value as written (numbers by their digits, never through a float). Out: a checked
-//! [`FieldValue`]. Must stay true: equal values have equal texts and the text reads back to the same
-//! value; NaN, infinity and −0 have no value; strings are in Unicode's composed form (NFC).
+//! [`FieldValue`]. Must stay true: equal values have equal texts, and the text reads back to the same
+//! value; NaN, infinity and −0 are refused; strings are in Unicode's composed form (NFC).
 
 use std::cmp::Ordering;
 use std::fmt::{self, Write as _};
@@ -11,18 +11,18 @@ use dsl::Decimal;
 use toml::de::DeValue;
 use unicode_normalization::UnicodeNormalization;
 
-/// Significant digits of a real: what products of two of them and a step count can hold exactly.
+/// Most significant digits of a real, so that products of two of them and a step count are exact.
 pub(crate) const MAX_DIGITS: usize = 9;
-/// Entries of a list.
+/// Most entries of a list.
 pub(crate) const MAX_LIST: usize = 1000;
-/// Bytes of a name.
+/// Most bytes of a name.
 pub(crate) const MAX_NAME: usize = 120;
 
 /// A value of one field.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FieldValue {
     Int(i64),
-    /// Beyond i63, written as a hexadecimal string: a seed, a count of operations.
+    /// An integer beyond i63, written as a hexadecimal string: a seed, a count of operations.
     Big(u128),
     Real(Decimal),
     Bool(bool),
@@ -30,7 +30,7 @@ pub enum FieldValue {
     List(Vec<FieldValue>),
 }
 
-/// What a field accepts.
+/// The values that a field accepts.
 #[derive(Clone, Copy, Debug)]
 pub enum Kind {
     Int(i64, i64),
@@ -43,15 +43,15 @@ pub enum Kind {
     /// Two reals in bounds.
     Pair(Bounds),
     Bool,
-    /// One of these; the second list holds words that will mean something one day.
+    /// One of these words; words in the second list are reserved for the future.
     Word(&'static [&'static str], &'static [&'static str]),
     /// A set of these words.
     Words(&'static [&'static str]),
-    /// A name people chose.
+    /// A user-chosen name.
     Name,
-    /// Such names, each once, in their order.
+    /// A list of distinct names, in order.
     Names,
-    /// Letters out of these, each at most once.
+    /// A subset of these letters.
     Letters(&'static str),
     /// 0 to 2^64 − 1.
     Seed,
@@ -60,7 +60,7 @@ pub enum Kind {
     Digest,
 }
 
-/// What reals are allowed.
+/// The range of a real.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Bounds {
     /// 0 < x
@@ -75,7 +75,7 @@ pub enum Bounds {
     BelowOne,
 }
 
-/// The word for data that has no digest yet.
+/// The word for data without a digest.
 pub const UNBOUND: &str = "unbound";
 
 impl Bounds {
@@ -108,7 +108,7 @@ impl Kind {
         matches!(self, Kind::Word(words, _) if words.contains(&word))
     }
 
-    /// What a person may write.
+    /// Describes the accepted values to a user.
     pub fn describe(self) -> String {
         match self {
             Kind::Int(low, high) => format!("an integer from {low} to {high}"),
@@ -134,7 +134,7 @@ impl Kind {
         }
     }
 
-    /// Reads a value as written; `Err` says what is wrong with it.
+    /// Reads a value as written; `Err` explains the problem.
     pub fn read(self, value: &DeValue<'_>) -> Result<FieldValue, String> {
         let wrong = || Err(format!("{} is not {}", shown(value), self.describe()));
         match (self, value) {
@@ -293,7 +293,7 @@ fn quoted(words: &[&str]) -> String {
     words.iter().map(|w| format!("\"{w}\"")).collect::<Vec<_>>().join(", ")
 }
 
-/// A TOML value as it would be written on one line.
+/// Formats a TOML value on one line.
 pub(crate) fn shown(value: &DeValue<'_>) -> String {
     match value {
         DeValue::String(text) => {
@@ -318,7 +318,7 @@ pub(crate) fn string<'a>(value: &'a DeValue<'_>) -> Option<&'a str> {
     if let DeValue::String(text) = value { Some(text) } else { None }
 }
 
-/// One place on an axis as the values of so many fields; `None` if it has another number of them.
+/// One entry of an axis, as values of `fields` fields; `None` if their number differs.
 pub(crate) fn row<'a, 'i>(value: &'a DeValue<'i>, fields: usize) -> Option<Vec<&'a DeValue<'i>>> {
     if fields == 1 {
         return Some(vec![value]);
@@ -338,7 +338,7 @@ fn int(value: &DeValue<'_>) -> Result<i64, String> {
         .map_err(|_| format!("{written} does not fit into 64 bits"))
 }
 
-/// The exact number that the digits say.
+/// The exact number with these digits.
 fn real(value: &DeValue<'_>) -> Result<Decimal, String> {
     let text = match value {
         DeValue::Integer(_) => int(value)?.to_string(),
@@ -371,7 +371,7 @@ fn real(value: &DeValue<'_>) -> Result<Decimal, String> {
     Ok(x)
 }
 
-/// A basic TOML string.
+/// Formats a basic TOML string.
 pub(crate) fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -396,7 +396,7 @@ impl FieldValue {
         FieldValue::Text(text.into())
     }
 
-    /// An integer of any size that is not negative beyond i63.
+    /// A non-negative integer that may exceed i63.
     pub fn count(n: i128) -> FieldValue {
         match i64::try_from(n) {
             Ok(n) => FieldValue::Int(n),
@@ -404,7 +404,7 @@ impl FieldValue {
         }
     }
 
-    /// What a person reads: as in the lock, but words without quotes and numbers in tens.
+    /// The value for people: as in a lock, but words without quotes and numbers in decimal.
     pub fn plain(&self) -> String {
         match self {
             FieldValue::Text(text) => text.clone(),
@@ -417,7 +417,7 @@ impl FieldValue {
     }
 }
 
-/// As it stands in a lock: valid TOML.
+/// The text in a lock: valid TOML.
 impl fmt::Display for FieldValue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -441,7 +441,7 @@ mod tests {
     fn read(kind: Kind, text: &str) -> Result<String, String> {
         let parsed = DeValue::parse(text).map_err(|e| e.message().to_owned())?;
         let value = kind.read(parsed.get_ref())?;
-        // What is written reads back to the same.
+        // The text reads back to the same value.
         let text = value.to_string();
         let again = DeValue::parse(&text).map_err(|e| e.message().to_owned())?;
         assert_eq!(kind.read(again.get_ref()), Ok(value), "{text}");

@@ -1,9 +1,9 @@
 //! FUSION silu of a short convolution, and the gradient of both together (Gu and Dao 2023, fig. 3).
 //!
-//! In: a convolution of one tensor without residual whose result goes to silu alone. Out: the same
-//! kernel with silu as its activation, which makes again in the backward what is no longer kept.
-//! Must stay true: one that only the gradient of silu reads, as when a layer is computed again, goes
-//! away whole.
+//! In: a convolution of one tensor without residual. Only silu reads its result. Out: the same
+//! kernel with silu as its activation; its backward recomputes the value that is no longer stored.
+//! Must stay true: a convolution that only silu's gradient reads, as in a recomputed layer, is
+//! removed completely.
 
 use super::{Edits, Uses};
 use crate::plan::{Activation, Function, Kernel, Plan};
@@ -35,7 +35,7 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
             _ => return None,
         }
     }
-    // All that must hold is looked at before anything is edited.
+    // Check all conditions before editing anything.
     let backward = match slope {
         None => None,
         Some((between, dy, dconv)) => {
@@ -66,7 +66,7 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
             edits.replace.insert(at, (fused, step.inputs.clone(), by.outputs.clone()));
             edits.remove.insert(after);
         }
-        // Nothing needed its result but the gradient, which makes it itself.
+        // Only the gradient needed its result, and now recomputes it.
         None if backward.is_some() => {
             edits.remove.insert(at);
         }

@@ -1,8 +1,8 @@
 //! FUSION an RMS norm with a silu gate, before it (Mamba2; Dao and Gu 2024) or after it (gated linear
 //! attention, Gated DeltaNet; Yang et al. 2023), and its backward.
 //!
-//! In: `swiglu` beside `rms_norm`. Out: one kernel that keeps a number a row instead of a tensor.
-//! Must stay true: what lies between the two is read by nothing else.
+//! In: `swiglu` next to `rms_norm`. Out: one kernel that stores one number per row instead of a tensor.
+//! Must stay true: nothing else reads the value between the two.
 
 use super::{Edits, Uses};
 use crate::plan::{Gate, Kernel, Plan, ValId};
@@ -60,7 +60,7 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
     }
 }
 
-/// The first and last step of the backward, dy, and what it gives.
+/// The first and last step of the backward, dy, and the results.
 type Backward = (usize, usize, ValId, [ValId; 3]);
 
 fn edit(

@@ -14,8 +14,8 @@ pub(super) fn rule(plan: &Plan, uses: &Uses, at: usize, edits: &mut Edits) -> Op
     }
 }
 
-/// `y = s ⊙ up` at step `at`, where s = silu(gate): with nothing else reading s, `swiglu`; with only
-/// the gradient of this very product reading it, `swiglu` and `swiglu_grad`.
+/// Fuses `y = s ⊙ up` at step `at`, where s = silu(gate). If nothing else reads s: `swiglu`; if only
+/// the gradient of this product reads it: `swiglu` and `swiglu_grad`.
 fn product_with(
     plan: &Plan,
     uses: &Uses,
@@ -37,7 +37,7 @@ fn product_with(
     match *uses.readers(s)? {
         [only] if only == at => {}
         [first, second] if first == at => {
-            // dup = dy ⊙ s, and dgate = silu′(gate) ⊙ (dy ⊙ up), of which only dgate needs dy ⊙ up.
+            // dup = dy ⊙ s, and dgate = silu′(gate) ⊙ (dy ⊙ up). Only dgate needs dy ⊙ up.
             let [dy, dup] = product(plan, second, s)?;
             let find = |reader: &usize| {
                 let [other, ds] = product(plan, *reader, up)?;

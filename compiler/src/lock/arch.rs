@@ -1,8 +1,8 @@
-//! An architecture as a lock keeps it: one text, and what that text alone means.
+//! An architecture in a lock: one text, and everything derived from that text alone.
 //!
-//! In: a compiled arch, or the text of one out of a lock. Out: the arch compiled from its canonical
-//! text without std. Must stay true: what a lock says of an arch is derived from this text and
-//! nothing else, so a lock means the same when std has changed.
+//! In: a compiled arch, or the text from a lock. Out: the arch compiled from its canonical text
+//! without std. Must stay true: everything that a lock contains about an arch is derived from this
+//! text, so a lock keeps its meaning when std changes.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::digest::Digest;
 use crate::graph::{Body, Graph, NodeKind};
 use crate::program::{Compiled, Program, Std};
 
-/// What the text is called inside a lock.
+/// The text's file name in a lock.
 const FILE: &str = "arch";
 const ID_TAG: &str = "canonc.arch.v1";
 
@@ -29,7 +29,7 @@ pub struct LockedArch {
 }
 
 impl LockedArch {
-    /// Locks an arch that was compiled from a person's files.
+    /// Locks an arch compiled from a user's files.
     pub fn new(compiled: &Compiled) -> Result<LockedArch, LockError> {
         let locked = LockedArch::from_text(&compiled.name, &compiled.text)?;
         if locked.compiled.identity != compiled.identity {
@@ -41,7 +41,7 @@ impl LockedArch {
         Ok(locked)
     }
 
-    /// Compiles the text out of a lock.
+    /// Compiles the text from a lock.
     pub fn from_text(name: &str, text: &str) -> Result<LockedArch, LockError> {
         let program = Program::new([(FILE.to_owned(), text.to_owned())], Std::None);
         let (compiled, found) = program.compile(FILE, name);
@@ -56,12 +56,12 @@ impl LockedArch {
         Ok(LockedArch { name: name.to_owned(), text: text.to_owned(), compiled })
     }
 
-    /// The graph with every declared slot, out of the text alone.
+    /// The graph with every declared slot, from the text alone.
     pub fn open_form(&self) -> Option<OpenForm> {
         self.open().map(|graph| open_form(&graph))
     }
 
-    /// The digest of that form without what fills the slots.
+    /// The digest of the open form without the fills of slots.
     pub fn unfilled_form(&self) -> Option<Digest> {
         self.open().map(|graph| unfilled_form(&graph))
     }
@@ -81,12 +81,12 @@ impl LockedArch {
         Digest::of(ID_TAG, &format!("graph = \"{graph}\"\nmanifest = \"{manifest}\"\n"))
     }
 
-    /// The line of the text, counted from 1, that a place in it is on.
+    /// The line of a span in the text, counted from 1.
     pub fn line(&self, span: Span) -> usize {
         line_of(&self.text, span.start as usize)
     }
 
-    /// The primitives it uses and the revision of each.
+    /// The primitives it uses, with the revision of each.
     pub fn revisions(&self) -> BTreeMap<&'static str, u32> {
         let mut found = BTreeMap::new();
         let mut seen = Vec::new();
@@ -105,7 +105,7 @@ fn revisions(body: &Body, seen: &mut Vec<*const Body>, found: &mut BTreeMap<&'st
             }
             NodeKind::Slot { fill: inner, .. } | NodeKind::Layer { body: inner, .. } => {
                 let place = Rc::as_ptr(inner);
-                // Equal layers stand side by side, so the list is rarely searched.
+                // Equal layers are usually neighbours, so the list is rarely searched.
                 if last != Some(place) && !seen.contains(&place) {
                     seen.push(place);
                     revisions(inner, seen, found);
@@ -116,12 +116,12 @@ fn revisions(body: &Body, seen: &mut Vec<*const Body>, found: &mut BTreeMap<&'st
     }
 }
 
-/// The line, counted from 1, of a byte of a text.
+/// The line of a byte in a text, counted from 1.
 pub(crate) fn line_of(text: &str, byte: usize) -> usize {
     1 + text.bytes().take(byte).filter(|b| *b == b'\n').count()
 }
 
-/// Two arch texts as one program, so that parts of one can stand in the other.
+/// Two arch texts as one program, so that parts of one can be used in the other.
 pub(crate) fn together(a: &LockedArch, b: &LockedArch) -> (Program, [FileId; 2]) {
     let files = [("a".to_owned(), a.text.clone()), ("b".to_owned(), b.text.clone())];
     let program = Program::new(files, Std::None);

@@ -1,15 +1,15 @@
-//! The step, written as tokens instead of micro-batches.
+//! The batch size given in tokens instead of micro-batches.
 //!
-//! In: written fields. Out: the same with `batch.micro_batches` for `batch.tokens_per_step`, or why not.
-//! Must stay true: exact, or an error that names what would be; one of the two decides, never both.
+//! In: written fields. Out: the same with `batch.micro_batches` for `batch.tokens_per_step`, or an error.
+//! Must stay true: the conversion is exact, or the error suggests valid values; only one of the two may be written.
 
 use super::Problem;
 use super::experiment::int;
 use crate::field::{FieldValue, Fields};
 
-/// What may be written.
+/// The field that may be written.
 pub(super) const WRITTEN: &str = "batch.tokens_per_step";
-/// What follows from it.
+/// The field that follows from it.
 pub(super) const FOLLOWS: &str = "batch.micro_batches";
 
 pub(super) fn resolve(fields: &mut Fields, problems: &mut Vec<Problem>) {
@@ -25,7 +25,7 @@ pub(super) fn resolve(fields: &mut Fields, problems: &mut Vec<Problem>) {
         return;
     }
     let one = int(fields, "batch.sequences").checked_mul(int(fields, "data.seq_len"));
-    // What is missing or does not fit is said of the fields themselves.
+    // Missing or wrong fields are reported elsewhere.
     let Some(one) = one.filter(|one| *one > 0) else {
         fields.insert(FOLLOWS.to_owned(), FieldValue::Int(1));
         return;

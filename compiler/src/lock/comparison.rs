@@ -1,10 +1,10 @@
 //! A comparison: arms, a declared treatment, seeds, a nuisance grid, and every run they make.
 //!
-//! In: one experiment per arm and what the comparison file declares. Out: the comparison with its
-//! verdicts and its runs; or what is wrong, a confound above all. Must stay true (design, section 6): a
-//! comparison that is not controlled for its treatment, at any point of its grid, is never locked, nor is
-//! one whose arms are not matched as it declares; every arm gets the same seeds and the same grid; the A/A
-//! arm is the base with other seeds and nothing else.
+//! In: one experiment per arm and the comparison file's declarations. Out: the comparison with its
+//! verdicts and its runs; or the problems, such as a confound. Must stay true: a comparison is locked
+//! only if it is controlled for its treatment at every point of its grid, and its arms are matched as
+//! it declares; every arm gets the same seeds and the same grid; the A/A arm is the base with other
+//! seeds and nothing else.
 
 mod analysis;
 mod facts;
@@ -29,31 +29,31 @@ pub use matched::{Match, Matched, Quantity};
 
 const TAG: &str = "canonc.comparison.v1";
 
-/// What is compared, resolved.
+/// A resolved comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     pub name: String,
     pub source: String,
-    /// The arm that others are compared with.
+    /// The arm that the others are compared with.
     pub base: String,
-    /// By name; each with the first seeds and the first point of the grid.
+    /// Arms by name, each with the first seeds and the first point of the grid.
     pub arms: Vec<Arm>,
-    /// For each arm but the base, the declared treatment.
+    /// The declared treatment of each arm except the base.
     pub treatment: BTreeMap<String, Vec<String>>,
     pub seeds: Vec<Seeds>,
-    /// Seeds of the A/A arm, paired with `seeds` from the first on.
+    /// Seeds of the A/A arm. Each is paired with one of `seeds`, starting from the first.
     pub again: Vec<Seeds>,
     pub grid: Vec<Grid>,
     pub selection: Selection,
-    /// How the runs are judged.
+    /// How the runs are analysed.
     pub analysis: Analysis,
-    /// What the arms are to have equal, if anything.
+    /// The quantity in which the arms must be matched, if any.
     pub matching: Option<Match>,
-    /// Who was declared to run the arms.
+    /// The declared trainer of the arms.
     pub trainer: Trainer,
-    /// For each arm but the base: controlled, or a bundle.
+    /// The verdict of each arm except the base: controlled, or a bundle.
     pub verdicts: BTreeMap<String, Verdict>,
-    /// For each arm but the base, where something is to be equal: what it is in both, at the first point of the grid.
+    /// For each arm except the base, if matching is declared: the values of both at the first point of the grid.
     pub matched: BTreeMap<String, Matched>,
     declared_analysis: DeclaredAnalysis,
     runs: Vec<Run>,
@@ -65,19 +65,19 @@ pub struct Arm {
     pub experiment: Experiment,
 }
 
-/// Fields that vary together in every arm alike.
+/// Fields that vary together, in the same way in every arm.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grid {
     pub paths: Vec<String>,
     pub values: Vec<Vec<FieldValue>>,
 }
 
-/// Which point of the grid an arm is judged at: the best mean over seeds at the last evaluation.
+/// Selects the grid point at which an arm is judged: the best mean over seeds at the last evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
     pub metric: String,
     pub choose: Choose,
-    /// Each arm its own point; else the one that is best for the base.
+    /// If true, each arm is judged at its own best point; else all at the base's best point.
     pub per_arm: bool,
 }
 
@@ -87,12 +87,12 @@ pub enum Choose {
     Most,
 }
 
-/// What a run is to its comparison.
+/// The role of a run in its comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Role {
     Base,
     Treatment,
-    /// The base with other seeds: how far it lies from the base is noise.
+    /// The base with other seeds: its distance from the base measures noise.
     Again,
 }
 
@@ -101,25 +101,25 @@ pub enum Role {
 pub struct Run {
     pub arm: String,
     pub role: Role,
-    /// Place in the list of seeds; runs of equal place are paired.
+    /// Index in the list of seeds. Runs with the same index are paired.
     pub seed: usize,
-    /// Place in the grid.
+    /// Index in the grid.
     pub point: usize,
     pub experiment: Experiment,
 }
 
-/// Why there is no comparison.
+/// Why a comparison cannot be made.
 #[derive(Debug)]
 pub enum NoComparison {
-    /// Something is wrong with an arm or a value, at a path of the comparison file.
+    /// An arm or a value is wrong, at a path of the comparison file.
     Problems(Vec<Problem>),
-    /// The treatment of an arm does not say what it should.
+    /// The treatment of an arm is invalid.
     Treatment(String, Refusal),
     /// An arm differs from the base in more than its treatment.
     Confounded(String, Box<Verdict>),
 }
 
-/// What a comparison file declares beside its arms.
+/// The declarations of a comparison file, without its arms.
 #[derive(Clone, Debug)]
 pub struct Declared {
     pub base: String,
@@ -206,7 +206,7 @@ impl Comparison {
         Ok(comparison)
     }
 
-    /// The verdict of an arm but the base, with what it is matched on.
+    /// The verdict of an arm other than the base, with the quantity that is matched.
     pub fn headline(&self, arm: &str) -> String {
         let verdict = self.verdicts.get(arm).map_or_else(String::new, Verdict::headline);
         match (self.matching, self.matched.get(arm)) {
@@ -215,7 +215,7 @@ impl Comparison {
         }
     }
 
-    /// Every arm but the base is controlled, or there is no comparison.
+    /// Checks that every arm except the base is controlled.
     fn judge(&self) -> Result<BTreeMap<String, Verdict>, NoComparison> {
         let Some(base) = self.arm(&self.base) else {
             let message = format!("there is no arm `{}`", self.base);
@@ -239,8 +239,8 @@ impl Comparison {
         Ok(verdicts)
     }
 
-    /// The verdict at the first point of the grid is that of every other one where the arms differ in the same lines
-    /// there; where they do not, what was equal by chance is not any more, and they are judged again.
+    /// Checks the other grid points. The first point's verdict applies to each point where the arms differ in the
+    /// same lines. Elsewhere a coincidental equality no longer holds, so the arms are judged again.
     fn judge_elsewhere(&mut self) -> Result<(), NoComparison> {
         let mut wider = Vec::new();
         for arm in self.verdicts.keys() {
@@ -266,7 +266,7 @@ impl Comparison {
                 wider.push((arm.clone(), verdict));
             }
         }
-        // Of several verdicts the one of most factors holds everywhere.
+        // Of several verdicts, keep the one with the most factors: it holds everywhere.
         for (arm, verdict) in wider {
             let known = self.verdicts.get(&arm).map_or(0, factors);
             if factors(&verdict) > known {
@@ -276,14 +276,14 @@ impl Comparison {
         Ok(())
     }
 
-    /// Base and arm with the first seeds, at each point of the grid.
+    /// The runs of base and arm with the first seeds, at each point of the grid.
     fn first_seeds<'c>(&'c self, arm: &'c str) -> impl Iterator<Item = (&'c Run, &'c Run)> {
         let of = move |role: Role| self.runs.iter().filter(move |r| r.role == role && r.seed == 0);
-        // Both in the order of the points.
+        // Both are in the order of the points.
         of(Role::Base).zip(of(Role::Treatment).filter(move |run| run.arm == arm))
     }
 
-    /// What the arms are to have equal, held against each of them at every point of the grid.
+    /// Checks the matching of each arm at every point of the grid.
     fn match_arms(&self) -> Result<BTreeMap<String, Matched>, Vec<Problem>> {
         let (mut matched, mut problems) = (BTreeMap::new(), Vec::new());
         let Some(matching) = self.matching else { return Ok(matched) };
@@ -309,7 +309,7 @@ impl Comparison {
         self.arms.iter().find(|arm| arm.name == name)
     }
 
-    /// The base first, then the other arms, then the base again; in each, point by point and seed by
+    /// The base first, then the other arms, then the A/A arm; each by grid point, then by
     /// seed.
     fn make_runs(&self, points: &[Point]) -> Result<Vec<Run>, Vec<Problem>> {
         let base = |arm: &&Arm| arm.name == self.base;
@@ -328,7 +328,7 @@ impl Comparison {
                     words.push(format!("seed{}", number + 1));
                     let mut values = point.fields.clone();
                     values.extend(seed_fields(*seed));
-                    // Long values are cut in names, and may then be one.
+                    // Long values are shortened in names, which can then collide.
                     let name = words.join("-");
                     let mut unique = name.clone();
                     let mut again = 2;
@@ -352,7 +352,7 @@ impl Comparison {
         if problems.is_empty() { Ok(runs) } else { Err(problems) }
     }
 
-    /// Every run, in order; the names of their experiments are those of their locks.
+    /// Every run, in order. Each run's lock is named like its experiment.
     pub fn runs(&self) -> Vec<&Run> {
         self.runs.iter().collect()
     }
@@ -362,7 +362,7 @@ impl Comparison {
         Digest::of(TAG, &text)
     }
 
-    /// The same comparison of other forms of its arms.
+    /// The same comparison with other versions of its arms.
     pub(super) fn with_arms(&self, arms: Vec<Arm>) -> Result<Comparison, LockError> {
         let declared = Declared {
             base: self.base.clone(),
@@ -387,7 +387,7 @@ fn factors(verdict: &Verdict) -> usize {
     }
 }
 
-/// The lines that identify one of the two and not the other, or that say what of it is measured.
+/// The identifying and measured lines that only one of the two has.
 fn differing(a: &Experiment, b: &Experiment) -> (BTreeSet<String>, BTreeSet<String>) {
     let lines = |experiment: &Experiment| -> BTreeSet<String> {
         let text = experiment.train_text() + &experiment.eval_text();
@@ -414,7 +414,7 @@ fn at_arm(arm: &str, problems: Vec<Problem>) -> Vec<Problem> {
     problems.into_iter().map(named).collect()
 }
 
-/// The points of the grid; one without.
+/// The points of the grid; a single one without a grid.
 fn points(grid: &[Grid]) -> Result<Vec<Point>, Problem> {
     let mut points = vec![Point { arch: 0, fields: Fields::new(), words: Vec::new() }];
     for Grid { paths, values } in grid {

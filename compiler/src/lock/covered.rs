@@ -1,8 +1,8 @@
-//! What each digest of an experiment covers, as text.
+//! The text that each digest of an experiment covers.
 //!
-//! In: checked fields and what follows from them. Out: the lines of `train` (the id), `eval` and
-//! `platform`, and their digests. Must stay true (design, section 6): a line says everything of its fact;
-//! what has its neutral value and is younger than the first locks has no line, so that ids stay.
+//! In: checked fields and their derived values. Out: the lines of `train` (the id), `eval` and `platform`,
+//! and their digests. Must stay true: a line contains the whole fact; a fact that was added after the
+//! first locks and has its neutral value has no line, so that ids do not change.
 
 use std::collections::BTreeMap;
 
@@ -32,13 +32,13 @@ pub(crate) fn of_class(fields: &Fields, class: Class) -> Vec<Line> {
         .collect()
 }
 
-/// Whether text data is known by its digest, so that its name says nothing any more.
+/// Whether text data is identified by its digest, so that its name has no effect.
 pub(crate) fn is_bound(fields: &Fields) -> bool {
     !matches!(text(fields, "data.digest"), "" | UNBOUND)
 }
 
-/// What changes the computation: semantic fields, with derived digests for what has one, the budget as
-/// steps however it was written, and the revision of each rule that is past its first.
+/// The facts that change the computation: semantic fields (or their derived digests), the budget in
+/// steps however it was written, and the revision of each rule that is above 1.
 pub(crate) fn train(fields: &Fields, derived: &BTreeMap<&'static str, FieldValue>) -> Vec<Line> {
     train_under(RULES, fields, derived)
 }
@@ -64,7 +64,7 @@ fn train_under(
     facts
 }
 
-/// What is measured, of which training.
+/// The measurement, and the id of the training that it measures.
 pub(crate) fn eval(fields: &Fields, train: Digest) -> Vec<Line> {
     let mut facts = of_class(fields, Class::Measured);
     facts.push(("train".to_owned(), format!("\"{train}\"")));
@@ -82,7 +82,7 @@ pub(super) fn digests(fields: &Fields, derived: &BTreeMap<&'static str, FieldVal
 mod tests {
     use super::*;
 
-    /// A revision that is raised is in the id of what it decides, and of nothing else; at 1 it is in none.
+    /// A raised revision is in the ids that it affects and in no others; revision 1 is in none.
     #[test]
     fn a_rule_enters_the_id_from_its_second_revision_on() {
         for task in ["depo", "mano", "text"] {

@@ -1,8 +1,8 @@
-//! Values that follow: each computed exactly, in one place.
+//! Derived values, each computed exactly and in one place.
 //!
 //! In: free fields, an arch, its analysis. Out: every derived field of the table. Must stay true: no
 //! binary floating point; a quotient without a finite decimal is a fraction in lowest terms; the
-//! bounds of the table make each product representable.
+//! bounds of the table ensure that each product fits.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ pub(super) fn tokens_per_step(fields: &Fields) -> Option<u64> {
     u64::try_from(product).ok().filter(|tokens| *tokens > 0)
 }
 
-/// What an arch costs, by path.
+/// The costs of an arch, by path.
 pub(crate) fn costs(analysis: &Analysis) -> BTreeMap<&'static str, FieldValue> {
     let Analysis {
         parameters,
@@ -58,7 +58,7 @@ pub(crate) fn costs(analysis: &Analysis) -> BTreeMap<&'static str, FieldValue> {
     ])
 }
 
-/// What identifies an arch, by path.
+/// The digests that identify an arch, by path.
 pub(super) fn identity(arch: &LockedArch) -> BTreeMap<&'static str, FieldValue> {
     let identity = arch.identity();
     BTreeMap::from([
@@ -102,7 +102,7 @@ pub(super) fn derived(
         let digest = Digest::of(DECAYED_TAG, &lines);
         out.insert("optimizer.decayed", FieldValue::text(digest.to_string()));
     }
-    // Nine digits, nine digits and twelve make at most thirty, which a decimal holds.
+    // Nine, nine and twelve digits give at most thirty, which a decimal can hold.
     let product = real(fields, "optimizer.lr")
         .mul(real(fields, "optimizer.weight_decay"))
         .and_then(|x| x.mul(Decimal::from(i64::try_from(steps).unwrap_or(i64::MAX))));
@@ -112,7 +112,7 @@ pub(super) fn derived(
     out
 }
 
-/// Exact: an integer, a decimal, or a fraction as text.
+/// An exact quotient: an integer, a decimal, or a fraction as text.
 fn quotient(over: u64, under: i64) -> FieldValue {
     let nowhere = Span::new(FileId(0), 0, 0);
     match Ratio::new(i128::from(over), i128::from(under)) {

@@ -1,8 +1,8 @@
-//! Every way a lock can be refused, one constructor each.
+//! Reasons to refuse a lock, one constructor each.
 //!
-//! In: what stands in the file and what should. Out: an error with the command that cures it. Must
-//! stay true: a lock that was edited, cut short, written by another version, or made for primitives
-//! this binary computes differently is told apart, since each has another cure.
+//! In: the found and the expected text. Out: an error with the command that fixes it. Must stay true:
+//! locks that were edited, truncated, written by another version, or made for primitives that this
+//! binary computes differently get different errors, since each needs another fix.
 
 use std::fmt;
 
@@ -12,9 +12,9 @@ pub struct LockError {
     /// A stable word, `kebab-case`.
     pub code: &'static str,
     pub message: String,
-    /// The line of the file, counted from 1, where it shows.
+    /// The line of the file with the problem, counted from 1.
     pub line: Option<usize>,
-    /// What to type.
+    /// The suggested command or edit.
     pub help: String,
 }
 
@@ -155,7 +155,7 @@ pub(crate) fn not_canonical(name: &str) -> LockError {
     )
 }
 
-/// The lock does not say what its own facts mean.
+/// A derived fact that differs from the value its own lock gives.
 pub(crate) fn differs(line: usize, key: &str, found: &str, derived: &str) -> LockError {
     at(
         line,
@@ -167,7 +167,7 @@ pub(crate) fn differs(line: usize, key: &str, found: &str, derived: &str) -> Loc
     )
 }
 
-/// A digest that is not that of the facts it covers.
+/// A digest that does not match the facts it covers.
 pub(crate) fn edited(
     line: usize,
     digest: &str,
@@ -181,7 +181,7 @@ pub(crate) fn edited(
     at(line, error("lock-edited", message, REBUILD))
 }
 
-/// Another line than the lock has at that place.
+/// A line that differs from the expected one.
 pub(crate) fn other_line(line: usize, found: &str, wanted: &str) -> LockError {
     let message = match (found, wanted) {
         ("", "") => "an empty line is no part of this lock".to_owned(),
@@ -243,7 +243,7 @@ pub(crate) fn other_kind(name: &str, found: &str, wanted: &str) -> LockError {
     )
 }
 
-/// The first problem of an experiment that a lock should never have held.
+/// The first problem of an experiment that should never have been locked.
 pub(crate) fn first(problems: Vec<super::Problem>) -> LockError {
     match problems.first() {
         Some(found) => problem(&found.path, &found.message, &found.help),
@@ -251,7 +251,7 @@ pub(crate) fn first(problems: Vec<super::Problem>) -> LockError {
     }
 }
 
-/// A fault of this program, not of its user.
+/// A bug in this program rather than an error of its user.
 pub(crate) fn inconsistent(what: &str) -> LockError {
     error(
         "internal-inconsistency",

@@ -1,8 +1,8 @@
-//! One experiment: every effective value, typed, and its digests.
+//! One experiment: every effective value with its type, and its digests.
 //!
 //! In: an arch and the written fields. Out: an [`Experiment`], or every independent problem. Must stay
-//! true (design, section 6): nothing that decides a result is left out or left to a default later on;
-//! derived values are computed here and nowhere else, exactly; equal computations have equal ids.
+//! true: no value that affects a result is missing or left to a later default; derived values are
+//! computed only here, and exactly; equal computations have equal ids.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -22,14 +22,14 @@ use crate::field::{self, Class, FieldValue, Fields, Origin, TABLE};
 use crate::plan::{Decays, Loss, Optimizer, Options, Recompute, TrainOptions};
 use crate::precision::Precision;
 
-/// A resolved experiment: what a lock of that kind says.
+/// A resolved experiment, the content of an experiment lock.
 #[derive(Clone, Debug)]
 pub struct Experiment {
     pub name: String,
-    /// The recipe it was made from; says nothing to a digest.
+    /// The recipe it was made from; in no digest.
     pub source: String,
     pub arch: Rc<LockedArch>,
-    /// At `data.seq_len`.
+    /// Costs at `data.seq_len`.
     pub analysis: Analysis,
     pub data: Data,
     pub batch: Batch,
@@ -42,17 +42,17 @@ pub struct Experiment {
     pub precision: Policy,
     pub evaluation: Evaluation,
     pub checkpoint: Checkpoint,
-    /// Steps between lines of progress.
+    /// Steps between progress lines.
     pub log_every: u64,
     pub platform: Platform,
     pub digests: Digests,
-    /// Every free field, defaults filled in; of the budget the one that was written.
+    /// Every free field with defaults filled in. Of the budget, only the form that was written.
     pub(crate) fields: Fields,
     pub(crate) derived: BTreeMap<&'static str, FieldValue>,
 }
 
-// What a checked field holds. Fields are read only after `complete` has put a value of the right
-// kind at every path that exists, so the fallbacks below are never seen.
+// Accessors for checked fields. They run after `complete` has put a value of the right kind at every
+// existing path, so the fallbacks below are never used.
 
 pub(super) fn int(fields: &Fields, path: &str) -> i64 {
     if let Some(FieldValue::Int(n)) = fields.get(path) { *n } else { 0 }
@@ -161,8 +161,8 @@ impl Experiment {
         })
     }
 
-    /// The free fields without those that have the value that follows from the others, written or
-    /// not: at other values, what follows is another.
+    /// The free fields, without those that have the value that would follow anyway: with other fields
+    /// changed, another value may follow.
     fn chosen(&self) -> Fields {
         let mut fields = self.fields.clone();
         for def in TABLE {
@@ -178,7 +178,7 @@ impl Experiment {
     /// The experiment with other values at some paths.
     pub fn with(&self, name: String, values: &Fields) -> Result<Experiment, Vec<Problem>> {
         let mut fields = self.chosen();
-        // The budget holds one of the two; a new one replaces either.
+        // Only one form of the budget is stored; a new value replaces either form.
         if values.contains_key("budget.steps") || values.contains_key("budget.tokens") {
             fields.retain(|path, _| !path.starts_with("budget."));
         }
@@ -189,12 +189,12 @@ impl Experiment {
         Experiment::new(name, self.source.clone(), self.arch.clone(), fields)
     }
 
-    /// The id: what a run is a run of.
+    /// The id, which identifies what its runs compute.
     pub fn id(&self) -> Digest {
         self.digests.train
     }
 
-    /// Named inputs without a digest; a lock that has any is open and does not run.
+    /// Named inputs without a digest. A lock with any is open and does not run.
     pub fn open_inputs(&self) -> Vec<String> {
         let DataSource::Text { name, digest, tokenizer, .. } = &self.data.source else {
             return Vec::new();
@@ -214,7 +214,7 @@ impl Experiment {
         self.derived.get(path).or_else(|| self.fields.get(path))
     }
 
-    /// What the plan of a training step is made with; `None` under a policy that no plan follows yet.
+    /// The options of the training plan; `None` for a precision policy without plans.
     pub fn train_options(&self) -> Option<TrainOptions> {
         let precision = match self.precision {
             Policy::F32 => Precision::F32,
@@ -244,12 +244,12 @@ impl Experiment {
     }
 }
 
-/// Defaults filled in, and every field known to belong.
+/// Fills in defaults and checks that every field exists.
 fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
     let mut problems = Vec::new();
     let mut fields = written;
     batch::resolve(&mut fields, &mut problems);
-    // What decides which other fields exist has to be known first.
+    // Resolve fields that decide which other fields exist first.
     let deciding = ["data.task", "schedule.kind"];
     let unknown: Vec<&str> =
         deciding.into_iter().filter(|path| !fields.contains_key(*path)).collect();
@@ -265,7 +265,7 @@ fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
                 Some(value) => {
                     fields.insert(def.path.to_owned(), value);
                 }
-                // A default that follows from something missing: that is reported.
+                // The default depends on a missing field, which is reported itself.
                 None if matches!(def.default, field::Default::From(..)) => {}
                 None => problems.push(Problem::missing(def)),
             },
@@ -284,7 +284,7 @@ fn complete(written: Fields) -> Result<Fields, Vec<Problem>> {
     if problems.is_empty() { Ok(fields) } else { Err(problems) }
 }
 
-/// Whether a field exists only by another's word.
+/// Whether a field exists only if another has a certain word.
 fn depends(path: &str, on: &str) -> bool {
     field::find(path).is_some_and(|def| def.only.is_some_and(|(by, _)| by == on))
 }
@@ -345,7 +345,7 @@ fn budget(fields: &Fields, problems: &mut Vec<Problem>) -> Option<Budget> {
     }
 }
 
-/// `steps` is unknown where the budget is wrong; that has been said.
+/// `steps` is `None` if the budget is wrong, which was already reported.
 fn schedule(fields: &Fields, steps: Option<u64>, problems: &mut Vec<Problem>) -> Schedule {
     let warmup = count(fields, "schedule.warmup");
     let lr_min_ratio = real(fields, "schedule.lr_min_ratio");
@@ -462,7 +462,7 @@ fn tokenizer(fields: &Fields) -> Tokenizer {
     Tokenizer::File { kind, digest, vocab: count(fields, "data.tokenizer_vocab") }
 }
 
-/// Parameters of tasks are integers, truths, words and lists of integers.
+/// Task parameters are integers, booleans, words and lists of integers.
 fn as_toml(value: &FieldValue) -> toml::Value {
     match value {
         FieldValue::Int(n) => toml::Value::Integer(*n),

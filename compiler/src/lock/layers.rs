@@ -1,15 +1,15 @@
-//! The fields of an arch as few lines: layers that are equal share theirs.
+//! Lists the fields of an arch compactly: equal layers share lines.
 //!
-//! In: every field of every layer. Out: one line for each field of each set of equal layers, the set
+//! In: every field of every layer. Out: one line for each field of each set of equal layers, with the set
 //! in its path: `layers.7`, `layers.0..24` (24 excluded), `layers.3..24/4` (every fourth). Must stay
-//! true: ten thousand layers of a few kinds cost a few lines; reading the lines back layer by layer
-//! gives the fields.
+//! true: ten thousand layers of a few kinds take a few lines; expanding the lines layer by layer gives
+//! back the fields.
 
 use std::collections::BTreeMap;
 
 use crate::elaborate::Field;
 
-/// Steps tried between the layers of one set, as in `layers[every 4 from 3]`.
+/// Largest step to try between the layers of one set, as in `layers[every 4 from 3]`.
 const MAX_STEP: usize = 32;
 
 /// One field of a set of equal layers, or of the arch itself.
@@ -17,7 +17,7 @@ const MAX_STEP: usize = 32;
 pub struct Line {
     pub path: String,
     pub value: String,
-    /// Chosen by someone; else a default.
+    /// Chosen by someone; otherwise a default.
     pub written: bool,
 }
 
@@ -42,7 +42,7 @@ pub fn lines(fields: &[Field]) -> Vec<Line> {
             }),
         }
     }
-    // Layers by what they are, their numbers aside.
+    // Group layers by content, ignoring their numbers.
     let mut kinds: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (layer, fields) in &layers {
         let mut kind = String::new();
@@ -73,14 +73,14 @@ pub fn lines(fields: &[Field]) -> Vec<Line> {
     lines
 }
 
-/// Ascending numbers as few progressions, each as text; greedy from the smallest.
+/// Covers ascending numbers with few progressions, each as text; greedy from the smallest.
 pub(crate) fn sets(numbers: &[usize]) -> Vec<String> {
     let mut left: std::collections::BTreeSet<usize> = numbers.iter().copied().collect();
     let mut out = Vec::new();
     while let Some(first) = left.first().copied() {
         let run = |step: usize| (0..).take_while(|i| left.contains(&(first + i * step))).count();
         let (mut step, mut length) = (1, run(1));
-        // A longer progression is worth its step; a contiguous run is easier to read.
+        // Use a longer progression even with a step; otherwise a contiguous run is easier to read.
         for wider in 2..=MAX_STEP.min(numbers.len()) {
             let count = run(wider);
             if count > length && count > 2 {

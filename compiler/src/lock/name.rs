@@ -1,13 +1,13 @@
-//! In: the name of a lock, an arm or a run, as somebody wrote it. Out: whether it can be one. Must stay true: every
-//! name that is read passes here, since names become parts of paths, lines of scripts and words of commands.
+//! In: the name of a lock, an arm or a run, as a user wrote it. Out: whether it is valid. Must stay true: every
+//! name from outside is checked here, since names become parts of paths, lines of scripts and words of commands.
 
-/// The most bytes of a name: with an ending it fits every file system.
+/// Most bytes of a name. With an extension it fits every file system.
 pub const MAX_NAME: usize = 240;
 
-/// The most bytes of an arm's name.
+/// Most bytes of an arm's name.
 const MAX_ARM: usize = 40;
 
-/// Refuses a text that cannot name a lock or a run, and says why.
+/// Checks that a text is a valid name for a lock or a run; `Err` says why not.
 pub fn check_name(name: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '-');
     let why = if name.is_empty() {
@@ -27,7 +27,7 @@ pub fn check_name(name: &str) -> Result<(), String> {
     ))
 }
 
-/// The same of an arm of a comparison.
+/// The same check for an arm of a comparison.
 pub(crate) fn check_arm(arm: &str) -> Result<(), String> {
     let plain = |c: char| c.is_ascii_alphanumeric() || c == '_';
     if (1..=MAX_ARM).contains(&arm.len()) && arm.chars().all(plain) {
@@ -39,7 +39,7 @@ pub(crate) fn check_arm(arm: &str) -> Result<(), String> {
     ))
 }
 
-/// The name as Rust writes a text, so that nothing in it reaches a terminal, and not too long.
+/// The name as a Rust string literal, shortened, so that control characters do not reach a terminal.
 fn quoted(name: &str) -> String {
     const SHOWN: usize = 60;
     match name.char_indices().nth(SHOWN) {

@@ -1,7 +1,7 @@
-//! The parts of an experiment, typed: what the runtime reads.
+//! The typed parts of an experiment, which the runtime reads.
 //!
 //! In: nothing; `experiment` fills them from checked fields. Must stay true: closed sets are enums,
-//! reals stay exact, and a value that is not set is `None` only where that means something.
+//! reals stay exact, and `None` is used only if a missing value has a meaning.
 
 use dsl::Decimal;
 
@@ -12,9 +12,9 @@ use crate::plan::Recompute;
 pub struct Digests {
     /// The id: everything that changes the computation in exact arithmetic.
     pub train: Digest,
-    /// And what is measured of it.
+    /// The training and its measurement.
     pub eval: Digest,
-    /// What is required of the machine.
+    /// The requirements on the machine.
     pub platform: Digest,
 }
 
@@ -35,20 +35,20 @@ pub enum LossOn {
 pub enum DataSource {
     Task {
         name: String,
-        /// Under their published names, as the generator reads them.
+        /// Parameters under their published names, as the generator reads them.
         params: toml::Table,
         order: Order,
         ids: Ids,
     },
     Text {
-        /// What people call it.
+        /// The name for people.
         name: String,
         /// `None` while the lock is open.
         digest: Option<Digest>,
         tokenizer: Tokenizer,
         add_bos: bool,
         add_eos: bool,
-        /// Of a million documents, how many are held out.
+        /// Held-out documents per million.
         held_out_per_million: u32,
         held_out_seed: u64,
         weights: Vec<u64>,
@@ -56,10 +56,10 @@ pub enum DataSource {
     },
 }
 
-/// What of the stream of documents is shuffled.
+/// The unit in which the stream of documents is shuffled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
-    /// So many consecutive windows at a time, of documents in the order of their files.
+    /// This many consecutive windows at a time, of documents in file order.
     Buffer {
         windows: u64,
     },
@@ -68,16 +68,16 @@ pub enum Shuffle {
     Windows,
 }
 
-/// How text becomes tokens.
+/// The tokenization of text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tokenizer {
-    /// 256 bytes and two marks.
+    /// 256 bytes and two special tokens.
     Bytes,
     File {
         kind: TokenizerKind,
         /// `None` while the lock is open.
         digest: Option<Digest>,
-        /// Special tokens included.
+        /// The vocabulary size, including special tokens.
         vocab: u64,
     },
 }
@@ -103,12 +103,12 @@ impl TokenizerKind {
     }
 }
 
-/// How wide numbers are between islands.
+/// The compute dtype outside f32 islands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
     F32,
-    /// A bf16 copy of every parameter in forward and backward, f32 masters (spec section 9). Locks may say
-    /// so; there is no plan of it yet.
+    /// A bf16 copy of every parameter in forward and backward, f32 masters (spec section 9). Locks may
+    /// declare it; plans for it do not exist yet.
     Bf16,
 }
 
@@ -126,14 +126,14 @@ pub enum Ids {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Batch {
-    /// Of one micro-batch.
+    /// Sequences in one micro-batch.
     pub sequences: u64,
-    /// Of one step.
+    /// Micro-batches in one step.
     pub micro_batches: u64,
     pub tokens_per_step: u64,
 }
 
-/// How the learning rate goes; reals are exact.
+/// The learning rate schedule; reals are exact.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Schedule {
     Constant,
@@ -158,13 +158,13 @@ pub struct Seeds {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluation {
-    /// Steps between; 0: after the last step only.
+    /// Steps between evaluations; 0: only after the last step.
     pub every: u64,
     pub windows: u64,
-    /// What is generated at one evaluation; 0 where the task is not measured by it.
+    /// Samples to generate at each evaluation; 0 if the task does not score generated text.
     pub samples: u64,
     pub metrics: Vec<String>,
-    /// Sizes of samples as in training, rather than all at the largest; text has no sizes.
+    /// Whether sample sizes are as in training or always the largest; `None` for text.
     pub mode: Option<EvaluationMode>,
 }
 
@@ -176,12 +176,12 @@ pub enum EvaluationMode {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
-    /// Steps between; 0: after the last step only.
+    /// Steps between checkpoints; 0: only after the last step.
     pub every: u64,
     pub keep: u64,
 }
 
-/// What is required of the machine; `None` takes what it has.
+/// Requirements on the machine; `None` accepts any.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Platform {
     pub threads: Option<u32>,
@@ -192,7 +192,7 @@ pub struct Platform {
     pub device: Device,
     pub fuse: bool,
     pub recompute: Recompute,
-    /// A hint: what the micro-batches are spread over.
+    /// A hint: the number of devices to spread the micro-batches over.
     pub devices: Option<u32>,
     pub canon: KernelPath,
     pub gated_norm: KernelPath,

@@ -1,8 +1,8 @@
-//! The text of a lock, read back and derived again.
+//! Reads the text of a lock and derives it again.
 //!
 //! In: bytes. Out: the lock, or why it cannot be used. Must stay true: `version` is read before
-//! anything else is understood; the lock is built again from its free facts and its arch text alone,
-//! and what that gives must be the file, byte for byte; any input gets its answer in bounded time.
+//! anything else; the lock is rebuilt from its free facts and its arch text alone, and the result must
+//! equal the file byte for byte; any input is answered in bounded time.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -19,10 +19,10 @@ use crate::field::{self, FieldValue, Fields, Kind, Origin, RULES, shown};
 use crate::op;
 use crate::recipe::facts::{self, Fact};
 
-/// Larger files are refused before anything is read from them.
+/// Larger files are refused without reading them.
 pub const MAX_LOCK_BYTES: usize = 64 << 20;
 
-/// Reads a file of unknown contents.
+/// Reads a file with unknown contents.
 pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Lock, LockError> {
     if bytes.len() > MAX_LOCK_BYTES {
         return Err(error::too_large(bytes.len(), MAX_LOCK_BYTES));
@@ -33,7 +33,7 @@ pub fn read_bytes(name: &str, bytes: &[u8]) -> Result<Lock, LockError> {
     }
 }
 
-/// Reads the text of a lock; `name` is the file's, for messages.
+/// Reads the text of a lock. `name` is the file name, for messages.
 pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
     if text.len() > MAX_LOCK_BYTES {
         return Err(error::too_large(text.len(), MAX_LOCK_BYTES));
@@ -47,7 +47,7 @@ pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
     let table = facts::parse(text).map_err(|errors| {
         let lines = text.lines().count();
         match errors.first() {
-            // A string or block that is never closed ends with the file.
+            // An unclosed string or block extends to the end of the file.
             Some(first) => {
                 let line = line_of(text, first.at.start);
                 let open = text.matches("'''").count() % 2 == 1 || line >= lines;
@@ -63,7 +63,7 @@ pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
     let (leaves, _) = facts::leaves(&table);
     let reader = Reader { text, facts: &leaves };
     let lock = reader.lock().map_err(|error| match last_section(text) {
-        // What is missing was cut off, if what comes last is missing too.
+        // If the last section is missing too, the file was truncated.
         Some(last) if error.code == "lock-missing-field" => {
             error::truncated(text.lines().count(), &last, source)
         }
@@ -76,13 +76,13 @@ pub fn read(name: &str, text: &str) -> Result<Lock, LockError> {
     Ok(lock)
 }
 
-/// Whether a text is a lock of an earlier version, which this canonc no longer reads.
+/// Whether a text is a lock of an earlier version, which this canonc cannot read.
 pub fn is_older(text: &str) -> bool {
     let version = head(text, "version").and_then(|(_, found)| found.parse::<u32>().ok());
     version.is_some_and(|version| version < VERSION)
 }
 
-/// The section that ends a lock of this kind, if the text lacks it.
+/// The last section of a lock of this kind, if the text lacks it.
 fn last_section(text: &str) -> Option<String> {
     let last = match head(text, "kind")?.1 {
         "\"arch\"" => "[manifest]".to_owned(),
@@ -95,7 +95,7 @@ fn last_section(text: &str) -> Option<String> {
     (!text.lines().any(|line| line == last)).then_some(last)
 }
 
-/// A fact above the first section, without understanding the rest: its line and its value.
+/// Finds a fact above the first section without parsing the rest: its line and its value.
 fn head<'t>(text: &'t str, key: &str) -> Option<(usize, &'t str)> {
     let above = text.lines().enumerate().take_while(|(_, line)| !line.starts_with('['));
     above
@@ -117,7 +117,7 @@ fn check_version(name: &str, text: &str, source: Option<&str>) -> Result<(), Loc
     }
 }
 
-/// The file must be what its own facts give.
+/// Checks that the file equals the text derived from its own facts.
 fn same(text: &str, derived: &str, source: Option<&str>) -> Result<(), LockError> {
     if text == derived {
         return Ok(());
@@ -128,7 +128,7 @@ fn same(text: &str, derived: &str, source: Option<&str>) -> Result<(), LockError
         let line = i + 1;
         let Some(got) = found.next() else { return Err(error::truncated(line, want, source)) };
         if got != want {
-            // The last line of a file cut short: nothing follows, and what is there begins right.
+            // A truncated last line: it is a prefix of the expected one, and nothing follows.
             if found.clone().next().is_none() && want.starts_with(got) {
                 return Err(error::truncated(line, want, source));
             }
@@ -163,15 +163,15 @@ fn same(text: &str, derived: &str, source: Option<&str>) -> Result<(), LockError
     Err(error::other_line(line, &short(found.next().unwrap_or("")), ""))
 }
 
-/// What a digest that does not hold is a digest of. Of an experiment `eval` comes before `train`, which
-/// it covers: the narrowest is told.
+/// The part of the file that a wrong digest covers. In an experiment `eval` is listed before `train` and
+/// covers it: returns the narrowest part that is wrong.
 fn covered(text: &str, section: &str, key: &str) -> Option<&'static str> {
     let prefix = section.strip_suffix("digests.")?;
     let digest = key.rsplit('.').next()?;
     Some(match digest {
         "arch" | "graph" | "manifest" => "the arch's text",
         "eval" => {
-            // Right for what [train] holds, so that it is [eval] itself, or wrong already.
+            // If the train digest matches [train], the edit is in [eval] itself.
             let lines = |name: &str| {
                 let head = format!("\n[{prefix}{name}]\n");
                 let body = text.split_once(head.as_str())?.1;
@@ -208,10 +208,10 @@ struct Reader<'a, 'i> {
     facts: &'a [Fact<'a, 'i>],
 }
 
-/// Sections whose facts follow from the others: derived again and compared, not read.
+/// Sections with facts that follow from others. They are derived and compared, not read.
 const FOLLOWING: [&str; 5] = ["arch.derived.", "arch.free.", "derived.", "digests.", "revisions."];
 
-/// Where an id says the revisions of its rules.
+/// Prefix of the lines in an id that hold the revisions of rules.
 const REVISED: &str = "train.revision.";
 
 impl<'a, 'i> Reader<'a, 'i> {
@@ -257,7 +257,7 @@ impl<'a, 'i> Reader<'a, 'i> {
         }
     }
 
-    /// A fact that was judged, as an error at its line.
+    /// Turns the failed check of a fact into an error at its line.
     fn check(&self, path: &str, judged: Result<(), String>) -> Result<(), LockError> {
         judged.map_err(|why| {
             let line = self.find(path).map_or(1, |fact| self.line(fact));
@@ -265,7 +265,7 @@ impl<'a, 'i> Reader<'a, 'i> {
         })
     }
 
-    /// Refuses facts that no lock has, so that nothing is read over.
+    /// Refuses unknown facts, so that no line is ignored.
     fn known(&self, prefix: &str, more: &[&str]) -> Result<(), LockError> {
         let own = ["kind", "name", "source", "version", "arch.name", "arch.text", "open.text"];
         for fact in self.facts {
@@ -286,7 +286,7 @@ impl<'a, 'i> Reader<'a, 'i> {
         Ok(())
     }
 
-    /// Primitives and generators that compute something else here, named before anything is derived.
+    /// Reports primitives and generators with another revision here, before anything is derived.
     fn revisions(&self, prefix: &str, source: &str) -> Result<(), LockError> {
         let section = format!("{prefix}revisions.");
         for fact in self.facts {
@@ -308,8 +308,8 @@ impl<'a, 'i> Reader<'a, 'i> {
         Ok(())
     }
 
-    /// Rules that the lock was made under at another revision than the one here. What is not written is
-    /// the first.
+    /// Reports rules with another revision here than in the lock. A revision that is not written
+    /// is 1.
     fn rules(&self, prefix: &str, fields: &Fields, source: &str) -> Result<(), LockError> {
         let section = format!("{prefix}{REVISED}");
         let mut found: BTreeMap<&str, i64> = BTreeMap::new();
@@ -379,7 +379,7 @@ impl<'a, 'i> Reader<'a, 'i> {
                 Err(why) => return Err(error::bad_fact(self.line(fact), path, &why)),
             }
         }
-        // A younger field is listed only where its value is not the neutral one, whatever its default is today.
+        // A newer field is listed only if its value is not neutral, whatever its default is today.
         for def in field::TABLE {
             if !fields.contains_key(def.path)
                 && def.exists(&fields)
@@ -388,7 +388,7 @@ impl<'a, 'i> Reader<'a, 'i> {
                 fields.insert(def.path.to_owned(), neutral);
             }
         }
-        // The id knows steps only; what was written stands apart.
+        // The id contains steps only; the form that was written is stored separately.
         let given = format!("{prefix}cosmetic.budget.given");
         if self.string(&given)? == "tokens" {
             fields.remove("budget.steps");

@@ -1,8 +1,8 @@
-//! Synthetic tasks as a lock knows them: identity, vocabulary, and what cannot be.
+//! Synthetic tasks in locks: identity, vocabulary and checks.
 //!
 //! In: the data fields of an experiment. Out: the task's digest, the tokens it uses, and problems.
-//! Must stay true: every parameter that decides a sample is in the digest, and so is the revision of
-//! the generator; a task that the generator would refuse is refused here, before anything is locked.
+//! Must stay true: the digest covers every parameter that affects a sample, and the revision of the
+//! generator; a task that the generator would refuse is refused here, before anything is locked.
 
 use std::collections::BTreeSet;
 
@@ -17,10 +17,10 @@ mod people;
 
 const TASK_TAG: &str = "canonc.task.v1";
 
-/// Fields of `[data]` that say how samples are used, not what they are.
+/// Fields of `[data]` about the use of samples rather than their content.
 const USES: [&str; 5] = ["data.ids", "data.loss_on", "data.order", "data.seq_len", "data.task"];
 
-/// The parameters of the task by their published names.
+/// The task's parameters under their published names.
 pub(super) fn params(fields: &Fields) -> impl Iterator<Item = (&'static str, &FieldValue)> {
     TABLE
         .iter()
@@ -43,8 +43,8 @@ pub(super) fn digest(fields: &Fields) -> Digest {
     Digest::of(TASK_TAG, &format!("task = \"{task}\"\nrevision = {revision}\n{lines}"))
 }
 
-/// The published tokens that samples can hold (data spec, sections 2, 3 and 5); text has its
-/// bytes and two marks.
+/// The published tokens that samples can contain (data spec, sections 2, 3 and 5); for text, its
+/// bytes and two special tokens.
 fn alphabet(fields: &Fields) -> BTreeSet<i64> {
     let mut tokens = BTreeSet::new();
     let bos = int(fields, "data.bos");
@@ -57,7 +57,7 @@ fn alphabet(fields: &Fields) -> BTreeSet<i64> {
         }
         "brevo" => tokens.extend(brevo::tokens(fields)),
         "capo" | "multihop" => tokens.extend(0..people::bytes(fields)),
-        // The grammar's tokens, and the one between sentences.
+        // The grammar's tokens, and the separator between sentences.
         "lano" => tokens.extend(1..=1 + symbols(text(fields, "data.config"))),
         "mano" => {
             let second = i64::from(truth(fields, "data.knowledge_augment"));
@@ -81,12 +81,12 @@ fn alphabet(fields: &Fields) -> BTreeSet<i64> {
     tokens
 }
 
-/// Tokens of a published grammar.
+/// The number of tokens of a published grammar.
 fn symbols(config: &str) -> i64 {
     GRAMMARS.iter().find(|(name, _)| *name == config).map_or(0, |(_, tokens)| *tokens)
 }
 
-/// The least vocabulary an arch needs.
+/// The smallest vocabulary that an arch needs.
 pub(super) fn vocab(fields: &Fields) -> i64 {
     if let Some(FieldValue::Int(vocab)) = fields.get("data.tokenizer_vocab") {
         return *vocab;
@@ -98,9 +98,9 @@ pub(super) fn vocab(fields: &Fields) -> i64 {
     }
 }
 
-/// Tokens up to the first answer's last, in the shortest sample: one of training, or one that is
-/// evaluated. No sample has fewer; of Depo's names each is in two edges, and there are only so many short
-/// ones.
+/// Tokens up to the end of the first answer in the shortest possible sample, for training or for
+/// evaluation. This is a lower bound: each of Depo's names is in two edges, and the number of short names
+/// is limited.
 fn least_tokens(fields: &Fields, evaluated: bool) -> i64 {
     let largest = evaluated && text(fields, "evaluation.mode") != "train";
     match text(fields, "data.task") {
@@ -118,7 +118,7 @@ fn least_tokens(fields: &Fields, evaluated: bool) -> i64 {
             1 + 2 * tokens + separators + 1 + least + 1 + least
         }
         "brevo" => brevo::least_tokens(fields, largest),
-        // Nothing is asked: a window is of use from its first target on.
+        // These tasks ask no question: a window is useful from its first target on.
         "capo" | "lano" => 2,
         "multihop" => people::least_tokens(fields),
         "mano" => {
@@ -137,12 +137,12 @@ fn least_tokens(fields: &Fields, evaluated: bool) -> i64 {
     }
 }
 
-/// Whether samples say which of their tokens are targets.
+/// Whether samples label which tokens are targets.
 fn has_labels(task: &str) -> bool {
     ["brevo", "depo"].contains(&task)
 }
 
-/// What no sample could be made of.
+/// Reports parameters for which no sample can be generated.
 pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
     let mut problem = |path: &str, message: String, help: &str| {
         problems.push(Problem::new(path, "bad-task", message, help));
@@ -171,7 +171,7 @@ pub(super) fn check(fields: &Fields, problems: &mut Vec<Problem>) {
                     "set max_tlen to min_tlen or more",
                 );
             }
-            // The letters of a name tell names apart; more tokens make more names.
+            // More letters or longer names allow more distinct names.
             let names = (least..=most)
                 .map(|len| i128::from(letters).saturating_pow(len as u32))
                 .fold(0i128, i128::saturating_add);

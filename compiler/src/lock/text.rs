@@ -1,8 +1,8 @@
-//! The canonical text of a lock, and what to recompute its ids from.
+//! The canonical text of a lock, from which its ids can be recomputed.
 //!
-//! In: a lock. Out: its text; what two texts differ in. Must stay true: valid TOML; sections and the
-//! facts in each in a fixed order, facts sorted by key (bytewise), one a line, LF; a lock has one text.
-//! `docs/locks.md` is the format: it changes with this file.
+//! In: a lock. Out: its text; the differences of two texts. Must stay true: valid TOML; sections and
+//! their facts have a fixed order, facts sorted by key (bytewise), one per line, LF; a lock has exactly
+//! one text. `docs/locks.md` documents the format; update it together with this file.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,12 +14,12 @@ use super::{
 use crate::digest::Digest;
 use crate::field::{Class, FieldValue, GENERATORS, Origin, TABLE, quote};
 
-/// The version that is written. Version 1 is the first.
+/// The version of new locks. Version 1 is the first.
 pub const VERSION: u32 = 2;
 
 const TEXT_TAG: &str = "canonc.lock.v1";
 
-/// A table of the text.
+/// A TOML table of the text.
 pub(super) struct Section {
     pub(super) name: String,
     pub(super) facts: Vec<Line>,
@@ -30,13 +30,13 @@ impl Section {
         Section { name: name.into(), facts }
     }
 
-    /// The facts as they are hashed.
+    /// The facts as hashed.
     pub(super) fn lines(&self) -> String {
         super::covered::lines(&self.facts)
     }
 }
 
-/// The lock's one text.
+/// Writes the lock.
 pub fn write(lock: &Lock) -> String {
     let mut sections = sections(lock);
     open(lock, &mut sections);
@@ -90,7 +90,7 @@ fn written(lock: &Lock, sections: &[Section]) -> String {
             let _ = write!(body, "\n[{}]\n{}", section.name, section.lines());
         }
     }
-    // Sorted among the digests, which all begin before `text` but `train`.
+    // Keep the digests sorted: all except `train` sort before `text`.
     let at = digests.find("train = ").unwrap_or(digests.len());
     let (before, after) = digests.split_at(at);
     let digest = Digest::of(TEXT_TAG, &format!("{head}{before}{after}{body}"));
@@ -109,7 +109,7 @@ fn fact(key: &str, value: impl std::fmt::Display) -> Line {
     (key.to_owned(), value.to_string())
 }
 
-/// A text of several lines. Ours never hold the quotes; another's would be written on one line.
+/// A multi-line text. Ours never contain the quotes; text that does is written on one line.
 fn block(text: &str) -> String {
     let plain = |c: char| !c.is_control() || c == '\n' || c == '\t';
     if text.contains("'''") || text.ends_with('\'') || !text.chars().all(plain) {
@@ -139,7 +139,7 @@ fn arch(lock: &ArchLock) -> Vec<Section> {
     sections
 }
 
-/// The arch inside any lock.
+/// The sections of an arch, in any kind of lock.
 fn arch_text(arch: &LockedArch, prefix: &str) -> Vec<Section> {
     let (mut free, mut defaults) = (Vec::new(), Vec::new());
     for layers::Line { path, value, written } in layers::lines(&arch.compiled.fields) {
@@ -154,13 +154,13 @@ fn arch_text(arch: &LockedArch, prefix: &str) -> Vec<Section> {
     ]
 }
 
-/// A TOML key: as it is if TOML takes it, else quoted.
+/// A TOML key, quoted if necessary.
 fn key(path: &str) -> String {
     let bare = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     if !path.is_empty() && path.chars().all(bare) { path.to_owned() } else { quote(path) }
 }
 
-/// The value of an arch's field: a number or truth as TOML has them, else a string.
+/// The value of an arch's field: a TOML number or boolean, or else a string.
 fn arch_value(text: &str) -> String {
     let number = text.parse::<i64>().is_ok_and(|n| n.to_string() == text)
         || dsl::Decimal::parse(text).is_ok_and(|x| x.to_string() == text);
@@ -192,7 +192,7 @@ pub(super) fn experiment(lock: &Experiment, prefix: &str) -> Vec<Section> {
     ];
     let train = train(fields, derived);
     let mut cosmetic = of_class(fields, Class::Cosmetic);
-    // Which of the two was written is no matter of the result.
+    // The form that was written does not affect the result.
     let given = if fields.contains_key("budget.tokens") { "tokens" } else { "steps" };
     cosmetic.push(fact("budget.given", format!("\"{given}\"")));
     if let Some(name) = fields.get("data.source").filter(|_| is_bound(fields)) {
@@ -229,7 +229,7 @@ impl Comparison {
         sections
     }
 
-    /// What the comparison's own id covers.
+    /// The sections that the comparison's own id covers.
     pub(super) fn own_sections(&self) -> Vec<Section> {
         let mut facts = self.facts();
         facts.sort();
@@ -247,7 +247,7 @@ impl Comparison {
     }
 }
 
-/// What a text that begins as a lock says it was made from, however damaged the rest is.
+/// The source that a lock's text names, even if the rest is damaged.
 pub fn source_of(text: &str) -> Option<String> {
     let mut lines = text.lines();
     lines.next().filter(|line| line.starts_with("# @generated by `canonc build"))?;
@@ -264,7 +264,7 @@ pub fn source_of(text: &str) -> Option<String> {
     }
 }
 
-/// One fact that two texts of a lock say differently.
+/// A fact that differs between two texts of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Drift {
     /// `train.optimizer.lr`, or `arch.text line 12`.
@@ -273,8 +273,8 @@ pub struct Drift {
     pub after: Option<String>,
 }
 
-/// What `after` says differently from `before`, fact by fact: first what someone chose, then what
-/// follows; digests and the graph's own text only if nothing else differs, since the rest gives them.
+/// The facts of `after` that differ from `before`: chosen ones first, then derived ones. Digests and
+/// the graph's text are listed only if nothing else differs, since they follow from the rest.
 pub fn drift(before: &str, after: &str) -> Vec<Drift> {
     let (old, new) = (facts_of(before), facts_of(after));
     let keys: std::collections::BTreeSet<&String> = old.keys().chain(new.keys()).collect();
@@ -297,7 +297,7 @@ pub fn drift(before: &str, after: &str) -> Vec<Drift> {
 enum Rank {
     Chosen,
     Derived,
-    /// By all the rest of the lock.
+    /// Determined by all other facts of the lock.
     Given,
 }
 
@@ -316,7 +316,7 @@ fn rank(key: &str) -> Rank {
     }
 }
 
-/// Facts of any text that looks like a lock, however damaged: by section and key, blocks by line.
+/// The facts of a text that looks like a lock, even if damaged: by section and key, blocks by line.
 fn facts_of(text: &str) -> BTreeMap<String, String> {
     let mut facts = BTreeMap::new();
     let mut section = String::new();

@@ -1,4 +1,4 @@
-//! `a + b`: a + b, element by element; a parameter spreads over batch and time.
+//! `a + b`: a + b, element by element; a parameter is broadcast over batch and time.
 
 use super::{Arity, Attrs, Context, Cost, Mismatch, Primitive, Shaped, Time, Type};
 use crate::lower::{Call, Gradients, Lower, Lowered};
@@ -40,7 +40,7 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
     Lowered::one(l.one(Kernel::Add, &call.operands))
 }
 
-/// da = db = dy, summed over batch and time where the operand was spread.
+/// da = db = dy, summed over batch and time for a broadcast operand.
 fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     call.operands.iter().map(|operand| dy[0].map(|dy| l.unspread(dy, *operand))).collect()
 }

@@ -65,7 +65,7 @@ fn cost(attrs: &Attrs, inputs: &[Type], outputs: &[Type], at: Context) -> Cost {
     Cost { flops: per_step * seen2, moved: n, saved: n }
 }
 
-/// Keys and values of the past stand in front of the new ones; a window keeps the last of both.
+/// Past keys and values are placed before the new ones; a window keeps the last of both.
 fn forward(l: &mut Lower, call: &Call) -> Lowered {
     let window = call.attrs.optional_int("window");
     let (q, mut k, mut v) = (call.operands[0], call.operands[1], call.operands[2]);

@@ -1,5 +1,5 @@
-//! `canon (x)`: a depthwise causal convolution over time, with a residual: what usually fills a
-//! slot. `y_t = x_t + act(Σ_j w[·, j] ⊙ x_{t−(kernel−1)+j})`, zeros before the sequence (Physics of
+//! `canon (x)`: a depthwise causal convolution over time with a residual, the usual fill of a slot.
+//! `y_t = x_t + act(Σ_j w[·, j] ⊙ x_{t−(kernel−1)+j})`, zeros before the sequence (Physics of
 //! Language Models, Part 4.1, section 3). The last tap multiplies the current token.
 
 use super::{
@@ -91,7 +91,7 @@ pub(super) struct Filter {
 }
 
 impl Filter {
-    /// How many of these operands are tensors; the weight and any bias come after them.
+    /// The number of tensors among these operands; the weight and any bias come after them.
     fn parts(&self, operands: &[ValId]) -> usize {
         operands.len() - 1 - usize::from(self.bias)
     }
@@ -115,7 +115,7 @@ impl Filter {
     }
 
     /// With c = conv(x) + bias and dc = dy ⊙ act′(c): dx_s = Σ_j w_j ⊙ dc_{s+(kernel−1)−j} (+ dy_s),
-    /// dw_j = Σ_t dc_t ⊙ x_{t−(kernel−1)+j}, dbias = Σ_t dc_t; c is made again from x.
+    /// dw_j = Σ_t dc_t ⊙ x_{t−(kernel−1)+j}, dbias = Σ_t dc_t; c is recomputed from x.
     pub(super) fn backward(
         &self,
         l: &mut Lower,
@@ -128,7 +128,7 @@ impl Filter {
         for (operand, dy) in operands.iter().zip(dy) {
             inputs.push(match dy {
                 Some(dy) => *dy,
-                // A part that nothing used; its filter still learns nothing from it.
+                // Nothing uses this part, so its filter gets a zero gradient.
                 None => {
                     let dims = l.value(*operand).dims.clone();
                     l.one(Kernel::Zeros { dims }, &[])

@@ -59,7 +59,7 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
 
 /// With S′ = exp(g_t) S_{t−1}, u = v_t − S′ᵀ k_t and dS the gradient of S_t (+ d^(−1/2) q_t dy_tᵀ):
 /// dβ = (dSᵀ k)·u, e = β dSᵀ k, dv = e, dk = β dS u − S′ e, dS′ = dS − k eᵀ, dg = Σ dS′ ⊙ S′,
-/// dS_{t−1} = exp(g_t) dS′. States are made again.
+/// dS_{t−1} = exp(g_t) dS′. States are recomputed.
 fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
     l.emit_all(Kernel::DeltaScanGrad, inputs).into_iter().map(Some).collect()

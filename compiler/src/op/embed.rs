@@ -51,7 +51,7 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
     Lowered::one(l.one(Kernel::Embed, &call.operands))
 }
 
-/// Tokens have no gradient; row i of the table's sums dy over the places of token i.
+/// Tokens have no gradient; row i of the table's gradient is the sum of dy at the positions of token i.
 fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let tokens = call.operands[0];
     let vocab = l.widths(call.operands[1]).first().copied().unwrap_or(0);

@@ -25,7 +25,7 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
 /// The identity, in the operand's own precision.
 fn backward(l: &mut Lower, call: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     if made.outputs[0] == call.operands[0] {
-        // One value: its gradient is already where it belongs.
+        // The output is the operand's own value, so its gradient needs no step.
         return vec![None];
     }
     vec![dy[0].map(|dy| precision::leave_island(l, dy))]

@@ -57,7 +57,7 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
 
 /// With dS the gradient of the state, from the last token to the first: dS += d^(−1/2) q_t dy_tᵀ,
 /// dq_t = d^(−1/2) S_t dy_t, dk_t = dS v_t, dv_t = dSᵀ k_t, dg_t = rows of exp(g_t) S_{t−1} ⊙ dS summed,
-/// dS ← diag(exp g_t) dS. States are made again.
+/// dS ← diag(exp g_t) dS. States are recomputed.
 fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
     l.emit_all(Kernel::GlaScanGrad, inputs).into_iter().map(Some).collect()

@@ -1,4 +1,4 @@
-//! `heads(x, n)`: `[…, n·d]` to `[…, n, d]`, head j being channels `j·d .. (j+1)·d`.
+//! `heads(x, n)`: `[…, n·d]` to `[…, n, d]`; head j is channels `j·d .. (j+1)·d`.
 
 use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Primitive, Shaped, Time,

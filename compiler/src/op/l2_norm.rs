@@ -1,5 +1,5 @@
-//! `l2_norm(x)`: `x / sqrt(Σ x² + eps)` over the last axis, eps inside the root and added to the
-//! sum: the query and key normalisation of Gated DeltaNet (Yang et al. 2024, section 3.3).
+//! `l2_norm(x)`: `x / sqrt(Σ x² + eps)` over the last axis, with eps added to the sum inside the
+//! root: the query and key normalisation of Gated DeltaNet (Yang et al. 2024, section 3.3).
 
 use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,

@@ -55,7 +55,7 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
     Lowered::one(l.one(Kernel::Linear { bias: call.operands.len() == 3 }, &call.operands))
 }
 
-/// dx = dy W, dW = Σ dyᵀ x, db = Σ dy, the sums over batch and time.
+/// dx = dy W, dW = Σ dyᵀ x, db = Σ dy, with sums over batch and time.
 fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let Some(dy) = dy[0] else { return Vec::new() };
     let (x, weight) = (call.operands[0], call.operands[1]);

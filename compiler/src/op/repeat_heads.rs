@@ -1,4 +1,4 @@
-//! `repeat_heads(x, n)`: `[…, h, d]` to `[…, h·n, d]`; new head j is old head ⌊j/n⌋, as in
+//! `repeat_heads(x, n)`: `[…, h, d]` to `[…, h·n, d]`; new head j copies old head ⌊j/n⌋, as in
 //! grouped-query attention (Ainslie et al. 2023, section 2.2).
 
 use super::{
@@ -44,7 +44,7 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
     Lowered::one(l.one(Kernel::RepeatHeads { times: call.attrs.int("times") }, &call.operands))
 }
 
-/// A head's gradient is the sum of its copies'.
+/// A head's gradient is the sum over its copies.
 fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let times = call.attrs.int("times");
     vec![dy[0].map(|dy| l.one(Kernel::RepeatHeadsGrad { times }, &[dy]))]

@@ -1,6 +1,6 @@
 //! `rope(x)`: rotates the first `dims` channels of each head by `position · theta^(−2i/dims)`
 //! (Su et al. 2021, eq. 34). `interleaved` pairs channels (2i, 2i+1), `half` pairs (i, i + dims/2);
-//! the rest passes through. Angles in f32, from `dims`, not from the head's width.
+//! the other channels are copied. Angles in f32, computed from `dims`, not from the head's width.
 
 use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,
@@ -78,7 +78,7 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
     Lowered::one(l.one(kernel(&call.attrs, false), &[call.operands[0], position]))
 }
 
-/// A rotation's transpose is the rotation by the negative angle.
+/// The transpose of a rotation is the rotation by the negative angle.
 fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let position = l.position();
     vec![dy[0].map(|dy| l.one(kernel(&call.attrs, true), &[dy, position]))]

@@ -1,4 +1,4 @@
-//! `x * 0.5`, `-x`, `x / 3`, `x * rsqrt(48)`: every element times one exact number.
+//! `x * 0.5`, `-x`, `x / 3`, `x * rsqrt(48)`: multiplies every element by one exact number.
 
 use super::{
     Arity, Attrs, AttrsExt, Config, ConfigKind, Context, Cost, Default, Mismatch, Primitive,

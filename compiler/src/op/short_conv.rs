@@ -1,5 +1,5 @@
-//! `short_conv name (x)`: a depthwise causal convolution over time without residual: the short
-//! convolution that linear mixers own (the paper's `b`). Mamba2's has a bias.
+//! `short_conv name (x)`: a depthwise causal convolution over time without residual, as owned by
+//! linear mixers (the paper's `b`). Mamba2's has a bias.
 
 use super::{
     Arity, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Owned, Primitive, Shaped, Time,
@@ -42,7 +42,7 @@ fn shape(attrs: &Attrs, inputs: &[Type]) -> Result<Shaped, Mismatch> {
     Ok(shaped)
 }
 
-/// The convolution of `canon` without its residual. That there is a bias shows in its being there.
+/// The convolution of `canon` without its residual. A third operand is the bias.
 fn filter(call: &Call) -> canon::Filter {
     let (kernel, bias) = (call.attrs.int("kernel"), call.operands.len() == 3);
     canon::Filter { kernel, residual: false, activation: Activation::Identity, bias }

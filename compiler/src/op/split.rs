@@ -1,4 +1,4 @@
-//! `a, b = split(x, m, n)`: the channels of x, cut in order into pieces of the given widths.
+//! `a, b = split(x, m, n)`: the channels of x in consecutive pieces of the given widths.
 
 use super::{
     Arity, Attr, Attrs, AttrsExt, Config, ConfigKind, Default, Mismatch, Primitive, Shaped, Time,
@@ -56,7 +56,7 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
     Lowered { outputs, ..Lowered::default() }
 }
 
-/// The pieces' gradients side by side; a piece that nothing used sends zeros.
+/// Concatenates the pieces' gradients; an unused piece contributes zeros.
 fn backward(l: &mut Lower, _: &Call, made: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let pieces: Vec<ValId> = made
         .outputs

@@ -64,7 +64,7 @@ fn forward(l: &mut Lower, call: &Call) -> Lowered {
 
 /// With α = exp(dt a), dS the gradient of S_t (+ dy_t c_tᵀ): dc = S_tᵀ dy, dx = dt dS b + d dy,
 /// db = dt dSᵀ x, ddt = Σ a α S_{t−1} ⊙ dS + x·(dS b), da = Σ dt α S_{t−1} ⊙ dS, dd = Σ x·dy,
-/// dS_{t−1} = α dS; sums over a group's heads for b and c. States are made again.
+/// dS_{t−1} = α dS; sums over a group's heads for b and c. States are recomputed.
 fn backward(l: &mut Lower, call: &Call, _: &Lowered, dy: &[Option<ValId>]) -> Gradients {
     let inputs: Vec<ValId> = dy.iter().flatten().chain(&call.operands).copied().collect();
     l.emit_all(Kernel::SsdScanGrad, inputs).into_iter().map(Some).collect()

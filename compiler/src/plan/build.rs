@@ -1,7 +1,7 @@
-//! The programs: streaming forward, evaluation, training.
+//! Builds the plans: streaming forward, evaluation, training.
 //!
-//! In: a graph and what is wanted of it. Out: finished plans. Must stay true: all three come from one
-//! lowering, so training computes what generation computes; passes run in the order written here.
+//! In: a graph and the requested outputs. Out: finished plans. Must stay true: all three use one
+//! lowering, so training and generation compute the same; passes run in the order written here.
 
 use dsl::Decimal;
 
@@ -14,11 +14,11 @@ use crate::graph::{Graph, ParamId};
 use crate::lower::{Lower, Stream};
 use crate::precision::Precision;
 
-/// What every plan is made with.
+/// Options of every plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
     pub precision: Precision,
-    /// Use the kernels that do several steps at once.
+    /// Use fused kernels.
     pub fuse: bool,
 }
 
@@ -31,7 +31,7 @@ impl Default for Options {
 /// The loss per counted target: nll + nll_square · nll² + z_loss · lse² (spec section 2.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The release's `z_loss` is this one, at 1e-4.
+    /// The release's `z_loss` is this term, at 1e-4.
     pub nll_square: Decimal,
     pub z_loss: Decimal,
 }
@@ -40,12 +40,12 @@ impl Loss {
     pub const CROSS_ENTROPY: Loss = Loss { nll_square: Decimal::ZERO, z_loss: Decimal::ZERO };
 }
 
-/// What the backward pass makes again instead of keeping.
+/// What the backward pass recomputes instead of keeping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Recompute {
     #[default]
     Nothing,
-    /// Everything inside a layer: only layer inputs are kept.
+    /// Everything inside a layer. Only layer inputs are kept.
     Layers,
 }
 
@@ -57,16 +57,16 @@ pub struct Optimizer {
     pub eps: Decimal,
     pub weight_decay: Decimal,
     pub decays: Decays,
-    /// Greatest global gradient norm.
+    /// Maximum global gradient norm.
     pub clip: Option<Decimal>,
 }
 
-/// Which parameters weight decay acts on.
+/// The parameters that weight decay applies to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Decays {
-    /// Every one, as the release does.
+    /// All of them, as in the release.
     All,
-    /// The weights of `linear` and `embed`; not norms, biases, convolutions, decay rates.
+    /// The weights of `linear` and `embed`, but not norms, biases, convolutions or decay rates.
     Matrices,
 }
 
@@ -78,8 +78,8 @@ pub struct TrainOptions {
     pub recompute: Recompute,
 }
 
-/// Tokens [b, t], position, states if asked for → logits, states if asked for: prefill, chunked
-/// prefill and decoding are this one function.
+/// Tokens [b, t], position, optional states → logits, optional states. Prefill, chunked prefill and
+/// decoding all use this function.
 pub fn forward(graph: &Graph, stream: Stream, options: Options) -> Plan {
     let mut lower = Lower::new(graph, options.precision);
     lower.stream = stream;
@@ -99,7 +99,7 @@ pub fn evaluate(graph: &Graph, loss: Loss, options: Options) -> Plan {
     finished(lower, options)
 }
 
-/// A training step, in three parts.
+/// A training step in three parts.
 pub fn train(graph: &Graph, options: &TrainOptions) -> TrainPlan {
     let micro = micro(graph, options);
     let combine = update::combine(&micro);
@@ -123,7 +123,7 @@ fn micro(graph: &Graph, options: &TrainOptions) -> Plan {
         let id = ParamId(n as u32);
         let made = lower.used(id).and_then(|value| flow.of(value));
         let gradient = made.unwrap_or_else(|| {
-            // Elaboration refuses parameters without a user; a user may still ignore its operand.
+            // Elaboration refuses unused parameters, but a user may ignore its operand.
             let dims = param.shape.iter().map(|d| Extent::Fixed(*d)).collect();
             lower.one(Kernel::Zeros { dims }, &[])
         });

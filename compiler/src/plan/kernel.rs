@@ -1,12 +1,12 @@
-//! Everything the runtime can be asked to compute: one closed enum.
+//! Every computation the runtime supports, as one closed enum.
 //!
-//! In: nothing. Out: [`Kernel`], whose fields are attributes and whose doc comments are the
-//! contract: inputs in order with shapes, outputs in order with shapes, meaning. Must stay true:
-//! every output is overwritten, never accumulated into, and is new memory unless [`Kernel::writes_over`]
-//! or [`Kernel::is_view`] says otherwise; reductions run in one fixed order.
+//! In: nothing. Out: [`Kernel`]. Its fields are attributes, and its doc comments are the contract:
+//! inputs in order with shapes, outputs in order with shapes, meaning. Must stay true: every output
+//! is overwritten, never accumulated into, and is new memory unless [`Kernel::writes_over`] or
+//! [`Kernel::is_view`] says otherwise; reductions run in one fixed order.
 //!
 //! Shapes: b batch, t time, c channels, h heads, d head width, `…` any leading axes ([b, t], [b, t, h],
-//! or none for functions of parameters alone). f32 unless said otherwise; [] is a number.
+//! or none for functions of parameters alone). f32 unless stated otherwise; [] is a scalar.
 
 use dsl::Decimal;
 
@@ -28,7 +28,7 @@ pub enum Kernel {
     /// In: dy [b, t, o], x [b, t, i]. Out: dweight [o, i] = Σ_{b,t} dyᵀ x.
     LinearGradWeight,
     /// In: dy [b, t, dims…]. Out: [dims…] = Σ_{b,t} dy: gradients of biases and of parameters that
-    /// were spread over batch and time.
+    /// were broadcast over batch and time.
     SumTokens,
 
     // Norms, over the last axis c. Statistics in f32.
@@ -48,61 +48,61 @@ pub enum Kernel {
     /// In: dy […], and s […]: the operand x of silu, softplus and logsigmoid, the result y of
     /// sigmoid and exp ([`Function::keeps_result`]). Out: dx […] = dy f′.
     PointwiseGrad(Function),
-    /// In: a, b, of equal trailing dims; if only one has [b, t] in front, the other is spread over
-    /// it. Out: y = a + b.
+    /// In: a, b, with equal trailing dims; if only one has [b, t] in front, the other is broadcast.
+    /// Out: y = a + b.
     Add,
     /// In: as `Add`. Out: y = a ⊙ b.
     Mul,
     /// In: x […]. Out: y […] = by · x, with `by` rounded once, to the nearest f64.
     Scale { by: Root },
-    /// In: gate […], up […]. Out: y […] = silu(gate) ⊙ up. Made by `fuse`.
+    /// In: gate […], up […]. Out: y […] = silu(gate) ⊙ up. Created by `fuse`.
     SwiGlu,
     /// In: dy […], gate […], up […]. Out: dgate […], dup […].
     SwiGluGrad,
-    /// In: x […, c], gate […, c], weight [c]. Out: y […, c], rstd […]. Made by `fuse`. With gate
-    /// `After` the norm: y = weight ⊙ x · rstd ⊙ silu(gate), rstd = 1/sqrt(mean x² + eps). With it
+    /// In: x […, c], gate […, c], weight [c]. Out: y […, c], rstd […]. Created by `fuse`. With gate
+    /// `After` the norm: y = weight ⊙ x · rstd ⊙ silu(gate), rstd = 1/sqrt(mean x² + eps). With gate
     /// `Before`: u = x ⊙ silu(gate), y = weight ⊙ u · rstd, rstd = 1/sqrt(mean u² + eps).
     GatedRmsNorm { eps: Decimal, gate: Gate },
     /// In: dy […, c], x […, c], gate […, c], weight [c], rstd […]. Out: dx […, c], dgate […, c],
     /// dweight [c].
     GatedRmsNormGrad { gate: Gate },
 
-    // Moving things.
+    // Rearrangements.
     /// In: x [b, t, …]. Out: the same elements as [b, t, dims…]. A view.
     Reshape { dims: Vec<i64> },
     /// In: n tensors [b, t, c_i]. Out: [b, t, Σ c_i], in operand order.
     Concat,
     /// In: x [b, t, Σ widths]. Out: one [b, t, w] for each of `widths`, in order. Views.
     Split { widths: Vec<i64> },
-    /// In: none. Out: zeros of these dims: the gradient of a result nothing used.
+    /// In: none. Out: zeros of these dims, the gradient of an unused result.
     Zeros { dims: Vec<Extent> },
-    /// In: x [b, t, h, d]. Out: y [b, t, h·times, d], head j being head ⌊j/times⌋ of x.
+    /// In: x [b, t, h, d]. Out: y [b, t, h·times, d]; head j is head ⌊j/times⌋ of x.
     RepeatHeads { times: i64 },
     /// In: dy [b, t, h·times, d]. Out: dx [b, t, h, d], summed over each head's copies.
     RepeatHeadsGrad { times: i64 },
 
     // Positions and time.
     /// In: x [b, t, h, d], position [] i64 of the first token. Out: y [b, t, h, d]: the first `dims`
-    /// channels of each head turned by the angle (position + t) · theta^(−2i/dims) of pair i, in
-    /// f32; the rest copied. `inverse` turns by the negative angle, which is the gradient rule.
+    /// channels of each head rotated by the angle (position + t) · theta^(−2i/dims) of pair i, in
+    /// f32; the rest copied. `inverse` rotates by the negative angle, which is the gradient rule.
     Rope { theta: Decimal, dims: i64, layout: RopeLayout, inverse: bool },
     /// In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t. Out: y [b, t, h, e], lse
     /// [b, h, t] = ln Σ_j exp(score). score = q kᵀ / sqrt(d); query i sees keys j with
-    /// 0 ≤ (s − t + i) − j, and < `window` if there is one; query head j reads kv head ⌊j·kv/h⌋.
+    /// 0 ≤ (s − t + i) − j, and with `window` also < window; query head j reads kv head ⌊j·kv/h⌋.
     /// Softmax in f32.
     Attention { window: Option<i64> },
     /// In: dy [b, t, h, e], q [b, t, h, d], k [b, t, kv, d], v [b, t, kv, e], y [b, t, h, e], lse
-    /// [b, h, t]. Out: dq, dk, dv, each as its operand.
+    /// [b, h, t]. Out: dq, dk, dv, each shaped like its operand.
     AttentionGrad { window: Option<i64> },
     /// In: past [b, p, …], x [b, t, …]. Out: [b, p + t, …].
     AppendTime,
-    /// In: x [b, s, …]. Out: the last min(rows, s) along time, in memory of its own.
+    /// In: x [b, s, …]. Out: the last min(rows, s) along time, in its own memory.
     LastTime { rows: i64 },
     /// Canon layers and short convolutions: depthwise and causal over time.
-    /// In: `parts` tensors x_i [b, t, c_i], read as the channels side by side of one x of c = Σ c_i
-    /// channels, never put together; weight [c, kernel], the last tap for the current token; if
-    /// `bias` bias [c]; if `state` past [b, kernel − 1, c], else zeros. Out: `parts` tensors y_i
-    /// [b, t, c_i] of y = act(conv(x) + bias), plus x if `residual`.
+    /// In: `parts` tensors x_i [b, t, c_i], read as one x with c = Σ c_i channels without concatenating
+    /// them; weight [c, kernel], with the last tap for the current token; if `bias` bias [c]; if `state`
+    /// past [b, kernel − 1, c], else zeros. Out: `parts` tensors y_i [b, t, c_i] of
+    /// y = act(conv(x) + bias), plus x if `residual`.
     CausalConv {
         kernel: i64,
         residual: bool,
@@ -116,13 +116,13 @@ pub enum Kernel {
     /// [c, kernel], if `bias` dbias [c].
     CausalConvGrad { kernel: i64, residual: bool, activation: Activation, parts: usize, bias: bool },
     /// In: `parts` tensors x_i [b, t, c_i]; if `state` past [b, kernel − 1, c]. Out: [b, kernel − 1,
-    /// c]: the last kernel − 1 rows of past (or zeros) followed by x, parts side by side, in memory
-    /// of its own.
+    /// c]: the last kernel − 1 rows of past (or zeros) followed by x, parts concatenated, in its own
+    /// memory.
     CausalConvState { kernel: i64, parts: usize, state: bool },
     /// In: q, k, g [b, t, h, d], v [b, t, h, e]; if `state` S [b, h, d, e]. Out: y [b, t, h, e], S
     /// after the last token [b, h, d, e]. S ← diag(exp g_t) S + k_t v_tᵀ, y_t = d^(−1/2) Sᵀ q_t.
     GlaScan { state: bool },
-    /// In: dy [b, t, h, e], q, k, v, g; zero state. Out: dq, dk, dv, dg, each as its operand.
+    /// In: dy [b, t, h, e], q, k, v, g; zero state. Out: dq, dk, dv, dg, each shaped like its operand.
     GlaScanGrad,
     /// In: q, k [b, t, h, d], v [b, t, h, e], beta, g [b, t, h]; if `state` S [b, h, d, e]. Out: y
     /// [b, t, h, e], S after the last token. S ← exp(g_t) S, S ← S + β_t k_t (v_t − Sᵀ k_t)ᵀ,
@@ -144,20 +144,20 @@ pub enum Kernel {
     CrossEntropy { nll_square: Decimal, z_loss: Decimal },
     /// In: logits [b, t, v], targets [b, t] i64, nll [b, t], lse [b, t], scale [] f64. Out: dlogits
     /// [b, t, v] = scale · ((1 + 2 nll_square nll)(p − onehot(target)) + 2 z_loss lse p) with
-    /// p = exp(logits − lse); 0 where ignored. May be written over logits where they are dropped.
+    /// p = exp(logits − lse); 0 where ignored. May overwrite logits if they are dropped.
     CrossEntropyGrad { nll_square: Decimal, z_loss: Decimal },
-    /// In: logits [b, t, v]. Out: [b, t] i64, the lowest index of the greatest.
+    /// In: logits [b, t, v]. Out: [b, t] i64, the lowest index of the maximum.
     Argmax,
 
     // Update.
-    /// In: a, b of one shape and dtype. Out: a + b, written over a.
+    /// In: a, b with one shape and dtype. Out: a + b, written over a.
     Accumulate,
     /// In: every gradient, in parameter order. Out: norm [] f64: the square root of the sum, in
-    /// that order, of each one's sum of squares.
+    /// that order, of each gradient's sum of squares.
     GradNorm,
     /// In: norm [] f64. Out: coefficient [] f64 = min(1, max / (norm + 1e-6)), or 1 without `max`.
     Clip { max: Option<Decimal> },
-    /// In: parameter p, gradient g, moments m and v, all of one shape; coefficient [] f64, learning
+    /// In: parameter p, gradient g, moments m and v, all with one shape; coefficient [] f64, learning
     /// rate lr [] f64, step number n [] i64 from 1. Out: p, m, v, written over their inputs.
     /// g ← coefficient · g; p ← p (1 − lr · decay); m ← β1 m + (1 − β1) g; v ← β2 v + (1 − β2) g²;
     /// p ← p − lr · (m / (1 − β1ⁿ)) / (sqrt(v) / sqrt(1 − β2ⁿ) + eps) (Loshchilov and Hutter 2019,
@@ -165,26 +165,26 @@ pub enum Kernel {
     AdamW { beta1: Decimal, beta2: Decimal, eps: Decimal, decay: Decimal },
 }
 
-/// A function of one number.
+/// A scalar function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Function {
     /// x σ(x).
     Silu,
     /// 1 / (1 + exp(−x)).
     Sigmoid,
-    /// ln(1 + exp x); x above 20.
+    /// ln(1 + exp x); equal to x above 20.
     Softplus,
     /// −ln(1 + exp(−x)), without overflow.
     LogSigmoid,
     Exp,
 }
 
-/// Where the silu gate of a norm multiplies.
+/// The position of a norm's silu gate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Gate {
-    /// What is normed (Mamba2).
+    /// Multiplies the input of the norm (Mamba2).
     Before,
-    /// The normed (gated linear attention, Gated DeltaNet).
+    /// Multiplies its output (gated linear attention, Gated DeltaNet).
     After,
 }
 
@@ -196,7 +196,7 @@ pub enum RopeLayout {
     Half,
 }
 
-/// Of a convolution's result, before the residual.
+/// The activation of a convolution, before the residual.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Activation {
     Identity,
@@ -224,7 +224,7 @@ impl Function {
 }
 
 impl Kernel {
-    /// (output, input) pairs that are one memory: the step changes what the caller passed in.
+    /// (output, input) pairs that share memory: the step changes what the caller passed in.
     pub fn writes_over(&self) -> &'static [(usize, usize)] {
         if matches!(self, Kernel::Accumulate) {
             &[(0, 0)]

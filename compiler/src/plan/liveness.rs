@@ -1,34 +1,34 @@
-//! When values die, and what is alive at once.
+//! The lifetimes of values, and the memory in use at once.
 //!
-//! In: a plan whose steps name values. Out: `drop_after` of every step; an estimate of the greatest
-//! memory. Must stay true: outputs and inputs are never dropped; a step without a used result is
-//! removed; views cost nothing but keep what they look into alive.
+//! In: a plan with named values. Out: `drop_after` for every step; an estimate of peak memory.
+//! Must stay true: outputs and inputs are never dropped; a step without a used result is removed;
+//! views use no memory of their own, but keep the value they view alive.
 
 use super::{DType, Extent, Kernel, Plan, ValId};
 
-/// The run-time extents a plan leaves open.
+/// The run-time values of a plan's variable extents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sizes {
     pub batch: i64,
     pub time: i64,
-    /// Tokens before the first one given: the rows of a growing key-value state.
+    /// Tokens before this call: the rows of a growing key-value state.
     pub past: i64,
 }
 
-/// Bytes, by who holds them.
+/// Bytes, by owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Memory {
     /// Held by the caller throughout: parameters, moments, tokens, states.
     pub inputs: i128,
-    /// The most that steps hold at once, outputs included.
+    /// The most memory held by steps at once, including outputs.
     pub peak: i128,
-    /// Left at the end.
+    /// Held by outputs at the end.
     pub outputs: i128,
     /// The step at which the peak is reached.
     pub at: usize,
 }
 
-/// Removes steps nothing depends on, and says after each step what is no longer needed.
+/// Removes unused steps, and fills in the values to drop after each step.
 pub(crate) fn finish(plan: &mut Plan) {
     plan.inputs.sort();
     let mut needed = vec![false; plan.values.len()];
@@ -49,7 +49,7 @@ pub(crate) fn finish(plan: &mut Plan) {
     }
     let owned = |id: &ValId| owned.get(id.0 as usize) == Some(&true);
     for mut step in plan.steps.drain(..).rev() {
-        // A result is needed if some later step has marked it.
+        // A result is used if a later step has marked it.
         let mut unused = Vec::new();
         let mut used = false;
         for id in &step.outputs {
@@ -68,7 +68,7 @@ pub(crate) fn finish(plan: &mut Plan) {
     compact(plan, &inputs);
 }
 
-/// Renumbers values so that those of removed steps and unused inputs leave no trace.
+/// Renumbers values, leaving out those of removed steps and unused inputs.
 fn compact(plan: &mut Plan, inputs: &[ValId]) {
     let mut number = vec![None; plan.values.len()];
     let mut values = Vec::new();
@@ -132,7 +132,7 @@ impl DType {
 }
 
 impl Plan {
-    /// What running this plan at these sizes holds. Kernels' own scratch memory is not in it.
+    /// The memory for running this plan at these sizes, without the kernels' own scratch memory.
     pub fn memory(&self, sizes: Sizes) -> Memory {
         let bytes = |id: ValId| {
             self.value(id).map_or(0, |v| {
@@ -140,7 +140,7 @@ impl Plan {
                 count * i128::from(v.dtype.bytes())
             })
         };
-        // Views count towards the value they look into, which lives until the last of them is gone.
+        // A view counts as part of the value it views, which lives until its last view is dropped.
         let mut root: Vec<ValId> = (0..self.values.len() as u32).map(ValId).collect();
         for step in &self.steps {
             let over = step.kernel.writes_over();
@@ -193,7 +193,7 @@ impl Plan {
         memory
     }
 
-    /// How many steps of each kernel there are, by name.
+    /// The number of steps of each kernel, by name.
     pub fn census(&self) -> std::collections::BTreeMap<&'static str, usize> {
         let mut census = std::collections::BTreeMap::new();
         for name in self.steps.iter().map(|s| Kernel::name(&s.kernel)) {

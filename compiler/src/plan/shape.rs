@@ -1,8 +1,8 @@
-//! What each kernel gives: the shapes and dtypes in the contract of [`Kernel`], as code.
+//! The results of each kernel: the shapes and dtypes in the contract of [`Kernel`], as code.
 //!
 //! In: a kernel and its operands' values. Out: its results' values, with their names. Must stay
-//! true: total (a wrong operand count gives a wrong shape, which [`Plan::check`] of the tests
-//! reports, never a panic); agrees with the doc comments of `kernel.rs`.
+//! true: never panics (a wrong operand count gives a wrong shape, which [`Plan::check`] of the tests
+//! reports); agrees with the doc comments of `kernel.rs`.
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
@@ -12,7 +12,7 @@ use super::{DType, Extent, Kernel, Plan, ValId, Value};
 /// The results of `kernel` applied to `inputs`.
 pub(crate) fn infer(kernel: &Kernel, inputs: &[&Value]) -> Vec<Value> {
     let dims = |i: usize| inputs.get(i).map_or(&[][..], |v| v.dims.as_slice());
-    // The i-th input's shape and dtype under another name.
+    // A value with the i-th input's shape and dtype, and another name.
     let like = |name: &'static str, i: usize| {
         let dtype = inputs.get(i).map_or(DType::F32, |v| v.dtype);
         value(name, dims(i).to_vec(), dtype)
@@ -143,7 +143,7 @@ fn take(dims: &[Extent], n: usize) -> Vec<Extent> {
     dims.iter().take(n).copied().collect()
 }
 
-/// All but the last.
+/// All elements except the last.
 fn init(dims: &[Extent]) -> &[Extent] {
     dims.split_last().map_or(&[], |(_, init)| init)
 }
@@ -175,14 +175,14 @@ fn per_head(dims: &[Extent], heads: impl Fn(i64) -> i64) -> Vec<Extent> {
     dims
 }
 
-/// [b, h, rows, columns] of [b, t, h, rows] and [b, t, _, columns].
+/// Combines [b, t, h, rows] and [b, t, _, columns] to [b, h, rows, columns].
 fn matrix(rows: &[Extent], columns: &[Extent]) -> Vec<Extent> {
     join(&[Extent::Batch], &join(skip(rows, 2), skip(columns, 3)))
 }
 
 impl Plan {
-    /// The first broken promise, if any: values written once and before they are read, results of
-    /// the shapes their kernel gives, nothing read after it was dropped, nothing dropped twice.
+    /// Checks the plan: values are written once and before they are read, results have the shapes of
+    /// their kernel, nothing is read after it was dropped, nothing is dropped twice.
     pub fn check(&self) -> Result<(), String> {
         let mut state = vec![Life::Unborn; self.values.len()];
         let kept: BTreeSet<ValId> = self.outputs.iter().map(|(_, id)| *id).collect();

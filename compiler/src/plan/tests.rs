@@ -1,8 +1,8 @@
-//! The plan, executed in f64 by a scalar interpreter that knows kernels only by their contracts.
+//! Executes plans in f64 with a scalar interpreter that follows only the kernels' contracts.
 //!
-//! In: architecture texts of a few hundred parameters. Out: every gradient rule against finite
-//! differences, the streaming law, the passes. Must stay true: the interpreter reads nothing but the
-//! plan, checks every shape the plan declares, and frees what the plan drops.
+//! In: architecture texts of a few hundred parameters. Out: tests of every gradient rule against finite
+//! differences, of streaming, and of the passes. Must stay true: the interpreter reads only the
+//! plan, checks every shape the plan declares, and frees the values the plan drops.
 
 mod golden;
 mod gradients;
@@ -62,7 +62,7 @@ fn options(fuse: bool, recompute: Recompute, loss: Loss) -> TrainOptions {
     TrainOptions { common, loss, optimizer, recompute }
 }
 
-/// Random parameters of a graph: of order one, so that no path is too weak to be seen.
+/// Random parameters of a graph, of order one, so that every path has a visible effect.
 fn parameters(graph: &Graph, random: &mut Random) -> BTreeMap<Input, Tensor> {
     let mut inputs = BTreeMap::new();
     for (n, param) in graph.top.params.iter().enumerate() {
@@ -78,7 +78,7 @@ fn tokens(graph: &Graph, batch: usize, time: usize, random: &mut Random) -> Tens
     Tensor::from_fn(vec![batch, time], |_| random.below(graph.vocab as u64) as f64)
 }
 
-/// A plan that keeps its promises.
+/// Asserts that a plan is valid.
 fn checked(plan: &Plan) -> &Plan {
     if let Err(problem) = plan.check() {
         panic!("{problem}\n{}", plan.text());

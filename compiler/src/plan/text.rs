@@ -1,8 +1,8 @@
-//! A plan as text: what `canonc graph --plan` shows and what a run records the digest of.
+//! A plan as text, for `canonc graph --plan` and for the digest that a run records.
 //!
-//! In: a plan. Out: one line per value given, step and output. Must stay true: everything that
-//! changes what is executed, or when memory is freed, changes the text; where in a source file a
-//! step was written does not.
+//! In: a plan. Out: one line per input, step and output. Must stay true: everything that changes
+//! the execution, or when memory is freed, changes the text; the source line of a step does
+//! not.
 
 use std::fmt::{self, Write as _};
 
@@ -20,7 +20,7 @@ impl Plan {
         let mut text = String::new();
         for (input, id) in &self.inputs {
             let _ = write!(text, "{} = given {input}", self.typed(*id));
-            // A state is known by its number: its path is in no id, and this text is hashed.
+            // Identify a state by its number: its path is in no id, and this text is hashed.
             let path = match (input, self.value(*id)) {
                 (
                     Input::Param(_)
@@ -96,7 +96,7 @@ fn heading(step: &Step) -> String {
 }
 
 impl Kernel {
-    /// The word for it in texts, tables and profiles.
+    /// The kernel's name in texts, tables and profiles.
     pub fn name(&self) -> &'static str {
         match self {
             Kernel::Embed => "embed",
@@ -148,7 +148,7 @@ impl Kernel {
         }
     }
 
-    /// Every field, as `name value`.
+    /// Every field as `name value`.
     pub fn attrs(&self) -> Vec<String> {
         match self {
             Kernel::EmbedGrad { vocab } => vec![format!("vocab {vocab}")],

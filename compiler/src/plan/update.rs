@@ -1,8 +1,8 @@
-//! What happens between micro-batches and after the last: sums, clipping, AdamW.
+//! Combines micro-batches and updates parameters: sums, clipping, AdamW.
 //!
-//! In: what `micro` gives; parameters and their shapes. Out: the `combine` and `update` plans. Must
-//! stay true: one step per parameter in parameter order; every element's update is a function of
-//! its own gradient, moments and the three numbers, so it does not matter who holds which shard.
+//! In: the outputs of `micro`; parameters and their shapes. Out: the `combine` and `update` plans. Must
+//! stay true: one step per parameter in parameter order; every element's update depends only on
+//! its own gradient, moments and the three scalars, so sharding does not matter.
 
 use dsl::Decimal;
 
@@ -12,7 +12,7 @@ use super::{
 };
 use crate::graph::{Graph, Param, ParamId};
 
-/// left + right of everything `micro` gives.
+/// left + right for every output of `micro`.
 pub(super) fn combine(micro: &Plan) -> Plan {
     let mut plan = Plan::default();
     for (output, id) in &micro.outputs {
@@ -27,7 +27,7 @@ pub(super) fn combine(micro: &Plan) -> Plan {
     plan
 }
 
-/// Norm, clipping coefficient, then every parameter.
+/// Computes the norm and clipping coefficient, then updates every parameter.
 pub(super) fn update(graph: &Graph, optimizer: &Optimizer) -> Plan {
     let Optimizer { beta1, beta2, eps, weight_decay, decays, clip } = *optimizer;
     let mut plan = Plan::default();
@@ -66,7 +66,7 @@ pub(super) fn update(graph: &Graph, optimizer: &Optimizer) -> Plan {
     plan
 }
 
-/// Whether weight decay acts on a parameter. Locks hash the answer, since a role is in no graph.
+/// Whether weight decay applies to a parameter. Locks hash the answer, because graphs do not contain roles.
 pub(crate) fn decayed(param: &Param, decays: Decays) -> bool {
     match decays {
         Decays::All => true,

@@ -1,7 +1,7 @@
-//! Comparison files: which recipes are arms, and what is meant to differ between them.
+//! Comparison files: recipes used as arms, and the intended differences between them.
 //!
-//! In: TOML with `base`, `treatment`, `[arms]`, `[seeds]`, and if wanted `trainer`, `[again]` (the A/A arm), `[grid]`,
-//! `[selection]`, `[analysis]`, `[match]`, and `[sweep]` for several comparisons that differ in their arms alone. Out: a
+//! In: TOML with `base`, `treatment`, `[arms]`, `[seeds]`, and optionally `trainer`, `[again]` (the A/A arm), `[grid]`,
+//! `[selection]`, `[analysis]`, `[match]`, and `[sweep]` for several comparisons that differ only in their arms. Out: a
 //! [`ComparisonFile`], or every error in it. Must stay true: a treatment is
 //! declared here once, before any run; a nuisance or a seed cannot be a treatment.
 
@@ -27,23 +27,23 @@ use crate::resolve::import_target;
 
 pub use rows::Row;
 
-/// An arm as a comparison file says it.
+/// An arm in a comparison file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ArmFile {
     pub name: String,
-    /// The path of its recipe, relative to where the comparison file's own name is.
+    /// The path of its recipe, relative to the same directory as the comparison file's.
     pub recipe: String,
-    /// Instead of the arch that the recipe names.
+    /// The arch to use instead of the recipe's.
     pub arch: Option<ArchRef>,
-    /// Which of a recipe's locks, by name, where its sweep makes several.
+    /// The name of one of the recipe's locks, if its sweep makes several.
     pub point: Option<String>,
 }
 
-/// A comparison file, read.
+/// A parsed comparison file.
 #[derive(Clone, Debug)]
 pub struct ComparisonFile {
     pub file: FileId,
-    /// One for each comparison that the file makes.
+    /// One row for each comparison in the file.
     pub rows: Vec<Row>,
     declared: Declared,
     spans: BTreeMap<String, Span>,
@@ -143,7 +143,7 @@ impl Reader<'_> {
                     let entries = self.strings(path, value, at);
                     treatment.insert(Some(arm.to_owned()), entries);
                 }
-                // Read with the arms that are the same in every row.
+                // Read later, with the arms that are the same in every row.
                 (Some(("sweep", _)), _) => {}
                 // Read before all arms.
                 (None, DeValue::String(_)) if path == "recipe" => {}
@@ -242,12 +242,12 @@ impl Reader<'_> {
         self.spans.get(path).copied().unwrap_or(Span::new(self.file, 0, 0))
     }
 
-    /// A value, or why it is none.
+    /// Returns a value, or reports why it is invalid.
     fn written<T>(&mut self, path: &str, at: Span, read: Result<T, String>) -> Option<T> {
         read.map_err(|why| self.diagnostics.push(diag::bad_match(at, path, &why))).ok()
     }
 
-    /// The recipe of every arm that names an arch.
+    /// The recipe of every arm that names only an arch.
     fn shared(&mut self, leaves: &[Fact<'_, '_>]) -> Option<String> {
         let fact = leaves.iter().find(|fact| fact.path == "recipe")?;
         let DeValue::String(text) = fact.value else { return None };
@@ -387,7 +387,7 @@ impl Reader<'_> {
         }
     }
 
-    /// For each arm but the base: its own list, or the one for all.
+    /// For each arm except the base: its own list, or the shared one.
     fn treatment(
         &mut self,
         written: BTreeMap<Option<String>, Vec<String>>,
@@ -444,7 +444,7 @@ impl Reader<'_> {
             }
         };
         let (mut seeds, mut again) = (read("seeds"), read("again"));
-        // Questions are a sample, too: each seed has its own, unless the file says otherwise.
+        // Evaluation questions are a sample too: each seed has its own, unless the file says otherwise.
         if !lists.contains_key("seeds.eval") {
             for (number, seeds) in (0..).zip(&mut seeds) {
                 seeds.eval = number;
@@ -465,7 +465,7 @@ impl Reader<'_> {
             self.diagnostics.push(diag::seed_counts(at, "again", again.len(), seeds.len()));
         }
         for (again, seeds) in again.iter_mut().zip(&seeds) {
-            // What the A/A arm does not vary stays as it is in the base.
+            // Seeds that the A/A arm does not vary are the base's.
             let varied = |kind: &str| lists.contains_key(&format!("again.{kind}"));
             *again = Seeds {
                 init: if varied("init") { again.init } else { seeds.init },
@@ -491,14 +491,14 @@ impl ComparisonFile {
         self.rows.iter().flat_map(|row| &row.arms)
     }
 
-    /// Where something is declared, or the nearest place to it.
+    /// The span of a declaration, or the nearest one.
     pub fn place(&self, path: &str) -> Span {
         let section = path.split('.').next().unwrap_or(path);
         let known = self.spans.get(path).or_else(|| self.spans.get(section));
         known.copied().unwrap_or(Span::new(self.file, 0, 0))
     }
 
-    /// The comparison of these arms, in the order of `arms`.
+    /// Builds the comparison of these arms, in the order of `arms`.
     pub fn comparison(
         &self,
         name: &str,
@@ -509,8 +509,8 @@ impl ComparisonFile {
         Comparison::new(name.to_owned(), source.to_owned(), arms, self.declared.clone())
     }
 
-    /// What kept arms from making a comparison, at its places in the file. A confound is told by the
-    /// report of its verdict; here only where it was declared.
+    /// Explains why arms do not form a comparison, at the spans in the file. For a confound, this only
+    /// points at the declaration; the report of the verdict explains it.
     pub fn explain(&self, why: &NoComparison) -> Diagnostics {
         match why {
             NoComparison::Problems(problems) => problems

@@ -1,7 +1,7 @@
-//! Every way a recipe or a comparison file can be wrong, one constructor each.
+//! Errors in recipes and comparison files, one constructor each.
 //!
-//! In: places in the file, the key, the value. Out: diagnostics that the renderer of `.canon` files
-//! shows with an excerpt. Must stay true: each names the key and both values where there are two,
+//! In: spans in the file, the key, the value. Out: diagnostics that the renderer of `.canon` files
+//! shows with an excerpt. Must stay true: each names the key and both values if there are two,
 //! and says what to type.
 
 use dsl::{Diagnostic, Span};
@@ -128,7 +128,7 @@ pub(super) fn too_many_points(at: Span, points: usize, limit: usize) -> Diagnost
         .help("split it into several files")
 }
 
-/// What is wrong with the experiment as a whole, at the field it is about.
+/// A problem of the experiment as a whole, at the field it is about.
 pub(super) fn problem(at: Span, code: &'static str, message: &str, help: &str) -> Diagnostic {
     Diagnostic::error(code, at, message).help(help)
 }

@@ -1,8 +1,8 @@
-//! TOML as a list of facts: one dotted path, one value, one place each.
+//! TOML as a list of facts, each with a dotted path, a value and a span.
 //!
-//! In: the text of a recipe, a comparison or a lock. Out: its leaves in order of paths, or what is
-//! wrong with it as TOML. Must stay true: numbers stay the digits that were written; keys of keys
-//! become one path, whether written as a table, dotted or quoted; nothing is dropped.
+//! In: the text of a recipe, a comparison or a lock. Out: its leaves sorted by path, or its TOML syntax
+//! errors. Must stay true: numbers keep the digits that were written; nested keys become one path,
+//! whether written as a table, dotted or quoted; nothing is dropped.
 
 use std::ops::Range;
 
@@ -12,20 +12,20 @@ use toml::de::{DeTable, DeValue};
 #[derive(Debug)]
 pub(crate) struct Fact<'a, 'i> {
     pub(crate) path: String,
-    /// Of the last key.
+    /// The span of the last key.
     pub(crate) key: Range<usize>,
     pub(crate) value: &'a DeValue<'i>,
     pub(crate) at: Range<usize>,
 }
 
-/// What a parser says of a text that is no TOML.
+/// A TOML syntax error.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct NotToml {
     pub(crate) message: String,
     pub(crate) at: Range<usize>,
 }
 
-/// Errors shown of one file.
+/// Most errors shown for one file.
 const MAX_ERRORS: usize = 20;
 
 /// The whole text as a table.
@@ -41,7 +41,7 @@ pub(crate) fn parse(text: &str) -> Result<DeTable<'_>, Vec<NotToml>> {
     Err(errors.iter().take(MAX_ERRORS).map(not).collect())
 }
 
-/// Every leaf, and every table's own place.
+/// Every leaf, and the span of every table.
 pub(crate) fn leaves<'a, 'i>(
     table: &'a DeTable<'i>,
 ) -> (Vec<Fact<'a, 'i>>, Vec<(String, Range<usize>)>) {

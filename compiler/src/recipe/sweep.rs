@@ -1,9 +1,9 @@
 //! `[sweep]`: lists of values, and the points of their product.
 //!
-//! In: one key (a field, several fields together, among them `arch` and what a place is called) and its
-//! list. Out: points, each with its values and a name. Must stay true: values have the type of their field; the order is that of
-//! the keys, then of the lists; no two points have equal values or names that a file system could
-//! confuse; the product is bounded before it is made.
+//! In: one key (a field, or several together, which may include `arch` and a point's name) and its
+//! list. Out: points, each with its values and a name. Must stay true: values have the type of their
+//! field; points are ordered by key, then by position in the list; no two points have equal values, or
+//! names that a file system could confuse; the product is checked against its bound before it is built.
 
 use std::collections::BTreeSet;
 
@@ -13,47 +13,47 @@ use toml::de::DeValue;
 use super::{ArchRef, Recipe, arch_ref, diag};
 use crate::field::{self, FieldDef, FieldValue, Fields, shown};
 
-/// Locks that one file may make.
+/// Most locks from one file.
 pub const MAX_POINTS: usize = 10_000;
 
 /// One key of a sweep.
 #[derive(Clone, Debug)]
 pub struct Axis {
-    /// Fields that move together; usually one, none where archs or names alone are listed.
+    /// Fields that vary together; usually one, and none if only archs or names are listed.
     pub paths: Vec<String>,
     pub places: Vec<Place>,
     pub span: Span,
 }
 
-/// One place on an axis.
+/// One entry of an axis.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// For each path of the axis.
+    /// One value for each path of the axis.
     pub values: Vec<FieldValue>,
-    /// Into [`Recipe::archs`], where the axis lists archs.
+    /// Index into [`Recipe::archs`], if the axis lists archs.
     pub arch: Option<usize>,
-    /// What the place is called in names, where the axis says it.
+    /// The entry's name, if the axis gives one.
     pub name: Option<String>,
 }
 
 /// One point: an arch and the written fields.
 #[derive(Clone, Debug)]
 pub struct Point {
-    /// Into [`Recipe::archs`].
+    /// Index into [`Recipe::archs`].
     pub arch: usize,
     pub fields: Fields,
-    /// What tells this point from the others, as words of a name.
+    /// The values that distinguish this point, as words for its name.
     pub words: Vec<String>,
 }
 
-/// What a column of an axis is.
+/// The kind of a column of an axis.
 enum Column {
     Arch,
     Name,
     Field(&'static FieldDef),
 }
 
-/// Keys of a sweep that are no fields.
+/// Sweep keys that are not fields.
 pub(super) const OTHERS: [&str; 2] = ["arch", "name"];
 
 impl Recipe {
@@ -101,7 +101,7 @@ impl Recipe {
                     },
                 }
             }
-            // A name makes no point another.
+            // Points that differ only in their name are duplicates.
             let twin = |known: &Place| {
                 let same = known.values == place.values && known.arch == place.arch;
                 same || (known.name.is_some() && known.name == place.name)
@@ -119,7 +119,7 @@ impl Recipe {
         self.axes.push(Axis { paths, places, span: key });
     }
 
-    /// What a key of `[sweep]` lists, separated by commas.
+    /// The columns in a key of `[sweep]`, separated by commas.
     fn columns(
         &mut self,
         path: &str,
@@ -156,7 +156,7 @@ impl Recipe {
         (columns.len() == words.len()).then_some(columns)
     }
 
-    /// The number of an arch, which may stand at several places.
+    /// The index of an arch. Several points may use the same arch.
     fn arch(&mut self, arch: ArchRef, at: Span) -> usize {
         let known = self.archs.iter().position(|(known, _)| *known == arch);
         known.unwrap_or_else(|| {
@@ -165,7 +165,7 @@ impl Recipe {
         })
     }
 
-    /// What only the whole file shows: fields both fixed and swept, or swept twice; too many points.
+    /// Checks that need the whole file: fields both fixed and swept, or swept twice; too many points.
     pub(super) fn check_axes(&mut self, diagnostics: &mut Diagnostics) {
         let mut seen: Vec<(&str, Span)> = Vec::new();
         for axis in &self.axes {
@@ -203,7 +203,7 @@ impl Recipe {
         }
     }
 
-    /// Whether the points say their own names, so that the file's is no part of them.
+    /// Whether the points have their own names, so that the file's name is not added.
     fn is_named(&self) -> bool {
         self.axes.iter().flat_map(|axis| &axis.places).any(|place| place.name.is_some())
     }
@@ -233,7 +233,7 @@ pub(super) fn points(recipe: &Recipe) -> Vec<Point> {
     points
 }
 
-/// Puts values at their paths, and says them in the words.
+/// Sets values at their paths, and adds them to the words.
 fn set(point: &mut Point, paths: &[String], values: &[FieldValue]) {
     for (path, value) in paths.iter().zip(values) {
         let last = path.rsplit('.').next().unwrap_or(path);
@@ -242,7 +242,7 @@ fn set(point: &mut Point, paths: &[String], values: &[FieldValue]) {
     }
 }
 
-/// Every point at every place of an axis.
+/// Combines every point with every entry of an axis.
 pub(crate) fn along(points: &[Point], paths: &[String], values: &[Vec<FieldValue>]) -> Vec<Point> {
     let mut out = Vec::with_capacity(points.len() * values.len());
     for point in points {
@@ -255,14 +255,14 @@ pub(crate) fn along(points: &[Point], paths: &[String], values: &[Vec<FieldValue
     out
 }
 
-/// A name for each point: the stem and what tells it from the others, or what the points call themselves.
+/// A name for each point: the stem with the point's words, or the point's own name.
 pub(super) fn names(recipe: &Recipe, stem: &str, points: &[Point]) -> Vec<String> {
     let stem: &[String] = if recipe.is_named() { &[] } else { &[stem.to_owned()] };
     let mut taken: BTreeSet<String> = BTreeSet::new();
     let mut out = Vec::with_capacity(points.len());
     for point in points {
         let name = [stem, point.words.as_slice()].concat().join("-");
-        // Some file systems do not tell cases apart.
+        // Some file systems ignore case.
         let mut unique = name.clone();
         let mut number = 2;
         while !taken.insert(unique.to_lowercase()) {
@@ -279,13 +279,13 @@ fn arch_word(arch: &ArchRef) -> String {
     file_word(arch.name.as_deref().unwrap_or(stem))
 }
 
-/// Whether a text can be part of a file's name everywhere.
+/// Whether a text is valid in file names on every system.
 pub(super) fn is_word(text: &str) -> bool {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._-".contains(c);
     (1..=80).contains(&text.len()) && !text.starts_with('.') && text.chars().all(plain)
 }
 
-/// Only what every file system takes as it is.
+/// Replaces characters and shortens the text, so that every file system accepts it.
 pub(crate) fn file_word(text: &str) -> String {
     let kept = |c: char| if c.is_ascii_alphanumeric() || "._-".contains(c) { c } else { '_' };
     let word: String = text.chars().map(kept).take(60).collect();

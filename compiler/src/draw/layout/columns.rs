@@ -1,16 +1,16 @@
-//! How far right everything stands.
+//! Horizontal coordinates.
 //!
-//! In: a net whose rows are in order. Out: the middle of every item. Must stay true: neighbours in a
-//! row keep their distance and order. Each row in turn takes the places nearest to what its
-//! neighbours above and below ask for; at the end columns (long lines, boxes that are each other's
-//! only neighbours) are made straight.
+//! In: a net with ordered rows. Out: the centre of every item. Must stay true: neighbours in a row keep
+//! their distance and order. Each row in turn takes the places nearest to what its neighbours above
+//! and below ask for; in the end columns (long lines, and boxes that are each other's only neighbour)
+//! are made straight.
 
 use std::collections::BTreeMap;
 
 use super::net::Net;
 use super::{GAP, LAST_ROUNDS, LINE_GAP, MOVE_ROUNDS};
 
-/// The pull of a column on what stands in it: all but absolute.
+/// The pull of a column on its items, strong enough to make it straight.
 const STRAIGHT: f64 = 1e6;
 
 pub(super) fn columns(net: &Net) -> Vec<f64> {
@@ -18,7 +18,7 @@ pub(super) fn columns(net: &Net) -> Vec<f64> {
     let depth = net.rows.len();
     for round in 0..MOVE_ROUNDS + LAST_ROUNDS {
         let down = round % 2 == 0;
-        // Towards the end both neighbours count, so that neither side is favoured.
+        // In the last rounds both neighbours count, so that neither side dominates.
         let both = round + 40 >= MOVE_ROUNDS;
         let straight = if round < MOVE_ROUNDS { BTreeMap::new() } else { straight(net, &xs) };
         for step in 0..depth {
@@ -29,7 +29,7 @@ pub(super) fn columns(net: &Net) -> Vec<f64> {
     xs
 }
 
-/// Every row from the left, as close as it goes.
+/// Packs every row to the left.
 fn packed(net: &Net) -> Vec<f64> {
     let mut xs = vec![0.0; net.items.len()];
     for row in &net.rows {
@@ -44,7 +44,7 @@ fn packed(net: &Net) -> Vec<f64> {
     xs
 }
 
-/// Where each column is to be: outside of what pushes it, if nothing stands outside of it.
+/// The target of each column: its outermost item for a long line at the edge, else the mean of its items.
 fn straight(net: &Net, xs: &[f64]) -> BTreeMap<usize, f64> {
     struct Column {
         xs: Vec<f64>,
@@ -81,7 +81,7 @@ fn straight(net: &Net, xs: &[f64]) -> BTreeMap<usize, f64> {
     columns.into_iter().map(|(column, found)| (column, place(found))).collect()
 }
 
-/// `sides`: whether what is above pulls, and what is below.
+/// Moves one row. `sides`: whether the row above pulls, and the row below.
 fn move_row(
     net: &Net,
     rank: usize,
@@ -136,7 +136,7 @@ fn move_row(
     }
 }
 
-/// How far apart the middles of neighbours in a row must be.
+/// The least distance between the centres of neighbours in a row.
 fn distance(net: &Net, left: usize, right: usize) -> f64 {
     let item = |i: usize| net.items.get(i).map_or((0.0, false), |i| (i.width, i.drawn.is_some()));
     let ((left, left_box), (right, right_box)) = (item(left), item(right));
@@ -144,9 +144,9 @@ fn distance(net: &Net, left: usize, right: usize) -> f64 {
     (left + right) / 2.0 + gap
 }
 
-/// The rising sequence nearest to the wanted values, by weighted squares (pool adjacent violators).
+/// The ascending sequence nearest to the wanted values, by weighted squares (pool adjacent violators).
 fn isotonic(wanted: &[(f64, f64)]) -> Vec<f64> {
-    // (mean, weight, how many)
+    // (mean, weight, count)
     let mut pools: Vec<(f64, f64, usize)> = Vec::with_capacity(wanted.len());
     for &(value, weight) in wanted {
         let mut pool = (value, weight, 1);
@@ -167,7 +167,7 @@ fn isotonic(wanted: &[(f64, f64)]) -> Vec<f64> {
 mod tests {
     use super::*;
 
-    /// Places and weights that are wanted, and places that are got.
+    /// Wanted places with weights, and the expected result.
     type Case = (&'static [(f64, f64)], &'static [f64]);
 
     #[test]

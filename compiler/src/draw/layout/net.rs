@@ -1,7 +1,7 @@
-//! The net that is laid out: boxes and the places where long lines pass, rank by rank.
+//! The net to lay out: boxes and the crossings of long lines, rank by rank.
 //!
-//! In: a diagram, sizes, ranks. Out: items in rows, in an order with few crossings, and the pieces of
-//! line between neighbouring rows. Must stay true: lines from one port share their way down; the
+//! In: a diagram, sizes, ranks. Out: items in rows, ordered to have few crossings, and the line
+//! segments between neighbouring rows. Must stay true: lines from one port share their way down; the
 //! order is a function of the diagram alone.
 
 use std::collections::BTreeMap;
@@ -9,8 +9,8 @@ use std::collections::BTreeMap;
 use super::{ORDER_ROUNDS, Size, port_offset};
 use crate::draw::diagram::{Class, Diagram};
 
-/// How strongly the ends of a piece pull each other: boxes that are each other's only neighbour,
-/// the ports of a wide slot, boxes in general, and the ends of a line that passes others.
+/// How strongly the ends of a segment pull each other: boxes that are each other's only neighbour,
+/// the ports of a wide slot, other boxes, and the ends of a line that passes other boxes.
 const ONLY: f64 = 20.0;
 const PORT: f64 = 8.0;
 const PLAIN: f64 = 1.0;
@@ -22,11 +22,11 @@ pub(super) struct Item {
     pub(super) drawn: Option<usize>,
     pub(super) width: f64,
     pub(super) rank: usize,
-    /// What it stands straight below or above in the end, and how far right of it.
+    /// The column it is aligned with in the end, and its offset to the right of it.
     pub(super) column: Option<(usize, f64)>,
 }
 
-/// A piece of line between neighbouring ranks.
+/// A line segment between neighbouring ranks.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Piece {
     pub(super) above: usize,
@@ -38,11 +38,11 @@ pub(super) struct Piece {
 
 pub(super) struct Net {
     pub(super) items: Vec<Item>,
-    /// Pieces by the rank of their upper end.
+    /// Segments by the rank of their upper end.
     pub(super) pieces: Vec<Vec<Piece>>,
-    /// The items each line passes, first and last included.
+    /// The items on each line, including its ends.
     pub(super) chains: Vec<Vec<usize>>,
-    /// Items by rank, in order from the left.
+    /// Items by rank, from left to right.
     pub(super) rows: Vec<Vec<usize>>,
 }
 
@@ -66,7 +66,7 @@ impl Net {
         net
     }
 
-    /// From the bottom up, operands from left to right: as the text names them.
+    /// The initial order: from the bottom up, operands from left to right, as in the text.
     fn first_order(&mut self) {
         let mut above: Vec<Vec<(usize, f64)>> = vec![Vec::new(); self.items.len()];
         let mut has_below = vec![false; self.items.len()];
@@ -97,7 +97,7 @@ impl Net {
         }
     }
 
-    /// Sweeps down and up by barycenters; keeps the order with the fewest crossings.
+    /// Sweeps down and up by barycenters, and keeps the order with the fewest crossings.
     pub(super) fn order(&mut self) {
         let mut best = (self.crossings(), self.rows.clone());
         for round in 0..ORDER_ROUNDS {
@@ -119,7 +119,7 @@ impl Net {
         self.rows = best.1;
     }
 
-    /// Each item's number in its row.
+    /// Each item's index in its row.
     fn positions(&self) -> Vec<f64> {
         let mut place = vec![0.0; self.items.len()];
         for row in &self.rows {
@@ -153,7 +153,7 @@ impl Net {
         let Some(row) = self.rows.get_mut(rank) else { return };
         let wanted = |item: &usize| match sums.get(item) {
             Some((sum, count)) => sum / count,
-            // Nothing draws it anywhere: it stays.
+            // No neighbour pulls it: it stays.
             None => place.get(*item).copied().unwrap_or(0.0),
         };
         row.sort_by(|a, b| wanted(a).total_cmp(&wanted(b)));
@@ -164,7 +164,7 @@ impl Net {
         }
     }
 
-    /// Pairs of pieces between the same ranks that cross.
+    /// The number of crossing pairs of segments between the same ranks.
     fn crossings(&self) -> usize {
         let place = self.positions();
         let end = |item: usize, offset: f64| {
@@ -178,7 +178,7 @@ impl Net {
                 .map(|p| (end(p.above, p.above_offset), end(p.below, p.below_offset)))
                 .collect();
             ends.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.total_cmp(&b.1)));
-            // Lower ends met so far, sorted: those right of this one cross it.
+            // Lower ends so far, sorted: those right of this one cross it.
             let mut below: Vec<f64> = Vec::with_capacity(ends.len());
             for (_, end) in &ends {
                 let at = below.partition_point(|known| known.total_cmp(end).is_le());
@@ -189,7 +189,7 @@ impl Net {
         count
     }
 
-    /// Pieces from that rank to the next.
+    /// Segments from that rank to the next.
     pub(super) fn pieces_below(&self, rank: Option<usize>) -> &[Piece] {
         rank.and_then(|rank| self.pieces.get(rank)).map_or(&[], Vec::as_slice)
     }
@@ -202,11 +202,11 @@ struct Builder<'a> {
     items: Vec<Item>,
     pieces: Vec<Piece>,
     chains: Vec<Vec<usize>>,
-    /// The item of a port's line on a rank; the column of a port's line.
+    /// The item where a port's line crosses a rank.
     passing: BTreeMap<(usize, usize, usize), usize>,
     long: BTreeMap<(usize, usize), usize>,
     columns: usize,
-    /// For each box, how many are one rank above and one rank below.
+    /// For each box, the number of neighbours one rank above and one rank below.
     near: Vec<(usize, usize)>,
 }
 
@@ -243,7 +243,7 @@ impl<'a> Builder<'a> {
         self.ranks.get(drawn).copied().unwrap_or(0)
     }
 
-    /// How far right of its box's middle an end of a line is.
+    /// The offset of a line's end from the centre of its box.
     fn offset(&self, (drawn, port): (usize, usize), output: bool) -> f64 {
         let size = self.sizes.get(drawn).copied().unwrap_or_default();
         let ports = self.diagram.boxes.get(drawn).map_or(1, |b| match output {
@@ -258,7 +258,7 @@ impl<'a> Builder<'a> {
         let (out, into) = (self.offset(from, true), self.offset(to, false));
         let mut chain = vec![from.0];
         let mut above = (from.0, out);
-        // Past one rank a line still belongs to its ends; past more it goes its own way.
+        // A line that crosses one rank stays near its ends; a longer one may go its own way.
         let pull = if last > first + 2 { SIDE } else { PLAIN };
         for rank in first + 1..last {
             let item = match self.passing.get(&(from.0, from.1, rank)) {
@@ -285,7 +285,7 @@ impl<'a> Builder<'a> {
         self.chains.push(chain);
     }
 
-    /// A new place where a port's line crosses a rank.
+    /// Adds an item where a port's line crosses a rank.
     fn pass(&mut self, from: (usize, usize), rank: usize) -> usize {
         let column = match self.long.get(&from) {
             Some(column) => *column,

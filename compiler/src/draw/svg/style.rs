@@ -1,8 +1,8 @@
-//! What boxes look like: colours, sizes, words of the legend.
+//! The style of boxes: colours, sizes, words of the legend.
 //!
 //! In: boxes. Out: style sheet, sizes, escaped text. Must stay true: a box is at least as wide as
 //! its words in any common sans-serif font (widths are estimated generously, no font is measured);
-//! colours repeat what the words say.
+//! colours only repeat information that is also in words.
 
 use std::collections::BTreeSet;
 
@@ -54,14 +54,14 @@ text { fill: #e6edf3 }
 <marker id="tip" viewBox="0 0 6 6" refX="5.4" refY="3" markerWidth="6" markerHeight="6" orient="auto"><path class="tip" d="M0 0L6 3L0 6z"/></marker>
 "##;
 
-/// Between runs of layers, and inside a frame around some.
+/// Gap between runs of layers, and padding of a frame around some.
 pub(super) const RUN_GAP: f64 = 8.0;
 pub(super) const GROUP_PADDING: f64 = 10.0;
-/// Beside a frame: how often it comes.
+/// Space next to a frame for its number of repeats.
 pub(super) const REPEAT_WIDTH: f64 = 34.0;
 
 impl Class {
-    /// The name in the style sheet, and what the legend says; nothing where the box says it itself.
+    /// The class name in the style sheet, and the legend's text; empty if the box explains itself.
     pub(super) fn style(self) -> (&'static str, &'static str) {
         match self {
             Class::Terminal => ("terminal", ""),
@@ -76,7 +76,7 @@ impl Class {
     }
 }
 
-/// Style and meaning of each class that is drawn somewhere.
+/// Style and legend text of each class in the picture.
 pub(super) fn classes<'a>(
     diagrams: impl Iterator<Item = &'a Diagram>,
 ) -> Vec<(&'static str, &'static str)> {
@@ -91,12 +91,12 @@ fn width(text: &str) -> f64 {
     text.chars().map(|c| if c.is_ascii_lowercase() { 7.5 } else { 8.2 }).sum()
 }
 
-/// At 10.5 pixels.
+/// The same at 10.5 pixels.
 fn note_width(text: &str) -> f64 {
     width(text) * 0.84
 }
 
-/// Of a heading.
+/// The same for a heading.
 pub(super) fn caption(text: &str) -> f64 {
     width(text) * 1.25
 }
@@ -123,7 +123,7 @@ pub(super) fn run_size(run: &Run) -> Size {
     Size { width: (words + 28.0).max(150.0), height: 28.0 + 15.0 * lines as f64 }
 }
 
-/// One card: its runs, and a frame around them if they repeat.
+/// The size of one card: its runs, and a frame around them if they repeat.
 pub(super) fn card_size(repeats: usize, runs: &[Run]) -> Size {
     let sizes = runs.iter().map(run_size);
     let width = sizes.clone().map(|size| size.width).fold(0.0, f64::max);
@@ -144,7 +144,7 @@ fn stack_size(drawn: &Box) -> Size {
     Size { width, height }
 }
 
-/// Text between tags and in attributes.
+/// Escapes text for element content and attributes.
 pub(super) fn escaped(text: &str) -> String {
     let mut out = String::new();
     for c in text.chars() {
@@ -161,7 +161,7 @@ pub(super) fn escaped(text: &str) -> String {
     out
 }
 
-/// One decimal at most.
+/// Formats a number with at most one decimal.
 pub(super) fn number(x: f64) -> String {
     let text = format!("{x:.1}");
     let text = text.strip_suffix(".0").unwrap_or(&text);

@@ -1,4 +1,4 @@
-//! Elements of an SVG document.
+//! Writes elements of an SVG document.
 //!
 //! In: places and words. Out: text. Must stay true: every word goes through `escaped`, every
 //! coordinate through `number`.
@@ -55,7 +55,7 @@ impl Canvas {
         let _ = writeln!(self.text, "<polygon class=\"{class}\" points=\"{points}\"/>");
     }
 
-    /// A bar along the rows of an instance, its name beside it, reading upwards.
+    /// Draws a bar along the rows of an instance, with its name next to it, reading upwards.
     pub(super) fn lane(&mut self, lane: &Lane, x: f64, top: f64) {
         let (from, to) = (top + lane.top, top + lane.bottom);
         let middle = (from + to) / 2.0;
@@ -72,7 +72,7 @@ impl Canvas {
         );
     }
 
-    /// Straight down past boxes, curved between ranks.
+    /// Draws a line that runs straight down past boxes and curves between ranks.
     pub(super) fn route(&mut self, points: &[(f64, f64)], left: f64, top: f64) {
         let mut path = String::new();
         let mut at: Option<(f64, f64)> = None;

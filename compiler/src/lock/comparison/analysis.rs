@@ -1,9 +1,9 @@
-//! How a comparison is to be judged, declared before its runs.
+//! The analysis of a comparison, declared before its runs.
 //!
-//! In: what `[analysis]` says, and the seeds and measures of the comparison. Out: the metric that decides, the family it
-//! is tested in, margin, level and stopping rule; or what is wrong with them. Must stay true: a comparison that
-//! declares nothing has the neutral analysis, and a fact that equals its neutral value is not written, so that locks
-//! that are older than `[analysis]` keep their text and id.
+//! In: `[analysis]`, and the seeds and metrics of the comparison. Out: the primary metric, the family it is tested in,
+//! margin, level and stopping rule; or the problems. Must stay true: a comparison that declares nothing has the
+//! neutral analysis, and a fact that equals its neutral value is not written, so that locks older than `[analysis]`
+//! keep their text and id.
 
 use dsl::Decimal;
 use toml::de::DeValue;
@@ -13,24 +13,24 @@ use super::super::covered::Line;
 use super::{Grid, Selection};
 use crate::field::{self, Bounds, FieldValue, Kind, MEASURES, one_of, shown};
 
-/// How a comparison is judged.
+/// How a comparison is analysed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Analysis {
-    /// The metric that the conclusion is about, as `evaluation.metrics` calls it.
+    /// The metric of the conclusion, as named in `evaluation.metrics`.
     pub primary: String,
-    /// Metrics that are tested together, so that their p values are adjusted together; sorted, with the primary one.
+    /// Metrics that are tested together, with p values adjusted together; sorted, and including the primary one.
     pub family: Vec<String>,
-    /// The smallest difference that matters, in the unit of the primary metric: nats of a loss, a share of one of
-    /// answers. Without a margin no arms are called equivalent.
+    /// The smallest relevant difference, in the unit of the primary metric: nats for a loss, a share of 1 for
+    /// answers. Without a margin, arms are never called equivalent.
     pub margin: Option<Decimal>,
-    /// Of the whole family.
+    /// The significance level of the whole family.
     pub level: Decimal,
     pub stop: Stop,
-    /// How far the base's step time may be from itself, as a ratio: beyond it no ratio of times has an interval.
+    /// Largest ratio between the base's own step times. Beyond it, ratios of times get no interval.
     pub time_bound: Decimal,
 }
 
-/// What `[analysis]` says; what it leaves out has its neutral value.
+/// The values in `[analysis]`. Missing ones are neutral.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DeclaredAnalysis {
     primary: Option<String>,
@@ -42,20 +42,20 @@ pub struct DeclaredAnalysis {
     time_bound: Option<Decimal>,
 }
 
-/// When no more seeds are run.
+/// The stopping rule for seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
-    /// After all that are listed.
+    /// After all listed seeds.
     Fixed,
-    /// As soon as the sequential rule decides, and after so many seeds at the latest.
+    /// As soon as the sequential rule decides, and at the latest after this many seeds.
     Sequential { max_seeds: usize },
 }
 
-/// A rule that looks after each seed cannot decide before the third.
+/// A sequential rule cannot decide before the third seed.
 const FEWEST_SEEDS: usize = 3;
 
 impl Analysis {
-    /// Facts of the lock: those that differ from the neutral ones.
+    /// The facts for the lock: those that are not neutral.
     pub(super) fn facts(&self, selection: &Selection) -> Vec<Line> {
         let Analysis { primary, family, margin, level, stop, time_bound } = self;
         let mut facts = Vec::new();
@@ -95,7 +95,7 @@ impl DeclaredAnalysis {
         "analysis.time_bound",
     ];
 
-    /// With neutral values for what is left out; the comparison lists so many seeds.
+    /// Fills in neutral values; `seeds` is the number of seeds that the comparison lists.
     pub(super) fn resolve(&self, selection: &Selection, seeds: usize) -> Analysis {
         let primary = self.primary.clone().unwrap_or_else(|| selection.metric.clone());
         let family = match self.family.as_slice() {
@@ -111,7 +111,7 @@ impl DeclaredAnalysis {
         Analysis { primary, family, margin: self.margin, level, stop, time_bound }
     }
 
-    /// Takes up one fact of `[analysis]`, in a comparison file or a lock.
+    /// Reads one fact of `[analysis]`, from a comparison file or a lock.
     pub(crate) fn take(&mut self, key: &str, value: &DeValue<'_>) -> Result<(), String> {
         match key {
             "primary" => self.primary = Some(metric(value)?),
@@ -175,7 +175,7 @@ impl DeclaredAnalysis {
         Ok(())
     }
 
-    /// What cannot be done as it is declared, with `seeds` listed.
+    /// Reports declarations that cannot work with `seeds` seeds.
     pub(super) fn unsound(
         &self,
         selection: &Selection,
@@ -248,7 +248,7 @@ fn usual_level() -> Decimal {
     Decimal::new(5, -2).unwrap_or(Decimal::ZERO)
 }
 
-/// Of the first locks, which do not write it.
+/// The value in the first locks, which do not write it.
 fn usual_time_bound() -> Decimal {
     Decimal::new(105, -2).unwrap_or(Decimal::ZERO)
 }

@@ -1,8 +1,8 @@
-//! What a comparison declares, as facts of a lock, and back.
+//! Converts a comparison's declarations to facts of a lock, and back.
 //!
-//! In: a comparison, or the facts under `[comparison]`. Out: the other. Must stay true: a fact that is younger than
-//! the first locks is written only where something was declared, so that no older lock's text or id changes; what a
-//! comparison file and a lock both say is read by the same functions.
+//! In: a comparison, or the facts under `[comparison]`. Out: the other one. Must stay true: a fact that was added
+//! after the first locks is written only if it was declared, so that older locks keep their text and id; values that
+//! both a comparison file and a lock contain are read by the same functions.
 
 use std::collections::BTreeMap;
 
@@ -19,7 +19,7 @@ use crate::compare::Trainer;
 use crate::field::{self, FieldValue, Kind, shown};
 
 impl Comparison {
-    /// What was declared, as facts of the lock.
+    /// The declarations as facts of the lock.
     pub(in crate::lock) fn facts(&self) -> Vec<Line> {
         let mut facts: Vec<Line> = Vec::new();
         let list = |values: &mut dyn Iterator<Item = String>| {
@@ -141,7 +141,7 @@ impl Comparison {
     }
 }
 
-/// A locked comparison that its own text no longer makes.
+/// The error for a locked comparison that cannot be rebuilt from its own text.
 pub(super) fn no_longer(why: NoComparison) -> LockError {
     match why {
         NoComparison::Problems(problems) => error::first(problems),
@@ -170,7 +170,7 @@ pub(crate) fn seed_list(value: &DeValue<'_>) -> Result<Vec<u64>, String> {
     items.iter().map(one).collect()
 }
 
-/// `seeds.init`, `seeds.data` and `seeds.eval` taken together; a list of one goes with all.
+/// Combines `seeds.init`, `seeds.data` and `seeds.eval`; a list of one is repeated.
 pub(crate) fn zip_seeds(
     lists: &BTreeMap<String, Vec<u64>>,
     prefix: &str,

@@ -1,8 +1,8 @@
-//! Matched controls: what arms of different families are to have equal, and how nearly.
+//! Matched controls: a quantity in which arms of different families must agree, with a tolerance.
 //!
-//! In: a declared quantity and tolerance, and two arms. Out: both values; or a refusal that names them, how far they
-//! are apart, and what to write so that they are not. Must stay true: integers and exact decimals only; the base is
-//! the measure, and the arm is what has to change; a value that is suggested was elaborated first and does match.
+//! In: a declared quantity and tolerance, and two arms. Out: both values; or an error with both values, their
+//! distance, and a suggested change. Must stay true: only integers and exact decimals; distances are relative to the
+//! base, and the suggestion changes the arm; a suggested value was elaborated and does match.
 
 use dsl::Decimal;
 use toml::de::DeValue;
@@ -13,25 +13,25 @@ use crate::compare::percent;
 use crate::field::{self, Bounds, FieldValue, Kind, shown};
 use crate::program::{Program, Std};
 
-/// What is to be equal.
+/// The quantity to match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Quantity {
     Parameters,
     NonEmbedding,
-    /// Of a token's forward and backward pass.
+    /// FLOPs of the forward and backward pass, per token.
     Flops,
-    /// Of the whole training.
+    /// FLOPs of the whole training.
     TrainFlops,
 }
 
-/// Arms are matched on a quantity if they differ in no more than this share of the base's.
+/// A declared match: an arm may differ from the base by at most this share of the base's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Match {
     pub on: Quantity,
     pub within: Decimal,
 }
 
-/// The quantity in the base and in an arm.
+/// The quantity in the base and in one arm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Matched {
     pub base: i128,
@@ -59,7 +59,7 @@ impl Quantity {
         found.ok_or_else(|| format!("{} is not {}", shown(value), field::one_of(&Quantity::WORDS)))
     }
 
-    /// The derived field.
+    /// The path of the derived field.
     pub fn path(self) -> &'static str {
         match self {
             Quantity::Parameters => "arch.parameters",
@@ -69,7 +69,7 @@ impl Quantity {
         }
     }
 
-    /// As a person says it.
+    /// The name for people.
     pub fn called(self) -> &'static str {
         match self {
             Quantity::Parameters => "parameters",
@@ -95,13 +95,13 @@ impl Quantity {
 }
 
 impl Match {
-    /// Where nothing is written: a hundredth.
+    /// The default tolerance: one percent.
     pub(crate) fn usual(on: Quantity) -> Match {
         let hundredth = Decimal::new(1, -2).unwrap_or(Decimal::ZERO);
         Match { on, within: hundredth }
     }
 
-    /// A tolerance as written: a share of at most six decimals.
+    /// Reads a tolerance: a share with at most six decimals.
     pub(crate) fn share(value: &DeValue<'_>) -> Result<Decimal, String> {
         let wrong =
             || format!("{} is not a number from 0 to 1 with at most six decimals", shown(value));
@@ -114,11 +114,11 @@ impl Match {
     fn holds(self, Matched { base, arm }: Matched) -> bool {
         let Some(share) = millionths(self.within) else { return false };
         let apart = arm.checked_sub(base).and_then(|d| d.abs().checked_mul(1_000_000));
-        // Beyond what can be multiplied nothing is known to match.
+        // If the product overflows, the arms do not count as matched.
         apart.zip(base.checked_mul(share)).is_some_and(|(apart, most)| apart <= most)
     }
 
-    /// Both values, if they match; `place` names the point of a grid that they are of.
+    /// Both values, if they match; `place` names the point of the grid.
     pub(super) fn check(
         self,
         [(base_name, base), (name, arm)]: [(&str, &Experiment); 2],
@@ -159,7 +159,7 @@ impl Match {
         Err(Problem::new("match", "not-matched", message, help))
     }
 
-    /// The steps that spend what the base spends.
+    /// Suggests the number of steps that costs as much as the base.
     fn steps(self, base: i128, arm: &Experiment) -> Option<String> {
         let per_step = arm
             .analysis
@@ -179,12 +179,12 @@ impl Match {
         ))
     }
 
-    /// The width of its MLPs that would match, elaborated.
+    /// Suggests an MLP width that matches. It was checked by elaborating the arch.
     fn hidden(self, base: i128, arm: &Experiment) -> Option<String> {
         let now = hidden_of(&arm.arch)?;
         let value = |hidden: i128| self.with_hidden(arm, hidden);
         let here = self.on.of(arm);
-        // What an MLP costs is linear in its width.
+        // The cost of an MLP is linear in its width.
         let slope = value(now.checked_mul(2)?)?.checked_sub(here).filter(|slope| *slope > 0)?;
         let wanted = base.checked_sub(here)?.checked_mul(now)?;
         for grain in [64, 32, 16, 8, 4, 2, 1] {
@@ -211,7 +211,7 @@ impl Match {
         None
     }
 
-    /// The quantity of the arm's arch with MLPs of another width.
+    /// The quantity of the arm's arch with another MLP width.
     fn with_hidden(self, arm: &Experiment, hidden: i128) -> Option<i128> {
         const FILE: &str = "matched";
         const NAME: &str = "matched_on_width";
@@ -229,7 +229,7 @@ impl Match {
 }
 
 impl Matched {
-    /// As verdicts say it.
+    /// The text in verdicts.
     pub fn text(self, Match { on, within }: Match) -> String {
         format!(
             "matched on {} within {within}: {} and {} {} ({})",
@@ -241,7 +241,7 @@ impl Matched {
         )
     }
 
-    /// How much more of it than the base an arm has.
+    /// How much more than the base an arm has.
     pub fn apart(self) -> String {
         if self.base == self.arm {
             return "equal".to_owned();
@@ -252,7 +252,7 @@ impl Matched {
     }
 }
 
-/// The one width of every layer's MLP, if they have one.
+/// The MLP width, if all layers have the same one.
 fn hidden_of(arch: &LockedArch) -> Option<i128> {
     let fields = arch.compiled.fields.iter();
     let mut widths: Vec<&str> = fields
@@ -266,12 +266,12 @@ fn hidden_of(arch: &LockedArch) -> Option<i128> {
     }
 }
 
-/// A share as a whole number of millionths, if it is one.
+/// A share in millionths, if it is a whole number of them.
 fn millionths(share: Decimal) -> Option<i128> {
     share.mul(Decimal::from(1_000_000)).ok()?.to_int().map(i128::from)
 }
 
-/// In groups of three.
+/// Digits in groups of three.
 fn digits(number: i128) -> String {
     let plain = number.unsigned_abs().to_string();
     let mut out = String::new();

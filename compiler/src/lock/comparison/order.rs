@@ -1,9 +1,9 @@
-//! The order in which the runs of a comparison are carried out.
+//! The execution order of a comparison's runs.
 //!
-//! In: a comparison. Out: its runs, shuffled by a key that is its lock's id. Must stay true: it is a permutation, the
-//! same at every time; runs that are compared (one seed and point, all arms) follow one another in an order that no
-//! arm has an advantage of, so that a machine that gets slower or warmer does not favour one; with a stopping rule the
-//! seeds come in the order in which they are listed.
+//! In: a comparison. Out: its runs, shuffled with the lock's id as key. Must stay true: the order is a fixed
+//! permutation; runs that are compared (one seed and point, all arms) are neighbours, and no arm is always first,
+//! so that a machine that gets slower or warmer favours none; with a stopping rule, seeds run in the order in
+//! which they are listed.
 
 use super::{Comparison, Run, Stop};
 use crate::digest::Digest;
@@ -11,7 +11,7 @@ use crate::digest::Digest;
 const TAG: &str = "canonc.run-order.v1";
 
 impl Comparison {
-    /// Every run, in the order in which they are to be carried out.
+    /// Every run, in execution order.
     pub fn run_order(&self) -> Vec<&Run> {
         let id = self.id();
         let draw = |what: &str| Digest::of(TAG, &format!("{id}\n{what}\n")).to_string();

@@ -1,14 +1,14 @@
-//! What keeps arms, seeds and a grid from making a comparison, whatever the arms are.
+//! Checks that arms, seeds and a grid can form a comparison.
 //!
-//! In: what was declared. Out: every independent problem, with what to write. Must stay true: what an arm learns, how
-//! long, and how that is measured is never the arm's own to choose; a run twice is no second replicate.
+//! In: the declarations. Out: every independent problem, with a suggestion. Must stay true: an arm never chooses
+//! its own data, budget or measurement; running the same thing twice does not make a replicate.
 
 use super::super::Problem;
 use super::super::parts::Seeds;
 use super::{Analysis, Arm, Grid, Selection};
 use crate::field::FieldValue;
 
-/// A grid whose points are not the arms' to choose from, or not the points that it says.
+/// Reports fields that a grid varies twice, and fields that arms may not each choose for themselves.
 pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem> {
     let paths: Vec<&String> = grid.iter().flat_map(|row| &row.paths).collect();
     let mut problems = Vec::new();
@@ -18,7 +18,7 @@ pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem>
             problems.push(Problem::new("grid", "varied-twice", message, "name it in one row only"));
         }
     }
-    // How an arm is tuned may be its own matter; what it learns, how long, and how that is measured may not.
+    // An arm may choose its tuning, but not its data, its budget or its measurement.
     let tunes = |path: &str| path.starts_with("optimizer.") || path.starts_with("schedule.");
     if let Some(path) = paths.iter().find(|path| selection.per_arm && !tunes(path)) {
         problems.push(Problem::new(
@@ -34,12 +34,12 @@ pub(super) fn unsound_grid(grid: &[Grid], selection: &Selection) -> Vec<Problem>
     problems
 }
 
-/// An arm that does not report what the rule goes by.
+/// Reports an arm without the metric of the selection rule.
 pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Problem> {
     let metrics = arm.experiment.value("evaluation.metrics");
     let Some(FieldValue::List(metrics)) = metrics else { return None };
     let metrics: Vec<String> = metrics.iter().map(FieldValue::plain).collect();
-    // Where nothing is measured, nothing can be selected: of a grid, that is, which has points to select.
+    // Without a grid nothing is selected, so an arm without metrics is valid.
     if metrics.iter().any(|known| known == metric) || (metrics.is_empty() && grid.is_empty()) {
         return None;
     }
@@ -49,7 +49,7 @@ pub(super) fn unmeasured(arm: &Arm, metric: &str, grid: &[Grid]) -> Option<Probl
     Some(Problem::new("selection.metric", "not-measured", message, help))
 }
 
-/// Declared metrics that an arm does not report. The selection's own is checked by [`unmeasured`].
+/// Reports declared metrics that an arm lacks. [`unmeasured`] checks the selection's own metric.
 pub(super) fn unjudged(arm: &Arm, analysis: &Analysis, selection: &Selection) -> Vec<Problem> {
     let metrics = arm.experiment.value("evaluation.metrics");
     let Some(FieldValue::List(metrics)) = metrics else { return Vec::new() };
@@ -72,7 +72,7 @@ pub(super) fn unjudged(arm: &Arm, analysis: &Analysis, selection: &Selection) ->
     problems
 }
 
-/// Arms that differ in nothing that a run could show: in what is reported, or how often.
+/// Reports arms that can differ only in what their runs report, or how often.
 pub(super) fn alike(base: &str, arms: &[Arm]) -> Vec<Problem> {
     let Some(base) = arms.iter().find(|arm| arm.name == base) else { return Vec::new() };
     let ids = |arm: &Arm| (arm.experiment.digests.train, arm.experiment.digests.platform);
@@ -88,8 +88,8 @@ pub(super) fn alike(base: &str, arms: &[Arm]) -> Vec<Problem> {
     others.map(problem).collect()
 }
 
-/// Runs that would train alike: none of them says more than the first. What is evaluated has its own
-/// seed, but another sample of windows is no other training.
+/// Reports runs that would train identically, and so add no information. Evaluation has its own seed, but
+/// another sample of windows does not make another training.
 pub(super) fn equal_seeds(seeds: &[Seeds], again: &[Seeds]) -> Vec<Problem> {
     let same = |a: &Seeds, b: &Seeds| (a.init, a.data) == (b.init, b.data);
     let mut problems = Vec::new();

@@ -1,23 +1,23 @@
-//! Brevo as a lock knows it: its tokens, its shortest sample, and the generator's own bounds.
+//! Brevo in locks: its tokens, its shortest sample, and the generator's own bounds.
 //!
-//! In: the data fields of an experiment. Out: tokens, counts, problems. Must stay true: what the generator refuses is
-//! refused here in the same words (data spec, section 3).
+//! In: the data fields of an experiment. Out: tokens, counts, problems. Must stay true: parameters that the generator
+//! refuses are refused here with the same message (data spec, section 3).
 
 use crate::field::Fields;
 use crate::lock::experiment::{int, truth};
 
-/// Letters of Brevo2's names, and how many names of 2 to 4 of them there are.
+/// The number of letters in Brevo2's names, and the number of names with 2 to 4 of them.
 const LETTERS: i64 = 4;
 const NAMES: i64 = 336;
-/// The tokens below the published markers.
+/// The largest vertex number: the published markers are larger tokens.
 const VERTICES: i64 = 9000;
 
-/// Tokens that are names or parts of them: 1 to this.
+/// The number of tokens that are names or parts of them, starting from 1.
 fn names(fields: &Fields) -> i64 {
     if truth(fields, "data.multi") { 2 * LETTERS } else { int(fields, "data.N").min(VERTICES) }
 }
 
-/// Marks by the names of their fields.
+/// Markers by the names of their fields.
 const MARKS: [&str; 4] = ["data.bos", "data.query", "data.ans", "data.eos"];
 
 pub(super) fn tokens(fields: &Fields) -> impl Iterator<Item = i64> {
@@ -28,7 +28,7 @@ pub(super) fn tokens(fields: &Fields) -> impl Iterator<Item = i64> {
 pub(super) fn least_tokens(fields: &Fields, largest: bool) -> i64 {
     let size = if largest { int(fields, "data.N").max(3) } else { 3 };
     let name = if truth(fields, "data.multi") { 2 } else { 1 };
-    // Every vertex that is no leaf has a parent; the query and one parent at least are the answer.
+    // Every vertex except a leaf has a parent; the answer is the query and at least one parent.
     let leaves = (size - 1) / 4 + i64::from((size - 1) % 4 > 0) + 1;
     1 + 2 * (size - leaves) * name + 1 + name + 1 + 2 * name
 }

@@ -1,12 +1,12 @@
-//! Mano as a lock knows it: the generator's own bounds.
+//! Mano in locks: the generator's own bounds.
 //!
-//! In: the data fields of an experiment. Out: problems. Must stay true: what the generator refuses is refused here in
-//! the same words (data spec, section 5).
+//! In: the data fields of an experiment. Out: problems. Must stay true: parameters that the generator refuses are
+//! refused here with the same message (data spec, section 5).
 
 use crate::field::{FieldValue, Fields};
 use crate::lock::experiment::{int, list, text};
 
-/// With division, the most operations for each number below the modulus: beyond it hardly any expression has a value.
+/// With division: most operations per number below the modulus. With more, hardly any expression has a value.
 const DIVISIBLE: i64 = 4;
 
 pub(super) fn check(fields: &Fields, problem: &mut impl FnMut(&str, String, &str)) {
@@ -46,7 +46,7 @@ pub(super) fn check(fields: &Fields, problem: &mut impl FnMut(&str, String, &str
     divides(fields, problem);
 }
 
-/// Divisions need inverses, and few zeros to meet.
+/// Checks that divisions have inverses and rarely divide by zero.
 fn divides(fields: &Fields, problem: &mut impl FnMut(&str, String, &str)) {
     let (letters, modulus) = (text(fields, "data.ttype"), int(fields, "data.value_mod"));
     if !letters.contains('d') {

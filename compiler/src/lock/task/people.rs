@@ -1,30 +1,30 @@
-//! The tasks that are texts about people, Capo and the multi-hop birth years, as a lock knows them.
+//! The tasks with texts about people in locks: Capo, and multi-hop birth years.
 //!
-//! In: the data fields of an experiment. Out: how many byte tokens they use, their shortest sample, and the
-//! generator's own bounds. Must stay true: numbers here are those of the generator's texts, which a test of the
-//! runtime counts; what the generator refuses is refused here (data spec, sections 4 and 7.1).
+//! In: the data fields of an experiment. Out: the number of byte tokens they use, their shortest sample, and the
+//! generator's own bounds. Must stay true: the numbers here are those of the generator's texts (a test of the
+//! runtime counts them); parameters that the generator refuses are refused here (data spec, sections 4 and 7.1).
 
 use crate::field::Fields;
 use crate::lock::experiment::{int, list, text};
 
-/// Bytes and two marks.
+/// Bytes and two special tokens.
 const BYTES: i64 = 258;
-/// Bytes that occur, and the mark between texts.
+/// Distinct bytes in the texts, plus the separator between texts.
 const CAPO_BYTES: i64 = 76;
 const MULTIHOP_BYTES: i64 = 82;
 
-/// A window of fewer tokens would hardly ever hold a whole biography; they have 367 bytes on average.
+/// A shorter window would rarely contain a whole biography; their mean length is 367 bytes.
 const BIOGRAPHY: i64 = 512;
 
-/// A statement about one person with the shortest names.
+/// Length of a statement about one person with the shortest names.
 const STATEMENT: i64 = 37;
 
-/// The years that people of a group can have.
+/// The number of possible years for the people of a group.
 const YEARS: i64 = 60;
-/// Names in one text at the most.
+/// Most names in one text.
 const PEOPLE: i64 = 1000;
 
-/// Tokens in use.
+/// The number of tokens in use.
 pub(super) fn bytes(fields: &Fields) -> i64 {
     match (text(fields, "data.ids"), text(fields, "data.task")) {
         ("dense", "capo") => CAPO_BYTES,
@@ -33,7 +33,7 @@ pub(super) fn bytes(fields: &Fields) -> i64 {
     }
 }
 
-/// No multi-hop text is shorter than its statements.
+/// Every multi-hop text contains at least its statements.
 pub(super) fn least_tokens(fields: &Fields) -> i64 {
     int(fields, "data.N") * int(fields, "data.k") * STATEMENT
 }

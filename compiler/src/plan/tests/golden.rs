@@ -1,8 +1,8 @@
-//! The plan against the release: logits, loss, every gradient and ten AdamW steps of one published
+//! Compares the plan to the release: logits, loss, every gradient and ten AdamW steps of one published
 //! configuration of each family.
 //!
 //! In: `tests/golden/models/*.safetensors`, a double-precision evaluation of the reference code, stored as
-//! f32 (spec section 14). Must stay true: whatever differs is the rounding of what is stored.
+//! f32 (spec section 14). Must stay true: differences are at most the rounding of the stored values.
 
 use std::collections::BTreeMap;
 
@@ -13,13 +13,13 @@ use crate::plan::{
     IGNORED, Input, Loss, Options, Output, Recompute, Stream, TrainPlan, forward, train,
 };
 
-/// Our name in a layer and theirs; several of ours are rows of one of theirs, in this order.
+/// Our name in a layer and theirs. Several of ours may be rows of one of theirs, in this order.
 type Names = &'static [(&'static str, &'static str)];
 
 struct Case {
     file: &'static [u8],
     arch: &'static str,
-    /// Table, final norm, projection, what layers are below.
+    /// Names of the table, the final norm, the projection, and the prefix of layers.
     outside: [&'static str; 4],
     layer: Names,
 }
@@ -177,7 +177,7 @@ fn read(file: &[u8]) -> BTreeMap<String, Tensor> {
     tensors
 }
 
-/// What the file holds under `prefix` for each of our parameters.
+/// The file's values under `prefix` for each of our parameters.
 fn ours(
     case: &Case,
     graph: &Graph,

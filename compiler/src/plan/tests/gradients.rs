@@ -1,4 +1,4 @@
-//! Every gradient rule against central differences of the plan's own loss.
+//! Compares every gradient rule to central differences of the plan's own loss.
 
 use super::tensor::{Random, Tensor};
 use super::{checked, compiled, decimal, graph, options, parameters, run, tokens};
@@ -7,7 +7,7 @@ use crate::op;
 use crate::plan::{IGNORED, Input, Loss, Output, Recompute, train};
 use crate::program::Std;
 
-/// Blocks that between them call every primitive, each in every way its rule distinguishes.
+/// Blocks that together call every primitive, in every way that its rule distinguishes.
 /// `x` is [batch, time, 6]; the result is the layer's.
 pub(super) const PROBES: &[(&str, &str)] = &[
     ("add", "param p [6] init ones  linear w (x + x, 6) + p + (p + p)"),
@@ -49,7 +49,7 @@ pub(super) const PROBES: &[(&str, &str)] = &[
       linear o (merge(y), 6)"),
 ];
 
-/// The greatest error of any gradient element, relative to the largest of its parameter.
+/// The largest error of any gradient element, relative to its parameter's largest element.
 fn worst(graph: &Graph, fuse: bool) -> f64 {
     let loss = Loss { nll_square: decimal("0.01"), z_loss: decimal("0.02") };
     let plan = train(graph, &options(fuse, Recompute::Nothing, loss)).micro;
@@ -79,7 +79,7 @@ fn worst(graph: &Graph, fuse: bool) -> f64 {
                 }
                 scale * run(&plan, &moved)[&Output::Loss].data[0]
             };
-            // Fourth order: the error is of h⁴.
+            // A fourth-order formula: the error is proportional to h⁴.
             let h = 1e-4;
             let slope =
                 (8.0 * (loss(h) - loss(-h)) - (loss(2.0 * h) - loss(-2.0 * h))) / (12.0 * h);
@@ -91,7 +91,7 @@ fn worst(graph: &Graph, fuse: bool) -> f64 {
     worst
 }
 
-/// Without std, whose `attention` is a mixer of the primitive's name.
+/// Compiles without std, because std's mixer `attention` has the primitive's name.
 pub(super) fn probe(body: &str) -> Graph {
     let text = format!(
         "block probe(x) {{ {body} }}
@@ -117,7 +117,7 @@ fn every_primitive_is_probed() {
     }
 }
 
-/// Whole architectures: slots of every kind of fill, shared parameters, tied heads, all families.
+/// Whole architectures: slots with every kind of fill, shared parameters, tied heads, all families.
 const ARCHS: &[(&str, &str)] = &[
     ("llamacanon", "arch tiny { vocab 5  dim 8  norm_eps 1e-5  init lingua  head tied
       layers 2 of decoder { mixer attention { heads 2  kv_heads 1  qk_norm true  window 3 }
@@ -157,7 +157,7 @@ fn fusing_and_recomputing_change_no_gradient() {
             run(checked(&plan), &inputs)
         };
         let plain = of(false, Recompute::Nothing);
-        // Recomputing runs the same kernels on the same numbers: equal bits.
+        // Recomputing runs the same kernels on the same numbers, so results are bitwise equal.
         assert_eq!(plain, of(false, Recompute::Layers), "{name}");
         assert_eq!(of(true, Recompute::Nothing), of(true, Recompute::Layers), "{name}");
         for (output, value) in of(true, Recompute::Nothing) {

@@ -1,4 +1,4 @@
-//! Executes a plan step by step; each kernel goes to the file of its kind.
+//! Executes a plan step by step; kernels are grouped in files by kind.
 
 use std::collections::BTreeMap;
 
@@ -6,8 +6,8 @@ use super::tensor::Tensor;
 use super::{moves, norms, optimizer, scans, time};
 use crate::plan::{Input, Kernel, Output, Plan, Sizes, ValId};
 
-/// Every output of a plan. Panics where the plan is wrong: an operand missing or dropped, a shape
-/// other than declared.
+/// Every output of a plan. Panics if the plan is wrong: an operand is missing or dropped, or a shape
+/// is not the declared one.
 pub(super) fn run(plan: &Plan, inputs: &BTreeMap<Input, Tensor>) -> BTreeMap<Output, Tensor> {
     let mut sizes = Sizes { batch: 0, time: 0, past: 0 };
     if let Some(tokens) = inputs.get(&Input::Tokens) {

@@ -1,4 +1,4 @@
-//! Projections, norms and functions of single numbers.
+//! Projections, norms and scalar functions.
 
 use super::tensor::Tensor;
 use crate::plan::{Function, Gate};
@@ -163,7 +163,7 @@ pub(super) fn gated_norm_grad(x: &[&Tensor], order: Gate) -> Vec<Tensor> {
     }
 }
 
-/// Element by element; the shorter is spread over the longer's leading axes.
+/// Applies f to each pair of elements; the shorter tensor is broadcast over the longer's leading axes.
 pub(super) fn zip(a: &Tensor, b: &Tensor, f: impl Fn(f64, f64) -> f64) -> Tensor {
     let long = if b.dims.len() > a.dims.len() { b } else { a };
     let short = a.dims.len().min(b.dims.len());

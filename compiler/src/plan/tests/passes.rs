@@ -52,7 +52,7 @@ fn swiglu_is_fused_both_ways_and_only_where_nothing_else_reads_silu() {
     assert_eq!((count(&recomputed, "swiglu"), count(&recomputed, "swiglu_grad")), (6, 3));
 }
 
-/// A short convolution's silu and a gated norm, in both orders, as the std mixers write them.
+/// Fuses a short convolution's silu and a gated norm in both orders, as the std mixers write them.
 #[test]
 fn silu_goes_into_the_convolution_and_the_gate_into_the_norm() {
     for (mixer, convs) in [
@@ -86,7 +86,7 @@ fn silu_goes_into_the_convolution_and_the_gate_into_the_norm() {
     }
 }
 
-/// What else reads keeps both apart: the convolution's result, the norm's.
+/// A second reader of the convolution's or norm's result prevents fusion.
 #[test]
 fn what_is_read_twice_is_not_fused_away() {
     for body in [
@@ -111,7 +111,7 @@ fn recomputing_trades_steps_for_memory() {
     let sizes = Sizes { batch: 4, time: 64, past: 0 };
     assert!(again.steps.len() > kept.steps.len());
     assert!(again.memory(sizes).peak < kept.memory(sizes).peak);
-    // The last projection of a layer is not needed again to differentiate it.
+    // A layer's last projection need not be recomputed to differentiate it.
     assert!(count(&again, "linear") < 2 * count(&kept, "linear"));
 }
 
@@ -190,7 +190,7 @@ fn check_notices_broken_plans() {
 fn the_text_tells_plans_apart() {
     let a = micro(LLAMA, Recompute::Nothing, true);
     assert_eq!(a.digest(), micro(LLAMA, Recompute::Nothing, true).digest());
-    // Comments and names of blocks are not what is executed.
+    // Comments and names of blocks do not affect execution.
     let commented = LLAMA.replace("arch tiny", "/// Words.\narch tiny");
     assert_eq!(a.digest(), micro(&commented, Recompute::Nothing, true).digest());
     let others = [

@@ -1,4 +1,4 @@
-//! The three recurrences, token by token, with their states kept for the way back.
+//! The three recurrences, token by token, with their states kept for the backward pass.
 
 use super::tensor::Tensor;
 

@@ -1,4 +1,4 @@
-//! The law of time: `run(a ++ b, s) = run(a, s) ++ run(b, state after a)`.
+//! Tests the streaming law: `run(a ++ b, s) = run(a, s) ++ run(b, state after a)`.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
-//! Dense row-major numbers, and where random ones come from.
+//! Dense row-major tensors, and a random number generator.
 
-/// Integers are held as f64 too; all of the tests' are small.
+/// Integers are also stored as f64, because they are small in tests.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Tensor {
     pub(super) dims: Vec<usize>,
@@ -36,7 +36,7 @@ impl Tensor {
         self.dims.last().copied().unwrap_or(1)
     }
 
-    /// Everything but the last axis.
+    /// Slices along the last axis.
     pub(super) fn rows(&self) -> impl Iterator<Item = &[f64]> {
         self.data.chunks(self.width())
     }
@@ -69,7 +69,7 @@ impl Tensor {
         Tensor { dims, data }
     }
 
-    /// Along the time axis.
+    /// Concatenates along the time axis.
     pub(super) fn append(&self, other: &Tensor) -> Tensor {
         let (a, b) =
             (self.data.len() / self.dims[0].max(1), other.data.len() / other.dims[0].max(1));
@@ -108,7 +108,7 @@ impl Random {
         (self.next() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Twelve uniforms: near enough to a normal for tests.
+    /// The sum of twelve uniforms: close enough to a normal for tests.
     pub(super) fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.uniform()).sum::<f64>() - 6.0
     }

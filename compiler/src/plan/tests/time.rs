@@ -1,4 +1,4 @@
-//! Kernels that see positions or other time steps: rope, attention, convolution.
+//! Kernels that depend on positions or other time steps: rope, attention, convolution.
 
 use super::norms::{function, slope};
 use super::tensor::Tensor;
@@ -29,7 +29,7 @@ pub(super) fn rope(
     y
 }
 
-/// Indices of one query, and the keys it sees.
+/// The indices of one query, and the keys it sees.
 fn queries(
     q: &Tensor,
     k: &Tensor,
@@ -179,7 +179,7 @@ fn each(x: &Tensor, mut f: impl FnMut(usize, usize, usize)) {
     }
 }
 
-/// The convolution before activation and residual, of channel c of the part starting at `first`.
+/// The convolution of channel c before activation and residual, in the part starting at `first`.
 fn conv(
     x: &Tensor,
     weight: &Tensor,

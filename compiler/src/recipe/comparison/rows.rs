@@ -1,8 +1,8 @@
-//! `[sweep]` of a comparison file: several comparisons that differ in their arms alone.
+//! `[sweep]` of a comparison file: several comparisons that differ only in their arms.
 //!
-//! In: `"name, arms.A, arms.B" = [["one", "a.toml#x", "b.toml#y"], …]`. Out: a row of arms for each, beside
-//! the arms that are the same in all. Must stay true: every row has the same arms by name, so that base
-//! and treatment mean the same in each; each is named, and no two alike.
+//! In: `"name, arms.A, arms.B" = [["one", "a.toml#x", "b.toml#y"], …]`. Out: a row of arms for each, together
+//! with the arms that all share. Must stay true: every row has the same arm names, so that base and
+//! treatment mean the same in each; each row has a unique name.
 
 use dsl::{Diagnostic, Span};
 use toml::de::DeValue;
@@ -15,12 +15,12 @@ use crate::recipe::sweep::is_word;
 /// The arms of one comparison.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// Of the lock; `None` where the file makes one, which is called as the file is.
+    /// The name of the lock; `None` if the file makes only one, which is named after the file.
     pub name: Option<String>,
     pub arms: Vec<ArmFile>,
 }
 
-/// The place of each arm in a tuple, and of the name.
+/// The index of each arm in a tuple, and of the name.
 struct Columns<'k> {
     name: usize,
     arms: Vec<(usize, &'k str)>,
