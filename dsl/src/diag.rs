@@ -1,4 +1,4 @@
-//! Diagnostics: what is wrong, where, and what to type instead. In: spans and words. Out: one type
+//! Diagnostics: the error, its place, and a correction to type. In: spans and words. Out: one type
 //! for every stage, and its rendering as text. Must stay true: messages have no trailing period,
 //! rendering never panics on any span, colour never carries meaning.
 

@@ -63,8 +63,7 @@ fn finish(mut diagnostics: Diagnostics) -> Diagnostics {
     diagnostics
 }
 
-/// Each parsing function returns `None` after it reported an error; its caller decides where to
-/// continue.
+/// Each parsing function returns `None` after it reported an error; its caller decides where to continue.
 struct Parser<'a> {
     file: FileId,
     text: &'a str,
@@ -291,8 +290,7 @@ impl<'a> Parser<'a> {
         start == 0 || self.text.as_bytes().get(start - 1) == Some(&b'\n')
     }
 
-    /// `( a, b, )` or `[ a, b, ]`, from its opening bracket. The height is that of the tallest
-    /// item.
+    /// `( a, b, )` or `[ a, b, ]`, from its opening bracket. The height is that of the tallest item.
     fn list<T>(
         &mut self,
         (what, help): (&str, &str),

@@ -22,8 +22,7 @@ fn comments(ast: &Ast) -> Vec<&str> {
     ast.comments.iter().map(|comment| comment.text.as_str()).collect()
 }
 
-/// Checks that formatting a good text keeps its tree and comments, and that formatting again
-/// changes nothing.
+/// Checks that formatting a good text keeps its tree and comments, and that formatting again changes nothing.
 fn check_format(text: &str) {
     let before = parsed(text);
     let once = format_source(FILE, text).unwrap();

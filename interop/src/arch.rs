@@ -83,8 +83,7 @@ impl Fields<'_> {
         Decimal::parse(text).map_err(|_| format!("`{path}` is {text}"))
     }
 
-    /// The model that the first layer describes. Compiling it again shows whether all layers are
-    /// equal.
+    /// The model that the first layer describes. Compiling it again shows whether all layers are equal.
     fn model(&self) -> Result<Model, String> {
         let tied = match self.text("head")? {
             "untied" => false,

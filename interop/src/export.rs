@@ -412,8 +412,7 @@ impl Plan<'_> {
     }
 }
 
-/// Packages that the published code needs in addition to `torch` and `transformers`, as pip
-/// arguments.
+/// Packages that the published code needs in addition to `torch` and `transformers`, as pip arguments.
 fn packages(model: &Model) -> &'static str {
     match model.family() {
         Family::Llama if model.is_plain_llama() => "",

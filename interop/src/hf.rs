@@ -403,8 +403,7 @@ fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
             return Err(keys.refuse("time_step_limit", why, "only that can be expressed"));
         }
     }
-    // The first two only choose an implementation; the third is unused and −10344 in the published
-    // files.
+    // The first two only choose an implementation; the third is unused and −10344 in the published files.
     keys.idle(&["chunk_size", "use_mamba_kernels", "time_step_rank"]);
     keys.idle(&["fuse_norm", "fuse_swiglu", "fuse_cross_entropy"]);
     let (dim, heads) = (keys.positive("hidden_size")?, keys.positive("num_heads")?);

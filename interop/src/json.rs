@@ -36,8 +36,7 @@ fn count_lines(bytes: &[u8]) -> usize {
     bytes.iter().filter(|b| **b == b'\n').count()
 }
 
-/// The maximum number of values in one file: each takes a hundred bytes of memory, but only two of
-/// the file.
+/// The maximum number of values in one file: each takes a hundred bytes of memory, but only two of the file.
 const MAX_VALUES: usize = 4_000_000;
 
 struct Reader<'a> {

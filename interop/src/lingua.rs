@@ -204,8 +204,7 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
         }
     };
     let letters = match family {
-        // The reference has no slots after B in GLA5 (Q18), and no C and D in a Mamba2 without an
-        // MLP.
+        // The reference has no slots after B in GLA5 (Q18), and no C and D in a Mamba2 without an MLP.
         Family::Llama | Family::Gla5 => "AbCD",
         Family::Gdn2 => "ABbCD",
         Family::Mamba2 if mlp => "ABbCD",

@@ -183,8 +183,7 @@ impl Store {
                 return Err(refuse(format!("`{name}` is in it and in {other}")));
             }
         }
-        // Contiguous, from the header's end to the file's end: tensors do not overlap, and no bytes
-        // are hidden.
+        // Contiguous, from the header's end to the file's end: tensors do not overlap, and no bytes are hidden.
         spans.sort_unstable();
         let data = length - header.len() as u64;
         let mut free = 0;

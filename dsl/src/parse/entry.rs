@@ -9,8 +9,7 @@ use crate::diag::{suggest, syntax};
 use crate::lex::{Keyword, TokenKind};
 use crate::{Entry, ExprKind, Path, Span};
 
-/// Where the entries are. In an init table every line is `ROLE RULE`: `canon` and `layers` are
-/// ordinary roles.
+/// Where the entries are. In an init table every line is `ROLE RULE`: `canon` and `layers` are ordinary roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
     Fields,

@@ -156,8 +156,7 @@ fn what_a_key_means_is_what_the_published_class_makes_of_it() {
     }
 }
 
-/// Llama, as `transformers` 5 writes it and with RoPE dimensions that the class would compute
-/// differently.
+/// Llama, as `transformers` 5 writes it and with RoPE dimensions that the class would compute differently.
 #[test]
 fn configurations_of_llama_old_and_new() {
     let llama = json!({
