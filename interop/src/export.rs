@@ -234,7 +234,7 @@ impl Plan<'_> {
         self.put(folder, "default/params.json", &json::write(&Value::Map(root)))?;
         if let Some(weights) = &self.weights {
             let entries = self.entries(Whose::Lingua, &described);
-            // The linear families' loader wants the tied table under both names.
+            // The linear families' loader expects the tied table under both names.
             let linear = described.model.family() != Family::Llama;
             let planned = lay::planned(&entries, linear);
             let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();
