@@ -1,4 +1,4 @@
-//! The audit of sets that are made here: pairs, names, comments.
+//! Audits of sets built in the tests: pairs, names, comments.
 
 #![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
 

@@ -1,8 +1,8 @@
-//! The language and the graph, from text to identity: what must differ, what must agree, what must
-//! be refused, and how cheaply.
+//! The language and the graph, from text to identity: ids that must differ, ids that must agree,
+//! texts that must be refused, and the cost of each.
 //!
 //! In: the committed archs, `tests/cases`, LANGUAGE.md, generated texts. Out: one test binary with
-//! a module a concern. Must stay true: no libtorch; every diagnostic has a case; no input costs
+//! one module per concern. Must stay true: no libtorch; every diagnostic has a case; no input costs
 //! more than a second and 256 MB.
 
 #![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
@@ -27,6 +27,6 @@ mod lang {
     mod verdicts;
 }
 
-/// Counts what a child process of `bounds` allocates, and refuses more than its limit.
+/// Counts the allocations of a child process of `bounds`, and refuses those above its limit.
 #[global_allocator]
 static ALLOCATOR: cap::Cap<std::alloc::System> = cap::Cap::new(std::alloc::System, usize::MAX);

@@ -1,7 +1,7 @@
 //! Recipes, locks and comparisons, from text to verdict.
 //!
-//! In: the committed archs and recipes, and texts made here. Out: snapshots beside each module, and
-//! properties. Must stay true: no libtorch; one module a concern; every refusal has a case.
+//! In: the committed archs and recipes, and texts built in the tests. Out: snapshots of each module, and properties.
+//! Must stay true: no libtorch; one module per concern; every refusal has a case.
 
 #![expect(clippy::disallowed_methods, reason = "tests read the repository's own files")]
 

@@ -26,9 +26,9 @@ pub struct Comment {
     /// The text after `//`, right-trimmed.
     pub text: String,
     pub span: Span,
-    /// Whether something else stands before it on its line.
+    /// Whether code comes before it on its line.
     pub trailing: bool,
-    /// Whether the next word or sign is a `}`: the comment ends the block it stands in.
+    /// Whether the next token is `}`: the comment ends its block.
     pub before_close: bool,
 }
 
@@ -84,8 +84,7 @@ impl Item {
     }
 }
 
-/// What a definition calls itself. The four behave alike; the word is documentation that
-/// `show` and the diagnostics repeat.
+/// The keyword of a definition. All four behave alike; `show` and the diagnostics repeat the word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     Block,
@@ -140,7 +139,7 @@ pub enum Statement {
     Let { names: Vec<Name>, value: Expr, span: Span },
     /// `param A_log [heads] init log_uniform(1, 16)`
     Param { name: Name, dims: Vec<Expr>, init: Option<Expr>, span: Span },
-    /// `share proj = linear { bias true }`: one instance, called as often as wanted
+    /// `share proj = linear { bias true }`: one instance that can be called any number of times
     Share { name: Name, callee: Name, entries: Option<Vec<Entry>>, span: Span },
     /// `if c { … } else { … }`; an `else if` is an `otherwise` holding one `If`
     If { condition: Expr, then: Vec<Statement>, otherwise: Vec<Statement>, span: Span },

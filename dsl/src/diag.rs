@@ -1,5 +1,5 @@
-//! What is wrong, where, and what to type instead. In: spans and words. Out: one product type for
-//! every stage, and its rendering as text. Must stay true: messages carry no trailing period,
+//! Diagnostics: the error, its place, and a correction to type. In: spans and words. Out: one type
+//! for every stage, and its rendering as text. Must stay true: messages have no trailing period,
 //! rendering never panics on any span, colour never carries meaning.
 
 mod render;
@@ -15,7 +15,7 @@ pub enum Severity {
     Warning,
 }
 
-/// A place and what is to be said about it.
+/// A place in a text and the message to show there.
 #[derive(Clone, Debug)]
 pub struct Label {
     pub span: Span,
@@ -25,12 +25,12 @@ pub struct Label {
 #[derive(Clone, Debug)]
 pub struct Diagnostic {
     pub severity: Severity,
-    /// A stable word, `kebab-case`: what tests and editors refer to.
+    /// A stable `kebab-case` word that tests and editors refer to.
     pub code: &'static str,
     pub message: String,
-    /// The first is where it went wrong; the rest say what it conflicts with.
+    /// The first label is the error's own place; the others are what it conflicts with.
     pub labels: Vec<Label>,
-    /// What to type.
+    /// What to type instead.
     pub help: Vec<String>,
 }
 
@@ -51,7 +51,7 @@ impl Diagnostic {
         Diagnostic { severity: Severity::Warning, ..Diagnostic::error(code, span, message) }
     }
 
-    /// What to say at the primary place.
+    /// The message to show at the primary place.
     pub fn here(mut self, text: impl Into<String>) -> Diagnostic {
         if let Some(label) = self.labels.first_mut() {
             label.text = text.into();
@@ -74,7 +74,7 @@ impl Diagnostic {
     }
 }
 
-/// The candidate nearest to `word`, if it is near enough to be what was meant.
+/// The candidate nearest to `word`, if it is close enough to be a misspelling of it.
 pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let mut best: Option<(f64, &str)> = None;
     for candidate in candidates {

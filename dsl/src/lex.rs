@@ -1,8 +1,8 @@
 //! Text to tokens: the only file that knows nom.
 //!
-//! In: one file's text. Out: tokens with places, the comments and docs beside them, bracket
-//! partners, and what was wrong. Must stay true: total (every text has tokens), linear time, and
-//! no more than `MAX_TOKENS` tokens nested no more than `MAX_NESTING` are ever held.
+//! In: one file's text. Out: tokens with places, comments and docs, bracket partners, and errors.
+//! Must stay true: total (every text has tokens), linear time, and never holds more than
+//! `MAX_TOKENS` tokens or brackets nested deeper than `MAX_NESTING`.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a few of many tokens are brackets")]
 
@@ -17,8 +17,8 @@ use crate::diag::{Diagnostics, syntax};
 use crate::limits::{MAX_ERRORS, MAX_NAME_BYTES, MAX_NESTING, MAX_TOKENS};
 use crate::{Comment, FileId, Kind, Span};
 
-/// The reserved words. [`Keyword::is_soft`] ones are ordinary names wherever they are not wanted
-/// as keywords.
+/// The reserved words. [`Keyword::is_soft`] ones are ordinary names wherever the grammar does not
+/// want a keyword.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Keyword {
     Import,
@@ -82,7 +82,7 @@ impl Keyword {
         KEYWORDS.iter().find(|(_, k)| *k == self).map_or("", |(word, _)| word)
     }
 
-    /// Usable as a name: fields, parameters and callees are called like this.
+    /// Whether the keyword can also name a field, a parameter or a callee.
     pub(crate) fn is_soft(self) -> bool {
         matches!(self, Keyword::Kind(_) | Keyword::Init | Keyword::Layers | Keyword::Canon)
     }
@@ -116,7 +116,7 @@ pub(crate) enum TokenKind {
     Minus,
     Star,
     Slash,
-    /// Reported already; the parser says nothing more about it.
+    /// Already reported; the parser says nothing more about it.
     Bad,
     End,
 }
@@ -126,7 +126,7 @@ pub(crate) struct Token {
     pub(crate) kind: TokenKind,
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// Whether a line ended since the token before.
+    /// Whether a line ended after the previous token.
     pub(crate) newline_before: bool,
 }
 
@@ -144,20 +144,20 @@ pub(crate) struct Lexed {
     pub(crate) tokens: Vec<Token>,
     pub(crate) docs: Vec<DocLine>,
     pub(crate) comments: Vec<Comment>,
-    /// For each opening bracket the index of its closing one.
+    /// For each opening bracket, the index of its closing one.
     pub(crate) partners: Vec<Option<u32>>,
     /// Whether some `{` has no `}`.
     pub(crate) unbalanced: bool,
 }
 
-/// `None` when a bound is passed: the one diagnostic then says which.
+/// `None` if the text exceeds a bound; the only diagnostic then names the bound.
 pub(crate) fn lex(file: FileId, text: &str) -> (Option<Lexed>, Diagnostics) {
     let mut out = Lexed::default();
     let mut diagnostics = Diagnostics::new();
     let mut open: Vec<(TokenKind, usize)> = Vec::new();
     let mut newline = true;
     let mut unclosed_comments = 0;
-    // A byte order mark is no part of the text.
+    // A byte order mark does not belong to the text.
     let mut input = text.strip_prefix('\u{feff}').unwrap_or(text);
     while let Ok((after, lexeme)) = lexeme(input) {
         let start = text.len() - input.len();
@@ -255,8 +255,8 @@ pub(crate) fn lex(file: FileId, text: &str) -> (Option<Lexed>, Diagnostics) {
     (Some(out), diagnostics)
 }
 
-/// Pairs a closing bracket with the nearest opening one of its sort inside the innermost braces,
-/// giving up what stands open in between. Says whether braces were left unpaired.
+/// Pairs a closing bracket with the nearest opening one of its kind inside the innermost braces,
+/// and drops the unclosed brackets between them. Returns whether braces were left unpaired.
 fn close(
     open: &mut Vec<(TokenKind, usize)>,
     kind: TokenKind,
@@ -268,7 +268,7 @@ fn close(
         TokenKind::RBracket => TokenKind::LBracket,
         _ => TokenKind::LBrace,
     };
-    // A `)` never reaches across a `{`: a missing `}` is likelier than a missing `)`.
+    // A `)` never closes a `(` from before a `{`: a missing `}` is likelier than a missing `)`.
     let found = open
         .iter()
         .rev()
@@ -287,7 +287,7 @@ fn close(
     false
 }
 
-/// For messages: the word, or its beginning.
+/// A word shortened for messages.
 pub(crate) fn clip(word: &str) -> String {
     match word.char_indices().nth(40) {
         Some((at, _)) => format!("{}…", &word[..at]),
@@ -295,7 +295,7 @@ pub(crate) fn clip(word: &str) -> String {
     }
 }
 
-/// Which number the digits are, if they are one: `_` only stands between digits.
+/// The number that the digits spell, if they do: `_` is allowed only between digits.
 fn number(written: &str, tail: &str) -> Option<TokenKind> {
     let lonely = written.starts_with('_') || written.ends_with('_') || written.contains("__");
     let beside_point = written.contains("_.") || written.contains("._");
@@ -307,7 +307,7 @@ fn number(written: &str, tail: &str) -> Option<TokenKind> {
     Some(if whole { TokenKind::Int } else { TokenKind::Decimal })
 }
 
-/// What a piece of text is, before it is looked at closely.
+/// A first guess at a piece of text, before a closer look.
 #[derive(Clone, Copy)]
 enum Lexeme<'a> {
     Space,
@@ -315,9 +315,9 @@ enum Lexeme<'a> {
     Doc(&'a str),
     BlockComment,
     Word,
-    /// Digits, and whatever letters are glued to them.
+    /// Digits, with any letters that follow them directly.
     Number(&'a str),
-    /// Whether the closing quote is there.
+    /// Whether the closing quote was found.
     String(bool),
     Sign(TokenKind),
     Bad,
@@ -345,8 +345,8 @@ fn lexeme(input: &str) -> Piece<'_, Lexeme<'_>> {
     .parse(input)
 }
 
-/// The first character that some editors end a line with and this language does not: what looks like the next line
-/// would still be a part of the comment before it.
+/// The first character that ends a line in some editors but not in this language. What such an editor shows as the next
+/// line would still be part of the comment.
 fn line_break(written: &str, after: &str) -> Option<(usize, char)> {
     let breaks = |(at, c): &(usize, char)| match c {
         '\r' => {
@@ -359,7 +359,7 @@ fn line_break(written: &str, after: &str) -> Option<(usize, char)> {
     written.char_indices().find(breaks)
 }
 
-/// `///` documents, `//` and `////…` only comment.
+/// `///` is documentation; `//` and `////…` are comments.
 fn comment(words: &str) -> Lexeme<'_> {
     match words.strip_prefix('/') {
         Some(rest) if !rest.starts_with('/') => Lexeme::Doc(rest),
@@ -423,7 +423,7 @@ fn short_sign(input: &str) -> Piece<'_, TokenKind> {
     Ok((after, kind))
 }
 
-/// A run of one meaningless sign (`&&`), or of foreign characters: one report, not many.
+/// A run of one unknown sign (`&&`), or of foreign characters: one report for all of them.
 fn bad(input: &str) -> Piece<'_, &str> {
     let foreign = |c: char| !c.is_ascii() && !c.is_alphanumeric();
     let (_, first) = anychar(input)?;

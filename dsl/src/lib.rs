@@ -1,9 +1,9 @@
 //! The `.canon` language: text in, syntax tree and diagnostics out.
 //!
-//! In: the text of one file. Out: an [`Ast`] whose every node is spanned, and all independent
-//! [`Diagnostic`]s; or, the other way, the one formatted text of a tree ([`print()`]).
-//! Must stay true: pure (no files, clock, environment); knows syntax, not models; never panics,
-//! and takes bounded time and memory on any input.
+//! In: the text of one file. Out: an [`Ast`] with a span on every node, and all independent
+//! [`Diagnostic`]s; in the other direction, the formatted text of a tree ([`print()`]). Must stay
+//! true: pure (no files, clock, environment); knows syntax, not models; never panics, and takes
+//! bounded time and memory on any input.
 
 #![forbid(unsafe_code)]
 

@@ -1,5 +1,5 @@
 //! Exact decimals. In: digits as written. Out: mantissa × 10^exponent with checked arithmetic and
-//! one shortest printed form. Must stay true: no binary floating point decides a value; equal
+//! one shortest printed form. Must stay true: no value depends on binary floating point; equal
 //! numbers are equal structs (trailing zeros are folded into the exponent).
 
 use std::cmp::Ordering;
@@ -14,7 +14,7 @@ pub struct Decimal {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NumberError {
-    /// Not a number at all.
+    /// Not a number.
     Malformed,
     /// More digits or a larger exponent than a [`Decimal`] holds.
     TooLarge,
@@ -102,7 +102,7 @@ impl Decimal {
         self.mantissa == 0
     }
 
-    /// The integer this is, if it is one and fits.
+    /// The value as an integer, if it is one and fits.
     pub fn to_int(self) -> Option<i64> {
         if self.exponent < 0 {
             return None;
@@ -111,7 +111,7 @@ impl Decimal {
         i64::try_from(self.mantissa.checked_mul(scale)?).ok()
     }
 
-    /// The nearest f64: for kernels, never for deciding a field.
+    /// The nearest f64: for kernels only, never for the value of a field.
     pub fn to_f64(self) -> f64 {
         // The shortest text is read back by the standard correctly rounded parser.
         format!("{}e{}", self.mantissa, self.exponent).parse().unwrap_or(f64::NAN)
@@ -147,7 +147,7 @@ impl Decimal {
         Decimal::new(m, self.exponent + other.exponent)
     }
 
-    /// Exact quotient; an endless expansion is an error, never rounded.
+    /// Exact quotient; an infinite expansion is an error and is never rounded.
     pub fn div(self, other: Decimal) -> Result<Decimal, NumberError> {
         if other.is_zero() {
             return Err(NumberError::DivisionByZero);

@@ -1,9 +1,9 @@
 //! Tokens to the syntax tree, by hand-written recursive descent.
 //!
-//! In: one file's text. Out: the tree of all that could be read, and every independent error. Must
-//! stay true: total, linear but for bounded lookahead, recursion no deeper than `MAX_NESTING`, and
-//! a tree without errors is the whole file. After an error reading goes on at the next entry,
-//! statement or definition.
+//! In: one file's text. Out: the tree of everything that could be read, and every independent
+//! error. Must stay true: total; linear apart from bounded lookahead; recursion no deeper than
+//! `MAX_NESTING`; a tree without errors is the whole file. After an error, parsing continues at the
+//! next entry, statement or definition.
 
 #![expect(clippy::wildcard_enum_match_arm, reason = "a parser asks for few of many tokens")]
 
@@ -19,7 +19,7 @@ use crate::lex::{self, Keyword, Lexed, Token, TokenKind};
 use crate::limits::{MAX_ERRORS, MAX_NESTING, MAX_SOURCE_BYTES};
 use crate::{Ast, FileId, Name, Span};
 
-/// Reads one file.
+/// Parses one file.
 pub fn parse(file: FileId, text: &str) -> (Ast, Diagnostics) {
     if text.len() > MAX_SOURCE_BYTES {
         return (Ast::default(), vec![syntax::source_too_large(file, text.len())]);
@@ -36,7 +36,7 @@ pub fn parse(file: FileId, text: &str) -> (Ast, Diagnostics) {
     (ast, finish(parser.diagnostics))
 }
 
-/// Reads one file's bytes, which may not be text at all.
+/// Parses one file's bytes, which may not be UTF-8.
 pub fn parse_bytes(file: FileId, bytes: &[u8]) -> (Ast, Diagnostics) {
     if bytes.len() > MAX_SOURCE_BYTES {
         return (Ast::default(), vec![syntax::source_too_large(file, bytes.len())]);
@@ -52,7 +52,7 @@ pub fn parse_bytes(file: FileId, bytes: &[u8]) -> (Ast, Diagnostics) {
     }
 }
 
-/// In the order of the text, and no more than a person reads.
+/// Sorts the errors by place and keeps as many as a person reads.
 fn finish(mut diagnostics: Diagnostics) -> Diagnostics {
     diagnostics.sort_by_key(|d| d.labels.first().map(|label| label.span));
     if diagnostics.len() > MAX_ERRORS {
@@ -63,21 +63,21 @@ fn finish(mut diagnostics: Diagnostics) -> Diagnostics {
     diagnostics
 }
 
-/// A parsing function returns `None` after it has reported why; its caller decides where to go on.
+/// Each parsing function returns `None` after it reported an error; its caller decides where to continue.
 struct Parser<'a> {
     file: FileId,
     text: &'a str,
     lexed: &'a Lexed,
     at: usize,
-    /// The first of `lexed.docs` that no definition has taken.
+    /// Index of the first of `lexed.docs` that no definition has taken.
     doc: usize,
     /// The `(` and `[` open here, since the innermost `{`; inside them newlines do not matter.
     open: Vec<usize>,
     depth: usize,
-    /// Of the tree of the expression, or of the tallest among the entries, read last.
+    /// Height of the expression tree read last, or of the tallest one in the entries read last.
     height: usize,
     diagnostics: Diagnostics,
-    /// Whether the rest is left unread, so that nothing can be said to be missing.
+    /// Whether parsing stopped early, so that nothing can be reported as missing.
     stopped: bool,
 }
 
@@ -144,7 +144,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether the token continues what stands before it: on the same line, or inside parentheses.
+    /// Whether the token continues the text before it: on the same line, or inside parentheses.
     fn joined(&self, ahead: usize) -> bool {
         !self.open.is_empty() || !self.token(ahead).newline_before
     }
@@ -153,7 +153,7 @@ impl<'a> Parser<'a> {
         self.lexed.partners.get(index).copied().flatten().map(|at| at as usize)
     }
 
-    /// The token as messages call it.
+    /// The token's name in messages.
     fn found(&self) -> String {
         let token = self.token(0);
         match token.kind {
@@ -186,7 +186,7 @@ impl<'a> Parser<'a> {
             return self.stop();
         }
         let place = |d: &Diagnostic| d.labels.first().map(|l| l.span.start);
-        // Whatever is said about a place second follows from what was said first.
+        // A second error at the same place follows from the first.
         if self.diagnostics.last().is_none_or(|last| place(last) != place(&diagnostic)) {
             self.diagnostics.push(diagnostic);
         }
@@ -195,17 +195,17 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Reads no further.
+    /// Stops parsing.
     fn stop(&mut self) {
         self.at = self.lexed.tokens.len().saturating_sub(1);
         self.stopped = true;
     }
 
-    /// Reports that `what` should stand here.
+    /// Reports that `what` was expected here.
     fn expected<T>(&mut self, what: &str, help: &str) -> Option<T> {
         let span = self.span();
         match self.kind() {
-            // Reported by the lexer.
+            // The lexer has reported it.
             TokenKind::Bad => {}
             TokenKind::String => self.report(syntax::string_outside_import(span)),
             TokenKind::Semicolon => self.report(syntax::stray_semicolon(span)),
@@ -232,7 +232,7 @@ impl<'a> Parser<'a> {
         None
     }
 
-    /// A name; `what` is its role, for the message.
+    /// A name; messages call it `what`.
     fn name(&mut self, what: &str) -> Option<Name> {
         let token = self.token(0);
         if self.is_name(0) {
@@ -248,11 +248,11 @@ impl<'a> Parser<'a> {
 
     // --- brackets ---
 
-    /// One level deeper, for `inside` only.
+    /// Runs `inside` one level deeper.
     fn deeper<T>(&mut self, inside: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         if self.depth >= MAX_NESTING {
             self.report(syntax::nesting_too_deep(self.span()));
-            // Nothing at this depth is worth a second report.
+            // No second error at this depth would help.
             self.stop();
             return None;
         }
@@ -262,7 +262,7 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// `{ … }`: newlines matter again inside. `inside` reads until [`Parser::at_close`] and always
+    /// `{ … }`: newlines count again inside. `inside` reads until [`Parser::at_close`] and always
     /// gets there.
     fn braces<T>(&mut self, inside: impl FnOnce(&mut Self) -> T) -> Option<T> {
         let opener = self.span();
@@ -276,8 +276,8 @@ impl<'a> Parser<'a> {
         result
     }
 
-    /// Whether the innermost `{ … }` ends here, or should have: where some `{` of the file has no
-    /// partner, a definition at the very start of a line is taken to be one.
+    /// Whether the innermost `{ … }` ends here, or should have: if some `{` of the file has no
+    /// partner, a definition at the very start of a line counts as the end.
     fn at_close(&self) -> bool {
         match self.kind() {
             TokenKind::RBrace | TokenKind::End => true,
@@ -290,7 +290,7 @@ impl<'a> Parser<'a> {
         start == 0 || self.text.as_bytes().get(start - 1) == Some(&b'\n')
     }
 
-    /// `( a, b, )` or `[ a, b, ]`, the opening bracket not yet read. The height is the tallest's.
+    /// `( a, b, )` or `[ a, b, ]`, from its opening bracket. The height is that of the tallest item.
     fn list<T>(
         &mut self,
         (what, help): (&str, &str),
@@ -328,7 +328,7 @@ impl<'a> Parser<'a> {
 
     // --- going on after an error ---
 
-    /// To where the next entry or statement of these braces can begin.
+    /// Skips to where the next entry or statement of these braces can begin.
     fn recover(&mut self) {
         if let Some(close) = self.open.first().and_then(|open| self.partner(*open)) {
             self.at = self.at.max(close + 1);
@@ -345,13 +345,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Past this token and, if it opens a bracket, past what closes it.
+    /// Skips this token and, if it opens a bracket, everything up to the closing one.
     fn skip(&mut self) {
         self.at = self.partner(self.at).unwrap_or(self.at);
         self.bump();
     }
 
-    /// Makes sure that a loop whose step failed at `before` goes on.
+    /// Ensures that a loop makes progress after its step failed at `before`.
     fn recover_from(&mut self, before: usize) {
         if self.at == before && !self.at_close() {
             self.skip();

@@ -1,9 +1,9 @@
-//! A tree to its one formatted text.
+//! Tree to formatted text; every tree has one.
 //!
-//! In: an [`Ast`], or a source to be formatted. Out: text of lines up to 100 characters where that
-//! is possible. Must stay true: what is printed parses to the same tree; formatting twice changes
-//! nothing more; no comment and no doc is lost. With the source at hand the author's rows, blank
-//! lines and spelling of numbers are kept; without it the layout depends on the tree alone.
+//! In: an [`Ast`], or a source to format. Out: text with lines of up to 100 characters where
+//! possible. Must stay true: printed text parses to the same tree; formatting twice changes nothing
+//! more; every comment and every doc is kept. If the source is given, the author's rows, blank
+//! lines and spelling of numbers are kept; otherwise the layout depends on the tree alone.
 
 mod block;
 mod doc;
@@ -24,7 +24,7 @@ pub fn print(ast: &Ast) -> String {
     file(ast, None)
 }
 
-/// The text of an expression, on as few lines as fit.
+/// The text of an expression, on as few lines as possible.
 pub fn print_expr(expr: &Expr) -> String {
     let mut builder = Builder { comments: &[], source: None, level: 0, roles: false };
     let mut layout = Layout::new(&[], None);
@@ -32,7 +32,7 @@ pub fn print_expr(expr: &Expr) -> String {
     layout.out
 }
 
-/// A source as it should be written; its errors, if it has any.
+/// A source in its formatted form, or its errors.
 pub fn format_source(id: FileId, source: &str) -> Result<String, Diagnostics> {
     let (ast, diagnostics) = crate::parse(id, source);
     if diagnostics.iter().take(MAX_ERRORS).any(|diagnostic| diagnostic.is_error()) {
@@ -41,14 +41,14 @@ pub fn format_source(id: FileId, source: &str) -> Result<String, Diagnostics> {
     Ok(file(&ast, Some(source)))
 }
 
-/// What building pieces needs to know of the file.
+/// The state for building pieces of one file.
 #[derive(Clone, Copy)]
 struct Builder<'a> {
     comments: &'a [Comment],
     source: Option<&'a str>,
-    /// Indentation, if everything around is broken.
+    /// Indentation if everything around is broken.
     level: usize,
-    /// In an init table, where `canon` is a role like any other.
+    /// Whether this is an init table, where `canon` is a role like any other.
     roles: bool,
 }
 
@@ -57,7 +57,7 @@ fn file(ast: &Ast, source: Option<&str>) -> String {
     let mut builder = Builder { comments: &ast.comments, source, level: 0, roles: false };
     let imports = ast.imports.iter().map(Top::Import);
     let tops: Vec<Top> = imports.chain(ast.items.iter().map(Top::Item)).collect();
-    let mut before: Option<(bool, bool)> = None; // an import, several lines
+    let mut before: Option<(bool, bool)> = None; // whether it is an import; whether it spans several lines
     let mut end = 0;
     for (i, top) in tops.iter().enumerate() {
         let start = top.span().start;
@@ -93,7 +93,7 @@ fn file(ast: &Ast, source: Option<&str>) -> String {
     layout.out
 }
 
-/// What stands at the top of a file.
+/// A top-level item of a file.
 enum Top<'a> {
     Import(&'a Import),
     Item(&'a Item),
@@ -224,15 +224,15 @@ impl Builder<'_> {
         }
     }
 
-    // --- what the author did ---
+    // --- the author's layout ---
 
-    /// Whether a comment begins in a range of the source.
+    /// Whether a comment begins in this range of the source.
     fn has_comment(&self, (start, end): (u32, u32)) -> bool {
         let after = self.comments.partition_point(|comment| comment.span.start < start);
         self.comments.get(after).is_some_and(|comment| comment.span.start < end)
     }
 
-    /// Whether the author began a line with what stands at `at`.
+    /// Whether the author began a line with the text at `at`.
     fn on_new_line(&self, at: Option<u32>) -> bool {
         let before = at.zip(self.source).and_then(|(at, source)| source.get(..at as usize));
         before.is_some_and(|before| {
@@ -241,17 +241,17 @@ impl Builder<'_> {
         })
     }
 
-    /// Whether the author wrote it on one line; nobody did if there is no source.
+    /// Whether the author wrote it on one line; false without a source.
     fn on_one_line(&self, span: Span) -> bool {
         let range = span.start as usize..span.end as usize;
         self.source.and_then(|source| source.get(range)).is_some_and(|text| !text.contains('\n'))
     }
 
-    /// Whether a blank line or a comment on a line of its own will stand between two neighbours.
+    /// Whether a blank line, or a comment on its own line, will separate two neighbours.
     fn apart(&self, before: Span, after: Span) -> bool {
         let range = before.end as usize..after.start as usize;
         let gap = self.source.and_then(|source| source.get(range)).unwrap_or("");
-        // One comment can trail a line; what is more moves to lines of its own.
+        // One comment can trail a line; further ones move to their own lines.
         let from = self.comments.partition_point(|comment| comment.span.start < before.start);
         let between = self.comments.get(from..).unwrap_or_default().iter();
         let mut between = between.take_while(|comment| comment.span.start < after.start);
@@ -259,7 +259,7 @@ impl Builder<'_> {
         gap.matches('\n').count() > 1 || !trails || between.next().is_some()
     }
 
-    /// Where the `///` lines begin that stand between the item before and this one.
+    /// Where the `///` lines between the previous item and this one begin.
     fn docs_start(&self, between: Range<u32>, lines: usize) -> u32 {
         let (floor, start) = (between.start as usize, between.end);
         let Some(source) = self.source else { return start };

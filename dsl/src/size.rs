@@ -1,12 +1,12 @@
-//! Sizes of files as people read them.
+//! File sizes in readable units.
 //!
-//! In: a number of bytes. Out: `5 bytes`, `64 MiB`, `1.5 GiB`. Must stay true: a size over a limit never
-//! looks equal to that limit.
+//! In: a number of bytes. Out: `5 bytes`, `64 MiB`, `1.5 GiB`. Must stay true: a size over a limit never looks equal to
+//! that limit.
 
 const UNITS: [(&str, u64); 4] =
     [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
 
-/// A size in its largest unit, with one digit after the point where it needs one.
+/// A size in the largest unit that fits, with one digit after the point if needed.
 pub fn size(bytes: u64) -> String {
     let Some((unit, scale)) = UNITS.iter().find(|(_, scale)| bytes >= *scale) else {
         return if bytes == 1 { "1 byte".to_owned() } else { format!("{bytes} bytes") };
@@ -18,7 +18,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// What is wrong with a length above a limit: `1 TiB; at most 64 MiB are read`.
+/// The message for a length above a limit: `1 TiB; at most 64 MiB are read`.
 pub fn over(length: u64, most: u64) -> String {
     let (length, most) = (size(length), size(most));
     if length == most {

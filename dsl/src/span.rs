@@ -1,8 +1,8 @@
-//! Where text came from. In: file names and texts, given by the caller. Out: ids and byte ranges
-//! that any later stage can show to a person. Must stay true: a span is always a byte range inside
-//! its file's text, on character boundaries.
+//! Places in texts. In: file names and texts, given by the caller. Out: ids and byte ranges that
+//! any later stage can show to a user. Must stay true: a span is always a byte range inside its
+//! file's text, on character boundaries.
 
-/// A file in [`Sources`], by position.
+/// Index of a file in [`Sources`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileId(pub u32);
 
@@ -16,7 +16,7 @@ pub struct Span {
 
 impl Span {
     pub fn new(file: FileId, start: usize, end: usize) -> Span {
-        // Sources refuses texts beyond 4 GiB long before this could truncate (MAX_SOURCE_BYTES).
+        // `Sources` refuses texts beyond 4 GiB (MAX_SOURCE_BYTES), so this cannot truncate.
         Span { file, start: start as u32, end: end as u32 }
     }
 
@@ -29,7 +29,7 @@ impl Span {
     }
 }
 
-/// Every text of one compilation: the files a person wrote, and the embedded standard ones.
+/// All texts of one compilation: the user's files and the embedded standard ones.
 #[derive(Clone, Debug, Default)]
 pub struct Sources {
     files: Vec<(String, String)>,
@@ -40,7 +40,7 @@ impl Sources {
         Sources::default()
     }
 
-    /// Adds a text under the name that diagnostics show (a path with `/`, relative).
+    /// Adds a text under the name that diagnostics show (a relative path with `/`).
     pub fn add(&mut self, name: impl Into<String>, text: impl Into<String>) -> FileId {
         self.files.push((name.into(), text.into()));
         FileId((self.files.len() - 1) as u32)
@@ -54,7 +54,7 @@ impl Sources {
         self.files.get(file.0 as usize).map_or("", |(_, text)| text)
     }
 
-    /// The file added under exactly this name; a person's own comes after an embedded one.
+    /// The file with exactly this name; of two, the one added last (the user's own).
     pub fn find(&self, name: &str) -> Option<FileId> {
         self.files.iter().rposition(|(n, _)| n == name).map(|i| FileId(i as u32))
     }

@@ -1,5 +1,5 @@
 //! `tests/cases/parse`: good files with their outline and formatted text, `err_` files with their
-//! diagnostics; and the proof that every diagnostic of the parser has such a file.
+//! diagnostics. A test checks that every diagnostic of the parser has such a file.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ fn shown(stem: &str, bytes: &[u8]) -> String {
     format!("{}=== formatted ===\n{formatted}", outline(&ast))
 }
 
-/// The codes in the factory, and those that some snapshot shows.
+/// Compares the codes in `diag/syntax.rs` with those in the snapshots.
 #[test]
 fn every_diagnostic_has_a_case() {
     let factory = include_str!("../src/diag/syntax.rs");
@@ -64,7 +64,7 @@ fn every_diagnostic_has_a_case() {
             shown.extend(codes.iter().copied().filter(|c| text.contains(&format!("error[{c}]"))));
         }
     }
-    // Too large to keep as files: `hostile.rs` has them.
+    // These texts are too large to keep as files: `hostile.rs` makes them.
     shown.extend(crate::hostile::CODES);
     let missing: Vec<_> = codes.difference(&shown).collect();
     assert!(missing.is_empty(), "no case in {CASES} for {missing:?}");

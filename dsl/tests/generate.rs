@@ -1,5 +1,5 @@
-//! Random trees and texts. In: proptest's randomness. Out: [`Ast`]s that a file could hold, soups
-//! of tokens, and texts with comments sprinkled where a line may end.
+//! Random trees and texts. In: proptest's randomness. Out: valid [`Ast`]s, random sequences of
+//! tokens, and texts with comments wherever a line may end.
 
 use dsl::*;
 use proptest::collection::vec;
@@ -280,7 +280,7 @@ pub(crate) fn ast() -> impl Strategy<Value = Ast> {
     })
 }
 
-/// Pieces of the language in no order.
+/// Tokens of the language in random order.
 pub(crate) fn soup() -> impl Strategy<Value = String> {
     const PIECES: &[&str] = &[
         "import",
@@ -372,7 +372,7 @@ pub(crate) fn soup() -> impl Strategy<Value = String> {
     vec((piece, gap), 0..80).prop_map(|list| list.into_iter().map(|(p, g)| p + g).collect())
 }
 
-/// A text of the language, put together from whole pieces: soups rarely parse, these often do.
+/// A text made of whole pieces of the language. It often parses, unlike [`soup`].
 pub(crate) fn stew() -> impl Strategy<Value = String> {
     const ENTRIES: &[&str] = &[
         "heads 4",
@@ -433,9 +433,9 @@ pub(crate) fn stew() -> impl Strategy<Value = String> {
     })
 }
 
-/// Puts comments where a line may end without changing the meaning: after opening brackets, after
+/// Adds comments where a line may end without changing the meaning: after opening brackets, after
 /// operators, after commas in parentheses, and at the ends of lines. `picks` chooses which, and
-/// whether on a line of their own.
+/// whether they get their own line.
 pub(crate) fn sprinkle(text: &str, picks: &[u8]) -> String {
     let mut out = String::new();
     let mut picks = picks.iter().cycle();
@@ -482,7 +482,7 @@ pub(crate) fn sprinkle(text: &str, picks: &[u8]) -> String {
     out
 }
 
-/// After a `/`: an operator may be followed by a comment; what follows `//` is one already.
+/// After a `/`: an operator may be followed by a comment; text after `//` is already a comment.
 fn break_off(out: &mut String, rest: &mut impl Iterator<Item = char>) -> bool {
     let comment = out.ends_with("//");
     if comment {
@@ -491,7 +491,7 @@ fn break_off(out: &mut String, rest: &mut impl Iterator<Item = char>) -> bool {
     !comment
 }
 
-/// The same cases on every machine, unless `PROPTEST_RNG_SEED` asks for others.
+/// The same cases on every machine, unless `PROPTEST_RNG_SEED` is set.
 pub(crate) fn repeatable() -> ProptestConfig {
     let mut config = ProptestConfig { failure_persistence: None, ..ProptestConfig::default() };
     if config.rng_seed == RngSeed::Random {

@@ -1,22 +1,22 @@
-//! Inputs meant to hurt: huge, deep, endless or not text. In: generated files up to 100 MB. Must
-//! stay true: one short diagnostic, or at most `MAX_ERRORS` and a last one; nothing panics.
+//! Hostile inputs: huge, deep, endless or not text. In: generated files up to 100 MB. Must stay
+//! true: one short diagnostic, or at most `MAX_ERRORS` and a last one; nothing panics.
 
 use dsl::limits::*;
 use dsl::{FileId, Sources, format_source, parse, parse_bytes, print, render};
 
-/// What this file proves in place of a case on disk.
+/// The codes that this file tests instead of a case on disk.
 pub(crate) const CODES: [&str; 3] = ["source-too-large", "too-many-tokens", "too-many-errors"];
 
 const FILE: FileId = FileId(0);
 
-/// The codes of a text's diagnostics, which must stay few and render short.
+/// The codes of a text's diagnostics. Checks that they are few and render short.
 fn codes(text: &str) -> Vec<&'static str> {
     let (ast, diagnostics) = parse(FILE, text);
     assert!(diagnostics.len() <= MAX_ERRORS + 1);
     let mut sources = Sources::new();
     sources.add("hostile.canon", text);
     assert!(render(&sources, &diagnostics).len() < 2000 * (diagnostics.len() + 1));
-    // What could be read can be printed.
+    // Everything that parses can be printed.
     print(&ast);
     diagnostics.iter().map(|d| d.code).collect()
 }
@@ -88,7 +88,7 @@ fn comments_to_the_brim() {
     assert_eq!(format_source(FILE, &text).unwrap(), text.trim_end_matches("// ").to_string());
 }
 
-/// The height and nesting that are allowed survive everything that walks the tree.
+/// A tree of the largest allowed height and nesting does not overflow anything that walks it.
 #[test]
 fn as_deep_as_allowed() {
     let chain = "+ 1 ".repeat(MAX_EXPRESSION_HEIGHT - 1);
@@ -129,7 +129,7 @@ fn not_text() {
     }
 }
 
-/// An editor shows what follows a lone carriage return on a line of its own; here it would be a part of the comment.
+/// An editor shows the text after a lone carriage return on a new line; here it would still be part of the comment.
 #[test]
 fn what_only_looks_like_the_end_of_a_line_is_refused() {
     let found = |text: &str| {

@@ -1,6 +1,6 @@
-//! LANGUAGE.md is true. In: its code blocks and its table of bounds. Must stay true: every
-//! ```` ```canon ```` block parses and is already formatted, every ```` ```canon error ```` block
-//! is refused, and the bounds are those of `limits.rs`.
+//! Checks LANGUAGE.md. In: its code blocks and its table of bounds. Must stay true: every ````
+//! ```canon ```` block parses and is already formatted, every ```` ```canon error ```` block is
+//! refused, and the bounds are those of `limits.rs`.
 
 use dsl::{FileId, Sources, format_source, limits, parse, render};
 
@@ -58,7 +58,7 @@ fn bounds_are_listed() {
     }
 }
 
-/// Every reserved word is in the list of LANGUAGE.md, by being refused or accepted as a name.
+/// LANGUAGE.md lists every reserved word; each is tried as a name, to be accepted or refused.
 #[test]
 fn words_are_listed() {
     let line = |start: &str| {

@@ -1,6 +1,6 @@
-//! A tree as indented lines, without places: what the snapshots of good cases show. In: [`Ast`].
-//! Out: text made from the tree's own fields, so that a wrong tree cannot look right by printing
-//! right. [`erased`] is the tree's full Debug text without spans, for comparing trees.
+//! A tree as indented lines, without places: the snapshots of good cases show it. In: [`Ast`]. Out:
+//! text made from the tree's own fields, so that a printer's bug cannot hide a wrong tree.
+//! [`erased`] is the tree's full Debug text without spans, for comparing trees.
 
 use dsl::*;
 

@@ -1,5 +1,5 @@
-//! Rendering survives everything. In: any spans over any texts. Must stay true: no panic, bounded
-//! length per diagnostic, no control characters from the source, colours that only add.
+//! Rendering arbitrary diagnostics. In: any spans over any texts. Must stay true: no panic, bounded
+//! length per diagnostic, no control characters from the source, colours only add to the text.
 
 use dsl::{Diagnostic, FileId, Sources, Span, render, render_coloured};
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ proptest! {
         let file = sources.add("a\u{1b}[31m.canon", text);
         let mut diagnostic: Option<Diagnostic> = None;
         for (other, a, b, c, d) in spans {
-            // Half of the spans lie near the text, some name a file that is not there.
+            // Half of the spans are near the text; some name a file that does not exist.
             let (start, end) = if a % 2 == 0 { (c, d) } else { (a, b) };
             let span = Span { file: FileId(file.0 + other), start, end };
             diagnostic = Some(match diagnostic {
@@ -37,7 +37,7 @@ proptest! {
     }
 }
 
-/// Without `ESC [ … m`.
+/// The text without `ESC [ … m`.
 fn without_colour(text: &str) -> String {
     let mut parts = text.split('\u{1b}');
     let first = parts.next().unwrap_or("").to_string();

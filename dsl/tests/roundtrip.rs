@@ -1,6 +1,6 @@
-//! Printing, parsing and formatting undo one another. In: random trees and texts. Must stay true:
-//! parse ∘ print = id on trees, fmt is idempotent, keeps the tree, every comment and every doc; no
-//! text whatsoever makes anything panic.
+//! Printing, parsing and formatting are inverse to one another. In: random trees and texts. Must
+//! stay true: parse ∘ print = id on trees; fmt is idempotent and keeps the tree, every comment and
+//! every doc; no text makes anything panic.
 
 use dsl::{Ast, FileId, Sources, format_source, parse, parse_bytes, print, print_expr, render};
 use proptest::prelude::*;
@@ -22,7 +22,7 @@ fn comments(ast: &Ast) -> Vec<&str> {
     ast.comments.iter().map(|comment| comment.text.as_str()).collect()
 }
 
-/// A good text: formatting keeps its tree and comments and has nothing more to do afterwards.
+/// Checks that formatting a good text keeps its tree and comments, and that formatting again changes nothing.
 fn check_format(text: &str) {
     let before = parsed(text);
     let once = format_source(FILE, text).unwrap();
@@ -90,7 +90,7 @@ proptest! {
         survives(&bytes);
     }
 
-    /// Good texts with a piece cut out or doubled: errors in likely places.
+    /// Good texts with a piece removed or doubled: errors in likely places.
     #[test]
     fn wounded(text in stew(), at in any::<prop::sample::Index>(), length in 1usize..12, twice: bool) {
         let chars: Vec<char> = text.chars().collect();

@@ -1,7 +1,7 @@
-//! Archs of ours as models of the released families, and back.
+//! Our archs as models of the released families, and back.
 //!
-//! In: a model, or a compiled arch. Out: the other. Must stay true: an arch is taken for a model only if the model,
-//! printed and compiled anew, has the very same graph and manifest; so nothing an arch holds is lost on the way.
+//! In: a model, or a compiled arch. Out: the other. Must stay true: an arch counts as a model only if the model,
+//! printed and compiled again, has the same graph and manifest, so no part of an arch is lost on the way.
 
 use std::collections::BTreeMap;
 
@@ -12,10 +12,10 @@ use dsl::Decimal;
 use super::ForeignError;
 use super::model::{Attention, Canon, Init, Mixer, Model, RopeLayout};
 
-/// What an imported file is called while it is compiled.
+/// File name of an imported arch while it is compiled.
 const FILE: &str = "imported.canon";
 
-/// Compiles the text of an arch of one file.
+/// Compiles an arch from the text of one file.
 pub fn compile(name: &str, text: &str) -> Result<Compiled, ForeignError> {
     let program = Program::new([(FILE.to_owned(), text.to_owned())], Std::Embedded);
     let (compiled, found) = program.compile(FILE, name);
@@ -30,7 +30,7 @@ pub fn compile(name: &str, text: &str) -> Result<Compiled, ForeignError> {
     }
 }
 
-/// The model that an arch is, if it is one.
+/// Converts an arch to a model of a released family, if it is one.
 pub fn model(compiled: &Compiled) -> Result<Model, ForeignError> {
     let refuse = |why: String| {
         ForeignError::new(
@@ -83,7 +83,7 @@ impl Fields<'_> {
         Decimal::parse(text).map_err(|_| format!("`{path}` is {text}"))
     }
 
-    /// What the first layer says; whether all layers are like it, compiling again shows.
+    /// The model that the first layer describes. Compiling it again shows whether all layers are equal.
     fn model(&self) -> Result<Model, String> {
         let tied = match self.text("head")? {
             "untied" => false,

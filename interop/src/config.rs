@@ -1,8 +1,8 @@
-//! A foreign configuration, taken key by key.
+//! A foreign configuration, read key by key.
 //!
-//! In: a tree and the file it is from. Out: typed values; at the end, that nothing was left. Must stay true: an
-//! absent key and `null` are the same; a value of another type is refused with its line; every key is taken or
-//! refused, so that none is dropped.
+//! In: a tree and its file's name. Out: typed values; at the end, an error if a key was not read. Must stay true: an
+//! absent key and `null` are the same; a value of another type is refused with its line; every key is read or refused,
+//! so none is dropped.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -33,26 +33,26 @@ impl<'a> Keys<'a> {
         Ok(Keys { file, leaves, taken: RefCell::default(), neutral: RefCell::default() })
     }
 
-    /// Whether any key begins so.
+    /// Whether any key begins with this prefix.
     pub fn has(&self, key: &str) -> bool {
         let below = format!("{key}.");
         self.leaves.keys().any(|k| k == key || k.starts_with(&below))
     }
 
-    /// Keys below a prefix, without it.
+    /// Keys below a prefix, without the prefix.
     pub fn below(&self, prefix: &str) -> Vec<String> {
         let keys = self.leaves.keys();
         keys.filter_map(|k| k.strip_prefix(prefix)?.strip_prefix('.').map(str::to_owned)).collect()
     }
 
-    /// The value of a key; `None` where it is absent or null.
+    /// The value of a key; `None` if it is absent or null.
     pub fn node(&self, key: &str) -> Option<&'a Node> {
         let node = self.leaves.get(key)?;
         self.taken.borrow_mut().insert(key.to_owned());
         Some(*node).filter(|node| node.value != Value::Null)
     }
 
-    /// Where a key stands.
+    /// The file and line of a key.
     pub fn place(&self, key: &str) -> String {
         match self.leaves.get(key) {
             Some(node) => format!("{}:{}", self.file, node.line),
@@ -60,7 +60,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A refusal of a key's value.
+    /// An error about a key's value.
     pub fn refuse(&self, key: &str, why: impl AsRef<str>, help: impl Into<String>) -> ForeignError {
         let has = match self.leaves.get(key) {
             Some(node) => format!("`{key}` is {}", node.value.shown()),
@@ -119,7 +119,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// A key that changes what is computed and of which only one value is understood.
+    /// Reads a key that changes the computation and has only these supported values.
     pub fn only(&self, key: &str, wanted: &[&str], why: &str) -> Result<(), ForeignError> {
         let Some(node) = self.node(key) else { return Ok(()) };
         let equal = |text: &&str| match (&node.value, Decimal::parse(text)) {
@@ -137,8 +137,8 @@ impl<'a> Keys<'a> {
         Err(self.refuse(key, why, help))
     }
 
-    /// As [`Keys::only`], for a key whose absence is `default` to the class that reads it: where only other values can be
-    /// expressed, the key has to be there.
+    /// Like [`Keys::only`], for a key that the reading class sets to `default` if it is absent. If `default` is not
+    /// among the supported values, the key must be present.
     pub fn needed(
         &self,
         key: &str,
@@ -153,7 +153,7 @@ impl<'a> Keys<'a> {
         Err(self.refuse(key, why, format!("write {}", wanted.join(" or "))))
     }
 
-    /// A key of which only the value that changes nothing is known. It is listed.
+    /// Reads a key with one supported value, which changes nothing, and lists it.
     pub fn neutral(&self, key: &str, wanted: &[&str], why: &str) -> Result<(), ForeignError> {
         self.only(key, wanted, why)?;
         if let Some(node) = self.node(key) {
@@ -163,12 +163,12 @@ impl<'a> Keys<'a> {
         Ok(())
     }
 
-    /// What was accepted because it changes nothing.
+    /// The keys that were accepted because they change nothing.
     pub fn neutrals(&self) -> Vec<LeftOut> {
         self.neutral.borrow().clone()
     }
 
-    /// Keys whose value means nothing for arch, weights or recipe.
+    /// Marks keys as read that do not matter for arch, weights or recipe.
     pub fn idle(&self, keys: &[&str]) {
         for key in keys {
             let below = format!("{key}.");
@@ -177,11 +177,11 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// What was not taken, as an error.
+    /// An error if a key was not read.
     pub fn finish(&self, known: &[&str]) -> Result<(), ForeignError> {
         let taken = self.taken.borrow();
         let untaken = || self.leaves.iter().filter(|(key, _)| !taken.contains(*key));
-        // What is set to nothing switches nothing on, whatever it is.
+        // A key set to null switches nothing on, whatever it means.
         for (key, _) in untaken().filter(|(_, node)| node.value == Value::Null) {
             let why = "null, which sets nothing".to_owned();
             self.neutral.borrow_mut().push(LeftOut { name: key.clone(), why });
@@ -212,7 +212,7 @@ fn number(node: &Node) -> Option<Decimal> {
     }
 }
 
-/// A number of ours; zero for what is none, which no caller writes.
+/// Parses a number from our own tables; zero if it is malformed, which does not occur.
 pub(crate) fn decimal(text: &str) -> Decimal {
     Decimal::parse(text).unwrap_or(Decimal::ZERO)
 }

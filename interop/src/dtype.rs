@@ -1,11 +1,11 @@
-//! Numbers as files hold them, and as f32.
+//! Numbers as stored in files, and as f32.
 //!
-//! In: little-endian bytes. Out: f32 values, or bytes again. Must stay true: every f16 and bf16 value is its f32
-//! exactly; f32 to bf16 rounds to the nearest, ties to even; what f32 holds goes through f32 bytes unchanged.
+//! In: little-endian bytes. Out: f32 values, or bytes again. Must stay true: every f16 and bf16 value converts to f32
+//! exactly; f32 to bf16 rounds to the nearest, ties to even; f32 values pass through f32 bytes unchanged.
 
 use half::{bf16, f16};
 
-/// What a weight may be stored as.
+/// Storage types of weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dtype {
     F32,
@@ -21,7 +21,7 @@ impl Dtype {
         }
     }
 
-    /// As safetensors names it.
+    /// Its name in safetensors.
     pub fn name(self) -> &'static str {
         match self {
             Dtype::F32 => "F32",
@@ -30,7 +30,7 @@ impl Dtype {
         }
     }
 
-    /// As `torch` names it.
+    /// Its name in `torch`.
     pub fn torch(self) -> &'static str {
         match self {
             Dtype::F32 => "float32",
@@ -43,7 +43,7 @@ impl Dtype {
         [Dtype::F32, Dtype::Bf16, Dtype::F16].into_iter().find(|dtype| dtype.name() == name)
     }
 
-    /// Values out of bytes; a rest that is no whole value is left.
+    /// Decodes bytes to values; an incomplete value at the end is ignored.
     pub fn decode(self, bytes: &[u8], out: &mut Vec<f32>) {
         match self {
             Dtype::F32 => {

@@ -1,9 +1,9 @@
-//! A model or recipe of ours, given to other programs.
+//! Exports our models and recipes to other programs.
 //!
 //! In: a compiled arch, perhaps the experiment it is trained with, perhaps its weights. Out: a Hugging Face folder, a
-//! Lingua release and recipe, a Slurm script, a model card. Must stay true: what the other side cannot say of the arch
-//! or the training is refused, never approximated; importing what was written gives the same graph, manifest, recipe
-//! and bits; the folder is there whole or not at all.
+//! Lingua release and recipe, a Slurm script, a model card. Must stay true: whatever the other format cannot express of
+//! the arch or the training is refused, never approximated; importing the output gives the same graph, manifest, recipe
+//! and bits; the folder is written completely or not at all.
 
 use std::cell::RefCell;
 use std::path::Path;
@@ -27,7 +27,7 @@ use super::training;
 use super::{ForeignError, arch, json, lingua, pth, quote, shown, yaml};
 use records::run::digest_of;
 
-/// Who is to read it.
+/// The format to export to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum To {
     HuggingFace,
@@ -36,7 +36,7 @@ pub enum To {
     Card,
 }
 
-/// What is exported.
+/// The inputs of an export.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub compiled: &'a Compiled,
@@ -47,18 +47,18 @@ pub struct Request<'a> {
     pub dtype: Dtype,
     /// GPUs of one machine, for a Slurm script.
     pub gpus_per_node: i64,
-    /// What is known of the training of these weights.
+    /// The known training of these weights.
     pub origin: Option<Origin<'a>>,
 }
 
-/// Where weights come from, as far as anything says so.
+/// The origin of weights, as far as known.
 #[derive(Clone, Copy, Debug)]
 pub struct Origin<'a> {
-    /// In words, for a card.
+    /// A description for the model card.
     pub what: &'a str,
-    /// The step of the experiment's lock that they are of; `None` where nothing says so.
+    /// The step of the experiment's lock that the weights were saved at; `None` if unknown.
     pub step: Option<u64>,
-    /// BLAKE3 of the file of weights, where a run attests it. The file that is exported has to have it.
+    /// BLAKE3 of the weights' file if a run attests it. The exported file must match.
     pub file: Option<Digest>,
 }
 
@@ -69,7 +69,7 @@ const TEMPLATES: [(&str, &str); 4] = [
     ("generation_config.json", include_str!("../templates/generation_config.json.j2")),
 ];
 
-/// Everything that was found out before anything is written.
+/// Everything computed before writing starts.
 struct Plan<'a> {
     request: &'a Request<'a>,
     described: Described,
@@ -78,7 +78,7 @@ struct Plan<'a> {
     written: RefCell<Vec<String>>,
 }
 
-/// Writes the folder; gives the files in it.
+/// Writes the folder; returns the names of its files.
 pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignError> {
     let model = arch::model(request.compiled)?;
     let norm = match request.experiment.and_then(|e| e.value("platform.kernels.gated_norm")) {
@@ -95,7 +95,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
     };
     match request.to {
         To::HuggingFace => hf::check_class(&request.compiled.name, &model)?,
-        // Without weights it is for the trainer, which honours every key.
+        // Without weights the export is for the trainer, which honours every key.
         To::Lingua if weights.is_some() => lingua::check_loader(&request.compiled.name, &model)?,
         To::Lingua | To::Slurm | To::Card => {}
     }
@@ -114,7 +114,7 @@ pub fn write(request: &Request<'_>, out: &Path) -> Result<Vec<String>, ForeignEr
     Ok(plan.written.into_inner())
 }
 
-/// Holds the bytes that are exported against those that were verified, which may be others by now.
+/// Checks the exported bytes against the verified ones; the file may have changed in between.
 fn check_attested(origin: Option<Origin<'_>>, store: &Store) -> Result<(), ForeignError> {
     let wanted = origin.and_then(|origin| origin.file);
     let (Some(wanted), Some(file)) = (wanted, store.files.first()) else {
@@ -198,7 +198,7 @@ impl Plan<'_> {
     fn lingua(&self, folder: &Path) -> Result<(), ForeignError> {
         let training = match self.request.experiment {
             None => None,
-            // Weights of what Lingua does not train are worth having all the same.
+            // Weights are worth exporting even if Lingua cannot train the model.
             Some(experiment) => match training::write(experiment) {
                 Ok((root, _)) => Some(root),
                 Err(_) if self.weights.is_some() => None,
@@ -226,7 +226,7 @@ impl Plan<'_> {
         if let Some(own) = lingua::ours(&described.model) {
             training::put(&mut root, "canonc", own);
         }
-        // What the published loader reads beside `model`.
+        // The published loader reads these keys in addition to `model`.
         if !root.iter().any(|(key, _)| key == "data") {
             let length = Value::Number(self.seq_len.to_string());
             training::put(&mut root, "data.seq_len", length);
@@ -234,7 +234,7 @@ impl Plan<'_> {
         self.put(folder, "default/params.json", &json::write(&Value::Map(root)))?;
         if let Some(weights) = &self.weights {
             let entries = self.entries(Whose::Lingua, &described);
-            // The linear families' loader wants the tied table under both names.
+            // The linear families' loader expects the tied table under both names.
             let linear = described.model.family() != Family::Llama;
             let planned = lay::planned(&entries, linear);
             let names: Vec<Planned> = planned.iter().map(|(planned, _)| planned.clone()).collect();
@@ -255,7 +255,7 @@ impl Plan<'_> {
         self.request.experiment.map_or(self.request.compiled.name.clone(), |e| e.name.clone())
     }
 
-    /// `name` and `model`, in front of and among the training keys.
+    /// Adds the keys `name` and `model` to the training keys.
     fn model_keys(&self, root: &mut Vec<(String, Node)>) {
         let experiment = self.request.experiment;
         let seed = experiment.map_or("42".to_owned(), |e| e.seeds.init.to_string());
@@ -265,7 +265,7 @@ impl Plan<'_> {
         training::put(root, "model", model);
     }
 
-    /// Whether Lingua would train this very arch from the same start.
+    /// Checks that Lingua would train this arch from the same initial distribution.
     fn trains(&self) -> Result<(), ForeignError> {
         let model = &self.described.model;
         let own = match model.family() {
@@ -397,7 +397,7 @@ impl Plan<'_> {
                 schedule => derived("schedule.kind"),
                 open => experiment.map_or(Vec::new(), Experiment::open_inputs),
                 weights => self.request.origin.map_or("", |origin| origin.what),
-                // Numbers of a whole training are those of weights that had all of it.
+                // Figures of a complete training belong to weights with all its steps.
                 part => part.is_some(),
                 step => part.map_or(String::new(), |step| grouped(step as i64)),
                 seen => part.map_or(String::new(), |step| {
@@ -412,7 +412,7 @@ impl Plan<'_> {
     }
 }
 
-/// What the published code imports beside `torch` and `transformers`, as pip takes it.
+/// Packages that the published code needs in addition to `torch` and `transformers`, as pip arguments.
 fn packages(model: &Model) -> &'static str {
     match model.family() {
         Family::Llama if model.is_plain_llama() => "",
@@ -424,7 +424,7 @@ fn packages(model: &Model) -> &'static str {
     }
 }
 
-/// In words, for a card.
+/// A description of RoPE for the model card.
 fn rope(model: &Model) -> String {
     match &model.mixer {
         Mixer::Attention(a) if a.rope_dims == a.head_dim => "the whole head".to_owned(),

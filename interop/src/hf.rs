@@ -1,8 +1,8 @@
-//! Hugging Face's `config.json`, read; written in `hf/write.rs`.
+//! Reads Hugging Face's `config.json`; `hf/write.rs` writes it.
 //!
-//! In: the keys of a configuration. Out: a model. Must stay true: defaults of absent keys are those of
-//! the published classes; a key that changes what is computed is honoured or refused; what a configuration cannot say
-//! of a model of ours stands under `canonc`, which other programs pass over.
+//! In: the keys of a configuration. Out: a model. Must stay true: absent keys have the defaults of the published
+//! classes; a key that changes the computation is honoured or refused; features of our models that a configuration
+//! cannot express are under `canonc`, which other programs ignore.
 
 mod write;
 
@@ -17,16 +17,16 @@ use super::node::Value;
 pub(crate) use write::{canon_set, float, own, turned_channels};
 pub use write::{check_class, class, code_folder, published, write};
 
-/// A model as a configuration has it.
+/// A model as a configuration describes it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Described {
     pub model: Model,
     pub norm: GatedNorm,
-    /// The files have q and k for the other RoPE.
+    /// Whether q and k in the files are for the other RoPE layout.
     pub turned: bool,
 }
 
-/// Model types that are read, with the published code behind each.
+/// The supported model types, each with its published class.
 const TYPES: [(&str, &str, &str); 5] = [
     ("llama", "LlamaForCausalLM", ""),
     ("LlamaCanon", "LlamaCanonForCausalLM", "llama_canon"),
@@ -35,10 +35,10 @@ const TYPES: [(&str, &str, &str); 5] = [
     ("Mamba2Canon", "Mamba2CanonForCausalLM", "mamba2_canon"),
 ];
 
-/// The repository with the code of all but plain Llama.
+/// The repository with the code of all families except plain Llama.
 pub const PUBLISHED_CODE: &str = "https://github.com/facebookresearch/PhysicsLM4";
 
-/// What every configuration of `transformers` may hold beside the model: generation, labels, versions.
+/// Keys of every `transformers` configuration that do not describe the model: generation, labels, versions.
 #[rustfmt::skip]
 const GENERAL: &[&str] = &[
     "_attn_implementation_autoset", "_name_or_path", "add_cross_attention", "architectures", "auto_map",
@@ -92,7 +92,7 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     Ok(described)
 }
 
-/// What we say beside the published keys.
+/// Our own keys, in addition to the published ones.
 struct Own {
     init: Option<Init>,
     interleaved: bool,
@@ -144,7 +144,7 @@ impl Own {
     }
 }
 
-/// `canon_*` of every class; `letters` are those that mean something.
+/// Reads `canon_*` of every class; `letters` are those with a meaning.
 pub(super) fn canon(
     keys: &Keys<'_>,
     prefix: &str,
@@ -245,7 +245,7 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
             }
         };
         let rope_dims = rope_dims(keys, "rope_dim", head_dim)?;
-        // The class turns that part of a head where `rope_dim` does not say another.
+        // The class rotates this part of a head unless `rope_dim` is set.
         if let Some(part) = keys.decimal("partial_rotary_factor")?
             && (part.to_f64() * head_dim as f64 - rope_dims as f64).abs() > 1e-6
         {
@@ -277,7 +277,7 @@ fn llama(keys: &Keys<'_>, with_canon: bool) -> Result<Described, ForeignError> {
     Ok(Described { model, norm: GatedNorm::Fused, turned: false })
 }
 
-/// Channels that RoPE turns: absent is all of them (Q10, Q11).
+/// Channels that RoPE rotates; if absent, all of them (Q10, Q11).
 pub(super) fn rope_dims(keys: &Keys<'_>, key: &str, head_dim: i64) -> Result<i64, ForeignError> {
     match keys.int(key)? {
         None => Ok(head_dim),
@@ -403,7 +403,7 @@ fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
             return Err(keys.refuse("time_step_limit", why, "only that can be expressed"));
         }
     }
-    // The first two are how it is computed; the third is dead and −10344 in the published files.
+    // The first two only choose an implementation; the third is unused and −10344 in the published files.
     keys.idle(&["chunk_size", "use_mamba_kernels", "time_step_rank"]);
     keys.idle(&["fuse_norm", "fuse_swiglu", "fuse_cross_entropy"]);
     let (dim, heads) = (keys.positive("hidden_size")?, keys.positive("num_heads")?);
@@ -434,7 +434,7 @@ fn mamba2(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     Ok(Described { model, norm: GatedNorm::Fused, turned: false })
 }
 
-/// Whether a Mamba2 has its own convolution: `noconv1d` decides, and the class passes over a `b` of `canon_set`.
+/// Whether a Mamba2 has its own convolution. It depends on `noconv1d`; the class ignores a `b` of `canon_set`.
 fn mamba2_short_conv(keys: &Keys<'_>, b: bool) -> Result<bool, ForeignError> {
     let none = keys.bool_or("noconv1d", false)?;
     let said = keys.has("noconv1d");

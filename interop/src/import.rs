@@ -1,9 +1,9 @@
-//! A foreign model or recipe, taken over whole.
+//! Imports a foreign model or recipe completely.
 //!
-//! In: a Hugging Face folder, a Lingua release, or a recipe of Lingua's trainer. Out: a folder with the arch, the recipe
-//! where the source says how it trains, the weights where it has them, and where all of it came from. Must stay true:
-//! everything is checked before anything is written; the folder is there whole or not at all; the weights' values are
-//! the source's, bit for bit.
+//! In: a Hugging Face folder, a Lingua release, or a recipe of Lingua's trainer. Out: a folder with the arch, the
+//! recipe if the source has training keys, the weights if it has them, and the origin of everything. Must stay true:
+//! everything is checked before anything is written; the folder is written completely or not at all; the weights'
+//! values are the source's, bit for bit.
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
@@ -23,15 +23,15 @@ use super::store::{Planned, ReadFile, Store, bytes_of, write_safetensors};
 use super::training::{self, Training};
 use super::{ForeignError, arch, hf, json, lingua, pth, recipe, shown, yaml};
 
-/// What is to be imported, and what its files do not say.
+/// The source of an import, and settings that its files lack.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     pub source: &'a Path,
-    /// What the arch is to be called.
+    /// The name of the arch.
     pub name: Option<&'a str>,
-    /// Devices of the run, which published recipes do not say.
+    /// Devices of the run; published recipes do not give them.
     pub devices: Option<i64>,
-    /// Whether weights are taken over where there are any.
+    /// Whether to import weights, if there are any.
     pub weights: bool,
 }
 
@@ -40,21 +40,21 @@ pub struct Request<'a> {
 pub struct Imported {
     pub name: String,
     pub described: Described,
-    /// The arch in our language.
+    /// The arch in the `.canon` language.
     pub text: String,
     pub compiled: Compiled,
     pub training: Option<Training>,
     pub weights: Option<Source>,
-    /// A recipe of a trainer, which has no weights.
+    /// Whether the source is a trainer's recipe, without weights.
     pub from_recipe: bool,
-    /// Where a model's weights were looked for and not found.
+    /// Where weights were looked for and not found.
     pub looked_for: Vec<PathBuf>,
     pub left_out: Vec<LeftOut>,
     /// Every file that was read.
     pub files: Vec<ReadFile>,
 }
 
-/// What the source turned out to be.
+/// The kind of a source.
 enum Kind {
     HuggingFace {
         config: PathBuf,
@@ -63,7 +63,7 @@ enum Kind {
     Lingua {
         params: PathBuf,
         weights: Option<PathBuf>,
-        /// A `config.json` of the same model in the folder above, as the release ships it.
+        /// A `config.json` of the same model in the parent folder, as in the release.
         config: Option<PathBuf>,
     },
     Recipe(PathBuf),
@@ -74,9 +74,9 @@ const PARAMS: &str = "params.json";
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 const PTH: &str = "consolidated.pth";
-/// The variant that the release's own loader takes.
+/// The variant that the release's own loader reads.
 const DEFAULT: &str = "default";
-/// Files of weights in a folder, ours first.
+/// Names of weight files in a folder, ours first.
 pub(super) const WEIGHTS: [&str; 5] =
     ["weights.safetensors", SINGLE, INDEX, PTH, "default/consolidated.pth"];
 
@@ -95,7 +95,7 @@ fn released(folder: &Path) -> Option<Kind> {
     Some(Kind::Lingua { params, weights: there(folder.join(PTH)), config: None })
 }
 
-/// What a folder is. The release has its variants in folders below, and a `config.json` without weights above them.
+/// The kind of a folder. The release has its variants in subfolders, and a `config.json` without weights above them.
 fn of_folder(folder: &Path) -> Option<Kind> {
     let variant = || released(&folder.join(DEFAULT));
     match hugging(folder) {
@@ -112,7 +112,7 @@ fn of_folder(folder: &Path) -> Option<Kind> {
     }
 }
 
-/// Folders below that hold a variant of a release.
+/// Subfolders that hold a variant of a release.
 fn variants(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<String> = entries
@@ -159,8 +159,8 @@ fn kind(source: &Path) -> Result<Kind, ForeignError> {
     }
 }
 
-/// The model that the configuration in a file's own folder describes, if there is one: of weights that are used as they
-/// are, without an import.
+/// The model described by a configuration in the same folder as a file of weights, if there is one. For weights that
+/// are used directly, without an import.
 pub(super) fn described_beside(
     weights: &Path,
     whose: Whose,
@@ -181,8 +181,8 @@ pub(super) fn described_beside(
     Ok(Some((path, described)))
 }
 
-/// Compares a release's `config.json` with the model of its `params.json`. What is too short to describe a model is
-/// left out.
+/// Compares a release's `config.json` with the model of its `params.json`. A configuration that is too short to
+/// describe a model is left out.
 fn check_above(config: &Path, described: &Described) -> Result<(ReadFile, LeftOut), ForeignError> {
     let place = shown(config);
     let (bytes, read) = bytes_of(config)?;
@@ -239,7 +239,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
                 left_out.extend(idle);
                 Some(read)
             } else {
-                // `data.seq_len` is for the published loader, and no length is part of an arch.
+                // `data.seq_len` is for the published loader; an arch has no sequence length.
                 keys.idle(&[
                     "model.z_loss",
                     "model.seed",
@@ -255,7 +255,7 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         }
     };
     left_out.extend(keys.neutrals());
-    // With a recipe that is where it stands: platform.kernels.gated_norm.
+    // A recipe has a field for it: platform.kernels.gated_norm.
     if described.norm == GatedNorm::Reference && training.is_none() {
         let why = "which kernel norms and gates, and only a recipe says that".to_owned();
         left_out.push(LeftOut { name: "zeyuan_layernorm".to_owned(), why });
@@ -327,14 +327,14 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
     })
 }
 
-/// The last part of a path that says something.
+/// The last meaningful part of a path.
 fn file_name(path: &Path) -> String {
     let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     real.file_name()
         .map_or_else(|| "a folder".to_owned(), |name| name.to_string_lossy().into_owned())
 }
 
-/// What a source is probably called: its folder or file, and not the variant's.
+/// A likely name for a source: its folder or file, without the variant's name.
 fn named(source: &Path, kind: &Kind) -> String {
     let path = match kind {
         Kind::Recipe(path) => {
@@ -353,7 +353,7 @@ fn named(source: &Path, kind: &Kind) -> String {
     }
 }
 
-/// A name of our language that is like this one.
+/// A valid name of the `.canon` language that resembles this one.
 pub fn identifier(name: &str) -> String {
     let kept = name.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' });
     let kept: String = kept.take(80).collect();
@@ -369,7 +369,7 @@ impl Imported {
         self.compiled.graph.params()
     }
 
-    /// The recipe, with the arch beside it.
+    /// The recipe, for a folder that also holds the arch.
     pub fn recipe(&self) -> Option<String> {
         let training = self.training.as_ref()?;
         let from = self.files.first().map_or_else(String::new, |file| file_name(&file.path));
@@ -377,7 +377,7 @@ impl Imported {
         Some(recipe::text(&format!("../arch/{}.canon", self.name), &[comment], training))
     }
 
-    /// Writes the folder, which has to be absent or empty.
+    /// Writes the folder, which must be absent or empty.
     pub fn write(&self, out: &Path) -> Result<(), ForeignError> {
         whole(out, &|folder| self.fill(folder))
     }
@@ -402,7 +402,7 @@ impl Imported {
         put(&folder.join("import.toml"), &self.provenance())
     }
 
-    /// Where everything came from, and what was left out.
+    /// The origin of each file, and a list of everything left out.
     fn provenance(&self) -> String {
         let text = |text: &str| toml::Value::String(text.to_owned()).to_string();
         let mut out = String::from("# What was imported; `canonc import` wrote it.\n");
@@ -422,7 +422,7 @@ impl Imported {
     }
 }
 
-/// A file and the folder it is in.
+/// Writes a file, creating its folder.
 pub(super) fn put(path: &Path, text: &str) -> Result<(), ForeignError> {
     let failed = |error: std::io::Error| ForeignError::write(path, &error);
     if let Some(folder) = path.parent() {
@@ -432,7 +432,7 @@ pub(super) fn put(path: &Path, text: &str) -> Result<(), ForeignError> {
     file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)
 }
 
-/// Fills a folder beside `out` and puts it in its place: whole, or not at all.
+/// Fills a temporary folder next to `out` and renames it to `out`: completely or not at all.
 pub(super) fn whole(
     out: &Path,
     fill: &dyn Fn(&Path) -> Result<(), ForeignError>,
@@ -454,7 +454,7 @@ pub(super) fn whole(
     let _ = fs::remove_dir_all(&beside);
     fs::create_dir(&beside).map_err(failed)?;
     let done = fill(&beside).and_then(|()| {
-        // An empty folder in its place gives way.
+        // An empty folder at `out` is replaced.
         if out.is_dir() {
             fs::remove_dir(out).map_err(failed)?;
         }

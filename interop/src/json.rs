@@ -1,13 +1,13 @@
 //! JSON as Python writes it.
 //!
-//! In: bytes. Out: a tree with lines. Must stay true: strict but for `Infinity`, `-Infinity` and `NaN`, which Python's
-//! writer emits and whose use is judged where they stand; a key that stands twice is refused with both lines; depth
-//! and size are bounded; no input panics.
+//! In: bytes. Out: a tree with lines. Must stay true: strict, except for `Infinity`, `-Infinity` and `NaN`, which
+//! Python writes; each reader decides whether to accept them; a duplicate key is refused with both lines; depth and
+//! size are bounded; no input panics.
 
 use super::ForeignError;
 use super::node::{MAX_BYTES, MAX_DEPTH, Node, Value};
 
-/// Reads one value and nothing after it.
+/// Reads one value with nothing after it.
 pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
     let fail = |line: usize, why: String| {
         ForeignError::new(
@@ -36,7 +36,7 @@ fn count_lines(bytes: &[u8]) -> usize {
     bytes.iter().filter(|b| **b == b'\n').count()
 }
 
-/// The most values of one file: one takes a hundred bytes of memory, and two of the file.
+/// The maximum number of values in one file: each takes a hundred bytes of memory, but only two of the file.
 const MAX_VALUES: usize = 4_000_000;
 
 struct Reader<'a> {
@@ -147,7 +147,7 @@ impl Reader<'_> {
         }
     }
 
-    /// What follows a quotation mark, up to the next one.
+    /// The text after a quotation mark, up to the closing one.
     fn text(&mut self) -> Result<String, String> {
         let mut text = String::new();
         loop {
@@ -182,7 +182,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The character of `\uXXXX`, or of two that are a pair.
+    /// The character of `\uXXXX`, or of a surrogate pair.
     fn escaped(&mut self) -> Result<char, String> {
         let first = self.hex()?;
         let code = if (0xd800..0xdc00).contains(&first) && self.take("\\u") {
@@ -223,7 +223,7 @@ impl Reader<'_> {
     }
 }
 
-/// JSON's grammar of numbers.
+/// Whether the text is a number in JSON's grammar.
 pub(crate) fn is_number(text: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     let text = text.strip_prefix('-').unwrap_or(text);
@@ -241,7 +241,7 @@ pub(crate) fn is_number(text: &str) -> bool {
         && exponent.is_none_or(|e| digits(e.strip_prefix(['+', '-']).unwrap_or(e)))
 }
 
-/// A tree as JSON, two spaces to a level, as Python's `json.dumps(indent=2)` has it.
+/// A tree as JSON with two spaces per level, in the format of Python's `json.dumps(indent=2)`.
 pub fn write(value: &Value) -> String {
     let mut out = String::new();
     put(value, 0, &mut out);

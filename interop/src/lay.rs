@@ -1,9 +1,8 @@
-//! A model's parameters and the tensors that hold them elsewhere, in both directions.
+//! The mapping between a model's parameters and foreign tensors, in both directions.
 //!
-//! In: a model, its parameters and a layout. Out: for every tensor of theirs its shape and the parameters of ours in
-//! it. Must stay true: one table for both directions;
-//! every parameter is in exactly one tensor that is written; every tensor is used, proved to repeat or to be zero, or
-//! refused by name.
+//! In: a model, its parameters and a layout. Out: for every foreign tensor its shape and our parameters in it. Must
+//! stay true: one table for both directions; every parameter is in exactly one tensor that is written; every tensor is
+//! used, proved to be a copy or zero, or refused by name.
 
 use std::collections::BTreeMap;
 
@@ -14,32 +13,32 @@ use super::model::{Mixer, Model, RopeLayout};
 use super::names::{GatedNorm, LAYOUTS, LINGUA_PREFIX, Layout, When};
 use super::store::{PIECE, Planned, Store, Stored};
 
-/// Who reads or writes the tensors.
+/// The program that reads or writes the tensors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Whose {
     HuggingFace,
     Lingua,
 }
 
-/// One tensor of theirs.
+/// One foreign tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
     pub theirs: String,
     pub shape: Vec<i64>,
-    /// Indices of parameters, one below the other.
+    /// Indices of the parameters stacked in it, from top to bottom.
     pub ours: Vec<usize>,
     pub kind: Kind,
-    /// Its rows are those of the other RoPE.
+    /// The row reordering, if its rows are for the other RoPE layout.
     pub turned: Option<Turned>,
 }
 
-/// How rows of each head stand elsewhere (spec section 1.3): what turns as neighbours here turns as halves there, or the
-/// other way round. Channels that RoPE does not turn stay.
+/// How the rows of each head are reordered for the other RoPE layout: channels paired as neighbours here are paired as
+/// halves there, or the other way round. Channels that RoPE does not rotate keep their place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Turned {
     head_dim: u64,
     rope_dims: u64,
-    /// Rows of q and k; those of v, which follow in a filter of all three, stay.
+    /// Rows of q and k. In a filter of q, k and v, the rows of v follow and keep their place.
     rows: u64,
     to_halves: bool,
 }
@@ -47,26 +46,26 @@ pub struct Turned {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Needed,
-    /// Repeats the token table; need not be there and is not written.
+    /// A copy of the token table; may be absent and is not written.
     Repeated,
-    /// All zeros; need not be there and is written.
+    /// All zeros; may be absent, but is written.
     Zeros,
 }
 
-/// What was in a checkpoint beside parameters, and why that is no loss.
+/// A checkpoint's entry that is not a parameter, and why it can be left out.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeftOut {
     pub name: String,
     pub why: String,
 }
 
-/// Faults told of one checkpoint.
+/// The maximum number of faults reported for one checkpoint.
 const TOLD: usize = 24;
 
-/// Endings of names that hold what RoPE computes.
+/// Endings of names of tensors with values that RoPE computes.
 pub(super) const FREQUENCIES: [&str; 2] = ["rotary_emb.inv_freq", "rope.freqs"];
 
-/// The layout of a model's tensors there.
+/// The layout that a program uses for this model.
 pub(crate) fn layout(model: &Model, whose: Whose) -> &'static Layout {
     let [hf_llama, lingua_llama, flash, mamba] = &LAYOUTS;
     match (&model.mixer, whose) {
@@ -77,7 +76,7 @@ pub(crate) fn layout(model: &Model, whose: Whose) -> &'static Layout {
     }
 }
 
-/// Every tensor that this model has there.
+/// Every tensor of this model in the other program.
 pub fn entries(model: &Model, whose: Whose, norm: GatedNorm, params: &[Param]) -> Vec<Entry> {
     let index: BTreeMap<&str, usize> =
         params.iter().enumerate().map(|(n, p)| (p.path.as_str(), n)).collect();
@@ -106,7 +105,7 @@ pub fn entries(model: &Model, whose: Whose, norm: GatedNorm, params: &[Param]) -
     found
 }
 
-/// As a program wants q and k whose RoPE pairs channels the other way than this model's.
+/// Reorders q and k for a program that uses the other RoPE layout.
 pub fn turn(entries: &mut [Entry], model: &Model, params: &[Param]) {
     let Mixer::Attention(attention) = &model.mixer else { return };
     let count = |n: i64| n.max(0) as u64;
@@ -125,13 +124,13 @@ pub fn turn(entries: &mut [Entry], model: &Model, params: &[Param]) {
     }
 }
 
-/// The filter that the release keeps where Mamba2 has no convolution: of x, B and C.
+/// The shape of the filter that the release keeps if Mamba2 has no convolution: of x, B and C.
 fn zeros_shape(model: &Model) -> Vec<i64> {
     let state = if let Mixer::Mamba2 { state, .. } = &model.mixer { *state } else { 0 };
     vec![2 * model.dim + 2 * state, 1, 4]
 }
 
-/// The shape of parameters one below the other; filters have an axis of one there.
+/// The shape of stacked parameters; foreign filters have an extra axis of size one.
 fn stacked(ours: &[usize], params: &[Param]) -> Vec<i64> {
     let mut shape: Vec<i64> = Vec::new();
     for param in ours.iter().filter_map(|n| params.get(*n)) {
@@ -157,7 +156,7 @@ pub(super) fn rows(param: &Param) -> u64 {
     param.shape.first().map_or(1, |n| (*n).max(0) as u64)
 }
 
-/// Where a row of neighbours stands among halves.
+/// The row in the half layout of a row in the interleaved layout.
 fn halved(row: u64, turned: Turned) -> u64 {
     let Turned { head_dim, rope_dims, rows, to_halves: _ } = turned;
     let within = row % head_dim.max(1);
@@ -167,7 +166,7 @@ fn halved(row: u64, turned: Turned) -> u64 {
     row - within + within / 2 + (within % 2) * (rope_dims / 2)
 }
 
-/// Where a row of halves stands among neighbours.
+/// The row in the interleaved layout of a row in the half layout.
 fn interleaved(row: u64, turned: Turned) -> u64 {
     let Turned { head_dim, rope_dims, rows, to_halves: _ } = turned;
     let within = row % head_dim.max(1);
@@ -178,18 +177,19 @@ fn interleaved(row: u64, turned: Turned) -> u64 {
     row - within + if within < half { 2 * within } else { 2 * (within - half) + 1 }
 }
 
-/// The row of theirs that holds row `row` of ours.
+/// The foreign row that holds our row `row`.
 pub(super) fn their_row(row: u64, turned: Turned) -> u64 {
     if turned.to_halves { halved(row, turned) } else { interleaved(row, turned) }
 }
 
-/// The row of ours that row `row` of theirs holds.
+/// Our row that the foreign row `row` holds.
 pub(super) fn our_row(row: u64, turned: Turned) -> u64 {
     if turned.to_halves { interleaved(row, turned) } else { halved(row, turned) }
 }
 
-/// Compares a checkpoint with what the model has there: missing, extra, misshapen, of no weight's type, unequal
-/// repeats, zeros that are none. Gives what is left out. `wrong` begins the refusal: what does not fit what.
+/// Compares a checkpoint with the tensors that the model should have. Reports missing, extra and misshapen tensors,
+/// types that are not weights, copies that differ and zeros that are not zero. Returns what is left out. `wrong` begins
+/// the error message.
 pub fn check(
     place: &str,
     store: &Store,
@@ -249,7 +249,7 @@ pub fn check(
     Ok(left_out)
 }
 
-/// Compares a checkpoint under our own paths with an arch's parameters.
+/// Compares a checkpoint that uses our paths with an arch's parameters.
 pub fn check_ours(
     place: &str,
     store: &Store,
@@ -298,7 +298,7 @@ fn extra(name: &str, stored: &Stored) -> String {
     format!("extra: {name} {:?}{whose}", stored.shape)
 }
 
-/// A filter [c, 1, k] is [c, k].
+/// The shape [c, k] of a filter [c, 1, k].
 fn squeezed(shape: &[i64]) -> Vec<i64> {
     match shape {
         [channels, 1, taps] => vec![*channels, *taps],
@@ -306,13 +306,13 @@ fn squeezed(shape: &[i64]) -> Vec<i64> {
     }
 }
 
-/// Whether a layout has that name, whatever the layer.
+/// Whether a layout has this name, in any layer.
 fn is_of(layout: &Layout, name: &str) -> bool {
     let name = of_any_layer(name);
     layout.rows.iter().any(|row| row.theirs == name)
 }
 
-/// A name as the table has it: without Lingua's prefix, its first number a layer's.
+/// The name as written in the table: without Lingua's prefix, and with `{i}` for the layer.
 pub(super) fn of_any_layer(name: &str) -> String {
     let name = name.replace(LINGUA_PREFIX, "");
     let mut found = false;
@@ -324,7 +324,7 @@ pub(super) fn of_any_layer(name: &str) -> String {
     parts.collect::<Vec<_>>().join(".")
 }
 
-/// A tensor that is used for nothing: what it repeats, or that it is zero.
+/// Checks a tensor that is not used: a copy of another one, or zeros.
 fn idle(
     place: &str,
     store: &Store,
@@ -365,7 +365,7 @@ fn idle(
     Ok(LeftOut { name, why })
 }
 
-/// Whether stored frequencies are those that RoPE computes (spec section 1.3).
+/// Whether stored frequencies equal those that RoPE computes.
 fn frequencies(
     store: &Store,
     name: &str,
@@ -381,7 +381,7 @@ fn frequencies(
     }
     let values = store.values(name, 0, want as u64)?;
     let theta = attention.theta.to_f64();
-    // A hundredth: they may be stored in bf16.
+    // Within one percent: they may be stored in bf16.
     for (i, has) in values.iter().enumerate() {
         let computed = libm::pow(theta, -2.0 * i as f64 / attention.rope_dims as f64);
         if (f64::from(*has) - computed).abs() > 1e-2 * computed {
@@ -391,7 +391,7 @@ fn frequencies(
     Ok(Ok(()))
 }
 
-/// What is written of them; repeats of the token table only where they are asked for.
+/// The tensors to write; copies of the token table only if `repeats`.
 pub fn planned(entries: &[Entry], repeats: bool) -> Vec<(Planned, &Entry)> {
     let written = entries.iter().filter(|e| repeats || e.kind != Kind::Repeated);
     written.map(|e| (Planned { name: e.theirs.clone(), shape: e.shape.clone() }, e)).collect()

@@ -1,9 +1,9 @@
-//! Other programs' models and recipes, in and out: Hugging Face folders, Lingua releases, Lingua's YAML.
+//! Import and export of other programs' models and recipes: Hugging Face folders, Lingua releases, Lingua's YAML.
 //!
-//! In: folders and files that others wrote, or a lock and weights. Out: an arch in our language, a recipe, weights
-//! under our paths; or their files. Must stay true: torch-free; one table of names serves both directions; nothing
-//! is executed; every key and every tensor is used, checked, or refused by name with its file and both values; what
-//! the reference's loader drops is honoured or refused, never dropped.
+//! In: folders and files from other programs, or a lock and weights. Out: an arch in our language, a recipe, weights
+//! under our paths; or their files. Must stay true: torch-free; one table of names serves both directions; nothing is
+//! executed; every key and every tensor is used, checked, or refused by name with its file and both values; options
+//! that the reference's loader ignores are honoured or refused, never ignored.
 
 pub mod arch;
 pub mod config;
@@ -28,14 +28,14 @@ pub mod yaml;
 use std::fmt;
 use std::path::Path;
 
-/// Why something foreign cannot be taken, or something of ours not be given.
+/// Why an import or an export failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ForeignError {
-    /// The file, and the line where one is known.
+    /// The file, and the line if known.
     pub place: String,
     pub message: String,
     pub help: String,
-    /// This machine's fault rather than the file's.
+    /// Whether this machine caused the error, rather than the file.
     pub machine: bool,
 }
 
@@ -49,13 +49,13 @@ impl ForeignError {
         ForeignError { place, message, help, machine: false }
     }
 
-    /// What could not be read.
+    /// An error while reading a file.
     pub fn read(path: &Path, error: &std::io::Error) -> ForeignError {
         let message = format!("it cannot be read: {error}");
         ForeignError::new(shown(path), message, "name a file that is there and can be read")
     }
 
-    /// What could not be written.
+    /// An error while writing a file.
     pub fn write(path: &Path, error: &std::io::Error) -> ForeignError {
         let message = format!("it was not written: {error}");
         let help = "see that the folder is there, can be written to and has room";
@@ -72,7 +72,7 @@ impl fmt::Display for ForeignError {
 
 impl std::error::Error for ForeignError {}
 
-/// A path as canonc writes paths.
+/// A path in the form that canonc prints.
 pub(crate) fn shown(path: &Path) -> String {
     let text = path.to_string_lossy().replace('\\', "/");
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()

@@ -1,8 +1,8 @@
-//! Lingua's `params.json` and recipe YAML, read and written.
+//! Reads and writes Lingua's `params.json` and recipe YAML.
 //!
 //! In: the keys of either, or a model and its training. Out: the other. Must stay true: every option that the release's
-//! own loader drops is honoured (quirk Q12) or refused by name; one that means nothing for a family may only have its
-//! default there; absent keys have Lingua's defaults.
+//! own loader ignores is honoured (quirk Q12) or refused by name; an option without meaning for a family must have its
+//! default; absent keys have Lingua's defaults.
 
 use dsl::Decimal;
 
@@ -13,11 +13,11 @@ use super::model::{Attention, Canon, Family, Init, Mixer, Model, RopeLayout};
 use super::names::GatedNorm;
 use super::node::{Node, Value};
 
-/// The published tokenizers' words and numbers of tokens.
+/// The published tokenizers: their names in Lingua and here, and their numbers of tokens.
 pub const TOKENIZERS: [(&str, &str, i64); 3] =
     [("bytes", "bytes", 258), ("sp", "sentencepiece", 32_000), ("tiktoken", "tiktoken", 128_256)];
 
-/// The least multiple that is no less.
+/// The smallest multiple that is at least `n`.
 fn up_to(n: i64, multiple: i64) -> i64 {
     n.div_euclid(multiple) * multiple + if n.rem_euclid(multiple) > 0 { multiple } else { 0 }
 }
@@ -31,7 +31,7 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     let why = "and only the families of the release are known";
     keys.only("model.model_name", &["Llama", "GLA5", "GDN2", "Mamba2"], why)?;
     let name = keys.text("model.model_name")?;
-    // How attention is computed, not what.
+    // Chooses an implementation of attention; the result is the same.
     keys.idle(&["model.attn_impl"]);
     for (key, wanted, why) in [
         ("model.sliding_window", "", "which the reference passes over unless attention is fmha"),
@@ -75,7 +75,7 @@ pub fn read(keys: &Keys<'_>) -> Result<Described, ForeignError> {
     Ok(described)
 }
 
-/// The number of tokens: said, or that of the published tokenizer.
+/// The number of tokens: given, or that of the published tokenizer.
 fn vocab(keys: &Keys<'_>) -> Result<i64, ForeignError> {
     let said = keys.node("model.vocab_size").is_some_and(|node| node.value.plain() != "-1");
     if said {
@@ -204,7 +204,7 @@ fn linear(keys: &Keys<'_>, family: Family) -> Result<Described, ForeignError> {
         }
     };
     let letters = match family {
-        // The reference stops at GLA5 with B (Q18), and Mamba2 without an MLP has no C and D.
+        // The reference has no slots after B in GLA5 (Q18), and no C and D in a Mamba2 without an MLP.
         Family::Llama | Family::Gla5 => "AbCD",
         Family::Gdn2 => "ABbCD",
         Family::Mamba2 if mlp => "ABbCD",
@@ -260,7 +260,7 @@ fn some(n: Option<i64>) -> Value {
     n.map_or(Value::Null, int)
 }
 
-/// `model` as `params.json` has it: every key.
+/// `model` with every key, as in `params.json`.
 pub fn write(described: &Described, z_loss: bool, seed: &str, seq_len: i64) -> Value {
     let Described { model, norm, turned: _ } = described;
     let text = |text: &str| Value::Text(text.to_owned());
@@ -315,7 +315,7 @@ pub fn write(described: &Described, z_loss: bool, seed: &str, seq_len: i64) -> V
     Value::Map(keys.into_iter().map(|(key, value)| (key.to_owned(), node(value))).collect())
 }
 
-/// Refuses what the published loader would read as another model, or not at all: it passes over some of the keys that
+/// Refuses a model that the published loader would read as another one, or not at all: it ignores some of the keys that
 /// its trainer honours (quirk Q12).
 pub fn check_loader(name: &str, model: &Model) -> Result<(), ForeignError> {
     let mut lost: Vec<String> = Vec::new();
@@ -359,7 +359,7 @@ pub fn check_loader(name: &str, model: &Model) -> Result<(), ForeignError> {
     Err(ForeignError::new(name, message, help))
 }
 
-/// The word of a linear family; Llama's trainer has no such key.
+/// The name of a linear family; Llama's trainer has no such key.
 pub fn model_name(model: &Model) -> Option<&'static str> {
     match model.family() {
         Family::Llama => None,
@@ -369,7 +369,7 @@ pub fn model_name(model: &Model) -> Option<&'static str> {
     }
 }
 
-/// What only we read, beside `model`: how parameters began, and RoPE by halves.
+/// Keys that only canonc reads: initial distributions, and RoPE by halves.
 pub fn ours(model: &Model) -> Option<Value> {
     let derived = match model.family() {
         Family::Llama => Init::Lingua,

@@ -1,7 +1,7 @@
-//! What the four released families can be, as plain values.
+//! The released families' models as plain values.
 //!
-//! In: a foreign configuration, or an arch of ours. Out: the other. Must stay true: everything that decides the
-//! compute graph is a field here, so that a model, printed and compiled, has one graph; nothing else is.
+//! In: a foreign configuration, or an arch of ours. Out: the other. Must stay true: every property that changes the
+//! compute graph is a field here, and only those; so a model, printed and compiled, has one graph.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -17,16 +17,16 @@ pub enum Family {
     Mamba2,
 }
 
-/// Which channels RoPE turns together.
+/// Which channels RoPE rotates together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RopeLayout {
-    /// Neighbours, as Lingua has it.
+    /// Neighbouring channels, as in Lingua.
     Interleaved,
-    /// One of either half, as Hugging Face has it.
+    /// One channel of each half, as in Hugging Face.
     Half,
 }
 
-/// A model of one of them.
+/// A model of one of the families.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Model {
     pub vocab: i64,
@@ -41,7 +41,7 @@ pub struct Model {
     pub init: Init,
 }
 
-/// What mixes tokens.
+/// The token mixer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mixer {
     Attention(Attention),
@@ -64,14 +64,14 @@ pub struct Attention {
 /// The Canon layers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Canon {
-    /// Of slots A, B, C, D those that are filled.
+    /// The filled slots among A, B, C and D.
     pub slots: Vec<char>,
     pub kernel: i64,
     pub residual: bool,
     pub silu: bool,
 }
 
-/// How parameters start: a standard table, or rows.
+/// Initial distributions: a standard table, or rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Init {
     Lingua,
@@ -81,7 +81,7 @@ pub enum Init {
     Rows(BTreeMap<String, String>),
 }
 
-/// The standard tables by name, as `std/init.canon` has them.
+/// The standard tables by name, as in `std/init.canon`.
 const TABLES: [(&str, Init); 4] = [
     ("lingua", Init::Lingua),
     ("huggingface", Init::HuggingFace),
@@ -89,7 +89,7 @@ const TABLES: [(&str, Init); 4] = [
     ("mamba", Init::Mamba),
 ];
 
-/// Roles, and the rules of each table in its order.
+/// Roles, and each role's rule in every table, in the order of [`TABLES`].
 const ROLES: [(&str, [&str; 4]); 7] = [
     ("embed", ["trunc_normal(rsqrt(fan_in), 3)", "normal(0.02)", "normal(0.02)", "normal(0.1)"]),
     (
@@ -146,13 +146,13 @@ impl Init {
         }
     }
 
-    /// The standard table that these rows are, or themselves.
+    /// The standard table equal to these rows, or the rows themselves.
     pub fn of(rows: BTreeMap<String, String>) -> Init {
         let known = TABLES.iter().find(|(_, init)| init.rows() == rows);
         known.map_or(Init::Rows(rows), |(_, init)| init.clone())
     }
 
-    /// Hugging Face's table with another width.
+    /// Hugging Face's table with another standard deviation.
     pub fn huggingface(range: Decimal) -> Init {
         let mut rows = Init::HuggingFace.rows();
         for role in ["embed", "linear"] {
@@ -161,7 +161,7 @@ impl Init {
         Init::of(rows)
     }
 
-    /// The width, if the table is Hugging Face's but for that.
+    /// The standard deviation, if the table is Hugging Face's apart from it.
     pub fn range(&self) -> Option<Decimal> {
         let rows = self.rows();
         let range = rows.get("linear")?.strip_prefix("normal(")?.strip_suffix(')')?;
@@ -197,7 +197,7 @@ impl Model {
         }
     }
 
-    /// The mixer's own short convolution.
+    /// Whether the mixer has its own short convolution.
     pub fn short_conv(&self) -> bool {
         match &self.mixer {
             Mixer::Attention(_) => false,
@@ -207,7 +207,7 @@ impl Model {
         }
     }
 
-    /// Nothing but what `transformers` itself calls Llama.
+    /// Whether the model is a Llama as `transformers` itself defines it.
     pub fn is_plain_llama(&self) -> bool {
         match &self.mixer {
             Mixer::Attention(a) => {
@@ -217,7 +217,7 @@ impl Model {
         }
     }
 
-    /// The arch in our language. The doc is one line.
+    /// The arch in the `.canon` language, with a doc of one line.
     pub fn text(&self, name: &str, doc: &str) -> String {
         let mut out = String::new();
         let init = match self.init.name() {

@@ -1,8 +1,8 @@
-//! What others call our parameters (spec section 6).
+//! Foreign names of our parameters.
 //!
-//! In: nothing. Out: one table per layout: a tensor of theirs, the parameters of ours that are its rows, in order,
-//! and the models that have it. `{i}` is a layer. Must stay true: data only, and the only place where these names
-//! stand: import, export and `--weights` read the same rows; of the rows of one model no two share a name.
+//! In: nothing. Out: one table per layout: a foreign tensor, our parameters that make up its rows, in order, and the
+//! models that have it. `{i}` is a layer. Must stay true: data only, and the only place with these names: import,
+//! export and `--weights` read the same rows; no two rows of one model share a name.
 
 use super::model::{Family, Model};
 
@@ -17,21 +17,21 @@ pub(crate) struct Row {
 /// Which models have a tensor under that name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum When {
-    /// All whose arch has these parameters.
+    /// Every model that has these parameters.
     Always,
-    /// Those that tie; the tensor repeats another, and need not be there.
+    /// Models with tied embeddings; the tensor is a copy and may be absent.
     Repeated,
     Gla5,
-    /// GLA5 with the fused norm and gate, or with its reference.
+    /// GLA5 with the fused norm and gate, or with the reference implementation.
     Gla5Norm(GatedNorm),
     Gdn2,
-    /// GDN2 with Canon D, which packs gate and up, or without, which does not.
+    /// GDN2 with Canon D, which packs gate and up, or without Canon D, which does not.
     Gdn2With(bool),
-    /// Mamba2 without its short convolution, which keeps one of zeros.
+    /// Mamba2 without its short convolution; the file has one of zeros.
     Zeros,
 }
 
-/// Which kernel norms and gates at once: the release names a parameter after it.
+/// The kernel that computes norm and gate together: the release names a parameter after it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum GatedNorm {
     #[default]
@@ -53,14 +53,14 @@ impl When {
     }
 }
 
-/// A way of naming.
+/// One program's names.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     pub(crate) name: &'static str,
     pub(crate) rows: &'static [Row],
 }
 
-/// In front of every name in Lingua checkpoints of the linear models.
+/// Prefix of every name in Lingua checkpoints of the linear models.
 pub(crate) const LINGUA_PREFIX: &str = "trans.";
 
 pub(crate) static LAYOUTS: [Layout; 4] = [
@@ -123,7 +123,7 @@ const LINGUA_LLAMA: &[Row] = &[
     row_when("output.tied_module.weight", &["embed"], When::Repeated), // tied, as Lingua writes it
 ];
 
-/// GLA5 and GDN2: the mixers' own names do not meet.
+/// GLA5 and GDN2 in one table: their mixers share no names of their own.
 const FLASH_LINEAR: &[Row] = &[
     row("model.embeddings.weight", &["embed"]),
     row("model.layers.{i}.attn_norm.weight", &["layers.{i}.pre_mixer"]),
@@ -145,7 +145,7 @@ const FLASH_LINEAR: &[Row] = &[
     row("model.layers.{i}.attn.g_proj.0.weight", &["layers.{i}.mixer.gate_down"]),
     row("model.layers.{i}.attn.g_proj.1.weight", &["layers.{i}.mixer.gate_up"]),
     row("model.layers.{i}.attn.g_proj.1.bias", &["layers.{i}.mixer.gate_up.bias"]),
-    // One norm under three names: GLA5 with either of its norm kernels, GDN2.
+    // One norm under three names: GLA5 with either norm kernel, GDN2.
     row_when(
         "model.layers.{i}.attn.g_norm_swish_gate.weight",
         &["layers.{i}.mixer.o_norm"],
@@ -160,7 +160,7 @@ const FLASH_LINEAR: &[Row] = &[
     row("model.layers.{i}.attn.o_proj.weight", &["layers.{i}.mixer.wo"]),
     row("model.layers.{i}.mlp_norm.weight", &["layers.{i}.pre_mlp"]),
     row("model.layers.{i}.canonC.weight", &["layers.{i}.C"]),
-    // GDN2 with and without D; GLA5 keeps both matrices in one under the first's name.
+    // GDN2 with and without D; GLA5 keeps both matrices in one tensor under the first one's name.
     row_when(
         "model.layers.{i}.mlp.both_proj.weight",
         &["layers.{i}.mlp.gate", "layers.{i}.mlp.up"],
@@ -203,7 +203,7 @@ const MAMBA2: &[Row] = &[
         "backbone.layers.{i}.mixer.conv1d.weight",
         &["layers.{i}.mixer.conv_x", "layers.{i}.mixer.conv_b", "layers.{i}.mixer.conv_c"],
     ),
-    // Without its convolution the release keeps a frozen, zero one.
+    // Without a convolution the release keeps one that is frozen and zero.
     row_when("backbone.layers.{i}.mixer.conv1d.weight", &[], When::Zeros),
     row(
         "backbone.layers.{i}.mixer.conv1d.bias",

@@ -1,16 +1,16 @@
-//! What JSON and YAML have in common: a tree of values, each with its line.
+//! The tree of values that the JSON and YAML readers share, with a line for each value.
 //!
-//! In: a reader's events. Out: a tree; the flat list of its keys and values; a map whose keys are taken one by one.
-//! Must stay true: numbers keep the digits they were written with; a key stands once; what nobody took is known.
+//! In: a reader's events. Out: a tree; the flat list of its keys and values; a map to read key by key. Must stay true:
+//! numbers keep their digits as written; no key is given twice; keys that were not read are known.
 
 use std::collections::BTreeSet;
 
-/// The deepest nesting that is read.
+/// The maximum nesting depth.
 pub const MAX_DEPTH: usize = 64;
-/// The largest text.
+/// The maximum size of a text in bytes.
 pub const MAX_BYTES: usize = 64 << 20;
 
-/// A value and the line it stands on, counted from 1.
+/// A value and its line, counted from 1.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
     pub value: Value,
@@ -22,7 +22,7 @@ pub struct Node {
 pub enum Value {
     Null,
     Bool(bool),
-    /// As written; `Infinity`, `-Infinity` and `NaN` too, where the format lets them in.
+    /// As written; also `Infinity`, `-Infinity` and `NaN` if the format allows them.
     Number(String),
     Text(String),
     List(Vec<Node>),
@@ -38,7 +38,7 @@ pub struct Flat {
 }
 
 impl Value {
-    /// In one line, for messages.
+    /// The value on one line, for messages.
     pub fn shown(&self) -> String {
         match self {
             Value::Null => "null".to_owned(),
@@ -60,7 +60,7 @@ impl Value {
         }
     }
 
-    /// Without quotation marks: what a table's cell holds.
+    /// The value without quotation marks, as in a table's cell.
     pub fn plain(&self) -> String {
         match self {
             Value::Text(text) => text.clone(),
@@ -83,7 +83,7 @@ impl Node {
         })
     }
 
-    /// Every leaf under its dotted key, in the file's order. A list is one leaf, and so is an empty map.
+    /// Every leaf with its dotted key, in the file's order. A list is one leaf, and so is an empty map.
     pub fn flat(&self) -> Vec<Flat> {
         let mut found = Vec::new();
         for (key, node) in self.leaves() {
@@ -116,7 +116,7 @@ impl Node {
     }
 }
 
-/// Names that stand twice.
+/// Collects names to find duplicates.
 #[derive(Debug, Default)]
 pub(crate) struct Once(BTreeSet<String>);
 

@@ -1,8 +1,8 @@
-//! PyTorch's zip checkpoints, read without running anything, and written.
+//! Reads PyTorch's zip checkpoints without running anything, and writes them.
 //!
-//! In: a `.pth` file. Out: its tensors by name, where they lie in the file. Must stay true: nothing is executed,
-//! imported or built but texts, numbers, lists, maps and places of tensors; every opcode and every name off a short
-//! list is refused; a hostile archive is refused before memory is taken for it.
+//! In: a `.pth` file. Out: its tensors by name, with their places in the file. Must stay true: nothing is executed or
+//! imported, and only texts, numbers, lists, maps and places of tensors are built; opcodes and names outside a short
+//! list are refused; a hostile archive is refused before memory is allocated for it.
 
 mod pickle;
 mod write;
@@ -20,7 +20,7 @@ use super::store::{Store, Stored, count};
 pub use pickle::Item;
 pub use write::write;
 
-/// The tensors under `model`, and what else the file holds.
+/// The tensors under `model`, and a list of the file's other contents.
 pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
     let place = shown(path);
     let refuse = |why: String| {
@@ -32,7 +32,7 @@ pub fn read(path: &Path) -> Result<(Store, Vec<LeftOut>), ForeignError> {
     };
     let mut store = Store::default();
     let index = store.add(path)?;
-    // The same open file, so that what is looked through is what is read.
+    // The same open file, so that the checked bytes are those that are read.
     let file = store.opened(index).ok_or_else(|| refuse("it cannot be read".to_owned()))?;
     let mut archive = zip::Archive::open(file).map_err(&refuse)?;
     let bytes = archive.small("data.pkl").map_err(&refuse)?;
@@ -101,7 +101,7 @@ fn each(
     }
 }
 
-/// Where a tensor lies in the file; its storage's entry, sizes and bounds have to agree.
+/// The place of a tensor in the file; its storage's entry, sizes and bounds have to agree.
 fn placed(
     archive: &zip::Archive,
     file: usize,
@@ -123,7 +123,7 @@ fn placed(
     if tensor.strides.len() != tensor.shape.len() {
         return Err(format!("`{name}`: shape {:?} and strides {:?}", tensor.shape, tensor.strides));
     }
-    // The last value that it reaches, and the number of values, each inside the storage.
+    // The last value of the view and the number of values: both must be inside the storage.
     let mut last = tensor.offset;
     for (extent, stride) in tensor.shape.iter().zip(&tensor.strides) {
         let stride =
@@ -166,7 +166,7 @@ fn placed(
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StorageKind(usize);
 
-/// Name in `torch`, bytes of one value, what weights of it are.
+/// Name in `torch`, bytes per value, and the weight type, if it is one.
 const KINDS: [(&str, u64, Option<Dtype>); 10] = [
     ("FloatStorage", 4, Some(Dtype::F32)),
     ("BFloat16Storage", 2, Some(Dtype::Bf16)),
@@ -202,5 +202,5 @@ impl StorageKind {
     }
 }
 
-/// Names by what they stand for.
+/// The entries of a map by key.
 pub(super) type Entries = BTreeMap<String, Item>;

@@ -1,22 +1,22 @@
-//! In: a text that goes into a script or a document that we render. Out: the same in the form that its place needs. Must
-//! stay true: a text never ends the line, the word or the comment that it is put into.
+//! Quoting for generated scripts and documents. In: a text. Out: the text in the form that its place needs. Must stay
+//! true: a text never ends the line, the word or the comment that it is put into.
 
 use minijinja::Environment;
 
-/// Filters of templates: `sh` a word of a POSIX shell, `word` a word that needs no quotes anywhere, `line` one line.
+/// Adds the template filters: `sh`, a word of a POSIX shell; `word`, a word that needs no quotes; `line`, one line.
 pub(super) fn add_filters(environment: &mut Environment<'_>) {
     environment.add_filter("sh", |text: String| sh(&text));
     environment.add_filter("word", |text: String| word(&text));
     environment.add_filter("line", |text: String| line(&text));
 }
 
-/// A word of a POSIX shell: in single quotes nothing but a single quote means anything.
+/// A word of a POSIX shell. Inside single quotes only a single quote is special.
 fn sh(text: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%,:=".contains(c);
     if !text.is_empty() && text.chars().all(plain) {
         return text.to_owned();
     }
-    // A shell ends a text at a NUL, in quotes too.
+    // A shell ends a text at a NUL, also inside quotes.
     format!("'{}'", text.replace('\0', "").replace('\'', "'\\''"))
 }
 
@@ -85,7 +85,7 @@ mod tests {
                 command.output().unwrap()
             };
             assert!(sh(&["-n"]).status.success(), "{script}");
-            // Outside of a job it ends at its first check; nothing before that may run.
+            // Outside a job the script stops at its first check; nothing before that may run.
             sh(&[]);
             assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1, "{script}");
         }

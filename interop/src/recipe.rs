@@ -1,13 +1,13 @@
-//! A recipe in TOML, section by section.
+//! Writes a recipe in TOML, section by section.
 //!
-//! In: fields by path, as TOML values. Out: text that the recipe reader takes. Must stay true: what is written reads
-//! back to the same values; the order is the table's.
+//! In: fields by path, as TOML values. Out: text for the recipe reader. Must stay true: the output reads back to the
+//! same values; the order is the table's.
 
 use std::fmt::Write as _;
 
 use super::training::Training;
 
-/// The recipe of an arch that lies at `arch`, relative to the recipe.
+/// The recipe of the arch at `arch`, a path relative to the recipe.
 pub fn text(arch: &str, comments: &[String], training: &Training) -> String {
     let mut out = String::new();
     for comment in comments {

@@ -1,9 +1,9 @@
-//! An arch's weights, wherever they come from: our own files, Hugging Face's, Lingua's.
+//! An arch's weights from any kind of file: ours, Hugging Face's, Lingua's.
 //!
-//! In: an arch and a file or folder; or what import has read. Out: each parameter's values, in pieces. Must stay true:
-//! this is the one way from a file of weights to parameters, so that import, export and every `--weights` take the same
-//! names, reorder the same rows and refuse the same files; values are copied bit for bit; nothing larger than a piece is
-//! held.
+//! In: an arch and a file or folder; or the output of import. Out: each parameter's values, in pieces. Must stay true:
+//! this is the one way from a file of weights to parameters, so that import, export and every `--weights` accept the
+//! same names, reorder the same rows and refuse the same files; values are copied bit for bit; at most one piece is
+//! held in memory.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,34 +19,34 @@ use super::names::{GatedNorm, LAYOUTS, LINGUA_PREFIX, Layout};
 use super::store::{PIECE, Store};
 use super::{arch, import, pth, shown};
 
-/// What takes values, a piece at a time.
+/// A callback that receives values, one piece at a time.
 pub type Put<'a> = &'a mut dyn FnMut(&[f32]) -> Result<(), ForeignError>;
 
 /// Weights that hold every parameter of an arch.
 #[derive(Debug)]
 pub struct Source {
     pub store: Store,
-    /// Their tensors; `None` where the names are our paths.
+    /// The foreign tensors; `None` if the names are our paths.
     entries: Option<Vec<Entry>>,
     params: Vec<Param>,
-    /// In whose names the file is.
+    /// The program that the file's names come from.
     pub names: &'static str,
     pub left_out: Vec<LeftOut>,
 }
 
-/// What the names of a file are.
+/// The naming of a file.
 enum Names {
     Ours,
     Theirs(&'static Layout),
 }
 
-/// Names shown of a file.
+/// The maximum number of names shown in a message.
 const SHOWN: usize = 8;
-/// The same table under the name that older files give it.
+/// The token table's name in older files, and its usual name.
 const OLD_TABLE: (&str, &str) = ("backbone.embedding.weight", "backbone.embeddings.weight");
 
 impl Source {
-    /// What import has read and described.
+    /// A source that import has read and described.
     pub(super) fn described(
         mut store: Store,
         described: &Described,
@@ -66,12 +66,12 @@ impl Source {
         Ok(Source { store, entries, params, names: lay::layout(model, whose).name, left_out })
     }
 
-    /// The weights of an arch in a file of ours or of another program, or in a folder with one.
+    /// Opens the weights of an arch in a file, ours or another program's, or in a folder with one.
     pub fn open(compiled: &Compiled, path: &Path) -> Result<Source, ForeignError> {
         Source::open_as(compiled, path, None)
     }
 
-    /// As [`Source::open`], for a caller that knows which channels RoPE pairs in the file's q and k.
+    /// Like [`Source::open`], for a caller that knows which channels RoPE pairs in the file's q and k.
     pub fn open_as(
         compiled: &Compiled,
         path: &Path,
@@ -129,13 +129,13 @@ impl Source {
         self.entries.iter().flatten().any(|entry| entry.turned.is_some())
     }
 
-    /// One parameter, in pieces.
+    /// Passes one parameter to `put`, in pieces.
     pub fn param(&self, index: usize, put: Put<'_>) -> Result<(), ForeignError> {
         let Some(param) = self.params.get(index) else { return Ok(()) };
         self.range(index, 0, lay::rows(param) * lay::width(param), put)
     }
 
-    /// Values `start..start + count` of a parameter, in pieces.
+    /// Passes values `start..start + count` of a parameter to `put`, in pieces.
     fn range(
         &self,
         index: usize,
@@ -162,7 +162,7 @@ impl Source {
             None => pieces(count, |at, count| {
                 put(&self.store.values(&entry.theirs, first * width + start + at, count)?)
             }),
-            // Of one parameter each, so the rows of the tensor are those of the parameter.
+            // Reordered tensors hold one parameter each, so the rows of both are the same.
             Some(turned) => by_rows(start, count, width, put, |row, put| {
                 let theirs = first + lay::their_row(row, turned);
                 put(&self.store.values(&entry.theirs, theirs * width, width)?)
@@ -170,7 +170,7 @@ impl Source {
         }
     }
 
-    /// One tensor of another program out of these weights, in pieces.
+    /// Passes one tensor of another program, made of these weights, to `put`, in pieces.
     pub fn theirs(&self, entry: &Entry, put: Put<'_>) -> Result<(), ForeignError> {
         if entry.kind == Kind::Zeros {
             let total = entry.shape.iter().map(|n| (*n).max(0) as u64).product();
@@ -201,7 +201,7 @@ impl Source {
     }
 }
 
-/// Calls with places and counts of pieces that are `count` together.
+/// Calls `each` with the place and length of consecutive pieces of `count` values.
 fn pieces(
     count: u64,
     mut each: impl FnMut(u64, u64) -> Result<(), ForeignError>,
@@ -215,7 +215,7 @@ fn pieces(
     Ok(())
 }
 
-/// Whole rows that are read one by one, gathered into pieces.
+/// Reads whole rows one by one and gathers them into pieces.
 fn by_rows(
     start: u64,
     count: u64,
@@ -254,7 +254,7 @@ fn refuse(place: &str, why: &str) -> ForeignError {
     ForeignError::new(place, format!("it does not hold this arch's weights: {why}"), help)
 }
 
-/// Whose names a file has: all of them ours, or those of one layout. What is of neither is found by the checks.
+/// The naming of a file: all names are ours, or all are from one layout. The checks find unknown names.
 fn names(store: &Store, params: &[Param]) -> Result<Names, String> {
     let paths: BTreeSet<&str> = params.iter().map(|p| p.path.as_str()).collect();
     let mut ours = Vec::new();
@@ -310,13 +310,13 @@ fn rope_rows(model: &Model, whose: Whose, beside: Option<&Described>) -> RopeLay
             RopeLayout::Interleaved => RopeLayout::Half,
         },
         (Whose::HuggingFace, Some(described)) => own(&described.model),
-        // Stock `transformers` has one RoPE; the published class has whichever the model was trained with.
+        // Stock `transformers` has one RoPE layout; the published class uses the layout of the model's training.
         (Whose::HuggingFace, None) if model.is_plain_llama() => RopeLayout::Half,
         (Whose::HuggingFace, None) => own(model),
     }
 }
 
-/// Refuses weights whose configuration, in the same folder, is of another model than the arch.
+/// Refuses weights if the configuration in their folder describes another model than the arch.
 fn agree(config: &Path, theirs: &Model, ours: &Model, name: &str) -> Result<(), ForeignError> {
     let Some((has, wants)) = differing(theirs, ours) else { return Ok(()) };
     let message = format!("it says `{has}`, and the arch `{name}` has `{wants}`");
@@ -324,7 +324,7 @@ fn agree(config: &Path, theirs: &Model, ours: &Model, name: &str) -> Result<(), 
     Err(ForeignError::new(shown(config), message, help))
 }
 
-/// What one model has and the other has not, but for how parameters begin and which channels RoPE pairs.
+/// The first difference of two models, apart from initial distributions and the channels that RoPE pairs.
 pub(super) fn differing(one: &Model, other: &Model) -> Option<(String, String)> {
     let mut one = Model { init: other.init.clone(), ..one.clone() };
     if let (Mixer::Attention(a), Mixer::Attention(b)) = (&mut one.mixer, &other.mixer) {
@@ -342,7 +342,7 @@ pub(super) fn differing(one: &Model, other: &Model) -> Option<(String, String)> 
     Some(first.map_or_else(Default::default, |(a, b)| (a.clone(), b.clone())))
 }
 
-/// The file of weights in a folder; a file is itself.
+/// The file of weights in a folder, or the path itself if it is a file.
 pub fn file_of(path: &Path) -> Result<PathBuf, ForeignError> {
     if !path.is_dir() {
         return Ok(path.to_owned());

@@ -1,9 +1,9 @@
-//! Tensors where they lie in files: read piece by piece, written one after the other.
+//! Tensors in files: read piece by piece, written one after the other.
 //!
-//! In: safetensors files, one or the shards that an index lists; or places that the `.pth` reader found. Out: names,
-//! shapes and values in f32; a safetensors file. Must stay true: nothing is read before sizes, offsets and lengths
-//! have been held against the file's; the bytes that are used are those that the file's digest is of; memory is bounded
-//! by a piece, not by the model; a file is written whole.
+//! In: safetensors files, one or the shards that an index lists; or the places that the `.pth` reader found. Out:
+//! names, shapes and values in f32; a safetensors file. Must stay true: nothing is read before sizes, offsets and
+//! lengths have been checked against the file's; the bytes used are those of the file's digest; memory is bounded by a
+//! piece, not by the model; a file is written completely or not at all.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -16,22 +16,22 @@ use super::node::{MAX_BYTES, Node, Value};
 use super::{ForeignError, json, shown};
 use disk::checked::CheckedFile;
 
-/// Values that are held at once while tensors are read or written.
+/// The maximum number of values in memory while tensors are read or written.
 pub const PIECE: u64 = 1 << 20;
-/// Names in one checkpoint.
+/// The maximum number of names in one checkpoint.
 pub const MAX_TENSORS: usize = 300_000;
 
 /// One tensor of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stored {
-    /// `Err` names a type that is no weight's.
+    /// `Err` names a type that weights cannot have.
     pub dtype: Result<Dtype, String>,
     pub shape: Vec<i64>,
     /// Index of its file.
     pub file: usize,
-    /// Byte of its first value.
+    /// Offset of its first byte.
     pub at: u64,
-    /// Steps between values along each axis; `None` where they lie side by side.
+    /// Steps between values along each axis; `None` if the values are contiguous.
     pub strides: Option<Vec<i64>>,
 }
 
@@ -41,17 +41,17 @@ impl Stored {
     }
 }
 
-/// Values of a shape, if they can be counted.
+/// The number of values of a shape; `None` if it overflows.
 pub fn count(shape: &[i64]) -> Option<u64> {
     shape.iter().try_fold(1u64, |n, extent| n.checked_mul(u64::try_from(*extent).ok()?))
 }
 
-/// A file that was read, and what it held then.
+/// A file that was read, with its contents' length and digest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReadFile {
     pub path: PathBuf,
     pub bytes: u64,
-    /// BLAKE3, of the very bytes that are used.
+    /// BLAKE3 of the bytes that are used.
     pub digest: blake3::Hash,
 }
 
@@ -59,15 +59,15 @@ pub struct ReadFile {
 #[derive(Debug, Default)]
 pub struct Store {
     pub files: Vec<ReadFile>,
-    /// The list of shards, where there is one.
+    /// The list of shards, if there is one.
     pub index: Option<ReadFile>,
     pub tensors: BTreeMap<String, Stored>,
     open: Vec<Arc<CheckedFile>>,
 }
 
 impl Store {
-    /// Adds a file; tensors name it by the index that comes back. The whole file is read once for its digest, and every
-    /// later read is held against that reading.
+    /// Adds a file and returns the index by which tensors refer to it. The whole file is read once for its digest, and
+    /// every later read is checked against that.
     pub fn add(&mut self, path: &Path) -> Result<usize, ForeignError> {
         let opened = disk::open_large(path).and_then(CheckedFile::of_whole);
         let (file, digest) = opened.map_err(|error| ForeignError::read(path, &error))?;
@@ -76,7 +76,7 @@ impl Store {
         Ok(self.files.len() - 1)
     }
 
-    /// The file of that index, open.
+    /// The open file with this index.
     pub(super) fn opened(&self, file: usize) -> Option<Arc<CheckedFile>> {
         self.open.get(file).cloned()
     }
@@ -85,14 +85,14 @@ impl Store {
         self.files.get(file).map_or(Path::new(""), |file| &file.path)
     }
 
-    /// A safetensors file.
+    /// Opens a safetensors file.
     pub fn single(path: &Path) -> Result<Store, ForeignError> {
         let mut store = Store::default();
         store.safetensors(path)?;
         Ok(store)
     }
 
-    /// The shards that an index lists, each tensor in the shard it names.
+    /// Opens the shards that an index lists; each tensor must be in the shard that the index names.
     pub fn sharded(index: &Path) -> Result<Store, ForeignError> {
         let name = shown(index);
         let (bytes, read) = bytes_of(index)?;
@@ -183,7 +183,7 @@ impl Store {
                 return Err(refuse(format!("`{name}` is in it and in {other}")));
             }
         }
-        // Side by side, from the header's end to the file's: nothing overlaps, nothing hides.
+        // Contiguous, from the header's end to the file's end: tensors do not overlap, and no bytes are hidden.
         spans.sort_unstable();
         let data = length - header.len() as u64;
         let mut free = 0;
@@ -204,7 +204,7 @@ impl Store {
         Ok(())
     }
 
-    /// The eight bytes of its length and the header.
+    /// The header, after the eight bytes of its length.
     fn header(&self, file: usize, path: &Path) -> Result<Vec<u8>, ForeignError> {
         let short = |n: u64| {
             let message = format!(
@@ -271,10 +271,10 @@ impl Store {
     }
 }
 
-/// Type, shape, first byte, the one after the last.
+/// Type, shape, offset of the first byte, and offset after the last one.
 type Described = (Result<Dtype, String>, Vec<i64>, u64, u64);
 
-/// Type, shape, first byte and the one after the last, as a header describes a tensor.
+/// A tensor's description in a header.
 fn described(node: &Node) -> Option<Described> {
     let Value::Text(dtype) = &node.get("dtype")?.value else { return None };
     let whole = |key: &str| -> Option<Vec<i64>> {
@@ -291,7 +291,7 @@ fn described(node: &Node) -> Option<Described> {
     Some((dtype, shape, *from as u64, *to as u64))
 }
 
-/// How far the value of that number lies from the first.
+/// The offset from the first value to the value with this index.
 fn offset(index: u64, shape: &[i64], strides: &[i64]) -> u64 {
     let (mut left, mut offset) = (index, 0);
     for (extent, stride) in shape.iter().zip(strides).rev() {
@@ -302,7 +302,7 @@ fn offset(index: u64, shape: &[i64], strides: &[i64]) -> u64 {
     offset
 }
 
-/// A whole small file, and its digest.
+/// A small file's contents, and its digest.
 pub(crate) fn bytes_of(path: &Path) -> Result<(Vec<u8>, ReadFile), ForeignError> {
     let failed = |error: std::io::Error| ForeignError::read(path, &error);
     let mut bytes = Vec::new();
@@ -312,14 +312,14 @@ pub(crate) fn bytes_of(path: &Path) -> Result<(Vec<u8>, ReadFile), ForeignError>
     Ok((bytes, ReadFile { path: path.to_owned(), bytes: length, digest }))
 }
 
-/// One tensor that is to be written.
+/// A tensor to write.
 #[derive(Clone, Debug)]
 pub struct Planned {
     pub name: String,
     pub shape: Vec<i64>,
 }
 
-/// Writes tensors side by side; `fill` gives the values of each in pieces.
+/// Writes contiguous tensors; `fill` gives the values of each in pieces.
 pub fn write_safetensors(
     path: &Path,
     tensors: &[Planned],
@@ -350,7 +350,7 @@ pub fn write_safetensors(
         at = end;
     }
     header.push('}');
-    // The format wants the data to begin at a multiple of eight.
+    // The format requires the data to begin at a multiple of eight.
     header.push_str(&" ".repeat(header.len().next_multiple_of(8) - header.len()));
     let mut file = BufWriter::new(File::create_new(path).map_err(failed)?);
     file.write_all(&(header.len() as u64).to_le_bytes()).map_err(failed)?;

@@ -1,8 +1,8 @@
 //! Lingua's training keys as fields of a recipe, and back.
 //!
 //! In: the keys of `params.json` or a recipe YAML; or the fields of an experiment. Out: the other. Must stay true: one
-//! table serves both directions; what a step is follows from keys and the number of devices, never from a comment; a
-//! key that no field has is named as left out, or refused.
+//! table serves both directions; the size of a step follows from keys and the number of devices, never from a comment;
+//! a key without a field is listed as left out, or refused.
 
 #[cfg(test)]
 mod defaults;
@@ -24,20 +24,20 @@ use super::node::{Node, Value};
 /// Fields of a recipe as TOML, by path.
 pub type Training = BTreeMap<String, String>;
 
-/// How a value is said on either side.
+/// How a value is written on either side.
 #[derive(Clone, Copy)]
 enum As {
     Int,
     Real,
     Bool,
     Text,
-    /// `null` there is this word here.
+    /// An integer; `null` there is this word here.
     IntOr(&'static str),
-    /// Words there and here.
+    /// Pairs of a word there and the word for it here.
     Words(&'static [(&'static str, &'static str)]),
 }
 
-/// A key of theirs, a field of ours, what an absent key means, and whether that is written all the same.
+/// A foreign key, our field, the meaning of an absent key, and when the key is written.
 struct Pair {
     theirs: &'static str,
     ours: &'static str,
@@ -49,9 +49,9 @@ struct Pair {
 #[derive(Clone, Copy, PartialEq)]
 enum Write {
     Always,
-    /// Only what absence does not mean: older trainers do not know the key.
+    /// Only if the value differs from the default: older trainers do not know the key.
     Unlike,
-    /// Only where the schedule has it.
+    /// Only for these schedules.
     Kind(&'static [&'static str]),
 }
 
@@ -72,7 +72,7 @@ impl Pair {
 const TYPES: As = As::Words(&[("bf16", "\"bf16\""), ("fp32", "\"f32\"")]);
 const WARMED: &[&str] = &["cosine", "inv_sqrt", "linear", "wsd"];
 
-/// What means the same on both sides.
+/// Keys with an equivalent field.
 #[rustfmt::skip]
 const PAIRS: &[Pair] = &[
     pair("steps", "budget.steps", As::Int, "1000"),
@@ -121,7 +121,7 @@ const PAIRS: &[Pair] = &[
     pair("eval.save_consolidated_to_local", "lingua.save_consolidated_to_local", As::Bool, "true").unlike(),
 ];
 
-/// Tasks whose entry in the release says more than a name: the entry, as YAML flows.
+/// Tasks with more than a name in the release's entry: the additional keys and their values.
 const TASKS: [(&str, &[(&str, &str)]); 3] = [
     ("boolq", &[("dataset_kwargs.trust_remote_code", "true")]),
     ("social_iqa", &[("dataset_kwargs.trust_remote_code", "true")]),
@@ -134,7 +134,7 @@ const TASKS: [(&str, &[(&str, &str)]); 3] = [
     ),
 ];
 
-/// Keys that decide neither weights nor what is measured, and that no field has.
+/// Keys without a field that affect neither weights nor measurements.
 const IDLE: [&str; 24] = [
     "name",
     "dump_dir",
@@ -162,12 +162,12 @@ const IDLE: [&str; 24] = [
     "model.max_seqlen",
 ];
 
-/// Whether a configuration says how it was trained.
+/// Whether a configuration has training keys.
 pub fn is_there(keys: &Keys<'_>) -> bool {
     keys.has("optim") || keys.has("steps")
 }
 
-/// Reads all but `model`'s own keys.
+/// Reads all keys except those of `model`.
 pub fn read(
     keys: &Keys<'_>,
     vocab: i64,
@@ -199,7 +199,7 @@ pub fn read(
     if norm == GatedNorm::Reference {
         set("platform.kernels.gated_norm", "\"reference\"".to_owned());
     }
-    // It holds no documents out, so that there is nothing to measure here; and it runs on GPUs alone.
+    // The trainer holds out no documents, so there is nothing to measure here; and it needs GPUs.
     set("data.held_out", "0".to_owned());
     set("evaluation.metrics", "[]".to_owned());
     set("platform.device", "\"cuda\"".to_owned());
@@ -217,7 +217,7 @@ pub fn read(
     keys.only("checkpoint.init_ckpt_path", &[], "and a run begins from its own initial values")?;
     keys.only("checkpoint.continue_training_from_init", &["false"], "and a run begins at step 0")?;
     let mut left_out = Vec::new();
-    // The trainer makes it data.seq_len, whatever stands there.
+    // The trainer replaces it by data.seq_len.
     let seq_len = keys.node("data.seq_len").map(|node| &node.value);
     let forced = keys.node("model.max_seqlen").is_some_and(|node| Some(&node.value) == seq_len);
     for key in IDLE.into_iter().chain([rounding]) {
@@ -271,7 +271,7 @@ fn number(node: &Node) -> Option<Decimal> {
     }
 }
 
-/// A decimal as TOML: with digits on both sides of a point, or none.
+/// A decimal as TOML: with digits on both sides of the point, or without a point.
 fn real(number: Decimal) -> String {
     number.to_string()
 }
@@ -280,7 +280,7 @@ fn quoted(text: &str) -> String {
     toml::Value::String(text.to_owned()).to_string()
 }
 
-/// One source is a name; several are names joined, and weights.
+/// One source is a name; several are their names joined, and weights.
 fn sources(
     keys: &Keys<'_>,
     set: &mut impl FnMut(&str, String) -> Option<String>,
@@ -298,7 +298,7 @@ fn sources(
     let name = if names.is_empty() { UNNAMED.to_owned() } else { names.join("+") };
     set("data.source", quoted(&name));
     if names.len() > 1 {
-        // The least power of ten under which all are whole.
+        // The smallest power of ten that makes all of them integers.
         let places = weights.iter().map(|w| -w.parts().1).max().unwrap_or(0).clamp(0, 9);
         let scale = Decimal::new(1, places).unwrap_or(Decimal::ONE);
         let whole = |w: &Decimal| w.mul(scale).ok().and_then(Decimal::to_int);
@@ -313,7 +313,7 @@ fn sources(
     Ok(())
 }
 
-/// What documents without a name are called.
+/// The name of documents without a name.
 const UNNAMED: &str = "unnamed";
 
 fn tokenizer(
@@ -333,7 +333,7 @@ fn tokenizer(
     Ok(())
 }
 
-/// A step is one micro-batch for each device and accumulation.
+/// The batch of a step: one micro-batch for each device and accumulation.
 fn step(
     keys: &Keys<'_>,
     devices: Option<i64>,
@@ -370,7 +370,7 @@ fn step(
     Ok(())
 }
 
-/// Names of evaluations; an entry that says more has to say what the release's does.
+/// Names of evaluations. An entry with more than a name must equal the release's entry.
 fn tasks(
     keys: &Keys<'_>,
     set: &mut impl FnMut(&str, String) -> Option<String>,
@@ -411,7 +411,7 @@ fn tasks(
     Ok(())
 }
 
-/// A value whose maps are told in one order.
+/// A value as text, with the keys of its maps in a fixed order.
 fn in_order(node: &Node) -> String {
     match &node.value {
         Value::List(items) => items.iter().map(in_order).collect::<Vec<_>>().join(","),
@@ -446,7 +446,7 @@ pub fn put(root: &mut Vec<(String, Node)>, key: &str, value: Value) {
     root.push((first.to_owned(), node(Value::Map(inner))));
 }
 
-/// Why an experiment is none that Lingua could train.
+/// The error for an experiment that Lingua could not train.
 fn cannot(experiment: &Experiment, path: &str, why: &str) -> ForeignError {
     let has = experiment.value(path).map_or("absent".to_owned(), FieldValue::to_string);
     ForeignError::new(
@@ -456,7 +456,7 @@ fn cannot(experiment: &Experiment, path: &str, why: &str) -> ForeignError {
     )
 }
 
-/// Every training key, under its dotted name, of an experiment on so many devices.
+/// Every training key of an experiment, under its dotted name, and the number of devices.
 pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), ForeignError> {
     fixed::check(experiment)?;
     let devices = match experiment.value("platform.devices") {
@@ -485,7 +485,7 @@ pub fn write(experiment: &Experiment) -> Result<(Vec<(String, Node)>, i64), Fore
         let Some(value) = experiment.value(pair.ours) else { continue };
         let value = theirs(experiment, pair, value)?;
         let absent = value.plain() == pair.absent;
-        // `model` is written as a whole by whoever knows the model, once each value is known to have a word.
+        // The caller writes `model` as a whole; here each value is only checked to have a word.
         let elsewhere = pair.theirs.starts_with("model.");
         if !(elsewhere || pair.write == Write::Unlike && absent) {
             put(&mut root, pair.theirs, value);
@@ -530,12 +530,12 @@ fn theirs(experiment: &Experiment, pair: &Pair, value: &FieldValue) -> Result<Va
     })
 }
 
-/// Equal texts, or equal numbers.
+/// Whether two texts, or two numbers, are equal.
 fn same(a: &str, b: &str) -> bool {
     a == b || matches!((Decimal::parse(a), Decimal::parse(b)), (Ok(a), Ok(b)) if a == b)
 }
 
-/// Names of sources and their shares.
+/// Names of sources with their weights.
 fn weighted(experiment: &Experiment) -> Result<Value, ForeignError> {
     let name = experiment.value("data.source").map(FieldValue::plain).unwrap_or_default();
     if name == UNNAMED {
@@ -555,7 +555,7 @@ fn weighted(experiment: &Experiment) -> Result<Value, ForeignError> {
     Ok(Value::Map(entries.map(|(name, w)| ((*name).to_owned(), node(Value::Number(w)))).collect()))
 }
 
-/// The evaluations, with what the release says of three of them.
+/// The evaluations; three of them have more than a name in the release.
 fn task_list(experiment: &Experiment) -> Value {
     let names = match experiment.value("lingua.harness_tasks") {
         Some(FieldValue::List(names)) => names.iter().map(FieldValue::plain).collect(),

@@ -1,8 +1,8 @@
-//! YAML as Lingua's recipes use it.
+//! YAML in the form that Lingua's recipes use.
 //!
 //! In: bytes. Out: a tree with lines. Must stay true: one document of maps, lists and scalars; anchors, aliases, tags,
-//! merge keys, interpolation and keys that stand twice are refused with their line; so is a word that YAML 1.1 and 1.2
-//! read differently; numbers keep their digits; depth and size are bounded.
+//! merge keys, interpolation and duplicate keys are refused with their line; so is a word that YAML 1.1 and 1.2 read
+//! differently; numbers keep their digits; depth and size are bounded.
 
 use saphyr_parser::{Event, Parser, ScalarStyle, Span};
 
@@ -10,7 +10,7 @@ use super::ForeignError;
 use super::json::is_number;
 use super::node::{Flat, MAX_DEPTH, Node, Once, Value};
 
-/// The largest recipe.
+/// The maximum size of a recipe.
 pub const MAX_YAML: usize = 1 << 20;
 
 /// Every leaf of a YAML file: key, value, line.
@@ -18,9 +18,9 @@ pub fn flat(name: &str, bytes: &[u8]) -> Result<Vec<Flat>, ForeignError> {
     Ok(read(name, bytes)?.flat())
 }
 
-/// The comments of a file that was read, each with its line, without the `#`.
+/// The comments of a file, each with its line, without the `#`.
 pub fn comments(text: &str) -> Vec<(usize, String)> {
-    // A `#` between quotation marks, or in a block of text, begins no comment.
+    // A `#` between quotation marks, or in a block scalar, does not begin a comment.
     let chars: Vec<char> = text.chars().collect();
     let mut texts = Vec::new();
     for (event, span) in Parser::new_from_str(text).map_while(Result::ok) {
@@ -28,7 +28,7 @@ pub fn comments(text: &str) -> Vec<(usize, String)> {
             && style != ScalarStyle::Plain
         {
             let start = span.start.index();
-            // The span of a quoted text may reach to the next token, past a comment.
+            // The span of a quoted scalar may reach to the next token, past a comment.
             let end = match style {
                 ScalarStyle::DoubleQuoted => closing(&chars, start, '"'),
                 ScalarStyle::SingleQuoted => closing(&chars, start, '\''),
@@ -55,7 +55,7 @@ pub fn comments(text: &str) -> Vec<(usize, String)> {
     found
 }
 
-/// Past the mark that closes a quoted text which begins at `start`.
+/// The position after the mark that closes the quoted scalar at `start`.
 fn closing(chars: &[char], start: usize, mark: char) -> Option<usize> {
     let mut at = start + chars.get(start..)?.iter().position(|c| *c == mark)? + 1;
     loop {
@@ -95,7 +95,7 @@ pub fn read(name: &str, bytes: &[u8]) -> Result<Node, ForeignError> {
 
 type Refused = (usize, String);
 
-/// A tree in block style, two spaces to a level.
+/// A tree in block style, with two spaces per level.
 pub fn write(value: &Value) -> String {
     let mut out = String::new();
     if let Value::Map(entries) = value {
@@ -113,7 +113,7 @@ fn map(entries: &[(String, Node)], depth: usize, out: &mut String) {
     }
 }
 
-/// What follows a key, or the dash of an entry.
+/// The text after a key, or after the dash of an entry.
 fn below(value: &Value, depth: usize, out: &mut String) {
     match value {
         Value::Map(entries) if !entries.is_empty() => {
@@ -147,12 +147,12 @@ fn below(value: &Value, depth: usize, out: &mut String) {
     }
 }
 
-/// As YAML 1.1 and 1.2 both read it.
+/// A scalar that YAML 1.1 and 1.2 read the same way.
 fn scalar(value: &Value) -> String {
     match value {
         Value::Number(digits) if digits == "Infinity" => ".inf".to_owned(),
         Value::Number(digits) => match digits.split_once('e') {
-            // YAML 1.1 knows an exponent by the point before it and its sign.
+            // YAML 1.1 recognises an exponent only with a point before it and a sign.
             Some((mantissa, exponent)) => {
                 let point = if mantissa.contains('.') { "" } else { ".0" };
                 let sign = if exponent.starts_with(['-', '+']) { "" } else { "+" };
@@ -171,10 +171,10 @@ fn scalar(value: &Value) -> String {
     }
 }
 
-/// A collection that has begun.
+/// A collection that is not closed yet.
 enum Open {
     List(usize, Vec<Node>),
-    /// With the keys so far and the key whose value comes next.
+    /// With the keys so far, and the key of the next value.
     Map(usize, Vec<(String, Node)>, Once, Option<String>),
 }
 
@@ -280,7 +280,7 @@ fn interpolated(text: &str) -> Result<(), String> {
     }
 }
 
-/// What an unquoted word is.
+/// The value of an unquoted word.
 fn plain(text: &str) -> Result<Value, String> {
     interpolated(text)?;
     Ok(match text {
@@ -307,7 +307,7 @@ fn plain(text: &str) -> Result<Value, String> {
     })
 }
 
-/// `010`, `1_000`, `0x10`, `.5`, `1.`, `1:30`: digits and what joins them, and no number of JSON.
+/// `010`, `1_000`, `0x10`, `.5`, `1.`, `1:30`: looks like a number, but is not one in JSON.
 fn looks_numeric(text: &str) -> bool {
     let body = text.strip_prefix('-').unwrap_or(text);
     let joins =

@@ -1,4 +1,4 @@
-//! Models and recipes of other programs: in, out, and what is refused. No libtorch.
+//! Models and recipes of other programs: import, export and errors. No libtorch.
 
 mod foreign {
     mod checkpoints;

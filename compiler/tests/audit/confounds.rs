@@ -1,11 +1,11 @@
-//! A further confound never means fewer findings.
+//! An additional confound never removes a finding.
 
 use std::collections::BTreeSet;
 
 use compiler::audit::{Experiment, Findings, Kind, Report, Rules, Value, audit, subjects};
 use proptest::prelude::*;
 
-/// Keys that decide, of every class, and values of which no two are equal.
+/// Keys of every class that affect a result; their values are all different.
 const KEYS: [&str; 16] = [
     "arch.dim",
     "arch.layers",
@@ -25,12 +25,12 @@ const KEYS: [&str; 16] = [
     "seeds.data",
 ];
 
-/// What the names of twins have in common.
+/// How the names of twins are related.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Named {
-    /// All but the word of the arm.
+    /// Equal apart from the word for the arm.
     Twins,
-    /// A word.
+    /// They share a word.
     Alike,
     Anyhow,
 }
@@ -38,7 +38,7 @@ enum Named {
 /// One arm of one pair; the pairs of a set differ in their learning rate.
 fn experiment(pair: usize, treated: bool, named: Named, order: usize) -> Experiment {
     let arm = if treated { "canon" } else { "base" };
-    // In an order that has nothing to do with pairs.
+    // The order is unrelated to the pairs.
     let number = (pair * 37 + order * 11) % 101;
     let name = match named {
         Named::Twins => format!("run{pair}-{arm}"),
@@ -61,7 +61,7 @@ fn report(set: &[Experiment]) -> Report {
     audit(&subjects(set), &Rules::default(), Findings::default())
 }
 
-/// What is said of pairs: rule, key and the two.
+/// Findings about pairs: rule, key and both experiments.
 fn of_pairs(report: &Report) -> BTreeSet<(String, String, String, String)> {
     let findings = report.findings.iter().map(|(_, finding)| finding);
     findings
@@ -111,7 +111,7 @@ fn an_experiment_without_a_twin_names_the_nearest() {
     assert_eq!(missing.places[0].says, says);
 }
 
-/// Two bases at the same distance, and names that say nothing.
+/// Two bases at the same distance, with names that do not help.
 #[test]
 fn a_twin_that_cannot_be_told_is_a_finding() {
     let mut set = set_of(2, Named::Anyhow, 0);
@@ -160,7 +160,7 @@ proptest! {
         confounds in prop::collection::vec((0..6usize, any::<bool>(), 0..KEYS.len()), 1..24),
     ) {
         let mut set = set_of(pairs, named, order);
-        // Where no name tells, another control may come to be nearer.
+        // Without helpful names, another control may become the nearest.
         let extra = if named == Named::Anyhow { 0 } else { extra };
         for lonely in 0..extra {
             let mut more = experiment(50 + lonely, false, Named::Twins, order);
@@ -171,7 +171,7 @@ proptest! {
         let mut before = report(&set);
         for (step, (pair, treated, key)) in confounds.into_iter().enumerate() {
             let pair = pair % pairs;
-            // A key that differs is not made to differ again.
+            // A key that already differs is not changed again.
             if !changed.insert((pair, key)) {
                 continue;
             }
@@ -181,7 +181,7 @@ proptest! {
             prop_assert!(after.fails());
             prop_assert!(after.pairs.len() >= before.pairs.len());
             prop_assert!(after.clean.len() <= before.clean.len());
-            // Without names, several confounded pairs may change partners.
+            // Without helpful names, several confounded pairs may change partners.
             let told = named != Named::Anyhow || pairs == 1;
             if told {
                 let (said, now) = (of_pairs(&before), of_pairs(&after));

@@ -1,4 +1,4 @@
-//! Written columns that follow from keys, empty cells in the words of Python and YAML, and evaluations.
+//! Columns that follow from keys, empty cells as Python and YAML write them, and evaluations.
 
 use compiler::audit::{Experiment, Findings, Report, Rules, Severity, audit, subjects, table};
 
@@ -32,7 +32,7 @@ const KEYS: [(&str, &str); 7] = [
     ("optim.weight_decay", "0.1"),
 ];
 
-/// Every derived column: its right value, and what is said of a wrong one.
+/// Every derived column: its correct value, and the message for a wrong one.
 #[test]
 fn derived_columns_are_held_to_their_keys() {
     for (column, right, wrong) in [
@@ -62,7 +62,7 @@ fn derived_columns_are_held_to_their_keys() {
             }
         }
     }
-    // Without the keys there is nothing to hold it to, and twins that differ in it differ in the key.
+    // Without the keys the column cannot be checked, and twins that differ in it differ in the key.
     let text = "model\tschedule.warmup_share\tmodel.canon_set\nrun\t0.1\t\nruncanon\t0.9\tABCD\n";
     let report = of(&table("a.tsv", text).unwrap());
     assert_eq!(messages(&report, "reported"), Vec::<String>::new());
@@ -110,12 +110,12 @@ fn a_column_canon_alone_says_who_is_treated() {
     assert_eq!((report.pairs.len(), report.clean.len(), report.fails()), (1, 1, false));
     let report = of("model\tcanon\nllama\tFALSE\nllamacanon\tFALSE\n");
     assert_eq!(messages(&report, "name-canon").len(), 1);
-    // With slots beside it, it is held to them.
+    // With a column of slots, this one is checked against it.
     let report = of("model\tcanon\tmodel.canon_set\nllama\tyes\t\n");
     assert_eq!(messages(&report, "reported").len(), 1);
 }
 
-/// Scores of two evaluations do not compare; no weight depends on them, so that the pair stays clean.
+/// Scores of two evaluations cannot be compared; no weight depends on them, so the pair stays clean.
 #[test]
 fn other_evaluations_are_a_warning() {
     for (key, one, two) in [

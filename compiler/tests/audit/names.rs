@@ -1,4 +1,4 @@
-//! Names are held to what they say, word by word.
+//! Every word of a name is checked against the experiment.
 
 use compiler::audit::{Findings, Report, Rules, audit, subjects, table};
 

@@ -7,7 +7,7 @@ fn what_is_known_of_the_release_is_found_and_nothing_else_fails() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../recipes/published/data/recipes.tsv");
     let experiments = table("recipes.tsv", &std::fs::read_to_string(path).unwrap()).unwrap();
     let report = audit(&subjects(&experiments), &Rules::default(), Findings::default());
-    // One more is found unclean by its curve.
+    // The curves show one more that is not clean.
     assert_eq!((report.pairs.len(), report.clean.len()), (32, 18));
     let failing = report.findings.iter().filter(|(own, _)| own.severity.fails());
     let failing: Vec<(&str, &str, usize)> =

@@ -1,8 +1,8 @@
-//! No input costs more than 256 MB, and none runs away.
+//! No input costs more than 256 MB, and every input ends.
 //!
-//! In: texts made to hurt the passes after the parser. Out: for each a child process whose allocator
-//! refuses more than the limit, and the processor time it took. Must stay true: what a bound refuses is refused by the bound that is
-//! meant; LANGUAGE.md lists every bound.
+//! In: texts made to hurt the passes after the parser. Out: for each a child process with an allocator that refuses
+//! more than the limit, and the processor time it took. Must stay true: each text is refused by the intended bound;
+//! LANGUAGE.md lists every bound.
 
 use std::fmt::Write as _;
 use std::process::Command;
@@ -15,23 +15,23 @@ use compiler::elaborate::{
 use compiler::tree::{MAX_CHAIN, MAX_CONFIG, MAX_LAYERS};
 
 pub(crate) const MEMORY: usize = 256 << 20;
-/// Hundredths of a second of processor time after which a text counts as one that does not end. A hundred
-/// times what the worst takes: work that grows with the square of a text passes it, a busy machine does not.
+/// Hundredths of a second of processor time after which a text counts as endless. This is a hundred times the worst
+/// case: work that is quadratic in the text exceeds it, a busy machine does not.
 pub(crate) const TIME: u64 = 6000;
 
 pub(crate) const LAYER: &str = "decoder { mixer attention { heads 4 }  mlp swiglu { hidden 8 } }";
 
-/// `write(i)` for each number, joined.
+/// `write(i)` for each number below `n`, joined.
 fn repeat(n: usize, mut write: impl FnMut(usize) -> String) -> String {
     (0..n).map(&mut write).collect()
 }
 
-/// A name as long as names are.
+/// A name of the maximum length.
 fn long(i: usize) -> String {
     format!("{}{i:03}", "n".repeat(dsl::limits::MAX_NAME_BYTES - 3))
 }
 
-/// Name, text, and the codes of what must be said; none means that it compiles.
+/// Name, text, and the codes of the expected diagnostics; with none, the text compiles.
 fn hostile() -> Vec<(&'static str, String, &'static [&'static str])> {
     let arch = |definitions: String, layers: &str| with_layers(&definitions, layers);
     vec![
@@ -431,7 +431,7 @@ fn hostile_texts_are_cheap() {
     }
 }
 
-/// What a child says of a text, within the limits: codes, and processor time.
+/// The result of a text in a child process, within the limits: codes, and processor time.
 pub(crate) fn in_a_child(test: &str, text: &str) -> (Vec<String>, u64) {
     let folder = super::support::scratch("bounds");
     let name = blake3::hash(text.as_bytes()).to_hex();
@@ -455,14 +455,14 @@ pub(crate) fn in_a_child(test: &str, text: &str) -> (Vec<String>, u64) {
     (words.collect(), used)
 }
 
-/// Hundredths of a second of processor time so far; 0 where the system does not say.
+/// Hundredths of a second of processor time so far; 0 if the system does not report it.
 pub(crate) fn used() -> u64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after = stat.rsplit_once(") ").map_or("", |(_, rest)| rest);
     after.split(' ').skip(11).take(2).filter_map(|n| n.parse::<u64>().ok()).sum()
 }
 
-/// In a child: one text within the limits. Without one there is nothing to do.
+/// Runs in a child: one text within the limits. Without a text it does nothing.
 #[test]
 fn one_text() {
     let Some(file) = std::env::var_os("CANONC_BOUNDS") else { return };
@@ -479,7 +479,7 @@ fn one_text() {
     report(&line);
 }
 
-/// What a child says to the test that started it.
+/// A line from the child to the test that started it.
 #[expect(clippy::print_stdout, reason = "the child's report")]
 pub(crate) fn report(line: &str) {
     println!("\n{line}");

@@ -11,7 +11,7 @@ use compiler::analyse::{Analysis, analyse};
 use super::support::{arch, read};
 
 /// `GDN2Canon-1B-Nemo-1T-lr0.002` is our `gdn2canon_1B`. The release's own Llamas with Canon layers
-/// also turn a quarter of each head only, which counts no parameter.
+/// also rotate only a quarter of each head, which adds no parameters.
 fn ours(recipe: &str) -> String {
     let mut parts = recipe.split('-');
     let (family, size) = (parts.next().unwrap(), parts.next().unwrap());
@@ -49,8 +49,8 @@ fn published_counts() {
     assert_eq!((rows, known.len()), (64, 24));
 }
 
-/// The table's Llamas with Canon layers have the same counts under the paper's own claim, which
-/// changes nothing but the Canon layers.
+/// The table's Llamas with Canon layers have the same counts under the paper's claim that only the
+/// Canon layers are new.
 #[test]
 fn canon_layers_alone_count_the_same() {
     for size in ["1B", "3B", "8B"] {

@@ -1,4 +1,4 @@
-//! LANGUAGE.md is true, in what lies beyond the grammar.
+//! Checks LANGUAGE.md beyond its grammar.
 //!
 //! In: its blocks and tables. Must stay true: every `canon` block elaborates, also definitions that
 //! none of its archs uses; every `canon refused` block parses and is refused; the tables of
@@ -27,7 +27,7 @@ fn blocks() -> Vec<(String, usize, String)> {
     found
 }
 
-/// An arch for each definition of a block that has all its defaults, so that none is only parsed.
+/// Adds an arch for each definition of a block that has all its defaults, so that every definition is elaborated.
 fn used(text: &str) -> String {
     let (ast, _) = dsl::parse(dsl::FileId(0), text);
     let mut all = text.to_owned();

@@ -1,8 +1,8 @@
-//! Erasure: what a Canon arch is without its slots is its twin, byte for byte.
+//! Erasure: a Canon arch without its slots is its twin, byte for byte.
 //!
 //! In: the committed pairs, and random archs with random slot sets. Must stay true: graph text,
 //! digest and manifest of the erased graph are those of the arch without those fills, also when
-//! only some slots are erased, and what is left costs the same.
+//! only some slots are erased, and the remaining graph costs the same.
 
 use std::collections::BTreeSet;
 
@@ -33,8 +33,8 @@ fn every_committed_pair() {
         let name = file.trim_start_matches("arch/").trim_end_matches(".canon");
         let Some((family, size)) = name.split_once("canon_") else { continue };
         let canon = arch(name);
-        // The release's archs differ from the twin by RoPE as well: without Canon layers they are
-        // the twin with that edit.
+        // The release's archs also differ from the twin in RoPE: without Canon layers they are the
+        // twin with that edit.
         let twin = match size.strip_suffix("_release") {
             None => arch(&format!("{family}_{size}")),
             Some(size) => {
@@ -47,7 +47,7 @@ fn every_committed_pair() {
         };
         assert_ne!(canon.identity.graph, twin.identity.graph, "{name}");
         assert_same(&erase_all(&canon.graph), &twin, name);
-        // What has no slots filled is what it was.
+        // Erasing a graph without filled slots changes nothing.
         assert_same(&erase_all(&twin.graph), &twin, name);
         pairs += 1;
     }
@@ -72,7 +72,7 @@ fn some_slots_of_some_layers() {
     );
 }
 
-/// Slots inside a shared instance are filled at each of its calls, by one fill's parameters.
+/// Slots inside a shared instance are filled at each of its calls, with the parameters of one fill.
 #[test]
 fn slots_of_shared_instances() {
     let text = |fills: &str| {

@@ -1,8 +1,8 @@
-//! Random texts: out of the language's words, and good texts with a few words exchanged.
+//! Random texts: made of the language's words, and good texts with a few words exchanged.
 //!
 //! In: proptest's choices. Out: a child process with limited memory that compiles them all. Must
-//! stay true: no panic, no hang, nothing refused in silence; what compiles compiles again, to the
-//! same identity, from its own canonical text.
+//! stay true: no panic, no endless run, no refusal without a message; a text that compiles also
+//! compiles from its canonical text, to the same identity.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -15,7 +15,7 @@ use proptest::test_runner::TestRunner;
 use super::bounds::{LAYER, MEMORY, TIME, in_a_child, report, used};
 use super::support::{TEXT, program_of, read, said, with_layers};
 
-/// A random text out of the language's words: mostly wrong, often nearly right.
+/// A random text of the language's words: mostly wrong, often nearly right.
 fn words() -> impl Strategy<Value = String> {
     let word = prop_oneof![
         3 => select(vec![
@@ -32,7 +32,7 @@ fn words() -> impl Strategy<Value = String> {
     proptest::collection::vec(word, 0..120).prop_map(|words| words.join(" "))
 }
 
-/// A good text with some words exchanged for others of it, left out, or said twice.
+/// A good text with some words exchanged, removed or repeated.
 fn mutated() -> impl Strategy<Value = String> {
     let sources = [
         "std/attention.canon",
@@ -68,8 +68,8 @@ fn mutated() -> impl Strategy<Value = String> {
     })
 }
 
-/// In a child, whose memory is limited: random texts, each within the time; nothing panics, nothing
-/// fails in silence, and what compiles compiles again from its own text.
+/// Runs in a child with limited memory: random texts, each within the time limit. None panics or
+/// fails without a message, and a text that compiles also compiles from its canonical text.
 #[test]
 fn random_texts() {
     if std::env::var_os("CANONC_BOUNDS").is_none() {

@@ -1,5 +1,5 @@
-//! Random architectures: families, hybrids, sizes, shared layers, heads, slot sets, and definitions
-//! of a person's own whose names meet std's, primitives' and each other's.
+//! Random architectures: families, hybrids, sizes, shared layers, heads, slot sets, and user
+//! definitions with names that collide with those of std, of primitives and of each other.
 //!
 //! In: proptest's choices. Out: the files of a program with an arch `base` and an arch `filled`.
 //! Must stay true: every one compiles, so that a refusal is a finding.
@@ -14,7 +14,7 @@ use proptest::sample::{Index, select, subsequence};
 
 use super::support::{TEXT, compiled_in};
 
-/// What a person's own definitions may be called: a layer, a mixer, an mlp, a fill, an alias.
+/// Names for user definitions: a layer, a mixer, an mlp, a fill, an alias.
 const NAMES: [&str; 21] = [
     "softmax",
     "swiglu",
@@ -59,7 +59,7 @@ pub(crate) struct Random {
 }
 
 impl Random {
-    /// The program; of the fills only those of slots that are kept.
+    /// The program, with the fills of the slots for which `keep` is true.
     pub(crate) fn program(&self, keep: impl Fn(&str) -> bool) -> Program {
         let mut text = self.base.clone();
         text.push_str("\narch filled = base with {\n");
@@ -130,7 +130,7 @@ fn layer() -> impl Strategy<Value = Layer> {
     ]
 }
 
-/// `2 of share X` and the like, some of them in a list that repeats.
+/// `2 of share X` and similar, some of them in a list that repeats.
 #[derive(Clone, Debug)]
 struct Group {
     layer: Layer,
@@ -196,13 +196,13 @@ fn names() -> impl Strategy<Value = Vec<String>> {
     let kernels = subsequence(PRIMITIVES.to_vec(), 3).prop_shuffle();
     (plain, kernels, any::<[bool; 3]>()).prop_map(|(plain, kernels, take)| {
         let mut names: Vec<String> = plain.into_iter().map(str::to_owned).collect();
-        // The mixer, the mlp and the fill may be called what a primitive is.
+        // The mixer, the mlp and the fill may have a primitive's name.
         for (i, kernel) in kernels.into_iter().enumerate() {
             if take[i] {
                 names[i + 1] = kernel.to_owned();
             }
         }
-        // No two may differ in case only, which a file does not allow.
+        // No two names may differ in case only; a file does not allow that.
         let mut seen = BTreeSet::from(["pair", "norm_of", "turned"].map(str::to_owned));
         for (i, name) in names.iter_mut().enumerate() {
             if !seen.insert(name.to_lowercase()) {
@@ -263,7 +263,7 @@ arch base {{
     )
 }
 
-/// Fills that can be: of slots that are there, each once, shared layers all alike.
+/// Possible fills: existing slots, each filled once, and equally in shared layers.
 fn fills(
     plain: &[&Group],
     repeated: &[&Group],
@@ -282,7 +282,7 @@ fn fills(
     let tied = repeated.iter().any(|g| g.share);
     for g in (0..times).flat_map(|_| repeated) {
         for _ in 0..g.count {
-            // Where something in a repeated list is shared, only an edit of all layers keeps it so.
+            // If a repeated list contains a shared layer, only an edit of all layers keeps it shared.
             let here = layers.len();
             layers.push((g.layer.1, if tied { 0..0 } else { here..here + 1 }));
         }

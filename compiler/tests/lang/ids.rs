@@ -1,9 +1,9 @@
-//! Every id follows from the text it covers, by two ways that share no code with the compiler.
+//! Every id follows from the text it covers, in two implementations that share no code with the compiler.
 //!
-//! In: the committed archs and locks. Must stay true: a graph's text alone gives the digest of each
-//! body and of the whole, and the shape and init rule of every parameter of the manifest; the
-//! Python script finds the same and finds a changed byte. Where Python or its package cannot be had,
-//! that is a failure where the machine is CI's, and said aloud elsewhere; the way in Rust always runs.
+//! In: the committed archs and locks. Must stay true: a graph's text alone gives the digest of each body and of the
+//! whole, and the shape and init rule of every parameter of the manifest; the Python script gets the same results and
+//! finds a changed byte. If Python or its package is missing, the test fails on CI and prints a note elsewhere; the
+//! implementation in Rust always runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -32,7 +32,7 @@ fn blocks(text: &str) -> Vec<(&str, &str, String)> {
     found
 }
 
-/// What stands between `{` and the last `}` of a line, and what follows it.
+/// The text between `{` and the last `}` of a line, and the text after it.
 fn braces(line: &str) -> (&str, &str) {
     let (_, rest) = line.split_once('{').unwrap();
     rest.rsplit_once('}').unwrap()
@@ -46,7 +46,7 @@ fn numbers(rest: &str, word: &str) -> Vec<usize> {
 }
 
 /// Reads a body's lines: nodes are numbered and only name earlier ones; parameters and states are
-/// numbered by first use. Returns what it says of each parameter: `(init, shape)`.
+/// numbered by first use. Returns `(init, shape)` for each parameter.
 fn read_body(text: &str, bodies: &BTreeMap<&str, Vec<String>>) -> Vec<String> {
     let mut params: Vec<String> = Vec::new();
     let mut states = 0;
@@ -102,12 +102,12 @@ fn operands(node: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Recomputes everything; returns how many ids there were.
+/// Recomputes all ids; returns their number.
 fn recomputed(name: &str, identity: &Identity) -> usize {
     let mut bodies: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     let blocks = blocks(&identity.graph_text);
     let (whole, inner) = blocks.split_last().unwrap();
-    // Fills before the layers that hold them, whatever order their digests stand in.
+    // Fills before the layers that hold them, in whatever order their digests are listed.
     let mut waiting: Vec<_> = inner.iter().collect();
     while !waiting.is_empty() {
         let before = waiting.len();
@@ -171,8 +171,8 @@ fn texts_give_their_digests() {
     assert!(count > 10_000, "{count} ids");
 }
 
-/// A Python that has the package: the machine's own, else one of a virtual environment kept under
-/// the target folder.
+/// A Python with the package: the machine's own, or one in a virtual environment under the target
+/// folder.
 pub(crate) fn python() -> Result<PathBuf, String> {
     let has_it = |python: &Path| {
         Command::new(python)
@@ -205,8 +205,8 @@ pub(crate) fn python() -> Result<PathBuf, String> {
     has_it(&python).then_some(python).ok_or("Python is older than 3.11".to_owned())
 }
 
-/// What to do with a machine on which the script cannot run: `Ok` is a note for a person at it, `Err` a
-/// failure. Nobody reads the notes of a machine that only reports failures.
+/// How to handle a machine on which the script cannot run: `Ok` is a note for its user, `Err` a failure. On an
+/// unattended machine nobody reads notes, so the test fails.
 pub(crate) fn without_python(why: &str, unattended: bool) -> Result<String, String> {
     let missing = ["No such file", "not found", "ensurepip", "No module named", "older than"];
     let offline = ["Could not find a version", "Temporary failure", "Connection", "Network"];
@@ -220,7 +220,7 @@ pub(crate) fn without_python(why: &str, unattended: bool) -> Result<String, Stri
     if excused && !unattended { Ok(said) } else { Err(said) }
 }
 
-/// `.ci/run` sets it, and so do the hosts of others.
+/// `.ci/run` sets the variable, and so do other CI systems.
 #[expect(clippy::disallowed_methods, reason = "a test asks who reads what it says")]
 pub(crate) fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|said| !["", "0", "false"].map(Into::into).contains(&said))
@@ -238,7 +238,7 @@ fn in_ci_a_missing_python_is_a_failure() {
         assert_eq!(failure, note);
         assert!(failure.contains(why) && failure.contains("help: install python3"), "{failure}");
     }
-    // What is wrong with the script or the package is no matter of the machine.
+    // An error of the script or the package is always a failure.
     without_python("SyntaxError: invalid syntax", false).unwrap_err();
     assert!(read(".ci/run").lines().any(|line| line == "export CI=true"));
 }
@@ -274,7 +274,7 @@ fn python_finds_the_same() {
         Ok(python) => python,
         Err(why) => {
             let note = without_python(&why, in_ci()).unwrap_or_else(|failure| panic!("{failure}"));
-            // Past the test harness, which keeps what a test that passes prints.
+            // Written to stderr directly, since the test harness hides the output of a passing test.
             writeln!(std::io::stderr(), "\nNOT RUN: {note}").unwrap();
             return;
         }
@@ -291,7 +291,7 @@ fn python_finds_the_same() {
     assert_eq!(code, Some(0), "{said}");
     assert_eq!(said.lines().count(), paths.len(), "{said}");
 
-    // A byte changed anywhere is found.
+    // A change of any byte is found.
     let text = std::fs::read_to_string(&paths[0]).unwrap();
     for (before, after) in [
         ("source = \"arch/", "source = \"arcs/"),

@@ -1,9 +1,9 @@
-//! One id, one result: texts of equal id give one graph, and so one plan.
+//! One id, one result: texts with equal ids give one graph, and so one plan.
 //!
 //! In: the committed archs, the archs of `tests/cases/hash/agree_*.canon`, random archs; each
-//! written in other orders. Must stay true: graphs of equal graph and manifest digest are equal but
-//! for spans; parameters stand in the manifest's order; every line of every plan is equal, so what
-//! is summed, hashed, stored and updated is so in one order.
+//! written in different orders. Must stay true: graphs with equal graph and manifest digests are
+//! equal except for spans; parameters are in the manifest's order; every line of every plan is
+//! equal, so sums, hashes, files and updates have one order.
 
 use std::rc::Rc;
 
@@ -20,7 +20,7 @@ use super::generate::random;
 use super::reorder::reordered;
 use super::support::{TEXT, arch, compiled_in, files, program, read, with_layers};
 
-/// The archs of the two texts are of one id.
+/// Checks that the archs of the two texts have one id and one result.
 fn assert_one_result(a: &Compiled, b: &Compiled, name: &str) {
     assert_eq!(a.identity, b.identity, "{name}: another id");
     assert_eq!(bare(&a.graph), bare(&b.graph), "{name}: another graph");
@@ -28,7 +28,7 @@ fn assert_one_result(a: &Compiled, b: &Compiled, name: &str) {
     assert_eq!(analyse(&a.graph, 64), analyse(&b.graph, 64), "{name}: another cost");
 }
 
-/// Everything of a graph but places in texts.
+/// The graph without its spans in the texts.
 fn bare(graph: &Graph) -> String {
     format!("{:?}", Graph { top: without_spans(&graph.top), ..graph.clone() })
 }
@@ -47,7 +47,7 @@ fn without_spans(body: &Body) -> Body {
     body
 }
 
-/// All that is executed, as text: training each way, evaluation, generation.
+/// The plans as text: training each way, evaluation, generation.
 fn plans(graph: &Graph) -> String {
     let mut text = String::new();
     for (fuse, recompute, decays) in [
@@ -76,7 +76,7 @@ fn plans(graph: &Graph) -> String {
     text
 }
 
-/// The manifest says which parameters there are, in the order of all that is done with them.
+/// The manifest lists the parameters in the order in which they are used everywhere.
 fn assert_manifest_order(compiled: &Compiled) {
     let manifest = compiled.identity.manifest_text.lines();
     let listed: Vec<&str> = manifest.map(|line| line.split(' ').next().unwrap()).collect();
@@ -89,7 +89,7 @@ fn alone(text: &str, name: &str) -> Compiled {
     compiled_in(&Program::new([(TEXT.to_owned(), text.to_owned())], Std::None), TEXT, name)
 }
 
-/// How many of the reorderings are another text.
+/// Returns how many of the reorderings changed the text.
 fn assert_orders(compiled: &Compiled, seeds: impl Iterator<Item = u64>) -> usize {
     assert_manifest_order(compiled);
     let mut moved = 0;
@@ -116,8 +116,8 @@ fn committed_archs_in_other_orders() {
     }
 }
 
-/// The pairs of the hash cases are written by hand to be one graph; where the paths are one too,
-/// there is one result.
+/// The hand-written pairs of the hash cases have one graph; if their paths are also equal, they
+/// have one result.
 #[test]
 fn hand_written_pairs() {
     let mut pairs = 0;
@@ -139,7 +139,7 @@ fn hand_written_pairs() {
     assert!(pairs >= 12, "{pairs} pairs");
 }
 
-/// Layers of one share own the same in whatever order each declares it.
+/// Layers of one share own the same parameters, in whatever order each declares them.
 #[test]
 fn a_shared_layer_may_declare_in_an_order_of_its_own() {
     let text = |first: &str| {

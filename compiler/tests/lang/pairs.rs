@@ -1,8 +1,8 @@
-//! Random pairs of arms: one base, then other fills, moved slots, changed fields, and definitions that
-//! share a name and differ.
+//! Random pairs of arms: one base, then other fills, moved slots, changed fields, and definitions that share a name and
+//! differ.
 //!
-//! In: proptest's choices. Out: the files of both arms and a treatment of slots. Must stay true: an edit
-//! that leaves no arch leaves no pair, and enough pairs differ in their fills alone to be controlled.
+//! In: proptest's choices. Out: the files of both arms and a treatment of slots. Must stay true: an edit that breaks
+//! the arch gives no pair, and enough pairs differ only in their fills to be controlled.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -13,9 +13,9 @@ use proptest::prelude::*;
 use super::generate::{Fill, Random, random};
 use super::support::TEXT;
 
-/// Edits of a person's own definitions: what is replaced, and by what.
+/// Edits of user definitions: the text to replace, and its replacement.
 const DEFINITIONS: [(&str, &str); 14] = [
-    // Slots elsewhere.
+    // Moved slots.
     ("slot E(both(slot A(x)) * scale), dim)", "both(slot E(slot A(x))) * scale, dim)"),
     ("(slot E(both(slot A(x)) * scale), dim)", "(slot A(slot E(both(x)) * scale), dim)"),
     ("  x + linear back", "  x = slot A(x)\n  x + linear back"),
@@ -23,18 +23,18 @@ const DEFINITIONS: [(&str, &str); 14] = [
     ("h = slot D(activation(g))", "h = activation(slot D(g))"),
     ("h = slot D(activation(g))", "h = activation(g)"),
     ("slot E(linear wo (merge(", "slot E((merge("),
-    // What is computed.
+    // Changed computation.
     ("residual = false) + exp(y)", "residual = true) + exp(y)"),
     ("x; kernel = 3", "x; kernel = 2"),
     ("rms_norm norm (x)", "rms_norm norm (silu(x))"),
     ("rms_norm norm (x)", "rms_norm other (x)"),
-    // Names only.
+    // Changed names only.
     ("g = linear gate", "first = linear gate"),
     ("init = normal(rsqrt(fan_in * width))", "init = normal(rsqrt(width * fan_in))"),
     ("canon filter (y, residual = false)", "canon filter (y, residual = false, init = ones)"),
 ];
 
-/// Layers and mixers of one's own under std's names.
+/// User layers and mixers with names of std.
 const SHADOWS: [&str; 8] = [
     "block decoder(x; mixer, mlp) {
   x = slot A(x)
@@ -49,7 +49,7 @@ const SHADOWS: [&str; 8] = [
   h = x + mixer(slot A(rms_norm pre_mixer (x)))
   h + slot C(mlp(rms_norm pre_mlp (h)))
 }",
-    // The same in other words.
+    // The same layer, written differently.
     "block decoder(x; mixer, mlp) {
   normed = slot A(rms_norm pre_mixer (x))
   mixed = mixer(normed)
@@ -60,7 +60,7 @@ const SHADOWS: [&str; 8] = [
   h = x + mixer(slot A(silu(rms_norm pre_mixer (x))))
   h + mlp(slot C(rms_norm pre_mlp (h)))
 }",
-    // A slot on a way of its own, which vanishes when it is empty.
+    // A slot on a separate path, which vanishes if the slot is empty.
     "block decoder(x; mixer, mlp) {
   h = x + mixer(slot A(rms_norm pre_mixer (x)))
   h + mlp(slot C(rms_norm pre_mlp (h))) + (slot F(h) - h)
@@ -70,7 +70,7 @@ const SHADOWS: [&str; 8] = [
   up = linear up (x, hidden)
   linear down (slot D(silu(gate) * up), dim)
 }",
-    // Canon by name, another thing by what it computes.
+    // Canon by name, but a different computation.
     "mlp canon(x; kernel = 4) {
   short_conv conv (silu(x), kernel)
 }",
@@ -112,13 +112,13 @@ const TREATMENTS: [&[&str]; 10] = [
     &["arch.layers.*.slots.*"],
 ];
 
-/// What one arm is besides the base.
+/// The edits of one arm.
 #[derive(Clone, Debug)]
 struct Arm {
     definition: Option<usize>,
     shadow: Option<usize>,
     edit: Option<usize>,
-    /// For each fill: whether it is there, and what it is instead.
+    /// For each fill: whether it is present, and its replacement, if any.
     fills: Vec<(bool, Option<usize>)>,
 }
 
@@ -145,7 +145,7 @@ pub(crate) struct Pair {
 pub(crate) fn pair() -> impl Strategy<Value = Pair> {
     (random(), arm(), arm(), any::<[bool; 3]>(), any::<u8>(), 0..40usize).prop_map(
         |(base, a, mut b, same, also, treatment)| {
-            // Most pairs share most of what they are.
+            // Most pairs share most of their edits.
             let alike = |flag: bool, bit: u8| flag || also & bit != 0;
             if alike(same[0], 1) {
                 b.definition = a.definition;
@@ -196,7 +196,7 @@ impl Pair {
         program.compile(TEXT, "filled").0
     }
 
-    /// The treatment: often the slots in which the arms differ, or all of them but one.
+    /// The treatment: often the slots in which the arms differ, or all of them except one.
     pub(crate) fn treatment(&self, arms: &[Compiled; 2]) -> Vec<String> {
         let slots = |arm: &Compiled| -> BTreeSet<(String, String)> {
             let slots = arm.fields.iter().filter(|field| field.path.contains("slots."));

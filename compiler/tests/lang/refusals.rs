@@ -1,8 +1,8 @@
-//! Every way an architecture can be wrong, as a person sees it.
+//! Every error of an architecture, as the user sees it.
 //!
-//! In: `tests/cases/elaborate/err_*.canon`, one code a file (its archs show its forms). Out: the
-//! diagnostics beside each, as snapshots. Must stay true: each constructor of `compiler/src/diag`
-//! has its file and its own code; every message says what to type and ends without a period.
+//! In: `tests/cases/elaborate/err_*.canon`, one code per file (its archs show the forms of the error). Out: the
+//! diagnostics of each file, as snapshots. Must stay true: each constructor of `compiler/src/diag` has its file and its
+//! own code; every message says what to type and ends without a period.
 
 use std::collections::BTreeSet;
 
@@ -86,7 +86,7 @@ fn every_constructor_has_a_case() {
     }
 }
 
-/// What no text alone can show: a name asked for in vain, and a text of a size not to keep.
+/// Codes that no text can show: a missing arch, and a text that is too large to keep.
 const ELSEWHERE: [&str; 2] = ["no-such-arch", "text-too-large"];
 
 #[test]

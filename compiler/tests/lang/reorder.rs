@@ -1,14 +1,14 @@
-//! The same architecture written otherwise: statements and definitions in another order, values
-//! bound before they are used, other local names, statements that no result needs.
+//! Rewrites an architecture: statements and definitions in another order, values bound before they
+//! are used, other local names, statements that no result needs.
 //!
-//! In: canonical text, and a seed. Out: a text of the same id. Must stay true: no rewriting changes
-//! what is computed or what a parameter is called.
+//! In: canonical text, and a seed. Out: a text with the same id. Must stay true: a rewrite changes
+//! neither the computation nor a parameter's path.
 
 use std::collections::BTreeSet;
 
 use dsl::{Arg, Ast, Body, Def, Entry, Expr, ExprKind, FileId, Item, Name, Span, Statement};
 
-/// xorshift64*: the test's own draws, so that a failing seed can be repeated.
+/// xorshift64*: the test's own random numbers, so that a failing seed can be repeated.
 pub(crate) struct Draws(pub(crate) u64);
 
 impl Draws {
@@ -24,7 +24,7 @@ impl Draws {
     }
 }
 
-/// Primitives of one tensor, which may be bound to a name wherever they are called.
+/// Primitives of one tensor, which can be bound to a name wherever they are called.
 const ONE_RESULT: [&str; 12] = [
     "linear",
     "rms_norm",
@@ -50,7 +50,7 @@ pub(crate) fn reordered(text: &str, seed: u64) -> String {
             rewrite(def, &defined, &mut draws);
         }
     }
-    // The arch of a lock's text is its last item; definitions may stand in any order.
+    // The arch of a lock's text is its last item; definitions may be in any order.
     let last = ast.items.len() - 1;
     shuffle(&mut ast.items[..last], &mut draws);
     dsl::print(&Ast { comments: Vec::new(), ..ast })
@@ -91,7 +91,7 @@ fn rewrite(def: &mut Def, defined: &BTreeSet<String>, draws: &mut Draws) {
     if draws.coin()
         && let Some(x) = def.tensors.first()
     {
-        // No result needs it, so nothing may come of it.
+        // No result needs it, so it must have no effect.
         let x = expr(ExprKind::Name(x.text.clone()));
         let args = vec![Arg { name: None, value: x }];
         let value = expr(ExprKind::Call { callee: name("exp"), instance: None, args });
@@ -125,7 +125,7 @@ fn expr(kind: ExprKind) -> Expr {
     Expr { kind, span: nowhere() }
 }
 
-/// Binds some calls that stand inside expressions to names, in the statement before.
+/// Moves some calls out of expressions and binds them to names in the statement before.
 fn hoist(statements: &mut Vec<Statement>, fresh: &mut Fresh, draws: &mut Draws) {
     let mut out = Vec::new();
     for mut statement in std::mem::take(statements) {
@@ -157,7 +157,7 @@ fn hoist_inside(at: &mut Expr, before: &mut Vec<Statement>, fresh: &mut Fresh, d
         | ExprKind::Applied { .. } => return,
     };
     let mut operands = operands;
-    // The last first: what is bound is declared in another order than what stands in place.
+    // The last first, so that bound calls are declared in another order than the expressions.
     if draws.coin() {
         operands.reverse();
     }
@@ -173,7 +173,7 @@ fn hoist_inside(at: &mut Expr, before: &mut Vec<Statement>, fresh: &mut Fresh, d
     }
 }
 
-/// Names a statement reads, and names it gives: values and instances.
+/// Names that a statement reads, and names that it binds: values and instances.
 #[derive(Default)]
 struct Names {
     uses: BTreeSet<String>,
@@ -273,7 +273,7 @@ fn permute(statements: &mut Vec<Statement>, draws: &mut Draws) {
     }
 }
 
-/// Another name for some tensors that a definition takes: its callers give them by position.
+/// Renames some tensors of a definition; its callers pass them by position.
 fn rename(def: &mut Def, defined: &BTreeSet<String>, draws: &mut Draws) {
     let bound = statement_names(&def.body.statements).binds;
     let mut instances = Names::default();
@@ -298,7 +298,7 @@ fn rename_statements(statements: &mut [Statement], from: &str, to: &str) {
                 rename_statements(then, from, to);
                 rename_statements(otherwise, from, to);
             }
-            // A tensor is no configuration.
+            // A tensor is not configuration.
             Statement::Param { .. } | Statement::Share { .. } => {}
         }
     }

@@ -1,8 +1,8 @@
-//! The canonical text stands alone.
+//! The canonical text is self-sufficient.
 //!
-//! In: committed and random archs, and texts whose names meet. Must stay true: without std, the
-//! text compiles to the same identity and to itself; what it says does not depend on how the arch
-//! came to be what it is.
+//! In: committed and random archs, and texts with names that collide. Must stay true: without std,
+//! the text compiles to the same identity and to itself; it does not depend on the edits that led
+//! to the arch.
 
 use compiler::lock::{ArchLock, Lock, write};
 use compiler::program::{Compiled, Program, Std};
@@ -26,17 +26,17 @@ fn assert_stands_alone(one: &Compiled) {
     assert_eq!(again.identity, one.identity);
     let states = |c: &Compiled| c.graph.top.states.clone();
     assert_eq!(states(&again), states(one), "{}", one.text);
-    // The same fields, but for the names of definitions that had to be told apart.
+    // The same fields, except for the names of definitions that had to be renamed.
     let paths = |c: &Compiled| c.fields.iter().map(|f| f.path.clone()).collect::<Vec<_>>();
     assert_eq!(paths(&again), paths(one), "{}", one.text);
-    // A lock of it is read back as what it is.
+    // A lock of it reads back unchanged.
     let lock = Lock::Arch(ArchLock::new(&one.name, "test.canon", one).unwrap());
     let text = write(&lock);
     match compiler::lock::read("test.lock", &text) {
         Ok(again) => assert_eq!(write(&again), text),
         Err(e) => panic!("{e:?}\n{text}"),
     }
-    // With std beside it, it means the same: what it holds comes first.
+    // With std it means the same: its own definitions come first.
     let beside = compiled_in(&program_of(&one.text), TEXT, &one.name);
     assert_eq!(beside.identity, one.identity);
 }
@@ -48,7 +48,7 @@ fn committed_archs() {
     }
 }
 
-/// Two files that each define `proj`, called without an instance name: the path stays `proj`.
+/// Two files that each define `proj`, called without an instance name: the path is still `proj`.
 #[test]
 fn an_instance_name_left_out_survives_renaming() {
     let other = "block proj(x) {\n  linear w (x, dim) * 2\n}\n".to_owned();
@@ -67,36 +67,36 @@ fn an_instance_name_left_out_survives_renaming() {
     assert_stands_alone(&one);
 }
 
-/// Names of std, of primitives, of functions and of the arch itself, each used by std too.
+/// Names of std, of primitives, of functions and of the arch itself; std also uses them all.
 #[test]
 fn names_that_meet() {
     for (definitions, layers) in [
-        // An mlp called what a fill's primitive is called.
+        // An mlp with the name of a fill's primitive.
         (
             "mlp canon(x) {\n  linear w (x, dim)\n}",
             "2 of decoder { mixer attention { heads 4 }  mlp canon\ncanon A, B }",
         ),
-        // A mixer called `short_conv`, beside one with a setting of that name.
+        // A mixer called `short_conv`, and one with a setting of that name.
         (
             "mixer short_conv(x) {\n  linear w (x, dim)\n}",
             "[decoder { mixer short_conv  mlp swiglu }, decoder { mixer gla { heads 4 }  mlp swiglu }]",
         ),
-        // Definitions that differ from std's in case only.
+        // Definitions that differ from std's only in case.
         (
             "block Decoder(x) {\n  x + linear Swiglu (x, dim)\n}",
             "[Decoder, decoder { mixer attention { heads 4 }  mlp swiglu }]",
         ),
-        // What std means by `floor` and `ceil_to`.
+        // The meaning of `floor` and `ceil_to` in std.
         (
             "block floor(x) {\n  x + linear w (x, dim)\n}\nblock ceil_to(x) {\n  x + linear w (x, dim)\n}",
             "[floor, ceil_to, decoder { mixer attention { heads 4 }  mlp swiglu }]",
         ),
-        // An init rule's name, which Mamba2 uses.
+        // The name of an init rule that Mamba2 uses.
         (
             "block ones(x) {\n  x + linear w (x, dim)\n}\nblock log_uniform(x) {\n  x + ones(x)\n}",
             "[log_uniform, decoder { mixer mamba2 { heads 4 }  mlp swiglu }]",
         ),
-        // A name that would be made by telling two apart.
+        // A name that renaming would make.
         (
             "block rotary(q, k; head_dim) {\n  q, rope(k)\n}\nblock rotary_2(q, k; head_dim) {\n  rope(q), k\n}",
             "[decoder { mixer attention { heads 4, rope rotary }  mlp swiglu }, decoder { mixer attention { heads 4, rope rotary_2 }  mlp swiglu }, decoder { mixer gated_deltanet { heads 4 }  mlp swiglu }]",
@@ -106,7 +106,7 @@ fn names_that_meet() {
     ] {
         let text = with_layers(definitions, layers);
         assert_stands_alone(&compiled(&text));
-        // And when the arch itself is called what std calls something.
+        // The arch itself has a name that std uses.
         for name in
             ["rotary", "untied", "Attention"].into_iter().filter(|n| !definitions.contains(n))
         {
@@ -115,7 +115,7 @@ fn names_that_meet() {
     }
 }
 
-/// One tree, one text, whatever edits led to it.
+/// One tree has one text, whatever edits led to it.
 #[test]
 fn the_way_leaves_no_trace() {
     let base =

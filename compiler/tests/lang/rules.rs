@@ -1,7 +1,7 @@
-//! The rules of the language, one by one, where a refusal alone does not show them.
+//! The rules of the language, one by one, if a refusal alone does not show them.
 //!
-//! In: small texts. Must stay true: each test names the rule it holds; what these texts mean is
-//! part of what a `.canon` file promises.
+//! In: small texts. Must stay true: each test names its rule; the meaning of these texts is part of
+//! the promise of a `.canon` file.
 
 use std::collections::BTreeMap;
 
@@ -38,7 +38,7 @@ fn layers(definitions: &str, layers: &str) -> Compiled {
     compiled(&with_layers(definitions, layers))
 }
 
-/// Two texts with one graph.
+/// Checks that two texts have one graph.
 fn assert_same_graph(a: &Compiled, b: &Compiled) {
     assert_eq!(a.identity.graph_text, b.identity.graph_text);
 }
@@ -68,7 +68,7 @@ fn rule_3_a_name_is_looked_up_from_the_inside_out() {
         ("block l(x) {\n  linear back (linear w (x, dim), 16)\n}", 16),
         // A definition of the file does not hide a field of the arch.
         ("block dim(x) {\n  x\n}\nblock l(x) {\n  linear back (linear w (dim(x), dim), 16)\n}", 16),
-        // What a body configures is said in the body's names, and a default in those before it.
+        // Configuration in a body may use the body's names; a default may use the parameters before it.
         (
             "block l(x; n = 5) {\n  m = n + 1\n  share f = linear { out m * 2 }\n  linear back (f(x), 16)\n}",
             12,
@@ -91,7 +91,7 @@ fn rule_3_a_name_is_looked_up_from_the_inside_out() {
     let files = [("other.canon".to_owned(), other), (TEXT.to_owned(), text)];
     let compiled = compiled_in(&Program::new(files, Std::Embedded), TEXT, "a");
     assert!(compiled.identity.graph_text.contains("scale@1 {by 7}"));
-    // Configuration hides a definition of the file, also one that only the file's scope has.
+    // Configuration hides a definition of the file, even with a value that cannot be called.
     assert_eq!(
         codes(&with_layers(
             "block inner(x) {\n  x\n}\nblock l(x; inner = 3) {\n  inner(x)\n}",
@@ -99,7 +99,7 @@ fn rule_3_a_name_is_looked_up_from_the_inside_out() {
         )),
         ["not-callable"]
     );
-    // An arch may be called what its mixer is called.
+    // An arch may have the name of its mixer.
     let text = with_layers("", "1 of decoder { mixer gla { heads 4 }  mlp swiglu }");
     let program = text.replace("arch a {", "arch gla {").replace("lingua", "flash_linear");
     assert_eq!(codes(&format!("{program}\narch swiglu = gla with {{ mlp.hidden 8 }}")), [""; 0]);
@@ -109,13 +109,13 @@ fn rule_3_a_name_is_looked_up_from_the_inside_out() {
 fn rule_4_a_path_is_instance_names_and_nothing_else() {
     let base = arch("hybrid_tiny");
     let canon = arch("hybridcanon_tiny");
-    // Slots move and change nothing: each line of the base is a line of the other, key and all.
+    // Slots move and change nothing: each line of the base is a line of the other, including the key.
     let (small, large) = (manifest(&base), manifest(&canon));
     assert!(large.len() > small.len());
     for (path, line) in &small {
         assert_eq!(large.get(path), Some(line), "{path}");
     }
-    // Neither do other layers, nor code around a call.
+    // Other layers and the code around a call change nothing either.
     let mixer = "decoder { mixer attention { heads 4 }  mlp swiglu { hidden 8 } }";
     let one = layers(
         "",
@@ -131,7 +131,7 @@ fn rule_4_a_path_is_instance_names_and_nothing_else() {
         all.into_iter().filter(|(p, _)| p.starts_with("layers.1.")).collect::<Vec<_>>()
     };
     assert_eq!(at_one(&one), at_one(&two));
-    // Without a name, the callee's is the instance's.
+    // Without a name, the instance has the callee's name.
     let unnamed = layers(
         "block l(x) {\n  x + part(linear(x, dim))\n}\nblock part(x) {\n  rms_norm(x)\n}",
         "1 of l",
@@ -180,7 +180,7 @@ fn rule_6_sharing_is_by_instance() {
     let layer = "decoder { mixer attention { heads 4 }  mlp swiglu { hidden 8 } }";
     let one = count(&layers("", &format!("1 of {layer}")));
     let fixed = 2 * 64 * 16 + 16;
-    // Equal text is not one instance; `share` is, each time it is written.
+    // Equal text is not one instance; each `share` is.
     assert_eq!(count(&layers("", &format!("[{layer}, {layer}]"))), 2 * one - fixed);
     assert_eq!(count(&layers("", &format!("6 of share {layer}"))), one);
     assert_eq!(
@@ -190,9 +190,9 @@ fn rule_6_sharing_is_by_instance() {
     let alternating = layers("", &format!("3 of [share {layer}, {layer}]"));
     assert_eq!(count(&alternating), one + 3 * (one - fixed));
     assert_eq!(value(&alternating, "layers.4.share"), "0");
-    // Each place has its own state.
+    // Each position has its own state.
     assert_eq!(alternating.graph.top.states.len(), 6);
-    // A shared layer may compute by its number, but not own by it.
+    // A shared layer may compute with its number, but its parameters may not depend on it.
     let windows = layers(
         "",
         "3 of share decoder { mixer attention { heads 4, window layer + 1 }  mlp swiglu { hidden 8 } }",
@@ -249,7 +249,7 @@ mlp gate(x) {\n  param w [dim] init ones\n  x * w + linear v (x, dim, bias = tru
             "layers.0.same.D#2",
         ]
     );
-    // The configuration of what is shared is the arch's to set.
+    // The arch sets the configuration of a shared definition.
     assert_eq!(value(&compiled, "layers.0.mixer.hidden"), "4");
 }
 
@@ -330,7 +330,7 @@ fn rule_8_a_slot_is_the_identity_or_a_fill_over_its_channels() {
         paths,
         ["head.output", "layers.0.p.A", "layers.0.p.w", "layers.0.p2.A", "layers.0.p2.w"]
     );
-    // The head has slots of its own, which are its own fields.
+    // The head has its own slots, which are its own fields.
     let text = with_layers(
         "head h(x) {\n  linear output (slot A(rms_norm norm (x)), vocab)\n}",
         "1 of decoder { mixer attention { heads 4 }  mlp swiglu }",
@@ -370,7 +370,7 @@ fn rule_10_edits_select_and_replace_and_defaults_follow() {
     ] {
         assert_eq!(windows(&edited(&format!("{select}.mixer.window 9"))), want, "{select}");
     }
-    // Defaults follow every edit, in whatever order they stand.
+    // Defaults follow every edit, whatever the order of edits.
     for edits in ["dim 32  mixer.head_dim 4", "mixer.head_dim 4  dim 32"] {
         let c = edited(edits);
         assert_eq!(value(&c, "layers.0.mixer.rope.dims"), "4");
@@ -378,16 +378,16 @@ fn rule_10_edits_select_and_replace_and_defaults_follow() {
     }
     assert_eq!(value(&edited("mixer.heads 2"), "layers.5.mixer.head_dim"), "8");
     assert_eq!(value(&edited("mixer.heads 2"), "layers.5.mixer.kv_heads"), "2");
-    // A subtree is replaced whole; what is below a path stays.
+    // A subtree is replaced as a whole; fields below a path stay.
     let c = edited("mixer = attention { heads 2 }");
     assert_eq!(value(&c, "layers.0.mixer.heads"), "2");
     let c = edited("mixer.rope { theta 7  layout half }  layers[1].mlp = swiglu { hidden 3 }");
     assert_eq!(value(&c, "layers.0.mixer.rope.theta"), "7");
     assert_eq!((value(&c, "layers.0.mlp.hidden"), value(&c, "layers.1.mlp.hidden")), ("256", "3"));
-    // A default that is a definition can be reached into, an arch's field too.
+    // A path reaches into a default that is a definition, and into an arch's field.
     assert_eq!(value(&edited("mixer.rope.dims 2"), "layers.7.mixer.rope.dims"), "2");
     assert_eq!(value(&edited("init.linear normal(0.5)"), "init.linear"), "normal(0.5)");
-    // An edit of nothing says so, and edits chain.
+    // An edit without effect is reported, and edits can be chained.
     let twice = compiled(&format!(
         "{base}\narch b = a with {{ canon A, B }}\narch c = b with {{ empty A  canon C }}"
     ));
@@ -454,7 +454,7 @@ fn rules_12_and_13_every_primitive_is_used_and_states_what_it_carries() {
         let node = format!("{}@{} {{", primitive.name, primitive.revision);
         assert!(compiled.identity.graph_text.contains(&node), "{node}");
     }
-    // What nothing uses carries nothing.
+    // A value that nothing uses adds nothing.
     let idle = layers(
         &EVERYTHING.replace("  a, b = split", "  unused = attention(q, q, q)\n  a, b = split"),
         "2 of l",
@@ -469,7 +469,7 @@ fn rule_15_docs_are_kept_and_every_mistake_is_told_once() {
     let text = with_layers("", "1 of nope").replace("arch a", "/// One.\n///  Two.\narch a");
     let program = super::support::program_of(&text);
     assert_eq!(program.library.archs(program.files()[0])[0].docs, ["One.", " Two."]);
-    // The same mistake in many layers is one report, however many definitions share it.
+    // The same error in many layers is one report, however many definitions share it.
     let many = with_layers(
         "block l(x) {\n  x + linear w (x, 8 + layer)\n}",
         "[40 of l, 2 of decoder { mixer l  mlp l }]",

@@ -1,7 +1,7 @@
-//! Programs out of files and texts, as the command line makes them.
+//! Programs made of files and texts, as on the command line.
 //!
 //! In: names of committed files, or texts. Out: compiled archs, or rendered diagnostics. Must stay
-//! true: a failure names the text and what was wrong with it.
+//! true: a failure names the text and its error.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ pub(crate) fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// The files of a folder with this ending, sorted, by name from the root of the repository.
+/// The files of a folder with this ending, sorted, with paths from the root of the repository.
 pub(crate) fn files(folder: &str, ending: &str) -> Vec<String> {
     let entries =
         std::fs::read_dir(root().join(folder)).unwrap_or_else(|e| panic!("{folder}: {e}"));
@@ -31,9 +31,9 @@ pub(crate) fn files(folder: &str, ending: &str) -> Vec<String> {
     names.into_iter().map(|name| format!("{folder}/{name}")).collect()
 }
 
-/// A file and all that it imports.
+/// A file and all its imports.
 fn with_imports(name: &str, files: &mut Vec<(String, String)>) {
-    // A file that is not there is the compiler's to report.
+    // The compiler reports a missing file.
     if files.iter().all(|(known, _)| known != name) && root().join(name).exists() {
         let text = read(name);
         let next = imports(name, &text);
@@ -58,7 +58,7 @@ pub(crate) fn compiled_file(name: &str) -> Vec<Compiled> {
     program.archs(name).iter().map(|arch| compiled_in(&program, name, arch)).collect()
 }
 
-/// An arch of a committed file under `arch/`, which is called as the file is.
+/// The arch of a committed file under `arch/` with the same name as the file.
 pub(crate) fn arch(name: &str) -> Compiled {
     let file = format!("arch/{name}.canon");
     compiled_in(&program(&file), &file, name)
@@ -81,32 +81,32 @@ pub(crate) fn compiled(text: &str) -> Compiled {
     }
 }
 
-/// All that is said of a text: of the program, and of each of its archs in order.
+/// All diagnostics of a text: of the program, and of each of its archs in order.
 pub(crate) fn said(program: &Program, file: &str) -> Diagnostics {
     let mut all = program.diagnostics.clone();
     for arch in program.archs(file) {
         let (compiled, found) = program.compile(file, &arch);
         let errors = found.iter().any(dsl::Diagnostic::is_error) || program.has_errors();
         assert_eq!(compiled.is_none(), errors, "{file}: `{arch}` fails in silence, or in spite");
-        // Of what is sound, `canonc check` says all that is wrong all the same.
+        // If the program is sound, `canonc check` reports all errors of each arch.
         all.extend(if program.has_errors() { program.check(file, &arch).1 } else { found });
     }
     all
 }
 
-/// The codes of what is said of a text.
+/// The codes of a text's diagnostics.
 pub(crate) fn codes(text: &str) -> Vec<&'static str> {
     said(&program_of(text), TEXT).iter().map(|d| d.code).collect()
 }
 
-/// An arch of one text with these layers, small and ordinary elsewhere.
+/// An arch in one text with these layers; everything else is small and ordinary.
 pub(crate) fn with_layers(definitions: &str, layers: &str) -> String {
     format!(
         "{definitions}\narch a {{\n  vocab 64\n  dim 16\n  norm_eps 1e-5\n  init lingua\n  layers {layers}\n}}\n"
     )
 }
 
-/// Where tests may write.
+/// A folder that tests may write to.
 pub(crate) fn scratch(name: &str) -> PathBuf {
     let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::create_dir_all(&path).unwrap();

@@ -1,8 +1,8 @@
-//! What a reader may rely on without looking: layers, sizes, places.
+//! Rules of the repository: layers, sizes, places.
 //!
 //! In: the files of the repository. Must stay true: `use` lines and Cargo.toml keep the crates'
-//! order; libraries that one module owns stay in it; no file is longer
-//! than it may be; `unsafe` has one home; nothing points at the machine it was written on.
+//! order; libraries that belong to one module are used only there; no file is longer than the
+//! limit; `unsafe` is in one place; no text names the machine it was written on.
 
 use std::path::Path;
 
@@ -10,13 +10,13 @@ use compiler::op;
 
 use super::support::{files, read, root};
 
-/// Longest file of code, in lines.
+/// The maximum length of a file of code, in lines.
 const LINES: usize = 600;
 
-/// What git ignores, and git itself.
+/// Files that git ignores, and git itself.
 const SKIPPED: [&str; 6] = ["target", "third_party", "runs", "demo", "__pycache__", ".git"];
 
-/// All files of the repository, by name from its root, sorted.
+/// All files of the repository, sorted, with paths from its root.
 fn all() -> Vec<String> {
     fn walk(folder: &Path, found: &mut Vec<String>) {
         for entry in std::fs::read_dir(folder).unwrap() {
@@ -24,13 +24,13 @@ fn all() -> Vec<String> {
             let (path, name) = (entry.path(), entry.file_name());
             let name = name.to_string_lossy();
             if entry.file_type().unwrap().is_dir() {
-                // Ignored at the root only, but for Python's, which stand anywhere.
+                // Ignored at the root only, except for Python's, which can be anywhere.
                 let here = folder == root() || name == "__pycache__";
                 if !(here && SKIPPED.contains(&name.as_ref())) {
                     walk(&path, found);
                 }
             } else if !(folder == root() && SKIPPED.contains(&name.as_ref())) {
-                // Of a second working tree `.git` is a file.
+                // In a second working tree `.git` is a file.
                 let path = path.strip_prefix(root()).unwrap();
                 found.push(path.to_string_lossy().replace('\\', "/"));
             }
@@ -48,7 +48,7 @@ fn code() -> Vec<(String, String)> {
     names.map(|name| (name.clone(), read(&name))).collect()
 }
 
-/// Whether a word stands in a line outside a longer one.
+/// Whether a line contains a word, not as part of a longer one.
 fn has_word(line: &str, word: &str) -> bool {
     line.match_indices(word).any(|(at, _)| {
         let part_of_name = |c: char| c.is_alphanumeric() || c == '_';
@@ -57,12 +57,12 @@ fn has_word(line: &str, word: &str) -> bool {
     })
 }
 
-/// A line without its comment: words may be spoken of.
+/// A line without its comment: comments may name anything.
 fn spoken(line: &str) -> &str {
     line.split_once("//").map_or(line, |(code, _)| code)
 }
 
-/// The crates in dependency order, each with those of the repository that it may name.
+/// The crates in dependency order, each with the crates of the repository that it may use.
 const CRATES: [(&str, &[&str]); 9] = [
     ("dsl", &[]),
     ("compiler", &["dsl"]),
@@ -103,7 +103,7 @@ fn data_flows_one_way() {
     }
 }
 
-/// The program that starts at once names nothing that links libtorch.
+/// The small program must not depend on anything that links libtorch.
 #[test]
 fn only_the_other_program_names_the_runtime() {
     for (name, text) in code().iter().filter(|(name, _)| name.starts_with("cli/")) {
@@ -141,8 +141,8 @@ fn a_library_stays_in_the_module_that_owns_it() {
     }
 }
 
-/// Files that open files in another way than `disk`, which refuses pipes and bounds what is read: the
-/// system's own, a run's or a preparation's unfinished work, and inputs that may be pipes and are read up to a limit.
+/// Files that open files without `disk`, which refuses pipes and limits the amount read: the system's own files,
+/// unfinished work of a run or a preparation, and inputs that may be pipes and are read up to a limit.
 const OPENS: [&str; 14] = [
     "cli/audit/read.rs",
     "cli/data/bench.rs",
@@ -218,7 +218,7 @@ fn nothing_is_left_undone() {
     }
 }
 
-/// Hosts that anyone can reach; others, and folders of one machine, are no business of a clone.
+/// Hosts that anyone can reach. Other hosts, and folders of one machine, do not belong in a clone.
 const HOSTS: [&str; 16] = [
     "github.com",
     "crates.io",
@@ -240,7 +240,7 @@ const HOSTS: [&str; 16] = [
 
 #[test]
 fn nothing_points_at_one_machine() {
-    // In halves, so that this file does not hold what it looks for.
+    // In halves, so that this file does not contain the text it searches for.
     let folders = [
         concat!("/wo", "rk/"),
         concat!("/ro", "ot/"),
@@ -248,7 +248,7 @@ fn nothing_points_at_one_machine() {
         concat!("../sha", "red"),
     ];
     for name in all() {
-        // Data of others is as it came; pictures and tensors are no text.
+        // Data from others is unchanged; pictures and tensors are not text.
         let Ok(text) = std::fs::read_to_string(root().join(&name)) else { continue };
         for folder in folders {
             assert!(!text.contains(folder), "{name} names {folder}");
@@ -287,7 +287,7 @@ fn every_primitive_has_its_file() {
     }
 }
 
-/// One test binary a crate, each with its modules beside it.
+/// Each crate declares its few test binaries; Cargo does not look for others.
 #[test]
 fn tests_are_few_binaries() {
     let crates = CRATES.iter().map(|(folder, _)| format!("{folder}/Cargo.toml"));

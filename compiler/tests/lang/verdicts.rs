@@ -1,8 +1,8 @@
-//! A verdict by itself: `docs/check_verdict.py`, which knows the format and nothing of the compiler,
-//! comes to the verdicts of `diff`.
+//! Verdicts without canonc: `docs/check_verdict.py`, which knows the format but not the compiler, reaches the verdicts
+//! of `diff`.
 //!
-//! In: the committed locks and random pairs. Must stay true: the script and `diff` say the same of (a, b) and
-//! of (b, a). Where Python or its package cannot be had, that is a failure on a machine of CI's.
+//! In: the committed locks and random pairs. Must stay true: the script and `diff` agree on (a, b) and on (b, a). If
+//! Python or its package is missing on a CI machine, the test fails.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
@@ -38,13 +38,13 @@ fn script() -> std::path::PathBuf {
     root().join("docs/check_verdict.py")
 }
 
-/// Shown with the test, whatever becomes of it.
+/// Printed with the test, whether it passes or fails.
 fn said(line: &str) {
     let mut stderr = std::io::stderr();
     let _ = writeln!(stderr, "{line}");
 }
 
-/// The script's verdicts; `None` where there is no Python, which CI takes for a failure.
+/// The script's verdicts; `None` without Python, which is a failure on CI.
 fn by_script(name: &str, work: &Work) -> Option<Vec<Said>> {
     let python = match python() {
         Ok(python) => python,
@@ -61,7 +61,7 @@ fn by_script(name: &str, work: &Work) -> Option<Vec<Said>> {
     Some(serde_json::from_slice(&out.stdout).unwrap())
 }
 
-/// What `diff` says, as the script says it.
+/// The verdict of `diff`, in the script's words.
 fn by_diff(
     a: &(Lock, String),
     b: &(Lock, String),
@@ -84,8 +84,8 @@ fn by_diff(
     }
 }
 
-/// Compares the script with `diff` in both orders, and the script with itself. Returns the verdicts; `None`
-/// where there is no Python.
+/// Compares the script with `diff` in both orders, and the script with itself. Returns the verdicts; `None` without
+/// Python.
 fn compare(
     name: &str,
     locks: &BTreeMap<String, (Lock, String)>,
@@ -158,12 +158,12 @@ fn random_pairs(name: &str, seed: u8, count: usize) {
     compare(name, &locks, &pairs);
 }
 
-/// Some hundreds of pairs in every test run; `PROPTEST_CASES=10000` for more.
+/// Some hundreds of pairs in every test run; set `PROPTEST_CASES=10000` for more.
 fn cases() -> usize {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
 }
 
-/// Five hundred a seed.
+/// Five hundred pairs per seed.
 #[test]
 fn random_pairs_agree() {
     let mut left = cases();
@@ -176,7 +176,7 @@ fn random_pairs_agree() {
     }
 }
 
-/// An arch of two layers with slots A to D, after definitions of its own.
+/// An arch of two layers with slots A to D, after its own definitions.
 fn small(definitions: &str, edits: &str) -> String {
     format!(
         "{definitions}\narch x {{\n  vocab 64  dim 16  norm_eps 1e-5\n  init lingua\n  layers 2 of decoder {{ mixer \
@@ -184,7 +184,7 @@ fn small(definitions: &str, edits: &str) -> String {
     )
 }
 
-/// What erasure alone does not see, and what looks like a difference and is none.
+/// Differences that erasure alone misses, and rewritings that are not differences.
 #[test]
 fn what_hides_behind_an_empty_slot() {
     let moved = "block decoder(x; mixer, mlp) {\n  x = slot A(x)\n  h = x + mixer(rms_norm pre_mixer (x))\n  \
@@ -197,7 +197,7 @@ fn what_hides_behind_an_empty_slot() {
         small(&own, &format!("fill A with {name}"))
     };
     let cases = [
-        // The fills compute one thing but for the default of a setting.
+        // The fills are equal except for the default of a setting.
         ("fill-default", fill("one", 3), fill("two", 4), "slots.A", "confounded"),
         ("fill-renamed", fill("one", 3), fill("two", 3), "slots.A", "refused"),
         (
@@ -308,7 +308,7 @@ fn committed_pairs(name: &str, kind: &str, slots: &[&str], chosen: impl Fn(&str,
         }
     }
     assert!(!pairs.is_empty());
-    // Evenly over all of them.
+    // Spread evenly over all of them.
     let every = pairs.len().div_ceil(cases());
     let pairs: Vec<_> = pairs.into_iter().step_by(every).collect();
     compare(name, &locks, &pairs);
@@ -337,7 +337,7 @@ fn all_committed_experiments_agree() {
     committed_pairs("all-experiments", "experiment", &["canon"], |_, _| true);
 }
 
-/// The page and the script list the keys that are carried for another trainer; the field table decides.
+/// The page and the script list the carried keys; both lists must equal the field table's.
 #[test]
 fn carried_keys_are_those_of_the_field_table() {
     let carried = TABLE.iter().filter(|def| def.class == Class::Carried);
@@ -362,7 +362,7 @@ fn carried_keys_are_those_of_the_field_table() {
     assert_eq!(carried, named.collect::<BTreeSet<&str>>());
 }
 
-/// What the script says without a verdict, and with which exit code.
+/// The script's output without a verdict, and its exit code.
 #[test]
 fn locks_that_do_not_hold_are_refused() {
     let python = match python() {

@@ -1,4 +1,4 @@
-//! `[analysis]`: what is declared before the runs, its neutral values, and the order of the runs.
+//! `[analysis]`: declarations made before the runs, their neutral values, and the order of the runs.
 
 use std::collections::BTreeSet;
 
@@ -101,7 +101,7 @@ fn what_cannot_be_analysed_is_refused_with_what_to_write() {
     }
 }
 
-/// Questions are a sample, too: with the same ones for all seeds, intervals would hold for these questions only.
+/// Questions are also a sample: with the same questions for all seeds, intervals hold for these questions only.
 #[test]
 fn each_seed_has_its_own_evaluation_unless_the_file_says_otherwise() {
     let evals = |file: &str| -> Vec<u64> {
@@ -117,7 +117,7 @@ fn each_seed_has_its_own_evaluation_unless_the_file_says_otherwise() {
     assert_eq!(evals(&with("[7, 3]")), [7, 3]);
 }
 
-/// By hand, a lock says no more than a file.
+/// A lock edited by hand cannot declare more than a file can.
 #[test]
 fn a_lock_with_another_analysis_is_not_read() {
     let declared = made("[analysis]\nmargin = 0.01\n");

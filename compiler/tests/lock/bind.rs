@@ -1,4 +1,4 @@
-//! Closing locks: what data is, and that building again does not open them.
+//! Closing locks: the data is identified, and building again does not open them.
 
 use compiler::digest::Digest;
 use compiler::lock::{Bound, Lock, bind, keep_binding, read, write};
@@ -27,7 +27,7 @@ fn a_bound_lock_is_closed_under_a_new_id() {
     assert!(
         text.contains("data.epochs = 0.5\n") && text.contains("data.source = \"nemotron_cc\"\n")
     );
-    // Once more changes nothing; other data is drift.
+    // Binding again changes nothing; other data is drift.
     assert_eq!(write(&bind(&closed, data("a")).unwrap()), text);
     assert_eq!(bind(&closed, data("b")).unwrap_err().code, "data-drift");
 }
@@ -71,7 +71,7 @@ fn building_again_keeps_the_binding() {
     let kept = keep_binding(&faster, &closed).unwrap().unwrap();
     assert!(kept.open_inputs().is_empty());
     assert_eq!(write(&keep_binding(&open, &closed).unwrap().unwrap()), write(&closed));
-    // Other data by name is not that data.
+    // Data with another name does not match.
     let other = Lock::Experiment(experiment_of(&TEXT.replace("nemotron_cc", "c4"), &arch));
     assert!(keep_binding(&other, &closed).unwrap().is_none());
     assert!(keep_binding(&open, &open).unwrap().is_none());

@@ -1,4 +1,4 @@
-//! Comparisons: their runs, their verdicts, and that a confounded one is never locked.
+//! Comparisons: their runs, their verdicts, and that a confounded comparison is never locked.
 
 use std::collections::BTreeSet;
 
@@ -59,7 +59,7 @@ fn arms_times_seeds_times_grid() {
     let ids: BTreeSet<_> = made.runs().iter().map(|run| run.experiment.id()).collect();
     assert_eq!(ids.len(), 12);
     for run in made.runs() {
-        // Runs of equal place share seeds and point; the A/A arm is the base but for its seeds.
+        // Runs at the same place share seeds and point; the A/A arm equals the base except for its seeds.
         let twin = made.runs().into_iter().find(|other| {
             other.role == Role::Base && other.seed == run.seed && other.point == run.point
         });
@@ -112,7 +112,7 @@ fn a_confounded_comparison_is_reported_and_not_locked() {
     let other = DEPO.replace("0.0133", "0.01").replace("warmup = 60", "warmup = 30");
     let shown = compare(PAIR, &[("llama", "small", DEPO), ("canon", "smallcanon", &other)]);
     insta::assert_snapshot!("confounded", shown.unwrap_err());
-    // Declared, it is a bundle, and says so.
+    // Declared, it is a bundle and is labelled as one.
     let file =
         PAIR.replace("[\"canon\"]", "[\"canon\", \"optimizer.weight_decay\", \"schedule.warmup\"]");
     let made =
@@ -172,7 +172,7 @@ fn open_arms_make_an_open_comparison_and_binding_closes_all_of_it() {
     assert_eq!(write(&read("c", &text).unwrap()), text);
     let comparison = comparable(closed).unwrap();
     assert_eq!(comparison.verdicts["canon"].headline(), "controlled for canon");
-    // What the arms are matched on stays declared, and is looked at again.
+    // The matched quantity stays declared, and is checked again.
     let matched = format!("match = {{ on = \"flops\", within = 1 }}\n{PAIR}");
     let made = compare(&matched, &[("llama", "small", TEXT), ("canon", "smallcanon", TEXT)]);
     let closed = comparable(bind(&Lock::Comparison(made.unwrap()), bound).unwrap()).unwrap();
@@ -183,13 +183,13 @@ fn open_arms_make_an_open_comparison_and_binding_closes_all_of_it() {
     );
 }
 
-/// At each point of a grid, what follows from the varied field follows from that point's value.
+/// Fields that follow from the varied field are recomputed at each point of a grid.
 #[test]
 fn a_grid_leaves_nothing_behind_that_follows_from_it() {
     let mano = MANO.replace(", lens = [1, 2], qids = [1, 2]", "");
     let file = format!("{PAIR}[grid]\n\"data.L\" = [4, 8]\n");
     let arms = [("llama", "small", &*mano), ("canon", "smallcanon", &*mano)];
-    // What is learnt is not an arm's own to choose.
+    // An arm must not choose what it learns.
     let refused = compare(&file, &arms).unwrap_err();
     assert!(refused.contains("chosen-apart") && refused.contains("per_arm = false"), "{refused}");
     let made = compare(&format!("{file}[selection]\nper_arm = false\n"), &arms).unwrap();
@@ -204,7 +204,7 @@ fn a_grid_leaves_nothing_behind_that_follows_from_it() {
     }
     let text = write(&Lock::Comparison(made));
     assert_eq!(write(&read("c", &text).unwrap()), text);
-    // What was chosen stays chosen.
+    // Fields that the recipe sets do not change.
     let chosen = MANO.replace("L = 4", "L = 8");
     let twelve = Fields::from([("data.L".to_owned(), FieldValue::Int(12))]);
     let chosen = experiment_of(&chosen, &locked(&compiled_text(SMALL, "small")));
@@ -213,7 +213,7 @@ fn a_grid_leaves_nothing_behind_that_follows_from_it() {
     assert_eq!(with.value("data.lens").unwrap().to_string(), "[1, 2]");
 }
 
-/// A run twice is no second replicate.
+/// Running a run again does not give a second replicate.
 #[test]
 fn each_seed_is_another_run() {
     let arms = [("llama", "small", DEPO), ("canon", "smallcanon", DEPO)];
@@ -246,10 +246,10 @@ fn each_seed_is_another_run() {
         shown += &format!("# {name}\n{refused}\n");
     }
     insta::assert_snapshot!(shown);
-    // Either of the two may stay as it is.
+    // Only one of the two has to change.
     let one = PAIR.replace("init = [1, 2]", "init = [1, 1]");
     assert_eq!(compare(&one, &arms).unwrap().runs().len(), 4);
-    // A lock that was edited to say so is refused as well.
+    // A lock edited in this way is refused as well.
     let text = write(&Lock::Comparison(compare(PAIR, &arms).unwrap()));
     let edited = text.replace("seeds.data = [5, 6]", "seeds.data = [5, 5]");
     let edited = edited.replace("seeds.init = [1, 2]", "seeds.init = [1, 1]");
@@ -279,7 +279,7 @@ fn a_grid_says_each_value_once_and_is_judged_by_what_is_measured() {
         let refused = made(&format!("[grid]\n\"{path}\" = [2, 3]\n")).unwrap_err();
         assert!(refused.contains("chosen-apart") && refused.contains(path), "{refused}");
     }
-    // Values too long for names make runs of different names all the same.
+    // If values are too long for names, the runs still get different names.
     let ones = vec!["1"; 40].join(", ");
     let long = format!(
         "[grid]\n\"data.lens, data.qids\" = [[[{ones}, 2], [{ones}, 2]], [[{ones}, 1], [{ones}, 1]]]\n[selection]\nper_arm = false\n"
@@ -292,7 +292,7 @@ fn a_grid_says_each_value_once_and_is_judged_by_what_is_measured() {
     assert_eq!(write(&read("c", &text).unwrap()), text);
 }
 
-/// Equal where the first point of the grid has them, the budgets part at the second: nothing declares that.
+/// The budgets are equal at the first point of the grid and differ at the second, and no treatment declares it.
 #[test]
 fn a_confound_at_any_point_of_the_grid_is_one() {
     let tokens = DEPO.replace("steps = 600", "tokens = 2457600");
@@ -302,14 +302,14 @@ fn a_confound_at_any_point_of_the_grid_is_one() {
     let refused = compare(&format!("{PAIR}{grid}"), &arms).unwrap_err();
     assert!(refused.contains("decides training") && refused.contains("1200"), "{refused}");
     assert!(refused.contains("sequences16"), "{refused}");
-    // Declared it is no factor at the first point and one at the second.
+    // If declared, it is a factor at the second point but not at the first.
     let declared = PAIR.replace("[\"canon\"]", "[\"canon\", \"budget.steps\"]");
     let refused = compare(&format!("{declared}{grid}"), &arms).unwrap_err();
     assert!(refused.contains("the arms agree on it"), "{refused}");
     let elsewhere = grid.replace("[32, 16]", "[16, 64]");
     let made = compare(&format!("{declared}{elsewhere}"), &arms).unwrap();
     assert_eq!(made.runs().len(), 8);
-    // A grid of what tunes alone has the same verdict everywhere.
+    // A grid of tuned fields has the same verdict everywhere.
     let tuned = format!("{PAIR}[grid]\n\"optimizer.lr\" = [0.1, 0.2, 0.3]\n");
     assert_eq!(
         compare(&tuned, &arms).unwrap().verdicts["canon"].headline(),
@@ -317,7 +317,7 @@ fn a_confound_at_any_point_of_the_grid_is_one() {
     );
 }
 
-/// Whatever a lock's text says of itself: read, it is judged again.
+/// Reading a lock judges it again, whatever its text claims.
 #[test]
 fn a_lock_that_calls_confounded_arms_controlled_is_refused() {
     let arms = [("llama", "small", DEPO), ("canon", "smallcanon", DEPO)];
@@ -326,14 +326,14 @@ fn a_lock_that_calls_confounded_arms_controlled_is_refused() {
     let arch = made.arms[0].experiment.arch.clone();
     assert_eq!(made.arms[0].name, "canon");
     made.arms[0].experiment = experiment_of(&other, &arch);
-    // Every digest in it is right, and the verdict stands as it was.
+    // Every digest in it is correct, and the verdict line is unchanged.
     let text = write(&Lock::Comparison(made));
     assert!(text.contains("canon = \"controlled for canon\""), "{text}");
     let error = read("c", &text).unwrap_err();
     assert!(error.to_string().contains("confounded: 1 difference, beside canon"), "{error}");
 }
 
-/// Two families of one size, or not: a mixer of more parameters, an MLP that makes up for it.
+/// Two families, with or without equal sizes: a mixer with more parameters, and an MLP that compensates.
 const FAMILIES: &str = "
 arch llama {
   vocab 10400  dim 32  norm_eps 1e-5
@@ -366,7 +366,7 @@ fn families(more: &str, treatment: &str, arm: (&str, &str)) -> Result<Comparison
         .map_err(|why| dsl::render(&sources, &read.explain(&why)))
 }
 
-/// What stands after a word of a message.
+/// The text after a word of a message.
 fn after<'t>(text: &'t str, word: &str) -> &'t str {
     let rest = text.split_once(word).unwrap_or_else(|| panic!("{word}: {text}")).1;
     rest.split([' ', ';', '\n']).next().unwrap_or(rest)
@@ -379,7 +379,7 @@ fn arms_that_are_not_matched_are_refused_with_what_would_match() {
         let declared = format!("match = {{ on = \"{on}\", within = 0.01 }}\n");
         let refused = families(&declared, "[\"mixer\"]", ("gla", DEPO)).unwrap_err();
         shown += &format!("# {on}\n{refused}\n");
-        // What it says to write does match, and says so in the verdict and in the lock.
+        // The suggested value matches; verdict and lock say so.
         let hidden = after(&refused, "mlp.hidden ");
         let fitting = FAMILIES.replace("hidden 64", &format!("hidden {hidden}"));
         let arch = locked(&compiled_text(&fitting, "narrow"));
@@ -406,7 +406,7 @@ fn arms_that_are_not_matched_are_refused_with_what_would_match() {
             "{text}"
         );
         assert_eq!(write(&read("c", &text).unwrap()), text);
-        // A lock that was edited to another tolerance does not hold its own any more.
+        // A lock edited to another tolerance no longer satisfies it.
         let tighter = text.replace("match.within = 0.01", "match.within = 0");
         let code = if headline.ends_with("(equal)") { "lock-edited" } else { "lock-bad-value" };
         assert_eq!(read("c", &tighter).unwrap_err().code, code);
@@ -426,7 +426,7 @@ fn equal_training_flops_are_declared_as_steps_of_the_treatment() {
     let steps = after(&refused, "steps = ");
     assert!(refused.contains("declare budget.steps in its treatment"), "{refused}");
     let recipe = DEPO.replace("steps = 600", &format!("steps = {steps}"));
-    // Other steps are a confound until they are declared, whatever they are equal in.
+    // A different number of steps is a confound until it is declared, even if other quantities are equal.
     let refused = families(declared, "[\"mixer\"]", ("gla", &recipe)).unwrap_err();
     assert!(refused.contains("confounded"), "{refused}");
     let made = families(declared, "[\"mixer\", \"budget.steps\"]", ("gla", &recipe)).unwrap();
@@ -437,20 +437,20 @@ fn equal_training_flops_are_declared_as_steps_of_the_treatment() {
         ) && headline.contains("; matched on train_flops within 0.01: "),
         "{headline}"
     );
-    // Widths that come no nearer say so, too.
+    // The message also says when no width comes nearer.
     let narrow = "match = { on = \"non_embedding\", within = 0.0001 }\n";
     let refused = families(narrow, "[\"mixer\"]", ("gla", DEPO)).unwrap_err();
     assert!(
         refused.contains("mlp.hidden") && refused.contains("the nearest there is"),
         "{refused}"
     );
-    // Too few steps to come near say what is nearest.
+    // With too few steps to match, the message gives the nearest.
     let exact = "[match]\non = \"train_flops\"\nwithin = 0\n";
     let refused = families(exact, "[\"mixer\", \"budget.steps\"]", ("gla", &recipe)).unwrap_err();
     assert!(refused.contains("the nearest there is"), "{refused}");
 }
 
-/// At every point of a grid: what is equal in the sum need not be at another sequence length.
+/// Matched at every point of a grid: arms that match at one sequence length need not match at another.
 #[test]
 fn arms_are_matched_at_every_point_of_the_grid() {
     let loose = "match = { on = \"flops\", within = 0.2 }\n";

@@ -1,4 +1,4 @@
-//! Verdicts: the published pairs, and every way a difference can hide.
+//! Verdicts: the published pairs, and every way to hide a difference.
 
 use std::collections::BTreeSet;
 
@@ -110,7 +110,7 @@ fn a_difference_beside_the_treatment_is_found_wherever_it_is() {
         ),
     ] {
         let Some(b) = compiles(&x(&format!("canon A, B, C, D  {edit}"))) else {
-            // Not every edit fits every version of std: what does not compile compares nothing.
+            // Not every edit fits every version of std; one that does not compile is skipped.
             panic!("{edit}");
         };
         let verdict = of_archs(X, &b, &["canon"]);
@@ -138,14 +138,14 @@ fn compiles(text: &str) -> Option<String> {
 
 #[test]
 fn a_confound_below_a_slot_is_not_part_of_the_slot() {
-    // Both arms have Canon A; that its kernel differs too is another factor.
+    // Both arms have Canon A; the different kernel is another factor.
     let a = x("canon A");
     let b = x("canon A { kernel 3 }  canon C");
     let verdict = of_archs(&a, &b, &["canon"]);
     assert_eq!(paths(&verdict), ["arch.layers.0..4.slots.A.kernel"]);
     let verdict = of_archs(&a, &b, &["canon", "slots.A.kernel"]);
     assert_eq!(verdict.outcome, Outcome::Bundle(2));
-    // Where one arm has nothing, the fill comes with its settings.
+    // If one arm has no fill, the fill comes with its settings.
     let verdict = of_archs(X, &b, &["canon"]);
     assert_eq!(verdict.outcome, Outcome::Controlled);
 }
@@ -179,15 +179,15 @@ fn a_definition_of_the_same_name_is_no_hiding_place() {
     assert_eq!(change.b.as_deref(), Some("linear down (u * silu(g), dim)"));
     assert!(change.places.iter().all(|place| place.as_ref().is_some_and(|p| p.line > 10)));
     insta::assert_snapshot!("definition", text(&verdict, true));
-    // A slot beside it explains nothing away.
+    // A treated slot does not explain a difference in a definition.
     let filled = |text: &str| {
         format!("{}\narch x = y with {{ canon A }}", text.replace("arch x {", "arch y {"))
     };
     let verdict = of_archs(&a, &filled(&b), &["canon"]);
     assert_eq!(paths(&verdict), ["definition feed"]);
-    // The definition itself can be the treatment, by the field that names it.
+    // The definition itself can be the treatment, through the field that names it.
     assert_eq!(of_archs(&a, &b, &["mlp"]).outcome, Outcome::Controlled);
-    // A renamed local is no difference at all.
+    // A renamed local name is not a difference.
     let renamed =
         a.replace("(g)", "(gg)").replace("g = linear", "gg = linear").replace("g, u", "gg, u");
     assert_eq!(of_archs(&a, &renamed, &[]).outcome, Outcome::Identical);
@@ -216,7 +216,7 @@ fn depth_is_a_field_like_any_other() {
     assert_eq!(paths(&verdict), ["arch.layers"]);
     assert_eq!(of_archs(X, &deeper, &["arch.layers"]).outcome, Outcome::Controlled);
     assert_eq!(of_archs(&deeper, X, &["arch.layers"]).outcome, Outcome::Controlled);
-    // The added layers are of another kind: depth does not cover that.
+    // The added layers are of another kind, so depth alone does not cover them.
     let other = format!(
         "{}\narch x = y with {{ layers[4..6].mixer.rope.theta 500 }}",
         deeper.replace("arch x {", "arch y {")
@@ -280,7 +280,7 @@ fn steps_and_tokens_are_confounds_where_they_follow() {
         of_recipes(&tokens(DEPO), &tokens(&half), &["batch.sequences", "budget.steps"]).outcome,
         Outcome::Bundle(2)
     );
-    // A longer run is one factor, said as steps or as tokens.
+    // A longer run is one factor, whether given as steps or as tokens.
     let longer = DEPO.replace("steps = 600", "steps = 900");
     for entry in ["budget.steps", "budget.tokens"] {
         assert_eq!(of_recipes(DEPO, &longer, &[entry]).outcome, Outcome::Controlled, "{entry}");
@@ -300,16 +300,16 @@ fn fields_of_recipes() {
     assert_eq!(verdict.outcome, Outcome::Controlled);
     let told = |verdict: &Verdict, path: &str| verdict.consequences.iter().any(|c| c.path == path);
     assert!(told(&verdict, "optimizer.lr_wd_steps"));
-    // The published sweep: lr moves, weight decay with it, and the product stays or does not.
+    // The published sweep: lr changes, weight decay changes with it, and the product is kept or not.
     let both = decay.replace("lr = 0.003", "lr = 0.002");
     assert_eq!(paths(&of_recipes(DEPO, &both, &["optimizer.lr"])), ["optimizer.weight_decay"]);
-    // A kind brings the fields that only it has.
+    // A kind adds the fields that only it has.
     let linear = DEPO.replace("cosine", "linear");
     assert_eq!(of_recipes(DEPO, &linear, &["schedule.kind"]).outcome, Outcome::Controlled);
     assert_eq!(of_recipes(&linear, DEPO, &["schedule.kind"]).outcome, Outcome::Controlled);
     let sooner = linear.replace("warmup = 60", "warmup = 30");
     assert_eq!(paths(&of_recipes(DEPO, &sooner, &["schedule.kind"])), ["schedule.warmup"]);
-    // Another task is another task with all its parameters; what both say stays compared.
+    // Another task differs in all its parameters; fields that both tasks have are still compared.
     let mano = MANO.replace("sequences = 8, micro_batches = 3", "sequences = 32");
     let verdict = of_recipes(DEPO, &mano, &["data.task"]);
     let found = paths(&verdict);
@@ -369,7 +369,7 @@ fn open_locks_are_assumed_to_read_the_same_data() {
     assert!(verdict.assumed.is_empty());
 }
 
-/// Edits of an arch, none of which is another's consequence.
+/// Edits of an arch that are independent of each other.
 const EDITS: [(&str, &str); 8] = [
     ("canon A", "slots.A"),
     ("canon C", "slots.C"),
@@ -404,7 +404,7 @@ proptest! {
             n => Outcome::Bundle(n),
         };
         prop_assert_eq!(verdict.outcome, want);
-        // Leave one out, and it is what is found.
+        // Leave one out of the treatment, and the verdict finds it.
         if !differing.is_empty() {
             let missing = differing[left_out.index(differing.len())];
             let rest: Vec<&str> = differing.iter().copied().filter(|d| *d != missing).collect();

@@ -1,4 +1,4 @@
-//! Every field of the table does what its class promises.
+//! Every field of the table behaves as its class promises.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use dsl::Decimal;
 
 use super::support::{BREVO, DEPO, MANO, OTHERS, TEXT, experiment_of, small};
 
-/// Another value that the field takes; `None` where there is only one.
+/// Another valid value of the field; `None` if there is only one.
 pub(super) fn other(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldValue> {
     let text = |text: &str| FieldValue::text(text);
     let real = |text: &str| FieldValue::Real(Decimal::parse(text).unwrap());
@@ -26,7 +26,7 @@ pub(super) fn other(def: &FieldDef, value: Option<&FieldValue>) -> Option<FieldV
         (Kind::Word(words, _), Some(FieldValue::Text(now))) => {
             text(words.iter().find(|word| *word != now)?)
         }
-        // What every task is measured by.
+        // Every task has this metric.
         (Kind::Words(_), _) => text_list(&["loss"]),
         (Kind::Name, _) => text("another"),
         (Kind::Names, _) => text_list(&["another"]),
@@ -45,7 +45,7 @@ fn text_list(words: &[&str]) -> FieldValue {
     FieldValue::List(words.iter().map(|w| FieldValue::text(*w)).collect())
 }
 
-/// What a few fields need to be another value that can be.
+/// Makes the changed value of a few fields valid.
 pub(super) fn settle(def: &FieldDef, base: &Experiment, values: &mut Fields) {
     if def.path == "budget.tokens" {
         let twice = match base.value(def.path) {
@@ -58,17 +58,17 @@ pub(super) fn settle(def: &FieldDef, base: &Experiment, values: &mut Fields) {
         values.insert(def.path.to_owned(), FieldValue::Int(11));
     }
     if ["data.ans", "data.query"].contains(&def.path) {
-        // One more is the next mark.
+        // One more is the next marker.
         values.insert(def.path.to_owned(), FieldValue::Int(9000));
     }
     if def.path == "data.lens" {
-        // Without numbers of its own each length is its own number.
+        // Without explicit numbers each length is its own number.
         let lens = FieldValue::List(vec![FieldValue::Int(2), FieldValue::Int(1)]);
         values.insert(def.path.to_owned(), lens);
     }
 }
 
-/// One experiment in which each field exists.
+/// Experiments such that each field exists in one of them.
 fn bases() -> Vec<Experiment> {
     bases_of(&small())
 }
@@ -93,13 +93,13 @@ fn each_class_enters_the_digests_it_should_and_no_other() {
         let holds = |base: &&Experiment| base.value(def.path).is_some();
         let base = bases.iter().find(holds).unwrap_or_else(|| panic!("no base has {}", def.path));
         let Some(value) = other(def, base.value(def.path)) else {
-            // One word only: it is in the id all the same, so that a second one can come.
+            // The field has only one word, but it is in the id, so that a second one can be added.
             assert_eq!(def.class, Class::Semantic, "{}", def.path);
             assert!(base.train_text().contains(&format!("{} = ", def.path)), "{}", def.path);
             continue;
         };
         let mut values = Fields::from([(def.path.to_owned(), value)]);
-        // Other fields come and go with these: `what_decides_which_fields_exist` mutates them.
+        // These fields add and remove others: `what_decides_which_fields_exist` mutates them.
         if DECIDING.contains(&def.path) {
             continue;
         }
@@ -117,12 +117,12 @@ fn each_class_enters_the_digests_it_should_and_no_other() {
             Class::Semantic => [false, false, true],
             Class::Measured => [true, false, true],
             Class::Platform => [true, true, false],
-            // One of them says how another trainer rounds.
+            // One of these fields sets another trainer's rounding.
             Class::Carried if def.listed() == Class::Platform => [true, true, false],
             Class::Carried | Class::Cosmetic => [true, true, true],
         };
         assert_eq!(got, want, "train, eval, platform kept by a change of {}", def.path);
-        // Whatever it is, the lock shows it.
+        // The lock shows the change, whatever its class.
         let [before, after] = [base, &changed].map(|e| write(&Lock::Experiment(e.clone())));
         assert_ne!(before, after, "{}", def.path);
         mutated += 1;
@@ -130,16 +130,16 @@ fn each_class_enters_the_digests_it_should_and_no_other() {
     assert!(mutated > 60, "{mutated}");
 }
 
-/// Fields whose word decides which others exist.
+/// Fields that decide which other fields exist.
 pub(super) const DECIDING: [&str; 3] = ["data.task", "data.tokenizer", "schedule.kind"];
 
-/// A recipe with another `data` or `schedule`, all else alike.
+/// A recipe with another `data` or `schedule`, otherwise equal.
 fn with_section(section: &str, written: &str) -> Experiment {
     let line = DEPO.lines().find(|line| line.starts_with(section)).unwrap();
     experiment_of(&DEPO.replace(line, &format!("{section} = {{ {written} }}")), &small())
 }
 
-/// Every word of a deciding field, each with as few other fields as it takes.
+/// Every word of a deciding field, each with as few other fields as possible.
 fn words_of(path: &str) -> Vec<Experiment> {
     let texts: Vec<String> = match path {
         "data.task" => [
@@ -177,7 +177,7 @@ fn words_of(path: &str) -> Vec<Experiment> {
     texts.iter().map(|text| with_section(section, text)).collect()
 }
 
-/// Without the fields that exist by the word at `on`, and what follows from those.
+/// The lines without the fields that depend on `on`, and without fields that follow from those.
 fn without_dependents(text: &str, on: &str) -> Vec<String> {
     let follows = ["data.loss_on", "data.task_digest", "evaluation.metrics", "train"];
     let stays = |line: &&str| {
@@ -198,14 +198,14 @@ fn what_decides_which_fields_exist_is_in_the_id_by_itself() {
         let of = |e: &Experiment| e.value(path).unwrap().plain();
         assert_eq!(all.iter().map(of).collect::<Vec<_>>(), words, "{path}");
         for (at, a) in all.iter().enumerate() {
-            // The id covers this text and nothing else, so what differs in the one differs in the other.
+            // The id covers exactly this text, so both differ together.
             assert_eq!(a.id(), Digest::of("canonc.train.v1", &a.train_text()), "{path}");
             for b in all.iter().skip(at + 1) {
                 let name = format!("{path}: {} and {}", of(a), of(b));
-                // Of what both have, this field alone: two words would share an id without it.
+                // Of the lines that both have, only this field's differs; without it, two words would share an id.
                 let [left, right] = [a, b].map(|e| {
                     let mut lines = without_dependents(&e.train_text(), path);
-                    // The word under which older locks were made has no line.
+                    // The word that older locks imply has no line.
                     let line = format!("{path} = {}", e.value(path).unwrap());
                     if !lines.contains(&line) {
                         assert_eq!(find(path).unwrap().neutral, e.value(path).unwrap().to_string());
@@ -227,7 +227,7 @@ fn what_decides_which_fields_exist_is_in_the_id_by_itself() {
                 assert_ne!(l, r, "{name}");
             }
         }
-        // Each field that comes with a word is in the digest of its class, where it is.
+        // Each dependent field is in the digest of its class, if it is there.
         for def in TABLE.iter().filter(|def| def.only.is_some_and(|(on, _)| on == path)) {
             for experiment in &all {
                 let Some(value) = experiment.value(def.path) else { continue };
@@ -340,7 +340,7 @@ fn a_step_means_the_same_however_it_is_written() {
     assert_eq!(tokens.with("x".to_owned(), &values).unwrap().batch.micro_batches, 2);
 }
 
-/// What came later is not written where it says nothing, so that older locks are what they were.
+/// A newer field is not written at its neutral value, so that older locks do not change.
 #[test]
 fn a_younger_field_is_written_where_it_differs() {
     let text = |recipe: &str| write(&Lock::Experiment(experiment_of(recipe, &small())));
@@ -401,7 +401,7 @@ fn weights_are_shares_whatever_their_unit() {
         assert_ne!(of(other).id(), six.id(), "{other}");
     }
     assert_eq!(of("[0, 4]").value("data.weights").unwrap().to_string(), "[0, 1]");
-    // A lock that was built before says what it says.
+    // An older lock reads back with the same id.
     let id = six.id();
     let text = write(&Lock::Experiment(six));
     let compiler::lock::Lock::Experiment(read) = compiler::lock::read("x.lock", &text).unwrap()
@@ -411,7 +411,7 @@ fn weights_are_shares_whatever_their_unit() {
     assert_eq!(read.id(), id);
 }
 
-/// What locks were before the field came: documents are shuffled, and nothing is written of it.
+/// Locks from before the field existed: documents are shuffled, and no line says so.
 #[test]
 fn a_lock_without_a_shuffle_keeps_its_order_and_its_id() {
     let of = |word: &str| {
@@ -423,7 +423,7 @@ fn a_lock_without_a_shuffle_keeps_its_order_and_its_id() {
     let Lock::Experiment(read) = compiler::lock::read("old.lock", &text).unwrap() else { panic!() };
     assert_eq!(read.id(), old.id());
     assert_eq!(read.value("data.shuffle").unwrap().plain(), "documents");
-    // What is built today says its order.
+    // A lock built today has a line for its order.
     let new = experiment_of(TEXT, &small());
     assert!(new.train_text().contains("data.shuffle = \"windows\"\n"));
     assert_eq!(new.id(), of("windows").id());

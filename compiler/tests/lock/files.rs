@@ -1,4 +1,4 @@
-//! Locks as files: one text each, read back to the same, small and quick however many layers.
+//! Locks as files: each has one text, reads back unchanged, and stays small and fast for any number of layers.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,12 +15,12 @@ use super::support::{
 };
 
 thread_local! {
-    /// Each arch compiled once, each recipe resolved once: sweeps share theirs with many comparisons.
+    /// Each arch is compiled once and each recipe resolved once: many comparisons share them.
     static ARCHS: RefCell<BTreeMap<ArchRef, Rc<LockedArch>>> = RefCell::default();
     static RECIPES: RefCell<BTreeMap<Key, Vec<Experiment>>> = RefCell::default();
 }
 
-/// A recipe, and the arch it is read with if not its own.
+/// A recipe, and the arch to read it with, if not its own.
 type Key = (String, Option<ArchRef>);
 
 fn arch_of(named: &ArchRef) -> Rc<LockedArch> {
@@ -32,7 +32,7 @@ fn arch_of(named: &ArchRef) -> Rc<LockedArch> {
     })
 }
 
-/// The experiments of a committed recipe, of the archs that it names.
+/// The experiments of a committed recipe, for its own archs or the given one.
 fn committed(path: &str, arch: Option<&ArchRef>) -> Vec<Experiment> {
     let key = (path.to_owned(), arch.cloned());
     if let Some(known) = RECIPES.with_borrow(|recipes| recipes.get(&key).cloned()) {
@@ -63,7 +63,7 @@ fn demo_arms() -> Vec<Lock> {
     arms.into_iter().flatten().map(Lock::Experiment).collect()
 }
 
-/// The committed comparison of that name.
+/// The committed comparison with this name.
 fn comparison(path: &str, wanted: &str) -> Lock {
     let mut sources = dsl::Sources::new();
     let id = sources.add(path, file(path));
@@ -132,7 +132,7 @@ fn every_committed_arch_locks() {
     assert!(count >= 37, "{count}");
 }
 
-/// Every task has a recipe with the paper's settings and one that two cores can run, all of whose points lock.
+/// Every task has a recipe with the paper's settings and one that two cores can run; all their points lock.
 #[test]
 fn every_task_has_recipes_that_build() {
     for (name, points) in [
@@ -319,7 +319,7 @@ proptest! {
     }
 }
 
-/// A lock as the first version of the format had it. Its manifest held keys, so that every id was another.
+/// A lock in the first version of the format. Its manifest had keys, so all its ids were different.
 #[test]
 fn a_lock_of_the_first_version_says_how_to_go_on() {
     let old = super::support::file("tests/cases/locks/version_1.lock");

@@ -1,7 +1,7 @@
-//! One recipe in several forms: what the text of a recipe can say in two ways is one experiment.
+//! One recipe in several forms: two ways to write a setting give one experiment.
 //!
 //! In: forms of one recipe, and one arch declared in two orders. Must stay true: equal computations
-//! have one lock, byte for byte, but for what only says how it was written.
+//! have one lock, byte for byte, except for the lines that record how it was written.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use compiler::lock::{Experiment, Lock, LockedArch, write};
 use super::recipe::wrong;
 use super::support::{DEPO, TEXT, compiled_text, experiment_of, locked, small};
 
-/// The lock without the lines that only say how a recipe was written, and what hashes them.
+/// The lock without the lines that record how a recipe was written, and without their hashes.
 fn meaning(experiment: &Experiment) -> String {
     let text = write(&Lock::Experiment(experiment.clone()));
     let written = |line: &str| line.starts_with("budget.given = ") || line.starts_with("text = \"");
@@ -67,7 +67,7 @@ fn forms_of_one_recipe_are_one_lock() {
     }
 }
 
-/// Which parameters decay acts on is hashed as a list, and the list has the graph's order.
+/// The decayed parameters are hashed as a list, in the graph's order.
 #[test]
 fn an_arch_declared_in_another_order_is_the_same_experiment() {
     let arch = |first: &str, second: &str| -> Rc<LockedArch> {
@@ -88,7 +88,8 @@ arch small {{ vocab 10400  dim 8  norm_eps 1e-5  init lingua  layers 2 of own }}
     assert_eq!(one.digests, two.digests);
 }
 
-/// Weights are shares of the sources: of one source all, whatever its number; of none that is read, an error.
+/// Weights are shares of the sources: one source has all of it, whatever its weight; if every weight is zero, that is
+/// an error.
 #[test]
 fn weights_of_one_source_are_no_weights_and_some_source_is_read() {
     let with = |weights: &str| {

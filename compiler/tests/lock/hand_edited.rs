@@ -1,4 +1,4 @@
-//! Locks that someone changed, cut, or made with another canonc: each told apart, with its line.
+//! Locks that were edited, truncated, or made with another canonc: each gives its own error, with its line.
 
 use compiler::lock::{Lock, LockError, read, read_bytes, write};
 

@@ -1,8 +1,7 @@
-//! What decides nothing: every default of the other trainer written out, and every key of its logs,
-//! profiles and launch.
+//! Keys without effect: every default of the other trainer written out, and every key of its logs, profiles and launch.
 //!
-//! In: the defaults that facebookresearch/lingua and the fork of the release document. Out: no finding above
-//! a note, and a pair that stays clean. Must stay true: a key is there with its default or not at all.
+//! In: the defaults documented by facebookresearch/lingua and the release's fork. Out: no finding above a note, and a
+//! pair that stays clean. Must stay true: a key is present with its default or absent.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +9,7 @@ use compiler::audit::{
     Experiment, Findings, Report, Rules, Severity, audit, subjects, table, vocabulary,
 };
 
-/// `TrainArgs` and all that it holds: keys and what they are if nobody writes them.
+/// `TrainArgs` and its parts: keys with their defaults.
 const DEFAULTS: &[(&str, &str)] = &[
     ("name", "lingua"),
     ("dump_dir", ""),
@@ -188,7 +187,7 @@ const IDLE: &[(&str, &str)] = &[
     ("model.max_seqlen", "77"),
 ];
 
-/// What the two arms share but for the key in question.
+/// The keys that both arms share, apart from the key under test.
 const KEYS: &[(&str, &str)] = &[
     ("seed", "777"),
     ("steps", "240000"),
@@ -215,13 +214,13 @@ fn report(set: &[Experiment]) -> Report {
     audit(&subjects(set), &Rules::default(), Findings::default())
 }
 
-/// What is above a note, by rule and key.
+/// The findings above a note, by rule and key.
 fn heavy(report: &Report) -> BTreeSet<String> {
     let heavy = report.findings.iter().filter(|(own, _)| own.severity > Severity::Note);
     heavy.map(|(_, f)| format!("{} {}: {}", f.rule, f.key, f.message)).collect()
 }
 
-/// Keys written in one arm of a pair that does not have them otherwise: as configurations, and as a table.
+/// A pair with these keys written in one arm only: as configurations, and as a table.
 fn written(keys: &[(&str, &str)], treated: bool) -> [Vec<Experiment>; 2] {
     let own =
         |name: &str| vocabulary::known(name).map_or(name.to_owned(), |row| row.path.to_owned());
@@ -237,7 +236,7 @@ fn written(keys: &[(&str, &str)], treated: bool) -> [Vec<Experiment>; 2] {
         let cell = |column: &&str| keys.iter().find(|(k, _)| k == column).map_or("", |(_, v)| *v);
         text += &format!("{name}\t{}\n", columns.iter().map(cell).collect::<Vec<_>>().join("\t"));
     }
-    // In a table `name` would be what the experiments are called.
+    // In a table, `name` would be the column of the experiments' names.
     let rows = table("x.tsv", &text).unwrap();
     [vec![configuration("run", &arms[0]), configuration("runcanon", &arms[1])], rows]
 }
@@ -247,7 +246,7 @@ fn stays_clean(keys: &[(&str, &str)], what: &str) {
         for set in written(keys, treated) {
             let found = report(&set);
             let loud = heavy(&found);
-            // That devices are only in a comment is said of any such pair.
+            // Every such pair has the finding that devices are only in a comment.
             let loud: Vec<_> =
                 loud.iter().filter(|l| !l.starts_with("budget-in-comment")).collect();
             assert!(loud.is_empty(), "{what}, treated {treated}: {loud:?}");
@@ -273,7 +272,7 @@ fn logs_profiles_and_launches_are_harmless() {
     stays_clean(IDLE, "all of them");
 }
 
-/// The devices of a launch decide how much is read, and contradict a comment that says another number.
+/// The devices of a launch determine how much is read, and may contradict the number in a comment.
 #[test]
 fn devices_of_a_launch_are_counted() {
     let shared: Vec<_> =
@@ -320,7 +319,7 @@ fn launched(name: &str, keys: &[(&'static str, &'static str)], comment: &str) ->
     experiment
 }
 
-/// Nodes, or the devices of a node, without the other: the step cannot be counted, and a difference decides.
+/// Only the nodes, or only the devices per node: the step cannot be counted, so a difference is a confound.
 #[test]
 fn half_a_launch_is_reported() {
     for (key, one, two) in [
@@ -340,7 +339,7 @@ fn half_a_launch_is_reported() {
         assert!(found.clean.is_empty() && found.fails(), "{key}");
         assert!(rules(&pair(one, one)).contains(&"devices-unread".to_owned()), "{key}");
         assert!(!pair(one, one).fails(), "{key}");
-        // Where keys give the tokens of a step, devices decide who adds up what.
+        // If keys give the tokens of a step, devices only divide the work.
         let counted = |a| [(key, a), ("batch.tokens_per_step", "4194304")];
         let found =
             report(&[launched("run", &counted(one), ""), launched("runcanon", &counted(two), "")]);
@@ -353,7 +352,7 @@ fn half_a_launch_is_reported() {
     assert!(found.fails());
 }
 
-/// Defaults stay defaults whatever other keys of their section say.
+/// Defaults stay defaults whatever the other keys of their section are.
 #[test]
 fn a_default_is_no_difference_beside_other_keys() {
     let bases: [&[(&str, &str)]; 5] = [
@@ -367,7 +366,7 @@ fn a_default_is_no_difference_beside_other_keys() {
         for (key, value) in DEFAULTS.iter().filter(|(key, _)| !base.iter().any(|(k, _)| k == key)) {
             let mut with = base.to_vec();
             with.push((key, value));
-            // What every arm has stays as it is.
+            // Keys that every arm has are not changed.
             if KEYS.iter().any(|(own, _)| own == key) {
                 continue;
             }
@@ -403,7 +402,7 @@ fn a_product_of_the_distribution_keys_counts_devices_and_never_before_a_comment(
     assert_eq!(devices("128 GPUs"), ("128".to_owned(), 2));
 }
 
-/// Off is off, however it is written, where absent means off.
+/// All ways to write "off" are equal, for keys that are off if absent.
 #[test]
 fn every_way_to_write_off_is_one_value() {
     const OFF: [&str; 8] = ["0", "0.0", "false", "False", "null", "none", "None", "off"];
@@ -412,7 +411,7 @@ fn every_way_to_write_off_is_one_value() {
             vocabulary::Absent::Is(word) | vocabulary::Absent::Default(word) => word == "false",
             vocabulary::Absent::As(_) | vocabulary::Absent::Unknown => false,
         };
-        // Another word for off is a synonym of its own there.
+        // For some keys, other words also mean off.
         let Some(key) = row.foreign.first().filter(|key| off && !key.ends_with('*')) else {
             continue;
         };
@@ -425,7 +424,7 @@ fn every_way_to_write_off_is_one_value() {
     assert!(written(&on, true).iter().all(|set| !heavy(&report(set)).is_empty()));
 }
 
-/// Whoever names two files asks in what they differ, although neither is treated.
+/// Naming two files asks for their differences, even if neither is treated.
 #[test]
 fn two_files_that_differ_in_one_key_are_a_pair_with_one_finding() {
     let one = configuration("a", &[("optim.lr", "3e-4"), ("model.dim", "512")]);
@@ -434,7 +433,8 @@ fn two_files_that_differ_in_one_key_are_a_pair_with_one_finding() {
     let said: Vec<String> = heavy(&found).into_iter().collect();
     assert_eq!(said, ["twin-training optimizer.lr: 0.0003 | 0.0006, and arch.canon is the same"]);
     assert!(found.pairs.len() == 1 && found.clean.is_empty());
-    // Equal files, and seeds of one experiment, are no pair; of three nobody says which are meant.
+    // Equal files, or seeds of one experiment, are not a pair; with three files, the intended pair
+    // is unknown.
     let seed =
         configuration("c", &[("optim.lr", "3e-4"), ("model.dim", "512"), ("model.seed", "7")]);
     assert!(report(&[one.clone(), one.clone()]).pairs.is_empty());

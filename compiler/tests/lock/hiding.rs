@@ -1,5 +1,5 @@
-//! Differences that try to hide behind a treatment: in defaults, in fills, in what a kind brings. Each of these was
-//! once called controlled.
+//! Differences hidden behind a treatment: in defaults, in fills, in the settings that come with a kind. Each of these
+//! was once called controlled.
 
 use compiler::compare::{Meaning, Outcome, Refusal, Verdict};
 use compiler::lock::Lock;
@@ -32,7 +32,7 @@ fn arch(mixer: &str, rest: &str) -> String {
     )
 }
 
-/// A mixer of one's own, with a default window.
+/// A user mixer with a default window.
 fn own(name: &str, q: &str, window: &str) -> String {
     format!(
         "mixer {name}(x; heads, window = {window}) {{\n  q = {q} (linear wq (x, dim))\n  k = linear wk (x, dim)\n  \
@@ -49,26 +49,26 @@ fn a_default_of_the_new_definition_is_no_part_of_the_treatment() {
     let window = "arch.layers.0..2.mixer.window";
     assert_eq!(paths(&of_archs(&a, &b, &["mixer"])), [window]);
     assert_eq!(paths(&of_archs(&b, &a, &["mixer"])), [window]);
-    // The verdict is one of ids: a default that is written out changes neither.
+    // The verdict depends on ids: writing a default out does not change it.
     let written = both.clone() + &arch("att_a { heads 2  window none }", "");
     assert_eq!(of_archs(&a, &written, &[]).outcome, Outcome::Identical);
     assert_eq!(paths(&of_archs(&written, &b, &["mixer"])), [window]);
     assert_eq!(paths(&of_archs(&b, &written, &["mixer"])), [window]);
-    // Declared beside it, it is a factor of its own.
+    // Declared as well, it is a separate factor.
     assert_eq!(of_archs(&a, &b, &["mixer", "mixer.window"]).outcome, Outcome::Bundle(2));
-    // Where the window is all there is, the mixer is no factor, and is refused as one.
+    // If only the window differs, the mixer is not a factor, and is refused as one.
     let twins = own("att_a", "silu", "none") + &own("att_b", "silu", "64");
     let [a2, b2] =
         ["att_a", "att_b"].map(|m| twins.clone() + &arch(&format!("{m} {{ heads 2 }}"), ""));
     assert_eq!(refused(&a2, &b2, &["mixer"]).code, "idle-treatment");
     assert_eq!(of_archs(&a2, &b2, &["mixer.window"]).outcome, Outcome::Controlled);
-    // Equal effective values are no difference, whoever has to write them.
+    // Equal effective values are not a difference, whether written or by default.
     let same = both + &arch("att_b { heads 2  window none }", "");
     assert_eq!(of_archs(&a, &same, &["mixer"]).outcome, Outcome::Controlled);
     assert_eq!(of_archs(&same, &a, &["mixer"]).outcome, Outcome::Controlled);
 }
 
-/// One arm's own `canon` and the other's primitive of that name are two things, and both are told.
+/// One arm's own `canon` and the other's primitive of that name are different, and both are reported.
 #[test]
 fn a_redefined_name_against_a_primitive() {
     let own = "mlp canon(x; kernel = 4) {\n  linear up (silu(x), dim)\n}\n";
@@ -150,7 +150,7 @@ fn canon_means_canon_layers_and_nothing_else_that_fills_a_slot() {
     let verdict = of_archs(&a, &mixed, &["canon"]);
     assert_eq!(paths(&verdict), ["arch.layers.0..2.slots.A"]);
     assert_eq!(of_archs(&a, &mixed, &["canon", "slots.A"]).outcome, Outcome::Bundle(2));
-    // Nothing but the block: the word is refused, and the help is something to type.
+    // Only the block: the word is refused, and the help gives a word to type instead.
     let only = WIDE.to_owned() + &arch("attention { heads 2 }", "fill A with wide { width 64 }");
     let refusal = refused(&a, &only, &["canon"]);
     assert!(refusal.message.contains("wide") && refusal.help.contains("slots.A"), "{refusal:?}");
@@ -161,7 +161,7 @@ fn canon_means_canon_layers_and_nothing_else_that_fills_a_slot() {
         told.contains(&"slot parameters") && !told.contains(&"arch.canon_parameters"),
         "{told:?}"
     );
-    // A Canon layer under another name is one.
+    // A Canon layer with another name is still a Canon layer.
     let named = "block short(x) {\n  canon(x, kernel = 4)\n}\n";
     if let Some(text) =
         compiles(&(named.to_owned() + &arch("attention { heads 2 }", "fill A with short")))
@@ -179,7 +179,7 @@ fn compiles(text: &str) -> Option<String> {
 
 #[test]
 fn a_proof_that_cannot_be_made_is_no_proof() {
-    // The fill fits heads of one width only, so that arm a cannot have it before its heads change.
+    // The fill fits only one width of heads, so arm a cannot have it before its heads change.
     let fixed = "block fixed(x) {\n  linear up (x, 192)\n}\n";
     let a = fixed.to_owned() + &arch("attention { heads 2  head_dim 16 }", "");
     let b = fixed.to_owned() + &arch("attention { heads 2  head_dim 32 }", "fill B with fixed");
@@ -225,14 +225,14 @@ fn what_a_kind_brings_is_listed_under_it_and_counts_where_it_was_chosen() {
             follows.iter().filter(|path| path.starts_with("schedule.")).collect();
         assert_eq!(of_schedule, [&"schedule.warmup_share"]);
     }
-    // At its usual values a kind is one factor.
+    // At its default values a kind is one factor.
     let plain = DEPO.replace(", warmup = 60", ", warmup = 0");
     assert_eq!(of_recipes(&constant, &plain, &["schedule.kind"]).outcome, Outcome::Controlled);
 }
 
 #[test]
 fn equal_values_are_no_confound_of_themselves() {
-    // Twice the batch at half the steps: as many tokens, and the steps say what differs.
+    // Twice the batch at half the steps: the tokens are equal, but the difference in steps is reported.
     let short = DEPO.replace("steps = 600", "steps = 120");
     let half =
         short.replace("sequences = 32", "sequences = 64").replace("steps = 120", "steps = 60");

@@ -1,5 +1,5 @@
-//! Confounds planted in every field, and seen by every reader: `diff`, the build of a comparison, the
-//! reading of its lock (as `compare` and `run` do), and audits of locks, of configurations and of tables.
+//! Confounds put into every field, and seen by every reader: `diff`, the build of a comparison, the reading of its lock
+//! (as `compare` and `run` do), and audits of locks, of configurations and of tables.
 //!
 //! In: the rows of the field table. Out: properties. Must stay true: a field without a row fails here.
 
@@ -17,7 +17,7 @@ use super::comparison::PAIR;
 use super::fields::{DECIDING, bases_of, other, settle};
 use super::support::{SMALL, compiled_text, judge_by, locked};
 
-/// Both arms as they are, and the second with another value of the field.
+/// Both arms unchanged, and the second with another value of the field.
 struct Planted {
     base: Experiment,
     arm: Experiment,
@@ -102,7 +102,7 @@ fn a_confound_in_any_field_is_seen_by_everyone_who_reads_locks() {
         let named = |changes: &[compiler::compare::Change]| changes.iter().any(|c| c.path == path);
         // The budget may be named by its other form.
         let named_confound = named(&verdict.confounds) || path.starts_with("budget.");
-        // Seeds are set by the comparison, for every arm alike.
+        // The comparison sets the seeds, for every arm alike.
         let locked = |file: &str, arms| (!path.starts_with("seeds.")).then(|| built(file, arms));
         match def.class {
             Class::Semantic | Class::Measured | Class::Carried => {
@@ -134,7 +134,7 @@ fn a_confound_in_any_field_is_seen_by_everyone_who_reads_locks() {
                 }
             }
         }
-        // Who declares that canonc runs both arms is asked no more about what only others read.
+        // If canonc is declared to run both arms, keys that only other trainers read do not count.
         let ours = diff(&base, changed, Trainer::Canonc);
         let excused = def.class == Class::Carried;
         assert_eq!(ours.is_controlled(), verdict.is_controlled() || excused, "{path}");
@@ -185,7 +185,7 @@ const KEYS: &[(&str, &str)] = &[
     ("gpus_from_comment", "128"),
 ];
 
-/// A value that no default and no key above is.
+/// A value that differs from every default and every key above.
 fn planted_value(row: &FieldDef) -> &'static str {
     match (row.kind, row.absent) {
         (_, Absent::Is("true") | Absent::Default("true")) => "false",
@@ -236,7 +236,7 @@ fn a_confound_in_any_key_is_seen_in_configurations_and_tables() {
         if derived || idle || row.path.starts_with(CANON) || row.path.starts_with("arch.canon") {
             continue;
         }
-        // `model.canon_set` says both.
+        // `model.canon_set` gives both.
         let canon = if row.path == "arch.mixer.short_conv" { (CANON, "ABCD") } else { canon };
         for key in names(row) {
             let value = planted_value(row);
@@ -244,10 +244,10 @@ fn a_confound_in_any_key_is_seen_in_configurations_and_tables() {
                 vocabulary::known(k.0).is_none_or(|known| known.path != row.path)
             };
             let plain: Vec<_> = KEYS.iter().filter(without).copied().collect();
-            // In the one arm there, in the other not; and two values.
+            // The key in one arm only; then two different values.
             let second = if value == "3" { "5" } else { "something" };
             let mut cases = vec![(plain.clone(), value)];
-            // Shares count by their sum, so one source has one share.
+            // Shares are relative to their sum, so one source has one share.
             if (value == "3" || value == "another") && row.path != "data.sources.*" {
                 let mut with = plain.clone();
                 with.push((key.as_str(), second));
@@ -263,7 +263,7 @@ fn a_confound_in_any_key_is_seen_in_configurations_and_tables() {
                     let found = report(&set);
                     let what = format!("{key} = {value} in a {kind}: {:?}", found.findings);
                     assert_eq!(found.pairs.len(), 1, "{what}");
-                    // Columns are held to the keys, or to the other arm's where those are not there.
+                    // Columns are checked against the keys, or against the other arm's if those are missing.
                     if row.topic != Topic::Reported {
                         let decides = row.topic.decides() || row.class == Class::Measured;
                         let spoilt = decides || row.topic == Topic::Revision;
@@ -295,7 +295,7 @@ fn what_no_row_knows_is_reported_and_no_pair_with_it_is_clean() {
                 rules.contains(&"unknown-key") && found.fails() && found.clean.is_empty(),
                 "{key}"
             );
-            // Who knows what it is says so.
+            // A rule can declare the key's topic.
             let rules =
                 compiler::audit::rules(&format!("[keys]\n\"{key}\" = \"setup\"\n")).unwrap();
             let mut set = set;
@@ -304,7 +304,7 @@ fn what_no_row_knows_is_reported_and_no_pair_with_it_is_clean() {
             assert!(!found.fails() && found.clean.len() == 1, "{key}: {:?}", found.findings);
         }
     }
-    // Nothing is passed over because it is null.
+    // A null value is not ignored.
     let null = as_configuration("run", &[("my.flag", "")]);
     assert!(null.unknown.contains("my.flag"));
 }
@@ -329,7 +329,7 @@ fn columns_that_repeat_a_key_decide_where_the_key_is_not_there() {
         let same = report(&as_table([&[(key, one)], &[(key, one), canon]]));
         assert!(!same.fails() && same.clean.len() == 1, "{key}: {:?}", same.findings);
     }
-    // And what does not follow from the keys is an error, in one arm or in both.
+    // A value that does not follow from the keys is an error, in one arm or in both.
     for (key, lie) in [
         ("seqs_per_step", "7"),
         ("warmup_tokens_B", "7"),
@@ -361,7 +361,7 @@ fn columns_that_repeat_a_key_decide_where_the_key_is_not_there() {
     }
 }
 
-/// The graph is the same, and the parameter another one: only the manifest shows it.
+/// The graph is the same, and a parameter differs: only the manifest shows it.
 #[test]
 fn audits_of_locks_compare_manifests() {
     let renamed = SMALL.replace("layers 2 of decoder", "layers 2 of mine").replace(
@@ -388,7 +388,7 @@ fn audits_of_locks_compare_manifests() {
     assert!(found.fails() && found.clean.is_empty(), "{:?}", found.findings);
 }
 
-/// One name for two definitions is told, with both digests; a confound where the graphs differ.
+/// Two definitions with one name are reported with both digests, and are a confound if the graphs differ.
 #[test]
 fn audits_of_locks_tell_definitions_of_one_name_apart() {
     let own = |h: &str| {
@@ -418,7 +418,7 @@ fn audits_of_locks_tell_definitions_of_one_name_apart() {
     assert_eq!(rules(&other), (vec!["twin-definition".to_owned()], true));
 }
 
-/// A fill is what it computes: an MLP that is called `canon` is no Canon layer.
+/// A fill is identified by its computation: an MLP called `canon` is not a Canon layer.
 #[test]
 fn audits_of_locks_tell_fills_by_their_graphs() {
     let own = |body: &str| {
@@ -443,7 +443,7 @@ fn audits_of_locks_tell_fills_by_their_graphs() {
     assert!(found.clean.is_empty(), "{:?}", found.findings);
 }
 
-/// Names that mean something else than in canonc are told, in both arms or in one of them.
+/// Names with another meaning than in canonc are reported, in one arm or in both.
 #[test]
 fn audits_of_locks_tell_redefinitions() {
     let text = format!(
@@ -464,7 +464,7 @@ fn audits_of_locks_tell_redefinitions() {
     assert_eq!(found.clean.len(), 1);
 }
 
-/// What only another trainer reads decides nothing between arms that one comparison gives to canonc.
+/// A key that only another trainer reads has no effect if the comparison declares that canonc runs both arms.
 #[test]
 fn audits_of_comparisons_know_who_runs_them() {
     for (def, Planted { base, arm: _, both }) in planted() {

@@ -1,4 +1,4 @@
-//! The release's 64 experiments, as locks: every key it wrote, every number that follows.
+//! The release's 64 experiments as locks: every key of the release, and every number that follows.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -32,8 +32,7 @@ fn published() -> Vec<(Row, Experiment)> {
     table("recipes/published/data/recipes.tsv").into_iter().map(locked).collect()
 }
 
-/// What a key of the release's is here, in the release's words; empty where it says nothing that its
-/// default would not.
+/// The value here of a key of the release, in the release's words; empty if it only repeats the default.
 fn ours(key: &str, experiment: &Experiment, published: &str) -> String {
     let field = |path: &str| experiment.value(path).map_or_else(String::new, FieldValue::plain);
     let truth = |is: bool| if is { "True" } else { "False" }.to_owned();
@@ -53,7 +52,7 @@ fn ours(key: &str, experiment: &Experiment, published: &str) -> String {
     let kind = arch("layers.0.mixer");
     match key {
         "steps" => field("budget.steps"),
-        // Micro-batches are the devices' here: one a device.
+        // Here micro-batches include those of all devices: one per device.
         "grad_acc_steps" => {
             let devices = u64::from(experiment.platform.devices.unwrap());
             (experiment.batch.micro_batches / devices).to_string()
@@ -62,7 +61,7 @@ fn ours(key: &str, experiment: &Experiment, published: &str) -> String {
         "model.canon_set" => {
             let canon = |slot: &&str| arch(&format!("layers.0.slots.{slot}")) == "canon";
             let slots: Vec<&str> = ["A", "B", "C", "D"].into_iter().filter(canon).collect();
-            // The mixer's own convolution, which Llama has none of, is `bb` there.
+            // `bb` is the release's word for the mixer's own convolution; Llama has none.
             let own = if mixer("short_conv") == "true" { "bb" } else { "" };
             let (before, after) = slots.split_at(slots.len().min(1));
             if own.is_empty() {
@@ -73,7 +72,7 @@ fn ours(key: &str, experiment: &Experiment, published: &str) -> String {
         }
         "model.dim" => arch("dim"),
         "model.ffn_dim_multiplier" | "model.multiple_of" => {
-            // Said, though what it says is overridden by a width.
+            // Written, although a width overrides it.
             let said = if key.ends_with("of") { "multiple_of" } else { "multiplier" };
             let ours = arch(&format!("layers.0.mlp.{said}"));
             absent_or(
@@ -124,7 +123,8 @@ fn ours(key: &str, experiment: &Experiment, published: &str) -> String {
         "data.root_dir" => lingua("root_dir"),
         "data.batch_size" => field("batch.sequences"),
         "data.prefetch_size" => {
-            // The release shuffled a buffer of so many batches of each rank, and its locks say so.
+            // The release shuffled a buffer of this many batches per rank, and its locks have the
+            // key.
             assert_eq!(field("data.shuffle"), "buffer");
             let number = |path: &str| field(path).parse::<u64>().unwrap();
             let held = number("lingua.prefetch_size") * number("batch.sequences");
@@ -132,7 +132,7 @@ fn ours(key: &str, experiment: &Experiment, published: &str) -> String {
             lingua("prefetch_size")
         }
         "data.seq_len" => field("data.seq_len"),
-        // Inputs, and the next tokens as targets: what training is here.
+        // Inputs, and the next tokens as targets: training here always has these two.
         "data.n_views" => "2".to_owned(),
         "data.load_async" => lingua("load_async"),
         "data.add_bos" => truth(field("data.add_bos") == "true"),
@@ -227,7 +227,7 @@ fn what_follows_is_as_published() {
         let count = counts.iter().find(|count| count["recipe"] == *name).unwrap();
         assert_eq!(value("arch.parameters"), count["total_params"], "{name}");
         assert_eq!(value("arch.non_embedding"), count["non_embedding_params"], "{name}");
-        // An open lock: nobody but the release has its data.
+        // An open lock: only the release has its data.
         assert_eq!(experiment.open_inputs().len(), 2, "{name}");
     }
 }
@@ -249,7 +249,7 @@ fn every_twin_is_locked_with_its_verdict() {
             other => panic!("{name}: {other:?}"),
         }
         assert!(verdict.headline().ends_with("data assumed equal by name"), "{name}");
-        // The arms are the published experiments, but for the name of the comparison.
+        // The arms are the published experiments, apart from the name of the comparison.
         let arm = twin.arms.iter().find(|arm| arm.name == "base").unwrap();
         let own = format!("lockfiles/{}.lock", row["model"]);
         let Lock::Experiment(own) = read(&own, &file(&own)).unwrap() else { panic!("{own}") };

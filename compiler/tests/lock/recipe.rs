@@ -1,4 +1,4 @@
-//! Recipes and comparison files that are wrong, each shown as a person sees it; and sweeps.
+//! Errors in recipes and comparison files, as the user sees them; and sweeps.
 
 use std::rc::Rc;
 
@@ -11,7 +11,7 @@ use super::support::{
     BREVO, DEPO, MANO, SMALL, TEXT, compiled_text, experiments_of, locked, small,
 };
 
-/// A recipe as people lay it out.
+/// A recipe in a typical layout.
 const LAID_OUT: &str = "arch = \"../arch/small.canon\"
 
 [data]
@@ -195,7 +195,7 @@ fn sweeps_make_named_points_in_order() {
     assert_eq!(made.len(), 4);
     let ids: std::collections::BTreeSet<_> = made.iter().map(|e| e.id()).collect();
     assert_eq!(ids.len(), 4);
-    // Fields that move together, as in the published recipes.
+    // Fields that change together, as in the published recipes.
     let pairs = "\"optimizer.lr, optimizer.clip\" = [[0.002, 1], [0.003, \"none\"]]";
     let made = sweep(pairs).unwrap();
     assert_eq!(made[0].name, "lr-lr0.002-clip1");
@@ -212,7 +212,7 @@ fn sweeps_make_named_points_in_order() {
     );
 }
 
-/// Points that say their own names, and archs that move together with values.
+/// Points with their own names, and archs that change together with values.
 #[test]
 fn places_can_be_named() {
     let arch = small();
@@ -236,7 +236,7 @@ fn places_can_be_named() {
             is("Canon-fast", "0.2", 0)
         ]
     );
-    // Without a name a place is called by what it holds; the file's name stands where no place has one.
+    // A point without a name is named after its values; if no point has a name, the file's name is used.
     let mixed = "\"arch, optimizer.lr\" = [[\"a.canon\", 0.1], [\"b.canon\", 0.1], [\"b.canon\", 0.2]]\n\
         \"seeds.eval\" = [7]";
     assert_eq!(
@@ -383,7 +383,7 @@ fn comparison_files_that_are_wrong() {
     insta::assert_snapshot!(shown);
 }
 
-/// Two tokens more, both below the largest: as many published numbers, and two dense ones more.
+/// Two tokens more, both below the largest: the published count is unchanged, the dense one grows by two.
 #[test]
 fn mano_divides_by_a_prime() {
     let vocab = |ids: &str, letters: &str| -> i64 {
@@ -396,7 +396,7 @@ fn mano_divides_by_a_prime() {
     assert_eq!(vocab("dense", "asmd"), vocab("dense", "asm") + 2);
 }
 
-/// The window must hold the shortest sample that each of training and evaluation can draw.
+/// The window must hold the shortest sample that training and evaluation can each draw.
 #[test]
 fn a_window_holds_an_answer_of_every_kind_of_sample_it_is_made_of() {
     let arch = small();
@@ -431,12 +431,12 @@ fn a_window_holds_an_answer_of_every_kind_of_sample_it_is_made_of() {
         // Training cycles of three take the three shortest.
         (train(depo(16, few)), true),
         (train(depo(15, few)), false),
-        // Two operands more than operations, bos, the length, and the value after its marker.
+        // The operations, one operand more, bos, the length, and the value after its marker.
         (mano(12), true),
         (mano(11), false),
         (train(mano(6)), true),
         (train(mano(5)), false),
-        // Twelve vertices have eight that are no leaf at least; the query, its marker, and an edge as the answer.
+        // Of twelve vertices at least eight are not leaves; then the query, its marker, and an edge as the answer.
         (brevo(21, ""), true),
         (brevo(20, ""), false),
         (brevo(40, ", multi = true"), true),
@@ -452,7 +452,7 @@ fn a_window_holds_an_answer_of_every_kind_of_sample_it_is_made_of() {
             (Err(why), true) => panic!("{why}"),
         }
     }
-    // More questions than names are as many as there are names, in the generator as in the table.
+    // More questions than names are cut to the number of names, in the generator and in the table.
     for m in [13, 65_536] {
         let text = DEPO.replace("K = 2", &format!("K = 2, M = {m}"));
         assert_eq!(experiments_of("recipes/test.toml", &text, &arch).map(|made| made.len()), Ok(1));

@@ -1,4 +1,4 @@
-//! Building locks out of texts, as `canonc build` does out of files.
+//! Builds locks from texts, as `canonc build` does from files.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -29,12 +29,12 @@ fn load(name: &str, files: &mut Vec<(String, String)>) {
     }
 }
 
-/// The one arch of a committed file.
+/// The only arch of a committed file.
 pub(crate) fn compiled(path: &str) -> Compiled {
     compiled_of(path, None)
 }
 
-/// The arch of that name in a committed file, or its only one.
+/// The arch with this name in a committed file, or its only one.
 pub(crate) fn compiled_of(path: &str, name: Option<&str>) -> Compiled {
     let mut files = Vec::new();
     load(path, &mut files);
@@ -52,7 +52,7 @@ pub(crate) fn compiled_text(text: &str, name: &str) -> Compiled {
     })
 }
 
-/// An arch lock as `canonc build` makes it of a committed file.
+/// The arch lock that `canonc build` makes of a committed file.
 pub(crate) fn arch_lock(path: &str) -> Lock {
     let stem = path.rsplit('/').next().unwrap().trim_end_matches(".canon");
     Lock::Arch(ArchLock::new(stem, path, &compiled(path)).unwrap())
@@ -63,7 +63,7 @@ pub(crate) fn arch_text_lock(text: &str, name: &str) -> Lock {
     Lock::Arch(ArchLock::new(name, "test.canon", &compiled_text(text, name)).unwrap())
 }
 
-/// A recipe's experiments, or its diagnostics as text. `arch` stands for whatever arch it names.
+/// A recipe's experiments, or its diagnostics as text. `arch` replaces the arch that the recipe names.
 pub(crate) fn experiments_of(
     name: &str,
     text: &str,
@@ -80,7 +80,7 @@ pub(crate) fn experiments_of(
     if found.is_empty() { Ok(made) } else { Err(shown(&found)) }
 }
 
-/// The one experiment of a recipe.
+/// The only experiment of a recipe.
 pub(crate) fn experiment_of(text: &str, arch: &Rc<LockedArch>) -> Experiment {
     let made = experiments_of("recipes/test.toml", text, arch).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(made.len(), 1);
@@ -91,7 +91,7 @@ pub(crate) fn locked(compiled: &Compiled) -> Rc<LockedArch> {
     Rc::new(LockedArch::new(compiled).unwrap())
 }
 
-/// An arch that takes any data of these tests and compiles in no time.
+/// An arch that fits all data of these tests and compiles quickly.
 pub(crate) const SMALL: &str = "
 arch small {
   vocab 10400  dim 8  norm_eps 1e-5
@@ -108,7 +108,7 @@ pub(crate) fn small() -> Rc<LockedArch> {
     locked(&compiled_text(SMALL, "small"))
 }
 
-/// A recipe of the small arch; every section can be replaced.
+/// A recipe for the small arch; every section can be replaced.
 pub(crate) const DEPO: &str = "arch = \"small.canon\"
 data = { task = \"depo\", seq_len = 128, N = 12, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2 }
 batch = { sequences = 32 }
@@ -152,12 +152,12 @@ budget = { steps = 100 }
 seeds = { init = 1, data = 1 }
 ";
 
-/// The verdict of two locks, as `canonc diff` asks for it.
+/// The verdict of `canonc diff` on two locks.
 pub(crate) fn judge(a: &Lock, b: &Lock, treatment: &[&str]) -> Result<Verdict, Refusal> {
     judge_by(a, b, treatment, Trainer::Any)
 }
 
-/// The same of arms that a trainer was declared to run.
+/// The same for arms with a declared trainer.
 pub(crate) fn judge_by(
     a: &Lock,
     b: &Lock,

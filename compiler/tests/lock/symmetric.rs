@@ -1,6 +1,6 @@
-//! A verdict is the same in both orders, and the same as a slow oracle's. The oracle writes each arm's text with the
-//! other arm's values at the treatment, compiles both texts, and compares identities: it knows nothing of field
-//! trees, plain forms or erasure.
+//! A verdict is the same in both orders, and agrees with a slow oracle. The oracle writes each arm's text with the
+//! other arm's values at the treatment, compiles both texts, and compares identities: it uses no field trees, normal
+//! forms or erasure.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use proptest::prelude::*;
 
 use super::support::{arch_text_lock, experiment_of, judge, small};
 
-/// A mixer like std's attention, with more when `qk_norm` is on, when it is off, and another slot.
+/// A mixer like std's attention, with code to insert if `qk_norm` is on or off, and another slot.
 macro_rules! attention {
     ($on:expr, $off:expr, $slot:expr) => {
         concat!(
@@ -26,7 +26,7 @@ macro_rules! attention {
     };
 }
 
-/// Definitions that an arm may use under a standard name. Each computes what std's does, or hides something.
+/// Definitions that an arm may use under a standard name. Each equals std's, or hides a difference.
 const DEFINITIONS: [(&str, &str); 13] = [
     ("std", ""),
     (
@@ -73,8 +73,8 @@ const DEFINITIONS: [(&str, &str); 13] = [
     ("canon, a mixer", "mixer canon(x) {\n  x + linear inner (silu(x), dim)\n}\n"),
 ];
 
-/// What can be chosen in an arm: the path a treatment names it by, and the texts of its values. The first value is
-/// the default and writes nothing.
+/// A choice in an arm: its path in a treatment, and the texts of its values. The first value is the default and writes
+/// nothing.
 struct Knob {
     entry: &'static str,
     values: &'static [&'static str],
@@ -105,7 +105,7 @@ const KNOBS: [Knob; 15] = [
     knob("share", &["", "share"]),
 ];
 
-/// Knobs that reach the same field may not both be turned in one arm.
+/// Knobs for the same field cannot both be used in one arm.
 const EXCLUSIVE: [(usize, usize); 3] = [(3, 4), (5, 6), (7, 11)];
 
 const OWN: &str =
@@ -145,7 +145,7 @@ impl Arm {
     }
 }
 
-/// What the oracle makes of a text: its graph and manifest, or that it is no arch.
+/// The graph and manifest of an arm, or `None` if it does not compile.
 fn identity(arm: &Arm) -> Option<(String, String)> {
     if !arm.legal() {
         return None;
@@ -169,7 +169,7 @@ fn lock(arm: &Arm) -> Lock {
     arch_text_lock(&arm.text(), "x")
 }
 
-/// How a treatment names a knob: where both arms fill a slot with Canon layers, what differs is a setting of them.
+/// A knob's entry in a treatment: if both arms fill a slot with Canon layers, they differ in a setting of the fill.
 fn entry(knob: usize, a: &Arm, b: &Arm) -> &'static str {
     let canon = |arm: &Arm| KNOBS[knob].values[arm.chosen[knob]].starts_with("canon");
     match KNOBS[knob].entry {
@@ -190,7 +190,7 @@ fn arm() -> impl Strategy<Value = Arm> {
     )
 }
 
-/// An arm, and one that differs in few knobs and perhaps its definitions.
+/// An arm, and one that differs in few knobs and perhaps in its definitions.
 fn pair() -> impl Strategy<Value = (Arm, Arm, Vec<bool>)> {
     let turned = prop::collection::vec(any::<(prop::sample::Index, prop::sample::Index)>(), 0..4);
     (
@@ -213,15 +213,15 @@ fn pair() -> impl Strategy<Value = (Arm, Arm, Vec<bool>)> {
         })
 }
 
-/// Knobs whose entry reaches another knob's field, too.
+/// Knobs with an entry that also covers another knob's field.
 const BROADER: [(usize, usize); 3] = [(5, 6), (7, 11), (4, 3)];
 
-/// Hundreds in every test run; `PROPTEST_CASES=10000` for more.
+/// Hundreds in every test run; set `PROPTEST_CASES=10000` for more.
 fn cases() -> u32 {
     std::env::var("PROPTEST_CASES").ok().and_then(|n| n.parse().ok()).unwrap_or(300)
 }
 
-/// Paths of what was found, for a comparison that ignores the order of the arms.
+/// The paths of the confounds, to compare them independently of the arms' order.
 fn confounds(verdict: &Verdict) -> BTreeSet<String> {
     verdict
         .confounds
@@ -237,7 +237,7 @@ proptest! {
     #[test]
     fn both_orders_and_the_oracle_agree((a, b, declared) in pair()) {
         prop_assume!(identity(&a).is_some() && identity(&b).is_some());
-        // Of slot A, both arms would fill the first layer, with other settings.
+        // Both arms would fill slot A of the first layer, with different settings.
         prop_assume!([(&a, &b), (&b, &a)].iter().all(|(a, b)| a.chosen[7] == 0 || b.chosen[11] == 0));
         let differing = (0..KNOBS.len()).filter(|knob| a.chosen[*knob] != b.chosen[*knob]);
         let mut entries: BTreeSet<usize> = differing.clone().filter(|knob| declared[*knob]).collect();
@@ -265,7 +265,7 @@ proptest! {
             }
             [Err(one), Err(other)] => {
                 prop_assert_eq!(one.code, other.code);
-                // A treatment that holds, and of which no part can go, is not refused.
+                // A treatment that holds and needs all its parts is not refused.
                 let needed = entries.iter().all(|entry| {
                     let mut rest = treatment.clone();
                     rest.remove(entry);
@@ -283,7 +283,7 @@ proptest! {
     }
 }
 
-/// Fields of a recipe and their values; the first is what both arms have unless it is turned.
+/// Fields of a recipe and their values; the first is the value of both arms unless changed.
 const FIELDS: [(&str, &[&str]); 12] = [
     ("optimizer.lr", &["0.003", "0.006"]),
     ("optimizer.weight_decay", &["0.0133", "0"]),
@@ -329,7 +329,7 @@ fn experiment(values: &Values) -> Experiment {
     experiment_of(&recipe_of(values), &small())
 }
 
-/// What identifies an experiment: how it trains, and what is measured of it.
+/// The texts that identify an experiment: its training and its measurements.
 fn texts(experiment: &Experiment) -> [String; 2] {
     let eval = experiment.eval_text();
     let measured =
@@ -356,7 +356,7 @@ proptest! {
         let entries: BTreeSet<usize> =
             (0..FIELDS.len()).filter(|field| a[*field] != b[*field] && declared[*field] && !hidden(*field)).collect();
         let mut treatment = entries.clone();
-        // What only one kind of schedule has comes with the kind.
+        // Fields of only one kind of schedule come with the kind.
         if one_sided && entries.contains(&KIND) {
             treatment.insert(WARMUP);
         }

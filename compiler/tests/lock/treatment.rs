@@ -1,4 +1,4 @@
-//! Treatments that say nothing about two arms, each refused with what to write instead.
+//! Treatments that do not fit the two arms, each refused with a suggestion.
 
 use compiler::compare::Refusal;
 use compiler::lock::Lock;
@@ -9,14 +9,14 @@ use super::support::{DEPO, TEXT, arch_lock, arch_text_lock, experiment_of, judge
 const X: &str = "arch x { vocab 300  dim 16  norm_eps 1e-5  init lingua
   layers 4 of decoder { mixer attention { heads 4 }  mlp swiglu { hidden 32 } } }";
 
-/// A head with a slot of its own, beside those of the layers.
+/// A head with its own slot, in addition to those of the layers.
 fn headed(fill: &str, edit: &str) -> Lock {
     let head = "head h(x) {\n  linear output (slot A(rms_norm norm (x)), vocab)\n}\n";
     let text = X.replace("arch x {", &format!("arch y {{ head h {{ {fill} }} "));
     arch_text_lock(&format!("{head}{text}\narch x = y with {{ {edit} }}\n"), "x")
 }
 
-/// A slot of the head has both proofs, as those of layers have.
+/// A slot of the head has both proofs, like those of layers.
 #[test]
 fn slots_of_the_head_are_erased() {
     use compiler::compare::Outcome;
@@ -59,9 +59,9 @@ fn refusals() -> Vec<(String, Refusal)> {
     let filled = [norm("canon A"), norm("fill A with mine")];
     let headed = [headed("", "canon A"), headed("canon A", "canon A")];
     let cases: [(&Lock, &Lock, &[&str]); 28] = [
-        // Layers that neither arm has; what the layers that are meant hold; the fill that is no Canon layer.
+        // Layers that neither arm has; contents of the selected layers; a fill that is not a Canon layer.
         (&x, &some, &["arch.layers.9.slots.A"]),
-        // Ranges of which only a part exists.
+        // Ranges that exist only in part.
         (&x, &some, &["arch.layers[0..99].slots.A"]),
         (&x, &some, &["arch.layers.1..5.slots.A"]),
         (&x, &some, &["arch.layers.0..24/4.slots.A"]),

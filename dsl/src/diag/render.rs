@@ -2,7 +2,7 @@
 //!
 //! In: the sources and diagnostics of any stage. Out: text, plain or with ANSI colours. Must stay
 //! true: never panics, whatever the spans; long lines, long spans and control characters come out
-//! short and harmless; the colours repeat what the words say.
+//! short and harmless; colours only repeat the words.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,11 +14,11 @@ use codespan_reporting::term::{self, Chars, Config, Styles, StylesWriter, termco
 use crate::diag::{Diagnostic, Severity};
 use crate::{FileId, Sources, Span};
 
-/// Characters of a source line that are shown.
+/// Characters shown of a source line.
 const LINE_CHARS: usize = 140;
-/// Of those, before the place a diagnostic is about.
+/// Of those, the characters before the marked place.
 const LEAD_CHARS: usize = 60;
-/// Characters of one message, label or help.
+/// Characters shown of one message, label or help.
 const MESSAGE_CHARS: usize = 1000;
 
 /// All diagnostics as text with source excerpts, in the order given.
@@ -63,12 +63,12 @@ fn one(sources: &Sources, diagnostic: &Diagnostic, colour: bool) -> String {
     match text {
         // codespan pads some lines.
         Some(text) => text.lines().fold(String::new(), |out, line| out + line.trim_end() + "\n"),
-        // Without its excerpt a message still says what is wrong.
+        // Even without an excerpt, the message says what is wrong.
         None => format!("{}: {}\n\n", diagnostic.code, diagnostic.message),
     }
 }
 
-/// Without characters that command a terminal or turn the order of letters, and of bearable length.
+/// The text without control characters and changes of direction, cut to a bounded length.
 fn harmless(text: &str) -> String {
     let mut out: String = text.chars().take(MESSAGE_CHARS).map(visible).collect();
     if text.chars().nth(MESSAGE_CHARS).is_some() {
@@ -83,7 +83,7 @@ fn visible(c: char) -> char {
     if turns || c.is_control() && c != '\t' { char::REPLACEMENT_CHARACTER } else { c }
 }
 
-/// The lines that a diagnostic shows, each cut to a window around what is marked on it.
+/// The source lines that a diagnostic shows, each cut to a window around its marks.
 struct Excerpts {
     files: BTreeMap<FileId, Excerpt>,
 }
@@ -91,24 +91,24 @@ struct Excerpts {
 struct Excerpt {
     name: String,
     text: String,
-    /// By line index.
+    /// Keyed by line index.
     lines: BTreeMap<usize, Line>,
 }
 
 struct Line {
-    /// Of the excerpt's text.
+    /// Range in the excerpt's text.
     range: Range<usize>,
-    /// Of the source.
+    /// Offset in the source.
     start: usize,
-    /// Characters of the source line that are cut off at its beginning.
+    /// Characters cut off at the beginning of the source line.
     cut: usize,
-    /// For each shown character its offset in the source, and in the excerpt.
+    /// For each shown character, its offsets in the source and in the excerpt.
     offsets: Vec<(usize, usize)>,
 }
 
 impl Excerpts {
     fn of(sources: &Sources, spans: impl Iterator<Item = Span>) -> Excerpts {
-        // file → line index → (the line's range in the source, what is marked first on it)
+        // file → line index → (the line's range in the source, its first mark)
         let mut wanted: BTreeMap<FileId, BTreeMap<usize, (Range<usize>, usize)>> = BTreeMap::new();
         for span in spans {
             let text = sources.text(span.file);
@@ -118,7 +118,7 @@ impl Excerpts {
             let lines = wanted.entry(span.file).or_default();
             let start = before.rfind('\n').map_or(0, |newline| newline + 1);
             lines.entry(index).or_insert((line_at(text, start), at));
-            // codespan shows the one line between two marked ones.
+            // codespan also shows a single line between two marked ones.
             let next = line_at(text, start).end + 1;
             if next <= text.len() {
                 lines.entry(index + 1).or_insert((line_at(text, next), next));
@@ -138,7 +138,7 @@ impl Excerpts {
         Excerpts { files: files.collect() }
     }
 
-    /// Where the first line of a span stands in the excerpt.
+    /// Where the first line of a span is in the excerpt.
     fn range(&self, sources: &Sources, span: Span) -> Range<usize> {
         let Some(excerpt) = self.files.get(&span.file) else { return 0..0 };
         let text = sources.text(span.file);
@@ -183,7 +183,7 @@ impl Excerpt {
 }
 
 impl Line {
-    /// The shown place nearest to a place in the source.
+    /// The shown offset nearest to an offset in the source.
     fn place(&self, source: usize) -> usize {
         let after = self.offsets.partition_point(|(from, _)| *from < source);
         let found = self.offsets.get(after).or(self.offsets.last());
@@ -191,7 +191,7 @@ impl Line {
     }
 }
 
-/// The line that begins at `start`, without its end.
+/// The line that begins at `start`, without its line ending.
 fn line_at(text: &str, start: usize) -> Range<usize> {
     let rest = text.get(start..).unwrap_or("");
     let length = rest.find('\n').unwrap_or(rest.len());

@@ -1,7 +1,7 @@
-//! Every way a text can fail to be a `.canon` file: one named constructor each.
+//! All syntax errors of a `.canon` file: one named constructor each.
 //!
-//! In: the place and the words found there. Out: a [`Diagnostic`] that says what is wrong, points
-//! at it and says what to type. Must stay true: one stable code per constructor, and a case in
+//! In: the place and the text found there. Out: a [`Diagnostic`] that says what is wrong, points at
+//! it and says what to type. Must stay true: one stable code per constructor, and a case in
 //! `tests/cases/parse` for each (the test reads this file).
 
 use crate::diag::{Diagnostic, suggest};
@@ -144,7 +144,7 @@ pub(crate) fn decimal_too_large(span: Span) -> Diagnostic {
 
 // --- what was expected ---
 
-/// The general case: `what` is wanted, `found` stands there.
+/// The general case: `what` was expected, `found` was read.
 pub(crate) fn expected(span: Span, what: &str, found: &str, help: &str) -> Diagnostic {
     Diagnostic::error("unexpected", span, format!("expected {what}, found {found}")).help(help)
 }
@@ -239,8 +239,7 @@ pub(crate) fn missing_result(span: Span, name: &str) -> Diagnostic {
         .help("end the body with the tensor it returns")
 }
 
-/// `sign` begins the value if it stands at the beginning of a line and could have continued the
-/// line before.
+/// `sign` is the value's first token if it begins a line and could have continued the previous one.
 pub(crate) fn unused_value(span: Span, sign: Option<&str>) -> Diagnostic {
     let error = Diagnostic::error("unused-value", span, "this value is not used")
         .here("only the last expression of a body is its result")

@@ -1,7 +1,7 @@
 //! Bodies: statements, then the result.
 //!
 //! In: tokens. Out: [`Body`], [`Statement`]. Must stay true: only the last expression of a
-//! definition is its result, an `if` has none; one broken statement costs only itself.
+//! definition is its result, an `if` has none; a broken statement does not affect the others.
 
 use super::Parser;
 use super::expr::Braces;
@@ -64,12 +64,12 @@ impl Parser<'_> {
         })
     }
 
-    /// Reports an expression that is neither bound nor the result.
+    /// Reports an expression that is neither bound to a name nor the result.
     fn misplaced_value(&mut self, values: &[Expr], in_if: bool) {
         let (Some(first), Some(last)) = (values.first(), values.last()) else { return };
         let span = first.span.to(last.span);
         if self.at_operator() && self.kind() != TokenKind::Minus {
-            // The line after was meant to belong to it: that is what the next report says.
+            // The next line was meant to continue this one, and its report will say so.
             return;
         }
         if self.kind() == TokenKind::Semicolon {
@@ -93,7 +93,7 @@ impl Parser<'_> {
         self.recover();
     }
 
-    /// Whether an expression begins here, not a statement.
+    /// Whether an expression begins here, rather than a statement.
     fn at_value(&self) -> bool {
         match self.kind() {
             TokenKind::Keyword(Keyword::Slot | Keyword::Not | Keyword::True | Keyword::False)
@@ -208,7 +208,7 @@ impl Parser<'_> {
             return self.expected("its shape", "write `param NAME [heads, 4]`");
         }
         let dims = self.list(("`[`", "write `[heads, 4]`"), |p| p.expr(Braces::Apply))?;
-        // On the next line `init` may also be a name that begins a statement or the result.
+        // On the next line, `init` may also be a name that begins a statement or the result.
         let assigned = self.kind_at(1) == TokenKind::Assign;
         let ruled = self.is_keyword(Keyword::Init) && !assigned;
         let init = if ruled && (self.joined(0) || self.is_name(1)) {

@@ -1,7 +1,7 @@
 //! Entries: the lines of an arch, a `with`, a definition's configuration or an init table.
 //!
-//! In: tokens. Out: [`Entry`] lists. Must stay true: one broken entry costs only itself; a list of
-//! slots ends with its line.
+//! In: tokens. Out: [`Entry`] lists. Must stay true: a broken entry does not affect the others; a
+//! list of slots ends with its line.
 
 use super::Parser;
 use super::expr::Braces;
@@ -9,7 +9,7 @@ use crate::diag::{suggest, syntax};
 use crate::lex::{Keyword, TokenKind};
 use crate::{Entry, ExprKind, Path, Span};
 
-/// In an init table every line is `ROLE RULE`: `canon` and `layers` are roles like any other.
+/// Where the entries are. In an init table every line is `ROLE RULE`: `canon` and `layers` are ordinary roles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Table {
     Fields,
@@ -136,7 +136,7 @@ impl Parser<'_> {
         Some(slots)
     }
 
-    /// Says why no entry begins here, looking at the one before.
+    /// Reports why no entry begins here, from the entry before it.
     fn not_an_entry<T>(&mut self, last: Option<&Entry>) -> Option<T> {
         let span = self.span();
         let found = self.found();
@@ -180,7 +180,7 @@ impl Parser<'_> {
             },
         }
         if let TokenKind::Keyword(keyword) = self.kind() {
-            // `fil A with …`, `layer 4 of …`: the word that was meant stands first.
+            // `fil A with …`, `layer 4 of …`: the misspelt keyword comes first.
             let wanted = match keyword {
                 Keyword::With => "fill",
                 Keyword::Of => "layers",
@@ -199,7 +199,7 @@ impl Parser<'_> {
         self.expected("an entry", "an entry is a name and its value: `heads 8`, `rope { … }`")
     }
 
-    /// Whether a binary operator stands here.
+    /// Whether the next token is a binary operator.
     pub(super) fn at_operator(&self) -> bool {
         matches!(
             self.kind(),

@@ -1,6 +1,6 @@
-//! Expressions. In: tokens. Out: [`Expr`]. Must stay true: the precedence table below is the one of
-//! `LANGUAGE.md`; a callee, its instance and its bracket stand on one line; a binary operator
-//! stands on the line where its left operand ends; no tree is higher than the bound.
+//! Expressions. In: tokens. Out: [`Expr`]. Must stay true: the precedence table below is that of
+//! `LANGUAGE.md`; a callee, its instance and its bracket are on one line; a binary operator is on
+//! the line where its left operand ends; no tree is higher than the bound.
 
 use super::Parser;
 use crate::diag::syntax;
@@ -8,14 +8,14 @@ use crate::lex::{self, Keyword, TokenKind};
 use crate::limits::MAX_EXPRESSION_HEIGHT;
 use crate::{Arg, BinaryOp, Decimal, Expr, ExprKind, Span, UnaryOp};
 
-/// Whether a `{` after a name belongs to it; not in `if NAME {`.
+/// Whether a `{` after a name belongs to that name; it does not in `if NAME {`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Braces {
     Apply,
     End,
 }
 
-/// Loosest first; `not` stands between `and` and the comparisons.
+/// Loosest first; `not` binds tighter than `and` and looser than the comparisons.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Or,
@@ -59,7 +59,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Left-associative chains; comparisons do not chain.
+    /// Chains are left-associative; comparisons do not chain.
     fn binary(&mut self, level: Level, braces: Braces) -> Option<Expr> {
         let start = self.span();
         let mut left = self.operand(level, braces)?;
@@ -82,7 +82,7 @@ impl Parser<'_> {
         Some(left)
     }
 
-    /// One more than `height`, if that is allowed.
+    /// `height` plus one, unless that exceeds the bound.
     fn taller(&mut self, height: usize, sign: Span) -> Option<usize> {
         if height >= MAX_EXPRESSION_HEIGHT {
             self.report(syntax::expression_too_tall(sign));
@@ -166,7 +166,7 @@ impl Parser<'_> {
         Some(Expr { kind, span: self.since(start) })
     }
 
-    /// The span keeps the parentheses, the tree does not.
+    /// The span includes the parentheses; the tree has no node for them.
     fn parenthesised(&mut self) -> Option<Expr> {
         let start = self.span();
         let opener = self.at;
@@ -233,7 +233,7 @@ impl Parser<'_> {
         Some(Arg { name, value })
     }
 
-    /// A token as a count or an index; reported if it does not fit.
+    /// A token as a count or an index; an error if it does not fit.
     pub(super) fn integer(&mut self, what: &str) -> Option<u64> {
         let token = self.token(0);
         self.expect(TokenKind::Int, what, "write a number such as 3")?;
@@ -246,7 +246,7 @@ impl Parser<'_> {
         }
     }
 
-    /// For messages about the name just read.
+    /// A name from the source, shortened for messages.
     pub(super) fn clipped(&self, text: &str) -> String {
         lex::clip(text)
     }

@@ -1,7 +1,7 @@
 //! Files: imports, then definitions.
 //!
-//! In: tokens. Out: [`Ast`]. Must stay true: one broken definition costs only itself; every `///`
-//! line is either kept with a definition or reported.
+//! In: tokens. Out: [`Ast`]. Must stay true: a broken definition does not affect the others; every
+//! `///` line is either kept with a definition or reported.
 
 use super::Parser;
 use super::entry::Table;
@@ -41,7 +41,7 @@ impl Parser<'_> {
         ast
     }
 
-    /// Goes on at the next definition if this one could not be read.
+    /// Continues at the next definition if this one could not be read.
     fn after_item(&mut self, before: usize, whole: bool) {
         self.open.clear();
         if whole {
@@ -63,7 +63,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether the tokens here look like the beginning of a definition, and of nothing else.
+    /// Whether the tokens here can only be the beginning of a definition.
     pub(super) fn at_definition(&self) -> bool {
         let after = self.kind_at(2);
         match self.kind() {
@@ -76,7 +76,7 @@ impl Parser<'_> {
         }
     }
 
-    /// The `///` lines that stand directly before this token; earlier ones document nothing.
+    /// The `///` lines directly before this token; earlier ones document nothing.
     fn docs(&mut self) -> Vec<String> {
         let mut docs = Vec::new();
         while let Some(line) = self.lexed.docs.get(self.doc).filter(|d| d.before <= self.at) {
@@ -142,7 +142,7 @@ impl Parser<'_> {
                 let word = self.text_of(self.token(0));
                 let near = suggest(word, DEFINITION_WORDS);
                 self.report(syntax::unknown_definition(start, &self.clipped(word), near));
-                // `blok decoder(x) { … }`: read on, there may be more to say.
+                // `blok decoder(x) { … }`: continue, to find more errors.
                 match near.and_then(Keyword::of) {
                     Some(Keyword::Kind(kind)) if self.is_name(1) => {
                         self.def_or_alias(docs, start, kind)

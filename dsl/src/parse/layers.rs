@@ -1,7 +1,7 @@
-//! Layer lists and paths: the two things that may begin with `layers`.
+//! Layer lists and paths: both may begin with `layers`.
 //!
-//! In: tokens. Out: [`LayerList`], [`Path`]. Must stay true: whether `layers [` opens a list or a
-//! selection is decided by what stands in the brackets, never by spaces.
+//! In: tokens. Out: [`LayerList`], [`Path`]. Must stay true: the contents of the brackets, never
+//! the spaces, decide whether `layers [` opens a list or a selection.
 
 use super::Parser;
 use super::expr::Braces;
@@ -44,7 +44,7 @@ impl Parser<'_> {
         Some(None)
     }
 
-    /// Whether `layers`, standing here, begins a path: what is in its brackets selects layers.
+    /// Whether this `layers` begins a path: its brackets hold a selection.
     pub(super) fn at_selection(&self) -> bool {
         if !self.is_keyword(Keyword::Layers) || self.kind_at(1) != TokenKind::LBracket {
             return false;
@@ -78,7 +78,7 @@ impl Parser<'_> {
         }
         while self.kind() == TokenKind::Dot {
             self.bump();
-            // `layers.3`, or `layers.3.5` which reads as a decimal.
+            // `layers.3`, or `layers.3.5`, where `3.5` reads as a decimal.
             if matches!(self.kind(), TokenKind::Int | TokenKind::Decimal) {
                 let text = self.text_of(self.token(0));
                 let index = text.split('.').next().unwrap_or(text).to_string();
@@ -112,7 +112,7 @@ impl Parser<'_> {
                 while self.eat(TokenKind::Dot) {
                     path.push(self.name("a name after `.`")?);
                 }
-                self.bump(); // `is`, seen by `at_selection`
+                self.bump(); // `is`, which `at_selection` has checked
                 Select::Is { path, def: self.name("the name of a definition")? }
             }
             _ => {

@@ -1,17 +1,17 @@
-//! Names that a reader or a file system would take for the same.
+//! Names that a reader or a file system would confuse.
 //!
 //! In: one file's tree. Out: diagnostics for names of one scope that are equal, or differ only in
-//! case. Must stay true: only what this file shows is judged; imports are the compiler's.
+//! case. Must stay true: only names of this file are checked; the compiler checks imports.
 
 use std::collections::BTreeMap;
 
 use crate::diag::{Diagnostics, syntax};
 use crate::{Arg, Ast, Entry, Expr, ExprKind, Item, Name, Span, Statement};
 
-/// Lower-case name → as first written, and where.
+/// Lower-case name → the name as first written, and its place.
 type Scope = BTreeMap<String, (String, Span)>;
 
-/// Whether writing a name again is a mistake or means the same thing.
+/// Whether writing a name again is an error or means the same thing.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Again {
     Refused,
@@ -47,7 +47,7 @@ pub(super) fn check(ast: &Ast, out: &mut Diagnostics) {
     }
 }
 
-/// What a body names: values, and the parts of parameter paths.
+/// The names in a body: values, and the parts of parameter paths.
 #[derive(Default)]
 struct Scopes {
     values: Scope,
@@ -66,7 +66,7 @@ fn statements(list: &[Statement], scopes: &mut Scopes, out: &mut Diagnostics) {
             Statement::Param { name, .. } | Statement::Share { name, .. } => {
                 let before = out.len();
                 add(&mut scopes.values, name, Again::Fine, out);
-                // It is in both scopes, but one report is enough.
+                // The name is in both scopes, but one report is enough.
                 let reported = out.len() > before;
                 add(&mut scopes.paths, name, Again::Fine, out);
                 out.truncate(if reported { before + 1 } else { out.len() });

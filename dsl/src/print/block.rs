@@ -1,8 +1,8 @@
-//! What stands in braces, to pieces: statements, entries, layer lists.
+//! The contents of braces to pieces: statements, entries, layer lists.
 //!
-//! In: tree nodes. Out: [`Doc`]s. Must stay true: what the author put on one line stays on one line
-//! if it fits and reads the same; what began on a new line stays broken; without a source, the
-//! layout depends on the tree alone.
+//! In: tree nodes. Out: [`Doc`]s. Must stay true: text that the author put on one line stays on one
+//! line if it fits and reads the same; text that began on a new line stays broken; without a
+//! source, the layout depends on the tree alone.
 
 use super::Builder;
 use super::doc::{
@@ -13,9 +13,9 @@ use super::layout::{STEP, WIDTH};
 use crate::lex::Keyword;
 use crate::{Body, Entry, Expr, LayerList, LayerWhat, Path, Segment, Select, Span, Statement};
 
-/// Names differ this much in length at most where values are aligned.
+/// Values are aligned only if their names differ at most this much in length.
 const ALIGN: usize = 8;
-/// Between things that stand on one line without a comma.
+/// The space between items on one line without a comma.
 const GAP: &str = "   ";
 
 impl Builder<'_> {
@@ -51,7 +51,7 @@ impl Builder<'_> {
         group_if(!inline, braced)
     }
 
-    /// `{ … }`, the contents beginning at `first`.
+    /// `{ … }`, with contents that begin at `first`.
     fn braced(&mut self, broken: bool, inner: Vec<Doc>, first: u32, end: Upto) -> Vec<Doc> {
         if inner.is_empty() && !broken {
             return vec![text("{}")];
@@ -61,7 +61,7 @@ impl Builder<'_> {
         vec![text("{"), open, indent(inner), close(" ", end), text("}")]
     }
 
-    /// Statements, each on a line of its own or in the row the author made.
+    /// Statements, each on its own line or in the row the author made.
     fn statements(&mut self, list: &[Statement], end: Upto) -> Vec<Doc> {
         let docs: Vec<Doc> = list.iter().map(|statement| self.statement(statement)).collect();
         let spans: Vec<Span> = list.iter().map(Statement::span).collect();
@@ -113,7 +113,7 @@ impl Builder<'_> {
         }
     }
 
-    /// All arms of an `if` are on one line, or none.
+    /// Either all arms of an `if` are on one line, or none.
     fn if_statement(
         &mut self,
         condition: &Expr,
@@ -142,7 +142,7 @@ impl Builder<'_> {
 
     // --- rows ---
 
-    /// Groups neighbours that stood on one line of a broken block, and still can: the number of
+    /// Groups neighbours that were on one line of a broken block and still can be: the number of
     /// items of each row.
     fn rows(
         &self,
@@ -172,7 +172,7 @@ impl Builder<'_> {
         rows
     }
 
-    /// Lays out rows one to a line; `gap` separates items if the block stands on one line.
+    /// Lays out one row per line; `gap` separates items if the block is on one line.
     fn lay_rows(
         &self,
         docs: Vec<Doc>,
@@ -201,10 +201,10 @@ impl Builder<'_> {
 
     // --- entries ---
 
-    /// `{ a 1, b 2 }` on one line if it fits; comments in `range` belong to it.
+    /// `{ a 1, b 2 }` on one line if it fits, with the comments in `range`.
     pub(super) fn inline_entries(&mut self, entries: &[Entry], range: (u32, u32)) -> Doc {
         let start = entries.first().map(|entry| entry.span().start);
-        // A list of slots without braces would take what follows a comma for another slot.
+        // A list of slots without braces would take the text after a comma for another slot.
         let (_, but_last) = entries.split_last().unzip();
         let ambiguous = but_last
             .unwrap_or_default()
@@ -214,7 +214,7 @@ impl Builder<'_> {
         self.entries(entries, broken, range.1)
     }
 
-    /// `{ entries }` of an arch or an init table: on one line only if the author wrote one.
+    /// `{ entries }` of an arch or an init table: on one line only if the author wrote it so.
     pub(super) fn block_entries(
         &mut self,
         entries: &[Entry],
@@ -229,7 +229,7 @@ impl Builder<'_> {
 
     fn entries(&mut self, entries: &[Entry], broken: bool, end: u32) -> Doc {
         self.level += 1;
-        // What is inside the values of roles has no roles.
+        // The values of roles contain no roles.
         let roles = std::mem::take(&mut self.roles);
         let spans: Vec<Span> = entries.iter().map(Entry::span).collect();
         let parts: Vec<(String, Doc)> = entries.iter().map(|it| self.entry(it, roles)).collect();
@@ -253,7 +253,7 @@ impl Builder<'_> {
         group_if(broken, braced)
     }
 
-    /// How many spaces more each entry's name takes, so that the values of neighbours align.
+    /// How many spaces to add to each entry's name so that the values of neighbours align.
     fn padding(&self, entries: &[Entry], spans: &[Span], rows: &[usize]) -> Vec<usize> {
         let width = |entry: &Entry| match entry {
             Entry::Set { path, .. } => match path.segments.as_slice() {
@@ -309,7 +309,7 @@ impl Builder<'_> {
         }
     }
 
-    /// What the entry begins with, and what comes after it.
+    /// The beginning of the entry, and the piece after it.
     fn entry(&mut self, entry: &Entry, roles: bool) -> (String, Doc) {
         match entry {
             Entry::Set { path, value, .. } => {
@@ -360,7 +360,7 @@ impl Builder<'_> {
     }
 }
 
-/// A row that does not fit becomes lines.
+/// Breaks a row that does not fit into lines.
 fn close_row(rows: &mut Vec<usize>, length: usize, width: usize) {
     match length {
         0 => {}

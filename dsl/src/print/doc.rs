@@ -1,16 +1,16 @@
-//! Text that can be laid out in more than one way, before it is known how much fits on a line.
+//! Text with more than one possible layout, before it is known how much fits on a line.
 //!
 //! In: pieces, built from the tree. Out: [`Doc`], which knows its width on one line. Must stay
-//! true: widths are computed once, when a piece is built, so that layout is linear.
+//! true: each width is computed once, when its piece is built, so that layout is linear.
 
 use std::borrow::Cow;
 
 #[derive(Debug)]
 pub(super) struct Doc {
     pub(super) kind: DocKind,
-    /// Width on one line; `None` if it must not stand on one line.
+    /// Width on one line; `None` if it cannot be on one line.
     pub(super) flat: Option<usize>,
-    /// Width up to the first place where a line may end, and whether there is such a place.
+    /// Width up to the first possible line end, and whether there is one.
     pub(super) head: usize,
     pub(super) breaks: bool,
 }
@@ -18,15 +18,15 @@ pub(super) struct Doc {
 #[derive(Debug)]
 pub(super) enum DocKind {
     Text(Cow<'static, str>),
-    /// Only in a group that is on one line, or only in one that is not.
+    /// Printed only if the group is on one line, or only if it is not.
     IfFlat(&'static str),
     IfBroken(String),
-    /// The end of a line, or `flat`.
+    /// A line end, or `flat` if the group is on one line.
     Soft {
         flat: &'static str,
     },
-    /// The same before something that begins at `at` in the source: the comments up to there stand
-    /// on lines of their own before it. `first` in its brackets has no blank line before it.
+    /// The same before an item that begins at `at` in the source: comments up to `at` get their own
+    /// lines before it. The `first` item in its brackets has no blank line before it.
     Break {
         flat: &'static str,
         at: u32,
@@ -37,7 +37,7 @@ pub(super) enum DocKind {
         flat: &'static str,
         upto: Upto,
     },
-    /// A comment that trails what stands before, if it begins before `upto`.
+    /// A comment at the end of the line, if it begins before `upto`.
     Trail {
         upto: Upto,
     },
@@ -47,8 +47,8 @@ pub(super) enum DocKind {
     Group(Vec<Doc>),
 }
 
-/// Which comments belong here: those before a place in the source; where what follows is another
-/// block, only those that end their block.
+/// Which comments belong here: those before a place in the source or, if another block follows,
+/// only those that end their block.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Upto {
     pub(super) at: u32,

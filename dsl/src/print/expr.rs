@@ -22,7 +22,7 @@ pub(super) enum Level {
     Primary,
 }
 
-/// `Bare` braces would be read as something else: in the condition of an `if`.
+/// `Bare` braces would be misread: in the condition of an `if`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Applied {
     Bare,
@@ -64,7 +64,7 @@ impl Builder<'_> {
         self.expr_in(expr, Level::Or, Applied::Bare)
     }
 
-    /// An expression where at least `wanted` must bind.
+    /// An expression in a place that binds at least as tightly as `wanted`.
     pub(super) fn expr_in(&mut self, expr: &Expr, wanted: Level, applied: Applied) -> Doc {
         let braces = matches!(expr.kind, ExprKind::Applied { .. });
         if level(expr) < wanted || (braces && applied == Applied::Parenthesised) {
@@ -114,7 +114,7 @@ impl Builder<'_> {
             ExprKind::Binary(op, left, right) => {
                 let (_, l, r) = operands(*op);
                 let left = self.expr_in(left, l, applied);
-                // Two steps, so that a broken condition stands apart from what it guards.
+                // Two steps, to set a broken condition apart from the body.
                 self.level += 2;
                 let right = self.expr_in(right, r, applied);
                 self.level -= 2;
@@ -124,7 +124,7 @@ impl Builder<'_> {
         }
     }
 
-    /// As the author wrote it, if that is known: `1_000` and `1e6` are worth keeping.
+    /// As the author wrote it, if the source is given: `1_000` and `1e6` are worth keeping.
     fn number(
         &self,
         expr: &Expr,
@@ -150,8 +150,8 @@ impl Builder<'_> {
         self.inline_entries(entries, (expr.span.start, end))
     }
 
-    /// `(a, b)`, or one to a line with a comma after each. `range` is where comments belong to it,
-    /// `starts` where its items begin.
+    /// `(a, b)`, or one item per line with a comma after each. Comments in `range` belong to it;
+    /// `starts` is where its items begin.
     pub(super) fn list<T>(
         &mut self,
         brackets: (&'static str, &'static str),
@@ -187,7 +187,7 @@ pub(super) fn arg_start(arg: &Arg) -> u32 {
     arg.name.as_ref().map_or(arg.value.span.start, |name| name.span.start)
 }
 
-/// The shortest text that is still read as a decimal.
+/// The shortest text that still reads as a decimal.
 fn decimal(value: Decimal) -> String {
     let text = value.to_string();
     if text.contains(['.', 'e']) { text } else { format!("{text}.0") }

@@ -1,4 +1,4 @@
-//! Pieces to lines: what fits on one line stands on one, and every comment comes out.
+//! Pieces to lines: a group that fits on one line is printed on one, and every comment is printed.
 //!
 //! In: [`Doc`]s and the comments with their places. Out: text. Must stay true: a comment is written
 //! exactly once, in order, and is always followed by the end of its line; no line ends in spaces.
@@ -15,7 +15,7 @@ pub(super) struct Layout<'a> {
     /// Whether the line ends in a comment, so that nothing can follow on it.
     ended: bool,
     comments: &'a [Comment],
-    /// To keep blank lines where the author left some.
+    /// For keeping the author's blank lines.
     source: Option<&'a str>,
 }
 
@@ -24,8 +24,8 @@ impl<'a> Layout<'a> {
         Layout { out: String::new(), column: 0, ended: false, comments, source }
     }
 
-    /// `tail` is the width of what must follow on the same line; `flat`, whether the innermost
-    /// group is on one line.
+    /// `tail` is the width of the text that must follow on the same line; `flat` is whether the
+    /// innermost group is on one line.
     pub(super) fn doc(&mut self, doc: &Doc, level: usize, flat: bool, tail: usize) {
         match &doc.kind {
             DocKind::Text(text) => self.text(text, level),
@@ -90,7 +90,7 @@ impl<'a> Layout<'a> {
         self.column += text.chars().count();
     }
 
-    /// Ends the line, if there is one.
+    /// Ends the current line, if it is not empty.
     pub(super) fn newline(&mut self) {
         if self.column > 0 {
             self.out.push('\n');
@@ -99,7 +99,7 @@ impl<'a> Layout<'a> {
         self.ended = false;
     }
 
-    /// Keeps a blank line that stands before `at` in the source.
+    /// Keeps a blank line before `at` in the source.
     pub(super) fn blank(&mut self, at: u32, first: bool) {
         if !first && self.column == 0 && self.blank_before(at) && !self.out.ends_with("\n\n") {
             self.out.push('\n');
@@ -114,8 +114,8 @@ impl<'a> Layout<'a> {
         before.get(before.len() - gap..).is_some_and(|gap| gap.matches('\n').count() > 1)
     }
 
-    /// Writes the comments up to a place on lines of their own; says whether what comes next is
-    /// still the first in its brackets.
+    /// Writes the comments up to a place on their own lines; returns whether the next item is still
+    /// the first in its brackets.
     pub(super) fn comments_before(&mut self, upto: Upto, first: bool, level: usize) -> bool {
         let mut first = first;
         while let Some(comment) = self.next(upto) {
@@ -128,7 +128,7 @@ impl<'a> Layout<'a> {
         first
     }
 
-    /// Puts a comment behind what stands on this line, if it stood behind something.
+    /// Appends a comment to this line, if it followed other text in the source.
     pub(super) fn trailing_comment(&mut self, upto: Upto) {
         if self.column > 0
             && !self.ended

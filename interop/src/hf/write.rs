@@ -1,7 +1,7 @@
-//! Hugging Face's `config.json`, written.
+//! Writes Hugging Face's `config.json`.
 //!
-//! In: a model. Out: the keys that the published class reads. Must stay true: the class, given these keys, builds this
-//! very model and no other; what they cannot say is under `canonc`, which other programs pass over.
+//! In: a model. Out: the keys that the published class reads. Must stay true: with these keys, the class builds exactly
+//! this model; anything that they cannot express is under `canonc`, which other programs ignore.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +26,7 @@ fn text(text: &str) -> Value {
     Value::Text(text.to_owned())
 }
 
-/// A number with a point, as Python prints a float.
+/// A number with a decimal point, as Python prints a float.
 pub(crate) fn float(number: Decimal) -> Value {
     let digits = number.to_string();
     let whole = !digits.contains(['.', 'e']);
@@ -46,11 +46,11 @@ pub(crate) fn canon_set(model: &Model) -> String {
     ] {
         set.extend(there.then_some(letter));
     }
-    // The release writes its sets with two of them.
+    // The release writes `b` twice in these sets.
     if model.short_conv() { set.replace('b', "bb") } else { set }
 }
 
-/// The row of [`TYPES`] that a model is written as.
+/// The row of [`TYPES`] for a model.
 fn class_of(model: &Model) -> (&'static str, &'static str, &'static str) {
     let [plain, canon, gla, gdn, mamba] = TYPES;
     match model.family() {
@@ -62,12 +62,12 @@ fn class_of(model: &Model) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-/// Whether stock `transformers` has the class; else the name of the published files.
+/// The name of the published files, unless stock `transformers` has the class.
 pub fn published(model: &Model) -> Option<&'static str> {
     Some(class_of(model).2).filter(|code| !code.is_empty())
 }
 
-/// The folder of the published repository that has the class.
+/// The folder of the published repository with the class.
 pub fn code_folder(model: &Model) -> &'static str {
     match model.family() {
         Family::Llama => "huggingface",
@@ -75,7 +75,7 @@ pub fn code_folder(model: &Model) -> &'static str {
     }
 }
 
-/// Refuses what the class would compute otherwise than its keys say.
+/// Refuses a model if the class would compute something else than its keys say.
 pub fn check_class(name: &str, model: &Model) -> Result<(), ForeignError> {
     let Mixer::Attention(attention) = &model.mixer else { return Ok(()) };
     let turns = turned_channels(attention);
@@ -89,7 +89,7 @@ pub fn check_class(name: &str, model: &Model) -> Result<(), ForeignError> {
     Err(ForeignError::new(name, message, "take another `rope.dims`: a power of two is kept"))
 }
 
-/// How many channels of a head the published classes turn: a quotient in f64, multiplied and cut (quirk Q10).
+/// How many channels of a head the published classes rotate: a quotient in f64, multiplied and truncated (quirk Q10).
 pub(crate) fn turned_channels(attention: &Attention) -> i64 {
     let head_dim = attention.head_dim as f64;
     (head_dim * (attention.rope_dims as f64 / head_dim)) as i64
@@ -163,7 +163,7 @@ pub fn write(described: &Described, seq_len: i64, dtype: &str) -> Value {
             Init::FlashLinear
         }
         Mixer::Mamba2 { heads, state, short_conv } => {
-            // The class decides by this key alone, never by the `b` of `canon_set`, and wants no bias then.
+            // The class reads only this key, never the `b` of `canon_set`, and then expects no bias.
             keys.insert("noconv1d", Value::Bool(!short_conv));
             keys.insert("use_conv_bias", Value::Bool(*short_conv));
             keys.insert("num_heads", int(*heads));
@@ -196,7 +196,7 @@ pub fn write(described: &Described, seq_len: i64, dtype: &str) -> Value {
     Value::Map(keys.into_iter().map(|(key, value)| (key.to_owned(), node(value))).collect())
 }
 
-/// What other programs pass over: how parameters began, where that is not what the configuration says, and whether
+/// The keys that other programs ignore: the initial distributions, if they differ from the configuration's, and whether
 /// rows were reordered.
 pub(crate) fn own(model: &Model, halved: bool, derived: bool) -> Option<Value> {
     let mut own = Vec::new();

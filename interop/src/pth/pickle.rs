@@ -1,22 +1,22 @@
 //! The part of pickle that a map of tensors needs.
 //!
-//! In: the bytes of `data.pkl`. Out: texts, numbers, lists, maps and tensors' places. Must stay true: no opcode that
-//! calls, imports or builds is known but REDUCE and BINPERSID on the three names below; stack, memo, depth and counts
-//! are bounded by the bytes read; every byte is used; no input panics.
+//! In: the bytes of `data.pkl`. Out: texts, numbers, lists, maps and tensors' places. Must stay true: of the opcodes
+//! that call, import or build, only REDUCE and BINPERSID are known, and only with the three names below; stack, memo,
+//! depth and counts are bounded by the bytes read; every byte is used; no input panics.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use super::{Entries, StorageKind};
 
-/// The most bytes of a pickle.
+/// The maximum size of a pickle in bytes.
 pub(super) const MAX_PICKLE: u64 = 16 << 20;
-/// The deepest nesting of lists and maps.
+/// The maximum nesting of lists and maps.
 const MAX_DEPTH: usize = 32;
-/// Axes of a tensor.
+/// The maximum number of axes of a tensor.
 const MAX_AXES: usize = 8;
 
-/// What a checkpoint is made of.
+/// A value in a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
     None,
@@ -25,7 +25,7 @@ pub enum Item {
     Float(f64),
     Text(String),
     List(Vec<Item>),
-    /// Keys that are numbers stand as their digits.
+    /// Keys that are numbers are kept as their digits.
     Map(Entries),
     Tensor(Tensor),
 }
@@ -39,7 +39,7 @@ pub struct Tensor {
     pub(super) strides: Vec<i64>,
 }
 
-/// A block of numbers by the name of its entry.
+/// A block of numbers, with the name of its entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Storage {
     pub(super) kind: StorageKind,
@@ -62,7 +62,7 @@ impl Item {
     }
 }
 
-/// A name that may stand in a checkpoint.
+/// A name that a checkpoint may contain.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Global {
     Rebuild,
@@ -70,7 +70,7 @@ enum Global {
     Storage(StorageKind),
 }
 
-/// What is on the stack. Lists and maps are shared: the memo may name one before it is filled.
+/// An entry of the stack. Lists and maps are shared: the memo may name one before it is filled.
 #[derive(Clone, Debug)]
 enum Cell {
     Mark,
@@ -79,7 +79,7 @@ enum Cell {
     Int(i64),
     Float(f64),
     Text(Rc<str>),
-    /// With how deep tuples nest in it: what is dropped recursively is bounded.
+    /// With the nesting depth of tuples in it, which bounds the recursion when it is dropped.
     Tuple(Rc<[Cell]>, usize),
     /// An index into the arena.
     List(usize),
@@ -99,7 +99,7 @@ pub(super) fn read(bytes: &[u8]) -> Result<Item, String> {
     if machine.at != bytes.len() {
         return Err(format!("{} bytes follow the end of its pickle", bytes.len() - machine.at));
     }
-    // Texts are named once and recalled: a few times the pickle is what sharing makes of it.
+    // Sharing recalls a text by its name, so the unfolded value is at most a few times the pickle.
     let mut budget = 8 * bytes.len() + (1 << 16);
     machine.item(&root, 0, &mut budget)
 }
@@ -143,7 +143,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// All above the last mark, and the mark.
+    /// Takes all values above the last mark, and the mark, off the stack.
     fn above_mark(&mut self) -> Result<Vec<Cell>, String> {
         let mark = self.stack.iter().rposition(|cell| matches!(cell, Cell::Mark));
         let mark = mark.ok_or_else(|| format!("its pickle has no mark, at byte {}", self.at))?;
@@ -247,7 +247,7 @@ impl<'a> Machine<'a> {
                     let n = i32::from_le_bytes(self.number()?);
                     self.stack.push(Cell::Int(i64::from(n)));
                 }
-                // LONG1: how large counts are written.
+                // LONG1: the opcode for large counts.
                 0x8a => {
                     let length = usize::from(self.byte()?);
                     let bytes = self.take(length)?;
@@ -278,7 +278,7 @@ impl<'a> Machine<'a> {
                     let place = u32::try_from(self.memo.len()).unwrap_or(u32::MAX);
                     self.keep(place)?;
                 }
-                // FRAME: a length that only helps a reader of streams.
+                // FRAME: a length that only streaming readers need.
                 0x95 => {
                     self.take(8)?;
                 }
@@ -403,7 +403,7 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    /// A cell with all that is in it. `budget` bounds what sharing could blow up.
+    /// A cell with all its contents. `budget` bounds the growth by sharing.
     fn item(&self, cell: &Cell, depth: usize, budget: &mut usize) -> Result<Item, String> {
         if depth > MAX_DEPTH {
             return Err(format!("it nests deeper than {MAX_DEPTH}"));
@@ -513,7 +513,7 @@ fn extents(cells: &[Cell]) -> Result<Vec<i64>, String> {
     cells.iter().map(one).collect()
 }
 
-/// A little-endian integer of two's complement.
+/// A little-endian integer in two's complement.
 fn long(bytes: &[u8]) -> Result<i64, String> {
     if bytes.len() > 8 {
         return Err("an integer beyond 64 bits".to_owned());

@@ -1,7 +1,7 @@
-//! A `.pth` file as `torch.save` lays it out.
+//! Writes a `.pth` file in the layout of `torch.save`.
 //!
 //! In: names, shapes and values in pieces. Out: a zip archive that stock `torch.load(weights_only=True)` reads. Must
-//! stay true: only opcodes and names that our own reader lets in; data begins at multiples of 64 bytes; memory is
+//! stay true: only opcodes and names that our own reader accepts; data begins at multiples of 64 bytes; memory is
 //! bounded by a piece.
 
 use std::fs::File;
@@ -12,7 +12,7 @@ use crate::ForeignError;
 use crate::dtype::Dtype;
 use crate::store::{Planned, count};
 
-/// The folder inside, after the file's usual name.
+/// The folder in the archive, named after the usual file name.
 const FOLDER: &str = "consolidated";
 const ALIGNMENT: u64 = 64;
 
@@ -23,7 +23,7 @@ struct Entry {
     crc: u32,
 }
 
-/// Where sizes of a local header stand, large ones in a field of their own.
+/// A local header; large sizes are in an extra field.
 fn local(name: &str, size: u64, crc: u32, padding: usize) -> Vec<u8> {
     let mut out = Vec::new();
     out.extend(0x0403_4b50u32.to_le_bytes());
@@ -39,7 +39,7 @@ fn local(name: &str, size: u64, crc: u32, padding: usize) -> Vec<u8> {
     out.extend([1, 0, 16, 0]);
     out.extend(size.to_le_bytes());
     out.extend(size.to_le_bytes());
-    // Padding is a field that PyTorch calls FB.
+    // Padding goes into an extra field that PyTorch calls FB.
     if padding > 0 {
         out.extend(b"FB");
         out.extend((padding as u16 - 4).to_le_bytes());
@@ -48,12 +48,12 @@ fn local(name: &str, size: u64, crc: u32, padding: usize) -> Vec<u8> {
     out
 }
 
-/// How much padding makes the content of an entry begin at a multiple of 64.
+/// The padding that makes an entry's content begin at a multiple of 64.
 fn padding(at: u64, name: &str) -> usize {
     let begin = at + 30 + name.len() as u64 + 20;
     match (begin.next_multiple_of(ALIGNMENT) - begin) as usize {
         0 => 0,
-        // A field has four bytes at least.
+        // A field has at least four bytes.
         n @ 1..=3 => n + ALIGNMENT as usize,
         n => n,
     }
@@ -91,7 +91,7 @@ pub fn write(
         let name = format!("{FOLDER}/data/{index}");
         let size = count(&planned.shape).unwrap_or(0) * dtype.bytes();
         let padding = padding(at, &name);
-        // The checksum is known when the values have been written; the header is written over then.
+        // The checksum is known only after the values are written; then the header is overwritten.
         let header = local(&name, size, 0, padding);
         file.write_all(&header).map_err(failed)?;
         let mut hash = crc32fast::Hasher::new();

@@ -1,8 +1,8 @@
-//! A zip archive as PyTorch writes it, and no other.
+//! Reads zip archives, but only those that PyTorch writes.
 //!
-//! In: a file. Out: where each entry lies in it. Must stay true: entries are stored, never compressed, so nothing can
-//! grow; local headers repeat the central directory; entries do not overlap, leave the file, or hide anything between
-//! them; names stay below one folder; contents have their checksum; counts and sizes are bounded before they are read.
+//! In: a file. Out: the place of each entry in it. Must stay true: entries are stored, never compressed, so nothing can
+//! grow; local headers repeat the central directory; entries do not overlap, leave the file, or hide bytes between
+//! them; names stay below one folder; contents match their checksum; counts and sizes are bounded before they are read.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -11,11 +11,11 @@ use std::sync::Arc;
 use super::pickle::MAX_PICKLE;
 use disk::checked::{CheckedFile, ReadBuffer, ReadFault};
 
-/// Entries of one archive.
+/// The maximum number of entries in an archive.
 const MAX_ENTRIES: u64 = 1_000_000;
-/// Bytes of the central directory.
+/// The maximum size of the central directory in bytes.
 const MAX_DIRECTORY: u64 = 64 << 20;
-/// What may lie between two entries: the descriptor after the first.
+/// The maximum number of bytes between two entries: the first one's data descriptor.
 const MAX_GAP: u64 = 24;
 const MAX_NAME: usize = 255;
 
@@ -28,7 +28,7 @@ const LOCAL: u32 = 0x0403_4b50;
 const KNOWN_FLAGS: u16 = 0x0808;
 const FOLLOWS: u16 = 0x0008;
 
-/// Entries beside the pickle and the storages.
+/// Entries other than the pickle and the storages.
 const SMALL: [&str; 5] =
     ["byteorder", "version", ".format_version", ".storage_alignment", ".data/serialization_id"];
 
@@ -38,19 +38,19 @@ struct Entry {
     at: u64,
     size: u64,
     crc: u32,
-    /// Read, and its checksum found right.
+    /// Whether the entry was read and its checksum verified.
     used: Cell<bool>,
 }
 
-/// An archive that has been looked through.
+/// An archive after its structure was checked.
 #[derive(Debug)]
 pub(super) struct Archive {
     file: Arc<CheckedFile>,
-    /// By name, without the folder they all lie in.
+    /// By name, without their common folder.
     entries: BTreeMap<String, Entry>,
 }
 
-/// Little-endian fields one after the other.
+/// A reader of consecutive little-endian fields.
 struct Bytes<'a>(&'a [u8]);
 
 impl<'a> Bytes<'a> {
@@ -86,7 +86,7 @@ fn read_at(file: &CheckedFile, at: u64, count: u64) -> Result<Vec<u8>, String> {
     })
 }
 
-/// Where the directory lies, how long it is, how many entries it has, where it has to end.
+/// The directory's offset, length, number of entries, and required end.
 struct Directory {
     at: u64,
     size: u64,
@@ -168,7 +168,7 @@ impl Archive {
         Ok(Some(bytes))
     }
 
-    /// Where an entry's content lies and how long it is; its checksum has been found right.
+    /// The offset and length of an entry's content, after its checksum was verified.
     pub(super) fn place(&self, name: &str) -> Result<(u64, u64), String> {
         let entry = self.entries.get(name).ok_or_else(|| format!("it has no {name}"))?;
         if !entry.used.get() {
@@ -186,7 +186,7 @@ impl Archive {
         Ok((entry.at, entry.size))
     }
 
-    /// That every entry was used, or is one of the few that say how the archive was made.
+    /// Checks that every entry was used, or is one of the few that describe the archive.
     pub(super) fn unused(&self) -> Result<(), String> {
         let idle = |(name, entry): &(&String, &Entry)| {
             !(entry.used.get() || SMALL.contains(&name.as_str()) && entry.size <= 64)
@@ -281,7 +281,7 @@ fn central(bytes: &mut Bytes<'_>) -> Result<(String, Entry), String> {
     Ok((name, Entry { header, at: 0, size, crc, used: Cell::new(false) }))
 }
 
-/// The field of large sizes among an entry's extra fields.
+/// The extra field for large sizes.
 fn zip64(extra: &[u8]) -> Result<&[u8], String> {
     let mut bytes = Bytes(extra);
     while !bytes.0.is_empty() {
@@ -294,7 +294,7 @@ fn zip64(extra: &[u8]) -> Result<&[u8], String> {
     Ok(&[])
 }
 
-/// Folder and rest of a name that stays where it belongs.
+/// The folder and the rest of a name that does not leave its folder.
 fn checked_name(name: &str) -> Result<(String, String), String> {
     let parts: Vec<&str> = name.split('/').collect();
     let bad = |part: &&str| part.is_empty() || *part == "." || *part == "..";
@@ -307,7 +307,7 @@ fn checked_name(name: &str) -> Result<(String, String), String> {
     Ok((folder.to_owned(), rest.to_owned()))
 }
 
-/// Holds an entry's own header against the directory, and finds where its content begins.
+/// Checks an entry's local header against the directory, and finds where its content begins.
 fn local(file: &CheckedFile, name: &str, entry: &mut Entry) -> Result<(), String> {
     let bytes = read_at(file, entry.header, 30)?;
     let mut bytes = Bytes(&bytes);
@@ -328,7 +328,7 @@ fn local(file: &CheckedFile, name: &str, entry: &mut Entry) -> Result<(), String
     if own != name.as_bytes() {
         return Err(differs("the name"));
     }
-    // Where sizes follow the data, the header has zeros; where they are large, they stand in a field of their own.
+    // If sizes follow the data, the header has zeros; large sizes are in an extra field.
     let later = flags & FOLLOWS != 0 && (crc, packed, size) == (0, 0, 0);
     if !later {
         let mut large = Bytes(zip64(extra_bytes)?);

@@ -1,10 +1,10 @@
-//! What an absent key means is written in the field table; an import takes the same.
+//! Checks that the field table and an import agree on the meaning of absent keys.
 
 use compiler::field::{self, Absent};
 
 use super::{As, PAIRS};
 
-/// Why an import takes another value than the trainer does where a key is absent.
+/// Why an import uses another default than the trainer for an absent key.
 const UNLIKE: [(&str, &str); 1] = [(
     "checkpoint.dump.keep",
     "the trainer's 0 keeps none, and a run here goes on from one of at least two",
@@ -19,7 +19,7 @@ fn defaults_of_an_import_are_those_of_the_field_table() {
             Absent::Default(value) | Absent::Is(value) => value,
             Absent::Unknown | Absent::As(_) => continue,
         };
-        // `none`, `null` and 0 devices are written as the key's kind has them.
+        // `none`, `null` and 0 devices are written in the form of the key's kind.
         let plain = |text: &str| match (text, pair.how) {
             ("null", As::IntOr(word)) => word.to_owned(),
             (text, As::Words(words)) => {

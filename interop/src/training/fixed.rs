@@ -1,14 +1,14 @@
-//! What Lingua's trainer has no key for.
+//! Fields without a key in Lingua's trainer.
 //!
-//! In: an experiment. Out: whether Lingua could train it as it is. Must stay true: a value that its configuration cannot
-//! say is refused by name, never left out.
+//! In: an experiment. Out: an error if Lingua could not train it. Must stay true: a value that its configuration cannot
+//! express is refused by name, never left out.
 
 use compiler::lock::Experiment;
 
 use super::cannot;
 use crate::ForeignError;
 
-/// What Lingua's trainer has no key for: the only value it trains with.
+/// Fields without a key in Lingua's trainer, each with the only value it trains with.
 const FIXED: [(&str, &str, &str); 7] = [
     ("data.task", "\"text\"", "Lingua trains on text"),
     ("data.shuffle", "\"buffer\"", "Lingua shuffles a buffer of windows"),
@@ -19,7 +19,7 @@ const FIXED: [(&str, &str, &str); 7] = [
     ("loss.kind", "\"cross_entropy\"", "Lingua minimises cross entropy"),
 ];
 
-/// Refuses an experiment that would be another one there.
+/// Refuses an experiment that Lingua would train differently.
 pub(super) fn check(experiment: &Experiment) -> Result<(), ForeignError> {
     for (path, wanted, why) in FIXED {
         if experiment.value(path).is_none_or(|value| value.to_string() != wanted) {

@@ -1,8 +1,8 @@
-//! Foreign checkpoints, both ways, and what is refused.
+//! Foreign checkpoints: import, export and errors.
 //!
-//! In: the reference's own checkpoints (tests/golden/checkpoints), and the release's 64 recipes. Must stay true: import,
-//! export, import is the identity in weights, graph, manifest and recipe; every tensor and key is used, checked or
-//! refused with its file, its name and both values.
+//! In: the reference's own checkpoints (tests/golden/checkpoints), and the release's 64 recipes. Must stay true:
+//! import, export, import is the identity in weights, graph, manifest and recipe; every tensor and key is used, checked
+//! or refused with its file, its name and both values.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -55,7 +55,7 @@ fn bits(path: &Path) -> BTreeMap<String, (Vec<i64>, Vec<u32>)> {
     tensors.collect()
 }
 
-/// The experiment of an imported recipe, if it makes one.
+/// The experiment of an imported recipe, if it is complete.
 fn experiment(imported: &Imported) -> Option<Experiment> {
     let text = imported.recipe()?;
     let arch = std::rc::Rc::new(LockedArch::new(&imported.compiled).unwrap());
@@ -98,7 +98,7 @@ fn import_then_export_then_import_is_the_identity() {
         let before = bits(&weights);
         assert_eq!(before.len(), first.params().len(), "{name}");
         for (to, folder) in [(To::HuggingFace, "hf"), (To::Lingua, "lingua")] {
-            // The published loader gives every Llama a head of its own (tests/foreign/configs.rs).
+            // The published loader gives every Llama an untied head (tests/foreign/configs.rs).
             if name == "hf_llama_tied" && to == To::Lingua {
                 continue;
             }
@@ -130,7 +130,7 @@ fn what_lingua_wrote_is_written_again_under_the_same_names() {
         let first = import(&source, None);
         first.write(&place.path().join("ours")).unwrap();
         let weights = place.path().join("ours/weights.safetensors");
-        // The kernel of the gated norm is a recipe's to say, and it renames a parameter.
+        // The kernel of the gated norm is a field of the recipe, and it renames a parameter.
         let mut training = first.training.clone().unwrap();
         for (path, value) in [("schedule.warmup", "1"), ("data.tokenizer", "\"bytes\"")] {
             training.insert(path.to_owned(), value.to_owned());
@@ -178,7 +178,7 @@ fn the_bf16_variant_is_the_default_rounded() {
             assert_eq!(half::bf16::from_f32(f32::from_bits(*a)).to_f32().to_bits(), *b, "{path}");
         }
     }
-    // Writing bf16 is that same rounding.
+    // Writing bf16 rounds in the same way.
     let given = import(&root.join("default"), None);
     let weights = place.path().join("default/weights.safetensors");
     for (to, folder) in [(To::HuggingFace, "hf16"), (To::Lingua, "lingua16")] {
@@ -228,7 +228,7 @@ fn shards_are_one_checkpoint() {
     import(&source, None).write(&out.path().join("b")).unwrap();
     let [a, b] = ["a", "b"].map(|f| bits(&out.path().join(f).join("weights.safetensors")));
     assert_eq!(a, b);
-    // Swapped, missing and reaching outside.
+    // Swapped, missing, and outside the file.
     let mut wrong = map.clone();
     wrong[0] = wrong[0].replace(names[0], names[1]);
     write(&wrong);
@@ -265,7 +265,7 @@ fn changed(name: &str, from: &str, to: &str) -> tempfile::TempDir {
 
 #[test]
 fn each_option_is_honoured_or_refused_by_name() {
-    // Checkpoint, what its configuration says, what it is made to say, what the refusal names.
+    // Checkpoint, text in its configuration, its replacement, text in the error.
     let cases = [
         ("hf_llama", "\"llama\"", "\"qwen2\"", "`model_type` is \"qwen2\""),
         (
@@ -421,7 +421,7 @@ fn options_that_the_releases_loader_drops_reach_the_arch() {
         let text = import(place.path(), None).text;
         assert!(text.contains(wanted), "{to}: {text}");
     }
-    // n_heads follows from head_dim where that alone is said.
+    // If only head_dim is given, n_heads follows from it.
     let place = changed(
         "lingua_llamacanon",
         "\"head_dim\": null, \"n_heads\": 4",
@@ -482,7 +482,7 @@ fn every_tensor_is_used_checked_or_refused() {
             fs::read_dir(place.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert!(!left.iter().any(|name| name.to_string_lossy().contains("partial")), "{left:?}");
     }
-    // Frequencies that RoPE computes, right and wrong; a tied head that repeats the table.
+    // Frequencies that RoPE computes, correct and wrong; a tied head that is a copy of the table.
     let frequencies = |t: &mut BTreeMap<_, _>, theta: f32| {
         let values = (0..4).flat_map(|i| theta.powf(-2.0 * i as f32 / 8.0).to_le_bytes()).collect();
         let name = "model.layers.0.self_attn.rotary_emb.inv_freq".to_owned();
@@ -501,8 +501,8 @@ fn every_tensor_is_used_checked_or_refused() {
 
 #[test]
 fn a_plain_llama_of_either_rope_goes_both_ways() {
-    // Lingua's plain Llama is written for stock `transformers` with rows reordered, and read back as it was; one of
-    // Hugging Face's RoPE goes to Lingua and back.
+    // Lingua's plain Llama is exported to stock `transformers` with rows reordered, and reads back unchanged; one with
+    // Hugging Face's RoPE layout goes to Lingua and back.
     let place = tempfile::tempdir().unwrap();
     let mut first = import(&golden().join("hf_llamacanon"), None);
     for (layout, qk_norm, canon, to) in [
@@ -554,7 +554,7 @@ fn a_plain_llama_of_either_rope_goes_both_ways() {
         again.write(&back).unwrap();
         assert_eq!(bits(&weights), bits(&back.join("weights.safetensors")), "{layout:?} {canon}");
         if to == To::HuggingFace {
-            // Head 0 of q: even rows first (spec section 1.3). Rows begin with 0.5, 32.5, 64.5 …
+            // Head 0 of q: even rows first. Rows begin with 0.5, 32.5, 64.5 …
             let theirs = Store::single(&out.join("model.safetensors")).unwrap();
             let q = theirs.values("model.layers.0.self_attn.q_proj.weight", 0, 8 * 32).unwrap();
             let firsts: Vec<f32> = q.chunks(32).map(|row| (row[0] - 0.5) / 32.0).collect();

@@ -1,8 +1,8 @@
-//! The release's 48 Hugging Face configurations, and what a configuration may hold beside the model.
+//! The release's 48 Hugging Face configurations, and other keys that a configuration may have.
 //!
-//! In: `recipes/published/data/hf_configs.json`, values as released. Must stay true: each makes the graph of its committed
-//! arch; a key with its class's neutral value is accepted and listed, with another refused; a key whose absence means
-//! another model to the published class has to be there.
+//! In: `recipes/published/data/hf_configs.json`, values as released. Must stay true: each gives the graph of its
+//! committed arch; a key with its class's neutral value is accepted and listed, with another value refused; a key must
+//! be present if the published class would build another model without it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ fn python_to_json(text: &str) -> String {
     text.replace("Infinity", "\"Infinity\"")
 }
 
-/// A configuration as Python writes it.
+/// A configuration in Python's format.
 fn written(config: &Value) -> String {
     serde_json::to_string_pretty(config).unwrap().replace("\"Infinity\"", "Infinity")
 }
@@ -87,7 +87,7 @@ fn every_released_configuration_makes_the_graph_of_its_committed_arch() {
 
 #[test]
 fn what_a_key_means_is_what_the_published_class_makes_of_it() {
-    // Type, changes, and what the text of the arch holds, or else what the refusal says.
+    // Type, changes, and text in the arch's source, or else text in the error.
     let cases: &[(&str, Value, Result<&str, &str>)] = &[
         ("GLACanon", json!({"use_l2warp": true}), Err("`use_l2warp` is true")),
         ("GLACanon", json!({"use_l2warp": null}), Ok("gla")),
@@ -122,7 +122,7 @@ fn what_a_key_means_is_what_the_published_class_makes_of_it() {
             Err("`noconv1d` is true, where a `b` is that convolution"),
         ),
         ("Mamba2Canon", json!({"use_conv_bias": false}), Err("`use_conv_bias` is false")),
-        // The class looks at `noconv1d`, not at the letter.
+        // The class reads `noconv1d`, not the letter.
         ("Mamba2Canon", json!({"canon_set": "ACD"}), Ok("canon A, C, D")),
         (
             "Mamba2Canon",
@@ -156,7 +156,7 @@ fn what_a_key_means_is_what_the_published_class_makes_of_it() {
     }
 }
 
-/// Llama, as `transformers` 5 writes it and with what the class would turn otherwise.
+/// Llama, as `transformers` 5 writes it and with RoPE dimensions that the class would compute differently.
 #[test]
 fn configurations_of_llama_old_and_new() {
     let llama = json!({
@@ -207,7 +207,7 @@ fn configurations_of_llama_old_and_new() {
     assert!(canon(json!({"rope_dim": 4, "partial_rotary_factor": 0.5})).is_ok());
     assert!(canon(json!({"intermediate_size": null})).unwrap().text.contains("hidden 85"));
     for (changes, wanted) in [
-        // The class turns half of the head: nothing else says how much.
+        // The class rotates half of the head: no other key says how much.
         (json!({"partial_rotary_factor": 0.5}), "`rope_dim` makes it 8 of 8"),
         (json!({"rope_dim": 4, "partial_rotary_factor": 0.25}), "`rope_dim` makes it 4 of 8"),
         (json!({"intermediate_size": "absent"}), "which the class takes as 11008"),
@@ -217,7 +217,7 @@ fn configurations_of_llama_old_and_new() {
     }
 }
 
-/// The weights of an arch, any values, under our paths.
+/// Arbitrary weights of an arch, under our paths.
 fn weights(compiled: &Compiled, path: &Path) {
     let params = compiled.graph.params();
     let tensors: Vec<_> = params
@@ -276,7 +276,7 @@ fn what_the_published_loader_cannot_carry_is_refused_by_name_before_anything_is_
         (llama("head tied", "", "", canon), "`head` is tied"),
         (mamba("1e-6", "64"), "`norm_eps` is 1e-6, and it loads 1e-5"),
         (mamba("1e-5", "32"), "`state` is 32, and it loads 64, 128 or 256"),
-        // 30 of 88: the class's quotient comes out as 29.999…
+        // 30 of 88: the class's quotient is 29.999…
         (
             llama("", "", "dims 30", "").replace("dim 32", "dim 352"),
             "`rope.dims` is 30, and it loads 29",
@@ -287,14 +287,14 @@ fn what_the_published_loader_cannot_carry_is_refused_by_name_before_anything_is_
         let said = exported(&text, To::Lingua, &out).unwrap_err();
         assert!(said.contains(wanted), "{text}: {said}");
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0, "something was written");
-        // The class itself has keys for all but that quotient.
+        // The class has keys for everything except that quotient.
         match (wanted.contains("rope.dims"), exported(&text, To::HuggingFace, &out)) {
             (true, Err(said)) => assert!(said.contains("`rope.dims` is 30"), "{said}"),
             (false, Ok(_)) => {}
             (_, other) => panic!("{text}: {other:?}"),
         }
     }
-    // Everything else is what that loader reads, `data.seq_len` included.
+    // The loader reads all other keys, including `data.seq_len`.
     for text in [llama("", "qk_norm true", "dims 4", canon), mamba("1e-5", "64")] {
         let place = tempfile::tempdir().unwrap();
         let files = exported(&text, To::Lingua, &place.path().join("out")).unwrap();
@@ -325,7 +325,7 @@ fn a_mamba2_without_its_convolution_says_so_to_the_class() {
     }
 }
 
-/// The linear families' loader ties the head itself, and wants the table under both names.
+/// The linear families' loader ties the head itself, and expects the table under both names.
 #[test]
 fn a_tied_linear_model_is_written_whole_for_the_loader() {
     let text = "arch model { vocab 97 dim 32 norm_eps 1e-5 init flash_linear head tied

@@ -1,7 +1,8 @@
-//! Folders as they are published: with a configuration above the variants, with one variant, without weights.
+//! Folders as published: with a configuration above the variants, with one variant, without weights.
 //!
-//! In: the reference's checkpoints, laid out as the release does. Must stay true: weights that are there are imported; a
-//! configuration that disagrees is refused with both values; what has no weights says where they were looked for.
+//! In: the reference's checkpoints, in the release's layout. Must stay true: existing weights are imported; a
+//! configuration that disagrees is refused with both values; without weights, the message lists where they were looked
+//! for.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -28,7 +29,7 @@ fn copy(from: &Path, to: &Path) {
     }
 }
 
-/// A golden Lingua checkpoint as the release ships it: `default/`, and the class's configuration above it.
+/// A golden Lingua checkpoint in the release's layout: `default/`, and the class's configuration above it.
 fn release(name: &str) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     copy(&golden(name).join("default"), &place.path().join("default"));
@@ -128,14 +129,14 @@ fn a_model_without_weights_says_where_they_were_looked_for() {
         .map(|name| place.path().join(name))
         .collect();
     assert_eq!(imported.looked_for, looked);
-    // A variant whose weights are missing, under a configuration or not.
+    // A variant without weights, with and without a configuration above it.
     let params = golden("lingua_gdn2").join("default/params.json");
     let variant = tempfile::tempdir().unwrap();
     fs::create_dir(variant.path().join("default")).unwrap();
     fs::write(variant.path().join("default/params.json"), fs::read(params).unwrap()).unwrap();
     let imported = import(variant.path()).unwrap();
     assert_eq!(imported.looked_for, [variant.path().join("default/consolidated.pth")]);
-    // Only other variants: they are named.
+    // Only other variants: the message names them.
     fs::rename(variant.path().join("default"), variant.path().join("bf16")).unwrap();
     let said = import(variant.path()).unwrap_err().to_string();
     assert!(said.contains("name a variant") && said.contains("bf16"), "{said}");

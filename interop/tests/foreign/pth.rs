@@ -1,8 +1,8 @@
-//! The reader of `.pth` files against everything that is none.
+//! Tests the `.pth` reader against invalid files.
 //!
-//! In: the reference's files, whole, mutated and forged. Must stay true: nothing is executed; every opcode and name off
-//! the list, every archive that lies about itself, is refused with a reason; no bytes make it panic or hang; our own
-//! files are read by it too.
+//! In: the reference's files, complete, mutated and forged. Must stay true: nothing is executed; every opcode and name
+//! outside the list, and every archive with false sizes or offsets, is refused with a reason; no bytes make the reader
+//! panic or hang; it reads our own files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -19,13 +19,13 @@ fn golden(name: &str) -> PathBuf {
         .join("default/consolidated.pth")
 }
 
-/// Why bytes are refused; `None` if they are read.
+/// The reason why bytes are refused; `None` if they are read.
 fn refused(bytes: &[u8]) -> Option<String> {
     let file = tempfile::NamedTempFile::new().unwrap();
     fs::write(file.path(), bytes).unwrap();
     match pth::read(file.path()) {
         Ok((store, _)) => {
-            // What is let in can be read whole, or has values that are no weights.
+            // Every accepted file can be read completely, or has values that weights cannot have.
             for (name, stored) in &store.tensors {
                 let _ = store.values(name, 0, stored.count());
             }
@@ -41,7 +41,7 @@ struct Entry {
     name: String,
     data: Vec<u8>,
     method: u16,
-    /// What the two headers say instead of the truth.
+    /// False values for the two headers.
     local_size: Option<u32>,
     central_size: Option<u32>,
     local_name: Option<String>,
@@ -189,7 +189,7 @@ fn whatever_could_run_is_refused_by_name() {
             assert!(said.contains(&wanted), "{said}");
         }
     }
-    // Names that are known, called with what they are not called with.
+    // Known names, called with the wrong arguments.
     for pickle in [
         b"\x80\x02ccollections\nOrderedDict\n(K\x01tR.".to_vec(),
         b"\x80\x02ctorch\nFloatStorage\n(K\x01tR.".to_vec(),
@@ -234,7 +234,7 @@ fn an_archive_that_lies_is_refused() {
         let said = with(change);
         assert!(said.contains(wanted), "case {i}, {wanted}: {said}");
     }
-    // Bytes that belong to no entry, an entry inside another, a directory that is not where it is said to be.
+    // Bytes that belong to no entry, an entry inside another, a directory with a wrong offset.
     let whole = whole();
     assert!(refused(&[b"MZ".as_slice(), &whole].concat()).is_some());
     assert!(refused(&[&whole, b"x".as_slice()].concat()).is_some());
@@ -246,7 +246,7 @@ fn an_archive_that_lies_is_refused() {
     }
     let directory = u32::from_le_bytes(whole[end + 16..end + 20].try_into().unwrap()) as usize;
     let mut overlapping = whole.clone();
-    // The last entry's header is said to be where the first one's is.
+    // The last entry's header gets the offset of the first one's.
     let last = overlapping[..end].windows(4).rposition(|w| w == b"PK\x01\x02").unwrap();
     assert!(last > directory);
     overlapping[last + 42..last + 46].copy_from_slice(&0u32.to_le_bytes());
@@ -271,7 +271,7 @@ fn views_stay_inside_their_storage() {
         (6, 0, vec![2], vec![i32::MAX as u32]),
         (6, 0, vec![1; 9], vec![1; 9]),
         (6, 7, vec![0], vec![1]),
-        // Spread over nothing: one value many times.
+        // Stride zero: one value many times.
         (6, 0, vec![1000], vec![0]),
     ] {
         let said = refused(&archive(&pickle("0", count, offset, &shape, &strides), &[0; 24]));
@@ -284,12 +284,12 @@ fn views_stay_inside_their_storage() {
 
 #[test]
 fn a_pickle_that_grows_is_refused() {
-    // A list of two of itself, thirty times over: 2^30 items when unfolded.
+    // A list that contains itself twice, thirty times over: 2^30 items when unfolded.
     let mut doubling = vec![0x80, 2, b']', b'q', 0];
     for level in 1..=30u8 {
         doubling.extend([b']', b'q', level, b'(', b'h', level - 1, b'h', level - 1, b'e']);
     }
-    // Leave one object: the stack holds all of them, so name the last alone.
+    // Leave one object: the stack holds all lists, so only the last one is named.
     let said = refused(&archive(&[&doubling[..], b"."].concat(), &[0; 24]));
     assert!(said.is_some());
     let wrapped =
@@ -299,12 +299,12 @@ fn a_pickle_that_grows_is_refused() {
     inner.extend(&wrapped[..wrapped.len() - 1]);
     inner.extend([b']', b'q', 0]);
     for level in 1..=25u8 {
-        // [previous, previous] in place of the previous one, by way of the memo.
+        // Replaces the previous list by [previous, previous], through the memo.
         inner.extend([b'0']);
         inner.extend([b']', b'q', level]);
     }
     assert!(refused(&archive(&inner, &[0; 24])).is_some());
-    // Tuples inside tuples, and a list that holds itself.
+    // Nested tuples, and a list that contains itself.
     let deep = [vec![0x80, 2, b')'], vec![0x85; 100_000], vec![b'.']].concat();
     assert!(refused(&archive(&deep, &[0; 24])).unwrap().contains("nests deeper"));
     let cyclic = b"\x80\x02]q\x00h\x00a.".to_vec();
@@ -340,7 +340,7 @@ fn what_is_written_is_read() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Bytes changed, cut, repeated or put in, near the pickle, the directory, or anywhere.
+    /// Bytes changed, removed, repeated or inserted, near the pickle, the directory, or anywhere.
     #[test]
     fn no_mutation_of_a_checkpoint_panics(
         which in 0..3usize,

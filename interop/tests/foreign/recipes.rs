@@ -1,7 +1,7 @@
-//! The release's 64 recipes as YAML, imported, exported and imported again.
+//! The release's 64 recipes as YAML: imported, exported and imported again.
 //!
 //! In: the published keys (recipes/published/data/recipes.tsv). Must stay true: tokens, steps and parameter counts are
-//! the published ones; every field survives the way out and back; the number of devices follows from keys then.
+//! the published ones; export and import keep every field; the second import takes the number of devices from the keys.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -31,7 +31,7 @@ fn rows() -> Vec<Row> {
         .collect()
 }
 
-/// The published file of a row: its keys from `steps` on, and what the table does not repeat.
+/// The published file of a row: its keys from `steps` on, and the keys that the table omits.
 fn published(row: &Row) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../recipes/published/data/recipes.tsv");
     let text = fs::read_to_string(path).unwrap();
@@ -41,7 +41,7 @@ fn published(row: &Row) -> String {
     let mut root = Vec::new();
     for key in keys {
         let cell = row[*key].as_str();
-        // `probe_freq: null` and `validation: null` stand in every file; other empty cells are absent keys.
+        // `probe_freq: null` and `validation: null` are in every file; other empty cells are absent keys.
         let value = match (*key, cell) {
             ("probe_freq" | "eval.validation", "") => Value::Null,
             (_, "") => continue,
@@ -138,7 +138,7 @@ fn the_64_recipes_come_in_go_out_and_come_in_the_same() {
         let out = place.path().join("lingua");
         export(&first, &before, To::Lingua, &out);
         for file in ["recipe.yaml", "default/params.json"] {
-            // No --devices: the keys say so now.
+            // No --devices: the keys now give the number.
             let again = import(&out.join(file), name, None);
             assert_eq!(first.training, again.training, "{name} {file}");
             assert_eq!(
@@ -150,7 +150,7 @@ fn the_64_recipes_come_in_go_out_and_come_in_the_same() {
                 "{name}"
             );
             assert_eq!(before.id(), experiment(name, &again).id(), "{name} {file}");
-            // And it is the experiment that is locked here.
+            // It is the same experiment as in our lock.
             let path = format!("{}/../lockfiles/{name}.lock", env!("CARGO_MANIFEST_DIR"));
             let text = fs::read_to_string(&path).unwrap();
             assert!(text.contains(&format!("train = \"{}\"", before.id())), "{name}");
@@ -176,7 +176,7 @@ fn a_recipe_that_does_not_say_its_devices_is_refused() {
         .to_string();
     assert!(said.contains("the tokens of a step follow from no key"), "{said}");
     assert!(said.contains("--devices 128"), "{said}");
-    // Keys that say so, and another number typed.
+    // The keys give the number, and the command line another one.
     fs::write(&path, format!("{text}\nx: 1\n")).unwrap();
     let said = read(&Request { source: &path, name: None, devices: Some(128), weights: true })
         .unwrap_err();
@@ -187,7 +187,7 @@ fn a_recipe_that_does_not_say_its_devices_is_refused() {
     assert!(said.message.contains("there are 64 devices, and --devices is 128"), "{said}");
 }
 
-/// The trainer builds a Mamba2 as the published class does, whose epsilon no key reaches.
+/// The trainer builds a Mamba2 like the published class; no key can change its epsilon.
 #[test]
 fn a_mamba2_that_the_trainer_would_build_otherwise_is_refused() {
     let place = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! JSON and YAML as other programs write them.
 //!
-//! In: texts, good and bad. Must stay true: what two readers could read differently, what could name code, and keys that
-//! stand twice are refused with their line; what is written reads back.
+//! In: texts, good and bad. Must stay true: texts that two readers could read differently, texts that could name code,
+//! and duplicate keys are refused with their line; written texts read back.
 
 use interop::{json, yaml};
 
