@@ -19,7 +19,7 @@ libtorch:
 	@echo "using the libtorch of $(if $(LIBTORCH_USE_PYTORCH),LIBTORCH_USE_PYTORCH=$(LIBTORCH_USE_PYTORCH),LIBTORCH=$(LIBTORCH))"
 endif
 
-build: libtorch ## the release binary, target/release/canonc (or under CARGO_TARGET_DIR)
+build: libtorch ## the release programs, target/release/canonc and canonc-torch (or under CARGO_TARGET_DIR)
 	$(CARGO) build --release
 
 test: libtorch ## every test

@@ -31,7 +31,16 @@ pub fn audit(args: &AuditArgs) -> Outcome {
         curves = read::published_curves()?;
     }
     for path in &args.paths {
-        experiments.extend(read::experiments(path)?);
+        // Among several files the locks of architectures are passed over, as they are in a folder.
+        experiments.extend(match args.paths.len() {
+            1 => read::experiments(path)?,
+            _ => read::experiments_of(path)?,
+        });
+    }
+    if let (true, Some(first)) = (experiments.is_empty() && !args.published, args.paths.first()) {
+        return Err(Failure::bad_input("no experiment is in these files")
+            .at(shown(first))
+            .help("architectures alone have nothing to audit: build a recipe"));
     }
     if let Some(path) = &args.curves {
         curves.extend(read::curves(path)?).map_err(|why| {

@@ -252,6 +252,9 @@ impl Carry<'_> {
             out::put(&lock, Kind::Lock, text)?;
         }
         let mut words: Vec<OsString> = vec!["run".into(), "--lock".into(), lock.into()];
+        if output::quiet() {
+            words.insert(0, "--quiet".into());
+        }
         words.extend(["--dir".into(), place.into()]);
         words.extend(data.into_iter().flat_map(|path| ["--data".into(), path.into()]));
         let timings = Paths::new(place).timings();

@@ -150,6 +150,9 @@ pub fn read_text(path: &Path) -> Result<String, Failure> {
     Ok(text)
 }
 
+/// Locks that an error names, where there are many.
+const NAMED: usize = 5;
+
 /// The one experiment lock there is.
 pub fn only_experiment() -> Result<PathBuf, Failure> {
     let entries = std::fs::read_dir(LOCKS).into_iter().flatten().flatten();
@@ -171,13 +174,14 @@ pub fn only_experiment() -> Result<PathBuf, Failure> {
         )),
         several => {
             let mut failure = Failure::bad_input(format!(
-                "{} experiment locks are under `{LOCKS}`, and none is named",
+                "no lock is named, and `{LOCKS}` has {} experiment locks",
                 several.len()
             ));
-            for path in several {
+            for path in several.iter().take(NAMED) {
                 failure = failure.help(format!("canonc run --lock {}", shown(path)));
             }
-            Err(failure)
+            let more = several.len().saturating_sub(NAMED);
+            Err(if more > 0 { failure.help(format!("or one of {more} more")) } else { failure })
         }
     }
 }

@@ -95,7 +95,7 @@ fn folder(path: &Path) -> Result<Vec<Experiment>, Failure> {
     Ok(experiments)
 }
 
-fn experiments_of(path: &Path) -> Result<Vec<Experiment>, Failure> {
+pub(super) fn experiments_of(path: &Path) -> Result<Vec<Experiment>, Failure> {
     if is(path, &["lock"]) { lock_or_arch(path) } else { experiments(path) }
 }
 

@@ -46,7 +46,12 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
     if args.out.as_os_str() != "-" {
         out::check(&args.out, ANSWERS)?;
     }
-    let by = Prompts::new(data.as_ref(), compiled.graph.vocab, &args.prompts)?;
+    let by = Prompts::new(
+        data.as_ref(),
+        compiled.graph.vocab,
+        &args.prompts,
+        "answer with a model whose tokens are text",
+    )?;
     let questions = questions(args)?;
     let weights =
         weights(&compiled, &runs::weights(&args.file, args.weights.as_deref())?, machine)?;

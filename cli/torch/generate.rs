@@ -23,7 +23,8 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
     let vocab = compiled.graph.vocab;
     let (prompt, prompts) = match (&args.prompt, &args.prompt_tokens) {
         (Some(text), _) => {
-            let prompts = Prompts::new(data.as_ref(), vocab, &args.prompts)?;
+            let prompts =
+                Prompts::new(data.as_ref(), vocab, &args.prompts, "give `--prompt-tokens 1,2,3`")?;
             (prompts.tokens(text)?, Some(prompts))
         }
         (None, Some(tokens)) => (tokens.clone(), None),

@@ -26,6 +26,8 @@ impl Prompts {
         data: Option<&DataSource>,
         vocab: i64,
         args: &PromptArgs,
+        // What else can be given where a text cannot be made tokens of.
+        instead: &str,
     ) -> Result<Prompts, Failure> {
         let marks = MarkNames { bos: args.bos.clone(), eos: args.eos.clone() };
         let path = args.tokenizer_file.as_deref();
@@ -47,7 +49,7 @@ impl Prompts {
         }
         if path.is_none() && kind != TokenizerArg::Bytes {
             return Err(Failure::bad_input("the lock's tokenizer is a file, and none is given")
-                .help("name it with --tokenizer-file FILE, or give `--prompt-tokens 1,2,3`"));
+                .help(format!("name it with --tokenizer-file FILE, or {instead}")));
         }
         let tokenizer = tokenizer(kind, path, marks)?;
         let Info { vocab: has, bos, eos, .. } = *tokenizer.info();
@@ -67,7 +69,7 @@ impl Prompts {
                     return Err(Failure::bad_input(format!(
                         "the lock trains on {name}, whose tokens are not text"
                     ))
-                    .help("give `--prompt-tokens 1,2,3`"));
+                    .help(instead));
                 }
                 (task.separator(), task.separator())
             }
@@ -79,7 +81,7 @@ impl Prompts {
                 "a text prompt needs the {} tokenizer's vocabulary of {has}, and this arch has {vocab}",
                 tokenizer.info().kind
             ))
-            .help("give `--prompt-tokens 1,2,3`"));
+            .help(instead));
         }
         Ok(Prompts { tokenizer, before, after })
     }

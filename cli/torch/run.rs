@@ -15,7 +15,7 @@ use compiler::lock::{Device, Experiment, Lock};
 use data::text::SourceEpochs;
 use records::attest::Attestation;
 use records::fault::Faults;
-use records::job::{Estimate, Job, estimate, fits};
+use records::job::{Estimate, Job, estimate, fits, repeated};
 use records::metrics::{Evaluation, Score, Step};
 use records::platform::{memory_limit, needs_reexec};
 use records::progress::{Progress, bytes, rounded, span};
@@ -74,6 +74,9 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     }
     for source in estimate(&job).epochs.iter().flatten() {
         output::note(&format!("epochs: {}", read_of(source)));
+    }
+    for warning in repeated(&job) {
+        output::note(&format!("warning: {warning}"));
     }
     let mut screen = Screen::new(&experiment);
     let end = train(&mut job, &folder, on, &options, &mut screen);

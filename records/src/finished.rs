@@ -82,6 +82,12 @@ pub fn records(
 /// A run that was interrupted, or that a process is working on.
 fn unfinished(paths: &Paths) -> RunError {
     let folder = paths.folder.display();
+    if !paths.lock().exists() {
+        return RunError::finding(
+            format!("the run in {folder} has not started: there is no lock in it"),
+            "`canonc run` on its lock trains it, or `canonc compare` on the lock of its comparison",
+        );
+    }
     RunError::finding(
         format!("the run in {folder} is not finished: it has no attestation.toml"),
         format!("`canonc run --lock {} --dir {folder}` goes on with it", paths.lock().display()),

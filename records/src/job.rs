@@ -3,6 +3,7 @@
 //! windows of a step are that step's alone; documents that are not those locked are refused.
 
 mod estimate;
+mod repeated;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,6 +24,7 @@ use data::window::{self, Ids, LossOn, Order, TaskWindows};
 use data::{Split, Windows};
 
 pub use estimate::{Estimate, estimate, fits};
+pub use repeated::repeated;
 
 /// Of a plan's text, in attestations.
 pub const PLAN_TAG: &str = "canonc.plan.v1";
