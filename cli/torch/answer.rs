@@ -1,9 +1,9 @@
 //! `canonc answer`: a model answers the questions of a file, each on its own, and the answers are judged.
 //!
 //! In: an arch, weights, JSON lines of questions with their answers. Out: each question's answer as a JSON line, and
-//! the number of correct ones. Must stay true: answers are the likeliest tokens, decoded like `canonc generate
-//! --temperature 0`; the judging rule is named, since none is published; no question is left out, and one that no
-//! answer can settle counts as neither right nor wrong.
+//! the number of correct ones. Must stay true: answers are the likeliest tokens, decoded as by
+//! `canonc generate --temperature 0`; the judging rule is named, since none is published; no question is left out,
+//! and one that no answer can settle counts as neither right nor wrong.
 
 use std::collections::BTreeMap;
 
