@@ -1,4 +1,4 @@
-//! `canonc doctor`: what this machine has, what is missing, and which command fixes it.
+//! `canonc doctor`: reports the programs and settings of this machine, the missing ones, and their fixes.
 //!
 //! In: the machine. Out: facts, as text or JSON on standard output. Must stay true: nothing is
 //! changed; programs are started only to ask their version; a thing that cannot be checked is `unknown`, not

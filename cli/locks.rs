@@ -118,7 +118,7 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The current text at a path; `None` if there is no file.
+/// The current text at a path; `None` without a file.
 pub fn standing(path: &Path) -> Result<Option<String>, Failure> {
     match bytes(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),

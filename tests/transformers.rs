@@ -200,7 +200,7 @@ fn the_readme_of_an_exported_folder_works_word_by_word() {
     let python = followed();
     let place = place();
     let root = place.path();
-    // In another dtype, and for an arch with a class published elsewhere: a stand-in for that class shows that the
+    // In another dtype, and for an arch with a class published elsewhere: a fake of that class shows that the
     // README's own lines find it, pass its `from_pretrained` and read this folder.
     let stand_in = "from transformers import LlamaConfig, LlamaForCausalLM
 class LlamaCanonConfig(LlamaConfig):

@@ -78,7 +78,7 @@ fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
     Ok((experiment, text))
 }
 
-/// Refuses a run that fails `canonc verify`: with contradictory files there is no run to reproduce.
+/// Refuses a run that fails `canonc verify`: its files contradict each other, so it cannot be reproduced.
 fn sound(folder: &Path) -> Result<(), Failure> {
     let report = verify::verify(folder, None, Remake::Spread).map_err(failure)?;
     let Some(first) = report.broken.first() else { return Ok(()) };

@@ -53,7 +53,7 @@ fn svg_is_well_formed_and_shows_every_op() {
     }
 }
 
-/// Checks that every tag is closed, in order, and that there is no bare `&` or `<`.
+/// Checks that every tag is closed, in order, and that `&` and `<` are escaped.
 fn well_formed(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
     for tag in svg.split('<').skip(1) {

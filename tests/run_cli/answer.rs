@@ -115,7 +115,7 @@ fn prompts_have_the_marks_that_training_has() {
     };
     assert!(begins(&tokens(&with, "--prompt A"), &tokens(&with, "--prompt-tokens 256,65")));
     assert_eq!(tokens(&without, "--prompt A"), tokens(&without, "--prompt-tokens 65"));
-    // In multihop an end mark precedes each text, and there is no bos.
+    // In multihop an end mark precedes each text, and a bos never occurs.
     let multihop = "lockfiles/small.lock";
     assert!(begins(&tokens(multihop, "--prompt A"), &tokens(multihop, "--prompt-tokens 257,65")));
     let empty =

@@ -392,7 +392,7 @@ fn a_diverged_seed_is_in_every_word() {
     let mut comparison = of_losses(&NINE.map(|d| -d));
     diverge(&mut comparison, 1, &[0, 4]);
     assert_eq!(cell(&comparison, "effect"), "worse (7 of 9, 2 diverged)");
-    // If all seeds diverged there is no row, but the arm is still listed.
+    // If all seeds diverged, the row is absent, but the arm is still listed.
     let mut comparison = of_losses(&NINE[..3]);
     diverge(&mut comparison, 1, &[0, 1, 2]);
     assert_eq!(cell(&comparison, "effect"), "undecided (0 of 3, 3 diverged)");

@@ -53,7 +53,7 @@ pub struct One {
     /// The verdicts of all arms in one line.
     pub verdict: String,
     pub arms: Vec<OneArm>,
-    /// The points of the grid; one empty name where there is no grid.
+    /// The points of the grid; one empty name without a grid.
     pub points: Vec<String>,
     pub selection: Rule,
     pub analysis: Analysis,
@@ -155,7 +155,7 @@ pub struct OneRow {
     pub metric: String,
     /// The row's label in tables: the metric, and why its questions are not held out, if they are not.
     pub label: String,
-    /// `nats`, `share`, `count`, or `seconds`, whose differences are ratios.
+    /// `nats`, `share` and `count`, compared by difference; or `seconds`, compared by ratio.
     pub unit: &'static str,
     /// Means over runs; null if no run has the metric.
     pub base: Option<f64>,

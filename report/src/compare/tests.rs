@@ -347,7 +347,7 @@ fn both_ways_of_judging_stand_beside_each_point() {
             &found.unwrap_or_else(|| panic!("{title}")).table
         };
         let each = section("paired at each point");
-        // All differences of a point are equal here, so there is no interval and no coverage.
+        // All differences of a point are equal here, so neither an interval nor a coverage is shown.
         let head =
             ["", "base", "treated", "paired difference", "95% t interval", "A/A: SE of mean"];
         assert_eq!(each.head, head);
@@ -466,7 +466,7 @@ fn the_document_has_what_the_tables_have() {
     assert!((row["difference"].as_f64().unwrap() + 0.5).abs() < 1e-12);
     assert_eq!(row["unit"], "nats");
     assert_eq!(one["warnings"].as_array().unwrap().len(), 1);
-    // Without a grid there is no choice, and none is shown.
+    // Without a grid nothing is chosen, and no choice is shown.
     let value = serde_json::to_value(json([("c", String::new(), &two_seeds())])).unwrap();
     let one = &value["comparisons"][0];
     assert_eq!(one["paired_at_each_point"], serde_json::json!([]));

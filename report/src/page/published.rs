@@ -66,7 +66,7 @@ pub(super) struct Answer {
     pub unit: &'static str,
     pub file: &'static str,
     pub caveat: &'static str,
-    /// Whether it states that there is no gain, or a trap.
+    /// Whether it states the absence of a gain, or a trap.
     pub sober: bool,
     /// The user's own comparable numbers.
     pub yours: Vec<String>,

@@ -31,7 +31,7 @@ pub(super) fn find(losses: &[(u64, f64)]) -> Vec<Spike> {
         let sides = [at - AROUND..at, at + 1..(at + 1 + AROUND).min(losses.len())];
         let sides = sides.map(|side| course(losses.get(side).unwrap_or_default()));
         let [before, after] = sides;
-        // At the end there are no later steps.
+        // At the end later steps are missing.
         let after = if after.usual.is_nan() { before } else { after };
         let usual = before.usual.max(after.usual);
         let distance = before.distance.max(after.distance);

@@ -65,9 +65,9 @@ impl Effect {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "why")]
 pub enum Open {
-    /// There is no interval.
+    /// The interval is undefined.
     Undefined(Undefined),
-    /// The data are compatible with zero, and there is no margin to judge equivalence by.
+    /// The data are compatible with zero, and no margin was declared to judge equivalence by.
     NoMargin,
     /// The data are compatible with zero, and with a difference beyond the margin.
     TooUncertain,

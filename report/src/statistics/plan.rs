@@ -91,7 +91,7 @@ pub struct SequentialPlan {
     pub sequences: usize,
 }
 
-/// Why there is no plan.
+/// Why a plan was refused.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "refused")]
 pub enum Refused {

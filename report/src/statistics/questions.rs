@@ -56,7 +56,7 @@ pub struct Split {
     pub confidence: Confidence,
 }
 
-/// Why there is no split.
+/// Why a split was refused.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "refused")]
 pub enum Refused {
@@ -298,7 +298,7 @@ mod tests {
         );
     }
 
-    /// Paired differences of right and wrong answers whose true mean is zero.
+    /// Paired differences of right and wrong answers with a true mean of zero.
     fn answers(
         draws: &mut Draws,
         seeds: usize,
@@ -341,7 +341,7 @@ mod tests {
             let mut draws = Draws::new(&format!("test questions {seeds} {asked:?} {by_seed}"));
             let found = percent(1200, || {
                 let table = answers(&mut draws, seeds, 60, asked, by_seed);
-                // Three means of few answers are sometimes equal: then there is no interval, so no wrong one.
+                // Three means of few answers may be equal: then the undefined interval does not count as wrong.
                 split(&table, asked, AT).map_or(true, |f| f.low <= 0.0 && 0.0 <= f.high)
             });
             assert!(

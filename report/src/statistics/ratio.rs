@@ -32,7 +32,7 @@ pub struct Ratio {
     pub confidence: Confidence,
 }
 
-/// Why there is no interval of a ratio.
+/// Why a ratio has no interval.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "refused")]
 pub enum Refused {

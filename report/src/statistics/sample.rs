@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-/// Why there is no result.
+/// Why a result is undefined.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "reason")]
 pub enum Undefined {

@@ -62,7 +62,7 @@ pub struct Look {
     pub p: Option<f64>,
     /// Interval of the mean; `None` while it is unbounded.
     pub interval: Option<(f64, f64)>,
-    /// Why there is no e value.
+    /// Why the e value is undefined.
     pub undefined: Option<Undefined>,
     pub decision: Decision,
 }
