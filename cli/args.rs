@@ -1,7 +1,7 @@
-//! What can be typed: every command, option and example, and nothing that acts.
+//! Every command, option and example of the command line. Nothing here acts.
 //!
 //! In: argv, as clap reads it. Out: plain values, one struct for each command. Must stay true: each
-//! command's help ends with examples that work as they stand in this repository.
+//! command's help ends with examples that run unchanged in this repository.
 
 mod audit;
 mod compute;

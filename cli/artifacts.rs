@@ -1,8 +1,8 @@
-//! `canonc graph --artifacts`: everything in this folder that is made from something, and how it stands.
+//! `canonc graph --artifacts`: every file in this folder that is made from another, and whether it is up to date.
 //!
-//! In: `arch/`, `recipes/`, `lockfiles/`, `runs/` of the folder canonc is started in. Out: the artefact
-//! graph. Must stay true: looks, and writes nothing; a lock is current if building it again would not
-//! change it; a run belongs to the lock it carries, not to the one of its name.
+//! In: `arch/`, `recipes/`, `lockfiles/` and `runs/` of the current folder. Out: the artefact graph.
+//! Must stay true: nothing is written; a lock is current if building it again would not
+//! change it; a run belongs to the lock in its folder, not to the lock of the same name.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -22,13 +22,13 @@ use crate::files::canon_files;
 use crate::load::{Content, name, read};
 use crate::{locks, out};
 
-/// Where things are, as every command has it.
+/// Usual folders, the same for every command.
 const ARCHS: &str = "arch";
 const RECIPES: &str = "recipes";
 const LOCKS: &str = "lockfiles";
 const RUNS: &str = "runs";
 
-/// The graph of the folder canonc is started in.
+/// The artefact graph of the current folder.
 pub fn artifacts() -> Result<Artifacts, Failure> {
     let mut all = Artifacts::default();
     let mut sources: Vec<PathBuf> = Vec::new();
@@ -53,13 +53,13 @@ pub fn artifacts() -> Result<Artifacts, Failure> {
         }
         let text = locks::standing(&path)?.unwrap_or_default();
         match lock::source_of(&text) {
-            // A source outside of the usual folders.
+            // A source outside the usual folders.
             Some(source) if Path::new(&source).is_file() && all.get(&source).is_none() => {
                 add_source(&mut all, &mut known, Path::new(&source), &mut made);
             }
             Some(_) | None => {}
         }
-        // Nothing that was built makes it.
+        // No source that was built makes this lock.
         let note = lock::source_of(&text).map(|source| format!("made from {source}"));
         let note = note.unwrap_or_else(|| "no lock of canonc".to_owned());
         all.add(name(&path), Artifact { kind: Kind::Lock, state: State::Orphan, note });
@@ -67,7 +67,7 @@ pub fn artifacts() -> Result<Artifacts, Failure> {
     Ok(all)
 }
 
-/// A source, what it reads, and the locks it makes.
+/// Adds a source, the files it reads, and the locks it makes.
 fn add_source(all: &mut Artifacts, known: &mut Known, source: &Path, made: &mut BTreeSet<String>) {
     let path = name(source);
     let built = built(known, source);
@@ -84,7 +84,7 @@ fn add_source(all: &mut Artifacts, known: &mut Known, source: &Path, made: &mut 
             Ok((lock, Some(before))) if before == lock::write(&lock) => (lock, State::Current),
             Ok((lock, Some(_))) => (lock, State::Stale),
             Err(failure) => {
-                // Another source's lock, or none at all, stands in its place.
+                // The file there is another source's lock, or not a lock at all.
                 let note = failure.message.unwrap_or_default();
                 all.add(lock_path, Artifact { kind: Kind::Lock, state: State::Broken, note });
                 continue;
@@ -97,7 +97,7 @@ fn add_source(all: &mut Artifacts, known: &mut Known, source: &Path, made: &mut 
     }
 }
 
-/// What a source names: an arch its imports, a recipe its archs, a comparison its recipes.
+/// The files that a source names: an arch its imports, a recipe its archs, a comparison its recipes.
 fn read_by(all: &mut Artifacts, source: &Path, path: &str) -> Kind {
     let text = match read(source) {
         Ok(Content::Text(text)) => text,
@@ -133,7 +133,7 @@ fn read_by(all: &mut Artifacts, source: &Path, path: &str) -> Kind {
     }
 }
 
-/// The runs that a lock stands for, and the report on them.
+/// Adds the runs that a lock calls for, and the report on them.
 fn add_runs(all: &mut Artifacts, lock: &Lock, lock_path: &str) {
     match lock {
         Lock::Arch(_) => {}
@@ -166,7 +166,7 @@ fn add_run(all: &mut Artifacts, experiment: &Experiment, folder: &Path, lock_pat
         Err(_) => State::Missing,
         Ok(text) => match read_experiment(&path, &text) {
             Err(_) => State::Broken,
-            // What it says of its source may have changed since; what it computes may not.
+            // The run's source may have changed since. Its digests must not have.
             Ok(theirs) if theirs.digests != experiment.digests => State::Stale,
             Ok(_) if !paths.attestation().is_file() => State::Unfinished,
             Ok(theirs) => match finished::read(&paths, (&theirs).into()) {
@@ -179,7 +179,7 @@ fn add_run(all: &mut Artifacts, experiment: &Experiment, folder: &Path, lock_pat
     all.add(path, Artifact { kind: Kind::Run, state, note: String::new() });
 }
 
-/// Files of a folder with that ending, by name.
+/// Files in a folder with the given ending, sorted by name.
 fn listed(folder: &str, ending: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries

@@ -1,8 +1,8 @@
-//! `canonc audit`: what no pairwise diff shows.
+//! `canonc audit`: problems across experiments that no pairwise diff shows.
 //!
 //! In: locks, tables, folders of them, or the published set; curves; rules. Out: findings on standard
-//! output, as text or JSON; exit 1 if any of them is a confound or an error. Must stay true: nothing is
-//! left out of a folder without a word; what the release published is in the binary.
+//! output, as text or JSON; exit 1 if any of them is a confound or an error. Must stay true: every file of a folder is
+//! read or reported; the release's published data is embedded in the binary.
 
 mod read;
 
@@ -76,7 +76,7 @@ pub fn audit(args: &AuditArgs) -> Outcome {
     Ok(if report.fails() { Exit::Finding } else { Exit::Fine })
 }
 
-/// A rules file; everything that is wrong with it has been shown.
+/// Reads a rules file. Its errors have been shown.
 fn rules(path: &Path) -> Result<Rules, Failure> {
     let text = read::text(path)?;
     audit::rules(&text).map_err(|bad| {

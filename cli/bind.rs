@@ -1,8 +1,8 @@
-//! `canonc bind`: closes a lock by the digest of the data it names.
+//! `canonc bind`: closes a lock with the digest of the data it names.
 //!
 //! In: an open lock and the prepared documents. Out: the same lock, closed, under its new id. Must stay
-//! true: other data than a lock is bound to is refused; binding again to the same changes nothing; what
-//! data is, runtime says.
+//! true: data other than the data a lock is bound to is refused; binding again to the same data changes nothing;
+//! only the runtime interprets data.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::{files, locks, out, output};
 
 pub fn bind(args: &BindArgs) -> Outcome {
-    // The documents are read through once, however many locks are bound to them.
+    // The documents are read once, however many locks are bound to them.
     let mut index = None;
     let closed = args
         .locks
@@ -35,10 +35,10 @@ pub fn bind(args: &BindArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// A lock that is bound and not written yet.
+/// A lock that is bound but not yet written.
 struct Closed<'a> {
     path: &'a Path,
-    /// Its new text, if that is another.
+    /// Its new text, if it changed.
     text: Option<String>,
     said: String,
 }
@@ -55,7 +55,7 @@ fn close<'a>(
         Lock::Comparison(comparison) => comparison.arms.iter().map(|arm| &arm.experiment).collect(),
     };
     let reads_text = experiments.iter().any(|e| matches!(e.data.source, DataSource::Text { .. }));
-    // A lock that reads no text is refused before any data is looked for.
+    // A lock that reads no text is refused before any data is opened.
     let bound = match reads_text {
         true => documents(data, index, &experiments)?,
         false => {
@@ -83,8 +83,8 @@ fn close<'a>(
     Ok(Closed { path, text: Some(closed), said })
 }
 
-/// The identity of prepared documents, and the training tokens of one pass over them. Data that one of the experiments
-/// could never run on is refused here, not after a build, a copy and a queue.
+/// The identity of prepared documents, and the training tokens of one pass over them. Data that an experiment can never
+/// run on is refused here, rather than later, after a build, a copy and a wait in a queue.
 fn documents(
     path: &Path,
     read: &mut Option<Arc<TextIndex>>,
@@ -98,7 +98,7 @@ fn documents(
         Some(index) => index.clone(),
         None => {
             let index = Arc::new(file::load(path).map_err(wrong)?);
-            // A lock is bound to what is there, not to what a damaged file says of itself.
+            // Bind the lock to the actual data, not to the digest that a damaged file claims.
             index.check().map_err(wrong)?;
             read.insert(index).clone()
         }
@@ -126,7 +126,7 @@ fn documents(
         }
         let train = windows(experiment, index.clone(), Split::Train)?;
         fills_a_window(experiment, train.tokens(), "to train on")?;
-        // Where nothing is measured, nothing need be held out.
+        // Without metrics, no documents need to be held out.
         if !experiment.evaluation.metrics.is_empty() {
             let held_out = windows(experiment, index.clone(), Split::HeldOut)?;
             fills_a_window(experiment, held_out.tokens(), "held out")?;
@@ -140,7 +140,7 @@ fn wrong(error: data::DataError) -> Failure {
     Failure::bad_input(error.message).help(error.help)
 }
 
-/// Refuses documents that would have to be repeated inside of one window.
+/// Refuses documents so few that one window would repeat them.
 fn fills_a_window(experiment: &Experiment, tokens: u64, which: &str) -> Result<(), Failure> {
     let window = experiment.data.seq_len + 1;
     if tokens >= window {
@@ -153,7 +153,7 @@ fn fills_a_window(experiment: &Experiment, tokens: u64, which: &str) -> Result<(
     .help("prepare more documents, hold out another share, or lower data.seq_len"))
 }
 
-/// The windows of a lock on text.
+/// The windows of a lock that trains on text.
 pub fn windows(
     experiment: &Experiment,
     index: Arc<TextIndex>,

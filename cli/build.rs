@@ -1,9 +1,9 @@
-//! `canonc build`: architectures, recipes and comparisons, each as its lock.
+//! `canonc build`: writes the locks of architectures, recipes and comparisons.
 //!
-//! In: `.canon` and `.toml` files. Out: one lock for each arch, each point of a sweep, each comparison; or
-//! with `--check` what would change. What is wrong with one keeps none of the others from being made. Must stay true: an equal lock is not written again; a lock made from
-//! another file is never written over; building again does not open what `bind` closed; a comparison
-//! that is confounded is reported and not locked.
+//! In: `.canon` and `.toml` files. Out: one lock for each arch, each point of a sweep and each comparison; with
+//! `--check`, what would change. An error in one file does not stop the others. Must stay true: an equal lock is not
+//! rewritten; a lock made from another file is never overwritten; rebuilding keeps the binding that `bind` wrote;
+//! a confounded comparison is reported and not locked.
 
 mod check;
 mod known;
@@ -53,7 +53,7 @@ pub fn build(args: &BuildArgs) -> Outcome {
             };
             worst = worst.max(match done {
                 Ok(exit) => exit,
-                // The next file would fail alike.
+                // The next file would fail in the same way.
                 Err(failure) if failure.exit == Exit::Machine => return Err(failure),
                 Err(failure) => {
                     output::failure(&failure);
@@ -69,7 +69,7 @@ pub fn build(args: &BuildArgs) -> Outcome {
     } else {
         worst = worst.max(check::orphans(args, &check::standing(args)?, &sources, &made));
     }
-    // What was wrong has been said, file by file.
+    // Each file's errors have already been shown.
     if worst > Exit::Finding { Err(Failure::shown(worst)) } else { Ok(worst) }
 }
 
@@ -78,7 +78,7 @@ fn two_sources(path: &Path, one: &str, other: &str) -> Failure {
         .help("rename one of them, or give them folders of their own with --out")
 }
 
-/// The locks that a file makes; diagnostics have been shown.
+/// The locks that a file makes. Its diagnostics have been shown.
 pub fn built(known: &mut Known, file: &Path) -> Result<Vec<Lock>, Failure> {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("canon") => archs(file),
@@ -113,7 +113,7 @@ fn archs(file: &Path) -> Result<Vec<Lock>, Failure> {
     found.iter().map(|found| lock(&found.compiled)).collect()
 }
 
-/// The name of a file without its ending, which names its locks.
+/// A file's name without its ending. Its locks are named after it.
 fn stem(file: &Path) -> Result<String, Failure> {
     let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or("");
     if lock::check_name(stem).is_err() {
@@ -124,7 +124,7 @@ fn stem(file: &Path) -> Result<String, Failure> {
     Ok(stem.to_owned())
 }
 
-/// What is to stand at a path: the lock, bound as the one there is, and what stands there now.
+/// The lock to write at a path, with the binding of the existing lock, and the text that is there now.
 pub fn settled(path: &Path, lock: Lock) -> Result<(Lock, Option<String>), Failure> {
     let Some(before) = locks::standing(path)? else { return Ok((lock, None)) };
     if before == lock::write(&lock) {
@@ -154,7 +154,7 @@ pub fn settled(path: &Path, lock: Lock) -> Result<(Lock, Option<String>), Failur
                     "{path}: an older version, which is written anew: bind it again if it was bound"
                 ));
             }
-            // A lock that cannot be read has no binding worth keeping.
+            // A lock that cannot be read has no binding to keep.
             let bound =
                 standing.and_then(|standing| lock::keep_binding(&lock, &standing)).unwrap_or(None);
             Ok((bound.unwrap_or(lock), Some(before)))
@@ -176,7 +176,7 @@ fn write(path: &Path, lock: Lock) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// What a person should know of a lock beyond its name.
+/// Prints what is notable about a lock besides its name.
 fn describe(path: &Path, lock: &Lock, text: &str) {
     let redefined = |arch: &LockedArch| {
         for redefined in compare::redefinitions(arch, text) {
@@ -221,7 +221,7 @@ fn describe(path: &Path, lock: &Lock, text: &str) {
     }
 }
 
-/// A difference in a line: its path, both values, and what there is to add.
+/// One difference in one line: its path, both values, and any note.
 pub fn change(change: &compare::Change) -> String {
     let compare::Change { path, subject: _, a, b, defaults: _, places: _, note } = change;
     let side = |value: &Option<String>| value.clone().unwrap_or_else(|| "nothing".to_owned());

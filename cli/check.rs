@@ -1,9 +1,9 @@
 //! `canonc check`: every diagnostic of every file, in one run.
 //!
 //! In: files and folders. Out: diagnostics, as text on standard error or as JSON on standard output;
-//! exit 0 without errors, 2 with. Must stay true: each file is judged with its own imports, so one
-//! broken file hides nothing in another; what several files share is reported once; the JSON is the
-//! schema of `canonc check --help`.
+//! exit 0 without errors, 2 with. Must stay true: each file is judged with its own imports, so a
+//! broken file does not hide errors in another; an error that several files share is reported once; the JSON follows
+//! the schema of `canonc check --help`.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -17,7 +17,7 @@ use crate::files::canon_files;
 use crate::load::load;
 use crate::output;
 
-/// Where architectures are, unless said otherwise.
+/// The default folder of architectures.
 const DEFAULT_FOLDER: &str = "arch";
 
 pub fn check(args: &CheckArgs) -> Outcome {
@@ -43,14 +43,14 @@ fn arguments(files: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     Ok(vec![PathBuf::from(DEFAULT_FOLDER)])
 }
 
-/// Where a diagnostic points: files by name, since their numbers differ from program to program.
+/// Where a diagnostic points. Files are given by name, since their numbers differ between programs.
 type Places = Vec<(String, u32, u32)>;
 
-/// What has been found so far.
+/// The diagnostics found so far.
 struct Report {
-    /// Collected for JSON; otherwise shown at once.
+    /// Collected for JSON; without it, diagnostics are shown immediately.
     json: Option<Vec<Found>>,
-    /// Messages that have been reported, and where.
+    /// Messages already reported, and where.
     seen: BTreeSet<(String, Places)>,
     files: usize,
     archs: usize,
@@ -90,7 +90,7 @@ impl Report {
             let places = diagnostic.labels.iter().map(|label| label.span);
             let named = |span: Span| (sources.name(span.file).to_owned(), span.start, span.end);
             let places: Places = places.map(named).collect();
-            // A file that several import says the same each time.
+            // A file that is imported several times gives the same diagnostic each time.
             if !self.seen.insert((diagnostic.message.clone(), places)) {
                 continue;
             }

@@ -1,8 +1,8 @@
-//! A canonc command carried out by another: `demo` types `compare`, `compare` types `run`.
+//! A canonc command run by another: `demo` runs `compare`, `compare` runs `run`.
 //!
-//! In: its words, and the flag that a signal raises. Out: how it ended. Must stay true: a signal that only the outer
-//! process was sent reaches the inner one, which ends as it does by itself, with a checkpoint; one that both were sent
-//! (Ctrl-C at a terminal) counts once there.
+//! In: the command's words, and the flag that a signal raises. Out: how it ended. Must stay true: a signal sent only to
+//! the outer process reaches the inner one, which then ends as usual, with a checkpoint; a signal sent to both
+//! (Ctrl-C at a terminal) counts once in the inner one.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -17,7 +17,7 @@ use crate::fail::{Exit, Failure, Outcome};
 use crate::output;
 use crate::signals::{ignores_hangup, stop_on_signals};
 
-/// Carries out commands one after another, each printed as one would type it; `again` goes on where they stopped.
+/// Runs commands one after another and prints each as one would type it; `again` is the command that resumes them.
 pub fn steps(steps: Vec<Vec<String>>, again: &str) -> Outcome {
     let stop = stop_on_signals()?;
     for step in steps {
@@ -31,8 +31,8 @@ pub fn steps(steps: Vec<Vec<String>>, again: &str) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// How a command ended, as its own exit code says it; what was wrong it has said itself. Beside others, what it says
-/// begins with its name.
+/// Runs a command and returns its own exit code. The command has printed its own errors. If other commands run at the
+/// same time, each line of its output starts with its name.
 pub fn carry_out(
     words: &[OsString],
     name: Option<&str>,
@@ -55,7 +55,7 @@ pub fn carry_out(
         Some(1) => Err(Failure::shown(Exit::Finding)),
         Some(2) => Err(Failure::shown(Exit::BadInput)),
         Some(3) => Err(Failure::shown(Exit::Machine)),
-        // It was told to stop before it could listen.
+        // It was stopped before it could handle the signal.
         None if stop.load(Ordering::Relaxed) => Ok(Exit::Interrupted),
         Some(_) | None => Err(Failure::machine(format!("{} ended early ({status})", said()))
             .help("the same command goes on from its last checkpoint")),
@@ -73,12 +73,12 @@ fn wait(command: &mut Command, name: Option<&str>) -> std::io::Result<ExitStatus
     let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let forward = std::thread::spawn(move || {
         for _ in signals.forever() {
-            // As SIGUSR1, which asks a second time without insisting. It may have ended meanwhile.
+            // SIGUSR1: a second one does not force an exit. The process may have ended meanwhile.
             let _ = id.map(|id| kill_process(id, Signal::USR1));
         }
     });
     if let (Some(name), Some(said)) = (name, child.stderr.take()) {
-        // Until it closes it, which it does by ending.
+        // Until the process closes the pipe, which it does by ending.
         for line in BufReader::new(said).lines().map_while(Result::ok) {
             output::note(&format!("{name}: {line}"));
         }

@@ -1,10 +1,10 @@
-//! `canonc compare`: runs what a comparison still lacks, then says what its arms differ by.
+//! `canonc compare`: does the missing runs of a comparison, then reports how its arms differ.
 //!
-//! In: comparison locks. Out: a run folder for each run, a table for each comparison on standard output, an HTML page
-//! beside its runs; of several comparisons one table of all, and a picture.
-//! Must stay true: what would refuse one of the runs is found before anything is written; every run is `canonc run` of its own lock, so that each starts in the platform its
-//! lock requires and resumes by itself; interrupted here is interrupted there, with a checkpoint; the
-//! table is headed by the verdict the lock proved; with --json standard output is one document and nothing else.
+//! In: comparison locks. Out: a run folder for each run, a table for each comparison on standard output, and an HTML
+//! page in the folder of its runs; for several comparisons, one table of all and a picture.
+//! Must stay true: an error that would refuse a run is found before anything is written; every run is `canonc run` of
+//! its own lock, so it starts in the platform of that lock and resumes on its own; a run that is interrupted leaves a
+//! checkpoint; the table's heading is the lock's verdict; with --json, standard output is a single document.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -31,7 +31,7 @@ use crate::tensors::{Tensors, Work};
 use crate::{child, locks, output, report, runs, shown};
 
 pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
-    // All of them are read before the first one runs.
+    // Read all of them before the first run starts.
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     if let Some(steps) = args.time {
         return tensors.carry_out(Work::StepTimes(args, &locked, usize::from(steps)));
@@ -40,19 +40,19 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
         let kind = if locked.len() == 1 { Kind::Page } else { Kind::Picture };
         out::check(out, kind)?;
     }
-    // A run that was made for another comparison serves this one.
+    // A run made for another comparison is reused.
     let found = Found::under(&args.dir);
     for comparison in &locked {
         let folder = out::named(&args.dir, &comparison.name, "")?;
         check(comparison, &folder, args.data.as_deref(), &found)?;
     }
-    // A run under way is told, and leaves a checkpoint; this process waits for it.
+    // A signal is passed on to the current run, which leaves a checkpoint; this process waits for it.
     let stop = stop_on_signals()?;
     let mut done: Vec<(String, compare::Comparison)> = Vec::new();
     for comparison in &locked {
         let folder = out::named(&args.dir, &comparison.name, "")?;
         std::fs::create_dir_all(&folder).map_err(|error| Failure::cannot_write(&folder, &error))?;
-        // Those of the comparisons before this one are there by now.
+        // By now the runs of the earlier comparisons are there too.
         let found = Found::under(&args.dir);
         let carry = Carry {
             folder: &folder,
@@ -61,7 +61,7 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
             stop: &stop,
             found: &found,
         };
-        // With a stopping rule the runs of one more seed are due, until it decides.
+        // With a stopping rule, do the runs of one more seed until it decides.
         let (mut due, mut looks) = looks::due(comparison, &folder, &found)?;
         let mut carried = 0;
         while carried < due.len() {
@@ -123,7 +123,7 @@ fn read(path: &Path) -> Result<Comparison, Failure> {
     })
 }
 
-/// Finds what would stop one of the runs, before anything is written: a folder of another run, other data, a lock that
+/// Finds errors that would stop a run, before anything is written: a folder of another run, other data, a lock that
 /// cannot run here.
 fn check(
     comparison: &Comparison,
@@ -156,7 +156,7 @@ fn check(
     Ok(())
 }
 
-/// Prints the verdict and the table, and gives the page with the curves, which lies beside the runs.
+/// Prints the verdict and the table, and returns the page with the curves, which is written to the folder of the runs.
 fn say(
     comparison: &Comparison,
     compared: &compare::Comparison,
@@ -180,7 +180,7 @@ fn say(
     Ok(page)
 }
 
-/// The step at which a run that ended with a finding is attested to have diverged. Whoever reads the run checks it.
+/// The step at which a run that ended with a finding is attested to have diverged. The reader of the run checks it.
 pub fn diverged(end: &Outcome, place: &Path) -> Option<u64> {
     let is_finding = matches!(end, Err(failure) if failure.exit == Exit::Finding);
     let text = disk::read_text(&Paths::new(place).attestation(), disk::SMALL);
@@ -188,19 +188,19 @@ pub fn diverged(end: &Outcome, place: &Path) -> Option<u64> {
     attested.diverged
 }
 
-/// How runs are carried out.
+/// How to carry out runs.
 #[derive(Clone, Copy)]
 pub struct Carry<'a> {
     pub folder: &'a Path,
     pub data: Option<&'a Path>,
-    /// At a time.
+    /// Number of runs at a time.
     pub jobs: usize,
     pub stop: &'a AtomicBool,
     pub found: &'a Found,
 }
 
 impl Carry<'_> {
-    /// Runs each lock to its end, until one of them does not get there.
+    /// Runs each lock to its end, and stops at the first that fails.
     pub fn all(self, runs: &[&Run], of: usize) -> Outcome {
         let before = of - runs.len();
         let text = |run: &&Run| lock::write(&Lock::Experiment(run.experiment.clone()));
@@ -216,7 +216,7 @@ impl Carry<'_> {
                 let Some((name, text, place)) = runs.get(number) else { break };
                 output::note(&format!("run {} of {of}: {name}", before + number + 1));
                 let exit = self.one(name, text, place);
-                // A run that diverged is a result of the comparison like any other.
+                // A diverged run is a result of the comparison like any other.
                 if let Some(step) = diverged(&exit, place) {
                     output::note(&format!("{name} diverged at step {step}; the other runs go on"));
                     continue;
@@ -243,7 +243,7 @@ impl Carry<'_> {
         Ok(all)
     }
 
-    /// Runs one lock to its end, in a process of its own.
+    /// Runs one lock to its end, in its own process.
     fn one(self, name: &str, text: &str, place: &Path) -> Outcome {
         let Carry { folder, data, jobs, stop, found: _ } = self;
         let lock = out::named(folder, name, ".lock")?;
@@ -261,7 +261,7 @@ impl Carry<'_> {
         let length = || std::fs::metadata(&timings).map_or(0, |file| file.len());
         let before = length();
         let ended = child::carry_out(&words, (jobs > 1).then_some(name), stop);
-        // Its seconds are of a machine that others used, too.
+        // Its timings were taken while other runs used the machine.
         if jobs > 1 && length() > before {
             append_line(&timings, &compare::ran_beside(jobs - 1)).map_err(failure)?;
         }

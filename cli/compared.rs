@@ -1,7 +1,7 @@
-//! What the runs of a comparison that are there say together, for the table and the page alike.
+//! The combined results of a comparison's finished runs, for the table and the page.
 //!
-//! In: a locked comparison and the folder of its runs. Out: their curves by arm, and the heading its verdict gives.
-//! Must stay true: nothing is run; a run that is not whole and of its lock gives no curve.
+//! In: a locked comparison and the folder of its runs. Out: their curves by arm, and the heading of its verdict.
+//! Must stay true: nothing is run; an incomplete run, or one of another lock, gives no curve.
 
 use std::path::Path;
 
@@ -48,7 +48,7 @@ pub fn compared(
     Ok(compare::Comparison { arms, points, selection, proved })
 }
 
-/// A run's place in the grid: `optimizer.lr 0.003`.
+/// A run's point in the grid: `optimizer.lr 0.003`.
 fn point(comparison: &Comparison, run: &Run) -> String {
     let paths = comparison.grid.iter().flat_map(|grid| &grid.paths);
     let values =

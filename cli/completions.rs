@@ -1,7 +1,7 @@
-//! `canonc completions`: what a shell needs to complete commands, options and file names.
+//! `canonc completions`: shell scripts that complete commands, options and file names.
 //!
-//! In: a shell's name. Out: its script on standard output. Must stay true: made from the same
-//! definitions that read argv, so it cannot disagree with them.
+//! In: a shell's name. Out: its script on standard output. Must stay true: the script is generated from the
+//! definitions that parse argv, so the two cannot disagree.
 
 use clap::CommandFactory;
 

@@ -1,8 +1,8 @@
-//! `canonc data`: samples of the synthetic tasks, written, shown or counted; and documents made ready.
+//! `canonc data`: writes, shows or counts samples of the synthetic tasks, and prepares documents.
 //!
 //! In: a task with its parameters, an order and a seed; or files of documents. Out: samples on standard output or in a
-//! file, what they are made of, what they have in common; documents made tokens once, in a file. Must stay true: what a sample
-//! is, `data` decides; memory does not grow with the number of samples; parameters that no data can have
+//! file, their structure, their statistics; documents tokenized once into a file. Must stay true: `data` alone defines
+//! a sample; memory does not grow with the number of samples; parameters that no data can satisfy
 //! are refused before anything is written.
 
 mod about;
@@ -34,7 +34,7 @@ use crate::args::{
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::{files, output};
 
-/// What a parameter's file may hold; a grammar is kilobytes, a book of background sentences a megabyte.
+/// Size limit of a parameter's file: a grammar is kilobytes, a book of background sentences a megabyte.
 const MOST_BYTES: u64 = 64 << 20;
 
 pub fn data(args: &DataArgs) -> Outcome {
@@ -69,7 +69,7 @@ fn inspect_samples(args: &InspectArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// The samples that are meant, of which so many will be asked for.
+/// The stream of the requested samples; `count` of them will be drawn.
 fn stream(args: &SampleArgs, count: u64) -> Result<Stream, Failure> {
     stream_of(&args.task, &args.options, count)
 }

@@ -1,9 +1,9 @@
-//! `canonc demo`: the whole way once, by the commands anyone would type.
+//! `canonc demo`: the whole workflow once, through commands that anyone could type.
 //!
 //! In: this repository's demo archs and recipes. Out: locks, a proof, runs, a table and a page with
 //! curves; with `--families` a second comparison, of the mixers. Must stay true: every step is a
-//! printed command that does the same when typed by hand; interrupting and repeating goes on where it
-//! stopped; it never does anything that the commands do not.
+//! printed command that does the same when typed by hand; after an interruption, the same command
+//! resumes; the demo does nothing that the commands do not.
 
 use std::path::Path;
 

@@ -1,8 +1,8 @@
-//! `canonc diff`: what two locks differ in, and whether that is the treatment alone.
+//! `canonc diff`: the differences between two locks, and whether they are the treatment alone.
 //!
-//! In: two locks and, to try one out, a treatment. Out: the verdict on standard output, as text or JSON;
-//! exit 0 if controlled, 1 if confounded, 2 if the question makes no sense. Must stay true: locks only,
-//! no source is read; a treatment typed here is called exploratory.
+//! In: two locks and, optionally, a treatment to try. Out: the verdict on standard output, as text or JSON;
+//! exit 0 if controlled, 1 if confounded, 2 if the question makes no sense. Must stay true: only locks are
+//! read, never a source; a treatment given on the command line is called exploratory.
 
 use compiler::compare::{self, Refusal, Side, Trainer};
 

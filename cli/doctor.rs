@@ -1,8 +1,8 @@
-//! `canonc doctor`: what this machine has, what it lacks, and what to type about it.
+//! `canonc doctor`: reports the programs and settings of this machine, the missing ones, and their fixes.
 //!
-//! In: the machine. Out: facts, as text or JSON on standard output. Must stay true: looks, and
-//! changes nothing; starts programs only to ask their version; what cannot be seen is `unknown`, not
-//! missing; every lack names its cure; the exit code is 0, since looking has worked.
+//! In: the machine. Out: facts, as text or JSON on standard output. Must stay true: nothing is
+//! changed; programs are started only to ask their version; a thing that cannot be checked is `unknown`, not
+//! missing; every missing thing comes with its fix; the exit code is 0, since the check itself worked.
 
 mod tools;
 
@@ -16,7 +16,7 @@ use crate::fail::{Exit, Outcome, shown};
 use crate::output;
 use crate::tensors::Tensors;
 
-/// One thing that was looked at.
+/// One thing that was checked.
 #[derive(Debug, Deserialize, Serialize)]
 pub struct Fact {
     pub name: String,
@@ -88,7 +88,7 @@ fn facts(tensors: &dyn Tensors) -> Vec<Fact> {
     facts.extend(host(&observe_host()));
     facts.push(disk());
     facts.extend(tensors.facts().into_iter().map(|fact| Fact { of_libtorch: true, ..fact }));
-    // What a build needs is asked for where something can be built.
+    // A build's needs are checked only where canonc can be built.
     let clone = Path::new("runtime/fetch-libtorch.py").is_file();
     if clone {
         facts.push(libtorch());
@@ -125,7 +125,7 @@ fn host(host: &Host) -> Vec<Fact> {
     facts
 }
 
-/// What a run of some size writes: checkpoints of parameters and two moments.
+/// Bytes that a run of some size writes: checkpoints of parameters and two moments.
 const ROOM: u64 = 2_000_000_000;
 
 fn disk() -> Fact {
@@ -140,7 +140,7 @@ fn disk() -> Fact {
     }
 }
 
-/// The libtorch that a build would link, in the order the build looks.
+/// The libtorch that a build would link, searched in the build's order.
 fn libtorch() -> Fact {
     let name = "libtorch";
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
@@ -153,7 +153,7 @@ fn libtorch() -> Fact {
         if has_libtorch(&folder) {
             return Fact::has(name, value);
         }
-        // cargo sets the variable too; then the folder is merely not fetched yet.
+        // cargo sets the variable too; then the folder has just not been fetched yet.
         let help =
             format!("`unset LIBTORCH`, or point it at a folder with lib/{}; {fetch}", library());
         return Fact::lacks(name, format!("{value} has no lib/{}", library()), help);

@@ -1,14 +1,14 @@
 //! `canonc diff --explain` and `--script`: how to check a verdict without canonc.
 //!
 //! In: the locks and the treatment of a `diff`. Out: the commands to type; the script itself. Must stay true:
-//! the script is `docs/check_verdict.py`, byte for byte, so that a release needs no other file.
+//! the script is `docs/check_verdict.py`, byte for byte, so a release needs no other file.
 
 use std::fmt::Write as _;
 
-/// Written from `docs/locks.md` alone.
+/// The script, written from `docs/locks.md` alone.
 pub const SCRIPT: &str = include_str!("../docs/check_verdict.py");
 
-/// What to type.
+/// The commands that check a verdict.
 pub fn commands(a: &str, b: &str, treatment: &[String], trainer: Option<&str>) -> String {
     let (slots, others): (Vec<&String>, Vec<&String>) =
         treatment.iter().partition(|entry| is_slots(entry));
@@ -34,13 +34,13 @@ pub fn commands(a: &str, b: &str, treatment: &[String], trainer: Option<&str>) -
     text
 }
 
-/// `canon`, `slots.A`, `arch.layers.0..6.slots.A`.
+/// Whether a treatment names slots: `canon`, `slots.A`, `arch.layers.0..6.slots.A`.
 fn is_slots(entry: &str) -> bool {
     let slot = entry.strip_prefix("slots.").or_else(|| entry.split_once(".slots.").map(|(_, s)| s));
     entry == "canon" || slot.is_some_and(|slot| !slot.contains('.'))
 }
 
-/// A word of a command line.
+/// A word quoted for a shell.
 fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+@%,:=".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,7 +1,7 @@
-//! `canonc export`: a lock, a run or an arch, for Hugging Face, Lingua or a cluster.
+//! `canonc export`: writes a lock, a run or an arch for Hugging Face, Lingua or a cluster.
 //!
-//! In: a lock and perhaps weights, or a finished run. Out: a folder that other programs read. Must stay true: a run is
-//! held against its lock and its attestation before its weights are given away; nothing is approximated.
+//! In: a lock with optional weights, or a finished run. Out: a folder that other programs read. Must stay true: a run
+//! is checked against its lock and its attestation before its weights are exported; nothing is approximated.
 
 use std::path::{Path, PathBuf};
 
@@ -74,13 +74,13 @@ pub fn export(args: &ExportArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// What `--json` says; the schema is in `canonc export --help`.
+/// The `--json` document; the schema is in `canonc export --help`.
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,
     arch: String,
     files: Vec<String>,
-    /// What is known of them.
+    /// What is known about the weights.
     weights: Option<String>,
 }
 
@@ -88,17 +88,17 @@ struct Source {
     compiled: Compiled,
     experiment: Option<Experiment>,
     weights: Option<PathBuf>,
-    /// What is known of the weights, where there are any.
+    /// What is known about the weights, if there are any.
     known: Option<Known>,
 }
 
-/// What is known of weights.
+/// What is known about weights.
 struct Known {
-    /// The step that they are of, in words; `None` where nothing says so.
+    /// The step of the weights, in words; `None` if no file says so.
     of: Option<String>,
-    /// The step of the lock that is exported.
+    /// The last step of the exported lock.
     step: Option<u64>,
-    /// The digest of their file that a finished run attests.
+    /// The digest of the weights file in a finished run's attestation.
     attested: Option<Digest>,
 }
 
@@ -154,7 +154,7 @@ fn source(args: &ExportArgs) -> Result<Source, Failure> {
     }
 }
 
-/// Refuses a checkpoint that says of itself that it is of another lock: a card would describe another training.
+/// Refuses a checkpoint of another lock: the model card would describe another training.
 fn of_the_lock(weights: &Path, experiment: &Experiment) -> Result<Known, Failure> {
     let Some((lock, step)) = checkpoint::saved_by(weights) else {
         return Ok(Known { of: None, step: None, attested: None });
@@ -175,7 +175,7 @@ fn of_the_lock(weights: &Path, experiment: &Experiment) -> Result<Known, Failure
         .help("name the lock that they were trained with, or the folder of their run"))
 }
 
-/// A run that is finished, and the weights of its last checkpoint.
+/// A finished run, and the weights of its last checkpoint.
 fn run(folder: &Path, weights: Option<&Path>) -> Result<Source, Failure> {
     let paths = Paths::new(folder);
     if !paths.lock().is_file() {

@@ -1,9 +1,9 @@
-//! Why a command stops, and the number it stops with.
+//! Why a command stops, and its exit code.
 //!
 //! In: words. Out: one error type for the whole command line, and its text: message, place, help.
 //! Must stay true: the exit codes are those of the help text (0 fine, 1 finding, 2 bad input or
 //! usage, 3 this machine cannot, 75 interrupted with a good checkpoint); a message has no trailing
-//! period and names what was asked for; nothing here prints.
+//! period and names the thing that was asked for; nothing is printed here.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ use crate::output::{clean, disturbs};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Exit {
     Fine,
-    /// Drift, a confound, a mismatch, an unformatted file.
+    /// A drift, a confound, a mismatch, or an unformatted file.
     Finding,
     /// Bad input or usage.
     BadInput,
@@ -23,7 +23,7 @@ pub enum Exit {
     Machine,
     /// Interrupted with a good checkpoint.
     Interrupted,
-    /// Ended by a signal with nothing left behind: as a shell would say it.
+    /// Ended by a signal without a checkpoint; uses the exit code that a shell would report.
     Stopped,
 }
 
@@ -40,18 +40,18 @@ impl From<Exit> for ExitCode {
     }
 }
 
-/// What a command returns.
+/// The result of a command.
 pub type Outcome = Result<Exit, Failure>;
 
-/// A command that could not do its work.
+/// Why a command failed.
 #[derive(Debug)]
 pub struct Failure {
     pub exit: Exit,
-    /// `None` where everything has been said already, or nobody listens any more.
+    /// `None` if everything has been shown already, or the reader has closed the pipe.
     pub message: Option<String>,
     /// A file, or a file with line and column.
     pub place: Option<String>,
-    /// What to type, one line each.
+    /// Commands or advice, one line each.
     pub help: Vec<String>,
 }
 
@@ -69,7 +69,7 @@ impl Failure {
         Failure { exit: Exit::Machine, ..Failure::bad_input(message) }
     }
 
-    /// Ends the command without a further word: diagnostics have been shown.
+    /// Ends the command without another message: diagnostics have been shown.
     pub fn shown(exit: Exit) -> Failure {
         Failure { exit, message: None, place: None, help: Vec::new() }
     }
@@ -84,17 +84,17 @@ impl Failure {
         self
     }
 
-    /// What could not be read, and why.
+    /// Error for a file that could not be read, with the reason.
     pub fn cannot_read(path: &Path, error: &io::Error) -> Failure {
         Failure::bad_input(format!("`{}` cannot be read: {}", shown(path), reason(error)))
     }
 
-    /// What could not be written, and why.
+    /// Error for a file that could not be written, with the reason.
     pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {
         Failure::machine(format!("`{}` cannot be written: {}", shown(path), reason(error)))
     }
 
-    /// As a person reads it. Empty if nothing is left to say.
+    /// The failure as text for people. Empty if everything has been shown.
     pub fn render(&self, coloured: bool) -> String {
         let Some(message) = &self.message else { return String::new() };
         let message = clean(message);
@@ -111,7 +111,7 @@ impl Failure {
     }
 }
 
-/// A path as canonc writes paths: with `/`, and without what could disturb a terminal.
+/// A path as canonc prints it: with `/`, and without characters that could disturb a terminal.
 pub fn shown(path: &Path) -> String {
     let text = path.to_string_lossy();
     let text = if cfg!(windows) { text.replace('\\', "/") } else { text.into_owned() };
@@ -119,7 +119,7 @@ pub fn shown(path: &Path) -> String {
     text.chars().map(|c| if hidden(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// Why a file operation failed, in words, without the numbers of the operating system.
+/// Why a file operation failed, in words, without the operating system's error number.
 pub fn reason(error: &io::Error) -> String {
     #[expect(clippy::wildcard_enum_match_arm, reason = "an open set; the rest says it itself")]
     match error.kind() {

@@ -1,7 +1,7 @@
-//! Files of the machine: finding them, and replacing them so that nothing is ever half written.
+//! Finds files, and replaces them so that no file is ever half written.
 //!
-//! In: paths a person typed. Out: the `.canon` files meant by them in a fixed order; new contents
-//! in place. Must stay true: a file is replaced by renaming a complete one over it, keeps its
+//! In: paths a person typed. Out: the `.canon` files under them in a fixed order; files with new
+//! contents. Must stay true: a file is replaced by renaming a complete one over it, keeps its
 //! permissions, and is left alone if it is read-only; folder links are not followed, so a search
 //! ends; the order does not depend on the file system.
 
@@ -12,12 +12,12 @@ use std::path::{Path, PathBuf};
 
 use crate::fail::{Failure, shown};
 
-/// Files of one search; more is a mistake in the argument, such as `/`.
+/// Most files of one search; more means a mistake in the argument, such as `/`.
 const MAX_FOUND: usize = 10_000;
-/// Folders inside one another.
+/// Maximum depth of nested folders.
 const MAX_FOLDER_DEPTH: usize = 32;
 
-/// The `.canon` files an argument means: itself, or all under it if it is a folder.
+/// The `.canon` files of an argument: the file itself, or all files under a folder.
 pub fn canon_files(argument: &Path) -> Result<Vec<PathBuf>, Failure> {
     let metadata = fs::metadata(argument).map_err(|error| missing(argument, &error))?;
     if !metadata.is_dir() {
@@ -61,7 +61,7 @@ fn search(
     Ok(())
 }
 
-/// Why a path named by a person cannot be opened, with the nearest name there is.
+/// Why a path that a person typed cannot be opened, with the most similar existing name.
 pub fn missing(path: &Path, error: &io::Error) -> Failure {
     if error.kind() != io::ErrorKind::NotFound {
         return Failure::cannot_read(path, error);
@@ -85,7 +85,7 @@ pub fn missing(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// The file beside a missing one whose name is most like it.
+/// The file in the same folder with the name most similar to that of a missing one.
 pub fn nearest(path: &Path) -> Option<PathBuf> {
     let wanted = path.file_name()?.to_str()?;
     let folder = path.parent()?;
@@ -98,7 +98,7 @@ pub fn nearest(path: &Path) -> Option<PathBuf> {
     Some(folder.join(near))
 }
 
-/// Refuses a file that could not be written for want of a folder, before there is anything to write.
+/// Refuses a file in a missing folder, before its contents are computed.
 pub fn folder_of(path: &Path) -> Result<(), Failure> {
     names_a_file(path)?;
     match path.parent() {
@@ -107,7 +107,7 @@ pub fn folder_of(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// Refuses a folder, and what is written as one.
+/// Refuses a folder, and a path that is written like one.
 pub fn names_a_file(path: &Path) -> Result<(), Failure> {
     let written = path.as_os_str().as_encoded_bytes();
     let last = written.rsplit(|byte| std::path::is_separator(char::from(*byte))).next();
@@ -120,28 +120,28 @@ pub fn names_a_file(path: &Path) -> Result<(), Failure> {
     Err(Failure::bad_input(refused).help("name the file that is to be written"))
 }
 
-/// Where a file's folder is not there.
+/// Error for a file in a folder that does not exist.
 pub fn no_folder(path: &Path, folder: &Path) -> Failure {
     let (path, folder) = (shown(path), shown(folder));
     Failure::bad_input(format!("`{path}` cannot be written: there is no folder `{folder}`"))
         .help(format!("`mkdir -p {folder}`, and repeat"))
 }
 
-/// Puts `text` in the place of what the file holds, all of it or nothing. A link stays a link.
+/// Replaces a file's contents with `text`, completely or not at all. A link stays a link.
 pub fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     replace_with(path, |file| {
         file.write_all(text.as_bytes()).map_err(|error| Failure::cannot_write(path, &error))
     })
 }
 
-/// The same for what `write` writes; if it fails, nothing has happened. What is no file, such as a pipe or a
-/// device, is written to as it is.
+/// Replaces a file's contents with the output of `write`; if that fails, the file is unchanged. A pipe or a device is
+/// written to directly.
 pub fn replace_with<T>(
     path: &Path,
     write: impl FnOnce(&mut fs::File) -> Result<T, Failure>,
 ) -> Result<T, Failure> {
     names_a_file(path)?;
-    // Renaming over a link would put a file in its place.
+    // Renaming over a link would replace the link itself.
     let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let before = fs::metadata(&real).ok();
     let cannot = |error: io::Error| Failure::cannot_write(path, &error);
@@ -152,7 +152,7 @@ pub fn replace_with<T>(
         Some(parent) if parent != Path::new("") => parent,
         Some(_) | None => Path::new("."),
     };
-    // A rename needs no permission of the file itself; but whoever took it meant it.
+    // A rename needs no write permission on the file, but whoever removed that permission did so on purpose.
     let locked = |metadata: &fs::Metadata| metadata.permissions().readonly();
     if before.as_ref().is_some_and(locked) {
         return Err(Failure::machine(format!("`{}` is read-only", shown(path)))
@@ -170,7 +170,7 @@ pub fn replace_with<T>(
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt;
-        // As any new file: the umask takes from this. A temporary file would be private.
+        // The usual mode of a new file; the umask applies. A temporary file would be private.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     let mut file = builder.tempfile_in(folder).map_err(|error| {

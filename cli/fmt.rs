@@ -1,9 +1,9 @@
-//! `canonc fmt`: sources as they should be written.
+//! `canonc fmt`: formats sources.
 //!
 //! In: files, folders, or standard input for `-`. Out: the files, formatted in place; with
-//! `--check` their names and exit 1. Must stay true: a file is replaced whole or not at all, one
-//! that is formatted already is not touched, and one that has errors is left as it is while the
-//! others are done.
+//! `--check` their names and exit 1. Must stay true: a file is replaced completely or not at all; a
+//! file that is already formatted is not touched; a file with errors is left unchanged while the
+//! others are formatted.
 
 use std::io::Read;
 use std::path::Path;
@@ -57,7 +57,7 @@ pub fn fmt(args: &FmtArgs) -> Outcome {
 
 enum Done {
     Same,
-    /// Written, or with `--check` to be written.
+    /// Written, or with `--check` due to be written.
     Changed,
 }
 
@@ -96,7 +96,7 @@ fn stdin(check: bool) -> Outcome {
     Ok(Exit::Finding)
 }
 
-/// The text and its formatted form; or, after its diagnostics have been shown, a failure.
+/// The text and its formatted form, or a failure after its diagnostics have been shown.
 fn formatted(
     sources: &mut Sources,
     name: &str,

@@ -1,8 +1,8 @@
-//! Finished runs by the lock they are of, wherever they are in a folder of runs.
+//! Finds finished runs by lock, anywhere in a folder of runs.
 //!
-//! In: the folder. Out: the folder of a lock's run. Must stay true: a run serves every comparison that needs its lock,
-//! whatever it is called; only a finished run is taken from elsewhere, since another process may be at work on one
-//! that is not; one that does not hold is passed over.
+//! In: the folder. Out: the folder of a lock's run. Must stay true: every comparison that needs a lock can use its run,
+//! whatever the run's name; only finished runs are taken from other folders, since another process may be writing an
+//! unfinished one; a run that fails its checks is skipped.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -27,7 +27,7 @@ pub struct Found {
 }
 
 impl Found {
-    /// Looks through a folder: runs are in it, or in the folder of a comparison.
+    /// Searches a folder: it holds runs, or the folders of comparisons that hold runs.
     pub fn under(root: &Path) -> Found {
         let mut by_lock: BTreeMap<Id, Vec<PathBuf>> = BTreeMap::new();
         for folder in folders(root) {
@@ -42,7 +42,7 @@ impl Found {
         Found { by_lock }
     }
 
-    /// Where the run of a lock is or goes: a folder of the lock's name, or where a finished one is already.
+    /// The folder of a lock's run: the folder of the lock's name, or the folder of a finished run of the same lock.
     pub fn place(&self, folder: &Path, experiment: &Experiment) -> Result<PathBuf, Failure> {
         let usual = out::named(folder, &experiment.name, "")?;
         if usual.exists() {
@@ -50,7 +50,7 @@ impl Found {
         }
         let digests = experiment.digests;
         let id = (digests.train, digests.eval, digests.platform);
-        // One that is damaged, or a part of a run, is no run.
+        // A damaged or incomplete run does not count.
         let holds = |run: &&PathBuf| {
             let paths = Paths::new(*run);
             paths.lock().is_file() && finished::read(&paths, experiment.into()).is_ok()
@@ -59,7 +59,7 @@ impl Found {
     }
 }
 
-/// Folders in a folder, sorted by name; none where it cannot be read.
+/// Folders in a folder, sorted by name; empty if it cannot be read.
 fn folders(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> =

@@ -1,4 +1,4 @@
-//! `canonc graph`: what an architecture computes, as the text that is hashed or as a picture.
+//! `canonc graph`: the computation of an architecture, as the text that is hashed or as a picture.
 //!
 //! In: a file, an arch, a layer, slots to empty. Out: one document on standard output. Must stay
 //! true: the text is exactly what the structural hash covers (of the erased graph, if slots were
@@ -78,13 +78,13 @@ fn train_plan(graph: &Graph, trained: Option<Trained>) -> Result<String, Failure
     Ok(plan::train(graph, &options).text())
 }
 
-/// A lock under a policy that no plan follows.
+/// Error for a lock with a precision policy that has no plan.
 pub fn no_plan() -> Failure {
     Failure::machine("there is no plan under precision.policy = \"bf16\" yet")
         .help("lock it with policy = \"f32\" under [precision]")
 }
 
-/// What `--plan` shows of an arch that no lock trains: AdamW and cross-entropy as the release has them.
+/// The training options of `--plan` for an arch without a lock: AdamW and cross-entropy as in the release.
 pub fn usual() -> Result<TrainOptions, NumberError> {
     Ok(TrainOptions {
         common: Options::default(),
@@ -120,7 +120,7 @@ fn erased(compiled: &Compiled, slots: &[String]) -> Result<Graph, Failure> {
     Ok(erase(&compiled.graph, &|_, name| all || slots.iter().any(|slot| slot == name)))
 }
 
-/// Names of the slots that are filled anywhere.
+/// Names of the slots that any layer fills.
 fn filled(graph: &Graph) -> Vec<String> {
     fn collect(body: &Body, names: &mut Vec<String>) {
         for node in &body.nodes {
@@ -138,7 +138,7 @@ fn filled(graph: &Graph) -> Vec<String> {
     names
 }
 
-/// All of the canonical text; or the body of one layer with the bodies it uses.
+/// The whole canonical text, or the body of one layer with the bodies it uses.
 fn text(identity: &Identity, layer: Option<u32>) -> String {
     let all = &identity.graph_text;
     let Some(layer) = layer else { return all.clone() };

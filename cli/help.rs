@@ -1,7 +1,7 @@
-//! What the command line says of itself: help at any width, manual pages, what shells complete.
+//! The command line's description of itself: help at any width, manual pages, shell completions.
 //!
-//! In: the definitions that read argv. Out: the same with its texts wrapped once, for the width there is; without
-//! what is hidden. Must stay true: nothing is written twice, so help, pages and completions cannot disagree.
+//! In: the definitions that parse argv. Out: the same definitions with texts wrapped for the current width and
+//! without hidden options. Must stay true: no text is written twice, so help, pages and completions cannot disagree.
 
 use std::path::Path;
 
@@ -12,15 +12,15 @@ use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::out::{self, Kind};
 use crate::output;
 
-/// No line is longer, however wide the terminal: long ones are hard to read.
+/// The widest line on any terminal; longer lines are hard to read.
 const WIDEST: usize = 100;
 const NARROWEST: usize = 40;
-/// A line of prose that is at least as long as this goes on in the next one.
+/// A line of prose at least this long continues on the next line.
 const FULL: usize = 60;
-/// A line that begins this far in goes on with the description above it.
+/// A line indented at least this far continues the description above it.
 const DEEP: usize = 20;
 
-/// The command line, its texts wrapped for the terminal.
+/// The command line, with texts wrapped for the terminal.
 pub fn command() -> Command {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     let seen = rustix::termios::tcgetwinsize(std::io::stdout()).ok().map(|size| size.ws_col.into());
@@ -63,7 +63,7 @@ pub fn help(args: &HelpArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// `canonc man DIR`: a page for the program and one for each command.
+/// `canonc man DIR`: writes a manual page for the program and one for each command.
 pub fn man(args: &ManArgs) -> Outcome {
     let dir = args.dir.as_path();
     if dir.exists() && !dir.is_dir() {
@@ -91,7 +91,7 @@ fn pages(command: &Command, dir: &Path) -> Result<usize, Failure> {
     inner.sum::<Result<usize, Failure>>().map(|inner| inner + 1)
 }
 
-/// The command line without what is hidden, which tests alone use.
+/// The command line without hidden options, which only tests use.
 pub fn visible(command: &Command) -> Command {
     let shown: Vec<Arg> =
         command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned().collect();
@@ -118,15 +118,15 @@ pub fn visible(command: &Command) -> Command {
     }
 }
 
-/// One line of a text, however many it was written on.
+/// One logical line of a text, however many source lines it takes.
 struct Line {
     text: String,
-    /// Where its next lines begin.
+    /// Indentation of its continuation lines.
     hang: usize,
 }
 
-/// Joins what was wrapped by hand and wraps it for this width. Prose begins at the margin and its lines are full; a
-/// description that goes on does so below its beginning.
+/// Joins lines that were wrapped by hand and wraps them for this width. Prose starts at the margin and its lines are
+/// full; the continuation of a description is aligned with its start.
 fn reflow(text: &str, width: usize) -> String {
     let mut lines: Vec<Line> = Vec::new();
     let mut last = 0;
@@ -134,7 +134,7 @@ fn reflow(text: &str, width: usize) -> String {
         let indent = raw.len() - raw.trim_start().len();
         let joined = lines.last_mut().filter(|line| {
             let prose = line.hang == 0 && indent == 0 && last >= FULL && !begins_anew(raw);
-            // One that describes something itself is an item of its own, wherever it begins.
+            // A line with its own description is a new item, wherever it begins.
             let far = indent == line.hang || indent >= DEEP;
             let described = line.hang > 2 && far && gap(raw).is_none();
             !raw.is_empty() && !line.text.is_empty() && (prose || described)
@@ -155,18 +155,18 @@ fn reflow(text: &str, width: usize) -> String {
     out.trim_end().to_owned()
 }
 
-/// A line that is no part of the prose above it: one with a description, or of a kind that stands alone.
+/// Whether a line starts a new item: it has a description, or it is a heading.
 fn begins_anew(line: &str) -> bool {
     gap(line).is_some() || ["Exit codes:", "Schema of "].iter().any(|start| line.starts_with(start))
 }
 
-/// Where two spaces part a line's item from its description.
+/// The position of the two spaces between an item and its description.
 fn gap(line: &str) -> Option<usize> {
     let indent = line.len() - line.trim_start().len();
     line.trim_end().get(indent..)?.find("  ").map(|at| indent + at)
 }
 
-/// Where the description of a line begins, if it has one; else a little further than the line itself.
+/// The column where a line's description begins; without a description, a little beyond the line's indentation.
 fn hang(line: &str, indent: usize) -> usize {
     let Some(gap) = gap(line) else { return if indent == 0 { 0 } else { indent + 2 } };
     let after = line.get(gap..).unwrap_or("");
@@ -176,11 +176,11 @@ fn hang(line: &str, indent: usize) -> usize {
 fn wrap(line: &Line, width: usize, out: &mut String) {
     let mut rest = line.text.as_str();
     let (mut margin, mut hang) = (0, line.hang);
-    // A command on several lines is still one that can be pasted.
+    // A command split over several lines can still be pasted.
     let command = rest.trim_start().starts_with("canonc ") && gap(rest).is_none();
     let width = if command && rest.chars().count() > width { width - 2 } else { width };
     if hang * 2 > width && rest.chars().count() > width {
-        // The description goes below what is described.
+        // The description goes below the item.
         hang = 6;
         if let Some((item, description)) = rest.split_at_checked(line.hang) {
             wrap(&Line { text: item.trim_end().to_owned(), hang: 6 }, width, out);
@@ -189,7 +189,7 @@ fn wrap(line: &Line, width: usize, out: &mut String) {
     }
     while margin + rest.chars().count() > width {
         let room = width.saturating_sub(margin);
-        // Never inside the spaces that lead to a description.
+        // Never break inside the spaces before a description.
         let least = rest.len() - rest.trim_start().len();
         let end = rest.char_indices().nth(room + 1).map_or(rest.len(), |(at, _)| at);
         let space = rest.get(..end).unwrap_or(rest).rfind(' ').filter(|at| *at > least);
@@ -217,7 +217,7 @@ mod tests {
         visible(&Cli::command()).debug_assert();
     }
 
-    /// Every line of every help fits, and no text is lost on the way.
+    /// Every line of every help fits the width, and no text is lost.
     #[test]
     fn help_is_wrapped_once_at_any_width() {
         fn words(text: &str) -> String {
@@ -246,7 +246,7 @@ mod tests {
         assert!(seen > 60);
     }
 
-    /// Lists stay lists, and a command that goes on says so.
+    /// Lists stay lists, and a command that continues on the next line ends with a backslash.
     #[test]
     fn lists_and_commands() {
         let text = "hf      config.json and what goes with it, on a line that is long,\n        \

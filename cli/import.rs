@@ -1,8 +1,8 @@
-//! `canonc import`: a model or recipe that another program wrote, taken over.
+//! `canonc import`: converts a model or recipe of another program.
 //!
-//! In: a folder or file of Hugging Face or Lingua. Out: a folder with arch, recipe and weights; what was left out, on
-//! standard error. Must stay true: what the source says that cannot be expressed is refused by name; the recipe is
-//! held against the field table before it is written.
+//! In: a file or folder of Hugging Face or Lingua. Out: a folder with arch, recipe and weights; a list of what was left
+//! out, on standard error. Must stay true: facts of the source that cannot be expressed are refused by name; the recipe
+//! is checked against the field table before it is written.
 
 use std::rc::Rc;
 
@@ -16,7 +16,7 @@ use crate::args::ImportArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::output;
 
-/// Things left out that are told one by one.
+/// Most omissions that are listed one by one.
 const TOLD: usize = 12;
 
 pub fn import(args: &ImportArgs) -> Outcome {
@@ -62,8 +62,8 @@ pub fn import(args: &ImportArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// Whether the recipe makes an experiment: a budget or a batch may contradict itself. A model is worth having all the
-/// same; a recipe alone is not.
+/// Checks that the recipe makes an experiment: its budget and batch may contradict each other. An imported model is
+/// useful even then; a recipe alone is not.
 fn check_recipe(imported: &Imported, args: &ImportArgs) -> Result<(), Failure> {
     let Some(text) = imported.recipe() else { return Ok(()) };
     let arch = LockedArch::new(&imported.compiled)
@@ -101,7 +101,7 @@ pub fn failure(error: ForeignError) -> Failure {
     if help.is_empty() { failure } else { failure.help(help) }
 }
 
-/// What `--json` says; the schema is in `canonc import --help`.
+/// The `--json` document; the schema is in `canonc import --help`.
 #[derive(Serialize)]
 struct Report {
     schema: &'static str,

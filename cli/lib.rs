@@ -1,9 +1,9 @@
-//! The command line: argv in, one command run, an exit code out. Two binaries share it: `canonc`, which links no
-//! libtorch and starts at once, and `canonc-torch`, which `canonc` turns into where a command computes with tensors.
+//! The command line: reads argv, runs one command, and returns an exit code. Two binaries share it: `canonc`, which
+//! links no libtorch and starts quickly, and `canonc-torch`, which `canonc` execs for commands that compute tensors.
 //!
-//! Must stay true: commands live in the file of their name and take their arguments alone; every
-//! error is shown by one renderer; the whole of it runs on a thread whose stack is large enough for
-//! the deepest input that the compiler's bounds let through.
+//! Must stay true: each command has a file of its own name and depends only on its arguments;
+//! one renderer shows every error; everything runs on a thread with a stack large enough for
+//! the deepest input that the compiler accepts.
 
 pub mod args;
 pub mod artifacts;
@@ -58,14 +58,14 @@ use args::{Cli, Command, When};
 use fail::{Exit, Failure, Outcome};
 use tensors::{Tensors, Work};
 
-/// Reserved, not used: pages are taken when they are touched.
+/// Stack size. It is reserved rather than used: pages are allocated when touched.
 const STACK_BYTES: usize = 256 << 20;
 
-/// Runs the command that this process was started with. `tensors` carries out what needs libtorch.
+/// Runs the command that this process was started with. `tensors` runs the parts that need libtorch.
 pub fn main(tensors: &'static dyn Tensors) -> ExitCode {
     let thread = std::thread::Builder::new().name("canonc".to_owned()).stack_size(STACK_BYTES);
     match thread.spawn(|| start(tensors)) {
-        // A panic has been shown by its hook; 101 is what Rust ends with.
+        // The panic hook has shown the panic; 101 is Rust's exit code for one.
         Ok(thread) => thread.join().unwrap_or(ExitCode::from(101)),
         Err(error) => finish(Err(Failure::machine(format!(
             "this machine does not let a thread start: {}",
@@ -136,7 +136,7 @@ fn finish(outcome: Outcome) -> ExitCode {
     }
 }
 
-/// What `--color` says, needed before argv is read, since reading it can fail.
+/// The value of `--color`. It is needed before argv is parsed, since parsing can fail.
 fn colour(argv: &[OsString]) -> When {
     let words: Vec<&str> = argv.iter().map(|word| word.to_str().unwrap_or("")).collect();
     let mut when = When::Auto;
@@ -151,7 +151,7 @@ fn colour(argv: &[OsString]) -> When {
     when
 }
 
-/// What clap found wrong, in this program's words; help and version are no errors.
+/// Shows clap's error in this program's words. Help and version are not errors.
 fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
     let text = error.render();
     if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) {
@@ -164,7 +164,7 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
         output::note(text.trim_end());
         return Err(Failure::shown(Exit::BadInput));
     }
-    // A paragraph that says what is wrong, then tips, then the form.
+    // clap's text has a paragraph with the error, then tips, then the usage line.
     let mut message = Vec::new();
     let mut help = Vec::new();
     for line in text.lines().map(str::trim).take_while(|line| !line.starts_with("For more")) {
@@ -177,11 +177,11 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
             message.push(line.trim_start_matches("error: "));
         }
     }
-    // clap quotes words with apostrophes, the rest of this program as code.
+    // clap quotes words with apostrophes; this program uses backticks.
     let mut failure = Failure::bad_input(message.join(" ").replace('\'', "`"));
     failure.help = help.into_iter().map(|line| line.replace('\'', "`")).collect();
     let cli = help::command();
-    // Of `canonc data generate` both words.
+    // For `canonc data generate`, keep both words.
     let (mut command, mut names) = (&cli, Vec::new());
     for word in argv.iter().skip(1) {
         if let Some(found) = command.find_subcommand(word) {
@@ -195,7 +195,7 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
     })
 }
 
-/// A word that is no command of `inside`, or of none where that is empty.
+/// Error for a word that is not a command of `inside`, or not a top-level command if `inside` is empty.
 fn unknown_in(inside: &[OsString], word: &OsString) -> Failure {
     let mut command = help::command();
     let mut path = String::from("canonc");
@@ -220,7 +220,7 @@ fn unknown_in(inside: &[OsString], word: &OsString) -> Failure {
     }
 }
 
-/// A word in the place of a command.
+/// Error for an unknown command.
 fn unknown(words: &[OsString]) -> Failure {
     let word = words.first().map(|word| word.to_string_lossy()).unwrap_or_default();
     let cli = help::command();

@@ -1,9 +1,9 @@
-//! A `.canon` file and all it imports, from the disk to a program; or a lock.
+//! Loads a `.canon` file and all its imports into a program; or loads a lock.
 //!
-//! In: a path a person typed. Out: the program, and every diagnostic so far, including those of
-//! files that could not be read, at the import that wanted them. Must stay true: reads at most
+//! In: a path a person typed. Out: the program, and every diagnostic so far; a file that could not
+//! be read is reported at the import that names it. Must stay true: reads at most
 //! [`MAX_FILES`] files of at most `MAX_SOURCE_BYTES`, whatever they hold; names are the paths as
-//! typed, with `/`; nothing but text reaches the compiler.
+//! typed, with `/`; the compiler only receives text.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
@@ -20,21 +20,21 @@ use crate::fail::{Exit, Failure, reason, shown};
 use crate::files::{missing, nearest};
 use crate::{locks, output};
 
-/// Files of one program: the one asked for and all it imports, however indirectly.
+/// Most files of one program: the given file and all its direct and indirect imports.
 const MAX_FILES: usize = 256;
-/// Missing files for which a name like theirs is looked up.
+/// Most missing files for which a similar name is searched.
 const MAX_SUGGESTIONS: usize = 20;
 
-/// A program, and what was wrong on the way to it.
+/// A program, and the diagnostics of loading it.
 pub struct Loaded {
     pub program: Program,
-    /// What the program calls the file that was asked for.
+    /// The program's name for the given file.
     pub name: String,
-    /// Of reading, syntax and names.
+    /// Diagnostics of reading, syntax and names.
     pub diagnostics: Diagnostics,
 }
 
-/// What a file holds.
+/// The contents of a file.
 pub enum Content {
     Text(String),
     Not(Trouble),
@@ -42,29 +42,29 @@ pub enum Content {
 
 /// Why bytes are not a source.
 pub enum Trouble {
-    /// They are not UTF-8.
+    /// The bytes are not UTF-8.
     NotText(Vec<u8>),
-    /// They are more than the language takes: so many, if that is known before a pipe's end.
+    /// The file is larger than the language allows. The size is `None` for a pipe, which is not read to its end.
     TooLarge(Option<u64>),
 }
 
-/// Why a file is not in the program, though it is there.
+/// Why an existing file is not in the program.
 enum Left {
     Not(Trouble),
     Unreadable(String),
     TooMany,
 }
 
-/// One import statement: where it leads, who wrote it, and where its path stands.
+/// One import statement: its target, its importer, and the span of its path.
 struct Wanted {
-    /// As a name of this program; `written` is as it stands in the importer.
+    /// The target's name in this program; `written` is the path in the importer's text.
     target: String,
     written: String,
     importer: String,
     span: Span,
 }
 
-/// The file and its imports. Fails only where the file itself cannot be read.
+/// Loads a file and its imports. Fails only if the file itself cannot be read.
 pub fn load(path: &Path) -> Result<Loaded, Failure> {
     let name = name(path);
     let content = read(path).map_err(|error| match path.is_dir() {
@@ -88,7 +88,7 @@ pub fn load(path: &Path) -> Result<Loaded, Failure> {
         }
         match read(Path::new(&target)) {
             Ok(content) => take(&target, content, &mut texts, &mut left, &mut imports),
-            // The compiler says that there is no such file.
+            // The compiler reports a missing file.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => {
                 left.insert(target, Left::Unreadable(reason(&error)));
@@ -100,7 +100,7 @@ pub fn load(path: &Path) -> Result<Loaded, Failure> {
     Ok(Loaded { program, name, diagnostics })
 }
 
-/// Sorts a file in: text and its imports, or trouble.
+/// Records a file: its text and imports, or the reason why it cannot be used.
 fn take(
     name: &str,
     content: Content,
@@ -115,7 +115,7 @@ fn take(
             return;
         }
     };
-    // Most files import nothing, and the program parses each anyway.
+    // Most files import nothing, so skip a parse that the program repeats anyway.
     let ast = if text.contains("import") { dsl::parse(FileId(0), &text).0 } else { Ast::default() };
     for import in &ast.imports {
         if let Some(target) = import_target(name, &import.path) {
@@ -126,7 +126,7 @@ fn take(
     texts.push((name.to_owned(), text));
 }
 
-/// The program's diagnostics, with better ones for files that are there and cannot be used.
+/// The program's diagnostics, with better ones for files that exist but cannot be used.
 fn explain(
     program: &mut Program,
     left: &BTreeMap<String, Left>,
@@ -136,7 +136,7 @@ fn explain(
     for (name, why) in left {
         match why {
             Left::Not(Trouble::NotText(bytes)) => {
-                // What is text can be shown; offsets before the first bad byte stay what they are.
+                // Show the part that is text; offsets before the first bad byte do not change.
                 let file = program.sources.add(name.clone(), String::from_utf8_lossy(bytes));
                 out.extend(dsl::parse_bytes(file, bytes).1);
             }
@@ -173,7 +173,7 @@ fn explain(
         let wanted = place.and_then(|place| by_place.get(&place));
         match wanted.filter(|_| diagnostic.code == "unknown-import") {
             Some(wanted) if stopped || left.contains_key(&wanted.target) => {}
-            // Each looks through a folder.
+            // Each suggestion searches a folder.
             Some(wanted) if suggested < MAX_SUGGESTIONS => {
                 suggested += 1;
                 out.push(suggest_file(diagnostic.clone(), wanted));
@@ -184,7 +184,7 @@ fn explain(
     out
 }
 
-/// One error for each import of that file.
+/// One error for each import of a file.
 fn at_imports(
     program: &Program,
     imports: &[Wanted],
@@ -203,7 +203,7 @@ fn at_imports(
         .collect()
 }
 
-/// The compiler knows the files it was given; only here is it known what else lies in the folder.
+/// Suggests a similar file name. The compiler knows only the files it was given; the other files are known here.
 fn suggest_file(mut diagnostic: Diagnostic, wanted: &Wanted) -> Diagnostic {
     let target = Path::new(&wanted.target);
     let near = nearest(target).filter(|near| near.extension() == target.extension());
@@ -217,7 +217,7 @@ fn suggest_file(mut diagnostic: Diagnostic, wanted: &Wanted) -> Diagnostic {
     diagnostic
 }
 
-/// Never more than a little over what the language takes: what is too large costs nothing.
+/// Reads only slightly more than the language allows, so that a file that is too large costs little.
 pub fn read(path: &Path) -> io::Result<Content> {
     let file = disk::open(path)?;
     let size = file.metadata()?.len();
@@ -241,7 +241,7 @@ impl Content {
     }
 }
 
-/// As the parser says it, but of a file that was not read.
+/// The parser's error for a source that is too large, for a file that was not read.
 pub fn source_too_large(file: FileId, bytes: Option<u64>) -> Diagnostic {
     let message = match bytes {
         Some(bytes) => format!("the file has {}", dsl::over(bytes, MAX_SOURCE_BYTES as u64)),
@@ -269,7 +269,7 @@ fn folder_given(path: &Path) -> Failure {
     }
 }
 
-/// A path as programs and locks name files: relative where it can be, `/` between, no `.` parts.
+/// A path in the form that programs and locks use: relative if possible, with `/` and without `.` parts.
 pub fn name(path: &Path) -> String {
     let here = std::env::current_dir().ok();
     let relative = here.and_then(|here| path.strip_prefix(here).ok().map(PathBuf::from));
@@ -290,24 +290,24 @@ impl Loaded {
         self.diagnostics.iter().any(Diagnostic::is_error)
     }
 
-    /// The archs that the file defines, in order.
+    /// Names of the archs that the file defines, in order.
     pub fn archs(&self) -> Vec<String> {
         self.program.archs(&self.name)
     }
 
-    /// One of them, compiled.
+    /// Compiles one of the archs.
     pub fn compile(&self, arch: &str) -> (Option<Compiled>, Diagnostics) {
         let (compiled, found) = self.program.compile(&self.name, arch);
         (compiled, self.naming(arch, found))
     }
 
-    /// What is wrong with one of them, and whether it is good all the same.
+    /// Diagnostics of one of the archs, and whether it is valid despite them.
     pub fn check(&self, arch: &str) -> (bool, Diagnostics) {
         let (good, found) = self.program.check(&self.name, arch);
         (good, self.naming(arch, found))
     }
 
-    /// What is wrong inside a definition from elsewhere names the arch too.
+    /// Adds the arch's name to diagnostics inside imported definitions.
     fn naming(&self, arch: &str, mut found: Diagnostics) -> Diagnostics {
         if found.is_empty() {
             return found;
@@ -325,30 +325,30 @@ impl Loaded {
     }
 }
 
-/// Architectures out of one file.
+/// Architectures of one file.
 pub struct Archs {
-    /// The file, as programs and locks name it.
+    /// The file's name, as programs and locks use it.
     pub name: String,
     pub found: Vec<Found>,
 }
 
-/// One architecture, and what it is trained with, where that is known.
+/// One architecture, with its training setup if known.
 pub struct Found {
     pub compiled: Compiled,
     pub train: Option<Trained>,
-    /// What a lock says of the data.
+    /// The data section of its lock.
     pub data: Option<DataSource>,
 }
 
-/// What a lock says of training.
+/// The training section of a lock.
 #[derive(Clone, Copy)]
 pub struct Trained {
     pub loss: Loss,
-    /// `None` under a precision policy that no plan follows yet.
+    /// `None` for a precision policy that has no plan yet.
     pub options: Option<TrainOptions>,
 }
 
-/// The archs of a `.canon` file or a lock, or the one of that name; diagnostics have been shown.
+/// The archs of a `.canon` file or a lock, or the named one. Diagnostics have been shown.
 pub fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
     let path = &locks::named(path);
     if locks::is_lock(path) {
@@ -359,7 +359,7 @@ pub fn archs(path: &Path, arch: Option<&str>) -> Result<Archs, Failure> {
     Ok(Archs { name: loaded.name, found: found.collect() })
 }
 
-/// The archs of a `.canon` file, or the one of that name; diagnostics have been shown.
+/// The archs of a `.canon` file, or the named one. Diagnostics have been shown.
 pub fn compile(path: &Path, arch: Option<&str>) -> Result<(Loaded, Vec<Compiled>), Failure> {
     let loaded = load(path)?;
     output::diagnostics(&loaded.program.sources, &loaded.diagnostics);
@@ -380,7 +380,7 @@ pub fn compile(path: &Path, arch: Option<&str>) -> Result<(Loaded, Vec<Compiled>
     let mut said = BTreeSet::new();
     for name in names {
         let (result, mut found) = loaded.compile(&name);
-        // What is wrong with one arch is wrong with all that are made from it.
+        // Archs made from the same definition repeat its diagnostics.
         found.retain(|d| {
             let places: Vec<_> =
                 d.labels.iter().map(|label| (label.span.file, label.span.start)).collect();

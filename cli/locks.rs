@@ -1,8 +1,8 @@
-//! Lock files: read with every check, written whole or not at all.
+//! Lock files: read with every check, written completely or not at all.
 //!
-//! In: paths and locks. Out: locks with their text; files. Must stay true: a lock that differs from what
-//! its own facts say is refused with its line; an equal file is not touched; nothing that canonc did not
-//! write is written over.
+//! In: paths and locks. Out: locks with their text; files. Must stay true: a lock that contradicts
+//! its own facts is refused with the line; an equal file is not touched; a file that canonc did not
+//! write is never overwritten.
 
 use std::fs;
 use std::io::{self, Read};
@@ -14,13 +14,13 @@ use compiler::recipe::{self, Source};
 use crate::fail::{Failure, shown};
 use crate::files;
 
-/// Locks listed before the rest is left out.
+/// Most locks that are listed.
 const SHOWN: usize = 12;
 
-/// The lock's name in a run's folder.
+/// The lock's file name in a run's folder.
 const OF_A_RUN: &str = "lock";
 
-/// The lock that a path names: a file, or that of a run's folder, also by the run's name alone.
+/// The lock at a path: a lock file, or the lock in a run's folder; a run's name alone works too.
 pub fn named(path: &Path) -> PathBuf {
     let of = |folder: &Path| Some(folder.join(OF_A_RUN)).filter(|lock| lock.is_file());
     let found = match path.exists() {
@@ -30,7 +30,7 @@ pub fn named(path: &Path) -> PathBuf {
     found.unwrap_or_else(|| path.to_owned())
 }
 
-/// Whether a path is a lock by its name.
+/// Whether a path has a lock's file name.
 pub fn is_lock(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "lock")
         || path.file_name().is_some_and(|name| name == OF_A_RUN)
@@ -48,14 +48,14 @@ pub fn read(path: &Path) -> Result<(Lock, String), Failure> {
     let name = shown(path);
     refuse_source(path, &String::from_utf8_lossy(&bytes))?;
     let lock = lock::read_bytes(&name, &bytes).map_err(|error| refused(path, error))?;
-    // The reader has checked that it is text.
+    // The reader has already checked that the bytes are text.
     Ok((lock, String::from_utf8(bytes).unwrap_or_default()))
 }
 
-/// Where locks lie, unless someone said otherwise.
+/// The default folder of locks.
 pub const FOLDER: &str = "lockfiles";
 
-/// Why there is no such lock, with the one that was probably meant: `demo` is `lockfiles/demo.lock`.
+/// Error for a missing lock, with the one that was probably meant: `demo` is `lockfiles/demo.lock`.
 pub fn missing(path: &Path, error: &io::Error) -> Failure {
     let found = path.file_name().and_then(|name| name.to_str());
     let (Some(name), io::ErrorKind::NotFound) = (found, error.kind()) else {
@@ -89,7 +89,7 @@ pub fn missing(path: &Path, error: &io::Error) -> Failure {
     }
 }
 
-/// Refuses what locks are made from, where a lock is wanted, and says how to go on.
+/// Refuses a source file given in place of a lock, and names the next command.
 pub fn refuse_source(path: &Path, text: &str) -> Result<(), Failure> {
     let (name, stem) = (shown(path), path.file_stem().unwrap_or_default().to_string_lossy());
     let lock = format!("{FOLDER}/{stem}.lock");
@@ -110,7 +110,7 @@ pub fn refuse_source(path: &Path, text: &str) -> Result<(), Failure> {
     }))
 }
 
-/// Never more than a little over what a lock may have.
+/// Reads only slightly more than a lock's size limit.
 fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     let file = disk::open(path)?;
@@ -118,7 +118,7 @@ fn bytes(path: &Path) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// The text that stands at a path now; `None` where there is nothing.
+/// The current text at a path; `None` without a file.
 pub fn standing(path: &Path) -> Result<Option<String>, Failure> {
     match bytes(path) {
         Ok(bytes) => Ok(Some(String::from_utf8_lossy(&bytes).into_owned())),
@@ -127,7 +127,7 @@ pub fn standing(path: &Path) -> Result<Option<String>, Failure> {
     }
 }
 
-/// Why a lock cannot be used, at its line.
+/// Error for a lock that cannot be used, with its line.
 pub fn refused(path: &Path, error: LockError) -> Failure {
     let LockError { code: _, message, line, help } = error;
     let place = line.map_or_else(|| shown(path), |line| format!("{}:{line}", shown(path)));

@@ -1,9 +1,9 @@
-//! Which runs of a comparison are due, and what was decided after each seed.
+//! Which runs of a comparison are due, and the decisions after each seed.
 //!
-//! In: a locked comparison and its runs so far. Out: the runs to carry out, in their keyed order, and the looks of a
+//! In: a locked comparison and its runs so far. Out: the runs that are due, in their keyed order, and the looks of a
 //! sequential rule. Must stay true: without such a rule all runs are due; with one, the runs of the next seed are due
-//! until every treated arm is decided; looks are computed from the runs alone, so they come out the same again, and one
-//! that was recorded is never replaced.
+//! until every treated arm is decided; looks depend on the runs alone, so they are reproducible, and a recorded look
+//! is never replaced.
 
 use std::path::{Path, PathBuf};
 
@@ -53,7 +53,7 @@ pub fn due<'c>(
     Ok((all.into_iter().filter(|run| run.seed < max_seeds).collect(), looks))
 }
 
-/// Runs in the order of the lock, in which tables and pages have them.
+/// Runs in the order of the lock, which tables and pages use.
 pub fn in_lock_order<'c>(comparison: &'c Comparison, runs: &[&Run]) -> Vec<&'c Run> {
     let is_there = |run: &&Run| runs.iter().any(|r| r.experiment.name == run.experiment.name);
     comparison.runs().into_iter().filter(is_there).collect()
@@ -81,7 +81,7 @@ fn path(folder: &Path) -> PathBuf {
     folder.join(compare::LOOKS)
 }
 
-/// Recorded looks, those of this lock and those of others.
+/// Recorded looks: those of this lock, and those of other locks.
 fn recorded(comparison: &Comparison, folder: &Path) -> Result<(Vec<String>, Vec<String>), Failure> {
     let path = path(folder);
     let text = match disk::read_text(&path, disk::SMALL) {
@@ -93,7 +93,7 @@ fn recorded(comparison: &Comparison, folder: &Path) -> Result<(Vec<String>, Vec<
     Ok(text.lines().map(str::to_owned).partition(|line| line.starts_with(&own)))
 }
 
-/// A look that was taken cannot be taken again: the recorded ones are those that the runs give.
+/// Checks that the runs reproduce the recorded looks: a look cannot be taken twice.
 pub fn check(comparison: &Comparison, folder: &Path, looks: &[Looked]) -> Result<(), Failure> {
     let (own, _) = recorded(comparison, folder)?;
     let lines = lines(comparison, looks)?;
@@ -108,7 +108,7 @@ pub fn check(comparison: &Comparison, folder: &Path, looks: &[Looked]) -> Result
         .help("to start over, declare it: build a comparison under another name, with other seeds"))
 }
 
-/// Keeps what was decided after each seed, an object a line. What was recorded stays, also of an earlier lock.
+/// Records the decisions after each seed, one object per line. Earlier records stay, also those of an earlier lock.
 pub fn record(comparison: &Comparison, folder: &Path, looks: &[Looked]) -> Result<(), Failure> {
     if looks.is_empty() {
         return Ok(());
@@ -123,7 +123,7 @@ pub fn record(comparison: &Comparison, folder: &Path, looks: &[Looked]) -> Resul
     out::put(&path(folder), Kind::Lines(KEYS), format!("{}\n", all.join("\n")))
 }
 
-/// Each decisive look, in a sentence.
+/// One sentence for each decisive look.
 pub fn said(looks: &[Looked]) -> Vec<String> {
     let number = |value: Option<f64>| value.map_or_else(|| "–".to_owned(), |v| format!("{v:.4}"));
     let one = |looked: &Looked| {

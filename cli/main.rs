@@ -1,4 +1,4 @@
-//! `canonc`: everything but tensors. It links no libtorch; a command that needs it goes on as `canonc-torch`.
+//! `canonc`: everything except tensors. It links no libtorch; a command that needs it continues as `canonc-torch`.
 
 use std::process::ExitCode;
 

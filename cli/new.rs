@@ -1,8 +1,8 @@
 //! `canonc new`: a first architecture, with and without Canon layers, and the experiment that compares them.
 //!
-//! In: a folder that is empty or not there. Out: files in it, and what to type next. Must stay true:
-//! nothing that exists is touched; what is written passes `canonc check` and `canonc build` as it
-//! stands (the tests do both).
+//! In: an empty or missing folder. Out: files in it, and the next commands to type. Must stay true:
+//! no existing file is touched; the written files pass `canonc check` and `canonc build` unchanged
+//! (the tests do both).
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use crate::args::{NewArgs, NewTask};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::{files, output};
 
-/// Every file that is written, by path, and what shows all of them, in order.
+/// All files of a template by path, and the commands that show them, in order.
 struct Template {
     files: &'static [(&'static str, &'static str)],
     next: &'static [&'static str],
@@ -43,7 +43,7 @@ const DEPO: Template = Template {
     ],
 };
 
-/// Text, with twenty fables to put one's own in the place of.
+/// Text: twenty fables, to be replaced by one's own text.
 const TEXT: Template = Template {
     files: files!("text":
         "arch/first.canon",

@@ -1,8 +1,8 @@
-//! Where a command writes: the one place that decides whether a path may be written to.
+//! Output paths: the one place that decides whether a path may be written to.
 //!
-//! In: a path that somebody named for what a command makes, and what kind of file that is. Out: the file in place,
-//! whole. Must stay true: nothing is written over but an older file of the same kind that canonc wrote; a link is never
-//! followed to a file; a file is replaced by renaming a complete one over it.
+//! In: a path for a command's output, and the kind of file. Out: the complete file. Must stay true: only an older file
+//! of the same kind that canonc wrote is overwritten; a link to a file is never followed;
+//! a file is replaced by renaming a complete one over it.
 
 use std::fs::{self, File};
 use std::io::{self, Read};
@@ -13,15 +13,15 @@ use compiler::lock;
 use crate::fail::{Failure, shown};
 use crate::files;
 
-/// What is written, and with it how an older one is known again.
+/// The kind of an output file, which also decides how an older one is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Lock,
-    /// The page of a report.
+    /// A report's page.
     Page,
     /// A picture of several comparisons.
     Picture,
-    /// An object a line, with these keys and no other.
+    /// JSON lines: objects with exactly these keys.
     Lines(&'static [&'static str]),
     /// Samples of a task, in any of their formats.
     Samples,
@@ -35,7 +35,7 @@ pub enum Kind {
     Manual,
 }
 
-/// Bytes of a file that are looked at.
+/// Bytes of a file that are inspected.
 const LOOKED_AT: usize = 1 << 16;
 
 /// Refuses a path that may not be written to.
@@ -47,7 +47,7 @@ pub fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
         Err(error) => return Err(Failure::cannot_write(path, &error)),
     };
     if found.is_symlink() {
-        // What is behind a link to a terminal or a pipe, such as /dev/stdout, is no file that could be lost.
+        // A link to a terminal or a pipe, such as /dev/stdout, has no file behind it to lose.
         return match fs::metadata(path) {
             Ok(behind) if !behind.is_file() && !behind.is_dir() => Ok(()),
             Ok(_) | Err(_) => Err(Failure::bad_input(format!(
@@ -68,7 +68,7 @@ pub fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Writes a file of that kind, making its folder if it is not there.
+/// Writes a file of the given kind, and makes its folder if needed.
 pub fn put(path: &Path, kind: Kind, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
     if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
         fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
@@ -79,7 +79,7 @@ pub fn put(path: &Path, kind: Kind, bytes: impl AsRef<[u8]>) -> Result<(), Failu
     })
 }
 
-/// The same for what `write` writes; if it fails, nothing has happened.
+/// Writes the output of `write` to a file; if `write` fails, the file is unchanged.
 pub fn put_with<T>(
     path: &Path,
     kind: Kind,
@@ -89,7 +89,7 @@ pub fn put_with<T>(
     files::replace_with(path, write)
 }
 
-/// The path of what is called `name` in a folder: the only way from a name to a path.
+/// The path of `name` in a folder. All names become paths here.
 pub fn named(folder: &Path, name: &str, ending: &str) -> Result<PathBuf, Failure> {
     lock::check_name(name).map_err(|why| {
         Failure::bad_input(why).help("rename it where it was given its name, and build it again")
@@ -113,7 +113,7 @@ impl Kind {
     }
 }
 
-/// Whether the file is one that canonc wrote, as far as its beginning says so.
+/// Whether canonc wrote the file, judged by its first bytes.
 fn is_ours(path: &Path, kind: Kind) -> bool {
     let Ok(start) = beginning(path) else { return false };
     let text = String::from_utf8_lossy(&start);
@@ -131,7 +131,7 @@ fn is_ours(path: &Path, kind: Kind) -> bool {
                 && text.lines().take(2).collect::<Vec<_>>().join("\n").contains(style)
         }
         Kind::Lines(keys) => is_line(&text, keys),
-        // Samples and windows say nothing of who wrote them: somebody's corpus looks the same.
+        // Samples and windows do not name their writer: somebody's corpus looks the same.
         Kind::Samples | Kind::Windows => false,
         Kind::Manual => text.contains("\n.TH canonc"),
         Kind::Tensors => {
@@ -154,10 +154,10 @@ fn is_ours(path: &Path, kind: Kind) -> bool {
     }
 }
 
-/// A key that a line of answers has only now and then.
+/// A key that only some lines of answers have.
 const OPTIONAL: &str = "flag";
 
-/// Whether a text begins with a line that is an object with these keys and no other.
+/// Whether a text begins with a line that is an object with exactly these keys.
 fn is_line(text: &str, keys: &[&str]) -> bool {
     let first = text.split_inclusive('\n').next().filter(|line| line.ends_with('\n'));
     let line = first.and_then(|line| serde_json::from_str::<serde_json::Value>(line).ok());
@@ -175,7 +175,7 @@ fn beginning(path: &Path) -> io::Result<Vec<u8>> {
     Ok(start)
 }
 
-/// Refuses a link where a folder is to be made: one that canonc makes takes the place of nothing else.
+/// Refuses a link in the place of a folder to be made: a new folder never replaces anything else.
 pub fn refuse_link(folder: &Path) -> Result<(), Failure> {
     if !fs::symlink_metadata(folder).is_ok_and(|found| found.is_symlink()) {
         return Ok(());
@@ -252,7 +252,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (link, file) = (folder.path().join("link"), folder.path().join("file"));
         symlink(&file, &link).unwrap();
-        // To nothing, to a file that is empty, to one of our own.
+        // A missing file, an empty one, and one of our own.
         for content in [None, Some(""), Some("{\"text\":\"a\"}\n")] {
             if let Some(content) = content {
                 fs::write(&file, content).unwrap();

@@ -1,8 +1,8 @@
 //! The only place that writes to the terminal.
 //!
-//! In: text. Out: data on standard output, everything else on standard error. Must stay true: words of files never
-//! reach a terminal as commands to it; a closed pipe ends the command quietly; colour follows `--color`, NO_COLOR and what is a terminal,
-//! and never carries meaning.
+//! In: text. Out: data on standard output, everything else on standard error. Must stay true: text from files never
+//! controls a terminal; a closed pipe ends the command quietly; colour follows `--color`, NO_COLOR and
+//! whether the stream is a terminal, and never carries meaning.
 
 use std::borrow::Cow;
 use std::io::{self, IsTerminal, Write};
@@ -16,18 +16,18 @@ use crate::fail::{Exit, Failure, reason};
 
 static COLOUR: OnceLock<When> = OnceLock::new();
 
-/// Called once, before anything is written.
+/// Sets the colour mode. Called once, before any output.
 pub fn set_colour(when: When) {
     // A second call changes nothing: there is one command line.
     let _ = COLOUR.set(when);
 }
 
-/// Whether standard error is to be coloured.
+/// Whether standard error is coloured.
 pub fn coloured() -> bool {
     colour_on(&io::stderr())
 }
 
-/// Whether standard output is.
+/// Whether standard output is coloured.
 pub fn coloured_data() -> bool {
     colour_on(&io::stdout())
 }
@@ -44,15 +44,15 @@ fn colour_on(stream: &impl IsTerminal) -> bool {
     }
 }
 
-/// Whether a character commands a terminal or turns the order of letters, rather than being one. Line feeds and tabs
-/// do not.
+/// Whether a character controls a terminal or changes the direction of text, rather than being text. Line feeds and
+/// tabs do not.
 pub fn disturbs(c: char) -> bool {
     let turns =
         matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
     turns || c.is_control() && !matches!(c, '\n' | '\t')
 }
 
-/// Text without what disturbs a terminal.
+/// Text without characters that disturb a terminal.
 pub fn clean(text: &str) -> Cow<'_, str> {
     if !text.contains(disturbs) {
         return Cow::Borrowed(text);
@@ -60,7 +60,7 @@ pub fn clean(text: &str) -> Cow<'_, str> {
     text.chars().map(|c| if disturbs(c) { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }
 
-/// JSON in which such characters are written by their numbers.
+/// JSON with such characters escaped by number.
 fn escaped(json: &str) -> Cow<'_, str> {
     if !json.contains(disturbs) {
         return Cow::Borrowed(json);
@@ -75,12 +75,12 @@ fn escaped(json: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// Text for people and their scripts, on standard output.
+/// Prints text for people and scripts to standard output.
 pub fn data(text: &str) -> Result<(), Failure> {
     write_out(&clean(text))
 }
 
-/// What another program is to receive byte for byte: a source, a text that a model wrote. A terminal gets it clean.
+/// Prints text byte for byte for another program: a source, or text that a model wrote. A terminal gets it cleaned.
 pub fn exact(text: &str) -> Result<(), Failure> {
     match io::stdout().is_terminal() {
         true => data(text),
@@ -88,12 +88,12 @@ pub fn exact(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// Objects of JSON, a line each.
+/// Prints JSON lines.
 pub fn json_lines(lines: &str) -> Result<(), Failure> {
     write_out(&escaped(lines))
 }
 
-/// Our own text with our own colours.
+/// Prints our own text with our own colours.
 pub fn styled(text: &str) -> Result<(), Failure> {
     write_out(text)
 }
@@ -102,7 +102,7 @@ fn write_out(text: &str) -> Result<(), Failure> {
     let mut out = io::stdout().lock();
     match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Ok(()) => Ok(()),
-        // Whoever read this has read enough.
+        // The reader closed the pipe because it has read enough.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(Failure::shown(Exit::Fine)),
         Err(error) => {
             Err(Failure::machine(format!("standard output cannot be written: {}", reason(&error))))
@@ -110,7 +110,7 @@ fn write_out(text: &str) -> Result<(), Failure> {
     }
 }
 
-/// A value as JSON, one object, with a newline after it.
+/// Prints a value as one JSON object and a newline.
 pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     match serde_json::to_string_pretty(value) {
         Ok(text) => write_out(&escaped(&(text + "\n"))),
@@ -118,7 +118,7 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
     }
 }
 
-/// How much is said on standard error beside errors.
+/// How much standard error shows in addition to errors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Loudness {
     Quiet,
@@ -129,7 +129,7 @@ enum Loudness {
 
 static LOUDNESS: OnceLock<Loudness> = OnceLock::new();
 
-/// Called once, when argv has been read.
+/// Sets the loudness. Called once, when argv has been parsed.
 pub fn set_loudness(quiet: bool, verbose: bool) {
     let loudness = match (quiet, verbose) {
         (true, _) => Loudness::Quiet,
@@ -144,38 +144,38 @@ fn loudness() -> Loudness {
     LOUDNESS.get().copied().unwrap_or_default()
 }
 
-/// Whether errors and results are all that is wanted.
+/// Whether only errors and results are wanted.
 pub fn quiet() -> bool {
     loudness() == Loudness::Quiet
 }
 
-/// What only `--verbose` asks for: which files and settings are used.
+/// Prints a line that only `--verbose` shows: a file or setting in use.
 pub fn detail(text: impl FnOnce() -> String) {
     if loudness() == Loudness::Verbose {
         note(&text());
     }
 }
 
-/// A line for the person, not for the pipe.
+/// Prints a line for the person, on standard error.
 pub fn note(text: &str) {
     if quiet() {
         return;
     }
-    // Standard error may be closed; there is nobody left to tell.
+    // Standard error may be closed; then nobody reads this.
     let _ = writeln!(io::stderr().lock(), "{}", clean(text));
 }
 
-/// Text on standard error as it is: a line that is to be written over.
+/// Prints text on standard error unchanged: a line to be redrawn.
 pub fn draw(text: &str) {
     if quiet() {
         return;
     }
-    // Standard error may be closed; there is nobody left to tell.
+    // Standard error may be closed; then nobody reads this.
     let mut stream = io::stderr().lock();
     let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.flush());
 }
 
-/// Diagnostics with excerpts of their sources.
+/// Shows diagnostics with excerpts of their sources.
 pub fn diagnostics(sources: &Sources, found: &[Diagnostic]) {
     let text = match coloured() {
         true => dsl::render_coloured(sources, found),
@@ -218,7 +218,7 @@ pub fn rounded(n: impl Into<i128>) -> String {
     let mut value = n as f64;
     let mut prefix = "";
     for next in ["k", "M", "G", "T", "P", "E"] {
-        // What would round to four figures takes the next prefix.
+        // A number that would round to four figures takes the next prefix.
         if value.abs() < 999.5 {
             break;
         }
@@ -232,7 +232,7 @@ pub fn rounded(n: impl Into<i128>) -> String {
     format!("{value:.digits$} {prefix}")
 }
 
-/// Rows as columns two spaces apart; `right` says which columns are numbers. Indented by `indent`.
+/// A table with two spaces between columns, indented by `indent`; `right` marks the columns of numbers.
 pub fn table(rows: &[Vec<String>], right: &[bool], indent: usize) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let width = |c: usize| {

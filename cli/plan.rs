@@ -1,8 +1,8 @@
 //! `canonc plan`: how many seeds a comparison needs.
 //!
-//! In: a comparison lock, an effect and a power. Out: numbers of seeds, from the spread of the finished runs of the base
-//! or from a given one. Must stay true: the analysis is the lock's; nothing is run or written; where the runs do not
-//! allow a plan the reason is said, and no number.
+//! In: a comparison lock, an effect and a power. Out: numbers of seeds, from the spread of finished runs of the base
+//! or from a given spread. Must stay true: the analysis is the lock's; nothing is run or written; if the runs do not
+//! support a plan, the reason is given instead of a number.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ use crate::found::Found;
 use crate::runs::{failure, read_text};
 use crate::{out, output};
 
-/// Degrees of freedom of a spread that is given: it is taken as known.
+/// Degrees of freedom of a given spread, which counts as known.
 const KNOWN: f64 = 10_000.0;
 
 #[derive(Debug, Serialize)]
@@ -36,7 +36,7 @@ struct Document {
     tests: usize,
     listed_seeds: usize,
     noise: Option<Noise>,
-    /// What the noise is of.
+    /// Source of the noise estimate.
     noise_from: Source,
     plan: Plan,
     power_of_listed_seeds: f64,
@@ -106,26 +106,26 @@ fn finding(message: String) -> Failure {
     Failure { exit: Exit::Finding, ..Failure::bad_input(message) }
 }
 
-/// Where a spread comes from.
+/// Source of a spread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 struct Source {
     /// `aa_pairs`, `pooled_runs`, or `given` with --noise.
     from: &'static str,
-    /// What it is of: pairs of runs, or runs.
+    /// The pairs of runs, or the runs, that it is measured on.
     of: Vec<String>,
-    /// Pairs of the base and its repetition with other init and data seeds that are finished.
+    /// Finished pairs of the base and its replicate with other init and data seeds.
     aa_pairs: usize,
 }
 
-/// The value of a finished run of the base.
+/// The metric's value in a finished run of the base.
 struct Value {
     role: Role,
     seed: usize,
     value: f64,
 }
 
-/// The spread of one paired difference: of the base and its repetition, and where these are too few, of all finished
-/// runs of the base that share no seed.
+/// The spread of one paired difference, from pairs of the base and its replicate. If these are too few, from all
+/// finished runs of the base that share no seed.
 fn measured(
     args: &PlanArgs,
     comparison: &Comparison,
@@ -163,7 +163,7 @@ fn measured(
     let mut pooled: Vec<&Value> = Vec::new();
     for value in &values {
         let Some(seeds) = seeds(value) else { continue };
-        // Runs that share one of both seeds differ by less than seeds make runs differ.
+        // Runs that share a seed differ by less than runs with other seeds.
         if inits.contains(&seeds.init) || datas.contains(&seeds.data) {
             continue;
         }
@@ -190,7 +190,7 @@ fn measured(
     })
 }
 
-/// The metric of each finished run of the base and of its repetition, at the base's point of the grid.
+/// The metric of each finished run of the base and of its replicate, at the base's point of the grid.
 fn finished(args: &PlanArgs, comparison: &Comparison, metric: &str) -> Result<Vec<Value>, Failure> {
     let folder = out::named(&args.dir, &comparison.name, "")?;
     let found = Found::under(&args.dir);

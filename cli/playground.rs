@@ -1,7 +1,7 @@
 //! `canonc playground`: every committed comparison of the synthetic tasks at CPU size, in one table and one picture.
 //!
 //! In: `recipes/cpu_TASK_FAMILY.toml`. Out: their locks, their runs, a table, a picture. Must stay true: as in the
-//! demo, every step is a printed command that does the same when typed by hand, and repeating goes on where it stopped.
+//! demo, every step is a printed command that does the same when typed by hand, and repeating it resumes.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -52,7 +52,7 @@ pub fn playground(args: &PlaygroundArgs) -> Outcome {
     child::steps(vec![build, compare], "canonc playground")
 }
 
-/// (task, family) of every comparison there is.
+/// (task, family) of every committed comparison.
 fn comparisons() -> Vec<(String, String)> {
     let entries = std::fs::read_dir(Path::new(RECIPES)).into_iter().flatten().flatten();
     let mut found: Vec<(String, String)> = entries

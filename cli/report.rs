@@ -1,7 +1,7 @@
-//! `canonc report`: runs as one HTML page, and as event files for TensorBoard.
+//! `canonc report`: shows runs as one HTML page, or writes event files for TensorBoard.
 //!
-//! In: run folders, folders of several, locks; patterns of published models. Out: a page, replaced whole. Must stay
-//! true: a run that is not finished is shown as far as it is, its name says so, and no table compares it; nothing is trained and no run's folder is written to.
+//! In: run folders, folders of several, locks; patterns of published models. Out: a complete page. Must stay true: an
+//! unfinished run is shown up to its last step, is labelled so, and is in no table; no run's folder is written to.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ use crate::runs::{failure, read_text};
 pub fn report(args: &ReportArgs) -> Outcome {
     let published = Published::named(&args.published).map_err(no_such_model)?;
     let mut report = Report { published, ..Report::default() };
-    // Looked for once, and only where a comparison asks.
+    // Searched once, and only if a comparison needs it.
     let found = OnceCell::new();
     for what in &args.what {
         add(&mut report, what, &args.dir, &found)?;
@@ -48,7 +48,7 @@ pub fn report(args: &ReportArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// The page of a comparison whose curves have been read.
+/// The page of a comparison, from curves that have been read.
 pub fn of(
     locked: &Comparison,
     compared: &compare::Comparison,
@@ -75,7 +75,7 @@ fn add(
         report.alone.push(alone(&folder)?);
         return Ok(());
     }
-    // A comparison's runs lie in a folder of its name.
+    // A comparison's runs are in a folder of its name.
     if let Some(comparison) = comparison_of(&folder) {
         return self::comparison(
             report,
@@ -151,7 +151,7 @@ fn add_lock(
     Ok(())
 }
 
-/// A comparison all of whose runs are there.
+/// A comparison with all its runs finished.
 fn finished(comparison: &Comparison, folder: &Path, found: &Found) -> Result<Part, Failure> {
     let say = |failure: Failure| {
         failure.help(format!(
@@ -199,7 +199,7 @@ fn part(
     Ok(Part::new(heading(locked), compared, locked.treatment.clone(), runs))
 }
 
-/// The comparison lock that a folder is named after.
+/// The comparison lock with a folder's name.
 fn comparison_of(folder: &Path) -> Option<Comparison> {
     let name = folder.file_name()?.to_str()?;
     let path = Path::new(crate::locks::FOLDER).join(format!("{name}.lock"));
@@ -210,14 +210,14 @@ fn comparison_of(folder: &Path) -> Option<Comparison> {
     }
 }
 
-/// A run by itself, in its folder.
+/// A single run, from its folder.
 fn alone(folder: &Path) -> Result<page::Run, Failure> {
     let path = Paths::new(folder).lock();
     let experiment = read_experiment(&shown(&path), &read_text(&path)?).map_err(failure)?;
     of_lock(folder, experiment)
 }
 
-/// One that is not finished is shown as far as it is, under a name that says so.
+/// The run of a lock. An unfinished run is shown up to its last step, under a name that says so.
 fn of_lock(folder: &Path, experiment: Experiment) -> Result<page::Run, Failure> {
     let paths = Paths::new(folder);
     let (logged, name) = if paths.attestation().exists() || !paths.metrics().exists() {
@@ -239,12 +239,12 @@ fn of_lock(folder: &Path, experiment: Experiment) -> Result<page::Run, Failure> 
     })
 }
 
-/// What is added to the name of an unfinished run's folder of event files.
+/// The suffix of an unfinished run's folder of event files.
 fn unfinished(run: &page::Run) -> &'static str {
     if run.name == run.experiment.name { "" } else { ".unfinished" }
 }
 
-/// The runs of a comparison that cannot be compared yet, each by itself.
+/// The runs of a comparison that cannot be compared yet, one by one.
 fn each_alone(
     report: &mut Report,
     comparison: &Comparison,
@@ -263,7 +263,7 @@ fn each_alone(
     Ok(count)
 }
 
-/// A comparison as far as it is: in one part if all of its runs are finished, else its runs one by one.
+/// A comparison: in one part if all its runs are finished, otherwise its runs one by one.
 fn comparison(
     report: &mut Report,
     comparison: &Comparison,

@@ -1,7 +1,7 @@
-//! Runs and locks on this machine: where they lie, and what a run's error is to the command line.
+//! Runs and locks on this machine: finding them, and their errors on the command line.
 //!
-//! In: what a person named, or nothing. Out: paths, texts, prepared documents. Must stay true: where
-//! nothing is named there is exactly one thing it can mean, or the list is shown.
+//! In: the name a person gave, or none. Out: paths, texts, prepared documents. Must stay true: without
+//! a name there is exactly one candidate, or the candidates are listed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,11 +17,11 @@ use records::run::{Kind, Paths, RunError};
 use crate::fail::{Exit, Failure, shown};
 use crate::locks;
 
-/// Where runs go, each in a folder of its lock's name.
+/// Folder of runs; each run is in a folder of its lock's name.
 pub const FOLDER: &str = "runs";
 const LOCKS: &str = "lockfiles";
 
-/// A run's error with its exit code.
+/// Gives a run's error its exit code.
 pub fn failure(error: RunError) -> Failure {
     let RunError { kind, message, help } = error;
     let failure = Failure::bad_input(message).help(help);
@@ -33,16 +33,16 @@ pub fn failure(error: RunError) -> Failure {
     Failure { exit, ..failure }
 }
 
-/// The folder of a run: as named, or of that name under `runs/`.
+/// The folder of a run: the given path, or that name under `runs/`.
 pub fn folder(named: &Path) -> PathBuf {
     let usual = Path::new(FOLDER).join(named);
     if !named.exists() && usual.is_dir() { usual } else { named.to_owned() }
 }
 
-/// Runs of a folder that are listed.
+/// Most runs of a folder that are listed.
 const LISTED: usize = 8;
 
-/// Why a folder is not one run: it holds several, or none.
+/// Error for a folder that is not one run: it holds several, or none.
 pub fn not_a_run(folder: &Path) -> Failure {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut inside: Vec<PathBuf> = entries
@@ -65,14 +65,14 @@ pub fn not_a_run(folder: &Path) -> Failure {
     }
 }
 
-/// Whether a folder holds runs, without being one.
+/// Whether a folder holds runs but is not a run itself.
 pub fn holds_runs(folder: &Path) -> bool {
     let mut entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     !Paths::new(folder).lock().is_file()
         && entries.any(|entry| Paths::new(entry.path()).lock().is_file())
 }
 
-/// The weights that are meant: those given, or those of a run's last checkpoint.
+/// The weights to use: the given ones, or those of a run's last checkpoint.
 pub fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
     use records::checkpoint::{self, Part, Pointer};
     if let Some(given) = given {
@@ -101,7 +101,7 @@ pub fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
         }
     };
     let place = run.checkpoints().join(&latest);
-    // What a finished run attests is what it is asked for.
+    // For a finished run, use the weights that it attests.
     let text = disk::read_text(&run.attestation(), disk::SMALL).ok();
     if let Some(attested) = text.and_then(|text| Attestation::parse(&text).ok()) {
         let manifest =
@@ -113,8 +113,8 @@ pub fn weights(named: &Path, given: Option<&Path>) -> Result<PathBuf, Failure> {
     Ok(place.join(Part::Weights.file()))
 }
 
-/// Refuses a checkpoint that is not the one its run attests: another run's, or an earlier one of this run, is whole as
-/// well.
+/// Refuses a checkpoint other than the one that its run attests: the checkpoint of another run, or an earlier one of
+/// this run, is also intact.
 pub fn holds_what_is_attested(
     run: &Paths,
     place: &Path,
@@ -153,7 +153,7 @@ pub fn read_text(path: &Path) -> Result<String, Failure> {
 /// Locks that an error names, where there are many.
 const NAMED: usize = 5;
 
-/// The one experiment lock there is.
+/// The only experiment lock.
 pub fn only_experiment() -> Result<PathBuf, Failure> {
     let entries = std::fs::read_dir(LOCKS).into_iter().flatten().flatten();
     let mut paths: Vec<PathBuf> = entries
@@ -186,7 +186,7 @@ pub fn only_experiment() -> Result<PathBuf, Failure> {
     }
 }
 
-/// The prepared documents at their usual place, if there is a file; one that cannot be used is an error.
+/// The prepared documents at their usual path, if the file exists; an unusable file is an error.
 pub fn documents_if_there(experiment: &Experiment) -> Result<Option<Arc<TextIndex>>, Failure> {
     match &experiment.data.source {
         DataSource::Text { name, .. } if usual(name).is_some_and(|path| path.exists()) => {
@@ -196,14 +196,14 @@ pub fn documents_if_there(experiment: &Experiment) -> Result<Option<Arc<TextInde
     }
 }
 
-/// Where documents of that name are, unless somebody says otherwise; a name of documents can be any text, and one that
-/// leads elsewhere has no usual place.
+/// The default path of documents with that name. A name can be any text; one that leads to another folder has no
+/// default path.
 fn usual(name: &str) -> Option<PathBuf> {
     let is_part = !name.starts_with('.') && !name.contains(['/', '\\', ':']);
     is_part.then(|| Path::new("data").join(format!("{name}.index")))
 }
 
-/// Where a lock's prepared documents are looked for.
+/// The default path of a lock's prepared documents.
 pub fn usual_documents(experiment: &Experiment) -> Result<PathBuf, Failure> {
     match &experiment.data.source {
         DataSource::Text { name, .. } => usual(name).ok_or_else(|| {
@@ -217,7 +217,7 @@ pub fn usual_documents(experiment: &Experiment) -> Result<PathBuf, Failure> {
     }
 }
 
-/// A warning where no step of an experiment changes a weight.
+/// A warning for an experiment in which no step changes a weight.
 pub fn learns_nothing(experiment: &Experiment) -> Option<String> {
     if records::job::learns(experiment) {
         return None;

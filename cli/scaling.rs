@@ -1,9 +1,9 @@
-//! `canonc scaling`: the gain of a treatment across sizes, as compute that it saves.
+//! `canonc scaling`: the gain of a treatment across sizes, expressed as saved compute.
 //!
-//! In: comparison locks of one treatment at several sizes, whose runs are finished. Out: the losses of both arms by
+//! In: comparison locks of one treatment at several sizes, with finished runs. Out: the losses of both arms by
 //! size, two fitted curves and a compute ratio with its interval; or the reason why the sizes support none. Must stay
-//! true: comparisons are of one treatment on one kind of data; runs are paired by seed; a treated arm that costs more
-//! than its base has that counted against it; nothing is run or written.
+//! true: the comparisons have one treatment and one kind of data; runs are paired by seed; if a treated arm costs more
+//! than its base, the extra cost counts against it; nothing is run or written.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -23,7 +23,7 @@ use crate::found::Found;
 use crate::runs::{failure, read_text};
 use crate::{out, output};
 
-/// How far apart the ratios of treated to base size may be: one factor has to hold at all sizes.
+/// The largest spread of the ratios of treated to base size: one factor has to hold at all sizes.
 const ONE_FACTOR: f64 = 1.05;
 
 #[derive(Debug, Serialize)]
@@ -33,7 +33,7 @@ struct Document {
     metric: &'static str,
     base: String,
     treated: String,
-    /// Whether the treated arm is, at every size.
+    /// Whether the treated arm is controlled at every size.
     controlled: bool,
     sizes: Vec<OneSize>,
     fit: Option<OneFit>,
@@ -46,7 +46,7 @@ struct Document {
 struct OneSize {
     name: String,
     lock: String,
-    /// Of the base.
+    /// Size of the base.
     at: f64,
     treated_over_base: f64,
     base: Vec<f64>,
@@ -74,7 +74,7 @@ struct ComputeRatio {
     reaches_beyond_sizes: bool,
 }
 
-/// Shares of the base's compute; below zero where the treatment costs.
+/// Saved shares of the base's compute; negative if the treatment costs compute.
 #[derive(Debug, Serialize)]
 struct Saved {
     share: f64,
@@ -82,7 +82,7 @@ struct Saved {
     high: f64,
 }
 
-/// A comparison, and which of its arms is the treated one.
+/// A comparison, and its treated arm.
 struct One {
     name: String,
     locked: Comparison,
@@ -150,7 +150,7 @@ fn list(names: &[&String]) -> String {
     names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// Refuses comparisons of other treatments, or on other data: their losses are not points of one curve.
+/// Refuses comparisons with different treatments or data: their losses are not points of one curve.
 fn alike(all: &[One]) -> Result<(), Failure> {
     let Some(first) = all.first() else { return Ok(()) };
     let treatment = |one: &One| one.locked.treatment.get(&one.arm).cloned().unwrap_or_default();
@@ -205,7 +205,7 @@ fn size(one: &One, args: &ScalingArgs) -> Result<OneSize, Failure> {
     let known = compared(locked, &finished, &folder, &found)?;
     let pairs: Vec<_> = known.pairs().into_iter().filter(|pair| pair.arm.name == *arm).collect();
     let mut losses = Vec::new();
-    // Of several points where the rule cannot choose, none is the one.
+    // If the selection rule leaves several points, use none of them.
     if let [pair] = pairs.as_slice() {
         for base in pair.base_runs() {
             let treated = pair.arm_runs().iter().find(|run| run.seed == base.seed);
@@ -249,7 +249,7 @@ fn size(one: &One, args: &ScalingArgs) -> Result<OneSize, Failure> {
     })
 }
 
-/// The fit, and how many times the size of the base the treated arm has.
+/// The fit, and the ratio of the treated arm's size to the base's.
 fn fit(sizes: &[OneSize]) -> Result<(Fit, f64), String> {
     let points: Vec<Size> = sizes
         .iter()
@@ -267,7 +267,7 @@ fn fit(sizes: &[OneSize]) -> Result<(Fit, f64), String> {
     Ok((found, factors().product::<f64>().powf(1.0 / sizes.len() as f64)))
 }
 
-/// Writes a fit down. The curves are both against the base's size: what the treated arm has more is taken off the gain.
+/// Adds a fit to the document. Both curves are against the base's size; the treated arm's extra size reduces the gain.
 fn take(document: &mut Document, fit: &Fit, factor: f64) {
     let Fit {
         model, base, treated, unit, sizes, runs, compute_ratio, low, high, at_loss, df, ..

@@ -1,8 +1,8 @@
-//! `canonc show`: what an architecture is made of and what it costs; or a standard definition.
+//! `canonc show`: the parts and costs of an architecture; or a standard definition.
 //!
-//! In: a file, `std`, a name, or a wish for fields. Out: text or JSON on standard output. Must stay true: every number
-//! comes from the graph (`compiler::analyse`), none is computed twice by other rules; equal layers
-//! are shown once with their numbers; the JSON is the schema of `canonc show --help`.
+//! In: a file, `std`, a name, or a request for fields. Out: text or JSON on standard output. Must stay true: every
+//! number comes from the graph (`compiler::analyse`), none is computed a second way; equal layers
+//! are shown once with their numbers; the JSON follows the schema of `canonc show --help`.
 
 mod arch;
 mod definition;
@@ -37,7 +37,7 @@ pub fn show(args: &ShowArgs) -> Outcome {
                 output::data(&text)?;
                 return Ok(Exit::Fine);
             }
-            // A folder, which is refused as one.
+            // A folder, which is refused later.
             None if what.exists() => {}
             None => return Err(definition::unknown(name)),
         }
@@ -59,7 +59,7 @@ pub fn show(args: &ShowArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// The argument as a name that std may have, or its own file; another file of that name comes first.
+/// The argument as a name that std may have, or its own file; an existing file of that name takes precedence.
 fn word(what: &Path) -> Option<&str> {
     let text = what.to_str()?;
     if definition::is_file(text) {

@@ -1,9 +1,9 @@
-//! How many of a comparison's questions its training showed, for the label of its rows.
+//! Counts the evaluation questions of a comparison that its training contained, for the label of its rows.
 //!
-//! In: a comparison with its runs. Out: counts over all seeds, or nothing where a task has no questions that could be
-//! the same. Must stay true: counts follow from the locks alone, so they are kept in the folder of the comparison under a
-//! digest of what decides them; a training too long to be made again is looked at from its start, and then the count is
-//! a bound.
+//! In: a comparison with its runs. Out: counts over all seeds, or `None` for a task without repeatable
+//! questions. Must stay true: counts follow from the locks alone, so they are cached in the comparison's folder under a
+//! digest of their inputs; a training too long to regenerate is scanned only from its start, and then the count
+//! is a bound.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,13 +19,13 @@ use crate::out::{self, Kind};
 use crate::output;
 use crate::runs::failure;
 
-/// Training tokens that are made again for one seed: some seconds' work.
+/// Most training tokens that are regenerated for one seed: some seconds of work.
 const MOST_TOKENS: u64 = 1 << 26;
 
-/// A line of the kept file.
+/// A line of the cache file.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Kept {
-    /// Digest of what decides the windows.
+    /// Digest of everything that determines the windows.
     of: String,
     questions: u64,
     shown: u64,
@@ -36,7 +36,7 @@ struct Kept {
 const KEYS: &[&str] = &["of", "questions", "shown", "windows", "of_windows"];
 const FILE: &str = "shown.jsonl";
 
-/// Counts for every run, those of equal windows once; keeps them where `keep` says so.
+/// Counts for every run; equal windows are counted once. Stores them if `keep` is set.
 pub fn seen(
     comparison: &Comparison,
     runs: &[&Run],

@@ -1,7 +1,7 @@
-//! The program that links libtorch: `canonc-torch`, in the folder of this one.
+//! Starts `canonc-torch`, the program in the same folder that links libtorch.
 //!
-//! In: the words this process was started with. Out: the same process, as the other program. Must stay true: signals,
-//! standard streams and the exit code are the other program's own; a program or a library that is missing is named,
+//! In: the words this process was started with. Out: the same process, now running the other program. Must stay true:
+//! signals, standard streams and the exit code are those of the other program; a missing program or library is named,
 //! with exit code 3.
 
 use std::ffi::{OsStr, OsString};
@@ -16,7 +16,7 @@ use crate::tensors::{Tensors, Work};
 /// Its file name.
 pub const PROGRAM: &str = "canonc-torch";
 
-/// Carries out work by becoming the other program.
+/// Runs tensor work by replacing this process with the other program.
 #[derive(Debug)]
 pub struct Sibling;
 
@@ -42,12 +42,12 @@ impl Tensors for Sibling {
     }
 }
 
-/// The other program, if it is there and finds its libraries.
+/// The other program, if it exists and finds its libraries.
 fn found() -> Result<PathBuf, Failure> {
     let own = std::env::current_exe().map_err(|error| {
         Failure::machine(format!("canonc does not find itself: {}", reason(&error)))
     })?;
-    // Where this program is started by a link, the other one is where the link points.
+    // If this program was started through a link, the other one is in the link's target folder.
     let own = own.canonicalize().unwrap_or(own);
     let program = own.with_file_name(PROGRAM);
     if !program.is_file() {
@@ -69,7 +69,7 @@ fn found() -> Result<PathBuf, Failure> {
     }
 }
 
-/// A library that the loader does not find. The loader says so by itself as well, but in its own words, and ends with
+/// A library that the loader does not find. The loader would report it too, but in its own words and with exit code
 /// 127.
 fn missing(program: &Path) -> Option<String> {
     if !cfg!(target_os = "linux") {
@@ -86,7 +86,7 @@ fn missing(program: &Path) -> Option<String> {
     Some(line.split_whitespace().next()?.to_owned())
 }
 
-/// What the other program knows of libtorch.
+/// Facts about libtorch from the other program.
 fn asked() -> Result<Vec<Fact>, Failure> {
     let program = found()?;
     let broken = |why: String| Failure::machine(format!("`{}`: {why}", shown(&program)));

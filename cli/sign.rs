@@ -1,7 +1,7 @@
-//! `canonc sign`: somebody vouches for a finished run's attestation.
+//! `canonc sign`: signs a finished run's attestation.
 //!
 //! In: a run's folder and an SSH key. Out: `attestation.toml.sig` in the folder. Must stay true: a
-//! run that does not agree with its own lock and log is not signed; the key is only read.
+//! run that contradicts its own lock or log is not signed; the key is only read.
 
 use records::sign::{Signed, sign_run};
 

@@ -1,8 +1,8 @@
-//! Ctrl-C, SIGTERM and SIGHUP, for commands that have something to finish or to clear away first.
+//! Ctrl-C, SIGTERM and SIGHUP, for commands that must finish or clean up before they exit.
 //!
-//! In: nothing. Out: a flag that the first signal raises. Must stay true: a second one ends the process at once,
-//! whatever it is doing, as a shell would say it. SIGUSR1, by which one canonc tells another, and SIGHUP, which a
-//! terminal and its shell both send when it closes, only ever raise the flag; under `nohup` SIGHUP is left ignored.
+//! In: nothing. Out: a flag that the first signal sets. Must stay true: a second signal ends the process immediately,
+//! with the exit code that a shell would report. SIGUSR1, which one canonc sends to another, and SIGHUP, which a
+//! terminal and its shell both send when it closes, only ever set the flag; under `nohup` SIGHUP stays ignored.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -12,15 +12,15 @@ use signal_hook::flag::{register, register_conditional_shutdown};
 
 use crate::fail::Failure;
 
-/// A second Ctrl-C ends as a shell would say it.
+/// Exit code after a second Ctrl-C, as a shell would report it.
 const INTERRUPTED_TWICE: i32 = 130;
 
-/// Becomes true with the first SIGINT, SIGTERM, SIGHUP or SIGUSR1; a second of the first two ends the process.
+/// The flag is set by the first SIGINT, SIGTERM, SIGHUP or SIGUSR1; a second SIGINT or SIGTERM ends the process.
 pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     let cannot = |error| Failure::machine(format!("signals cannot be waited for: {error}"));
     let (stop, before) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
     for signal in [SIGINT, SIGTERM] {
-        // In this order: the first signal finds it false and sets it.
+        // The order matters: at the first signal the flag is still false, and is set afterwards.
         register_conditional_shutdown(signal, INTERRUPTED_TWICE, before.clone())
             .and_then(|_| register(signal, before.clone()))
             .and_then(|_| register(signal, stop.clone()))
@@ -33,8 +33,8 @@ pub fn stop_on_signals() -> Result<Arc<AtomicBool>, Failure> {
     Ok(stop)
 }
 
-/// Whether whoever started this process wants it to outlive its terminal, as `nohup` does. Where the system does not
-/// say, nobody does.
+/// Whether this process should outlive its terminal, as under `nohup`. Assumes no if the system does not
+/// say.
 pub fn ignores_hangup() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

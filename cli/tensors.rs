@@ -1,7 +1,7 @@
-//! What a command may ask of libtorch, as the command line sees it.
+//! The interface between the command line and libtorch.
 //!
-//! Must stay true: the command line's library names no tensor; `canonc-torch` carries the work out, and `canonc` starts
-//! that program in its own place.
+//! Must stay true: the command line's library uses no tensor type; `canonc-torch` does the work, and `canonc` execs
+//! that program.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::args::{
 use crate::doctor::Fact;
 use crate::fail::Outcome;
 
-/// A piece of work that computes with tensors.
+/// Work that computes with tensors.
 #[derive(Debug)]
 pub enum Work<'a> {
     Run(&'a RunArgs),
@@ -23,11 +23,11 @@ pub enum Work<'a> {
     Forward(&'a ForwardArgs),
     Generate(&'a GenerateArgs),
     Answer(&'a AnswerArgs),
-    /// `compare --time`: this many rounds of steps of each comparison's arms.
+    /// `compare --time`: the given number of rounds of steps of each comparison's arms.
     StepTimes(&'a CompareArgs, &'a [Comparison], usize),
-    /// `verify --replay`, before anything is read: the environment that the run's lock requires.
+    /// `verify --replay`, before anything is read: sets the environment that the run's lock requires.
     PrepareReplay(&'a Path),
-    /// `verify --replay`: this many steps of a run's folder, or all; what comes out is added to the report.
+    /// `verify --replay`: trains this many steps of a run's folder, or all, and adds the result to the report.
     Replay {
         folder: &'a Path,
         data: Option<&'a Path>,
@@ -36,10 +36,10 @@ pub enum Work<'a> {
     },
 }
 
-/// Who carries out [`Work`].
+/// Runs [`Work`].
 pub trait Tensors: Sync {
     fn carry_out(&self, work: Work<'_>) -> Outcome;
 
-    /// What is known of libtorch on this machine.
+    /// Facts about libtorch on this machine.
     fn facts(&self) -> Vec<Fact>;
 }

@@ -1,7 +1,7 @@
-//! `canonc verify`: every digest of a run or a lock, checked again without a network. Only --replay needs libtorch.
+//! `canonc verify`: checks every digest of a run or a lock again, offline. Only --replay needs libtorch.
 //!
-//! In: a run's folder or a lock. Out: what holds and what does not. Must stay true: exit 1 if and
-//! only if something does not hold, 3 if something cannot be decided here; nothing is written.
+//! In: a run's folder or a lock. Out: the checks that passed and those that failed. Must stay true: exit 1 if and
+//! only if a check fails, 3 if a check cannot be decided here; nothing is written.
 
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -43,7 +43,7 @@ pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
             end(what, &report, help)
         });
         if let Err(failure) = ended {
-            // A finding counts more than what could not be read, and that more than what is undecided.
+            // A finding outweighs an unreadable file, which outweighs an undecided check.
             let weight = |exit: Exit| {
                 [Exit::Finding, Exit::BadInput, Exit::Machine].iter().position(|e| *e == exit)
             };
@@ -60,7 +60,7 @@ pub fn verify(args: &VerifyArgs, tensors: &dyn Tensors) -> Outcome {
     if worst == Exit::Fine { Ok(worst) } else { Err(Failure::shown(worst)) }
 }
 
-/// What is found in one of them; with a lock that cannot be read, what to do about it.
+/// Verifies one run or lock; for an unreadable lock, also returns what to do about it.
 fn one(
     what: &Path,
     replay: Option<Amount>,
@@ -77,7 +77,7 @@ fn one(
             let mut report = of_run(&folder, args.data.as_deref(), which)?;
             signature(&folder, args, &mut report)?;
             if let Some(amount) = replay {
-                // Steps are trained again from what a run holds, and that is not what it should be.
+                // Steps are trained again from the run's own files, so those must be intact.
                 if report.broken.is_empty() {
                     let (data, report) = (args.data.as_deref(), &mut report);
                     tensors.carry_out(Work::Replay { folder: &folder, data, steps: amount, report })?;
@@ -107,14 +107,14 @@ fn one(
     }
 }
 
-/// How much is to be trained again: a number, or `None` for all of it.
+/// How many steps to train again; `None` for all of them.
 type Amount = Option<u64>;
 
-/// Steps of `--replay` without a number.
+/// Default number of steps for `--replay`.
 const REPLAYED: u64 = 32;
 
-/// What is to be checked, and how much of it is to be trained again. The word after `--replay` is the run where it is
-/// no amount and no run is named.
+/// The runs and locks to check, and how many steps to train again. The word after `--replay` is a run if it is
+/// not a number and no other run is given.
 fn meant(args: &VerifyArgs) -> Result<(Vec<PathBuf>, Option<Amount>), Failure> {
     let named = || match args.what.is_empty() {
         false => Ok(args.what.clone()),
@@ -137,7 +137,7 @@ fn meant(args: &VerifyArgs) -> Result<(Vec<PathBuf>, Option<Amount>), Failure> {
     }
 }
 
-/// What the signature of the attestation is worth.
+/// Checks the signature of the attestation.
 fn signature(folder: &Path, args: &VerifyArgs, report: &mut Report) -> Result<(), Failure> {
     let paths = Paths::new(folder);
     let Some(file) = &args.signers else {
@@ -181,7 +181,7 @@ fn place(what: &Path) -> Place {
     }
 }
 
-/// What a lock's text gives again, and what the lock still waits for.
+/// Checks a lock's text, and lists the data that the lock still needs.
 fn of_lock(path: &Path, lock: &Lock) -> Report {
     let mut report = Report::default();
     let id = lock.id().short();
@@ -200,7 +200,7 @@ fn of_lock(path: &Path, lock: &Lock) -> Report {
 }
 
 fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, Failure> {
-    // Documents are looked for only where the lock can say which; a lock that cannot be read is in the report.
+    // Look for documents only if the lock names them; an unreadable lock is already in the report.
     let experiment = disk::read_text(&Paths::new(folder).lock(), disk::SMALL)
         .ok()
         .and_then(|text| read_experiment("lock", &text).ok());
@@ -209,14 +209,14 @@ fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, F
         Some(experiment) => runs::documents_if_there(experiment)?,
         None => None,
     };
-    // The lock's documents are not needed to check the rest; but others that were named for it are a finding.
+    // The other checks do not need the lock's documents, but wrong documents given by name are a finding.
     if let (Some(experiment), Some(documents), Some(_)) = (&experiment, &documents, data) {
         records::job::check_documents(experiment, documents).map_err(failure)?;
     }
     check(folder, documents, which).map_err(failure)
 }
 
-/// What to type where something does not hold.
+/// What to do about a failed check.
 fn what_to_do(what: &Path, report: &Report) -> Vec<String> {
     let Report { broken, about_signature, about_strays, .. } = report;
     let mut help = Vec::new();
@@ -263,7 +263,7 @@ fn json_of(what: Option<&Path>, report: &Report) -> serde_json::Value {
     value
 }
 
-/// Prints what was found, of several under the name of each.
+/// Prints the result of a check; with several, each under its name.
 fn say(args: &VerifyArgs, what: Option<&Path>, report: &Report) -> Result<(), Failure> {
     if args.json {
         return output::json(&json_of(what, report));
@@ -283,7 +283,7 @@ fn say(args: &VerifyArgs, what: Option<&Path>, report: &Report) -> Result<(), Fa
     output::data(&text)
 }
 
-/// The exit that the report calls for.
+/// The exit code of a report.
 fn end(what: &Path, report: &Report, help: Option<String>) -> Outcome {
     let Report { broken, undecided, .. } = report;
     if broken.is_empty() && undecided.is_empty() {

@@ -1,7 +1,7 @@
-//! Files of weights that are named on the command line.
+//! Weight files named on the command line.
 //!
-//! In: a path. Out: the file, if it may hold weights. Must stay true: what only looks like weights (a checkpoint's
-//! moments) and a checkpoint's damaged weights are refused, by every command that takes weights.
+//! In: a path. Out: the file, if it may hold weights. Must stay true: every command that takes weights refuses files
+//! that only look like weights (a checkpoint's moments), and a checkpoint's damaged weights.
 
 use std::path::{Path, PathBuf};
 
@@ -12,7 +12,7 @@ use crate::fail::{Exit, Failure, shown};
 use crate::files;
 use crate::import::failure;
 
-/// The file itself, or the one in a folder.
+/// The given file, or the weights file in a folder.
 pub fn file(path: &Path) -> Result<PathBuf, Failure> {
     std::fs::metadata(path).map_err(|error| files::missing(path, &error))?;
     let path = file_of(path).map_err(failure)?;
@@ -21,7 +21,7 @@ pub fn file(path: &Path) -> Result<PathBuf, Failure> {
     Ok(path)
 }
 
-/// A checkpoint's other files have the names and shapes of weights, and are none.
+/// Refuses the other files of a checkpoint: their tensors have the names and shapes of weights.
 fn refuse_moments(path: &Path) -> Result<(), Failure> {
     let is = |part: Part| path.file_name().is_some_and(|name| *name == *part.file());
     let beside = path.parent().map(|folder| folder.join(Part::Weights.file()));
@@ -34,7 +34,7 @@ fn refuse_moments(path: &Path) -> Result<(), Failure> {
     }
 }
 
-/// The weights of a checkpoint have to be those that it was saved with.
+/// Checks that a checkpoint's weights are those that it was saved with.
 fn refuse_damaged(path: &Path) -> Result<(), Failure> {
     let place = path.parent().filter(|place| place.join(checkpoint::MANIFEST).is_file());
     let is_weights = path.file_name().is_some_and(|name| *name == *Part::Weights.file());

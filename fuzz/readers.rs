@@ -1,7 +1,7 @@
-//! Every reader of files that somebody else may have written, for libFuzzer, which keeps what reaches new code.
+//! A libFuzzer target for every reader of files that other programs may have written.
 //!
-//! In: the bytes of a file; `CANONC_READER` names the reader. Out: nothing. Must stay true: no input ends a reader but by
-//! a result or an error; `fuzz/run.sh` bounds its memory and its time.
+//! In: the bytes of a file; `CANONC_READER` names the reader. Out: nothing. Must stay true: every input ends in
+//! a result or an error; `fuzz/run.sh` bounds memory and time.
 
 #![no_main]
 
@@ -14,7 +14,7 @@ use data::text::lines::Field;
 use data::text::prepare::{Input, Plain, Request, SourceInput, prepare};
 use data::text::tokenizer::{Kind, MarkNames, Tokenizer};
 
-/// A reader, given the bytes of a file.
+/// A reader that takes the bytes of a file.
 type Reader = fn(&[u8]);
 
 const READERS: [(&str, Reader); 20] = [
@@ -61,7 +61,7 @@ fn text(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// The bytes in a file of that name; one folder serves all inputs of a process.
+/// Writes the bytes to a file of that name; all inputs of a process share one folder.
 fn file(name: &str, bytes: &[u8]) -> PathBuf {
     static FOLDER: OnceLock<PathBuf> = OnceLock::new();
     let folder = FOLDER.get_or_init(|| tempfile::tempdir().expect("a folder").keep());

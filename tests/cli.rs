@@ -1,8 +1,8 @@
-//! The real binary, run as a person runs it: exit code, standard output and standard error.
+//! Tests of the real binary: exit code, standard output and standard error.
 //!
-//! In: arguments, and folders made for one test. Out: snapshots beside this file, digests and the
-//! folder's name replaced. Must stay true: the same with and without libtorch; every command has its
-//! help, its work and its bad input here.
+//! In: arguments, and folders made for one test. Out: snapshots in `tests/cli`, with digests and the
+//! folder's name replaced. Must stay true: the results are the same with and without libtorch; every command's
+//! help, work and bad input is tested here.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,7 @@ mod cli {
     mod text;
 }
 
-/// What a run of the binary left behind.
+/// The result of running the binary.
 struct Ran {
     code: i32,
     stdout: String,
@@ -40,7 +40,7 @@ fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs `canonc` in a folder, without the person's own settings.
+/// Runs `canonc` in a folder, without the user's own settings.
 fn canonc(dir: &Path, arguments: &[&str]) -> Ran {
     canonc_reading(dir, arguments, "")
 }
@@ -67,18 +67,18 @@ fn command(dir: &Path, arguments: &[&str]) -> Command {
 }
 
 impl Ran {
-    /// All of it, for a snapshot.
+    /// Exit code and both streams, for a snapshot.
     fn text(&self, dir: &Path) -> String {
         let Ran { code, stdout, stderr } = self;
         let text = format!("exit {code}\n--- stdout\n{stdout}--- stderr\n{stderr}");
         let dir = dir.to_string_lossy();
         let text = text.replace(dir.as_ref(), "[dir]");
-        // Windows: the binary's name in usage lines.
+        // On Windows usage lines show the binary as `canonc.exe`.
         hex_replaced(&text.replace("canonc.exe", "canonc"), 64, "[digest]")
     }
 }
 
-/// `with` for every run of so many hexadecimal digits: what they are is locked elsewhere.
+/// Replaces every run of `digits` hexadecimal digits by `with`: other tests check their values.
 fn hex_replaced(text: &str, digits: usize, with: &str) -> String {
     let mut out = String::new();
     let mut run = String::new();
@@ -95,7 +95,7 @@ fn hex_replaced(text: &str, digits: usize, with: &str) -> String {
     out
 }
 
-/// A folder with these files, gone at the end of the test.
+/// A temporary folder with these files.
 fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     for (path, text) in files {
@@ -106,7 +106,7 @@ fn folder(files: &[(&str, &str)]) -> tempfile::TempDir {
     dir
 }
 
-/// An architecture that is right.
+/// A valid architecture.
 const GOOD: &str = "\
 /// A small one.
 arch good {

@@ -1,8 +1,8 @@
-//! `canonc run` and `canonc verify` as processes: killed, interrupted, refused, and gone on with.
+//! `canonc run` and `canonc verify` as processes: killed, interrupted, refused, and resumed.
 //!
-//! In: a small recipe, locked here, in a temporary folder. Must stay true: a run that was killed anywhere and gone on
-//! with has the bits of the straight run: weights, both moments, metrics; every refusal has its exit code and says
-//! what to type. No test waits for time to pass.
+//! In: a small recipe, locked here, in a temporary folder. Must stay true: a run that was killed anywhere and resumed
+//! has the same bits as an uninterrupted run: weights, both moments, metrics; every refusal has its exit code and gives
+//! the next command to type. No test depends on elapsed time.
 #![cfg(feature = "torch")]
 
 mod run_cli {
@@ -107,7 +107,7 @@ fn arch_named(name: &str) -> LockedArch {
     LockedArch::new(&compiled.unwrap_or_else(|| panic!("{}", program.render(&found)))).unwrap()
 }
 
-/// A folder that commands are typed in, with a lock in `lockfiles/`.
+/// A working folder, with a lock in `lockfiles/`.
 struct Place {
     root: tempfile::TempDir,
 }
@@ -133,7 +133,7 @@ impl Place {
         self.root.path().join(name)
     }
 
-    /// The command, in the environment that a lock for one thread asks for.
+    /// The command, in the environment that a lock for one thread requires.
     fn command(&self, words: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_canonc"));
         command.current_dir(self.root.path()).args(words.split_whitespace());
@@ -150,7 +150,7 @@ impl Place {
         self.command(words).output().unwrap()
     }
 
-    /// Exits with the code; gives what was said on both streams.
+    /// Checks the exit code; returns the text of both streams.
     fn exits(&self, code: i32, words: &str) -> String {
         let output = self.type_in(words);
         let said = said(&output);
@@ -165,7 +165,7 @@ impl Place {
         (child, lines)
     }
 
-    /// What has to be the same in every run of a lock.
+    /// The files that must be identical in every run of a lock.
     fn bits(&self, run: &str, step: u64) -> BTreeMap<&'static str, Vec<u8>> {
         let checkpoint = format!("{run}/checkpoints/step-{step:010}");
         let read = |path: String| {
@@ -179,7 +179,7 @@ impl Place {
         bits
     }
 
-    /// Every claim of a finished run.
+    /// Verifies every claim of a finished run.
     fn holds(&self, run: &str) {
         let report = verify(&self.path(run), None, Remake::Spread).unwrap();
         assert_eq!(report.broken, Vec::<String>::new(), "{run}");
@@ -241,7 +241,7 @@ fn a_run_finishes_is_verified_and_is_not_run_again() {
     assert!(kernels["causal_conv"].iter().all(|path| path.contains("fused")), "{kernels:?}");
 }
 
-/// Breaks a run at each point of that family, goes on with it, and compares it with the straight run.
+/// Breaks a run at each point of a family, resumes it, and compares it with an uninterrupted run.
 fn broken_at(family: &dyn Fn(&str) -> bool, counts: &[u64]) {
     let place = Place::new(&experiment("small", DEPO, &[]));
     place.exits(0, "run --dir straight");
@@ -293,7 +293,7 @@ fn killed_at_ten_random_moments_and_gone_on_with_it_is_the_straight_run() {
     let place = Place::new(&experiment("small", DEPO, &[("steps = 6", "steps = 12")]));
     place.exits(0, "run --dir straight");
     let straight = place.bits("straight", 12);
-    // Marsaglia's xorshift: the same moments, as far as lines go, in every run of this test.
+    // Marsaglia's xorshift: interrupts at about the same moments in every run of this test.
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;
     let mut below = |limit: u64| {
         random ^= random << 13;
@@ -308,7 +308,7 @@ fn killed_at_ten_random_moments_and_gone_on_with_it_is_the_straight_run() {
                 let mut line = String::new();
                 lines.read_line(&mut line).unwrap();
             }
-            // Somewhere inside the next step, whatever is being done there.
+            // Wait a varying time, to stop somewhere inside the next step.
             for _ in 0..below(4_000_000) {
                 std::hint::spin_loop();
             }
@@ -338,7 +338,7 @@ fn an_interrupt_finishes_the_step_and_leaves_a_checkpoint() {
         assert!(rest.last().unwrap().contains("the same command goes on from there"), "{rest:?}");
         let done = place.steps(&run).len() as u64;
         place.bits(&run, done);
-        // Gone on with for one step more, and compared with what never stopped.
+        // Resume for one more step, and compare with a run that was never killed.
         place.exits(75, &format!("run --dir {run} --stop-after-step {}", done + 1));
         place.exits(75, &format!("run --dir straight{name} --stop-after-step {}", done + 1));
         same(&place.bits(&format!("straight{name}"), done + 1), &place.bits(&run, done + 1), name);
@@ -347,14 +347,14 @@ fn an_interrupt_finishes_the_step_and_leaves_a_checkpoint() {
 
 #[test]
 fn a_second_interrupt_ends_at_once() {
-    // One step that takes minutes.
+    // A single step that takes minutes.
     let long = [("micro_batches = 2", "micro_batches = 100000"), ("steps = 6", "steps = 2")];
     let place = Place::new(&experiment("small", DEPO, &long));
     let (mut child, mut lines) = place.start("run");
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
     assert!(line.contains("2 steps"), "{line}");
-    // Two of one kind that come before either is handled are one to the system, so these are of two kinds.
+    // The system merges two pending signals of one kind, so these are of two kinds.
     signal(&child, "-INT");
     signal(&child, "-TERM");
     assert_eq!(child.wait().unwrap().code(), Some(130));
@@ -390,7 +390,7 @@ fn a_lock_is_found_or_the_list_is_shown() {
     }
     let said = place.exits(2, "run --lock lockfiles/small.lock");
     assert!(said.contains("kind arch; experiment is needed"), "{said}");
-    // By its place, by half a name, by what it is made from.
+    // By its path, by part of a name, by its source.
     place.exits(75, "run lockfiles/one.lock --dir named --stop-after-step 1");
     for name in ["one", "one.lock", "lockfiles/one", "lock/one.lock", "lockfiles/onne.lock"] {
         let said = place.exits(2, &format!("run {name}"));
@@ -407,7 +407,7 @@ fn a_lock_is_found_or_the_list_is_shown() {
     }
     let said = place.exits(2, "compare lockfiles/one.lock");
     assert!(said.contains("canonc run --lock lockfiles/one.lock"), "{said}");
-    // A file of a run says which.
+    // A run's file identifies its run.
     let weights = "named/checkpoints/step-0000000001/first_moment.safetensors";
     let said = place.exits(
         2,
@@ -467,7 +467,7 @@ fn what_cannot_be_run_is_refused_with_its_code() {
     place.exits(0, "verify lockfiles/small.lock");
     assert!(place.exits(2, "run --lock lockfiles/smal.lock").contains("did you mean"));
     assert!(place.exits(2, "run --fault nowhere").contains("metrics-torn"));
-    // Nobody may write there, not even root.
+    // No user may write there, not even root.
     let said = place.exits(3, "run --dir /proc/canonc");
     assert!(said.contains("/proc/canonc") && said.contains("--dir"), "{said}");
     let said = place.exits(2, "run --dir lockfiles");
@@ -511,7 +511,7 @@ fn documents_are_found_bound_and_checked() {
     place.exits(0, "run --data other.index");
     let said = place.exits(0, "verify small --data other.index");
     assert!(said.contains("data of 6 of 6 steps made again"), "{said}");
-    // Documents that cannot be used are told apart from documents that are not there.
+    // Unusable documents give another error than missing ones.
     let data = place.path("data/small.index");
     let said = place.exits(1, "verify small --data data/small.index");
     assert!(said.contains("are not those that were locked"), "{said}");
@@ -521,7 +521,7 @@ fn documents_are_found_bound_and_checked() {
         let said = place.exits(0, "verify small");
         let trusted = said.split("taken on trust: ").nth(1).unwrap();
         assert!(trusted.contains(&format!("batches (not recomputed: {why})")), "{said}");
-        // Steps that cannot be trained again hide nothing that was found.
+        // Steps that cannot be trained again do not hide other findings.
         let said = place.exits(3, "verify small --replay");
         assert!(
             said.contains("undecided  replay: ") && said.contains("taken on trust: "),
@@ -562,7 +562,7 @@ fn the_platform_section_is_the_environment_libtorch_starts_in() {
     assert_eq!(two.machine["threads"], "2");
     assert_eq!(two.machine["cpu_capability"].to_lowercase(), "default");
     assert_eq!(two.machine["env.MKL_CBWR"], "COMPATIBLE");
-    // Another rounding, the same run.
+    // Other rounding, but the same run.
     let (one, two) = (place.steps("one"), place.steps("two"));
     assert_eq!((one.len(), two.len()), (3, 3));
     for (one, two) in one.iter().zip(&two) {

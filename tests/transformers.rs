@@ -1,10 +1,10 @@
-//! Plain Llamas that `canonc export` wrote, in the real `transformers`; `.pth` files in the real `torch.load`; and the
+//! Tests of `canonc export` in real programs: plain Llamas in `transformers`, `.pth` files in `torch.load`, and the
 //! README of an exported folder, followed word by word.
 //!
-//! In: archs and weights made here. Out: nothing but a verdict. Must stay true: logits are equal to f32 rounding; the
-//! environment is what that README makes, once, under the target folder; without it these tests fail. They are no part of
-//! `cargo test`, since the environment takes five minutes and 6 GB: `make test-transformers`, which CI calls.
-//! CANONC_TRANSFORMERS_PYTHON names another Python for all but the README's test.
+//! In: archs and weights made here. Out: pass or fail. Must stay true: logits are equal to f32 rounding; the
+//! environment is made once, from that README, under the target folder; without it these tests fail. `cargo test` does
+//! not run them, since the environment takes five minutes and 6 GB; `make test-transformers` does, in CI.
+//! CANONC_TRANSFORMERS_PYTHON names another Python for all tests except the README's.
 #![cfg(feature = "torch")]
 
 use std::fs;
@@ -17,8 +17,8 @@ use runtime::weights::{Weights, file};
 
 const NEEDED: &str = "import torch, transformers, safetensors.numpy, numpy";
 
-/// Plain Llamas of both RoPE layouts, with and without grouped queries, a tied head, heads that are wider together
-/// than the model and turn more slowly; and one that only the published code has.
+/// Plain Llamas: both RoPE layouts, with and without grouped queries, a tied head, heads that together are wider
+/// than the model with a larger RoPE base; and one that only the published code supports.
 const ARCHS: &str = "
 arch plain {
   vocab 97   dim 32   norm_eps 1e-6
@@ -58,7 +58,7 @@ fn named() -> Option<PathBuf> {
     std::env::var_os("CANONC_TRANSFORMERS_PYTHON").map(PathBuf::from)
 }
 
-/// The Python of the tests of logits.
+/// The Python for the tests of logits.
 fn python() -> PathBuf {
     let Some(program) = named() else { return followed().clone() };
     assert!(
@@ -69,13 +69,13 @@ fn python() -> PathBuf {
     program
 }
 
-/// A fenced block of a text, by its language.
+/// A text's fenced block in a given language.
 fn block<'a>(text: &'a str, language: &str) -> &'a str {
     let (_, rest) = text.split_once(&format!("```{language}\n")).unwrap();
     rest.split_once("```").unwrap().0
 }
 
-/// The Python of an environment that the README of an exported folder made, and that ran what it says.
+/// The Python of an environment made by following the README of an exported folder.
 fn followed() -> &'static PathBuf {
     static PYTHON: OnceLock<PathBuf> = OnceLock::new();
     PYTHON.get_or_init(|| {
@@ -121,7 +121,7 @@ fn floats(path: &Path, tensor: &str) -> Vec<f64> {
     Vec::try_from(file::read(path).unwrap()[tensor].reshape([-1])).unwrap()
 }
 
-/// A folder with the archs, weights of each, and tokens.
+/// A folder with the archs, their weights, and tokens.
 fn place() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("a.canon"), ARCHS).unwrap();
@@ -166,7 +166,7 @@ fn plain_llamas_give_their_logits_in_the_real_transformers() {
         assert_eq!(a.len(), b.len());
         let largest = a.iter().fold(0.0, |most: f64, x| most.max(x.abs()));
         let off = a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
-        // A few units in the last place of the largest: sums of 96 products in another order.
+        // Relative to the largest logit, allow a few units in the last place: sums of 96 products in another order.
         let allowed = 32.0 * f64::from(f32::EPSILON) * largest.max(1.0);
         assert!(off <= allowed, "{name}: {off:e}, and {allowed:e} is allowed: {said}");
         eprintln!("{name}: {off:.1e} of {largest:.1}, {}", said.trim());
@@ -200,7 +200,7 @@ fn the_readme_of_an_exported_folder_works_word_by_word() {
     let python = followed();
     let place = place();
     let root = place.path();
-    // In another type, and of an arch whose class is published elsewhere: a stand-in for that class shows that the
+    // In another dtype, and for an arch with a class published elsewhere: a fake of that class shows that the
     // README's own lines find it, pass its `from_pretrained` and read this folder.
     let stand_in = "from transformers import LlamaConfig, LlamaForCausalLM
 class LlamaCanonConfig(LlamaConfig):

@@ -1,4 +1,4 @@
-//! What can be typed to commands that compute: demo, forward, generate, bench.
+//! Arguments of the commands that compute: demo, forward, generate, bench.
 //!
 //! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`.
 

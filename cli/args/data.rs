@@ -1,4 +1,4 @@
-//! What can be typed to `canonc data`: samples of the synthetic tasks, and documents made ready (`prepare`).
+//! Arguments of `canonc data`: samples of the synthetic tasks, and prepared documents (`prepare`).
 //!
 //! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`; names and values of `--set` are
 //! those of the published vectors, and the help of `generate` lists every one of them.

@@ -1,7 +1,7 @@
-//! `canonc import` and `canonc export`: what can be typed.
+//! Arguments of `canonc import` and `canonc export`.
 //!
-//! In: argv, as clap reads it. Out: plain values. Must stay true: the examples work as they stand in this repository,
-//! but for the names of folders that a person has.
+//! In: argv, as clap reads it. Out: plain values. Must stay true: the examples run unchanged in this repository,
+//! except for the names of the user's own folders.
 
 use std::path::PathBuf;
 

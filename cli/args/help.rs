@@ -1,4 +1,4 @@
-//! What can be typed to read about canonc itself.
+//! Arguments of the commands that describe canonc itself.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

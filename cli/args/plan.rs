@@ -1,4 +1,4 @@
-//! What can be typed to plan a comparison before its runs.
+//! Arguments of `canonc plan`, which plans a comparison before its runs.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
-//! What can be typed to `canonc data prepare` and `canonc data about`.
+//! Arguments of `canonc data prepare` and `canonc data about`.
 //!
-//! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`; no option but those that the digest of
-//! the tokenizer or of the documents covers changes a byte of what is prepared.
+//! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`; an option that changes a byte of the
+//! prepared file is covered by the digest of the tokenizer or of the documents.
 
 use std::path::PathBuf;
 

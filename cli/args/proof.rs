@@ -1,4 +1,4 @@
-//! What can be typed to check, sign and repeat a run.
+//! Arguments of the commands that check, sign and repeat a run.
 
 use std::path::PathBuf;
 

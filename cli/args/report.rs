@@ -1,4 +1,4 @@
-//! What can be typed to `canonc report`.
+//! Arguments of `canonc report`.
 //!
 //! In: argv, as clap reads it. Out: plain values. Must stay true: as in `args`.
 

@@ -1,4 +1,4 @@
-//! What can be typed to fit comparisons across sizes.
+//! Arguments of `canonc scaling`, which fits comparisons across sizes.
 
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
-//! What is audited, read: locks, tables, recipes of Lingua, folders, and the published set.
+//! Reads the inputs of an audit: locks, tables, recipes of Lingua, folders, and the published set.
 //!
-//! In: paths. Out: experiments and curves. Must stay true: files have bounds, compressed ones after
-//! unpacking, too; a folder is read in the order of its names; a file that cannot be used is an error
+//! In: paths. Out: experiments and curves. Must stay true: file sizes are bounded, also after
+//! decompression; a folder is read in the order of its names; a file that cannot be used is an error
 //! that names it and its line.
 
 use std::fs;
@@ -20,9 +20,9 @@ use crate::{files, locks};
 const RECIPES: &str = include_str!("../../recipes/published/data/recipes.tsv");
 const CURVES: &[u8] = include_bytes!("../../recipes/published/data/curves_trainloss_linear.csv.gz");
 
-/// Bytes of a table, and of unpacked curves.
+/// Size limit of a table, and of decompressed curves.
 const MAX_BYTES: u64 = 256 << 20;
-/// Files of one folder.
+/// Most files of one folder.
 const MAX_FILES: usize = 10_000;
 
 /// The 64 experiments of the release.
@@ -35,7 +35,7 @@ pub(super) fn published_curves() -> Result<Curves, Failure> {
     parse(Path::new("published"), CURVES)
 }
 
-/// What a path holds: a lock's experiments, a table's rows, or those of a folder's files.
+/// The experiments at a path: those of a lock, a table's rows, or those of a folder's files.
 pub(super) fn experiments(path: &Path) -> Result<Vec<Experiment>, Failure> {
     let metadata = fs::metadata(path).map_err(|error| match is(path, &["tsv", "csv"]) {
         true => files::missing(path, &error),
@@ -99,8 +99,8 @@ pub(super) fn experiments_of(path: &Path) -> Result<Vec<Experiment>, Failure> {
     if is(path, &["lock"]) { lock_or_arch(path) } else { experiments(path) }
 }
 
-/// A recipe of Lingua: named as its file, its keys as they stand in it; how many devices it was launched
-/// on is told by a comment, if at all.
+/// A recipe of Lingua: named after its file, with its own keys. The number of devices is known only if a comment
+/// gives it.
 fn lingua(path: &Path) -> Result<Experiment, Failure> {
     let (source, text) = (shown(path), text(path)?);
     let keys = yaml::flat(&source, text.as_bytes())
@@ -114,7 +114,7 @@ fn lingua(path: &Path) -> Result<Experiment, Failure> {
     Ok(experiment)
 }
 
-/// What is absent in Lingua's words.
+/// A cell of the table; Lingua writes an absent value as `null`.
 fn cell(value: &str) -> &str {
     if value == "null" { "" } else { value }
 }
@@ -129,7 +129,7 @@ fn lock(path: &Path) -> Result<Vec<Experiment>, Failure> {
     Ok(found)
 }
 
-/// The experiments of a lock: one, those of every arm, or none of an architecture.
+/// The experiments of a lock: one, those of every arm, or none for an architecture.
 fn lock_or_arch(path: &Path) -> Result<Vec<Experiment>, Failure> {
     let source = shown(path);
     let (lock, _) = locks::read(path)?;
@@ -140,7 +140,7 @@ fn lock_or_arch(path: &Path) -> Result<Vec<Experiment>, Failure> {
     })
 }
 
-/// Without the arms of comparisons that have a lock of their own, too: one experiment is one.
+/// Drops the arms of comparisons that also have their own lock, so that each experiment counts once.
 pub(super) fn once(experiments: Vec<Experiment>) -> Vec<Experiment> {
     let (arms, mut rest): (Vec<_>, Vec<_>) =
         experiments.into_iter().partition(|experiment| experiment.name.contains('/'));
@@ -171,7 +171,7 @@ pub(super) fn curves(path: &Path) -> Result<Curves, Failure> {
     parse(path, &bounded(path, open(path)?)?)
 }
 
-/// Curves, unpacked if they are packed.
+/// Parses curves, decompressed if needed.
 fn parse(path: &Path, bytes: &[u8]) -> Result<Curves, Failure> {
     let bytes = match bytes.starts_with(&[0x1f, 0x8b]) {
         true => bounded(path, MultiGzDecoder::new(bytes))?,
@@ -193,7 +193,7 @@ fn bounded(path: &Path, from: impl Read) -> Result<Vec<u8>, Failure> {
     Ok(bytes)
 }
 
-/// Opens a file that can be read whole: what it says of its size is enough to refuse it.
+/// Opens a file that will be read whole, and refuses one that is too large.
 fn open(path: &Path) -> Result<fs::File, Failure> {
     let file = disk::open(path).map_err(|error| files::missing(path, &error))?;
     let length = file.metadata().map_err(|error| Failure::cannot_read(path, &error))?.len();

@@ -1,7 +1,7 @@
-//! `canonc build --check`: what building would change, fact by fact, and nothing written.
+//! `canonc build --check`: the facts that building would change. Nothing is written.
 //!
-//! In: a lock built anew and what stands in its place. Out: exit 1 if they differ, with each fact that
-//! does; locks that nothing makes any more. Must stay true: writes nothing.
+//! In: a newly built lock and the current one. Out: exit 1 if they differ, with each fact that
+//! differs; locks that no source makes any more. Must stay true: nothing is written.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -14,7 +14,7 @@ use crate::args::BuildArgs;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::{locks, output};
 
-/// Facts shown of one lock before the rest is only counted.
+/// Most facts shown for one lock; the rest is only counted.
 const MAX_SHOWN: usize = 20;
 
 pub(super) fn check(path: &Path, lock: Lock) -> Outcome {
@@ -47,7 +47,7 @@ pub(super) fn check(path: &Path, lock: Lock) -> Outcome {
     Ok(Exit::Finding)
 }
 
-/// What the locks in the folder say they were made from, each once: all of it where no file is named.
+/// The sources recorded in the folder's locks, each once, for a check without named files.
 pub(super) fn sources(args: &BuildArgs, standing: &Standing) -> Result<Vec<PathBuf>, Failure> {
     let found: BTreeSet<PathBuf> =
         standing.iter().filter_map(|(_, source)| Some(PathBuf::from(source.as_ref()?))).collect();
@@ -58,7 +58,7 @@ pub(super) fn sources(args: &BuildArgs, standing: &Standing) -> Result<Vec<PathB
     Ok(found.into_iter().collect())
 }
 
-/// Locks of which nobody can say what they were made from: damaged, or of something else.
+/// Locks without a readable source: damaged, or not made by canonc.
 pub(super) fn unreadable(standing: &Standing) -> Exit {
     let mut worst = Exit::Fine;
     for (path, _) in standing.iter().filter(|(_, source)| source.is_none()) {
@@ -71,7 +71,7 @@ pub(super) fn unreadable(standing: &Standing) -> Exit {
     worst
 }
 
-/// The locks in the folder, by name, each with what it says it was made from, if it can say that.
+/// The locks in the folder, by name, each with its recorded source, if any.
 pub(super) type Standing = Vec<(PathBuf, Option<String>)>;
 
 pub(super) fn standing(args: &BuildArgs) -> Result<Standing, Failure> {
@@ -86,7 +86,7 @@ pub(super) fn standing(args: &BuildArgs) -> Result<Standing, Failure> {
     paths.into_iter().map(source).collect()
 }
 
-/// Locks in the folder that say they were made from one of `sources`, and are not any more.
+/// Locks that were made from one of `sources`, which no longer makes them.
 pub(super) fn orphans(
     args: &BuildArgs,
     standing: &Standing,

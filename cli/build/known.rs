@@ -1,8 +1,8 @@
-//! What the files of one build have given: each recipe resolved once, each arch compiled once.
+//! Results shared within one build: each recipe is resolved once, each arch compiled once.
 //!
 //! In: recipes and comparisons. Out: experiments, and the comparisons of them; diagnostics have been shown.
-//! Must stay true: a file is read once in a build, however many comparisons name it; what a comparison
-//! is made of is what its recipe's own locks say.
+//! Must stay true: a file is read once per build, however many comparisons name it; the arms of a comparison
+//! are the experiments in the recipe's own locks.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::fail::{Exit, Failure, shown};
 use crate::load::{self, Archs, Content};
 use crate::{files, locks, output};
 
-/// A recipe, and the arch it is read with if not its own.
+/// A recipe, and the arch that replaces its own, if any.
 type Key = (PathBuf, Option<ArchRef>);
 
 #[derive(Default)]
@@ -28,7 +28,7 @@ pub struct Known {
     archs: BTreeMap<ArchRef, Rc<LockedArch>>,
 }
 
-/// A TOML file as one of the sources that diagnostics point into.
+/// Loads a TOML file as a source that diagnostics can point into.
 pub(super) fn toml(file: &Path) -> Result<(Sources, FileId), Failure> {
     let text = match load::read(file) {
         Ok(Content::Text(text)) => text,
@@ -47,7 +47,7 @@ pub(super) fn toml(file: &Path) -> Result<(Sources, FileId), Failure> {
     Ok((sources, id))
 }
 
-/// Shows diagnostics; errors among them end the command.
+/// Shows diagnostics; an error among them ends the command.
 fn judge(sources: &Sources, found: &[Diagnostic]) -> Result<(), Failure> {
     output::diagnostics(sources, found);
     let bad = found.iter().any(Diagnostic::is_error);
@@ -55,7 +55,7 @@ fn judge(sources: &Sources, found: &[Diagnostic]) -> Result<(), Failure> {
 }
 
 impl Known {
-    /// The experiments of a recipe, in order; with another arch than its own if one is named.
+    /// The experiments of a recipe, in order; `arch` replaces the recipe's own arch.
     pub fn recipe(
         &mut self,
         file: &Path,

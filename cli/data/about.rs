@@ -1,7 +1,7 @@
-//! `canonc data about`: what a prepared file holds, and how often a run reads it.
+//! `canonc data about`: the contents of a prepared file, and how often a run reads it.
 //!
 //! In: a prepared file, a lock, or both. Out: sources, documents, tokens, tokenizer, on standard output; with a lock,
-//! what its run reads: epochs of each source, windows, tokens, held-out documents. Must stay true: what is read is what training would read, by the same windows.
+//! also what its run reads: epochs, windows, tokens, held-out documents. Must stay true: the windows are training's.
 
 use std::sync::Arc;
 
@@ -56,15 +56,15 @@ struct Read {
     epochs: f64,
 }
 
-/// All that the run of a lock reads.
+/// Everything that a lock's run reads.
 #[derive(Serialize)]
 struct Run {
     shuffle: String,
-    /// Of the training split.
+    /// Documents of the training split.
     documents: u64,
-    /// One pass over them, marks included.
+    /// Tokens of one pass over them, including marks.
     tokens: u64,
-    /// What training reads.
+    /// Windows that training reads.
     windows: u64,
     tokens_read: u64,
     passes: f64,
@@ -142,7 +142,7 @@ pub(super) fn about(args: &AboutArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// What a run reads, by source and in all.
+/// What a run reads, by source and in total.
 fn reads(experiment: &Experiment, index: &Arc<TextIndex>) -> Result<(Vec<Read>, Run), Failure> {
     let windows = experiment
         .budget

@@ -1,8 +1,8 @@
-//! `canonc data bench`: a corpus prepared and streamed, beside a plain Python reader.
+//! `canonc data bench`: times preparing and streaming a corpus, and compares with a plain Python reader.
 //!
-//! In: how large. Out: megabytes of text a second of a core's time, peak memory, and whether a preparation that was
+//! In: the corpus size. Out: megabytes of text per second of core time, peak memory, and whether a preparation that was
 //! killed half way ended with the same bytes, on standard output. Must stay true: the corpus is a function of its size;
-//! both sides read the same file; the plain reader is our own stand-in and is called that.
+//! both sides read the same file; the plain reader is our own stand-in and is labelled so.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -28,12 +28,12 @@ use crate::args::{BenchTextArgs, TokenizerArg};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::output;
 
-/// Inputs of a window that is streamed.
+/// Inputs of one streamed window.
 const SEQ_LEN: usize = 2048;
-/// Windows that are made together.
+/// Windows per batch.
 const ROWS: u64 = 16;
 
-/// Reads as plainly as Python does: each document as bytes between two marks, sixteen bits each.
+/// The plain Python reader: each document as bytes between two marks, 16 bits each.
 const PLAIN: &str = "
 import array, json, sys, time
 tokens = 0
@@ -106,7 +106,7 @@ pub(super) fn bench(args: &BenchTextArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// Seconds of all threads, and on the wall.
+/// CPU seconds of all threads, and wall-clock seconds.
 #[derive(Clone, Copy)]
 struct Time {
     cpu: f64,
@@ -123,7 +123,7 @@ fn timed(call: impl FnOnce() -> Result<(), Failure>) -> Result<Time, Failure> {
     Ok(Time { cpu: now() - cpu, wall: wall.elapsed().as_secs_f64() })
 }
 
-/// The most memory this process has had, where the system says.
+/// The peak memory of this process, if the system reports it.
 fn peak() -> String {
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
@@ -158,7 +158,7 @@ fn input(path: &Path) -> Result<Input, Failure> {
     Ok(Input { path: Some(path.to_owned()), name: shown(path), bytes: metadata.len() })
 }
 
-/// All windows of one pass, in training order.
+/// Reads all windows of one pass, in training order.
 fn stream(index: &Path) -> Result<u64, Failure> {
     let all = || -> Result<u64, DataError> {
         let index = file::load(index)?;
@@ -186,7 +186,7 @@ fn stream(index: &Path) -> Result<u64, Failure> {
     all().map_err(failure)
 }
 
-/// `None` where there is no python3.
+/// Times the plain reader; `None` without python3.
 fn plain(corpus: &Path, out: &Path) -> Result<Option<Time>, Failure> {
     let wall = Instant::now();
     let run = Command::new("python3").args(["-c", PLAIN]).arg(corpus).arg(out).output();
@@ -204,7 +204,7 @@ fn plain(corpus: &Path, out: &Path) -> Result<Option<Time>, Failure> {
     }
 }
 
-/// Kills a preparation half way, goes on, and says whether the result is the other's.
+/// Kills a preparation half way, resumes it, and returns whether the result equals the uninterrupted one.
 fn killed(
     args: &BenchTextArgs,
     corpus: &Path,
@@ -230,7 +230,7 @@ fn killed(
             command.arg("--tokenizer-file").arg(file);
         }
         if fault {
-            // A piece has about a megabyte.
+            // A piece has about one megabyte.
             command.args(["--fault", &format!("piece:{}", (size >> 21).max(2))]);
         }
         command
@@ -273,7 +273,7 @@ fn same_bytes(one: &Path, other: &Path) -> io::Result<bool> {
     }
 }
 
-/// Writes documents of made-up words until there are so many bytes; gives their number.
+/// Writes documents of made-up words until the file has `size` bytes; returns their number.
 fn corpus(path: &Path, size: u64) -> io::Result<u64> {
     let mut state = 0;
     let mut draw = |below: u64| {

@@ -1,7 +1,7 @@
-//! `canonc data generate`: samples in a file or a pipe.
+//! `canonc data generate`: writes samples to a file or a pipe.
 //!
-//! In: which samples, how many, what they look like. Out: the file, whole or not at all; what was written, on
-//! standard error. Must stay true: an error, Ctrl-C or a full disk leaves the file that was there before; a closed
+//! In: the task, the number of samples, their format. Out: the file, completely or not at all; a summary on
+//! standard error. Must stay true: after an error, Ctrl-C or a full disk the earlier file is unchanged; a closed
 //! pipe ends the command quietly.
 
 use std::ffi::OsStr;
@@ -63,7 +63,7 @@ pub(super) fn generate(args: &GenerateDataArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// What was asked for, else what the file's name says.
+/// The requested format, otherwise the one that the file's name implies.
 fn format_of(asked: Option<DataFormat>, out: &Path) -> Format {
     match asked {
         Some(DataFormat::Jsonl) => Format::Jsonl,
@@ -92,7 +92,7 @@ fn write_samples(
     });
     screen.clear();
     written.map_err(|error| match error.kind() == io::ErrorKind::BrokenPipe {
-        // Whoever read this has read enough.
+        // The reader closed the pipe because it has read enough.
         true => Failure::shown(Exit::Fine),
         false => Failure::machine(format!("{name} cannot be written: {}", reason(&error))),
     })

@@ -1,8 +1,8 @@
-//! Which files `canonc data prepare` reads, in which order.
+//! The files that `canonc data prepare` reads, and their order.
 //!
-//! In: what was typed: files, folders, each perhaps with its source's name. Out: files by source, in reading order.
-//! Must stay true: the order depends on names alone; no file is read twice, however it is reached; what a folder holds
-//! and is not read is named, and so is a chunk that seems to be missing.
+//! In: files and folders as typed, each with an optional source name. Out: files by source, in reading order.
+//! Must stay true: the order depends on names alone; no file is read twice, even if it is named in two ways; skipped
+//! files of a folder are reported, and so is a chunk that seems to be missing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -13,14 +13,14 @@ use data::text::prepare::{Format, Input, SourceInput, format_of};
 use crate::fail::{Failure, shown};
 use crate::{files, output};
 
-/// Folders in each other.
+/// Maximum depth of nested folders.
 const DEPTH: usize = 32;
-/// Files of one preparation.
+/// Most files of one preparation.
 const FILES: usize = 1 << 20;
-/// Files left aside that are named.
+/// Most skipped files that are listed by name.
 const NAMED: usize = 10;
 
-/// The files of each source, sources in the order in which they are first named.
+/// The files of each source; sources are in the order in which they are first named.
 pub(super) fn sources(typed: &[PathBuf], out: &Path) -> Result<Vec<SourceInput>, Failure> {
     let usual =
         out.file_stem().map_or("text".to_owned(), |stem| stem.to_string_lossy().into_owned());
@@ -69,7 +69,7 @@ pub(super) fn sources(typed: &[PathBuf], out: &Path) -> Result<Vec<SourceInput>,
     Ok(sources)
 }
 
-/// NAME=FILE, unless that is itself a file's name.
+/// Splits NAME=FILE, unless the whole is a file's name.
 fn split(argument: &Path) -> Option<(String, PathBuf)> {
     let (name, path) = argument.to_str()?.split_once('=')?;
     let is_name = !name.is_empty() && !name.contains(['/', '\\']);
@@ -85,7 +85,7 @@ fn folder(path: &Path) -> Result<Vec<Input>, Failure> {
     let (mut found, mut aside) = (Vec::new(), Vec::new());
     let mut hidden = 0;
     walk(path, &mut Vec::new(), &mut found, &mut aside, &mut hidden)?;
-    // Beside files of documents, plain text is a note about them.
+    // In a folder of document files, plain text is a note about them.
     let is_plain = |input: &Input| {
         input.path.as_deref().and_then(format_of).is_some_and(|format| format == Format::Text)
     };
@@ -162,7 +162,7 @@ fn walk(
     }
     entries.sort();
     for path in entries {
-        // What a system, an editor or git keeps there: `.DS_Store`, `._a.txt`, `.git`.
+        // Hidden files of the system, an editor or git: `.DS_Store`, `._a.txt`, `.git`.
         if path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b".")) {
             *hidden += 1;
             continue;
@@ -180,10 +180,10 @@ fn walk(
     Ok(())
 }
 
-/// What makes one set of chunks, and the number of one of them.
+/// The key of one set of chunks, and the number of a chunk in it.
 type Chunk = ((PathBuf, String, String), u64);
 
-/// `NAME.chunk.N.jsonl`, as Lingua has it.
+/// Parses `NAME.chunk.N.jsonl`, Lingua's name of a chunk.
 fn chunk(path: &Path) -> Option<Chunk> {
     let name = path.file_name()?.to_str()?;
     let (before, rest) = name.rsplit_once(".chunk.")?;
@@ -192,7 +192,7 @@ fn chunk(path: &Path) -> Option<Chunk> {
     Some(((folder, before.to_owned(), ending.to_owned()), number.parse().ok()?))
 }
 
-/// Chunks by number, and what seems to be missing.
+/// Sorts chunks by number, and warns about one that seems to be missing.
 fn in_order(chunks: Vec<(Chunk, Input)>) -> Vec<Input> {
     let mut sets: BTreeMap<(PathBuf, String, String), Vec<(u64, Input)>> = BTreeMap::new();
     for ((set, number), input) in chunks {

@@ -1,7 +1,7 @@
-//! `canonc data overlap`: how much of what a recipe is evaluated by stands in its own training.
+//! `canonc data overlap`: how much of an experiment's evaluation data also occurs in its training data.
 //!
 //! In: a recipe of experiments, or a lock. Out: shares on standard output, as text or as JSON, once for all points
-//! that have the same windows. Must stay true: nothing is trained or written; every training window is looked at.
+//! that have the same windows. Must stay true: nothing is trained or written; every training window is checked.
 
 use std::path::Path;
 
@@ -22,7 +22,7 @@ struct Document {
     experiments: Vec<Of>,
 }
 
-/// What there is of one experiment.
+/// The overlap of one experiment.
 #[derive(Serialize)]
 struct Of {
     name: String,
@@ -68,7 +68,7 @@ pub(super) fn overlap(args: &OverlapArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// Those of a recipe or a lock, without those whose windows another has already.
+/// The experiments of a recipe or a lock; those with the same windows are kept once.
 fn experiments(file: &Path) -> Result<Vec<Experiment>, Failure> {
     let locks = match file.extension().and_then(|extension| extension.to_str()) {
         Some("lock") => vec![locks::read(file)?.0],

@@ -1,8 +1,8 @@
-//! `canonc data prepare`: documents made tokens, once, in the file that locks are bound to.
+//! `canonc data prepare`: tokenizes documents once, into the file that locks are bound to.
 //!
-//! In: files, each of a source, in their order; a tokenizer. Out: the prepared file, whole or not at all; what was read,
-//! on standard error. Must stay true: nothing is written over but a prepared file, and never what is read; an
-//! interrupted preparation says so and goes on with the same command.
+//! In: files, each with its source, in order; a tokenizer. Out: the prepared file, completely or not at all; a summary
+//! of the input on standard error. Must stay true: only a prepared file is ever overwritten, and never an input; an
+//! interrupted preparation is reported, and the same command resumes it.
 
 use std::fs;
 use std::io::Read;
@@ -94,7 +94,7 @@ pub(super) fn prepare(args: &PrepareArgs) -> Outcome {
     }
 }
 
-/// Says which files are taken as plain text, and what a document of them is.
+/// Reports which files are read as plain text, and how they are split into documents.
 fn say_plain(sources: &[SourceInput], lines: bool) -> Result<(), Failure> {
     let (mut plain, mut first, mut piped) = (0, None, false);
     for input in sources.iter().flat_map(|source| &source.files) {
@@ -128,7 +128,7 @@ fn say_plain(sources: &[SourceInput], lines: bool) -> Result<(), Failure> {
     Ok(())
 }
 
-/// What cannot be written is this machine's doing, all else the input's.
+/// Exit code of an error: output that cannot be written is the machine's fault, everything else the input's.
 fn failed(error: DataError) -> Failure {
     let exit = match error.message.starts_with(CANNOT_WRITE) {
         true => Exit::Machine,
@@ -142,7 +142,7 @@ fn so_far(done: &Done) -> String {
     format!("{} of {}", output::counted(documents, "document"), bytes(read))
 }
 
-/// Threads, where nobody says how many.
+/// Number of threads; a default if none was given.
 pub(super) fn workers(asked: Option<u16>) -> usize {
     asked.map_or_else(
         || std::thread::available_parallelism().map_or(1, std::num::NonZeroUsize::get),
@@ -150,7 +150,7 @@ pub(super) fn workers(asked: Option<u16>) -> usize {
     )
 }
 
-/// The tokenizer that is meant, its file read.
+/// The chosen tokenizer, with its file read.
 pub fn tokenizer(
     kind: TokenizerArg,
     path: Option<&Path>,
@@ -235,7 +235,7 @@ fn say(report: &Report, warnings: &[String], out: &Path, replaced: bool) -> Resu
     Ok(())
 }
 
-/// Refuses to write over what is no prepared file or is being read. Gives whether there is one already.
+/// Refuses to overwrite a file that is not a prepared one, or is an input. Returns whether one already exists.
 fn out_of_the_way(out: &Path, sources: &[SourceInput]) -> Result<bool, Failure> {
     if out.as_os_str() == "-" || out.file_name().is_none() {
         return Err(Failure::bad_input("what is prepared is a file, not a stream")

@@ -1,5 +1,5 @@
-//! In: how much of how much is done. Out: one line on standard error that is written over, with rate and time left; in
-//! a log, such a line now and then. Must stay true: a job that is done before the first line is due shows none.
+//! In: progress of a job. Out: one line on standard error, redrawn in place, with rate and time left; in a log, such a
+//! line now and then. Must stay true: a job that finishes before the first line is due shows none.
 
 use std::io::IsTerminal;
 use std::time::Instant;
@@ -8,19 +8,19 @@ use records::progress::span;
 
 use crate::output;
 
-/// Seconds between two drawings.
+/// Seconds between two redraws.
 const REDRAW: f64 = 0.1;
 /// Seconds between two lines of a log.
 const LOGGED: f64 = 30.0;
 
-/// One job's line.
+/// The progress line of one job.
 pub(super) struct Screen {
     total: u64,
     started: Instant,
-    /// When the line was last drawn; what is counted as drawn at the start is nothing.
+    /// When the line was last drawn; at the start, the job's start.
     drawn: Instant,
     terminal: bool,
-    /// Whether the cursor stands behind a line that is to be written over.
+    /// Whether the cursor is after a line that can be redrawn.
     open: bool,
 }
 
@@ -31,7 +31,7 @@ impl Screen {
         Screen { total, started: now, drawn: now, terminal, open: false }
     }
 
-    /// `say` gets the seconds so far and gives what there is to say beside the share and the time left.
+    /// `say` takes the elapsed seconds and returns the text to show after the share and the time left.
     pub(super) fn show(&mut self, done: u64, say: impl FnOnce(f64) -> String) {
         let every = if self.terminal { REDRAW } else { LOGGED };
         if self.drawn.elapsed().as_secs_f64() < every {
@@ -46,7 +46,7 @@ impl Screen {
         (self.drawn, self.open) = (Instant::now(), self.terminal);
     }
 
-    /// Takes the line away, so that others can be written.
+    /// Clears the line, so that other lines can be written.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.open) {
             output::draw("\r\x1b[2K");

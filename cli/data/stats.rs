@@ -1,7 +1,7 @@
-//! `canonc data stats`: what samples of a task have in common.
+//! `canonc data stats`: statistics of a task's samples.
 //!
-//! In: which samples, how many of them. Out: counts on standard output, as text or as JSON. Must stay true: what is
-//! kept does not grow with the number of samples.
+//! In: the task and the number of samples. Out: counts on standard output, as text or as JSON. Must stay true: memory
+//! does not grow with the number of samples.
 
 use data::stats::Stats;
 use records::progress::rounded;

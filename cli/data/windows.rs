@@ -1,8 +1,8 @@
 //! `canonc data export` and `canonc data inspect LOCK`: the windows that a lock's run reads.
 //!
-//! In: the lock of an experiment, documents where it reads text, numbers of windows. Out: tokens and targets, in a file
+//! In: an experiment's lock, documents if it reads text, numbers of windows. Out: tokens and targets, in a file
 //! or a pipe; or text on standard output. Must stay true: windows are those of training, made by the same code; a file
-//! is there whole or as it was; what a text holds never steers a terminal.
+//! is written completely or left unchanged; text from the data never controls a terminal.
 
 use std::ffi::OsStr;
 use std::io::{self, BufWriter, IsTerminal, Write};
@@ -22,15 +22,15 @@ use crate::fail::{Exit, Failure, Outcome, reason, shown};
 use crate::signals::stop_on_signals;
 use crate::{locks, out, output, runs};
 
-/// Windows that are made together.
+/// Windows per batch.
 const TOGETHER: u64 = 64;
 
-/// The windows that are meant, and how many the run reads.
+/// The chosen windows, and how many the run reads.
 struct Chosen {
     experiment: Experiment,
     windows: Windows,
     count: u64,
-    /// What made their tokens, where they are of documents.
+    /// The tokenizer of the documents, if the windows come from documents.
     info: Option<Info>,
 }
 
@@ -129,7 +129,7 @@ fn write_windows(
     let count = numbers.end - numbers.start;
     let mut screen = Screen::new(count);
     let failed = |error: io::Error| match error.kind() == io::ErrorKind::BrokenPipe {
-        // Whoever read this has read enough.
+        // The reader closed the pipe because it has read enough.
         true => Failure::shown(Exit::Fine),
         false => Failure::machine(format!("{name} cannot be written: {}", reason(&error))),
     };
@@ -175,7 +175,7 @@ fn write_windows(
 fn as_record(number: u64, tokens: &[i64], targets: &[i64], to: &mut Vec<u8>) {
     to.extend(number.to_le_bytes());
     for id in tokens.iter().chain(targets) {
-        // A vocabulary has at most 2^24 ids.
+        // A vocabulary has at most 2^24 ids, so this cannot overflow.
         to.extend((*id as i32).to_le_bytes());
     }
 }
@@ -218,9 +218,9 @@ pub(super) fn inspect(args: &InspectArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// How tokens are shown.
+/// How to show tokens.
 struct Shows {
-    /// `None` where they are numbers.
+    /// `None` if they are shown as numbers.
     tokenizer: Option<Tokenizer>,
     marks: [Option<u32>; 2],
 }
@@ -245,7 +245,7 @@ fn shows(
             };
             let tokenizer = tokenizer(kind, Some(path), MarkNames::default())?;
             let marks = info.map_or([None, None], |info| [info.bos, info.eos]);
-            // Which marks documents were given is no matter of how the others are shown.
+            // The marks around documents do not affect how the other tokens are shown.
             let Info { vocab, .. } = *tokenizer.info();
             match info.filter(|info| info.vocab != vocab || info.kind != tokenizer.info().kind) {
                 None => Ok(Shows { tokenizer: Some(tokenizer), marks }),
@@ -276,7 +276,7 @@ impl Shows {
         };
         let ids: Vec<u32> = tokens.iter().filter_map(|id| u32::try_from(*id).ok()).collect();
         let mut text = String::new();
-        // A mark is shown by its name, between the texts around it.
+        // A mark is shown by name, between the texts around it.
         let is_mark = |id: &u32| self.marks.contains(&Some(*id));
         for piece in ids.chunk_by(|one, two| !is_mark(one) && !is_mark(two)) {
             match piece {
@@ -294,14 +294,14 @@ impl Shows {
     }
 }
 
-/// A control character becomes the picture of it: a text must not steer a terminal.
+/// Replaces a control character by its picture: text must not control a terminal.
 fn visible(c: char) -> char {
     match c {
         '\n' | '\t' => c,
         '\u{7f}' => '\u{2421}',
         '\0'..='\u{1f}' => char::from_u32(0x2400 + u32::from(c)).unwrap_or('\u{fffd}'),
         c if c.is_control() => '\u{fffd}',
-        // They turn the direction of what follows.
+        // Characters that change the direction of the following text.
         '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => '\u{fffd}',
         c => c,
     }

@@ -1,7 +1,7 @@
-//! Programs that building and fetching need, asked for their versions.
+//! Programs that building and fetching need, and their versions.
 //!
-//! In: PATH. Out: a fact for each. Must stay true: each program is started with `--version` and the
-//! like only, is given a few seconds, and cannot hang or fail the command.
+//! In: PATH. Out: a fact for each. Must stay true: each program is started only with `--version` or a similar
+//! option, has a few seconds to answer, and cannot hang or fail the command.
 
 use std::io::Read;
 use std::process::{Command, Stdio};
@@ -11,13 +11,13 @@ use std::time::Duration;
 
 use super::Fact;
 
-/// A version is printed at once; what takes longer is broken.
+/// Time limit: a version is printed at once, and a program that takes longer is broken.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A program, how it is asked, and how to get it.
+/// A program, the command that asks for its version, and how to install it.
 struct Tool {
     name: &'static str,
-    /// Tried in order; the first that answers counts.
+    /// Tried in order; the first that answers is used.
     commands: &'static [&'static [&'static str]],
     help: &'static str,
     /// Whether only building canonc needs it.
@@ -63,9 +63,9 @@ const TOOLS: [Tool; 6] = [
     },
 ];
 
-/// In a clone all of them; elsewhere what runs may use.
+/// In a clone all programs; elsewhere those that runs may use.
 pub(super) fn facts(clone: bool) -> Vec<Fact> {
-    // All at once: some take half a second.
+    // Start all of them together: some take half a second.
     let asked: Vec<_> = TOOLS
         .iter()
         .filter(|tool| clone || !tool.builds)
@@ -95,7 +95,7 @@ fn version(command: &[&str]) -> Option<String> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
         let _ = out.by_ref().take(1 << 16).read_to_end(&mut bytes);
-        // Nobody waits any more once patience has run out.
+        // Nobody receives this after the time limit.
         let _ = send.send(bytes);
     });
     let answer = receive.recv_timeout(PATIENCE);

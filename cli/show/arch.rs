@@ -1,4 +1,4 @@
-//! One architecture's facts, gathered once and written twice: for people and as JSON.
+//! One architecture's facts, collected once and written in two forms: for people and as JSON.
 //!
 //! In: a compiled architecture and its analysis. Out: text, or values that serialise. Must stay
 //! true: the tables cover every parameter and every state exactly once; shared layers count once;
@@ -15,23 +15,23 @@ use serde::Serialize;
 
 use crate::output::{grouped, rounded, table};
 
-/// What is known of one architecture.
+/// The facts of one architecture.
 pub(super) struct Shown<'a> {
     compiled: &'a Compiled,
     analysis: Analysis,
     tables: Vec<Table>,
 }
 
-/// One kind of layer; or what stands outside the layers.
+/// One kind of layer, or the parts outside the layers.
 #[derive(Serialize)]
 struct Table {
     layers: Option<Vec<u32>>,
     definition: Option<String>,
-    /// Its mixer and MLP, where it has such fields.
+    /// Its mixer and MLP, if it has such fields.
     parts: Vec<String>,
     parameters: Vec<ParameterRow>,
     state: Vec<StateRow>,
-    /// Layers with parameters of their own; fewer than `layers` where some are shared.
+    /// Layers with their own parameters; fewer than `layers` if some are shared.
     #[serde(skip)]
     owners: usize,
 }
@@ -48,7 +48,7 @@ struct ParameterRow {
 struct StateRow {
     path: String,
     kind: &'static str,
-    /// `time` stands for tokens so far.
+    /// `time` is the number of tokens so far.
     shape: Vec<String>,
     elements: i64,
     per_token: i64,
@@ -94,7 +94,7 @@ impl<'a> Shown<'a> {
         Shown { compiled, analysis, tables }
     }
 
-    /// For people.
+    /// The facts as text for people.
     pub(super) fn text(&self, file: &str) -> String {
         let Shown { compiled, analysis: a, tables } = self;
         let mut text = format!("{}   {file}\n", compiled.name);

@@ -1,7 +1,7 @@
-//! The text of a standard definition, or what a primitive is.
+//! The text of a standard definition, or the description of a primitive.
 //!
 //! In: a name. Out: its source with its doc comment, as embedded in this binary; for `std` a list
-//! of all of them. Must stay true: what is printed is what the compiler uses, not a description.
+//! of all of them. Must stay true: the printed source is the one that the compiler uses.
 
 use compiler::op::{self, Arity, Config, ConfigKind, Default, Primitive, Time};
 use compiler::program::STD;
@@ -19,7 +19,7 @@ struct Standard {
     source: String,
 }
 
-/// What is standard under that name; `std` is the list.
+/// The standard definition of that name; `std` gives the list.
 pub(super) fn text(name: &str) -> Option<String> {
     let all = standard();
     if name == "std" {
@@ -31,12 +31,12 @@ pub(super) fn text(name: &str) -> Option<String> {
     (!parts.is_empty()).then(|| parts.join("\n"))
 }
 
-/// Whether that is a file of std.
+/// Whether the name is a file of std.
 pub(super) fn is_file(name: &str) -> bool {
     STD.iter().any(|(file, _)| *file == name)
 }
 
-/// Neither a file nor a standard name.
+/// Error for a name that is neither a file nor a standard definition.
 pub(super) fn unknown(name: &str) -> Failure {
     let all = standard();
     let known = all.iter().map(|standard| standard.name.as_str());
@@ -100,7 +100,7 @@ fn list(all: &[Standard]) -> String {
     text + &output::table(&rows, &[false, false], 2)
 }
 
-/// Up to a full stop before a capital: one in `et al. 2024` ends nothing.
+/// Ends at a full stop before a capital, so that `et al. 2024` does not end a sentence.
 fn first_sentence(text: &str) -> &str {
     let capital = |rest: &str| rest.chars().next().is_some_and(char::is_uppercase);
     let stop = text.match_indices(". ").find(|(at, _)| text.get(at + 2..).is_some_and(capital));

@@ -1,8 +1,8 @@
 //! `canonc show --fields`: every effective field of an architecture.
 //!
-//! In: compiled architectures. Out: path, value, and whether it was written or follows, as text or
+//! In: compiled architectures. Out: path, value, and whether it was written or derived, as text or
 //! JSON on standard output. Must stay true: these are the fields that locks list and `diff` compares,
-//! by the same paths; the text tells equal layers once, the JSON tells each layer.
+//! with the same paths; the text shows equal layers once, the JSON shows each layer.
 
 use compiler::lock::{Line, field_lines};
 use compiler::program::Compiled;

@@ -1,7 +1,7 @@
-//! `canonc show --recipe-fields`: what a recipe may say, out of the field table.
+//! `canonc show --recipe-fields`: the fields of a recipe, from the field table.
 //!
 //! In: the field table of the compiler. Out: Markdown, one table for each section, or JSON. Must stay
-//! true: nothing here is said by hand; `recipes/README.md` holds this very text, which a test compares.
+//! true: nothing is written by hand; `recipes/README.md` holds exactly this text, and a test compares them.
 
 use std::collections::BTreeMap;
 
@@ -69,7 +69,7 @@ fn with_unit(accepts: String, unit: &str) -> String {
     if unit.is_empty() { accepts } else { format!("{accepts}, in {unit}") }
 }
 
-/// Text that cannot end a cell of a table.
+/// Text with `|` escaped for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|")
 }
@@ -87,7 +87,7 @@ struct Row {
     path: &'static str,
     class: &'static str,
     origin: &'static str,
-    /// What a recipe may write there; nothing where it may not.
+    /// The values that a recipe may write; `None` if it may not write the field.
     accepts: Option<String>,
     default: Option<String>,
     unit: &'static str,

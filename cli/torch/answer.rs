@@ -1,9 +1,9 @@
-//! `canonc answer`: questions of a file answered by a model, each by itself, and judged.
+//! `canonc answer`: a model answers the questions of a file, each on its own, and the answers are judged.
 //!
 //! In: an arch, weights, JSON lines of questions with their answers. Out: each question's answer as a JSON line, and
-//! how many are right. Must stay true: answers are the likeliest tokens, decoded as `canonc generate --temperature 0`
-//! does; what counts as right is named, since no rule is published; no question is left out, and one that no answer could
-//! settle is not counted as right or wrong.
+//! the number of correct ones. Must stay true: answers are the likeliest tokens, decoded as by
+//! `canonc generate --temperature 0`; the judging rule is named, since none is published; no question is left out,
+//! and one that no answer can settle counts as neither right nor wrong.
 
 use std::collections::BTreeMap;
 
@@ -20,7 +20,7 @@ use canonc::load::Found;
 use canonc::runs::{self, failure};
 use canonc::{files, out, output};
 
-/// A line of the file; `canonc data generate multihop` and `canonc data babilong` write such.
+/// A line of the file; `canonc data generate multihop` and `canonc data babilong` write such lines.
 #[derive(Deserialize)]
 struct Question {
     text: String,
@@ -31,13 +31,13 @@ struct Question {
 struct Answered<'a> {
     answer: &'a str,
     said: String,
-    /// `None` where it cannot be judged.
+    /// `None` if it cannot be judged.
     right: Option<bool>,
     #[serde(skip_serializing_if = "Option::is_none")]
     flag: Option<&'static str>,
 }
 
-/// What a line says: the keys of [`Answered`].
+/// A line of output: the keys of [`Answered`].
 const ANSWERS: out::Kind = out::Kind::Lines(&["answer", "flag", "right", "said"]);
 
 pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
@@ -99,7 +99,7 @@ pub(crate) fn answer(args: &AnswerArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// Why nothing that is said could be right, or everything would be.
+/// Why every answer or no answer to a question would count as right.
 fn flag(answer: &str, tokens: usize, is_right: bool, args: &AnswerArgs) -> Option<&'static str> {
     let empty = match args.judge {
         Judge::Begins => answer.is_empty(),

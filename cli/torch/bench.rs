@@ -1,7 +1,7 @@
-//! `canonc bench`: our kernels beside libtorch's, in one process.
+//! `canonc bench`: our kernels compared with libtorch's, in one process.
 //!
-//! In: what to measure. Out: medians and ratios. Must stay true: both sides run in the same process on
-//! the same tensors; a figure is quoted as a ratio; nothing here is a test.
+//! In: the operation and sizes. Out: medians and ratios. Must stay true: both sides run in the same process on
+//! the same tensors; results are given as ratios; nothing here is a test.
 
 mod data;
 mod step;
@@ -63,12 +63,12 @@ fn canon_layers(args: &BenchArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// Times at which ours is timed alone.
+/// Sequence lengths at which our kernel is timed alone.
 const TIMES: [i64; 4] = [512, 2048, 8192, 16_384];
 
 fn scans(args: &BenchArgs) -> Outcome {
     let failed = |error: KernelError| Failure::machine(error.to_string());
-    // Width 512 in 8 heads, as the release's models divide it.
+    // Width 512 in 8 heads, as in the release's models.
     let families = [
         ("GLA", Family::Gla, 64, 128),
         ("Gated DeltaNet", Family::Delta, 64, 128),

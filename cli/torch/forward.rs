@@ -1,8 +1,8 @@
 //! `canonc forward`: logits, losses and gradients of given weights on given tokens.
 //!
-//! In: an arch, weights, tokens and perhaps targets, in safetensors. Out: one safetensors file; on
-//! standard output the loss, or with `--json` what was done. Must stay true: tokens are checked
-//! before anything runs; the output is written whole or not at all.
+//! In: an arch, weights, tokens and optional targets, in safetensors. Out: one safetensors file; on
+//! standard output the loss, or with `--json` a report. Must stay true: tokens are checked
+//! before anything runs; the output is written completely or not at all.
 
 use std::io;
 use std::path::Path;
@@ -65,7 +65,7 @@ pub(crate) fn forward(args: &ForwardArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// What `--json` says; the schema is in `canonc forward --help`.
+/// The `--json` document; the schema is in `canonc forward --help`.
 #[derive(Serialize)]
 struct Report<'a> {
     schema: &'static str,
@@ -82,7 +82,7 @@ struct Written {
     shape: Vec<i64>,
 }
 
-/// A kernel, the path it took, and how often.
+/// A kernel, the path it took, and the number of calls.
 #[derive(Serialize)]
 pub(crate) struct Ran<'a> {
     kernel: &'a str,
@@ -110,7 +110,7 @@ fn report<'a>(out: &Path, answer: &'a Answer) -> Report<'a> {
     }
 }
 
-/// The arch that is meant, with what its lock says of training.
+/// The chosen arch, with the training section of its lock.
 pub(crate) fn one_arch(path: &Path, arch: Option<&str>) -> Result<Found, Failure> {
     let load::Archs { name, found } = load::archs(path, arch)?;
     let names: Vec<String> = found.iter().map(|found| found.compiled.name.clone()).collect();
@@ -126,7 +126,7 @@ pub(crate) fn one_arch(path: &Path, arch: Option<&str>) -> Result<Found, Failure
     }
 }
 
-/// The weights of an arch, out of a file or folder under anyone's names, as the machine wants them.
+/// The weights of an arch, from a file or folder with any naming scheme, on the machine's device and in its dtype.
 pub(crate) fn weights(
     compiled: &compiler::program::Compiled,
     path: &Path,
@@ -152,7 +152,7 @@ pub(crate) fn weights(
     Weights::read(&compiled.graph, &source, machine.device, machine.kind).map_err(failure)
 }
 
-/// The run whose checkpoint a file is part of, and its arch.
+/// The run and the arch of a checkpoint file.
 fn run_of(path: &Path) -> Option<(String, String)> {
     let run = path.parent()?.parent()?.parent()?;
     let text = disk::read_text(&Paths::new(run).lock(), disk::SMALL).ok()?;
@@ -160,7 +160,7 @@ fn run_of(path: &Path) -> Option<(String, String)> {
     Some((shown(run), experiment.arch.compiled.name.clone()))
 }
 
-/// The device and dtype that are asked for, if this machine has them.
+/// The requested device and dtype, if this machine supports them.
 pub(crate) fn machine(args: &MachineArgs) -> Result<Machine, Failure> {
     let kernels = match args.kernels {
         WithKernels::Fastest => KernelRequest::FASTEST,
@@ -170,7 +170,7 @@ pub(crate) fn machine(args: &MachineArgs) -> Result<Machine, Failure> {
     Machine::of(cuda, args.dtype == WithType::F64, kernels).map_err(failure)
 }
 
-/// Where the targets are: a tensor of the tokens' file, or `targets` of another file.
+/// The file and name of the targets: a tensor in the tokens' file, or `targets` in another file.
 fn targets<'a>(tokens: &'a Path, named: &'a Path) -> Result<(&'a Path, &'a str), Failure> {
     if named.is_file() {
         return Ok((named, "targets"));

@@ -1,8 +1,8 @@
-//! `canonc generate`: text out of an arch and its weights.
+//! `canonc generate`: generates text with an arch and its weights.
 //!
-//! In: an arch, weights, a prompt. Out: tokens or their bytes on standard output, as they come. Must
-//! stay true: the same request gives the same text on the same platform; a text becomes tokens as the
-//! lock's data has them.
+//! In: an arch, weights, a prompt. Out: tokens or their bytes on standard output, as they are generated. Must
+//! stay true: the same request gives the same text on the same platform; text is tokenized as in
+//! the lock's data.
 
 use std::ops::ControlFlow;
 
@@ -53,9 +53,9 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
         }
         let text = match &prompts {
             Some(prompts) => prompts.continuation(&prompt, &tokens).map(|bytes| {
-                // What is shown is never taken back: a tokenizer may change the end of a text with its next token.
+                // Printed text is never retracted, and the next token may change the end of the text.
                 let mut pending = bytes.get(written..).unwrap_or_default().to_vec();
-                // A character that is not whole yet, as some tokenizers write it.
+                // An incomplete character, as some tokenizers write it.
                 while pending.ends_with("\u{fffd}".as_bytes()) {
                     pending.truncate(pending.len() - '\u{fffd}'.len_utf8());
                 }
@@ -90,7 +90,7 @@ pub(crate) fn generate(args: &GenerateArgs) -> Outcome {
     Ok(Exit::Fine)
 }
 
-/// What `--json` says; the schema is in `canonc generate --help`.
+/// The `--json` document; the schema is in `canonc generate --help`.
 #[derive(Serialize)]
 struct Report<'a> {
     schema: &'static str,
@@ -100,7 +100,7 @@ struct Report<'a> {
     kernels: Vec<Ran<'a>>,
 }
 
-/// The characters that are whole so far, taken from the front; what can become none is shown as �.
+/// Takes the complete characters from the front of `pending`; bytes that cannot become one are shown as �.
 fn whole_characters(pending: &mut Vec<u8>) -> String {
     match std::str::from_utf8(pending) {
         Ok(text) => {

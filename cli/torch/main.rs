@@ -1,5 +1,5 @@
-//! `canonc-torch`: the program that links libtorch. `canonc` becomes it where a command computes with tensors; typed by
-//! itself it knows every command as well.
+//! `canonc-torch`: the program that links libtorch. `canonc` execs it for commands that compute tensors. It also
+//! accepts every command when started directly.
 
 mod answer;
 mod bench;

@@ -1,8 +1,8 @@
-//! Text to tokens and back, as the run of a lock has them.
+//! Converts text to tokens and back, as in the run of a lock.
 //!
-//! In: what a lock says of its data, the tokenizer's file where it has one. Out: a prompt's tokens, with the mark that
-//! stood before each text in training; the text that tokens continue it with; the mark that ends it. Must stay true: no
-//! token is added that training did not have there; a tokenizer other than the lock's is refused.
+//! In: a lock's data section, and its tokenizer's file if it has one. Out: a prompt's tokens, with the mark that
+//! preceded each text in training; the text of the tokens that continue it; the mark that ends it. Must stay true: a
+//! prompt has no token that training did not have there; a tokenizer other than the lock's is refused.
 
 use compiler::lock::{DataSource, Tokenizer as Locked, TokenizerKind};
 use data::task::Task;
@@ -13,7 +13,7 @@ use canonc::args::{PromptArgs, TokenizerArg};
 use canonc::data::tokenizer;
 use canonc::fail::{Failure, shown};
 
-/// How texts become prompts.
+/// Encodes prompts and decodes their continuations.
 pub(crate) struct Prompts {
     tokenizer: Tokenizer,
     before: Option<u32>,
@@ -21,7 +21,7 @@ pub(crate) struct Prompts {
 }
 
 impl Prompts {
-    /// Of an arch with `vocab` tokens, trained on `data` where a lock says so.
+    /// For an arch with `vocab` tokens, trained on `data` if a lock says so.
     pub(crate) fn new(
         data: Option<&DataSource>,
         vocab: i64,
@@ -86,12 +86,12 @@ impl Prompts {
         Ok(Prompts { tokenizer, before, after })
     }
 
-    /// The mark that ends a text; `None` where training has none.
+    /// The mark that ends a text; `None` if training had none.
     pub(crate) fn stop(&self) -> Option<i64> {
         self.after.map(i64::from)
     }
 
-    /// A text as training has it.
+    /// The tokens of a text, as in training.
     pub(crate) fn tokens(&self, text: &str) -> Result<Vec<i64>, Failure> {
         let mut ids: Vec<u32> = self.before.into_iter().collect();
         self.encode(text, &mut ids)?;
@@ -102,7 +102,7 @@ impl Prompts {
         Ok(ids.into_iter().map(i64::from).collect())
     }
 
-    /// Tokens of a text without marks.
+    /// Number of tokens of a text without marks.
     pub(crate) fn count(&self, text: &str) -> Result<usize, Failure> {
         let mut ids = Vec::new();
         self.encode(text, &mut ids)?;
@@ -115,7 +115,7 @@ impl Prompts {
             .map_err(|why| Failure::bad_input(format!("the prompt cannot be made tokens: {why}")))
     }
 
-    /// The bytes that `tokens` add to the prompt's. What a token stands for may depend on those before it.
+    /// The bytes that `tokens` add to those of the prompt. A token's bytes may depend on earlier tokens.
     pub(crate) fn continuation(&self, prompt: &[i64], tokens: &[i64]) -> Result<Vec<u8>, Failure> {
         let ids = |tokens: &[i64]| -> Vec<u32> {
             let marks = [self.before, self.after];

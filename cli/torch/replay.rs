@@ -1,8 +1,8 @@
-//! `canonc verify --replay`: some or all of a run's steps, trained again.
+//! `canonc verify --replay`: trains some or all of a run's steps again.
 //!
-//! In: a run's folder. Out: what came out the same, and what did not, in the report. Must stay true:
-//! libtorch starts in the environment that the lock requires; nothing is written; steps that could not be
-//! trained again are undecided, and never end the report.
+//! In: a run's folder. Out: which results matched and which did not, in the report. Must stay true:
+//! libtorch starts in the environment that the lock requires; nothing is written; steps that cannot be
+//! trained again are undecided, and do not end the report.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -19,8 +19,8 @@ use canonc::fail::Failure;
 use canonc::output;
 use canonc::runs::{documents, failure};
 
-/// Starts this process again where the lock requires another environment. A lock that cannot be read
-/// is for the report.
+/// Restarts this process if the lock requires another environment. An unreadable lock is
+/// left to the report.
 pub(crate) fn prepare(folder: &Path) -> Result<(), Failure> {
     match read(folder) {
         Some((experiment, _)) => start_again(&experiment),
@@ -29,7 +29,7 @@ pub(crate) fn prepare(folder: &Path) -> Result<(), Failure> {
 }
 
 pub(crate) fn replay(folder: &Path, data: Option<&Path>, amount: Option<u64>, report: &mut Report) {
-    // A lock that cannot be read is in the report already.
+    // An unreadable lock is in the report already.
     let Some((experiment, text)) = read(folder) else { return };
     match replayed(folder, &experiment, &text, data, amount) {
         Ok(replayed) => replayed.tell(report),

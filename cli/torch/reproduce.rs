@@ -1,8 +1,8 @@
-//! `canonc reproduce`: a run, made again, and the first thing in it that differs.
+//! `canonc reproduce`: repeats a run, and finds the first thing in it that differs.
 //!
-//! In: a run's folder. Out: whether every number and tensor came out with the same bits, else the
-//! first step, tensor and operation that did not. Must stay true: the run's folder is only read;
-//! exit 1 for a difference that nothing but the run can explain, 3 where this machine may.
+//! In: a run's folder. Out: whether every number and tensor is bit-identical, otherwise the
+//! first step, tensor and operation that differs. Must stay true: the run's folder is only read;
+//! exit 1 for a difference that only the run can explain, 3 for one that this machine may explain.
 
 use std::io::IsTerminal;
 use std::path::Path;
@@ -78,7 +78,7 @@ fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
     Ok((experiment, text))
 }
 
-/// Refuses what `canonc verify` finds false: there is no run to reproduce where its own files disagree.
+/// Refuses a run that fails `canonc verify`: its files contradict each other, so it cannot be reproduced.
 fn sound(folder: &Path) -> Result<(), Failure> {
     let report = verify::verify(folder, None, Remake::Spread).map_err(failure)?;
     let Some(first) = report.broken.first() else { return Ok(()) };
@@ -91,9 +91,9 @@ fn sound(folder: &Path) -> Result<(), Failure> {
         .help(format!("`canonc verify {}` lists what is false in it", shown(folder))))
 }
 
-/// Refuses to write into the run that is to be reproduced.
+/// Refuses to write into the folder of the run to reproduce.
 fn apart(folder: &Path, out: &Path) -> Result<(), Failure> {
-    // A folder that is yet to be made is where the first of its parents that exists is.
+    // For a folder that does not exist yet, use its first existing parent.
     let place = std::path::absolute(out).ok();
     let there =
         place.iter().flat_map(|out| out.ancestors()).find_map(|part| part.canonicalize().ok());
@@ -130,7 +130,7 @@ fn compared(folder: &Path, other: &Path, experiment: &Experiment) -> Result<Repr
     against(folder, other, experiment).map_err(failure)
 }
 
-/// Progress while nothing is written.
+/// Progress for a command that writes no files.
 struct Lines {
     every: u64,
     last: u64,

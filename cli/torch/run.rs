@@ -1,9 +1,9 @@
-//! `canonc run`: trains what a lock says, in a folder of its own, until it is done.
+//! `canonc run`: trains a lock to its end, in a run folder.
 //!
-//! In: a lock, or none where there is only one to run. Out: the run's folder; progress on standard
-//! error. Must stay true: the lock alone decides the result, and `--device` makes another lock of
-//! it; libtorch starts in the environment the lock requires, so the process may start itself again;
-//! one Ctrl-C leaves a good checkpoint, a second one ends at once.
+//! In: a lock, or none if there is only one to run. Out: the run's folder; progress on standard
+//! error. Must stay true: the lock alone determines the result, and `--device` makes another lock of
+//! it; libtorch starts in the environment the lock requires, so the process may restart itself;
+//! one Ctrl-C leaves a good checkpoint, a second one ends immediately.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -124,8 +124,8 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     }
 }
 
-/// Each in a process of its own, since each starts in the platform its lock requires. All of them are read first; the
-/// first that does not get to its end is the last; one that diverged did.
+/// Runs each lock in its own process, since each starts in its own platform. Reads all locks first. Stops at the first
+/// run that does not reach its end; a diverged run did.
 fn several(args: &RunArgs) -> Outcome {
     let RunArgs { named, lock: _, dir, data, dry_run, device, stop_after_step, fault } = args;
     if dir.is_some() {
@@ -158,7 +158,7 @@ fn several(args: &RunArgs) -> Outcome {
         let folder = out::named(Path::new(runs::FOLDER), name, "")?;
         match end {
             Ok(Exit::Fine) => {}
-            // It got to its end, too, and the others are to get to theirs.
+            // A diverged run reached its end; go on with the others.
             end if canonc::compare::diverged(&end, &folder).is_some() => all = Exit::Finding,
             other => return other,
         }
@@ -173,7 +173,7 @@ fn device_word(device: RunDevice) -> &'static str {
     }
 }
 
-/// Refuses a lock of another kind with the command that is for it.
+/// Refuses a lock of another kind, and names the command for it.
 fn trains(path: &Path, text: &str) -> Result<(), Failure> {
     let name = shown(path);
     let Ok(lock) = read_lock(&name, text) else { return Ok(()) };
@@ -188,7 +188,7 @@ fn trains(path: &Path, text: &str) -> Result<(), Failure> {
     }
 }
 
-/// The experiment as another device runs it: the same id, another platform section.
+/// The experiment for another device: the same id, another platform section.
 fn on_device(experiment: Experiment, device: Option<RunDevice>) -> Result<Experiment, Failure> {
     let Some(word) = device.map(device_word) else { return Ok(experiment) };
     let values = Fields::from([("platform.device".to_owned(), FieldValue::text(word))]);
@@ -201,7 +201,7 @@ fn on_device(experiment: Experiment, device: Option<RunDevice>) -> Result<Experi
     })
 }
 
-/// Replaces this process by one whose environment is what the lock requires, if it is not.
+/// Replaces this process by one in the lock's required environment, unless it already has it.
 pub(crate) fn start_again(experiment: &Experiment) -> Result<(), Failure> {
     let spec = spec(&experiment.platform).map_err(failure)?;
     let Some(missing) = needs_reexec(&spec, |name| std::env::var(name).ok()) else {
@@ -222,7 +222,7 @@ fn become_it(mut command: std::process::Command) -> Failure {
     Failure::machine(format!("canonc cannot start itself again: {error}"))
 }
 
-/// Where a process cannot become another one, it waits for it and ends as it did.
+/// On systems where a process cannot replace itself, waits for the new one and exits with its code.
 #[cfg(not(unix))]
 fn become_it(mut command: std::process::Command) -> Failure {
     match command.status() {
@@ -301,7 +301,7 @@ fn dry_run(
     fits.map(|()| Exit::Fine)
 }
 
-/// How often a source is read.
+/// How often the run reads a source.
 fn read_of(source: &SourceEpochs) -> String {
     let SourceEpochs { name, documents, tokens, share, token_share, epochs } = source;
     format!(
@@ -313,18 +313,18 @@ fn read_of(source: &SourceEpochs) -> String {
     )
 }
 
-/// Progress: one line that is written over on a terminal, lines in a log.
+/// Progress: one line that is redrawn on a terminal, or separate lines in a log.
 pub(crate) struct Screen {
     progress: Progress,
     every: u64,
     last: u64,
     terminal: bool,
     drawn: Option<Instant>,
-    /// Whether the cursor stands behind a line that is to be written over.
+    /// Whether the cursor is after a line that can be redrawn.
     open: bool,
 }
 
-/// Seconds between two drawings of a line that is written over.
+/// Seconds between two redraws.
 const REDRAW: f64 = 0.1;
 
 impl Screen {

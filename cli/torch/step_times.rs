@@ -1,7 +1,7 @@
 //! `canonc compare --time`: step times of the arms, measured in turn.
 //!
-//! In: comparison locks. Out: for each treated arm the ratio of its step time to the base's, with an interval. Must stay
-//! true: the base takes part twice, and where it differs from itself by more than the bound there is no interval;
+//! In: comparison locks. Out: each treated arm's ratio of step time to the base's, with an interval. Must stay
+//! true: the base takes part twice, and if it differs from itself by more than the bound, no interval is given;
 //! steps are of the first seed and the first point of the grid; nothing is written.
 
 use compiler::lock::{self, Comparison, Lock, Role, Run};
@@ -21,7 +21,7 @@ use canonc::runs::{documents, failure};
 #[derive(Debug, Serialize)]
 struct Document {
     schema: &'static str,
-    /// Of --bound, or of the first lock.
+    /// The bound from --bound, or from the first lock.
     bound: f64,
     comparisons: Vec<One>,
 }
@@ -31,13 +31,13 @@ struct One {
     name: String,
     lock: String,
     rounds: usize,
-    /// How far the base may be from itself, and whether `lock` or `flag` says so.
+    /// The largest allowed ratio of the base to itself, and whether `lock` or `flag` sets it.
     bound: f64,
     bound_from: &'static str,
     base: String,
     /// Median seconds of a step.
     base_seconds: f64,
-    /// A ratio from 1 on; null where it cannot be had.
+    /// A ratio of at least 1; null if it cannot be computed.
     base_against_itself: Option<f64>,
     arms: Vec<Arm>,
 }
@@ -46,12 +46,12 @@ struct One {
 struct Arm {
     name: String,
     seconds: f64,
-    /// Null where it is refused.
+    /// Null if refused.
     ratio: Option<Ratio>,
     refused: Option<Refused>,
 }
 
-/// Steps of each arm that one ratio is of: single steps scatter more than their means.
+/// Steps of each arm per ratio: single steps vary more than their means.
 const GROUP: usize = 4;
 
 pub(crate) fn measure(args: &CompareArgs, locked: &[Comparison], rounds: usize) -> Outcome {
@@ -95,7 +95,7 @@ fn one(args: &CompareArgs, comparison: &Comparison, rounds: usize) -> Result<One
         ))
         .help("give their recipes the same [platform] to compare their times"));
     }
-    // The base once more, as the measure of how steady the machine is.
+    // The base a second time, to measure how steady the machine is.
     arms.push(base);
     let mut jobs = Vec::new();
     for run in &arms {

@@ -1,10 +1,10 @@
-//! What the runs of a comparison say together.
+//! The combined results of a comparison's runs.
 //!
 //! In: the curves of every arm, point of the grid and seed, read from finished runs. Out: for each treatment arm its
 //! difference from the base, at the points that the locked rule chooses. Must stay true: differences are paired by
-//! seed and never pooled; a value is of a run's last step or there is none; what is missing is counted, never passed
-//! over; a mean difference has its t interval or the reason why there is none, and only declared tests get a word;
-//! no arm is called controlled but one whose lock proved it.
+//! seed and never pooled; a value is from a run's last step or absent; missing values are counted, never ignored;
+//! a mean difference has its t interval or the reason for its absence; only declared tests get a word;
+//! an arm is called controlled only if its lock proved it.
 
 mod analysis;
 mod caption;
@@ -63,31 +63,31 @@ pub use siblings::{LeftOut, Sibling, Siblings, siblings};
 pub use table::{Section, Summary, Table, summary};
 pub(crate) use table::{at, effect_cells, interval_head, mean_cell, p_cell, title};
 
-/// What one run logged.
+/// The logged curves of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curves {
     /// (step, training loss).
     pub loss: Vec<(u64, f64)>,
     /// By metric, (step, value).
     pub metrics: BTreeMap<String, Vec<(u64, f64)>>,
-    /// By metric, how many questions, tokens or targets its last value is of, where that is logged.
+    /// By metric, the number of questions, tokens or targets behind its last value, if logged.
     pub asked: BTreeMap<String, u64>,
-    /// By metric, the score of each question after the last step, where the run logged them.
+    /// By metric, the score of each question after the last step, if logged.
     pub questions: BTreeMap<String, Single>,
-    /// The most memory that a process of the run held at a time, if it was measured.
+    /// Peak memory of any process of the run, if it was measured.
     pub peak_bytes: Option<u64>,
     /// Median seconds of an optimiser step, if the run timed them.
     pub step_seconds: Option<f64>,
-    /// The platform and the machine that the seconds are of; `None` where several machines worked on the run.
+    /// The platform and machine of the timings; `None` if several machines worked on the run.
     pub timed_on: Option<String>,
-    /// The step at which training diverged. Such a run has no value of any metric, and is worse than all that have.
+    /// The step at which training diverged. Such a run has no metric values, and ranks below all runs that have.
     pub diverged: Option<u64>,
 }
 
 /// One run of an arm.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Place in the list of seeds; runs of equal place are paired.
+    /// Index in the list of seeds; runs with equal index are paired.
     pub seed: usize,
     pub curves: Curves,
 }
@@ -100,15 +100,15 @@ pub struct Arm {
     pub points: Vec<Vec<Run>>,
 }
 
-/// Everything that was run.
+/// All runs of a comparison.
 #[derive(Clone, Debug)]
 pub struct Comparison {
     /// The base first.
     pub arms: Vec<Arm>,
-    /// What each point of the grid is called; one without a name where there is no grid.
+    /// Names of the grid's points; a single unnamed one without a grid.
     pub points: Vec<String>,
     pub selection: Selection,
-    /// What the lock proved; by default nothing, and then no arm is called controlled.
+    /// What the lock proved. By default nothing, and then no arm is called controlled.
     pub proved: Proved,
 }
 
@@ -118,30 +118,30 @@ pub struct Pair<'a> {
     pub of: &'a Comparison,
     pub arm: &'a Arm,
     pub base: &'a Arm,
-    /// The base with other seeds, at the base's point.
+    /// The replicate of the base with other seeds, at the base's point.
     pub again: Option<&'a Arm>,
     pub arm_point: usize,
     pub base_point: usize,
-    /// The seeds that a stopping rule needed to decide; later ones are not shown. `None` means all.
+    /// The number of seeds that a stopping rule needed to decide; later ones are not shown. `None` means all.
     pub seeds: Option<usize>,
 }
 
-/// What a metric is counted in, which decides how two values are compared.
+/// The unit of a metric, which decides how two values are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Natural logarithms, a difference.
+    /// Natural logarithms, compared by difference.
     Nats,
-    /// A fraction of one, a difference.
+    /// A fraction of one, compared by difference.
     Share,
-    /// Bits, a difference.
+    /// Bits, compared by difference.
     Count,
-    /// A difference of a measure that this version does not know.
+    /// A measure that this version does not know, compared by difference.
     Unknown,
-    /// A ratio.
+    /// Compared by ratio.
     Seconds,
 }
 
-/// A mean, and how many runs had the value.
+/// A mean, and the number of runs that had the value.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Mean {
     pub value: f64,
@@ -153,30 +153,30 @@ pub struct Mean {
 pub struct Row {
     pub metric: String,
     pub unit: Unit,
-    /// Of the base, the treated arm and the base again, as far as there are any.
+    /// Means of the base, the treated arm and the replicate, if present.
     pub means: Vec<Option<Mean>>,
-    /// Treated minus base (of seconds: treated over base), in order of seeds.
+    /// Treated minus base (for seconds, treated over base), in order of seeds.
     pub paired: Vec<f64>,
-    /// Whether the result is valid at any look, as under a stopping rule.
+    /// Whether the result is valid at every look, as under a stopping rule.
     pub anytime: bool,
     pub better: Better,
-    /// The mean difference and its interval (the t interval, or the anytime-valid one), or why there is none; of
+    /// The mean difference and its interval (the t interval, or the anytime-valid one), or why there is none. For
     /// seconds, of the logarithms of ratios.
     pub result: Result<Paired, NoInterval>,
-    /// From six seeds on.
+    /// Present for six or more seeds.
     pub sign_flip: Option<SignFlip>,
-    /// The secondary view: the bootstrap interval, which is too narrow at few seeds.
+    /// The secondary analysis: the bootstrap interval, which is too narrow for few seeds.
     pub bootstrap: Option<Interval>,
-    /// How far the base is from its repetition; `None` where there is no such arm.
+    /// The difference between the base and its replicate; `None` without a replicate.
     pub itself: Option<Result<Itself, NoNoise>>,
-    /// Questions, tokens or targets of each value; of several numbers the least.
+    /// Questions, tokens or targets behind each value; the minimum if the numbers differ.
     pub asked: Option<u64>,
-    /// The squared standard error of the mean difference, split by seed and question; `None` of a metric that has no
+    /// The squared standard error of the mean difference, split by seed and question; `None` for a metric without
     /// questions.
     pub parts: Option<Result<Split, NoParts>>,
 }
 
-/// The share of the last steps whose mean is a run's final training loss.
+/// A run's final training loss is the mean over this share of its last steps.
 const TAIL: f64 = 0.1;
 pub(crate) const TRAINING_LOSS: &str = "training loss";
 const STEP_TIME: &str = "step time";
@@ -184,7 +184,7 @@ const HELD_OUT_LOSS: &str = "held-out loss";
 const TOKENS_RIGHT: &str = "answer tokens right";
 const ANSWERS_RIGHT: &str = "whole answers right";
 
-/// What an evaluation's further measures are called in tables, and what they are counted in.
+/// Further measures of an evaluation: their names in tables and their units.
 const MEASURES: [(&str, &str, Unit); 4] = [
     ("bits", "bits learnt", Unit::Count),
     ("bits_per_parameter", "bits learnt a parameter", Unit::Count),
@@ -192,12 +192,12 @@ const MEASURES: [(&str, &str, Unit); 4] = [
     ("validity", "sentences valid", Unit::Share),
 ];
 
-/// What people call a measure.
+/// A measure's name in tables.
 pub fn measured(name: &str) -> &str {
     MEASURES.iter().find(|(known, ..)| *known == name).map_or(name, |(_, called, _)| called)
 }
 
-/// Reads what a finished run of this lock logged; refuses a folder that holds anything else.
+/// Reads the log of a finished run of this lock; refuses any other folder.
 pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> {
     let paths = Paths::new(folder);
     let (attestation, records) = finished::read(&paths, experiment.into())?;
@@ -205,7 +205,7 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> 
     curves.step_seconds = median_step_seconds(&paths.timings());
     curves.peak_bytes = peak_bytes(&paths.timings());
     curves.timed_on = timed_on(&attestation);
-    // A loss that is no number after the last step was once attested like any other.
+    // Older versions attested a run even if its last loss was NaN.
     let last = experiment.budget.steps;
     let shown = records.last().and_then(|record| finished::divergence(record, last));
     curves.diverged = shown.map(|(step, _)| step);
@@ -213,7 +213,7 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> 
 }
 
 impl Curves {
-    /// What records say, without anything of seconds.
+    /// Curves from records, without timings.
     pub(crate) fn of(records: &[Record]) -> Curves {
         let mut curves = Curves::default();
         for record in records {
@@ -249,7 +249,7 @@ impl Curves {
     }
 }
 
-/// Two runs whose texts agree may have their seconds compared.
+/// The timings of two runs are comparable if these texts are equal.
 fn timed_on(attestation: &Attestation) -> Option<String> {
     let mut text = attestation.platform.to_string();
     for (fact, value) in &attestation.machine {
@@ -258,8 +258,8 @@ fn timed_on(attestation: &Attestation) -> Option<String> {
     attestation.other_machines.is_empty().then_some(text)
 }
 
-/// Timings are of one machine's day and prove nothing; a run without them has none, and neither has one that others
-/// ran beside, which says so among them.
+/// The median step time. Timings depend on the machine and prove nothing. A run without timings has none, and so has
+/// a run that shared the machine with others, which its file of timings records.
 fn median_step_seconds(path: &Path) -> Option<f64> {
     let lines = json_lines(path);
     if lines.iter().any(|line| line.get("beside").is_some()) {
@@ -274,21 +274,21 @@ fn median_step_seconds(path: &Path) -> Option<f64> {
     seconds.get(seconds.len() / 2).copied()
 }
 
-/// Of all processes that worked on the run, as far as they say it.
+/// The peak memory over all processes that worked on the run, if recorded.
 fn peak_bytes(path: &Path) -> Option<u64> {
     json_lines(path).iter().filter_map(|line| line.get("peak_memory_bytes")?.as_u64()).max()
 }
 
-/// Of one step: a month.
+/// Longest accepted step time: about a month.
 const MOST_SECONDS: f64 = 3e6;
 
-/// What is added to the timings of a run that shared its machine with others of its comparison.
+/// The line added to the timings of a run that shared its machine with other runs of its comparison.
 pub fn ran_beside(others: usize) -> String {
     format!("{{\"beside\":{others}}}")
 }
 
 impl Curves {
-    /// Every metric after the last step, none of a run that diverged; of the training loss, the mean of the last tenth of all steps.
+    /// Every metric after the last step; none for a diverged run. The training loss is a mean over the last steps.
     fn finals(&self) -> BTreeMap<String, f64> {
         if self.diverged.is_some() {
             return BTreeMap::new();
@@ -327,7 +327,7 @@ pub(crate) fn mean(values: &[f64]) -> Option<Mean> {
     (runs > 0).then(|| Mean { value: values.iter().sum::<f64>() / runs as f64, runs })
 }
 
-/// The least or the most; what is no number is neither, and hides which is.
+/// The minimum or maximum. A NaN among the values makes the result NaN.
 pub(crate) fn extreme(
     values: impl IntoIterator<Item = f64>,
     pick: fn(f64, f64) -> f64,
@@ -341,14 +341,14 @@ pub(crate) fn metric_of(run: &Run, metric: &str) -> Option<f64> {
     run.curves.last(metric)
 }
 
-/// A metric's mean over an arm's runs at a point.
+/// A metric's mean over the runs of an arm at one point.
 fn mean_of(runs: &[Run], metric: &str) -> Option<Mean> {
     let values: Vec<f64> =
         runs.iter().filter_map(|run| run.curves.finals().get(metric).copied()).collect();
     mean(&values)
 }
 
-/// What tables call a metric of `evaluation.metrics`.
+/// The name in tables of a metric of `evaluation.metrics`.
 pub fn called(metric: &str) -> &'static str {
     match metric {
         "answer_accuracy" => ANSWERS_RIGHT,
@@ -365,22 +365,22 @@ impl Comparison {
         self.arms.iter().find(|arm| arm.role == Role::Base)
     }
 
-    /// The metric that the rule goes by, as tables call it.
+    /// The metric of the selection rule, as named in tables.
     pub fn judged_by(&self) -> &'static str {
         called(&self.selection.metric)
     }
 
-    /// An arm's point with the best mean, the first of equal ones; only points where every run that did not diverge has
-    /// the metric count, and a point where fewer runs diverged comes before one where more did.
+    /// An arm's point with the best mean, or the first of equal ones. Only points count where every run that did not
+    /// diverge has the metric; a point with fewer diverged runs ranks before one with more.
     pub fn best(&self, arm: &Arm) -> Option<usize> {
         self.best_points(arm).first().copied()
     }
 
-    /// Every point that has the best mean.
+    /// All points with the best mean.
     pub(crate) fn best_points(&self, arm: &Arm) -> Vec<usize> {
         let score = |runs: &Vec<Run>| {
             let mean = mean_of(runs, self.judged_by())?;
-            // Of -0.0 and 0.0 neither is the better one.
+            // Adding 0.0 makes -0.0 and 0.0 equal.
             let better_is_less = match self.selection.choose {
                 Choose::Least => mean.value + 0.0,
                 Choose::Most => 0.0 - mean.value,
@@ -397,13 +397,13 @@ impl Comparison {
         scores.into_iter().filter(|(_, score)| Some(*score) == best).map(|(at, _)| at).collect()
     }
 
-    /// Where the locked rule has the arm judged.
+    /// The point at which the locked rule judges the arm.
     pub fn chosen(&self, arm: &Arm) -> Option<usize> {
         self.chosen_by(arm, self.selection.per_arm)
     }
 
-    /// Where an arm is judged by one of both rules: at its own best point, or at the base's. The base again is the
-    /// base, and is judged where that is. Without a grid there is nothing to choose; `None` where the rule cannot.
+    /// The point at which a rule judges an arm: the arm's own best point, or the base's. The replicate is judged at the
+    /// base's point. Without a grid there is only one point; `None` if the rule cannot choose.
     pub(crate) fn chosen_by(&self, arm: &Arm, per_arm: bool) -> Option<usize> {
         if self.points.len() == 1 {
             return Some(0);
@@ -414,7 +414,7 @@ impl Comparison {
         }
     }
 
-    /// Each treatment arm against the base, at the points chosen; at every point alike where none can be.
+    /// Each treatment arm paired with the base at the chosen points, or at every point if none can be chosen.
     pub fn pairs(&self) -> Vec<Pair<'_>> {
         let Some(base) = self.base() else { return Vec::new() };
         self.arms
@@ -457,7 +457,7 @@ impl<'a> Pair<'a> {
         self.shown(self.again.and_then(|arm| arm.points.get(self.base_point)))
     }
 
-    /// The runs of a point, up to the look that decided. They are in order of seeds.
+    /// The runs of a point in order of seeds, up to the look that decided.
     fn shown(&self, runs: Option<&'a Vec<Run>>) -> &'a [Run] {
         let runs = runs.map_or(&[][..], Vec::as_slice);
         let count = match self.seeds {
@@ -467,7 +467,7 @@ impl<'a> Pair<'a> {
         runs.get(..count).unwrap_or(runs)
     }
 
-    /// How often the base was repeated with other seeds.
+    /// The number of replicates of the base with other seeds.
     pub fn repetitions(&self) -> usize {
         paired(self.base_runs(), self.again_runs()).len()
     }
@@ -478,7 +478,7 @@ impl<'a> Pair<'a> {
         row.means.iter().any(Option::is_some).then_some(row)
     }
 
-    /// One row a metric, in the order people read them.
+    /// One row per metric, in reading order.
     pub fn rows(&self) -> Vec<Row> {
         let (base, arm, again) = (self.base_runs(), self.arm_runs(), self.again_runs());
         let mut names: Vec<String> = base
@@ -514,7 +514,7 @@ impl<'a> Pair<'a> {
                 anytime,
             ),
             sign_flip: match unit {
-                // Neither it nor the bootstrap allows for looks.
+                // The sign-flip test and the bootstrap are not valid under repeated looks.
                 Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown if anytime => None,
                 Unit::Nats | Unit::Share | Unit::Count | Unit::Unknown => {
                     sign_flip::sign_flip(&paired)
@@ -535,14 +535,14 @@ impl<'a> Pair<'a> {
     }
 }
 
-/// Runs of equal seeds.
+/// Pairs of runs with equal seeds.
 pub(crate) fn paired<'a>(base: &'a [Run], other: &'a [Run]) -> Vec<(&'a Run, &'a Run)> {
     base.iter()
         .filter_map(|base| Some((base, other.iter().find(|other| other.seed == base.seed)?)))
         .collect()
 }
 
-/// The metric of both runs of each pair; of seconds only where both are of one machine.
+/// The metric of both runs of each pair; seconds only if both runs are from one machine.
 fn values(base: &[Run], other: &[Run], metric: &str) -> Vec<(f64, f64)> {
     let both = |(base, other): (&Run, &Run)| {
         let [a, b] = [base, other].map(|run| run.curves.finals().get(metric).copied());
@@ -564,7 +564,7 @@ fn differences(base: &[Run], other: &[Run], metric: &str) -> Vec<f64> {
     values(base, other, metric).into_iter().map(difference).collect()
 }
 
-/// What a metric is counted in, by the name that tables give it.
+/// The unit of a metric, by its name in tables.
 pub fn unit(metric: &str) -> Unit {
     match metric {
         STEP_TIME => Unit::Seconds,

@@ -1,9 +1,9 @@
-//! Loss curves of many runs, and what they say of each other.
+//! Loss curves of many runs, compared with each other.
 //!
-//! In: lines of run, place and loss; the experiments they are of. Out: [`Curves`], and findings for an
-//! audit: runs that read other batches than their siblings, and spikes. Must stay true: only runs whose
-//! keys say that they read the same batches, at the same places, are held against each other; below
-//! four of them nothing is said; no threshold depends on a name.
+//! In: lines of run, position and loss; the experiments of the runs. Out: [`Curves`], and findings for an
+//! audit: runs that read other batches than their siblings, and spikes. Must stay true: runs are compared only
+//! if their keys say that they read the same batches, at the same positions; groups of fewer than
+//! four give no finding; no threshold depends on a name.
 
 mod fingerprint;
 mod spikes;
@@ -15,29 +15,29 @@ use compiler::audit::{Findings, Kind, Place, Subject};
 pub use fingerprint::{Fingerprint, fingerprints};
 pub use spikes::{SPIKE, Spike, spikes};
 
-/// One run's points, in order of place.
+/// One run's points, in order of position.
 pub type Points = Vec<(f64, f64)>;
 
-/// Curves by the names of their runs.
+/// Curves by run name.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Curves(BTreeMap<String, Points>);
 
-/// Why lines are no curves.
+/// An error in a file of curves.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadCurves {
-    /// From 1.
+    /// Line number, starting at 1.
     pub line: usize,
     pub message: String,
     pub help: String,
 }
 
-/// Runs that are held against each other.
+/// Fewest runs of a group.
 const LEAST_GROUP: usize = 4;
-/// Points that a curve must have for that.
+/// Fewest points of a curve in a group.
 const LEAST_POINTS: usize = 60;
 
 impl Curves {
-    /// Reads `run,x,loss` under a line of names; commas or tabs between.
+    /// Parses `run,x,loss` below a header line; fields are separated by commas or tabs.
     pub fn parse(text: &str) -> Result<Curves, BadCurves> {
         let bad = |line: usize, message: String| {
             let help = "write a line of names, then lines `model,tokens,loss`".to_owned();
@@ -70,7 +70,7 @@ impl Curves {
         Ok(curves)
     }
 
-    /// Takes the curves of other runs.
+    /// Adds the curves of other runs.
     pub fn extend(&mut self, other: Curves) -> Result<(), String> {
         for (run, points) in other.0 {
             if self.0.contains_key(&run) {
@@ -85,12 +85,12 @@ impl Curves {
         self.0.get(run)
     }
 
-    /// Puts a curve in the place of a run's.
+    /// Replaces the curve of a run.
     pub fn set(&mut self, run: &str, points: Points) {
         self.0.insert(run.to_owned(), points);
     }
 
-    /// Runs that say they read the same batches, at the same places; small groups left out.
+    /// Groups of runs with the same declared batches and the same positions; small groups are left out.
     pub fn groups(&self, subjects: &[Subject]) -> Vec<Group<'_>> {
         let reads: BTreeMap<&str, String> =
             subjects.iter().map(|subject| (subject.name.as_str(), subject.reads())).collect();
@@ -111,14 +111,14 @@ impl Curves {
     }
 }
 
-/// Runs beside each other: the same places, each with its losses.
+/// Runs with the same positions, each with its losses.
 #[derive(Clone, Debug)]
 pub struct Group<'a> {
     pub places: Vec<f64>,
     pub runs: Vec<(&'a str, Vec<f64>)>,
 }
 
-/// What the curves add to an audit.
+/// Adds the findings of the curves to an audit.
 pub fn findings(curves: &Curves, subjects: &[Subject], found: &mut Findings) {
     for group in curves.groups(subjects) {
         for print in fingerprints(&group) {
@@ -151,7 +151,7 @@ fn place(run: &str, says: String) -> Place {
     Place { experiment: run.to_owned(), against: None, says }
 }
 
-/// The middle value; the mean of the two middle ones of an even number; 0 of none.
+/// The median; the mean of the two middle values for an even number; 0 for no values.
 fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -163,7 +163,7 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// Values without their running median over `width` neighbours.
+/// Values minus their running median over `width` neighbours.
 fn residual(values: &[f64], width: usize) -> Vec<f64> {
     let half = width / 2;
     let one = |(at, value): (usize, &f64)| {

@@ -1,7 +1,7 @@
-//! What finished runs show: statistics, tables, charts, the page, TensorBoard files.
+//! Reports on finished runs: statistics, tables, charts, the page, TensorBoard files.
 //!
-//! In: run folders, read. Out: estimates with their intervals, tables, a page. Must stay true: no libtorch; nothing in
-//! a run's folder is changed; every number follows from the log.
+//! In: run folders, read-only. Out: estimates with their intervals, tables, a page. Must stay true: no libtorch; no
+//! file in a run's folder is changed; every number follows from the log.
 
 pub mod compare;
 pub mod curves;

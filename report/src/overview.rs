@@ -1,10 +1,10 @@
-//! Several comparisons in one table and one picture: which treatment helps whom, at what.
+//! Several comparisons in one table and one picture: which treatment helps which base, on which task.
 //!
-//! In: comparisons that were run, each with the task it was trained on. Out: a line for each treatment arm, and an SVG
-//! with a panel for each task. Must stay true: every number is one that the comparison's own table has, under its
-//! primary metric; all lines are one family, so that looking at more of them does not find more by chance; a mean comes
-//! with every run that it is of; an arm that no lock proved controlled is called so in the table and in the picture;
-//! the picture says what it shows without colour, too.
+//! In: finished comparisons, each with its training task. Out: a line for each treatment arm, and an SVG
+//! with a panel for each task. Must stay true: every number also appears in the comparison's own table, under its
+//! primary metric; all lines form one family, so that looking at more of them does not find more by chance; a mean is
+//! shown with each of its runs; an arm without a proof of control is marked so in the table and in the picture;
+//! the picture is also readable without colour.
 
 use std::fmt::Write as _;
 
@@ -14,22 +14,22 @@ use crate::compare::{
 };
 use crate::statistics::{Confidence, Judged};
 
-/// A comparison and what it is of.
+/// A comparison and its task.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry<'a> {
     pub task: &'a str,
     pub comparison: &'a Comparison,
 }
 
-/// A treatment arm against its base, by the metric that the lock names.
+/// A treatment arm against its base, by the lock's metric.
 struct Line<'a> {
     task: &'a str,
     metric: String,
     comparison: &'a Comparison,
     pair: Pair<'a>,
-    /// `None` where no run has the metric.
+    /// `None` if no run has the metric.
     row: Option<Row>,
-    /// The word of the line, among all lines.
+    /// The line's word, in the family of all lines.
     judged: Option<Judged>,
 }
 
@@ -55,7 +55,7 @@ fn lines<'a>(entries: &[Entry<'a>]) -> Vec<Line<'a>> {
     lines
 }
 
-/// One line for each treatment arm, task by task in their order.
+/// One line for each treatment arm, grouped by task.
 pub fn table(entries: &[Entry<'_>]) -> Table {
     let lines = lines(entries);
     let confidence = entries
@@ -112,7 +112,7 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
     }
 }
 
-/// What has to be said with the table.
+/// The caption of the table.
 pub fn caption(entries: &[Entry<'_>]) -> String {
     let lines = lines(entries);
     let anytime = lines.iter().any(|line| line.row.as_ref().is_some_and(|row| row.anytime));
@@ -132,7 +132,7 @@ const HEIGHT: f64 = 190.0;
 const LEFT: f64 = 52.0;
 const TOP: f64 = 46.0;
 
-/// The same as a picture: base and treated arm side by side, a dot for each run.
+/// The same as a picture: base and treated arm next to each other, a dot for each run.
 pub fn picture(entries: &[Entry<'_>]) -> String {
     let lines = lines(entries);
     let mut panels: Vec<(&str, &str)> =
@@ -162,7 +162,7 @@ pub fn picture(entries: &[Entry<'_>]) -> String {
 
 fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
     let Some(first) = lines.first() else { return };
-    // Where training showed the questions of one line, the panel is not called held-out.
+    // If training contained the questions of any line, the panel is not called held-out.
     let named = lines.iter().find(|line| !line.comparison.is_held_out()).unwrap_or(first);
     let unit = lines.iter().find_map(|line| Some(line.row.as_ref()?.unit)).unwrap_or(Unit::Nats);
     let values = |line: &Line<'_>| {
@@ -258,7 +258,7 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
     }
 }
 
-/// What an arm's name adds to its base's: `canon` of `gla` and `gla_canon`.
+/// The part of an arm's name beyond its base's: `canon` for `gla` and `gla_canon`.
 fn beyond<'n>(base: &str, arm: &'n str) -> &'n str {
     let rest = arm.strip_prefix(base).map_or(arm, |rest| rest.trim_start_matches('_'));
     if rest.is_empty() { arm } else { rest }

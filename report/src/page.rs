@@ -1,10 +1,10 @@
-//! Runs and comparisons as one HTML file that needs nothing else.
+//! Runs and comparisons as one self-contained HTML file.
 //!
-//! In: finished runs with their locks, what comparisons proved of them, and what of the published curves was asked
-//! for. Out: the page's text. Must stay true: self-contained and offline, held by a content policy that lets
-//! nothing be fetched and no script run but ours, by its hash; every word and number that comes from a file is escaped
-//! where it stands; tables and still pictures say the same without scripts and on paper; the same runs give the same
-//! bytes.
+//! In: finished runs with their locks, the verdicts of comparisons, and the requested published curves.
+//! Out: the page's text. Must stay true: the page works offline, and its content policy allows
+//! no fetches and no script except ours, by hash; every word and number from a file is escaped
+//! in its context; tables and still pictures give the same facts without scripts and on paper; the same runs give the
+//! same bytes.
 
 mod data;
 mod own;
@@ -31,7 +31,7 @@ pub use published::{NoSuchModel, Published};
 pub use run::{Logged, MOST_POINTS, Run, read, read_so_far};
 pub use spikes::Spike;
 
-/// What is shown above a comparison's tables: its design, which says nothing of an effect.
+/// The heading above a comparison's tables: its design, without any result.
 #[derive(Clone, Debug, Serialize)]
 pub struct Heading {
     pub title: String,
@@ -40,7 +40,7 @@ pub struct Heading {
     /// Whether each treatment is one factor, so that a difference can be attributed to it.
     pub attributable: bool,
     pub lock_id: String,
-    /// One line each: consequences, what the arms' platforms differ by.
+    /// One line each: consequences, and the differences between the arms' platforms.
     pub notes: Vec<String>,
 }
 
@@ -52,28 +52,28 @@ pub struct Part {
     pub runs: Vec<Run>,
     /// A paragraph for a paper.
     methods: String,
-    /// Kept for the rows of all parts together.
+    /// Kept for the joint table of all parts.
     comparison: Comparison,
     pairs: Vec<Paired>,
-    /// For each arm but the base, what is meant to differ.
+    /// For each arm except the base, the intended differences.
     treatment: BTreeMap<String, Vec<String>>,
 }
 
-/// Runs that are held against each other, seed by seed, by their places in a list.
+/// Runs that are compared seed by seed, as indices into a list.
 #[derive(Clone, Debug, PartialEq)]
 struct Paired {
     title: String,
-    /// Treated, base.
+    /// Pairs of treated and base run.
     lines: Vec<(usize, usize)>,
-    /// The base again, base: what they differ by is noise.
+    /// Pairs of replicate and base run; their differences are noise.
     again: Vec<(usize, usize)>,
-    /// Of the final training loss: treated minus base, and the noise of their mean where it is known.
+    /// Differences of the final training loss (treated minus base), and the noise of their mean if known.
     finals: Vec<f64>,
     noise: Option<OfMean>,
 }
 
 impl Paired {
-    /// How far single differences of the base from itself scatter: their standard deviation.
+    /// The standard deviation of single differences between the base and its replicate.
     fn single(&self) -> Option<f64> {
         self.noise.map(|of| of.standard_error * libm::sqrt(of.n as f64))
     }
@@ -83,19 +83,19 @@ impl Paired {
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     pub parts: Vec<Part>,
-    /// Runs that no comparison names.
+    /// Runs outside any comparison.
     pub alone: Vec<Run>,
     pub published: Published,
-    /// What is not shown, and why.
+    /// Omitted items, with reasons.
     pub left_out: Vec<String>,
 }
 
 const TEMPLATE: &str = include_str!("../page/page.html");
 const STYLES: [&str; 2] =
     [include_str!("../page/vendor/uPlot.min.css"), include_str!("../page/style.css")];
-/// Of the first of the scripts, which asks to be accompanied by it wherever it goes.
+/// License of the first script, which must accompany it.
 const LICENSE: &str = include_str!("../page/vendor/LICENSE");
-/// In the order in which they run.
+/// In execution order.
 const SCRIPTS: [&str; 7] = [
     include_str!("../page/vendor/uPlot.iife.min.js"),
     include_str!("../page/data.js"),
@@ -107,7 +107,7 @@ const SCRIPTS: [&str; 7] = [
 ];
 
 impl Part {
-    /// A comparison that was run. The treatment is its lock's.
+    /// The part of a finished comparison. The treatment is its lock's.
     pub fn new(
         heading: Heading,
         comparison: &Comparison,
@@ -159,18 +159,18 @@ impl Part {
 }
 
 impl Report {
-    /// A metric's name on this page: where training showed the questions of one comparison, none is called held-out.
+    /// A metric's name on this page. It is called held-out only if that is true in every comparison.
     fn calls(&self, metric: &str) -> String {
         let not_held_out = self.parts.iter().find(|part| !part.comparison.is_held_out());
         not_held_out.map_or_else(|| metric.to_owned(), |part| part.comparison.calls(metric))
     }
 
-    /// All runs, in the order of their numbers in the page.
+    /// All runs, in the page's numbering.
     fn runs(&self) -> Vec<&Run> {
         self.parts.iter().flat_map(|part| &part.runs).chain(&self.alone).collect()
     }
 
-    /// All pairs, by the numbers of their runs; those of runs by themselves are twins by proof.
+    /// All pairs, as run numbers; runs outside comparisons are paired only if proven twins.
     fn pairs(&self, judged: &verdicts::Judged) -> Vec<Paired> {
         let mut pairs = Vec::new();
         let mut first = 0;
@@ -178,7 +178,7 @@ impl Report {
             let moved = |places: &[(usize, usize)]| -> Vec<(usize, usize)> {
                 places.iter().map(|(a, b)| (a + first, b + first)).collect()
             };
-            // Comparisons may call their arms alike.
+            // Comparisons may use the same arm names.
             let name = match self.parts.len() {
                 0 | 1 => String::new(),
                 _ => format!("{}: ", part.heading.title),
@@ -225,12 +225,12 @@ impl Report {
     }
 }
 
-/// What the template shows without scripts.
+/// The parts that the template shows without scripts.
 #[derive(Serialize)]
 struct Shown<'a> {
     title: String,
     parts: Vec<PartShown<'a>>,
-    /// The primary rows of all comparisons; empty of fewer than two.
+    /// The primary rows of all comparisons; empty for fewer than two.
     together: Table,
     finals: own::Finals,
     figures: Vec<still::Figure>,
@@ -248,7 +248,7 @@ struct PartShown<'a> {
     methods: &'a str,
 }
 
-/// The page. Errors only if the template itself is wrong, which its test would show.
+/// Renders the page. Errors only if the template itself is wrong, which its test would show.
 pub fn page(report: &Report) -> Result<String, String> {
     let mut environment = Environment::new();
     environment.set_undefined_behavior(UndefinedBehavior::Strict);
@@ -278,7 +278,7 @@ pub fn page(report: &Report) -> Result<String, String> {
         version: env!("CARGO_PKG_VERSION"),
     };
     let safe = minijinja::Value::from_safe_string;
-    // What a script element holds begins right after its tag; the hash is over exactly that.
+    // The hash covers the script element's exact content, which starts right after its tag.
     let script = format!("\n/* uPlot\n{LICENSE}*/\n{}", SCRIPTS.join("\n"));
     template
         .render(minijinja::context! {
@@ -291,7 +291,7 @@ pub fn page(report: &Report) -> Result<String, String> {
         .map_err(|e| e.to_string())
 }
 
-/// JSON that can neither end the script element it stands in, nor begin a comment, nor break a line of a script.
+/// JSON that can neither end its script element, nor begin a comment, nor break a line of a script.
 fn in_script(value: &serde_json::Value) -> String {
     let mut text = String::new();
     for c in value.to_string().chars() {
@@ -305,7 +305,7 @@ fn in_script(value: &serde_json::Value) -> String {
     text
 }
 
-/// As a content policy writes hashes.
+/// Base64, as used for hashes in a content policy.
 fn base64(bytes: &[u8]) -> String {
     const SIGNS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

@@ -1,9 +1,9 @@
-//! What numbers of several runs allow one to conclude.
+//! Statistics for conclusions from several runs.
 //!
-//! In: paired differences, scores, times and fits, as plain numbers. Out: intervals, p values, wordings and plans, or
+//! In: paired differences, scores, times and fits, as plain numbers. Out: intervals, p values, words and plans, or
 //! a typed reason why there are none. Must stay true: pure functions (no files, no clock, no torch); random draws are
-//! keyed, so each result is the same on every machine; no result is NaN or infinite without saying so in its type;
-//! what an interval covers is measured by the tests of its module. `docs/statistics.md` explains each number.
+//! keyed, so each result is the same on every machine; a result that can be NaN or infinite says so in its type;
+//! tests measure the coverage of each interval. `docs/statistics.md` explains each number.
 
 mod chi_square;
 pub(crate) mod draws;
@@ -30,16 +30,16 @@ pub use paired::Paired;
 pub use sample::Undefined;
 pub use sign_flip::SignFlip;
 
-/// The share of intervals that shall hold the truth, such as 0.95. The level of a test is what is left.
+/// The share of intervals that should hold the truth, such as 0.95. The level of a test is 1 minus this.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, serde::Serialize)]
 #[serde(transparent)]
 pub struct Confidence(f64);
 
 impl Confidence {
-    /// The usual one.
+    /// The usual confidence.
     pub const NINETY_FIVE: Confidence = Confidence(0.95);
 
-    /// A share from 0.5 up to, and without, 1.
+    /// Accepts a share from 0.5 up to, but excluding, 1.
     pub fn new(share: f64) -> Option<Confidence> {
         (0.5..1.0).contains(&share).then_some(Confidence(share))
     }
@@ -54,7 +54,7 @@ impl Confidence {
         1.0 - self.0
     }
 
-    /// Of each of so many intervals, so that all of them hold their truths together (Bonferroni).
+    /// The confidence of each of several intervals, so that all of them hold together (Bonferroni).
     pub fn of_each(self, tests: usize) -> Confidence {
         Confidence(1.0 - self.alpha() / tests.max(1) as f64)
     }

@@ -1,12 +1,12 @@
-//! A run's curves as an event file that TensorBoard reads.
+//! Writes a run's curves as an event file for TensorBoard.
 //!
 //! In: a finished run. Out: bytes: TFRecords (length, masked CRC-32C of it, bytes, masked CRC-32C of them) of Event
-//! messages, the first naming the format, then one for each step and evaluation with a scalar for each curve. Must
-//! stay true: steps ascend; wall times are the run's start and the seconds it took, so that equal runs give equal bytes;
-//! a value that is no number is written as one that is none, never left out.
+//! messages. The first one names the format; the others give a scalar per curve for each step and evaluation. Must
+//! stay true: steps ascend; wall times are the run's start plus elapsed seconds, so that equal runs give equal bytes;
+//! NaN is written as NaN, never left out.
 //!
-//! The few fields of `tensorflow/core/util/event.proto` and `framework/summary.proto` that scalars need are written here
-//! by their numbers; a code generator for them would be larger than they are.
+//! The few fields of `tensorflow/core/util/event.proto` and `framework/summary.proto` that scalars need are written by
+//! number; a code generator would be larger than this file.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ use crc::{CRC_32_ISCSI, Crc};
 use crate::compare::TRAINING_LOSS;
 use crate::page::Run;
 
-/// Castagnoli's polynomial, as TFRecords have it.
+/// Castagnoli's polynomial, as in TFRecords.
 const CRC: Crc<u32> = Crc::<u32>::new(&CRC_32_ISCSI);
 const VERSION: &str = "brain.Event:2";
 
-/// What the file of a run is called.
+/// The file name for a run.
 pub fn file_name(run: &Run) -> String {
     format!("events.out.tfevents.{:010}.canonc", start(run) as u64)
 }
@@ -28,7 +28,7 @@ fn start(run: &Run) -> f64 {
     run.logged.started.unwrap_or(0.0)
 }
 
-/// The whole file.
+/// The bytes of the event file.
 pub fn events(run: &Run) -> Vec<u8> {
     let logged = &run.logged;
     let mut scalars: BTreeMap<u64, Vec<(String, f64)>> = BTreeMap::new();
@@ -52,7 +52,7 @@ pub fn events(run: &Run) -> Vec<u8> {
     file
 }
 
-/// `train/loss`: TensorBoard groups by what stands before the first `/` and has trouble with blanks.
+/// `train/loss`: TensorBoard groups by the part before the first `/` and does not handle blanks well.
 fn tag(name: &str) -> String {
     let group = match name {
         TRAINING_LOSS | "gradient norm" | "learning rate" => "training",
@@ -71,7 +71,7 @@ fn record(data: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// A checksum of bytes that hold checksums is weak; so it is turned and moved.
+/// The masked checksum of TFRecords: a plain checksum of bytes that contain checksums is weak.
 fn masked(data: &[u8]) -> u32 {
     CRC.checksum(data).rotate_right(15).wrapping_add(0xa282_ead8)
 }
@@ -111,7 +111,7 @@ fn bytes(key: u8, data: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Seven bits a byte, the lowest first.
+/// Seven bits per byte, lowest first.
 fn varint(mut value: u64) -> Vec<u8> {
     let mut out = Vec::new();
     while value >= 0x80 {
@@ -126,7 +126,7 @@ fn varint(mut value: u64) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    /// The bodies of all records, each checksum held against its bytes.
+    /// The bodies of all records, after checking each checksum.
     fn records(mut file: &[u8]) -> Vec<&[u8]> {
         let mut found = Vec::new();
         while !file.is_empty() {
@@ -152,8 +152,8 @@ mod tests {
 
     #[test]
     fn records_are_byte_for_byte_what_tensorboard_writes() {
-        // What `tensorboard.summary.writer.record_writer.RecordWriter` of TensorBoard 2 wrote of
-        // Event(wall_time=1.5, file_version="brain.Event:2") and of a scalar after step 300.
+        // Written by `tensorboard.summary.writer.record_writer.RecordWriter` of TensorBoard 2 for
+        // Event(wall_time=1.5, file_version="brain.Event:2") and a scalar after step 300.
         let first =
             "1800000000000000a37f4b2209000000000000f83f1a0d627261696e2e4576656e743a322a28646c";
         let second = "2d000000000000003c418afb09000000000000024010ac022a1f0a1d0a16\

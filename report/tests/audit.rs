@@ -1,8 +1,8 @@
-//! The audit, held to what is known of the published set, and to what is done to it.
+//! Tests of the audit on the published set, unchanged and with changes.
 //!
-//! In: the 64 published experiments, their curves and what was derived from them by hand. Must stay
-//! true: what was found by hand is found by rule; a confound put into a random pair is found every
-//! time and named; what decides nothing never becomes a confound. Needs no libtorch.
+//! In: the 64 published experiments, their curves and results derived from them by hand. Must stay
+//! true: the rules find everything found by hand; a confound put into a random pair is always
+//! found and named; a field without influence on results never becomes a confound. Needs no libtorch.
 
 mod audit {
     mod mutation;

@@ -70,7 +70,7 @@ fn the_published_set_as_json() {
     let share = of("twin-training");
     assert_eq!(share["key"], "arch.mixer.rope.share");
     assert_eq!(share["places"].as_array().unwrap().len(), 8);
-    // The text cuts this list, the JSON does not.
+    // The text truncates this list, the JSON does not.
     assert_eq!(of("budget-in-comment")["places"].as_array().unwrap().len(), 64);
 }
 
@@ -109,7 +109,7 @@ fn locks_of_confounded_pairs() {
     insta::assert_snapshot!("audit_confounded_locks", shown(&ran, dir.path()));
 }
 
-/// One pair of two has slots that are filled otherwise: nothing is the majority, and both are told.
+/// With two pairs, one with other slot fills, neither is the majority, so both are reported.
 #[test]
 fn locks_whose_slots_are_filled_in_two_ways() {
     let archs = format!(
@@ -169,7 +169,7 @@ fn numbers_that_are_none() {
         text += &format!("$ canonc audit {path}\n{}", shown(&ran, dir.path()));
     }
     insta::assert_snapshot!("audit_no_numbers", text);
-    // What nobody knows may hold anything, and is reported.
+    // An unknown key may matter, so it is reported.
     let ran = canonc(dir.path(), &["audit", "mine.tsv"]);
     assert_eq!(ran.code, 1);
     assert!(ran.stdout.contains("mine.note: an unknown key"), "{}", ran.stdout);
@@ -194,8 +194,8 @@ fn a_comparison_is_its_arms() {
     assert!(ran.stdout.contains("2 experiments, 1 pair, 1 of them clean"), "{}", ran.stdout);
 }
 
-/// The published set again, from the locks that stand for it: what follows from keys alone, and from
-/// curves, is the same; what stood in comments and dumps is no part of a lock.
+/// The published set again, read from its locks: findings based on keys and curves are the
+/// same; the contents of comments and dumps are not part of a lock.
 #[test]
 fn the_locks_of_the_published_set() {
     let table = std::fs::read_to_string(root().join("recipes/published/data/recipes.tsv")).unwrap();
@@ -226,11 +226,11 @@ fn the_locks_of_the_published_set() {
     ];
     assert_eq!(found, want);
     let clean = json["pairs"].as_array().unwrap().iter().filter(|pair| pair["clean"] == true);
-    // 17, and five whose twins differ in the revision that wrote their dumps.
+    // 17, plus five pairs that differ only in the revision of the code that wrote their dumps.
     assert_eq!(clean.count(), 22);
 }
 
-/// The published set once more, as configurations: a key a line, devices in a comment.
+/// The published set once more, as configurations: one key per line, devices in a comment.
 fn as_yaml(columns: &[&str], cells: &[&str]) -> String {
     let mut text = String::new();
     let mut open: Vec<&str> = Vec::new();
@@ -296,11 +296,11 @@ fn the_published_set_as_configurations() {
     assert_eq!(failing, want);
     let pairs = json["pairs"].as_array().unwrap();
     assert_eq!(pairs.len(), 32);
-    // 17, the pair that read another order, and five whose dumps are of two revisions.
+    // 17, the pair that read another order, and five with dumps of two revisions.
     assert_eq!(pairs.iter().filter(|pair| pair["clean"] == true).count(), 23);
 }
 
-/// A key that only another trainer reads is a confound for everyone, unless canonc runs both arms.
+/// A key that only another trainer reads is a confound, unless canonc runs both arms.
 #[test]
 fn keys_that_only_another_trainer_reads() {
     let text = |arch: &str, more: &str| {
@@ -340,7 +340,7 @@ fn keys_that_only_another_trainer_reads() {
     assert!(
         lock.contains("\ntrainer = \"canonc\"\n") && lock.contains("; canonc runs both arms\"")
     );
-    // An audit of the comparison goes by its declaration.
+    // An audit of the comparison uses its declaration.
     let ran = canonc(dir.path(), &["audit", "lockfiles/d.lock"]);
     assert_eq!(ran.code, 0, "{}", ran.stdout);
     assert!(ran.stdout.contains("1 of them clean") && !ran.stdout.contains("twin-data"));
@@ -349,7 +349,7 @@ fn keys_that_only_another_trainer_reads() {
     insta::assert_snapshot!("audit_carried", out);
 }
 
-/// Each key of a launch is counted, or reported; keys that disagree are an error with both values.
+/// Each key of a launch is counted or reported; contradictory keys are an error that shows both values.
 #[test]
 fn keys_of_launches() {
     let file = |keys: &str| format!("{keys}{}", LINGUA.replace("# 128 H200 GPUs", ""));
@@ -385,7 +385,7 @@ fn keys_of_launches() {
     }
 }
 
-/// A comparison's arms that have locks of their own are the same experiments.
+/// A comparison's arms are the same experiments as their own locks.
 #[test]
 fn an_experiment_is_counted_once() {
     let lock = |name: &str| format!("lockfiles/{name}-1B-Nemo-1T-lr0.002.lock");
@@ -430,7 +430,7 @@ fn curves_of_ones_own() {
     for run in 0..5u64 {
         table += &format!("r{run},64\n");
         for step in 1..=120u64 {
-            // Noise that all share, but for the last run.
+            // Noise that all runs share, except run 4.
             let noise = |seed: u64| (seed.wrapping_mul(2_654_435_761) >> 8 & 1023) as f64 / 1e5;
             let shared = noise(if run == 4 { step * 31 + 7 } else { step });
             let own = noise(step * 977 + run) / 100.0;
@@ -444,7 +444,7 @@ fn curves_of_ones_own() {
     insta::assert_snapshot!("audit_curves", shown(&ran, dir.path()));
 }
 
-/// Twins as Lingua's recipes: the budget only in a comment, RoPE on a quarter of one's heads.
+/// Twins as Lingua's recipes: the budget is only in a comment, and one has RoPE on a quarter of its heads.
 const LINGUA: &str = "\
 # 128 H200 GPUs
 name: x
@@ -479,7 +479,7 @@ fn recipes_of_lingua() {
     insta::assert_snapshot!("audit_lingua", shown(&ran, dir.path()));
 }
 
-/// Comments give the number of devices plainly, or the report names their lines.
+/// Comments either give the number of devices clearly, or are reported by line.
 #[test]
 fn comments_about_devices() {
     let with = |comment: &str| LINGUA.replace("# 128 H200 GPUs", comment);

@@ -1,4 +1,4 @@
-//! Files that are not there, not text, not to be had, or too much.
+//! Files that are missing, not text, unreadable, or too large.
 
 use std::fs;
 use std::io::Write;
@@ -80,7 +80,7 @@ fn more_imports_than_anyone_writes() {
 #[cfg(target_os = "linux")]
 #[test]
 fn unreadable() {
-    // Opens, and then cannot be read; permissions would not stop the superuser.
+    // A file that opens but cannot be read; permissions would not stop the superuser.
     let dir = folder(&[("user.canon", "import x from \"memory.canon\"\n")]);
     std::os::unix::fs::symlink("/proc/self/mem", dir.path().join("memory.canon")).unwrap();
     let direct = canonc(dir.path(), &["show", "memory.canon"]);
@@ -109,7 +109,7 @@ fn a_hundred_megabytes_of_brackets() {
             ran.stderr
         );
     }
-    // As many as are read at all.
+    // The largest file that is read at all.
     fs::write(&path, vec![b'['; 1 << 20]).unwrap();
     let ran = canonc(dir.path(), &["check", "brackets.canon"]);
     assert_eq!(ran.code, 2);
@@ -118,7 +118,7 @@ fn a_hundred_megabytes_of_brackets() {
 
 #[test]
 fn as_deep_as_the_bounds_allow() {
-    // Terms of a sum nest to the left: the tallest tree an expression may have.
+    // Terms of a sum nest to the left: the deepest tree that an expression may have.
     let sum = vec!["x"; 200].join(" + ");
     let tall = format!("block tall(x; mixer) {{\n  {sum}\n}}\n");
     let arch = GOOD.replace("decoder", "tall").replace("mlp   swiglu { hidden 16 }", "");

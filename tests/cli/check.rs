@@ -79,7 +79,7 @@ fn colour_when_asked_for() {
     assert_eq!(stripped, plain.stderr);
 }
 
-/// Without `ESC [ … m`.
+/// Text without `ESC [ … m`.
 fn strip(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text;

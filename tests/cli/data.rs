@@ -1,4 +1,4 @@
-//! `canonc data`: the published vectors through the binary, what people see, and what is refused.
+//! `canonc data`: the published vectors through the binary, its output, and refused input.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -11,7 +11,7 @@ use sha2::{Digest, Sha256};
 
 use crate::{Ran, canonc, command, folder, root};
 
-/// The words of a line.
+/// Runs a line, split at blanks.
 fn ran(dir: &Path, line: &str) -> Ran {
     canonc(dir, &line.split_whitespace().collect::<Vec<_>>())
 }
@@ -47,7 +47,7 @@ fn arguments(task: &str, case: &Value, background: Option<&Path>) -> Vec<String>
     arguments
 }
 
-/// Runs for every case of a task with seed 42 that has a digest.
+/// Runs `run` for every case of a task with seed 42 and a digest.
 fn with_cases(
     task: &str,
     digest: &str,
@@ -146,7 +146,7 @@ fn samples_are_shown_and_counted() {
     let dir = dir.path();
     let mut shown = String::new();
     for (task, set) in SMALL {
-        // Texts are long, once more as bytes.
+        // Skip texts: they are long, and would be shown a second time as bytes.
         if !["capo", "multihop"].contains(&task) {
             let line = format!("data generate {task} {set} --count 2");
             shown += &format!("# {line}\n{}\n", ran(dir, &line).text(dir));
@@ -217,7 +217,7 @@ fn hostile_parameters_are_answered() {
     };
     let cyclic = grammar(r#""children": [[0, 1]]}, {"id": 7"#, r#""children": [[2]]}, {"id": 7"#);
     let long: String = {
-        // Doubles on each of 64 levels.
+        // Doubles in size on each of 64 levels.
         let level = |level: u32| match level {
             64 => r#"[{"id": 1}]"#.to_owned(),
             _ => format!(r#"[{{"id": {}, "children": [[0, 0]]}}]"#, 100 - level),
@@ -336,14 +336,14 @@ fn hostile_parameters_are_answered() {
         let said = format!("from is {} and count 3, but", u64::MAX - 2);
         assert!(ran.stderr.contains(&said) && ran.stderr.contains("help: "), "{}", ran.stderr);
     }
-    // Nothing was written, not even in part.
+    // Nothing was written, not even partly.
     assert_eq!(fs::read_dir(dir).unwrap().count(), 10);
 }
 
 #[test]
 fn what_the_published_code_takes_is_taken() {
     let dir = folder(&[]);
-    // More hops and more questions than names; as many names as there are.
+    // More hops and more questions than names; as many names as possible.
     let around = "data inspect depo --set N=3 --set K=499 --set M=65536 --set mini_vocab=1 \
                   --set min_tlen=1 --set max_tlen=3 --mode test";
     let ran = ran(dir.path(), around);
@@ -369,7 +369,7 @@ fn an_interrupted_file_is_as_it_was() {
     let before = "{\"tokens\":[1]}\n";
     let dir = folder(&[("old.jsonl", before)]);
     let dir = dir.path();
-    // What is there may be somebody's corpus, and is never written over.
+    // The existing file may be somebody's corpus, so it is never overwritten.
     let ran = canonc(dir, &["data", "generate", "mano", "--count", "1", "--out", "old.jsonl"]);
     assert_eq!(ran.code, 2, "{}", ran.stderr);
     for out in ["new.jsonl", "new.parquet"] {
@@ -385,7 +385,7 @@ fn an_interrupted_file_is_as_it_was() {
             out,
         ];
         let mut child = command(dir, &line).spawn().unwrap();
-        // Written to beside the other; by then signals are waited for.
+        // The new file is written in the same folder; by then signals are handled.
         let begun = || {
             let mut entries = fs::read_dir(dir).unwrap().flatten();
             entries.any(|entry| entry.file_name().to_string_lossy().starts_with(".canonc-"))
@@ -426,7 +426,7 @@ fn a_full_disk_is_no_finished_file() {
     assert!(!fs::metadata("/dev/null").unwrap().is_file());
 }
 
-/// More bytes than it may have of memory.
+/// Writes more bytes than its memory limit.
 #[cfg(target_os = "linux")]
 #[test]
 fn memory_does_not_grow_with_the_count() {
@@ -451,7 +451,7 @@ fn help_lists_every_parameter() {
         let asked = ran(&root(), &format!("data generate {task} --set x=1 --count 1")).stderr;
         let names: Vec<&str> = asked.split('`').skip(1).step_by(2).collect();
         let line = help.lines().find(|line| line.starts_with(&format!("  {task} "))).unwrap();
-        // What is unknown, the task and help stand between backticks too.
+        // Backticks also enclose the unknown name, the task and the help.
         let names = names.iter().filter(|name| !["x", task].contains(name) && !name.contains(' '));
         let mut listed = 0;
         for name in names {
@@ -460,7 +460,7 @@ fn help_lists_every_parameter() {
         }
         assert!(listed >= 4, "{asked}");
     }
-    // Grammars by names that can be typed.
+    // Grammars have names that can be typed.
     let Kind::Word(configs, _) = find("data.config").unwrap().kind else { panic!() };
     for config in configs {
         let mut words = help.split(|c: char| !c.is_ascii_alphanumeric());

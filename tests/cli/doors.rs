@@ -1,7 +1,7 @@
-//! What a newcomer brings and types: files of other systems, folders of several runs, sizes, names.
+//! A newcomer's input: files of other systems, folders of several runs, sizes, names.
 //!
-//! In: small files. Out: what the command line says. Must stay true: nothing that is read is lost without a word, and
-//! an error says what to type next.
+//! In: small files. Out: the command line's text. Must stay true: every input that is dropped is reported, and
+//! an error gives the next command to type.
 
 use std::fs;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn ran(dir: &Path, line: &str) -> Ran {
     canonc(dir, &line.split_whitespace().collect::<Vec<_>>())
 }
 
-/// Tokens of the bytes tokenizer, from the line that names the source.
+/// Number of tokens of the bytes tokenizer, from the source's line.
 fn tokens(ran: &Ran) -> String {
     let line = ran.stderr.lines().find(|line| line.starts_with("source ")).unwrap_or_default();
     line.split(": ").nth(1).unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! `canonc show --fields` and `--recipe-fields`, and the pages that hold what they print.
+//! `canonc show --fields` and `--recipe-fields`, and the documents that contain their output.
 
 use crate::{GOOD, canonc, folder, root};
 
@@ -18,7 +18,7 @@ fn every_field_is_listed_by_the_path_that_locks_use() {
         let found = found.unwrap_or_else(|| panic!("no {path} in {}", json.stdout));
         (found["value"].as_str().unwrap(), found["written"].as_bool().unwrap())
     };
-    // The paths that LANGUAGE.md names.
+    // Paths from LANGUAGE.md.
     assert_eq!(field("layers.0.mixer.rope.dims"), ("4", false));
     assert_eq!(field("layers.1.slots.A.kernel"), ("4", false));
     assert_eq!(field("layers.1.mixer.rope"), ("nope", true));
@@ -27,7 +27,7 @@ fn every_field_is_listed_by_the_path_that_locks_use() {
     std::fs::write(dir.path().join("tied.canon"), tied).unwrap();
     let tied = canonc(dir.path(), &["show", "--fields", "tied.canon"]);
     assert!(tied.stdout.contains("  head.table "), "{}", tied.stdout);
-    // A lock holds the same.
+    // A lock has the same fields.
     assert_eq!(canonc(dir.path(), &["build", "two.canon"]).code, 0);
     let locked = canonc(dir.path(), &["show", "--fields", "lockfiles/other.lock"]);
     let values = |text: &str| -> Vec<String> {
@@ -60,7 +60,7 @@ fn the_recipe_reference_is_what_the_field_table_says() {
     }
 }
 
-/// The recipes that the page shows are built as they stand there.
+/// The recipes shown in the reference build unchanged.
 #[test]
 fn the_recipe_reference_shows_what_builds() {
     let page = std::fs::read_to_string(root().join("recipes/README.md")).unwrap();
@@ -71,7 +71,7 @@ fn the_recipe_reference_shows_what_builds() {
         page.split("```toml\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();
     assert!(blocks.len() >= 5, "{}", blocks.len());
     for (n, block) in blocks.iter().enumerate() {
-        // A sweep stands for the end of a recipe.
+        // A sweep block is the end of a recipe.
         let text = match block.starts_with("[sweep]") {
             true => {
                 let recipe =

@@ -39,7 +39,7 @@ fn svg_is_well_formed_and_shows_every_op() {
         assert_eq!((ran.code, ran.stderr.as_str()), (0, ""), "{name}");
         assert_eq!(ran.stdout, again.stdout, "{name}: equal graphs, equal bytes");
         well_formed(&ran.stdout);
-        // The text of the graph names its ops and parameters, each of which has a tool tip.
+        // The graph's text names its ops and parameters, and each has a tooltip.
         let text = canonc(&root(), &["graph", &file]).stdout;
         let ops: BTreeSet<&str> = text
             .lines()
@@ -53,7 +53,7 @@ fn svg_is_well_formed_and_shows_every_op() {
     }
 }
 
-/// Every tag closed by its own, in order; no bare `&` or `<`.
+/// Checks that every tag is closed, in order, and that `&` and `<` are escaped.
 fn well_formed(svg: &str) {
     let mut open: Vec<&str> = Vec::new();
     for tag in svg.split('<').skip(1) {
@@ -71,7 +71,7 @@ fn well_formed(svg: &str) {
 
 #[test]
 fn names_cannot_break_the_picture() {
-    // A name is letters; a doc comment and a file name are not shown. What is left is escaped.
+    // A name has only letters; doc comments and file names are not shown. Everything else is escaped.
     let dir = folder(&[("a b&<.canon", GOOD)]);
     let ran = canonc(dir.path(), &["graph", "a b&<.canon", "--format", "svg"]);
     assert_eq!(ran.code, 0, "{}", ran.stderr);
@@ -94,7 +94,7 @@ fn of_a_lock_and_its_plan() {
     for part in ["micro\n", "\ncombine\n", "\nupdate\n", "= causal_conv_grad", ", layer 1\n"] {
         assert!(plan.stdout.contains(part), "no {part} in {}", plan.stdout);
     }
-    // A lock says its own weight decay, a source the usual one: equal here.
+    // The lock gives its own weight decay and the source the default, which are equal here.
     let usual = canonc(dir.path(), &["graph", "arch/firstcanon.canon", "--plan"]);
     assert_eq!(usual.stdout, plan.stdout);
     for (name, arguments) in [

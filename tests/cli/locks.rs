@@ -83,7 +83,7 @@ fn what_is_built_is_named_and_not_written_twice() {
     insta::assert_snapshot!("again", shown(&canonc(dir, &all), dir));
     let after: Vec<_> = locks(dir).iter().map(|name| written(name)).collect();
     assert_eq!(before, after);
-    // Drift, fact by fact, and nothing written.
+    // Drift is listed fact by fact, and nothing is written.
     edit(dir, "recipes/a.toml", "lr = 0.003", "lr = 0.002");
     edit(dir, "arch/small.canon", "hidden 16", "hidden 24");
     insta::assert_snapshot!(
@@ -292,7 +292,7 @@ fn a_folder_that_cannot_be_written_loses_nothing() {
     assert_eq!(locks(dir), ["a.lock"]);
 }
 
-/// Everything that is committed, in one command: what CI asks.
+/// CI's command: every committed lock equals a new build of its source.
 #[test]
 fn every_committed_lock_is_what_its_source_gives() {
     let ran = canonc(&super::super::root(), &["build", "--check"]);
@@ -300,7 +300,7 @@ fn every_committed_lock_is_what_its_source_gives() {
     assert!(ran.stderr.lines().all(|line| line.ends_with(": up to date")), "{}", ran.stderr);
     let locks = ran.stderr.lines().filter(|line| line.contains("-1T-") || line.contains("-2T-"));
     assert_eq!(locks.count(), 64 + 32);
-    // A lock that cannot say what it was made from is no lock that is fine.
+    // A lock without a recorded source does not pass.
     let dir = project();
     assert_eq!(canonc(dir.path(), &["build", "arch/small.canon", "recipes/a.toml"]).code, 0);
     assert_eq!(canonc(dir.path(), &["build", "--check"]).code, 0);
@@ -320,7 +320,7 @@ const SWEPT: &str = "\
 \"name, optimizer.lr\" = [[\"slow\", 0.001], [\"fast\", 0.003]]
 ";
 
-/// Comparisons of a sweep's own points, several in one file.
+/// Comparisons between points of one sweep, several in one file.
 #[test]
 fn arms_can_be_points_of_a_sweep() {
     let dir = project();
@@ -336,7 +336,7 @@ fn arms_can_be_points_of_a_sweep() {
     let built = canonc(dir, &["build", "recipes/all.toml", "recipes/twins.toml"]);
     insta::assert_snapshot!("points", shown(&built, dir));
     assert_eq!(canonc(dir, &["build", "--check"]).code, 0);
-    // One row that is wrong keeps its file from being locked, and is named.
+    // One wrong row is reported by name, and keeps its whole file from being locked.
     for (name, from, to) in [
         ("no_such_point", "#canon-fast", "#canon-fats"),
         ("many_points", "all.toml#canon-fast", "all.toml"),

@@ -1,4 +1,4 @@
-//! `canonc new`, `doctor`, `completions`, and what belongs to no command.
+//! `canonc new`, `doctor`, `completions`, and tests that belong to no single command.
 
 use std::io::Read;
 use std::process::Command;
@@ -45,7 +45,7 @@ fn new_writes_what_passes() {
     let check = canonc(&first, &["check"]);
     assert_eq!(check.code, 0, "{}", check.stderr);
     assert!(check.stderr.contains("nothing to report"), "{}", check.stderr);
-    // What it says to type next works, as far as this binary goes.
+    // The suggested next commands work, as far as this binary can run them.
     let next = ran.stderr.lines().filter_map(|line| line.strip_prefix("  canonc "));
     for line in next.filter(|line| !line.starts_with("compare")) {
         let mut words: Vec<&str> = line.split_whitespace().collect();
@@ -99,7 +99,7 @@ fn completions_of_every_shell() {
 
 #[test]
 fn doctor_looks_and_says() {
-    // In a clone, or what looks like one, it says what a build needs.
+    // In a folder that looks like a clone, it lists what a build needs.
     let dir = folder(&[("runtime/fetch-libtorch.py", "")]);
     let text = canonc(dir.path(), &["doctor"]);
     assert_eq!((text.code, text.stderr.as_str()), (0, ""));
@@ -113,7 +113,7 @@ fn doctor_looks_and_says() {
         assert_eq!(fact["state"] == "lacks", fact["help"].is_string(), "{fact}");
         assert!(text.stdout.contains(name), "{name}");
     }
-    // Nothing is found on an empty PATH, and nothing fails.
+    // With an empty PATH nothing is found, but nothing fails.
     let mut poor = command(dir.path(), &["doctor", "--json"]);
     let poor = poor.env("PATH", "").env("LIBTORCH", "/nowhere").output().unwrap();
     let value: serde_json::Value = serde_json::from_slice(&poor.stdout).unwrap();
@@ -124,7 +124,7 @@ fn doctor_looks_and_says() {
         }
     }
     assert!(poor.status.success());
-    // Elsewhere nothing can be built, and what building needs is not missing.
+    // Elsewhere canonc cannot be built, so build tools are not reported missing.
     let elsewhere = folder(&[]);
     let text = canonc(elsewhere.path(), &["doctor"]).stdout;
     for name in ["cargo", "C++ compiler", "pip", "make", "libtorch  "] {
@@ -181,7 +181,7 @@ fn a_closed_pipe_is_quiet() {
     let mut child = command.spawn().unwrap();
     let mut byte = [0];
     child.stdout.take().unwrap().read_exact(&mut byte).unwrap();
-    // The reading end is closed here, with most of the text unwritten or in the pipe.
+    // The reading end closes here, with most of the text unwritten or in the pipe.
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), b"".as_slice()));
 }

@@ -1,4 +1,4 @@
-//! `canonc data overlap`: held-out questions that stand in training, counted and counted again by other means.
+//! `canonc data overlap`: held-out questions that occur in training, counted and checked by a second method.
 
 use std::collections::BTreeSet;
 
@@ -32,7 +32,7 @@ fn recipe(data: &str) -> String {
 const MANO: &str = "task = \"mano\", seq_len = 6, L = 1, value_mod = 2, knowledge_augment = false";
 const DEPO: &str =
     "task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2";
-/// No more graphs of three vertices than can be met in 16 windows of many.
+/// Few enough graphs of three vertices that 16 large windows contain all.
 const BREVO: &str = "task = \"brevo\", seq_len = 1024, N = 3";
 
 #[test]
@@ -58,7 +58,7 @@ fn every_question_is_looked_for_in_every_window() {
     };
     let found = json("recipes/mano.toml");
     let mano = &found[0];
-    // Sixteen windows, each the sample of its number.
+    // Sixteen windows; each is the sample of its number.
     let line = "data generate mano --set L=1 --set value_mod=2 --set knowledge_augment=false \
                 --order indexed --seed 7 --count 16";
     let trained = canonc(dir, &line.split_whitespace().collect::<Vec<_>>()).stdout;
@@ -70,14 +70,14 @@ fn every_question_is_looked_for_in_every_window() {
     assert_eq!(mano["held_out"]["questions"], 300);
     let shown = mano["held_out"]["shown"].as_u64().unwrap();
     assert!(shown > trained.len() as u64 && shown < 300, "{mano}");
-    // One seed's windows once, whatever the points are; two seeds' twice.
+    // Windows of one seed are counted once for all points, those of two seeds twice.
     assert_eq!(json("recipes/sweep.toml").len(), 1);
     let both = json("recipes/seeds.toml");
     assert_eq!((both.len(), &both[0]["distinct"]), (2, &mano["distinct"]));
-    // A lock says what its recipe says.
+    // A lock gives the same result as its recipe.
     assert_eq!(canonc(dir, &["build", "recipes/mano.toml"]).code, 0);
     assert_eq!(json("lockfiles/mano.lock"), found);
-    // Names out of thousands meet by no chance; graphs of three vertices by every.
+    // With thousands of names, questions never repeat by chance; with graphs of three vertices they always do.
     let of = |file: &str| json(file)[0]["held_out"].clone();
     assert_eq!(of("recipes/depo.toml")["shown"], 0);
     assert_eq!(of("recipes/brevo.toml"), serde_json::json!({"questions": 64, "shown": 64}));

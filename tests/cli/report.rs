@@ -1,9 +1,9 @@
-//! `canonc report`: the page it writes, opened in a browser and worked; the event files; what it refuses.
+//! `canonc report`: its page, driven in a browser; the event files; refused input.
 //!
-//! In: finished runs whose logs are made up here, step by step, so that every number on the page can be worked out
-//! again in the test. Out: what a driver script saw after clicking, typing and pressing keys. Must stay true: the page is
-//! the binary's, changed only by one script element and its hash; where there is no Chromium the test says so and the
-//! library's own tests of the page are what is left, except under CI, where it fails.
+//! In: finished runs with logs made up here, step by step, so that the test can compute every number on the page.
+//! Out: the driver script's observations after clicking, typing and pressing keys. Must stay true: the page is
+//! the binary's, except for one added script element and its hash; without Chromium the test says so and
+//! only the library's own tests check the page, except under CI, where the test fails.
 
 mod browser;
 mod many;
@@ -62,9 +62,9 @@ data = [41]
 
 const STEPS: u64 = 60;
 const TOKENS_PER_STEP: f64 = 256.0;
-/// Seconds of each step.
+/// Duration of each step in seconds.
 const SECONDS: f64 = 0.25;
-/// Where the treated arm's first run spikes, and from where on its second sees other batches.
+/// The step of the first treated run's spike, and the first step with other batches in the second.
 const SPIKE: u64 = 40;
 const OTHER_DATA: u64 = 31;
 
@@ -91,10 +91,10 @@ fn loss(role: Role, seed: usize, step: u64) -> f64 {
     }
 }
 
-/// What is special about a made-up run.
+/// Special properties of a made-up run.
 #[derive(Clone, Copy, Debug, Default)]
 struct Made {
-    /// Of a thousand answer tokens, those that are right at the end.
+    /// Right answer tokens at the end, out of a thousand.
     right: Option<u64>,
     /// The step at which training diverged.
     diverged: Option<u64>,
@@ -190,7 +190,7 @@ fn finish_as(
     attestation.write(&paths.attestation(), Circumstances::default(), &Faults::none()).unwrap();
 }
 
-/// A comparison, all of it run.
+/// A comparison with all its runs finished.
 fn compared() -> tempfile::TempDir {
     compared_as(COMPARISON)
 }
@@ -201,7 +201,7 @@ fn compared_as(declared: &str) -> tempfile::TempDir {
     dir
 }
 
-/// A comparison built, and each of its runs made up by its role and seed.
+/// Builds a comparison and makes up each of its runs from role and seed.
 fn run_all(dir: &Path, name: &str, declared: &str, made: impl Fn(Role, usize) -> Made) {
     let recipe = format!("recipes/{name}.toml");
     fs::write(dir.join(&recipe), declared).unwrap();
@@ -222,7 +222,7 @@ fn exits(code: i32, ran: &Ran) {
     assert_eq!(ran.code, code, "{}\n{}", ran.stdout, ran.stderr);
 }
 
-/// To the figures that a page keeps.
+/// Compares to the precision of a page.
 fn near(found: &Value, wanted: f64) {
     let value = found.as_f64().unwrap_or_else(|| panic!("{found} is no number, wanted {wanted}"));
     assert!((value - wanted).abs() <= 2e-6 * wanted.abs().max(1.0), "{value}, not {wanted}");
@@ -261,7 +261,7 @@ fn the_page_does_in_a_browser_what_it_says() {
         }
     };
 
-    // As it opens: every run, and the two published models that were asked for.
+    // The initial view: every run, and the two requested published models.
     let rows: Vec<&str> =
         saw["first"]["rows"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
     assert_eq!(rows[..5].iter().copied().collect::<std::collections::BTreeSet<_>>(), labels.into());
@@ -294,7 +294,7 @@ fn the_page_does_in_a_browser_what_it_says() {
     let whole = saw["whole"].as_array().unwrap();
     assert!(whole[0].as_f64().unwrap() <= 1.0 && whole[1].as_f64().unwrap() >= 60.0, "{whole:?}");
 
-    // Dragged over a fifth to a half of the run, in every chart; a double click in another one takes it back.
+    // Dragged over a fifth to a half of the run, in every chart; a double click in another chart undoes it.
     for (seen, wanted) in [("range", [20.0, 50.0]), ("other", [20.0, 50.0])] {
         for (found, wanted) in saw["dragged"][seen].as_array().unwrap().iter().zip(wanted) {
             assert!((found.as_f64().unwrap() - wanted).abs() < 0.5, "{}", saw["dragged"]);
@@ -303,7 +303,7 @@ fn the_page_does_in_a_browser_what_it_says() {
     assert_eq!(saw["dragged"]["after"], serde_json::json!([null, null]));
     assert_eq!(saw["clicked"], serde_json::json!(["treated #1"]));
 
-    // Paired differences, their mean and their band.
+    // Paired differences, their mean and their noise band.
     let gap = |seed: usize, step| loss(Role::Treatment, seed, step) - loss(Role::Base, seed, step);
     let pair = &saw["raw"]["pair"];
     near(&pair["seed #1"]["y"], gap(0, 60));
@@ -318,13 +318,13 @@ fn the_page_does_in_a_browser_what_it_says() {
     near(&saw["metric"]["seed #2"]["y"], gap(1, 60));
     assert_eq!(saw["metric"]["seed #2"]["points"], 3);
 
-    // Marks: the spike of one run, the batches that part, as loudly as in the list.
+    // Marks: one run's spike, and the first different batch, as prominent as in the list.
     let note = saw["marks"]["note"].as_str().unwrap();
     assert!(note.contains(&format!("⚑ batches differ from step {OTHER_DATA} on")), "{note}");
     assert_eq!(saw["marks"]["spikes"].as_array().unwrap()[..5], [0, 0, 1, 0, 0]);
     assert_eq!(saw["marks"]["data"].as_array().unwrap()[..5], [0, 1, 0, 3, 4]);
 
-    // Hovering between steps 30 and 31 reads step 30 of every run, and the distance from its pair.
+    // Hovering between steps 30 and 31 shows step 30 of every run, and the distance from its pair.
     let cells = saw["hover"]["cells"].as_array().unwrap();
     assert!(saw["hover"]["where"].as_str().unwrap().starts_with("optimiser step 30"));
     for (label, role, seed) in &runs {
@@ -353,7 +353,7 @@ fn the_page_does_in_a_browser_what_it_says() {
     let groups = saw["coloured"]["groups"].as_array().unwrap();
     assert!(["11", "12", "31"].iter().all(|seed| groups.contains(&(*seed).into())), "{groups:?}");
 
-    // Two runs: what diff says of their locks; the same two stand out everywhere.
+    // Two selected runs: the verdict of diff on their locks; both are highlighted everywhere.
     let selected = &saw["selected"];
     assert_eq!(selected["verdict"], "design: controlled for canon");
     assert_eq!(selected["class"], "design", "a design is not coloured as success");
@@ -375,7 +375,7 @@ fn the_page_does_in_a_browser_what_it_says() {
     assert!(saw["confounded"]["charts"].as_array().unwrap().contains(&"selected".into()));
     assert_eq!(saw["escaped"], serde_json::json!(["", 0]));
 
-    // What is exported: the range that was shown, of all lines, with numbers as drawn.
+    // The export has the shown range of all lines, with the numbers as drawn.
     let csv = saw["csv"].as_str().unwrap();
     let lines: Vec<Vec<&str>> = csv.lines().map(|line| line.split(',').collect()).collect();
     assert_eq!(
@@ -401,7 +401,7 @@ fn the_page_does_in_a_browser_what_it_says() {
         "{png}"
     );
 
-    // Themes, keys, names of controls, paper; and nothing came from outside.
+    // Themes, keys, names of controls, paper; and nothing was loaded from outside.
     let theme = saw["theme"].as_array().unwrap();
     assert_eq!(
         (&theme[0], &theme[1], &theme[2]),
@@ -418,7 +418,7 @@ fn the_page_does_in_a_browser_what_it_says() {
     assert_eq!(saw["still"], serde_json::json!({"shown": "none", "pictures": 2, "paper": true}));
 }
 
-/// Three repetitions of the base measure its noise: the standard deviation of one difference, at every step.
+/// Three replicates of the base measure its noise: the standard deviation of one difference, at every step.
 #[test]
 fn three_repetitions_are_drawn_as_noise() {
     let declared = COMPARISON
@@ -427,7 +427,7 @@ fn three_repetitions_are_drawn_as_noise() {
     let dir = compared_as(&declared);
     exits(0, &canonc(dir.path(), &["report", "pair"]));
     let page = fs::read_to_string(dir.path().join("report.html")).unwrap();
-    // These seeds all differ by the same amount, so their spread is unknown.
+    // All differences between these seeds are equal, so their spread is unknown.
     assert!(page.contains("all equal: no interval"));
     let Some(saw) = driven(dir.path(), "report.html", &["band"]) else { return };
     near(&saw["band"]["band"]["y"], 0.02);
@@ -472,7 +472,7 @@ fn hostile_words_stay_words() {
     );
 }
 
-/// The messages of a TFRecord file, whose checksums the library's tests hold against known ones.
+/// The messages of a TFRecord file. The library's tests check its checksums against known ones.
 fn records(mut file: &[u8]) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     while let Some((length, rest)) = file.split_at_checked(8) {
@@ -493,7 +493,7 @@ fn event_files_hold_every_scalar_at_its_step_and_time() {
     assert!(ran.stderr.contains("event files: tb"), "{}", ran.stderr);
     let path = dir.path().join("tb/pair-treated-seed1/events.out.tfevents.0000001000.canonc");
     let records = records(&fs::read(&path).unwrap());
-    // The format's name, then each step; evaluations stand with their steps.
+    // The format's name, then each step; evaluations are part of their steps.
     assert_eq!(records.len(), 1 + STEPS as usize);
     assert!(records[0].ends_with(b"brain.Event:2"));
     let holds = |record: &[u8], tag: &str, value: f64| {
@@ -514,7 +514,7 @@ fn event_files_hold_every_scalar_at_its_step_and_time() {
             holds(record, "evaluation/answer_tokens_right", step as f64 / 100.0);
         }
     }
-    // Equal runs, equal bytes.
+    // Equal runs give equal bytes.
     let before = fs::read(&path).unwrap();
     exits(0, &canonc(dir.path(), &words));
     assert_eq!(fs::read(&path).unwrap(), before);
@@ -541,7 +541,7 @@ fn what_is_not_finished_is_refused_by_name_and_left_out_of_a_folder() {
         assert!(ran.stderr.contains("is not the finished run of its lock"), "{}", ran.stderr);
     }
     assert_eq!(fs::read_to_string(dir.path().join("report.html")).unwrap(), page);
-    // A folder whose runs no lock names together.
+    // A folder of runs that belong to no comparison.
     fs::rename(dir.path().join("runs/pair"), dir.path().join("some")).unwrap();
     let ran = canonc(dir.path(), &["report", "some"]);
     exits(0, &ran);

@@ -1,7 +1,7 @@
-//! `canonc scaling`: the compute that a treatment saves across sizes, from logs that are made up here.
+//! `canonc scaling`: the compute that a treatment saves across sizes, from made-up logs.
 //!
-//! In: finished runs whose losses follow a known power law. Out: the ratio that it gives, or the reason why there is
-//! none. The coverage of the interval is simulated beside the method.
+//! In: finished runs with losses that follow a known power law. Out: the resulting ratio, or the reason why there is
+//! none. The coverage of the interval is simulated in the tests of the method.
 
 use std::fs;
 
@@ -36,7 +36,7 @@ data = [21, 22, 23]
 
 const WIDTHS: [u64; 4] = [8, 16, 32, 64];
 
-/// Locks of four widths, and losses that fall with the training FLOPs as the treated arm would need `saves` times less.
+/// Locks of four widths, and losses that fall with the training FLOPs; the treated arm needs `saves` times less.
 fn sizes(saves: f64, exponent: f64) -> tempfile::TempDir {
     let arch = |width: u64| {
         format!(
@@ -61,13 +61,13 @@ fn sizes(saves: f64, exponent: f64) -> tempfile::TempDir {
         let size: f64 = of_base.experiment.value("budget.flops").unwrap().plain().parse().unwrap();
         for run in locked.runs() {
             let gain = if run.role == Role::Treatment { saves } else { 1.0 };
-            // What a seed does to both arms, and what it does to one; over seeds both are nothing.
+            // The effect of a seed on both arms, and its effect on one; each sums to zero over seeds.
             let own = [0.002, -0.002, 0.0][(run.seed + width.ilog2() as usize) % 3];
             let own = if run.role == Role::Treatment { own } else { 0.0 };
             let scatter = [0.004, -0.003, -0.001][run.seed] + own;
             let last = 3.0 * (size * gain / 1e9).powf(-exponent) * (1.0 + scatter);
             let place = dir.path().join(format!("runs/w{width}/{}", run.experiment.name));
-            // The stub adds a half to what it evaluates.
+            // The stub adds a half to the evaluated loss.
             let loss = move |step: u64| last - 0.5 + 0.01 * (60 - step) as f64;
             finish_with(&place, &run.experiment, run.role, run.seed, &loss);
         }
@@ -104,7 +104,7 @@ fn a_known_gain_is_found_within_its_interval() {
         .iter()
         .map(|size| size["treated_over_base"].as_f64().unwrap().ln() / 4.0)
         .sum();
-    // What Canon layers cost is taken off.
+    // The cost of the Canon layers is subtracted.
     let truth = 1.5 / factors.exp();
     let ratio = &found["compute_ratio"];
     let of = |name: &str| ratio[name].as_f64().unwrap();
@@ -134,7 +134,7 @@ fn sizes_that_support_no_fit_give_a_reason_and_no_number() {
     let ran = canonc(dir.path(), &[&three[..], &["--json"]].concat());
     let found: Value = serde_json::from_str(&ran.stdout).unwrap();
     assert_eq!((ran.code, &found["fit"], &found["compute_ratio"]), (1, &Value::Null, &Value::Null));
-    // The same size twice is not another size.
+    // Giving the same size twice does not count as another size.
     let twice = [&three[..], &[locks[0].as_str()]].concat();
     let ran = canonc(dir.path(), &twice);
     assert_eq!(ran.code, 1);
@@ -170,7 +170,7 @@ fn what_is_no_sweep_over_sizes_is_refused() {
         assert_eq!(ran.code, 2, "{words:?}: {}{}", ran.stdout, ran.stderr);
         assert!(ran.stderr.contains(what), "{words:?}: {}", ran.stderr);
     }
-    // Runs that are not there are a finding.
+    // Missing runs are a finding.
     fs::remove_dir_all(dir.path().join("runs/w8")).unwrap();
     let ran = canonc(dir.path(), &["scaling", "lockfiles/w8.lock"]);
     assert_eq!(ran.code, 1, "{}", ran.stderr);

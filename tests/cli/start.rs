@@ -1,4 +1,4 @@
-//! `canonc` starts without libtorch, and says what is missing where a command needs it.
+//! `canonc` starts without libtorch, and says what is missing if a command needs it.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use crate::{GOOD, folder};
 
-/// The program alone in a folder, with or without the other one, where no library path is set.
+/// The program alone in a folder, with or without the other one, and without library paths.
 fn placed(dir: &Path, other: bool) -> std::path::PathBuf {
     let program = dir.join("canonc");
     fs::copy(env!("CARGO_BIN_EXE_canonc"), &program).unwrap();
@@ -31,7 +31,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The loader opens every library that the program asks for; none is of libtorch.
+/// The loader opens every library that the program needs; none belongs to libtorch.
 #[test]
 fn no_library_of_torch_is_loaded() {
     let output = Command::new(env!("CARGO_BIN_EXE_canonc"))
@@ -65,11 +65,11 @@ fn the_program_alone_knows_its_version_and_the_language() {
 #[test]
 fn a_library_that_is_not_found_is_named() {
     let dir = folder(&[]);
-    // Away from the clone, where no run path leads to the libraries.
+    // Outside the clone, where no run path leads to the libraries.
     let program = placed(dir.path(), true);
     let other = dir.path().join("canonc-torch");
     let bytes = fs::read(&other).unwrap();
-    // Another name of the same length, which no machine has.
+    // Another name of the same length that no machine has.
     let (name, no_machine_has) = (b"libtorch_cpu.so\0", b"libtorch_xyz.so\0");
     let places = bytes.windows(name.len()).enumerate().filter(|(_, window)| window == name);
     let mut changed = bytes.clone();

@@ -1,12 +1,12 @@
-//! `canonc data prepare`, `about` and `bench`, and `canonc bind` of what they make: what a person sees; killed anywhere,
-//! the same file; documents of one tokenizer are not taken for those of another.
+//! `canonc data prepare`, `about` and `bench`, and `canonc bind` of prepared data: their output; the same file after a
+//! kill at any point; documents of another tokenizer are refused.
 
 use std::fs;
 use std::path::Path;
 
 use crate::{Ran, canonc, canonc_reading, folder, root};
 
-/// One line, words between blanks.
+/// Runs a line, split at blanks.
 fn ran(dir: &Path, line: &str) -> Ran {
     canonc(dir, &line.split_whitespace().collect::<Vec<_>>())
 }
@@ -86,10 +86,10 @@ fn documents_become_a_prepared_file() {
     let left = fs::read_dir(dir).unwrap().flatten();
     let left = left.filter(|entry| entry.file_name().to_string_lossy().ends_with(".partial"));
     assert_eq!(left.count(), 0);
-    // The folder is made, as those of locks and runs are.
+    // The folder is made, like those of locks and runs.
     assert_eq!(canonc(dir, &["data", "prepare", "a.jsonl", "--out", "data/deep/a.index"]).code, 0);
     assert!(dir.join("data/deep/a.index").is_file());
-    // Chunks are in the order of their numbers, so the file is that of the documents in one.
+    // Chunks are read in the order of their numbers, so the result equals that of a single file.
     fs::write(
         dir.join("all.jsonl"),
         ["first", "second", "third", "two", "one"]
@@ -123,7 +123,7 @@ fn a_loop_of_links_is_told() {
     assert!(ran.stderr.contains("leads back into a folder that it is in"), "{}", ran.stderr);
 }
 
-/// Documents of several pieces, the lines of which are no longer than a page.
+/// Documents of several pieces, with lines no longer than a page.
 fn many(lines: usize) -> String {
     let text = "the quick brown fox jumps over the lazy dog, naïve “quotes” and 日本 ".repeat(20);
     (0..lines).map(|i| format!("{{\"id\": {i}, \"text\": \"{i} {text}\"}}\n")).collect()
@@ -165,7 +165,7 @@ fn killed_at_any_point_it_goes_on_to_the_same_file() {
         assert!(!dir.join("k.index.partial").exists(), "{point}");
         fs::remove_file(dir.join("k.index")).unwrap();
     }
-    // Killed by a signal, wherever it is, again and again until it is done.
+    // Killed by a signal at arbitrary points, again and again until it finishes.
     let line: Vec<String> =
         format!("{prepare} --out k.index").split_whitespace().map(str::to_owned).collect();
     let line: Vec<&str> = line.iter().map(String::as_str).collect();
@@ -274,7 +274,7 @@ fn a_lock_is_bound_to_documents_of_its_tokenizer() {
         assert!(text.contains(digest.as_str().unwrap()), "{text}");
     }
     assert!(bind(&tokens, "t.index").stderr.contains("bound to this data already"));
-    // A byte that has changed since is no data to bind to.
+    // A file with a changed byte is refused by bind.
     let mut file = fs::read(dir.join("t.index")).unwrap();
     file[1000] ^= 1;
     fs::write(dir.join("t.index"), file).unwrap();
@@ -297,7 +297,7 @@ fn the_bench_prepares_streams_and_resumes() {
 const SMALL: &str = "arch small { vocab 258  dim 16  norm_eps 1e-5  init lingua  \
     layers 1 of decoder { mixer attention { heads 2 }  mlp swiglu { hidden 32 } } }\n";
 
-/// A recipe on text and its lock; gives the lock's name.
+/// Makes a recipe on text and its lock; returns the lock's name.
 fn locked(dir: &Path, name: &str, data: &str, more: &str) -> String {
     fs::write(dir.join("small.canon"), SMALL).unwrap();
     let text = format!(
@@ -353,7 +353,7 @@ fn plain_text_is_prepared_and_what_was_assumed_is_said() {
     assert!(said.contains("latin.txt:1: the file is not UTF-8"), "{said}");
     let said = documents("empty.txt", 2);
     assert!(said.contains("has no documents"), "{said}");
-    // The documents are those that JSON lines would have given, and the windows as well.
+    // The documents equal those from JSON lines, and so do the windows.
     fs::write(
         dir.join("same.jsonl"),
         "{\"text\": \"first line\"}\n{\"text\": \"second line\"}\n{\"text\": \"third\"}\n",
@@ -474,7 +474,7 @@ fn what_a_run_reads_is_said_shown_and_written_out() {
     assert_eq!(ran(dir, &format!("data export {lock} --from 390 --count 11")).code, 2);
     let held_out = ran(dir, &format!("data export {lock} --held-out --count 2"));
     assert_eq!(held_out.stdout.lines().count(), 2);
-    // Tasks as well, of which only answers are targets.
+    // Tasks too, in which only answers are targets.
     let task = "arch = \"small.canon\"\ndata = { task = \"depo\", N = 4, K = 1, mini_vocab = 4, min_tlen = 1, \
         max_tlen = 2, seq_len = 24, ids = \"dense\" }\nbatch = { sequences = 4 }\n\
         optimizer = { lr = 0.002, weight_decay = 0.02 }\nschedule = { kind = \"constant\" }\n\

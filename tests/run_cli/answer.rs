@@ -1,4 +1,4 @@
-//! `canonc answer` as a process: what a model says to each question, and whether it is counted as right.
+//! `canonc answer` as a process: the model's answer to each question, and whether it counts as right.
 
 use std::fs;
 
@@ -51,7 +51,7 @@ fn each_question_is_answered_as_if_it_were_alone() {
         let alone = String::from_utf8_lossy(&alone.stdout).into_owned();
         assert_eq!(answer["said"].as_str().unwrap(), alone.trim_end_matches('\n'));
     }
-    // Right answers are counted as such.
+    // Right answers are counted as right.
     let known: Vec<String> = answers
         .lines()
         .zip(questions.lines())
@@ -86,7 +86,7 @@ fn what_cannot_be_asked_is_refused() {
     }
 }
 
-/// A lock on text with some lines of its data changed, trained for no step that matters here.
+/// A lock on text with some changed data lines; it hardly trains.
 fn on_text(place: &Place, name: &str, data: &str) -> String {
     let task = DEPO.find("task").unwrap()..DEPO.find("seq_len").unwrap();
     let mut recipe = DEPO.to_owned();
@@ -108,21 +108,21 @@ fn prompts_have_the_marks_that_training_has() {
         assert_eq!(output.status.code(), Some(0), "{}", crate::said(&output));
         serde_json::from_slice::<Value>(&output.stdout).unwrap()["tokens"].clone()
     };
-    // With an end there may be fewer; up to there they are the same.
+    // With an end mark there may be fewer tokens; up to it they are equal.
     let begins = |one: &Value, two: &Value| {
         let (one, two) = (one.as_array().unwrap(), two.as_array().unwrap());
         !one.is_empty() && two.starts_with(one)
     };
     assert!(begins(&tokens(&with, "--prompt A"), &tokens(&with, "--prompt-tokens 256,65")));
     assert_eq!(tokens(&without, "--prompt A"), tokens(&without, "--prompt-tokens 65"));
-    // Multihop's texts follow an end of text, and no bos is ever there.
+    // In multihop an end mark precedes each text, and a bos never occurs.
     let multihop = "lockfiles/small.lock";
     assert!(begins(&tokens(multihop, "--prompt A"), &tokens(multihop, "--prompt-tokens 257,65")));
     let empty =
         place.command(&format!("generate {without} --weights {weights} --prompt")).arg("").output();
     let said = crate::said(&empty.unwrap());
     assert!(said.contains("the prompt is empty"), "{said}");
-    // Tokens of a tokenizer's file, where the lock has one; else it is refused.
+    // Tokens come from the tokenizer's file if the lock has one; otherwise the file is refused.
     let trained = on_text(&place, "trained", "tokenizer = \"tiktoken\"\ntokenizer_vocab = 258\n");
     let said = place.exits(2, &format!("generate {trained} --weights {weights} --prompt A"));
     assert!(said.contains("--tokenizer-file"), "{said}");

@@ -1,5 +1,5 @@
-//! `canonc compare` as a process: no number out of a run that is not whole and of its lock; every arm, point and
-//! platform named in what it says. The comparisons are built from files, as a person builds them, and train in moments.
+//! `canonc compare` as a process: only complete runs of the right lock give numbers; messages name every arm, point and
+//! platform. The comparisons are built from files, as a person builds them, and train in moments.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 
 use crate::{ARCH, DEPO, Place};
 
-/// An arm: its name, its arch, and which lines of its recipe are changed into which.
+/// An arm: its name, its arch, and replacements for lines of its recipe.
 pub(crate) type Arm<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)]);
 
 /// Recipes `NAME.toml` on archs of one file, each with some lines changed, and a comparison of them.
@@ -34,14 +34,14 @@ pub(crate) fn comparison(arms: &[Arm<'_>], declared: &str) -> Place {
 pub(crate) const SHORT: (&str, &str) = ("steps = 6", "steps = 3");
 const COMPARE: &str = "compare lockfiles/both.lock";
 
-/// Two seeds of a base and a treated arm, one of the base again.
+/// Two seeds of a base and a treated arm, and one replicate of the base.
 fn two_arms(changes: &[(&str, &str)]) -> Place {
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
                     [seeds]\ninit = [1, 2]\ndata = [1, 2]\n[again]\ninit = [3]\ndata = [3]\n";
     comparison(&[("plain", "small", &[SHORT]), ("treated", "small_canon", changes)], declared)
 }
 
-/// The rows and words of standard output, without those of this machine's day.
+/// The rows and words of standard output, without timings.
 fn table(said: &str) -> Vec<String> {
     let kept = said.lines().filter(|line| !line.starts_with("step time"));
     let measured = |line: &str| {
@@ -96,14 +96,14 @@ fn no_table_is_made_of_a_log_that_was_cut_or_is_another_run_s() {
             assert_eq!(read(output), "", "a table of what is not so");
         }
     }
-    // Another run's log and attestation together are whole, but not of this lock.
+    // Another run's log and attestation are consistent with each other, but not of this lock.
     for name in ["metrics.jsonl", "attestation.toml"] {
         fs::copy(file(two, name), file(one, name)).unwrap();
     }
     let said = place.exits(1, COMPARE);
     assert!(said.contains(one), "{said}");
     assert_eq!(fs::read(place.path("runs/both/report.html")).unwrap(), report);
-    // As the message says: moved away, it is run again.
+    // Follow the message: after moving the folder away, the run is repeated.
     fs::rename(place.path(one), place.path("away")).unwrap();
     let after = place.type_in(COMPARE);
     assert_eq!(after.status.code(), Some(0), "{}", crate::said(&after));
@@ -123,7 +123,7 @@ fn every_arm_is_compared_at_the_point_that_the_locked_rule_chooses() {
     let place = comparison(&arms, declared);
     place.exits(0, "build both.toml");
     let said = place.exits(0, COMPARE);
-    // Three steps at a thousandth of a thousandth learn nothing: all are best at the other point.
+    // Three steps at a learning rate of a millionth learn nothing: the other point is best for all arms.
     for what in [
         "first (optimizer.lr 0.03) against plain (optimizer.lr 0.03)\n",
         "full (optimizer.lr 0.03) against plain (optimizer.lr 0.03)\n",
@@ -160,7 +160,7 @@ fn arms_on_other_platforms_say_so_and_their_seconds_are_not_compared() {
     assert!(said.contains(differs), "{said}");
     let row = said.lines().find(|line| line.starts_with("step time")).unwrap();
     let row: Vec<&str> = row.split_whitespace().collect();
-    // Three means in milliseconds, no ratio, no interval; one repetition does not say how steady the machine is.
+    // Three means in milliseconds, no ratio, no interval; one replicate does not show how steady the machine is.
     assert_eq!(row[8..10], ["–", "–"], "{said}");
     assert_eq!(row[10..15].join(" "), "unknown: 1 of 3 repetitions", "{said}");
     assert!(said.contains("had not the same platform and machine are not compared"), "{said}");
@@ -177,7 +177,7 @@ fn a_signal_reaches_the_run_under_way_and_counts_once() {
     place.exits(0, "build both.toml");
     let both = ["runs/both/both-plain-seed1", "runs/both/both-treated-seed1"];
     let mut done = 0;
-    // To this process alone, as `kill` sends it; to both, as a terminal and a job scheduler do.
+    // A signal to this process alone, as from `kill`; and to both, as from a terminal or a job scheduler.
     for to_both in [false, true] {
         let mut command = place.command(COMPARE);
         command.stderr(Stdio::piped()).stdout(Stdio::null()).process_group(0);
@@ -194,7 +194,7 @@ fn a_signal_reaches_the_run_under_way_and_counts_once() {
         let rest: Vec<String> = lines.lines().map(Result::unwrap).collect();
         assert_eq!(child.wait().unwrap().code(), Some(75), "{whom}: {rest:?}");
         assert!(rest.iter().any(|line| line.contains("with a checkpoint")), "{rest:?}");
-        // Which of them is first is drawn by the lock's id; the other has not begun.
+        // The lock's id determines which of them runs first; the other has not begun.
         let begun: Vec<&str> = both.into_iter().filter(|run| place.path(run).exists()).collect();
         let [run] = begun[..] else { panic!("{begun:?}") };
         let steps = place.steps(run).len() as u64;
@@ -216,7 +216,7 @@ fn two_runs_at_a_time_give_the_same_table() {
     let (one, _) = read(COMPARE);
     fs::rename(place.path("runs"), place.path("before")).unwrap();
     let (two, said) = read(&format!("{COMPARE} --jobs 2"));
-    // But for seconds, which runs beside each other have none of.
+    // Equal except for timings, which concurrent runs do not have.
     let timed = [
         " (of step times the geometric mean of treatment over base)",
         " A ratio of times has an interval, on the log scale, only where the base against itself stays within ×1.05.",
@@ -229,14 +229,14 @@ fn two_runs_at_a_time_give_the_same_table() {
         |line: &String| timed.iter().fold(line.clone(), |line, said| line.replace(said, ""));
     let one: Vec<String> = one.iter().map(without).collect();
     assert_eq!(one, two);
-    // Who says what is told.
+    // Each line names its run.
     for name in ["both-plain-seed1", "both-treated-seed2"] {
         assert!(said.contains(&format!("{name}: finished: ")), "{said}");
     }
     assert!(place.exits(2, &format!("{COMPARE} --jobs 0")).contains("from 1 to 256"));
 }
 
-/// Three seeds at two points, matched: the document says what the tables say, and standard output is nothing else.
+/// Three seeds at two points, matched: the document has the tables' numbers, and standard output has nothing else.
 #[test]
 fn the_document_has_every_number_and_stands_alone() {
     let declared = "base = \"plain\"\ntreatment = [\"canon\"]\n\
@@ -283,7 +283,7 @@ fn the_document_has_every_number_and_stands_alone() {
         let end = |of: &str, name: &str| row[of][name].as_f64();
         let bootstrap = (end("bootstrap", "low"), end("bootstrap", "high"));
         assert_eq!(bootstrap, (low, high), "at three seeds the ends are those");
-        // Student's t of three seeds, by hand.
+        // Student's t for three seeds, by hand.
         let mean = paired.iter().sum::<f64>() / 3.0;
         let squares: f64 = paired.iter().map(|d| (d - mean) * (d - mean)).sum();
         let half = 4.302_652_73 * (squares / 2.0 / 3.0).sqrt();
@@ -317,7 +317,7 @@ fn what_is_refused_has_written_nothing() {
         }
         found
     };
-    // The same comparison of another training: its runs' folders are taken by those of the first.
+    // The same comparison with another training: runs of the first one occupy its folders.
     for name in ["plain.toml", "treated.toml"] {
         let text = fs::read_to_string(place.path(name)).unwrap();
         assert!(text.contains("steps = 3"));

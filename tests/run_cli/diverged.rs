@@ -1,4 +1,4 @@
-//! Divergence as a result: it is attested and checked like any other end of a run, and nothing else stops for it.
+//! Divergence as a result: it is attested and checked like any other end of a run, and other runs continue.
 
 use std::fs;
 
@@ -66,7 +66,7 @@ fn locks_that_are_run_one_after_another_do_not_wait_for_one_that_diverges() {
     assert_eq!(place.attestation("runs/other").diverged, None);
 }
 
-/// An attestation that says more than the log is refused by everything that reads a run.
+/// Every reader of a run refuses an attestation that contradicts the log.
 #[test]
 fn a_divergence_that_the_log_does_not_show_is_a_finding() {
     let place = Place::new(&experiment("small", DEPO, &[]));

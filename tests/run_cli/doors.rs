@@ -1,4 +1,4 @@
-//! What comes in is checked, what goes out is what it says: names, output paths, exports of other weights.
+//! Checks of input and output: names, output paths, exports of other weights.
 
 use std::fs;
 use std::path::Path;
@@ -70,7 +70,7 @@ fn no_command_writes_over_what_canonc_did_not_write_there() {
             assert_eq!(fs::read(place.path(theirs)).unwrap(), before, "{words}");
         }
     }
-    // Its own it replaces, where that can be told: samples look like anybody's corpus.
+    // It replaces its own files if it can recognise them: samples look like anybody's corpus.
     for (words, again) in [
         ("report runs/small --out page.html --tensorboard tb".to_owned(), 0),
         (format!("{generate} --format jsonl --out a.jsonl"), 2),
@@ -107,13 +107,13 @@ fn only_the_weights_of_the_lock_and_the_run_are_exported() {
     let card = fs::read_to_string(place.path("hf/README.md")).unwrap();
     assert!(card.contains("| weights | of step 6 of 6 of lock "), "{card}");
     assert!(card.contains(", not attested |") && !card.contains("attested by"), "{card}");
-    // Two checkpoints of the run change places.
+    // Swap two checkpoints of the run.
     let away = place.path("away");
     fs::rename(step("small", 6), &away).unwrap();
     fs::rename(step("small", 4), step("small", 6)).unwrap();
     fs::rename(&away, step("small", 4)).unwrap();
     place.exits(1, "export runs/small --to hf --out no");
-    // Another run's takes the place of the last.
+    // Replace the last checkpoint by another run's.
     fs::remove_dir_all(step("small", 6)).unwrap();
     fs::rename(step("other", 6), step("small", 6)).unwrap();
     place.exits(1, "export runs/small --to hf --out no");

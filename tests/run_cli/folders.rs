@@ -1,4 +1,4 @@
-//! A run's folder wherever a lock is read, several locks at once, and what one process cannot run.
+//! A run's folder in place of a lock, several locks at once, and runs that one process cannot do.
 
 use std::fs;
 
@@ -17,7 +17,7 @@ fn several_locks_are_run_one_after_another() {
     let both = "lockfiles/one.lock lockfiles/two.lock";
     let said = place.exits(2, &format!("run {both} --dir elsewhere"));
     assert!(said.contains("runs/NAME"), "{said}");
-    // One that cannot be read stops all of them, before the first begins.
+    // An unreadable lock stops all of them before the first begins.
     fs::write(place.path("lockfiles/torn.lock"), "kind = \"experiment\"\n").unwrap();
     place.exits(2, "run lockfiles/one.lock lockfiles/torn.lock");
     assert!(!place.path("runs").exists());
@@ -27,7 +27,7 @@ fn several_locks_are_run_one_after_another() {
     place.holds("runs/two");
     assert_eq!(place.exits(0, &format!("run -q {both}")), "", "finished, and nothing to say");
 
-    // A run's folder is its lock, and brings its weights.
+    // A run's folder serves as its lock, and supplies its weights.
     let shown = place.exits(0, "show lockfiles/one.lock");
     for run in ["runs/one", "runs/one/lock"] {
         let said = place.exits(0, &format!("show {run}"));
@@ -58,7 +58,7 @@ fn more_devices_than_one_are_refused() {
     assert!(!place.path("runs").exists());
 }
 
-/// A run serves every comparison that needs its lock.
+/// Every comparison that needs a lock can use its run.
 #[test]
 fn an_arm_that_was_trained_for_one_comparison_serves_another() {
     let place = Place::empty();
@@ -83,13 +83,13 @@ fn an_arm_that_was_trained_for_one_comparison_serves_another() {
     assert!(place.path("runs/one/one-plain-seed1").is_dir());
     assert!(!place.path("runs/two/two-plain-seed1").exists(), "the base is not trained twice");
     place.exits(0, "report two one --out page.html");
-    // What is not finished is no help to others.
+    // An unfinished run is not used by other comparisons.
     fs::remove_file(place.path("runs/one/one-plain-seed1/attestation.toml")).unwrap();
     let said = place.exits(0, "report two --out page.html");
     assert!(said.contains("(1 run,") && said.contains("left out: two: its table"), "{said}");
 }
 
-/// A run that is still going, or was interrupted, is shown as far as it is.
+/// An active or interrupted run is shown up to its last step.
 #[test]
 fn an_unfinished_run_is_shown_and_says_so() {
     let place = Place::new(&experiment("small", DEPO, &[]));

@@ -1,5 +1,5 @@
-//! `canonc import` and `canonc export` as processes: the reference's checkpoints to the reference's logits, finished
-//! runs to other programs, refusals with their exit codes.
+//! `canonc import` and `canonc export` as processes: the reference's checkpoints give the reference's logits, finished
+//! runs are exported to other programs, refusals have their exit codes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ fn type_in(folder: &Path, words: &[&str]) -> Output {
     command.output().unwrap()
 }
 
-/// What stands on standard output, of a command that works.
+/// Standard output of a command that succeeds.
 fn works(folder: &Path, words: &[&str]) -> String {
     let output = type_in(folder, words);
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -124,8 +124,8 @@ fn a_finished_run_is_exported_and_an_unfinished_one_is_not() {
     assert!(config.contains("\"LlamaForCausalLM\"") && !config.contains("auto_map"), "{config}");
     let card = fs::read_to_string(root.join("hf/README.md")).unwrap();
     assert!(card.contains("attested by the run") && card.contains("step-0000000006"), "{card}");
-    // Rounded weights are not the attested ones, an earlier step's are of a part of the training, and other files say
-    // nothing of theirs.
+    // Rounded weights differ from the attested ones, an earlier step's weights saw only part of the training, and other
+    // files do not name a step.
     let steps = "runs/small/checkpoints/step-0000000004/weights.safetensors";
     let no_step = root.join("plain.safetensors");
     works(root, &["import", "hf", "--out", "plain", "--name", "plain"]);
@@ -192,7 +192,7 @@ fn a_finished_run_is_exported_and_an_unfinished_one_is_not() {
         assert!(said.contains("is not what its checkpoint says it is"), "{said}");
     }
     fs::write(&trained, good).unwrap();
-    // A step that was logged and is another now: the run is held against its attestation first.
+    // One logged step was changed: the run is checked against its attestation first.
     let metrics = root.join("runs/small/metrics.jsonl");
     let text = fs::read_to_string(&metrics).unwrap();
     fs::write(&metrics, text.lines().take(3).map(|l| format!("{l}\n")).collect::<String>())
@@ -203,7 +203,7 @@ fn a_finished_run_is_exported_and_an_unfinished_one_is_not() {
     .unwrap();
     assert!(said.contains("runs/small"), "{said}");
     assert!(!root.join("no").exists());
-    // Lingua trains on text: its recipe is refused by the field, its checkpoint is not.
+    // Lingua trains on text: its recipe is refused with the field's name, its checkpoint is not refused.
     let said =
         refused(root, 2, &["export", "lockfiles/small.lock", "--to", "slurm", "--out", "no"]);
     assert!(
@@ -230,12 +230,12 @@ fn what_cannot_be_is_said_with_its_file_and_nothing_is_left_behind() {
     fs::write(place.join("r.yaml"), "model: &m\n  dim: 64\n").unwrap();
     let said = refused(place, 2, &["import", "r.yaml", "--out", "o"]);
     assert!(said.contains("an anchor") && said.contains("r.yaml:1"), "{said}");
-    // A budget that contradicts its keys.
+    // A budget that contradicts the recipe's keys.
     let text = "model:\n  dim: 64\n  n_heads: 4\nsteps: 10\noptim:\n  warmup: 20\n";
     fs::write(place.join("r.yaml"), text).unwrap();
     let said = refused(place, 2, &["import", "r.yaml", "--devices", "2", "--out", "o"]);
     assert!(said.contains("warmup takes 20 steps, but the run has 10"), "{said}");
-    // An arch that nobody else has.
+    // An arch that no other program has.
     fs::write(
         place.join("a.canon"),
         "arch a { vocab 16 dim 16 norm_eps 1e-5 init lingua layers 1 of decoder { mixer attention { heads 2, window 4 } mlp swiglu { hidden 32 } } }",
@@ -248,7 +248,7 @@ fn what_cannot_be_is_said_with_its_file_and_nothing_is_left_behind() {
     assert!(!left.into_iter().any(|name| name.contains("partial")));
 }
 
-/// Plain, as stock `transformers` knows it; with Canon layers; with heads that follow another RoPE.
+/// A plain model, as in stock `transformers`; one with Canon layers; one with other RoPE settings.
 const LLAMAS: &str = "
 arch plain {
   vocab 97   dim 32   norm_eps 1e-5
@@ -264,7 +264,7 @@ arch canon_halved = canon with { mixer.rope.layout half }
 arch other = plain with { mixer.rope.theta 500000 }
 ";
 
-/// A folder with the archs, weights of each under our paths, and tokens.
+/// A folder with the archs, the weights of each under our paths, and tokens.
 fn llamas() -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("a.canon"), LLAMAS).unwrap();
@@ -304,14 +304,14 @@ fn weights_of_others_give_the_logits_of_ours_in_every_command_that_takes_them() 
             for weights in [format!("{out}/{file}"), out.clone()] {
                 assert_eq!(forward(arch, &weights), logits, "{arch} of {weights}");
             }
-            // Weights of others go out as ours do.
+            // Weights under foreign names are exported like ours.
             let again = format!("{out}-again");
             let words = ["export", "a.canon", "--arch", arch, "--weights", &out];
             works(root, &[words.as_slice(), &["--to", to, "--out", &again]].concat());
             let bytes = |folder: &str| fs::read(root.join(folder).join(file)).unwrap();
             assert!(bytes(&out) == bytes(&again), "{out}");
         }
-        // Sampling reads them the same way.
+        // Generation reads them in the same way.
         let text = |weights: &str| {
             let words = ["generate", "a.canon", "--arch", arch, "--prompt-tokens", "1,2,3"];
             let given = ["--weights", weights, "--seed", "3", "--max-tokens", "9"];
@@ -320,7 +320,7 @@ fn weights_of_others_give_the_logits_of_ours_in_every_command_that_takes_them() 
         assert_eq!(text(&ours), text(&format!("{arch}-hf")));
         assert_eq!(text(&ours), text(&format!("{arch}-lingua/default/consolidated.pth")));
     }
-    // The rows were reordered, and that is said; a file alone is of stock `transformers`.
+    // The reordering of rows is reported; a file without configuration counts as stock `transformers`.
     fs::copy(root.join("plain-hf/model.safetensors"), root.join("alone.safetensors")).unwrap();
     let words = ["forward", "a.canon", "--arch", "plain", "--tokens", "t.safetensors"];
     let given = ["--weights", "alone.safetensors", "--out", "o.safetensors"];
@@ -328,7 +328,7 @@ fn weights_of_others_give_the_logits_of_ours_in_every_command_that_takes_them() 
     let said = String::from_utf8(said.stderr).unwrap();
     assert!(said.contains("rows of q and k are reordered"), "{said}");
     assert_eq!(forward("plain", "alone.safetensors"), forward("plain", "plain.safetensors"));
-    // A configuration in the same folder is of the same model, or the weights are refused.
+    // A configuration in the same folder must describe the same model, or the weights are refused.
     let given = ["--weights", "plain-hf", "--out", "no.safetensors"];
     let words = ["forward", "a.canon", "--arch", "other", "--tokens", "t.safetensors"];
     let said = refused(root, 2, &[words.as_slice(), &given].concat());
@@ -383,7 +383,7 @@ fn an_import_without_weights_has_to_be_asked_for() {
     assert!(said.contains("--no-weights") && !place.join("o").exists(), "{said}");
     let listed = works(place, &["import", "model", "--out", "o", "--no-weights"]);
     assert_eq!(listed, "o/arch/model.canon\n");
-    // As the release ships it: a configuration, and the variant that its loader takes below.
+    // As in the release: a configuration, and in a subfolder the variant that its loader takes.
     let release = place.join("release");
     fs::create_dir_all(release.join("default")).unwrap();
     for name in ["params.json", "consolidated.pth"] {
@@ -398,7 +398,7 @@ fn an_import_without_weights_has_to_be_asked_for() {
     assert!(!place.join("n/weights.safetensors").exists());
 }
 
-/// The release's own configurations by the command; the library's test compares all 48 with the committed archs.
+/// Imports the release's own configurations; the library's test compares all 48 with the committed archs.
 #[test]
 fn a_released_configuration_is_imported_by_its_file_and_lists_what_changes_nothing() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("recipes/published/data/hf_configs.json");

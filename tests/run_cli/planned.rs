@@ -1,4 +1,4 @@
-//! What a comparison declares before its runs, and what it does not show: plans, stopping rules, chosen seeds.
+//! Declarations before a comparison's runs, and their limits: plans, stopping rules, chosen seeds.
 
 use std::fs;
 
@@ -16,7 +16,7 @@ fn seeds(numbers: &[u64]) -> String {
     format!("[seeds]\ninit = [{list}]\ndata = [{list}]\n")
 }
 
-/// `NAME.toml`, of the arms of `both.toml` with other seeds, built.
+/// Builds `NAME.toml`: the arms of `both.toml` with other seeds.
 fn beside(place: &Place, name: &str, declared: &str) {
     let both = fs::read_to_string(place.path("both.toml")).unwrap();
     let arms = &both[both.find("[arms]").unwrap()..];
@@ -35,7 +35,7 @@ fn three_chosen_seeds_of_nine_are_named() {
     let said = place.exits(0, "compare lockfiles/both.lock");
     assert!(!said.contains("leaves out") && !said.contains("compares the same arms"), "{said}");
 
-    // Shuffled, with the pairs of each seed together.
+    // Shuffled, but the runs of each seed stay together.
     let order: Vec<&str> = said
         .lines()
         .filter_map(|line| line.strip_prefix("run ")?.split_once(": ").map(|(_, name)| name))
@@ -51,7 +51,7 @@ fn three_chosen_seeds_of_nine_are_named() {
     assert!(said.contains(left), "{said}");
     let note = "Note: lockfiles/both.lock compares the same arms with 9 seeds.";
     assert!(said.contains(note), "{said}");
-    // The document and the page say it as well.
+    // The document and the page show it as well.
     let output = place.type_in("compare lockfiles/three.lock --json");
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
     let one = &value["comparisons"][0];
@@ -71,7 +71,7 @@ fn three_chosen_seeds_of_nine_are_named() {
         "{said}"
     );
     assert!(!said.contains("leaves out"), "{said}");
-    // Other arms are no siblings.
+    // Locks of other arms are not siblings.
     let other = fs::read_to_string(place.path("both.toml")).unwrap();
     fs::write(
         place.path("other.toml"),
@@ -84,7 +84,7 @@ fn three_chosen_seeds_of_nine_are_named() {
     let said = place.exits(0, "compare lockfiles/three.lock");
     assert!(said.contains(note) && !said.contains("lockfiles/other.lock"), "{said}");
 
-    // The nine runs of the base are its noise.
+    // The nine runs of the base give the noise estimate.
     let said = place.exits(0, plan);
     assert!(
         said.contains("from 9 runs of the base") && said.contains("this lock  9 seeds"),
@@ -123,7 +123,7 @@ fn a_plan_is_made_of_pairs_of_the_base_and_its_repetition() {
     let output = place.type_in(&format!("{plan} --noise 0.1 --json"));
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(value["noise_from"]["from"], "given");
-    // One pair is too few, and the plan says what it took instead.
+    // One pair is too few, and the plan names what it used instead.
     beside(&place, "one", &format!("{}{}", seeds(&[1, 2, 3]), again("11")));
     place.exits(0, "compare lockfiles/one.lock");
     let said = place.exits(0, "plan lockfiles/one.lock --effect 0.1");
@@ -154,7 +154,7 @@ fn a_plan_says_why_there_is_none() {
         "{HEAD}[analysis]\nprimary = \"answer_accuracy\"\nmargin = 0.1\n{}",
         seeds(&[1, 2, 3])
     );
-    // After one step at a rate of nearly nothing, no whole answer is right.
+    // After one step at a tiny rate, no complete answer is right.
     let idle: [(&str, &str); 3] =
         [("steps = 6", "steps = 1"), ("warmup = 2", "warmup = 0"), ("lr = 0.01", "lr = 0.0000001")];
     let place =
@@ -212,7 +212,7 @@ fn a_stopping_rule_looks_after_every_seed_and_stops() {
     }
     assert!(place.path(&format!("runs/both/both-plain-seed{used}")).exists());
     assert!(!place.path(&format!("runs/both/both-plain-seed{}", used + 1)).exists());
-    // The same again: nothing more is run, and the page needs no more than the rule does.
+    // Repeated: no further run, and the page needs only the rule's runs.
     place.exits(0, "compare lockfiles/both.lock");
     assert_eq!(fs::read_to_string(place.path("runs/both/looks.jsonl")).unwrap(), looks);
     assert!(!place.path(&format!("runs/both/both-plain-seed{}", used + 1)).exists());
@@ -220,7 +220,7 @@ fn a_stopping_rule_looks_after_every_seed_and_stops() {
     assert!(!said.contains("left out"), "{said}");
     let page = fs::read_to_string(place.path("page.html")).unwrap();
     assert!(page.contains("95% anytime-valid interval") && !page.contains("t interval"), "{page}");
-    // A look that was taken is not taken again, and one under an earlier analysis is not hidden.
+    // A recorded look is not repeated, and a look under an earlier analysis is not hidden.
     let path = place.path("runs/both/looks.jsonl");
     fs::write(&path, looks.replacen("\"n\":2", "\"n\":9", 1)).unwrap();
     let said = place.exits(1, "compare lockfiles/both.lock");
@@ -248,7 +248,7 @@ fn a_stopping_rule_looks_after_every_seed_and_stops() {
     assert!(kept.starts_with(&looks) && kept.len() > looks.len(), "{kept}");
 }
 
-/// Times are not compared here, only that they are measured, and that a bound no machine holds leaves no interval.
+/// Only checks that times are measured, and that a bound that no machine meets leaves no interval.
 #[test]
 fn step_times_are_measured_in_turn_and_write_nothing() {
     let place = comparison(&ARMS, &format!("{HEAD}{}", seeds(&[1, 2])));

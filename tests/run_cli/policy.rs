@@ -1,8 +1,8 @@
-//! What a lock says that decides how it is computed, or that nothing is measured.
+//! Lock settings that select kernels, and runs without any metric.
 //!
-//! In: a small recipe with one thing changed. Must stay true: what cannot be run as it says is refused,
-//! never run as something else; which kernel was asked for is what the run records; a run of which nothing
-//! is measured is a whole run.
+//! In: a small recipe with one setting changed. Must stay true: a setting that cannot be honoured is refused,
+//! never replaced; the run records the requested kernel; a run without
+//! metrics is a complete run.
 
 use std::fs;
 
@@ -39,7 +39,7 @@ fn a_gated_norm_can_be_asked_for_in_plain_operations() {
     assert!(!kernels("").contains("asked for"));
     let plain = kernels("kernels.gated_norm = \"reference\"\n");
     assert!(plain.lines().all(|line| line.contains("reference (asked for)")), "{plain}");
-    // The same computation: the same id.
+    // The same computation has the same id.
     assert_eq!(arch("").id(), arch("kernels.gated_norm = \"reference\"\n").id());
 }
 

@@ -1,4 +1,4 @@
-//! Replay, reproduction and signatures, as they are typed.
+//! Replay, reproduction and signatures, as typed on the command line.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,7 +13,7 @@ fn key(name: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/golden/ssh").join(name)
 }
 
-/// Halves the loss of a step, and makes chain, checkpoints and attestation right again, as an enemy would.
+/// Halves a step's loss and recomputes chain, checkpoints and attestation, as an attacker would.
 fn halve_loss(place: &Place, run: &str, step: u64) {
     let tagged = |tag: &str, text: &str| Digest::of(tag, text).to_string();
     let metrics = place.path(&format!("{run}/metrics.jsonl"));
@@ -57,7 +57,7 @@ fn an_edited_loss_is_found_by_replay_and_by_reproduction_alone() {
     let trusted = closing.split_once("taken on trust").unwrap().1;
     assert!(!trusted.contains("losses") && !trusted.contains("training"), "{closing}");
     assert!(place.exits(0, "verify small").contains("losses and gradient norms"), "no replay");
-    // The word after it is a number, `all` or the run.
+    // The word after `--replay` is a number, `all` or the run.
     assert!(place.exits(0, "verify --replay small").contains("6 of 6 steps"));
     assert!(place.exits(0, "verify --replay 2 small").contains("2 of 6 steps"));
     for words in ["verify --replay few small", "verify --replay 0 small", "verify --replay 3"] {
@@ -160,7 +160,7 @@ fn an_attestation_is_signed_and_the_signature_checked() {
     };
     match is_accepted("ada@lab.org") {
         Ok(accepted) => assert!(accepted && !is_accepted("bob@lab.org").unwrap()),
-        // Past the capture of output: a check that was not made is not passed over in silence.
+        // Bypass the capture of output, so that a skipped check is visible.
         Err(error) => writeln!(
             std::io::stderr(),
             "\nNOT RUN: ssh-keygen on a signature of `canonc sign` ({error}); what proves it here are the signatures \
@@ -169,7 +169,7 @@ fn an_attestation_is_signed_and_the_signature_checked() {
         .unwrap(),
     }
 
-    // One bit of the times below the seal, which no digest covers.
+    // Change the timings below the seal, which no digest covers.
     let mut text = fs::read_to_string(&attestation).unwrap();
     text = text.replacen("processes = 2", "processes = 1", 1);
     fs::write(&attestation, text).unwrap();

@@ -1,6 +1,6 @@
 //! A terminal that closes, `nohup`, and a process that is killed between two files.
 //!
-//! In: small runs. Must stay true: what a signal or a kill leaves, the next start goes on from, and tidies up.
+//! In: small runs. Must stay true: after a signal or a kill, the next start resumes and cleans up.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -20,7 +20,7 @@ fn a_terminal_that_closes_asks_twice_and_nohup_not_at_all() {
     };
     let (mut child, mut lines) = place.start("run --dir twice");
     until_step_2(&mut lines);
-    // The system tells the processes of a terminal, and their shell tells them again.
+    // Both the system and the shell signal the processes of a closing terminal.
     signal(&child, "-HUP");
     signal(&child, "-HUP");
     assert_eq!(child.wait().unwrap().code(), Some(75));

@@ -1,5 +1,5 @@
-//! `canonc forward`, `canonc generate` and `canonc bench step` as processes: the reference model's own numbers out of
-//! files, equal text for equal requests, refusals with their exit codes.
+//! `canonc forward`, `canonc generate` and `canonc bench step` as processes: files reproduce the reference model's
+//! numbers, equal requests give equal text, refusals have their exit codes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Command, Output};
 
 use runtime::weights::file;
 
-/// A folder with an arch, its weights under Hugging Face's names, tokens and targets, all of the golden case.
+/// A folder with an arch, its weights under Hugging Face's names, tokens and targets, all from the golden case.
 struct Place {
     root: tempfile::TempDir,
 }
@@ -58,7 +58,7 @@ impl Place {
         command.output().unwrap()
     }
 
-    /// What stands on standard output, of a command that works.
+    /// Standard output of a command that succeeds.
     fn works(&self, words: &str) -> String {
         let output = self.type_in(words);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -66,7 +66,7 @@ impl Place {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// What stands on standard error, of one that ends with that code.
+    /// Standard error of a command that fails with that exit code.
     fn refused(&self, code: i32, words: &str) -> String {
         let output = self.type_in(words);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -74,7 +74,7 @@ impl Place {
         said
     }
 
-    /// A tensor of floats out of a file, flat.
+    /// A float tensor from a file, flattened.
     fn floats(&self, name: &str, tensor: &str) -> Vec<f64> {
         let tensors = file::read(&self.path(name)).unwrap();
         Vec::try_from(tensors[tensor].reshape([-1])).unwrap()

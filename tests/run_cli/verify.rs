@@ -1,6 +1,6 @@
-//! `canonc verify` as a process: its classes, its last line, its exit codes; and who else refuses what it finds.
+//! `canonc verify` as a process: its classes, its last line, its exit codes; and the commands that refuse bad runs.
 //!
-//! In: a small finished run, with something broken in it. Must stay true: exit 1 if and only if a claim is false.
+//! In: a small finished run with one thing broken. Must stay true: exit 1 if and only if a claim is false.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn verify_names_what_is_broken() {
         );
         assert!(!claims.is_empty(), "{class}");
     }
-    // The last line on standard output is the same in words.
+    // The last line on standard output gives the same result in words.
     let output = place.type_in("verify runs/small");
     let text = String::from_utf8(output.stdout).unwrap();
     assert_eq!(text.lines().last(), whole["closing"].as_str());
@@ -41,7 +41,7 @@ fn verify_names_what_is_broken() {
     assert!(broken.contains("step-0000000006: weights.safetensors has digest"), "{broken}");
     let said = place.exits(1, "verify runs/small");
     assert!(said.contains("BROKEN") && said.contains("1 finding"), "{said}");
-    // What quotes the weights refuses them as well.
+    // Commands that use the weights refuse them as well.
     let generate = "generate lockfiles/small.lock --prompt-tokens 1 --max-tokens 1 --weights";
     let file = "runs/small/checkpoints/step-0000000006/weights.safetensors";
     let said = place.exits(1, &format!("{generate} {file}"));

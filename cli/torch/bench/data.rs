@@ -1,7 +1,7 @@
 //! `canonc bench data`: the playground's generators on one core.
 //!
-//! In: nothing. Out: samples a second and, where python3 is there, the ratio to a stand-in of the published Python
-//! generators that ran on this machine just before; milliseconds of Lano's parser. Must stay true: a ratio is of two
+//! In: nothing. Out: samples per second and, if python3 is available, the ratio to a stand-in for the published Python
+//! generators that ran on this machine just before; milliseconds of Lano's parser. Must stay true: a ratio compares two
 //! measurements of one run.
 
 use records::progress::rounded;

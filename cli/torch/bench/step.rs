@@ -1,7 +1,7 @@
-//! `canonc bench step`: whole training steps, of one architecture in detail or of several beside each other.
+//! `canonc bench step`: times whole training steps, of one architecture in detail or of several in comparison.
 //!
-//! In: architectures and lengths. Out: each kernel's part of one step; or, of several, milliseconds of a step and its
-//! ratio to the first architecture's at that length. Must stay true: what is timed is what a run executes; the
+//! In: architectures and lengths. Out: each kernel's share of one step; or, for several, milliseconds of a step and its
+//! ratio to the first architecture's at that length. Must stay true: the timed step is the one that a run executes; the
 //! architectures of a table take turns in one process.
 
 use std::path::Path;
@@ -82,7 +82,7 @@ fn beside(args: &BenchArgs, files: &[std::path::PathBuf], lengths: &[i64]) -> Ou
     Ok(Exit::Fine)
 }
 
-/// What a step takes, and each kernel's part of it.
+/// The time of a step, and each kernel's share of it.
 fn in_detail(args: &BenchArgs, file: &Path, seq_len: i64) -> Outcome {
     let (_, graph, bench) = timed(args, file, seq_len)?;
     let StepBench { micro, update, kernels, paths, ceiling, threads, .. } = &bench;

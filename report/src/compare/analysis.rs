@@ -1,9 +1,9 @@
-//! The analysis that a comparison declares, and the words that it gives.
+//! The analysis that a comparison declares, and the resulting words.
 //!
 //! In: a comparison with its runs. Out: its primary metric, family, margin and level; each row of the family with its
-//! Holm-adjusted p value and its word. Must stay true: the family is fixed by the declaration, not by what was found:
-//! a declared row without data still counts; a row outside the family gets no word; several comparisons shown together
-//! are one family.
+//! Holm-adjusted p value and its word. Must stay true: the declaration alone fixes the family, never the results;
+//! a declared row without data still counts; a row outside the family gets no word; comparisons shown together
+//! form one family.
 
 use compiler::lock::{self, Stop};
 use serde::Serialize;
@@ -13,26 +13,26 @@ use super::{Comparison, Pair, Row, called};
 use crate::statistics::equivalence::{self, Judged, Margin, judge};
 use crate::statistics::{Better, Confidence, Undefined};
 
-/// What is declared about the tests.
+/// The declared tests.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Analysis {
-    /// The primary metric, as tables call it.
+    /// The primary metric, as named in tables.
     pub primary: String,
-    /// The metrics of the family, as tables call them; each counts once for every treated arm.
+    /// The metrics of the family, as named in tables; each counts once per treated arm.
     pub family: Vec<String>,
     /// In the unit of the primary metric.
     pub margin: Option<Margin>,
     pub confidence: Confidence,
-    /// With a stopping rule, the seeds after which it stops at the latest.
+    /// With a stopping rule, the maximum number of seeds.
     pub max_seeds: Option<usize>,
-    /// Whether the comparison's lock declares it; if not, these are the defaults.
+    /// Whether the comparison's lock declares the analysis; if not, these are the defaults.
     pub declared: bool,
 }
 
 impl Analysis {
-    /// What a lock declares; `None` where it leaves everything at its neutral value.
+    /// The analysis that a lock declares; `None` if all its values are neutral.
     pub(crate) fn declared(locked: &lock::Comparison) -> Option<Analysis> {
-        // How steady times have to be is no part of the tests.
+        // The bound on timing noise is not part of the tests.
         let lock::Analysis { primary, family, margin, level, stop, time_bound: _ } =
             &locked.analysis;
         let confidence = Confidence::new(1.0 - level.to_f64())?;
@@ -55,7 +55,7 @@ impl Analysis {
     }
 }
 
-/// What the lock declares, or the defaults: the metric of the selection for every treated arm, no margin, level 0.05.
+/// The declared analysis, or the default: the selection's metric for every treated arm, no margin, level 0.05.
 pub fn analysis_of(comparison: &Comparison) -> Analysis {
     comparison.proved.analysis.clone().unwrap_or_else(|| {
         let primary = comparison.judged_by().to_owned();
@@ -70,7 +70,7 @@ pub fn analysis_of(comparison: &Comparison) -> Analysis {
     })
 }
 
-/// The direction in which a metric is better, by the field table.
+/// The direction in which a metric improves, from the field table.
 pub(crate) fn better(metric: &str) -> Better {
     let least = compiler::field::LESS_IS_BETTER.iter().any(|name| called(name) == metric);
     match least || metric == super::TRAINING_LOSS || metric == super::STEP_TIME {
@@ -90,7 +90,7 @@ pub struct Member {
 }
 
 impl Comparison {
-    /// Every test that the analysis declares, with its word.
+    /// All tests that the analysis declares, with their words.
     pub fn family(&self) -> Vec<Member> {
         let analysis = analysis_of(self);
         let members = members(self, &analysis);
@@ -110,7 +110,7 @@ impl Comparison {
     }
 }
 
-/// The words of the primary metric of several comparisons that are shown together: one family of all their rows, at
+/// The words of the primary metrics of several comparisons shown together: all their rows form one family, at
 /// the strictest of their levels. In the order of the comparisons and their pairs.
 pub fn together(comparisons: &[&Comparison]) -> Vec<Judged> {
     let mut rows = Vec::new();
@@ -146,7 +146,7 @@ fn input(pair: &Pair<'_>, metric: &str, analysis: &Analysis) -> equivalence::Row
     let result = match &row {
         Some(Row { result: Ok(found), .. }) => Ok(*found),
         Some(Row { result: Err(NoInterval::Undefined(why)), .. }) => Err(*why),
-        // A time without an interval has no value that could be tested.
+        // A time without an interval has no value to test.
         Some(Row { result: Err(NoInterval::Time(_)), .. }) | None => Err(nothing),
     };
     let margin = analysis.margin.filter(|_| metric == analysis.primary);

@@ -1,10 +1,10 @@
-//! What has to be said with a table of differences.
+//! The caption of a table of differences.
 //!
-//! In: a comparison, the pairs that are shown, and the words of its family. Out: sentences: what means are over, the
-//! locked rule, how intervals were made and what they cover, the family of tests, the A/A noise, the questions,
-//! warnings. Must stay true: nothing that weakens a number in the table is left out; no sentence dismisses a difference
-//! by the noise of single runs; where the rule could not choose a point, or seconds are of several machines, that is
-//! said.
+//! In: a comparison, the pairs that are shown, and the words of its family. Out: sentences on the means,
+//! the locked rule, the intervals and their coverage, the family of tests, the A/A noise, the questions,
+//! and warnings. Must stay true: every fact that weakens a number in the table is included; no sentence dismisses a
+//! difference by the noise of single runs; the caption says if the rule could not choose a point, or if timings are
+//! from several machines.
 
 use std::collections::BTreeSet;
 
@@ -46,7 +46,7 @@ pub(super) fn caption(comparison: &Comparison, pairs: &[Pair<'_>], family: &[Mem
     said.join(" ")
 }
 
-/// A bundle is controlled, and its difference is still not that of one factor.
+/// A bundle can be controlled, but its difference is still not due to one factor.
 fn bundles(comparison: &Comparison) -> Option<String> {
     let bundle = |arm: &&super::Arm| {
         arm.role == Role::Treatment
@@ -63,7 +63,7 @@ fn bundles(comparison: &Comparison) -> Option<String> {
     })
 }
 
-/// How the intervals were made, and what such ones cover.
+/// How the intervals were made, and their coverage.
 pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
     let level = percent(confidence);
     let counts: BTreeSet<usize> =
@@ -112,7 +112,7 @@ pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
     said
 }
 
-/// The family, its adjustment, and what its words need.
+/// The family, its adjustment, and the conditions for its words.
 pub(super) fn tests(
     comparison: &Comparison,
     analysis: &Analysis,
@@ -165,7 +165,7 @@ pub(super) fn level(confidence: Confidence) -> String {
     level.trim_end_matches('0').to_owned()
 }
 
-/// How far the base is from itself, and from how many repetitions that is known.
+/// The difference between the base and its replicates, and their number.
 fn itself(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
     if !comparison.arms.iter().any(|arm| arm.role == Role::Again) {
         return "There is no A/A arm, so the noise of the base is not measured.".to_owned();
@@ -200,7 +200,7 @@ fn itself(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
     said
 }
 
-/// What the interval holds for besides other seeds.
+/// The population that the interval covers besides other seeds.
 pub(super) fn questions(comparison: &Comparison, rows: &[Row]) -> Option<String> {
     rows.iter().any(|row| row.asked.is_some()).then(|| {
         let which = match comparison.proved.questions {
@@ -220,7 +220,7 @@ pub(super) fn questions(comparison: &Comparison, rows: &[Row]) -> Option<String>
     })
 }
 
-/// How the part of the questions was found, or why it is not there.
+/// How the questions' part was computed, or why it is absent.
 fn parts(rows: &[Row]) -> String {
     let of: Vec<_> = rows.iter().filter_map(|row| row.parts).collect();
     if of.iter().any(Result::is_ok) {
@@ -235,7 +235,7 @@ fn parts(rows: &[Row]) -> String {
     }
 }
 
-/// What has to be said of step times.
+/// The caption of step times.
 fn times(pairs: &[Pair<'_>], rows: &[Row]) -> Option<String> {
     let timed = |runs: &[Run]| runs.iter().any(|run| run.curves.step_seconds.is_some());
     let apart = |pair: &Pair<'_>| {
@@ -286,7 +286,7 @@ fn seeds(comparison: &Comparison) -> String {
     format!("Means over {over}; differences are treatment minus base{ratio}, paired by seed.")
 }
 
-/// The selection rule, and what it came to.
+/// The selection rule, and its result.
 fn rule(comparison: &Comparison) -> String {
     let metric = comparison.calls(comparison.judged_by());
     let which = match comparison.selection.choose {
@@ -298,7 +298,7 @@ fn rule(comparison: &Comparison) -> String {
     } else {
         format!("every arm is judged at the base's point of the grid with the {which} {metric}")
     };
-    // The arms that the rule looks at.
+    // The arms that the rule considers.
     let looked_at = |role| match role {
         Role::Base => true,
         Role::Treatment => comparison.selection.per_arm,

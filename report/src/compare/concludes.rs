@@ -1,8 +1,8 @@
-//! What a table, a document and an overview conclude from made-up runs.
+//! Tests of the conclusions that a table, a document and an overview draw from made-up runs.
 //!
-//! In: a base and a treated arm of one to nine seeds, with values written down here. Out: intervals, p values, words
-//! and sentences. Must stay true: no variance, a floor and too few seeds give a reason and no number; more seeds find
-//! more; a family is counted whole.
+//! In: a base and a treated arm of one to nine seeds, with values given here. Out: intervals, p values, words
+//! and sentences. Must stay true: zero variance, a floor and too few seeds give a reason instead of a number; more
+//! seeds find more; every member of a family counts.
 
 use super::tests::{arm, by, proved, run, two_seeds};
 use super::*;
@@ -12,10 +12,10 @@ use crate::statistics::draws::Draws;
 use crate::statistics::equivalence::{Margin, Open};
 use crate::statistics::sequential::Decision;
 
-/// Differences of nine seeds whose mean is not chance.
+/// Nine seeds' differences with a mean that is not due to chance.
 const NINE: [f64; 9] = [-0.3, -0.1, -0.25, -0.05, -0.2, -0.35, 0.05, -0.15, -0.25];
 
-/// Of the losses of a base the treated arm differs by these; the repetitions of the base by 0.1 up and down.
+/// Losses in which the treated arm differs from the base by these; the replicates differ by plus or minus 0.1.
 fn of_losses(differences: &[f64]) -> Comparison {
     let n = differences.len();
     let base = |seed: usize| 2.0 + 0.1 * seed as f64;
@@ -38,7 +38,7 @@ fn of_losses(differences: &[f64]) -> Comparison {
     }
 }
 
-/// The shares of right answers of both arms.
+/// A comparison from the accuracies of both arms.
 fn of_shares(base: &[f64], treated: &[f64]) -> Comparison {
     let runs = |shares: &[f64]| {
         shares.iter().enumerate().map(|(seed, right)| run(seed, 2.0, *right)).collect()
@@ -55,7 +55,7 @@ fn of_shares(base: &[f64], treated: &[f64]) -> Comparison {
     }
 }
 
-/// A cell of the primary row, by the start of its column's head.
+/// A cell of the primary row, found by the start of its column's head.
 fn cell(comparison: &Comparison, column: &str) -> String {
     let table = summary(comparison).sections.remove(0).table;
     let at = table.head.iter().position(|head| head.starts_with(column));
@@ -90,19 +90,19 @@ fn each_number_of_seeds_has_what_it_supports() {
     assert_eq!(cell(&seeds(6), "sign-flip p"), "0.0312");
 }
 
-/// The rule that was wrong held the mean of nine against the largest of nine single A/A distances.
+/// An earlier, wrong rule compared the mean of nine with the largest of nine single A/A distances.
 #[test]
 fn nine_seeds_find_what_single_runs_hide() {
     let comparison = of_losses(&NINE);
     let pairs = comparison.pairs();
     let row = pairs[0].row(HELD_OUT_LOSS).unwrap();
     assert!(row.result.unwrap().p < 0.01);
-    // Each A/A distance is 0.1; a mean of nine has a third of it.
+    // Each A/A distance is 0.1; the noise of a mean of nine is a third of it.
     assert_eq!(row.itself_cell(), "±0.0333 nats");
     let text = summary(&comparison).text();
     assert!(!text.contains("nothing here") && !text.contains("says nothing"), "{text}");
     assert!(text.contains("other init and data seeds"), "{text}");
-    // As long as only one kind of seed differs, the noise is not that of other runs.
+    // If only one kind of seed differs, the noise does not describe independent runs.
     for (init, data, same) in [
         (true, false, "data seeds"),
         (false, true, "init seeds"),
@@ -174,13 +174,13 @@ fn equivalent_needs_a_declared_margin() {
     declare(&mut comparison, 0.005);
     let judged = comparison.family()[0].judged;
     assert_eq!((judged.effect, judged.open), (Effect::Undecided, Some(Open::TooUncertain)));
-    // Real and small is better, and says that it is small.
+    // A significant but small difference is "better", and is marked as small.
     let mut comparison = of_losses(&near.map(|d| d - 0.05));
     declare(&mut comparison, 0.1);
     assert_eq!(cell(&comparison, "effect"), "better, within the margin");
 }
 
-/// A declared metric that no run has is still a test of the family.
+/// A declared metric that no run has still counts as a test of the family.
 #[test]
 fn a_declared_row_without_data_counts() {
     let mut comparison = of_losses(&NINE);
@@ -237,7 +237,7 @@ fn a_time_needs_a_steady_machine() {
     assert_eq!(row.itself_cell(), "×1.01 (A/A)");
     let row = timed([0.012, 0.0121, 0.0119], [0.014, 0.008, 0.01]);
     assert_eq!(row.interval_cell(), "unsteady, A/A ×1.26: no interval");
-    // A ratio and its inverse say the same.
+    // A ratio and its inverse lead to the same conclusion.
     let row = timed([0.02, 0.005, 0.01], [0.0101, 0.0099, 0.01]);
     assert_eq!(row.difference_cell(Lost { pairs: 3, ..Lost::default() }), "×1.00");
     let row = two_seeds().pairs()[0].row(STEP_TIME).unwrap();
@@ -291,7 +291,7 @@ fn each_arm_has_its_costs_and_its_tuning() {
     for (seed, mebibytes) in [(0, 300), (1, 299)] {
         comparison.arms[2].points[0][seed].curves.peak_bytes = Some(mebibytes << 20);
     }
-    // Times of two machines have no mean.
+    // Timings of two machines have no mean.
     comparison.arms[1].points[0][0].curves.timed_on = Some("elsewhere".to_owned());
     let summary = summary(&comparison);
     let section = summary.sections.last().unwrap();
@@ -336,14 +336,14 @@ fn the_methods_paragraph_names_the_lock_and_what_was_done() {
     assert!(text.contains("The noise of the base was not estimated"), "{text}");
 }
 
-/// What is not a number is shown, and gives neither an interval nor a word.
+/// NaN is shown, and gives neither an interval nor a word.
 #[test]
 fn what_is_not_a_number_is_not_passed_over() {
     let comparison = of_losses(&[-0.1, f64::NAN, -0.2, -0.3]);
     assert_eq!(cell(&comparison, "95% t interval"), "not all numbers: no interval");
     assert_eq!(cell(&comparison, "paired difference"), "NaN nats");
     assert_eq!(cell(&comparison, "effect"), "undecided");
-    // A seed whose value is missing is counted.
+    // A seed with a missing value is counted.
     let mut comparison = of_losses(&NINE[..3]);
     comparison.arms[1].points[0][2].curves.metrics.remove(HELD_OUT_LOSS);
     assert_eq!(cell(&comparison, "95% t interval"), "n = 2: no interval");
@@ -359,7 +359,7 @@ fn diverge(comparison: &mut Comparison, arm: usize, seeds: &[usize]) {
     }
 }
 
-/// Every table, the document and the methods paragraph count the seeds that diverged, and no word is better for it.
+/// Every table, the document and the methods paragraph count the diverged seeds, which never improve a word.
 #[test]
 fn a_diverged_seed_is_in_every_word() {
     let mut comparison = of_losses(&NINE);
@@ -384,21 +384,21 @@ fn a_diverged_seed_is_in_every_word() {
     );
     assert_eq!(value["together"][0]["judged"]["effect"], "undecided");
     assert!(methods("c", "00", &comparison).contains("8 of 9, 1 diverged"));
-    // What diverged is the worst result, so that of the base can only make the arm better.
+    // A diverged run is the worst result, so one in the base can only make the arm better.
     let mut comparison = of_losses(&NINE);
     diverge(&mut comparison, 0, &[4]);
     assert_eq!(cell(&comparison, "effect"), "better (8 of 9, 1 of the base diverged)");
-    // The worse arm stays the worse one.
+    // The worse arm stays worse.
     let mut comparison = of_losses(&NINE.map(|d| -d));
     diverge(&mut comparison, 1, &[0, 4]);
     assert_eq!(cell(&comparison, "effect"), "worse (7 of 9, 2 diverged)");
-    // Of nothing but diverged seeds there is no row, and the arm is not passed over.
+    // If all seeds diverged, the row is absent, but the arm is still listed.
     let mut comparison = of_losses(&NINE[..3]);
     diverge(&mut comparison, 1, &[0, 1, 2]);
     assert_eq!(cell(&comparison, "effect"), "undecided (0 of 3, 3 diverged)");
 }
 
-/// Under a stopping rule a seed without a difference ends the looks, and a decision before it counts.
+/// Under a stopping rule a seed without a difference ends the looks; an earlier decision still counts.
 #[test]
 fn a_seed_that_diverges_takes_no_look_back() {
     let mut comparison = sequential(&[-0.3, -0.31, -0.29, -0.3, -0.31, -0.3], 9);
@@ -436,7 +436,7 @@ fn a_stopping_rule_shows_the_interval_that_holds_at_every_look() {
     let ((narrow, _), (wide, _)) = (ends(&fixed), ends(&shown(4)));
     let (narrow, wide) = (narrow.unwrap(), wide.unwrap());
     assert!(wide.0 < narrow.0 && narrow.1 < wide.1, "{wide:?} {narrow:?}");
-    // The first decisive look counts, whatever comes after it.
+    // The first decisive look counts, whatever follows.
     let decided = shown(5).last_looks()[0].look;
     assert_eq!(decided.decision, Decision::Differs);
     for n in [6, 7] {
@@ -463,7 +463,7 @@ fn a_stopping_rule_shows_the_interval_that_holds_at_every_look() {
     );
 }
 
-/// What a reader sees who looks after each seed and stops when the rule does: simulated.
+/// Simulates a reader who looks after each seed and stops when the rule does.
 #[test]
 fn the_shown_interval_covers_however_often_one_looks() {
     let mut draws = Draws::new("test shown looks");
@@ -477,7 +477,7 @@ fn the_shown_interval_covers_however_often_one_looks() {
     };
     for mean in [0.0, 1.0] {
         let count = (0..300).filter(|_| held(mean, &mut draws)).count();
-        // 95% but for two standard errors of 300 sequences.
+        // 95%, minus two standard errors of 300 sequences.
         assert!(count >= 278, "{mean}: {count} of 300");
     }
 }

@@ -1,7 +1,7 @@
-//! What each arm costs: its size, its work, and how much it was tuned. Step times of two arms are compared in a row of their pair.
+//! The cost of each arm: its size, its compute, and its tuning. Step times are compared in the rows of a pair instead.
 //!
-//! In: the locks of the arms, and their runs. Out: one table. Must stay true: a cost is of the lock, never guessed;
-//! what was not measured says so; tuning counts the points and tokens of this comparison alone.
+//! In: the locks of the arms, and their runs. Out: one table. Must stay true: a cost comes from the lock and is never
+//! guessed; an unmeasured value is marked so; tuning counts only the points and tokens of this comparison.
 
 use compiler::lock::Experiment;
 use serde::Serialize;
@@ -9,13 +9,13 @@ use serde::Serialize;
 use super::table::{NOTHING, Section, Table};
 use super::{Comparison, Role, Unit};
 
-/// Of one run, as its lock derives them; `None` where the lock has no such field.
+/// Costs of one run, derived from its lock; `None` if the lock has no such field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Costs {
     pub parameters: Option<f64>,
-    /// Of the whole training.
+    /// FLOPs of the whole training.
     pub flops: Option<f64>,
-    /// Elements for each token that the backward pass needs, without recomputation.
+    /// Elements per token that the backward pass keeps, without recomputation.
     pub activations: Option<f64>,
     pub tokens: Option<f64>,
 }
@@ -32,19 +32,19 @@ impl Costs {
     }
 }
 
-/// What the runs of an arm took on the machine that they were on.
+/// Measured costs of an arm's runs on their machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Measured {
-    /// Mean over runs of the median step; `None` where they are of several machines, or one was not timed.
+    /// Mean over runs of the median step; `None` if runs used several machines, or one was not timed.
     pub step_seconds: Option<f64>,
-    /// The most main memory that a process of any run held at a time; `None` where none of them measured it.
+    /// Peak main memory of any process of any run; `None` if no run measured it.
     pub peak_memory_bytes: Option<u64>,
 }
 
-/// How much an arm was tuned, in this comparison.
+/// How much an arm was tuned in this comparison.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Tuning {
-    /// Points of the grid that were tried.
+    /// Points of the grid that were run.
     pub points: usize,
     pub runs: usize,
     /// Training tokens of all these runs.
@@ -52,7 +52,7 @@ pub struct Tuning {
 }
 
 impl Comparison {
-    /// What a run of an arm costs; the repetition is the base.
+    /// The cost of one run of an arm; the replicate costs as much as the base.
     pub(super) fn costs(&self, arm: &super::Arm) -> Option<Costs> {
         let name = match arm.role {
             Role::Again => self.base()?.name.as_str(),
@@ -84,12 +84,12 @@ impl Comparison {
     }
 }
 
-/// The table of all arms; none where no lock says what they cost.
+/// The table of all arms; `None` if no lock gives costs.
 pub(super) fn section(comparison: &Comparison) -> Option<Section> {
     if comparison.proved.costs.is_empty() {
         return None;
     }
-    // Columns of what no arm has measured are left out.
+    // Leave out columns that no arm has measured.
     let measured: Vec<Measured> =
         comparison.arms.iter().map(|arm| comparison.measured(arm)).collect();
     let timed = measured.iter().any(|of| of.step_seconds.is_some());

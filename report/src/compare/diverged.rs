@@ -1,19 +1,19 @@
-//! Runs that diverged, as results.
+//! Diverged runs, which are results too.
 //!
-//! In: the runs of a comparison. Out: how many of them diverged, and sentences that say so. Must stay true: a run that
-//! diverged has no value of any metric and is counted wherever runs are; a mean or a difference of the other runs is
-//! never shown without that count.
+//! In: the runs of a comparison. Out: the number of diverged runs, and sentences about them. Must stay true: a
+//! diverged run has no metric values and counts in every number of runs; a mean or a difference of the other runs is
+//! always shown with that count.
 
 use serde::Serialize;
 
 use super::{Comparison, Pair, Run, at, paired};
 
-/// How many of these runs diverged.
+/// The number of diverged runs.
 pub(crate) fn diverged(runs: &[Run]) -> usize {
     runs.iter().filter(|run| run.curves.diverged.is_some()).count()
 }
 
-/// What is added to a mean over `had` of these runs: nothing where all have it.
+/// The suffix of a mean over `had` of these runs; empty if all have the value.
 pub(super) fn of_runs(had: usize, runs: &[Run]) -> String {
     match (had == runs.len(), diverged(runs)) {
         (true, _) => String::new(),
@@ -22,7 +22,7 @@ pub(super) fn of_runs(had: usize, runs: &[Run]) -> String {
     }
 }
 
-/// Instead of a mean that no run has.
+/// The text in place of a mean that no run has.
 pub(super) fn of_none(runs: &[Run], nothing: &str) -> String {
     match diverged(runs) {
         0 => nothing.to_owned(),
@@ -30,20 +30,20 @@ pub(super) fn of_none(runs: &[Run], nothing: &str) -> String {
     }
 }
 
-/// Seeds of a pair of arms, and those that have no difference because a run diverged.
+/// Seeds of a pair of arms, and the seeds without a difference because a run diverged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Lost {
-    /// All of them.
+    /// Number of seeds.
     pub pairs: usize,
-    /// The base alone diverged.
+    /// Only the base diverged.
     pub base: usize,
-    /// The treated run alone diverged.
+    /// Only the treated run diverged.
     pub treated: usize,
     pub both: usize,
 }
 
 impl Lost {
-    /// What is added to a difference over `had` of these seeds, and to its word: nothing where it is of all.
+    /// The suffix of a difference over `had` of these seeds, and of its word; empty if all have one.
     pub(crate) fn of(self, had: usize) -> String {
         let Lost { pairs, base, treated, both } = self;
         let counts =
@@ -55,7 +55,7 @@ impl Lost {
 }
 
 impl Pair<'_> {
-    /// The seeds of the pair, and how many of them diverged.
+    /// The number of seeds of the pair, and how many of them diverged.
     pub fn lost(&self) -> Lost {
         let mut lost = Lost::default();
         for (base, treated) in paired(self.base_runs(), self.arm_runs()) {
@@ -72,7 +72,7 @@ impl Pair<'_> {
 }
 
 impl Comparison {
-    /// Each arm and point of which a run diverged, in a sentence.
+    /// One sentence for each arm and point with diverged runs.
     pub(super) fn divergences(&self) -> Vec<String> {
         let mut said = Vec::new();
         for arm in &self.arms {

@@ -1,9 +1,9 @@
-//! What the runs of one metric allow one to conclude, before the family of tests is counted.
+//! The result for one metric, before adjusting for the family of tests.
 //!
-//! In: paired differences of a metric, the same metric of the base and its repetition, and what the lock proves of the
-//! seeds. Out: the primary interval or the reason why there is none, and the A/A noise of a mean or its reason. Must
-//! stay true: times are judged as ratios on the log scale, and only where the base against itself is steady; noise
-//! needs three repetitions with other init and data seeds and is of a mean, like the difference that it is read with.
+//! In: paired differences of a metric, the same metric of the base and its replicate, and the seeds that the lock
+//! varies. Out: the primary interval, and the A/A noise of a mean, or the reason why either is missing. Must
+//! stay true: times are compared as ratios on the log scale, and only if the base agrees with itself; noise
+//! needs three replicates with other init and data seeds and is that of a mean, like the difference next to it.
 
 use serde::Serialize;
 
@@ -14,11 +14,11 @@ use crate::statistics::ratio::{self, Refused};
 use crate::statistics::sequential::Rule;
 use crate::statistics::{Confidence, Margin, Noise, Undefined};
 
-/// The base against itself may differ by this ratio, unless the lock declares another bound; beyond it there is no
-/// interval of a time.
+/// The largest ratio of the base to itself at which a time still has an interval, unless the lock declares another
+/// bound.
 pub const STEADY: f64 = 1.05;
 
-/// Which seeds the repetitions of the base have changed.
+/// Which seeds the replicates of the base change.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Varied {
     pub init: bool,
@@ -30,17 +30,17 @@ pub struct Varied {
 #[serde(rename_all = "snake_case", tag = "no_interval")]
 pub enum NoInterval {
     Undefined(Undefined),
-    /// Of a time.
+    /// For a time.
     Time(Refused),
 }
 
-/// How far the base is from itself.
+/// The difference between the base and its replicate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Itself {
-    /// What seeds alone give a mean of as many differences as the row has.
+    /// The noise due to seeds alone, of a mean over as many differences as the row has.
     OfMean(OfMean),
-    /// Of times: a ratio from 1 on.
+    /// For times: a ratio of at least 1.
     Ratio(f64),
 }
 
@@ -50,11 +50,11 @@ pub enum Itself {
 pub enum NoNoise {
     Undefined(Undefined),
     Time(Refused),
-    /// The repetitions share a seed with the base.
+    /// The replicates share a seed with the base.
     NotVaried(Varied),
 }
 
-/// The mean difference with its interval; of times that of the logarithms of ratios.
+/// The mean difference with its interval; for times, of the logarithms of ratios.
 pub(super) fn result(
     unit: Unit,
     differences: &[f64],
@@ -78,7 +78,7 @@ pub(super) fn result(
     }
 }
 
-/// The mean difference with an interval and a p value that stay valid however often one looks.
+/// The mean difference with an interval and a p value that stay valid under repeated looks.
 fn at_any_look(differences: &[f64], confidence: Confidence) -> Result<Paired, Undefined> {
     let found = Paired::of(differences, confidence)?;
     let rule = Rule::new(confidence, MOST_LOOKS);
@@ -93,7 +93,7 @@ pub(super) fn beyond(differences: &[f64], margin: Margin, confidence: Confidence
     Rule::new(confidence, MOST_LOOKS).beyond(differences, margin)
 }
 
-/// Only where a search for the first possible interval ends; levels that need so many seeds are not declared.
+/// Bounds the search for the first possible interval; no declared level needs this many seeds.
 const MOST_LOOKS: usize = 1000;
 
 /// The A/A noise of a mean of `n` differences.
@@ -125,7 +125,7 @@ fn ratios(of_itself: &[(f64, f64)]) -> Vec<f64> {
 }
 
 impl NoInterval {
-    /// For a cell of a table.
+    /// The short form for a table cell.
     pub(crate) fn brief(self) -> String {
         let why = match self {
             NoInterval::Undefined(undefined) | NoInterval::Time(Refused::Undefined(undefined)) => {
@@ -155,7 +155,7 @@ fn undefined_cell(undefined: Undefined) -> String {
 }
 
 impl NoNoise {
-    /// For a cell of a table.
+    /// The short form for a table cell.
     pub(crate) fn brief(self) -> String {
         match self {
             NoNoise::Undefined(Undefined::TooFew { have, need })

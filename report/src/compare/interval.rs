@@ -1,9 +1,9 @@
-//! A bootstrap interval of paired differences, from three seeds on.
+//! A bootstrap interval of paired differences, for three seeds or more.
 //!
-//! In: one difference a seed. Out: the 95% percentile interval of their mean; `None` of fewer than three, where
-//! resampling says nothing. Must stay true: it is a function of the differences alone, in any order, on any machine:
-//! up to [`EXACT`] seeds every resample is counted, beyond that they are drawn by a keyed counter-based generator;
-//! what such an interval of few seeds really covers is said beside it.
+//! In: one difference per seed. Out: the 95% percentile interval of their mean; `None` for fewer than three, since
+//! resampling them is meaningless. Must stay true: the result depends on the differences alone, not on their order or
+//! the machine: up to [`EXACT`] seeds every resample is counted, beyond that they are drawn by a keyed counter-based
+//! generator; the true coverage of such an interval is always given with it.
 //!
 //! Method: Efron and Tibshirani 1993, "An Introduction to the Bootstrap", section 13.3 (percentile interval). Of n
 //! differences all n^n resamples of n with replacement are equally likely; the lower end is the least mean m such
@@ -12,13 +12,13 @@
 
 use records::init::philox::Philox;
 
-/// From so many differences on there is an interval.
+/// Fewest differences for an interval.
 pub const FEWEST: usize = 3;
-/// Up to so many all resamples are counted.
+/// Up to this number, all resamples are counted.
 pub const EXACT: usize = 8;
-/// Beyond, so many are drawn.
+/// Beyond it, this many resamples are drawn.
 pub const DRAWN: u64 = 20_000;
-/// One in so many resamples lies at or beyond each end.
+/// One in this many resamples is at or beyond each end.
 const ONE_IN: u64 = 40;
 const KEY: &str = "canonc.bootstrap.v1";
 
@@ -27,15 +27,15 @@ const KEY: &str = "canonc.bootstrap.v1";
 pub struct Interval {
     pub low: f64,
     pub high: f64,
-    /// Differences it is of.
+    /// Number of differences.
     pub n: usize,
-    /// Resamples: all there are, or how many were drawn.
+    /// Number of resamples: all possible ones, or those drawn.
     pub resamples: u64,
-    /// Whether that is all of them.
+    /// Whether these are all possible resamples.
     pub exact: bool,
 }
 
-/// The interval of the mean, where there are enough differences and all are numbers.
+/// The interval of the mean; `None` for too few differences or a NaN.
 pub fn interval(differences: &[f64]) -> Option<Interval> {
     let n = differences.len();
     if n < FEWEST || !differences.iter().all(|d| d.is_finite()) {
@@ -52,7 +52,7 @@ pub fn interval(differences: &[f64]) -> Option<Interval> {
     Some(Interval { low, high, n, resamples, exact })
 }
 
-/// The first mean that one in [`ONE_IN`] of all resamples have reached.
+/// The first mean that one in [`ONE_IN`] of all resamples has reached.
 fn end<'m>(means: impl Iterator<Item = &'m (f64, u64)>, all: u64) -> Option<f64> {
     let mut reached = 0u64;
     for (mean, ways) in means {
@@ -64,7 +64,7 @@ fn end<'m>(means: impl Iterator<Item = &'m (f64, u64)>, all: u64) -> Option<f64>
     None
 }
 
-/// The mean of every multiset of the differences, and in how many of the n^n resamples it comes.
+/// The mean of every multiset of the differences, with the number of its resamples among all n^n.
 fn every(sorted: &[f64]) -> Vec<(f64, u64)> {
     let mut means = Vec::new();
     let ways = (1..=sorted.len() as u64).product();
@@ -72,7 +72,7 @@ fn every(sorted: &[f64]) -> Vec<(f64, u64)> {
     means
 }
 
-/// Takes each of the rest 0 to `left` times; `ways` are those of n! over the factorials of the counts so far.
+/// Takes each remaining difference 0 to `left` times; `ways` is n! over the factorials of the counts so far.
 fn choose(
     rest: &[f64],
     left: usize,
@@ -83,7 +83,7 @@ fn choose(
     let Some((first, others)) = rest.split_first() else { return };
     if others.is_empty() {
         let factorial: u64 = (1..=left as u64).product();
-        // All of them one value: that value, without a rounding.
+        // If all are one value, return it without rounding.
         let mean = if left == n { *first } else { (sum + left as f64 * first) / n as f64 };
         means.push((mean, ways / factorial));
         return;
@@ -100,7 +100,7 @@ fn choose(
     }
 }
 
-/// Means of resamples drawn under one key for each n, so that rows of a table are resampled alike.
+/// Means of resamples drawn under one key for each n, so that all rows of a table use the same resamples.
 fn drawn(sorted: &[f64]) -> Vec<(f64, u64)> {
     let n = sorted.len();
     let philox = Philox::new(&blake3::hash(format!("{KEY}\n{n}").as_bytes()));
@@ -114,8 +114,8 @@ fn drawn(sorted: &[f64]) -> Vec<(f64, u64)> {
         .collect()
 }
 
-/// How often such an interval of n normally distributed differences holds their true mean, in percent, measured by
-/// simulation; a test measures it again. Known up to [`EXACT`].
+/// The measured coverage in percent of such an interval of n normally distributed differences. A test repeats the
+/// simulation. Known up to [`EXACT`].
 pub fn covers(n: usize) -> Option<u32> {
     COVERS.iter().find(|(of, _)| *of == n).map(|(_, percent)| *percent)
 }
@@ -157,7 +157,7 @@ mod tests {
         }
     }
 
-    /// The definition, resample by resample.
+    /// The definition, applied resample by resample.
     fn by_hand(values: &[f64]) -> (f64, f64) {
         let n = values.len();
         let mut means: Vec<f64> = (0..n.pow(n as u32))
@@ -171,7 +171,7 @@ mod tests {
             })
             .collect();
         means.sort_by(f64::total_cmp);
-        // The k-th from either end, where k is the least number that is 2.5% of all or more.
+        // The k-th from either end; k is the smallest number that is at least 2.5% of all.
         let k = means.len().div_ceil(40);
         (means[k - 1], means[means.len() - k])
     }
@@ -206,7 +206,7 @@ mod tests {
             let mean = values.iter().sum::<f64>() / n as f64;
             assert!(least <= found.low && found.low < mean, "{found:?}");
             assert!(mean < found.high && found.high <= most, "{found:?}");
-            // Moved and stretched it moves and stretches; turned over it turns over where it is exact.
+            // The interval shifts and scales with the values; if exact, it also mirrors with them.
             let moved: Vec<f64> = values.iter().map(|v| 4.0 * v + 1.0).collect();
             let moved = interval(&moved).unwrap();
             assert!((moved.low - 4.0 * found.low - 1.0).abs() < 1e-9);
@@ -216,7 +216,7 @@ mod tests {
                 assert!((turned.low + found.high).abs() < 1e-12);
             }
         }
-        // Fixed for ever: what was reported is found again.
+        // Pinned for ever, so that reported intervals stay reproducible.
         let nine = [-0.3, -0.1, 0.0, 0.1, 0.2, 0.25, 0.4, 0.5, 0.9];
         let found = interval(&nine).unwrap();
         assert_eq!((found.n, found.resamples, found.exact), (9, DRAWN, false));
@@ -238,7 +238,7 @@ mod tests {
         assert!((low - found.low).abs() < 0.05 && (high - found.high).abs() < 0.05);
     }
 
-    /// What tables say of it: of so many comparisons of n seeds, how many intervals hold the truth.
+    /// The coverage stated in tables: how many of these intervals of n seeds hold the truth.
     #[test]
     fn it_covers_what_it_is_said_to_cover() {
         let mut measured = Vec::new();

@@ -1,9 +1,9 @@
-//! A comparison of runs for programs: the schema is `canonc.compare.v2`.
+//! A comparison of runs for programs, in the schema `canonc.compare.v2`.
 //!
-//! In: what was run and what was proved. Out: a serialisable document with every number of the tables, unrounded, and
-//! every sentence with them. Must stay true: what is missing is null and never 0; an arm is `controlled` only if its
-//! lock proved it, and `attributable` only if its treatment is one factor; members are added to a version of the
-//! schema, never changed. Version 1 had the bootstrap as its interval and a band that it was read with.
+//! In: the runs and their lock's verdicts. Out: a serialisable document with every number of the tables, unrounded, and
+//! every sentence that goes with them. Must stay true: a missing value is null, never 0; an arm is `controlled` only if
+//! its lock proved it, and `attributable` only if its treatment is one factor; members are added to a version of the
+//! schema, never changed. Version 1 had the bootstrap as its interval and a band for reading it.
 
 use serde::Serialize;
 
@@ -22,13 +22,13 @@ use crate::statistics::{Better, Judged, SignFlip, sequential};
 
 const SCHEMA: &str = "canonc.compare.v2";
 
-/// Every comparison that was asked for.
+/// All requested comparisons.
 #[derive(Clone, Debug, Serialize)]
 pub struct Document {
     pub schema: &'static str,
-    /// Whether each treated arm of each comparison is.
+    /// Whether every treated arm of every comparison is controlled.
     pub controlled: bool,
-    /// Whether each of them is, for one factor.
+    /// Whether each of them is controlled for one factor.
     pub attributable: bool,
     pub comparisons: Vec<One>,
     /// The primary rows of all comparisons as one family, in their order.
@@ -50,27 +50,27 @@ pub struct One {
     pub lock: String,
     pub controlled: bool,
     pub attributable: bool,
-    /// Of all arms, in a line.
+    /// The verdicts of all arms in one line.
     pub verdict: String,
     pub arms: Vec<OneArm>,
-    /// The points of the grid; one empty name where there is no grid.
+    /// The points of the grid; one empty name without a grid.
     pub points: Vec<String>,
     pub selection: Rule,
     pub analysis: Analysis,
     pub interval: Method,
-    /// By the locked rule, or point by point where it cannot choose; every metric.
+    /// At the points of the locked rule, or at every point if it cannot choose; every metric.
     pub pairs: Vec<OnePair>,
-    /// At equal points; the judged metric. Empty without a grid, as the next two are.
+    /// At equal points; only the judged metric. Empty without a grid, as the next two are.
     pub paired_at_each_point: Vec<OnePair>,
     pub best_per_arm: Vec<OnePair>,
     pub best_of_base_for_all: Vec<OnePair>,
-    /// Of a stopping rule: the look at each arm that its rows are of.
+    /// With a stopping rule: the look at each arm that its rows show.
     pub looks: Vec<Looked>,
     /// Other locks of the same arms, and finished seeds that this lock leaves out.
     pub siblings: Siblings,
-    /// What training showed of the questions; null where that was not counted.
+    /// How many questions training contained; null if that was not counted.
     pub seen: Option<Seen>,
-    /// How far the base may be from itself where ratios of times have an interval.
+    /// The largest ratio of the base to itself at which ratios of times have an interval.
     pub time_bound: f64,
     pub warnings: Vec<String>,
     pub caption: String,
@@ -83,11 +83,11 @@ pub struct OneArm {
     pub name: String,
     /// `base`, `treated` or `again`.
     pub role: &'static str,
-    /// Null of the base and of its repetition.
+    /// Null for the base and its replicate.
     pub verdict: Option<String>,
     pub controlled: Option<bool>,
     pub attributable: Option<bool>,
-    /// Of the treatment: of several it is a bundle, and no difference can be attributed to one of them.
+    /// Factors of the treatment. Several are a bundle, and no difference can be attributed to one of them.
     pub factors: Option<usize>,
     pub costs: Option<Costs>,
     pub measured: Measured,
@@ -95,7 +95,7 @@ pub struct OneArm {
     pub matched: Option<Equal>,
     /// Finished runs at each point.
     pub runs: Vec<usize>,
-    /// The arm's best point by the judged metric, as a place in `points`.
+    /// The arm's best point by the judged metric, as an index into `points`.
     pub best_point: Option<usize>,
     /// Axes that end at that point.
     pub at_the_edge: Vec<OneEdge>,
@@ -110,7 +110,7 @@ pub struct OneEdge {
 
 #[derive(Clone, Debug, Serialize)]
 pub struct Rule {
-    /// As the lock says it, and as tables call it.
+    /// The metric's name in the lock; `called` is its name in tables.
     pub metric: String,
     pub called: &'static str,
     /// `least` or `most`.
@@ -118,7 +118,7 @@ pub struct Rule {
     pub per_arm: bool,
     /// `best per arm` or `best of the base for all`.
     pub declared: &'static str,
-    /// How many points a best one is the best of.
+    /// The number of points that the best one was chosen from.
     pub points: usize,
     /// Whether points were selected on the evaluation windows that are reported.
     pub selected_on_reported: bool,
@@ -128,7 +128,7 @@ pub struct Rule {
 pub struct Method {
     pub level: f64,
     pub method: &'static str,
-    /// Below so many differences there is no interval.
+    /// Fewest differences for an interval.
     pub fewest: usize,
     pub secondary: &'static str,
 }
@@ -137,15 +137,15 @@ pub struct Method {
 pub struct OnePair {
     pub arm: String,
     pub base: String,
-    /// With their points, as tables call them.
+    /// The arms with their points, as named in tables.
     pub title: String,
     pub controlled: bool,
     pub attributable: bool,
     pub verdict: String,
-    /// Places in `points`.
+    /// An index into `points`.
     pub arm_point: usize,
     pub base_point: usize,
-    /// Seeds of the rows, and those without a difference because a run diverged.
+    /// Seeds of the rows, and seeds without a difference because a run diverged.
     pub seeds: Lost,
     pub rows: Vec<OneRow>,
 }
@@ -153,60 +153,60 @@ pub struct OnePair {
 #[derive(Clone, Debug, Serialize)]
 pub struct OneRow {
     pub metric: String,
-    /// What tables call the row: the metric, and why it is not of held-out questions where it is not.
+    /// The row's label in tables: the metric, and why its questions are not held out, if they are not.
     pub label: String,
-    /// `nats`, `share`, `count`, or `seconds`, whose differences are ratios.
+    /// `nats`, `share` and `count`, compared by difference; or `seconds`, compared by ratio.
     pub unit: &'static str,
-    /// Means over runs; null where no run has the metric.
+    /// Means over runs; null if no run has the metric.
     pub base: Option<f64>,
     pub treated: Option<f64>,
     pub again: Option<f64>,
-    /// Paired differences, seed by seed, and how many.
+    /// Paired differences, seed by seed, and their number.
     pub paired: Vec<f64>,
     pub n: usize,
     pub difference: Option<f64>,
     pub lowest: Option<f64>,
     pub highest: Option<f64>,
     pub better: Better,
-    /// The t interval, or the anytime-valid one; null where there is none, and then `no_interval` says why.
+    /// The t interval, or the anytime-valid one; if null, `no_interval` gives the reason.
     pub interval: Option<OneInterval>,
     pub no_interval: Option<NoInterval>,
-    /// From six seeds on.
+    /// Present for six or more seeds.
     pub sign_flip: Option<SignFlip>,
-    /// The secondary view.
+    /// The secondary analysis.
     pub bootstrap: Option<Interval>,
-    /// How often a bootstrap interval of normal differences holds the truth, in percent, where it was measured.
+    /// How often a bootstrap interval of normal differences holds the truth, in percent, if measured.
     pub bootstrap_covers_percent: Option<u32>,
-    /// Only of rows of the family.
+    /// Only for rows of the family.
     pub judged: Option<Judged>,
-    /// How far the base is from itself; null without an A/A arm, or where `no_noise` says why.
+    /// The difference between the base and its replicate; null without an A/A arm, or if `no_noise` gives a reason.
     pub noise: Option<Itself>,
     pub no_noise: Option<NoNoise>,
-    /// Questions, tokens or targets of each value.
+    /// Questions, tokens or targets behind each value.
     pub asked: Option<u64>,
-    /// The squared standard error split by seed and question; null of a metric without questions, or where
-    /// `no_parts` says why.
+    /// The squared standard error split by seed and question; null for a metric without questions, or if
+    /// `no_parts` gives a reason.
     pub parts: Option<Split>,
     pub no_parts: Option<NoParts>,
 }
 
-/// Of the mean difference; of times its ends are ratios.
+/// The interval of the mean difference; for times its ends are ratios.
 #[derive(Clone, Debug, Serialize)]
 pub struct OneInterval {
     pub low: f64,
     pub high: f64,
     pub n: usize,
-    /// Of the mean and of single differences; of times, of logarithms.
+    /// Of the mean (`sd`: of single differences); for times, of logarithms.
     pub standard_error: f64,
     pub sd: f64,
     pub p: f64,
-    /// Whether it and p hold at all looks together, as they do under a stopping rule.
+    /// Whether the interval and p hold at all looks together, as under a stopping rule.
     pub anytime: bool,
-    /// Measured, of intervals at 0.95.
+    /// The measured coverage of intervals at 0.95.
     pub covers_percent: Option<Coverage>,
 }
 
-/// A comparison under its name and the id of its lock.
+/// The document of comparisons, each with its name and the id of its lock.
 pub fn json<'c>(all: impl IntoIterator<Item = (&'c str, String, &'c Comparison)>) -> Document {
     let all: Vec<(&str, String, &Comparison)> = all.into_iter().collect();
     let of: Vec<&Comparison> = all.iter().map(|(.., comparison)| *comparison).collect();

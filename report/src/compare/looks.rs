@@ -1,9 +1,9 @@
-//! Looks of a sequential stopping rule: what was decided after each seed.
+//! Looks of a sequential stopping rule: the decisions after each seed.
 //!
-//! In: a comparison whose analysis declares the rule. Out: for each treated arm its look after so many seeds, and the
-//! seeds that its tables are of. Must stay true: looks follow from the runs in the locked order of seeds, so they come
-//! out the same again; the first decisive look of an arm counts, and its tables show the seeds up to that look, whatever
-//! was run after it; from a seed on that has no difference there is no new decision, since leaving it out would make
+//! In: a comparison with a declared stopping rule. Out: for each treated arm its look after a number of seeds, and the
+//! seeds that its tables show. Must stay true: looks depend only on the runs in the locked order of seeds, so they are
+//! reproducible; the first decisive look of an arm counts, and its tables show the seeds up to that look, whatever
+//! ran later; after a seed without a difference there is no new decision, since skipping it would make
 //! the rule invalid.
 
 use serde::Serialize;
@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::{Analysis, Arm, Comparison, Role, Unit, analysis_of, metric_of, paired, unit};
 use crate::statistics::sequential::{Decision, Look, Rule};
 
-/// The file, in a comparison's folder, that keeps looks: an object a line, with the id of the lock.
+/// The file of looks in a comparison's folder: one object per line, with the id of the lock.
 pub const LOOKS: &str = "looks.jsonl";
 
 /// A look at one arm after a seed.
@@ -24,7 +24,7 @@ pub struct Looked {
 }
 
 impl Comparison {
-    /// The look at each treated arm after so many seeds; none without a stopping rule.
+    /// The look at each treated arm after `seeds` seeds; empty without a stopping rule.
     pub fn looks(&self, seeds: usize) -> Vec<Looked> {
         let analysis = analysis_of(self);
         let (Some(most), Some(base)) = (analysis.max_seeds, self.base()) else { return Vec::new() };
@@ -37,18 +37,18 @@ impl Comparison {
         looked.collect()
     }
 
-    /// The looks at all seeds that were run, each arm's decisive one where there is one.
+    /// The looks after all seeds so far, or each arm's decisive look.
     pub fn last_looks(&self) -> Vec<Looked> {
         self.looks(self.seeds())
     }
 
-    /// How many seeds were run.
+    /// The number of seeds with runs.
     fn seeds(&self) -> usize {
         let runs = self.arms.iter().flat_map(|arm| arm.points.iter().flatten());
         runs.map(|run| run.seed + 1).max().unwrap_or(0)
     }
 
-    /// The seeds after which the rule decided on an arm. Its tables are of these.
+    /// The seeds after which the rule decided on an arm. The arm's tables show these.
     pub(super) fn decided_after(&self, base: &Arm, arm: &Arm) -> Option<usize> {
         let analysis = analysis_of(self);
         let most = analysis.max_seeds?;
@@ -60,12 +60,12 @@ impl Comparison {
         }
     }
 
-    /// Each arm is tested at its share of the level.
+    /// One look at an arm, at the arm's share of the level.
     fn look(&self, analysis: &Analysis, base: &Arm, arm: &Arm, seeds: usize, most: usize) -> Look {
         let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment).count();
         let level = analysis.confidence.of_each(treated * analysis.family.len());
         let rule = Rule { margin: analysis.margin, ..Rule::new(level, most) };
-        // With a rule there is one point.
+        // A comparison with a rule has a single point.
         let [base, arm] = [base, arm].map(|arm| arm.points.first().map_or(&[][..], Vec::as_slice));
         let pairs = paired(base, arm);
         let difference = |seed: usize| {
@@ -92,7 +92,7 @@ impl Comparison {
         })
     }
 
-    /// What the rule decided on each arm, a sentence each.
+    /// The rule's decision on each arm, one sentence each.
     pub(super) fn decisions(&self) -> Vec<String> {
         let said = |Looked { arm, metric, look }: Looked| {
             let what = match look.decision {

@@ -1,8 +1,8 @@
-//! A methods paragraph, to paste into a paper.
+//! A methods paragraph for a paper.
 //!
-//! In: a comparison, its name and the id of its lock. Out: one paragraph of what was done and how it is judged. Must
-//! stay true: every clause follows from the lock or the runs; it names the lock, so that a reader can check it; it
-//! says what was not measured and what was not declared.
+//! In: a comparison, its name and the id of its lock. Out: one paragraph on the experiment and its analysis. Must
+//! stay true: every clause follows from the lock or the runs; the paragraph names the lock, so that a reader can check
+//! it, and states what was not measured or not declared.
 
 use super::caption::level;
 use super::nuisance::{OF_BASE, PER_ARM};
@@ -12,7 +12,7 @@ use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::Asked;
 use crate::statistics::{Confidence, noise, sequential};
 
-/// The paragraph.
+/// The methods paragraph.
 pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
     let analysis = analysis_of(comparison);
     let pairs = comparison.pairs();

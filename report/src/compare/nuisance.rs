@@ -1,15 +1,15 @@
-//! A grid as a nuisance: every point alike, each arm at its best, all at the base's best.
+//! Judging on a grid: at every point, each arm at its own best, and all arms at the base's best.
 //!
-//! In: a comparison with a grid. Out: the pairs that each way of judging compares, and what has to be warned of. Must
-//! stay true: one rule is the locked one and the tables say which; the others stand beside it and decide nothing; an
-//! optimum at the end of an axis, or one that several points share, is never passed over.
+//! In: a comparison with a grid. Out: the pairs that each rule compares, and warnings. Must
+//! stay true: the lock fixes one rule, and the tables name it; the other rules are shown for comparison only; an
+//! optimum at the end of an axis, or shared by several points, is always reported.
 
 use super::{Arm, Claim, Comparison, Equal, Pair, Role, at};
 
-/// A match within more than this share is warned of.
+/// Warn if a match allows more than this share.
 const LOOSE: f64 = 0.05;
 
-/// Which end of an axis.
+/// An end of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum End {
@@ -17,14 +17,14 @@ pub enum End {
     Highest,
 }
 
-/// A best point beyond which the grid does not go.
+/// A best point at the edge of the grid.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Edge {
     pub path: String,
     pub end: End,
 }
 
-/// What both ways of judging are called.
+/// Names of the two rules.
 pub(crate) const PER_ARM: &str = "best per arm";
 pub(crate) const OF_BASE: &str = "best of the base for all";
 
@@ -33,7 +33,7 @@ impl Comparison {
         self.arms.iter().filter(|arm| arm.role == Role::Treatment)
     }
 
-    /// Each treated arm against the base at equal points, point by point: nothing is chosen here.
+    /// Each treated arm against the base at equal points, point by point, without a choice.
     pub fn at_each_point(&self) -> Vec<Pair<'_>> {
         let Some(base) = self.base() else { return Vec::new() };
         let at = |arm, point| self.pair(base, arm, point, point);
@@ -42,7 +42,7 @@ impl Comparison {
             .collect()
     }
 
-    /// Each treated arm against the base by one of both rules, where it can choose.
+    /// Each treated arm against the base by one of the two rules, if it can choose.
     pub fn judged(&self, per_arm: bool) -> Vec<Pair<'_>> {
         let Some(base) = self.base() else { return Vec::new() };
         let pair = |arm| {
@@ -53,14 +53,14 @@ impl Comparison {
         self.treated().filter_map(pair).collect()
     }
 
-    /// The ends of axes that a point lies at.
+    /// The ends of axes at which a point is.
     pub fn edges(&self, point: usize) -> Vec<Edge> {
         let mut edges = Vec::new();
         for axis in &self.proved.axes {
             let numbers = || axis.values.iter().flatten().copied();
             let Some(here) = axis.values.get(point).copied().flatten() else { continue };
             let (low, high) = (numbers().reduce(f64::min), numbers().reduce(f64::max));
-            // An axis of one value has no ends.
+            // An axis with one value has no ends.
             if low == high {
                 continue;
             }
@@ -75,7 +75,7 @@ impl Comparison {
         edges
     }
 
-    /// Arms whose `[match]` allows so much that the quantity may explain a difference.
+    /// Arms with a `[match]` so loose that the matched quantity may explain a difference.
     fn loosely_matched(&self) -> Vec<String> {
         let loose = |(arm, claim): (&String, &Claim)| {
             let Equal { on, within, apart, .. } = claim.matched.as_ref()?;
@@ -90,7 +90,7 @@ impl Comparison {
         self.proved.claims.iter().filter_map(loose).collect()
     }
 
-    /// What a reader of the numbers has to know of them, a sentence each.
+    /// What a reader of the numbers must know about them, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.proved.siblings.warnings();
         warnings.extend(self.divergences());

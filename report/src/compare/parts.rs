@@ -1,9 +1,9 @@
-//! The part of the questions and the part of the seeds in a mean difference.
+//! The shares of questions and seeds in the uncertainty of a mean difference.
 //!
 //! In: runs of two arms, each with the score of each question. Out: the squared standard error of their mean
-//! difference, split by seed and question, or the reason why it cannot be. Must stay true: questions are paired only
-//! where both runs of a seed were asked the same ones in one order; the mean of the scores of a run is its metric; a
-//! run that logged counts alone gives a reason, never a guess.
+//! difference, split by seed and question, or the reason why it cannot be split. Must stay true: questions are paired
+//! only if both runs of a seed were asked the same ones in the same order; the mean of a run's scores is its metric; a
+//! run that logged only counts gives a reason, never a guess.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,26 +18,26 @@ use records::metrics::{Evaluation, Questions};
 /// The scores of one metric in one run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Single {
-    /// Over the questions: equal where the same ones were asked.
+    /// Digest of the questions: equal for the same questions.
     pub asked: Digest,
-    /// One for each question; their mean is the metric.
+    /// One score per question; their mean is the metric.
     pub scores: Vec<f64>,
 }
 
-/// Why the two parts are not known.
+/// Why the two parts are unknown.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "no_parts")]
 pub enum NoParts {
-    /// A run logged counts only, as older ones do.
+    /// A run logged only counts, as older versions do.
     NotRecorded,
-    /// Both runs of a seed were not asked the same questions.
+    /// The two runs of a seed were asked different questions.
     OtherQuestions,
-    /// Some seeds have the same questions, and not all.
+    /// Some seeds have the same questions, but not all.
     Mixed,
     Refused(Refused),
 }
 
-/// What an evaluation logged question by question.
+/// The question-by-question scores that an evaluation logged.
 pub(super) fn singles(evaluation: &Evaluation) -> BTreeMap<String, Single> {
     let mut found = BTreeMap::new();
     let Some(Questions { asked, answers, tokens }) = &evaluation.questions else { return found };
@@ -51,13 +51,13 @@ pub(super) fn singles(evaluation: &Evaluation) -> BTreeMap<String, Single> {
     for (level, right) in answers {
         put(format!("{ANSWERS_RIGHT}, level {level}"), right.iter().map(share).collect());
     }
-    // An answer counts by its length, so that the mean over answers is the share of all tokens.
+    // Weight an answer by its length, so that the mean over answers is the share of all tokens.
     let scale = tokens.len() as f64 / evaluation.tokens.of as f64;
     put(TOKENS_RIGHT.to_owned(), tokens.iter().map(|right| *right as f64 * scale).collect());
     found
 }
 
-/// Of the runs that are paired by seed; `None` of a metric that is not over questions.
+/// The split for runs paired by seed; `None` for a metric without questions.
 pub(super) fn of(
     base: &[Run],
     arm: &[Run],
@@ -93,7 +93,7 @@ fn parts(pairs: &[(&Run, &Run)], metric: &str, confidence: Confidence) -> Result
 }
 
 impl NoParts {
-    /// For a cell of a table.
+    /// The short form for a table cell.
     pub(crate) fn brief(self) -> String {
         match self {
             NoParts::NotRecorded => "question part not recorded".to_owned(),
@@ -143,7 +143,7 @@ mod tests {
     use super::*;
     use compiler::lock::Choose;
 
-    /// A run whose questions are right where `right` says so.
+    /// A run with the given answers right.
     fn run(seed: usize, asked: &str, right: &[u8]) -> Run {
         let scores: Vec<f64> = right.iter().map(|right| f64::from(*right)).collect();
         let mean = scores.iter().sum::<f64>() / scores.len() as f64;
@@ -200,7 +200,7 @@ mod tests {
         let mut other = comparison(|_| "same".to_owned());
         other.arms[1].points[0][1] = run(1, "other", &[1; 40]);
         assert_eq!(found(&other), Err(NoParts::OtherQuestions));
-        // A run of before single questions were logged.
+        // A run from before single questions were logged.
         let mut older = comparison(|_| "same".to_owned());
         older.arms[0].points[0][2].curves.questions.clear();
         assert_eq!(found(&older), Err(NoParts::NotRecorded));

@@ -1,8 +1,8 @@
-//! What the lock of a comparison proved of its arms, beside what was run.
+//! The verdicts of a comparison's lock on its arms, for display with the results.
 //!
-//! In: a locked comparison. Out: for each treated arm its verdict, and what it is matched on; the values along the
-//! grid. Must stay true: an arm without a proof, or with another answer than controlled, is called not controlled in
-//! every table, page, picture and document that is made of it.
+//! In: a locked comparison. Out: each treatment arm's verdict, and the quantity it is matched on; the values along the
+//! grid. Must stay true: an arm without a proof, or with a verdict other than controlled, is called not controlled in
+//! every table, page, picture and document.
 
 use std::collections::BTreeMap;
 
@@ -11,56 +11,56 @@ use compiler::lock;
 use super::{Analysis, Arm, Comparison, Costs, Role, Seen, Siblings, Varied};
 use crate::statistics::questions::Asked;
 
-/// What stands beside what was run.
+/// Facts from the lock, for display with the results of the runs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Proved {
     /// By treated arm.
     pub claims: BTreeMap<String, Claim>,
     /// Fields that the grid varies.
     pub axes: Vec<Axis>,
-    /// The analysis that the lock declares; `None` where it declares none.
+    /// The declared analysis; `None` if the lock declares none.
     pub analysis: Option<Analysis>,
-    /// Which seeds differ between the base and its repetition, in every pair of them.
+    /// Which seeds differ between the base and its replicate, in every pair of them.
     pub varied: Varied,
-    /// Whether all seeds are evaluated on the same questions; `None` where it is not known, or mixed.
+    /// Whether all seeds are evaluated on the same questions; `None` if unknown or mixed.
     pub questions: Option<Asked>,
-    /// What training showed of the questions; `None` where that was not counted, as of documents.
+    /// How many questions training contained; `None` if that was not counted, as for documents.
     pub seen: Option<Seen>,
-    /// How far the base may be from itself where ratios of times have an interval; `None` for the usual bound.
+    /// The largest ratio of the base to itself at which ratios of times have an interval; `None` for the default.
     pub time_bound: Option<f64>,
-    /// By arm, what a run of it costs.
+    /// By arm, the cost of one run.
     pub costs: BTreeMap<String, Costs>,
-    /// Other locks and finished seeds of these arms, as far as they were looked for.
+    /// Other locks and finished seeds of these arms, if they were searched.
     pub siblings: Siblings,
 }
 
-/// What is proved of one arm.
+/// The lock's verdict on one arm.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Claim {
-    /// In a line, with what it is matched on.
+    /// The verdict in one line, with the matched quantity.
     pub verdict: String,
-    /// Also of a bundle of several factors.
+    /// Also true for a bundle of several factors.
     pub controlled: bool,
-    /// Of the treatment; of several no difference can be laid to one.
+    /// Factors of the treatment. With several, no difference can be attributed to one.
     pub factors: usize,
     pub matched: Option<Equal>,
 }
 
-/// A quantity that the arms are to have equal.
+/// A quantity that is matched between the arms.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Equal {
-    /// As the comparison file says it.
+    /// Its name in the comparison file.
     pub on: &'static str,
     /// The derived field.
     pub path: &'static str,
     pub within: String,
     pub base: i128,
     pub arm: i128,
-    /// How much more of it than the base the arm has: `+0.35%`, `equal`.
+    /// How much the arm exceeds the base: `+0.35%`, `equal`.
     pub apart: String,
 }
 
-/// A field that the grid varies, and what it is at each point, where it is a number.
+/// A field that the grid varies, and its value at each point, if numeric.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     pub path: String,
@@ -68,13 +68,13 @@ pub struct Axis {
 }
 
 impl Claim {
-    /// A difference can be attributed to the treatment only if that is one factor.
+    /// A difference can be attributed to the treatment only if it is one factor.
     pub fn is_attributable(&self) -> bool {
         self.controlled && self.factors <= 1
     }
 }
 
-/// Which seeds differ between the base and its repetition, in every pair of them.
+/// Which seeds differ between the base and its replicate, in every pair of them.
 fn varied(locked: &lock::Comparison) -> Varied {
     let pairs = || locked.seeds.iter().zip(&locked.again);
     let all = |differs: fn(&lock::Seeds, &lock::Seeds) -> bool| {
@@ -83,7 +83,7 @@ fn varied(locked: &lock::Comparison) -> Varied {
     Varied { init: all(|a, b| a.init != b.init), data: all(|a, b| a.data != b.data) }
 }
 
-/// Windows of an evaluation follow from `seeds.eval` alone.
+/// The windows of an evaluation follow from `seeds.eval` alone.
 fn questions(locked: &lock::Comparison) -> Option<Asked> {
     let evals: std::collections::BTreeSet<u64> =
         locked.seeds.iter().map(|seeds| seeds.eval).collect();
@@ -94,7 +94,7 @@ fn questions(locked: &lock::Comparison) -> Option<Asked> {
     }
 }
 
-/// How everything begins that is said of an arm without a proof.
+/// The prefix of every statement about an arm without a proof.
 pub(crate) const NOT_CONTROLLED: &str = "NOT CONTROLLED";
 
 impl Proved {
@@ -141,17 +141,17 @@ impl Proved {
         }
     }
 
-    /// How far the base may be from itself, as a ratio of times.
+    /// The largest accepted ratio of the base's times to themselves.
     pub(crate) fn steady(&self) -> f64 {
         self.time_bound.unwrap_or(super::STEADY)
     }
 
-    /// Whether every arm is controlled for one factor, so that its difference is that factor's.
+    /// Whether every arm is controlled for one factor, so that its difference is due to that factor.
     pub fn all_attributable(&self) -> bool {
         !self.claims.is_empty() && self.claims.values().all(Claim::is_attributable)
     }
 
-    /// What is proved of an arm, in a line.
+    /// The verdict on an arm, in one line.
     pub fn standing(&self, arm: &str) -> String {
         match self.claims.get(arm) {
             Some(Claim { verdict, controlled: true, factors: _, matched: _ }) => verdict.clone(),
@@ -162,12 +162,12 @@ impl Proved {
         }
     }
 
-    /// Whether there is a proof for every arm that is known here.
+    /// Whether every known arm has a proof.
     pub fn all_controlled(&self) -> bool {
         !self.claims.is_empty() && self.claims.values().all(|claim| claim.controlled)
     }
 
-    /// The verdicts of all arms in a line, as pages and tables are headed.
+    /// The verdicts of all arms in one line, for headings.
     pub fn verdict(&self, base: &str) -> String {
         let each =
             self.claims.keys().map(|arm| format!("{arm} against {base}: {}", self.standing(arm)));
@@ -176,7 +176,7 @@ impl Proved {
 }
 
 impl Comparison {
-    /// What is proved of an arm, in a line.
+    /// The verdict on an arm, in one line.
     pub fn standing(&self, arm: &str) -> String {
         self.proved.standing(arm)
     }
@@ -190,14 +190,14 @@ impl Comparison {
         self.proved.claims.get(arm).is_some_and(|claim| claim.controlled)
     }
 
-    /// The treated arms that may not be called controlled.
+    /// The treated arms that must not be called controlled.
     pub fn not_controlled(&self) -> Vec<&str> {
         let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment);
         let names = treated.map(|Arm { name, .. }| name.as_str());
         names.filter(|name| !self.is_controlled(name)).collect()
     }
 
-    /// The verdicts of all treated arms in a line, whether there is a proof or not.
+    /// The verdicts of all treated arms in one line, with or without a proof.
     pub fn verdict(&self) -> String {
         let base = self.base().map_or("", |arm| arm.name.as_str());
         let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment);

@@ -1,35 +1,35 @@
-//! Whether what a comparison is evaluated by was shown in its training.
+//! Whether a comparison's evaluation questions occur in its training data.
 //!
-//! In: counts of questions, and of those that training showed word for word. Out: what a row may be called. Must stay
-//! true: nothing is called held-out where training showed more than [`MOST`] of the questions, nor where that is not
-//! known; a bound is called a bound.
+//! In: counts of questions, and of those that training contained word for word. Out: the label of a row. Must stay
+//! true: an evaluation is not called held-out if training contained more than [`MOST`] of its questions, or if that is
+//! unknown; a bound is called a bound.
 
 use serde::Serialize;
 
 use super::{Comparison, STEP_TIME, TRAINING_LOSS};
 
-/// The share of the questions that training may have shown where they are called held-out.
+/// The largest share of questions in the training data at which an evaluation is still called held-out.
 const MOST: f64 = 0.01;
 
-/// What training showed of the evaluation.
+/// How much of the evaluation training contained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seen {
     /// Questions of one evaluation, over all seeds.
     Questions {
         questions: u64,
-        /// With the answer, word for word, in the training windows that were looked at.
+        /// Those found with their answer, word for word, in the inspected training windows.
         shown: u64,
-        /// Training windows that were looked at, and all.
+        /// Training windows that were inspected; `of_windows` is their total number.
         windows: u64,
         of_windows: u64,
     },
-    /// The task asks for what it trained on, by design: Capo's people, in other sentences.
+    /// The task evaluates facts that it trained on, by design: Capo's people, in other sentences.
     ByDesign,
 }
 
 impl Seen {
-    /// The share of the questions that are known to be shown.
+    /// The share of the questions known to be in the training data.
     pub fn share(self) -> Option<f64> {
         match self {
             Seen::Questions { questions: 0, .. } | Seen::ByDesign => None,
@@ -37,7 +37,7 @@ impl Seen {
         }
     }
 
-    /// Why an evaluation may not be called held-out.
+    /// Why an evaluation must not be called held-out.
     fn why(self) -> Option<String> {
         let (windows, of_windows) = match self {
             Seen::ByDesign => return Some("of people seen in training".to_owned()),
@@ -55,7 +55,7 @@ impl Seen {
         }
     }
 
-    /// The sentence of a caption.
+    /// The sentence for a caption.
     pub(super) fn sentence(self) -> Option<String> {
         let (shown, questions, windows, of_windows) = match self {
             Seen::ByDesign => {
@@ -95,7 +95,7 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// What a row is called: its metric, and why it is not of held-out questions.
+/// A row's label: its metric, and why its questions are not held out, if they are not.
 pub(crate) fn label(comparison: &Comparison, metric: &str) -> String {
     let why = comparison.proved.seen.and_then(Seen::why);
     match why {
@@ -112,12 +112,12 @@ fn neutral(metric: &str) -> String {
 }
 
 impl Comparison {
-    /// A metric's name in a sentence, or a sentence with it.
+    /// A metric's name in a sentence, or a sentence that contains it.
     pub fn calls(&self, metric: &str) -> String {
         if self.is_held_out() { metric.to_owned() } else { neutral(metric) }
     }
 
-    /// Whether its evaluation may be called held-out, as far as is known.
+    /// Whether the evaluation may be called held-out, as far as known.
     pub(crate) fn is_held_out(&self) -> bool {
         self.proved.seen.and_then(Seen::why).is_none()
     }
@@ -169,7 +169,7 @@ mod tests {
             }
             let said = summary(&comparison).caption.contains("Training showed");
             assert_eq!(said, matches!(seen, Some(Seen::Questions { .. })));
-            // Programs find the metric under its name, and the label with it.
+            // Programs find the metric by its name; the label is separate.
             let document = json([("name", "id".to_owned(), &comparison)]);
             let row = &document.comparisons[0].pairs[0].rows[1];
             assert_eq!((row.metric.as_str(), row.label.as_str()), (HELD_OUT_LOSS, label_of_loss));

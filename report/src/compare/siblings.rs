@@ -1,9 +1,9 @@
-//! Other locks and finished runs of the arms of a comparison, with other seeds.
+//! Other locks and finished runs of a comparison's arms, with other seeds.
 //!
 //! In: a locked comparison, the folder of locks and the folder of runs. Out: comparison locks of the same arms, and the
-//! finished seeds that this lock leaves out: choosing seeds after seeing results can turn any difference around. Must
-//! stay true: arms are the same if their training texts agree but for seeds, whatever they are called; nothing is
-//! written; a file that cannot be read is passed over here, since whoever uses it says what is wrong with it.
+//! finished seeds that this lock leaves out: choosing seeds after seeing results can reverse any difference. Must
+//! stay true: arms are the same if their training texts agree except for seeds, whatever their names; nothing is
+//! written; an unreadable file is skipped, since the command that uses it reports the error.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,30 +26,30 @@ pub struct Sibling {
     pub seeds: Vec<(u64, u64)>,
 }
 
-/// A seed that finished and is in no pair of this comparison.
+/// A finished seed that is in no pair of this comparison.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct LeftOut {
     pub init: u64,
     pub data: u64,
-    /// Arms that finished with it, and the folders of their runs.
+    /// Arms with a finished run of this seed, and the folders of their runs.
     pub arms: BTreeMap<String, Vec<PathBuf>>,
-    /// The base is among them, so that there is a pair.
+    /// Whether the base is among them, which makes a pair.
     pub paired: bool,
 }
 
-/// What else there is of the arms of a comparison.
+/// Other locks and runs of a comparison's arms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Siblings {
-    /// Seeds of this lock.
+    /// Number of seeds in this lock.
     pub used: usize,
     pub locks: Vec<Sibling>,
     /// Finished runs of treated arms, by seed.
     pub left_out: Vec<LeftOut>,
-    /// Looks that were taken in this comparison's folder under another lock: its analysis was declared after them.
+    /// Looks taken in this comparison's folder under another lock: this analysis was declared after them.
     pub earlier_looks: Vec<EarlierLooks>,
 }
 
-/// Looks under a lock that is not this one.
+/// Looks under another lock.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct EarlierLooks {
     pub lock: String,
@@ -59,7 +59,7 @@ pub struct EarlierLooks {
 }
 
 impl Siblings {
-    /// What a reader of the comparison has to know of them, a sentence each.
+    /// What a reader of the comparison must know about them, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let used = self.used;
         let mut said = Vec::new();
@@ -98,7 +98,7 @@ impl Siblings {
     }
 }
 
-/// Looks for them. `locks` is the folder of lock files, `runs` that of runs and of comparisons' folders.
+/// Searches for them. `locks` is the folder of lock files, `runs` that of runs and of comparisons' folders.
 pub fn siblings(comparison: &lock::Comparison, locks: &Path, runs: &Path) -> Siblings {
     Siblings {
         used: comparison.seeds.len(),
@@ -152,7 +152,7 @@ fn other_locks(comparison: &lock::Comparison, folder: &Path) -> Vec<Sibling> {
         if id == own {
             continue;
         }
-        // Where either lock varies a field, its value is not the arm's own.
+        // A field that either lock varies is not part of the arm.
         let free: Vec<&str> = theirs.iter().map(String::as_str).chain(grid.clone()).collect();
         let of =
             |arm: &str| section(&text, &format!("arm.{arm}.train")).map(|lines| key(&lines, &free));
@@ -204,17 +204,17 @@ fn left_out(comparison: &lock::Comparison, folder: &Path) -> Vec<LeftOut> {
             seed.paired |= *role == Role::Base;
         }
     }
-    // The base alone is a repetition, of another comparison's noise.
+    // The base alone is a replicate for the noise of another comparison.
     let treated = |seed: &LeftOut| seed.arms.keys().any(|arm| *arm != comparison.base);
     found.into_values().filter(treated).collect()
 }
 
-/// The seeds of a finished run, and what it trained but for them.
+/// The seeds of a finished run, and the digest of its training text without them.
 fn finished(paths: &Paths) -> Option<((u64, u64), Digest)> {
     let attested = Attestation::parse(&read_text(&paths.attestation(), SMALL).ok()?).ok()?;
     let text = read_text(&paths.lock(), SMALL).ok()?;
     let train = section(&text, "train")?;
-    // A lock of another run is none of this one.
+    // A lock of another run does not belong to this one.
     let id = section(&text, "digests")?;
     id.lines().find(|line| *line == format!("train = \"{}\"", attested.lock))?;
     let seed = |name: &str| {
@@ -224,7 +224,7 @@ fn finished(paths: &Paths) -> Option<((u64, u64), Digest)> {
     Some(((seed("seeds.init = ")?, seed("seeds.data = ")?), key(&train, &[])))
 }
 
-/// A training text without its seeds, and without the fields that a grid varies.
+/// Digest of a training text without its seeds and without the fields that a grid varies.
 fn key(train: &str, free: &[&str]) -> Digest {
     let is_free = |line: &str| {
         let name = line.split(" = ").next().unwrap_or(line);
@@ -242,13 +242,13 @@ fn section(text: &str, name: &str) -> Option<String> {
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// Names of the arms of a comparison's lock.
+/// Names of the arms in a comparison's lock.
 fn arms(text: &str) -> Vec<String> {
     let named = |line: &str| Some(line.strip_prefix("[arm.")?.strip_suffix(".train]")?.to_owned());
     text.lines().filter_map(named).collect()
 }
 
-/// What the first sections of a comparison's lock say.
+/// Facts from the first sections of a comparison's lock.
 struct Header {
     name: String,
     id: String,
@@ -283,7 +283,7 @@ fn header(text: &str) -> Option<Header> {
     })
 }
 
-/// Seeds beyond what TOML's integers hold are strings.
+/// A seed. Seeds too large for TOML's integers are strings.
 fn seed(value: &toml::Value) -> Option<u64> {
     let number = value.as_integer().and_then(|number| u64::try_from(number).ok());
     number.or_else(|| written_seed(value.as_str()?))
@@ -296,7 +296,7 @@ fn written_seed(text: &str) -> Option<u64> {
     }
 }
 
-/// Paths in a folder, sorted; none where it cannot be read.
+/// Paths in a folder, sorted; empty if it cannot be read.
 fn entries(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

@@ -1,8 +1,8 @@
 //! Differences as text: cells and titles.
 //!
-//! In: a comparison. Out: one section for each treatment arm; where there is a grid the differences at every point of
-//! it, by both ways of judging, and the means; and a caption, for a terminal and a page alike. Must stay true: every
-//! number has its unit; a mean over fewer runs than its arm has says so; an interval that is not there says why; only
+//! In: a comparison. Out: one section for each treatment arm; with a grid, also the differences at every point, by
+//! both rules, and the means; and a caption, for a terminal and a page alike. Must stay true: every
+//! number has its unit; a mean over fewer runs than its arm has says so; a missing interval has a reason; only
 //! rows of the declared family have an adjusted p value and a word; an arm that is not controlled is called so above
 //! its numbers.
 
@@ -18,30 +18,30 @@ use super::{
 use crate::statistics::paired::{Coverage, Paired, covers};
 use crate::statistics::{Confidence, Effect, Judged, sequential};
 
-/// Cells.
+/// A table's cells.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Table {
     pub head: Vec<String>,
     pub rows: Vec<Vec<String>>,
-    /// For each row `better`, `worse`, `equivalent` or `undecided`; nothing for a row that is not judged.
+    /// For each row `better`, `worse`, `equivalent` or `undecided`; empty for a row that is not judged.
     pub effects: Vec<&'static str>,
 }
 
-/// A table under its name; a comparison of two arms needs none.
+/// A titled table; a comparison of two arms needs no title.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Section {
     pub title: String,
     pub table: Table,
 }
 
-/// All there is to say in words and numbers.
+/// All tables and sentences of a comparison.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub struct Summary {
     pub sections: Vec<Section>,
-    /// Single differences and bootstrap intervals, for a page and not for a terminal.
+    /// Single differences and bootstrap intervals, only for a page.
     pub secondary: Vec<Section>,
     pub caption: String,
-    /// What must not be overlooked: divergences, chosen seeds, edges of the grid.
+    /// Important warnings: divergences, chosen seeds, edges of the grid.
     pub warnings: Vec<String>,
 }
 
@@ -63,7 +63,7 @@ pub fn summary(comparison: &Comparison) -> Summary {
     Summary { sections, secondary, caption, warnings: comparison.warnings() }
 }
 
-/// The arm, and its point where there are several.
+/// The arm, and its point if there are several.
 pub(crate) fn at(comparison: &Comparison, name: &str, point: usize) -> String {
     match comparison.points.get(point) {
         Some(label) if !label.is_empty() => format!("{name} ({label})"),
@@ -71,7 +71,7 @@ pub(crate) fn at(comparison: &Comparison, name: &str, point: usize) -> String {
     }
 }
 
-/// What a pair is called; nothing where it is the only one.
+/// A pair's title; empty for the only pair.
 pub(crate) fn title(comparison: &Comparison, pair: &Pair<'_>) -> String {
     let treated = comparison.arms.iter().filter(|arm| arm.role == Role::Treatment).count();
     let controlled = comparison.is_controlled(&pair.arm.name);
@@ -86,7 +86,7 @@ pub(crate) fn title(comparison: &Comparison, pair: &Pair<'_>) -> String {
     if controlled { named } else { format!("{named}: {NOT_CONTROLLED}") }
 }
 
-/// The head of a column of intervals: the level that was asked for and the coverage that was reached.
+/// The head of a column of intervals: the requested level and the actual coverage.
 pub(crate) fn interval_head<'r>(
     confidence: Confidence,
     rows: impl Iterator<Item = &'r Row>,
@@ -104,7 +104,7 @@ pub(crate) fn interval_head<'r>(
             if rows.iter().all(|row| row.anytime) { "anytime-valid" } else { "t or anytime-valid" };
         return format!("{level} {kind} interval{reached}");
     }
-    // Coverage is measured at 95%. Of several numbers of seeds the least is stated.
+    // Coverage is measured at 95%. If the numbers of seeds differ, state the lowest.
     let least = rows.iter().filter_map(|row| row.result.ok()).map(|found| found.n).min();
     match least.and_then(|n| Some((n, covers(n)?))) {
         Some((n, reached)) if confidence == Confidence::NINETY_FIVE => format!(
@@ -120,7 +120,7 @@ pub(crate) fn percent(confidence: Confidence) -> String {
     format!("{}%", share.trim_end_matches('0').trim_end_matches('.'))
 }
 
-/// Heads of what [`spread`] makes.
+/// Heads of the columns that [`spread`] makes.
 fn spread_head<'r>(pair: Option<&Pair<'_>>, rows: impl Iterator<Item = &'r Row>) -> Vec<String> {
     let confidence = pair.map_or(Confidence::NINETY_FIVE, |pair| analysis_of(pair.of).confidence);
     let mut head = vec!["paired difference".to_owned(), interval_head(confidence, rows)];
@@ -128,7 +128,7 @@ fn spread_head<'r>(pair: Option<&Pair<'_>>, rows: impl Iterator<Item = &'r Row>)
     head
 }
 
-/// The mean difference, its interval, and how far the base is from itself.
+/// The mean difference, its interval, and the difference of the base from its replicate.
 fn spread(pair: &Pair<'_>, row: Option<&Row>) -> Vec<String> {
     let Some(row) = row else {
         let columns = 2 + usize::from(pair.again.is_some());
@@ -180,7 +180,7 @@ fn section(comparison: &Comparison, pair: &Pair<'_>, family: &[Member]) -> Secti
     Section { title: title(comparison, pair), table: Table { head, rows, effects } }
 }
 
-/// What the family says of one row.
+/// The family's judgement of one row.
 pub(crate) fn judged(family: &[Member], pair: &Pair<'_>, metric: &str) -> Option<Judged> {
     let found = family.iter().find(|member| {
         member.metric == metric
@@ -190,7 +190,7 @@ pub(crate) fn judged(family: &[Member], pair: &Pair<'_>, metric: &str) -> Option
     found.map(|member| member.judged)
 }
 
-/// The adjusted p value, and the word with the seeds that it is of where some diverged.
+/// The adjusted p value, and the word, with its number of seeds if some diverged.
 pub(crate) fn effect_cells(word: Option<Judged>, of_seeds: String) -> [String; 2] {
     let Some(Judged { effect, p_adjusted, within_margin, .. }) = word else {
         return [NOTHING.to_owned(), format!("exploratory{of_seeds}")];
@@ -208,7 +208,7 @@ pub(crate) fn p_cell(p: Option<f64>) -> String {
     }
 }
 
-/// How many questions, tokens or targets a value is of.
+/// The number of questions, tokens or targets behind a value.
 fn asked_cell(row: &Row) -> String {
     let what = match row.unit {
         Unit::Nats => " targets",
@@ -249,7 +249,7 @@ fn secondary(comparison: &Comparison, pair: &Pair<'_>) -> Section {
 }
 
 impl Row {
-    /// The mean difference; of times the geometric mean of ratios.
+    /// The mean difference; for times, the geometric mean of ratios.
     pub(crate) fn mean_difference(&self) -> Option<f64> {
         match self.unit {
             Unit::Seconds => {
@@ -262,7 +262,7 @@ impl Row {
         }
     }
 
-    /// The mean difference, with how many of all pairs it is of.
+    /// The mean difference, with the number of pairs it covers.
     pub(crate) fn difference_cell(&self, lost: Lost) -> String {
         let found = self.mean_difference();
         found.map_or_else(
@@ -290,7 +290,7 @@ impl Row {
         }
     }
 
-    /// How far the base is from itself, or why that is unknown.
+    /// The difference of the base from its replicate, or why it is unknown.
     pub(crate) fn itself_cell(&self) -> String {
         match self.itself {
             None => NOTHING.to_owned(),
@@ -306,7 +306,7 @@ pub(crate) fn mean_cell(unit: Unit, mean: Option<Mean>, runs: &[Run]) -> String 
     unit.value(value) + &of_runs(had, runs)
 }
 
-/// The paired difference of the judged metric at every point: what no choice of points has made better.
+/// The paired difference of the judged metric at every point, which no choice of points can improve.
 fn each_point(comparison: &Comparison) -> Section {
     let metric = comparison.judged_by();
     let pairs = comparison.at_each_point();
@@ -325,7 +325,7 @@ fn each_point(comparison: &Comparison) -> Section {
     }
 }
 
-/// The same where both ways of judging would have it, with which of them is locked.
+/// The same at the points of both rules, with the locked one marked.
 fn both_rules(comparison: &Comparison) -> Option<Section> {
     let metric = comparison.judged_by();
     let every = comparison.at_each_point();
@@ -355,7 +355,7 @@ fn both_rules(comparison: &Comparison) -> Option<Section> {
     (!rows.is_empty()).then_some(Section { title, table: Table::plain(head, rows) })
 }
 
-/// Means of base and treated arm, and their difference.
+/// Means of the base and the treated arm, and their difference.
 fn judged_cells(pair: &Pair<'_>, metric: &str) -> Vec<String> {
     let row = pair.row(metric);
     let runs = [pair.base_runs(), pair.arm_runs()];
@@ -367,7 +367,7 @@ fn judged_cells(pair: &Pair<'_>, metric: &str) -> Vec<String> {
     line
 }
 
-/// Every arm at every point, by the metric that the rule goes by.
+/// The rule's metric for every arm at every point.
 fn grid(comparison: &Comparison) -> Section {
     let metric = comparison.judged_by();
     let mut head = vec![String::new()];
@@ -387,13 +387,13 @@ fn grid(comparison: &Comparison) -> Section {
 }
 
 impl Table {
-    /// Without judged rows.
+    /// A table without judged rows.
     pub(crate) fn plain(head: Vec<String>, rows: Vec<Vec<String>>) -> Table {
         let effects = vec![""; rows.len()];
         Table { head, rows, effects }
     }
 
-    /// Columns aligned for a terminal.
+    /// The table as text, with columns aligned for a terminal.
     pub fn text(&self) -> String {
         let lines: Vec<&Vec<String>> = std::iter::once(&self.head).chain(&self.rows).collect();
         let columns = lines.iter().map(|line| line.len()).max().unwrap_or(0);
@@ -426,7 +426,7 @@ impl Table {
 }
 
 impl Summary {
-    /// Section after section, then the caption and the warnings.
+    /// All sections, then the caption and the warnings.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Section { title, table } in &self.sections {

@@ -1,11 +1,11 @@
-//! What a comparison of runs says, on runs made by hand.
+//! Tests of comparisons, on runs made by hand.
 //!
-//! In: curves written down here. Out: points, differences, intervals, warnings. Must stay true: the makers of runs are
-//! shared with the tests of tables, pages and pictures.
+//! In: curves given here. Out: points, differences, intervals, warnings. Must stay true: the functions that make runs
+//! are shared with the tests of tables, pages and pictures.
 
 use super::*;
 
-/// Twenty steps of one loss, and the answers that are right at the end.
+/// Twenty steps with one loss, and the final accuracy.
 pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
     let metrics = BTreeMap::from([
         (TOKENS_RIGHT.to_owned(), vec![(10, 0.0), (20, right)]),
@@ -32,7 +32,7 @@ pub(crate) fn by(metric: &str, choose: Choose, per_arm: bool) -> Selection {
     Selection { metric: metric.to_owned(), choose, per_arm }
 }
 
-/// Two seeds of a base and a treated arm; of the base again one.
+/// Two seeds of a base and a treated arm; one of the replicate.
 pub(crate) fn two_seeds() -> Comparison {
     Comparison {
         arms: vec![
@@ -46,7 +46,7 @@ pub(crate) fn two_seeds() -> Comparison {
     }
 }
 
-/// Three arms at two points, each best at another one.
+/// Three arms at two points; they are best at different points.
 pub(crate) fn grid(selection: Selection) -> Comparison {
     let points = |losses: [f64; 2]| losses.map(|loss| vec![run(0, loss, 1.0 / loss)]).to_vec();
     Comparison {
@@ -121,7 +121,7 @@ fn differences_are_paired_by_seed() {
     assert_eq!(rows[0].itself_cell(), "unknown: 1 of 3 repetitions");
     assert_eq!(rows[0].means[2], Some(Mean { value: 2.1, runs: 1 }));
     assert_eq!(rows[2].means[0], Some(Mean { value: 0.45, runs: 2 }));
-    // The treated arm lost its first seed: what is left is of the second alone.
+    // The treated arm lost its first seed, so only the second is left.
     let mut comparison = two_seeds();
     comparison.arms[1].points[0].remove(0);
     assert_eq!(comparison.pairs()[0].rows()[0].paired, [-0.25]);
@@ -148,11 +148,11 @@ fn the_locked_rule_chooses_the_points() {
     assert_eq!(places(&chosen("loss", Choose::Least, false)), shared);
     let worst = [("left", 0, 1), ("right", 1, 1)];
     assert_eq!(places(&chosen("loss", Choose::Most, true)), worst);
-    // The base again has its best point elsewhere, and is judged at the base's.
+    // The replicate's best point is another one, but it is judged at the base's.
     let comparison = chosen("loss", Choose::Least, true);
     let means = &comparison.pairs()[0].rows()[0].means;
     assert_eq!(means[2], Some(Mean { value: 2.5, runs: 1 }));
-    // Nobody measured what the rule goes by: every point, at equal points.
+    // No run has the rule's metric: compare at every point.
     let none = chosen("answer_accuracy", Choose::Most, true);
     let all = [("left", 0, 0), ("left", 1, 1), ("right", 0, 0), ("right", 1, 1)];
     assert_eq!(places(&none), all);
@@ -183,7 +183,7 @@ fn seconds_are_compared_on_one_machine_only() {
     }
 }
 
-/// What a lock would never hold, as a program might make it all the same.
+/// A proof that a lock would never contain, but that a program might construct.
 fn confounded(mut comparison: Comparison, arm: &str) -> Comparison {
     let claim = Claim {
         verdict: "confounded: 2 differences, beside canon".to_owned(),
@@ -195,7 +195,7 @@ fn confounded(mut comparison: Comparison, arm: &str) -> Comparison {
     comparison
 }
 
-/// Nothing that is made of a comparison calls an arm controlled that no lock proved so.
+/// No output calls an arm controlled unless its lock proved it.
 mod what_is_not_controlled_is_called_so {
     use super::*;
     use crate::overview::{self, Entry};
@@ -203,7 +203,7 @@ mod what_is_not_controlled_is_called_so {
 
     const SAID: &str = "NOT CONTROLLED: confounded: 2 differences, beside canon";
 
-    /// Of one arm, of one of several, of one without any proof.
+    /// One arm, one of several arms, and an arm without any proof.
     fn each() -> [(Comparison, &'static str, &'static str); 3] {
         let mut none = two_seeds();
         none.proved = Proved::default();
@@ -222,7 +222,7 @@ mod what_is_not_controlled_is_called_so {
             assert!(comparison.verdict().contains(said), "{}", comparison.verdict());
         }
         assert_eq!(two_seeds().verdict(), "canon against llama: controlled for canon");
-        // As the lock alone would have it said, before anything was run.
+        // The lock's own statement, before any run.
         let proved = confounded(two_seeds(), "canon").proved;
         assert_eq!(proved.verdict("llama"), format!("canon against llama: {SAID}"));
         assert!(!proved.all_controlled() && !Proved::default().all_controlled());
@@ -260,7 +260,7 @@ mod what_is_not_controlled_is_called_so {
             let part = page::Part::new(heading, &comparison, BTreeMap::new(), Vec::new());
             let report = page::Report { parts: vec![part], ..page::Report::default() };
             let page = page::page(&report).unwrap();
-            // In the heading, above the table, under it, and over the curve of differences.
+            // In the heading, above the table, below it, and over the curve of differences.
             assert!(page.contains(said), "the heading");
             assert!(page.matches("NOT CONTROLLED").count() >= 4);
             assert!(page.contains("<p class=\"design bad\">design: "), "the design is marked");
@@ -317,7 +317,7 @@ mod what_is_not_controlled_is_called_so {
     }
 }
 
-/// Three seeds at each of three points; the treated arm is best at another end.
+/// Three seeds at each of three points; the treated arm is best at the opposite end.
 pub(crate) fn three_points(per_arm: bool) -> Comparison {
     let runs = |losses: [f64; 3]| {
         losses
@@ -347,7 +347,7 @@ fn both_ways_of_judging_stand_beside_each_point() {
             &found.unwrap_or_else(|| panic!("{title}")).table
         };
         let each = section("paired at each point");
-        // All differences of a point are equal here, so there is no interval and no coverage to state.
+        // All differences of a point are equal here, so neither an interval nor a coverage is shown.
         let head =
             ["", "base", "treated", "paired difference", "95% t interval", "A/A: SE of mean"];
         assert_eq!(each.head, head);
@@ -355,7 +355,7 @@ fn both_ways_of_judging_stand_beside_each_point() {
         let difference = |row: usize| each.rows[row][3].as_str();
         let all = ["-0.5000 nats", "-0.2500 nats", "-1.0000 nats"];
         assert_eq!([0, 1, 2].map(difference), all);
-        // The noise of each point is that of the base at that very point: a mean of three of 0.25, and 0.5.
+        // Each point uses the base's noise at that point: a mean of three of 0.25, and 0.5.
         let all = ["±0.1443 nats", "±0.2887 nats", "unknown: all equal"];
         assert_eq!([0, 1, 2].map(noise), all);
         let both = section("best per arm beside best of the base for all");
@@ -398,7 +398,7 @@ fn ends_of_axes_are_ends_of_numbers() {
     let highest = Edge { path: "optimizer.lr".to_owned(), end: End::Highest };
     assert_eq!(comparison.edges(2), [highest]);
     assert_eq!(comparison.edges(7), [], "no such point");
-    // In whatever order they stand; words have no ends, and neither has an axis of one value.
+    // In any order; words have no ends, and neither has an axis with one value.
     for (values, ends) in [
         (vec![Some(2.0), Some(1.0), Some(3.0)], [0, 1, 1]),
         (vec![Some(1.0), Some(1.0), Some(2.0)], [1, 1, 1]),
@@ -466,14 +466,14 @@ fn the_document_has_what_the_tables_have() {
     assert!((row["difference"].as_f64().unwrap() + 0.5).abs() < 1e-12);
     assert_eq!(row["unit"], "nats");
     assert_eq!(one["warnings"].as_array().unwrap().len(), 1);
-    // Without a grid there is nothing to choose, and no empty choice is shown.
+    // Without a grid nothing is chosen, and no choice is shown.
     let value = serde_json::to_value(json([("c", String::new(), &two_seeds())])).unwrap();
     let one = &value["comparisons"][0];
     assert_eq!(one["paired_at_each_point"], serde_json::json!([]));
     assert_eq!(one["arms"][1]["best_point"], serde_json::Value::Null);
 }
 
-/// What a lock proves is what is said: verdicts, what arms are matched on, the values along the grid.
+/// The output repeats the lock: verdicts, matched quantities, the values along the grid.
 #[test]
 fn what_is_said_is_what_the_lock_proved() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../lockfiles/demo_matched.lock");

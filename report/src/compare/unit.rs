@@ -1,18 +1,18 @@
 //! Values and differences as text, each with its unit.
 //!
-//! In: numbers of a metric. Out: cells. Must stay true: shares in percent and their differences in percentage points,
-//! losses in nats, times as ratios; no cell without its unit.
+//! In: numbers of a metric. Out: cells. Must stay true: shares are in percent and their differences in percentage
+//! points, losses in nats, times are ratios; every cell has its unit.
 
 use super::table::NOTHING;
 use super::{Interval, Unit, extreme};
 
-/// Of something counted: bits a parameter are few, bits are many.
+/// Decimals of a count: bits per parameter are few, bits are many.
 fn decimals(value: f64) -> usize {
     if value.abs() < 100.0 { 4 } else { 0 }
 }
 
 impl Unit {
-    /// As documents and pages name it.
+    /// The unit's name in documents and pages.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Unit::Nats => "nats",
@@ -23,7 +23,7 @@ impl Unit {
         }
     }
 
-    /// What follows a value.
+    /// The suffix of a value.
     fn suffix(self) -> &'static str {
         match self {
             Unit::Nats => " nats",
@@ -34,7 +34,7 @@ impl Unit {
         }
     }
 
-    /// What follows a difference: shares differ by percentage points.
+    /// The suffix of a difference: shares differ by percentage points.
     fn suffix_of_difference(self) -> &'static str {
         match self {
             Unit::Share => " pp",
@@ -70,7 +70,7 @@ impl Unit {
         format!("{} … {}", self.signed(low), self.difference(high))
     }
 
-    /// From the lowest to the highest of several differences; of one there is no range.
+    /// The range of several differences; `None` for one.
     pub(crate) fn range(self, differences: &[f64]) -> Option<String> {
         let [low, high] =
             [f64::min, f64::max].map(|pick| extreme(differences.iter().copied(), pick));
@@ -85,7 +85,7 @@ impl Unit {
         )
     }
 
-    /// Of a standard error.
+    /// A standard error as text.
     pub(crate) fn width(self, value: f64) -> String {
         let number = match self {
             Unit::Nats | Unit::Unknown => format!("±{value:.4}"),

@@ -1,33 +1,33 @@
 //! The order of batches as a fingerprint: runs that read the same batches share their noise.
 //!
-//! In: a group of curves. Out: for each run how much its differences from its siblings jitter. Must stay
-//! true: what differs slowly is no jitter (differences are taken without their running median); a run
-//! is odd only beside its own group, at the end and in most of the run, so that a spike is no order.
+//! In: a group of curves. Out: for each run the jitter of its differences from its siblings. Must stay
+//! true: slow changes are not jitter (the running median is subtracted); a run is odd only compared with
+//! its own group, at the end and in most of the run, so that a spike does not count as another order.
 
 use super::{Group, median, residual};
 
-/// Neighbours of the running median.
+/// Window of the running median.
 const WIDTH: usize = 9;
-/// Windows of a curve, and points that each has at least.
+/// Windows of a curve, and the fewest points of each.
 const WINDOWS: usize = 60;
 const LEAST_WINDOW: usize = 6;
-/// Times the group's median from which jitter is another's.
+/// A run with more than this many times the group's median jitter read other batches.
 const FACTOR: f64 = 5.0;
-/// Siblings that a run is held against: more say nothing more.
+/// Most siblings that a run is compared with; more do not help.
 const SIBLINGS: usize = 64;
 
-/// One run beside its siblings.
+/// One run compared with its siblings.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Fingerprint<'a> {
     pub run: &'a str,
-    /// Of its differences over the last tenth: the median over siblings of the standard deviation.
+    /// Jitter over the last tenth: the median over siblings of the differences' standard deviation.
     pub jitter: f64,
-    /// The group's median of that.
+    /// The group's median jitter.
     pub usual: f64,
-    /// Windows in which it jitters over 5 times as much as the group's median there.
+    /// Windows in which its jitter exceeds 5 times the group's median there.
     pub elevated: Vec<usize>,
     pub windows: usize,
-    /// Where these begin and end.
+    /// Positions at which these windows begin and end.
     pub from: f64,
     pub to: f64,
 }
@@ -37,19 +37,19 @@ impl Fingerprint<'_> {
         if self.usual > 0.0 { self.jitter / self.usual } else { 1.0 }
     }
 
-    /// Whether it read other batches than its siblings, for all that can be seen.
+    /// Whether it seems to have read other batches than its siblings.
     pub fn is_other(&self) -> bool {
         self.ratio() > FACTOR && self.elevated.len() * 2 > self.windows
     }
 }
 
-/// Every run of a group, in its order.
+/// The fingerprint of every run of a group, in its order.
 pub fn fingerprints<'a>(group: &Group<'a>) -> Vec<Fingerprint<'a>> {
     let points = group.places.len();
     let windows = WINDOWS.min(points / LEAST_WINDOW);
     let bounds = |window: usize| (window * points / windows, (window + 1) * points / windows);
     let tail = points - points / 10;
-    // For each run, over its siblings: jitter of the last tenth, and of each window.
+    // For each run, over its siblings: the jitter of the last tenth, and of each window.
     let mut tails = vec![Vec::new(); group.runs.len()];
     let mut inside = vec![vec![Vec::new(); windows]; group.runs.len()];
     for (a, (_, one)) in group.runs.iter().enumerate() {

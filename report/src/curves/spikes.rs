@@ -1,16 +1,16 @@
-//! Loss spikes: places where a run leaves its siblings and comes back.
+//! Loss spikes: positions where a run departs from its siblings and returns.
 //!
-//! In: a group of curves. Out: events. Must stay true: a run's own slow way is no spike (its distance
-//! from the group is taken without its running median), nor is the beginning, where learning rates
-//! tell runs apart; only what lies at stored points can be seen.
+//! In: a group of curves. Out: events. Must stay true: a run's slow drift is not a spike (the running median of
+//! its distance from the group is subtracted), nor is the beginning, where runs differ by learning
+//! rate; only spikes at stored points can be detected.
 
 use super::{Group, median, residual};
 
-/// What a loss may be above what its siblings make likely.
+/// A spike exceeds the loss that the siblings predict by more than this.
 pub const SPIKE: f64 = 0.02;
-/// Neighbours of the running median: longer than any event.
+/// Window of the running median: longer than any event.
 const WIDTH: usize = 25;
-/// The beginning that is left out, as a part of the run.
+/// The first part of the run that is ignored, as a fraction 1 / BEGINNING.
 const BEGINNING: usize = 20;
 
 /// One event.
@@ -19,11 +19,11 @@ pub struct Spike<'a> {
     pub run: &'a str,
     pub from: f64,
     pub to: f64,
-    /// The most that it is above.
+    /// The largest excess over the expected loss.
     pub excess: f64,
 }
 
-/// Events of every run of a group, in order of places.
+/// Events of every run of a group, in order of position.
 pub fn spikes<'a>(group: &Group<'a>) -> Vec<Spike<'a>> {
     let middle: Vec<f64> = (0..group.places.len())
         .map(|at| {

@@ -1,7 +1,7 @@
 //! The numbers that a page's script draws.
 //!
-//! In: a report. Out: one JSON value. Must stay true: each series once, thinned by means where it is long, to
-//! seven figures; what is no number is null; fields stand as one table of distinct values, so that fifty equal locks
+//! In: a report. Out: one JSON value. Must stay true: each series appears once, thinned by means if long, with
+//! seven figures; NaN is null; fields form one table of distinct values, so that fifty equal locks
 //! cost as much as one.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,7 +34,7 @@ fn of_pair(pair: &Paired) -> Value {
     json!({ "title": title, "lines": lines, "again": again, "noise": noise.is_some() })
 }
 
-/// What the values of each series are counted in.
+/// The unit of each series.
 fn units(report: &Report, runs: &[&Run]) -> Value {
     let named = |run: &&Run| run.logged.curves.metrics.keys().cloned().collect::<Vec<_>>();
     let names: BTreeSet<String> =
@@ -59,7 +59,7 @@ fn of_run(report: &Report, run: &Run, part: Option<usize>, all: &[&Run]) -> Valu
     for (name, points) in &logged.curves.metrics {
         put(&report.calls(name), points);
     }
-    // Runs that saw the same batches share a number, which is the first such run's.
+    // Runs with the same batches share the number of the first such run.
     let data = all.iter().position(|other| other.logged.batches == logged.batches);
     json!({
         "name": name,
@@ -86,7 +86,7 @@ fn of_run(report: &Report, run: &Run, part: Option<usize>, all: &[&Run]) -> Valu
     })
 }
 
-/// Steps as their first and distance where they are even, and values.
+/// A series: its steps as start and distance if evenly spaced, and its values.
 fn of_series(points: &[(u64, f64)]) -> Value {
     let (points, block) = thinned(points);
     let steps: Vec<u64> = points.iter().map(|(step, _)| *step).collect();
@@ -102,7 +102,7 @@ fn of_series(points: &[(u64, f64)]) -> Value {
     }
 }
 
-/// Sums are not averaged: of each block the end.
+/// A series of sums, which are not averaged: the end of each block.
 fn of_ends(points: &[(u64, f64)]) -> Value {
     let block = points.len().div_ceil(super::MOST_POINTS).max(1);
     let ends: Vec<&(u64, f64)> = points.chunks(block).filter_map(<[_]>::last).collect();
@@ -112,7 +112,7 @@ fn of_ends(points: &[(u64, f64)]) -> Value {
     })
 }
 
-/// Seven figures.
+/// A number with seven figures.
 fn brief(value: f64) -> Value {
     format!("{value:.6e}")
         .parse::<f64>()
@@ -121,7 +121,7 @@ fn brief(value: f64) -> Value {
         .map_or(Value::Null, |v| json!(v))
 }
 
-/// Every field of every lock: its class, its distinct values, and which of them each run has.
+/// All fields of all locks: class, distinct values, and each run's value.
 fn fields(runs: &[&Run]) -> Value {
     let of_runs: Vec<BTreeMap<String, String>> = runs.iter().map(|run| values(run)).collect();
     let paths: BTreeSet<&String> = of_runs.iter().flat_map(BTreeMap::keys).collect();

@@ -1,7 +1,7 @@
-//! A user's own numbers: every run at its end, and beside the published statements what is comparable to them.
+//! The user's own numbers: the final values of every run, next to comparable published statements.
 //!
-//! In: runs and pairs. Out: cells. Must stay true: a number stands beside a published one only if both are the same
-//! quantity of the same family, and it comes with its size, since sizes differ by orders of magnitude.
+//! In: runs and pairs. Out: cells. Must stay true: a number appears next to a published one only if both are the same
+//! quantity of the same family, and it is shown with its size, since sizes differ by orders of magnitude.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use super::run::Run;
 use super::{Paired, Report};
 use crate::compare::{TRAINING_LOSS, unit};
 
-/// Every run at its end.
+/// The final values of every run.
 #[derive(Debug, Serialize)]
 pub(super) struct Finals {
     pub(super) head: Vec<String>,
@@ -43,7 +43,7 @@ pub(super) fn finals(report: &Report) -> Finals {
             value("arch.parameters"),
             value("budget.tokens"),
             run.logged.spikes.len().to_string(),
-            // A run that diverged has no final value, and the reason is its result.
+            // A diverged run has no final value; the divergence is its result.
             match run.logged.curves.diverged {
                 Some(step) => format!("diverged at step {step}"),
                 None => last(TRAINING_LOSS),
@@ -73,7 +73,7 @@ fn short(value: &FieldValue) -> String {
     }
 }
 
-/// The family of the release that an arch is of: the one mixer of all its layers.
+/// The release's family of an arch: the one mixer of all its layers.
 fn family(run: &Run) -> Option<&'static str> {
     let lines = field_lines(&run.experiment.arch.compiled.fields);
     let mixers: BTreeSet<&str> = lines
@@ -90,7 +90,7 @@ fn family(run: &Run) -> Option<&'static str> {
     }
 }
 
-/// The published statements, with what of the user's is comparable.
+/// The published statements, with the user's comparable numbers.
 pub(super) fn answers(report: &Report, pairs: &[Paired]) -> Vec<Answer> {
     let runs = report.runs();
     let mut answers = published::answers();
@@ -98,7 +98,7 @@ pub(super) fn answers(report: &Report, pairs: &[Paired]) -> Vec<Answer> {
         let first = pair.lines.first().and_then(|(t, b)| Some((runs.get(*t)?, runs.get(*b)?)));
         let Some((treated, base)) = first else { continue };
         let (Some(of_base), Some(of_treated)) = (family(base), family(treated)) else { continue };
-        // Canon layers in one arm and not in the other.
+        // Canon layers in one arm only.
         let canon = [base, treated].map(|run| number(run, "arch.canon_parameters"));
         let [Some(0.0), Some(added)] = canon else { continue };
         if of_base != of_treated || added == 0.0 {

@@ -1,8 +1,8 @@
-//! What the release published, for a page that asks for it.
+//! The release's published data, for a page that asks for it.
 //!
-//! In: patterns of model names. Out: training-loss and benchmark curves, their spikes and twins, each axis once; and the
-//! known answers. Must stay true: only what a pattern asks for is in a page; every number is one of the data files under
-//! `recipes/published/data`, embedded here; nothing of it is mixed with a user's runs but under the mark *published*.
+//! In: patterns of model names. Out: training-loss and benchmark curves, their spikes and twins, each axis once; and
+//! the known answers. Must stay true: a page contains only the models that a pattern names; every number is in the data
+//! files under `recipes/published/data`, embedded here; next to a user's runs it is always marked *published*.
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -20,7 +20,7 @@ const TWINS: &str = include_str!("../../../recipes/published/data/canon_gains.ts
 const TWIN_KEYS: &str = include_str!("../../../recipes/published/data/twin_diffs.tsv");
 const ANSWERS: &str = include_str!("../../../recipes/published/data/known_answers.tsv");
 
-/// Statements that say *no gain*, or *not what it seems*: a page marks them, so that nobody is misled by the others.
+/// Statements of *no gain* or *not what it seems*. The page marks them, so that the others do not mislead.
 const SOBER: [&str; 6] = [
     "mamba2_canon_avg13_gain",
     "loss_vs_mmlu_counterexample",
@@ -30,7 +30,7 @@ const SOBER: [&str; 6] = [
     "ctx_1hop",
 ];
 
-/// A curve: its model, what it is of, which axis it has, and its values.
+/// A curve: its model, its quantity, its axis, and its values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Curve {
     pub model: String,
@@ -39,24 +39,24 @@ pub struct Curve {
     pub values: Vec<f64>,
 }
 
-/// What was asked for.
+/// The requested part of the published data.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Published {
-    /// In billions of tokens, each shared by many curves.
+    /// Axes in billions of tokens, each shared by many curves.
     pub axes: Vec<Vec<f64>>,
     pub curves: Vec<Curve>,
-    /// Every model that a pattern asked for.
+    /// Every model that a pattern names.
     pub models: Vec<String>,
 }
 
-/// Why there is nothing to show.
+/// Error for a pattern that names no model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSuchModel {
     pub pattern: String,
     pub near: Option<String>,
 }
 
-/// A statement to hold a run of one's own against.
+/// A published statement to compare a run with.
 #[derive(Clone, Debug, PartialEq, serde::Serialize)]
 pub(super) struct Answer {
     pub id: &'static str,
@@ -66,13 +66,13 @@ pub(super) struct Answer {
     pub unit: &'static str,
     pub file: &'static str,
     pub caveat: &'static str,
-    /// Says that there is no gain, or a trap.
+    /// Whether it states the absence of a gain, or a trap.
     pub sober: bool,
-    /// The user's own number, where there is a comparable one.
+    /// The user's own comparable numbers.
     pub yours: Vec<String>,
 }
 
-/// Rows of a table by the names of its columns; what a row lacks is empty.
+/// Rows of a table by column name; a missing cell is empty.
 fn rows(text: &'static str) -> Vec<BTreeMap<&'static str, &'static str>> {
     let mut lines = text.lines();
     let head: Vec<&str> = lines.next().unwrap_or("").split('\t').collect();
@@ -94,7 +94,7 @@ fn models() -> Vec<&'static str> {
     rows(RECIPES).iter().map(|row| cell(row, "model")).collect()
 }
 
-/// Whether a name is what a pattern says, `*` being anything; no other sign means anything but itself.
+/// Whether a pattern matches a name; `*` matches anything, all other characters match themselves.
 fn fits(pattern: &str, name: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == name,
@@ -105,11 +105,11 @@ fn fits(pattern: &str, name: &str) -> bool {
     }
 }
 
-/// A pattern's stars, of which more than these make it slow and no clearer.
+/// Most stars in a pattern; more are slow and no clearer.
 const MOST_STARS: usize = 4;
 
 impl Published {
-    /// The curves of every model that one of the patterns fits; `all` is every model.
+    /// The curves of every model that matches a pattern; `all` matches every model.
     pub fn named(patterns: &[String]) -> Result<Published, NoSuchModel> {
         let all = models();
         let mut wanted = Vec::new();
@@ -138,10 +138,10 @@ impl Published {
         Ok(published)
     }
 
-    /// Curves of a data file, whose lines stand together by model and benchmark.
+    /// Adds the curves of a data file, which is sorted by model and benchmark.
     fn add(&mut self, packed: &[u8], benchmarks: bool) {
         let mut text = String::new();
-        // The files are ours and a test reads them.
+        // The files are part of the binary, and a test reads them.
         let _ = flate2::read::GzDecoder::new(packed).read_to_string(&mut text);
         let mut curves: Vec<(String, String, Vec<f64>, Vec<f64>)> = Vec::new();
         for line in text.lines().skip(1) {
@@ -175,7 +175,7 @@ impl Published {
         }
     }
 
-    /// As the page's script reads it.
+    /// The JSON for the page's script.
     pub(super) fn json(&self) -> Value {
         let has = |name: &str| self.models.iter().any(|model| model == name);
         let fields = |row: &BTreeMap<&'static str, &'static str>| {
@@ -231,7 +231,7 @@ impl Published {
         })
     }
 
-    /// Models whose paired jitter tells of another data order than their siblings'.
+    /// Models with a paired jitter that indicates another data order than their siblings'.
     fn orders(&self) -> Vec<Value> {
         let asked = |row: &&BTreeMap<&'static str, &'static str>| {
             self.models.iter().any(|model| model == cell(row, "model"))
@@ -251,7 +251,7 @@ impl Published {
             .collect()
     }
 
-    /// Pairs of models of which both were asked for, and every key that they differ in.
+    /// Pairs of models that were both requested, with every key that differs.
     fn twins(&self) -> Vec<Value> {
         let has = |name: &str| self.models.iter().any(|model| model == name);
         let keys = rows(TWIN_KEYS);
@@ -279,7 +279,7 @@ fn number(text: &str) -> Option<f64> {
     text.parse().ok()
 }
 
-/// The model whose name is most like a pattern.
+/// The model name most similar to a pattern.
 fn nearest(pattern: &str, names: &[&'static str]) -> Option<String> {
     let beginning = pattern.split('*').next().unwrap_or("").to_lowercase();
     let alike = |name: &&&str| {
@@ -292,7 +292,7 @@ fn nearest(pattern: &str, names: &[&'static str]) -> Option<String> {
         .map(|n| (*n).to_owned())
 }
 
-/// All of them, in the order of their table.
+/// All published statements, in the order of their table.
 pub(super) fn answers() -> Vec<Answer> {
     let mut before = "";
     rows(ANSWERS)
@@ -302,7 +302,7 @@ pub(super) fn answers() -> Vec<Answer> {
                 ["id", "scope", "metric", "published_value", "unit", "data_file", "caveat"]
                     .map(|column| cell(row, column));
             let sober = SOBER.contains(&id);
-            // A row that stands alone has to say what it is of.
+            // `same` means the metric of the row before.
             let metric = if metric == "same" { before } else { metric };
             before = metric;
             Answer { id, scope, metric, value, unit, file, caveat, sober, yours: Vec::new() }
@@ -326,7 +326,7 @@ mod tests {
             one.curves.iter().filter(|curve| curve.what == "training loss").collect();
         assert_eq!(losses.len(), 2);
         assert!(losses.iter().all(|curve| curve.axis == 0 && curve.values.len() == 400));
-        // Loss, and every benchmark at the same checkpoints.
+        // One axis for the loss, and one for every benchmark at the same checkpoints.
         assert_eq!(one.axes.len(), 2);
         assert_eq!(one.curves.len(), 2 * 15);
         assert_eq!(named(&[]).unwrap(), Published::default());

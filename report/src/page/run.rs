@@ -1,8 +1,8 @@
-//! A finished run as the page shows it.
+//! A finished run, prepared for the page.
 //!
-//! In: a run's folder and its lock. Out: its curves, its seconds where they are honest, where its loss spikes, and
-//! which batches it saw. Must stay true: nothing is read out of a run that [`records::finished`] refuses; what is thinned
-//! is thinned by means over equal blocks and says by how many; seconds are of the run that the log is of, or none.
+//! In: a run's folder and its lock. Out: its curves, its timings if they are reliable, its loss spikes, and
+//! its batches. Must stay true: a run that [`records::finished`] refuses is not read; thinned series are
+//! means over equal blocks and carry the block length; timings belong to the same run as the log, or are absent.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,30 +17,30 @@ use records::finished;
 use records::metrics::Record;
 use records::run::{Paths, RunError};
 
-/// Points of a series that a page draws; a longer one is thinned.
+/// Most points of a series on a page; longer series are thinned.
 pub const MOST_POINTS: usize = 2000;
 
-/// A run and its place among others.
+/// A run and its position in a comparison.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Its lock's.
+    /// The name of its lock.
     pub name: String,
-    /// What it is to its comparison; a run by itself has its arch's name, and no role.
+    /// Its arm; a run outside comparisons has its arch's name, and no role.
     pub arm: String,
     pub role: Option<Role>,
-    /// Place in the list of seeds; runs of equal place are paired.
+    /// Index in the list of seeds; runs with equal index are paired.
     pub seed: usize,
-    /// Place in the grid, and what that is called.
+    /// Index in the grid, and the point's name.
     pub point: usize,
     pub at: String,
     pub experiment: Experiment,
     pub logged: Logged,
 }
 
-/// What the run logged, in order of steps.
+/// The run's log, in order of steps.
 #[derive(Clone, Debug, Default)]
 pub struct Logged {
-    /// Losses and measures, as comparisons read them.
+    /// Losses and measures, as used in comparisons.
     pub curves: Curves,
     pub grad_norm: Vec<(u64, f64)>,
     pub lr: Vec<(u64, f64)>,
@@ -48,12 +48,12 @@ pub struct Logged {
     pub batches: Vec<Digest>,
     /// Seconds from the start to the end of each step.
     pub seconds: Option<Vec<(u64, f64)>>,
-    /// Seconds since 1970 at which it was started, if it says so.
+    /// Start time in seconds since 1970, if recorded.
     pub started: Option<f64>,
     pub spikes: Vec<Spike>,
 }
 
-/// Reads what a finished run of this lock logged; refuses a folder that holds anything else.
+/// Reads the log of a finished run of this lock; refuses any other folder.
 pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, RunError> {
     let curves = compare::read(folder, experiment)?;
     let paths = Paths::new(folder);
@@ -61,8 +61,8 @@ pub fn read(folder: &Path, experiment: &Experiment) -> Result<Logged, RunError> 
     Ok(Logged::of(&paths, curves, records))
 }
 
-/// Reads what an unfinished run of this lock has logged so far, and up to which step; nothing of seconds, since it is
-/// not known what ran beside it.
+/// Reads the log of an unfinished run of this lock, and its last step. Omits timings, since other runs may have
+/// used the machine at the same time.
 pub fn read_so_far(folder: &Path, experiment: &Experiment) -> Result<(Logged, u64), RunError> {
     let paths = Paths::new(folder);
     let (records, step) = finished::so_far(&paths, experiment.into())?;
@@ -89,7 +89,7 @@ impl Logged {
     }
 }
 
-/// The end of each step, if every step was timed; of one that was made twice, the last time counts.
+/// The end of each step, if every step was timed; for a repeated step, the last time counts.
 fn seconds(path: &Path, steps: usize) -> Option<Vec<(u64, f64)>> {
     let mut of_step = BTreeMap::new();
     for line in json_lines(path) {
@@ -121,7 +121,7 @@ fn started(path: &Path) -> Option<f64> {
     })
 }
 
-/// At most [`MOST_POINTS`] of a series: means over blocks of so many points, at the last step of each.
+/// At most [`MOST_POINTS`] of a series: means over equal blocks of points, placed at each block's last step.
 pub(super) fn thinned(points: &[(u64, f64)]) -> (Vec<(u64, f64)>, usize) {
     let block = points.len().div_ceil(MOST_POINTS).max(1);
     let mean = |points: &[(u64, f64)]| {
@@ -131,7 +131,7 @@ pub(super) fn thinned(points: &[(u64, f64)]) -> (Vec<(u64, f64)>, usize) {
     (points.chunks(block).filter_map(mean).collect(), block)
 }
 
-/// The first step at which two runs saw other batches; `None` if they agree as far as both go.
+/// The first step with different batches in two runs; `None` if they agree as far as both go.
 pub(super) fn first_other_batch(a: &Logged, b: &Logged) -> Option<u64> {
     let at = a.batches.iter().zip(&b.batches).position(|(a, b)| a != b)?;
     Some(at as u64 + 1)

@@ -1,26 +1,26 @@
-//! Where a training loss leaves its own course and comes back.
+//! Spikes: steps where a training loss departs from its own trend and returns.
 //!
-//! In: a run's losses. Out: stretches of steps that stand out of their surroundings. Must stay true: judged against the
-//! medians of the steps before and after, so that neither the fall of the loss nor its level decides; one noisy step among noisy
-//! ones is no spike; a run too short to have surroundings has none.
+//! In: a run's losses. Out: ranges of steps that stick out from their surroundings. Must stay true: a step is compared
+//! with the medians of the steps before and after, so that neither the loss's fall nor its level matters; one noisy
+//! step among noisy ones is not a spike; a run too short to have surroundings has none.
 
 use serde::Serialize;
 
-/// Steps on each side that a step is held against.
+/// Steps on each side that a step is compared with.
 const AROUND: usize = 25;
-/// How many times the usual distance from the median a step has to lie above it.
+/// A spike exceeds the median by more than this many times the usual distance from it.
 const TIMES: f64 = 8.0;
-/// And how far above it, as a share of it.
+/// It also exceeds the median by more than this share of it.
 const SHARE: f64 = 0.02;
-/// Steps of two spikes that lie no further apart are one.
+/// Spikes at most this many steps apart are merged.
 const APART: u64 = 10;
 
-/// A stretch of steps.
+/// A range of steps.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Spike {
     pub from: u64,
     pub to: u64,
-    /// The most that the loss lay above the medians around it.
+    /// The largest excess of the loss over the surrounding medians.
     pub excess: f64,
 }
 
@@ -31,12 +31,12 @@ pub(super) fn find(losses: &[(u64, f64)]) -> Vec<Spike> {
         let sides = [at - AROUND..at, at + 1..(at + 1 + AROUND).min(losses.len())];
         let sides = sides.map(|side| course(losses.get(side).unwrap_or_default()));
         let [before, after] = sides;
-        // At the end nothing comes after.
+        // At the end later steps are missing.
         let after = if after.usual.is_nan() { before } else { after };
         let usual = before.usual.max(after.usual);
         let distance = before.distance.max(after.distance);
         let excess = loss - usual;
-        // What is not a number is as far out as can be.
+        // NaN counts as infinitely far out.
         let out = excess > TIMES * distance && excess > SHARE * usual.abs();
         if !(out || loss.is_nan()) {
             continue;
@@ -52,7 +52,7 @@ pub(super) fn find(losses: &[(u64, f64)]) -> Vec<Spike> {
     spikes
 }
 
-/// What steps usually are, and how far from that.
+/// The median of steps, and the usual distance from it.
 #[derive(Clone, Copy)]
 struct Course {
     usual: f64,
@@ -74,7 +74,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 mod tests {
     use super::*;
 
-    /// A falling loss with a little noise that repeats.
+    /// A falling loss with a little periodic noise.
     fn falling(steps: u64) -> Vec<(u64, f64)> {
         (1..=steps)
             .map(|s| (s, 2.0 + 3.0 / s as f64 + 0.01 * ((s * 7919 % 13) as f64 - 6.0)))

@@ -1,8 +1,8 @@
-//! Pictures that need no script: for paper, and for who reads without one.
+//! Static pictures, for paper and for pages without scripts.
 //!
-//! In: runs and pairs. Out: SVG as text: training loss of every run, and for each pair its differences with the
-//! scatter of single A/A differences, where that is known. Must stay true: every word in them is escaped; a line is told from another by its dashes too, not by colour
-//! alone; nothing is drawn that is not a number.
+//! In: runs and pairs. Out: SVG text: the training loss of every run, and for each pair its differences with the
+//! scatter of single A/A differences, if known. Must stay true: every word is escaped; lines differ by dashes as well
+//! as by colour; NaN is not drawn.
 
 use std::fmt::Write as _;
 
@@ -11,14 +11,14 @@ use serde::Serialize;
 use super::Paired;
 use super::run::Run;
 
-/// A picture and what it is of.
+/// A picture and its caption.
 #[derive(Debug, Serialize)]
 pub(super) struct Figure {
     pub(super) title: String,
     pub(super) svg: minijinja::Value,
 }
 
-/// Points of a line; paper shows no more.
+/// Most points of a line; paper shows no more.
 const MOST_POINTS: usize = 150;
 const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 260.0;
@@ -28,7 +28,7 @@ const TOP: f64 = 8.0;
 const COLOURS: [&str; 6] = ["#0072b2", "#d55e00", "#b8578f", "#009e73", "#9a6a00", "#3a3f45"];
 const DASHES: [&str; 4] = ["", "6 3", "2 2", "8 2 2 2"];
 
-/// One line: whose colour, whose dashes.
+/// One line, with its colour and dashes.
 struct Line {
     label: String,
     colour: usize,
@@ -88,7 +88,7 @@ pub(super) fn figures(runs: &[&Run], pairs: &[Paired]) -> Vec<Figure> {
     figures
 }
 
-/// Means over blocks.
+/// Means over blocks of points.
 fn means(points: &[(u64, f64)]) -> Vec<(f64, f64)> {
     let block = points.len().div_ceil(MOST_POINTS).max(1);
     let mean = |points: &[(u64, f64)]| {
@@ -174,9 +174,9 @@ fn drawn(title: &str, lines: &[Line], band: Option<f64>) -> minijinja::Value {
     minijinja::Value::from_safe_string(svg)
 }
 
-/// Three to seven round numbers.
+/// Three to seven round numbers in a range.
 fn ticks((low, high): (f64, f64)) -> Vec<f64> {
-    // Steps as they are written, so that a tick is the number it shows.
+    // Parse decimal steps, so that a tick is exactly the number it shows.
     let steps = (-12..=15).flat_map(|power| [1, 2, 5].map(|first| format!("{first}e{power}")));
     let mut steps = steps.filter_map(|step| step.parse::<f64>().ok());
     let Some(step) = steps.find(|step| (high - low) / step <= 6.0) else { return Vec::new() };
@@ -196,7 +196,7 @@ fn shortened(label: &str) -> String {
     if label.chars().count() <= LONGEST {
         return label.to_owned();
     }
-    // The end tells seeds apart.
+    // Keep the end of a label, which has the seed.
     let from = label.chars().count() - LONGEST + 1;
     "…".chars().chain(label.chars().skip(from)).collect()
 }

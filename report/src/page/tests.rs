@@ -1,4 +1,4 @@
-//! The page of comparisons and runs that are made up here: what it says, what it escapes, what it may load.
+//! Tests of the page on made-up comparisons and runs: its contents, its escaping, the resources it may load.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -56,7 +56,7 @@ fn logged(curves: &Curves, data: &str) -> Logged {
     }
 }
 
-/// Every run of a comparison, the treated arms with Canon layers.
+/// Every run of a comparison; the treated arms have Canon layers.
 fn runs(comparison: &Comparison) -> Vec<Run> {
     let mut runs = Vec::new();
     for arm in &comparison.arms {
@@ -99,7 +99,7 @@ fn report(comparison: &Comparison) -> Report {
     }
 }
 
-/// What the page's script reads.
+/// The data for the page's script.
 fn data_of(page: &str) -> serde_json::Value {
     let (_, rest) = page.split_once("id=\"data\">").unwrap();
     serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap()
@@ -131,7 +131,7 @@ fn only_our_script_may_run_and_nothing_be_fetched() {
     let (_, script) = page.rsplit_once("<script>").unwrap();
     let script = script.split_once("</script>").unwrap().0;
     assert_eq!(base64(&Sha256::digest(script.as_bytes())), hash);
-    // The published vectors of base64.
+    // Test vectors of RFC 4648.
     for (plain, coded) in
         [("", ""), ("f", "Zg=="), ("fo", "Zm8="), ("foob", "Zm9vYg=="), ("fooba", "Zm9vYmE=")]
     {
@@ -166,7 +166,7 @@ fn every_arm_has_its_table_its_pairs_and_its_noise() {
         assert!(page.contains(what), "{what}");
     }
     let data = data_of(&page);
-    // base 0 and 1, left 2 and 3, right 4 and 5, base again 6 and 7.
+    // Runs: base 0 and 1, left 2 and 3, right 4 and 5, replicate 6 and 7.
     assert_eq!(data["pairs"][0]["lines"], serde_json::json!([[3, 0]]));
     assert_eq!(data["pairs"][1]["lines"], serde_json::json!([[4, 0]]));
     assert_eq!(data["pairs"][1]["again"], serde_json::json!([[6, 0]]));
@@ -180,7 +180,7 @@ fn two_runs_have_the_verdict_that_diff_gives() {
         let all = data["judged"].as_array().unwrap();
         all.iter().find(|pair| pair["a"] == a && pair["b"] == b).unwrap().clone()
     };
-    // Base seeds 0 and 1, treated 2 and 3, again 4.
+    // Runs: base 0 and 1, treated 2 and 3, replicate 4.
     let twins = judged(0, 2);
     assert_eq!(
         (&twins["controlled"], &twins["other_batch"]),
@@ -230,7 +230,7 @@ fn published_curves_stand_in_the_page_as_asked() {
     assert!(page.len() < 1_500_000, "{}", page.len());
 }
 
-/// Twelve comparisons of seven runs: more than can be judged pair by pair.
+/// Twelve comparisons of seven runs: too many to judge every pair.
 #[test]
 fn declared_pairs_are_judged_at_any_number_of_runs() {
     let seeds = |lower: f64| (0..3).map(|seed| run(seed, 2.0 - lower, 0.5)).collect::<Vec<_>>();
@@ -242,7 +242,7 @@ fn declared_pairs_are_judged_at_any_number_of_runs() {
     let data = data_of(&page);
     assert_eq!(data["runs"].as_array().unwrap().len(), 84);
     let judged = data["judged"].as_array().unwrap();
-    // In each comparison three treated runs and one repetition, against the base run of their seed.
+    // In each comparison, three treated runs and one replicate, against the base run of their seed.
     assert_eq!(judged.len(), 12 * 4);
     for pair in judged {
         assert_eq!(pair["declared"], true, "{pair}");
@@ -252,7 +252,7 @@ fn declared_pairs_are_judged_at_any_number_of_runs() {
     assert_eq!(treated.count(), 36);
     assert_eq!(data["runs"][83]["part"], 11);
     assert!(page.contains("the 12 primary rows of this page together"));
-    // Few runs are all judged, and a pair that no comparison declares says so.
+    // With few runs every pair is judged, and one that no comparison declares is marked.
     let data = data_of(&super::page(&report(&two_seeds())).unwrap());
     let declared = |a: usize, b: usize| {
         let all = data["judged"].as_array().unwrap();

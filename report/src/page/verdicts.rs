@@ -1,9 +1,9 @@
-//! What two runs of a page differ in, judged when the page is made.
+//! The differences between two runs of a page, judged when the page is made.
 //!
-//! In: runs with their locks. Out: for two of them the verdict that `canonc diff` would give, with every difference in
-//! its group, and where their batches part. Must stay true: the page judges nothing itself; runs of one comparison are
-//! judged by its declared treatment, others by Canon layers where one has them and the other not; declared pairs are
-//! judged at any number of runs, and each pair says whether it was declared.
+//! In: runs with their locks. Out: for two of them the verdict of `canonc diff`, with every difference in
+//! its group, and the first different batch. Must stay true: the page itself judges nothing; runs of one comparison are
+//! judged by its declared treatment, others by Canon layers if only one has them; declared pairs are
+//! always judged, whatever the number of runs, and each pair is marked as declared or not.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,17 +14,17 @@ use serde_json::{Value, json};
 use super::run::{Run, first_other_batch};
 use super::{Paired, Report};
 
-/// Up to so many pairs all are judged, beyond that the declared ones alone; 24 runs have 276.
+/// Up to this many pairs, all are judged; beyond it, only declared ones. 24 runs have 276 pairs.
 const MOST_PAIRS: usize = 300;
 
-/// Verdicts by the numbers of two runs, the first being the one that is treated less.
+/// Verdicts by the numbers of two runs, the less treated one first.
 pub(super) struct Judged {
     verdicts: BTreeMap<(usize, usize), Verdict>,
     batches: BTreeMap<(usize, usize), Option<u64>>,
     declared: BTreeSet<(usize, usize)>,
 }
 
-/// Judges each two runs of a report.
+/// Judges the pairs of a report.
 pub(super) fn judge(report: &Report) -> Judged {
     let runs = report.runs();
     let declared = declared(report);
@@ -37,7 +37,7 @@ pub(super) fn judge(report: &Report) -> Judged {
             if !all && !named {
                 continue;
             }
-            // The base, or what has no Canon layers, comes first.
+            // The base, or the run without Canon layers, comes first.
             let swap = a.role != Some(Role::Base) && b.role == Some(Role::Base)
                 || a.role.is_none() && canon(a) > canon(b);
             let (at, first, second) = if swap { ((j, i), b, a) } else { ((i, j), a, b) };
@@ -57,11 +57,11 @@ pub(super) fn judge(report: &Report) -> Judged {
                 None => Vec::new(),
             };
             let sides = [first, second].map(|run| {
-                // A run folder is canonc's.
+                // canonc trains the runs in run folders.
                 Side::arm(&run.name, &run.experiment).run_by(Trainer::Canonc)
             });
             let [left, right] = &sides;
-            // A treatment on which the two agree cannot be judged.
+            // A treatment in which the two do not differ cannot be judged.
             let verdict =
                 controlled(left, right, &treatment).or_else(|_| controlled(left, right, &[]));
             if let Ok(verdict) = verdict {
@@ -72,7 +72,7 @@ pub(super) fn judge(report: &Report) -> Judged {
     judged
 }
 
-/// Pairs that a comparison declares: runs of one seed and point, and those that its rule selects; base first.
+/// Declared pairs: runs of one seed and point, and those that the comparison's rule selects; base first.
 fn declared(report: &Report) -> BTreeSet<(usize, usize)> {
     let mut declared = BTreeSet::new();
     let mut first = 0;
@@ -98,7 +98,7 @@ fn declared(report: &Report) -> BTreeSet<(usize, usize)> {
 }
 
 impl Report {
-    /// For each run the number of its part.
+    /// The part number of each run.
     pub(super) fn part_numbers(&self) -> Vec<Option<usize>> {
         let of_parts = self.parts.iter().enumerate();
         let of_parts = of_parts.flat_map(|(p, part)| part.runs.iter().map(move |_| Some(p)));
@@ -106,15 +106,15 @@ impl Report {
     }
 }
 
-/// Parameters in the fills of slots.
+/// Parameters in slot fills.
 fn canon(run: &Run) -> u64 {
     let found = run.experiment.value("arch.canon_parameters");
     found.and_then(|count| count.plain().parse().ok()).unwrap_or(0)
 }
 
 impl Judged {
-    /// Of runs by themselves those that differ in Canon layers and nothing else, seeds included; `first` is the
-    /// number of the first of them.
+    /// Pairs among runs outside comparisons that differ only in Canon layers, with equal seeds; `first` is the
+    /// number of the first such run.
     pub(super) fn twins(&self, alone: &[Run], first: usize) -> Vec<Paired> {
         let mut pairs: BTreeMap<String, Paired> = BTreeMap::new();
         for ((a, b), verdict) in &self.verdicts {
@@ -146,7 +146,7 @@ impl Judged {
         pairs.into_values().collect()
     }
 
-    /// As the page's script reads it.
+    /// The JSON for the page's script.
     pub(super) fn json(&self) -> Value {
         let all = self.batches.iter().map(|((a, b), other)| {
             let verdict = self.verdicts.get(&(*a, *b));
@@ -169,7 +169,7 @@ impl Judged {
     }
 }
 
-/// Group, path, both values, and what else there is to say.
+/// Group, path, both values, and any note.
 fn differences(verdict: &Verdict) -> Vec<Value> {
     let treatment = verdict.treatment.iter().flat_map(|declared| &declared.changes);
     let groups: [(&str, Vec<&Change>); 5] = [

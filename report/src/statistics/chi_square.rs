@@ -24,12 +24,12 @@ mod tests {
 
     #[test]
     fn quantiles_equal_published_ones() {
-        // Of 2 degrees of freedom the mass above x is exp(-x / 2).
+        // For 2 degrees of freedom the mass above x is exp(-x / 2).
         for p in [1e-6, 0.025, 0.5, 0.975, 0.999] {
             let exact = -2.0 * libm::log1p(-p);
             assert!((quantile(p, 2.0) / exact - 1.0).abs() < 1e-9, "{p}");
         }
-        // NIST/SEMATECH e-Handbook, section 1.3.6.7.4, and the same to more digits by mpmath.
+        // NIST/SEMATECH e-Handbook, section 1.3.6.7.4; more digits by mpmath.
         for (p, df, want) in CASES {
             assert!((quantile(p, df) / want - 1.0).abs() < 1e-9, "{p} {df}: {}", quantile(p, df));
         }

@@ -20,7 +20,7 @@ impl Draws {
         Draws { philox, buffer: [0.0; BUFFER], next: 0 }
     }
 
-    /// Strictly between 0 and 1.
+    /// A number strictly between 0 and 1.
     pub(crate) fn uniform(&mut self) -> f64 {
         let at = self.next as usize % BUFFER;
         if at == 0 {
@@ -30,7 +30,7 @@ impl Draws {
         self.buffer[at]
     }
 
-    /// Of mean 0 and standard deviation 1.
+    /// A normal number with mean 0 and standard deviation 1.
     pub(crate) fn normal(&mut self) -> f64 {
         normal::quantile(self.uniform())
     }

@@ -1,40 +1,40 @@
-//! What a difference is called: better, worse, equivalent or undecided.
+//! The word for a difference: better, worse, equivalent or undecided.
 //!
-//! In: the paired results of a family of rows, for each the direction in which its metric is better, and a declared
+//! In: the paired results of a family of rows, the direction in which each row's metric improves, and a declared
 //! margin. Out: for each row one word with its adjusted p values, and why it is undecided. Must stay true: "better" and
 //! "worse" need a Holm-adjusted p value at or below the level; "equivalent" needs a declared margin and two one-sided
-//! tests at the same level, adjusted alike; a difference that is significant and lies within the margin is still
-//! better or worse, and says that it is small; without a variance the word is "undecided".
+//! tests at the same level, adjusted in the same way; a significant difference within the margin is still
+//! better or worse, and is marked as small; without a variance the word is "undecided".
 //!
 //! Sources: Schuirmann 1987 and Lakens 2017, "Equivalence tests" (two one-sided tests); Holm 1979. Each kind of
-//! statement keeps the level by itself: at most 5% of families call some true zero better or worse, and at most 5%
+//! statement keeps the level on its own: at most 5% of families call some true zero better or worse, and at most 5%
 //! call some true difference beyond its margin equivalent.
 
 use super::sample::Undefined;
 use super::{Confidence, Paired, holm, student};
 
-/// In which direction a metric is better.
+/// The direction in which a metric improves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Better {
-    /// Losses, times.
+    /// Lower is better: losses, times.
     Less,
-    /// Shares of right answers.
+    /// Higher is better: accuracies.
     More,
 }
 
-/// Differences smaller than this, in the metric's unit, do not matter to whoever declared it. Above zero.
+/// Smaller differences, in the metric's unit, are declared not to matter. Greater than zero.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd, serde::Serialize)]
 #[serde(transparent)]
 pub struct Margin(f64);
 
 impl Margin {
-    /// A finite number above zero.
+    /// Accepts a finite number above zero.
     pub fn new(size: f64) -> Option<Margin> {
         (size > 0.0 && size.is_finite()).then_some(Margin(size))
     }
 
-    /// In the metric's unit.
+    /// The margin in the metric's unit.
     pub fn size(self) -> f64 {
         self.0
     }
@@ -65,14 +65,14 @@ impl Effect {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "why")]
 pub enum Open {
-    /// There is no interval.
+    /// The interval is undefined.
     Undefined(Undefined),
-    /// The data allow zero, and no margin is declared that would allow to call the arms equivalent.
+    /// The data are compatible with zero, and no margin was declared to judge equivalence by.
     NoMargin,
-    /// The data allow zero, and a difference beyond the margin.
+    /// The data are compatible with zero, and with a difference beyond the margin.
     TooUncertain,
-    /// The other seeds would have another word, and these have no difference because the base alone, or the treated
-    /// run alone, diverged: without them the worst results are left out.
+    /// The other seeds suggest a word, but these seeds have no difference because only the base, or only the treated
+    /// run, diverged: that word would leave out the worst results.
     Diverged { base: usize, treated: usize },
 }
 
@@ -80,13 +80,13 @@ pub enum Open {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Row {
     pub result: Result<Paired, Undefined>,
-    /// A p value to judge by in place of that of the t interval, such as the sign-flip test's.
+    /// A p value that replaces that of the t interval, such as the sign-flip test's.
     pub p: Option<f64>,
-    /// The same for that of the two one-sided tests.
+    /// A p value that replaces that of the two one-sided tests.
     pub p_equivalence: Option<f64>,
     pub better: Better,
     pub margin: Option<Margin>,
-    /// Seeds in which the base alone diverged, and those in which the treated run alone did.
+    /// Seeds in which only the base diverged, and those in which only the treated run did.
     pub diverged: [usize; 2],
 }
 
@@ -94,23 +94,23 @@ pub struct Row {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Judged {
     pub effect: Effect,
-    /// Holm-adjusted, of no difference.
+    /// Holm-adjusted p value for no difference.
     pub p_adjusted: Option<f64>,
-    /// Holm-adjusted, of a difference at or beyond the margin.
+    /// Holm-adjusted p value for a difference at or beyond the margin.
     pub p_equivalence: Option<f64>,
     /// Whether two one-sided tests place the difference within the margin; `None` without a margin or an interval.
     pub within_margin: Option<bool>,
-    /// Only of undecided rows.
+    /// Present for undecided rows.
     pub open: Option<Open>,
 }
 
-/// The p value of two one-sided tests: of the hypothesis that the true difference is at or beyond the margin.
+/// The p value of two one-sided tests of the hypothesis that the true difference is at or beyond the margin.
 pub fn two_one_sided(result: &Paired, margin: Margin) -> f64 {
     let beyond = |distance: f64| student::above(distance / result.standard_error, result.df());
     f64::max(beyond(margin.0 - result.mean), beyond(margin.0 + result.mean))
 }
 
-/// A word for every row of a family; all its declared rows must be given, those without data as undefined.
+/// A word for every row of a family. All declared rows must be given; rows without data are undefined.
 pub fn judge(family: &[Row], confidence: Confidence) -> Vec<Judged> {
     let differs: Vec<Option<f64>> =
         family.iter().map(|row| row.result.ok().map(|result| row.p.unwrap_or(result.p))).collect();
@@ -146,7 +146,7 @@ fn word(row: &Row, differs: Option<f64>, equals: Option<f64>, alpha: f64) -> Jud
             None => (Effect::Undecided, Some(Open::NoMargin)),
         },
     };
-    // A run that diverged is worse than any other.
+    // A diverged run is worse than any other.
     let [base, treated] = row.diverged;
     let spared = match effect {
         Effect::Better => treated > 0,
@@ -197,7 +197,7 @@ mod tests {
             (&down, Less, None, (Effect::Better, None, None)),
             (&down, More, None, (Effect::Worse, None, None)),
             (&down, Less, Some(0.1), (Effect::Better, Some(false), None)),
-            // Significant, and less than what matters: it is both, and never "equivalent".
+            // Significant and smaller than the margin: it is both, and never "equivalent".
             (&down, Less, Some(5.0), (Effect::Better, Some(true), None)),
             (&small, Less, Some(0.1), (Effect::Equivalent, Some(true), None)),
             (&small, Less, None, (Effect::Undecided, None, Some(Open::NoMargin))),
@@ -273,7 +273,7 @@ mod tests {
         assert_eq!(judge(&[row], AT)[0].effect, Effect::Undecided);
     }
 
-    /// Seeds that diverged can only make an arm worse than the others show.
+    /// A diverged seed can only make an arm worse than the other seeds show.
     #[test]
     fn no_word_leaves_the_worst_results_out() {
         let down = [-1.0, -1.1, -0.9];
@@ -311,8 +311,8 @@ mod tests {
         assert_eq!(found["within_margin"], true);
     }
 
-    /// A true difference just at the margin is called equivalent at most at the level; with more seeds a true zero is
-    /// called so more often.
+    /// A true difference exactly at the margin is called equivalent at most at the level; with more seeds a true zero
+    /// is called equivalent more often.
     #[test]
     fn equivalence_keeps_its_level_and_has_power() {
         let mut last = 0.0;

@@ -1,9 +1,9 @@
 //! A family of tests: Holm's adjustment.
 //!
 //! In: the p values of all declared tests of a family; `None` for a test without one. Out: adjusted p values, to be
-//! held against the level of the whole family. Must stay true: the chance of one false positive or more among the
-//! family is at most the level, however the tests depend on each other; equal p values get equal adjusted ones; a
-//! lesser p value never gets a greater adjusted one; a test without a p value still counts as a member.
+//! compared with the level of the whole family. Must stay true: the chance of one or more false positives in the
+//! family is at most the level, whatever the dependence between tests; equal p values get equal adjusted ones; a
+//! smaller p value never gets a larger adjusted one; a test without a p value still counts as a member.
 //!
 //! Source: Holm 1979, "A simple sequentially rejective multiple test procedure". Simultaneous intervals: Bonferroni,
 //! [`Confidence::of_each`](super::Confidence::of_each); they are a little wider than Holm's rule, so a row may be
@@ -73,7 +73,7 @@ mod tests {
         assert_eq!(adjusted(&[Some(0.01), None, Some(f64::NAN)]), [Some(0.03), None, None]);
     }
 
-    /// Twelve rows of which none has an effect; their differences share the seeds and so depend on each other.
+    /// Twelve rows without any effect; their differences share the seeds and so depend on each other.
     #[test]
     fn a_family_has_false_positives_at_most_at_its_level() {
         for n in [3, 5, 9] {

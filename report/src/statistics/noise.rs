@@ -1,11 +1,11 @@
-//! A/A noise: how far runs of one arm differ by their seeds alone.
+//! A/A noise: how much runs of one arm differ by their seeds alone.
 //!
-//! In: metrics of the base and of its repetitions with other init and data seeds, in the metric's unit; the metric's
-//! floor and ceiling where it has them. Out: the standard deviation of a single difference between two such runs, with
-//! its interval, and from it the standard error of a mean of n differences. Must stay true: a mean is held against the
-//! standard error of a mean, never against the spread of single differences, so that more seeds find smaller effects;
-//! there is no noise below three repetitions, without a variance, or where half the values or more are at a floor or
-//! a ceiling.
+//! In: metrics of the base and of its replicates with other init and data seeds, in the metric's unit; the metric's
+//! floor and ceiling, if any. Out: the standard deviation of a single difference between two such runs, with
+//! its interval, and from it the standard error of a mean of n differences. Must stay true: a mean is compared with the
+//! standard error of a mean, never with the spread of single differences, so that more seeds find smaller effects;
+//! there is no noise estimate below three replicates, without a variance, or if half the values or more are at a floor
+//! or a ceiling.
 //!
 //! Method: the expected difference of two runs of one arm is zero, so n differences estimate their variance as the
 //! mean of their squares with n degrees of freedom; its interval is the chi-square one. Bouthillier et al. 2021,
@@ -14,7 +14,7 @@
 use super::sample::{Sample, Undefined, checked, no_spread};
 use super::{Confidence, chi_square, student};
 
-/// From so many repetitions on there is an estimate.
+/// Fewest replicates for an estimate.
 pub const FEWEST: usize = 3;
 
 /// A metric's floor and ceiling: 0 and 1 for shares; the loss has none that runs reach.
@@ -25,10 +25,10 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Of shares.
+    /// Bounds of shares.
     pub const SHARE: Bounds = Bounds { low: 0.0, high: 1.0 };
 
-    /// Refuses values of which half or more are at one bound.
+    /// Refuses values if half or more are at one bound.
     fn check(self, values: &[f64]) -> Result<(), Undefined> {
         let near = 1e-9 * (self.high - self.low).abs();
         for bound in [self.low, self.high] {
@@ -48,7 +48,7 @@ pub struct Noise {
     pub sd: f64,
     /// Degrees of freedom of the estimate.
     pub df: f64,
-    /// Repetitions it comes from.
+    /// Number of replicates.
     pub repetitions: usize,
     /// Interval of the standard deviation.
     pub low: f64,
@@ -60,18 +60,18 @@ pub struct Noise {
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct OfMean {
     pub n: usize,
-    /// Standard error of the mean that noise alone gives it.
+    /// Standard error of the mean due to noise alone.
     pub standard_error: f64,
     /// Interval of the standard error.
     pub low: f64,
     pub high: f64,
-    /// A mean of n differences between runs of one arm is as far from zero as this in the share 1 - confidence of
-    /// cases only; it counts that the noise is an estimate itself.
+    /// A mean of n differences between runs of one arm exceeds this in absolute value only in the share 1 - confidence
+    /// of cases. Accounts for the uncertainty of the noise estimate.
     pub band: f64,
 }
 
 impl Noise {
-    /// From pairs of runs of one arm, each pair with other seeds than every other pair.
+    /// The noise from pairs of runs of one arm; no two pairs share a seed.
     pub fn of_pairs(
         pairs: &[(f64, f64)],
         bounds: Option<Bounds>,
@@ -91,7 +91,7 @@ impl Noise {
         Noise::new(sd, n as f64, n, confidence)
     }
 
-    /// From single runs of one arm that differ by their seeds alone; a difference of two has twice their variance.
+    /// The noise from single runs of one arm that differ only in seeds; a difference of two has twice their variance.
     pub fn of_runs(
         values: &[f64],
         bounds: Option<Bounds>,
@@ -120,7 +120,7 @@ impl Noise {
         Ok(Noise { sd, df, repetitions, low: end(1.0 - tail), high: end(tail), confidence })
     }
 
-    /// Of a mean of `n` differences, from 1 on.
+    /// The noise of a mean of `n` differences; `n` is at least 1.
     pub fn of_mean(&self, n: usize) -> OfMean {
         let n = n.max(1);
         let root = libm::sqrt(n as f64);
@@ -133,8 +133,8 @@ impl Noise {
         }
     }
 
-    /// Two-sided p value of the hypothesis that noise alone made this mean of `n` differences, which were no part of
-    /// the estimate.
+    /// Two-sided p value of the hypothesis that this mean of `n` differences is due to noise alone. The differences
+    /// must not be part of the estimate.
     pub fn p(&self, mean: f64, n: usize) -> f64 {
         student::two_sided(mean / self.of_mean(n).standard_error, self.df)
     }
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(Noise::of_pairs(&[(0.0, f64::NAN); 3], None, AT), Err(Undefined::NotFinite));
     }
 
-    /// Floors and ceilings: all there, half there, fewer.
+    /// Values at a floor or a ceiling: all, half, fewer.
     #[test]
     fn at_a_floor_or_a_ceiling_there_is_none() {
         let share = Some(Bounds::SHARE);
@@ -185,7 +185,7 @@ mod tests {
                 Err(Undefined::AtBound { values: 2, of: 3, .. })
             ));
         }
-        // A metric without bounds may well have many zeros.
+        // A metric without bounds may have many zeros.
         assert!(Noise::of_pairs(&[(0.0, 0.0), (0.0, 0.1), (0.0, 0.0)], None, AT).is_ok());
     }
 
@@ -202,7 +202,7 @@ mod tests {
         assert!(noise.low < noise.sd && noise.sd < noise.high);
     }
 
-    /// The old rule held the mean of n against the largest of n single differences, and lost power with n.
+    /// An earlier rule compared the mean of n with the largest of n single differences, and lost power as n grew.
     #[test]
     fn more_seeds_have_more_power_and_the_level_is_kept() {
         let mut last = 0.0;

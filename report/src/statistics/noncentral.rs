@@ -1,4 +1,4 @@
-//! How often a t test of n normal differences comes out as planned.
+//! The probability that a t test of n normal differences succeeds.
 //!
 //! In: degrees of freedom, the true mean over its standard error, and limits. Out: a probability. Must stay true:
 //! absolute error below 1e-8 for 2 degrees of freedom and more.
@@ -41,7 +41,7 @@ pub(super) fn over_deviation(df: f64, given: impl Fn(f64) -> f64) -> f64 {
     sum * step / 3.0
 }
 
-/// The chance that |t| exceeds `critical`, where the true mean is `shift` standard errors from zero.
+/// The chance that |t| exceeds `critical` if the true mean is `shift` standard errors from zero.
 pub(super) fn beyond(critical: f64, df: f64, shift: f64) -> f64 {
     over_deviation(df, |s| {
         normal::distribution(shift - critical * s) + normal::distribution(-shift - critical * s)

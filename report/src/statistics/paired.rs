@@ -1,9 +1,9 @@
 //! The paired t interval, the primary interval of a comparison.
 //!
-//! In: one difference (treated minus base) for each seed, in the metric's unit. Out: their mean, its standard error,
+//! In: one difference (treated minus base) per seed, in the metric's unit. Out: their mean, its standard error,
 //! its interval and a two-sided p value, all in that unit, or the reason why there are none. Must stay true: the
-//! order of the seeds changes no bit; no interval below three seeds or without a variance; how many intervals hold the
-//! truth is measured by simulation ([`covers`]) and not only promised.
+//! order of the seeds changes no bit; no interval below three seeds or without a variance; the coverage of the
+//! intervals is measured by simulation ([`covers`]), not only promised.
 //!
 //! Source: Student 1908; Colas, Sigaud and Oudeyer 2018, "How many random seeds?", section 3 (the t test and its
 //! assumptions at few seeds). It is exact where differences are normally distributed.
@@ -11,31 +11,31 @@
 use super::sample::{Sample, Undefined};
 use super::{Confidence, student};
 
-/// From so many seeds on there is an interval.
+/// Fewest differences for an interval.
 pub const FEWEST: usize = 3;
 
-/// What paired differences say of their mean.
+/// The mean of paired differences, with its uncertainty.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Paired {
-    /// Differences.
+    /// Number of differences.
     pub n: usize,
     pub mean: f64,
     /// Standard deviation of single differences.
     pub sd: f64,
-    /// Of the mean.
+    /// Standard error of the mean.
     pub standard_error: f64,
     /// Lower end of the interval of the mean.
     pub low: f64,
     /// Upper end.
     pub high: f64,
-    /// Two-sided, of the hypothesis that the mean difference is zero.
+    /// Two-sided p value for a mean difference of zero.
     pub p: f64,
-    /// The share of such intervals that shall hold the truth.
+    /// The share of such intervals that should hold the truth.
     pub confidence: Confidence,
 }
 
 impl Paired {
-    /// Of at least [`FEWEST`] differences.
+    /// From at least [`FEWEST`] differences.
     pub fn of(differences: &[f64], confidence: Confidence) -> Result<Paired, Undefined> {
         let sample = Sample::of(differences, FEWEST)?;
         Ok(Paired::from_parts(&sample, confidence))
@@ -69,23 +69,23 @@ impl Paired {
     }
 }
 
-/// How many of a hundred 95% intervals of n differences hold the true mean.
+/// The number of 95% intervals of n differences, out of a hundred, that hold the true mean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Coverage {
-    /// Where differences are normally distributed.
+    /// For normally distributed differences.
     pub normal: u32,
-    /// Where they are as skewed as an exponential distribution (skewness 2).
+    /// For differences as skewed as an exponential distribution (skewness 2).
     pub skewed: u32,
 }
 
-/// Measured coverage of the 95% interval; between the measured n that of the next lower one. `None` below
-/// [`FEWEST`]. A test measures it again.
+/// Measured coverage of the 95% interval; between the measured n, that of the next lower one. `None` below
+/// [`FEWEST`]. A test repeats the measurement.
 pub fn covers(n: usize) -> Option<Coverage> {
     let (_, normal, skewed) = COVERS.iter().rev().find(|(of, ..)| *of <= n)?;
     Some(Coverage { normal: *normal, skewed: *skewed })
 }
 
-/// (n, percent of normal differences, percent of skewed ones), both rounded down.
+/// (n, percent for normal differences, percent for skewed ones), both rounded down.
 const COVERS: [(usize, u32, u32); 7] =
     [(3, 95, 88), (4, 95, 88), (5, 95, 88), (6, 95, 88), (9, 95, 89), (15, 95, 91), (30, 95, 92)];
 
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(Paired::of(&[1.0, f64::NAN, 2.0], AT), Err(Undefined::NotFinite));
     }
 
-    /// What heads of columns say of it.
+    /// The coverage stated in the heads of columns.
     #[test]
     fn it_covers_what_it_is_said_to_cover() {
         let mut wrong = Vec::new();
@@ -141,7 +141,7 @@ mod tests {
                     let found = Paired::of(&law.sample(&mut draws, n), AT).unwrap();
                     found.low <= 0.0 && 0.0 <= found.high
                 });
-                // Two standard errors of the simulation below what is said, and at most one point more.
+                // From two standard errors of the simulation below the stated coverage to one point above it.
                 if !(f64::from(said) - 0.4..f64::from(said) + 1.0).contains(&found) {
                     wrong.push((n, law, said, found));
                 }

@@ -1,10 +1,10 @@
-//! How many seeds it takes.
+//! The number of seeds that a comparison needs.
 //!
 //! In: the spread of single paired differences, estimated from A/A runs or an earlier comparison; the effect to find,
-//! in the metric's unit; the power and the level; how many tests the family has. Out: the least number of seeds that
-//! reaches the power at the estimated spread, and a cautious number at a spread that the true one exceeds in one case
+//! in the metric's unit; the power and the level; the number of tests in the family. Out: the smallest number of seeds
+//! with that power at the estimated spread, and a cautious number at a spread that the true one exceeds in one case
 //! of five. Must stay true: more seeds never have less power; a family's row is planned at its share of the level;
-//! what cannot be reached within [`MOST`] seeds is refused with the power there.
+//! a power that [`MOST`] seeds cannot reach is refused, with the power that they do reach.
 //!
 //! Sources: the noncentral t distribution (Colas, Sigaud and Oudeyer 2018, "How many random seeds?", section 4); the
 //! upper limit of an estimated spread: Browne 1995, "On the use of a pilot sample for sample size determination";
@@ -17,13 +17,13 @@ use super::draws::Draws;
 use super::sequential::{self, Rule};
 use super::{Confidence, Margin, Noise, Paired, chi_square, noncentral, student};
 
-/// More seeds than this are not planned.
+/// Most seeds of a plan.
 pub const MOST: usize = 10_000;
-/// More seeds than this are not planned with a stopping rule.
+/// Most seeds of a plan with a stopping rule.
 pub const MOST_SEQUENTIAL: usize = 200;
 /// Sequences drawn to plan a stopping rule.
 pub const SEQUENCES: usize = 2000;
-/// The cautious plan's spread is exceeded by the true one in the share that is left.
+/// The chance that the true spread is at most that of the cautious plan.
 const CAUTIOUS: f64 = 0.8;
 const KEY: &str = "canonc.plan.v1";
 
@@ -49,57 +49,57 @@ impl From<&Paired> for Spread {
 }
 
 impl Spread {
-    /// The standard deviation that the true one exceeds in one case of five.
+    /// A standard deviation that the true one exceeds in one case of five.
     pub fn cautious(&self) -> f64 {
         self.sd * libm::sqrt(self.df / chi_square::quantile(1.0 - CAUTIOUS, self.df))
     }
 }
 
-/// What a plan asks for.
+/// The requirements of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Wanted {
     /// The chance to find the effect, such as 0.8.
     pub power: f64,
-    /// Of the whole family.
+    /// Confidence of the whole family.
     pub confidence: Confidence,
-    /// Tests of the family; each row is planned at its share of the level, the strictest that Holm's rule asks for.
+    /// Tests in the family; each row is planned at its share of the level, the strictest that Holm's rule uses.
     pub tests: usize,
 }
 
-/// How many seeds.
+/// A plan for a fixed number of seeds.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Plan {
     pub seeds: usize,
-    /// The power with so many, at the estimated spread.
+    /// The power with this many seeds, at the estimated spread.
     pub power: f64,
-    /// Seeds at the cautious spread; `None` where [`MOST`] would not suffice.
+    /// Seeds at the cautious spread; `None` if [`MOST`] are not enough.
     pub cautious_seeds: Option<usize>,
     pub spread: Spread,
     /// The cautious standard deviation.
     pub cautious_sd: f64,
 }
 
-/// How many seeds with a stopping rule.
+/// A plan with a stopping rule.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct SequentialPlan {
-    /// Seeds to allow.
+    /// The maximum number of seeds.
     pub most: usize,
-    /// Mean number of seeds after which it stops, where the effect is as large as planned.
+    /// Mean number of seeds at which the rule stops, if the effect is as large as planned.
     pub expected: f64,
     /// Share of the simulated sequences that found the effect.
     pub power: f64,
     pub sequences: usize,
 }
 
-/// Why there is no plan.
+/// Why a plan was refused.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "refused")]
 pub enum Refused {
-    /// The effect, the spread or the power is not a number that can be planned with.
+    /// The effect, the spread or the power is not a usable number.
     BadInput { effect: f64, sd: f64, power: f64 },
     /// A true difference at or beyond the margin is not equivalent.
     BeyondMargin { difference: f64, margin: f64 },
-    /// So many seeds do not suffice.
+    /// Even this many seeds are not enough.
     TooMany { most: usize, power: f64 },
 }
 
@@ -133,7 +133,7 @@ impl Wanted {
     }
 }
 
-/// The power to find a true difference with `n` seeds, by the paired t test; 0 below three.
+/// The power of the paired t test to find a true difference with `n` seeds; 0 below three.
 pub fn power(effect: f64, sd: f64, n: usize, wanted: &Wanted) -> f64 {
     if n < super::paired::FEWEST {
         return 0.0;
@@ -143,7 +143,7 @@ pub fn power(effect: f64, sd: f64, n: usize, wanted: &Wanted) -> f64 {
     noncentral::beyond(critical, df, effect.abs() / sd * libm::sqrt(n as f64))
 }
 
-/// The power to call arms equivalent, whose true difference is as given, with `n` seeds; 0 below three.
+/// The power to call arms with the given true difference equivalent, with `n` seeds; 0 below three.
 pub fn power_of_equivalence(
     difference: f64,
     margin: Margin,
@@ -155,19 +155,19 @@ pub fn power_of_equivalence(
         return 0.0;
     }
     let (df, root) = ((n - 1) as f64, libm::sqrt(n as f64));
-    // Two one-sided tests at the level: an interval of twice the level.
+    // Two one-sided tests at the level correspond to an interval of twice the level.
     let critical = student::critical(2.0 * wanted.alpha(), df);
     noncentral::within(critical, df, difference / sd * root, margin.size() / sd * root)
 }
 
-/// Seeds to find a true difference of `effect`.
+/// The seeds needed to find a true difference of `effect`.
 pub fn difference(spread: Spread, effect: f64, wanted: &Wanted) -> Result<Plan, Refused> {
     let effect = effect.abs();
     wanted.check(effect, spread.sd)?;
     plan(spread, wanted, |sd, n| power(effect, sd, n, wanted))
 }
 
-/// Seeds to call arms equivalent that truly differ by `difference`, which may be zero.
+/// The seeds needed to call arms equivalent if they truly differ by `difference`, which may be zero.
 pub fn equivalence(
     spread: Spread,
     margin: Margin,
@@ -201,7 +201,7 @@ fn plan(
     })
 }
 
-/// The least n, from three on, with the power.
+/// The smallest n, starting at three, with the power.
 fn least(wanted: f64, power: impl Fn(usize) -> f64) -> Option<usize> {
     let (mut low, mut high) = (super::paired::FEWEST - 1, super::paired::FEWEST);
     while power(high) < wanted {
@@ -217,8 +217,8 @@ fn least(wanted: f64, power: impl Fn(usize) -> f64) -> Option<usize> {
     Some(high)
 }
 
-/// Seeds to allow a stopping rule, so that it finds a true difference of `effect` with the power. The rule's own
-/// confidence, limit and margin are replaced by those of the plan.
+/// The maximum number of seeds with which a stopping rule finds a true difference of `effect` with the power. The
+/// plan replaces the rule's own confidence, limit and margin.
 pub fn with_stopping_rule(
     spread: Spread,
     effect: f64,
@@ -256,7 +256,7 @@ pub fn with_stopping_rule(
     })
 }
 
-/// When a sequence of differences with this standardised effect is found to differ.
+/// The seed at which the rule stops with `differs`, in a sequence with this standardised effect.
 fn stop(rule: &Rule, effect: f64, draws: &mut Draws) -> Option<usize> {
     let (mut mean, mut squares) = (0.0, 0.0);
     (1..=rule.most).find(|&n| {
@@ -344,7 +344,7 @@ mod tests {
         }
     }
 
-    /// What a plan promises is what happens.
+    /// Planned seeds reach the promised power in simulation.
     #[test]
     fn planned_seeds_reach_the_power() {
         let margin = Margin::new(1.0).unwrap();
@@ -363,7 +363,7 @@ mod tests {
         assert!((found - 100.0 * equal.power).abs() < 2.0, "{found}, {equal:?}");
     }
 
-    /// Of plans made from three repetitions, four of five cautious ones have the power; of plain ones far fewer.
+    /// Of plans based on three replicates, four of five cautious ones have the power; of plain ones far fewer.
     #[test]
     fn a_cautious_plan_is_cautious() {
         let mut draws = Draws::new("test plan cautious");

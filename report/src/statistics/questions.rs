@@ -1,10 +1,10 @@
-//! Questions are a sample, too: the variance of an evaluation, split by seeds and questions.
+//! Splits the variance of an evaluation by seeds and questions, since questions are a sample too.
 //!
 //! In: for each seed the paired difference of every question (treated minus base; for right or wrong answers -1, 0 or
 //! 1), and whether all seeds answered the same questions. Out: the mean difference with a standard error and an
-//! interval that hold for other seeds and other questions alike, and the part that each contributes. Must stay true:
-//! differences are paired by question; parts are never negative and sum to the variance of the mean; the numbers of
-//! questions and seeds come with it; a single seed gives no seed part, and says so.
+//! interval that hold for other seeds and other questions alike, and the contribution of each. Must stay true:
+//! differences are paired by question; parts are never negative and sum to the variance of the mean; the result has the
+//! numbers of questions and seeds; a single seed gives no seed part, and the result says so.
 //!
 //! Sources: Miller 2024, "Adding error bars to evals", sections 3 to 5 (questions as a sample, paired differences);
 //! two-way random effects with one observation a cell: Searle, Casella and McCulloch 1992, "Variance components",
@@ -15,20 +15,20 @@ use std::fmt;
 use super::sample::{Sample, Undefined, no_spread};
 use super::{Confidence, student};
 
-/// Seeds below which there is no seed part.
+/// Fewest seeds for a seed part.
 pub const FEWEST_SEEDS: usize = 3;
 
-/// Of a hundred 95% intervals at least so many hold the true mean, measured for right and wrong answers to 60 questions
-/// by 1, 3, 5 and 9 seeds, with and without a spread over seeds. A test measures it again.
+/// Number of 95% intervals out of a hundred that hold the true mean, at least; measured for right and wrong answers to
+/// 60 questions by 1, 3, 5 and 9 seeds, with and without a spread over seeds. A test repeats the measurement.
 pub const COVERS: u32 = 93;
 
 /// Which questions each seed was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Asked {
-    /// All seeds the same ones, in one order.
+    /// All seeds were asked the same questions, in the same order.
     Same,
-    /// Each seed its own ones.
+    /// Each seed was asked its own questions.
     Fresh,
 }
 
@@ -37,34 +37,34 @@ pub enum Asked {
 pub struct Split {
     pub asked: Asked,
     pub seeds: usize,
-    /// Questions of each seed; where they are not equally many, of the seed with fewest.
+    /// Questions per seed; if the numbers differ, the smallest.
     pub questions: usize,
     pub mean: f64,
-    /// Of the mean, over seeds and questions; over questions alone where there is no seed part.
+    /// Standard error of the mean, over seeds and questions; over questions alone without a seed part.
     pub standard_error: f64,
     pub df: f64,
     pub low: f64,
     pub high: f64,
     pub p: f64,
-    /// Part of the squared standard error that more seeds would lower; `None` of fewer than three seeds, and then the
-    /// interval speaks of these very runs alone.
+    /// The part of the squared standard error that more seeds would lower; `None` for fewer than three seeds, and then
+    /// the interval covers only these particular runs.
     pub seed_part: Option<f64>,
-    /// Part that more questions would lower.
+    /// The part that more questions would lower.
     pub question_part: f64,
-    /// Part that either would lower: what one question does in one run.
+    /// The part that either would lower: the effect of one question in one run.
     pub both_part: f64,
     pub confidence: Confidence,
 }
 
-/// Why there is no split.
+/// Why a split was refused.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "refused")]
 pub enum Refused {
     /// Too few questions or no variance.
     Undefined(Undefined),
-    /// The same questions were to be asked, and one seed has another number of them.
+    /// All seeds should have the same questions, but one has another number of them.
     OtherNumber { seed: usize, questions: usize, of_first: usize },
-    /// Two seeds: too few to estimate a spread over seeds, too many for one run.
+    /// Two seeds are too few to estimate a spread over seeds, and too many for the analysis of a single run.
     TooFewSeeds { have: usize, need: usize },
 }
 
@@ -145,14 +145,14 @@ pub fn split(
     })
 }
 
-/// One run of either arm: the questions are the sample.
+/// One run of each arm: the questions are the sample.
 fn one(differences: &[f64]) -> Result<Parts, Undefined> {
     let sample = Sample::of(differences, 2)?;
     let question = sample.variance / sample.n as f64;
     Ok(Parts { mean: sample.mean, seed: None, question, both: 0.0, df: (sample.n - 1) as f64 })
 }
 
-/// Each seed's mean is one number; what it holds of its own questions is known from their spread.
+/// Each seed's mean is one number; the share due to its own questions is known from their spread.
 fn fresh(differences: &[Vec<f64>]) -> Result<Parts, Undefined> {
     let seeds = differences.len() as f64;
     let mut means = Vec::with_capacity(differences.len());
@@ -176,7 +176,7 @@ fn fresh(differences: &[Vec<f64>]) -> Result<Parts, Undefined> {
     })
 }
 
-/// The two-way table: mean squares of seeds, of questions and of what is left.
+/// The two-way table: mean squares of seeds, questions and residuals.
 fn same(differences: &[Vec<f64>], questions: usize) -> Result<Parts, Refused> {
     let of_first = differences.first().map_or(0, Vec::len);
     for (seed, row) in differences.iter().enumerate() {
@@ -205,12 +205,12 @@ fn same(differences: &[Vec<f64>], questions: usize) -> Result<Parts, Refused> {
     let left = left / left_df;
     let seed = q * squares(&by_seed) / (s - 1.0);
     let question = s * squares(&by_question) / (q - 1.0);
-    // Where an effect looks smaller than what is left, its part is zero.
+    // If an effect's mean square is below the residual's, its part is zero.
     let cells = s * q;
     let seed_part = f64::max(0.0, seed - left) / cells;
     let question_part = f64::max(0.0, question - left) / cells;
     let both_part = left / cells;
-    // Satterthwaite, over the mean squares that the sum is made of.
+    // Satterthwaite's approximation, over the mean squares in the sum.
     let mut terms = Vec::new();
     let mut of_left = 1.0;
     for (square, df) in [(seed, s - 1.0), (question, q - 1.0)] {
@@ -242,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_table_by_hand_is_met() {
-        // Mean 4; seed means 2, 4, 6; question means 3, 5; nothing is left.
+        // Mean 4; seed means 2, 4, 6; question means 3, 5; residuals are zero.
         let table = [vec![1.0, 3.0], vec![3.0, 5.0], vec![5.0, 7.0]];
         let found = split(&table, Asked::Same, AT).unwrap();
         // Mean squares: seeds 2 * 8 / 2 = 8, questions 3 * 2 / 1 = 6, over 6 cells.
@@ -254,7 +254,7 @@ mod tests {
         assert_eq!((found.seeds, found.questions), (3, 2));
         let sum = found.seed_part.unwrap() + found.question_part + found.both_part;
         assert!((sum - found.standard_error * found.standard_error).abs() < 1e-12);
-        // Asked afresh, the seeds' means are all there is: the paired t interval.
+        // With fresh questions only the seeds' means matter: the paired t interval.
         let fresh = split(&table, Asked::Fresh, AT).unwrap();
         let paired = Paired::of(&[2.0, 4.0, 6.0], AT).unwrap();
         assert!((fresh.standard_error - paired.standard_error).abs() < 1e-12);
@@ -298,7 +298,7 @@ mod tests {
         );
     }
 
-    /// Paired differences of right and wrong answers whose true mean is zero.
+    /// Paired differences of right and wrong answers with a true mean of zero.
     fn answers(
         draws: &mut Draws,
         seeds: usize,
@@ -326,7 +326,7 @@ mod tests {
             .collect()
     }
 
-    /// The paired t interval over seeds holds the mean of these questions; that of all questions it misses.
+    /// The paired t interval over seeds covers the mean of these questions, but not that of all questions.
     #[test]
     fn intervals_cover_for_other_seeds_and_other_questions() {
         for (seeds, asked, by_seed) in [
@@ -341,7 +341,7 @@ mod tests {
             let mut draws = Draws::new(&format!("test questions {seeds} {asked:?} {by_seed}"));
             let found = percent(1200, || {
                 let table = answers(&mut draws, seeds, 60, asked, by_seed);
-                // Three means of few answers are equal at times: no interval, and no wrong one.
+                // Three means of few answers may be equal: then the undefined interval does not count as wrong.
                 split(&table, asked, AT).map_or(true, |f| f.low <= 0.0 && 0.0 <= f.high)
             });
             assert!(

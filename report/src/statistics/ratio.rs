@@ -1,9 +1,9 @@
 //! Ratios of times, on the log scale.
 //!
-//! In: for each seed the time of the treated run over that of the base, and such ratios of the base against itself,
+//! In: for each seed the time of the treated run over that of the base, and such ratios of the base to itself,
 //! measured on the same machine in the same way. Out: the geometric mean ratio with its interval, or the reason why
-//! there is none. Must stay true: a ratio and its inverse say the same (the interval of inverses is the inverse of the
-//! interval); where the base against itself scatters or drifts beyond a declared bound there is no interval.
+//! there is none. Must stay true: a ratio and its inverse agree (the interval of inverses is the inverse of the
+//! interval); if the base's ratios to itself scatter or drift beyond a declared bound, there is no interval.
 //!
 //! Method: the paired t interval of logarithms. Fleming and Wallace 1986, "How not to lie with statistics" (ratios are
 //! averaged geometrically).
@@ -13,26 +13,26 @@ use std::fmt;
 use super::sample::{Undefined, checked};
 use super::{Confidence, Paired};
 
-/// Ratios of the base against itself that are needed to judge the machine.
+/// Fewest ratios of the base to itself for judging the machine.
 pub const FEWEST_OF_BASE: usize = 3;
 
-/// A geometric mean ratio; 1 says that both take equal time, 2 that the treated arm takes twice the time.
+/// A geometric mean ratio; 1 means equal times, 2 that the treated arm takes twice the time.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Ratio {
-    /// Ratios.
+    /// Number of ratios.
     pub n: usize,
     /// Geometric mean.
     pub mean: f64,
     pub low: f64,
     pub high: f64,
-    /// Two-sided, of the hypothesis that the true ratio is 1.
+    /// Two-sided p value for a true ratio of 1.
     pub p: f64,
-    /// How far the base is from itself, as a ratio from 1 on.
+    /// The ratio of the base to itself, at least 1.
     pub base_against_itself: f64,
     pub confidence: Confidence,
 }
 
-/// Why there is no interval of a ratio.
+/// Why a ratio has no interval.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "refused")]
 pub enum Refused {
@@ -40,9 +40,9 @@ pub enum Refused {
     Undefined(Undefined),
     /// A time is zero, negative or not a number.
     NotPositive,
-    /// The base was not measured against itself often enough.
+    /// The base was not compared with itself often enough.
     BaseNotMeasured { have: usize, need: usize },
-    /// The base against itself differs by more than the bound; both are ratios from 1 on.
+    /// The base differs from itself by more than the bound; both are ratios of at least 1.
     Unsteady { base_against_itself: f64, bound: f64 },
 }
 
@@ -63,7 +63,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// How far the base is from itself: the exponential of the root mean square of its log ratios, from 1 on. It counts
+/// The ratio of the base to itself: the exponential of the root mean square of its log ratios, at least 1. It includes
 /// drift as well as scatter, and does not grow with the number of measurements.
 pub fn base_against_itself(ratios: &[f64]) -> Result<f64, Refused> {
     let logs = logs(ratios)?;
@@ -83,7 +83,7 @@ pub fn ratio(
     confidence: Confidence,
 ) -> Result<Ratio, Refused> {
     let base_against_itself = base_against_itself(base_over_itself)?;
-    // A bound that is not a number refuses, too.
+    // A NaN bound refuses, too.
     if !matches!(base_against_itself.partial_cmp(&bound), Some(o) if o.is_le()) {
         return Err(Refused::Unsteady { base_against_itself, bound });
     }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn an_unsteady_machine_gives_no_interval() {
         let ratios = [1.3, 1.35, 1.4];
-        // Scatter, drift alone, and the limit itself.
+        // Scatter, drift alone, and exactly the limit.
         for (base, refused) in
             [([0.78, 1.19, 1.05], true), ([1.06, 1.06, 1.06], true), ([1.04, 1.04, 1.04], false)]
         {

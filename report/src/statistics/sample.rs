@@ -1,11 +1,11 @@
 //! Mean and variance of a few numbers.
 //!
-//! In: numbers. Out: how many, their mean and their variance, or why there is none. Must stay true: the order of the
-//! numbers changes no bit; numbers that differ by rounding alone have no variance.
+//! In: numbers. Out: their number, mean and variance, or why there is none. Must stay true: the order of the
+//! numbers changes no bit; numbers that differ only by rounding have no variance.
 
 use std::fmt;
 
-/// Why there is no result.
+/// Why a result is undefined.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "snake_case", tag = "reason")]
 pub enum Undefined {
@@ -15,7 +15,7 @@ pub enum Undefined {
     NotFinite,
     /// All numbers are equal, so their spread cannot be estimated.
     NoVariance { value: f64 },
-    /// So many of the values are at a floor or a ceiling that the spread is not that of free values.
+    /// Too many values are at a floor or a ceiling for the spread to be meaningful.
     AtBound { bound: f64, values: usize, of: usize },
 }
 
@@ -39,7 +39,7 @@ impl fmt::Display for Undefined {
     }
 }
 
-/// Numbers whose spread is at most this share of the largest of them differ by rounding alone.
+/// Numbers with a spread of at most this share of the largest one differ only by rounding.
 const ROUNDING: f64 = 1e-12;
 
 /// A sample with a variance.
@@ -47,12 +47,12 @@ const ROUNDING: f64 = 1e-12;
 pub(super) struct Sample {
     pub(super) n: usize,
     pub(super) mean: f64,
-    /// Sum of squares about the mean over n - 1.
+    /// Sum of squares about the mean, over n - 1.
     pub(super) variance: f64,
 }
 
 impl Sample {
-    /// Of at least `need` finite numbers that are not all equal.
+    /// From at least `need` finite numbers that are not all equal.
     pub(super) fn of(values: &[f64], need: usize) -> Result<Sample, Undefined> {
         let sorted = checked(values, need.max(2))?;
         let n = sorted.len();
@@ -74,7 +74,7 @@ impl Sample {
     }
 }
 
-/// The numbers in ascending order, where there are enough and all are finite.
+/// The numbers in ascending order, if there are enough and all are finite.
 pub(super) fn checked(values: &[f64], need: usize) -> Result<Vec<f64>, Undefined> {
     if values.len() < need {
         return Err(Undefined::TooFew { have: values.len(), need });
@@ -87,7 +87,7 @@ pub(super) fn checked(values: &[f64], need: usize) -> Result<Vec<f64>, Undefined
     Ok(sorted)
 }
 
-/// Whether a spread is rounding alone.
+/// Whether a spread is only due to rounding.
 pub(super) fn no_spread(values: &[f64], spread: f64) -> bool {
     let largest = values.iter().fold(0.0, |most, v| f64::max(most, v.abs()));
     spread <= ROUNDING * largest

@@ -1,10 +1,10 @@
-//! A treatment's gain across sizes: loss against parameters or FLOPs, and the compute that it saves.
+//! A treatment's gain across sizes: loss against parameters or FLOPs, and the saved compute.
 //!
-//! In: at each size (parameters or FLOPs) the losses of base and treated arm, paired by seed. Out: a curve for either
-//! arm, and how many times the compute of the treated arm the base needs for equal loss, with an interval; or the
-//! reason why the sizes cannot support it. Must stay true: both arms get the same model; the gain is read at the loss
-//! that both have in the middle of the sizes, where a wrong model does least harm, never by extrapolating; runs paired by seed are treated as
-//! paired; where sizes lie further off the curve than their seeds explain, the interval counts sizes, not runs.
+//! In: at each size (parameters or FLOPs) the losses of base and treated arm, paired by seed. Out: a curve for each
+//! arm, and the ratio of the base's compute to the treated arm's for equal loss, with an interval; or the reason why
+//! the sizes cannot support it. Must stay true: both arms get the same model; the gain is read, without extrapolation,
+//! at the loss that both reach in the middle of the sizes, where a wrong model matters least; runs of one seed are
+//! paired; if sizes are further off the curve than their seeds explain, the interval counts sizes, not runs.
 //!
 //! Models: loss = b C^-c, a straight line in logarithms; and loss = a + b C^-c from five sizes over two decades on
 //! (Kaplan et al. 2020, section 3; Hoffmann et al. 2022, section 3.3). Variance: the delta method on the least-squares
@@ -21,11 +21,11 @@ use super::{Confidence, student};
 use curve::{power_law, with_a_floor};
 use fitted::Fitted;
 
-/// Sizes that a fit needs.
+/// Fewest sizes for a fit.
 pub const FEWEST_SIZES: usize = 4;
-/// Largest over smallest size that a fit needs.
+/// Smallest ratio of the largest to the smallest size for a fit.
 pub const LEAST_RANGE: f64 = 10.0;
-/// Sizes and range that the model with a floor needs.
+/// The same two limits for the model with a floor.
 const FLOOR_SIZES: usize = 5;
 const FLOOR_RANGE: f64 = 100.0;
 
@@ -36,11 +36,11 @@ pub struct Size {
     pub at: f64,
     /// Final loss of the base, one for each seed.
     pub base: Vec<f64>,
-    /// Of the treated arm, in the same order of seeds.
+    /// Final losses of the treated arm, in the same order of seeds.
     pub treated: Vec<f64>,
 }
 
-/// What was fitted.
+/// The fitted model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Model {
@@ -73,18 +73,18 @@ pub struct Fit {
     pub model: Model,
     pub base: Curve,
     pub treated: Curve,
-    /// The size that factors are of: the geometric middle of the smallest and the largest.
+    /// The reference size of the factors: the geometric mean of the smallest and the largest size.
     pub unit: f64,
     pub sizes: usize,
-    /// Runs of either arm.
+    /// Runs of each arm.
     pub runs: usize,
-    /// Compute of the base over compute of the treated arm for equal loss: 2 says that the base needs twice as much.
+    /// Compute of the base over compute of the treated arm for equal loss: 2 means that the base needs twice as much.
     pub compute_ratio: f64,
     pub low: f64,
     pub high: f64,
-    /// Two-sided, of the hypothesis that it is 1.
+    /// Two-sided p value for a ratio of 1.
     pub p: f64,
-    /// The loss at which it is read.
+    /// The loss at which the ratio is read.
     pub at_loss: f64,
     pub df: f64,
     /// Whether an end of the interval is outside the range of sizes.
@@ -93,7 +93,7 @@ pub struct Fit {
 }
 
 impl Fit {
-    /// The share of the base's compute that the treatment saves; below zero where it costs.
+    /// The share of the base's compute that the treatment saves; negative if it costs compute.
     pub fn saved(&self) -> f64 {
         1.0 - 1.0 / self.compute_ratio
     }
@@ -111,7 +111,7 @@ pub enum Refused {
         ratio: f64,
         need: f64,
     },
-    /// Two entries have one size.
+    /// Two entries have the same size.
     SameSize {
         at: f64,
     },
@@ -119,7 +119,7 @@ pub enum Refused {
     NotPositive {
         at: f64,
     },
-    /// The arms have other numbers of runs at a size, or none.
+    /// At some size the arms have different numbers of runs, or none.
     Unpaired {
         at: f64,
         base: usize,
@@ -129,11 +129,11 @@ pub enum Refused {
     NoTrend {
         arm: Arm,
     },
-    /// No loss is reached by both curves within the sizes: the gain is about as large as their range.
+    /// Within the sizes, the curves reach no common loss: the gain is about as large as the range of sizes.
     BeyondSizes {
         range: f64,
     },
-    /// The curves go through every point: nothing to estimate the uncertainty from.
+    /// The curves pass exactly through every point, so their uncertainty cannot be estimated.
     Undefined(Undefined),
 }
 
@@ -180,7 +180,7 @@ impl fmt::Display for Refused {
     }
 }
 
-/// One size, as the fit sees it.
+/// One size, prepared for the fit.
 struct Point {
     /// log(C / unit).
     x: f64,
@@ -202,16 +202,16 @@ pub fn fit(sizes: &[Size], confidence: Confidence) -> Result<Fit, Refused> {
     };
     let fitted = Fitted::new(&points, model, curves).ok_or(NO_VARIANCE)?;
     let curves = fitted.exponents(confidence)?;
-    // Both curves are read at the loss halfway between them in the middle of the sizes.
+    // Read both curves at the loss halfway between them in the middle of the sizes.
     let at_loss = 0.5 * (curves[0].loss(0.0) + curves[1].loss(0.0));
     let read = curves.map(|curve| Reading::of(&curve, at_loss));
     let reach = 0.5 * libm::log(range);
-    // Also where a floor is above that loss, which makes the place not a number.
+    // NaN means that a curve's floor is above that loss.
     if !read.iter().all(|reading| reading.x.abs() <= reach) {
         return Err(Refused::BeyondSizes { range });
     }
     let log_ratio = read[0].x - read[1].x;
-    // How that moves with the losses of both arms at each size: by that loss, and by each curve where it is read.
+    // The gain's sensitivity to the losses of both arms at each size: through that loss, and through each curve there.
     let by_loss = 0.5 * (1.0 / read[0].slope - 1.0 / read[1].slope);
     let moves = |arm: usize, sign: f64| {
         let (middle, here) = (fitted.leverage(arm, 0.0)?, fitted.leverage(arm, read[arm].x)?);
@@ -248,7 +248,7 @@ pub fn fit(sizes: &[Size], confidence: Confidence) -> Result<Fit, Refused> {
 
 const NO_VARIANCE: Refused = Refused::Undefined(Undefined::NoVariance { value: 0.0 });
 
-/// The unit and the range of sizes that support a fit.
+/// The unit and the range of the sizes, if they support a fit.
 fn check(sizes: &[Size]) -> Result<(f64, f64), Refused> {
     for size in sizes {
         let (base, treated) = (size.base.len(), size.treated.len());
@@ -271,7 +271,7 @@ fn check(sizes: &[Size]) -> Result<(f64, f64), Refused> {
     let (smallest, largest) =
         (at.first().copied().unwrap_or(1.0), at.last().copied().unwrap_or(1.0));
     let ratio = largest / smallest;
-    // A rounded decade is a decade.
+    // Accept a decade that rounding made slightly smaller.
     if ratio < LEAST_RANGE * (1.0 - 1e-9) {
         return Err(Refused::NarrowRange { ratio, need: LEAST_RANGE });
     }
@@ -291,14 +291,14 @@ fn points(sizes: &[Size], unit: f64) -> Vec<Point> {
     sorted.into_iter().map(point).collect()
 }
 
-/// Both arms by one method, or neither.
+/// Fits both arms by one method, or neither.
 fn both(points: &[Point], one: impl Fn(&[Point], usize) -> Option<Curve>) -> Option<[Curve; 2]> {
     Some([one(points, 0)?, one(points, 1)?])
 }
 
-/// Where a curve has a loss, and how steep it is there.
+/// The position at which a curve has a given loss, and its slope there.
 struct Reading {
-    /// log(C / unit); not a number where the curve never has it.
+    /// log(C / unit); NaN if the curve never reaches the loss.
     x: f64,
     slope: f64,
 }

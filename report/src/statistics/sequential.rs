@@ -1,10 +1,10 @@
-//! A stopping rule that stays valid when one looks after every seed.
+//! A stopping rule that stays valid if one looks after every seed.
 //!
 //! In: paired differences in the order in which their seeds are run, and a rule declared before the first run. Out:
 //! for each look an e value, an anytime p value, an interval and whether to stop. Must stay true: for normally
 //! distributed differences of unknown variance, the chance that *any* look, however many there are, calls a true zero
-//! a difference is at most the level, and the chance that any look's interval misses the truth is, too; the first
-//! decisive look counts, whatever comes after it; a later seed never changes an earlier look.
+//! a difference is at most the level, and so is the chance that any look's interval misses the truth; the first
+//! decisive look counts, whatever follows; a later seed never changes an earlier look.
 //!
 //! Source: the t-test e-process with a normal mixture over the standardised effect and the right Haar prior over the
 //! variance: Lai 1976, "On confidence sequences", section 3; Pérez-Ortiz, Lardy, de Heide and Grünwald 2022,
@@ -17,26 +17,26 @@ use super::paired::Coverage;
 use super::sample::{Sample, Undefined};
 use super::{Confidence, Margin};
 
-/// Looks start at so many seeds.
+/// Number of seeds at the first look.
 pub const FEWEST: usize = 3;
 /// A prior scale that loses little for effects from a half to three standard deviations.
 pub const SCALE: f64 = 1.5;
 
-/// A stopping rule, to be declared before the first run.
+/// A stopping rule, which must be declared before the first run.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Rule {
-    /// Of all looks together; of one row of a family, [`Confidence::of_each`].
+    /// Confidence of all looks together; for one row of a family, [`Confidence::of_each`].
     pub confidence: Confidence,
-    /// Size of the effects that the rule is made to find soon, in standard deviations of a single difference. It
-    /// changes how soon the rule stops, never its level. Above zero.
+    /// The effect size that the rule should find soon, in standard deviations of a single difference. It
+    /// affects how soon the rule stops, never its level. Greater than zero.
     pub scale: f64,
-    /// Seeds after which to stop at the latest.
+    /// The maximum number of seeds.
     pub most: usize,
-    /// Stop also where the arms are equivalent within it.
+    /// If given, also stop when the arms are equivalent within this margin.
     pub margin: Option<Margin>,
 }
 
-/// What a look decides.
+/// The decision of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Decision {
@@ -46,35 +46,35 @@ pub enum Decision {
     Differs,
     /// The interval is within the margin.
     Equivalent,
-    /// All planned seeds have run and nothing is decided.
+    /// All planned seeds have run without a decision.
     Exhausted,
 }
 
-/// What one looks at after n seeds.
+/// The state after n seeds.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Look {
     /// Seeds so far.
     pub n: usize,
     pub mean: Option<f64>,
-    /// Evidence against a true difference of zero: expected to be at most 1 where there is none.
+    /// Evidence against a true difference of zero; its expectation is at most 1 if the true difference is zero.
     pub e: Option<f64>,
-    /// 1 over the greatest e so far: a p value that is valid at any look.
+    /// 1 over the largest e so far: a p value that is valid at any look.
     pub p: Option<f64>,
-    /// Interval of the mean; `None` while it is all numbers.
+    /// Interval of the mean; `None` while it is unbounded.
     pub interval: Option<(f64, f64)>,
-    /// Why there is no e value.
+    /// Why the e value is undefined.
     pub undefined: Option<Undefined>,
     pub decision: Decision,
 }
 
 impl Rule {
-    /// The usual rule with so many seeds at most.
+    /// The usual rule with at most `most` seeds.
     pub fn new(confidence: Confidence, most: usize) -> Rule {
         Rule { confidence, scale: SCALE, most, margin: None }
     }
 
-    /// A look after each seed, up to the decisive one; differences after that one, or after [`Rule::most`], count for
-    /// nothing.
+    /// A look after each seed, up to the decisive one; later differences, and those after [`Rule::most`], are
+    /// ignored.
     pub fn looks(&self, differences: &[f64]) -> Vec<Look> {
         let mut looks: Vec<Look> = Vec::new();
         let mut greatest: f64 = 0.0;
@@ -88,8 +88,8 @@ impl Rule {
         looks
     }
 
-    /// The look at all of these differences, whatever earlier looks decided: what may be shown of a metric that did not
-    /// stop the rule. `None` without differences.
+    /// The look at all of these differences, whatever earlier looks decided: for a metric that did not stop the rule.
+    /// `None` without differences.
     pub fn at(&self, differences: &[f64]) -> Option<Look> {
         let mut greatest = 0.0;
         let looks = (1..=differences.len())
@@ -100,7 +100,7 @@ impl Rule {
     /// A p value, valid at any look, of the hypothesis that the true mean is at or beyond the margin. `None` without
     /// a variance.
     pub fn beyond(&self, differences: &[f64], margin: Margin) -> Option<f64> {
-        // Towards zero from the bound, e only falls, so the bound itself is the hypothesis that is hardest to reject.
+        // e only falls from the bound towards zero, so the bound is the hypothesis that is hardest to reject.
         let side = |bound: f64| {
             let mut greatest: f64 = 1.0;
             let mut known = false;
@@ -121,12 +121,12 @@ impl Rule {
         Some(f64::max(side(-margin.size())?, side(margin.size())?))
     }
 
-    /// The least number of differences that can have an interval.
+    /// The smallest number of differences that can have an interval.
     pub fn fewest(&self) -> usize {
         (FEWEST..=self.most.max(FEWEST)).find(|n| self.critical(*n).is_some()).unwrap_or(self.most)
     }
 
-    /// The last look: the decisive one if there is one. `None` without differences.
+    /// The last look, which is the decisive one if there is one. `None` without differences.
     pub fn last(&self, differences: &[f64]) -> Option<Look> {
         self.looks(differences).pop()
     }
@@ -187,7 +187,7 @@ impl Rule {
         -0.5 * libm::log1p(information) - 0.5 * n as f64 * libm::log(left)
     }
 
-    /// The |t| at which e reaches 1 / level; `None` where no t does.
+    /// The |t| at which e reaches 1 / level; `None` if e never does.
     fn critical(&self, n: usize) -> Option<f64> {
         let information = self.information(n);
         let log = (2.0 * libm::log(self.confidence.alpha()) - libm::log1p(information)) / n as f64;
@@ -197,7 +197,7 @@ impl Rule {
     }
 }
 
-/// How many of a hundred sequences of 30 looks have no 95% interval that misses the true mean. A test measures it again.
+/// Number of 30-look sequences, out of a hundred, in which no 95% interval misses the true mean. A test repeats it.
 pub const COVERS: Coverage = Coverage { normal: 97, skewed: 87 };
 
 #[cfg(test)]
@@ -248,7 +248,7 @@ mod tests {
         for n in [5, 9, 20] {
             let critical = rule.critical(n).unwrap();
             assert!((rule.log_e(n, critical) + libm::log(0.05)).abs() < 1e-9);
-            // Wider than the interval for one look alone.
+            // Wider than the interval of a single look.
             assert!(critical > student::critical(0.05, (n - 1) as f64));
             for _ in 0..50 {
                 let values: Vec<f64> = (0..n).map(|_| 0.8 + draws.normal()).collect();
@@ -258,7 +258,7 @@ mod tests {
                 assert_eq!(look.decision == Decision::Differs, look.p.unwrap() <= 0.05);
             }
         }
-        // Three seeds never suffice at this level, so the interval is all numbers.
+        // Three seeds never suffice at this level, so the interval is unbounded.
         assert_eq!(rule.look(&[1.0, 1.001, 0.999], &mut 0.0).interval, None);
     }
 
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(rule.last(&small).unwrap().decision, Decision::Equivalent);
     }
 
-    /// Looking after every seed up to 30, in percent of 10 000 sequences of true zeros.
+    /// A look after every seed up to 30, in percent of 10 000 sequences with a true mean of zero.
     #[test]
     fn the_level_is_kept_however_often_one_looks() {
         let rule = Rule::new(AT, 30);
@@ -313,12 +313,12 @@ mod tests {
         }
         let [(_, normal, naive), (_, heavy, _), (_, skewed, _)] = measured[..] else { panic!() };
         assert!(normal < 5.0 && heavy < 5.0 && naive > 20.0, "{measured:?}");
-        // Differences of arms that are alike are symmetric. Skewed ones break the rule's assumption; what that costs
-        // is said in docs/statistics.md.
+        // Differences of equal arms are symmetric. Skewed ones break the rule's assumption; docs/statistics.md gives
+        // the cost.
         assert!(skewed > 5.0 && skewed < 13.0, "{measured:?}");
     }
 
-    /// Every look's interval of a sequence holds the truth in at least 95% of sequences.
+    /// In at least 95% of sequences, the interval of every look holds the truth.
     #[test]
     fn all_intervals_of_a_sequence_cover_together() {
         let rule = Rule::new(AT, 30);
@@ -331,7 +331,7 @@ mod tests {
             })
         });
         assert!(found >= 95.0, "{found}");
-        // What heads of columns say of it.
+        // The coverage stated in the heads of columns.
         for (law, said) in [(Law::Normal, COVERS.normal), (Law::Skewed, COVERS.skewed)] {
             let mut draws = Draws::new(&format!("test sequential covers {law:?}"));
             let found = percent(4000, || {

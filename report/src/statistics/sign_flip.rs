@@ -1,9 +1,9 @@
 //! The sign-flip test of paired differences.
 //!
 //! In: one difference for each seed. Out: a two-sided p value of the hypothesis that differences are symmetric about
-//! zero. Must stay true: below six seeds there is none, for even the least p value, 2 of 2^n, would exceed 0.05; up to
+//! zero. Must stay true: below six seeds there is none, since even the smallest p value, 2 of 2^n, exceeds 0.05; up to
 //! [`EXACT`] seeds every flip of signs is counted, beyond that flips are drawn under a fixed key; flips that tie with
-//! the data count as extreme, so p is never too small; the order of seeds changes nothing.
+//! the data count as extreme, so p is never too small; the order of seeds does not matter.
 //!
 //! Source: Fisher 1935, "The Design of Experiments", section 21; draws: Phipson and Smyth 2010, "Permutation p-values
 //! should never be zero", p = (b + 1) / (m + 1).
@@ -11,24 +11,24 @@
 use super::draws::Draws;
 use super::sample::checked;
 
-/// From so many seeds on there is a p value.
+/// Fewest seeds for a p value.
 pub const FEWEST: usize = 6;
-/// Up to so many every flip is counted.
+/// Up to this number, every flip is counted.
 pub const EXACT: usize = 20;
-/// Beyond, so many are drawn.
+/// Beyond it, this many flips are drawn.
 pub const DRAWN: u64 = 20_000;
 const KEY: &str = "canonc.sign-flip.v1";
-/// Sums that differ by less than this share of the sum of all sizes are ties.
+/// Sums that differ by less than this share of the sum of all magnitudes are ties.
 const TIE: f64 = 1e-12;
 
 /// A sign-flip p value.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct SignFlip {
-    /// Differences.
+    /// Number of differences.
     pub n: usize,
-    /// Two-sided.
+    /// Two-sided p value.
     pub p: f64,
-    /// Flips counted.
+    /// Number of flips counted.
     pub flips: u64,
     /// Whether these are all 2^n.
     pub exact: bool,
@@ -55,8 +55,8 @@ pub fn sign_flip(differences: &[f64]) -> Option<SignFlip> {
     Some(SignFlip { n, p, flips, exact })
 }
 
-/// How many of all flips have a sum at least so far from zero. The sums of either half of the sizes are made once
-/// and added pair by pair, so that rounding does not build up.
+/// The number of flips with a sum at least this far from zero. The sums of each half of the magnitudes are computed
+/// once and added pair by pair, so that rounding errors do not accumulate.
 fn extreme(sizes: &[f64], reached: f64) -> u64 {
     let (first, second) = sizes.split_at(sizes.len() / 2);
     let (first, second) = (sums(first), sums(second));
@@ -96,11 +96,11 @@ mod tests {
     #[test]
     fn ties_and_zeros_count_as_extreme() {
         assert_eq!(sign_flip(&[0.0; 7]).unwrap().p, 1.0);
-        // Equal sizes: the number of heads of a fair coin. 7 or more of 8, either side: 2 * (8 + 1) / 256.
+        // Equal magnitudes: the number of heads of a fair coin. 7 or more of 8, on either side: 2 * (8 + 1) / 256.
         let mut eight = [0.1; 8];
         eight[3] = -0.1;
         assert_eq!(sign_flip(&eight).unwrap().p, 18.0 / 256.0);
-        // A zero halves nothing: its two flips are equal.
+        // A zero does not halve p: its two flips are equal.
         assert_eq!(sign_flip(&[0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.0]).unwrap().p, 2.0 / 64.0);
     }
 

@@ -1,15 +1,15 @@
-//! What the tests of several modules simulate with.
+//! Simulation helpers for the tests of several modules.
 
 use super::draws::Draws;
 
-/// What single differences are drawn from; all have mean 0.
+/// The distribution of single differences; all have mean 0.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Law {
     /// Standard normal.
     Normal,
     /// Exponential with either sign (Laplace): symmetric, with heavy tails.
     Heavy,
-    /// Exponential less its mean: skewness 2.
+    /// Exponential minus its mean: skewness 2.
     Skewed,
 }
 
@@ -30,7 +30,7 @@ impl Law {
     }
 }
 
-/// In how many of so many trials something holds, in percent.
+/// The percentage of trials in which something holds.
 pub(super) fn percent(trials: u32, mut holds: impl FnMut() -> bool) -> f64 {
     let held = (0..trials).filter(|_| holds()).count();
     100.0 * held as f64 / f64::from(trials)

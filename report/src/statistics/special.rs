@@ -6,7 +6,7 @@
 //! Methods: continued fractions DLMF 8.17.22 (beta) and 8.9.2 (gamma) by the modified Lentz algorithm (Thompson and
 //! Barnett 1986), power series DLMF 8.11.4 (gamma).
 
-/// Terms after which a fraction is taken as it is; shapes of 10^4 need a few hundred.
+/// Most terms of a fraction; shapes of 10^4 need a few hundred.
 const MOST_TERMS: u32 = 20_000;
 const TINY: f64 = 1e-300;
 
@@ -14,7 +14,7 @@ fn away_from_zero(x: f64) -> f64 {
     if x.abs() < TINY { TINY } else { x }
 }
 
-/// I_x(a, b) with y = 1 - x given apart, so that neither tail loses digits.
+/// I_x(a, b); y = 1 - x is given separately, so that neither tail loses digits.
 pub(super) fn beta(a: f64, b: f64, x: f64, y: f64) -> f64 {
     if x <= 0.0 {
         return 0.0;
@@ -90,7 +90,7 @@ pub(super) fn gamma(a: f64, x: f64) -> f64 {
     1.0 - front * h
 }
 
-/// The place between `low` and `high` where a rising function changes sign, to the last bit or so.
+/// The point between `low` and `high` where a rising function changes sign, to about the last bit.
 pub(super) fn root(mut low: f64, mut high: f64, rising: impl Fn(f64) -> f64) -> f64 {
     for _ in 0..200 {
         let middle = 0.5 * (low + high);

@@ -28,7 +28,7 @@ pub fn cdf(t: f64, df: f64) -> f64 {
     above(-t, df)
 }
 
-/// The t beyond which, on both sides together, there is mass `alpha`; infinite at 0, and 0 from 1 on.
+/// The t beyond which the two tails together have mass `alpha`; infinite for 0, and 0 for 1 or more.
 pub fn critical(alpha: f64, df: f64) -> f64 {
     if alpha <= 0.0 {
         return f64::INFINITY;

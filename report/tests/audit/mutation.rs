@@ -1,4 +1,4 @@
-//! Confounds put into random pairs, and what decides nothing put there, too.
+//! Mutations of random pairs: with confounds, and with fields that do not influence results.
 
 use std::collections::BTreeSet;
 use std::sync::LazyLock;
@@ -16,7 +16,7 @@ struct Base {
     experiments: Vec<Experiment>,
     losses: Curves,
     clean: Vec<(String, String)>,
-    /// Of the audit without curves.
+    /// Findings of the audit without curves.
     said: BTreeSet<String>,
 }
 
@@ -31,7 +31,7 @@ fn at(set: &mut [Experiment], name: &str) -> usize {
     set.iter().position(|e| e.name == name).unwrap()
 }
 
-/// Something else of the same kind.
+/// Another value of the same kind.
 fn other(value: Option<&Value>) -> Value {
     match value {
         Some(Value::Number(n)) if n.num > 0 => Value::Number(n.mul(three_halves()).unwrap()),
@@ -46,7 +46,7 @@ fn three_halves() -> compiler::value::Ratio {
     compiler::value::Ratio { num: 3, den: 2 }
 }
 
-/// Whether a rule says something new that names one of these.
+/// Whether a rule has a new finding that names one of these.
 fn names(report: &Report, rule: &str, wanted: &[&str]) -> bool {
     let base = &BASE.said;
     let new = lines(report, true);
@@ -80,7 +80,7 @@ fn key_of(row: &FieldDef) -> String {
     }
 }
 
-/// Whether the published set, whose schedules are cosines, can be asked about it as a key of its own.
+/// Whether the published set, which uses cosine schedules, can test the row as a key of its own.
 fn is_asked(row: &&FieldDef) -> bool {
     let idle =
         row.only.is_some_and(|(on, words)| on == "schedule.kind" && !words.contains(&"cosine"));
@@ -102,7 +102,7 @@ fn audit(set: &[Experiment]) -> Report {
 
 #[test]
 fn every_deciding_key_is_found_in_a_clean_pair() {
-    // All keys, each in a pair of its own, all pairs in turn.
+    // All keys, each in its own pair, cycling through the pairs.
     let more = [("mine.unheard_of", "twin-training"), ("revision.dump_keys", "twin-revision")];
     let keys: Vec<(String, &str)> = rows(decides)
         .into_iter()
@@ -125,7 +125,7 @@ fn every_deciding_key_is_found_in_a_clean_pair() {
     }
 }
 
-/// How a slot is filled belongs to the treatment, which is one over the pairs of a family.
+/// The fill of a slot belongs to the treatment, which is the same for all pairs of a family.
 #[test]
 fn every_fill_setting_of_every_slot_is_found() {
     let usual = |setting: &str| match setting {
@@ -144,7 +144,7 @@ fn every_fill_setting_of_every_slot_is_found() {
             experiment.values.insert(key, usual(setting));
         }
     }
-    // That all of them say the same is nothing to tell.
+    // A value that all of them share is not a finding.
     assert_eq!(lines(&audit(&filled), true), BASE.said);
     let mut tried = 0;
     for (a, b) in &BASE.clean {
@@ -194,7 +194,7 @@ proptest! {
         renamed(&mut set, name, &to);
         let report = audit(&set);
         prop_assert!(names(&report, rule, &[&to]), "{rule}: {name} as {to}");
-        // Who is whose twin is seen all the same.
+        // The twins are still recognised.
         prop_assert_eq!(report.pairs.len(), 32);
     }
 
@@ -222,7 +222,7 @@ proptest! {
                 vec![("budget-ambiguous", name.clone()), ("budget-ambiguous", copied)]
             }
             2 => {
-                // Both twins alike: no pairwise difference shows it.
+                // Both twins change alike, so no pairwise difference shows it.
                 for name in [a, b] {
                     let who = at(&mut set, name);
                     let steps = other(set[who].values.get("budget.steps"));
@@ -248,7 +248,7 @@ proptest! {
 
     #[test]
     fn twins_that_change_alike_are_found_beside_their_siblings(pick: Index, warmup: bool) {
-        // Of a family at 8B there are four runs: two of them are half, and nobody's majority.
+        // A family at 8B has four runs: two are half of them, not a majority.
         let large: Vec<_> = BASE.clean.iter().filter(|(a, _)| !a.contains("-8B-")).collect();
         let (a, b) = pick.get(&large);
         let mut set = BASE.experiments.clone();
@@ -297,14 +297,14 @@ proptest! {
 
 }
 
-/// What the published curves have of their own.
+/// Spikes of the published curves themselves.
 static SPIKES: LazyLock<Vec<String>> = LazyLock::new(|| {
     let found = report(&BASE.experiments, &BASE.losses);
     lines(&found, true).into_iter().filter(|line| line.starts_with("loss-spike ")).collect()
 });
 
 proptest! {
-    // Each holds 48 curves against each other twice.
+    // Each case compares 48 curves twice.
     #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
 
     #[test]
@@ -312,7 +312,7 @@ proptest! {
         let (a, b) = pick.get(&BASE.clean);
         let name = if treated { b } else { a };
         let points = BASE.losses.get(name).unwrap().clone();
-        // The noise of a curve, dealt out anew along it: as if other batches had been read.
+        // Shuffle a curve's noise along it, as if the run had read other batches.
         let mut state = seed | 1;
         let mut next = move |below: usize| {
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -332,7 +332,7 @@ proptest! {
         let found = report(&BASE.experiments, &losses);
         prop_assert!(names(&found, "data-order", &[name]), "{name}");
         prop_assert!(!found.clean.contains(&(a.clone(), b.clone())));
-        // Two events of one curve that meet are one: curves that have their own are left as they are.
+        // Two events of one curve that touch would merge, so skip curves with spikes of their own.
         prop_assume!(!SPIKES.iter().any(|line| line.contains(name.as_str())));
         let mut spiked = points.clone();
         let place = (at * points.len() as f64) as usize;
@@ -357,8 +357,8 @@ proptest! {
         let (a, b) = pick.get(&BASE.clean);
         let name = if treated { b } else { a };
         let mut base = BASE.experiments.clone();
-        // What the table says of its cadences would not follow from its keys any more; columns that only one
-        // of the two has would be a difference of their own.
+        // The table's cadences would no longer follow from its keys, and columns that only one twin
+        // has would be another difference.
         for twin in [a, b] {
             let twin = at(&mut base, twin);
             base[twin].values.retain(|path, _| !path.starts_with("reported."));
@@ -371,7 +371,7 @@ proptest! {
         let key = key_of(which.get::<&FieldDef>(&idle[..]));
         let value = other(set[who].values.get(&key));
         set[who].values.insert(key.clone(), value);
-        // A default that is written out, and rows in another order.
+        // Write a default out, and reorder the rows.
         for key in vocabulary::rows() {
             let absent = match key.absent {
                 Absent::Is(text) => Value::parse(text),
@@ -384,7 +384,7 @@ proptest! {
         let turn = order as usize % set.len();
         set.rotate_left(turn);
         let (before, after) = (audit(&base), audit(&set));
-        // Scores of another trainer are warned of, and are no confound.
+        // Another trainer's scores give a warning, not a confound.
         let confounds = |report: &Report| -> BTreeSet<String> {
             let all = lines(report, false).into_iter();
             all.filter(|line| !line.starts_with("twin-evaluation ")).collect()

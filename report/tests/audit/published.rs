@@ -1,4 +1,4 @@
-//! What was found in the release by hand, found by rule.
+//! Results found by hand in the release, found by rule.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use report::curves::{fingerprints, spikes};
 
 use super::support::{experiments, losses, of, report, rows};
 
-/// The stored curves keep 400 of 1600 or 2400 points, to four decimals; the published numbers are of
+/// The stored curves keep 400 of 1600 or 2400 points, to four decimals; the published numbers use
 /// all points. So jitters agree within a third, and the odd run's factor within a seventh.
 const JITTER: f64 = 1.34;
 const FACTOR: f64 = 1.15;
@@ -122,14 +122,14 @@ fn spikes_are_the_published_ones_that_stored_points_show() {
     let known: BTreeSet<&str> = published.iter().map(|(run, ..)| run.as_str()).collect();
     assert_eq!(runs, known);
     assert_eq!(runs.len(), 8);
-    // Events that a stored point lies inside: both ways.
+    // Events with a stored point inside, in both directions.
     let mut visible = 0;
     for (run, from, to, excess) in &published {
         let points = losses.get(run).unwrap();
         if points.iter().any(|(x, _)| *x > from - 0.05 && *x < to - 0.1) {
             let spike = found.iter().find(|s| s.run == run && s.from < *to && s.to > from - 0.05);
             let spike = spike.unwrap_or_else(|| panic!("{run} {from}"));
-            // Between stored points it may have been higher.
+            // The loss may have been higher between stored points.
             assert!(spike.excess < excess + 0.003, "{spike:?}");
             visible += 1;
         }
@@ -139,7 +139,7 @@ fn spikes_are_the_published_ones_that_stored_points_show() {
         let known = published.iter().any(|(run, from, to, _)| {
             run == spike.run && spike.from < *to && spike.to > from - 0.05
         });
-        // Just above the threshold, with another baseline than the published one.
+        // Just above the threshold, with a baseline other than the published one.
         assert!(known || spike.excess < 0.022, "{spike:?}");
     }
 }

@@ -1,4 +1,4 @@
-//! The published set, and what an audit of it says.
+//! The published set, and its audit.
 //!
 //! In: the files under recipes/published/data. Out: experiments, curves, reports.
 
@@ -49,7 +49,7 @@ pub(super) fn of<'a>(report: &'a Report, rule: &str) -> Vec<&'a Finding> {
     report.findings.iter().map(|(_, f)| f).filter(|f| f.rule == rule).collect()
 }
 
-/// Everything that a report says of some severity or more, one line each.
+/// All findings of a report at or above some severity, one line each.
 pub(super) fn lines(report: &Report, notes: bool) -> std::collections::BTreeSet<String> {
     let weighed = report
         .findings

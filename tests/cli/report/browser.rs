@@ -1,7 +1,7 @@
-//! A page opened in Chromium and worked by a script.
+//! Opens a page in Chromium and drives it with a script.
 //!
-//! In: a page's file and the steps to take. Out: what the script saw, as JSON. Must stay true: the page is changed only
-//! by one script element and its hash; without Chromium a test says so, and under CI it fails.
+//! In: a page's file and the steps to take. Out: the script's observations, as JSON. Must stay true: the page is
+//! changed only by one script element and its hash; without Chromium a test says so, and under CI it fails.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 
-/// What Chromium may be called here.
+/// The Chromium program on this machine.
 fn chromium() -> Option<PathBuf> {
     let names = ["chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome"];
     let path = std::env::var_os("PATH")?;
@@ -26,15 +26,15 @@ fn without_chromium() {
     );
 }
 
-/// What the driver saw on the page; of `only` these steps, or of all.
+/// Drives the page through the steps in `only`, or through all steps.
 pub(super) fn driven(dir: &Path, page: &str, only: &[&str]) -> Option<Value> {
     driven_at(dir, page, only, 1100)
 }
 
-/// The same in a window of another width.
+/// The same with another window width.
 pub(super) fn driven_at(dir: &Path, page: &str, only: &[&str], width: u32) -> Option<Value> {
     let Some(chromium) = chromium() else {
-        // A check that nobody sees skipped is no check: where tests run by themselves it has to be there.
+        // A silently skipped check is worthless, so automated tests must have Chromium.
         assert!(
             std::env::var_os("CI").is_none(),
             "no Chromium is on the PATH, and CI is set: install one, or the page is not tested"

@@ -1,7 +1,7 @@
 //! Pages, texts and documents of many runs: 84 on one page, three chosen seeds of nine, a seed that diverged.
 //!
-//! In: comparisons whose runs are made up. Out: what a reader sees of them. Must stay true: what weakens a number is on
-//! the page, in the document and in the text alike.
+//! In: comparisons with made-up runs. Out: their presentation. Must stay true: every fact that weakens a number is
+//! on the page, in the document and in the text alike.
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use super::super::super::canonc;
 use super::browser::{driven, driven_at};
 use super::{COMPARISON, Made, RECIPE, exits, project, run_all};
 
-/// A comparison of two arms with these seeds, the base repeated with others.
+/// A comparison of two arms with these seeds, and with replicates of the base.
 fn declared(seeds: &[u64], again: usize, metric: &str) -> String {
     let list = |add: u64, count: usize| {
         let all: Vec<String> = seeds.iter().take(count).map(|n| (n + add).to_string()).collect();
@@ -28,7 +28,7 @@ fn declared(seeds: &[u64], again: usize, metric: &str) -> String {
         + &format!("[selection]\nmetric = \"{metric}\"\n")
 }
 
-/// Differences of nine seeds in thousandths; the second, the fifth and the seventh are those that please.
+/// Differences of nine seeds in thousandths; the second, the fifth and the seventh look favourable.
 const NINE: [i64; 9] = [-79, 20, -79, -79, 14, -79, 8, -79, -79];
 const CHOSEN: [usize; 3] = [1, 4, 6];
 
@@ -77,7 +77,7 @@ fn three_chosen_seeds_of_nine_warn_wherever_they_are_read() {
     }
 }
 
-/// 84 runs of two comparisons, one of which diverged.
+/// 84 runs of two comparisons; one run diverged.
 fn many(root: &Path) {
     fs::write(root.join("recipes/c.toml"), RECIPE.replace("lr = 0.003", "lr = 0.001")).unwrap();
     let other = RECIPE.replace("lr = 0.003", "lr = 0.001").replace("#small", "#smallcanon");
@@ -103,7 +103,7 @@ fn eighty_four_runs_are_judged_and_marked() {
     exits(0, &ran);
     assert!(ran.stderr.contains("page: page.html (84 runs"), "{}", ran.stderr);
     let page = fs::read_to_string(root.join("page.html")).unwrap();
-    // The better arm is better; the one of which a seed diverged has no word of the other seeds.
+    // The better arm is better; the arm with a diverged seed does not get the word of its other seeds.
     assert!(page.contains("<td>undecided\n(13 of 14, 1 diverged)</td>"), "{page}");
     assert!(
         page.contains("diverged at step 25") && page.contains("Warning: 1 of 14 runs of treated")
@@ -116,11 +116,11 @@ fn eighty_four_runs_are_judged_and_marked() {
     }
     let steps = ["crossed", "declared", "units", "words", "logged", "titles"];
     let Some(saw) = driven(root, "page.html", &steps) else { return };
-    // A declared pair has its verdict at any number of runs.
+    // A declared pair has its verdict, however many runs there are.
     assert_eq!(saw["declared"]["verdict"], "design: controlled for canon");
     assert_eq!(saw["declared"]["exploratory"], Value::Null);
     assert_eq!(saw["declared"]["unjudged"], 0);
-    // Clicked together from two comparisons.
+    // A pair selected by hand from two comparisons.
     let exploratory = saw["crossed"]["exploratory"].as_str().unwrap();
     assert!(exploratory.contains("exploratory: selected by hand; no comparison holds both runs"));
     assert!(saw["crossed"]["verdict"].as_str().unwrap().starts_with("Not judged here"));
@@ -133,14 +133,14 @@ fn eighty_four_runs_are_judged_and_marked() {
     }
     assert!(titles.contains("1 of 14 seeds diverged: their differences end there"), "{titles}");
     assert!(titles.contains("published jitter of logged points, which is not noise between seeds"));
-    // Words and signs, not colours alone.
+    // Words and signs as well as colours.
     let words = saw["words"].as_array().unwrap();
     let has = |class: &str, sign: &str| {
         words.iter().any(|row| row[0] == class && row[1].as_str().is_some_and(|s| s.contains(sign)))
     };
     assert!(has("better", "▲ better") && has("undecided", "? undecided"), "{words:?}");
     assert!(words.iter().all(|row| row[2] == true), "the word is beside the name: {words:?}");
-    // No chart is linear under a logarithmic axis without saying so.
+    // A chart that stays linear under a logarithmic axis says so.
     for chart in saw["logged"].as_array().unwrap() {
         let linear = chart["distr"] != 3;
         assert_eq!(chart["note"].as_str().unwrap().contains("y is linear here"), linear, "{chart}");

@@ -1,14 +1,14 @@
 //! Least-squares curves of one arm.
 //!
-//! In: the mean losses of an arm at each size. Out: a power law, without or with a floor. Must stay true: a size
-//! counts by its runs; a floor is never below zero; where the sizes do not determine a floor there is none.
+//! In: the mean losses of an arm at each size. Out: a power law, with or without a floor. Must stay true: a size
+//! is weighted by its runs; a floor is never negative; if the sizes do not determine a floor, there is none.
 
 use super::{Curve, Point};
 
-/// Exponents looked through for the model with a floor.
+/// Range of exponents that is searched for the model with a floor.
 const EXPONENTS: (f64, f64) = (0.02, 3.0);
 
-/// Weighted least squares of y on one regressor: intercept, slope and the sum of squares left.
+/// Weighted least squares of y on one regressor: intercept, slope and residual sum of squares.
 fn line(points: &[(f64, f64, f64)]) -> Option<(f64, f64, f64)> {
     let total: f64 = points.iter().map(|(w, ..)| w).sum();
     let mean =
@@ -35,13 +35,13 @@ pub(super) fn power_law(points: &[Point], arm: usize) -> Option<Curve> {
     Some(Curve { floor: 0.0, factor: libm::exp(intercept), exponent: -slope, exponent_error: 0.0 })
 }
 
-/// Of an arm's losses at a size.
+/// The mean log loss of an arm at a size.
 pub(super) fn mean_log(point: &Point, arm: usize) -> f64 {
     point.losses.iter().map(|run| libm::log(run[arm])).sum::<f64>() / point.runs
 }
 
-/// For each exponent the floor and the factor are a line; `None` where the best one needs a floor below zero or an
-/// exponent at the end of what is looked through.
+/// For a fixed exponent, floor and factor are a linear fit. `None` if the best exponent needs a negative floor or is at
+/// the end of the searched range.
 pub(super) fn with_a_floor(points: &[Point], arm: usize) -> Option<Curve> {
     let at = |exponent: f64| {
         let of: Vec<(f64, f64, f64)> =
@@ -57,7 +57,7 @@ pub(super) fn with_a_floor(points: &[Point], arm: usize) -> Option<Curve> {
     if best == 0 || best == steps {
         return None;
     }
-    // Golden section between the neighbours.
+    // Golden-section search between the neighbours.
     let (mut low, mut high) = (grid(f64::from(best) - 1.0), grid(f64::from(best) + 1.0));
     let golden = 0.381_966_011_250_105;
     for _ in 0..60 {

@@ -1,8 +1,8 @@
 //! The uncertainty of two curves fitted to runs that are paired by seed.
 //!
 //! In: the points, the model and both curves. Out: the standard error of any number read from the curves, with its
-//! degrees of freedom. Must stay true: residuals of the arms at one seed are taken as dependent; where the sizes lie
-//! further off the curves than their seeds explain, the error is that of sizes and not of runs.
+//! degrees of freedom. Must stay true: residuals of the two arms at one seed are treated as dependent; if sizes are
+//! further off the curves than their seeds explain, the error is that of sizes, not of runs.
 //!
 //! Method: a number read from least-squares curves is a weighted sum of the sizes' means, to first order; its variance
 //! follows from the products of both arms' residuals.
@@ -11,24 +11,24 @@ use super::super::{Confidence, special, student};
 use super::curve::mean_log;
 use super::{Arm, Curve, Model, NO_VARIANCE, Point, Refused};
 
-/// Below this p value of the F test, sizes count in place of runs.
+/// Below this p value of the F test, the error is estimated from sizes instead of runs.
 const LACK_OF_FIT: f64 = 0.25;
 
-/// Curves with what their uncertainty needs.
+/// Curves with the quantities that their uncertainty needs.
 pub(super) struct Fitted<'p> {
     points: &'p [Point],
     model: Model,
     curves: [Curve; 2],
-    /// For either arm the inverse of the normal matrix.
+    /// For each arm the inverse of the normal matrix.
     inverse: [[[f64; 3]; 3]; 2],
     parameters: usize,
-    /// Products of residuals of both arms: about their size's mean, and of the sizes' means about the curves.
+    /// Products of both arms' residuals: of runs about their size's mean, and of the sizes' means about the curves.
     within: [[f64; 2]; 2],
     between: [[f64; 2]; 2],
 }
 
 impl<'p> Fitted<'p> {
-    /// `None` where the sizes do not determine the parameters.
+    /// `None` if the sizes do not determine the parameters.
     pub(super) fn new(points: &'p [Point], model: Model, curves: [Curve; 2]) -> Option<Fitted<'p>> {
         let parameters = match model {
             Model::PowerLaw => 2,
@@ -58,7 +58,7 @@ impl<'p> Fitted<'p> {
         Some(Fitted { points, model, curves, inverse, parameters, within, between })
     }
 
-    /// How the fitted loss at x moves with the mean of each size, in units of the loss.
+    /// The derivative of the fitted loss at x by the mean of each size, in units of the loss.
     pub(super) fn leverage(&self, arm: usize, x: f64) -> Option<Vec<f64>> {
         let curve = self.curves.get(arm)?;
         let inverse = self.inverse.get(arm)?;
@@ -83,7 +83,7 @@ impl<'p> Fitted<'p> {
         self.points.iter().map(of_point).collect()
     }
 
-    /// The standard error of the sum of size means under these weights (base and treated), and its degrees of
+    /// The standard error of the sum of size means with these weights (base and treated), and its degrees of
     /// freedom.
     pub(super) fn error(&self, weights: &[[f64; 2]]) -> Option<(f64, f64)> {
         let variance = |products: [[f64; 2]; 2], df: f64| {
@@ -102,7 +102,7 @@ impl<'p> Fitted<'p> {
         if of_seeds > 0.0 {
             let within = variance(self.within, of_seeds);
             let f = between / within;
-            // The mass of the F distribution beyond f.
+            // The mass of the F distribution above f.
             let (top, bottom) = (of_sizes * f, of_seeds);
             let p = special::beta(
                 0.5 * of_seeds,
@@ -123,11 +123,11 @@ impl<'p> Fitted<'p> {
         }
         let (variance, df) = found;
         let error = libm::sqrt(variance);
-        // Below this, in units of log compute, points are on the curve but for rounding.
+        // Below this, in units of log compute, points are on the curve up to rounding.
         (error > 1e-10 && error.is_finite()).then_some((error, df))
     }
 
-    /// The curves with standard errors of their exponents, which must differ from zero beyond chance.
+    /// The curves with standard errors of their exponents, which must differ significantly from zero.
     pub(super) fn exponents(&self, confidence: Confidence) -> Result<[Curve; 2], Refused> {
         let mut curves = self.curves;
         for (arm, curve) in curves.iter_mut().enumerate() {
@@ -174,7 +174,7 @@ fn predicted(model: Model, curve: &Curve, x: f64) -> f64 {
     transform(model, curve.loss(x))
 }
 
-/// Of the predicted value by the parameters: log factor and exponent, or floor, factor and exponent.
+/// Gradient of the predicted value by the parameters: log factor and exponent, or floor, factor and exponent.
 fn gradient(model: Model, curve: &Curve, x: f64) -> [f64; 3] {
     match model {
         Model::PowerLaw => [1.0, -x, 0.0],
@@ -197,7 +197,7 @@ fn add(products: &mut [[f64; 2]; 2], off: [f64; 2], weight: f64) {
     }
 }
 
-/// The inverse of the upper left part of a symmetric matrix, by Gauss and Jordan; what is outside it is zero.
+/// The inverse of the upper left part of a symmetric matrix, by Gauss-Jordan elimination; zero outside it.
 fn invert(matrix: [[f64; 3]; 3], size: usize) -> Option<[[f64; 3]; 3]> {
     let mut left = matrix;
     let mut right = [[0.0; 3]; 3];

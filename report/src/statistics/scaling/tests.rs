@@ -14,7 +14,7 @@ struct World {
     floor: f64,
     gain: f64,
     noise: f64,
-    /// Share of the noise that arms of one seed have in common, as a correlation.
+    /// Correlation of the noise between arms of one seed.
     shared: f64,
 }
 
@@ -75,7 +75,7 @@ fn arms_turned_over_turn_the_ratio_over() {
     let (one, other) = (fit(&sizes, AT).unwrap(), fit(&turned, AT).unwrap());
     assert!((one.compute_ratio * other.compute_ratio - 1.0).abs() < 1e-9);
     assert!((one.low * other.high - 1.0).abs() < 1e-9 && (one.p - other.p).abs() < 1e-9);
-    // Another unit of size changes nothing.
+    // The unit of size does not matter.
     let flops: Vec<Size> = sizes.iter().map(|s| Size { at: 6e12 * s.at, ..s.clone() }).collect();
     assert!((fit(&flops, AT).unwrap().low / one.low - 1.0).abs() < 1e-9);
 }
@@ -88,7 +88,7 @@ fn sizes_that_cannot_support_a_fit_are_refused() {
     assert_eq!(refused(&[]), Refused::TooFewSizes { have: 0, need: 4 });
     let narrow = World { range: 8.0, ..WORLD }.sizes(&mut Draws::new("test"));
     assert!(matches!(refused(&narrow), Refused::NarrowRange { need: LEAST_RANGE, .. }));
-    // A decade that rounding makes a little less.
+    // A decade that rounding makes slightly smaller.
     assert!(fit(&World { range: 10.0, ..WORLD }.sizes(&mut Draws::new("test")), AT).is_ok());
     let change = |edit: fn(&mut Vec<Size>)| {
         let mut sizes = good.clone();
@@ -105,7 +105,7 @@ fn sizes_that_cannot_support_a_fit_are_refused() {
         s[1].treated.clear();
     });
     assert!(matches!(emptied, Refused::Unpaired { base: 0, treated: 0, .. }));
-    // A loss that does not fall, in either arm; a gain beyond all sizes; and no uncertainty at all.
+    // A loss that does not fall, in one arm; a gain larger than the range of sizes; and curves without uncertainty.
     let flat = change(|s| s.iter_mut().for_each(|s| s.base = vec![2.0, 2.01, 1.99]));
     assert_eq!(flat, Refused::NoTrend { arm: Arm::Base });
     let rises = change(|s| s.reverse_treated());
@@ -130,7 +130,7 @@ impl Reverse for Vec<Size> {
     }
 }
 
-/// Percent of intervals that hold the gain, and of false positives without one.
+/// Percentage of intervals that hold the gain, and of false positives without a gain.
 #[test]
 fn intervals_of_the_gain_cover() {
     let worlds = [
