@@ -1,6 +1,6 @@
-//! In: a Parquet file, which column is the document, a row. Out: that column's values from that row on. Must stay true:
-//! a column that is no string is refused, never written out as one; a row without a value is there and says so; rows are
-//! read in small batches, so a row group is never held whole.
+//! In: a Parquet file, the column that holds documents, a row. Out: that column's values from that row on. Must stay
+//! true: a column that does not hold strings is refused, never converted; a row without a value is returned as such;
+//! rows are read in small batches, so a row group is never held whole.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,22 +14,22 @@ use parquet::schema::types::ColumnDescriptor;
 use super::super::lines::Field;
 use super::pages::{check_footer, check_pages};
 
-/// Rows that are read at once.
+/// Rows per read.
 const ROWS: usize = 64;
 
 /// A column being read.
 pub(super) struct Table {
     file: SerializedFileReader<File>,
-    /// The same file, to look at sizes before the library takes memory for them.
+    /// The same file, used to check sizes before the library allocates memory for them.
     raw: File,
     column: usize,
-    /// Definition level of a value that is there.
+    /// Definition level of a present value.
     present: i16,
     group: usize,
     reader: Option<ColumnReaderImpl<ByteArrayType>>,
-    /// Rows left of the group.
+    /// Rows left in the group.
     left: u64,
-    /// Compressed bytes of the groups before.
+    /// Compressed bytes of the earlier groups.
     read: u64,
     /// Rows that were read and not given out. Equal values share their memory here.
     ready: VecDeque<Option<ByteArray>>,
