@@ -292,8 +292,8 @@ impl Counts<'_> {
         count
     }
 
-    /// Adds to `count` the ways of a rule of two symbols as the published solver does: the first split counts
-    /// correctly, later ones as the sum of the parts' counts.
+    /// Adds to `count` the ways of a rule of two symbols as the published solver does: the first split multiplies the
+    /// parts' counts, and once `count` is not 0 each split adds their sum.
     fn published_pair(&mut self, rule: &Rule, span: Span, mut count: Option<u128>) -> Option<u128> {
         let [first, second, ..] = rule.symbols;
         let chart = self.chart;

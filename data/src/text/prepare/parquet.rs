@@ -31,7 +31,7 @@ pub(super) struct Table {
     left: u64,
     /// Compressed bytes of the earlier groups.
     read: u64,
-    /// Rows that were read and not given out. Equal values share their memory here.
+    /// Rows read and not yet returned. Equal values share memory here.
     ready: VecDeque<Option<ByteArray>>,
 }
 
@@ -77,7 +77,7 @@ impl Table {
             }
             let count = rows.min(self.left);
             match (&mut self.reader, count == self.left) {
-                // A whole group is passed over unread.
+                // Skip a whole group without reading it.
                 (reader, true) => *reader = None,
                 (Some(reader), false) => {
                     reader.skip_records(count as usize).map_err(|error| error.to_string())?;
@@ -117,7 +117,7 @@ impl Table {
         Ok(false)
     }
 
-    /// The next rows, until they have `size` bytes; none at the end.
+    /// The next rows, until they hold `size` bytes; none at the end.
     pub(super) fn next(&mut self, size: usize) -> Result<Vec<Option<Vec<u8>>>, String> {
         let mut rows = Vec::new();
         let mut bytes = 0;
@@ -151,7 +151,7 @@ impl Table {
         Ok(rows)
     }
 
-    /// Bytes of the file that lie behind, as far as groups say.
+    /// Bytes of the file already read, by the sizes that the groups give.
     pub(super) fn read(&self) -> u64 {
         self.read
     }
