@@ -225,8 +225,7 @@ impl Brevo {
             words(random, set, count, LETTERS, LEAST_LEN, MOST_LEN);
             order.clear();
             set.order(order);
-            // The i-th used id gets the i-th word of the set. Words are stored by id until they can be stored by
-            // vertex.
+            // The i-th used id gets the i-th word of the set. Words are stored by id until they are stored by vertex.
             names.clear();
             names.resize(self.size as usize + 1, 0);
             let ids = used.iter().enumerate().filter_map(|(id, &used)| used.then_some(id));

@@ -373,8 +373,7 @@ mod tests {
         }
     }
 
-    /// Checks that an answer's span is the labelled run after its marker, with the hops in the question's token as
-    /// level.
+    /// Checks that an answer's span is the labelled run after its marker, and its level the hops in the question.
     fn check_spans(task: &Task, tape: &Tape) {
         let mut labelled = 0;
         for span in &tape.answers {

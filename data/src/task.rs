@@ -63,8 +63,8 @@ impl Tape {
         answers.clear();
     }
 
-    /// Drops the first `start` tokens of samples without labels, and every answer that starts at or before the first
-    /// token left.
+    /// Drops the first `start` tokens of samples without labels, and every answer that starts up to the first token
+    /// left.
     pub(super) fn cut_before(&mut self, start: usize) {
         let Tape { tokens, labels: _, answers } = self;
         if start > 0 {

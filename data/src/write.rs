@@ -22,7 +22,7 @@ pub enum Format {
     Parquet,
 }
 
-/// Counts of what was written.
+/// Counts of samples and bytes written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     pub samples: u64,

@@ -200,7 +200,7 @@ impl Attestation {
     }
 }
 
-/// The seal and what is below it.
+/// The seal and the text below it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Below {

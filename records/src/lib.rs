@@ -1,4 +1,4 @@
-//! Folders of runs, and what is checked in them: jobs, logs, checkpoints, attestations.
+//! Folders of runs, and the checks on their contents: jobs, logs, checkpoints, attestations.
 //!
 //! In: a lock, and the files of a run. Out: the job that the lock describes, and recomputed claims of a run. Must stay
 //! true: no libtorch; everything that follows from a lock or from bytes on disk is computed again, never taken from a

@@ -116,7 +116,7 @@ impl<T> Tree<T> {
         Ok(())
     }
 
-    /// The whole sum; None if there are no micro-batches.
+    /// The whole sum; None without micro-batches.
     pub fn finish(mut self) -> Result<Option<T>, ReduceError> {
         if self.arrived < self.owned.end.saturating_sub(self.owned.start) {
             return Err(ReduceError::Missing { arrived: self.arrived, owned: self.owned });

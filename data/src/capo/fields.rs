@@ -150,8 +150,7 @@ impl Fields {
         self.digest
     }
 
-    /// Copies a string to `out` at `at`, plus up to one piece of the bytes after it. Returns the position after the
-    /// string.
+    /// Copies a string and up to one piece of the bytes after it to `out` at `at`. Returns the end of the string.
     #[inline]
     pub(super) fn copy(&self, text: Text, out: &mut [u8], at: usize) -> usize {
         let (start, len) = (text.start as usize, text.len as usize);

@@ -14,7 +14,7 @@ pub const NAMED_LINES: usize = 20;
 /// The field of a line, or the column of a table, that holds the document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Field {
-    /// `text`, or `content` if there is no `text`.
+    /// `text`, or `content` in its absence.
     #[default]
     Usual,
     Named(String),
@@ -55,7 +55,7 @@ pub enum OnBadLine {
     Refuse,
 }
 
-/// Counts of what was read.
+/// Counts of lines, documents and bytes read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Lines of text files, rows of tables.

@@ -196,7 +196,7 @@ impl Order {
         tokens as f64 / self.mean_pass()
     }
 
-    /// Each source's epochs. A pass draws a fixed number of documents of each source, so passes are in proportion to
+    /// Each source's epochs. A pass draws a fixed number of documents per source, so passes are in proportion to
     /// tokens.
     pub(super) fn epochs(&self, index: &TextIndex, tokens: u64) -> Vec<SourceEpochs> {
         let (pass, passes) = (self.mean_pass(), self.passes(tokens));

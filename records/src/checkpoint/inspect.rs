@@ -137,7 +137,7 @@ fn describe(metadata: &Metadata, header: &str, slots: &[Slot]) -> String {
     }
 }
 
-/// A file whose bytes are digested as they are read.
+/// Reads a file and digests its bytes on the way.
 struct Reader {
     inner: File,
     hasher: blake3::Hasher,

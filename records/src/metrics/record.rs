@@ -256,7 +256,7 @@ fn optional(value: Option<f64>) -> String {
     value.map_or_else(|| "null".to_owned(), float)
 }
 
-/// A mean over `counted` values. With none there is no mean, even if an older canonc wrote a number there.
+/// A mean over `counted` values; `None` if the count is 0, even if an older canonc wrote a number there.
 fn read_mean(value: &Value, counted: u64) -> Option<Option<f64>> {
     if value.is_null() {
         return Some(None);

@@ -1,6 +1,6 @@
-//! In: a run's folder, and the signers that the reader trusts. Out: what the attestation's signature proves, in the
-//! report of `canonc verify`. Must stay true: a signature by any key that does not match the current file is a finding;
-//! without a list of signers a good signature does not say who owns the key.
+//! In: a run's folder, and the signers that the reader trusts. Out: the evidence from the attestation's signature, in
+//! the report of `canonc verify`. Must stay true: a signature by any key that does not match the current file is a
+//! finding; without a list of signers a good signature does not say who owns the key.
 
 use std::io;
 

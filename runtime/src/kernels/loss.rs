@@ -60,7 +60,7 @@ pub fn forward(
     Ok(Losses { nll, lse, loss, counted: counts.f_sum(Kind::Int64)? })
 }
 
-/// The sum of f64 numbers in their order: libtorch's depends on the number of threads.
+/// The sum of f64 numbers in order. libtorch's sum depends on the number of threads.
 fn in_order(each: &Tensor) -> Result<Tensor, KernelError> {
     if each.device() != Device::Cpu {
         return Ok(each.f_sum(None::<Kind>)?);

@@ -200,7 +200,7 @@ pub(super) struct Source<'a> {
     /// Only the first `kernel` are used.
     pub(super) taps: [&'a [f32]; 8],
     pub(super) zeros: &'a [f32],
-    /// Zeros if there is no bias.
+    /// Zeros if the layer has no bias.
     pub(super) bias: &'a [f32],
     pub(super) time: usize,
     pub(super) channels: usize,
