@@ -63,8 +63,7 @@ impl Tape {
         answers.clear();
     }
 
-    /// Drops the first `start` tokens of samples without labels, and every answer that starts up to the first token
-    /// left.
+    /// Drops the first `start` tokens of samples without labels, and every answer that starts at or before `start`.
     pub(super) fn cut_before(&mut self, start: usize) {
         let Tape { tokens, labels: _, answers } = self;
         if start > 0 {

@@ -134,8 +134,7 @@ impl Faults {
         std::process::abort()
     }
 
-    /// Passes a point where the caller must leave half-done work. If true, the caller does that and calls
-    /// [`Self::now`].
+    /// Passes a point where the caller leaves half-done work. If true, it must do so and call [`Self::now`].
     pub(crate) fn is_due(&self, point: Point) -> bool {
         let Some(armed) = self.armed.as_ref().filter(|armed| armed.point == point) else {
             return false;

@@ -181,7 +181,7 @@ impl Log {
                 faults.now()
             }
             if let Err(full) = faults.pass(Point::MetricsFull) {
-                // A full disk takes the beginning of a line.
+                // A full disk still writes the first part of a line.
                 self.file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
                 return Err(full);
             }

@@ -3,8 +3,7 @@
 //! nothing; files are replaced whole; foreign files are neither read nor deleted.
 //!
 //! Files: `lock` (the lock's text), `metrics.jsonl` (hash-chained, deterministic), `timings.jsonl` and `events.jsonl`
-//! (times and events on this machine), `plan.txt`, `kernels.txt`, `checkpoints/`, `attestation.toml`, `writer` (held
-//! while a process writes).
+//! (times and events), `plan.txt`, `kernels.txt`, `checkpoints/`, `attestation.toml`, `writer` (held by the writer).
 
 mod errors;
 mod event;
@@ -274,8 +273,7 @@ fn hold(path: &Path) -> Result<File, RunError> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut who = String::new();
-            // Other systems do not let us read a file that another process has locked; the message omits the holder
-            // then.
+            // Other systems do not let us read a file locked by another process; then the message omits the holder.
             let _ = file.read_to_string(&mut who);
             let who = who.trim();
             let by = if who.is_empty() { "another process".to_owned() } else { who.to_owned() };

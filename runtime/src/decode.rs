@@ -2,8 +2,7 @@
 //!
 //! In: a graph, weights on their machine, prompts, sampling options. Out: each prompt's tokens. Must stay true: a
 //! prompt gets the same tokens as from [`generate`] alone, up to rounding at another batch size; draws are a function
-//! of the prompt's own seed and the number of earlier draws; every family decodes the same way, since all carry a
-//! state.
+//! of the prompt's own seed and the number of earlier draws; every family carries a state, so all decode the same way.
 //!
 //! All rows begin at position 0 together. A row that is still inside its prompt is fed its prompt's next token, so rows
 //! need no padding and no mask; finished rows leave the batch.

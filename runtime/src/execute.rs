@@ -59,8 +59,7 @@ impl Machine {
     }
 }
 
-/// Requests for the plain implementation of kernels with several. Otherwise the fastest one for the device and dtype
-/// runs.
+/// Which kernels run their plain implementation. The others run the fastest one for the device and dtype.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelRequest {
     /// Use plain tch for all kernels, as a reference.

@@ -1,6 +1,5 @@
 //! In: the text of a Python file. Out: the strings and dictionaries of strings that it assigns to names. Must stay
-//! true: no code runs; anything except an assignment of literals is skipped; reading takes time linear in the text's
-//! length.
+//! true: no code runs; only assignments of literals are read; the time is linear in the text's length.
 
 use std::collections::BTreeMap;
 

@@ -16,8 +16,7 @@ pub struct Graph {
     parents: Vec<Parents>,
     children: Vec<u8>,
     query: u32,
-    /// For each vertex in the closure of the query, the number of its children there that are not in the order yet;
-    /// else 0.
+    /// For each vertex in the closure of the query, the number of its children there not in the order yet; else 0.
     waiting: Vec<u32>,
     answer: Vec<u32>,
     depth: u32,

@@ -1,6 +1,6 @@
-//! In: a grammar and any tokens. Out: the fewest tokens to replace to get a sentence, such a sentence, and where its
-//! tree differs. Must stay true: the number is minimal; among several nearest sentences, the result is the one with the
-//! first rules and the shortest first parts.
+//! In: a grammar and any tokens. Out: the minimum number of tokens to replace to get a sentence, the repaired sentence,
+//! and where its tree differs. Must stay true: the number is minimal; among several nearest sentences, the result is
+//! the one with the first rules and the shortest first parts.
 
 use super::grammar::Grammar;
 use super::tree::Tree;

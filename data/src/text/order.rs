@@ -1,8 +1,7 @@
 //! In: the documents of an index, a split, a seed and weights. Out: the endless sequence of documents as numbered
 //! passes, which can each be made alone. Must stay true: a pass has as many slots as the split has documents; with
 //! weights a source has a fixed share of them, and goes through its own documents epoch by epoch, each epoch in its own
-//! order. So the stream position of a pass is arithmetic over whole epochs plus at most one unfinished epoch per
-//! source.
+//! order. So the stream position of a pass is arithmetic over whole epochs plus at most one unfinished one per source.
 
 use std::ops::Range;
 
@@ -167,7 +166,7 @@ impl Order {
             Split::Train | Split::HeldOut => {}
         }
         sources.retain(|source| source.share > 0);
-        // A pass over such a stream would have no tokens, so a position search would never end.
+        // Positions are counted in tokens, so every source needs some.
         if let Some(source) = sources.iter().find(|source| source.tokens == 0) {
             let name = index.sources().get(source.number).map_or("", |source| &source.name);
             return Err(DataError::new(
@@ -196,8 +195,7 @@ impl Order {
         tokens as f64 / self.mean_pass()
     }
 
-    /// Each source's epochs. A pass draws a fixed number of documents per source, so passes are in proportion to
-    /// tokens.
+    /// Each source's epochs. A pass draws a fixed number of documents per source, so passes are proportional to tokens.
     pub(super) fn epochs(&self, index: &TextIndex, tokens: u64) -> Vec<SourceEpochs> {
         let (pass, passes) = (self.mean_pass(), self.passes(tokens));
         let of = |source: &SourceOrder| SourceEpochs {

@@ -53,8 +53,7 @@ pub fn estimate(job: &Job) -> Estimate {
     let waiting = u64::from(job.micro_batches.checked_ilog2().unwrap_or(0));
     let moments = weights.saturating_mul(2);
     let step = held(&job.plans.micro).saturating_add(weights.saturating_mul(waiting));
-    // Writing answers needs a state that holds whole samples, with a piece of the prompt at a time; laws need whole
-    // windows.
+    // Writing answers needs a state for whole samples, with a piece of the prompt at a time; laws need whole windows.
     let writing = job.writing.as_ref().map_or(0, |plan| {
         let (window, piece) = (clamp(job.seq_len), clamp(job.seq_len).min(WRITTEN_TOGETHER));
         let (time, past) = if job.metrics.kl { (window, 0) } else { (piece, window - piece) };

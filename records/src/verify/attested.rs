@@ -99,7 +99,7 @@ fn check_plan(
     Some(Digest::of(PLAN_TAG, &found))
 }
 
-/// Reads `kernels.txt` and checks its names against the plan's.
+/// Reads `kernels.txt` and checks it: its names must be those of the plan.
 fn check_kernels(
     path: &Path,
     experiment: &Experiment,

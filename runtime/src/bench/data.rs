@@ -1,5 +1,4 @@
-//! Speed of the playground's generators in samples per second on one core, and of a Python stand-in for the published
-//! ones.
+//! Speed of the playground's generators in samples per second on one core, and of a stand-in for the published ones.
 //!
 //! In: nothing. Out: a rate for each published setting, and the times of Lano's parser and next-token law. Must stay
 //! true: the stand-in is our own Python script, which makes as many draws as the published generator and does less
@@ -75,8 +74,7 @@ pub fn rate(setting: &Setting) -> Result<Rate, DataError> {
     Ok(timed(1.5))
 }
 
-/// Lengths in tokens, and median milliseconds for one sentence: to decide membership, and to compute the law of every
-/// next token.
+/// Lengths in tokens, and median milliseconds for one sentence: to parse it, and for the law of every next token.
 #[derive(Clone, Copy, Debug)]
 pub struct Parsing {
     pub tokens: f64,

@@ -149,7 +149,7 @@ impl Forger {
         Some(Content { bytes: bytes.len() as u64, file, tensors: tensors.finish() })
     }
 
-    /// Rewrites the attestation, if there is one, with a change and a valid seal.
+    /// Rewrites an existing attestation with a change and a valid seal.
     pub(super) fn reattest(&self, change: impl FnOnce(&mut Attestation)) {
         let path = self.paths.attestation();
         let Ok(text) = fs::read_to_string(&path) else { return };

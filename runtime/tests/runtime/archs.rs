@@ -107,8 +107,7 @@ pub(crate) const ARCHS: [(&str, &str); 17] = [
     ),
 ];
 
-/// The compiled archs, with every parameter of order one: the released rules start some near zero, where errors would
-/// not show.
+/// The compiled archs, with every parameter of order one. The released rules start some near zero, which hides errors.
 pub(crate) fn all() -> Vec<(&'static str, Compiled)> {
     ARCHS.iter().map(|(name, text)| (*name, compiled(name, text))).collect()
 }

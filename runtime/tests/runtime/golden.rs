@@ -140,7 +140,7 @@ fn arch_text(h: &Value) -> String {
     )
 }
 
-/// The MLP, if there is one.
+/// The MLP, if any.
 fn swiglu(h: &Value) -> Option<String> {
     h["ffn_hidden"].as_i64().map(|hidden| format!("swiglu {{ hidden {hidden} }}"))
 }

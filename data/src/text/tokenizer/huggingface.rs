@@ -64,8 +64,7 @@ fn unknown(tokenizer: &Tokenizer) -> Option<u32> {
     tokenizer.token_to_id(&name)
 }
 
-/// Whether the model can drop a character: byte-pair encoding without an unknown token and without a token for every
-/// byte.
+/// Whether the model can drop a character: byte-pair encoding without an unknown token and without all byte tokens.
 fn drops(tokenizer: &Tokenizer) -> bool {
     let ModelWrapper::BPE(model) = tokenizer.get_model() else { return false };
     let bytes = |text: String| {

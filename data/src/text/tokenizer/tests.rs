@@ -156,8 +156,7 @@ fn files_that_are_no_tokenizers_are_refused_in_words() {
     );
     assert!(refused(Kind::Huggingface, cuts.as_bytes()).contains("cuts or pads"));
 
-    // Damage anywhere: the file is read or refused, and every tokenizer read this way makes tokens below its number of
-    // ids.
+    // Damage anywhere: the file is read or refused, and a tokenizer that is read makes only tokens below `vocab`.
     for (kind, name) in [
         (Kind::Sentencepiece, "llama2.model"),
         (Kind::Sentencepiece, "table.model"),

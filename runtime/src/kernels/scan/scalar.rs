@@ -1,8 +1,8 @@
 //! One chunk of a scan with one scalar decay per token: Mamba2's, and the gated delta rule's.
 //!
 //! In: a chunk's tokens and the state S before it, [d, e]. Out: y and the state after, or gradients. Must stay true:
-//! M_ij, the decay from row j to row i, is a running product within the chunk, and an exponential across it; gradients
-//! of gates are sums over pairs in f64, so cancelling terms cancel exactly.
+//! M_ij, the decay from row j to row i, is a running product within the chunk, else an exponential; gates' gradients
+//! are f64 sums over pairs, so cancelling terms cancel exactly.
 //!
 //! With p_i the decay from the chunk's start to row i, r_j that from row j to its end, A = (Q Kᵀ) ⊙ M:
 //!     Y = A U + p ⊙ (Q S)        S ← p_C S + (r ⊙ K)ᵀ U
