@@ -275,7 +275,7 @@ pub fn learns(experiment: &Experiment) -> bool {
     (0..steps.min(1000)).any(|step| lr * schedule::factor(&schedule, step, steps) != 0.0)
 }
 
-/// Whether a reported metric depends on answers or sentences that the model writes.
+/// Whether a reported metric needs the decoder: Brevo's answers, Lano's laws or sentences.
 fn writes(experiment: &Experiment) -> bool {
     let metrics = Metrics::of(experiment);
     match &experiment.data.source {

@@ -73,7 +73,7 @@ impl Place {
 pub trait Observer {
     fn step(&mut self, step: &Step);
     fn evaluation(&mut self, evaluation: &Evaluation);
-    /// Reports the first difference immediately. The run continues to the next checkpoint to name a tensor.
+    /// Called with the first difference when it is found. The run continues to the next checkpoint to name a tensor.
     fn differs(&mut self, place: Place, text: &str);
 }
 

@@ -93,7 +93,7 @@ pub fn train(
     let end = run.go_on();
     if let Err(error) = &end {
         let why = error.message.clone();
-        // The error itself matters; if the folder cannot take this line, the error says so.
+        // Return the original error: if the folder cannot take this line, that error already says so.
         let _ = run.folder.record(&Event::Failed { step: run.state.step, why });
     }
     end

@@ -65,7 +65,7 @@ impl Questions {
         })
     }
 
-    /// The first sum that disagrees with the counts of the same line.
+    /// A message if the scores disagree with the counts of the same line.
     pub fn mismatch(&self, tokens: Score, answers: &BTreeMap<u32, Score>) -> Option<String> {
         let counted = |right: &Vec<bool>| Score {
             right: right.iter().filter(|right| **right).count() as u64,
