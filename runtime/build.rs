@@ -1,6 +1,6 @@
-//! In: the libtorch that torch-sys found (it publishes its lib folder). Out: the compiled C++ shim, and a
-//! run path to that folder in this package's test binaries.
-//! Must stay true: one libtorch, the one tch was built against; DT_RUNPATH, so LD_LIBRARY_PATH still wins.
+//! In: the libtorch that torch-sys found (it publishes its lib folder). Out: the compiled C++ shim, and a run path to
+//! that folder in this package's test binaries.
+//! Must stay true: there is one libtorch, the one tch was built against; DT_RUNPATH, so LD_LIBRARY_PATH still wins.
 
 use std::env;
 use std::path::PathBuf;
@@ -23,13 +23,13 @@ fn main() {
         .or_else(|| lib.parent().map(PathBuf::from))
         .expect("a lib folder has a parent");
     let include = root.join("include");
-    // libtorch is built with the C++11 ABI since 2.6; the variable is torch-sys' own.
+    // libtorch uses the C++11 ABI since 2.6; torch-sys reads the same variable.
     let abi = env::var("LIBTORCH_CXX11_ABI").unwrap_or_else(|_| "1".to_owned());
     cc::Build::new()
         .cpp(true)
         .std("c++17")
         .warnings(false)
-        .flag("-fopenmp") // at::parallel_for is a template: without it, it runs serially and says nothing
+        .flag("-fopenmp") // at::parallel_for is a template: without this flag it silently runs serially
         .flag("-isystem")
         .flag(include.display().to_string())
         .define("_GLIBCXX_USE_CXX11_ABI", abi.as_str())

@@ -1,6 +1,6 @@
-//! In: the prompt file of a user's own Babilong checkout, a context and a question. Out: the prompt as the published
-//! experiments fill it. Must stay true: the prompts' words are never kept here, only digests by which the published
-//! ones are known, so that a checkout of another version is noticed (data spec, 7.2).
+//! In: the prompt file of a user's own Babilong checkout, a context and a question. Out: the prompt, filled as in the
+//! published experiments. Must stay true: this crate never holds the prompts' words, only their digests, so it notices
+//! a checkout of another version (data spec, 7.2).
 
 pub mod python;
 
@@ -11,23 +11,23 @@ use sha2::{Digest, Sha256};
 use super::DataError;
 use python::{Value, assignments};
 
-/// Which of the published prompts.
+/// A set of published prompts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Set {
-    /// Babilong's own, qa1 to qa20.
+    /// Babilong's own prompts, qa1 to qa20.
     Default,
-    /// Those of Part 4's experiments, qa1 to qa5.
+    /// The prompts of Part 4's experiments, qa1 to qa5.
     Part4,
 }
 
-/// How a prompt is laid out where the checkout does not say.
+/// The prompt layouts to try when the checkout gives none.
 const LAYOUTS: [&str; 3] = [
     "{instruction}\n\n{examples}\n\n{post_prompt}\n\n<context>\n{context}\n</context>\n\nQuestion: {question}",
     "{instruction}\n\n{examples}\n\n{post_prompt}<context>\n{context}\n</context>\n\nQuestion: {question}\nAnswer: ",
     "{instruction}\n\n{examples}\n\n{post_prompt}\n<context>\n{context}\n</context>\n\nQuestion: {question}\nAnswer: ",
 ];
 
-/// What the digests below are of: the prompts, filled with these.
+/// The text that fills each prompt before it is digested below.
 const CONTEXT: &str = "  Mary moved to the bathroom. John went to the hallway.\n";
 const QUESTION: &str = "Where is Mary?";
 
@@ -60,27 +60,27 @@ const PUBLISHED: [&str; 25] = [
     "af8b2939f498c951e49eed337ef47c4e4a8fbb81dbaa461c4dc3dcda3662ac04",
 ];
 
-/// One task's prompt, not yet filled.
+/// One task's unfilled prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
     pub instruction: String,
     pub examples: String,
     pub post_prompt: String,
-    /// With `{instruction}`, `{context}` and the like where they go.
+    /// The layout, with placeholders such as `{instruction}` and `{context}`.
     pub layout: String,
 }
 
 /// The prompts of a checkout.
 #[derive(Clone, Debug, Default)]
 pub struct Prompts {
-    /// Per name of a dictionary and task, the three texts.
+    /// The three texts, by dictionary name and task.
     sets: BTreeMap<String, BTreeMap<String, [String; 3]>>,
     layouts: BTreeMap<String, String>,
 }
 
 impl Prompts {
-    /// Reads the text of Python files; `prompts.py` of the checkout is the one that matters. Several files are read
-    /// as one, later ones over earlier ones.
+    /// Reads the text of Python files, usually only `prompts.py` of the checkout. Several files are read as one; later
+    /// assignments replace earlier ones.
     pub fn read(sources: &[&str]) -> Result<Prompts, DataError> {
         let mut prompts = Prompts::default();
         for (name, value) in assignments(&sources.join("\n")) {
@@ -109,7 +109,7 @@ impl Prompts {
         Ok(prompts)
     }
 
-    /// The published prompt of task `number`: of all texts and layouts of the checkout the ones with its digest.
+    /// The published prompt of task `number`: the text and layout of the checkout that have its digest.
     pub fn published(&self, set: Set, number: u32) -> Result<Prompt, DataError> {
         let (first, count, named) = match set {
             Set::Default => (0, 20, "Babilong's own prompts"),
@@ -139,8 +139,8 @@ impl Prompts {
             })
     }
 
-    /// The prompt of task `number` that the checkout has under these names, whatever its words; without a layout's
-    /// name in Babilong's own.
+    /// The checkout's prompt of task `number` under these names, with any wording. Without a layout name, uses
+    /// Babilong's own layout.
     pub fn named(&self, set: &str, layout: Option<&str>, number: u32) -> Result<Prompt, DataError> {
         let missing = |what: &str, name: &str, names: Vec<&String>| {
             let names: Vec<&str> = names.into_iter().map(String::as_str).collect();
@@ -186,7 +186,7 @@ impl Prompt {
         }
     }
 
-    /// The prompt for a model: the context without white space around it, and the whole without.
+    /// The prompt for a model. White space around the context and around the whole prompt is removed.
     pub fn fill(&self, context: &str, question: &str) -> String {
         let mut whole = String::new();
         let mut rest = self.layout.as_str();
@@ -218,7 +218,7 @@ impl Prompt {
         whole.trim().to_owned()
     }
 
-    /// The identity of the prompt: what an evaluation binds.
+    /// The digest that identifies this prompt in an evaluation.
     pub fn digest(&self) -> blake3::Hash {
         let Prompt { instruction, examples, post_prompt, layout } = self;
         let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data babilong prompt");
@@ -229,8 +229,8 @@ impl Prompt {
     }
 }
 
-/// Whether a continuation gives the answer. No rule is published: ours looks at the first line up to its first full
-/// stop, whatever the case, and wants each of the answer's comma-separated parts as a word of its own.
+/// Whether a continuation gives the answer. No rule is published. Ours reads the first line up to its first full stop,
+/// ignores case, and requires each comma-separated part of the answer as a separate word.
 pub fn is_right(continuation: &str, answer: &str) -> bool {
     let line = continuation.trim_start().lines().next().unwrap_or("");
     let said = line.split('.').next().unwrap_or("").to_lowercase();
@@ -256,7 +256,7 @@ mod tests {
     use super::*;
     use crate::golden;
 
-    /// A file laid out as the checkout's is, in words of our own.
+    /// A file with the layout of the checkout's, in our own words.
     const FILE: &str = r#"
 TASK = '{instruction}\n\n{examples}\n\n{post_prompt}'
 DEFAULT_TEMPLATE = f'{TASK}\n\n<context>\n{context}\n</context>\n\nQuestion: {question}'
@@ -314,7 +314,7 @@ OTHER = {'qa1': 'no prompt'}
              </example>\n\nNothing else. \n\n<context>\nMary moved to the bathroom. John went to the hallway.\n\
              </context>\n\nQuestion: Where is Mary?"
         );
-        // What is filled in is not filled again.
+        // Placeholders inside filled-in text are not filled.
         let short = prompts.named("PROMPTS", Some("SHORT_TEMPLATE"), 2).unwrap();
         assert_eq!(short.fill("{question}", "Q"), "I{question}Q {other}");
         assert_ne!(short.digest(), prompt.digest());

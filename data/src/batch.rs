@@ -1,12 +1,12 @@
-//! In: windows of `seq_len` + 1 tokens. Out: a micro-batch, inputs and targets as row-major [rows, seq_len] i64
-//! ready for a tensor, where its answers lie, and digests. Must stay true: input `i` predicts target `i`; a target
-//! that does not count is [`IGNORED`]; a window's digest depends on nothing but its own tokens and targets, so a
-//! step's digest is the same however many ranks made its windows.
+//! In: windows of `seq_len` + 1 tokens. Out: a micro-batch: inputs and targets as row-major [rows, seq_len] i64 ready
+//! for a tensor, the positions of its answers, and digests. Must stay true: input `i` predicts target `i`; a target
+//! that does not count is [`IGNORED`]; a window's digest depends only on its own tokens and targets, so a step's digest
+//! does not depend on how many ranks made its windows.
 
 /// A target that the loss skips.
 pub const IGNORED: i64 = -100;
 
-/// Windows side by side, with the buffers kept from fill to fill.
+/// A micro-batch of windows. Its buffers are reused from fill to fill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     rows: usize,
@@ -22,9 +22,9 @@ pub struct Answer {
     pub row: usize,
     pub start: usize,
     pub len: usize,
-    /// How hard the question is: Depo's hops, Brevo's depth, Mano's operations; Capo: which value it is.
+    /// Difficulty of the question: Depo's hops, Brevo's depth, Mano's operations. For Capo, the number of the value.
     pub level: u32,
-    /// False when the window ends inside the answer: such an answer is not scored.
+    /// False when the window ends inside the answer. Such an answer is not scored.
     pub complete: bool,
 }
 
@@ -52,7 +52,7 @@ impl Batch {
         &self.answers
     }
 
-    /// How many targets count: this micro-batch's part of the step's loss normaliser.
+    /// Number of targets that count: this micro-batch's part of the step's loss normaliser.
     pub fn counted_targets(&self) -> u64 {
         self.targets.iter().filter(|&&target| target != IGNORED).count() as u64
     }
@@ -82,7 +82,7 @@ impl Batch {
         answers.clear();
     }
 
-    /// Appends a window of `seq_len` + 1 tokens; where `labels` are given, only targets labelled 1 count.
+    /// Appends a window of `seq_len` + 1 tokens. With `labels`, only targets labelled 1 count.
     pub(super) fn push_window(&mut self, tokens: &[u32], labels: Option<&[u8]>) {
         debug_assert_eq!(tokens.len(), self.seq_len + 1);
         let (Some((_, next)), Some((_, inputs))) = (tokens.split_first(), tokens.split_last())
@@ -105,7 +105,7 @@ impl Batch {
     }
 }
 
-/// The digest of a batch or a step: over its windows' digests in window order, whoever made them.
+/// The digest of a batch or a step: over its windows' digests in window order, whichever rank made them.
 pub fn digest_of_windows<'a>(windows: impl IntoIterator<Item = &'a blake3::Hash>) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data batch");
     for window in windows {

@@ -1,8 +1,8 @@
 //! In: Brevo's parameters and a generator. Out: samples of "the ancestors of this vertex, parents first", token for
-//! token those of the published script. Must stay true: the order of draws (data spec, section 3); one draw moved
-//! changes every later token. The paper is "Physics of Language Models: Part 4.1", appendix A.
+//! token those of the published script. Must stay true: the order of draws (data spec, section 3), since moving one
+//! draw changes every later token. The paper is "Physics of Language Models: Part 4.1", appendix A.
 //!
-//! `graph` draws the graph and its answer, `check` says whether an answer is right.
+//! `graph` draws the graph and its answer; `check` decides whether an answer is right.
 
 pub mod check;
 pub mod graph;
@@ -16,19 +16,19 @@ use super::task::{Mode, Span, Tape, bounded};
 use super::words::{Writer, name_space, words};
 use graph::Graph;
 
-/// Letters and lengths of Brevo2's names.
+/// Alphabet size and lengths of Brevo2's names.
 const LETTERS: u32 = 4;
 const LEAST_LEN: u32 = 2;
 const MOST_LEN: u32 = 4;
 
-/// Parameters under their published names.
+/// Brevo's parameters, under their published names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BrevoParams {
-    /// The most vertices; tests use it, training draws 3..=N.
+    /// Maximum number of vertices. Tests use it; training draws 3..=N.
     #[serde(rename = "N")]
     pub n: i64,
-    /// Names of 2 to 4 tokens (Brevo2), else one token a vertex (Brevo1).
+    /// True for names of 2 to 4 tokens (Brevo2); false for one token per vertex (Brevo1).
     #[serde(default)]
     pub multi: bool,
     #[serde(default = "published_bos")]
@@ -37,18 +37,18 @@ pub struct BrevoParams {
     pub query: i64,
     #[serde(default = "published_ans")]
     pub ans: i64,
-    /// As published the answer marker again; the published checker expects 9999.
+    /// End token. In the published data it repeats the answer marker; the published checker expects 9999.
     #[serde(default = "published_ans")]
     pub eos: i64,
-    /// How the bound on leaves is rounded: down in the code, up in the paper.
+    /// How the maximum number of leaves is rounded: down in the code, up in the paper.
     #[serde(default)]
     pub leaves: Rounding,
-    /// Whose ancestors are asked for: the last vertex in the code, one of the last quarter in the paper.
+    /// The query vertex: the last one in the code, one of the last quarter in the paper.
     #[serde(default)]
     pub ask: Ask,
 }
 
-/// How a quarter of the vertices is rounded.
+/// How a quarter of the vertex count is rounded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Rounding {
@@ -89,7 +89,7 @@ pub struct Brevo {
     sizes: Weights,
 }
 
-/// The tokens that are no part of a vertex's name.
+/// The marker tokens, which never occur in a vertex's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Marks {
     pub bos: u32,
@@ -101,11 +101,11 @@ pub struct Marks {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Scratch {
     graph: Graph,
-    /// Parent and child.
+    /// Each edge as (parent, child).
     edges: Vec<(u16, u16)>,
     words: TupleSet,
     order: Vec<u32>,
-    /// Per id, whether it is in an edge; per vertex, its word.
+    /// Whether each id is in an edge; then the word of each vertex.
     used: Vec<bool>,
     names: Vec<u32>,
 }
@@ -155,7 +155,7 @@ impl Brevo {
         self.marks
     }
 
-    /// Tokens above this one end a name, those up to it go on: 0 where every token is a name of its own.
+    /// Tokens above this one end a name; tokens up to it continue one. 0 where every token is a whole name.
     pub fn continues(&self) -> u32 {
         if self.multi { LETTERS } else { 0 }
     }
@@ -165,7 +165,7 @@ impl Brevo {
         1 + bos.max(query).max(answer).max(eos)
     }
 
-    /// Every token a sample can hold, ascending.
+    /// Every token that a sample can contain, ascending.
     pub(super) fn alphabet(&self) -> Vec<u32> {
         let Marks { bos, query, answer, eos } = self.marks;
         let names = if self.multi { 2 * LETTERS } else { self.size };
@@ -181,7 +181,7 @@ impl Brevo {
             Mode::Test => u64::from(self.size),
         };
         let name = if self.multi { u64::from(LEAST_LEN) } else { 1 };
-        // Every vertex that is no leaf has a parent, and the query is in the answer with at least one of its own.
+        // Every vertex except a leaf has a parent, and the answer contains the query and at least one parent of it.
         let edges = size - ((size - 1).div_ceil(4) + 1);
         1 + 2 * edges * name + 1 + name + 1 + 2 * name
     }
@@ -225,7 +225,7 @@ impl Brevo {
             words(random, set, count, LETTERS, LEAST_LEN, MOST_LEN);
             order.clear();
             set.order(order);
-            // The i-th id in use is the i-th word of the set; until it is known by vertex, it is kept by id.
+            // The i-th used id gets the i-th word of the set. Words are stored by id until they are stored by vertex.
             names.clear();
             names.resize(self.size as usize + 1, 0);
             let ids = used.iter().enumerate().filter_map(|(id, &used)| used.then_some(id));
@@ -285,7 +285,7 @@ mod tests {
     use crate::task::{Scratch, Task};
     use serde_json::json;
 
-    /// The published bookkeeping: the depth on the prompt's second token and on the answer's first vertex.
+    /// The published bookkeeping: the depth at the prompt's second token and at the answer's first vertex.
     fn token_types(brevo: &Brevo, tape: &Tape) -> Vec<i32> {
         let [span] = tape.answers[..] else { panic!("one answer a sample") };
         let mut types = vec![0; tape.tokens.len()];
@@ -357,7 +357,7 @@ mod tests {
         }
     }
 
-    /// The answer a sample carries is right, and is where its span says.
+    /// Checks that a sample's answer is right and is where its span says.
     fn check_answer(task: &Task, brevo: &Brevo, mode: Mode, tape: &Tape) {
         let [span] = tape.answers[..] else { panic!("one answer a sample") };
         let (prompt, rest) = tape.tokens.split_at(span.start);
@@ -396,7 +396,7 @@ mod tests {
             assert!(error.message.contains(want), "{error}");
             assert!(!error.help.is_empty());
         }
-        // The end token may be bos, as the published checker wants it.
+        // The end token may equal bos, as the published checker expects.
         assert!(Task::parse("brevo", json!({"N": 20, "eos": 9999})).is_ok());
     }
 

@@ -1,8 +1,8 @@
 //! In: Capo's parameters and a generator. Out: biographies of made-up people, byte for byte those of the published
-//! script. Must stay true: all six templates are drawn, in one order, whatever the text's order is (data spec,
-//! section 4). The papers are "Physics of Language Models: Part 3.3" and "Part 4.1", appendix A.
+//! script. Must stay true: all six templates are drawn in one order, whatever the order of the text (data spec, section
+//! 4). The papers are "Physics of Language Models: Part 3.3" and "Part 4.1", appendix A.
 //!
-//! `fields` are the published names, values and templates, `people` draws who there is, `biography` writes a text,
+//! `fields` holds the published names, values and templates, `people` draws the people, `biography` writes a text,
 //! `permute` reorders any text, `prompt` writes bioR prompts, `bits` turns losses into capacity.
 
 mod biography;
@@ -25,30 +25,30 @@ use biography::{EMPLOYER, ORDER, WORKING_CITY, Writing};
 use fields::Fields;
 use people::{MOST_PEOPLE, Person, people};
 
-/// Parameters, those of the published function under their published names.
+/// Capo's parameters. Those of the published function have their published names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct CapoParams {
-    /// How many people there are.
+    /// Number of people.
     #[serde(rename = "N", default = "smallest_published")]
     pub n: i64,
-    /// Of the generator that draws the people.
+    /// Seed of the generator that draws the people.
     pub people_seed: Option<u64>,
-    /// Sentences in a drawn order.
+    /// Whether the sentences are in a drawn order.
     #[serde(default)]
     pub permute: bool,
-    /// Not 0: the employer before the working city.
+    /// If not 0, the employer comes before the working city.
     #[serde(default)]
     pub order: i64,
-    /// "3 of May, 1999" for "May 3, 1999".
+    /// Write "3 of May, 1999" instead of "May 3, 1999".
     #[serde(default)]
     pub reverse_md: bool,
-    /// Whether a person is he or she: by the number's parity in the code, drawn in the paper.
+    /// How a person's pronoun is chosen: by the parity of the number in the code, drawn in the paper.
     #[serde(default)]
     pub pronoun: Pronoun,
 }
 
-/// What makes a person he or she.
+/// How a person's pronoun is chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Pronoun {
@@ -61,7 +61,7 @@ fn smallest_published() -> i64 {
     50_000
 }
 
-/// What people are drawn from unless it is said: the seed of the published vectors.
+/// Default seed of the people: the seed of the published vectors.
 const PEOPLE_SEED: u64 = 42;
 
 /// A checked Capo task.
@@ -69,7 +69,7 @@ const PEOPLE_SEED: u64 = 42;
 pub struct Capo {
     people: Arc<Vec<Person>>,
     people_seed: u64,
-    /// Whether the parameters said which.
+    /// Whether the parameters give `people_seed`.
     people_said: bool,
     permute: bool,
     employer_first: bool,
@@ -93,8 +93,8 @@ impl Capo {
         })
     }
 
-    /// As the published vectors pair seeds: people from `seed`, unless the parameters say theirs, in which case
-    /// `seed` is that of the texts. Gives the seed of the texts.
+    /// Pairs seeds as the published vectors do: draws the people from `seed`, unless the parameters give a seed for
+    /// them; then `seed` applies to the texts. Returns the seed of the texts.
     pub fn paired(&mut self, seed: u64) -> u64 {
         if self.people_said {
             return seed;
@@ -111,12 +111,12 @@ impl Capo {
         &self.people
     }
 
-    /// Bytes, and the marks around documents.
+    /// Number of tokens: the bytes and the marks around documents.
     pub(super) fn vocab(&self) -> u32 {
         text::VOCAB
     }
 
-    /// Every token a window can hold, ascending.
+    /// Every token that a window can contain, ascending.
     pub(super) fn alphabet(&self) -> Vec<u32> {
         Fields::get().bytes().into_iter().map(u32::from).chain([text::EOS]).collect()
     }
@@ -137,13 +137,13 @@ impl Capo {
         )
     }
 
-    /// A biography of a drawn person.
+    /// Appends a biography of a drawn person.
     pub(super) fn sample(&self, random: &mut Random, scratch: &mut Biography, tape: &mut Tape) {
         let id = random.below(self.people.len() as u32);
         self.sample_of(random, id, scratch, tape);
     }
 
-    /// A biography of person `id`, counted round the people.
+    /// Appends a biography of person `id`, modulo the number of people.
     pub(super) fn sample_of(
         &self,
         random: &mut Random,
@@ -159,7 +159,7 @@ impl Capo {
         tokens.extend(scratch.bytes().iter().map(|&byte| u32::from(byte)));
     }
 
-    /// Writes a biography of person `id`, counted round the people.
+    /// Writes a biography of person `id`, modulo the number of people.
     pub fn write(&self, random: &mut Random, id: u32, to: &mut Biography) {
         let id = id % self.people.len() as u32;
         let fields = Fields::get();
@@ -242,7 +242,7 @@ mod tests {
         assert_eq!(tested, 10);
     }
 
-    /// What a span says, from the record.
+    /// The text that a span should contain, from the person's record.
     fn said(capo: &Capo, id: u32, value: Value) -> String {
         let person = &capo.people()[id as usize];
         match value {
@@ -277,7 +277,7 @@ mod tests {
             }
             assert!(longest < 700, "{longest}");
         }
-        // Where a name is part of a value the published permuter replaces it there too.
+        // Where a name is part of a value, the published permuter replaces it there too.
         assert!((1..50).contains(&missing), "{missing}");
     }
 

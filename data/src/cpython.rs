@@ -1,8 +1,8 @@
-//! In: a seed (any integer, as 32-bit words). Out: the draws CPython 3.11's `random.Random(seed)` makes, in the
-//! same order and consuming the same generator words; below it, the hash of an int tuple and the iteration order
-//! of a set of them (`set`), and numpy's legacy draws (`numpy`). Must stay true: every published sample is a
-//! function of these draws, so a draw more, a draw less or one comparison written the other way round changes all
-//! data after it. The vectors under `tests/golden/playground` (rng, set_order, capo) pin them.
+//! In: a seed (any integer, as 32-bit words). Out: the draws of CPython 3.11's `random.Random(seed)`, in the same order
+//! and using the same generator words. Submodules: the hash of an int tuple and the iteration order of a set of them
+//! (`set`), and numpy's legacy draws (`numpy`). Must stay true: every published sample is a function of these draws, so
+//! one extra or missing draw, or one reversed comparison, changes all later data. The vectors under
+//! `tests/golden/playground` (rng, set_order, capo) pin them.
 
 pub mod numpy;
 pub mod set;
@@ -16,7 +16,7 @@ const M: usize = 397;
 #[derive(Clone, Debug)]
 pub struct Random {
     state: [u32; N],
-    /// The tempered words of this state, made together so that the compiler can vectorise it.
+    /// The tempered words of this state, computed together so that the compiler can vectorise the loop.
     words: [u32; N],
     next: usize,
 }
@@ -27,7 +27,7 @@ impl Random {
         Random::from_words(&[seed as u32, (seed >> 32) as u32])
     }
 
-    /// `random.Random(s)` for the integer whose absolute value has these 32-bit words, least significant first.
+    /// `random.Random(s)`, where the absolute value of the integer `s` has these 32-bit words, least significant first.
     pub fn from_words(words: &[u32]) -> Random {
         let used = words.iter().rposition(|&word| word != 0).map_or(1, |last| last + 1);
         let key = words.get(..used).unwrap_or(&[0]);
@@ -64,7 +64,7 @@ impl Random {
         (high * 67_108_864.0 + low) * (1.0 / 9_007_199_254_740_992.0)
     }
 
-    /// `getrandbits(bits)` for 0 to 128 bits. Words are filled from the low end; only the last one is shifted.
+    /// `getrandbits(bits)` for 0 to 128 bits. Words fill from the low end; only the last one is shifted.
     pub fn getrandbits(&mut self, bits: u32) -> u128 {
         debug_assert!(bits <= 128);
         let mut value = 0;
@@ -78,15 +78,15 @@ impl Random {
         value
     }
 
-    /// `_randbelow(n)`: uniform over 0..n, by rejection over the bit length of `n` itself, so that `n` = 1 draws
-    /// too. `n` = 0 gives 0 without a draw, as CPython does.
+    /// `_randbelow(n)`: uniform over 0..n, by rejection over the bit length of `n`, so `n` = 1 draws too. `n` = 0 gives
+    /// 0 without a draw, as in CPython.
     #[inline]
     pub fn below(&mut self, n: u32) -> u32 {
         if n == 0 {
             return 0;
         }
         let shift = n.leading_zeros();
-        // Up to half of all words are rejected, unpredictably, so four at a time are looked at without a branch.
+        // Up to half of all words are rejected, unpredictably, so test four at a time without a branch.
         if let Some([one, two, three, four]) =
             self.words.get(self.next..).and_then(|words| words.first_chunk())
         {
@@ -147,8 +147,8 @@ impl Random {
         debug_assert!(k <= n);
         out.clear();
         if n <= sample_set_size(k) {
-            // CPython writes the last live entry over the picked one. The entry so freed can hold the pick, which
-            // makes the tail the picks in reverse order.
+            // CPython writes the last live entry over the picked one. The freed entry can hold the pick, so the tail
+            // holds the picks in reverse order.
             out.extend(0..n);
             self.pick_down(out, n - k + 1);
             out.reverse();
@@ -164,7 +164,7 @@ impl Random {
         debug_assert!(k <= n && k <= 4);
         let mut picks = [u32::MAX; 4];
         if n <= sample_set_size(k) {
-            // What the pool holds where it differs from 0..n: each pick's place got the last live entry.
+            // Stores only the pool entries that differ from 0..n: each picked position holds the last live entry.
             let (mut places, mut entries) = ([u32::MAX; 4], [0; 4]);
             for i in 0..k.min(4) {
                 let place = self.below(n - i);
@@ -173,7 +173,7 @@ impl Random {
                     pick = if changed == place { entry } else { pick };
                     last = if changed == n - i - 1 { entry } else { last };
                 }
-                // A place changed again is found under its newest entry only.
+                // A position that changes again is found under its newest entry only.
                 for changed in &mut places {
                     *changed = if *changed == place { u32::MAX } else { *changed };
                 }
@@ -193,14 +193,14 @@ impl Random {
         picks
     }
 
-    /// For `live` from all items down to `least`: swaps a drawn one of the first `live` with the last of them.
-    /// A rejected word swaps that last one with itself, so that nothing branches on it.
+    /// For `live` from all items down to `least`: swaps a drawn item among the first `live` with the last of them. A
+    /// rejected word swaps the last one with itself, which avoids a branch.
     fn pick_down<T>(&mut self, items: &mut [T], least: u32) {
         debug_assert!(u32::try_from(items.len()).is_ok() && least > 0);
         let mut live = items.len() as u32;
         while live >= least {
             let shift = live.leading_zeros();
-            // All numbers down to here have the same bit length.
+            // All numbers from `live` down to here have the same bit length.
             let least = least.max(1 << (31 - shift));
             while live >= least {
                 let word = self.next_u32() >> shift;
@@ -213,7 +213,7 @@ impl Random {
     }
 
     fn sample_by_rejection(&mut self, n: u32, k: u32, out: &mut Vec<u32>) {
-        // A short scan is cheaper than a set; a bit per candidate keeps long ones linear.
+        // A short scan is cheaper than a set; one bit per candidate keeps long samples linear.
         let mut seen = if k > 64 { vec![0u64; n as usize / 64 + 1] } else { Vec::new() };
         while out.len() < k as usize {
             let pick = self.below(n);
@@ -268,7 +268,7 @@ impl Weights {
     pub fn new(weights: impl IntoIterator<Item = f64>) -> Weights {
         let mut cumulative: Vec<f64> = Vec::new();
         for weight in weights {
-            // The first sum is the first weight itself: 0.0 + w would differ for -0.0 only, which no weight is.
+            // The first sum is the first weight: 0.0 + w differs from w only for -0.0, which is not a valid weight.
             cumulative.push(cumulative.last().copied().unwrap_or(0.0) + weight);
         }
         Weights { cumulative }
@@ -285,8 +285,8 @@ impl Weights {
     }
 }
 
-/// Up to this many candidates `sample` copies the population, above it redraws picks already taken. CPython finds
-/// the exponent with a float logarithm; 3k is never a power of 4, so the integer rule is the same one.
+/// Up to this many candidates `sample` copies the population; above it, it draws again for picks already taken. CPython
+/// finds the exponent with a float logarithm; 3k is never a power of 4, so this integer rule gives the same result.
 fn sample_set_size(k: u32) -> u32 {
     if k <= 5 {
         return 21;
@@ -396,7 +396,7 @@ mod tests {
         for want in case["random_hex_first8"].as_array().unwrap() {
             assert_eq!(random.random(), hex_float(want.as_str().unwrap()));
         }
-        // uniform(0, 1) is 0 + (1 - 0) * random(), on no published path.
+        // uniform(0, 1) is 0 + (1 - 0) * random(). No published path uses it.
         assert_eq!(fresh().random(), hex_float(case["uniform_0_1_hex"].as_str().unwrap()));
 
         let mut random = fresh();
@@ -460,7 +460,7 @@ mod tests {
 
     #[test]
     fn rejection_with_a_bit_set_equals_the_scan() {
-        // Above 64 picks the taken ones are kept as bits; a set in Python keeps the same ones.
+        // Above 64 picks, a bitmap holds the taken ones; CPython's set holds the same ones.
         let (n, k) = (1000, 65);
         let mut by_bits = Vec::new();
         Random::new(3).sample(n, k, &mut by_bits);

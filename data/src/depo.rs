@@ -1,6 +1,6 @@
-//! In: Depo's parameters and a generator. Out: samples of "which name comes k steps later on this cycle", token
-//! for token those of the published script. Must stay true: the order of draws (data spec, section 2); one draw
-//! moved changes every later token. The paper is "Physics of Language Models: Part 4.1", appendix A.
+//! In: Depo's parameters and a generator. Out: samples of "which name comes k steps later on this cycle", token for
+//! token those of the published script. Must stay true: the order of draws (data spec, section 2), since moving one
+//! draw changes every later token. The paper is "Physics of Language Models: Part 4.1", appendix A.
 
 use serde::Deserialize;
 
@@ -14,29 +14,29 @@ const QUERY: u32 = 9000;
 const ANSWER: u32 = 9500;
 const SEPARATOR: u32 = 9700;
 
-/// Parameters under their published names.
+/// Depo's parameters, under their published names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct DepoParams {
-    /// The largest cycle; tests use it, training draws 3..=N.
+    /// Maximum cycle size. Tests use it; training draws 3..=N.
     #[serde(rename = "N")]
     pub n: i64,
-    /// The most hops a question asks for.
+    /// Maximum number of hops in a question.
     #[serde(rename = "K")]
     pub k: i64,
-    /// Letters of the name alphabet; a name's last letter comes from a second alphabet of the same size.
+    /// Size of the name alphabet. A name's last letter comes from a second alphabet of the same size.
     pub mini_vocab: i64,
     pub min_tlen: i64,
     pub max_tlen: i64,
-    /// Questions a sample, at most one for each name.
+    /// Questions per sample, at most one for each name.
     #[serde(rename = "M", default = "ten")]
     pub m: i64,
-    /// A token before each edge; off in all published settings.
+    /// Whether a token comes before each edge; off in all published settings.
     #[serde(default)]
     pub separator: bool,
     #[serde(default = "published_bos")]
     pub bos: i64,
-    /// A token after each sample, which the paper shows and the code has not.
+    /// A token after each sample. The paper shows it; the code does not have it.
     pub eos: Option<i64>,
 }
 
@@ -61,11 +61,11 @@ pub struct Depo {
     bos: u32,
     eos: Option<u32>,
     sizes: Weights,
-    /// The hops a test asks for; drawn from uniformly, repeats included.
+    /// The hops that a test draws from uniformly, repeats included.
     test_hops: Vec<u32>,
 }
 
-/// A sample taken apart: its edges in order, and what is asked.
+/// A parsed sample: its edges in order, and its questions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Parts<'a> {
     pub(super) edges: Vec<[&'a [u32]; 2]>,
@@ -150,7 +150,7 @@ impl Depo {
         })
     }
 
-    /// What a sample is made of, if it is one.
+    /// Parses a sample; None if the tokens are not one.
     pub(super) fn parts<'a>(&self, tokens: &'a [u32]) -> Option<Parts<'a>> {
         let mut rest = tokens.strip_prefix(&[self.bos])?;
         if let Some(eos) = self.eos {
@@ -174,7 +174,7 @@ impl Depo {
         (!parts.edges.is_empty() && !parts.questions.is_empty()).then_some(parts)
     }
 
-    /// The name at the beginning: up to the first letter of the second alphabet.
+    /// Takes the name at the start: up to the first letter of the second alphabet.
     fn take_name<'a>(&self, rest: &mut &'a [u32]) -> Option<&'a [u32]> {
         let end = rest.iter().position(|&token| token > self.letters)?;
         let (name, after) = rest.split_at_checked(end + 1)?;
@@ -186,7 +186,7 @@ impl Depo {
         1 + self.bos.max(self.eos.unwrap_or(0)).max(if self.separator { SEPARATOR } else { ANSWER })
     }
 
-    /// Every token a sample can hold, ascending.
+    /// Every token that a sample can contain, ascending.
     pub(super) fn alphabet(&self) -> Vec<u32> {
         let mut tokens: Vec<u32> = (1..=2 * self.letters).collect();
         tokens.extend(QUERY + 1..=QUERY + self.hops);
@@ -222,7 +222,7 @@ impl Depo {
             sizes: _,
             test_hops: _,
         } = self;
-        // A later parameter: it is part of the identity where it is given.
+        // This parameter was added later, so it enters the identity only where it is given.
         let eos = eos.map_or(String::new(), |eos| format!("eos {eos}\n"));
         format!(
             "K {hops}\nM {questions}\nN {size}\nbos {bos}\n{eos}max_tlen {most_len}\nmin_tlen {least_len}\n\
@@ -285,7 +285,7 @@ impl Depo {
         writer.finish();
     }
 
-    /// No sample of that size is longer.
+    /// Maximum number of tokens in a sample of this size.
     fn most_tokens(&self, size: u32) -> usize {
         let name = self.most_len as usize;
         let (size, questions) = (size as usize, size.min(self.questions) as usize);
@@ -293,7 +293,7 @@ impl Depo {
     }
 }
 
-/// 1, 2, 4, ... up to K, then 24 for K = 32, then K unless it is last. K = 32 so holds 32 twice, as published.
+/// 1, 2, 4, ... up to K, then 24 for K = 32, then K unless it is last. So K = 32 gives 32 twice, as published.
 fn test_hops(most: u32) -> Vec<u32> {
     let mut hops: Vec<u32> = (0..9).map(|power| 1 << power).filter(|&hops| hops <= most).collect();
     if most == 32 {
@@ -373,7 +373,7 @@ mod tests {
         }
     }
 
-    /// An answer's span is the labelled run after its marker, and its level the hops in the question's token.
+    /// Checks that an answer's span is the labelled run after its marker, and its level the hops in the question.
     fn check_spans(task: &Task, tape: &Tape) {
         let mut labelled = 0;
         for span in &tape.answers {

@@ -1,6 +1,6 @@
-//! In: a sample. Out: what it is made of, as text for a person: the cycle, the graph, the expression and its value,
-//! the biography's values, the tree, the way to the year. Must stay true: everything is read off the sample itself,
-//! answers are worked out again, and what does not fit says so.
+//! In: a sample. Out: a description for a person: the cycle, the graph, the expression and its value, the biography's
+//! values, the tree, or the path to the year. Must stay true: the description uses only the sample; answers are
+//! computed again, and a mismatch is reported.
 
 mod lano;
 
@@ -30,7 +30,7 @@ pub fn inspect(stream: &mut Stream) -> String {
     )
 }
 
-/// A sample, described. A sentence's tree is the one that is given, or the first that fits.
+/// Describes a sample. A sentence's tree is `tree`, or else its first parse.
 pub fn describe(task: &Task, tape: &Tape, tree: Option<&Tree>) -> String {
     match task {
         Task::Depo(depo) => cycle(depo, tape),
@@ -42,7 +42,7 @@ pub fn describe(task: &Task, tape: &Tape, tree: Option<&Tree>) -> String {
     }
 }
 
-/// A name of several tokens.
+/// The tokens of a name, joined.
 fn joined(name: &[u32]) -> String {
     name.iter().map(u32::to_string).collect::<Vec<_>>().join(".")
 }
@@ -165,7 +165,7 @@ fn biography(tape: &Tape) -> String {
     lines
 }
 
-/// From the asked person to the one whose year is said.
+/// The path from the person in the question to the one with a stated year.
 fn hops(tape: &Tape) -> String {
     let (text, answer) = text_of(tape, true);
     let answer = answer.unwrap_or_default();
@@ -177,7 +177,7 @@ fn hops(tape: &Tape) -> String {
     let asked = text.rsplit_once("Answer me: ").and_then(|(_, rest)| rest.split_once(" was born"));
     let Some((asked, _)) = asked else { return lines };
     let mut person = asked.to_owned();
-    // No way is longer than there are people; a text of people in a circle ends too.
+    // A path has at most as many steps as people, so this ends even if people refer to each other in a circle.
     for _ in 0..=text.matches(" was born in the same year as ").count() {
         if let Some(other) = sentence(&format!("{person} was born in the same year as ")) {
             let _ = writeln!(lines, "  {person}, as {other}");
@@ -254,7 +254,7 @@ mod tests {
             };
             let text = describe(stream.task(), &tape, None);
             assert!(text.contains("WRONG"), "{text}");
-            // And tokens that are nothing at all are survived.
+            // Meaningless tokens do not cause a panic.
             tape.tokens.truncate(3);
             tape.answers.clear();
             assert!(describe(stream.task(), &tape, None).contains("are no sample"), "{name}");

@@ -1,9 +1,9 @@
-//! In: a grammar and a generator. Out: sentences of it, token for token those of the published sampler, with or
-//! without their trees. Must stay true: depth first, left to right, one draw at each symbol that has rules (data
-//! spec, 6.2). The paper is "Physics of Language Models: Part 4.1", appendix A; the grammars are those of Part 1.
+//! In: a grammar and a generator. Out: sentences of it, token for token those of the published sampler, with or without
+//! their trees. Must stay true: depth first, left to right, one draw at each symbol that has rules (data spec, 6.2).
+//! The paper is "Physics of Language Models: Part 4.1", appendix A; the grammars are those of Part 1.
 //!
 //! `grammar` reads and checks grammars, `tree` is a sentence's derivation, `chart` decides membership and counts
-//! parses, `edit` finds the least substitutions, `law` is the true next-token law and the KL divergence from it.
+//! parses, `edit` finds the fewest substitutions, `law` is the true next-token law and the KL divergence from it.
 
 pub mod chart;
 pub mod edit;
@@ -22,14 +22,14 @@ use super::words::Writer;
 use grammar::{Grammar, GrammarFile, RULE_WIDTH};
 use tree::Tree;
 
-/// Which grammar: a published one by name, or one of the same form. What the published vectors say of a grammar
-/// beside its name is checked where it is given.
+/// The grammar: a published one by name, or one of the same form. Where a grammar is named, the other fields below are
+/// checked against it.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct LanoParams {
     pub config: Option<String>,
     pub grammar: Option<GrammarFile>,
-    /// The root's id, the number of tokens, the levels below the root.
+    /// The root's id, the number of tokens, and the number of levels below the root.
     pub root: Option<i64>,
     pub vocab: Option<i64>,
     pub depth: Option<i64>,
@@ -81,7 +81,7 @@ impl Lano {
         self.grammar.end() + 1
     }
 
-    /// Every token a window can hold, ascending.
+    /// Every token that a window can contain, ascending.
     pub(super) fn alphabet(&self) -> Vec<u32> {
         (1..=self.grammar.tokens()).chain([self.grammar.end()]).collect()
     }
@@ -104,8 +104,8 @@ impl Lano {
         writer.finish();
     }
 
-    /// Writes what is drawn below `symbol`, from which on tokens are `levels` + 2 levels down. Leaving out the
-    /// recursion into the last two levels leaves out most of its branches, which nothing can predict.
+    /// Writes a random expansion of `symbol`, which has tokens `levels` + 2 levels below it. The last two levels avoid
+    /// recursion, which removes most of its unpredictable branches.
     fn expand(&self, random: &mut Random, symbol: u32, levels: usize, writer: &mut Writer) {
         let rules = self.grammar.rules(symbol);
         let rule = &rules[random.index(rules.len())];
@@ -118,8 +118,8 @@ impl Lano {
         }
     }
 
-    /// Writes the tokens of a drawn rule of `symbol`. How many they are is as good as random: all places are
-    /// written, the length decides.
+    /// Writes the tokens of a drawn rule of `symbol`. Their number is unpredictable, so all positions are written and
+    /// the length selects.
     #[inline]
     fn write_tokens(&self, random: &mut Random, symbol: u32, writer: &mut Writer) {
         let rules = self.grammar.rules(symbol);

@@ -1,11 +1,11 @@
-//! In: the data section of a lock (a synthetic task with its parameters, or a prepared text file) and a seed.
-//! Out: windows of tokens by number, as plain integers; no tensor, no clock, no thread. Must stay true: window `w`
-//! is a function of (data identity, seed, `w`), so resuming and sharding are arithmetic and equal data is checked
-//! by digest, never inferred.
+//! In: the data section of a lock (a synthetic task with its parameters, or a prepared text file) and a seed. Out:
+//! windows of tokens by number, as plain integers. This crate uses no tensors, clock or threads. Must stay true: window
+//! `w` is a function of (data identity, seed, `w`), so resuming and sharding are arithmetic, and equal data is always
+//! checked by digest.
 //!
-//! `cpython` draws, `depo`, `brevo`, `capo`, `mano`, `lano` and `multihop` write samples with it, `task` is the
-//! closed list of them, `window` packs samples, `text` does the same for documents, `batch` is what all of them
-//! fill; `babilong` fills prompts. `stream` has samples one by one, which `write`, `inspect` and `stats` show.
+//! `cpython` makes the draws; `depo`, `brevo`, `capo`, `mano`, `lano` and `multihop` use it to write samples; `task` is
+//! the closed list of them. `window` packs samples, `text` packs documents, and both fill a `batch`; `babilong` fills
+//! prompts. `stream` gives samples one by one, and `write`, `inspect` and `stats` show them.
 
 pub mod babilong;
 pub mod batch;
@@ -33,7 +33,7 @@ use batch::Batch;
 use text::TextWindows;
 use window::TaskWindows;
 
-/// What is wrong with data or its parameters, and what to type next.
+/// An error in data or its parameters, with advice on what to type next.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DataError {
     pub message: String,
@@ -54,7 +54,7 @@ impl fmt::Display for DataError {
 
 impl std::error::Error for DataError {}
 
-/// Which documents or windows: what is trained on, or what is kept apart from it by key.
+/// A set of documents or windows: for training, or held out from training by key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Split {
     Train,
@@ -62,7 +62,7 @@ pub enum Split {
 }
 
 impl Split {
-    /// The word in keys; it never changes, since it decides the data.
+    /// The word used in keys. It must never change, since it decides the data.
     fn key(self) -> &'static str {
         match self {
             Split::Train => "train",
@@ -71,7 +71,7 @@ impl Split {
     }
 }
 
-/// One numbered sequence of windows, whatever it is made of.
+/// A numbered sequence of windows of any kind.
 #[derive(Clone, Debug)]
 pub enum Windows {
     Task(TaskWindows),
@@ -79,7 +79,7 @@ pub enum Windows {
 }
 
 impl Windows {
-    /// Fills `batch` with the windows of these numbers, one a row; its row count becomes the range's length.
+    /// Fills `batch` with the windows of these numbers, one per row. Its row count becomes the range's length.
     pub fn fill(&mut self, numbers: Range<u64>, batch: &mut Batch) -> Result<(), DataError> {
         match self {
             Windows::Task(windows) => windows.fill(numbers, batch),
@@ -103,7 +103,7 @@ pub(crate) mod golden {
         read(&format!("playground/{name}"))["cases"].as_array().unwrap().clone()
     }
 
-    /// The case of that name.
+    /// The case with this name.
     pub(crate) fn case(name: &str, id: &str) -> Value {
         cases(name).into_iter().find(|case| case["id"] == id).unwrap()
     }
@@ -120,7 +120,7 @@ pub(crate) mod golden {
         bytes.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// The digest of a stream of samples: each its length and its items, all u32 little-endian.
+    /// The digest of a stream of samples: the length and the items of each, all as u32 little-endian.
     #[derive(Default)]
     pub(crate) struct StreamDigest {
         hash: Sha256,

@@ -1,7 +1,7 @@
-//! In: Mano's parameters and a generator. Out: samples of prefix arithmetic modulo a small number with its value,
-//! token for token those of the published script. Must stay true: the order of draws (data spec, section 5),
-//! including those the script throws away; every sample has a value, and one is found in few attempts. The paper is
-//! "Physics of Language Models: Part 4.1", appendix A.
+//! In: Mano's parameters and a generator. Out: samples of prefix arithmetic modulo a small number with its value, token
+//! for token those of the published script. Must stay true: the order of draws (data spec, section 5), including those
+//! that the script throws away; every sample has a value, found in a few attempts. The paper is "Physics of Language
+//! Models: Part 4.1", appendix A.
 
 use serde::Deserialize;
 
@@ -10,32 +10,31 @@ use super::cpython::Random;
 use super::task::{Mode, Span, Tape, bounded};
 
 const VALUE: u32 = 5000;
-/// Tokens of a sample of 499 operations.
+/// Number of tokens in a sample of 499 operations.
 const LONGEST: usize = 2 * 499 + 5;
-/// With division, the most operations for each number below the modulus. Whatever the other operations are, division
-/// alone fails most often: an expression of l divisions has a value with probability (1 - 1/p)^l, which at l = 4p is
-/// no less than 1/256.
+/// With division, the maximum ratio of operations to the modulus. Expressions fail most often when every operation is a
+/// division: one of l divisions has a value with probability (1 - 1/p)^l, which at l = 4p is at least 1/256.
 const DIVISIBLE: u32 = 4;
 
-/// Parameters under their published names.
+/// Mano's parameters, under their published names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ManoParams {
-    /// The most operations; tests use it, training draws from `lens`.
+    /// Maximum number of operations. Tests use it; training draws from `lens`.
     #[serde(rename = "L")]
     pub l: i64,
-    /// The operations, a letter each: `a` addition, `s` subtraction, `m` multiplication, `d` division, which no
-    /// published data has and which takes a prime modulus.
+    /// The operations, one letter each: `a` addition, `s` subtraction, `m` multiplication, `d` division. Division needs
+    /// a prime modulus; no published data has it.
     #[serde(default = "published_operations")]
     pub ttype: String,
     #[serde(default = "published_modulus")]
     pub value_mod: i64,
-    /// Two tokens for each marker and operation, chosen at random.
+    /// Whether each marker and operation has two tokens, chosen at random.
     #[serde(default = "yes")]
     pub knowledge_augment: bool,
     /// Operation counts in training; 1 to L when absent.
     pub lens: Option<Vec<i64>>,
-    /// The number that stands for each of `lens` in the length token; `lens` itself when absent.
+    /// The number in the length token for each of `lens`; `lens` itself when absent.
     pub qids: Option<Vec<i64>>,
     #[serde(default = "published_bos")]
     pub bos: i64,
@@ -83,7 +82,7 @@ enum Operation {
 }
 
 impl Operation {
-    /// The first of its two tokens; the second is 4 more.
+    /// The first of its two tokens. The second is this plus 4.
     fn token(self) -> u32 {
         match self {
             Operation::Add => 1,
@@ -102,7 +101,7 @@ impl Operation {
         }
     }
 
-    /// None of what is divided by nothing.
+    /// The result; None for a division by zero.
     fn apply(self, left: u32, right: u32, modulus: u32) -> Option<u32> {
         // Both are below the modulus, which is below 5000, so nothing overflows.
         match self {
@@ -114,7 +113,7 @@ impl Operation {
     }
 }
 
-/// By Fermat: the power of the modulus, a prime, less two.
+/// The inverse by Fermat: `number` to the power of the prime modulus less two.
 fn inverse(number: u32, modulus: u32) -> u32 {
     let (mut power, mut square, mut left) = (1, number, modulus - 2);
     while left > 0 {
@@ -185,7 +184,7 @@ impl Mano {
         self.modulus
     }
 
-    /// A sample's expression as people write it, its value, and the value the sample gives it; None of other tokens.
+    /// A sample's expression in infix notation, its value, and the value that the sample gives. None for other tokens.
     pub(super) fn parts(&self, tokens: &[u32]) -> Option<(String, u32, u32)> {
         if tokens.len() > LONGEST {
             return None;
@@ -199,7 +198,7 @@ impl Mano {
         rest.is_empty().then_some((text, value, said))
     }
 
-    /// Reads one expression, no deeper than the longest sample is.
+    /// Reads one expression, at most as deep as the longest sample.
     fn read(&self, rest: &mut &[u32], text: &mut String) -> Option<u32> {
         let (&token, after) = rest.split_first()?;
         *rest = after;
@@ -228,7 +227,7 @@ impl Mano {
         self.bos + 1
     }
 
-    /// Every token a sample can hold, ascending.
+    /// Every token that a sample can contain, ascending.
     pub(super) fn alphabet(&self) -> Vec<u32> {
         let variants = u32::from(self.augment);
         let mut tokens: Vec<u32> = (VALUE..VALUE + self.modulus).collect();
@@ -278,7 +277,7 @@ impl Mano {
             }
         };
         let start = tape.tokens.len();
-        // Until it has a value: without division, at once.
+        // Repeat until the expression has a value. Without division the first one does.
         let value = loop {
             // The script draws values for a flat form of the expression and never uses them.
             for _ in 0..=operations {
@@ -301,8 +300,8 @@ impl Mano {
         tape.tokens.push(VALUE + value);
     }
 
-    /// Writes an expression of that many operations in prefix form and gives its value; all of it is drawn even where
-    /// a part has none.
+    /// Writes an expression with that many operations in prefix form and returns its value. Everything is drawn even
+    /// where a part has no value.
     fn expression(
         &self,
         random: &mut Random,
@@ -320,14 +319,14 @@ impl Mano {
         tokens.push(operation.token());
         let left = self.expression(random, left_operations, tokens);
         let right = self.expression(random, operations - 1 - left_operations, tokens);
-        // Which of its two tokens is drawn after both sides; the second one is first in the published list.
+        // Which of its two tokens to use is drawn after both sides. The second one is first in the published list.
         let second = if self.augment { random.below(2) == 0 } else { random.below(1) != 0 };
         tokens[at] += if second { 4 } else { 0 };
         operation.apply(left?, right?, self.modulus)
     }
 }
 
-/// Refuses divisions that have no answer, and those that are all but sure to meet a zero.
+/// Refuses division without unique results, and settings where almost every expression divides by zero.
 fn divides(letters: &str, modulus: u32, most: u32) -> Result<(), DataError> {
     if let Some(factor) = (2..modulus).find(|factor| modulus.is_multiple_of(*factor)) {
         return Err(DataError::new(
@@ -398,7 +397,7 @@ mod tests {
             let (mut without_lists, mut with_lists) =
                 (case["params"].clone(), case["params"].clone());
             if mode == Mode::Test {
-                // The published test call passes the one length; here the mode does.
+                // The published test call passes one length; here the mode sets it.
                 with_lists["lens"] = Value::Null;
                 with_lists["qids"] = Value::Null;
             }
@@ -519,7 +518,7 @@ mod tests {
             let most = (4 * modulus).min(499);
             let params = json!({"L": most, "ttype": "d", "value_mod": modulus});
             let task = of(params.clone()).unwrap();
-            // The longest has a value before long.
+            // The longest expression gets a value after a few attempts.
             let (mut random, mut tape) = (Random::new(1), Tape::default());
             for _ in 0..10 {
                 task.sample(&mut random, Mode::Test, &mut Scratch::default(), &mut tape);

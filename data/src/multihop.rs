@@ -1,6 +1,6 @@
-//! In: a number of people and of hops, background sentences and a generator. Out: texts in which birth years are
-//! hidden, each with a question and its year, byte for byte those of the published probe. Must stay true: the order
-//! of draws (data spec, 7.1). The paper is "Physics of Language Models: Part 4.1", the tasks (5, 1) and (3, 2).
+//! In: a number of people and of hops, background sentences and a generator. Out: texts with hidden birth years, each
+//! with a question and the year as answer, byte for byte those of the published probe. Must stay true: the order of
+//! draws (data spec, 7.1). The paper is "Physics of Language Models: Part 4.1", the tasks (5, 1) and (3, 2).
 
 use std::sync::OnceLock;
 
@@ -12,22 +12,22 @@ use super::cpython::Random;
 use super::task::{Span, Tape, bounded};
 use super::text;
 
-/// Parameters under their published names.
+/// The probe's parameters, under their published names.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct MultihopParams {
-    /// People of a group; only those of the first have a year of their own.
+    /// People per group. Only those in the first group have a stated year.
     #[serde(rename = "N")]
     pub n: i64,
-    /// Groups: the question is as many hops from a year.
+    /// Number of groups, and so the number of hops from the question to a year.
     pub k: i64,
-    /// Background is taken while it has fewer words than this.
+    /// Background sentences are added while they have fewer words than this.
     #[serde(rename = "M", default)]
     pub m: i64,
-    /// The sentences statements are hidden among, in their order.
+    /// The background sentences, in order. Statements are hidden among them.
     #[serde(default)]
     pub background: Vec<String>,
-    /// How their length is counted; by words is the only way that needs no tokenizer.
+    /// How background length is measured. Counting words is the only way that needs no tokenizer.
     #[serde(default)]
     pub background_lengths: BackgroundLengths,
 }
@@ -41,7 +41,7 @@ pub enum BackgroundLengths {
 
 const FIRST_YEAR: u32 = 1950;
 const YEARS: u32 = 60;
-/// More would be one text of more names than any window holds.
+/// With more people, the text would have more names than fit in any window.
 const MOST_PEOPLE: u32 = 1000;
 
 /// A checked multi-hop task.
@@ -53,7 +53,7 @@ pub struct Multihop {
     background: Vec<String>,
 }
 
-/// A text with its question at the end, and the answer to it. The buffers are kept from text to text.
+/// A text with its question at the end, and the answer. Its buffers are reused from text to text.
 #[derive(Clone, Debug, Default)]
 pub struct Question {
     pub text: String,
@@ -61,12 +61,12 @@ pub struct Question {
     names: Vec<[u16; 3]>,
     years: Vec<u32>,
     indices: Vec<u32>,
-    /// Per place in the text, whether a statement stands there.
+    /// For each position in the text, whether it holds a statement.
     stated: Vec<bool>,
     statements: Vec<String>,
 }
 
-/// The published strings, cut where something is filled in.
+/// The published strings, split at their placeholders.
 struct Strings {
     instruction: String,
     direct: [String; 3],
@@ -130,7 +130,7 @@ impl Multihop {
         Ok(Multihop { group, groups, most_words: u64::from(most_words), background })
     }
 
-    /// How often guessing among the years of the text is right.
+    /// Probability that a guess among the text's years is right.
     pub fn chance(&self) -> f64 {
         1.0 / f64::from(self.group)
     }
@@ -139,7 +139,7 @@ impl Multihop {
         text::VOCAB
     }
 
-    /// Every token a window can hold, ascending.
+    /// Every token that a window can contain, ascending.
     pub(super) fn alphabet(&self) -> Vec<u32> {
         let Strings { instruction, direct, link, head } = Strings::get();
         let strings =
@@ -152,7 +152,7 @@ impl Multihop {
         bytes.into_iter().map(u32::from).chain([text::EOS]).collect()
     }
 
-    /// No text is shorter than its statements.
+    /// Minimum text length: the text contains at least its statements.
     pub(super) fn least_tokens(&self) -> u64 {
         let [before, middle, after] = &Strings::get().direct;
         let statement = before.len() + middle.len() + after.len() + "A B C 1950 ".len();
@@ -217,7 +217,7 @@ impl Multihop {
                 |to| to.push_str(&year.to_string()),
             );
         }
-        // From here on the year of person i is the i-th.
+        // From here on, `years[i]` is the year of person i.
         years.drain(..self.group as usize);
         for group in 1..self.groups {
             indices.clear();
@@ -265,7 +265,7 @@ impl Multihop {
         text.push_str(after);
     }
 
-    /// Sentences from a drawn one on, as long as they have fewer words than M and there are more.
+    /// Consecutive sentences from a drawn one on, while they have fewer words than M and sentences remain.
     fn take_background(&self, random: &mut Random) -> &[String] {
         if self.most_words == 0 {
             return &[];
@@ -281,7 +281,7 @@ impl Multihop {
     }
 }
 
-/// Whether a continuation answers the question: it starts with the year.
+/// Whether a continuation answers the question, that is, starts with the year.
 pub fn is_right(continuation: &str, answer: &str) -> bool {
     continuation.starts_with(answer)
 }
@@ -382,7 +382,7 @@ mod tests {
             assert!(error.message.contains(want), "{error}");
             assert!(!error.help.is_empty());
         }
-        // All the years there are, and one background sentence that never fits.
+        // All possible years, and one background sentence that never fits.
         let params = json!({"N": 60, "k": 16, "M": 1, "background": ["Two words."]});
         let task = Task::parse("multihop", params).unwrap();
         let (mut scratch, mut tape) = (Scratch::default(), Tape::default());

@@ -1,15 +1,14 @@
-//! In: `NAME=VALUE` texts. Out: a task's parameters, as a recipe or a lock would give them, and the task. Must stay
-//! true: names and values are those of the published vectors; nothing is set twice, and no file is read but what
-//! the caller reads.
+//! In: `NAME=VALUE` texts. Out: a task's parameters, in the form of a recipe or a lock, and the task. Must stay true:
+//! names and values are those of the published vectors; nothing is set twice; only the caller reads files.
 
 use serde_json::{Map, Value};
 
 use super::DataError;
 use super::task::{Mode, Task};
 
-/// Parameters from texts such as `N=110`, `multi=true`, `config=cfg3f`, `lens=[1,2]` or `grammar=@own.json`. A value
-/// is JSON if it can be and text if not; `@PATH` stands for a file's content, a list of its lines if it is no JSON,
-/// which `read` gives.
+/// Parameters from texts such as `N=110`, `multi=true`, `config=cfg3f`, `lens=[1,2]` or `grammar=@own.json`. A value is
+/// parsed as JSON, or else taken as text. `@PATH` means a file's content, which `read` returns: JSON, or a list of
+/// lines.
 pub fn parameters(
     settings: &[impl AsRef<str>],
     mut read: impl FnMut(&str) -> Result<String, DataError>,
@@ -45,7 +44,7 @@ fn from_text(name: &str, text: &str) -> Result<Value, DataError> {
     let digits = text.strip_prefix('-').unwrap_or(text);
     let whole = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
     match serde_json::from_str(text) {
-        // JSON would round it, and say so nowhere.
+        // JSON would round it silently.
         Ok(Value::Number(number)) if whole && number.is_f64() => Err(DataError::new(
             format!("`{name}` is a number of {} digits", digits.len()),
             "a whole number has 19 digits at the most",
@@ -55,7 +54,7 @@ fn from_text(name: &str, text: &str) -> Result<Value, DataError> {
     }
 }
 
-/// JSON if the file's name or its beginning says so, else a list of its lines.
+/// Reads JSON if the file's name or its first character says so, else a list of lines.
 fn from_file(path: &str, text: &str) -> Result<Value, DataError> {
     match serde_json::from_str(text) {
         Ok(value) => Ok(value),
@@ -72,8 +71,8 @@ fn from_file(path: &str, text: &str) -> Result<Value, DataError> {
     }
 }
 
-/// The task of that name with these parameters. Depo's vectors say `QA` for test mode, and so may its parameters:
-/// a mode that `mode` contradicts is refused.
+/// The task of that name with these parameters. Depo's vectors use `QA` for test mode, so its parameters accept it too.
+/// It is an error if `mode` contradicts it.
 pub fn task(
     name: &str,
     mut parameters: Map<String, Value>,

@@ -1,23 +1,23 @@
-//! In: samples. Out: how many, how long, how many answers of which level, and which tokens they use. Must stay true:
-//! what is kept does not grow with the number of samples.
+//! In: samples. Out: their number, lengths, answers per level, and token counts. Must stay true: memory does not grow
+//! with the number of samples.
 
 use std::collections::BTreeMap;
 
 use super::task::{Tape, Task};
 
-/// What samples have in common.
+/// Statistics over samples.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Stats {
     pub samples: u64,
     pub tokens: u64,
-    /// Of the shortest and the longest sample.
+    /// Length of the shortest sample; the longest follows.
     pub least: u64,
     pub most: u64,
-    /// Tokens that are targets when only answers are.
+    /// Number of target tokens when only answers are targets.
     pub labelled: u64,
-    /// Per level, how many answers and how many tokens in them.
+    /// For each level, the number of answers and the number of tokens in them.
     pub answers: BTreeMap<u32, (u64, u64)>,
-    /// Per token, how often it is there.
+    /// Number of occurrences of each token.
     pub uses: Vec<u64>,
 }
 
@@ -46,7 +46,7 @@ impl Stats {
         if self.samples == 0 { 0.0 } else { self.tokens as f64 / self.samples as f64 }
     }
 
-    /// The entropy of single tokens in bits: what a model that knows only how often each is there would have to say.
+    /// Entropy of single tokens in bits: the loss of the best model that knows only token frequencies.
     pub fn token_entropy(&self) -> f64 {
         let all = self.tokens as f64;
         let of = |&uses: &u64| {
@@ -56,7 +56,7 @@ impl Stats {
         self.uses.iter().filter(|&&uses| uses > 0).map(of).sum()
     }
 
-    /// What a person wants to know, a fact a line.
+    /// A summary for a person, one fact per line.
     pub fn describe(&self, task: &Task) -> String {
         let Stats { samples, tokens, least, most, labelled, answers, uses } = self;
         let mut text = format!(

@@ -1,6 +1,6 @@
-//! In: a task, an order and a seed. Out: its samples one after the other, as they are published or as numbered ones.
-//! Must stay true: in the published order sample i is what the published script makes as its i-th from that seed; in
-//! the indexed order it is the first sample of training window i, which no other sample decides.
+//! In: a task, an order and a seed. Out: its samples one by one, in the published or the indexed order. Must stay true:
+//! in the published order sample i is the i-th sample that the published script makes from that seed; in the indexed
+//! order it is the first sample of training window i, independent of all other samples.
 
 use super::cpython::Random;
 use super::lano::tree::Tree;
@@ -23,8 +23,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// In the published order Capo's seeds are paired as in the published vectors: see [`Capo::paired`], and people
-    /// come one after the other. In the indexed order they are drawn.
+    /// In the published order Capo's seeds are paired as in the published vectors (see [`Capo::paired`]), and people
+    /// come in sequence. In the indexed order they are drawn.
     ///
     /// [`Capo::paired`]: super::capo::Capo::paired
     pub fn new(mut task: Task, order: Order, mode: Mode, seed: u64) -> Stream {
@@ -53,12 +53,12 @@ impl Stream {
         &self.task
     }
 
-    /// The number of the sample that comes next.
+    /// The number of the next sample.
     pub fn number(&self) -> u64 {
         self.next
     }
 
-    /// Goes on with sample `number` for `count` samples; only the indexed order can begin anywhere.
+    /// Moves to sample `number`, to give `count` samples from there. Only the indexed order can start anywhere.
     pub fn skip_to(&mut self, number: u64, count: u64) -> Result<(), DataError> {
         if number.checked_add(count).is_none() {
             return Err(DataError::new(
@@ -116,7 +116,7 @@ impl Stream {
         tape
     }
 
-    /// The derivation of the next sample, if it is a sentence.
+    /// The derivation of the next sample, if the task has sentences.
     pub fn next_tree(&mut self) -> Option<Tree> {
         self.seek();
         match &self.task {
@@ -127,7 +127,7 @@ impl Stream {
         }
     }
 
-    /// Puts the generator where the next sample begins.
+    /// Moves the generator to where the next sample begins.
     fn seek(&mut self) {
         match self.order {
             Order::Indexed => {
@@ -186,7 +186,7 @@ mod tests {
                 let mut want: Vec<i64> =
                     tape.tokens.iter().map(|&token| i64::from(token)).collect();
                 if task.cuts_anywhere() {
-                    // The window begins somewhere in it: with what is left up to the next one's separator.
+                    // The window starts inside a sample, with the rest of it up to the next separator.
                     let end = i64::from(task.separator().unwrap());
                     let left = batch.inputs().iter().skip(1).position(|&token| token == end);
                     let left = left.unwrap() + 1;
@@ -218,7 +218,7 @@ mod tests {
                 assert_eq!(got.tokens, tape.tokens);
             }
             if let Task::Capo(_) = task {
-                // Seven people, the first once more.
+                // Seven people, then the first one again.
                 assert_eq!(names[7], names[0]);
                 names.sort();
                 names.dedup();
@@ -270,14 +270,14 @@ mod tests {
         let begins =
             |batch: &Batch| batch.inputs().chunks(1024).filter(|window| window[0] == end).count();
         assert!(begins(&trained) < 10 && begins(&held_out) == 200);
-        // The first end comes anywhere: after 184 tokens in the mean, were all biographies of 367.
+        // The first end can be anywhere: after 184 tokens on average, if all biographies have 367.
         let firsts = trained
             .inputs()
             .chunks(1024)
             .filter_map(|window| window.iter().position(|token| *token == end));
         let mean = firsts.sum::<usize>() as f64 / 200.0;
         assert!((150.0..220.0).contains(&mean), "{mean}");
-        // Names still stand where answers say.
+        // Names are still where the answers say.
         let mut names = 0;
         for answer in trained.answers().iter().filter(|answer| answer.level == 0 && answer.complete)
         {

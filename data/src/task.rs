@@ -1,6 +1,6 @@
-//! In: a task's name and parameters. Out: the checked task, and its samples on a tape. Must stay true: the list
-//! of tasks is closed and every match names each of them, so that a new one cannot be half added; the canonical
-//! text holds every parameter that decides a sample, since its digest keys the windows.
+//! In: a task's name and parameters. Out: the checked task, and its samples on a tape. Must stay true: the list of
+//! tasks is closed and every match names each of them, so a new one cannot be half added; the canonical text holds
+//! every parameter that affects a sample, since its digest keys the windows.
 
 use serde::Deserialize;
 use serde::de::Deserializer;
@@ -15,7 +15,7 @@ use super::mano::{Mano, ManoParams};
 use super::multihop::{Multihop, MultihopParams, Question};
 use super::text;
 
-/// How sizes are drawn: as in training, or all at the largest as in the published tests.
+/// How sizes are drawn: as in training, or always the largest, as in the published tests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     Train,
@@ -33,14 +33,14 @@ pub enum Task {
     Multihop(Multihop),
 }
 
-/// The names [`Task::parse`] knows.
+/// The names that [`Task::parse`] accepts.
 pub const TASKS: [&str; 6] = ["depo", "brevo", "capo", "mano", "lano", "multihop"];
 
-/// Samples one after the other, as a generator writes them.
+/// Consecutive samples, as a generator writes them.
 #[derive(Clone, Debug, Default)]
 pub struct Tape {
     pub tokens: Vec<u32>,
-    /// 1 where a token is a target, beside each token; empty for tasks without labels.
+    /// One label per token: 1 where the token is a target. Empty for tasks without labels.
     pub labels: Vec<u8>,
     pub answers: Vec<Span>,
 }
@@ -50,8 +50,8 @@ pub struct Tape {
 pub struct Span {
     pub start: usize,
     pub len: usize,
-    /// How hard the question is: Depo's hops, Brevo's depth, Mano's operations; Capo: which value it is; the hops of
-    /// a multi-hop question.
+    /// Difficulty of the question: Depo's hops, Brevo's depth, Mano's operations, a multi-hop question's hops. For
+    /// Capo, the number of the value.
     pub level: u32,
 }
 
@@ -63,19 +63,19 @@ impl Tape {
         answers.clear();
     }
 
-    /// Drops the first `start` tokens of samples without labels, and every answer that begins before the token after.
+    /// Drops the first `start` tokens of samples without labels, and every answer that starts at or before `start`.
     pub(super) fn cut_before(&mut self, start: usize) {
         let Tape { tokens, labels: _, answers } = self;
         if start > 0 {
             tokens.drain(..start.min(tokens.len()));
-            // The window's first token is no target.
+            // The window's first token cannot be a target.
             answers.retain(|span| span.start > start);
             answers.iter_mut().for_each(|span| span.start -= start);
         }
     }
 }
 
-/// Buffers that generators keep between samples.
+/// Buffers that generators reuse between samples.
 #[derive(Clone, Debug, Default)]
 pub struct Scratch {
     depo: depo::Scratch,
@@ -85,8 +85,8 @@ pub struct Scratch {
 }
 
 impl Task {
-    /// The task called `name` with parameters from any serde format (a TOML table, a JSON object). Parameter names
-    /// are the published ones (`N`, `K`, `mini_vocab`, ...).
+    /// The task called `name`, with parameters from any serde format (a TOML table, a JSON object). Parameters have
+    /// their published names (`N`, `K`, `mini_vocab`, ...).
     pub fn parse<'de, D: Deserializer<'de>>(name: &str, params: D) -> Result<Task, DataError> {
         match name {
             "depo" => Depo::new(read::<DepoParams, _>(name, params)?).map(Task::Depo),
@@ -115,7 +115,7 @@ impl Task {
         }
     }
 
-    /// One more than the largest token: the least vocabulary an architecture needs.
+    /// One more than the largest token: the smallest vocabulary that an architecture needs.
     pub fn vocab(&self) -> u32 {
         match self {
             Task::Depo(depo) => depo.vocab(),
@@ -127,7 +127,7 @@ impl Task {
         }
     }
 
-    /// Every token a sample can hold, ascending: the dense token i is the i-th of these.
+    /// Every token that a sample can contain, ascending: the dense token i is the i-th of these.
     pub fn alphabet(&self) -> Vec<u32> {
         match self {
             Task::Depo(depo) => depo.alphabet(),
@@ -139,8 +139,7 @@ impl Task {
         }
     }
 
-    /// The token that stands before each sample in a window but is no part of the published samples. Tasks with
-    /// labels have none.
+    /// The token before each sample in a window. Published samples do not contain it, and tasks with labels have none.
     pub fn separator(&self) -> Option<u32> {
         match self {
             Task::Depo(_) | Task::Brevo(_) | Task::Mano(_) => None,
@@ -157,7 +156,7 @@ impl Task {
         }
     }
 
-    /// Whether training windows begin anywhere in a sample.
+    /// Whether a training window can start in the middle of a sample.
     pub fn cuts_anywhere(&self) -> bool {
         match self {
             Task::Capo(_) => true,
@@ -167,7 +166,7 @@ impl Task {
         }
     }
 
-    /// Whether samples say which of their tokens are targets.
+    /// Whether samples label the tokens that are targets.
     pub fn has_labels(&self) -> bool {
         match self {
             Task::Depo(_) | Task::Brevo(_) => true,
@@ -175,13 +174,13 @@ impl Task {
         }
     }
 
-    /// No sample has its first whole answer in fewer tokens than this.
+    /// Lower bound on the number of tokens in which a sample has its first complete answer.
     pub fn least_tokens(&self, mode: Mode) -> u64 {
         match self {
             Task::Depo(depo) => depo.least_tokens(mode),
             Task::Brevo(brevo) => brevo.least_tokens(mode),
             Task::Mano(mano) => mano.least_tokens(mode),
-            // Nothing is asked: a window is of use from its first target on.
+            // These tasks have no questions, so a window is useful from its first target on.
             Task::Capo(_) | Task::Lano(_) => 2,
             Task::Multihop(multihop) => multihop.least_tokens(),
         }
@@ -199,7 +198,7 @@ impl Task {
         }
     }
 
-    /// Every parameter, one a line, sorted, with the task's name first.
+    /// Every parameter, one per line, sorted, after the task's name.
     pub fn canonical(&self) -> String {
         let lines = match self {
             Task::Depo(depo) => depo.canonical(),
@@ -212,7 +211,7 @@ impl Task {
         format!("task {}\n{lines}", self.name())
     }
 
-    /// The identity of the task: what its windows are keyed by, and what a lock binds.
+    /// The identity of the task. Windows are keyed by it, and a lock binds it.
     pub fn digest(&self) -> blake3::Hash {
         blake3::Hasher::new_derive_key("canonc 1 data task")
             .update(self.canonical().as_bytes())
@@ -220,10 +219,10 @@ impl Task {
     }
 }
 
-/// What is said of a value that cannot be read is cut here: it may quote the value.
+/// Maximum length of an error about an unreadable value, since it may quote the value.
 const MOST_SAID: usize = 300;
 
-/// A task's parameters, or which of them is wrong.
+/// Reads a task's parameters; the error names the wrong one.
 fn read<'de, P: Deserialize<'de>, D: Deserializer<'de>>(
     name: &str,
     params: D,
@@ -244,7 +243,7 @@ fn read<'de, P: Deserialize<'de>, D: Deserializer<'de>>(
     })
 }
 
-/// `value` as u32 if it lies in `low..=high`; else an error that names the parameter and the bounds.
+/// `value` as u32 if it is in `low..=high`; otherwise an error with the parameter's name and the bounds.
 pub(super) fn bounded(
     task: &str,
     name: &str,

@@ -1,8 +1,8 @@
-//! In: a prepared set of documents, seeds and window numbers. Out: windows of tokens (spec section 10): each document is
-//! [bos] + its tokens + [eos], of which bytes are one kind; documents form one endless stream, pass after pass over the
-//! split, each pass in an order of its own. The stream is cut into windows: cut `c` is stream tokens [c*S, c*S + S], so
-//! neighbours share one token and each token is a target once. `shuffle` says which cut is window `w`. Must stay true:
-//! window `w` is a function of (documents, options, `w`); what is held out for a seed is never trained on with it.
+//! In: a prepared set of documents, seeds and window numbers. Out: windows of tokens (spec section 10). Each document
+//! is [bos] + its tokens + [eos]; bytes are one kind of token. Documents form one endless stream, pass after pass over
+//! the split, each pass in its own order. The stream is cut into windows: cut `c` is stream tokens [c*S, c*S + S], so
+//! neighbours share one token and each token is a target once. `shuffle` maps window `w` to a cut. Must stay true:
+//! window `w` is a function of (documents, options, `w`); documents held out for a seed are never trained on with it.
 
 pub mod file;
 mod guard;
@@ -33,11 +33,11 @@ pub use shuffle::Shuffle;
 pub const BOS: u32 = 256;
 /// The token after a document.
 pub const EOS: u32 = 257;
-/// Tokens of the byte tokenizer.
+/// Vocabulary size of the byte tokenizer.
 pub const VOCAB: u32 = 258;
 
-/// Which documents no training window holds: those whose content hashes, with this seed, into the first
-/// `per_million` parts of a million. Equal documents fall on the same side.
+/// The documents kept out of training: those with a content hash that, with this seed, falls in the first `per_million`
+/// parts of a million. Equal documents fall on the same side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldOut {
     pub seed: u64,
@@ -51,20 +51,20 @@ pub struct Marks {
     pub eos: bool,
 }
 
-/// What, besides the documents, decides the windows.
+/// Everything except the documents that determines the windows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Inputs of a window; it holds one token more.
+    /// Inputs per window. A window holds one more token.
     pub seq_len: usize,
-    /// Of the order of documents.
+    /// Seed of the order of documents.
     pub seed: u64,
     pub split: Split,
     pub held_out: HeldOut,
     pub marks: Marks,
-    /// A source's share of the training documents, in the order of the index's sources; empty to take every
-    /// document once a pass. Held-out windows always take every document once.
+    /// Each source's share of the training documents, in the order of the index's sources. Empty means every document
+    /// once per pass. Held-out windows always take every document once.
     pub weights: Vec<u64>,
-    /// Which part of the stream each window is.
+    /// How windows map to parts of the stream.
     pub shuffle: Shuffle,
 }
 
@@ -74,9 +74,9 @@ pub struct TextWindows {
     index: Arc<TextIndex>,
     options: Options,
     order: Order,
-    /// The pass that was read last.
+    /// The pass read last.
     pass: Pass,
-    /// Another one that the next window may need: making a pass takes time for each of its documents.
+    /// Another pass that the next window may need. It is kept because making a pass takes time for each document.
     other: Option<Pass>,
     tokens: Vec<u32>,
     scratch: Scratch,
@@ -123,27 +123,27 @@ impl TextWindows {
         &self.options
     }
 
-    /// Documents of the split.
+    /// Number of documents in the split.
     pub fn documents(&self) -> u64 {
         self.order.documents()
     }
 
-    /// Tokens of the split, each document once.
+    /// Number of tokens in the split, with each document counted once.
     pub fn tokens(&self) -> u64 {
         self.order.tokens()
     }
 
-    /// How often each source's training documents are read, each once, in `tokens` of this order.
+    /// For each source, how often `tokens` tokens of this order read its training documents.
     pub fn epochs(&self, tokens: u64) -> Vec<SourceEpochs> {
         self.order.epochs(&self.index, tokens)
     }
 
-    /// Passes over the split that so many tokens of this order are.
+    /// Number of passes over the split in that many tokens of this order.
     pub fn passes(&self, tokens: u64) -> f64 {
         self.order.passes(tokens)
     }
 
-    /// Fills `batch` with the windows of these numbers, one a row.
+    /// Fills `batch` with the windows of these numbers, one per row.
     pub fn fill(&mut self, numbers: Range<u64>, batch: &mut Batch) -> Result<(), DataError> {
         let seq_len = self.options.seq_len;
         batch.reset(numbers.end.saturating_sub(numbers.start) as usize, seq_len);
@@ -164,7 +164,7 @@ impl TextWindows {
         Ok(())
     }
 
-    /// The cut that is window `number`, which without a shuffle would begin at `start`.
+    /// The cut for window `number`. Without a shuffle it begins at `start`.
     fn cut(&mut self, number: u64, start: u64) -> u64 {
         let seq_len = self.options.seq_len as u64;
         match self.options.shuffle.of_split(self.options.split) {
@@ -191,11 +191,11 @@ impl TextWindows {
             Some(_) | None => self.order.pass_at(&self.index, at, &self.pass),
         };
         let before = std::mem::replace(&mut self.pass, next);
-        // A buffer goes to and fro between two passes; every other order leaves a pass behind.
+        // A buffer alternates between two passes; every other order never returns to an earlier pass.
         self.other = matches!(self.options.shuffle, Shuffle::Buffer { .. }).then_some(before);
     }
 
-    /// Puts `seq_len` + 1 stream tokens from `start` on in `tokens`.
+    /// Puts the `seq_len` + 1 stream tokens from `start` on into `tokens`.
     fn read(&mut self, start: u64) -> Result<(), DataError> {
         self.go_to(start);
         let TextWindows { index, options, order, pass, other, tokens, scratch } = self;
@@ -205,7 +205,7 @@ impl TextWindows {
         tokens.clear();
         let wanted = options.seq_len + 1;
         let mut at = start;
-        // Past the end of the pass; short documents may need several.
+        // Past the end of the pass. Short documents may need several passes.
         let mut following: Option<Pass> = None;
         while tokens.len() < wanted {
             let current = following.as_ref().unwrap_or(pass);
@@ -235,8 +235,8 @@ impl TextWindows {
     }
 }
 
-/// Windows of documents in the order given, one after the other: what the published loader packs before it
-/// shuffles. The walk over windows stops with the documents; what is left over fills no window.
+/// Windows of documents packed in the given order, like the published loader before it shuffles. The walk stops with
+/// the documents; a last part that does not fill a window is dropped.
 pub fn pack<'a>(
     documents: impl IntoIterator<Item = &'a [u8]>,
     marks: Marks,
@@ -254,12 +254,12 @@ pub fn pack<'a>(
     })
 }
 
-/// The tokens of a document: its own and the marks it gets.
+/// A document's number of tokens, including its marks.
 fn document_tokens(own: u64, marks: Marks) -> u64 {
     own + u64::from(marks.bos) + u64::from(marks.eos)
 }
 
-/// Appends a document's tokens but for the first `skipped`, at most `limit` of them.
+/// Appends a document's tokens after the first `skipped`, at most `limit` of them.
 fn push_document(bytes: &[u8], marks: Marks, skipped: u64, limit: usize, out: &mut Vec<u32>) {
     let mut skipped = usize::try_from(skipped).unwrap_or(usize::MAX);
     let mut limit = limit;

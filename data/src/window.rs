@@ -1,8 +1,8 @@
-//! In: a task, a seed and window numbers. Out: windows packed from whole samples (data spec, section 8): samples
-//! in stream order until the window is full, the last one cut and its rest dropped, the next window starting with
-//! the next sample; Capo's training windows begin anywhere in their first biography, as the paper cuts them (data
-//! spec, 4.6). Must stay true: in the indexed order window `w` is a function of (task digest, split, mode,
-//! seed, `w`) alone; the published order is one generator from one seed, so it can only be walked.
+//! In: a task, a seed and window numbers. Out: windows packed from whole samples (data spec, section 8): samples in
+//! stream order until the window is full. The last one is cut and its rest dropped; the next window starts with the
+//! next sample. Capo's training windows begin anywhere in their first biography, as in the paper (data spec, 4.6). Must
+//! stay true: in the indexed order window `w` is a function of (task digest, split, mode, seed, `w`) alone; the
+//! published order is one generator from one seed, so windows can only be made in sequence.
 
 mod key;
 mod questions;
@@ -17,36 +17,36 @@ use key::generator;
 pub(super) use key::window_key;
 pub use questions::Asked;
 
-/// Which targets count.
+/// The targets that count in the loss.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LossOn {
-    /// Those the task labels: the answer and the marker before it.
+    /// Targets that the task labels: the answer and the marker before it.
     Answer,
     All,
 }
 
-/// How windows follow from the seed.
+/// How the seed determines windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// Each window from its own generator: any window in constant time, any number of ranks.
+    /// Each window from its own generator: any window in constant time, for any number of ranks.
     Indexed,
-    /// All windows from one generator seeded once, as the published scripts do.
+    /// All windows from one generator seeded once, as in the published scripts.
     Published,
 }
 
 /// How tokens are numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ids {
-    /// As the published generators write them, thousands of numbers no sample uses included.
+    /// The published generators' numbers, which leave thousands of ids unused.
     Published,
-    /// By place in the task's alphabet, so that a small model needs no table for unused numbers.
+    /// By index in the task's alphabet, so a small model needs no table rows for unused numbers.
     Dense,
 }
 
-/// What, besides the task, decides the windows.
+/// Everything except the task that determines the windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Options {
-    /// Inputs of a window; it holds one token more.
+    /// Inputs per window. A window holds one more token.
     pub seq_len: usize,
     pub seed: u64,
     pub split: Split,
@@ -62,20 +62,20 @@ pub struct TaskWindows {
     task: Task,
     task_digest: blake3::Hash,
     options: Options,
-    /// The dense number of each published token, and the token of each dense number; empty for published numbers.
+    /// The dense number of each published token, then the token of each dense number. Empty for published numbers.
     dense: Vec<u32>,
     alphabet: Vec<u32>,
-    /// The published order's generator, and the window it is about to make.
+    /// The published order's generator, and the window that it makes next.
     published: Box<Random>,
     next: u64,
     scratch: Box<Scratch>,
     tape: Tape,
-    /// Where the tape's samples begin.
+    /// Positions of the samples on the tape.
     starts: Vec<usize>,
 }
 
 impl TaskWindows {
-    /// Refuses what could only ever give empty or misleading windows.
+    /// Refuses options that could only give empty or misleading windows.
     pub fn new(task: Task, options: Options) -> Result<TaskWindows, DataError> {
         let Options { seq_len, seed, split, mode, order, loss_on, ids } = options;
         let name = task.name();
@@ -132,7 +132,7 @@ impl TaskWindows {
         })
     }
 
-    /// The least vocabulary an architecture needs for these windows.
+    /// The smallest vocabulary that an architecture needs for these windows.
     pub fn vocab(&self) -> u32 {
         match self.options.ids {
             Ids::Published => self.task.vocab(),
@@ -148,7 +148,7 @@ impl TaskWindows {
         &self.options
     }
 
-    /// The sample that window `number` begins with, in published numbers and whole, whatever the windows' length.
+    /// The first sample of window `number`, complete and in published numbers, for windows of any length.
     pub fn first_sample(&mut self, number: u64) -> &Tape {
         let TaskWindows { task, task_digest, options, scratch, tape, .. } = self;
         let mut random = generator(task_digest, options, number);
@@ -157,7 +157,7 @@ impl TaskWindows {
         tape
     }
 
-    /// What windows have for a published token.
+    /// The windows' id for a published token.
     pub fn id(&self, token: u32) -> i64 {
         match self.options.ids {
             Ids::Published => i64::from(token),
@@ -165,7 +165,7 @@ impl TaskWindows {
         }
     }
 
-    /// The published token that windows have as `id`; of what stands for none, a number that is no token.
+    /// The published token for the windows' `id`; for an id without one, a number that no token has.
     pub fn token(&self, id: i64) -> u32 {
         let id = usize::try_from(id).unwrap_or(usize::MAX);
         match self.options.ids {
@@ -174,8 +174,7 @@ impl TaskWindows {
         }
     }
 
-    /// Fills `batch` with the windows of these numbers, one a row. In the published order they must be the next
-    /// ones.
+    /// Fills `batch` with the windows of these numbers, one per row. In the published order they must be the next ones.
     pub fn fill(&mut self, numbers: Range<u64>, batch: &mut Batch) -> Result<(), DataError> {
         let rows = numbers.end.saturating_sub(numbers.start);
         match self.options.order {
@@ -199,7 +198,7 @@ impl TaskWindows {
         Ok(())
     }
 
-    /// Refuses ranks that would have to share one sequence.
+    /// Refuses several ranks if they would have to share one sequence.
     pub fn check_ranks(&self, ranks: u32) -> Result<(), DataError> {
         match self.options.order {
             Order::Indexed => Ok(()),
@@ -213,8 +212,8 @@ impl TaskWindows {
         }
     }
 
-    /// Brings the published order to window `number`, by making all windows before it again. Nothing to do for the
-    /// indexed order.
+    /// Moves the published order to window `number` by making all windows before it again. Does nothing for the indexed
+    /// order.
     pub fn replay_to(&mut self, number: u64) {
         match self.options.order {
             Order::Indexed => {}
@@ -230,7 +229,7 @@ impl TaskWindows {
         }
     }
 
-    /// Puts window `number` on the tape, `seq_len` + 1 tokens or more.
+    /// Puts window `number` on the tape, in `seq_len` + 1 tokens or more.
     fn make(&mut self, number: u64) {
         let TaskWindows {
             task,
@@ -257,11 +256,11 @@ impl TaskWindows {
         };
         tape.clear();
         starts.clear();
-        // Where the window begins on the tape.
+        // Start of the window on the tape.
         let mut start = 0;
         while tape.tokens.len() <= start + options.seq_len {
             let first = tape.tokens.is_empty();
-            // Tasks with labels have none.
+            // Tasks with labels have no separator.
             tape.tokens.extend(task.separator());
             starts.push(tape.tokens.len());
             task.sample(random, options.mode, scratch, tape);
@@ -277,7 +276,7 @@ impl TaskWindows {
         }
     }
 
-    /// Copies the window on the tape to row `row` of `batch`, cut to length.
+    /// Copies the window on the tape, cut to length, to row `row` of `batch`.
     fn push(&self, batch: &mut Batch, row: usize) {
         let seq_len = self.options.seq_len;
         let Tape { tokens, labels, answers } = &self.tape;
@@ -287,7 +286,7 @@ impl TaskWindows {
         };
         batch.push_window(tokens.get(..=seq_len).unwrap_or_default(), labels);
         for span in answers.iter().filter(|span| span.start <= seq_len) {
-            // Target i is token i + 1. A sample starts with bos, so no answer is the window's first token.
+            // Target i is token i + 1. A sample starts with bos, so an answer is never the window's first token.
             let start = span.start.saturating_sub(1);
             let len = span.len.min(seq_len - start);
             batch.push_answer(Answer {
@@ -301,7 +300,7 @@ impl TaskWindows {
     }
 }
 
-/// The place in the alphabet of each published token; of others, a number that is no token.
+/// The index in the alphabet of each published token; for other numbers, a number that no token has.
 fn dense(task: &Task) -> Vec<u32> {
     let mut table = vec![u32::MAX; task.vocab() as usize];
     for (place, token) in task.alphabet().into_iter().enumerate() {

@@ -1,12 +1,12 @@
-//! In: draws. Out: the names of several tokens that Depo and Brevo give their vertices, and a writer for them.
-//! Must stay true: names are a prefix code, since only their last token comes from the second alphabet; the order
-//! of draws is the published one, a repeated name costs its draws and changes nothing else (data spec, 1.6).
+//! In: draws. Out: the multi-token names that Depo and Brevo give their vertices, and a writer for them. Must stay
+//! true: names are a prefix code, since only their last token comes from the second alphabet; the order of draws is the
+//! published one; a repeated name costs its draws and changes nothing else (data spec, 1.6).
 
 use super::cpython::Random;
 use super::cpython::set::{TupleSet, WIDTH_STEP};
 
-/// Fills `set` with `count` words of `least..=most` letters 1..=letters, `letters` added to each last one (data
-/// spec, 1.6). The caller guarantees that there are that many.
+/// Fills `set` with `count` words of `least..=most` letters 1..=letters, with `letters` added to the last letter of
+/// each (data spec, 1.6). The caller guarantees that enough words exist.
 pub(super) fn words(
     random: &mut Random,
     set: &mut TupleSet,
@@ -29,23 +29,23 @@ pub(super) fn words(
     }
 }
 
-/// How many words there are, or more than any N if the sum is large.
+/// Number of possible words, or more than any N if the sum is large.
 pub(super) fn name_space(letters: u32, least: u32, most: u32) -> u64 {
     (least..=most)
         .map(|len| u64::from(letters).saturating_pow(len))
         .fold(0, |sum: u64, count| sum.saturating_add(count))
 }
 
-/// Appends to a list that it makes long enough first, so that names, whose lengths no branch predictor can guess,
-/// are copied in pieces of fixed size. What is written past a name's end the next name overwrites.
+/// Appends to a list that it first extends, so that names (with lengths that no branch predictor can guess) are copied
+/// in pieces of fixed size. The next name overwrites anything written past a name's end.
 pub(super) struct Writer<'a> {
     tokens: &'a mut Vec<u32>,
-    /// Where the next token goes.
+    /// Position of the next token.
     pub(super) at: usize,
 }
 
 impl<'a> Writer<'a> {
-    /// At the end of `tokens`, for at most `most` of them.
+    /// Starts at the end of `tokens`, for at most `most` tokens.
     pub(super) fn new(tokens: &'a mut Vec<u32>, most: usize) -> Writer<'a> {
         let at = tokens.len();
         tokens.resize(at + most + 64 + WIDTH_STEP, 0);
@@ -58,14 +58,14 @@ impl<'a> Writer<'a> {
         self.at += 1;
     }
 
-    /// The first `len` of these.
+    /// Appends the first `len` of these tokens.
     #[inline]
     pub(super) fn push_some<const MOST: usize>(&mut self, tokens: [u32; MOST], len: usize) {
         self.tokens[self.at..self.at + MOST].copy_from_slice(&tokens);
         self.at += len;
     }
 
-    /// A name as [`TupleSet::padded`] gives it.
+    /// Appends a name in the form that [`TupleSet::padded`] returns.
     #[inline]
     pub(super) fn push_padded(&mut self, (padded, len): (&[u32], usize)) {
         let mut at = self.at;

@@ -1,6 +1,6 @@
-//! In: a stream of samples. Out: the first so many of them in a file: JSON, one object a line, Parquet, or the words
-//! that the published vectors' digests are of. Must stay true: memory does not grow with the number of samples; the SHA-256
-//! of the binary form is the vectors' digest of the same samples.
+//! In: a stream of samples. Out: the first few of them in a file: JSON with one object per line, Parquet, or the binary
+//! form that the published vectors' digests cover. Must stay true: memory does not grow with the number of samples; the
+//! SHA-256 of the binary form is the vectors' digest of the same samples.
 
 mod parquet;
 
@@ -10,19 +10,19 @@ use self::parquet::Columns;
 use super::stream::Stream;
 use super::task::{Tape, Task};
 
-/// What a file of samples looks like.
+/// Format of a file of samples.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
-    /// An object a line: `tokens`; `labels` where the task has them; of texts `text`, and `answer` where one is
-    /// asked for, whose UTF-8 bytes one after the other are the tokens.
+    /// One object per line: `tokens`; `labels` if the task has them. For texts, `text`, and `answer` if the task asks
+    /// for one; their concatenated UTF-8 bytes are the tokens.
     Jsonl,
-    /// Per sample how many tokens it has and the tokens, as little-endian u32; a text's answer after a 0.
+    /// For each sample its number of tokens, then the tokens, as little-endian u32. A text's answer follows a 0.
     Bin,
-    /// A row a sample: the same columns as [`Format::Jsonl`] has keys.
+    /// One row per sample, with the keys of [`Format::Jsonl`] as columns.
     Parquet,
 }
 
-/// What was written.
+/// Counts of samples and bytes written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Written {
     pub samples: u64,
@@ -30,11 +30,11 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// So many bytes are handed over at a time.
+/// Bytes per write call.
 const CHUNK: usize = 1 << 16;
 
-/// Writes the next `count` samples of `stream`. `progress` learns what is written every now and then, and at the end;
-/// it stops the writing by returning false, which leaves a whole file of fewer samples.
+/// Writes the next `count` samples of `stream`. Calls `progress` now and then and at the end with the counts so far. If
+/// it returns false, writing stops and leaves a complete file of fewer samples.
 pub fn write(
     stream: &mut Stream,
     count: u64,
@@ -116,7 +116,7 @@ fn asks(task: &Task) -> bool {
     }
 }
 
-/// The text of a sample, and the answer after it.
+/// The text of a sample, and its answer if it has one.
 pub(super) fn text_of(tape: &Tape, asks: bool) -> (String, Option<String>) {
     let end =
         tape.answers.first().filter(|_| asks).map_or(tape.tokens.len(), |answer| answer.start);
@@ -162,7 +162,7 @@ fn push_list(line: &mut Vec<u8>, name: &str, numbers: impl Iterator<Item = u32>)
     line.push(b']');
 }
 
-/// In decimal; most numbers have few digits.
+/// Appends the number in decimal. Most numbers have few digits.
 fn push_number(line: &mut Vec<u8>, number: u32) {
     let mut digits = [b'0'; 10];
     let (mut at, mut left) = (digits.len(), number);
@@ -296,7 +296,7 @@ mod tests {
             on_disk.write_all(&file).unwrap();
             let reader = SerializedFileReader::new(on_disk).unwrap();
             assert_eq!(reader.metadata().file_metadata().num_rows(), count as i64);
-            // More tokens than a row group has.
+            // More tokens than fit in a row group.
             assert_eq!(
                 reader.num_row_groups(),
                 match count {

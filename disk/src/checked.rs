@@ -1,11 +1,11 @@
-//! In: an open file and the BLAKE3 digest of each of its blocks. Out: bytes of the file. Must stay true: a byte is
-//! given out only from memory of this process, after the digest over that very memory was found right, on every read;
-//! so bytes that change under the process are found or never used. A file that shrinks is an error with its place,
-//! never a short read, and a file is never mapped into memory.
+//! In: an open file and the BLAKE3 digest of each of its blocks. Out: bytes of the file. Must stay true: every read
+//! returns bytes only from memory of this process, after checking a digest of that very memory, so bytes that change
+//! meanwhile are detected or never used. A file that shrinks is an error with its position, never a short read, and a
+//! file is never mapped into memory.
 //!
-//! The first read of a block takes its BLAKE3 digest, and keeps a fingerprint of each [`PIECE`] of it in memory. A later
-//! read takes the fingerprints of the pieces that it touches: several times as fast as a digest, and as safe, since they
-//! are keyed with random numbers that never leave this process. See [`Key`].
+//! The first read of a block takes its BLAKE3 digest, and keeps a fingerprint of each [`PIECE`] of it in memory. A
+//! later read computes the fingerprints of the pieces that it touches. This is several times as fast as a digest, and
+//! as safe, since they are keyed with random numbers that never leave this process. See [`Key`].
 
 use std::fmt;
 use std::fs::File;
@@ -14,17 +14,17 @@ use std::io;
 use std::ops::Range;
 use std::sync::OnceLock;
 
-/// Bytes under one digest of a file's list.
+/// Bytes per digest in a file's list.
 pub const BLOCK: u64 = 1 << 18;
-/// Bytes under one fingerprint. Smaller pieces cost more memory, larger ones more time.
+/// Bytes per fingerprint. Smaller pieces cost more memory, larger ones more time.
 const PIECE: usize = 1 << 11;
 
-/// Random numbers that decide the fingerprints.
+/// Random numbers that key the fingerprints.
 ///
 /// A fingerprint is NH, of UMAC and VMAC (Black et al. 1999): with the piece's 64-bit words m and random words k, the
-/// sum of (m[2i] + k[2i]) * (m[2i+1] + k[2i+1]), the additions modulo 2^64 and the sum modulo 2^128. Two different pieces
-/// of one length have the same fingerprint under at most one key in 2^64. So whoever writes to the file is found, since
-/// the key is not known outside of this process.
+/// sum of (m[2i] + k[2i]) * (m[2i+1] + k[2i+1]), the additions modulo 2^64 and the sum modulo 2^128. Two different
+/// pieces of one length have the same fingerprint under at most one key in 2^64. So any write to the file is detected,
+/// since nobody outside this process knows the key.
 #[derive(Debug)]
 struct Key(Box<[[u64; 2]]>);
 
@@ -56,7 +56,7 @@ impl Key {
             sum = sum.wrapping_add(product(words, key));
         }
         if let Some(key) = self.0.get(whole.len()).filter(|_| !rest.is_empty()) {
-            // The length of a piece follows from its place, so zeros behind it make no two pieces alike.
+            // A piece's position determines its length, so zero padding cannot make two pieces equal.
             let mut last = [0; 16];
             for (to, from) in last.iter_mut().zip(rest) {
                 *to = *from;
@@ -71,27 +71,27 @@ impl Key {
 #[derive(Debug)]
 pub struct CheckedFile {
     file: File,
-    /// Bytes that the digests cover, from the start of the file.
+    /// Bytes covered by the digests, from the start of the file.
     covered: u64,
     digests: Vec<blake3::Hash>,
     key: Key,
-    /// Of the pieces of each block that was read before.
+    /// Fingerprints of the pieces of each block read before.
     fingerprints: Vec<OnceLock<Box<[u128]>>>,
 }
 
-/// Why bytes were not given out.
+/// Why a read failed.
 #[derive(Debug)]
 pub enum ReadFault {
-    /// They are not those that the digests are of.
+    /// The bytes differ from those that the digests cover.
     Changed {
         block: Range<u64>,
         read_before: bool,
     },
-    /// The file ends before them.
+    /// The file ends before the range.
     Cut {
         block: Range<u64>,
     },
-    /// No digest covers them.
+    /// No digest covers the range.
     Outside {
         range: Range<u64>,
         covered: u64,
@@ -126,21 +126,21 @@ impl fmt::Display for ReadFault {
     }
 }
 
-/// Memory for reads, kept so that it is allocated once.
+/// Memory reused between reads.
 #[derive(Clone, Debug, Default)]
 pub struct ReadBuffer {
     bytes: Vec<u8>,
 }
 
 impl CheckedFile {
-    /// A file whose first `covered` bytes have these digests, a block each.
+    /// A file with one digest for each block of its first `covered` bytes.
     pub fn new(file: File, covered: u64, digests: Vec<blake3::Hash>) -> CheckedFile {
         let fingerprints = digests.iter().map(|_| OnceLock::new()).collect();
         CheckedFile { file, covered, digests, key: Key::random(), fingerprints }
     }
 
-    /// A file that no list of digests exists of: reads it once. From then on its bytes are those of that reading, and
-    /// the digest is that of all of them.
+    /// A file without a list of digests. Reads it once; later reads must return the same bytes. Also returns the digest
+    /// of all of them.
     pub fn of_whole(file: File) -> io::Result<(CheckedFile, blake3::Hash)> {
         let covered = file.metadata()?.len();
         let (mut digests, mut whole) = (Vec::new(), blake3::Hasher::new());
@@ -160,12 +160,12 @@ impl CheckedFile {
         self.covered
     }
 
-    /// Blocks that digests cover.
+    /// Ranges of the blocks with digests.
     pub fn blocks(&self) -> impl Iterator<Item = Range<u64>> {
         (0..self.digests.len() as u64).map(|block| self.block(block))
     }
 
-    /// The bytes of a range, read and checked now.
+    /// Reads and checks the bytes of a range.
     pub fn read<'b>(
         &self,
         range: Range<u64>,
@@ -178,7 +178,7 @@ impl CheckedFile {
             return Ok(&[]);
         }
         let (first, last) = (range.start / BLOCK, (range.end - 1) / BLOCK);
-        // Pieces that the range touches, and all of a block that is new.
+        // The pieces that the range touches, or the whole block on its first read.
         let start = match self.known(first) {
             Some(_) => range.start / PIECE as u64 * PIECE as u64,
             None => first * BLOCK,
@@ -206,7 +206,7 @@ impl CheckedFile {
         Ok(bytes.get(from..to).unwrap_or_default())
     }
 
-    /// The same, in memory of their own.
+    /// Like [`CheckedFile::read`], in newly allocated memory.
     pub fn bytes(&self, range: Range<u64>) -> Result<Vec<u8>, ReadFault> {
         let mut buffer = ReadBuffer::default();
         self.read(range, &mut buffer).map(<[u8]>::to_vec)
@@ -221,10 +221,10 @@ impl CheckedFile {
         Some(self.fingerprints.get(block as usize)?.get()?)
     }
 
-    /// Reads bytes from that place of the file on.
+    /// Reads bytes from this position of the file.
     fn fill(&self, bytes: &mut [u8], start: u64) -> Result<(), ReadFault> {
         let Err(error) = read_at(&self.file, bytes, start) else { return Ok(()) };
-        // The first block that cannot be read whole is the one to name.
+        // Report the first block that cannot be read whole.
         let length = self.file.metadata().map_or(u64::MAX, |metadata| metadata.len());
         let end = start + bytes.len() as u64;
         match error.kind() == io::ErrorKind::UnexpectedEof {
@@ -248,7 +248,7 @@ impl CheckedFile {
             return changed(false);
         }
         if let Some(fingerprints) = self.fingerprints.get(number as usize) {
-            // Another thread may have been first, with the same.
+            // Another thread may have set the same value first.
             let _ = fingerprints.set(found.collect());
         }
         Ok(())
@@ -260,7 +260,7 @@ pub fn read_at(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     std::os::unix::fs::FileExt::read_exact_at(file, bytes, at)
 }
 
-/// Other systems move the file's one place, so one reader has it at a time.
+/// Other systems move the file's only cursor, so one reader uses it at a time.
 #[cfg(not(unix))]
 pub fn read_at(mut file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     use std::io::{Read, Seek, SeekFrom};
@@ -270,7 +270,7 @@ pub fn read_at(mut file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     file.read_exact(bytes)
 }
 
-// Written to while they are read, which only Unix lets a test do simply.
+// The tests write to a file while it is read, which is simple only on Unix.
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
@@ -366,7 +366,7 @@ mod tests {
         let mut buffer = ReadBuffer::default();
         file.read(0..3 * BLOCK, &mut buffer).unwrap();
         file.file.set_len(BLOCK + 10_000).unwrap();
-        // What is still there can still be read.
+        // The remaining part can still be read.
         assert_eq!(
             file.read(BLOCK..BLOCK + 10, &mut buffer).unwrap(),
             &whole[BLOCK as usize..][..10]
@@ -380,7 +380,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
 
-        /// Any byte flipped at any time between any reads is never given out.
+        /// A byte flipped at any time between reads is never returned.
         #[test]
         fn a_flipped_byte_is_found_or_not_read(
             count in 1..3 * BLOCK as usize,
@@ -414,7 +414,7 @@ mod tests {
                 }
             }
             if back {
-                // Restored, it is as it was.
+                // Restore the original byte.
                 put(whole[at]);
                 prop_assert_eq!(file.read(0..count as u64, &mut buffer).unwrap(), &whole[..]);
             }

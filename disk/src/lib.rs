@@ -1,6 +1,6 @@
-//! In: the path of a file that somebody else may have written. Out: its content, or why it is not read. Must stay
-//! true: a pipe, a device or a folder is never read, so no read waits or goes on for ever; memory is taken for what a
-//! file of its kind can have, never for what a file claims; a log is read a line at a time.
+//! In: the path of a possibly untrusted file. Out: its content, or why it is not read. Must stay true: a pipe, a device
+//! or a folder is never read, so reads never block or run for ever; memory is limited by the kind of file, never by
+//! sizes that the file claims; a log is read a line at a time.
 
 pub mod checked;
 mod replace;
@@ -12,32 +12,32 @@ use std::path::Path;
 use checked::read_at;
 pub use replace::{UNFINISHED, create_anew, parent, replace, sweep, sync_folder, unfinished};
 
-/// The most bytes of a lock, an attestation, a manifest, a signature, a list of signers, a key.
+/// Maximum bytes of a lock, an attestation, a manifest, a signature, a list of signers, a key.
 pub const SMALL: u64 = 64 << 20;
-/// The most bytes of a text that grows with its use: questions, prompts, a plan.
+/// Maximum bytes of a text that grows with its use: questions, prompts, a plan.
 pub const TEXT: u64 = 1 << 30;
-/// The most bytes of one line of a log.
+/// Maximum bytes of one line of a log.
 pub const LINE: u64 = 16 << 20;
-/// Files of this size and more are looked at for holes.
+/// Files of at least this size are checked for holes.
 const LARGE: u64 = 1 << 30;
-/// Places of a file that are looked at.
+/// Number of positions to check in a file.
 const LOOKS: u64 = 64;
 
-/// Opens a file to be read; refuses what is not a regular file before it is opened, since opening a pipe waits.
+/// Opens a file for reading. Checks that it is a regular file before opening it, since opening a pipe blocks.
 pub fn open(path: &Path) -> io::Result<File> {
     regular(&std::fs::metadata(path)?)?;
     let file = File::open(path)?;
-    // Another one may be there by now.
+    // The file may have been replaced since the check.
     regular(&file.metadata()?)?;
     Ok(file)
 }
 
-/// As [`open`], of a file that can be larger than memory. One that was copied in part is refused: most of it is not
-/// on the disk, and it would be read as zeros.
+/// Like [`open`], for a file that can be larger than memory. Refuses a partly copied file: most of it is not on the
+/// disk, and would be read as zeros.
 pub fn open_large(path: &Path) -> io::Result<File> {
     let file = open(path)?;
     let metadata = file.metadata()?;
-    // Some systems pack what they store, or count it late: only a file that reads as zeros is called one of holes.
+    // Some systems compress files, or update sizes late, so refuse a file only if it also reads as zeros.
     if metadata.len() >= LARGE
         && stored(&metadata) < metadata.len() / 16
         && is_zero(&file, metadata.len())?
@@ -51,11 +51,11 @@ pub fn open_large(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// Whether a file has nothing but zeros, as far as [`LOOKS`] places in it say.
+/// Whether a file holds only zeros, judging by [`LOOKS`] positions in it.
 fn is_zero(file: &File, length: u64) -> io::Result<bool> {
     let mut piece = [0; 4096];
     for look in 0..LOOKS {
-        // The ends of such a file are often there.
+        // The ends of such a file are often present.
         let at = length / (LOOKS + 1) * (look + 1);
         read_at(file, &mut piece, at)?;
         if piece.iter().any(|byte| *byte != 0) {
@@ -65,7 +65,7 @@ fn is_zero(file: &File, length: u64) -> io::Result<bool> {
     Ok(true)
 }
 
-/// The whole of a file that has at most `most` bytes.
+/// Reads the whole of a file of at most `most` bytes.
 pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let file = open(path)?;
     let length = file.metadata()?.len();
@@ -73,7 +73,7 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
         return Err(too_large(length, most));
     }
     let mut bytes = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
-    // Some files, such as those of /proc, are longer than they say.
+    // Some files, such as those of /proc, are longer than their stated size.
     file.take(most + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > most {
         return Err(too_large(bytes.len() as u64, most));
@@ -81,14 +81,14 @@ pub fn read(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// As [`read`], of a text.
+/// Like [`read`], for text.
 pub fn read_text(path: &Path, most: u64) -> io::Result<String> {
     String::from_utf8(read(path, most)?)
         .map_err(|_| io::Error::new(io::ErrorKind::InvalidData, "it is not text in UTF-8"))
 }
 
-/// The lines of a log, line feeds included, each in `take`; the last one may lack its line feed. Ends at the first
-/// line that `take` refuses, or that is longer than [`LINE`].
+/// Passes each line of a log to `take`, including its line feed; the last one may lack it. Stops at the first line that
+/// `take` refuses, or that is longer than [`LINE`].
 pub fn each_line<E>(
     path: &Path,
     mut take: impl FnMut(&[u8]) -> Result<(), E>,
@@ -109,8 +109,7 @@ pub fn each_line<E>(
     }
 }
 
-/// The lines of a file that are JSON: a line torn by the end of a process is left out, and so is a file that cannot
-/// be read.
+/// The lines of a file that are valid JSON. Skips a line torn by the end of a process, and a file that cannot be read.
 pub fn json_lines(path: &Path) -> Vec<serde_json::Value> {
     let mut values = Vec::new();
     let _ = each_line(path, |line| {
@@ -130,7 +129,7 @@ fn regular(metadata: &std::fs::Metadata) -> io::Result<()> {
     })
 }
 
-/// Bytes that the disk holds of a file.
+/// Bytes that a file occupies on disk.
 #[cfg(unix)]
 fn stored(metadata: &std::fs::Metadata) -> u64 {
     use std::os::unix::fs::MetadataExt;

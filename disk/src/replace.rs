@@ -1,15 +1,15 @@
-//! In: bytes and a path in a run's folder. Out: files that are there whole or not at all. Must stay true: nothing
-//! is replaced but by rename of a synced file, and the folder is synced after; a failure names the path, what was
-//! done to it and what to do, and leaves what was there before.
+//! In: bytes and a path in a run's folder. Out: files that are complete or absent. Must stay true: a file is replaced
+//! only by renaming a synced file, and the folder is synced afterwards; an error names the path, the failed operation
+//! and a remedy, and the old file stays intact.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-/// Prefix of names that are unfinished work of a process that may be gone; any writer may delete them.
+/// Prefix of the names of unfinished files. Their process may be gone; any writer may delete them.
 pub const UNFINISHED: &str = ".unfinished-";
 
-/// Writes `bytes` to `path`, over any file already there; `before_rename` runs when they are durable under the
+/// Writes `bytes` to `path`, over any file already there. Calls `before_rename` when they are durable under the
 /// temporary name.
 pub fn replace(
     path: &Path,
@@ -26,13 +26,13 @@ pub fn replace(
         sync_folder(parent(path))
     })();
     if written.is_err() {
-        // Only our own temporary file; the first error is the one to show.
+        // Remove only our own temporary file; the first error is the one to show.
         let _ = fs::remove_file(&temporary);
     }
     written
 }
 
-/// A new file, in the place of what a process that is gone may have left; never what a link there points to.
+/// Creates a new file, replacing a leftover of an earlier process. Never follows a link.
 pub fn create_anew(path: &Path) -> io::Result<File> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
@@ -40,7 +40,7 @@ pub fn create_anew(path: &Path) -> io::Result<File> {
     }
 }
 
-/// The name beside `path` that its content has until it is whole.
+/// The temporary name, in the same folder, for the content of `path` until it is complete.
 pub fn unfinished(path: &Path) -> PathBuf {
     let mut name = std::ffi::OsString::from(UNFINISHED);
     name.push(path.file_name().unwrap_or_default());
@@ -57,13 +57,13 @@ pub fn sync_folder(folder: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Other systems cannot open a folder as a file; their rename is as durable as they make it.
+/// Other systems cannot open a folder as a file. Durability of their renames is up to them.
 #[cfg(not(unix))]
 pub fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Deletes what processes that are gone left unfinished in `folder`.
+/// Deletes unfinished files of earlier processes in `folder`.
 pub fn sweep(folder: &Path) -> io::Result<()> {
     for entry in fs::read_dir(folder)? {
         let entry = entry?;

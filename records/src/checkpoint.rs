@@ -1,7 +1,7 @@
-//! In: a step, the metrics chain after it, and the bytes of every parameter and moment. Out: a folder that holds
-//! them, and the newest such folder that can be trusted. Must stay true: files are synced under a temporary name,
-//! their digests sealed beside them, then renamed, then the pointer moved, then old ones pruned, never below two
-//! that verify; every byte is checked before any is used; loading executes nothing.
+//! In: a step, the metrics chain after it, and the bytes of every parameter and moment. Out: a folder that holds them,
+//! and the newest such folder that can be trusted. Must stay true: files are synced under a temporary name together
+//! with a sealed list of their digests, then renamed, then the pointer is moved, then old ones are pruned, keeping at
+//! least two that verify; every byte is checked before any is used; loading executes nothing.
 //!
 //! `checkpoints/latest` names one of `checkpoints/step-0000000020/`, each with `weights.safetensors`,
 //! `first_moment.safetensors`, `second_moment.safetensors` and `checkpoint.toml`.
@@ -31,7 +31,7 @@ pub(crate) use files::tensor_hasher;
 pub use files::{Slot, TensorDigests};
 pub use manifest::{Content, FILE as MANIFEST, Manifest};
 
-/// The three sets of tensors that make a state.
+/// The three sets of tensors in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Part {
     Weights,
@@ -68,25 +68,25 @@ pub struct Store {
     lock: Digest,
     /// Every parameter, in parameter order.
     slots: Vec<Slot>,
-    /// Those this process has seen whole.
+    /// Checkpoints that this process has verified.
     verified: BTreeSet<String>,
 }
 
-/// A checkpoint that was not used.
+/// A checkpoint that was refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub name: String,
     pub why: String,
 }
 
-/// Where a run can go on.
+/// A checkpoint from which a run can continue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
     pub name: String,
     pub manifest: Manifest,
 }
 
-/// The file that names the newest checkpoint.
+/// Name of the file that names the newest checkpoint.
 pub const POINTER: &str = "latest";
 
 impl Store {
@@ -109,7 +109,7 @@ impl Store {
         let manifest = match written {
             Ok(manifest) => manifest,
             Err(error) => {
-                // Only our own unfinished folder; the first error is the one to show.
+                // Remove only our own unfinished folder; the first error is the one to show.
                 let _ = fs::remove_dir_all(&temporary);
                 return Err(error);
             }
@@ -121,7 +121,7 @@ impl Store {
                 .and_then(|()| faults.pass(Point::CheckpointSyncFull))
                 .and_then(|()| sync_folder(&self.folder))
                 .map_err(|error| cannot_write(&self.folder, &error))?,
-            // The step was saved before: by a process that ended here, or before an earlier one had to be taken.
+            // The step was saved before: by a process that ended here, or before a resume from an earlier checkpoint.
             Err(_) if place.exists() => self.replace_or_agree(&temporary, &place, &manifest)?,
             Err(error) => return Err(cannot_write(&place, &error)),
         }
@@ -130,7 +130,7 @@ impl Store {
         Ok(manifest)
     }
 
-    /// Deletes old checkpoints but for the newest `keep` that verify; `keep` below two counts as two.
+    /// Deletes old checkpoints except the newest `keep` that verify; `keep` is at least two.
     pub fn prune(&mut self, keep: usize, faults: &Faults) -> Result<(), RunError> {
         let failed = |error: io::Error| cannot_write(&self.folder, &error);
         faults.pass(Point::PruneBefore).map_err(failed)?;
@@ -138,8 +138,8 @@ impl Store {
         self.prune_of(names, keep, faults)
     }
 
-    /// As [`Store::prune`], of the checkpoint that a run goes on from and of older ones: what a process left that ended
-    /// between moving the pointer and pruning. Newer ones have not been announced, or were refused.
+    /// Like [`Store::prune`], for the checkpoint that a run resumes from and older ones, in case a process ended
+    /// between moving the pointer and pruning. Newer ones were never announced, or were refused.
     pub fn prune_older(
         &mut self,
         found: &str,
@@ -178,8 +178,8 @@ impl Store {
         Ok(())
     }
 
-    /// The newest checkpoint that is whole, of this lock, and whose chain `logged` knows; with those passed over.
-    /// An error where there are checkpoints and none will do.
+    /// The newest checkpoint that is complete, belongs to this lock, and has a chain that `logged` accepts; also the
+    /// checkpoints skipped. An error if there are checkpoints and none is usable.
     pub fn find(
         &mut self,
         logged: impl Fn(Digest) -> bool,
@@ -188,7 +188,7 @@ impl Store {
         let mut names = self.names()?;
         match self.pointer()? {
             Pointer::To(name) => match names.iter().position(|known| *known == name) {
-                // Newer ones than the pointer's were never announced.
+                // Checkpoints newer than the pointer's were never announced.
                 Some(at) => drop(names.drain(..at)),
                 None => {
                     refused.push(Refused {
@@ -231,8 +231,8 @@ impl Store {
         ))
     }
 
-    /// Every checkpoint that is whole, of this lock and in the folder of its step, and whose chain `logged` knows; the
-    /// oldest first.
+    /// Every checkpoint that is complete, belongs to this lock, is in its step's folder, and has a chain that `logged`
+    /// accepts; oldest first.
     pub fn kept(&self, logged: impl Fn(Digest) -> bool) -> Result<Vec<Found>, RunError> {
         let mut kept = Vec::new();
         for name in self.names()? {
@@ -244,12 +244,12 @@ impl Store {
         Ok(kept)
     }
 
-    /// Gives every tensor of a checkpoint to `write`, as little-endian f32 bytes.
+    /// Passes every tensor of a checkpoint to `write`, as little-endian f32 bytes.
     pub fn load(&self, found: &Found, write: &mut WriteTensor<'_>) -> Result<(), RunError> {
         PARTS.into_iter().try_for_each(|part| self.load_part(found, part, write))
     }
 
-    /// Gives every tensor of one part of a checkpoint to `write`.
+    /// Passes every tensor of one part of a checkpoint to `write`.
     pub(crate) fn load_part(
         &self,
         found: &Found,
@@ -261,14 +261,14 @@ impl Store {
         files::load(&path, part, content, &self.slots, write).map_err(|why| damaged(&path, &why))
     }
 
-    /// Names of checkpoints, the newest first.
+    /// Names of checkpoints, newest first.
     pub fn names(&self) -> Result<Vec<String>, RunError> {
         names(&self.folder)
     }
 
     fn judge(&self, name: &str, logged: &impl Fn(Digest) -> bool) -> Result<Manifest, String> {
         let place = self.folder.join(name);
-        // Of another lock or step its tensors may well be others.
+        // The tensors of another lock or step may well differ.
         let manifest = manifest::read(&place)?;
         if manifest.lock != self.lock {
             return Err(format!(
@@ -337,7 +337,7 @@ impl Store {
         pointer(&self.folder)
     }
 
-    /// A checkpoint of the same step is there already: it has to be the same, unless it is damaged.
+    /// A checkpoint of the same step already exists. It must be equal, unless it is damaged.
     fn replace_or_agree(
         &self,
         temporary: &Path,
@@ -354,7 +354,7 @@ impl Store {
                 let _ = fs::remove_dir_all(temporary);
                 return Err(another(place, &there, manifest));
             }
-            // Renamed before it is deleted: what is half deleted is never taken for a checkpoint.
+            // Renamed before it is deleted, so a half-deleted folder never looks like a checkpoint.
             Err(_) => (|| {
                 let away = place.with_file_name(format!("{UNFINISHED}damaged"));
                 fs::rename(place, &away)?;
@@ -391,13 +391,13 @@ fn another(place: &Path, there: &Manifest, now: &Manifest) -> RunError {
     )
 }
 
-/// What `latest` names.
+/// The content of `latest`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Pointer {
     To(String),
-    /// Its text is no checkpoint's name.
+    /// Its text is not a checkpoint's name.
     Unreadable(String),
-    /// There is no such file.
+    /// The file does not exist.
     None,
 }
 
@@ -415,17 +415,17 @@ pub fn pointer(folder: &Path) -> Result<Pointer, RunError> {
     })
 }
 
-/// Checks every byte of one checkpoint, which is to hold these parameters.
+/// Checks every byte of one checkpoint, which must hold these parameters.
 pub fn verify(place: &Path, slots: &[Slot]) -> Result<Manifest, String> {
     manifest::verify(place, slots)
 }
 
-/// What one checkpoint says of itself; its tensors are not read.
+/// The manifest of one checkpoint. Does not read its tensors.
 pub fn manifest(place: &Path) -> Result<Manifest, String> {
     manifest::read(place)
 }
 
-/// Checks that one file of a checkpoint has the bytes it was saved with; its tensors may be of any arch.
+/// Checks that one file of a checkpoint still has the bytes that were saved. Its tensors may be of any arch.
 pub fn intact(place: &Path, part: Part) -> Result<(), String> {
     let saved = manifest::read(place)?.content(part).file;
     let found = inspect::digest(&place.join(part.file())).map_err(|error| error.to_string())?;
@@ -435,7 +435,7 @@ pub fn intact(place: &Path, part: Part) -> Result<(), String> {
     }
 }
 
-/// The lock and the step that a file of a checkpoint says it is of; `None` of any other file.
+/// The lock and the step recorded in a checkpoint file; `None` for any other file.
 pub fn saved_by(path: &Path) -> Option<(Digest, u64)> {
     files::saved_by(path)
 }
@@ -445,7 +445,7 @@ pub fn slots(graph: &Graph) -> Vec<Slot> {
     graph.params().iter().map(Slot::of).collect()
 }
 
-/// Names of the checkpoints in a folder, the newest first.
+/// Names of the checkpoints in a folder, newest first.
 pub fn names(folder: &Path) -> Result<Vec<String>, RunError> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -460,12 +460,12 @@ pub fn names(folder: &Path) -> Result<Vec<String>, RunError> {
             names.push(name);
         }
     }
-    // Ten digits each, so that names sort as steps do.
+    // Ten digits each, so names sort like steps.
     names.sort_unstable_by(|a, b| b.cmp(a));
     Ok(names)
 }
 
-/// The name that `latest` holds.
+/// The name in `latest`.
 pub fn latest(folder: &Path) -> Result<Option<String>, RunError> {
     Ok(match pointer(folder)? {
         Pointer::To(name) => Some(name),
@@ -473,7 +473,7 @@ pub fn latest(folder: &Path) -> Result<Option<String>, RunError> {
     })
 }
 
-/// The folder of the checkpoint after that step.
+/// Folder name of the checkpoint after that step.
 pub fn name_of(step: u64) -> String {
     format!("step-{step:010}")
 }

@@ -1,15 +1,15 @@
-//! In: a point's name from a hidden flag, `NAME[:COUNT]`. Out: at that point's COUNT-th passing the process aborts,
-//! or the disk is full. Must stay true: every durable step of a run has its points, the list is closed and tested
-//! point by point; without the flag nothing here does anything, and no environment variable is read.
+//! In: a point's name from a hidden flag, `NAME[:COUNT]`. Out: at that point's COUNT-th passing the process aborts, or
+//! the disk is full. Must stay true: every durable step of a run has its points, and the list is closed and tested
+//! point by point; without the flag this does nothing, and it reads no environment variable.
 
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A place where a run can be broken on purpose.
+/// A point where a run can be made to fail on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Point {
-    /// The run's folder is made; nothing is in it.
+    /// The run's folder is made; it is still empty.
     FolderMade,
     /// A metrics line is computed, not written.
     MetricsBefore,
@@ -17,35 +17,35 @@ pub enum Point {
     MetricsTorn,
     /// A metrics line is written.
     MetricsAfter,
-    /// A metrics line finds no room.
+    /// The disk is full when a metrics line is written.
     MetricsFull,
     /// Half of a checkpoint's first file is written.
     CheckpointHalf,
-    /// A checkpoint's file finds no room.
+    /// The disk is full when a checkpoint's file is written.
     CheckpointFull,
     /// All files of a checkpoint are written and synced, under the temporary name.
     CheckpointWritten,
     /// The checkpoint has its name; its folder is not synced.
     CheckpointRenamed,
-    /// The folder that has the checkpoint's name cannot be synced.
+    /// The folder with the checkpoint's name cannot be synced.
     CheckpointSyncFull,
     /// The checkpoint is durable; the pointer still names the one before.
     PointerBefore,
-    /// The pointer's new text is written beside it.
+    /// The pointer's new text is in its temporary file.
     PointerWritten,
     /// The pointer is moved; old checkpoints are still there.
     PruneBefore,
     /// An old checkpoint is renamed away, not yet deleted.
     PruneHalf,
-    /// All steps are done and checkpointed; nothing says so yet.
+    /// All steps are done and checkpointed; no attestation exists yet.
     AttestBefore,
-    /// The attestation finds no room.
+    /// The disk is full when the attestation is written.
     AttestFull,
     /// The attestation is written.
     AttestAfter,
 }
 
-/// All points, with the names the flag takes.
+/// All points, with their names for the flag.
 pub const POINTS: [(Point, &str); 17] = [
     (Point::FolderMade, "folder-made"),
     (Point::MetricsBefore, "metrics-before"),
@@ -67,7 +67,7 @@ pub const POINTS: [(Point, &str); 17] = [
 ];
 
 impl Point {
-    /// Whether the disk is full there, rather than the process gone.
+    /// Whether the disk is full at this point; otherwise the process aborts.
     pub fn fills_disk(self) -> bool {
         matches!(
             self,
@@ -79,7 +79,7 @@ impl Point {
     }
 }
 
-/// What is to go wrong: nothing, or one point.
+/// The failure to cause: none, or one at a point.
 #[derive(Debug, Default)]
 pub struct Faults {
     armed: Option<Armed>,
@@ -91,7 +91,7 @@ struct Armed {
     left: AtomicU64,
 }
 
-/// A flag that names no point.
+/// The flag does not name a point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NoSuchPoint(String);
 
@@ -123,7 +123,7 @@ impl Faults {
         Ok(Faults { armed: Some(Armed { point, left: AtomicU64::new(count) }) })
     }
 
-    /// Passes `point`: returns, aborts the process, or says that the disk is full.
+    /// Passes `point`: returns, aborts the process, or returns a disk-full error.
     pub(crate) fn pass(&self, point: Point) -> io::Result<()> {
         if !self.is_due(point) {
             return Ok(());
@@ -134,7 +134,7 @@ impl Faults {
         std::process::abort()
     }
 
-    /// Passes a point whose half-done work the caller does first; true if it is to do it, then call [`Self::now`].
+    /// Passes a point where the caller leaves half-done work. If true, it must do so and call [`Self::now`].
     pub(crate) fn is_due(&self, point: Point) -> bool {
         let Some(armed) = self.armed.as_ref().filter(|armed| armed.point == point) else {
             return false;
@@ -142,7 +142,7 @@ impl Faults {
         armed.left.fetch_sub(1, Ordering::Relaxed) == 1
     }
 
-    /// The end of a process.
+    /// Ends the process.
     pub(crate) fn now(&self) -> ! {
         std::process::abort()
     }

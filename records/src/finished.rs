@@ -1,9 +1,8 @@
-//! In: the folder of a run that says it is finished, and what its lock asks of such a run. Out: its attestation and
-//! every logged record; or the first thing that does not agree. A run that diverged is finished too: its log ends with
-//! the step whose loss or gradient norm is not a number. Must stay true: nothing that a run logged is used or
-//! called finished before this has passed; the attestation is held against the lock and against the log itself, its
-//! chain computed again; tensors are not read and nothing is computed from the lock (`canonc verify` does both), so
-//! that this takes a moment.
+//! In: the folder of a run that claims to be finished, and its lock's requirements. Out: its attestation and every
+//! logged record, or the first mismatch. A diverged run is finished too: its log ends with the step that has a loss or
+//! gradient norm that is not a number. Must stay true: no logged value of a run is used, and no run is called finished,
+//! before this check passes; the attestation is checked against the lock and the log, with the log's chain computed
+//! again; no tensors are read and nothing is computed from the lock (`canonc verify` does both), so this is quick.
 
 use compiler::digest::Digest;
 use compiler::lock::{Digests, Experiment};
@@ -13,7 +12,7 @@ use crate::job::Job;
 use crate::metrics::{self, Record, Start, Step};
 use crate::run::{Paths, RunError, cannot_read};
 
-/// What a lock asks of its finished run.
+/// A lock's requirements for its finished run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expected {
     pub digests: Digests,
@@ -38,7 +37,7 @@ impl From<&Job> for Expected {
     }
 }
 
-/// What a finished run attests and logged, if the one is of the other and both are of the lock.
+/// The attestation and log of a finished run, if they agree with each other and with the lock.
 pub fn read(paths: &Paths, expected: Expected) -> Result<(Attestation, Vec<Record>), RunError> {
     let path = paths.attestation();
     let text = match disk::read_text(&path, disk::SMALL) {
@@ -54,15 +53,15 @@ pub fn read(paths: &Paths, expected: Expected) -> Result<(Attestation, Vec<Recor
     Ok((attestation, records))
 }
 
-/// What a run has logged so far that is not finished, and after which step. A process may be at work on it: a line that
-/// is not whole yet is left out.
+/// The records that an unfinished run has logged so far, and the last step. A process may be working on it, so an
+/// incomplete line is skipped.
 pub fn so_far(paths: &Paths, expected: Expected) -> Result<(Vec<Record>, u64), RunError> {
     let (records, _) = metrics::read(&paths.metrics())?;
     let reached = order(expected, &records).map_err(|what| mismatch(paths, &what))?;
     Ok((records, reached.step))
 }
 
-/// Every logged record of a run that attests this.
+/// Every logged record of a run with this attestation.
 pub fn records(
     paths: &Paths,
     expected: Expected,
@@ -79,7 +78,7 @@ pub fn records(
     Ok(records)
 }
 
-/// A run that was interrupted, or that a process is working on.
+/// The error for a run that was interrupted, or that a process is working on.
 fn unfinished(paths: &Paths) -> RunError {
     let folder = paths.folder.display();
     if !paths.lock().exists() {
@@ -133,8 +132,8 @@ fn of_the_lock(expected: Expected, attestation: &Attestation) -> Result<(), Stri
     }
 }
 
-/// What of a record shows that training diverged: a loss or gradient norm that is not a finite number, of a step or of
-/// the evaluation after the last one. A loss of no targets is not a loss, and diverged of nothing.
+/// The value in a record that shows divergence: a loss or gradient norm that is not a finite number, in a step or in
+/// the evaluation after the last one. A missing loss (no targets) is not divergence.
 pub fn divergence(record: &Record, last: u64) -> Option<(u64, String)> {
     match record {
         Record::Step(step) => {
@@ -144,7 +143,7 @@ pub fn divergence(record: &Record, last: u64) -> Option<(u64, String)> {
                 (step.step, format!("step {} {what}", step.step))
             })
         }
-        // After an earlier one the next step shows it.
+        // After an earlier evaluation, the next step shows it.
         Record::Evaluation(evaluation) if evaluation.step == last => {
             let loss = evaluation.nll.filter(|nll| !nll.is_finite())?;
             Some((last, format!("the evaluation after step {last} has loss {loss}")))
@@ -185,16 +184,16 @@ fn of_the_log(
     Ok(())
 }
 
-/// How far a log goes whose lines are in order.
+/// How far a log with lines in order goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Reached {
     pub(crate) step: u64,
-    /// The evaluation after that step is asked for and not there.
+    /// The evaluation after that step is required and missing.
     pub(crate) owes_evaluation: bool,
 }
 
-/// Refuses a log that is not the start of this lock, each step once and in order, and an evaluation after each step
-/// that asks for one. A log that ends early is in order.
+/// Refuses a log that is not the start of this lock's: each step once and in order, and an evaluation after each step
+/// that requires one. A log that ends early is accepted.
 pub(crate) fn order(expected: Expected, records: &[Record]) -> Result<Reached, String> {
     let Expected { digests, steps, evaluates_every: every } = expected;
     let due = |step: u64| step == steps || (every > 0 && step.is_multiple_of(every));
@@ -231,8 +230,8 @@ pub(crate) fn order(expected: Expected, records: &[Record]) -> Result<Reached, S
     Ok(Reached { step, owes_evaluation: owed })
 }
 
-/// As [`order`], of a run that is finished: to the last step, its evaluation included, and every loss a number; or to
-/// the step at which it is attested that training diverged.
+/// Like [`order`], for a finished run: up to the last step with its evaluation and with every loss a number; or up to
+/// the step at which training diverged, by the attestation.
 pub(crate) fn whole(
     expected: Expected,
     diverged: Option<u64>,
@@ -249,7 +248,7 @@ pub(crate) fn whole(
     if step != steps {
         return Err(format!("metrics.jsonl ends with step {step} of {steps}"));
     }
-    // A run stops at such a step, so none is finished that logged one.
+    // A run stops at such a step, so a finished run never logged one.
     let stops = records.iter().find_map(|record| match record {
         Record::Step(step) => {
             let finite = step.loss.is_some_and(f64::is_finite) && step.grad_norm.is_finite();
@@ -268,7 +267,7 @@ pub(crate) fn whole(
     }
 }
 
-/// The first record that shows a divergence is the last one, and of the attested step.
+/// Checks that the first record that shows divergence is the last one, at the attested step.
 fn ends_diverged(expected: Expected, at: u64, records: &[Record]) -> Result<(), String> {
     let shows = |(line, record)| Some((line, divergence(record, expected.steps)?));
     let attested = format!("it attests that training diverged at step {at}");
@@ -381,7 +380,7 @@ pub(crate) mod tests {
         let paths = write(folder.path(), one, &log_of(one));
         let whole = std::fs::read_to_string(paths.metrics()).unwrap();
         let line_end = whole.trim_end().rfind('\n').unwrap() + 1;
-        // Beginnings that end inside lines and between them.
+        // Prefixes that end inside lines and between them.
         for end in (0..whole.len() - 1).step_by(41).chain([line_end]) {
             std::fs::write(paths.metrics(), &whole[..end]).unwrap();
             refused(&paths, one, "it attests 7 metrics lines whose chain ends with");
@@ -396,7 +395,7 @@ pub(crate) mod tests {
         let theirs = write(other.path(), two, &log_of(two));
         std::fs::copy(theirs.metrics(), paths.metrics()).unwrap();
         refused(&paths, one, "it attests 7 metrics lines whose chain ends with");
-        // Together with its attestation it is whole, and of another lock.
+        // Together with its attestation it is consistent, but belongs to another lock.
         std::fs::copy(theirs.attestation(), paths.attestation()).unwrap();
         refused(&paths, one, "it attests lock");
 
@@ -408,7 +407,7 @@ pub(crate) mod tests {
         refused(&paths, one, "it has no attestation.toml");
     }
 
-    /// As [`log_of`], ending with a step of this loss and gradient norm.
+    /// Like [`log_of`], ending with a step of this loss and gradient norm.
     fn diverging(expected: Expected, at: u64, loss: f64, grad_norm: f64) -> Vec<Record> {
         let mut records = Vec::new();
         for record in log_of(expected) {
@@ -468,7 +467,7 @@ pub(crate) mod tests {
             "every loss in metrics.jsonl is a finite number",
         );
         refused(&attest(&log_of(one), 4, Some(4)), one, "every loss in metrics.jsonl is a finite");
-        // It goes on after that step: no run does.
+        // A log that continues after that step, as none does.
         let mut longer = diverging(one, 1, f64::NAN, 1.0);
         longer.push(log_of(one).remove(2));
         refused(
@@ -481,7 +480,7 @@ pub(crate) mod tests {
         let Some(Record::Evaluation(evaluation)) = last.last_mut() else { panic!() };
         evaluation.nll = Some(f64::NAN);
         read(&attest(&last, 4, Some(4)), one).unwrap();
-        // So many were attested before there was a word for it.
+        // Such runs were attested before attestations had a `diverged` line.
         read(&attest(&last, 4, None), one).unwrap();
     }
 

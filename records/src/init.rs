@@ -1,7 +1,7 @@
 //! In: an init rule, a seed, a parameter's key and a range of its elements. Out: those elements. Must stay true: the
 //! key is the manifest's; element `e` is a function of (rule, seed, key, `e`) alone, so shards, threads and two arms
-//! that share a path get equal bits; and of integer arithmetic, IEEE add/multiply/divide/sqrt and libm alone, so every platform
-//! does too. The rules are those of the released models (spec, section 7).
+//! that share a path get equal bits; it uses only integer arithmetic, IEEE add/multiply/divide/sqrt and libm, so every
+//! platform gets equal bits too. The rules are those of the released models (spec, section 7).
 
 mod digest;
 pub mod normal;
@@ -16,7 +16,7 @@ pub use digest::digest;
 use normal::{distribution, quantile};
 use philox::Philox;
 
-/// How the elements of a parameter begin.
+/// The initial distribution of a parameter's elements.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Rule {
     Ones,
@@ -25,7 +25,7 @@ pub enum Rule {
     Normal {
         std: f64,
     },
-    /// Normal, given that it lies within `bound_in_std` standard deviations of 0.
+    /// Normal, truncated to within `bound_in_std` standard deviations of 0.
     TruncNormal {
         std: f64,
         bound_in_std: f64,
@@ -39,8 +39,8 @@ pub enum Rule {
         lo: f64,
         hi: f64,
     },
-    /// The inverse softplus of a time step drawn log-uniformly and raised to `floor`: their `dt_bias`,
-    /// dt + ln(1 - exp(-dt)) with dt = max(exp(U(ln lo, ln hi)), floor).
+    /// The inverse softplus of a time step that is drawn log-uniformly and raised to `floor`, as in their `dt_bias`: dt
+    /// + ln(1 - exp(-dt)) with dt = max(exp(U(ln lo, ln hi)), floor).
     TimeStep {
         lo: f64,
         hi: f64,
@@ -48,7 +48,7 @@ pub enum Rule {
     },
 }
 
-/// A rule whose numbers make no distribution.
+/// A rule with numbers that do not define a distribution.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BadRule {
     rule: Rule,
@@ -67,12 +67,12 @@ impl fmt::Display for BadRule {
 
 impl std::error::Error for BadRule {}
 
-/// Writes elements `first..first + out.len()` of a parameter to `out`, as every run with this seed begins.
+/// Writes elements `first..first + out.len()` of a parameter to `out`, the initial values of every run with this seed.
 pub fn draw(param: &Param, seed: u64, first: u64, out: &mut [f32]) -> Result<(), BadRule> {
     fill(&rule_of(&param.init), seed, param.init_key(), first, out)
 }
 
-/// The compiler's exact rule as one to draw from.
+/// Converts the compiler's exact rule into one to draw from.
 fn rule_of(rule: &InitRule) -> Rule {
     match rule {
         InitRule::Ones => Rule::Ones,
@@ -100,7 +100,7 @@ pub fn fill(rule: &Rule, seed: u64, key: &str, first: u64, out: &mut [f32]) -> R
         Rule::Constant(value) => out.fill(value as f32),
         Rule::Normal { std } => each(&philox, first, out, |u| quantile(u) * std),
         Rule::TruncNormal { std, bound_in_std } => {
-            // The share of the normal below -bound; the rest of the mass lies symmetrically about a half.
+            // The share of the normal below -bound; the rest of the mass is symmetric about a half.
             let below = distribution(-bound_in_std);
             let (within, bound) = (1.0 - 2.0 * below, bound_in_std * std);
             each(&philox, first, out, |u| {
@@ -120,7 +120,7 @@ pub fn fill(rule: &Rule, seed: u64, key: &str, first: u64, out: &mut [f32]) -> R
     Ok(())
 }
 
-/// Whether the rule's numbers make a distribution.
+/// Checks that the rule's numbers define a distribution.
 pub fn check(rule: &Rule) -> Result<(), BadRule> {
     let why = |holds: bool, why| if holds { Ok(()) } else { Err(BadRule { rule: *rule, why }) };
     let range =
@@ -149,7 +149,7 @@ pub fn check(rule: &Rule) -> Result<(), BadRule> {
     }
 }
 
-/// The generator's key: of the run's seed and the manifest's key of the parameter, and of nothing else.
+/// The generator's key. It depends only on the run's seed and the parameter's key in the manifest.
 fn generator(seed: u64, key: &str) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 init");
     hasher.update(&seed.to_le_bytes()).update(key.as_bytes());
@@ -215,7 +215,7 @@ mod tests {
 
     #[test]
     fn the_bits_never_change() {
-        // Every run's beginning: a change here is a change of all results.
+        // Every run starts from these values, so a change here changes all results.
         let mut hasher = blake3::Hasher::new();
         for rule in RULES {
             for value in filled(rule, 42, "layers.3.mixer.wq", 5, 4001) {
@@ -371,8 +371,8 @@ mod tests {
         }
     }
 
-    /// Both our draws and the released ones are samples of the expected law: mean and standard deviation within
-    /// six standard errors (over a thousand comparisons), nothing past the bound.
+    /// Both our draws and the released ones are samples of the expected law: mean and standard deviation agree within
+    /// six standard errors (over a thousand comparisons), and no value is past the bound.
     #[test]
     fn statistics_are_those_of_the_released_models() {
         let golden = crate::golden::read("init_stats");

@@ -1,6 +1,6 @@
-//! In: a locked experiment and, for text, its documents. Out: a job: plans, windows, rates and cadences, ready to
-//! run or to be checked; no tensor. Must stay true: every value is the experiment's, none is assumed here; the
-//! windows of a step are that step's alone; documents that are not those locked are refused.
+//! In: a locked experiment and, for text, its documents. Out: a job without tensors: plans, windows, rates and
+//! cadences, ready to run or check. Must stay true: every value comes from the experiment, with no defaults here; a
+//! step's windows belong to that step only; documents that differ from the locked ones are refused.
 
 mod estimate;
 mod repeated;
@@ -26,10 +26,10 @@ use data::{Split, Windows};
 pub use estimate::{Estimate, estimate, fits};
 pub use repeated::repeated;
 
-/// Of a plan's text, in attestations.
+/// Tag of a plan text's digest, in attestations.
 pub const PLAN_TAG: &str = "canonc.plan.v1";
 
-/// Everything that a run is a function of, and where its marks on the way are.
+/// Everything that determines a run, and the cadence of its checkpoints, evaluations and logs.
 #[derive(Debug)]
 pub struct Job {
     pub name: String,
@@ -38,12 +38,12 @@ pub struct Job {
     pub graph: Graph,
     pub plans: TrainPlan,
     pub evaluation: Plan,
-    /// What writes answers in evaluations, where the task is measured by them.
+    /// The plan that writes answers in evaluations, if the task needs it.
     pub writing: Option<Plan>,
     pub init_seed: u64,
     pub steps: u64,
     pub micro_batches: u64,
-    /// Windows of one micro-batch.
+    /// Number of windows in one micro-batch.
     pub rows: u64,
     pub seq_len: u64,
     pub lr: f64,
@@ -51,19 +51,19 @@ pub struct Job {
     pub train: Windows,
     pub held_out: Windows,
     pub evaluation_windows: u64,
-    /// What is generated at one evaluation, where the task is measured by it.
+    /// Number of samples generated in one evaluation, if the task needs it.
     pub evaluation_samples: u64,
     pub metrics: Metrics,
     pub cadence: Cadence,
     pub device: Device,
 }
 
-/// When to do what is not training; it changes no bit of any weight.
+/// Cadence of everything except training. It does not affect weights.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cadence {
     /// Steps between checkpoints; 0 for the last step only.
     pub checkpoint: u64,
-    /// Checkpoints that are kept.
+    /// Number of checkpoints to keep.
     pub keep: usize,
     /// Steps between evaluations; 0 for the last step only.
     pub evaluation: u64,
@@ -71,19 +71,19 @@ pub struct Cadence {
     pub log: u64,
 }
 
-/// What evaluations report.
+/// Metrics that evaluations report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metrics {
     pub loss: bool,
-    /// Tokens of answers.
+    /// Token accuracy of answers.
     pub tokens: bool,
-    /// Whole answers.
+    /// Exact match of answers.
     pub answers: bool,
     /// Capo's knowledge.
     pub bits: bool,
-    /// Lano: from the true law of the next token.
+    /// Lano: KL divergence from the true law of the next token.
     pub kl: bool,
-    /// Lano: of the sentences that the model writes.
+    /// Lano: validity of the sentences that the model writes.
     pub validity: bool,
 }
 
@@ -113,7 +113,7 @@ impl Cadence {
 }
 
 impl Job {
-    /// `documents` are needed where the task is text.
+    /// Prepares a job. `documents` are required for text.
     pub fn new(
         experiment: &Experiment,
         lock_text: &str,
@@ -193,24 +193,24 @@ impl Job {
         checkpoint::slots(&self.graph)
     }
 
-    /// The names of all kernels that a step executes, and of those that it may execute.
+    /// The names of all kernels that each step executes, and of all kernels in any plan.
     pub fn kernel_names(&self) -> KernelNames {
         KernelNames::of(&self.plans, &self.evaluation, self.writing.as_ref())
     }
 
-    /// What is executed, as text: training, then evaluation, then what writes answers.
+    /// The executed plans as text: training, then evaluation, then writing answers.
     pub fn plan_text(&self) -> String {
         text_of(&self.plans, &self.evaluation, self.writing.as_ref())
     }
 }
 
-/// The plan text of an experiment's job, which is the same whatever documents it trains on.
+/// The plan text of an experiment's job. It does not depend on the documents.
 pub fn plan_text(experiment: &Experiment) -> Result<String, RunError> {
     let Plans { training, evaluation, writing } = plans(experiment)?;
     Ok(text_of(&training, &evaluation, writing.as_ref()))
 }
 
-/// The learning rate of the step after so many updates.
+/// The learning rate as a function of the number of updates done.
 pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, RunError> {
     let steps = experiment.budget.steps;
     let lr = experiment.lr.to_f64();
@@ -219,7 +219,7 @@ pub fn rates(experiment: &Experiment) -> Result<impl Fn(u64) -> f64, RunError> {
     Ok(move |step| lr * schedule::factor(&schedule, step, steps))
 }
 
-/// The names of all kernels that the run of an experiment executes in training, and of those that it may execute.
+/// The names of all kernels that an experiment's training executes, and of all kernels in any plan.
 pub fn kernel_names(experiment: &Experiment) -> Result<KernelNames, RunError> {
     let Plans { training, evaluation, writing } = plans(experiment)?;
     Ok(KernelNames::of(&training, &evaluation, writing.as_ref()))
@@ -228,9 +228,9 @@ pub fn kernel_names(experiment: &Experiment) -> Result<KernelNames, RunError> {
 /// The kernels of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KernelNames {
-    /// Every step executes them.
+    /// Kernels that every step executes.
     pub always: BTreeSet<&'static str>,
-    /// They are in some plan.
+    /// Kernels in any plan.
     pub known: BTreeSet<&'static str>,
 }
 
@@ -245,7 +245,7 @@ impl KernelNames {
     }
 }
 
-/// What a job executes.
+/// The plans that a job executes.
 struct Plans {
     training: TrainPlan,
     evaluation: Plan,
@@ -273,11 +273,11 @@ fn plans(experiment: &Experiment) -> Result<Plans, RunError> {
 pub fn learns(experiment: &Experiment) -> bool {
     let (schedule, steps) = (schedule(&experiment.schedule), experiment.budget.steps);
     let lr = experiment.lr.to_f64();
-    // A schedule is 0 where it begins or ends, so more steps than these need no look.
+    // A schedule is 0 only where it begins or ends, so checking this many steps is enough.
     (0..steps.min(1000)).any(|step| lr * schedule::factor(&schedule, step, steps) != 0.0)
 }
 
-/// Whether anything that is reported is of what the model writes by itself.
+/// Whether a reported metric needs the decoder: Brevo's answers, Lano's laws or sentences.
 fn writes(experiment: &Experiment) -> bool {
     let metrics = Metrics::of(experiment);
     match &experiment.data.source {
@@ -324,7 +324,7 @@ fn schedule(schedule: &lock::Schedule) -> Schedule {
     }
 }
 
-/// Windows to train on, and windows kept apart from them; where nothing is measured, these are none of use.
+/// Training windows, and held-out windows. If nothing is measured, the held-out ones are never read.
 pub fn windows(
     experiment: &Experiment,
     documents: Option<Arc<TextIndex>>,
@@ -380,7 +380,7 @@ pub fn windows(
                     .ok_or_else(|| input("the task has no documents"))?;
                 Ok::<_, RunError>(Windows::Text(TextWindows::new(index.clone(), options)?))
             };
-            // Where nothing is measured, nothing need be held out: these are not read then.
+            // If nothing is measured, no documents need to be held out, since these windows are not read.
             let measured = !experiment.evaluation.metrics.is_empty();
             let (split, seed) =
                 if measured { (Split::HeldOut, seeds.eval) } else { (Split::Train, seeds.data) };
@@ -389,7 +389,7 @@ pub fn windows(
     }
 }
 
-/// The documents, if they are those that were locked.
+/// The documents, if they are the locked ones.
 fn the_documents(
     name: &str,
     digest: Option<Digest>,
@@ -411,7 +411,7 @@ fn the_documents(
     Ok(index)
 }
 
-/// Refuses documents that are not those of the experiment's lock.
+/// Refuses documents that differ from those of the experiment's lock.
 pub fn check_documents(experiment: &Experiment, index: &TextIndex) -> Result<(), RunError> {
     match &experiment.data.source {
         DataSource::Text { name, digest: Some(digest), .. } => check_identity(name, *digest, index),

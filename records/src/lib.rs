@@ -1,8 +1,8 @@
-//! Folders of runs, and what is checked in them: jobs, logs, checkpoints, attestations.
+//! Folders of runs, and the checks on their contents: jobs, logs, checkpoints, attestations.
 //!
-//! In: a lock, and the files of a run. Out: the job that the lock describes; claims of a run, recomputed. Must stay
-//! true: no libtorch; whatever follows from a lock or from bytes on disk is computed again, never taken from a copy;
-//! a file is there whole or not at all.
+//! In: a lock, and the files of a run. Out: the job that the lock describes, and recomputed claims of a run. Must stay
+//! true: no libtorch; everything that follows from a lock or from bytes on disk is computed again, never taken from a
+//! copy; a file is complete or absent.
 
 pub mod attest;
 pub mod checkpoint;
@@ -22,7 +22,7 @@ pub mod verify;
 
 #[cfg(test)]
 mod golden {
-    /// The reference vectors of that name under `tests/golden`.
+    /// The reference vectors with this name under `tests/golden`.
     pub(crate) fn read(name: &str) -> serde_json::Value {
         let path = format!("{}/../tests/golden/{name}.json", env!("CARGO_MANIFEST_DIR"));
         serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()

@@ -1,7 +1,7 @@
-//! In: what each step and evaluation gave. Out: an append-only log, one JSON object a line, each line with the
-//! digest of all lines up to it; after a resume, proof that the steps done again gave the same lines. Must stay
-//! true: a line holds deterministic facts only (no clock, no machine), every float in its shortest text that reads
-//! back to the same bits; what is logged is never rewritten; a torn last line is cut, any other damage is named.
+//! In: the results of each step and evaluation. Out: an append-only log with one JSON object per line; each line has
+//! the digest of all lines up to it. After a resume, proof that repeated steps gave the same lines. Must stay true: a
+//! line holds only deterministic facts (no clock, no machine), and every float in its shortest text that reads back to
+//! the same bits; logged lines are never rewritten; a torn last line is cut, any other damage is reported.
 
 mod questions;
 mod record;
@@ -21,17 +21,17 @@ pub use record::{Evaluation, Record, Score, Start, Step};
 
 const TAG: &str = "canonc.metrics.v1";
 const CHAIN: &str = ",\"chain\":\"";
-/// Of a line: the chain's key, its 64 digits, and the closing `"}`.
+/// Length of a line's end: the chain's key, its 64 digits, and the closing `"}`.
 const SUFFIX: usize = CHAIN.len() + 64 + 2;
 
-/// A log that is read whole and may be appended to.
+/// A log, read whole, that can be appended to.
 #[derive(Debug)]
 pub struct Log {
     path: PathBuf,
     file: File,
     /// The chain after each line in the file.
     heads: Vec<Digest>,
-    /// Lines in the file that the next records have to reproduce, the next one last.
+    /// Lines in the file that the next records must reproduce, the next one last.
     to_prove: Vec<String>,
     /// The chain after the last record appended or proved; `None` at the beginning.
     head: Option<Digest>,
@@ -39,33 +39,33 @@ pub struct Log {
     cut: Option<String>,
 }
 
-/// What became of a record.
+/// How a record was added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Appended {
     New,
-    /// It was in the log already, with these very bytes.
+    /// The log already had it, with the same bytes.
     Proved,
 }
 
-/// Everything a finished reading of a log knows.
+/// The contents of a log.
 #[derive(Debug, Default)]
 struct Read {
     heads: Vec<Digest>,
     lines: Vec<String>,
-    /// Bytes of whole lines.
+    /// Bytes of complete lines.
     whole: u64,
-    /// The rest: a line cut off by the end of a process.
+    /// The rest: a line cut off when a process ended.
     torn: Option<String>,
 }
 
-/// The records of a log, its chain checked, and the last chain. A torn last line is left out.
+/// The records of a log, with its chain checked, and the last chain. A torn last line is skipped.
 pub fn read(path: &Path) -> Result<(Vec<Record>, Option<Digest>), RunError> {
     let (records, heads) = read_with_heads(path)?;
     let head = heads.last().copied();
     Ok((records, head))
 }
 
-/// The end of a log that is no whole line, which only a process that ended while it wrote leaves behind.
+/// An incomplete last line. Only a process that ended while writing leaves one.
 pub fn torn(path: &Path) -> Result<Option<String>, RunError> {
     Ok(read_lines(path)?.torn)
 }
@@ -81,7 +81,7 @@ pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), RunErr
                 "read it with the canonc that wrote it",
             )
         })?;
-        // A member twice, one more or a number in other digits would be read as this record too.
+        // A duplicate or extra member, or a number with other digits, would parse to the same record.
         let body = without_chain(line).map(|(body, _)| body).unwrap_or_default();
         if !record.is_written(&body) {
             return Err(RunError::finding(
@@ -100,11 +100,11 @@ pub fn read_with_heads(path: &Path) -> Result<(Vec<Record>, Vec<Digest>), RunErr
 }
 
 impl Log {
-    /// Opens the log at `path`, or begins it. Cuts a torn last line; refuses a log altered anywhere else.
+    /// Opens the log at `path`, or begins it. Cuts a torn last line; refuses a log that was changed anywhere else.
     pub fn open(path: &Path) -> Result<Log, RunError> {
         let write = |error: io::Error| cannot_write(path, &error);
         let file = OpenOptions::new().append(true).create(true).open(path).map_err(write)?;
-        // The name of a file just made is the folder's, and as durable as that.
+        // A new file's name is part of the folder, so sync the folder.
         sync_folder(parent(path)).map_err(write)?;
         let Read { heads, lines, whole, torn } = read_lines(path)?;
         if torn.is_some() {
@@ -115,13 +115,13 @@ impl Log {
         Ok(Log { path: path.to_owned(), file, heads, to_prove, head: None, proved: 0, cut: torn })
     }
 
-    /// The torn line that opening cut off.
+    /// The torn line that was cut on opening.
     pub fn cut(&self) -> Option<&str> {
         self.cut.as_deref()
     }
 
-    /// Goes on after the line whose chain is `head`: later lines have to be reproduced. False if there is no such
-    /// line, and then nothing is changed.
+    /// Continues after the line with chain `head`; later lines must be reproduced. If no line has it, returns false and
+    /// changes nothing.
     pub fn go_on_after(&mut self, head: Digest) -> bool {
         let Some(at) = self.heads.iter().position(|known| *known == head) else { return false };
         let lines_left = self.heads.len() - at - 1;
@@ -140,17 +140,17 @@ impl Log {
         self.head
     }
 
-    /// Lines in the file.
+    /// Number of lines in the file.
     pub fn lines(&self) -> u64 {
         self.heads.len() as u64
     }
 
-    /// Records that the log held already and that were reproduced.
+    /// Number of records already in the log that were reproduced.
     pub fn proved(&self) -> u64 {
         self.proved
     }
 
-    /// Records in the log that have yet to be reproduced.
+    /// Number of records in the log still to be reproduced.
     pub fn left_to_prove(&self) -> usize {
         self.to_prove.len()
     }
@@ -161,7 +161,7 @@ impl Log {
         let head = chain(self.head, &text);
         let line = with_chain(&text, head);
         if let Some(logged) = self.to_prove.last() {
-            // A line of before questions were logged one by one is held against what it has.
+            // A line from before questions were logged one by one is compared only by the members it has.
             let before = Record::parse(logged);
             let as_logged = before.map_or_else(|| text.clone(), |b| record.as_logged(&b).text());
             let head = chain(self.head, &as_logged);
@@ -181,7 +181,7 @@ impl Log {
                 faults.now()
             }
             if let Err(full) = faults.pass(Point::MetricsFull) {
-                // A full disk takes the beginning of a line.
+                // A full disk still writes the first part of a line.
                 self.file.write_all(bytes.get(..bytes.len() / 2).unwrap_or_default())?;
                 return Err(full);
             }
@@ -200,7 +200,7 @@ impl Log {
     }
 }
 
-/// The chain after `text`: over the chain before it and itself.
+/// The chain after `text`: the digest of the chain before it and the text.
 fn chain(before: Option<Digest>, text: &str) -> Digest {
     let before = before.map_or_else(String::new, |digest| digest.to_string());
     Digest::of(TAG, &format!("{before}\n{text}"))
@@ -211,7 +211,7 @@ fn with_chain(text: &str, head: Digest) -> String {
     format!("{}{CHAIN}{head}\"}}", text.strip_suffix('}').unwrap_or(text))
 }
 
-/// The reverse: the record's text and the chain a line claims.
+/// The reverse: the record's text and the chain in the line.
 fn without_chain(line: &str) -> Option<(String, Digest)> {
     let at = line.len().checked_sub(SUFFIX)?;
     let (text, suffix) = (line.get(..at)?, line.get(at..)?);
@@ -223,7 +223,7 @@ fn read_lines(path: &Path) -> Result<Read, RunError> {
     let mut read = Read::default();
     let mut number = 0;
     let whole = disk::each_line(path, |line| {
-        // Only the last line may be one that a process did not finish.
+        // Only the last line may be incomplete.
         if read.torn.is_some() {
             return Err(altered(path, number - 1, "it is not a metrics line"));
         }
@@ -268,7 +268,7 @@ fn altered(path: &Path, number: usize, what: &str) -> RunError {
     )
 }
 
-/// The error of a step that did not come out as before: its name and the fields that differ, with both values.
+/// The error when a repeated step gives another result: its name and the fields that differ, with both values.
 fn differs(path: &Path, logged: &str, record: &Record) -> RunError {
     let before = Record::parse(logged);
     let mut what = before.map_or_else(Vec::new, |before| before.differences(record));
@@ -352,7 +352,7 @@ mod tests {
         let body = format!(
             "{{\"kind\":\"step\",\"step\":7,\"loss\":0.1,\"grad_norm\":0.1,\"lr\":0.001,\"batch\":\"{batch}\",\"counted\":47}}"
         );
-        // By hand: blake3(tag, newline, chain before, newline, the line without its chain).
+        // Computed by hand: blake3(tag, newline, chain before, newline, the line without its chain).
         let first = text.lines().next().unwrap();
         let before = &first[first.len() - 66..first.len() - 2];
         let digest =
@@ -377,7 +377,7 @@ mod tests {
             assert_eq!(log.append(&records[2], &Faults::none()).unwrap(), Appended::New);
             assert_eq!(std::fs::read(folder.path()).unwrap(), whole);
         }
-        // What a crash of the machine leaves: room that was never filled.
+        // After a crash of the machine: allocated space that was never written.
         let mut holes = whole[..last].to_vec();
         holes.extend([0; 100]);
         std::fs::write(folder.path(), holes).unwrap();

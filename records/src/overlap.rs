@@ -1,8 +1,8 @@
-//! In: a locked experiment. Out: how many of the questions it is evaluated by stand in its own training windows,
-//! word for word.
-//! Must stay true: what is kept does not grow with the length of training; a question counts as shown only if a
-//! training window holds all of it and its whole answer. Keys of windows keep held-out ones apart, but a task with
-//! few questions asks the same ones anyway.
+//! In: a locked experiment. Out: how many of its evaluation questions also occur, word for word, in its own training
+//! windows.
+//! Must stay true: memory does not grow with the length of training; a question counts as shown only if a training
+//! window holds all of it and its whole answer. Window keys keep held-out windows apart, but a task with few questions
+//! repeats them anyway.
 
 use std::collections::BTreeMap;
 
@@ -15,22 +15,22 @@ use data::Windows;
 use data::task::Task;
 use data::window::{Asked, TaskWindows};
 
-/// Questions, and how many of them training has shown.
+/// Number of questions, and how many of them occur in training.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Share {
     pub questions: u64,
     pub shown: u64,
 }
 
-/// What evaluation and training have in common.
+/// The overlap of evaluation and training.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlap {
-    /// Windows of training that were looked at, from the first one on, and questions with their answers in them.
+    /// Number of training windows searched, from the first one on; then the questions with answers in them.
     pub windows: u64,
     pub trained: u64,
-    /// Windows of the whole training.
+    /// Number of windows in the whole training.
     pub of_windows: u64,
-    /// Those of one evaluation, repeated ones too.
+    /// Questions of one evaluation, including repeated ones.
     pub all: Share,
     pub distinct: Share,
     pub levels: BTreeMap<u32, Share>,
@@ -43,8 +43,8 @@ struct Held {
     shown: bool,
 }
 
-/// What decides which windows an experiment is trained on and evaluated by: experiments that agree in it have one
-/// overlap.
+/// Digest of everything that determines the windows for training and evaluation. Experiments with equal digests have
+/// equal overlaps.
 pub fn windows_of(experiment: &Experiment) -> Digest {
     let paths = [
         "data.task_digest",
@@ -67,7 +67,7 @@ pub fn windows_of(experiment: &Experiment) -> Digest {
     Digest::of("canonc.overlap.v1", &paths.map(line).join("\n"))
 }
 
-/// `progress` gets the training windows done and of how many.
+/// Calls `progress` with the number of training windows done and their total.
 pub fn overlap(
     experiment: &Experiment,
     progress: impl FnMut(u64, u64),
@@ -75,7 +75,7 @@ pub fn overlap(
     overlap_of_tokens(experiment, u64::MAX, progress)
 }
 
-/// As [`overlap`], of no more training windows than have so many tokens: then more may have been shown than is found.
+/// Like [`overlap`], over at most this many tokens of training windows. Then the true overlap may be larger.
 pub fn overlap_of_tokens(
     experiment: &Experiment,
     most: u64,
@@ -98,7 +98,7 @@ pub fn overlap_of_tokens(
         return Err(documents());
     };
     let (asked, windows) = match held_out.task() {
-        // The model writes these answers, each to a question by itself.
+        // The model writes these answers, each to a separate question.
         Task::Brevo(_) => (Asked::First, job.evaluation_samples),
         Task::Depo(_) | Task::Mano(_) | Task::Multihop(_) => {
             (Asked::InWindow, job.evaluation_windows)

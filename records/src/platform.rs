@@ -1,8 +1,8 @@
-//! What a lock may require of the machine's arithmetic, and what the machine is.
-//! In: a spec (threads, CPU capability, BLAS mode) and an environment. Out: the variables that must stand in
-//! the environment before libtorch is loaded, and observations for the attestation and `doctor`.
-//! Must stay true: libtorch, being linked, reads these before `main`; so the CLI compares first and starts
-//! itself again with what is missing, which is then there, so that it does so once. An empty spec needs nothing.
+//! A lock's requirements for the machine's arithmetic, and facts about the machine.
+//! In: a spec (threads, CPU capability, BLAS mode) and an environment. Out: the variables that must be set before
+//! libtorch is loaded, and observations for the attestation and `doctor`. Must stay true: libtorch is linked, so it
+//! reads these before `main`; the CLI therefore compares first and restarts itself once with the missing variables set.
+//! An empty spec needs none.
 
 mod memory;
 mod variables;
@@ -13,7 +13,7 @@ use std::fmt;
 pub use memory::{MemoryLimit, memory_limit, peak_memory};
 pub use variables::{Effect, effect};
 
-/// The instruction sets ATen can be held to. Results differ between them.
+/// The instruction sets that ATen can be limited to. They give different results.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum CpuCapability {
     Default,
@@ -21,10 +21,10 @@ pub enum CpuCapability {
     Avx512,
 }
 
-/// How MKL picks its code.
+/// How MKL chooses its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum BlasMode {
-    /// By the CPU it finds.
+    /// By the CPU that it finds.
     Auto,
     /// AVX2 code with strict reproducibility: the same bits on any CPU that has AVX2, and for any thread count.
     Avx2Strict,
@@ -32,7 +32,7 @@ pub enum BlasMode {
     Compatible,
 }
 
-/// What a lock's platform section requires; `None` is "as the machine has it".
+/// The requirements of a lock's platform section; `None` means the machine's default.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PlatformSpec {
     pub threads: Option<u32>,
@@ -41,7 +41,7 @@ pub struct PlatformSpec {
 }
 
 impl CpuCapability {
-    /// As ATen spells it in `ATEN_CPU_CAPABILITY` and, in capitals, in its reports.
+    /// ATen's spelling in `ATEN_CPU_CAPABILITY` and, in capitals, in its reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Default => "default",
@@ -52,7 +52,7 @@ impl CpuCapability {
 }
 
 impl BlasMode {
-    /// As a lock spells it.
+    /// The spelling in a lock.
     pub fn name(self) -> &'static str {
         match self {
             Self::Auto => "auto",
@@ -64,7 +64,7 @@ impl BlasMode {
     fn cbwr(self) -> &'static str {
         match self {
             Self::Auto => "AUTO",
-            // Without STRICT one and two threads disagree.
+            // Without STRICT, one and two threads give different results.
             Self::Avx2Strict => "AVX2,STRICT",
             Self::Compatible => "COMPATIBLE",
         }
@@ -83,14 +83,14 @@ impl fmt::Display for BlasMode {
     }
 }
 
-/// The variables that hold a process to the spec, sorted by name.
+/// The variables that enforce the spec, sorted by name.
 pub fn required_env(spec: &PlatformSpec) -> Vec<(&'static str, String)> {
     let PlatformSpec { threads, cpu_capability, blas } = spec;
     let mut env = BTreeMap::new();
     if let Some(threads) = threads {
         env.insert("OMP_NUM_THREADS", threads.to_string());
         env.insert("MKL_NUM_THREADS", threads.to_string());
-        // Both may otherwise run fewer threads than asked for, by load.
+        // Both may otherwise use fewer threads than requested, depending on load.
         env.insert("OMP_DYNAMIC", "FALSE".to_owned());
         env.insert("MKL_DYNAMIC", "FALSE".to_owned());
     }
@@ -103,7 +103,7 @@ pub fn required_env(spec: &PlatformSpec) -> Vec<(&'static str, String)> {
     env.into_iter().collect()
 }
 
-/// The variables of [`required_env`] that the process lacks or has otherwise: start again with them if any.
+/// The variables of [`required_env`] that are missing or differ. If there are any, restart with them set.
 pub fn needs_reexec(
     spec: &PlatformSpec,
     env: impl Fn(&str) -> Option<String>,
@@ -115,24 +115,24 @@ pub fn needs_reexec(
     if missing.is_empty() { None } else { Some(missing) }
 }
 
-/// The machine, as seen without libtorch.
+/// Facts about the machine that need no libtorch.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Host {
     /// `linux/x86_64`
     pub system: String,
-    /// As the CPU names itself; empty where it does not say.
+    /// The CPU's own name; empty if unknown.
     pub cpu_model: String,
-    /// Threads of execution this process may use at once.
+    /// Number of hardware threads that this process may use at once.
     pub cores: usize,
-    /// 0 where the system does not say.
+    /// 0 if unknown.
     pub memory_bytes: u64,
-    /// The best the CPU has, whatever libtorch makes of it.
+    /// The best instruction set of the CPU, even if libtorch uses less.
     pub cpu_capability: CpuCapability,
-    /// Those of the variables that matter which are set.
+    /// The relevant environment variables that are set.
     pub env: BTreeMap<String, String>,
 }
 
-/// Looks at the machine. Cheap, and never fails: what cannot be seen is empty.
+/// Observes the machine. Cheap, and never fails: unknown facts are empty.
 pub fn observe_host() -> Host {
     let read = |path| std::fs::read_to_string(path).unwrap_or_default();
     Host {

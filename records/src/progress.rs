@@ -1,33 +1,33 @@
-//! In: each step's number, loss and seconds. Out: one line that says how far, how fast and how long to go. Must stay
-//! true: no clock of its own and no printing: the caller times and shows; the rate follows the last steps, so that
-//! the first one and an evaluation between do not decide it.
+//! In: each step's number, loss and seconds. Out: one line with progress, speed and remaining time. Must stay true: no
+//! clock and no printing here: the caller times and prints; the rate follows the last steps, so neither the first one
+//! nor an evaluation in between dominates it.
 
 use std::fmt;
 
-/// Follows a run.
+/// Tracks a run's progress.
 #[derive(Clone, Debug)]
 pub struct Progress {
     total: u64,
-    /// Tokens of one step.
+    /// Tokens per step.
     tokens: u64,
-    /// Seconds a step, smoothed.
+    /// Seconds per step, smoothed.
     seconds: Option<f64>,
 }
 
-/// What there is to say after a step.
+/// The status to show after a step.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Status {
     pub step: u64,
     pub total: u64,
-    /// `None` if nothing counted.
+    /// `None` if no target counted.
     pub loss: Option<f64>,
     pub lr: f64,
     pub tokens_per_second: f64,
-    /// Seconds to the last step.
+    /// Estimated seconds to the last step.
     pub left: f64,
 }
 
-/// The share of the newest step in the smoothed time.
+/// Weight of the newest step in the smoothed time.
 const NEWEST: f64 = 0.1;
 
 impl Progress {

@@ -1,26 +1,26 @@
-//! In: one value a micro-batch, in any order of arrival, and how to add two. Out: their sum, always added in the
-//! same shape: the balanced binary tree over micro-batch indices, where node (level, place) adds the indices
-//! place * 2^level up to (place + 1) * 2^level and a node without a right half is its left half. Must stay true:
-//! the shape depends on the number of micro-batches alone. A rank that owns an aligned subtree adds just that one,
-//! and the ranks' sums are added by the same tree over ranks, so any power of two of ranks gives equal bits.
+//! In: one value per micro-batch, in any order of arrival, and how to add two. Out: their sum, always added in the same
+//! shape: the balanced binary tree over micro-batch indices, where node (level, place) adds the indices place * 2^level
+//! up to (place + 1) * 2^level and a node without a right half is its left half. Must stay true: the shape depends only
+//! on the number of micro-batches. A rank that owns an aligned subtree adds just that one, and the ranks' sums are
+//! added by the same tree over ranks, so any power of two of ranks gives equal bits.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::ops::Range;
 
-/// Values on their way up the tree; at most one for each level when they arrive in order.
+/// Partial sums; at most one for each level if values arrive in order.
 #[derive(Clone, Debug)]
 pub struct Tree<T> {
     owned: Range<u64>,
-    /// By (first index, level): sums that wait for the other half.
+    /// Sums that wait for the other half, by (first index, level).
     waiting: BTreeMap<(u64, u32), T>,
     arrived: u64,
 }
 
-/// Why a sum cannot be had.
+/// Why a sum cannot be computed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReduceError {
-    /// An aligned subtree for each needs a power of two.
+    /// Giving each rank an aligned subtree needs a power of two.
     Ranks {
         rank: u64,
         ranks: u64,
@@ -73,7 +73,7 @@ impl<T> Tree<T> {
         Tree { owned: 0..count, waiting: BTreeMap::new(), arrived: 0 }
     }
 
-    /// The subtree that `rank` of `ranks` owns. Sums of ranks that own anything are then the values, by rank, of
+    /// The subtree that `rank` of `ranks` owns. The sums of ranks that own any are then the values, by rank, of
     /// `Tree::new(owners(count, ranks))`.
     pub fn for_rank(count: u64, rank: u64, ranks: u64) -> Result<Tree<T>, ReduceError> {
         let owned = owned_by(count, rank, ranks)?;
@@ -85,8 +85,8 @@ impl<T> Tree<T> {
         self.owned.clone()
     }
 
-    /// Adds the value of micro-batch `index`; `add(left, right)` is called for each pair that is now complete,
-    /// with the lower indices on the left.
+    /// Adds the value of micro-batch `index`. Calls `add(left, right)` for each pair that is now complete, with the
+    /// lower indices on the left.
     pub fn push(
         &mut self,
         index: u64,
@@ -101,7 +101,7 @@ impl<T> Tree<T> {
         }
         self.arrived += 1;
         let (mut start, mut level, mut value) = (index, 0, value);
-        // Up to the root: the node that holds all owned indices.
+        // Up to the root, the node that holds all owned indices.
         while start > self.owned.start || self.end_of(start, level) < self.owned.end {
             let size = 1 << level;
             let (left, right) = (start & !size, start | size);
@@ -116,7 +116,7 @@ impl<T> Tree<T> {
         Ok(())
     }
 
-    /// The whole sum; None of no micro-batches.
+    /// The whole sum; None without micro-batches.
     pub fn finish(mut self) -> Result<Option<T>, ReduceError> {
         if self.arrived < self.owned.end.saturating_sub(self.owned.start) {
             return Err(ReduceError::Missing { arrived: self.arrived, owned: self.owned });
@@ -124,7 +124,7 @@ impl<T> Tree<T> {
         Ok(self.waiting.pop_first().map(|(_, value)| value))
     }
 
-    /// Whether a waiting sum holds `index` already.
+    /// Whether a waiting sum already holds `index`.
     fn has(&self, index: u64) -> bool {
         let before = self.waiting.range(..=(index, u32::MAX)).next_back();
         before.is_some_and(|(&(start, level), _)| index < self.end_of(start, level))
@@ -148,7 +148,7 @@ pub fn owned_by(count: u64, rank: u64, ranks: u64) -> Result<Range<u64>, ReduceE
     Ok(start..start.saturating_add(each).min(count))
 }
 
-/// How many of the ranks own anything; they are the first ones. Fewer than `ranks` when there are too few
+/// Number of ranks that own any micro-batch; they are the first ones. Fewer than `ranks` when there are too few
 /// micro-batches, or when their number is far enough from a power of two.
 pub fn owners(count: u64, ranks: u64) -> u64 {
     count.div_ceil(share(count, ranks.max(1)))
@@ -167,7 +167,7 @@ mod tests {
         left + right
     }
 
-    /// The tree, written as its definition.
+    /// The tree, computed directly from its definition.
     fn recursively(values: &[f32]) -> f32 {
         match values {
             [one] => *one,
@@ -221,7 +221,7 @@ mod tests {
 
     #[test]
     fn the_shape_is_not_a_running_sum() {
-        // 1e8 swallows a lone 1 in f32: the pairing decides what is left.
+        // 1e8 swallows a lone 1 in f32, so the result depends on the pairing.
         let values = [1e8, 1.0, -1e8, 1.0];
         let sum = sum(Tree::new(4), &values, &[2, 0, 3, 1]);
         assert_eq!(sum, Some((1e8f32 + 1.0) + (-1e8f32 + 1.0)));

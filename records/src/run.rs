@@ -1,9 +1,9 @@
-//! In: a lock's text and identity, and where runs are kept. Out: the run's folder, held by one writer, with the
+//! In: a lock's text and identity, and the folder of all runs. Out: the run's folder, held by one writer, with the
 //! names of everything in it. Must stay true: a folder belongs to one lock for ever; a writer that is gone holds
-//! nothing; files are replaced whole; what is not ours is neither read nor deleted.
+//! nothing; files are replaced whole; foreign files are neither read nor deleted.
 //!
-//! `lock` (the lock's text), `metrics.jsonl` (hash-chained, deterministic), `timings.jsonl` and `events.jsonl` (what
-//! this machine did, when), `plan.txt`, `kernels.txt`, `checkpoints/`, `attestation.toml`, `writer` (held while a process writes).
+//! Files: `lock` (the lock's text), `metrics.jsonl` (hash-chained, deterministic), `timings.jsonl` and `events.jsonl`
+//! (times and events), `plan.txt`, `kernels.txt`, `checkpoints/`, `attestation.toml`, `writer` (held by the writer).
 
 mod errors;
 mod event;
@@ -29,7 +29,7 @@ pub use kernels::{parse as parse_kernels, wrong as wrong_kernels};
 pub use owner::{belongs, read_experiment, read_lock};
 pub use seal::{Difference, first_difference, refuse_other_text, seal, unseal};
 
-/// Why a run did not go on.
+/// Why a run stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunError {
     pub kind: Kind,
@@ -37,12 +37,12 @@ pub struct RunError {
     pub help: String,
 }
 
-/// Whose fault it is: this decides the exit code.
+/// The kind of error, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Something is not what it is claimed to be: 1.
+    /// A claim is false: 1.
     Finding,
-    /// What was asked for makes no sense: 2.
+    /// Invalid input: 2.
     Input,
     /// This machine cannot do it, or not now: 3.
     Machine,
@@ -108,7 +108,7 @@ impl Paths {
         self.folder.join("plan.txt")
     }
 
-    /// The path each kernel took, in every process so far.
+    /// The path that each kernel took, in every process so far.
     pub fn kernels(&self) -> PathBuf {
         self.folder.join("kernels.txt")
     }
@@ -121,7 +121,7 @@ impl Paths {
         self.folder.join("attestation.toml")
     }
 
-    /// Somebody's SSH signature of the attestation, if it was signed.
+    /// An SSH signature of the attestation, if it was signed.
     pub fn signature(&self) -> PathBuf {
         self.folder.join("attestation.toml.sig")
     }
@@ -135,12 +135,12 @@ impl Paths {
 #[derive(Debug)]
 pub struct RunFolder {
     pub paths: Paths,
-    /// The file whose lock the system takes back when the process ends, however it ends.
+    /// The system releases this file's lock however the process ends.
     _writer: File,
 }
 
 impl RunFolder {
-    /// Makes the folder or takes up one that is there. `belongs` judges the lock text found in it.
+    /// Creates the folder or opens an existing one. `belongs` judges the lock text in it.
     pub fn open(
         folder: &Path,
         lock_text: &str,
@@ -166,7 +166,7 @@ impl RunFolder {
         if let Some(found) = &found {
             belongs(found)?;
         }
-        // A finished run keeps the lock that it attested, whatever another lock of the same training is called.
+        // A finished run keeps the lock that it attested, even if another lock of the same training has another name.
         if found.as_deref() != Some(lock_text) && !paths.attestation().exists() {
             replace(&paths.lock(), lock_text.as_bytes(), || Ok(())).map_err(io(&paths.lock()))?;
         }
@@ -176,7 +176,7 @@ impl RunFolder {
         Ok(RunFolder { paths, _writer: writer })
     }
 
-    /// Writes a file of the run whole, if it is not there with this content already.
+    /// Writes a file of the run, unless it already has this content.
     pub fn keep(&self, path: &Path, text: &str) -> Result<(), RunError> {
         if disk::read_text(path, disk::TEXT).ok().as_deref() == Some(text) {
             return Ok(());
@@ -190,7 +190,7 @@ impl RunFolder {
     }
 }
 
-/// Adds a line to a log that nothing is proved by; a line torn by the end of a process stays alone on its line.
+/// Adds a line to a log that is not evidence. A line torn by the end of a process stays on a line of its own.
 pub fn append_line(path: &Path, line: &str) -> Result<(), RunError> {
     let append = || {
         let mut file = OpenOptions::new().append(true).read(true).create(true).open(path)?;
@@ -210,7 +210,7 @@ pub fn append_line(path: &Path, line: &str) -> Result<(), RunError> {
     append().map_err(|error| cannot_write(path, &error))
 }
 
-/// A run writes to files of its own folder only: a link there would lead to another one.
+/// A run writes only to files in its own folder; a link there would lead to another one.
 fn refuse_links(paths: &Paths) -> Result<(), RunError> {
     for path in [
         paths.lock(),
@@ -236,7 +236,7 @@ fn refuse_links(paths: &Paths) -> Result<(), RunError> {
     Ok(())
 }
 
-/// A folder without a lock that holds other things than a run begun is not one we may write to.
+/// Refuses to write to a folder without a lock that holds anything except the beginnings of a run.
 fn refuse_strange(paths: &Paths) -> Result<(), RunError> {
     if paths.lock().exists() {
         return Ok(());
@@ -259,7 +259,7 @@ fn refuse_strange(paths: &Paths) -> Result<(), RunError> {
     Ok(())
 }
 
-/// Takes the writer's lock, or says who has it.
+/// Takes the writer's lock, or returns an error that names its holder.
 fn hold(path: &Path) -> Result<File, RunError> {
     let write = |error: io::Error| cannot_write(path, &error);
     let mut file = OpenOptions::new()
@@ -273,7 +273,7 @@ fn hold(path: &Path) -> Result<File, RunError> {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => {
             let mut who = String::new();
-            // Other systems do not let us read what another process has locked; the message does without.
+            // Other systems do not let us read a file locked by another process; then the message omits the holder.
             let _ = file.read_to_string(&mut who);
             let who = who.trim();
             let by = if who.is_empty() { "another process".to_owned() } else { who.to_owned() };

@@ -1,14 +1,14 @@
-//! In: a schedule and a step. Out: the factor of the base learning rate at that step. Must stay true: libm only,
-//! so a lock's learning rates have the same bits everywhere; step 0 of a warm-up is factor 0, as released (spec,
-//! section 8); from the last step on a cosine or linear factor is `lr_min_ratio` (the reference's cosine jumps back
-//! to 1 there, a step that is never trained; spec, quirk Q23).
+//! In: a schedule and a step. Out: the factor of the base learning rate at that step. Must stay true: libm only, so a
+//! lock's learning rates have the same bits everywhere; step 0 of a warm-up is factor 0, as released (spec, section 8);
+//! from the last step on a cosine or linear factor is `lr_min_ratio` (the reference's cosine jumps back to 1 there, a
+//! step that is never trained; spec, quirk Q23).
 
 use std::fmt;
 
-/// How the learning rate goes over a run. `warmup` counts steps; ratios and fractions are of 1.
+/// The learning rate's shape over a run. `warmup` counts steps; ratios and fractions are of 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Schedule {
-    /// Half a cosine wave a cycle, every second one rising; `cycle` is a cycle's part of the run, and `theta` bends
+    /// Half a cosine wave per cycle, every second one rising; `cycle` is a cycle's part of the run, and `theta` bends
     /// the progress.
     Cosine {
         warmup: u64,
@@ -27,7 +27,7 @@ pub enum Schedule {
         exponent: f64,
     },
     Constant,
-    /// Warm-up, stable, decay (hyperbolic, over the last `decay` of what has gone by when a cycle ends).
+    /// Warm-up, stable, decay (hyperbolic, over the last `decay` of the elapsed steps when a cycle ends).
     Wsd {
         warmup: u64,
         lr_min_ratio: f64,
@@ -36,7 +36,7 @@ pub enum Schedule {
     },
 }
 
-/// A schedule that says nothing for a run of this length.
+/// A schedule that is not defined for a run of this length.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadSchedule(String);
 
@@ -103,7 +103,7 @@ pub fn check(schedule: &Schedule, total: u64) -> Result<(), BadSchedule> {
     }
 }
 
-/// The factor of the base learning rate that optimiser step `step`, counted from 0, uses in a run of `total`.
+/// The factor of the base learning rate at optimiser step `step`, from 0, in a run of `total` steps.
 pub fn factor(schedule: &Schedule, step: u64, total: u64) -> f64 {
     match *schedule {
         Schedule::Constant => 1.0,
@@ -138,12 +138,12 @@ pub fn factor(schedule: &Schedule, step: u64, total: u64) -> f64 {
     }
 }
 
-/// step / warmup before the warm-up is over.
+/// step / warmup during the warm-up.
 fn warming(step: u64, warmup: u64) -> Option<f64> {
     (step < warmup).then(|| step as f64 / warmup as f64)
 }
 
-/// From 0 at the end of the warm-up to 1 at the end of the run; `step` lies between.
+/// From 0 at the end of the warm-up to 1 at the end of the run; `step` is in between.
 fn progress(step: u64, warmup: u64, total: u64) -> f64 {
     (step - warmup) as f64 / (total - warmup) as f64
 }
@@ -151,7 +151,7 @@ fn progress(step: u64, warmup: u64, total: u64) -> f64 {
 fn stable_then_decay(step: u64, total: u64, lr_min_ratio: f64, cycle: f64, decay: f64) -> f64 {
     let length = whole(total, cycle).max(1);
     let mut end = length * (step / length + 1);
-    // At the very last step the end is the run's, the decay's length still the next cycle's.
+    // At the very last step the end is the run's, but the decay's length is still the next cycle's.
     let decaying = whole(end, decay);
     if step == total {
         end = total;
@@ -167,7 +167,7 @@ fn stable_then_decay(step: u64, total: u64, lr_min_ratio: f64, cycle: f64, decay
     1.0 / (progress * (1.0 / lr_min_ratio) + (1.0 - progress))
 }
 
-/// The whole steps of that part of `steps`.
+/// That part of `steps`, in whole steps.
 fn whole(steps: u64, part: f64) -> u64 {
     (steps as f64 * part) as u64
 }

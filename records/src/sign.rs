@@ -1,7 +1,7 @@
 //! In: the bytes of a run's attestation and an OpenSSH key. Out: an SSH signature of them, and the check of one. Must
-//! stay true: every byte of the file is signed, below its seal too; `ssh-keygen -Y verify` accepts what is written
-//! here, and what `ssh-keygen -Y sign` writes is accepted here; a signature proves who vouches for the file, never
-//! that the file is true.
+//! stay true: the signature covers every byte of the file, including those below its seal; `ssh-keygen -Y verify`
+//! accepts our signatures, and we accept those of `ssh-keygen -Y sign`; a signature proves who vouches for the file,
+//! never that the file is true.
 
 mod allowed;
 mod report;
@@ -19,22 +19,22 @@ use ssh_key::{Algorithm, HashAlg, LineEnding, PrivateKey, PublicKey, SshSig};
 pub use allowed::{AllowedSigners, Listed};
 pub use report::{Trusted, report};
 
-/// What the signature is for: a signature made for another purpose does not count here.
+/// The purpose of the signature. Signatures made for another purpose are not accepted.
 pub const NAMESPACE: &str = "canonc-attestation";
 
-/// Who signed a file.
+/// The signer of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signer {
     key: KeyData,
 }
 
 impl Signer {
-    /// `SHA256:...`, as `ssh-keygen -l` prints it.
+    /// `SHA256:...`, as printed by `ssh-keygen -l`.
     pub fn fingerprint(&self) -> String {
         self.key.fingerprint(HashAlg::Sha256).to_string()
     }
 
-    /// `ssh-ed25519`, say.
+    /// For example `ssh-ed25519`.
     pub fn algorithm(&self) -> String {
         self.key.algorithm().to_string()
     }
@@ -45,7 +45,7 @@ impl Signer {
 pub enum Refused {
     /// It is not a signature of this file.
     Bad(String),
-    /// It may be one, by a key of a kind that is not built in.
+    /// It may be valid, but its kind of key is not built in.
     Unsupported { signer: Box<Signer>, why: String },
 }
 
@@ -54,13 +54,13 @@ pub fn sign(message: &[u8], key: &PrivateKey) -> Result<String, ssh_key::Error> 
     key.sign(NAMESPACE, HashAlg::Sha512, message)?.to_pem(LineEnding::LF)
 }
 
-/// Who signed `message`.
+/// The signer of `message`.
 pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
-    // As ssh-keygen reads it: white space after the last line counts for nothing, other line ends are refused.
+    // Like ssh-keygen: white space after the last line is ignored, other line ends are refused.
     let signature = format!("{}\n", signature.trim_end());
     let read = SshSig::from_pem(&signature)
         .map_err(|error| Refused::Bad(format!("it is not an SSH signature: {error}")))?;
-    // The version is not among what is signed, and the crate takes older ones than there ever were.
+    // The signature does not cover the version, and the crate accepts versions that never existed.
     if read.version() != SshSig::VERSION {
         return Err(Refused::Bad(format!(
             "it is an SSH signature of version {}, and there is only version {}",
@@ -68,7 +68,7 @@ pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
             SshSig::VERSION
         )));
     }
-    // Lengths inside are not signed either: only the one text that OpenSSH writes counts.
+    // Nor does it cover inner lengths, so accept only the one text that OpenSSH writes.
     let written = read.to_pem(LineEnding::LF).unwrap_or_default();
     if written != signature {
         return Err(Refused::Bad("it is not written as OpenSSH writes a signature".to_owned()));
@@ -80,7 +80,7 @@ pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
         )));
     }
     let signer = Signer { key: read.public_key().clone() };
-    // The kind of key decides what can be checked here: bytes of a signature can name any algorithm.
+    // The kind of key decides whether we can check it, since a signature's bytes can name any algorithm.
     if is_elsewhere(&read.public_key().algorithm()) {
         let why = format!("keys of type {} are not built into canonc", signer.algorithm());
         return Err(Refused::Unsupported { signer: Box::new(signer), why });
@@ -94,7 +94,7 @@ pub fn check(message: &[u8], signature: &str) -> Result<Signer, Refused> {
     }
 }
 
-/// Kinds of keys that OpenSSH has and that are not built in.
+/// Kinds of keys that OpenSSH supports and that are not built in.
 fn is_elsewhere(algorithm: &Algorithm) -> bool {
     matches!(
         algorithm,
@@ -109,12 +109,12 @@ fn is_elsewhere(algorithm: &Algorithm) -> bool {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Signed {
     pub signer: Signer,
-    /// The comment of the key, often its owner's name; empty if it has none.
+    /// The key's comment, often its owner's name; may be empty.
     pub comment: String,
 }
 
-/// Signs the attestation of a finished run. Whoever signs vouches for the whole folder, so everything that
-/// `canonc verify` finds is found first.
+/// Signs the attestation of a finished run. The signer vouches for the whole folder, so everything that `canonc verify`
+/// checks is checked first.
 pub fn sign_run(folder: &Path, key: &Path, again: bool) -> Result<Signed, RunError> {
     let paths = Paths::new(folder);
     let lock = paths.lock();
@@ -161,7 +161,7 @@ pub fn sign_run(folder: &Path, key: &Path, again: bool) -> Result<Signed, RunErr
     })
 }
 
-/// A private key that can sign here.
+/// Reads a private key that can sign here.
 fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, RunError> {
     let bytes = disk::read(path, disk::SMALL).map_err(|error| {
         RunError::input(
@@ -189,7 +189,7 @@ fn read_key(path: &Path, attestation: &Path) -> Result<PrivateKey, RunError> {
     Ok(key)
 }
 
-/// The error of a key that only `ssh-keygen` can use, with the command that does.
+/// The error for a key that only `ssh-keygen` can use, with the right command.
 fn elsewhere(key: &Path, attestation: &Path, what: &str) -> RunError {
     RunError::input(
         format!("{} {what}", key.display()),
@@ -201,7 +201,7 @@ fn elsewhere(key: &Path, attestation: &Path, what: &str) -> RunError {
     )
 }
 
-/// Text of a file without what could disturb a terminal.
+/// The text without characters that could disturb a terminal.
 fn shown(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { char::REPLACEMENT_CHARACTER } else { c }).collect()
 }

@@ -1,6 +1,6 @@
-//! In: a run's folder. Out: a report of every claim in it. Must stay true: nothing is written and no libtorch is
-//! needed; what follows from the lock or from the bytes on disk is computed again from them, never compared with a
-//! copy of itself; one broken claim does not hide the next; what nothing here can prove is said to be taken on trust.
+//! In: a run's folder. Out: a report of every claim in it. Must stay true: it writes nothing and needs no libtorch;
+//! everything that follows from the lock or from the bytes on disk is recomputed from them, never compared with a copy
+//! of itself; one broken claim does not hide the next; claims that nothing here can prove are reported as trusted.
 
 mod attested;
 mod checkpoints;
@@ -29,7 +29,7 @@ pub use report::{Claim, Report, Subject};
 
 use log::Log;
 
-/// Checks everything in a run's folder. `documents` are for runs on text.
+/// Checks everything in a run's folder. Runs on text need `documents`.
 pub fn verify(
     folder: &Path,
     documents: Option<Arc<TextIndex>>,
@@ -55,7 +55,7 @@ pub fn verify(
         format!("lock {}: every line follows from its text", experiment.id().short()),
     );
     let attestation = attestation(&paths);
-    // Before the log: a process that trains meanwhile saves a checkpoint after the lines that lead to it.
+    // Before the log, because a concurrent training process saves a checkpoint after its log lines.
     let names = checkpoint::names(&paths.checkpoints())?;
     let diverged = attestation.as_ref().and_then(|read| read.as_ref().ok()?.diverged);
     let log = log::check(&paths, &experiment, attestation.is_some(), diverged, &mut report);
@@ -93,7 +93,7 @@ pub fn verify(
     let finished = attestation.is_some();
     let other_canonc =
         attested::other_canonc(attestation.as_ref().and_then(|read| read.as_ref().ok())).is_some();
-    // A run that diverged ends there.
+    // A diverged run ends there.
     let last = diverged.unwrap_or(experiment.budget.steps);
     let ends = checkpoints::Ends { last, finished };
     let saved = checkpoints::check(&paths, &experiment, &names, log.as_ref(), ends, &mut report)?;
@@ -110,7 +110,7 @@ pub fn verify(
     Ok(report)
 }
 
-/// Whether the prepared tokens are those of the documents that the lock's digest names. Bytes are their own tokens.
+/// Whether the prepared tokens are those of the documents in the lock's digest. Bytes are their own tokens.
 fn check_tokens(documents: &TextIndex, experiment: &Experiment, report: &mut Report) {
     let bytes = compiler::field::FieldValue::text("bytes");
     match documents.check() {
@@ -118,7 +118,7 @@ fn check_tokens(documents: &TextIndex, experiment: &Experiment, report: &mut Rep
             Subject::Tokens,
             "tokens of the documents: each document has the digest that the lock's covers",
         ),
-        // The lock's digest covers them; what made them is not here.
+        // The lock's digest covers them, but the tokenizer is not here.
         Ok(()) => report.trusted_since(
             Subject::Tokens,
             "prepare them again to compare",
@@ -128,10 +128,10 @@ fn check_tokens(documents: &TextIndex, experiment: &Experiment, report: &mut Rep
     }
 }
 
-/// The most bytes that a text of a run may have; a log line is some hundred.
+/// Maximum bytes of a text file in a run; a log line has a few hundred.
 const MAX_TEXT: u64 = 4 << 30;
 
-/// What a run keeps in files.
+/// The files in a run's folder.
 const FILES: [&str; 14] = [
     "attestation.toml",
     "attestation.toml.sig",
@@ -149,7 +149,7 @@ const FILES: [&str; 14] = [
     "writer",
 ];
 
-/// What cannot be read as the file of a run: reading a pipe never ends, and a device or a huge sparse file
+/// Reports files that cannot be regular files of a run: reading a pipe never ends, and a device or a huge sparse file
 /// fills the memory.
 fn special_files(paths: &Paths, report: &mut Report) {
     let checkpoints = paths.checkpoints();
@@ -189,7 +189,7 @@ fn special_files(paths: &Paths, report: &mut Report) {
     }
 }
 
-/// The lock's text; `None` if it is gone from what was a run.
+/// The lock's text; `None` if a run's folder has lost it.
 fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, RunError> {
     let why = match disk::read_text(&paths.lock(), disk::SMALL) {
         Ok(text) => return Ok(Some(text)),
@@ -207,7 +207,7 @@ fn lock_text(paths: &Paths, report: &mut Report) -> Result<Option<String>, RunEr
     ))
 }
 
-/// The attestation: `None` if there is none, else what it says or why it says nothing.
+/// The attestation: `None` if there is none, otherwise its content or why it is invalid.
 fn attestation(paths: &Paths) -> Option<Result<Attestation, String>> {
     match read(&paths.attestation()) {
         Ok(Some(text)) => Some(Attestation::parse(&text)),
@@ -216,10 +216,10 @@ fn attestation(paths: &Paths) -> Option<Result<Attestation, String>> {
     }
 }
 
-/// The most parameters that are drawn again, some minutes' work: a lock can name any number.
+/// Maximum number of parameters to draw again (a few minutes' work), since a lock can name any number.
 const MAX_DRAWN: u64 = 1 << 33;
 
-/// The initial weights, drawn again from the lock's seed.
+/// Checks the initial weights by drawing them again from the lock's seed.
 fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
     let Some(Record::Start(Start { initial, .. })) = log.records.first() else { return };
     let slots = checkpoint::slots(&experiment.arch.compiled.graph);
@@ -247,7 +247,7 @@ fn check_initial(log: &Log, experiment: &Experiment, report: &mut Report) {
     }
 }
 
-/// Refuses what is in the folder and is no part of a run; hidden files, which nothing reads, are named.
+/// Refuses files in the folder that do not belong to a run; hidden files, which nothing reads, are named.
 fn other_files(paths: &Paths, report: &mut Report) -> Result<(), RunError> {
     let known = [
         paths.lock(),
@@ -286,7 +286,7 @@ fn other_files(paths: &Paths, report: &mut Report) -> Result<(), RunError> {
     Ok(())
 }
 
-/// What only computing the run again could prove, or nothing at all.
+/// Reports the claims that only a full rerun could prove, or that nothing can.
 fn say_what_is_trusted(log: Option<&Log>, report: &mut Report) {
     let (steps, evaluations) =
         log.map_or((0, 0), |log| (log.steps().count(), log.evaluations().count()));
@@ -318,7 +318,7 @@ fn say_what_is_trusted(log: Option<&Log>, report: &mut Report) {
     );
 }
 
-/// A file's text; `None` if there is none.
+/// A file's text; `None` if it does not exist.
 fn read(path: &Path) -> io::Result<Option<String>> {
     match disk::read_text(path, disk::TEXT) {
         Ok(text) => Ok(Some(text)),

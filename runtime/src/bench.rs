@@ -1,8 +1,8 @@
-//! Speed of the Canon layer beside what it replaces, forward and backward, in one process.
-//! In: a shape and how many rounds. Out: the times of libtorch's grouped conv1d and of shifted products in
-//! tch (both with libtorch's autograd, as PyTorch code has them) and of our kernel.
-//! Must stay true: all compute the same layer (residual, no activation); a round times each once, in turn,
-//! so that a busy moment falls on all; what is reported is medians. Printing is for the caller.
+//! Speed of the Canon layer compared with the code it replaces, forward and backward, in one process.
+//! In: a shape and a number of rounds. Out: the times of libtorch's grouped conv1d and of shifted products in tch (both
+//! with libtorch's autograd, as in PyTorch code) and of our kernel. Must stay true: all compute the same layer
+//! (residual, no activation); a round times each once, in turn, so a busy moment affects all; results are medians. The
+//! caller prints.
 
 pub mod data;
 pub mod scan;
@@ -24,7 +24,7 @@ pub struct CanonShape {
     pub kernel: i64,
 }
 
-/// The two shapes that the project's claim of speed is about.
+/// The two shapes of the project's claim about speed.
 pub const CANON_SHAPES: [CanonShape; 2] = [
     CanonShape { batch: 4, time: 1024, channels: 768, kernel: 4 },
     CanonShape { batch: 8, time: 512, channels: 256, kernel: 4 },
@@ -43,21 +43,21 @@ pub struct CanonBench {
     pub shape: CanonShape,
     pub threads: i32,
     pub rounds: usize,
-    /// The path ours took.
+    /// The path of our kernel.
     pub path: Path,
     pub conv1d: Timing,
     pub shifted: Timing,
     pub ours: Timing,
-    /// The median over rounds of conv1d's time by ours in that round.
+    /// Median over rounds of conv1d's time divided by ours in that round.
     pub speedup: f64,
-    /// Largest difference of y, dx and dw from conv1d's, by the largest magnitude in each.
+    /// Largest difference of y, dx and dw from conv1d's, relative to the largest magnitude in each.
     pub largest_difference: f64,
 }
 
 const OPTIONS: Options = Options { residual: true, activation: Activation::Identity };
 const WARM_UP: usize = 3;
 
-/// Times the three on random f32 data on the CPU. `rounds` of at least 1.
+/// Times the three on random f32 data on the CPU. `rounds` must be at least 1.
 pub fn canon(shape: CanonShape, rounds: usize) -> Result<CanonBench, KernelError> {
     let CanonShape { batch, time, channels, kernel } = shape;
     let cpu = (Kind::Float, Device::Cpu);
@@ -109,7 +109,7 @@ pub fn canon(shape: CanonShape, rounds: usize) -> Result<CanonBench, KernelError
             times.iter_mut().zip(round_times).for_each(|(all, one)| all.push(one));
         }
     }
-    // What reducing to a loss costs is not the layer's: the same with the layer left out is taken off.
+    // Subtract the cost of reducing to a loss, which is not the layer's: the time of the same code without the layer.
     let [conv1d, shifted, loss, ours] = times;
     let loss = Timing::of(&loss).median;
     let conv1d: Vec<f64> = conv1d.iter().map(|t| t - loss).collect();

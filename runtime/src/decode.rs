@@ -1,11 +1,11 @@
-//! Many texts at once: prompts of any lengths, each continued until its stop token or its limit.
+//! Batched decoding: prompts of any lengths, each continued until its stop token or its limit.
 //!
-//! In: a graph, weights on their machine, prompts, how to sample. Out: each prompt's tokens. Must stay true: a prompt
-//! gets the tokens that [`generate`] gives it alone, up to what another batch size rounds; draws are a function of
-//! the prompt's own seed and how many came before; every family decodes alike, since all of them carry a state.
+//! In: a graph, weights on their machine, prompts, sampling options. Out: each prompt's tokens. Must stay true: a
+//! prompt gets the same tokens as from [`generate`] alone, up to rounding at another batch size; draws are a function
+//! of the prompt's own seed and the number of earlier draws; every family carries a state, so all decode the same way.
 //!
-//! All rows begin at position 0 together. One that is still inside its prompt is fed its prompt's next token, so no
-//! row is padded and none needs a mask; rows that are done leave the batch.
+//! All rows begin at position 0 together. A row that is still inside its prompt is fed its prompt's next token, so rows
+//! need no padding and no mask; finished rows leave the batch.
 //!
 //! [`generate`]: crate::generate::generate
 
@@ -19,30 +19,30 @@ use crate::weights::Weights;
 use records::init::philox::Philox;
 use records::run::RunError;
 
-/// What is continued.
+/// A prompt to continue.
 #[derive(Clone, Copy, Debug)]
 pub struct Prompt<'a> {
-    /// At least one.
+    /// At least one token.
     pub tokens: &'a [i64],
-    /// Tokens to draw, unless the stop token comes before.
+    /// Maximum number of tokens to draw before the stop token.
     pub most: usize,
-    /// Of its own draws.
+    /// Seed of this prompt's draws.
     pub seed: u64,
 }
 
-/// How all of them are.
+/// Sampling options for all prompts.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct How {
     /// 0 takes the likeliest token.
     pub temperature: f64,
     pub top_k: Option<usize>,
-    /// Drawing it ends a text; it is not given.
+    /// Token that ends a text when drawn; it is not returned.
     pub stop: Option<i64>,
-    /// Prompts that are continued together at the most.
+    /// Maximum number of prompts continued together.
     pub rows: usize,
 }
 
-/// What came of a prompt.
+/// The continuation of a prompt.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Text {
     pub tokens: Vec<i64>,
@@ -57,9 +57,9 @@ pub struct Decoder {
     vocab: i64,
 }
 
-/// One prompt under way.
+/// One prompt in progress.
 struct Row<'a> {
-    /// Which of the prompts it is.
+    /// Index of the prompt.
     number: usize,
     prompt: Prompt<'a>,
     draws: Philox,
@@ -73,17 +73,17 @@ impl Decoder {
         Decoder::of(plan::forward(graph, stream, options), graph.vocab, machine)
     }
 
-    /// Runs a streaming plan that takes and gives states.
+    /// Takes a streaming plan with states as inputs and outputs.
     pub fn of(plan: Plan, vocab: i64, machine: Machine) -> Result<Decoder, ExecuteError> {
         Ok(Decoder { streamer: Streamer::new(plan, machine)?, vocab })
     }
 
-    /// The streaming plan it runs.
+    /// Its streaming plan.
     pub fn streamer(&self) -> &Streamer {
         &self.streamer
     }
 
-    /// The texts of the prompts, in their order. `weights` are on the decoder's machine.
+    /// The texts of the prompts, in their order. `weights` must be on the decoder's machine.
     pub fn decode(
         &self,
         weights: &Weights,
@@ -102,7 +102,7 @@ impl Decoder {
             check_ids(&name, &Streamer::row(prompt.tokens)?, self.vocab, false)?;
         }
         let mut texts = vec![Text::default(); prompts.len()];
-        // Prompts of like lengths together: the fewer tokens are fed one by one.
+        // Group prompts of similar lengths, so fewer tokens are fed one by one.
         let mut order: Vec<(usize, Prompt<'_>)> = prompts.iter().copied().enumerate().collect();
         order.sort_by_key(|(number, prompt)| (prompt.tokens.len(), *number));
         for some in order.chunks(how.rows.max(1)) {
@@ -115,7 +115,7 @@ impl Decoder {
         Ok(texts)
     }
 
-    /// Continues some prompts in step.
+    /// Continues some prompts in lockstep.
     fn together<'a>(
         &self,
         weights: &Weights,
@@ -188,7 +188,7 @@ impl<'a> Row<'a> {
         Row { number, prompt, draws, text: Text::default(), done: prompt.most == 0 }
     }
 
-    /// What it is fed at position `at`, given the logits there: the rest of its prompt, then what is drawn.
+    /// The token to feed at position `at`, given the logits there: the rest of its prompt, then drawn tokens.
     fn next(&mut self, at: usize, logits: &[f64], how: How) -> Result<i64, RunError> {
         if let Some(token) = self.prompt.tokens.get(at) {
             return Ok(*token);
@@ -206,7 +206,7 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Moves what is done from the one to the other, the rest keeping its order.
+/// Moves finished rows from `rows` to `ended`. The rest keep their order.
 fn take_done<'a>(rows: &mut Vec<Row<'a>>, ended: &mut Vec<Row<'a>>) {
     let (done, left): (Vec<_>, Vec<_>) = std::mem::take(rows).into_iter().partition(|row| row.done);
     ended.extend(done);

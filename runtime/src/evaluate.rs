@@ -1,11 +1,10 @@
-//! In: the weights of a run and its held-out windows. Out: how well they do: mean loss a counted token, tokens of
-//! answers right, answers right as a whole by level, and what else the task is measured by. Must stay true: the
-//! windows are the same at every evaluation and in every arm; an answer that its window cuts off is not scored; sums
-//! are taken in window order.
+//! In: the weights of a run and its held-out windows. Out: mean loss per counted token, token accuracy of answers,
+//! exact match by level, and the task's other metrics. Must stay true: the windows are the same at every evaluation and
+//! in every arm; an answer that its window cuts off is not scored; sums run in window order.
 //!
-//! Each token of an answer is guessed from the true tokens before it. An answer is right as a whole only if every
-//! guess is, and then greedy decoding writes the same answer, so exact match is what generating would give. Where
-//! other answers are right too, `written` has the model write its own.
+//! Each token of an answer is predicted from the true tokens before it. An answer matches only if every prediction is
+//! right, and then greedy decoding writes the same answer, so exact match equals that of generation. For tasks with
+//! several right answers, `written` lets the model write its own.
 
 mod knowledge;
 mod sentences;
@@ -45,7 +44,7 @@ impl Measurer {
         })
     }
 
-    /// How each kernel was computed so far.
+    /// The paths of each kernel so far.
     pub fn paths(&self) -> Paths {
         let mut paths = self.evaluator.paths();
         if let Some(decoder) = &self.decoder {
@@ -90,7 +89,7 @@ impl Measurer {
                 Some(_) | None,
             ) => {}
         }
-        // At the end alone: before it, counts are enough to draw a curve.
+        // Only at the end: earlier, counts are enough to draw a curve.
         let last = state.step == job.steps;
         Ok(Evaluation {
             step: state.step,
@@ -103,7 +102,7 @@ impl Measurer {
         })
     }
 
-    /// Every held-out window, each token guessed from the true ones before it.
+    /// Runs every held-out window, predicting each token from the true ones before it.
     fn forced(&self, job: &mut Job, state: &State) -> Result<Forced, RunError> {
         let mut forced = Forced::default();
         let mut batch = Batch::default();
@@ -129,20 +128,20 @@ impl Measurer {
     }
 }
 
-/// What guessing each token comes to.
+/// Results of predicting each token.
 #[derive(Debug, Default)]
 struct Forced {
-    /// Summed.
+    /// Sum over counted targets.
     nll: f64,
     counted: u64,
     tokens: Score,
     answers: BTreeMap<u32, Score>,
-    /// Of whole biographies.
+    /// Losses of whole biographies.
     knowledge: Losses,
     singles: Singles,
 }
 
-/// Each question by itself.
+/// Each question on its own.
 #[derive(Debug, Default)]
 struct Singles {
     asked: Asked,
@@ -151,7 +150,7 @@ struct Singles {
 }
 
 impl Singles {
-    /// What of it the lock asks for, if anything was scored.
+    /// The part that the lock asks for, if anything was scored.
     fn questions(self, metrics: Metrics) -> Option<Questions> {
         let Singles { asked, answers, tokens } = self;
         let answers = if metrics.answers { answers } else { BTreeMap::new() };

@@ -1,9 +1,9 @@
 //! Running plans on libtorch.
 //!
-//! In: a plan, a machine (device, dtype, which kernels) and tensors for the plan's inputs. Out: its outputs, and
-//! which path computed each kernel. Must stay true: every path is chosen when the plan is bound, before anything
-//! runs, and is recorded; nothing is tracked for autograd; memory is freed where the plan says; numbers (losses,
-//! rates, positions given by the caller) stay on the CPU.
+//! In: a plan, a machine (device, dtype, kernels) and tensors for the plan's inputs. Out: its outputs, and the path of
+//! each kernel. Must stay true: every path is chosen when the plan is bound, before anything runs, and is recorded;
+//! nothing is tracked for autograd; memory is freed where the plan says; numbers (losses, rates, positions given by the
+//! caller) stay on the CPU.
 //!
 //! [`Trainer`], [`Evaluator`] and [`Streamer`] are the three ways a plan is used.
 
@@ -30,11 +30,11 @@ pub use stream::{Carried, Streamer};
 pub use trace::Traced;
 pub use train::{Evaluation, Evaluator, Moments, StepTrace, Sums, Trainer, check_ids};
 
-/// What plans are run on.
+/// The machine that plans run on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Machine {
     pub device: Device,
-    /// What `f32` of a plan is: `Float`, or `Double` to check results.
+    /// The dtype for a plan's `f32`: `Float`, or `Double` to check results.
     pub kind: Kind,
     pub kernels: KernelRequest,
 }
@@ -59,14 +59,14 @@ impl Machine {
     }
 }
 
-/// Which implementation a kernel should have where there are several.
+/// Which kernels run their plain implementation. The others run the fastest one for the device and dtype.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelRequest {
-    /// Plain tch throughout, to compare with; else the fastest there is for the device and dtype, but for
+    /// Use plain tch for all kernels, as a reference.
     pub all: bool,
-    /// Canon layers and short convolutions,
+    /// Use plain tch for Canon layers and short convolutions.
     pub canon: bool,
-    /// norms with a gate.
+    /// Use plain tch for gated norms.
     pub gated_norm: bool,
 }
 
@@ -96,7 +96,7 @@ impl fmt::Display for ExecuteError {
 impl std::error::Error for ExecuteError {}
 
 impl From<ExecuteError> for RunError {
-    /// What a plan cannot do here, inputs having been checked before, is this machine's: memory, mostly.
+    /// Inputs are checked earlier, so an error here is the machine's, usually a lack of memory.
     fn from(error: ExecuteError) -> Self {
         RunError::machine(
             error.message,
@@ -117,8 +117,8 @@ impl From<tch::TchError> for ExecuteError {
     }
 }
 
-/// One kernel alone, as a plan on `machine` would run it, its operands' values as that plan has them. libtorch may
-/// track it: this is how tests differentiate a plan's forward steps by autograd.
+/// Runs one kernel alone, as a plan on `machine` would. `operands` have the values' types in that plan. libtorch may
+/// track it, so tests can differentiate a plan's forward steps with autograd.
 pub fn compute(
     kernel: &Kernel,
     values: &[&Value],
@@ -131,7 +131,7 @@ pub fn compute(
     dispatch::run(kernel, choose(kernel, values, machine), operands, &context)
 }
 
-/// Who is told how long each step took.
+/// A callback for how long each step took.
 pub type Watch<'a> = &'a mut dyn FnMut(&Step, Duration);
 
 /// One plan bound to a machine.
@@ -141,13 +141,13 @@ pub struct Executor {
     machine: Machine,
     /// How each step is computed.
     choices: Vec<Choice>,
-    /// Whether a step may use up its first operand.
+    /// Whether a step may overwrite its first operand.
     consumes: Vec<bool>,
-    /// Whether an output must be made the caller's own.
+    /// Whether an output must be copied for the caller.
     copies: Vec<bool>,
     runs: Cell<u64>,
     tables: RefCell<rope::Tables>,
-    /// Digests of every step's results, while they are asked for.
+    /// Digests of every step's results, while tracing.
     trace: RefCell<Option<trace::Trace>>,
 }
 
@@ -185,22 +185,22 @@ impl Executor {
         self.machine
     }
 
-    /// Takes digests of every step's results from now on.
+    /// Starts to digest every step's results.
     pub fn begin_trace(&self) {
         *self.trace.borrow_mut() = Some(trace::Trace::default());
     }
 
-    /// The digests since then, in the order of execution; none are taken any more.
+    /// Stops tracing and returns the digests in order of execution.
     pub fn end_trace(&self) -> Vec<Traced> {
         self.trace.borrow_mut().take().unwrap_or_default().lines
     }
 
-    /// Where a step of the plan is, in words.
+    /// A description of a step of the plan.
     pub fn place(&self, step: u32) -> String {
         trace::place(&self.plan, step as usize)
     }
 
-    /// What has run so far, by kernel and path.
+    /// The kernels and paths that have run so far.
     pub fn paths(&self) -> Paths {
         let mut paths = Paths::default();
         for (step, choice) in self.plan.steps.iter().zip(&self.choices) {
@@ -209,8 +209,8 @@ impl Executor {
         paths
     }
 
-    /// Runs every step. `give` supplies each input of the plan; what comes back is in the order of its outputs.
-    /// An input that the plan writes over is changed in place.
+    /// Runs every step. `give` supplies each input of the plan; results are in the order of the plan's outputs. An
+    /// input that the plan overwrites is changed in place.
     pub fn run(
         &self,
         give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
@@ -218,7 +218,7 @@ impl Executor {
         self.run_timed(give, None)
     }
 
-    /// As [`Executor::run`], telling how long each step took. On a GPU that is how long it took to ask.
+    /// Like [`Executor::run`], and reports each step's time. On a GPU this is only the time to launch it.
     pub fn run_timed(
         &self,
         mut give: impl FnMut(Input) -> Result<Tensor, ExecuteError>,
@@ -290,7 +290,7 @@ impl Executor {
         Ok(outputs)
     }
 
-    /// An input as the plan wants it: shape and dtype checked, on the machine's device.
+    /// An input in the form that the plan expects: shape and dtype checked, on the machine's device.
     fn fitted(
         &self,
         input: Input,
@@ -317,7 +317,7 @@ impl Executor {
                 tensor.kind()
             )));
         }
-        // A number mixes with tensors of any device, and some are read on the CPU.
+        // A number works with tensors on any device, and some are read on the CPU.
         let device = if dims.is_empty() { tensor.device() } else { self.machine.device };
         if tensor.device() == device { Ok(tensor) } else { Ok(tensor.f_to_device(device)?) }
     }
@@ -353,7 +353,7 @@ fn put(values: &mut [Option<Tensor>], id: ValId, tensor: Tensor) {
     }
 }
 
-/// The open extents, read off the tensors given: tokens or targets are [batch, time], keys [batch, past, …].
+/// The open extents, from the given tensors: tokens or targets are [batch, time], keys [batch, past, …].
 fn sizes_of(given: &[(Input, ValId, Tensor)]) -> Sizes {
     let mut sizes = Sizes { batch: 0, time: 0, past: 0 };
     for (input, _, tensor) in given {
@@ -371,7 +371,7 @@ fn sizes_of(given: &[(Input, ValId, Tensor)]) -> Sizes {
     sizes
 }
 
-/// Whether an extent is the tokens given, for choosing before sizes are known.
+/// Whether an extent is the number of given tokens, for choosing before sizes are known.
 pub(crate) fn is_time(extent: Option<&Extent>) -> bool {
     matches!(extent, Some(Extent::Time))
 }

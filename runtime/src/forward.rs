@@ -1,8 +1,7 @@
-//! What an arch with given weights makes of given tokens: logits, losses, gradients.
+//! Runs an arch with given weights on given tokens: logits, losses, gradients.
 //!
-//! In: a graph, weights, tokens, perhaps targets. Out: named tensors. Must stay true: the three plans run here are
-//! those that generation, evaluation and training run; losses are means over counted targets, and gradients are of
-//! that mean.
+//! In: a graph, weights, tokens, perhaps targets. Out: named tensors. Must stay true: it runs the same three plans as
+//! generation, evaluation and training; losses are means over counted targets, and gradients are of that mean.
 
 use std::path::Path;
 
@@ -18,7 +17,7 @@ use crate::execute::{
 use crate::weights::{Weights, file};
 use records::run::RunError;
 
-/// What is asked.
+/// A request for logits, losses and gradients.
 #[derive(Debug)]
 pub struct Request<'a> {
     pub graph: &'a Graph,
@@ -32,7 +31,7 @@ pub struct Request<'a> {
     pub machine: Machine,
 }
 
-/// What came out.
+/// The results.
 #[derive(Debug)]
 pub struct Answer {
     /// [batch, time, vocab]
@@ -92,14 +91,14 @@ pub fn forward(request: &Request<'_>) -> Result<Answer, RunError> {
 }
 
 impl Answer {
-    /// To a safetensors file, over any file already there.
+    /// Writes a safetensors file, over any file already there.
     pub fn write(&self, path: &Path) -> Result<(), RunError> {
         let named = self.named();
         let all: Vec<(&str, &Tensor)> = named.iter().map(|(name, t)| (name.as_str(), t)).collect();
         file::write(path, &all, Some("forward"))
     }
 
-    /// As a file holds it: `logits`; `loss` [1] f64 and `nll`, if there were targets; `grad.<path>`.
+    /// The tensors of the file: `logits`; `loss` [1] f64 and `nll`, if there were targets; `grad.<path>`.
     pub fn named(&self) -> Vec<(String, Tensor)> {
         let mut named = vec![("logits".to_owned(), self.logits.shallow_clone())];
         if let Some(Measured { loss, counted: _, nll }) = &self.measured {
@@ -113,7 +112,7 @@ impl Answer {
     }
 }
 
-/// Targets that are not ignored, of which there must be one.
+/// Number of targets that are not ignored. There must be at least one.
 fn counted(targets: &Tensor) -> Result<i64, RunError> {
     let count = targets
         .f_ne(IGNORED)
@@ -129,7 +128,7 @@ fn counted(targets: &Tensor) -> Result<i64, RunError> {
     Ok(count)
 }
 
-/// Options of a training plan whose update is never run.
+/// Options for a training plan that never runs its update.
 fn backward_only(loss: Loss, common: Options) -> TrainOptions {
     let none = loss.z_loss; // any number: nothing reads these
     let optimizer = Optimizer {

@@ -1,9 +1,8 @@
 //! Sampling from an arch, token by token.
 //!
-//! In: a graph, weights, a prompt, how to sample. Out: tokens, each given to the caller as it is drawn. Must stay
-//! true: the same request gives the same tokens wherever logits have the same bits: draws are a function of (seed,
-//! how many came before); the state is carried, so a token costs the same however long the text is, but for
-//! attention.
+//! In: a graph, weights, a prompt, sampling options. Out: tokens, each passed to the caller when drawn. Must stay true:
+//! the same request gives the same tokens wherever logits have the same bits, since draws are a function of (seed,
+//! number of earlier draws); the state is carried, so except for attention a token costs the same at any length.
 
 use std::ops::ControlFlow;
 
@@ -16,12 +15,12 @@ use crate::weights::Weights;
 use records::init::philox::Philox;
 use records::run::RunError;
 
-/// How the next token is chosen.
+/// How to choose the next token.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Sampling {
-    /// 0 takes the likeliest, the lowest id among equals.
+    /// 0 takes the likeliest token, and the lowest id among equals.
     pub temperature: f64,
-    /// Only among this many of the likeliest.
+    /// Sample only among this many of the likeliest tokens.
     pub top_k: Option<usize>,
     pub seed: u64,
 }
@@ -34,12 +33,12 @@ pub struct Request<'a> {
     pub prompt: &'a [i64],
     pub max_tokens: usize,
     pub sampling: Sampling,
-    /// Drawing this one ends the text; it is not given.
+    /// Token that ends the text when drawn; it is not returned.
     pub stop: Option<i64>,
     pub machine: Machine,
 }
 
-/// What came out beside the tokens.
+/// Facts about a generation, in addition to its tokens.
 #[derive(Debug)]
 pub struct Generated {
     pub tokens: Vec<i64>,
@@ -48,10 +47,10 @@ pub struct Generated {
     pub paths: Paths,
 }
 
-/// Prompt tokens taken at once: bounds what attention holds meanwhile.
+/// Prompt tokens processed at once, to bound attention's memory.
 pub(crate) const PREFILL: usize = 256;
 
-/// Draws tokens until there are enough, the stop token comes, or `each` breaks.
+/// Draws tokens until there are enough, the stop token is drawn, or `each` breaks.
 pub fn generate(
     request: &Request<'_>,
     mut each: impl FnMut(i64) -> ControlFlow<()>,
@@ -112,7 +111,7 @@ fn advance(
     Ok((Vec::try_from(last.f_to_device(tch::Device::Cpu)?)?, after))
 }
 
-/// The next token after logits. `index`: how many were drawn before.
+/// The next token, given logits. `index`: the number of earlier draws.
 pub(crate) fn choose(
     logits: &[f64],
     sampling: Sampling,
@@ -159,7 +158,7 @@ pub(crate) fn choose(
     Ok(chosen as i64)
 }
 
-/// Of the draws of one text.
+/// Key of the draws of one text.
 pub(crate) fn key(seed: u64) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 sample");
     hasher.update(&seed.to_le_bytes());

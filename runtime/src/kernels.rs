@@ -1,7 +1,7 @@
-//! The project's own kernels and what they stand on. In: tch tensors. Out: tensors, and the path that made
-//! them, which the caller records.
-//! Must stay true: every fused kernel has a plain-tch reference beside it; one `choose` per kernel says which
-//! runs, before it runs; nothing falls back silently; results have the same bits at any thread count.
+//! The project's own kernels and their foundations. In: tch tensors. Out: tensors, and the path that made them, which
+//! the caller records.
+//! Must stay true: every fused kernel has a plain-tch reference in the same module; one `choose` per kernel decides the
+//! path before it runs; nothing falls back silently; results have the same bits at any thread count.
 
 pub mod arrange;
 pub mod attention;
@@ -30,7 +30,7 @@ pub use ffi::{
     set_deterministic, torch_version,
 };
 
-/// Why a kernel could not run: operands that do not fit, or libtorch's own words.
+/// Why a kernel could not run: operands that do not fit, or libtorch's own message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct KernelError {
     message: String,
@@ -56,8 +56,8 @@ impl From<tch::TchError> for KernelError {
     }
 }
 
-/// The instructions a Rust kernel is compiled for. The two x86 sets give equal bits (the same fused
-/// operations on the same elements in the same order); `Portable` rounds differently where it has no fused multiply-add.
+/// The instruction set that a Rust kernel is compiled for. The two x86 sets give equal bits (the same fused operations
+/// on the same elements in the same order); `Portable` rounds differently without a fused multiply-add.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Isa {
     Avx512,
@@ -66,8 +66,8 @@ pub enum Isa {
 }
 
 impl Isa {
-    /// What the kernels of this process use: never more than ATen was told to (`ATEN_CPU_CAPABILITY`), so
-    /// that one setting makes two machines agree.
+    /// The instruction set for this process's kernels: never more than ATen's limit (`ATEN_CPU_CAPABILITY`), so one
+    /// setting makes two machines agree.
     pub fn of_process() -> Self {
         static CHOSEN: OnceLock<Isa> = OnceLock::new();
         *CHOSEN.get_or_init(|| {
@@ -81,7 +81,7 @@ impl Isa {
         })
     }
 
-    /// Whether this CPU has it.
+    /// Whether this CPU supports it.
     pub fn is_available(self) -> bool {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -114,19 +114,19 @@ impl fmt::Display for Isa {
     }
 }
 
-/// What became of libtorch's CUDA half, which binaries here are not linked against.
+/// The state of libtorch's CUDA half, which our binaries do not link.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CudaLibrary {
     /// This libtorch has none: a CPU build or the lean tree.
     Absent,
-    /// It is loaded; whether there is a GPU is [`cuda_devices`].
+    /// It is loaded; [`cuda_devices`] says whether there is a GPU.
     Loaded,
-    /// It is there and does not load, in the loader's words.
+    /// It exists but does not load; holds the loader's message.
     Failed(String),
 }
 
-/// Loads libtorch_cuda from beside the loaded libtorch_cpu, once. It must come before any CUDA query: the
-/// first query caches libtorch's stubs, and CUDA is then lost to the process. So ask here, not tch.
+/// Loads libtorch_cuda from the folder of the loaded libtorch_cpu, once. It must come before any CUDA query: the first
+/// query caches libtorch's stubs, and CUDA is then lost to the process. So ask here, not tch.
 pub fn cuda_library() -> &'static CudaLibrary {
     static LIBRARY: OnceLock<CudaLibrary> = OnceLock::new();
     LIBRARY.get_or_init(|| {

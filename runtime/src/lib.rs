@@ -1,4 +1,4 @@
-//! Plan and data in, a run folder out: the only crate that links libtorch.
+//! Turns a plan and data into a run folder. This is the only crate that links libtorch.
 //!
 //! In: locks, plans and windows of tokens. Out: training, evaluation, generation, and their records. Must stay true:
 //! a run is a function of its lock; device and dtype are arguments everywhere.

@@ -1,4 +1,4 @@
-//! The machine and the libtorch of this process, looked at without touching CUDA.
+//! Observes the machine and the libtorch of this process without touching CUDA.
 
 use records::platform::{Host, observe_host};
 
@@ -14,21 +14,21 @@ pub struct Observed {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Torch {
     pub version: String,
-    /// Where it was loaded from; empty where the loader does not say.
+    /// The folder that it was loaded from; empty if the loader does not say.
     pub folder: String,
-    /// What ATen picked: `AVX2`, `AVX512`, `DEFAULT`.
+    /// ATen's choice: `AVX2`, `AVX512`, `DEFAULT`.
     pub cpu_capability: String,
-    /// What our kernels use.
+    /// The instruction set of our kernels.
     pub isa: Isa,
     pub threads: usize,
-    /// The line of its build description that names the BLAS; empty where there is none.
+    /// The line of its build description that names the BLAS; empty if there is none.
     pub blas: String,
     pub deterministic: bool,
-    /// Whether its CUDA half lies beside it. Looking does not load it; `kernels::cuda_devices` does.
+    /// Whether its CUDA half is in the same folder. This does not load it; `kernels::cuda_devices` does.
     pub has_cuda: bool,
 }
 
-/// Looks at the machine and at libtorch, without touching CUDA.
+/// Observes the machine and libtorch, without touching CUDA.
 pub fn observe() -> Observed {
     let folder = kernels::library_folder().unwrap_or_default();
     let config = kernels::build_config();

@@ -1,7 +1,7 @@
 //! In: a run's folder and its job. Out: some or all of its steps computed again, from the initial weights and from
-//! every checkpoint that is kept, and whatever does not come out as it was logged or saved. Must stay true: nothing
-//! is written; what is called the same has the same bits; on a machine that is not the attested one a difference is
-//! called a fault of the run only where no rounding can explain it.
+//! every kept checkpoint, and every difference from the logged or saved result. Must stay true: it writes nothing; only
+//! equal bits count as equal; on a machine that differs from the attested one, a difference is called a fault of the
+//! run only if no rounding can explain it.
 
 mod platform;
 mod segment;
@@ -25,42 +25,42 @@ pub(crate) use platform::Machines;
 pub use platform::Platform;
 pub(crate) use segment::{Origin, is_near};
 
-/// How much is computed again.
+/// How many steps to compute again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Amount {
     Steps(u64),
     All,
 }
 
-/// Steps that are replayed where no number is given.
+/// Number of steps to replay by default.
 pub const STEPS: u64 = 32;
 
-/// What came of it.
+/// The result of a replay.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replay {
-    /// Steps computed again, and how many are logged.
+    /// Number of steps computed again, then number of logged steps.
     pub steps: u64,
     pub of_steps: u64,
     /// First and last step of each stretch.
     pub stretches: Vec<(u64, u64)>,
     pub evaluations: u64,
     pub of_evaluations: u64,
-    /// Steps whose kept checkpoint was reached from the state before it, and how many checkpoints are kept.
+    /// Steps with a kept checkpoint that was reached from the state before it, then the number of kept checkpoints.
     pub reached: Vec<u64>,
     pub kept: usize,
     pub differences: Vec<Difference>,
     pub platform: Platform,
 }
 
-/// Something that did not come out as the run has it.
+/// A result that differs from the run's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     pub text: String,
-    /// Rounding on another machine may explain it.
+    /// Whether rounding on another machine may explain it.
     pub maybe_rounding: bool,
 }
 
-/// A run's log by step, what it kept, and the means to compute it again.
+/// A run's log by step, its checkpoints, and the plans to compute it again.
 pub(crate) struct Replayer {
     pub(crate) job: Job,
     pub(crate) machine: Machine,
@@ -68,7 +68,7 @@ pub(crate) struct Replayer {
     pub(crate) measurer: Measurer,
     pub(crate) store: Store,
     pub(crate) log: Logged,
-    /// The oldest first.
+    /// Oldest first.
     pub(crate) kept: Vec<Found>,
     pub(crate) platform: Platform,
     pub(crate) attestation: Option<Attestation>,
@@ -95,14 +95,14 @@ impl Logged {
         Ok((log, heads))
     }
 
-    /// The last step that is logged.
+    /// The last logged step.
     pub(crate) fn last(&self) -> u64 {
         self.steps.keys().next_back().copied().unwrap_or(0)
     }
 }
 
 impl Replayer {
-    /// Reads the run and binds its plans. Nothing is computed yet.
+    /// Reads the run and binds its plans. Computes nothing yet.
     pub(crate) fn new(paths: &Paths, job: Job, machine: Machine) -> Result<Replayer, RunError> {
         fits(&estimate(&job), memory_limit().as_ref())?;
         let (log, heads) = Logged::read(paths)?;
@@ -138,7 +138,7 @@ impl Replayer {
     }
 }
 
-/// Computes steps again, from the initial weights and from every kept checkpoint. `told` hears of each step done.
+/// Computes steps again, from the initial weights and from every kept checkpoint. Calls `told` after each step.
 pub fn replay(
     paths: &Paths,
     job: Job,
@@ -214,7 +214,7 @@ impl Replay {
             && self.reached.len() == self.kept
     }
 
-    /// Puts what was found into the report of `canonc verify`.
+    /// Adds the results to the report of `canonc verify`.
     pub fn tell(&self, report: &mut Report) {
         let Replay {
             steps,

@@ -1,7 +1,7 @@
-//! In: a run's folder and its job. Out: the run computed again from its initial weights, and the first line of its
-//! log, the first tensor of its checkpoints and, as far as what it kept allows, the first operation of its plan that
-//! does not come out the same. Must stay true: nothing is written; what is named first is first in the order of
-//! computation; what cannot be told from the kept evidence is not told.
+//! In: a run's folder and its job. Out: the run computed again from its initial weights, and the first difference in
+//! its log, in the tensors of its checkpoints and, as far as the kept evidence allows, in the operations of its plan.
+//! Must stay true: it writes nothing; "first" means first in the order of computation; it never reports more than the
+//! kept evidence shows.
 
 mod folders;
 mod operation;
@@ -20,32 +20,32 @@ pub use operation::Variant;
 
 use reason::of_one_step;
 
-/// What came of running a run again, or of comparing two.
+/// The result of running a run again, or of comparing two runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reproduction {
-    /// Logged steps that were compared before the first difference, and how many there are.
+    /// Number of logged steps compared before the first difference, then number of logged steps.
     pub steps: u64,
     pub of_steps: u64,
     pub evaluations: u64,
-    /// Steps of the checkpoints whose every tensor was compared and is equal.
+    /// Steps of the checkpoints with every tensor compared and equal.
     pub checkpoints: Vec<u64>,
     pub first: Option<First>,
     pub platform: Platform,
 }
 
-/// The first thing that differs.
+/// The first difference.
 #[derive(Clone, Debug, PartialEq)]
 pub struct First {
     pub place: Place,
-    /// What of it, with both values.
+    /// The values that differ, both of them.
     pub text: String,
     /// The first tensor that differs, at this checkpoint: the first one compared after the first difference.
     pub tensor: Option<(u64, Option<StateDifference>)>,
-    /// What follows about where in the step it arises.
+    /// Conclusions about where in the step it arises.
     pub reasons: Vec<String>,
     /// The same steps computed in other ways.
     pub variants: Vec<Variant>,
-    /// Rounding on another machine may explain it.
+    /// Whether rounding on another machine may explain it.
     pub maybe_rounding: bool,
 }
 
@@ -69,11 +69,11 @@ impl Place {
     }
 }
 
-/// Hears how it goes.
+/// Receives progress.
 pub trait Observer {
     fn step(&mut self, step: &Step);
     fn evaluation(&mut self, evaluation: &Evaluation);
-    /// The first difference, as soon as it is found; the run goes on to the next checkpoint to name a tensor.
+    /// Called with the first difference when it is found. The run continues to the next checkpoint to name a tensor.
     fn differs(&mut self, place: Place, text: &str);
 }
 
@@ -130,7 +130,7 @@ pub fn reproduce(
         if let Some(difference) = again.checkpoint(&state)? {
             if let Some(difference) = difference {
                 let step = state.step;
-                // What is computed below has its own state: two do not fit everywhere.
+                // The code below has its own state, and some machines cannot hold two.
                 drop(state);
                 let place = Place::Checkpoint(step);
                 let other = found.platform != Platform::Same;
@@ -158,10 +158,10 @@ pub fn reproduce(
 
 const LOG_ONLY: &str = "the tensors of the next checkpoint are the same bits, so that training agrees: only the log is wrong";
 
-/// A run under way once more.
+/// A run that is being computed again.
 struct Again {
     replayer: Replayer,
-    /// The latest state that both are known to have had, bit for bit.
+    /// The latest state known to be bitwise equal in both.
     agreed: Origin,
 }
 
@@ -196,7 +196,7 @@ impl Again {
         self.replayer.is_rounding(step, step.step - self.agreed.step().min(step.step))
     }
 
-    /// Compares the state with the checkpoint kept of its step, if there is one.
+    /// Compares the state with its step's checkpoint, if one is kept.
     fn checkpoint(&mut self, state: &State) -> Result<Option<Option<StateDifference>>, RunError> {
         let kept = self.replayer.kept.iter().find(|found| found.manifest.step == state.step);
         let Some(found) = kept.cloned() else { return Ok(None) };
@@ -209,7 +209,7 @@ impl Again {
         Ok(Some(difference))
     }
 
-    /// Goes on to the next step that a checkpoint is kept of, this one included, and compares its tensors.
+    /// Continues to the next step with a kept checkpoint, this one included, and compares its tensors.
     fn next_checkpoint(
         &mut self,
         state: &mut State,
@@ -228,12 +228,12 @@ impl Again {
         }
         let agreed = self.agreed.clone();
         let difference = self.checkpoint(state)?;
-        // What comes after the first difference is no state to start from.
+        // A state after the first difference is not a valid start.
         self.agreed = agreed;
         Ok(difference.map(|difference| (next, difference)))
     }
 
-    /// Where a step that differs may have gone another way.
+    /// Finds where a differing step may have diverged.
     fn explain(
         &mut self,
         mut first: First,

@@ -1,6 +1,6 @@
-//! In: a job (everything a lock says, ready to run) and a folder. Out: the run in that folder, further along or
-//! finished. Must stay true: weights after step n are a function of the job; a step that was logged before comes out
-//! the same or the run stops; whatever happens between two steps, the next process goes on from a whole checkpoint.
+//! In: a job (everything in a lock, ready to run) and a folder. Out: the run in that folder, further along or finished.
+//! Must stay true: weights after step n are a function of the job; a step that was logged before gives the same result
+//! or the run stops; after an interruption at any time, the next process resumes from a complete checkpoint.
 
 mod alternate;
 mod machine;
@@ -37,38 +37,38 @@ pub use state::{State, gradients};
 pub(crate) use state::{tensors, values};
 pub use timing::{How, Timing, time};
 
-/// How a job is run; none of it changes what comes out.
+/// Options of a process that runs a job. They do not affect results.
 #[derive(Debug)]
 pub struct Options<'a> {
-    /// Checkpoint and return after the step that is under way when this becomes true.
+    /// When this becomes true, finish the current step, save a checkpoint and return.
     pub stop: &'a AtomicBool,
-    /// Checkpoint and return after this step.
+    /// Save a checkpoint and return after this step.
     pub stop_after: Option<u64>,
     pub faults: &'a Faults,
 }
 
-/// Who is told how it goes.
+/// Receives a run's progress.
 pub trait Watch {
     fn step(&mut self, step: &Step, seconds: f64);
     fn evaluation(&mut self, evaluation: &Evaluation, seconds: f64);
-    /// Anything that a person should know of: what was found, cut, refused, proved.
+    /// An event that a person should know about: something found, cut, refused or proved.
     fn event(&mut self, event: &Event);
 }
 
-/// How it ended.
+/// The outcome of training.
 #[derive(Clone, Debug, PartialEq)]
 pub enum End {
     /// All steps are done and attested.
     Finished(Attestation),
-    /// They were done before.
+    /// The run was already finished.
     Already(Attestation),
-    /// Training diverged, now or before, which is attested; `why` is what the log shows.
+    /// Training diverged, now or earlier, and this is attested; `why` is the evidence in the log.
     Diverged { attestation: Attestation, why: String },
-    /// There is a checkpoint of this step to go on from.
+    /// Training can resume from a checkpoint of this step.
     Interrupted { step: u64 },
 }
 
-/// Trains until the last step or until told to stop.
+/// Trains until the last step or until asked to stop.
 pub fn train(
     job: &mut Job,
     folder: &Path,
@@ -77,7 +77,7 @@ pub fn train(
     watch: &mut dyn Watch,
 ) -> Result<End, RunError> {
     let ours = |found: &str| belongs(folder, job.digests, job.cadence.evaluation, found);
-    // Nothing is made for a run that cannot be; one that is finished needs no memory any more.
+    // Create nothing for a run that cannot be trained. A finished run needs no more memory.
     if !Paths::new(folder).attestation().exists() {
         fits(&estimate(job), memory_limit().as_ref())?;
     }
@@ -93,18 +93,18 @@ pub fn train(
     let end = run.go_on();
     if let Err(error) = &end {
         let why = error.message.clone();
-        // The error itself is what matters; a folder that cannot take this line says so in it.
+        // Return the original error: if the folder cannot take this line, that error already says so.
         let _ = run.folder.record(&Event::Failed { step: run.state.step, why });
     }
     end
 }
 
-/// What the last record shows of a run that diverged.
+/// The evidence of divergence in the last record.
 fn diverged(records: &[Record], last: u64) -> Option<(u64, String)> {
     records.last().and_then(|record| finished::divergence(record, last))
 }
 
-/// The attestation of a run that is done, if there is one that can be believed, and what it logged.
+/// A finished run's attestation, if there is a credible one, and its log.
 fn attested(
     job: &Job,
     folder: &RunFolder,
@@ -115,7 +115,7 @@ fn attested(
     let why = match Attestation::parse(&text) {
         Ok(attestation) if attestation.lock == job.id() => {
             let records = finished::records(&folder.paths, job.into(), &attestation)?;
-            // Somebody may have deleted all states to save room; one that is there has to be the attested one.
+            // Checkpoints may have been deleted to save space; an existing one must match the attestation.
             if !checkpoint::names(&folder.paths.checkpoints())?.is_empty() {
                 verify::last_state(&folder.paths, job, &attestation)
                     .map_err(|why| finished::mismatch(&folder.paths, &why))?;
@@ -142,19 +142,19 @@ struct Run<'a> {
     state: State,
     log: Log,
     store: Store,
-    /// What `kernels.txt` holds.
+    /// The content of `kernels.txt`.
     kernels: Kernels,
-    /// What the last checkpoint holds.
+    /// The last checkpoint.
     saved: Option<Manifest>,
     counted: u64,
-    /// What shows that training diverged at the step of `state`.
+    /// The evidence that training diverged at the step of `state`.
     diverged: Option<String>,
-    /// Logged lines that came out the same again, as far as that was told.
+    /// Number of reproduced log lines reported so far.
     proved: u64,
 }
 
 impl<'a> Run<'a> {
-    /// Opens the log, finds the state to go on from and binds the plans.
+    /// Opens the log, finds the state to resume from and binds the plans.
     fn begin(
         job: &'a mut Job,
         folder: RunFolder,
@@ -191,7 +191,7 @@ impl<'a> Run<'a> {
         tell(Event::Started { step: state.step, machine: machine::line(&machine::facts()) })?;
         let (records, _) = records::metrics::read(&folder.paths.metrics())?;
         let counted = logged_targets(&records, state.step);
-        // A process that ended after it saved the last state of a run that diverged has left only the attesting.
+        // If the run diverged and the last process ended after saving the last state, only the attestation is missing.
         let diverged = diverged(&records, job.steps);
         let diverged = diverged.filter(|(step, _)| *step == state.step).map(|(_, why)| why);
         Ok(Run {
@@ -221,7 +221,7 @@ impl<'a> Run<'a> {
         let last = self.job.steps;
         if self.state.step < last && self.diverged.is_none() && self.stops() {
             let step = self.state.step;
-            // Told to stop before the first step, it keeps its word all the same.
+            // If it is asked to stop before the first step, there must still be a checkpoint.
             if self.saved.is_none() {
                 self.checkpoint()?;
                 self.tell(Event::Interrupted { step })?;
@@ -261,7 +261,7 @@ impl<'a> Run<'a> {
         self.finish()
     }
 
-    /// Says once which logged lines this process made again and found equal.
+    /// Reports, once, the logged lines that this process reproduced.
     fn tell_proved(&mut self, step: u64) -> Result<(), RunError> {
         let lines = self.log.proved() - self.proved;
         if lines > 0 {
@@ -271,7 +271,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Whether this process is to train no further.
+    /// Whether this process must stop training.
     fn stops(&self) -> bool {
         let Options { stop, stop_after, faults: _ } = self.options;
         stop.load(Ordering::Relaxed) || stop_after.is_some_and(|after| self.state.step >= after)
@@ -288,7 +288,7 @@ impl<'a> Run<'a> {
         let seconds = start.elapsed().as_secs_f64();
         self.counted += step.counted;
         let logged = self.append(&Record::Step(step.clone()));
-        // Said first: an older log has a number where this step has none, and the reason is the same.
+        // Checked first: an older log has a number where this step has none, for the same reason.
         if step.loss.is_none() {
             return Err(nothing_counted(self.job, step.step));
         }
@@ -304,7 +304,7 @@ impl<'a> Run<'a> {
         self.diverged = finished::divergence(record, self.job.steps).map(|(_, why)| why);
     }
 
-    /// The error of a step whose data cannot be read. Nothing has been computed with it, so the state before it is kept.
+    /// The error for a step with unreadable data. Nothing has used the data yet, so the state before it is saved.
     fn saved_without_data(&mut self, error: RunError) -> RunError {
         let step = self.state.step;
         let is_saved = self.saved.as_ref().is_some_and(|saved| saved.step == step);
@@ -330,7 +330,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    /// Makes the log durable, then the state, then forgets old states.
+    /// Makes the log durable, then saves the state, then deletes old states.
     fn checkpoint(&mut self) -> Result<(), RunError> {
         self.log.sync()?;
         self.keep_kernels()?;
@@ -341,7 +341,7 @@ impl<'a> Run<'a> {
         let manifest = self.store.save(state.step, chain, &mut read, faults)?;
         self.store.prune(self.job.cadence.keep, faults)?;
         self.saved = Some(manifest);
-        // Of this machine and time, like seconds; a process that is killed has said it at its last checkpoint.
+        // A fact of this machine and time, like seconds. A killed process has reported it at its last checkpoint.
         match peak_memory() {
             None => Ok(()),
             Some(bytes) => self.time(&format!(
@@ -351,7 +351,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Adds the paths of this process to those that earlier ones took.
+    /// Adds the paths of this process to those of earlier ones.
     fn keep_kernels(&mut self) -> Result<Kernels, RunError> {
         let path = self.folder.paths.kernels();
         let found = disk::read_text(&path, disk::SMALL).unwrap_or_default();
@@ -405,7 +405,7 @@ impl<'a> Run<'a> {
                 .into_iter()
                 .collect(),
         };
-        // What is attested is what is on the disk, not what this process remembers.
+        // The attestation covers the data on disk, not this process's memory.
         verify::check_own(&self.folder.paths, self.job, &attestation)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0.0, |t| t.as_secs_f64());
         let circumstances =
@@ -437,7 +437,7 @@ impl<'a> Run<'a> {
     }
 }
 
-/// What earlier processes wrote to `kernels.txt`, if a run of this plan can have written it.
+/// The `kernels.txt` of earlier processes, if a run of this plan can have written it.
 fn kept_kernels(path: &Path, job: &Job) -> Result<Kernels, RunError> {
     let text = match disk::read_text(path, disk::SMALL) {
         Ok(text) => text,
@@ -459,7 +459,7 @@ fn planted(path: &Path, why: &str) -> RunError {
     )
 }
 
-/// A step that no loss can be computed of: going on would train on nothing and call it a loss.
+/// The error for a step without counted targets: continuing would train on nothing and report a loss.
 fn nothing_counted(job: &Job, step: u64) -> RunError {
     let windows = job.micro_batches.saturating_mul(job.rows);
     let of = match windows {
@@ -473,7 +473,7 @@ fn nothing_counted(job: &Job, step: u64) -> RunError {
     )
 }
 
-/// Counted targets of the logged steps up to `step`.
+/// Number of counted targets in the logged steps up to `step`.
 fn logged_targets(records: &[Record], step: u64) -> u64 {
     let counts = records.iter().map(|record| match record {
         Record::Step(logged) if logged.step <= step => logged.counted,
@@ -482,17 +482,17 @@ fn logged_targets(records: &[Record], step: u64) -> u64 {
     counts.fold(0, u64::saturating_add)
 }
 
-/// What every process that worked on a run left behind.
+/// The records of all processes that worked on a run.
 struct History {
     /// One for each process.
     machines: Vec<String>,
-    /// Logged lines that came out the same again.
+    /// Logged lines that were reproduced.
     proved: u64,
-    /// Of all steps and evaluations.
+    /// Total seconds of all steps and evaluations.
     seconds: f64,
 }
 
-/// The machine of each process that worked on a run, as [`line`] writes it.
+/// The machine of each process that worked on a run, in the form of [`line`].
 pub(crate) fn started(paths: &Paths) -> Vec<String> {
     let events = json_lines(&paths.events());
     let started =

@@ -1,9 +1,9 @@
 //! The parameters of an architecture as tensors.
 //!
-//! In: a graph's manifest, and a seed or a file of weights. Out: one tensor per parameter, in parameter order; a
-//! file. Must stay true: paths and shapes are the manifest's; an element drawn depends on (seed, path, place) alone;
-//! a file that does not fit is refused with every name at fault, ours and its own; loading executes nothing, and holds
-//! the parameters and a piece of the file, never the file.
+//! In: a graph's manifest, and a seed or a file of weights. Out: one tensor per parameter, in parameter order; a file.
+//! Must stay true: paths and shapes are the manifest's; a drawn element depends only on (seed, path, index); a file
+//! that does not fit is refused with every wrong name, ours and its own; loading executes nothing, and holds the
+//! parameters and a piece of the file, never the whole file.
 
 pub mod file;
 
@@ -20,7 +20,7 @@ use interop::source::Source;
 use records::init;
 use records::run::RunError;
 
-/// Tensors by parameter, in the order of `graph.params()`: what `ParamId` indexes.
+/// Tensors by parameter, in the order of `graph.params()` and indexed by `ParamId`.
 #[derive(Debug)]
 pub struct Weights {
     pub paths: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Weights {
 }
 
 impl Weights {
-    /// As a run begins: every parameter drawn in f32 by its rule, keyed by the seed and its key in the manifest.
+    /// The initial weights of a run: every parameter drawn in f32 by its rule, keyed by the seed and its manifest key.
     pub fn init(graph: &Graph, seed: u64) -> Result<Self, ExecuteError> {
         let mut weights = Self { paths: Vec::new(), tensors: Vec::new() };
         for param in graph.params() {
@@ -38,13 +38,13 @@ impl Weights {
         Ok(weights)
     }
 
-    /// From a file with our paths, Hugging Face's names or Lingua's; in f32 on the CPU.
+    /// Loads a file with our paths, Hugging Face's names or Lingua's; in f32 on the CPU.
     pub fn load(compiled: &Compiled, path: &Path) -> Result<Self, RunError> {
         let source = Source::open(compiled, path).map_err(refused)?;
         Self::read(&compiled.graph, &source, Device::Cpu, Kind::Float)
     }
 
-    /// Straight into tensors of that device and dtype, a piece of the file at a time.
+    /// Like [`Weights::load`], directly into tensors of that device and dtype, a piece of the file at a time.
     pub fn read(
         graph: &Graph,
         source: &Source,
@@ -59,7 +59,7 @@ impl Weights {
         Ok(weights)
     }
 
-    /// To a safetensors file, under our paths.
+    /// Saves a safetensors file, under our paths.
     pub fn save(&self, path: &Path) -> Result<(), RunError> {
         let named: Vec<(&str, &Tensor)> =
             self.paths.iter().map(String::as_str).zip(&self.tensors).collect();
@@ -71,7 +71,7 @@ impl Weights {
         self.tensors.get(index)
     }
 
-    /// In memory of their own on that device and of that dtype.
+    /// A copy in newly allocated memory with that device and dtype.
     pub fn to(&self, device: Device, kind: Kind) -> Result<Self, ExecuteError> {
         let mut tensors = Vec::with_capacity(self.tensors.len());
         for tensor in &self.tensors {
@@ -80,7 +80,7 @@ impl Weights {
         Ok(Self { paths: self.paths.clone(), tensors })
     }
 
-    /// On that device and of that dtype, to be read only: tensors that are so already are shared, not copied.
+    /// For reading only, with that device and dtype: matching tensors are shared, not copied.
     pub fn on(&self, device: Device, kind: Kind) -> Result<Self, ExecuteError> {
         let mut tensors = Vec::with_capacity(self.tensors.len());
         for tensor in &self.tensors {
@@ -90,7 +90,7 @@ impl Weights {
     }
 }
 
-/// One parameter out of a file.
+/// One parameter, read from a file.
 fn filled(
     source: &Source,
     index: usize,
@@ -121,7 +121,7 @@ fn filled(
     Ok(tensor.f_reshape(&param.shape).map_err(ExecuteError::from)?)
 }
 
-/// As an error about the file.
+/// Converts it to an error about the file.
 pub fn refused(error: ForeignError) -> RunError {
     let ForeignError { place, message, help, machine } = error;
     let message = match message.strip_prefix("it ") {

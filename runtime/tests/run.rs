@@ -1,7 +1,7 @@
-//! What a run promises, in one process: equal bits however it is cut, refusals of whatever is not as it was.
+//! Tests of a run's promises, in one process: equal bits however it is interrupted, and refusal of changed files.
 //!
 //! In: recipes and archs as text, in temporary folders. Must stay true: each case trains for well under a second, on
-//! one thread, and can fail. What needs a process to die is in the command line's tests.
+//! one thread, and can fail. Cases that need a process to die are in the command line's tests.
 
 mod run {
     mod bits;

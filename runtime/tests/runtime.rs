@@ -1,7 +1,7 @@
-//! The one test binary of the crate: plans, run.
+//! The crate's only test binary: it runs plans.
 //!
-//! In: archs as text, vectors of the reference code, random cases. Must stay true: what a plan computes is what the
-//! published models compute, what libtorch's autograd computes, and the same however it is cut and run.
+//! In: archs as text, vectors of the reference code, random cases. Must stay true: a plan computes the same as the
+//! published models and as libtorch's autograd, however it is cut and run.
 
 mod runtime {
     mod archs;

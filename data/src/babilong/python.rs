@@ -1,19 +1,19 @@
-//! In: the text of a Python file. Out: the strings and dictionaries of strings it assigns to names. Must stay true:
-//! nothing is run; what is no assignment of literals is passed over; any text is read in time linear in its length.
+//! In: the text of a Python file. Out: the strings and dictionaries of strings that it assigns to names. Must stay
+//! true: no code runs; only assignments of literals are read; the time is linear in the text's length.
 
 use std::collections::BTreeMap;
 
-/// What a name is assigned.
+/// The value assigned to a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Value {
     Text(String),
     Dict(BTreeMap<String, Value>),
 }
 
-/// Dictionaries in dictionaries, at most.
+/// Maximum nesting of dictionaries.
 const DEPTH: usize = 16;
 
-/// All such assignments, also of single entries (`NAME['key'] = …`), later ones over earlier ones.
+/// All literal assignments, including single entries (`NAME['key'] = …`). Later ones replace earlier ones.
 pub fn assignments(source: &str) -> BTreeMap<String, Value> {
     let mut values = BTreeMap::new();
     for line in tokens(source).split(|token| *token == Token::Sign(LINE)) {
@@ -43,7 +43,7 @@ pub fn assignments(source: &str) -> BTreeMap<String, Value> {
     values
 }
 
-/// The end of a logical line: one outside all brackets.
+/// The token for the end of a logical line, that is, a line end outside all brackets.
 const LINE: char = '\n';
 
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +89,7 @@ impl Parser<'_> {
         Some(Value::Dict(entries))
     }
 
-    /// Strings one after the other or joined by `+`, names of strings, and parentheses around them.
+    /// Adjacent strings or strings joined by `+`, names of strings, and parentheses around them.
     fn text(&mut self, depth: usize) -> Option<String> {
         let mut whole = String::new();
         loop {
@@ -119,7 +119,7 @@ impl Parser<'_> {
         }
     }
 
-    /// An f-string with the known names filled in; what is not known stays as it is.
+    /// Fills in the known names of an f-string. Unknown names are left unchanged.
     fn formatted(&self, text: &str) -> String {
         let mut whole = String::new();
         let mut rest = text;
@@ -172,7 +172,7 @@ fn tokens(source: &str) -> Vec<Token<'_>> {
                 _ => {}
             }
             if first == '\\' {
-                // The line goes on.
+                // A backslash continues the line.
                 rest = rest.strip_prefix("\\\n").map_or(rest, |_| rest.get(1..).unwrap_or(""));
             } else if !first.is_whitespace() || first == LINE && brackets == 0 {
                 tokens.push(Token::Sign(first));
@@ -183,7 +183,7 @@ fn tokens(source: &str) -> Vec<Token<'_>> {
     tokens
 }
 
-/// The string literal that the text begins with, and what follows it.
+/// The string literal at the start of the text, and the text after it.
 fn string(text: &str) -> Option<(Token<'_>, &str)> {
     let quote_at = text.bytes().take(3).position(|byte| matches!(byte, b'\'' | b'"'))?;
     let (prefix, body) = text.split_at_checked(quote_at)?;
@@ -311,7 +311,7 @@ G = 'later'
         assert!(assignments(&deep).is_empty());
         let brackets = format!("A = {}", "(".repeat(100_000));
         assert!(assignments(&brackets).is_empty());
-        // Nothing is read over and over.
+        // A chain of assignments is read in linear time.
         let chain: String = (0..20_000).map(|i| format!("A{} = A{i}\n", i + 1)).collect();
         assert_eq!(assignments(&format!("A0 = 'x'\n{chain}"))["A20000"], text("x"));
     }

@@ -1,29 +1,29 @@
-//! In: a Brevo question and the tokens somebody answered. Out: whether they are the query's ancestors with parents
-//! first, by our strict rule and by the published checker's. Must stay true: any valid order is right; the rules
-//! differ in one thing only, that the published checker lets a vertex be named twice (data spec, 3.3).
+//! In: a Brevo question and the tokens of an answer. Out: whether they are the query's ancestors with parents first, by
+//! our strict rule and by the published checker's. Must stay true: any valid order is right; the two rules differ only
+//! in that the published checker lets a vertex be named twice (data spec, 3.3).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use super::Brevo;
 
-/// Both verdicts on one answer.
+/// The verdicts of both rules on one answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// The paper's rule and ours.
+    /// By the paper's rule, which is also ours.
     pub strict: Result<(), Wrong>,
-    /// The published checker's rule, which accepts repeated vertices.
+    /// By the published checker's rule, which accepts repeated vertices.
     pub published: bool,
 }
 
-/// The first thing that is wrong with an answer.
+/// The first error in an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wrong {
     /// The tokens do not split into names.
     Malformed,
-    /// A name that is no ancestor of the query.
+    /// A name that does not belong to an ancestor of the query.
     Foreign,
-    /// A vertex before one of its parents.
+    /// A vertex comes before one of its parents.
     Early,
     Repeated,
     Missing,
@@ -42,8 +42,8 @@ impl fmt::Display for Wrong {
 }
 
 impl Brevo {
-    /// Judges `answer`, what was generated up to the end token and without it, to the question `prompt`, which
-    /// starts with bos and ends with the answer marker.
+    /// Judges `answer` to the question `prompt`. `answer` is the generated text up to, and without, the end token.
+    /// `prompt` starts with bos and ends with the answer marker.
     pub fn judge(&self, prompt: &[u32], answer: &[u32]) -> Verdict {
         match self.question(prompt) {
             Some(question) => question.judge(self, answer),
@@ -51,7 +51,7 @@ impl Brevo {
         }
     }
 
-    /// The published checker's call: a whole sequence, which has to begin and end with bos.
+    /// The published checker's call, for a whole sequence, which must begin and end with bos.
     pub fn judge_sequence(&self, tokens: &[u32]) -> Verdict {
         let malformed = Verdict { strict: Err(Wrong::Malformed), published: false };
         let Some((&last, rest)) = tokens.split_last() else { return malformed };
@@ -90,7 +90,7 @@ impl Brevo {
         Some(Question { parents, ancestors })
     }
 
-    /// The names these tokens are, each a slice of them.
+    /// Splits these tokens into names.
     pub fn names<'a>(&self, tokens: &'a [u32]) -> Option<Vec<&'a [u32]>> {
         let continues = self.continues();
         let last = if self.multi { 2 * continues } else { self.size };
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn each_way_to_be_wrong_is_named() {
-        // 1 -> 3, 2 -> 3, 3 -> 4, and 5 -> 6 beside them; asked for 4.
+        // 1 -> 3, 2 -> 3, 3 -> 4, and a separate edge 5 -> 6. The query is 4.
         let prompt = [9999, 1, 3, 2, 3, 3, 4, 5, 6, 9997, 4, 9998];
         let judge = |answer: &[u32]| brevo(false).judge(&prompt, answer);
         for right in [[1, 2, 3, 4], [2, 1, 3, 4]] {

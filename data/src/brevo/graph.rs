@@ -1,22 +1,22 @@
-//! In: a size and draws. Out: Brevo's graph, the ancestors of one of its vertices with parents first, and how deep the
-//! question is. Must stay true: the order of draws and of every list (data spec, 3.2); vertices are numbered by
-//! creation, so that a parent always has the smaller number.
+//! In: a size and draws. Out: Brevo's graph, the ancestors of one of its vertices with parents first, and the
+//! question's depth. Must stay true: the order of draws and of every list (data spec, 3.2); vertices are numbered in
+//! order of creation, so a parent always has the smaller number.
 
 use super::{Ask, Rounding};
 use crate::cpython::Random;
 
-/// No vertex has more parents or children.
+/// Maximum number of parents, and of children, of a vertex.
 pub(super) const MOST_CHILDREN: usize = 4;
 
-/// A graph and the answer to its one question. The buffers are kept from draw to draw.
+/// A graph and the answer to its one question. Its buffers are reused from draw to draw.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
-    /// Per vertex, the published number; drawn from 1..=N.
+    /// The published number of each vertex, drawn from 1..=N.
     ids: Vec<u32>,
     parents: Vec<Parents>,
     children: Vec<u8>,
     query: u32,
-    /// Per vertex in the closure of the query, its children there not yet in the order; else 0.
+    /// For each vertex in the closure of the query, the number of its children there not in the order yet; else 0.
     waiting: Vec<u32>,
     answer: Vec<u32>,
     depth: u32,
@@ -48,7 +48,7 @@ impl Graph {
     ) {
         self.draw_edges(random, size, most_id, leaves);
         let candidates = match ask {
-            // A choice, though among one.
+            // The script draws a choice here although there is only one candidate.
             Ask::Last => 1,
             Ask::LastQuarter => (size / 4).max(1),
         };
@@ -108,7 +108,7 @@ impl Graph {
         }
     }
 
-    /// Kahn's algorithm from the query backwards, a drawn one of the ready vertices each time.
+    /// Kahn's algorithm from the query backwards. Each step draws one of the ready vertices.
     fn draw_answer(&mut self, random: &mut Random) {
         let Graph {
             ids: _,
@@ -128,7 +128,7 @@ impl Graph {
         distances.resize(parents.len(), u32::MAX);
         distances[query] = 0;
         *depth = u32::MAX;
-        // Parents have smaller numbers: whoever is in the closure is known to be when its turn comes.
+        // Parents have smaller numbers, so each vertex is known to be in the closure before the loop reaches it.
         for vertex in (0..=query).rev() {
             let distance = distances[vertex];
             if distance == u32::MAX {
@@ -168,12 +168,12 @@ impl Graph {
         self.query
     }
 
-    /// The ancestors of the query and it, parents before children.
+    /// The query and its ancestors, parents before children.
     pub fn answer(&self) -> &[u32] {
         &self.answer
     }
 
-    /// Edges on the shortest way from the query to a vertex without parents.
+    /// Number of edges on the shortest path from the query to a vertex without parents.
     pub fn depth(&self) -> u32 {
         self.depth
     }

@@ -1,6 +1,6 @@
-//! In: a person, drawn templates and an order of sentences. Out: the biography's bytes, and where its values are. Must
-//! stay true: a text in a drawn order is the one the published permuter makes of the text in the plain order; it is
-//! asked itself wherever a name stands in more than one place.
+//! In: a person, drawn templates and an order of sentences. Out: the biography's bytes and the positions of its values.
+//! Must stay true: a text in a drawn order is the one that the published permuter makes of the text in the plain order.
+//! Where a name occurs more than once, this module calls that permuter directly.
 
 use super::fields::{self, Fields, SENTENCES, Template, Text};
 use super::people::Person;
@@ -8,7 +8,7 @@ use super::permute::permute;
 use crate::cpython::Random;
 use crate::task::Span;
 
-/// A value of a biography that a model has to know; the level of its span.
+/// A value in a biography that a model has to know. It gives the level of the value's span.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Value {
     Name,
@@ -17,7 +17,7 @@ pub enum Value {
     University,
     Field,
     Employer,
-    /// The first pronoun.
+    /// Known from the first pronoun.
     Gender,
 }
 
@@ -32,7 +32,7 @@ impl Value {
         Value::Gender,
     ];
 
-    /// Of a sentence. The working city follows from the employer.
+    /// The value in a sentence. The working city has none, since it follows from the employer.
     fn of(sentence: usize) -> Option<Value> {
         match sentence {
             BIRTHDAY => Some(Value::BirthDate),
@@ -44,16 +44,16 @@ impl Value {
         }
     }
 
-    /// What [`Span::level`] says of this value.
+    /// The [`Span::level`] of this value.
     pub fn level(self) -> u32 {
         self as u32
     }
 }
 
-/// A text and where its values are. The buffers are kept from text to text.
+/// A text and the positions of its values. Its buffers are reused from text to text.
 #[derive(Clone, Debug, Default)]
 pub struct Biography {
-    /// Longer than any biography by a piece, once one was written.
+    /// After the first write, one piece longer than any biography.
     bytes: Vec<u8>,
     len: usize,
     spans: Vec<Span>,
@@ -64,7 +64,7 @@ impl Biography {
         self.bytes.get(..self.len).unwrap_or_default()
     }
 
-    /// In bytes of the text; levels are those of [`Value`].
+    /// Positions in bytes of the text. Levels are those of [`Value`].
     pub fn spans(&self) -> &[Span] {
         &self.spans
     }
@@ -88,7 +88,7 @@ impl Biography {
     }
 }
 
-/// The sentences by number, as their templates are drawn and, as a rule, written.
+/// Sentence numbers in the order in which their templates are drawn and normally written.
 pub(super) const ORDER: [usize; SENTENCES] =
     [BIRTHDAY, BIRTH_CITY, UNIVERSITY, FIELD, WORKING_CITY, EMPLOYER];
 const BIRTHDAY: usize = 0;
@@ -98,7 +98,7 @@ const FIELD: usize = 3;
 pub(super) const WORKING_CITY: usize = 4;
 pub(super) const EMPLOYER: usize = 5;
 
-/// No biography and a piece are longer.
+/// Maximum length of a biography plus one piece.
 pub(super) const MOST_BYTES: usize = 2048;
 
 /// A biography about to be written.
@@ -107,12 +107,12 @@ pub(super) struct Writing<'a> {
     pub(super) person: &'a Person,
     pub(super) she: bool,
     pub(super) templates: [&'a Template; SENTENCES],
-    /// The day before the month.
+    /// Whether the day comes before the month.
     pub(super) reverse: bool,
 }
 
 impl Writing<'_> {
-    /// The sentences in this order, the name in the first, a pronoun in the others.
+    /// Writes the sentences in this order, with the name in the first and a pronoun in the others.
     pub(super) fn write(&self, order: [usize; SENTENCES], to: &mut Biography) {
         to.clear();
         let Writing { fields, person: _, she, templates, reverse: _ } = self;
@@ -158,7 +158,7 @@ impl Writing<'_> {
         .map(Fields::spaced)
     }
 
-    /// What a sentence says; a date's year is the second part.
+    /// The value in a sentence. For a date, the second part is the year.
     fn value(&self, sentence: usize) -> (Text, Option<Text>) {
         let Writing { fields, person, reverse, .. } = self;
         let company = fields.companies[usize::from(person.company)];
@@ -177,8 +177,8 @@ impl Writing<'_> {
         }
     }
 
-    /// Whether each name stands in the text once only. The published permuter then puts the full name in the first
-    /// sentence and pronouns in the others, and that is all.
+    /// Whether each name occurs in the text exactly once. The published permuter then puts the full name in the first
+    /// sentence and pronouns in the others, and changes nothing else.
     pub(super) fn is_plain(&self) -> bool {
         let Writing { fields, person, .. } = self;
         let [first, middle, last] = person.names().map(str::as_bytes);
@@ -191,7 +191,7 @@ impl Writing<'_> {
         if among_names {
             return false;
         }
-        // No template has a name in it, so what is left are values.
+        // Templates contain no names, so only values need a check.
         let [firsts, middles, lasts] = &fields.named_in_values;
         let candidates = [
             firsts[usize::from(person.first_name)].then_some(first),
@@ -204,7 +204,7 @@ impl Writing<'_> {
         })
     }
 
-    /// Puts what is written in a drawn order by the published permuter.
+    /// Reorders the written text with the published permuter.
     pub(super) fn permute(
         &self,
         random: &mut Random,
@@ -213,14 +213,14 @@ impl Writing<'_> {
     ) {
         let text = String::from_utf8_lossy(to.bytes()).into_owned();
         let names = self.person.names();
-        // Every sentence has the name or a pronoun, so that any of them can come first.
+        // Every sentence has the name or a pronoun, so any of them can come first.
         let Some(permuted) = permute(random, names, &text) else { return };
         to.clear();
         let full = names.join(" ");
         for (place, (sentence, &was)) in permuted.sentences.iter().zip(&permuted.order).enumerate()
         {
             let start = to.len + 1;
-            // Names that stand elsewhere are replaced there too; a value that is changed so is none any more.
+            // Names elsewhere are replaced too. A value that changes this way no longer counts as a value.
             let mut found = |part: &str, value: Value| {
                 let at = sentence.find(part);
                 to.spans.extend(at.map(|at| Span {
@@ -245,7 +245,7 @@ impl Writing<'_> {
     }
 }
 
-/// Whether `part` is in `text`; both are short, which makes searching at every place the fastest way.
+/// Whether `part` is in `text`. Both are short, so testing every position is fastest.
 fn has(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }

@@ -1,29 +1,29 @@
-//! In: how surprised a model is by names and values, and its size. Out: the knowledge in it, in bits. Must stay true:
-//! the formulas of "Physics of Language Models: Part 3.3", Definition 4.3, with the sizes of the published lists
-//! (data spec, 4.6).
+//! In: a model's losses on names and values, and its size. Out: the knowledge in it, in bits. Must stay true: the
+//! formulas of "Physics of Language Models: Part 3.3", Definition 4.3, with the sizes of the published lists (data
+//! spec, 4.6).
 
 use std::f64::consts::LN_2;
 
 use super::Value;
 
-/// Full names there are: 400 * 400 * 1000.
+/// Number of full names: 400 * 400 * 1000.
 pub const NAMES: f64 = 160_000_000.0;
-/// Values a person can have: gender, birth date, birth city, university, field and employer.
+/// Number of combined values of a person: gender, birth date, birth city, university, field and employer.
 pub const VALUES: f64 = 2.0 * (12.0 * 28.0 * 200.0) * 200.0 * 300.0 * 100.0 * 263.0;
 
-/// What a model knows of a population.
+/// A model's knowledge of a population.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Capacity {
     /// Lower bound on the bits the model has learnt.
     pub bits: f64,
-    /// R: those bits a parameter.
+    /// R: learnt bits per parameter.
     pub per_parameter: f64,
-    /// R_max: what a model that knows everything would have.
+    /// R_max: R of a model that knows everything.
     pub most_per_parameter: f64,
 }
 
-/// Natural-log losses summed over the tokens of each person's name, and of their values, are averaged over people.
-/// The caller guarantees at least one parameter.
+/// The capacity for these losses: natural-log losses, summed over the tokens of each person's name or values, then
+/// averaged over people. The caller guarantees at least one parameter.
 pub fn capacity(people: u64, parameters: u64, name_loss: f64, value_loss: f64) -> Capacity {
     let people = people as f64;
     let (names, values) = (libm::log2(NAMES), libm::log2(VALUES));
@@ -36,7 +36,7 @@ pub fn capacity(people: u64, parameters: u64, name_loss: f64, value_loss: f64) -
     }
 }
 
-/// Losses of one biography after another, as [`capacity`] wants them.
+/// Accumulates losses, one biography at a time, into the means that [`capacity`] takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Losses {
     biographies: u64,
@@ -45,7 +45,7 @@ pub struct Losses {
 }
 
 impl Losses {
-    /// Counts a biography by the summed loss of each of its values, the name among them.
+    /// Adds a biography by the summed loss of each of its values, including the name.
     pub fn add(&mut self, values: impl IntoIterator<Item = (Value, f64)>) {
         self.biographies += 1;
         for (value, loss) in values {
@@ -61,7 +61,7 @@ impl Losses {
         }
     }
 
-    /// Means of names and of values; None before the first biography.
+    /// Mean losses of names and of values; None before the first biography.
     pub fn means(&self) -> Option<(f64, f64)> {
         let count = self.biographies as f64;
         (self.biographies > 0).then(|| (self.name / count, self.values / count))
@@ -76,10 +76,10 @@ mod tests {
     fn the_ends_of_the_scale() {
         assert!((libm::log2(VALUES) - 47.59).abs() < 0.005);
         let (people, parameters) = (50_000, 1_000_000);
-        // Nothing learnt: losses are those of guessing among all names and values.
+        // With nothing learnt, losses are those of guessing among all names and values.
         let nothing = capacity(people, parameters, NAMES.ln(), VALUES.ln());
         assert!(nothing.bits.abs() < 1e-6);
-        // Everything learnt: which person is the only question left.
+        // With everything learnt, the only uncertainty left is which person it is.
         let all = capacity(people, parameters, (people as f64).ln(), 0.0);
         assert!((all.per_parameter - all.most_per_parameter).abs() < 1e-9);
         assert!((all.bits - all.per_parameter * 1e6).abs() < 1e-3);

@@ -1,36 +1,36 @@
-//! In: the published lists of names and values, and sentence templates, embedded. Out: all of them ready to be
-//! copied into biographies. Must stay true: lists keep the published order, since draws are places in them; every
-//! string lies in one padded block, so that it can be copied in pieces of fixed size.
+//! In: the embedded published lists of names and values, and sentence templates. Out: all of them, ready to be copied
+//! into biographies. Must stay true: lists keep the published order, since draws are indices into them; all strings
+//! share one padded block, so they can be copied in pieces of fixed size.
 
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-/// What strings are copied in.
+/// Size of the pieces in which strings are copied.
 pub(super) const PIECE: usize = 64;
 
-/// A string of [`Fields`].
+/// A string in [`Fields`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Text {
     start: u32,
     len: u32,
 }
 
-/// A sentence around a name or pronoun and a value.
+/// A sentence template: a name or pronoun, then a value.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Template {
-    /// What comes between name and value: after the name; after " He", it included; after " She", it included.
+    /// Text between name and value, in three forms: after the name, starting with " He", and starting with " She".
     pub(super) after_name: Text,
     pub(super) he: Text,
     pub(super) she: Text,
-    /// After the value, with the full stop.
+    /// Text after the value, including the full stop.
     pub(super) end: Text,
 }
 
 /// The six sentences of a biography, in the order their templates are drawn.
 pub(super) const SENTENCES: usize = 6;
 
-/// A month's name in the order of the year.
+/// Month names in calendar order.
 pub const MONTHS: [&str; 12] = [
     "January",
     "February",
@@ -60,19 +60,19 @@ pub struct Fields {
     pub fields: Vec<Text>,
     /// Names and cities of companies.
     pub companies: Vec<(Text, Text)>,
-    /// Per month and day "May 3, " and "3 of May, ", and per year "1999".
+    /// "May 3, " and "3 of May, " for each month and day; "1999" for each year.
     pub(super) month_days: Vec<Text>,
     pub(super) day_months: Vec<Text>,
     pub(super) years: Vec<Text>,
     pub(super) templates: [Vec<Template>; SENTENCES],
-    /// Per first, middle and last name, whether a value or a date has it in it somewhere.
+    /// For each first, middle and last name, whether a value or a date contains it.
     pub(super) named_in_values: [Vec<bool>; 3],
     pub(super) abbreviations: Vec<String>,
     pub(super) prompts: Prompts,
     digest: blake3::Hash,
 }
 
-/// Sentences of bioR prompts, `{…}` where a value goes.
+/// Sentences of bioR prompts, with `{…}` in place of a value.
 #[derive(Clone, Debug)]
 pub(super) struct Prompts {
     pub(super) university: Vec<String>,
@@ -145,12 +145,12 @@ impl Fields {
         std::str::from_utf8(bytes).unwrap_or_default()
     }
 
-    /// Identifies lists and templates: they decide every biography.
+    /// Identifies the lists and templates, which decide every biography.
     pub fn digest(&self) -> blake3::Hash {
         self.digest
     }
 
-    /// Copies a string to `out` from `at` on, and up to a piece's length of what follows it; the place after it.
+    /// Copies a string and up to one piece of the bytes after it to `out` at `at`. Returns the end of the string.
     #[inline]
     pub(super) fn copy(&self, text: Text, out: &mut [u8], at: usize) -> usize {
         let (start, len) = (text.start as usize, text.len as usize);
@@ -161,12 +161,12 @@ impl Fields {
         at + len
     }
 
-    /// A name and the space before it.
+    /// A name, including the space before it.
     pub(super) fn spaced(name: Text) -> Text {
         Text { start: name.start - 1, len: name.len + 1 }
     }
 
-    /// The bytes that biographies are made of, ascending.
+    /// The bytes that biographies contain, ascending.
     pub fn bytes(&self) -> Vec<u8> {
         (1..=u8::MAX).filter(|byte| *byte != b'\n' && self.block.contains(byte)).collect()
     }
@@ -225,12 +225,12 @@ impl Fields {
             },
         };
         fields.named_in_values = fields.find_names();
-        // A copy may read a piece from a string's start on.
+        // A copy may read one piece from any string's start.
         fields.block.resize(fields.block.len() + PIECE, 0);
         fields
     }
 
-    /// Which names stand in a value or a date: what comes after the names in the block, or in a template.
+    /// Which names occur in a value or a date: either in the part of the block after the names, or in a template.
     fn find_names(&self) -> [Vec<bool>; 3] {
         let from = self.cities.first().map_or(0, |city| city.start as usize);
         let rest = String::from_utf8_lossy(&self.block[from..]);
@@ -239,7 +239,7 @@ impl Fields {
     }
 }
 
-/// The block while it grows. Strings are parted by line ends, which none of them has, so that nothing is found
+/// The block while it is built. Line ends, which no string contains, separate the strings, so a search finds nothing
 /// across two of them.
 #[derive(Default)]
 struct Block {
@@ -258,7 +258,7 @@ impl Block {
         lines(file).map(|line| self.add(line)).collect()
     }
 
-    /// Each after a space, which is no part of it.
+    /// Adds each name with a space before it. The space is not part of the returned name.
     fn names(&mut self, file: &str) -> Vec<Text> {
         lines(file)
             .map(|line| {
@@ -268,7 +268,7 @@ impl Block {
             .collect()
     }
 
-    /// Templates begin with the name, and have one value.
+    /// Templates begin with the name and contain one value.
     fn template(&mut self, template: &str) -> Template {
         let sentence = template.strip_prefix("{name}").unwrap_or(template);
         let (before, rest) = sentence.split_once('{').unwrap_or((sentence, ""));
@@ -315,7 +315,7 @@ mod tests {
             let text = fields.text(text);
             assert!(!text.is_empty() && text.trim() == text && !text.contains('\n'), "{text}");
         }
-        // The file's templates, put together again.
+        // The file's templates, reassembled.
         let file: serde_json::Value = serde_json::from_str(TEMPLATES).unwrap();
         let lists = file["get_text_simple3"].as_object().unwrap().values();
         for (list, templates) in lists.zip(&fields.templates) {
@@ -343,7 +343,7 @@ mod tests {
         assert!(named(&fields.first_names, first, "Austin"));
         assert!(!named(&fields.first_names, first, "Gabrielle"));
         assert!(named(&fields.last_names, last, "Abbott"));
-        // No template has one, which the fast order of sentences relies on.
+        // Templates contain no name. The fast reordering of sentences relies on it.
         let templates: Vec<&str> = fields
             .templates
             .iter()

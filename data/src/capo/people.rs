@@ -1,14 +1,14 @@
-//! In: a seed and a number of people. Out: who they are. Must stay true: the order of draws (data spec, 4.2), so that
-//! person i is the same however many follow; no two people have the same name.
+//! In: a seed and a number of people. Out: the people. Must stay true: the order of draws (data spec, 4.2), so person i
+//! does not depend on how many follow; no two people have the same name.
 
 use super::Pronoun;
 use super::fields::{DAYS, FIRST_YEAR, Fields, MONTHS, YEARS};
 use crate::cpython::Random;
 
-/// More people than the published experiments know; names run out at 160 million.
+/// More people than in any published experiment. Names run out at 160 million.
 pub const MOST_PEOPLE: u32 = 10_000_000;
 
-/// A person's values, as places in the lists of [`Fields`].
+/// A person's values, as indices into the lists of [`Fields`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Person {
     pub first_name: u16,
@@ -18,18 +18,18 @@ pub struct Person {
     pub university: u16,
     pub field: u16,
     pub company: u16,
-    /// Month and day from 0 on, years from 1900 on.
+    /// Months and days count from 0, years from 1900.
     pub month: u8,
     pub day: u8,
     pub year: u8,
     pub she: bool,
 }
 
-/// The first `count` people of this generator.
+/// The first `count` people that this generator draws.
 pub fn people(random: &mut Random, count: u32, pronoun: Pronoun) -> Vec<Person> {
     let fields = Fields::get();
     let (middles, lasts) = (fields.middle_names.len(), fields.last_names.len());
-    // A bit a name: pages that no name falls on are never touched.
+    // One bit per name. Memory pages without a drawn name are never touched.
     let names = fields.first_names.len() * middles * lasts;
     let mut taken = vec![0u64; names / 64 + 1];
     let mut people = Vec::with_capacity(count as usize);
@@ -97,13 +97,13 @@ impl Person {
         Fields::get().text(Fields::get().fields[usize::from(self.field)])
     }
 
-    /// The employer and where it is.
+    /// The employer and its city.
     pub fn company(&self) -> (&'static str, &'static str) {
         let (name, city) = Fields::get().companies[usize::from(self.company)];
         (Fields::get().text(name), Fields::get().text(city))
     }
 
-    /// The record under its published names.
+    /// The person's record, under the published field names.
     pub fn record(&self, id: u32) -> serde_json::Value {
         let [first, middle, last] = self.names();
         let (company, company_city) = self.company();

@@ -1,6 +1,6 @@
-//! In: a biography in any words, the names of its person, and draws. Out: its sentences in a drawn order, the first
-//! with the full name, later ones with a pronoun. Must stay true: every plain text replacement of the published
-//! augmentation in its order, odd results included (data spec, 4.4); the fast way of `Capo` is held against this.
+//! In: a biography in any words, the person's names, and draws. Out: its sentences in a drawn order, the full name in
+//! the first and a pronoun in later ones. Must stay true: every plain text replacement of the published augmentation,
+//! in its order, odd results included (data spec, 4.4). Tests compare `Capo`'s fast way with this.
 
 use super::fields::Fields;
 use crate::cpython::Random;
@@ -10,14 +10,14 @@ const ATTEMPTS: usize = 1000;
 /// Sentences in their new order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Permuted {
-    /// Without the stops between them.
+    /// The sentences, without the stops between them.
     pub sentences: Vec<String>,
-    /// Per sentence, which one of the text it was.
+    /// For each sentence, its index in the original text.
     pub order: Vec<usize>,
 }
 
 impl Permuted {
-    /// As it is published: a space before the first sentence.
+    /// The text in the published form, with a space before the first sentence.
     pub fn text(&self) -> String {
         format!(" {}.", self.sentences.join(". "))
     }
@@ -40,8 +40,8 @@ impl Pronoun {
     }
 }
 
-/// The published augmentation. None if none of 1000 orders begins with a sentence that can take the name, where the
-/// published one fails.
+/// The published augmentation. None if none of 1000 orders begins with a sentence that can take the name; the published
+/// script fails there.
 pub fn permute(random: &mut Random, names: [&str; 3], text: &str) -> Option<Permuted> {
     let [first, middle, last] = names;
     let full = format!("{first} {middle} {last}");
@@ -97,7 +97,7 @@ pub fn permute(random: &mut Random, names: [&str; 3], text: &str) -> Option<Perm
     None
 }
 
-/// The first sentence, or None if there is no place for the name in it.
+/// The first sentence with the full name, or None if it cannot take the name.
 fn with_full_name(
     sentence: &str,
     [first, middle, last]: [&str; 3],

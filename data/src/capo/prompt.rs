@@ -1,16 +1,16 @@
 //! In: a person and draws. Out: a bioR prompt, which asks a language model for a biography. Must stay true: the order
-//! of draws, and the odd list of employer sentences, where two became one (data spec, 4.5). The biographies such
-//! models once wrote cannot be made again; their prompts can.
+//! of draws, and the odd list of employer sentences, where two became one (data spec, 4.5). The biographies that such
+//! models wrote cannot be reproduced; their prompts can.
 
 use super::fields::{Fields, Prompts};
 use super::people::Person;
 use crate::cpython::Random;
 use crate::cpython::numpy::RandomState;
 
-/// Which of the two published prompts.
+/// One of the two published prompts.
 #[derive(Debug)]
 pub enum Ask<'a> {
-    /// For Llama-1. The number of words is drawn by numpy even where one is given.
+    /// For Llama-1. numpy draws the number of words even when one is given.
     Mode0 { words: Option<u32>, numpy: &'a mut RandomState },
     /// For Llama-2.
     Mode1 { words: &'a str },

@@ -1,5 +1,5 @@
-//! In: a seed. Out: the draws of numpy's legacy `RandomState`, which one published prompt makes. Must stay true: the
-//! generator is the one CPython has, seeded the plain way; bounds are met by masking and rejecting.
+//! In: a seed. Out: the draws of numpy's legacy `RandomState`, which one published prompt uses. Must stay true: the
+//! generator is CPython's, seeded the plain way; bounds use masking and rejection.
 
 use super::{N, Random};
 
@@ -20,7 +20,7 @@ impl RandomState {
         RandomState { random: Random { state, words: [0; N], next: N } }
     }
 
-    /// `randint(low, high)`, `high` left out. The caller guarantees `low < high`.
+    /// `randint(low, high)`, which excludes `high`. The caller guarantees `low < high`.
     pub fn randint(&mut self, low: u32, high: u32) -> u32 {
         debug_assert!(low < high);
         let range = high - 1 - low;

@@ -1,12 +1,12 @@
-//! In: tuples of small integers, one at a time. Out: whether each was new, and the order in which a CPython set
-//! that only grew would iterate over them. Must stay true: hash, probe sequence and growth are CPython's own
-//! (data spec, 1.4 and 1.5), since lists made by iterating such a set are part of published samples.
+//! In: tuples of small integers, one at a time. Out: whether each was new, and the order in which a CPython set that
+//! only grew would iterate over them. Must stay true: hash, probe sequence and growth are CPython's own (data spec, 1.4
+//! and 1.5), since published samples contain lists made by iterating over such a set.
 
 const P1: u64 = 11_400_714_785_074_694_791;
 const P2: u64 = 14_029_467_366_897_019_727;
 const P5: u64 = 2_870_177_450_012_600_261;
 
-/// The hash of a tuple of small non-negative integers (each its own hash), as the u64 behind CPython's `hash`.
+/// CPython's `hash` of a tuple of small non-negative integers (each its own hash), as the underlying u64.
 pub fn tuple_hash(items: &[u32]) -> u64 {
     let mut hash = P5;
     for &item in items {
@@ -16,15 +16,15 @@ pub fn tuple_hash(items: &[u32]) -> u64 {
     if hash == u64::MAX { 1_546_275_796 } else { hash }
 }
 
-/// A set of int tuples; it keeps its buffers over [`TupleSet::reset`].
+/// A set of int tuples. [`TupleSet::reset`] keeps its buffers.
 #[derive(Clone, Debug, Default)]
 pub struct TupleSet {
     /// Members in order of insertion, each padded with zeros to `width`.
     items: Vec<u32>,
-    /// A multiple of [`WIDTH_STEP`], so that copies and comparisons are of fixed size.
+    /// Padded length of a member: a multiple of [`WIDTH_STEP`], so that copies and comparisons have a fixed size.
     width: usize,
     members: Vec<Member>,
-    /// Per slot, the upper half of the hash and below it the member's number + 1; 0 where free.
+    /// Each slot has the upper half of the hash, then the member's number + 1; 0 if free.
     slots: Vec<u64>,
     old_slots: Vec<u64>,
 }
@@ -35,7 +35,7 @@ struct Member {
     len: u32,
 }
 
-/// What [`TupleSet::padded`] lengths are multiples of.
+/// [`TupleSet::padded`] lengths are multiples of this.
 pub const WIDTH_STEP: usize = 8;
 
 const NUMBER: u64 = u32::MAX as u64;
@@ -57,13 +57,13 @@ impl TupleSet {
         self.members.is_empty()
     }
 
-    /// The member added as number `member`; empty past the end.
+    /// The member added as number `member`; empty if there is none.
     pub fn get(&self, member: u32) -> &[u32] {
         let (padded, len) = self.padded(member);
         padded.get(..len).unwrap_or_default()
     }
 
-    /// A member and what follows it up to the width, and how long it is.
+    /// A member padded to the width, and its length.
     #[inline]
     pub fn padded(&self, member: u32) -> (&[u32], usize) {
         let start = member as usize * self.width;
@@ -71,7 +71,7 @@ impl TupleSet {
         (self.items.get(start..start + self.width).unwrap_or_default(), len)
     }
 
-    /// Adds the tuple of `len` items, at most the longest, that `write` puts in place. True if it was new.
+    /// Adds the tuple of `len` items (at most the longest) that `write` fills in. True if it was new.
     #[inline]
     pub fn insert_with(&mut self, len: usize, write: impl FnOnce(&mut [u32])) -> bool {
         let start = self.members.len() * self.width;
@@ -80,7 +80,7 @@ impl TupleSet {
         }
         let (earlier, rest) = self.items.split_at_mut(start);
         let Some(padded) = rest.get_mut(..self.width) else { return false };
-        // What is there may be left from a tuple that was not new, or from before the reset.
+        // The buffer may still hold a tuple that was not new, or one from before the reset.
         padded.as_chunks_mut::<WIDTH_STEP>().0.fill([0; WIDTH_STEP]);
         let Some(tuple) = padded.get_mut(..len) else { return false };
         write(tuple);
@@ -107,7 +107,7 @@ impl TupleSet {
     pub fn order(&self, out: &mut Vec<u32>) {
         let mut at = out.len();
         out.resize(at + self.members.len() + 1, 0);
-        // Whether a slot is taken is as good as random: every entry is written, free ones are written over.
+        // Whether a slot is taken is unpredictable, so write every entry and overwrite the free ones.
         for &entry in &self.slots {
             out[at] = (entry as u32).wrapping_sub(1);
             at += usize::from(entry != 0);
@@ -136,8 +136,8 @@ impl TupleSet {
     }
 }
 
-/// The first free slot on the probe path of `hash`, or None once `same` holds for a member met before it.
-/// The table is never full (it grows at 3/5), so the search ends.
+/// The first free slot on the probe path of `hash`, or None once `same` holds for a member on the way. The table is
+/// never full (it grows at 3/5), so the search ends.
 #[inline]
 fn free_slot(slots: &[u64], hash: u64, same: impl Fn(u32) -> bool) -> Option<usize> {
     let mask = slots.len() as u64 - 1;
@@ -180,7 +180,7 @@ mod tests {
             }
             let mut random = Random::new(case["seed"].as_u64().unwrap());
             let mut set = TupleSet::default();
-            // A set that held something else before must behave like a new one.
+            // A reused set must behave like a new one.
             set.reset(3);
             set.insert_with(3, |tuple| tuple.fill(9));
             words(
@@ -218,7 +218,7 @@ mod tests {
             (2, &[1, 2][..], &[1][..], &[][..])
         );
         assert_eq!(set.padded(0), (&[1, 2, 0, 0, 0, 0, 0, 0][..], 2));
-        // A tuple longer than the set was made for is not added.
+        // A tuple longer than the set's limit is not added.
         assert!(!set.insert_with(9, |tuple| tuple.fill(1)));
     }
 }

@@ -1,12 +1,12 @@
-//! In: a sentence, its grammar and perhaps its tree. Out: the tree as text: upper levels by indentation, below them a
-//! line a subtree in brackets. Must stay true: no sentence makes more lines than the second level above its tokens
-//! has symbols and those above them.
+//! In: a sentence, its grammar and perhaps its tree. Out: the tree as text: upper levels by indentation, each subtree
+//! below them on one line in brackets. Must stay true: the number of lines is at most the number of symbols on the
+//! upper levels, down to the second level above the tokens.
 
 use crate::lano::chart::{Chart, Parses};
 use crate::lano::grammar::Grammar;
 use crate::lano::tree::Tree;
 
-/// Levels that are written in brackets on one line, the tokens' one included.
+/// Number of levels written in brackets on one line, including the tokens' level.
 const BRACKETED: usize = 4;
 
 pub(super) fn sentence(grammar: &Grammar, tokens: &[u32], tree: Option<&Tree>) -> String {
@@ -38,7 +38,7 @@ pub(super) fn sentence(grammar: &Grammar, tokens: &[u32], tree: Option<&Tree>) -
     };
     let starts: Vec<u32> = (0..=grammar.depth()).map(|level| grammar.level(level).start).collect();
     let bracketed = grammar.depth().saturating_sub(BRACKETED - 1);
-    // Open brackets: the levels of the symbols that are being written.
+    // The levels of the symbols with an open bracket.
     let mut open: Vec<usize> = Vec::new();
     for &symbol in tree.symbols() {
         let level = starts.partition_point(|&start| start <= symbol) - 1;

@@ -1,13 +1,13 @@
-//! In: a grammar and tokens. Out: whether they are a sentence, in how many ways, and one of them. Must stay true:
-//! the chart holds exactly the spans each symbol derives (bottom up, a bit a length), so that what is counted or
-//! walked from the root down needs no further search; the number of parses is exact or said to be too large.
+//! In: a grammar and tokens. Out: whether they are a sentence, the number of parses, and one parse. Must stay true: the
+//! chart holds exactly the spans that each symbol derives (bottom up, one bit per length), so counting or walking from
+//! the root down needs no further search; the number of parses is exact or reported as too large.
 
 use std::collections::BTreeMap;
 
 use super::grammar::{Grammar, Rule};
 use super::tree::Tree;
 
-/// The published solver's answer for a sentence and for anything else.
+/// The published solver's results: this for a sentence, the other for anything else.
 pub const PUBLISHED_VALID: u32 = 0;
 pub const PUBLISHED_INVALID: u32 = 10_000;
 
@@ -17,24 +17,25 @@ impl Grammar {
         Chart::new(self, tokens).is_some()
     }
 
-    /// What the published fast solver returns.
+    /// The result of the published fast solver.
     pub fn published_verdict(&self, tokens: &[u32]) -> u32 {
         if self.accepts(tokens) { PUBLISHED_VALID } else { PUBLISHED_INVALID }
     }
 }
 
-/// How many parses a sentence has.
+/// Number of parses of a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parses {
     Exactly(u128),
     TooManyToCount,
 }
 
-/// How the ways of two halves make the ways of the whole.
+/// How to combine the parse counts of two halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Counting {
     True,
-    /// A rule of two symbols that adds to what was found before adds its halves' ways instead of their product.
+    /// As published: after a rule of two symbols has one way, later ways add the sum of the halves' counts, not the
+    /// product.
     Published,
 }
 
@@ -43,14 +44,14 @@ enum Counting {
 pub struct Chart<'a> {
     grammar: &'a Grammar,
     len: usize,
-    /// Per symbol, where its rows start and how many words one has. Bit b of row i: it derives the tokens from i on
-    /// that are b more than its least length.
+    /// Where each symbol's rows start, and words per row. Bit b of row i: the symbol derives the tokens from i on, with
+    /// b tokens more than its shortest length.
     rows: Vec<(usize, usize)>,
     bits: Vec<u64>,
 }
 
 impl<'a> Chart<'a> {
-    /// The chart of a sentence; None of anything else.
+    /// The chart of a sentence; None if the tokens are not a sentence.
     pub fn new(grammar: &'a Grammar, tokens: &[u32]) -> Option<Chart<'a>> {
         let (least, most) = grammar.lengths();
         if !(least as usize..=most as usize).contains(&tokens.len()) {
@@ -66,14 +67,14 @@ impl<'a> Chart<'a> {
         chart.derives(0, 0, tokens.len()).then_some(chart)
     }
 
-    /// A chart of the tokens alone; None if one is not the grammar's.
+    /// A chart with the tokens only; None if the grammar lacks one of them.
     fn empty(grammar: &'a Grammar, tokens: &[u32]) -> Option<Chart<'a>> {
         let len = tokens.len();
         let mut rows = Vec::with_capacity(grammar.symbol_count());
         let mut words = 0;
         for symbol in 0..grammar.symbol_count() as u32 {
             let (least, most) = lengths(grammar, symbol);
-            // Nothing longer than the sentence is derived.
+            // No symbol derives more than the sentence.
             let width = (most.min(len) + 1).saturating_sub(least).div_ceil(64).max(1);
             rows.push((words, width));
             words += width * if symbol == 0 { 1 } else { len };
@@ -86,7 +87,7 @@ impl<'a> Chart<'a> {
         Some(chart)
     }
 
-    /// Adds the spans of `symbol`; those of the level below are known.
+    /// Adds the spans of `symbol`. The spans of the level below must be known.
     fn add(&mut self, symbol: u32, buffers: &mut [Vec<u64>; 3]) {
         let (row, width) = self.rows[symbol as usize];
         let (least, _) = lengths(self.grammar, symbol);
@@ -137,7 +138,7 @@ impl<'a> Chart<'a> {
         self.row(symbol, start).get(bit / 64).is_some_and(|word| word >> (bit % 64) & 1 == 1)
     }
 
-    /// How many of the tokens from `start` on `symbol` derives, ascending.
+    /// The lengths that `symbol` derives from `start` on, ascending.
     fn lengths_of(&self, symbol: u32, start: usize) -> impl Iterator<Item = usize> {
         let (least, _) = lengths(self.grammar, symbol);
         ones(self.row(symbol, start)).map(move |bit| least + bit)
@@ -148,7 +149,7 @@ impl<'a> Chart<'a> {
         self.count_all(Counting::True)
     }
 
-    /// The number of parses as the published solver counts them, which is wrong where a rule of two symbols ties
+    /// The number of parses as the published solver counts them, which is wrong for ambiguous rules of two symbols
     /// (data spec, 6.4).
     pub fn published_parses(&self) -> Parses {
         self.count_all(Counting::Published)
@@ -163,8 +164,8 @@ impl<'a> Chart<'a> {
         }
     }
 
-    /// Calls `found` with each way to split `span` among the symbols of `rule`, the first part short before long,
-    /// until it returns false.
+    /// Calls `found` with each way to split `span` among the symbols of `rule`, shortest first parts first, until it
+    /// returns false.
     fn splits(&self, rule: &Rule, span: Span, found: &mut impl FnMut(&[Span]) -> bool) {
         self.split_rest(rule.symbols(), span, &mut Vec::new(), found);
     }
@@ -199,7 +200,7 @@ impl<'a> Chart<'a> {
         true
     }
 
-    /// One parse: everywhere the first rule that fits, with its first parts as short as they can be.
+    /// One parse: at each symbol the first rule that fits, with its first parts as short as possible.
     pub fn tree(&self) -> Tree {
         let mut symbols = Vec::new();
         let mut open = vec![Span { symbol: 0, start: 0, len: self.len }];
@@ -221,17 +222,17 @@ impl<'a> Chart<'a> {
     }
 }
 
-/// Counts that are known; None where they are too large.
+/// Known counts; None where a count is too large.
 struct Counts<'a> {
     chart: &'a Chart<'a>,
     counting: Counting,
     spans: BTreeMap<Span, Option<u128>>,
-    /// Of all symbols of a rule from one on; rule and place instead of a symbol.
+    /// Counts of the symbols of a rule from a given one on, keyed by rule and index instead of a symbol.
     rests: BTreeMap<(usize, usize, usize, usize), Option<u128>>,
 }
 
 impl Counts<'_> {
-    /// The ways to derive a span that is derived.
+    /// The number of ways to derive a derivable span.
     fn of(&mut self, span: Span) -> Option<u128> {
         let grammar = self.chart.grammar;
         if grammar.rules(span.symbol).is_empty() {
@@ -255,7 +256,7 @@ impl Counts<'_> {
         count
     }
 
-    /// The ways to derive `len` tokens from `start` on by the symbols of `rule` from number `from` on.
+    /// The number of ways to derive `len` tokens from `start` on with the symbols of `rule` from number `from` on.
     fn rest(
         &mut self,
         number: usize,
@@ -291,8 +292,8 @@ impl Counts<'_> {
         count
     }
 
-    /// Adds to `count` the ways of a rule of two symbols as the published solver does: the first ways there are
-    /// count as they should, later ones as the sum of the parts' ways.
+    /// Adds to `count` the ways of a rule of two symbols as the published solver does: the first split multiplies the
+    /// parts' counts, and once `count` is not 0 each split adds their sum.
     fn published_pair(&mut self, rule: &Rule, span: Span, mut count: Option<u128>) -> Option<u128> {
         let [first, second, ..] = rule.symbols;
         let chart = self.chart;
@@ -317,7 +318,7 @@ fn plus(a: Option<u128>, b: Option<u128>) -> Option<u128> {
     a?.checked_add(b?)
 }
 
-/// `len` tokens from `start` on below `symbol`.
+/// The span of `len` tokens from `start` on, derived from `symbol`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
     symbol: u32,
@@ -330,7 +331,7 @@ fn lengths(grammar: &Grammar, symbol: u32) -> (usize, usize) {
     (symbol.least as usize, symbol.most as usize)
 }
 
-/// The numbers of the set bits.
+/// Indices of the set bits.
 fn ones(bits: &[u64]) -> impl Iterator<Item = usize> {
     bits.iter().enumerate().flat_map(|(place, &word)| {
         let mut left = word;
@@ -342,8 +343,7 @@ fn ones(bits: &[u64]) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Sets in `to` what is set in `from`, `by` places higher. What lies beyond the end of `to` is longer than the
-/// sentence.
+/// Sets in `to` the bits of `from`, moved up by `by`. Bits past the end of `to` mean lengths longer than the sentence.
 fn or_shifted(to: &mut [u64], from: &[u64], by: usize) {
     let (words, bits) = (by / 64, by % 64);
     for (place, &word) in from.iter().enumerate() {

@@ -1,11 +1,11 @@
-//! In: a grammar and any tokens. Out: the least number of them to replace so that they are a sentence, a sentence
-//! that near, and where its tree differs. Must stay true: the number is the least there is; of several sentences as
-//! near the one with the first rules and the shortest first parts is given.
+//! In: a grammar and any tokens. Out: the minimum number of tokens to replace to get a sentence, the repaired sentence,
+//! and where its tree differs. Must stay true: the number is minimal; among several nearest sentences, the result is
+//! the one with the first rules and the shortest first parts.
 
 use super::grammar::Grammar;
 use super::tree::Tree;
 
-/// More than any cost: there are fewer tokens than this.
+/// Larger than any cost, since there are fewer tokens than this.
 const NEVER: u16 = u16::MAX;
 
 /// A nearest sentence of the same length.
@@ -13,7 +13,7 @@ const NEVER: u16 = u16::MAX;
 pub struct Repair {
     pub substitutions: u32,
     pub tree: Tree,
-    /// Symbols of the tree with a replaced token below them, from the tokens' level to the root's.
+    /// Number of tree symbols with a replaced token below them, from the tokens' level to the root's.
     pub wrong_per_level: Vec<u32>,
 }
 
@@ -36,11 +36,11 @@ impl Grammar {
     }
 }
 
-/// Per symbol, start and length the least substitutions that make it derive the span.
+/// For each symbol, start and length, the fewest substitutions that make the symbol derive the span.
 struct Costs<'a> {
     grammar: &'a Grammar,
     len: usize,
-    /// Per symbol, where its rows start and how many lengths one has, from its least on.
+    /// For each symbol, where its rows start and how many lengths a row has, from its shortest on.
     rows: Vec<(usize, usize)>,
     costs: Vec<u16>,
 }
@@ -118,7 +118,7 @@ impl<'a> Costs<'a> {
         bit.and_then(|bit| self.row(symbol, start).get(bit)).copied().unwrap_or(NEVER)
     }
 
-    /// Walks down the spans that the least cost is made of.
+    /// Walks down the spans with the least cost.
     fn repair(&self, cost: u16) -> Repair {
         let depth = self.grammar.depth();
         let starts: Vec<u32> = (0..=depth).map(|level| self.grammar.level(level).start).collect();
@@ -140,7 +140,7 @@ impl<'a> Costs<'a> {
         Repair { substitutions: u32::from(cost), tree: Tree::new(symbols), wrong_per_level }
     }
 
-    /// Puts the first way in `parts` that `symbols` derive `rest` at just its cost; whether there is one.
+    /// Puts in `parts` the first way in which `symbols` derive `rest` at exactly its cost. False if none exists.
     fn split(&self, symbols: &[u32], rest: Span, parts: &mut Vec<Span>) -> bool {
         let Some((&symbol, symbols)) = symbols.split_first() else { return rest.len == 0 };
         let (least, lengths) =

@@ -1,6 +1,6 @@
-//! In: a published grammar file (JSON), or one like it. Out: a checked grammar of numbered levels, the root on level
-//! 0 and the tokens on the last. Must stay true: nothing that is read here can make sampling or parsing run away:
-//! every rule leads exactly one level down, and lengths are bounded before anything is made of them.
+//! In: a published grammar file (JSON), or a similar one. Out: a checked grammar of numbered levels, with the root on
+//! level 0 and the tokens on the last. Must stay true: no accepted grammar makes sampling or parsing run away: every
+//! rule leads exactly one level down, and lengths are bounded before any allocation.
 
 use serde::Deserialize;
 
@@ -19,18 +19,18 @@ pub const CONFIGS: [(&str, &str); 9] = [
     ("cfg3k", include_str!("../../fields/lano/cfg3k.json")),
 ];
 
-/// The symbols a rule has at most.
+/// Maximum number of symbols in a rule.
 pub const RULE_WIDTH: usize = 4;
-/// The longest sentence of a grammar that is taken, four times the longest of a published one.
+/// Maximum sentence length of an accepted grammar: four times the longest of a published one.
 pub const LONGEST: u64 = 8192;
 const MOST_SYMBOLS: usize = 4096;
 const MOST_RULES: usize = 65_536;
-/// Bounds on parsing the longest sentence: what a chart of it holds, and how often two spans are joined in one, were
-/// every span there is derived.
+/// Bounds on parsing the longest sentence: the size of its chart, and the number of joins of two spans, if every
+/// possible span were derived.
 const MOST_CELLS: f64 = 5e7;
 const MOST_JOINS: f64 = 2e10;
 
-/// A grammar file as it is written. Keys that describe how it was made are skipped.
+/// A parsed grammar file, unchecked. Keys that describe how it was made are skipped.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(expecting = "an object with depth, num_sym, sizes, idx and all")]
 pub struct GrammarFile {
@@ -43,7 +43,7 @@ pub struct GrammarFile {
     pub eos_token: Option<i64>,
 }
 
-/// A symbol of a [`GrammarFile`]: its rules are lists of places on the next level.
+/// A symbol of a [`GrammarFile`]. Its rules are lists of indices into the next level.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct SymbolFile {
     pub depth: Option<i64>,
@@ -51,10 +51,10 @@ pub struct SymbolFile {
     pub children: Option<Vec<Vec<i64>>>,
 }
 
-/// A checked grammar. Symbols of all levels are numbered together, the root is 0.
+/// A checked grammar. Symbols of all levels are numbered together; the root is 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grammar {
-    /// Where each level's symbols start, and after the last one the number of symbols.
+    /// Index of each level's first symbol, then the total number of symbols.
     levels: Vec<u32>,
     symbols: Vec<Symbol>,
     rules: Vec<Rule>,
@@ -63,17 +63,17 @@ pub struct Grammar {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symbol {
-    /// The published id: of tokens the token itself.
+    /// The published id. A token's id is the token itself.
     pub id: u32,
-    /// The first of its rules; tokens have none.
+    /// Index of its first rule. Tokens have no rules.
     pub(super) rules: u32,
     pub(super) rule_count: u32,
-    /// Tokens that a sentence below this symbol has, at least and at most.
+    /// Minimum and maximum number of tokens in a sentence below this symbol.
     pub least: u32,
     pub most: u32,
 }
 
-/// A right-hand side: symbols of the next level, the unused places 0.
+/// A right-hand side: symbols of the next level. Unused places are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub(super) symbols: [u32; RULE_WIDTH],
@@ -172,7 +172,7 @@ impl Grammar {
             )));
         };
         let mut grammar = Grammar { levels, symbols, rules: Vec::new(), end };
-        // From below, so that the lengths of what a rule leads to are known.
+        // From the last level up, because a rule's length depends on the symbols below it.
         for (level, nodes) in all.iter().enumerate().rev() {
             for (place, node) in nodes.iter().enumerate() {
                 grammar.add_rules(level, place, node)?;
@@ -182,8 +182,8 @@ impl Grammar {
         Ok(grammar)
     }
 
-    /// Refuses a grammar whose sentences could be sampled but not parsed in any reasonable time or memory. The
-    /// longest sentences of the published ones stay several times below the bounds.
+    /// Refuses a grammar that can be sampled but needs too much time or memory to parse. The longest sentences of the
+    /// published grammars stay several times below the bounds.
     fn check_cost(&self) -> Result<(), DataError> {
         let starts = f64::from(self.lengths().1);
         let range = |symbol: u32| {
@@ -271,27 +271,27 @@ impl Grammar {
         Ok(())
     }
 
-    /// Levels below the root.
+    /// Number of levels below the root.
     pub fn depth(&self) -> usize {
         self.levels.len() - 2
     }
 
-    /// Tokens are 1 to this.
+    /// Number of tokens; they are numbered from 1.
     pub fn tokens(&self) -> u32 {
         self.levels[self.depth() + 1] - self.levels[self.depth()]
     }
 
-    /// The file's end token; between sentences it stands for their beginning.
+    /// The file's end token. Between sentences it marks the beginning of the next one.
     pub fn end(&self) -> u32 {
         self.end
     }
 
-    /// Lengths that sentences have, at least and at most.
+    /// Minimum and maximum length of a sentence.
     pub fn lengths(&self) -> (u32, u32) {
         (self.symbols[0].least, self.symbols[0].most)
     }
 
-    /// Numbers of a level's symbols.
+    /// The numbers of a level's symbols.
     pub fn level(&self, level: usize) -> std::ops::Range<u32> {
         self.levels[level]..self.levels[level + 1]
     }
@@ -304,7 +304,7 @@ impl Grammar {
         &self.symbols[symbol as usize]
     }
 
-    /// Empty for tokens.
+    /// The rules of a symbol; empty for tokens.
     pub fn rules(&self, symbol: u32) -> &[Rule] {
         let Symbol { rules, rule_count, .. } = self.symbols[symbol as usize];
         &self.rules[rules as usize..(rules + rule_count) as usize]
@@ -314,18 +314,18 @@ impl Grammar {
         self.rules.len()
     }
 
-    /// Where a symbol's rules are among all of them.
+    /// The indices of a symbol's rules among all rules.
     pub(super) fn rule_numbers(&self, symbol: u32) -> std::ops::Range<usize> {
         let Symbol { rules, rule_count, .. } = self.symbols[symbol as usize];
         rules as usize..(rules + rule_count) as usize
     }
 
-    /// The symbol of a token, if it is one of the sentence's own.
+    /// The symbol of a token, if the grammar has it.
     pub fn symbol_of(&self, token: u32) -> Option<u32> {
         (1..=self.tokens()).contains(&token).then(|| self.levels[self.depth()] + token - 1)
     }
 
-    /// Everything that decides a sentence, a symbol a line.
+    /// Everything that affects a sentence, one symbol per line.
     pub fn canonical(&self) -> String {
         let mut text = format!("end {}\n", self.end);
         for level in 0..=self.depth() {
@@ -344,7 +344,7 @@ impl Grammar {
     }
 }
 
-/// Tokens are numbered from 1 on, no id stands for two symbols, and what else the file says of them is so.
+/// Checks that tokens are numbered from 1, that ids are unique, and that the file's other facts are correct.
 fn check_ids(
     symbols: &[Symbol],
     tokens: usize,
@@ -435,7 +435,7 @@ mod tests {
             (with("/all/0/0/children", json!(null)), "symbol 8 on level 0 has no rules"),
             (with("/all/0/0/children/0", json!([])), "a rule of symbol 8 has 0 symbols"),
             (with("/all/0/0/children/0", json!([0, 0, 0, 0, 0])), "has 5 symbols"),
-            // What would close a circle is a place that the level below does not have.
+            // A circular rule would have to point to a place that the level below does not have.
             (
                 with("/all/1/0/children/0", json!([2])),
                 "leads to place 2, but level 2 has places 0 to 1",
@@ -458,7 +458,7 @@ mod tests {
         }
     }
 
-    /// A chain of `levels` symbols, each of whose rules is one below it that many times.
+    /// A chain of `levels` symbols. Each of a symbol's rules repeats the symbol below it as often as `rules` says.
     fn chain(levels: i64, rules: &[usize]) -> String {
         let level = |level: i64| {
             let rules: Vec<_> = rules.iter().map(|&times| vec![0; times]).collect();

@@ -1,7 +1,7 @@
-//! In: a grammar and a sentence, or the beginning of one. Out: for each of its prefixes the true law of what comes
-//! next, and the KL divergence of a model's law from it. Must stay true: each row is the grammar's conditional law
-//! with every rule of a symbol as likely as the others; everything is kept relative to the prefix's own probability,
-//! so that long sentences do not underflow.
+//! In: a grammar and a sentence, or the beginning of one. Out: for each of its prefixes the true law of the next token,
+//! and the KL divergence of a model's law from it. Must stay true: each row is the grammar's conditional law when all
+//! rules of a symbol are equally likely; probabilities are relative to the prefix's own, so long sentences do not
+//! underflow.
 //!
 //! A left-to-right parser with probabilities in the manner of Stolcke, "An Efficient Probabilistic Context-Free
 //! Parsing Algorithm that Computes Prefix Probabilities" (1995). Levels make it simpler: nothing is recursive.
@@ -11,36 +11,36 @@ use super::grammar::Grammar;
 /// Added to every probability before logarithms are taken, as published (data spec, 6.4).
 pub const SMOOTHING: f64 = 1e-5;
 
-/// What comes after each prefix.
+/// The law of the next token after each prefix.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Law {
-    /// The end, then the tokens ascending.
+    /// Row length: the end, then the tokens ascending.
     width: usize,
     rows: Vec<f64>,
-    /// Natural logarithms: of the tokens after one another, and of the end after all of them.
+    /// Natural logarithms of two probabilities: of the tokens as a prefix, and of the end after all of them.
     log_prefix: f64,
     log_end: f64,
-    /// The first token that cannot stand where it does; there is no row after its prefix.
+    /// The first token that cannot follow its prefix. That prefix has no row.
     impossible: Option<usize>,
 }
 
 impl Law {
-    /// The laws after 0, 1, 2, ... tokens, each of the end and then of the tokens ascending.
+    /// The laws after 0, 1, 2, ... tokens. Each gives the end first, then the tokens ascending.
     pub fn rows(&self) -> std::slice::ChunksExact<'_, f64> {
         self.rows.chunks_exact(self.width)
     }
 
-    /// The place of the first token that no sentence with this beginning has there.
+    /// The index of the first token that no sentence with this beginning can have there.
     pub fn impossible(&self) -> Option<usize> {
         self.impossible
     }
 
-    /// The natural logarithm of the sentence's probability; minus infinity if it is none.
+    /// The natural logarithm of the sentence's probability; minus infinity if the tokens are not a sentence.
     pub fn log_probability(&self) -> f64 {
         if self.impossible.is_some() { f64::NEG_INFINITY } else { self.log_prefix + self.log_end }
     }
 
-    /// The mean entropy of the rows in nats.
+    /// Mean entropy of the rows in nats.
     pub fn entropy(&self) -> f64 {
         let of = |row: &[f64]| -> f64 {
             row.iter().map(|&p| if p > 0.0 { -p * libm::log(p) } else { 0.0 }).sum()
@@ -48,8 +48,8 @@ impl Law {
         mean(self.rows().map(of))
     }
 
-    /// The mean over rows of KL(truth || model), both smoothed, weighted by the truth as it is. `model` has a law of
-    /// the same form after each of the same prefixes; None if it has not.
+    /// The mean over rows of KL(truth || model), with both smoothed inside the logarithm and the unsmoothed truth as
+    /// weight. `model` has a law of the same form after each of the same prefixes; None if its size differs.
     pub fn divergence(&self, model: &[f64]) -> Option<f64> {
         (model.len() == self.rows.len()).then(|| {
             mean(self.rows().zip(model.chunks_exact(self.width)).map(|(t, m)| divergence(t, m)))
@@ -75,7 +75,7 @@ fn mean(values: impl Iterator<Item = f64>) -> f64 {
 }
 
 impl Grammar {
-    /// The true law after each prefix of `tokens`, themselves included, up to the first that cannot go on.
+    /// The true law after each prefix of `tokens`, including `tokens`, up to the first token that cannot follow.
     pub fn law(&self, tokens: &[u32]) -> Law {
         let mut parser = Parser::new(self);
         let width = self.tokens() as usize + 1;
@@ -105,19 +105,19 @@ impl Grammar {
     }
 }
 
-/// Where something that ends here began, and how likely it is from there: the probability that it derives the
-/// tokens in between, divided by theirs given what stands before them.
+/// For a part that ends here: where it began, and its relative probability from there, that is, the probability that it
+/// derives the tokens in between, divided by the probability of those tokens given the ones before.
 type Column = Vec<(u32, f64)>;
 
 struct Parser<'a> {
     grammar: &'a Grammar,
-    /// Tokens read.
+    /// Number of tokens read.
     at: usize,
-    /// Per place and symbol, the probability that it begins there, given the tokens before.
+    /// For each position and symbol, the probability that the symbol begins there, given the tokens before.
     begins: Vec<f64>,
-    /// Per place and symbol, what ends there.
+    /// For each position and symbol, the symbol's occurrences that end there.
     symbols: Vec<Column>,
-    /// Per place, rule and number of its symbols less one, up to all but one: what of the rule ends there.
+    /// For each position, rule and number of its symbols (two or more, but not all): the parts that end there.
     rules: Vec<[Column; 2]>,
     sums: Vec<f64>,
 }
@@ -152,12 +152,12 @@ impl<'a> Parser<'a> {
         &self.symbols[place as usize * self.grammar.symbol_count() + symbol as usize]
     }
 
-    /// What ends at `place` of the first `symbols` symbols of a rule, two or three.
+    /// The occurrences of the first `symbols` symbols of a rule (two or three) that end at `place`.
     fn ended_part(&self, place: u32, rule: usize, symbols: usize) -> &Column {
         &self.rules[place as usize * self.grammar.rule_count() + rule][symbols - 2]
     }
 
-    /// Reads a token that has probability `p` here: whatever ends with it, from the tokens' level up.
+    /// Reads a token that has probability `p` here: adds everything that ends with it, from the tokens' level up.
     fn read(&mut self, token: u32, p: f64) {
         let grammar = self.grammar;
         self.at += 1;
@@ -187,8 +187,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Adds to the sums what of `symbols`, the first ones of a rule of `symbol`, ends here, times `each`. What begins
-    /// where `symbol` cannot is left out: nothing would use it.
+    /// Adds to the sums, times `each`, the ways in which `symbols` end here; they are the first ones of a rule of
+    /// `symbol`. Skips starts where `symbol` cannot begin, since nothing would use them.
     fn join(&mut self, place: u32, symbol: u32, rule: usize, symbols: &[u32], each: f64) {
         let mut sums = std::mem::take(&mut self.sums);
         let mut add = |begin: u32, p: f64| {
@@ -223,7 +223,7 @@ impl<'a> Parser<'a> {
         column
     }
 
-    /// Whatever can begin here, from the root down.
+    /// Adds every symbol that can begin here, from the root down.
     fn predict(&mut self) {
         let grammar = self.grammar;
         let place = self.at as u32;
@@ -311,7 +311,7 @@ mod tests {
             let models = [
                 ("kl_uniform", model(&|_, _, _| 1.0 / width)),
                 ("kl_mix_0.9truth_0.1uniform", model(&|_, p, _| 0.9 * p + 0.1 / width)),
-                // The end where the sentence ends, and nowhere before.
+                // The end is certain where the sentence ends, and impossible before.
                 (
                     "kl_eos_last",
                     model(&|j, p, last| match (j, last) {
@@ -349,7 +349,7 @@ mod tests {
         assert_eq!(sentence.len(), 2052);
         let law = grammar.law(&sentence);
         assert_eq!((law.impossible(), law.rows().len()), (None, 2053));
-        // Below what an f64 can hold, and no less likely than its one longest derivation.
+        // Too small for an f64, but at least as likely as its one longest derivation.
         let log_p = law.log_probability();
         assert!(log_p < -745.0 && log_p > -2052.0 * 3f64.ln(), "{log_p}");
         for row in law.rows() {

@@ -1,5 +1,5 @@
-//! In: small grammars, drawn at random. Out: tests that hold charts, repairs and laws against all of their
-//! derivations written out. Must stay true: nothing here uses what it tests.
+//! In: small random grammars. Out: tests that compare charts, repairs and laws with an enumeration of all derivations.
+//! Must stay true: nothing here uses the code under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,7 +13,7 @@ type Derivations = Vec<(Vec<u32>, f64)>;
 
 const MOST: usize = 4000;
 
-/// All derivations of the root; None if they are too many.
+/// All derivations of `symbol`; None if there are too many.
 fn derivations(grammar: &Grammar, symbol: u32) -> Option<Derivations> {
     let rules = grammar.rules(symbol);
     if rules.is_empty() {
@@ -39,7 +39,7 @@ fn derivations(grammar: &Grammar, symbol: u32) -> Option<Derivations> {
     (all.len() <= MOST).then_some(all)
 }
 
-/// A grammar of up to three levels of one or two symbols below its root.
+/// A grammar with up to three levels of one or two symbols below its root.
 fn grammar() -> impl Strategy<Value = Grammar> {
     let rule = prop::collection::vec(0usize..2, 1..=3);
     let rules = prop::collection::vec(rule, 1..=3);
@@ -86,7 +86,7 @@ fn distance(a: &[u32], b: &[u32]) -> u32 {
     a.iter().zip(b).filter(|(a, b)| a != b).count() as u32
 }
 
-/// The law after `prefix`, from the sentences' probabilities.
+/// The law after `prefix`, from the probabilities of the sentences.
 fn law_after(sentences: &BTreeMap<Vec<u32>, f64>, tokens: u32, prefix: &[u32]) -> Vec<f64> {
     let mut row = vec![0.0; tokens as usize + 1];
     for (sentence, p) in sentences.iter().filter(|(sentence, _)| sentence.starts_with(prefix)) {
@@ -153,7 +153,7 @@ proptest! {
 
 #[test]
 fn counts_too_large_say_so() {
-    // One token; each symbol is twice the one below, or once it in three ways.
+    // One token. Each symbol derives the one below twice, or once in three ways.
     let level = |depth: i64, level: i64| SymbolFile {
         depth: None,
         id: if level == depth { 1 } else { 100 - level },

@@ -1,10 +1,10 @@
-//! In: the symbols of a derivation, parents before children. Out: its tokens, and the published tree form: a row a
-//! token, from the token up to the root. Must stay true: in a row each level is its symbol's id and minus a counter
-//! that is 2 for the first symbol of the level in the sentence (data spec, 6.2).
+//! In: the symbols of a derivation, parents before children. Out: its tokens, and the published tree form: one row per
+//! token, from the token up to the root. Must stay true: in a row each level has two numbers: its symbol's id, and
+//! minus a counter that is 2 for the first symbol of the level in the sentence (data spec, 6.2).
 
 use super::grammar::Grammar;
 
-/// A derivation of a sentence: its symbols depth first, left to right.
+/// A derivation of a sentence: its symbols, depth first, left to right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Tree {
     symbols: Vec<u32>,
@@ -15,7 +15,7 @@ impl Tree {
         Tree { symbols }
     }
 
-    /// Depth first, left to right.
+    /// The symbols, depth first, left to right.
     pub fn symbols(&self) -> &[u32] {
         &self.symbols
     }
@@ -29,11 +29,11 @@ impl Tree {
             .collect()
     }
 
-    /// The tree form, row after row: twice as many numbers a row as there are levels.
+    /// The tree form, row after row. A row has two numbers per level.
     pub fn rows(&self, grammar: &Grammar) -> Vec<i32> {
         let starts: Vec<u32> =
             (0..=grammar.depth()).map(|level| grammar.level(level).start).collect();
-        // Per level, the id of the symbol the walk is below, and the counter.
+        // For each level, the id of the current ancestor and its counter.
         let mut path = vec![(0, -1); starts.len()];
         let mut rows = Vec::new();
         for &symbol in &self.symbols {

@@ -1,6 +1,6 @@
-//! In: a text index and a path, or a path. Out: the file, or the index. Must stay true: a file is there whole or
-//! not at all (temporary file, fsync, rename, fsync of the folder); a byte changed or missing anywhere is found by
-//! the digest at its end before anything is used; sizes written in a damaged file never decide an allocation.
+//! In: a text index and a path, or a path. Out: the file, or the index. Must stay true: a file is either complete or
+//! absent (temporary file, fsync, rename, fsync of the folder); the digest at the end detects any changed or missing
+//! byte before anything is used; sizes in a damaged file never decide an allocation.
 
 use std::fs::{self, File};
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
@@ -22,7 +22,7 @@ pub fn save(index: &TextIndex, path: &Path) -> Result<(), DataError> {
         sync_folder(path)
     });
     written.map_err(|error| {
-        // Nothing but our own temporary file is touched; if that fails too, the first error is the one to show.
+        // Only our own temporary file is removed. If that fails too, the first error is the one to show.
         let _ = fs::remove_file(&temporary);
         DataError::new(
             format!("cannot write {}: {error}", path.display()),
@@ -108,7 +108,7 @@ pub fn write(index: &TextIndex, to: &mut impl Write) -> io::Result<()> {
     to.flush()
 }
 
-/// Whether a file begins as an index does, of whatever version and however damaged.
+/// Whether a file begins like an index of any version, even a damaged one.
 pub fn is_index(path: &Path) -> io::Result<bool> {
     let mut start = Vec::new();
     disk::open(path)?.take(MAGIC.len() as u64).read_to_end(&mut start)?;
@@ -128,7 +128,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Other systems cannot open a folder as a file; their rename is as durable as they make it.
+/// Other systems cannot open a folder as a file. Durability of their renames is up to them.
 #[cfg(not(unix))]
 fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())
@@ -234,7 +234,7 @@ mod tests {
         };
         assert_eq!(all(&loaded), all(&index));
         assert!(is_index(&path).unwrap());
-        // A second save replaces the file and leaves nothing beside it.
+        // A second save replaces the file and leaves no other file in the folder.
         save(&index, &path).unwrap();
         assert_eq!(fs::read_dir(&folder).unwrap().count(), 1);
 

@@ -1,6 +1,6 @@
-//! In: a call into a library that reads files from anywhere. Out: its result, or in words that it gave up. Must stay
-//! true: a library that panics on a hostile file ends that call and nothing else, and prints nothing; panics of our own
-//! code elsewhere are shown as ever.
+//! In: a call into a library that parses untrusted files. Out: its result, or an error message if it panicked. Must
+//! stay true: a panic of the library on a hostile file ends only that call and prints nothing; panics elsewhere in our
+//! own code are shown as usual.
 
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
@@ -12,7 +12,7 @@ thread_local! {
 
 static HOOK: Once = Once::new();
 
-/// Runs `call`; a panic in it becomes an error. What `call` changed must not be used after one.
+/// Runs `call` and turns a panic into an error. After an error, discard any state that `call` changed.
 pub(super) fn guarded<T>(call: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let shown = take_hook();

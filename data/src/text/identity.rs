@@ -1,8 +1,7 @@
-//! In: what a prepared file holds: the tokenizer that made its tokens, documents by source, digests of its blocks. Out:
-//! the identity of the data, which a lock binds. Must stay true: it covers every token, where each document ends, the
-//! digest of each document's bytes, and every fact of the tokenizer; it depends on nothing else, such as names of files;
-//! it follows from the list of digests that each read is checked against, so tokens that a lock does not name are never
-//! given out.
+//! In: a prepared file's facts: its tokenizer, documents by source, and block digests. Out: the identity of the data,
+//! which a lock binds. Must stay true: the identity covers every token, each document's end, the digest of each
+//! document's bytes, and every fact of the tokenizer, and depends on nothing else, such as file names. It follows from
+//! the list of digests that check every read, so tokens that a lock does not name are never returned.
 
 use super::prepared::{BLOCK, ENTRY, START, width};
 use super::tokenizer::Info;
@@ -33,14 +32,14 @@ impl Blocks {
         }
     }
 
-    /// Over all blocks so far, the unfinished one included.
+    /// The digest over all blocks so far, including the unfinished one.
     pub(super) fn digest(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         hasher.update(&self.digests).update(self.hasher.finalize().as_bytes());
         hasher.finalize().to_hex().to_string()
     }
 
-    /// All blocks, the last one as long as it is.
+    /// All block digests, including that of the shorter last block.
     pub(super) fn all(&self) -> Vec<u8> {
         let mut digests = self.digests.clone();
         if self.filled > 0 {
@@ -50,7 +49,7 @@ impl Blocks {
     }
 }
 
-/// Of documents by source, in so many tokens, whose file has these digests of blocks.
+/// The identity of documents by source, with that many tokens and these block digests.
 pub(super) fn of_blocks(
     info: &Info,
     documents: impl Iterator<Item = u64>,
@@ -74,7 +73,7 @@ pub(super) fn of_blocks(
     hasher.finalize()
 }
 
-/// Of documents in memory, bytes as tokens: what the same documents have in a prepared file.
+/// The identity of documents in memory, with bytes as tokens. The same documents in a prepared file have the same one.
 pub(super) fn of_bytes(
     documents: impl Iterator<Item = u64>,
     bytes: &[u8],

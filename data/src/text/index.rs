@@ -1,6 +1,6 @@
-//! In: documents, in memory or in a prepared file. Out: their tokens by number, their digests, the identity of the whole
-//! set. Must stay true: the identity depends on the documents' bytes, their order, their grouping into sources, the
-//! tokenizer and the tokens alone, not on file names, broken lines or how the JSON was written.
+//! In: documents, in memory or in a prepared file. Out: their tokens by number, their digests, the identity of the
+//! whole set. Must stay true: the identity depends only on the documents' bytes, order and grouping into sources, the
+//! tokenizer and the tokens; not on file names, broken lines or the JSON's formatting.
 
 use std::io::{BufRead, Read};
 use std::ops::Range;
@@ -15,7 +15,7 @@ use super::tokenizer::Info;
 
 pub use super::lines::{OnBadLine, Report};
 
-/// One source's files, in reading order, each with the name that messages use.
+/// One source's files, in reading order, each with its name for messages.
 #[derive(Debug)]
 pub struct SourceFiles<R> {
     pub name: String,
@@ -34,17 +34,17 @@ pub struct TextIndex {
     tokenizer: Info,
 }
 
-/// A named run of documents.
+/// A named range of documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Source {
     pub name: String,
     pub documents: Range<u32>,
 }
 
-/// Where tokens and digests are.
+/// Where the tokens and digests are stored.
 #[derive(Debug)]
 enum Store {
-    /// The documents' bytes, one after the other, which are their tokens.
+    /// The documents' concatenated bytes, which are their tokens.
     Memory {
         bytes: Vec<u8>,
         digests: Vec<blake3::Hash>,
@@ -52,7 +52,7 @@ enum Store {
     File(Box<Prepared>),
 }
 
-/// What reading needs between two documents, kept so that it is allocated once.
+/// Buffers reused between reads.
 pub type Scratch = ReadBuffer;
 
 impl TextIndex {
@@ -73,7 +73,7 @@ impl TextIndex {
         if on_bad_line == OnBadLine::Refuse && report.malformed > 0 {
             return Err(malformed(&report));
         }
-        // Only now, so that a source whose every line is bad is told apart from one that has none.
+        // Only now, to distinguish a source with only bad lines from one without lines.
         for (name, end) in ends {
             documents.end_source(name, end)?;
         }
@@ -83,7 +83,7 @@ impl TextIndex {
         Ok((index, report))
     }
 
-    /// What a prepared file holds.
+    /// The index of a prepared file.
     pub(super) fn of_prepared(
         sources: Vec<Source>,
         ends: Vec<u64>,
@@ -95,7 +95,7 @@ impl TextIndex {
         TextIndex { sources, ends, store, identity, documents_digest, tokenizer }
     }
 
-    /// Documents of all sources.
+    /// Number of documents in all sources.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -108,23 +108,23 @@ impl TextIndex {
         &self.sources
     }
 
-    /// What made the tokens.
+    /// The tokenizer that made the tokens.
     pub fn tokenizer(&self) -> &Info {
         &self.tokenizer
     }
 
-    /// The identity of the data, tokens included: what a lock binds.
+    /// The identity of the data, including tokens. Locks bind it.
     pub fn identity(&self) -> &blake3::Hash {
         &self.identity
     }
 
-    /// Of the documents alone, whatever made tokens of them: equal where the same documents were prepared twice. Locks
-    /// of earlier versions were bound to it.
+    /// The digest of the documents alone, for any tokenizer: equal if the same documents were prepared twice. Locks of
+    /// earlier versions bind it.
     pub fn documents_digest(&self) -> &blake3::Hash {
         &self.documents_digest
     }
 
-    /// Where a document's tokens are among all of them; nowhere past the last one.
+    /// Range of a document's tokens among all tokens; empty past the last document.
     fn place(&self, number: u32) -> Range<u64> {
         let number = number as usize;
         let start =
@@ -132,19 +132,19 @@ impl TextIndex {
         start..self.ends.get(number).copied().unwrap_or(start)
     }
 
-    /// Tokens of a document, without marks.
+    /// Number of tokens in a document, without marks.
     pub fn tokens(&self, number: u32) -> u64 {
         let place = self.place(number);
         place.end - place.start
     }
 
-    /// Tokens of a run of documents, without marks.
+    /// Number of tokens in a range of documents, without marks.
     pub fn tokens_of(&self, documents: &Range<u32>) -> u64 {
         let before = |number: u32| number.checked_sub(1).map_or(0, |last| self.place(last).end);
         before(documents.end) - before(documents.start)
     }
 
-    /// Appends a document's tokens but for the first `skipped`, at most `limit` of them.
+    /// Appends a document's tokens after the first `skipped`, at most `limit` of them.
     pub fn read(
         &self,
         number: u32,
@@ -173,7 +173,7 @@ impl TextIndex {
         bytes.get(place.start as usize..place.end as usize).unwrap_or_default()
     }
 
-    /// What a prepared file says of itself; documents in memory have no manifest.
+    /// The manifest of a prepared file. Documents in memory have none.
     pub fn manifest(&self) -> Option<&Manifest> {
         match &self.store {
             Store::Memory { .. } => None,
@@ -181,7 +181,7 @@ impl TextIndex {
         }
     }
 
-    /// Gives the digests of the bytes of a run of documents, in order.
+    /// Returns the digests of the bytes of a range of documents, in order.
     pub fn digests(
         &self,
         documents: Range<u32>,
@@ -200,7 +200,7 @@ impl TextIndex {
         }
     }
 
-    /// Reads all there is and holds it against its digests; what is in memory has been.
+    /// Reads everything and checks it against its digests. Documents in memory were already checked.
     pub fn check(&self) -> Result<(), DataError> {
         match &self.store {
             Store::Memory { .. } => Ok(()),
@@ -209,7 +209,7 @@ impl TextIndex {
     }
 }
 
-/// What is said when malformed lines are refused.
+/// The error when malformed lines are refused.
 pub(super) fn malformed(report: &Report) -> DataError {
     DataError::new(
         report.malformed_lines(),
@@ -217,12 +217,12 @@ pub(super) fn malformed(report: &Report) -> DataError {
     )
 }
 
-/// Over each source's number of documents and their digests.
+/// Hashes each source's number of documents and their digests.
 pub(super) fn documents_hasher() -> blake3::Hasher {
     blake3::Hasher::new_derive_key("canonc 1 data text")
 }
 
-/// Documents being collected; [`Documents::finish`] is the only way to a [`TextIndex`].
+/// A builder of a [`TextIndex`]; [`Documents::finish`] is the only way to make one.
 #[derive(Debug, Default)]
 pub(super) struct Documents {
     sources: Vec<Source>,
@@ -303,7 +303,7 @@ impl Documents {
     }
 }
 
-/// What some editors put before a text.
+/// The mark that some editors put before a text.
 pub(super) const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
 fn read_file(

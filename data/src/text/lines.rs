@@ -1,27 +1,27 @@
-//! In: a line of JSON, or a file of them. Out: its document, or why it has none. Must stay true: a line that cannot be
-//! used is counted and named, never dropped in silence; a field that stands twice is no document, whatever other
-//! readers make of it; what is not the document may be anything that is JSON.
+//! In: a line of JSON, or a file of them. Out: its document, or why it has none. Must stay true: an unusable line is
+//! counted and named, never dropped silently; a line with a duplicate field has no document, even if other readers
+//! accept it; the other fields may hold any JSON.
 
 use std::fmt;
 
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
-/// The longest line that is read.
+/// Maximum length of a line.
 pub const LONGEST_LINE: u64 = 1 << 26;
-/// Of the lines that gave no document, how many are named.
+/// Maximum number of bad lines that are named.
 pub const NAMED_LINES: usize = 20;
 
-/// Which field of a line, or which column of a table, is the document.
+/// The field of a line, or the column of a table, that holds the document.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Field {
-    /// `text`, and `content` where there is no `text`.
+    /// `text`, or `content` in its absence.
     #[default]
     Usual,
     Named(String),
 }
 
 impl Field {
-    /// In order of preference.
+    /// The field names, in order of preference.
     pub fn names(&self) -> &[&str] {
         match self {
             Field::Usual => &["text", "content"],
@@ -46,7 +46,7 @@ impl fmt::Display for Field {
     }
 }
 
-/// What becomes of lines without a usable document. Empty documents are left out and counted under both.
+/// How to treat lines without a usable document. Both policies skip and count empty documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnBadLine {
     /// Leave them out and report them.
@@ -55,26 +55,26 @@ pub enum OnBadLine {
     Refuse,
 }
 
-/// What was read.
+/// Counts of lines, documents and bytes read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Lines of text files, rows of tables.
     pub lines: u64,
     pub documents: u64,
-    /// Of the documents, in UTF-8.
+    /// Bytes of the documents in UTF-8.
     pub bytes: u64,
-    /// Lines of white space; no error under any policy.
+    /// Lines of white space. No policy treats them as errors.
     pub blank: u64,
-    /// Lines whose JSON is malformed or holds no text.
+    /// Lines with malformed JSON or without text.
     pub malformed: u64,
-    /// Documents of no bytes.
+    /// Documents of zero bytes.
     pub empty: u64,
-    /// The first of the malformed lines.
+    /// The first malformed lines.
     pub first_bad: Vec<BadLine>,
 }
 
 impl Report {
-    /// Adds what was read after it.
+    /// Adds the counts of a later part.
     pub fn add(&mut self, next: Report) {
         let Report { lines, documents, bytes, blank, malformed, empty, first_bad } = next;
         self.lines += lines;
@@ -87,7 +87,7 @@ impl Report {
         self.first_bad.extend(first_bad.into_iter().take(left));
     }
 
-    /// All malformed lines counted, the first of them named, one a line.
+    /// The number of malformed lines, then the first of them, one per line.
     pub fn malformed_lines(&self) -> String {
         let mut text = format!("{} of {} lines hold no document:", self.malformed, self.lines);
         for line in &self.first_bad {
@@ -105,7 +105,7 @@ impl Report {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadLine {
     pub file: String,
-    /// Counted from 1.
+    /// Line number, from 1.
     pub line: u64,
     pub why: String,
 }
@@ -118,7 +118,7 @@ impl fmt::Display for BadLine {
 
 /// The document of a line, or why it has none.
 pub fn document_of(line: &[u8], field: &Field) -> Result<String, String> {
-    // Without this, a list would be read as the fields in order.
+    // Without this check, serde would read a list as the fields in order.
     if line.trim_ascii_start().first() != Some(&b'{') {
         return Err("not a JSON object".to_owned());
     }
@@ -145,7 +145,7 @@ pub fn document_of(line: &[u8], field: &Field) -> Result<String, String> {
 
 const TWICE: &str = "a field stands twice: ";
 
-/// The wanted fields of an object, in order of preference: not there, there and no string, or a string.
+/// The wanted fields of an object, in order of preference: absent, not a string, or a string.
 struct Fields<'a>(&'a Field);
 
 impl<'de> DeserializeSeed<'de> for Fields<'_> {

@@ -1,6 +1,6 @@
-//! In: what a lock says of text, and prepared documents. Out: the options of its windows; whether the documents are
-//! tokens of the tokenizer that it means. Must stay true: every value is the lock's; documents of another tokenizer are
-//! never read as if they were of this one.
+//! In: a lock's text section, and prepared documents. Out: the options of its windows; whether the documents use the
+//! lock's tokenizer. Must stay true: every value comes from the lock; documents of another tokenizer are never read as
+//! if they were of this one.
 
 use compiler::lock::{self, DataSource, Tokenizer};
 
@@ -9,7 +9,7 @@ use super::tokenizer::Info;
 use super::{HeldOut, Marks, Options};
 use crate::Split;
 
-/// How windows of a text source are made; `None` for a task.
+/// The window options for a text source; `None` for a task.
 pub fn options(source: &DataSource, seq_len: usize, split: Split, seed: u64) -> Option<Options> {
     match source {
         DataSource::Task { .. } => None,
@@ -39,7 +39,7 @@ pub fn options(source: &DataSource, seq_len: usize, split: Split, seed: u64) -> 
     }
 }
 
-/// What differs between the tokenizer of a lock and that of documents, in words; `None` if nothing does.
+/// How the tokenizer of a lock and that of documents differ, in words; `None` if they are equal.
 pub fn mismatch(lock: &Tokenizer, documents: &Info) -> Option<String> {
     let Info { kind: has_kind, digest: has_digest, vocab: has_vocab, bos: _, eos: _ } = documents;
     let differ = |field: &str, lock: &dyn std::fmt::Display, has: &dyn std::fmt::Display| {

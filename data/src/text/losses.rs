@@ -1,8 +1,8 @@
-//! What a tokenizer loses of documents.
+//! Text that a tokenizer loses.
 //!
-//! In: documents and their tokens. Out: how many characters no token stands for, and how many tokens stand for
-//! anything unknown. Must stay true: white space is not counted, since many tokenizers split at it; a tokenizer that
-//! cannot drop a character costs nothing here.
+//! In: documents and their tokens. Out: the number of characters without a token, and the number of tokens for unknown
+//! text. Must stay true: white space is not counted, since many tokenizers split at it; a tokenizer that cannot drop a
+//! character costs nothing here.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 pub struct Losses {
     /// Characters that are not white space.
     pub characters: u64,
-    /// Of these, those that no token covers.
+    /// Of these, characters that no token covers.
     pub dropped: u64,
-    /// Tokens that stand for what the tokenizer does not know.
+    /// Tokens for text that the tokenizer does not know.
     pub unknown: u64,
 }
 
@@ -25,7 +25,7 @@ impl Losses {
         self.unknown += unknown;
     }
 
-    /// What to say of documents that became `tokens` tokens; nothing where nothing is lost.
+    /// Warnings about documents with `tokens` tokens; none if nothing is lost.
     pub fn warnings(&self, tokens: u64) -> Vec<String> {
         let mut found = Vec::new();
         if self.dropped > 0 {
@@ -46,7 +46,7 @@ impl Losses {
         found
     }
 
-    /// Whether nothing of the documents is left.
+    /// Whether every character of the documents is lost.
     pub fn all(&self, tokens: u64) -> bool {
         let dropped = self.dropped > 0 && self.dropped == self.characters;
         dropped || tokens == 0 || self.unknown == tokens

@@ -1,8 +1,7 @@
 //! In: the documents of an index, a split, a seed and weights. Out: the endless sequence of documents as numbered
-//! passes, any of which can be made alone. Must stay true: a pass has as many slots as the split has documents;
-//! with weights a source has a fixed share of them, and goes through its own documents epoch by epoch, each epoch
-//! in an order of its own; so the stream position where a pass begins is arithmetic over whole epochs plus at most
-//! one unfinished one a source.
+//! passes, which can each be made alone. Must stay true: a pass has as many slots as the split has documents; with
+//! weights a source has a fixed share of them, and goes through its own documents epoch by epoch, each epoch in its own
+//! order. So the stream position of a pass is arithmetic over whole epochs plus at most one unfinished one per source.
 
 use std::ops::Range;
 
@@ -12,18 +11,18 @@ use super::index::{Source, TextIndex};
 use super::shuffle::Shuffle;
 use super::{HeldOut, Marks, Options, document_tokens};
 
-/// A keyed bijection of 0..n: a balanced Feistel network on the next even power of two, walked until it is back
-/// in range (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
+/// A keyed bijection of 0..n: a balanced Feistel network on the next even power of two, iterated until the result is in
+/// range (Black and Rogaway 2002, "Ciphers with arbitrary finite domains").
 #[derive(Clone, Debug)]
 pub struct Permutation {
     n: u64,
     half_bits: u32,
-    /// None for the permutation that moves nothing.
+    /// None for the identity permutation.
     keys: Option<[u64; 8]>,
 }
 
 impl Permutation {
-    /// The permutation of 0..n that `key` names; `n` is at least 1.
+    /// The permutation of 0..n for `key`; `n` is at least 1.
     pub fn new(n: u64, key: &blake3::Hash) -> Permutation {
         let bits = 64 - n.saturating_sub(1).leading_zeros();
         let mut keys = [0; 8];
@@ -36,18 +35,18 @@ impl Permutation {
         Permutation { n, half_bits: bits.div_ceil(2).max(1), keys: Some(keys) }
     }
 
-    /// The permutation of 0..n that moves nothing.
+    /// The identity permutation of 0..n.
     pub fn identity(n: u64) -> Permutation {
         Permutation { n, half_bits: 1, keys: None }
     }
 
-    /// Where `i` below `n` goes.
+    /// The image of `i`, which must be below `n`.
     pub fn at(&self, i: u64) -> u64 {
         debug_assert!(i < self.n);
         let Some(keys) = &self.keys else { return i };
         let mask = (1u64 << self.half_bits) - 1;
         let mut value = i;
-        // The domain is less than four times n, and a cycle through i comes back to i at the latest.
+        // The domain is less than four times n, and the cycle through i returns to i at the latest.
         loop {
             let (mut left, mut right) = (value >> self.half_bits, value & mask);
             for &key in keys {
@@ -76,18 +75,18 @@ pub(super) struct Order {
     marks: Marks,
     sources: Vec<SourceOrder>,
     slots: u64,
-    /// Each source's documents in the order of its files, every epoch again.
+    /// Whether every epoch of a source keeps the order of its files.
     as_listed: bool,
 }
 
 #[derive(Clone, Debug)]
 struct SourceOrder {
-    /// Its place among the index's sources.
+    /// Its index among the index's sources.
     number: usize,
     documents: Vec<u32>,
-    /// Slots a pass.
+    /// Slots per pass.
     share: u64,
-    /// Tokens of all its documents.
+    /// Number of tokens in all its documents.
     tokens: u64,
 }
 
@@ -97,19 +96,19 @@ impl SourceOrder {
     }
 }
 
-/// What a run reads of one source.
+/// How much a run reads of one source.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SourceEpochs {
     pub name: String,
-    /// Documents of the split.
+    /// Number of documents in the split.
     pub documents: u64,
-    /// Their tokens, marks included, each document once.
+    /// Number of their tokens, marks included, each document once.
     pub tokens: u64,
-    /// Its share of the documents that are read.
+    /// Its share of the documents read.
     pub share: f64,
-    /// Its share of their tokens: sources of longer documents have more of them.
+    /// Its share of the tokens read. Sources with longer documents have a larger one.
     pub token_share: f64,
-    /// How often each of them is read.
+    /// How often each document is read.
     pub epochs: f64,
 }
 
@@ -119,7 +118,7 @@ pub(super) struct Pass {
     number: u64,
     start: u64,
     documents: Vec<u32>,
-    /// From the start of the pass.
+    /// Where each document ends, from the start of the pass.
     ends: Vec<u64>,
 }
 
@@ -167,7 +166,7 @@ impl Order {
             Split::Train | Split::HeldOut => {}
         }
         sources.retain(|source| source.share > 0);
-        // Such a stream would have no end to look for.
+        // Positions are counted in tokens, so every source needs some.
         if let Some(source) = sources.iter().find(|source| source.tokens == 0) {
             let name = index.sources().get(source.number).map_or("", |source| &source.name);
             return Err(DataError::new(
@@ -187,7 +186,7 @@ impl Order {
         self.sources.iter().map(|source| source.tokens).sum()
     }
 
-    /// Tokens that a pass reads, in the mean over passes: with weights it draws other documents each time.
+    /// Mean tokens per pass. With weights, each pass draws other documents.
     fn mean_pass(&self) -> f64 {
         self.sources.iter().map(SourceOrder::mean_pass).sum::<f64>().max(1.0)
     }
@@ -196,7 +195,7 @@ impl Order {
         tokens as f64 / self.mean_pass()
     }
 
-    /// A pass draws a fixed number of documents of each source, so passes are in proportion to tokens.
+    /// Each source's epochs. A pass draws a fixed number of documents per source, so passes are proportional to tokens.
     pub(super) fn epochs(&self, index: &TextIndex, tokens: u64) -> Vec<SourceEpochs> {
         let (pass, passes) = (self.mean_pass(), self.passes(tokens));
         let of = |source: &SourceOrder| SourceEpochs {
@@ -218,7 +217,7 @@ impl Order {
         self.pass_from(index, pass.number + 1, pass.end())
     }
 
-    /// The pass that holds stream position `at`; `near` is any pass, used when it is the one before.
+    /// The pass that holds stream position `at`. `near` is any pass; it is used if it directly precedes.
     pub(super) fn pass_at(&self, index: &TextIndex, at: u64, near: &Pass) -> Pass {
         if near.end() <= at {
             let next = self.pass_after(index, near);
@@ -244,7 +243,7 @@ impl Order {
         self.pass(index, below)
     }
 
-    /// Tokens before pass `number`. With whole epochs a pass (no weights) no document is looked at.
+    /// Tokens before pass `number`. If every pass has whole epochs (no weights), this looks at no document.
     fn start_of(&self, index: &TextIndex, number: u64) -> u128 {
         let mut start = 0;
         for source in &self.sources {
@@ -290,7 +289,7 @@ impl Order {
             let which = epochs.partition_point(|(before, ..)| *before <= draw).saturating_sub(1);
             let (before, source, drawn, epochs) = &epochs[which];
             let count = source.documents.len() as u128;
-            // In the order of its files, a source's documents come one after the other, whichever slot draws it.
+            // In file order, a source's documents come in sequence, whichever slot draws them.
             let place = if self.as_listed { taken[which] } else { draw - before };
             taken[which] += 1;
             let draw = drawn + u128::from(place);
@@ -347,7 +346,7 @@ impl Pass {
         self.start + self.ends.last().copied().unwrap_or(0)
     }
 
-    /// The document at a position that the pass holds, and the tokens of it that lie before that position.
+    /// The document at a position in the pass, and the number of its tokens before that position.
     pub(super) fn document_at(&self, at: u64) -> (u32, u64) {
         let at = at - self.start;
         let place = self.ends.partition_point(|&end| end <= at);
@@ -378,7 +377,7 @@ fn of_split(
     Ok(found)
 }
 
-/// Which split a document belongs to.
+/// The split of a document.
 fn side(digest: &blake3::Hash, held_out: HeldOut) -> Split {
     let HeldOut { seed, per_million } = held_out;
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data text held out");
@@ -390,7 +389,7 @@ fn side(digest: &blake3::Hash, held_out: HeldOut) -> Split {
     if millionths < u128::from(per_million) { Split::HeldOut } else { Split::Train }
 }
 
-/// Shares of `slots` in proportion to the weights, rounded by largest remainder, earlier sources first.
+/// Shares of `slots` in proportion to the weights, by largest remainder; ties go to earlier sources.
 fn weigh(
     index: &TextIndex,
     sources: &mut [SourceOrder],
@@ -462,7 +461,7 @@ mod tests {
 
         #[test]
         fn a_permutation_of_any_length_gives_no_place_twice(n in 1u64..=u64::MAX >> 2, seed: u64) {
-            // Places that lie together and places far apart: none of them meet.
+            // Adjacent and distant positions all have different images.
             let permutation = Permutation::new(n, &key(seed));
             let mut tried: Vec<u64> = (0..n.min(500)).collect();
             tried.extend((1..500).map(|i| n - 1 - (n - 1) / 500 * i));
@@ -490,7 +489,7 @@ mod tests {
             *counts.entry((0..4).map(|i| permutation.at(i)).collect()).or_default() += 1.0;
         }
         assert_eq!(counts.len(), 24);
-        // Eight rounds on two bits are not a perfect shuffle; each order is within a tenth of its share.
+        // Eight rounds on two bits are not a perfect shuffle. Each order is within a tenth of its share.
         assert!(counts.values().all(|count| (count / 1000.0 - 1.0).abs() < 0.15), "{counts:?}");
     }
 }

@@ -1,8 +1,8 @@
-//! In: files of documents by source, a tokenizer. Out: one prepared file, whole or not at all, and what was read. Any
-//! number of threads read, and one puts what they made in the order of the input. Must stay true: the file's bytes are a
-//! function of the documents, the tokenizer and the names of sources and files, whatever the number of threads and
-//! however often it was killed on the way; memory does not grow with the documents but for a digest per block; every
-//! line is a document, blank, empty, or named.
+//! In: files of documents by source, and a tokenizer. Out: one prepared file, complete or absent, and a report. Any
+//! number of threads make tokens, and one puts the results in input order. Must stay true: the file's bytes are a
+//! function of the documents, the tokenizer and the names of sources and files, for any number of threads and any
+//! number of kills on the way; memory grows with the documents only by a digest per block; every line is a document,
+//! blank, empty, or named.
 
 mod fault;
 mod input;
@@ -35,49 +35,49 @@ pub struct SourceInput {
 #[derive(Clone, Debug)]
 pub struct Input {
     pub path: Option<PathBuf>,
-    /// In messages and in the manifest.
+    /// Its name in messages and in the manifest.
     pub name: String,
-    /// On disk; 0 if unknown.
+    /// Size on disk; 0 if unknown.
     pub bytes: u64,
 }
 
-/// What is to be prepared, and how.
+/// A request to prepare data.
 #[derive(Debug)]
 pub struct Request<'a> {
     pub sources: &'a [SourceInput],
     pub field: Field,
-    /// Of files of plain text.
+    /// How to split files of plain text.
     pub plain: Plain,
     pub on_bad_line: OnBadLine,
     pub tokenizer: &'a Tokenizer,
-    /// Threads that make tokens; no byte of the result depends on it.
+    /// Number of threads that make tokens. It does not affect the result.
     pub workers: usize,
-    /// Bytes of input between two points from which it can go on.
+    /// Bytes of input between two resume points.
     pub checkpoint: u64,
-    /// Where it is broken on purpose.
+    /// The point where the process should abort, for tests.
     pub fault: Option<Fault>,
 }
 
-/// How far it is.
+/// Progress so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Done {
-    /// Bytes of the input files, as they are on disk.
+    /// Bytes read of the input files on disk.
     pub read: u64,
     pub documents: u64,
     pub tokens: u64,
 }
 
-/// What is told on the way.
+/// An event during preparation.
 #[derive(Debug)]
 pub enum News {
-    /// It goes on where it was left.
+    /// Continues from an earlier, interrupted preparation.
     Resumed(Done),
-    /// What was begun there before is of other files, another tokenizer or damaged, so it is made anew.
+    /// Starts again: the earlier work is damaged, or is for other files or another tokenizer.
     Anew(&'static str),
     Progress(Done),
 }
 
-/// How it ended.
+/// The outcome of a preparation.
 #[derive(Debug)]
 pub enum End {
     Finished {
@@ -85,11 +85,11 @@ pub enum End {
         losses: Losses,
         tokens: u64,
     },
-    /// The same request goes on from here.
+    /// Interrupted; the same request continues from here.
     Interrupted(Done),
 }
 
-/// Makes the prepared file `out`; work in progress lies in the folder `out` + `.partial`.
+/// Makes the prepared file `out`. Unfinished work is kept in the folder `out` + `.partial`.
 pub fn prepare(
     request: &Request<'_>,
     out: &Path,

@@ -1,10 +1,10 @@
-//! In: the path of a prepared file of version 2. Out: its tokens and digests, a part at a time. Must stay true: a byte is
-//! used only after the digest of its block was found right, on this read; what lists those digests was read once, has
-//! its own, and decides the identity that a lock binds; no id is given out that the tokenizer does not have; memory is what documents' ends take and some bytes for each
-//! piece, not tokens; sizes written in a damaged file never decide an allocation.
+//! In: the path of a prepared file of version 2. Out: its tokens and digests, a part at a time. Must stay true: a byte
+//! is used only after this very read passed its block's digest; the list of those digests was read once, has its own
+//! digest, and decides the identity that a lock binds; every returned id is one of the tokenizer's; memory holds the
+//! documents' ends and a few bytes per piece, not tokens; sizes in a damaged file never decide an allocation.
 //!
-//! The file: magic; tokens of all documents, 1, 2 or 4 bytes each; for each document where it ends and the digest of its
-//! bytes; digests of blocks of all that; a manifest in TOML; where these begin, and the digest of the last three.
+//! The file: magic; tokens of all documents, 1, 2 or 4 bytes each; each document's end and the digest of its bytes;
+//! digests of blocks of all that; a manifest in TOML; the offsets of these parts, and the digest of the last three.
 
 use std::fs::File;
 use std::ops::Range;
@@ -20,21 +20,21 @@ use super::index::{Source, TextIndex, documents_hasher};
 use super::lines::Report;
 use super::tokenizer::{Info, Kind};
 
-/// What stands before the tokens, so that they begin at an even place.
+/// The header before the tokens. Its length makes them start at an even offset.
 pub(super) const START: &[u8; 16] = b"canonc text 2\n\0\0";
-/// Bytes under one digest.
+/// Bytes per digest.
 pub(super) use disk::checked::BLOCK;
-/// Of one document: where it ends, in tokens, and the digest of its bytes.
+/// Bytes per document: its end, in tokens, and the digest of its bytes.
 pub(super) const ENTRY: u64 = 40;
-/// Three offsets and a digest.
+/// Bytes of three offsets and a digest.
 const TRAILER: u64 = 24 + 32;
 
-/// What a prepared file says of itself.
+/// The manifest of a prepared file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
     pub version: u32,
-    /// Of the documents, whatever made tokens of them.
+    /// The identity of the documents, for any tokenizer.
     pub identity: String,
     pub documents: u64,
     pub tokens: u64,
@@ -63,7 +63,7 @@ pub struct SourceEntry {
     pub files: Vec<FileEntry>,
 }
 
-/// What a file gave, every line of it accounted for.
+/// Counts for one file, with every line accounted for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileEntry {
@@ -131,7 +131,7 @@ impl TokenizerEntry {
     }
 }
 
-/// Bytes of a token in the file.
+/// Bytes per token in the file.
 pub(super) fn width(info: &Info) -> u64 {
     match (info.kind, info.vocab) {
         (Kind::Bytes, _) => 1,
@@ -140,13 +140,13 @@ pub(super) fn width(info: &Info) -> u64 {
     }
 }
 
-/// The digest over what lists all other digests.
+/// The digest over the data that lists all other digests.
 pub(super) fn trailer_digest(blocks: &[u8], manifest: &[u8], offsets: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 data text prepared");
     hasher.update(blocks).update(manifest).update(offsets).finalize()
 }
 
-/// An open file whose bytes are checked on every read.
+/// An open file. Every read checks its bytes.
 #[derive(Debug)]
 pub(super) struct Prepared {
     file: CheckedFile,
@@ -157,7 +157,7 @@ pub(super) struct Prepared {
     manifest: Manifest,
 }
 
-/// Opens a file that begins as one of version 2 does.
+/// Opens a file that begins like one of version 2.
 pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
     let damaged = |how: &str| damaged(path, how);
     let length = file.metadata().map_err(|error| unreadable(path, &error))?.len();
@@ -165,7 +165,7 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
     else {
         return Err(damaged("it ends too early"));
     };
-    // What no block covers is read here, once: what is digested is what is used.
+    // Data outside all blocks is read here, once, so the digested bytes are the ones used.
     let read = |range: Range<u64>| -> Result<Vec<u8>, DataError> {
         let mut bytes = vec![0; (range.end - range.start) as usize];
         read_at(&file, &mut bytes, range.start).map_err(|error| unreadable(path, &error))?;
@@ -180,7 +180,7 @@ pub(super) fn open(file: File, path: &Path) -> Result<TextIndex, DataError> {
         && blocks_at <= manifest_at
         && manifest_at <= trailer_at;
     let listed = manifest_at.saturating_sub(blocks_at);
-    // Names of files and sources: a file that says more was damaged or forged.
+    // This holds names of files and sources. A file with a longer list was damaged or forged.
     if trailer_at.saturating_sub(manifest_at) > disk::SMALL {
         return Err(damaged("its manifest is too large"));
     }
@@ -243,7 +243,7 @@ impl Prepared {
         (START.len() as u64).saturating_add(token.saturating_mul(self.width))
     }
 
-    /// Appends tokens by their place among all.
+    /// Appends tokens by their range among all tokens.
     pub(super) fn tokens(
         &self,
         range: Range<u64>,
@@ -275,7 +275,7 @@ impl Prepared {
         }
     }
 
-    /// Gives the digest of each document's bytes.
+    /// Returns the digest of each document's bytes.
     pub(super) fn digests(
         &self,
         documents: Range<u32>,
@@ -286,8 +286,8 @@ impl Prepared {
         })
     }
 
-    /// Every block, every token's id; and every document against its digest, where the tokens are the documents' bytes.
-    /// Of other tokens only preparing the documents again can say whether they are the tokenizer's.
+    /// Checks every block and every token's id; where the tokens are the documents' bytes, also every document against
+    /// its digest. For other tokenizers, only preparing the documents again shows whether the tokens are right.
     pub(super) fn check(&self) -> Result<(), DataError> {
         let mut scratch = ReadBuffer::default();
         for block in self.file.blocks() {
@@ -330,14 +330,14 @@ impl Prepared {
         Err(damaged(&self.path, &format!("document {number} is not the one that its digest is of")))
     }
 
-    /// Where each document ends, and the identity of all of them.
+    /// Each document's end, and the identity of all documents.
     fn documents(&self) -> Result<(Vec<u64>, blake3::Hash), DataError> {
         let count = (self.file.covered() - self.documents_at) / ENTRY;
         let mut ends = Vec::with_capacity(count as usize);
         let (mut last, mut ordered) = (0, true);
         let mut identity = documents_hasher();
         let mut sources = self.manifest.sources.iter().map(|source| source.documents);
-        // Documents of the source that have not come yet.
+        // Documents of the source still to come.
         let mut left = 0;
         self.entries(0..count, |_, end, digest| {
             while left == 0
@@ -361,7 +361,7 @@ impl Prepared {
         Ok((ends, identity.finalize()))
     }
 
-    /// Gives number, end and digest of each document.
+    /// Calls back with the number, end and digest of each document.
     fn entries(
         &self,
         documents: Range<u64>,

@@ -1,30 +1,30 @@
-//! In: a window's number, the windows that are shuffled together, a key. Out: the cut of the stream of documents that
-//! the window is. Must stay true: each is a bijection, computed for one number alone, so that any window is found
-//! without the others and a run that is resumed or resharded reads the same windows.
+//! In: a window's number, the number of windows shuffled together, a key. Out: the window's cut of the document stream.
+//! Must stay true: each mapping is a bijection, computed for one number alone, so any window can be found without the
+//! others, and a resumed or resharded run reads the same windows.
 //!
-//! Cut `c` of the stream is its tokens [c*S, c*S + S]. Consecutive cuts are neighbours of one document, so a batch of
-//! consecutive cuts is a part of one book.
+//! Cut `c` of the stream is its tokens [c*S, c*S + S]. Consecutive cuts usually belong to one document, so a batch of
+//! consecutive cuts is one part of a book.
 
 use std::ops::Range;
 
 use super::order::Permutation;
 use crate::Split;
 
-/// In which order the cuts of the stream are read.
+/// The order in which the cuts of the stream are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shuffle {
     /// All cuts of one pass over the documents, permuted.
     Windows,
-    /// As they come: the documents of a pass in an order of its own, the cuts of each document together.
+    /// In stream order: the documents of a pass in a permuted order, the cuts of each document together.
     Documents,
-    /// Lingua's: documents in the order of their files, and so many consecutive cuts permuted at a time. Its buffer is
-    /// filled, shuffled, and filled again while it is emptied, so what leaves it between two shuffles is exactly what
-    /// was in it. The permutations are ours; its own are numpy's.
+    /// Lingua's order: documents in the order of their files, with blocks of this many consecutive cuts permuted.
+    /// Lingua fills its buffer, shuffles it, and refills it while emptying it, so between two shuffles exactly its
+    /// content comes out. The permutations are ours; Lingua's are numpy's.
     Buffer { windows: u64 },
 }
 
 impl Shuffle {
-    /// Lingua holds nothing out: what is measured is drawn from all of the held-out documents.
+    /// Lingua holds nothing out; we measure on all of the held-out documents.
     pub(super) fn of_split(self, split: Split) -> Shuffle {
         match (self, split) {
             (Shuffle::Buffer { .. }, Split::HeldOut) => Shuffle::Windows,
@@ -33,12 +33,12 @@ impl Shuffle {
     }
 }
 
-/// The cuts that begin in a part of the stream.
+/// The cuts that begin in a range of the stream.
 pub(super) fn cuts_of(part: Range<u64>, seq_len: u64) -> Range<u64> {
     part.start.div_ceil(seq_len)..part.end.div_ceil(seq_len)
 }
 
-/// The cut that is window `number`, which is one of the epoch's, as its cuts are.
+/// The cut for window `number`, permuted within the epoch's `cuts`. Other numbers are unchanged.
 pub(super) fn in_epoch(number: u64, cuts: Range<u64>, key: &blake3::Hash) -> u64 {
     let count = cuts.end.saturating_sub(cuts.start);
     if !cuts.contains(&number) {
@@ -47,7 +47,7 @@ pub(super) fn in_epoch(number: u64, cuts: Range<u64>, key: &blake3::Hash) -> u64
     cuts.start + Permutation::new(count, key).at(number - cuts.start)
 }
 
-/// The cut that is window `number` where `windows` of them are shuffled together.
+/// The cut for window `number` when each block of `windows` windows is shuffled.
 pub(super) fn in_buffer(number: u64, windows: u64, key: impl Fn(&str) -> blake3::Hash) -> u64 {
     let windows = windows.max(1);
     let (full, place) = (number / windows, number % windows);

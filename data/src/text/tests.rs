@@ -1,4 +1,4 @@
-//! Windows of documents against the published packing, and each order as a bijection of the parts of one stream.
+//! Windows of documents compared with the published packing, and each order as a bijection of the cuts of one stream.
 
 use super::index::{OnBadLine, SourceFiles};
 use super::*;
@@ -57,7 +57,7 @@ fn windows(windows: &mut TextWindows, numbers: Range<u64>) -> Vec<Vec<u32>> {
     .collect()
 }
 
-/// Documents of a stream of tokens, cut at eos; the last one may be unfinished and is left out.
+/// Documents of a stream of tokens, cut at eos. An unfinished last one is dropped.
 fn read_back(stream: &[u32]) -> Vec<String> {
     let mut ended: Vec<&[u32]> = stream.split(|&token| token == EOS).collect();
     ended.pop();
@@ -70,7 +70,7 @@ fn read_back(stream: &[u32]) -> Vec<String> {
         .collect()
 }
 
-/// The whole stream up to window `count`, put together from windows that share one token.
+/// The whole stream up to window `count`, joined from windows that share one token.
 fn stream(source: &mut TextWindows, count: u64) -> Vec<u32> {
     let mut stream = Vec::new();
     for window in windows(source, 0..count) {
@@ -93,15 +93,15 @@ fn packed_rows_equal_the_published_loader() {
             .map(|text| text.as_str().unwrap().to_owned())
             .collect()
     };
-    // What numpy's default_rng((777, 1, 2)).choice draws for loader 1, with two sources on rank 1 of 2: its
-    // generator is not ours, only what follows from its draws.
+    // What numpy's default_rng((777, 1, 2)).choice draws for loader 1, with two sources on rank 1 of 2. We do not have
+    // its generator, only this record of its draws.
     let drawn = "aaaababaabbaababaabbaaaaaabaabaaababaabaaabbbaaabaaaabaaaaaa";
     for (number, loader) in golden["loaders"].as_array().unwrap().iter().enumerate() {
         let config = &loader["cfg"];
         let (rank, world) =
             (config["rank"].as_u64().unwrap() as usize, config["world"].as_u64().unwrap() as usize);
         let sources = config["sources"].as_object().unwrap();
-        // A rank reads every world-th line of a source's file, from the start again after the end.
+        // A rank reads every world-th line of a source's file, and starts again after the end.
         let mut lines: BTreeMap<String, _> = sources
             .keys()
             .map(|name| {
@@ -131,7 +131,7 @@ fn packed_rows_equal_the_published_loader() {
             assert_eq!(*row, want(wanted), "loader {number}");
         }
         assert!(rows.len() >= 26, "11 batches of 2 out of a buffer of 4");
-        // The batches are shuffled by numpy: each of their rows is one of these, and none comes twice.
+        // numpy shuffles the batches, so we check that each row is one of these and that none repeats.
         let batches = loader["batches"].as_array().unwrap();
         let mut left = rows;
         for row in batches.iter().flat_map(|batch| batch.as_array().unwrap()) {
@@ -182,7 +182,7 @@ fn held_out_documents_are_apart_from_trained_ones() {
     assert!(train.is_disjoint(&held));
     assert_eq!(train.len() + held.len(), 400);
     assert!((20..60).contains(&held.len()), "{} of 400 held out", held.len());
-    // The order's seed moves nothing across; the split's own does.
+    // The order's seed moves no document between splits; the split's own seed does.
     assert_eq!(read(Split::HeldOut, 9), held);
     let moved = Options {
         held_out: HeldOut { seed: 4, ..held_out },
@@ -208,7 +208,7 @@ fn weights_are_exact_shares_of_a_pass() {
     for pass in read.chunks_exact(40) {
         assert_eq!(pass.iter().filter(|text| text.starts_with('b')).count(), 30);
     }
-    // Over three passes source `a` is gone through once and `b` nine times, each epoch whole.
+    // In three passes, source `a` is read once and `b` nine times, each in whole epochs.
     let mut counts = BTreeMap::new();
     for text in &read[..120] {
         *counts.entry(text.clone()).or_insert(0) += 1;
@@ -330,7 +330,7 @@ proptest! {
             Err(error) => { prop_assert!(error.message.contains("never")); return Ok(()); }
         };
 
-        // The stream written out: passes one after the other, packed by the sequential helper.
+        // The stream in full: passes one after the other, packed by the sequential helper.
         let order = Order::new(&index, &options).unwrap();
         let mut texts: Vec<&[u8]> = Vec::new();
         let mut pass = order.pass(&index, 0);
@@ -347,12 +347,12 @@ proptest! {
             pass = order.pass_after(&index, &pass);
         }
         let walked: Vec<Vec<u32>> = pack(texts, marks, seq_len).take(last as usize).collect();
-        // Window by window in order, and any of them alone.
+        // Windows in order, and any window alone.
         let all = windows(&mut jumping.clone(), 0..last);
         for jump in jumps {
             prop_assert_eq!(&windows(&mut jumping, jump..jump + 1)[0], &all[jump as usize]);
         }
-        // What is shuffled together: each of its cuts is read once, at any length.
+        // Within a shuffled block, each cut is read once, at any length.
         let together: Vec<u64> = match shuffle {
             Shuffle::Documents => (0..=last).collect(),
             Shuffle::Buffer { windows } => (0..=last / windows).map(|i| i * windows).collect(),
@@ -376,7 +376,7 @@ fn shuffles() -> impl Strategy<Value = Shuffle> {
     ]
 }
 
-/// Forty long documents, each of one letter: with consecutive windows, a batch is one document.
+/// Forty long documents of one letter each. With consecutive windows, a batch is one document.
 #[test]
 fn a_batch_holds_windows_of_many_documents() {
     let texts: Vec<String> =
@@ -388,12 +388,12 @@ fn a_batch_holds_windows_of_many_documents() {
         let rows = windows(&mut source, batch * 16..batch * 16 + 16);
         rows.iter().map(|row| row[32]).collect::<BTreeSet<u32>>().len()
     };
-    // Of an epoch of 2501 windows; 16 of 40 letters drawn alone would be 13 or 14 different ones.
+    // In an epoch of 2501 windows. 16 independent draws from 40 letters would give 13 or 14 different ones.
     for batch in 0..150 {
         assert!(letters(Shuffle::Documents, batch) <= 4);
         assert!(letters(Shuffle::Windows, batch) >= 8, "batch {batch}");
     }
-    // A buffer of 128 windows is of two or three books, as where its user comes from.
+    // A buffer of 128 windows holds two or three books, as in Lingua.
     assert!((2..=4).contains(&letters(Shuffle::Buffer { windows: 128 }, 0)));
 }
 

@@ -1,7 +1,7 @@
-//! In: a tokenizer's file and what kind it is, or nothing for bytes. Out: the tokens of a document without marks, the
-//! marks' ids, the number of ids, and a digest of all that decides them. Must stay true: ids are those of the
-//! published library for the same file (golden vectors hold it); text that spells a special token is text; a file that
-//! is no tokenizer is refused in words, whatever it holds; an id at or above `vocab` never leaves here.
+//! In: a tokenizer's file and its kind, or nothing for bytes. Out: the tokens of a document without marks, the marks'
+//! ids, the number of ids, and a digest of everything that decides them. Must stay true: ids are those of the published
+//! library for the same file (golden vectors check this); text that spells a special token is text; a file that does
+//! not hold a tokenizer is refused with a message, whatever it contains; every returned id is below `vocab`.
 
 mod expansion;
 mod huggingface;
@@ -16,7 +16,7 @@ use super::guard::guarded;
 use super::losses::Losses;
 use super::{BOS, EOS, VOCAB};
 
-/// The kinds, under the names that recipes use.
+/// The kinds of tokenizer, under the names that recipes use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     Bytes,
@@ -42,7 +42,7 @@ impl Kind {
         Kind::ALL.into_iter().find(|kind| kind.name() == name)
     }
 
-    /// Changes when the same file would give other ids than before.
+    /// A version to change when the same file would give other ids than before.
     fn rules(self) -> u32 {
         match self {
             Kind::Bytes | Kind::Huggingface | Kind::Sentencepiece | Kind::Tiktoken => 1,
@@ -56,17 +56,17 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What a lock and a prepared file say of a tokenizer.
+/// The facts about a tokenizer in a lock and in a prepared file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Info {
     pub kind: Kind,
-    /// Over the file's bytes and whatever else decides an id.
+    /// Digest of the file's bytes and everything else that decides an id.
     pub digest: blake3::Hash,
-    /// Token ids, special ones included; all are below it.
+    /// Number of token ids, including special ones.
     pub vocab: u32,
-    /// Before a document.
+    /// The token before a document.
     pub bos: Option<u32>,
-    /// After a document.
+    /// The token after a document.
     pub eos: Option<u32>,
 }
 
@@ -91,14 +91,14 @@ impl Info {
     }
 }
 
-/// Names of the marks, where the file does not decide them or another one is wanted.
+/// Names of the mark tokens, if the file does not decide them or the user wants others.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MarkNames {
     pub bos: Option<String>,
     pub eos: Option<String>,
 }
 
-/// Makes tokens of text.
+/// Turns text into tokens.
 #[derive(Debug)]
 pub struct Tokenizer {
     info: Info,
@@ -113,7 +113,7 @@ enum Engine {
     Tiktoken(tiktoken::Tiktoken),
 }
 
-/// What a kind's reader found in a file.
+/// The contents of a tokenizer file, as read by its kind.
 struct Found {
     engine: Engine,
     vocab: usize,
@@ -121,7 +121,7 @@ struct Found {
     eos: Option<u32>,
 }
 
-/// The most a tokenizer's file may hold: the largest published ones have 30 MB.
+/// Maximum size of a tokenizer's file. The largest published ones have 30 MB.
 pub const MOST_BYTES: u64 = 256 << 20;
 
 impl Tokenizer {
@@ -129,7 +129,7 @@ impl Tokenizer {
         Tokenizer { info: Info::bytes(), engine: Engine::Bytes }
     }
 
-    /// Reads a tokenizer's file, called `name` in messages.
+    /// Reads a tokenizer's file. Messages call it `name`.
     pub fn read(
         kind: Kind,
         file: &[u8],
@@ -165,7 +165,7 @@ impl Tokenizer {
                 format!("name {what}"),
             )
         })?;
-        // Before any work: a post-processor may name an id that no token has.
+        // Check this first: a post-processor may name an id without a token.
         for (id, place) in [(bos, "before"), (eos, "after")] {
             if let Some(id) = id.filter(|id| *id >= vocab) {
                 return Err(DataError::new(
@@ -206,7 +206,7 @@ impl Tokenizer {
 }
 
 impl Tokenizer {
-    /// What is lost of a text that has these tokens.
+    /// The losses of a text with these tokens.
     pub fn losses(&self, text: &str, ids: &[u32]) -> Result<Losses, String> {
         let count = |unknown: Option<u32>| match unknown {
             Some(unknown) => ids.iter().filter(|id| **id == unknown).count() as u64,
@@ -225,7 +225,7 @@ impl Tokenizer {
         .flatten()
     }
 
-    /// The bytes that tokens stand for. Of a tokenizer that changes texts first, these need not be those of the text.
+    /// The bytes of the tokens. If the tokenizer normalizes text first, they may differ from the original text.
     pub fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
         guarded(|| match &self.engine {
             Engine::Bytes => Ok(ids.iter().filter_map(|id| u8::try_from(*id).ok()).collect()),
@@ -237,7 +237,7 @@ impl Tokenizer {
     }
 }
 
-/// Which of a file's tokens a mark is: the one asked for, else the one the file itself decides.
+/// The token for a mark: the requested one, or else the one that the file decides.
 fn mark(
     asked: Option<&String>,
     usual: Option<u32>,

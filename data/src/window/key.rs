@@ -1,6 +1,6 @@
-//! In: a task's digest, what decides its windows, and a number. Out: the key and the generator of that window. Must
-//! stay true: no two of split, mode, seed and number share a key, and nothing else is in it; a change here changes
-//! every indexed sample.
+//! In: a task's digest, the options of its windows, and a number. Out: the key and the generator of that window. Must
+//! stay true: different splits, modes, seeds and numbers have different keys, and nothing else affects a key; a change
+//! here changes every indexed sample.
 
 use super::Options;
 use crate::Split;
@@ -13,8 +13,8 @@ pub(super) fn generator(task: &blake3::Hash, options: &Options, number: u64) -> 
     Random::from_key(window_key(task, split, mode, seed, number).as_bytes())
 }
 
-/// The key of an indexed window. Its generator is Python's `random.Random(int.from_bytes(key, "little"))`. The length
-/// of a window is no part of it: a shorter window is the beginning of the longer one.
+/// The key of an indexed window. Its generator is Python's `random.Random(int.from_bytes(key, "little"))`. The window's
+/// length does not affect it: a shorter window is the beginning of a longer one.
 pub(crate) fn window_key(
     task: &blake3::Hash,
     split: Split,

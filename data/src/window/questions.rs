@@ -1,25 +1,25 @@
-//! In: a window's number. Out: the questions in it, each as a digest of all that stands before its answer in its own
-//! sample. Must stay true: equal questions have equal digests whatever window they are in, so that those of training
-//! and those held out can be compared; what `fill` calls a complete answer is one here.
+//! In: a window's number. Out: the questions in it, each as a digest of everything before its answer in its own sample.
+//! Must stay true: equal questions have equal digests in any window, so questions of training and held-out windows can
+//! be compared; complete answers here are the same as in `fill`.
 
 use super::TaskWindows;
 use crate::task::Span;
 
-/// Which questions of a window are meant.
+/// Which questions of a window to return.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// Those whose answers the window holds as a whole.
+    /// Questions with complete answers in the window.
     InWindow,
-    /// That of the first sample, which is asked by itself and whole.
+    /// The question of the first sample, taken alone and complete.
     First,
 }
 
 impl TaskWindows {
-    /// The level and the digest of each question of window `number`. In the published order it must be the next one.
+    /// The level and the digest of each question in window `number`. In the published order it must be the next one.
     pub fn questions(&mut self, number: u64, asked: Asked, mut each: impl FnMut(u32, [u8; 32])) {
         self.make(number);
         let tokens = &self.tape.tokens;
-        // Of the sample so far: where it began, how far it is digested.
+        // For the current sample: its start, and how far it is digested.
         let (mut hash, mut from, mut done) = (blake3::Hasher::new(), usize::MAX, 0);
         for Span { start, len, level } in &self.tape.answers {
             match asked {
@@ -52,7 +52,7 @@ mod tests {
     use crate::task::{Mode, Task};
     use serde_json::json;
 
-    /// The same from the batch alone: back from each whole answer to the last token that begins a sample.
+    /// The same from the batch alone: from each complete answer back to the last token that begins a sample.
     #[test]
     fn questions_are_what_stands_before_whole_answers() {
         let depo = json!({"N": 5, "K": 2, "mini_vocab": 50, "min_tlen": 1, "max_tlen": 2});

@@ -1,6 +1,5 @@
-//! What windows hold: whole samples in stream order, the same whatever batch or rank asks for them, targets where
-//! labels say, dense numbers for published ones. Section 8 of the data spec is written out here the slow way, and both
-//! must agree.
+//! Contents of windows: whole samples in stream order, independent of batch and rank; targets where labels say; dense
+//! numbers for published ones. A slow implementation of section 8 of the data spec must give the same windows.
 
 use super::*;
 use crate::batch::{IGNORED, digest_of_windows};
@@ -38,7 +37,7 @@ fn batch(windows: &mut TaskWindows, numbers: Range<u64>) -> Batch {
     batch
 }
 
-/// Section 8, written the slow way: samples one by one, cut at the window's end.
+/// Section 8, implemented the slow way: samples one by one, cut at the window's end.
 fn packed_slowly(
     task: &Task,
     mode: Mode,
@@ -78,7 +77,7 @@ fn published_windows_are_whole_samples_in_stream_order() {
                 assert_eq!(last.targets()[i], want);
             }
         }
-        // Replaying forwards and backwards comes to the same window.
+        // Replaying forwards and backwards gives the same window.
         windows.replay_to(30);
         windows.replay_to(19);
         assert_eq!(batch(&mut windows, 19..20), last);
@@ -131,7 +130,7 @@ fn answers_point_at_targets_and_cut_ones_say_so() {
                 cut += usize::from(!answer.complete);
             }
             if loss_on == LossOn::Answer {
-                // Brevo's end is its answer marker once more.
+                // Brevo's end token equals its answer marker.
                 let markers = (1..=128).filter(|&i| labels[i] == 1 && is_marker(tokens[i])).count();
                 let labelled = (1..=128).filter(|&i| labels[i] == 1).count();
                 assert_eq!(in_answers + markers, labelled);
@@ -151,7 +150,7 @@ fn mano_windows_score_every_value() {
     };
     let mut windows = TaskWindows::new(mano(), test).unwrap();
     let batch = batch(&mut windows, 0..8);
-    // 25 tokens a sample at L = 10: five whole ones in 129 tokens.
+    // 25 tokens per sample at L = 10: five complete ones in 129 tokens.
     assert_eq!(batch.answers().len(), 8 * 5);
     assert!(batch.answers().iter().all(|answer| answer.complete && answer.level == 10));
     assert_eq!(batch.counted_targets(), 8 * 128);
@@ -170,10 +169,10 @@ fn everything_that_should_key_a_window_does() {
     for other in others {
         assert_ne!(first(other).inputs(), first(base).inputs(), "{other:?}");
     }
-    // The loss is no part of the key, and a shorter window begins the longer one.
+    // The key does not depend on the loss, and a shorter window begins the longer one.
     assert_eq!(first(Options { loss_on: LossOn::All, ..base }).inputs(), first(base).inputs());
     assert_eq!(first(Options { seq_len: 64, ..base }).inputs(), &first(base).inputs()[..64]);
-    // The keying never changes: it decides every indexed run's data.
+    // The keying must never change: it decides every indexed run's data.
     let digest = digest_of_windows(&first(base).window_digests());
     assert_eq!(
         digest.to_hex().as_str(),
@@ -259,7 +258,7 @@ fn dense_tokens_are_places_in_the_alphabet() {
         assert_eq!(back, a.inputs());
         let most = b.inputs().iter().chain(b.targets()).max().unwrap();
         assert!(*most < i64::from(dense.vocab()));
-        // Every token of the alphabet is one that samples use.
+        // Samples use every token of the alphabet.
         let used: std::collections::BTreeSet<i64> = back.into_iter().collect();
         assert!(used.len() * 10 >= alphabet.len() * 9, "{} of {}", used.len(), alphabet.len());
     }

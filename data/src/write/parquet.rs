@@ -1,5 +1,5 @@
-//! In: samples. Out: a Parquet file of them: a list of tokens a row, a list of labels, text and answer where the task
-//! has them. Must stay true: no more than one row group is kept, whatever the number of samples.
+//! In: samples. Out: a Parquet file with one row per sample: a list of tokens, and a list of labels, text and answer if
+//! the task has them. Must stay true: memory holds at most one row group, for any number of samples.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use parquet::schema::types::{Type, TypePtr};
 use super::text_of;
 use crate::task::Tape;
 
-/// A row group is written once it has so many tokens.
+/// A row group is written once it has this many tokens.
 const GROUP: usize = 1 << 20;
 
-/// Which columns a task's samples have beside their tokens.
+/// The columns of a task's samples, in addition to tokens.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Columns {
     pub(super) labels: bool,
@@ -25,7 +25,7 @@ pub(super) struct Columns {
     pub(super) answer: bool,
 }
 
-/// A Parquet file on its way.
+/// An open Parquet file.
 pub(super) struct Writer<W: Write + Send> {
     columns: Columns,
     file: SerializedFileWriter<W>,
@@ -35,7 +35,7 @@ pub(super) struct Writer<W: Write + Send> {
     answers: Vec<ByteArray>,
 }
 
-/// Lists of numbers as Parquet keeps them: the numbers, and for each whether it begins a list.
+/// Lists of numbers in Parquet's form: the numbers, and for each whether it begins a list.
 #[derive(Default)]
 struct Lists {
     values: Vec<i32>,
@@ -98,12 +98,12 @@ impl<W: Write + Send> Writer<W> {
         }
     }
 
-    /// How much is in the file.
+    /// Bytes in the file so far.
     pub(super) fn written(&self) -> u64 {
         self.file.bytes_written() as u64
     }
 
-    /// Writes what is left and the file's end.
+    /// Writes the remaining rows and the file's end.
     pub(super) fn finish(mut self) -> io::Result<u64> {
         if !self.tokens.repetitions.is_empty() {
             self.write_group().map_err(io_error)?;
@@ -156,7 +156,7 @@ fn schema(Columns { labels, text, answer }: Columns) -> Result<TypePtr> {
     Ok(Arc::new(Type::group_type_builder("sample").with_fields(fields).build()?))
 }
 
-/// A list of unsigned integers of so many bits, neither it nor any of them absent.
+/// A list of unsigned integers of this many bits. Neither the list nor its items can be null.
 fn list(name: &str, bits: i8) -> Result<TypePtr> {
     let element = Type::primitive_type_builder("element", Physical::INT32)
         .with_repetition(Repetition::REQUIRED)
@@ -175,7 +175,7 @@ fn list(name: &str, bits: i8) -> Result<TypePtr> {
     Ok(Arc::new(list))
 }
 
-/// What the file said, where it is the file that failed.
+/// The underlying I/O error, if there is one.
 fn io_error(error: ParquetError) -> io::Error {
     let ParquetError::External(source) = error else { return io::Error::other(error) };
     match source.downcast::<io::Error>() {

@@ -1,18 +1,18 @@
-//! In: a kept checkpoint, and the same tensors from elsewhere: computed again, or kept by another run. Out: which
-//! differ in any bit, and by how much. Must stay true: tensors are compared in parameter order, weights first, so that
-//! the first difference is the same whoever asks.
+//! In: a kept checkpoint, and the same tensors from elsewhere: computed again, or kept by another run. Out: the tensors
+//! that differ in any bit, and by how much. Must stay true: tensors are compared in parameter order, weights first, so
+//! the first difference is always the same one.
 
 use super::{Found, PARTS, Part, ReadTensor, Store};
 use crate::run::RunError;
 
-/// The first tensor that differs, and how many of each part do.
+/// The first tensor that differs, and the number that differ in each part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StateDifference {
     pub first: TensorDifference,
     pub weights: usize,
     pub first_moment: usize,
     pub second_moment: usize,
-    /// Tensors in each part.
+    /// Number of tensors in each part.
     pub of: usize,
 }
 
@@ -20,17 +20,17 @@ pub struct StateDifference {
 pub struct TensorDifference {
     pub part: Part,
     pub path: String,
-    /// Elements that differ in any bit, and all of them.
+    /// Number of elements that differ in any bit, then the number of all elements.
     pub elements: usize,
     pub of: usize,
-    /// The first element that differs, in row-major order, and both its values.
+    /// The first element that differs, in row-major order, and its two values.
     pub at: usize,
     pub kept: f32,
     pub other: f32,
 }
 
 impl StateDifference {
-    /// As a sentence.
+    /// The difference as a sentence.
     pub fn text(&self) -> String {
         let StateDifference { first, weights, first_moment, second_moment, of } = self;
         let TensorDifference { part, path, elements, of: all, at, kept, other } = first;
@@ -43,7 +43,7 @@ impl StateDifference {
     }
 }
 
-/// Compares a kept checkpoint with what `other` gives for each tensor: little-endian f32 bytes.
+/// Compares a kept checkpoint with the tensors that `other` returns, as little-endian f32 bytes.
 pub fn compare(
     store: &Store,
     found: &Found,
@@ -56,14 +56,14 @@ pub fn compare(
     Ok(difference)
 }
 
-/// Compares two kept checkpoints. Two parts are in memory at most: one of each.
+/// Compares two kept checkpoints. At most two parts are in memory: one of each.
 pub fn compare_kept(
     one: (&Store, &Found),
     other: (&Store, &Found),
 ) -> Result<Option<StateDifference>, RunError> {
     let mut difference = None;
     for part in PARTS {
-        // Both are of bytes that were read when the checkpoint was found whole.
+        // Both digests are of bytes that were read when the checkpoint was verified.
         if one.1.manifest.content(part).tensors == other.1.manifest.content(part).tensors {
             continue;
         }

@@ -1,6 +1,6 @@
-//! In: tensors by number, as little-endian f32 bytes. Out: one safetensors file of them, and its digests; and the way
-//! back. Must stay true: tensors in parameter order, one metadata entry, so that equal tensors of one step give equal
-//! files; one tensor in memory at a time when writing; a file is digested whole before its header is believed.
+//! In: tensors by number, as little-endian f32 bytes. Out: one safetensors file of them, and its digests; and the
+//! reverse. Must stay true: tensors are in parameter order with one metadata entry, so equal tensors of one step give
+//! equal files; writing holds one tensor in memory at a time; a file is digested whole before its header is trusted.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -17,7 +17,7 @@ use super::{Part, ReadTensor, WriteTensor};
 use crate::fault::{Faults, Point};
 use crate::run::{RunError, cannot_write, digest_of};
 
-/// A parameter's place in every file.
+/// A parameter's entry in every file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Slot {
     pub path: String,
@@ -37,7 +37,7 @@ impl Slot {
     }
 }
 
-/// The digest of a set of tensors, from each one's path, shape and bytes, in order.
+/// The digest of a set of tensors, from the path, shape and bytes of each, in order.
 #[derive(Debug, Default)]
 pub struct TensorDigests {
     text: String,
@@ -48,7 +48,7 @@ impl TensorDigests {
         self.push(slot, tensor_hasher().update(bytes).finalize());
     }
 
-    /// Adds a tensor whose bytes went through a [`tensor_hasher`].
+    /// Adds a tensor, given the digest of its bytes by a [`tensor_hasher`].
     pub(crate) fn push(&mut self, slot: &Slot, digest: blake3::Hash) {
         let _ = writeln!(self.text, "{} f32 {:?} {digest}", slot.path, slot.shape);
     }
@@ -58,7 +58,7 @@ impl TensorDigests {
     }
 }
 
-/// Takes the bytes of one tensor.
+/// A hasher for the bytes of one tensor.
 pub(crate) fn tensor_hasher() -> blake3::Hasher {
     let mut hasher = blake3::Hasher::new();
     hasher.update(b"canonc.tensor.v1\n");
@@ -70,7 +70,7 @@ pub(super) fn header_of(lock: Digest, step: u64) -> String {
     format!("lock {lock} step {step}")
 }
 
-/// The lock and the step that a file of a checkpoint says it is of; `None` of any other file.
+/// The lock and the step recorded in a checkpoint file; `None` for any other file.
 pub(super) fn saved_by(path: &Path) -> Option<(Digest, u64)> {
     let mut head = vec![0; 8];
     let mut file = disk::open(path).ok()?;
@@ -151,7 +151,7 @@ pub(super) fn head_of(header: &str, slots: &[Slot]) -> Result<Vec<u8>, String> {
         };
         (slot.path.clone(), info)
     });
-    // One entry alone: the map has no order of its own.
+    // A single entry, since the map has no fixed order.
     let metadata = HashMap::from([("canonc".to_owned(), header.to_owned())]);
     let metadata =
         Metadata::new(Some(metadata), tensors.collect()).map_err(|error| error.to_string())?;
@@ -162,8 +162,8 @@ pub(super) fn head_of(header: &str, slots: &[Slot]) -> Result<Vec<u8>, String> {
     Ok(head)
 }
 
-/// Gives every tensor of the file to `write`, in parameter order; an error if the file or its tensors have other
-/// digests.
+/// Passes every tensor of the file to `write`, in parameter order; an error if a digest of the file or its tensors
+/// differs.
 pub(super) fn load(
     path: &Path,
     part: Part,
@@ -171,7 +171,7 @@ pub(super) fn load(
     slots: &[Slot],
     write: &mut WriteTensor<'_>,
 ) -> Result<(), String> {
-    // What the tensors take, and a header.
+    // The size of the tensors plus a header.
     let most = slots.iter().fold(disk::SMALL * 4, |sum, slot| sum + 4 * slot.elements() as u64);
     let bytes = disk::read(path, most).map_err(|error| error.to_string())?;
     let mut hasher = blake3::Hasher::new();
@@ -202,12 +202,12 @@ pub(super) fn load(
     if found == content.tensors { Ok(()) } else { Err(other_tensors(found, content.tensors)) }
 }
 
-/// The error of tensors that are not those that were saved.
+/// The error for tensors that differ from the saved ones.
 pub(super) fn other_tensors(found: Digest, saved: Digest) -> String {
     format!("its tensors have digest {}, and those saved had {}", found.short(), saved.short())
 }
 
-/// Digests what passes through.
+/// Digests all bytes written through it.
 struct Digesting<W> {
     inner: W,
     hasher: blake3::Hasher,

@@ -1,6 +1,6 @@
-//! In: one file of a checkpoint, and which tensors it is to hold. Out: its length, its digest and its tensors' digest,
-//! all from the bytes on disk. Must stay true: the file is read once and never held whole; a tensor is digested only
-//! where its name, dtype, shape and place are those that canonc writes.
+//! In: one file of a checkpoint, and the tensors it must hold. Out: its length, its digest and its tensors' digest, all
+//! from the bytes on disk. Must stay true: the file is read once and never held whole; a tensor is digested only if its
+//! name, dtype, shape and position are those that canonc writes.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -13,11 +13,11 @@ use safetensors::tensor::{Dtype, Metadata};
 use super::files::{Slot, TensorDigests, head_of, tensor_hasher};
 use crate::run::digest_of;
 
-/// What is in a file.
+/// The contents of a file.
 pub(super) struct Inspected {
     pub(super) bytes: u64,
     pub(super) file: Digest,
-    /// Or why the file does not hold these tensors.
+    /// An error says why the file does not hold these tensors.
     pub(super) tensors: Result<Digest, String>,
 }
 
@@ -31,7 +31,7 @@ pub(super) fn digest(path: &Path) -> io::Result<Digest> {
 /// Reads the whole file.
 pub(super) fn inspect(path: &Path, header: &str, slots: &[Slot]) -> io::Result<Inspected> {
     let mut file = Reader::open(path)?;
-    // A longer file is not read: it holds other tensors, whatever is in it.
+    // A longer file is not read, since it cannot hold these tensors.
     let most = slots.iter().fold(MOST_HEADER, |sum, slot| sum + 4 * slot.elements() as u64);
     let length = file.inner.metadata()?.len();
     if length > most {
@@ -83,10 +83,10 @@ fn read_tensors(
     Ok(Ok(digests.finish()))
 }
 
-/// More than the header of any arch.
+/// Larger than the header of any arch.
 const MOST_HEADER: u64 = 1 << 28;
 
-/// Why a file that begins with `found` does not begin as it should.
+/// The reason that `found` is the wrong beginning of a file.
 fn other_head(
     file: &mut Reader,
     found: &mut Vec<u8>,
@@ -137,7 +137,7 @@ fn describe(metadata: &Metadata, header: &str, slots: &[Slot]) -> String {
     }
 }
 
-/// A file whose bytes are digested as they are read.
+/// Reads a file and digests its bytes on the way.
 struct Reader {
     inner: File,
     hasher: blake3::Hasher,
@@ -149,7 +149,7 @@ impl Reader {
         Ok(Reader { inner: disk::open(path)?, hasher: blake3::Hasher::new(), bytes: 0 })
     }
 
-    /// Gives up to `count` bytes to `take`; how many there were.
+    /// Passes up to `count` bytes to `take`, and returns how many there were.
     fn pass(&mut self, count: u64, mut take: impl FnMut(&[u8])) -> io::Result<u64> {
         let mut buffer = vec![0; usize::try_from(count.min(1 << 20)).unwrap_or(1 << 20)];
         let mut passed = 0;

@@ -1,6 +1,6 @@
-//! In: `checkpoint.toml`, the files it names, and the parameters of the arch. Out: what the checkpoint is, if every
-//! byte is as it was. Must stay true: the text is exactly what canonc writes, so that nothing can be added to it;
-//! digests of files and of tensors are computed from the bytes on disk; one more or fewer file is damage.
+//! In: `checkpoint.toml`, the files it names, and the parameters of the arch. Out: the checkpoint's manifest, if no
+//! byte has changed. Must stay true: the text is exactly the one that canonc writes, so nothing can be added to it;
+//! digests of files and tensors are computed from the bytes on disk; an extra or missing file is damage.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,36 +14,36 @@ use super::inspect::{Inspected, inspect};
 use super::{PARTS, Part};
 use crate::run::{refuse_other_text, seal, unseal};
 
-/// What a checkpoint says of itself.
+/// File name of the manifest.
 pub const FILE: &str = "checkpoint.toml";
 const TAG: &str = "canonc.checkpoint.v1";
 
-/// What a checkpoint says of itself.
+/// A checkpoint's manifest.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Manifest {
-    /// The id of the lock it is a state of.
+    /// The id of its lock.
     pub lock: Digest,
-    /// Updates done.
+    /// Number of updates done.
     pub step: u64,
-    /// Of the metrics log, after that step's lines.
+    /// Chain of the metrics log, after that step's lines.
     pub chain: Digest,
     pub weights: Content,
     pub first_moment: Content,
     pub second_moment: Content,
 }
 
-/// What one of the files holds.
+/// The content of one of the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     pub bytes: u64,
     /// BLAKE3 of the file.
     pub file: Digest,
-    /// Over the tensors' paths, shapes and digests, whatever file they are in.
+    /// Digest of the tensors' paths, shapes and digests; it does not depend on the file.
     pub tensors: Digest,
 }
 
 impl Manifest {
-    /// Whether two states are of one step and all their tensors are the same.
+    /// Whether two states have the same step and equal tensors.
     pub fn same_state(&self, other: &Manifest) -> bool {
         let same = |part: &Part| self.content(*part).tensors == other.content(*part).tensors;
         self.step == other.step && PARTS.iter().all(same)
@@ -119,14 +119,14 @@ struct WireContent {
     tensors: String,
 }
 
-/// What the checkpoint at `place` says of itself; its other files are not read.
+/// The manifest of the checkpoint at `place`. Does not read its other files.
 pub(super) fn read(place: &Path) -> Result<Manifest, String> {
     let text = disk::read_text(&place.join(FILE), disk::SMALL)
         .map_err(|error| format!("{FILE}: {error}"))?;
     Manifest::parse(&text).map_err(|why| format!("{FILE}: {why}"))
 }
 
-/// Checks every byte of the checkpoint at `place`, which is to hold these tensors; else says what is wrong with it.
+/// Checks every byte of the checkpoint at `place`, which must hold these tensors; an error says what is wrong.
 pub(super) fn verify(place: &Path, slots: &[Slot]) -> Result<Manifest, String> {
     let failed = |error: std::io::Error| error.to_string();
     let manifest = read(place)?;
@@ -149,7 +149,7 @@ pub(super) fn verify(place: &Path, slots: &[Slot]) -> Result<Manifest, String> {
     Ok(manifest)
 }
 
-/// Checks one file's bytes and tensors against what was saved.
+/// Checks one file's bytes and tensors against the digests in the manifest.
 fn verify_part(
     place: &Path,
     part: Part,

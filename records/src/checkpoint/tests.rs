@@ -1,4 +1,4 @@
-//! Checkpoints of two small tensors, broken in every way a disk or a hand can break them.
+//! Checkpoints of two small tensors, damaged in every way that a disk or a person can damage them.
 
 use super::*;
 
@@ -17,7 +17,7 @@ fn slots() -> Vec<Slot> {
     ]
 }
 
-/// What step `step` has in a part's tensor.
+/// The tensor bytes of a part at step `step`.
 fn bytes(step: u64, part: Part, index: usize) -> Vec<u8> {
     let count = slots()[index].elements();
     let first = 100.0 * step as f32 + 10.0 * part as u8 as f32;
@@ -52,7 +52,7 @@ impl Folder {
         self.root.path().join(name_of(step)).join(file)
     }
 
-    /// As the next process would see it: the step found, and why others were not.
+    /// From the next process's view: the step found, and why others were refused.
     fn find(&self) -> Result<(Option<u64>, Vec<String>), RunError> {
         let mut store = Store::new(self.root.path().to_owned(), lock(), slots());
         let (found, refused) = store.find(|_| true)?;
@@ -101,7 +101,7 @@ fn equal_tensors_give_equal_files_that_other_readers_read() {
     let read = safetensors::SafeTensors::deserialize(&file).unwrap();
     assert_eq!(read.tensor("embed").unwrap().shape(), [3, 2]);
     assert_eq!(read.tensor("embed").unwrap().data(), bytes(5, Part::Weights, 0));
-    // A digest of tensors is of their paths, shapes and bytes, and of no file.
+    // A digest of tensors covers their paths, shapes and bytes, and not the file.
     let hash = |index| {
         let tagged = [&b"canonc.tensor.v1\n"[..], &bytes(5, Part::Weights, index)].concat();
         blake3::hash(&tagged)
@@ -117,7 +117,7 @@ fn old_ones_go_and_two_that_verify_stay() {
     folder.store.prune(0, &Faults::none()).unwrap();
     assert_eq!(folder.store.names().unwrap(), [name_of(20), name_of(15)]);
     folder.save(25).unwrap();
-    // One of the two newest is broken before a new process prunes: three stay.
+    // One of the two newest is broken before a new process prunes, so three stay.
     fs::write(folder.path(20, "weights.safetensors"), "").unwrap();
     let mut store = Store::new(folder.root.path().to_owned(), lock(), slots());
     store.prune(2, &Faults::none()).unwrap();
@@ -129,7 +129,7 @@ fn old_ones_go_and_two_that_verify_stay() {
 #[test]
 fn what_a_process_left_before_it_pruned_goes_with_the_next_start() {
     let mut folder = Folder::with(&[5, 10, 15, 20]);
-    // The run goes on from 15: 20 was refused or never announced.
+    // The run resumes from 15: 20 was refused or never announced.
     folder.store.prune_older(&name_of(15), 2, &Faults::none()).unwrap();
     assert_eq!(folder.store.names().unwrap(), [name_of(20), name_of(15), name_of(10)]);
 }
@@ -157,7 +157,7 @@ fn a_newer_one_that_was_never_announced_is_passed_over_and_written_again() {
     let first = verify(&folder.root.path().join(name_of(10)), &slots()).unwrap();
     assert_eq!(folder.save(10).unwrap(), first);
     assert_eq!(folder.find().unwrap(), (Some(10), vec![]));
-    // The same step with another result is a finding, and what was there stays.
+    // The same step with another result is a finding, and the old checkpoint stays.
     let error = save(&mut folder.store, 10, 11, &Faults::none()).unwrap_err();
     assert_eq!(error.kind, crate::run::Kind::Finding);
     assert!(
@@ -228,7 +228,7 @@ fn damage_falls_back_with_a_reason_and_is_repaired_by_the_next_save() {
         assert!(refused.len() == 1 && refused[0].contains(why), "{refused:?} for {why}");
         match folder.save(10) {
             Ok(_) => assert_eq!(folder.find().unwrap(), (Some(10), vec![]), "{why}"),
-            // Whole, but not this run's step: it is not ours to delete.
+            // Complete, but not a step of this run, so we must not delete it.
             Err(error) => assert!(
                 why.starts_with("it is of") && error.message.contains("instead"),
                 "{why}: {error}"

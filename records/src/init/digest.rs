@@ -1,5 +1,5 @@
-//! In: an arch's parameters and a seed. Out: the digest of all initial values. Must stay true: it is the digest that
-//! a run logs at its start; no tensor is in memory whole, so that any arch can be checked on any machine.
+//! In: an arch's parameters and a seed. Out: the digest of all initial values. Must stay true: it equals the digest
+//! that a run logs at its start; tensors are never whole in memory, so any machine can check any arch.
 
 use compiler::digest::Digest;
 use compiler::graph::Graph;
@@ -10,7 +10,7 @@ use crate::checkpoint::{Slot, TensorDigests, tensor_hasher};
 /// Elements that one thread draws at a time.
 const CHUNK: usize = 1 << 18;
 
-/// Over every parameter as a run with this seed begins.
+/// The digest of every parameter's initial values in a run with this seed.
 pub fn digest(graph: &Graph, seed: u64) -> Result<Digest, BadRule> {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut chunks: Vec<Vec<f32>> = vec![Vec::new(); threads];

@@ -1,5 +1,5 @@
-//! In: a probability, or a point. Out: the standard normal's quantile there, or the mass below it. Must stay true:
-//! only IEEE add, multiply, divide, square root and libm, so that the bits are the same everywhere.
+//! In: a probability, or a point. Out: the standard normal's quantile there, or the mass below it. Must stay true: uses
+//! only IEEE add, multiply, divide, square root and libm, so the bits are the same everywhere.
 //!
 //! The quantile is Wichura 1988, "Algorithm AS 241", PPND16: relative error about 1e-16.
 
@@ -29,7 +29,7 @@ fn tail(p: f64, q: f64) -> f64 {
     if q < 0.0 { -size } else { size }
 }
 
-/// Highest power first.
+/// Evaluates a polynomial, highest power first.
 #[inline]
 fn polynomial(coefficients: &[f64; 8], x: f64) -> f64 {
     coefficients.iter().fold(0.0, |sum, coefficient| sum * x + coefficient)
@@ -132,7 +132,7 @@ mod tests {
         for i in -800..=800 {
             let x = f64::from(i) / 100.0;
             let p = distribution(x);
-            // Near 1 a probability cannot tell points apart, so only the lower half is inverted.
+            // Probabilities near 1 are too coarse to invert, so only the lower half is tested.
             if x <= 0.0 {
                 assert!((quantile(p) - x).abs() <= 1e-13 * (1.0 - x), "{x}: {}", quantile(p));
             }

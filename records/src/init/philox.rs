@@ -10,7 +10,7 @@ pub struct Philox {
     upper: [u32; 2],
 }
 
-/// Blocks made side by side, so that the compiler can keep them in vector registers.
+/// Blocks computed together, so that the compiler can keep them in vector registers.
 const LANES: usize = 8;
 
 impl Philox {

@@ -1,6 +1,7 @@
-//! In: a job. Out: what running it takes: memory, disk, passes over the documents; whether it fits. Must stay true:
-//! from the plan's own sizes, with nothing run and nothing allocated; kernels' scratch memory and libtorch itself are
-//! not in it, so what does not fit by it surely does not, and the caller says what is left out.
+//! In: a job. Out: the memory, disk space and passes over documents that it needs, and whether it fits. Must stay true:
+//! estimates come from the plan's own sizes, without running or allocating; they exclude kernels' scratch memory and
+//! libtorch itself, so a job that does not fit by this estimate surely does not fit, and the caller names the excluded
+//! parts.
 
 use compiler::plan::Sizes;
 
@@ -13,30 +14,30 @@ use crate::run::RunError;
 use data::Windows;
 use data::text::SourceEpochs;
 
-/// What a run takes, besides time.
+/// The resources a run needs, except time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Estimate {
     pub parameters: u64,
-    /// Weights and both moments.
+    /// Bytes of the weights and both moments.
     pub state_bytes: u64,
-    /// On the device at its highest, in a step or an evaluation; the state included.
+    /// Peak bytes on the device in a step or an evaluation, including the state.
     pub memory_bytes: u64,
-    /// What of it this process holds itself: all of it on a CPU, else initial weights and windows.
+    /// The part of it in this process: all on a CPU, else initial weights and windows.
     pub host_bytes: u64,
-    /// The folder at its largest, while a checkpoint is written beside those kept.
+    /// Peak size of the folder, when a checkpoint is written in addition to those kept.
     pub disk_bytes: u64,
     pub tokens: u64,
     /// How often each source's training documents are read; `None` for generated data.
     pub epochs: Option<Vec<SourceEpochs>>,
 }
 
-/// Of a window's token: an input and a target.
+/// Bytes per token of a window: an input and a target.
 const TOKEN_BYTES: u64 = 16;
 
-/// Tokens of a prompt that are read at once.
+/// Number of prompt tokens read at once.
 const WRITTEN_TOGETHER: i64 = 256;
 
-/// Of one line of metrics, events and timings.
+/// Bytes per line of metrics, events and timings.
 const LINE_BYTES: u64 = 400;
 
 pub fn estimate(job: &Job) -> Estimate {
@@ -48,12 +49,11 @@ pub fn estimate(job: &Job) -> Estimate {
         let memory = plan.memory(sizes);
         bytes(memory.inputs).saturating_add(bytes(memory.peak))
     };
-    // In order of arrival at most one sum of gradients waits at each level of the tree.
+    // In order of arrival, at most one sum of gradients waits at each level of the tree.
     let waiting = u64::from(job.micro_batches.checked_ilog2().unwrap_or(0));
     let moments = weights.saturating_mul(2);
     let step = held(&job.plans.micro).saturating_add(weights.saturating_mul(waiting));
-    // Answers are written with a state that holds whole samples, a piece of the prompt at a time; laws are those of
-    // whole windows.
+    // Writing answers needs a state for whole samples, with a piece of the prompt at a time; laws need whole windows.
     let writing = job.writing.as_ref().map_or(0, |plan| {
         let (window, piece) = (clamp(job.seq_len), clamp(job.seq_len).min(WRITTEN_TOGETHER));
         let (time, past) = if job.metrics.kl { (window, 0) } else { (piece, window - piece) };
@@ -64,7 +64,7 @@ pub fn estimate(job: &Job) -> Estimate {
     let state = weights.saturating_mul(3);
     let step_tokens = job.micro_batches.saturating_mul(job.rows).saturating_mul(job.seq_len);
     let tokens = job.steps.saturating_mul(step_tokens);
-    // All windows of a step are made before its first micro-batch runs.
+    // All windows of a step exist before its first micro-batch runs.
     let windows = step_tokens.saturating_mul(TOKEN_BYTES);
     let (memory, host) = match job.device {
         Device::Cpu => (on_device.saturating_add(windows), on_device.saturating_add(windows)),
@@ -86,7 +86,7 @@ pub fn estimate(job: &Job) -> Estimate {
     }
 }
 
-/// Refuses what needs more memory than this process can have, before any of it is asked for.
+/// Refuses a job that needs more memory than this process can get, before allocating any.
 pub fn fits(estimate: &Estimate, limit: Option<&MemoryLimit>) -> Result<(), RunError> {
     let Some(MemoryLimit { bytes, by }) = limit else { return Ok(()) };
     let Estimate { host_bytes, state_bytes, .. } = estimate;

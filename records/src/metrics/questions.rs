@@ -1,8 +1,8 @@
 //! The score of each question at the last evaluation, as a member of its line.
 //!
-//! In: answers judged one by one. Out: text of the log, and back. Must stay true: scores add up to the counts of the
-//! same line; two runs have equal `asked` digests only if they were asked the same questions in the same order; lines
-//! of older logs have no such member, and nothing is made up for them.
+//! In: answers judged one by one. Out: text for the log, and the reverse. Must stay true: scores add up to the counts
+//! of the same line; two runs have equal `asked` digests only if they were asked the same questions in the same order;
+//! lines of older logs have no such member, and none is invented for them.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -13,19 +13,19 @@ use serde_json::Value;
 use super::Score;
 use data::batch::{Answer, Batch};
 
-/// Every scored question, in the order in which it was asked.
+/// Every scored question, in the order of asking.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Questions {
-    /// Over what was asked and what the true answers are.
+    /// Digest of the questions and their true answers.
     pub asked: Digest,
-    /// Whether each whole answer is right, by level.
+    /// Exact match of each answer, by level.
     pub answers: BTreeMap<u32, Vec<bool>>,
-    /// Tokens right of each answer in the windows.
+    /// Number of correct tokens of each answer in the windows.
     pub tokens: Vec<u64>,
 }
 
 impl Questions {
-    /// The member of a line: a digit for each answer, a number for each answer's tokens.
+    /// The member of a line: one digit per answer, one number per answer's tokens.
     pub(super) fn text(&self) -> String {
         let Questions { asked, answers, tokens } = self;
         let mut text = format!("{{\"asked\":\"{asked}\",\"answers\":{{");
@@ -65,7 +65,7 @@ impl Questions {
         })
     }
 
-    /// What does not add up to the counts of the same line.
+    /// A message if the scores disagree with the counts of the same line.
     pub fn mismatch(&self, tokens: Score, answers: &BTreeMap<u32, Score>) -> Option<String> {
         let counted = |right: &Vec<bool>| Score {
             right: right.iter().filter(|right| **right).count() as u64,
@@ -86,7 +86,7 @@ impl Questions {
     }
 }
 
-/// Makes the digest of what is asked.
+/// Computes the digest of the questions.
 #[derive(Debug)]
 pub struct Asked(blake3::Hasher);
 
@@ -97,7 +97,7 @@ impl Default for Asked {
 }
 
 impl Asked {
-    /// Adds what comes before the answers that follow: a window, or a prompt.
+    /// Adds the text before the following answers: a window, or a prompt.
     pub fn text(&mut self, tokens: &[i64]) {
         let length = [tokens.len() as i64];
         let bytes: Vec<u8> =
@@ -105,7 +105,7 @@ impl Asked {
         self.0.update(&bytes);
     }
 
-    /// Adds a question: its place, its level and its answer.
+    /// Adds a question: its position, its level and its answer.
     pub fn add(&mut self, place: [u64; 3], answer: &[i64]) {
         for number in place {
             self.0.update(&number.to_le_bytes());

@@ -1,6 +1,6 @@
-//! In: the facts of a start, a step or an evaluation. Out: one line of JSON, and back. Must stay true: members in
-//! one fixed order; floats shortest that read back to the same bits, `"NaN"`, `"inf"` and `"-inf"` as strings since
-//! JSON has none; counts instead of ratios wherever a ratio would be rounded.
+//! In: the facts of a start, a step or an evaluation. Out: one line of JSON, and back. Must stay true: members are in
+//! one fixed order; floats are in the shortest form that reads back to the same bits, with `"NaN"`, `"inf"` and
+//! `"-inf"` as strings since JSON lacks them; counts replace ratios wherever a ratio would be rounded.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,53 +19,53 @@ pub enum Record {
     Evaluation(Evaluation),
 }
 
-/// Whose log it is, and where the parameters began.
+/// The run's lock, and its initial parameters.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Start {
-    /// The lock's `train` digest, its id.
+    /// The lock's `train` digest, which is its id.
     pub lock: Digest,
-    /// The lock's `eval` digest: what evaluations measure.
+    /// The lock's `eval` digest, which determines the evaluations.
     pub eval: Digest,
-    /// Over every initial parameter.
+    /// Digest of every initial parameter.
     pub initial: Digest,
 }
 
 /// One update.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Step {
-    /// From 1.
+    /// Step number, from 1.
     pub step: u64,
-    /// The training loss a counted target, before the update; `None` if no target counted.
+    /// Mean training loss over counted targets, before the update; `None` if none counted.
     pub loss: Option<f64>,
-    /// Of the summed gradients, before clipping.
+    /// Norm of the summed gradients, before clipping.
     pub grad_norm: f64,
     pub lr: f64,
-    /// Over the step's windows, in order.
+    /// Digest of the step's windows, in order.
     pub batch: Digest,
-    /// Targets that counted.
+    /// Number of targets that counted.
     pub counted: u64,
 }
 
-/// What the parameters can do after `step` updates.
+/// Results of an evaluation after `step` updates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Evaluation {
     pub step: u64,
-    /// Mean −ln p over counted targets, if it is to be reported and there are any.
+    /// Mean −ln p over counted targets, if it is reported and there are any.
     pub nll: Option<f64>,
     pub counted: u64,
-    /// Tokens of complete answers, each guessed from the true ones before it; nothing for text.
+    /// Token accuracy over complete answers, each token predicted from the true ones before it; empty for text.
     pub tokens: Score,
-    /// Complete answers right in every token, by level: Depo's hops, Mano's operations. Of Brevo any right order
-    /// that the model writes, by the query's depth.
+    /// Exact match over complete answers, by level: Depo's hops, Mano's operations. For Brevo: any right order that the
+    /// model writes, by the query's depth.
     pub answers: BTreeMap<u32, Score>,
-    /// What else the task measures, by name; where there is nothing the line has no such member.
+    /// The task's other metrics, by name. If empty, the line has no such member.
     pub measures: BTreeMap<String, f64>,
-    /// Of the evaluation after the last step, each question's score; `None` where no answer is scored, and in logs of
-    /// before these were written.
+    /// Each question's score in the evaluation after the last step; `None` if no answer is scored, and in older logs
+    /// without these scores.
     pub questions: Option<Questions>,
 }
 
-/// How many of how many.
+/// A count out of a total.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Score {
     pub right: u64,
@@ -78,14 +78,14 @@ impl Score {
         self.right += u64::from(right);
     }
 
-    /// As a fraction of 1; `None` of none.
+    /// As a fraction of 1; `None` if the total is 0.
     pub fn ratio(self) -> Option<f64> {
         (self.of > 0).then(|| self.right as f64 / self.of as f64)
     }
 }
 
 impl Evaluation {
-    /// All levels together.
+    /// The score over all levels.
     pub fn exact(&self) -> Score {
         self.answers.values().fold(Score::default(), |sum, score| Score {
             right: sum.right.saturating_add(score.right),
@@ -143,7 +143,7 @@ impl Record {
         }
     }
 
-    /// Whether canonc writes the record as this text, now or where a mean over nothing was still 0.
+    /// Whether this is the text that canonc writes for the record, now or when a mean over no values was still 0.
     pub(super) fn is_written(&self, text: &str) -> bool {
         let now = self.text();
         now == text || now.replacen(":null,", ":0.0,", 1) == text
@@ -202,7 +202,7 @@ impl Record {
         }
     }
 
-    /// What a person calls it.
+    /// The record's name for a person.
     pub fn place(&self) -> String {
         match self {
             Record::Start(_) => "the start".to_owned(),
@@ -213,7 +213,7 @@ impl Record {
         }
     }
 
-    /// This record without what `logged`, a line of an older log, does not say.
+    /// This record, limited to the members in `logged`, a line of an older log.
     pub fn as_logged(&self, logged: &Record) -> Record {
         match (self, logged) {
             (
@@ -224,7 +224,7 @@ impl Record {
         }
     }
 
-    /// Every member that is not the same in `now`, with both values.
+    /// Every member that differs in `now`, with both values.
     pub fn differences(&self, now: &Record) -> Vec<String> {
         let members = |record: &Record| -> Vec<(String, String)> {
             let value: Value = serde_json::from_str(&record.text()).unwrap_or_default();
@@ -239,7 +239,7 @@ impl Record {
         let pairs = before.iter().zip(&after).filter(|(before, after)| before != after);
         let said = |((name, before), (_, after)): (&(String, String), &(String, String))| {
             match name.as_str() {
-                // Hundreds of digits that the counts already speak of.
+                // Hundreds of digits; the counts already show the difference.
                 "questions" => "the scores of single questions differ".to_owned(),
                 _ => format!("{name} was {before} and is {after}"),
             }
@@ -256,7 +256,7 @@ fn optional(value: Option<f64>) -> String {
     value.map_or_else(|| "null".to_owned(), float)
 }
 
-/// A mean over `counted` values. Of none there is no mean, whatever number an older canonc wrote there.
+/// A mean over `counted` values; `None` if the count is 0, even if an older canonc wrote a number there.
 fn read_mean(value: &Value, counted: u64) -> Option<Option<f64>> {
     if value.is_null() {
         return Some(None);
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(Record::parse(&text), Some(Record::Step(step.clone())));
         let older = text.replace("null", "0.0");
         assert_eq!(Record::parse(&older), Some(Record::Step(step)));
-        // Where something counted there is a mean.
+        // With a nonzero count there must be a mean.
         assert_eq!(Record::parse(&text.replace("\"counted\":0", "\"counted\":1")), None);
         let older = r#"{"kind":"eval","step":4,"nll":0.0,"counted":0,"tokens":{"right":0,"of":0},"answers":{}}"#;
         let Some(Record::Evaluation(read)) = Record::parse(older) else { panic!("{older}") };

@@ -1,20 +1,20 @@
-//! In: what the system says of its memory and of this process. Out: the most that this process can hold, and what
-//! sets it. Must stay true: only what is certain is a limit (memory that others use now may be free later), and a
-//! system that does not say sets none.
+//! In: the system's data on its memory and on this process. Out: the most memory that this process can use, and the
+//! cause of that limit. Must stay true: only certain limits count (memory in use by others may become free later), and
+//! a system without this data gives no limit.
 
 use std::path::{Path, PathBuf};
 
 use super::{field, kibibytes};
 
-/// The most bytes that this process can come to hold.
+/// The maximum number of bytes that this process can use.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryLimit {
     pub bytes: u64,
-    /// What sets it, as a clause: `this machine has`.
+    /// The cause of the limit, as a clause: `this machine has`.
     pub by: &'static str,
 }
 
-/// The least of the machine's memory, the groups' limits, and what is left of the address space.
+/// The smallest of the machine's memory, the control groups' limits, and the remaining address space.
 pub fn memory_limit() -> Option<MemoryLimit> {
     let read = |path: &Path| std::fs::read_to_string(path).unwrap_or_default();
     let proc = |name: &str| read(&Path::new("/proc").join(name));
@@ -34,13 +34,13 @@ pub fn memory_limit() -> Option<MemoryLimit> {
     limits.min_by_key(|limit| limit.bytes)
 }
 
-/// The most bytes of memory that this process has held at a time; `None` on a system that does not say.
+/// Peak memory of this process in bytes; `None` if the system does not report it.
 pub fn peak_memory() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     Some(kibibytes(&field(&status, "VmHWM"))).filter(|bytes| *bytes > 0)
 }
 
-/// Where the limits of the groups of a process stand: its own, and those of the groups around it.
+/// Limit files of a process's control group and of the groups around it.
 fn group_files(groups: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for line in groups.lines() {
@@ -60,7 +60,7 @@ fn group_files(groups: &str) -> Vec<PathBuf> {
     files
 }
 
-/// A group's limit; `None` for `max` and for the number near 2^63 that stands for it.
+/// A group's limit; `None` for `max` and for the number near 2^63 that means the same.
 fn bytes(text: &str) -> Option<u64> {
     text.trim().parse().ok().filter(|bytes| *bytes < 1 << 62)
 }

@@ -1,20 +1,20 @@
-//! In: the name of a variable of the environment. Out: whether a result may depend on it. Must stay true: a variable
-//! of a library that computes for us decides, unless it is listed as one that changes no bit: libraries have more
-//! variables than any list of ours, and new ones with each release.
+//! In: the name of an environment variable. Out: whether a result may depend on it. Must stay true: a variable of a
+//! library that computes for us counts, unless it is listed as harmless, since libraries have more variables than we
+//! could list, and new ones with each release.
 
-/// What a variable can change.
+/// The possible effect of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Effect {
-    /// Bits of results: it is recorded, and has to be equal where bits are compared.
+    /// Bits of results: it is recorded, and must be equal where bits are compared.
     Bits,
     /// Speed, or which libraries and devices are found: it is recorded.
     Speed,
-    /// Nothing that a run has to tell.
+    /// None that a run must record.
     None,
 }
 
-/// Of the libraries that compute: MKL, oneDNN, OpenMP, ATen, CUDA's. The dynamic loader and libm as well: both can
-/// put other code in the place of what computes.
+/// Prefixes of the libraries that compute: MKL, oneDNN, OpenMP, ATen, CUDA's. The dynamic loader and libm count as
+/// well, since both can substitute the code that computes.
 const DECIDING: [&str; 18] = [
     "ATEN_",
     "BLIS_",
@@ -36,7 +36,7 @@ const DECIDING: [&str; 18] = [
     "TORCH_",
 ];
 
-/// Variables with one of these beginnings that change no bit. The number of threads is a fact of its own.
+/// Variables with one of these prefixes that do not affect bits. The number of threads is recorded separately.
 const SPEED: [&str; 11] = [
     "CUDA_VISIBLE_DEVICES",
     "GOMP_CPU_AFFINITY",
@@ -51,7 +51,7 @@ const SPEED: [&str; 11] = [
     "THP_MEM_ALLOC_ENABLE",
 ];
 
-/// Words of variables that print, name folders or limit memory.
+/// Words in the names of variables that print, name folders or limit memory.
 const SILENT: [&str; 9] = [
     "_ALLOC_CONF",
     "_DEBUG_FILE",
@@ -64,7 +64,7 @@ const SILENT: [&str; 9] = [
     "_WARN",
 ];
 
-/// What the variable of that name can change.
+/// The possible effect of this variable.
 pub fn effect(name: &str) -> Effect {
     if SPEED.contains(&name) {
         Effect::Speed

@@ -1,4 +1,4 @@
-//! What to say when a file of a run cannot be read or written.
+//! Errors for files of a run that cannot be read or written.
 
 use std::io;
 use std::path::Path;
@@ -7,7 +7,7 @@ use compiler::digest::Digest;
 
 use super::RunError;
 
-/// What to say when `path` could not be written (or made, synced, deleted).
+/// The error when `path` could not be written (or made, synced, deleted).
 pub fn cannot_write(path: &Path, error: &io::Error) -> RunError {
     let path = path.display();
     let kind = error.kind();
@@ -29,7 +29,7 @@ pub fn cannot_write(path: &Path, error: &io::Error) -> RunError {
     )
 }
 
-/// What to say when `path` could not be read.
+/// The error when `path` could not be read.
 pub fn cannot_read(path: &Path, error: &io::Error) -> RunError {
     RunError::machine(
         format!("{} cannot be read: {error}", path.display()),

@@ -1,19 +1,19 @@
-//! In: what happened to a run. Out: a line for `events.jsonl`, with the time and the process. Must stay true: nothing
-//! is proved by these lines and no result depends on them; whatever was decided without asking is among them.
+//! In: an event of a run. Out: a line for `events.jsonl`, with the time and the process. Must stay true: these lines
+//! are not evidence and no result depends on them; every automatic decision is among them.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
 
-/// Something that happened in the life of a run's folder.
+/// An event in the life of a run's folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A process began to train, at `step` done.
+    /// A process began to train, after `step` steps.
     Started {
         step: u64,
         machine: String,
     },
-    /// The end of the metrics log was a torn line, which is gone.
+    /// A torn line at the end of the metrics log was removed.
     MetricsCut {
         line: String,
     },
@@ -22,12 +22,12 @@ pub enum Event {
         name: String,
         why: String,
     },
-    /// Steps up to here were logged before, and came out the same again.
+    /// Steps up to here were logged before, and gave the same results again.
     Proved {
         step: u64,
         lines: u64,
     },
-    /// A checkpoint was left behind and training ended before its last step.
+    /// A checkpoint was saved and training ended before its last step.
     Interrupted {
         step: u64,
     },
@@ -38,7 +38,7 @@ pub enum Event {
     Finished {
         step: u64,
     },
-    /// Training diverged at this step, which is attested; and what shows it.
+    /// Training diverged at this step, which is attested, with the value that shows it.
     Diverged {
         step: u64,
         why: String,

@@ -1,5 +1,5 @@
-//! In: the text of a run's `kernels.txt`, or the paths that kernels took. Out: the same, read and written in one
-//! form. Must stay true: a line that no run of the lock can have written is refused, never merged into what a later
+//! In: the text of a run's `kernels.txt`, or the paths that kernels took. Out: the same, read and written in one form.
+//! Must stay true: a line that no run of the lock can have written is refused, never merged into the lines that a later
 //! process writes or attests.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -10,7 +10,7 @@ use crate::job::KernelNames;
 /// The paths that each kernel took, in every process so far.
 pub type Kernels = BTreeMap<String, BTreeSet<String>>;
 
-/// One line for each path that a kernel took, as `kernels.txt` has them.
+/// One line for each path that a kernel took, as in `kernels.txt`.
 pub fn kernel_lines(kernels: &Kernels) -> String {
     let lines = kernels
         .iter()
@@ -18,7 +18,7 @@ pub fn kernel_lines(kernels: &Kernels) -> String {
     lines.collect()
 }
 
-/// Reads `kernels.txt`, with the first line that canonc would write otherwise.
+/// Reads `kernels.txt`, and returns the first line that canonc would write differently.
 pub fn parse(text: &str) -> (Kernels, Option<String>) {
     let mut kernels = Kernels::new();
     for (kernel, path) in text.lines().filter_map(|line| line.split_once(" = ")) {
@@ -31,8 +31,8 @@ pub fn parse(text: &str) -> (Kernels, Option<String>) {
     (kernels, why)
 }
 
-/// What of this no run of the plan can have: kernels that the plan does not execute, ways to compute one that do not
-/// exist and, of a run that has `trained`, kernels that are missing.
+/// Entries that no run of the plan can have: kernels that the plan does not execute, implementations that do not exist
+/// and, for a run that has `trained`, missing kernels.
 pub fn wrong(kernels: &Kernels, names: &KernelNames, trained: bool) -> Vec<String> {
     let KernelNames { always, known } = names;
     let mut wrong = Vec::new();
@@ -55,7 +55,7 @@ pub fn wrong(kernels: &Kernels, names: &KernelNames, trained: bool) -> Vec<Strin
     wrong
 }
 
-/// Whether a kernel can be computed in such a way on any machine; `execute/choose.rs` decides which on this one.
+/// Whether this implementation exists on any machine; `execute/choose.rs` chooses for the current one.
 fn is_path(path: &str) -> bool {
     let reason = |rest: &str| {
         let known = ["asked for", "value width is not key width"];

@@ -1,6 +1,6 @@
-//! In: a lock's text, and what a run's folder says it is of. Out: the lock, or why it is none; whether the folder is
-//! ours. Must stay true: everything that a logged line or a saved weight depends on has to agree; what changes no bit
-//! of them may differ.
+//! In: a lock's text, and the lock in a run's folder. Out: the lock, or why it is invalid; whether the folder belongs
+//! to it. Must stay true: everything that affects a logged line or a saved weight must agree; everything else may
+//! differ.
 
 use std::path::Path;
 
@@ -8,12 +8,12 @@ use compiler::lock::{self, Digests, Experiment, Lock, LockError};
 
 use super::RunError;
 
-/// Reads a lock that may be edited, cut or of another version.
+/// Reads a lock that may be edited, truncated or of another version.
 pub fn read_lock(name: &str, text: &str) -> Result<Lock, RunError> {
     lock::read(name, text).map_err(|error| lock_error(name, error))
 }
 
-/// The experiment of a lock that is to run.
+/// The experiment of a lock that is about to run.
 pub fn read_experiment(name: &str, text: &str) -> Result<Experiment, RunError> {
     lock::runnable(read_lock(name, text)?).map_err(|error| lock_error(name, error))
 }
@@ -24,7 +24,7 @@ fn lock_error(name: &str, error: LockError) -> RunError {
     RunError::input(format!("{name}{place}: {message}"), help)
 }
 
-/// Whether a folder whose `lock` says `found` may be gone on with.
+/// Whether a folder with the lock text `found` may be continued.
 pub fn belongs(
     folder: &Path,
     digests: Digests,

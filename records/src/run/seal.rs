@@ -1,22 +1,22 @@
 //! In: the text of a small TOML file. Out: the same with a `[seal]` section that holds its digest, and the check of
-//! one read. Must stay true: everything above the section is covered, byte for byte, so that no field can be
-//! forgotten; what stands below is outside the claim.
+//! such a text. Must stay true: the seal covers everything above the section, byte for byte, so it includes every
+//! field; the text below is outside the claim.
 
 use compiler::digest::Digest;
 
 const SECTION: &str = "\n[seal]\ndigest = \"";
 
-/// `body` with its digest below it. `tag` tells one kind of file from another.
+/// `body`, then its digest. `tag` separates different kinds of files.
 pub fn seal(tag: &str, body: &str) -> String {
     format!("{body}{SECTION}{}\"\n", Digest::of(tag, body))
 }
 
-/// The text above the seal, if it is what was sealed.
+/// The text above the seal, if its digest matches.
 pub fn unseal<'a>(tag: &str, text: &'a str) -> Result<&'a str, String> {
     let Some((body, rest)) = text.split_once(SECTION) else {
         return Err("it has no seal: its end is missing".to_owned());
     };
-    // Whole to its line feed: a file that ends sooner was cut.
+    // Requires the line feed, since a file that ends sooner was truncated.
     let claimed = rest.split_once("\"\n").and_then(|(digits, _)| Digest::parse(digits));
     let found = Digest::of(tag, body);
     match claimed {
@@ -28,7 +28,7 @@ pub fn unseal<'a>(tag: &str, text: &'a str) -> Result<&'a str, String> {
     }
 }
 
-/// Refuses a text that says what `written` says in other words, or more. `written` is the one that canonc writes.
+/// Refuses a text that says the same as `written`, canonc's own text, in other words, or that says more.
 pub fn refuse_other_text(found: &str, written: &str) -> Result<(), String> {
     match first_difference(found, written) {
         None => Ok(()),

@@ -1,6 +1,6 @@
-//! In: an `allowed_signers` file, as `ssh-keygen -Y verify -f` reads it. Out: the names it lists for a key. Must stay true:
-//! a line that is not understood is an error with its number, never skipped; a line that is limited (to purposes, to
-//! a time) counts within its limits only.
+//! In: an `allowed_signers` file, as `ssh-keygen -Y verify -f` reads it. Out: the names it lists for a key. Must stay
+//! true: a line that is not understood is an error with its number, never skipped; a line with limits (to purposes, to
+//! a time) counts only within them.
 
 use ssh_key::PublicKey;
 use ssh_key::public::KeyData;
@@ -16,7 +16,7 @@ pub struct AllowedSigners {
 #[derive(Clone, Debug)]
 struct Line {
     number: usize,
-    /// Patterns with commas between: `*` and `?` stand for other letters, `!` excludes.
+    /// Comma-separated patterns: `*` and `?` match other letters, `!` excludes.
     principals: String,
     key: KeyData,
     certificate_authority: bool,
@@ -27,17 +27,17 @@ struct Line {
     valid_before: Option<i64>,
 }
 
-/// What the file says of a signer.
+/// The file's verdict on a signer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Listed {
-    /// The names that the matching line gives.
+    /// The names in the matching line.
     As(String),
     /// Why no line matches.
     No(String),
 }
 
 impl AllowedSigners {
-    /// Reads the text of a file; else the number of the line that is not understood, and why.
+    /// Reads the text of a file; an error gives the number of the line that is not understood, and the reason.
     pub fn parse(text: &str) -> Result<AllowedSigners, (usize, String)> {
         let mut lines = Vec::new();
         for (at, text) in text.lines().enumerate() {
@@ -50,7 +50,7 @@ impl AllowedSigners {
         Ok(AllowedSigners { lines })
     }
 
-    /// Whether the file allows this signer, as `identity` if one is named, at `now` (seconds since 1970).
+    /// Whether the file allows this signer at `now` (seconds since 1970), under the name `identity` if given.
     pub fn find(&self, signer: &Signer, identity: Option<&str>, now: i64) -> Listed {
         let mut why = format!("no line lists key {}", signer.fingerprint());
         for line in &self.lines {
@@ -67,7 +67,7 @@ impl AllowedSigners {
 }
 
 impl Line {
-    /// The patterns that take a name: neither an exclusion, nor excluded as a whole by one.
+    /// The patterns that accept names: not exclusions, and not excluded entirely by one.
     fn allowed(&self) -> impl Iterator<Item = &str> {
         let patterns = || self.principals.split(',').filter(|pattern| !pattern.is_empty());
         let excluded = move |name: &str| {
@@ -78,7 +78,7 @@ impl Line {
         patterns().filter(|pattern| !pattern.starts_with('!')).filter(move |name| !excluded(name))
     }
 
-    /// Who signed, as far as the line says it.
+    /// The signer's name, as far as the line gives it.
     fn names(&self, identity: Option<&str>) -> String {
         match identity {
             Some(identity) => identity.to_owned(),
@@ -128,7 +128,7 @@ fn line(number: usize, text: &str) -> Result<Line, String> {
         valid_after: None,
         valid_before: None,
     };
-    // Options are optional: where the next word is a type of key, there are none.
+    // Options are optional: if the next word is a type of key, there are none.
     let key = match PublicKey::from_openssh(rest) {
         Ok(key) => key,
         Err(without) => {
@@ -163,7 +163,7 @@ impl Line {
     }
 }
 
-/// The first word, quotes kept together, and what follows it.
+/// The first word, quotes kept together, and the text after it.
 fn word(text: &str) -> Result<(&str, &str), String> {
     let mut quoted = false;
     for (at, letter) in text.char_indices() {
@@ -192,7 +192,7 @@ fn split_outside_quotes(text: &str) -> Vec<&str> {
     .collect()
 }
 
-/// Whether a list of patterns takes a name: one that matches, and none with `!` that does.
+/// Whether a list of patterns accepts a name: one matches, and none with `!` does.
 fn matches_list(patterns: &str, name: &str) -> bool {
     let mut found = false;
     for pattern in patterns.split(',') {
@@ -205,10 +205,10 @@ fn matches_list(patterns: &str, name: &str) -> bool {
     found
 }
 
-/// `*` is any letters, `?` is one. Time is bounded by the product of both lengths.
+/// `*` matches any letters, `?` exactly one. Time is bounded by the product of both lengths.
 fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
-    // Where to go on if what follows the last `*` does not match.
+    // Where to continue if the text after the last `*` does not match.
     let mut retry: Option<(usize, usize)> = None;
     while n < name.len() {
         match pattern.get(p) {
@@ -232,7 +232,7 @@ fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern.get(p..).unwrap_or_default().iter().all(|letter| *letter == b'*')
 }
 
-/// Seconds since 1970 of `YYYYMMDD`, with `HHMM` or `HHMMSS` after it, and `Z`.
+/// Seconds since 1970 for `YYYYMMDD`, optionally with `HHMM` or `HHMMSS` after it, and with `Z`.
 fn time(text: &str) -> Result<i64, String> {
     let wrong = || format!("`{text}` is not a time of the form YYYYMMDD[HHMM[SS]]Z");
     let Some(digits) = text.strip_suffix(['Z', 'z']) else {

@@ -1,6 +1,6 @@
-//! In: a run's folder, and the signers that the reader of its attestation trusts. Out: what the signature of its
-//! attestation proves, in the report of `canonc verify`. Must stay true: a signature that is not of the file as it is
-//! now is a finding, by any key; without a list of signers a good one does not say who owns the key.
+//! In: a run's folder, and the signers that the reader trusts. Out: the evidence from the attestation's signature, in
+//! the report of `canonc verify`. Must stay true: a signature by any key that does not match the current file is a
+//! finding; without a list of signers a good signature does not say who owns the key.
 
 use std::io;
 
@@ -12,15 +12,15 @@ use crate::verify::{Report, Subject};
 #[derive(Clone, Copy, Debug)]
 pub struct Trusted<'a> {
     pub signers: &'a AllowedSigners,
-    /// What the list is called in messages.
+    /// The list's name in messages.
     pub file: &'a str,
-    /// The name that has to have signed; `None` for any that is listed.
+    /// The name that must have signed; `None` for any listed one.
     pub identity: Option<&'a str>,
     /// Seconds since 1970.
     pub now: i64,
 }
 
-/// Adds what is found of the signature.
+/// Adds the result of checking the signature.
 pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) {
     let signature = match disk::read_text(&paths.signature(), disk::SMALL) {
         Ok(text) => text,
@@ -56,7 +56,7 @@ pub fn report(paths: &Paths, trusted: Option<Trusted<'_>>, report: &mut Report) 
             report.broken_signature(format!("attestation.toml.sig: {why}"));
             return;
         }
-        // A key that nobody listed needs no further check.
+        // A key that is not listed needs no further check.
         Err(Refused::Unsupported { signer, why }) => {
             if let Some(Trusted { signers, file, identity, now }) = trusted
                 && let Listed::No(refusal) = signers.find(&signer, identity, now)

@@ -1,4 +1,4 @@
-//! Signatures: made here and by `ssh-keygen`, and every way in which one can be wrong.
+//! Signatures made here and by `ssh-keygen`, and every way in which one can be wrong.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -29,7 +29,7 @@ fn signatures_of_ssh_keygen_are_accepted() {
     assert_eq!(signer.fingerprint(), public.fingerprint(HashAlg::Sha256).to_string());
     assert_eq!(signer.algorithm(), "ssh-ed25519");
     assert_eq!(check(MESSAGE, ECDSA).unwrap().algorithm(), "ecdsa-sha2-nistp256");
-    // Not built in: said as such, neither accepted nor called bad.
+    // Not built in: reported as such, neither accepted nor called bad.
     assert!(
         matches!(check(MESSAGE, RSA), Err(Refused::Unsupported { why, .. }) if why.contains("rsa"))
     );
@@ -108,7 +108,7 @@ fn a_line_that_excludes_everybody_allows_nobody() {
 
 #[test]
 fn ours_is_the_signature_that_ssh_keygen_makes() {
-    // Ed25519 has one signature of a message by a key.
+    // For Ed25519, a key has exactly one signature of a message.
     let ours = sign(MESSAGE, &PrivateKey::from_openssh(KEY).unwrap()).unwrap();
     assert_eq!(ours, ED25519);
     let ours = sign(MESSAGE, &PrivateKey::from_openssh(ECDSA_KEY).unwrap()).unwrap();
@@ -124,13 +124,13 @@ fn any_changed_byte_is_refused() {
     }
     assert!(bad(&[MESSAGE, b"\n"].concat(), ED25519).contains("as it is now"));
     assert!(bad(MESSAGE, OTHER_NAMESPACE).contains("it was made for `file`"));
-    // Of the signature itself: another letter, cut anywhere, or something else altogether.
+    // Changes to the signature itself: another letter, cut anywhere, or something else altogether.
     for at in 0..ED25519.len() {
         let mut text = ED25519.as_bytes().to_vec();
         text[at] = if text[at] == b'A' { b'B' } else { b'A' };
         let text = String::from_utf8(text).unwrap();
         assert!(check(MESSAGE, &text).is_err(), "{at}");
-        // Without its last line feed it is whole.
+        // Without its last line feed it is still valid.
         if at + 1 < ED25519.len() {
             assert!(check(MESSAGE, &ED25519[..at]).is_err(), "{at}");
         }
@@ -189,13 +189,13 @@ fn a_key_that_cannot_sign_here_names_the_command_that_can() {
     drop(folder);
 }
 
-/// Without ssh-keygen it says that it did not run. The tests above then prove the same with files that ssh-keygen made.
+/// Without ssh-keygen it reports that it did not run. The tests above prove the same with files that ssh-keygen made.
 #[test]
 fn ssh_keygen_accepts_ours_where_it_is_installed() {
     let installed =
         Command::new("ssh-keygen").arg("-?").stdout(Stdio::null()).stderr(Stdio::null()).status();
     if let Err(error) = installed {
-        // Past the capture of output: a check that was not made is not passed over in silence.
+        // Bypasses the capture of output, so a skipped check is never silent.
         let note = "ssh-keygen on our signatures; the signatures in tests/golden/ssh, which it made, are checked";
         writeln!(std::io::stderr(), "\nNOT RUN: {note} ({error})").unwrap();
         return;

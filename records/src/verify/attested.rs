@@ -1,6 +1,6 @@
-//! In: a run's plan, kernels and attestation, and what was found of its log and last checkpoint. Out: which of the
-//! attested claims hold. Must stay true: a claim is compared with what it is about; where only another file of the
-//! run says the same, it is called trusted; a file that every run writes and that is gone is a broken claim.
+//! In: a run's plan, kernels and attestation, and the findings on its log and last checkpoint. Out: which of the
+//! attested claims hold. Must stay true: a claim is compared with its subject; if only another file of the run says the
+//! same, it is reported as trusted; a missing file that every run writes is a broken claim.
 
 use std::path::Path;
 
@@ -14,16 +14,16 @@ use crate::checkpoint::{self, Manifest};
 use crate::job::{PLAN_TAG, kernel_names, plan_text};
 use crate::run::{Difference, Kernels, Paths, first_difference, parse_kernels, wrong_kernels};
 
-/// What the claims are about, as far as it is there.
+/// The subjects of the claims, as far as they exist.
 pub(super) struct Found<'a> {
     pub(super) log: Option<&'a Log>,
-    /// The last step's checkpoint, if it holds.
+    /// The last step's checkpoint, if it is valid.
     pub(super) saved: Option<Manifest>,
     pub(super) last_is_there: bool,
     pub(super) finished: bool,
 }
 
-/// The plan and the kernels, whether or not the run is finished, and then everything the attestation claims.
+/// Checks the plan and the kernels, even of an unfinished run, and then everything that the attestation claims.
 pub(super) fn check(
     paths: &Paths,
     experiment: &Experiment,
@@ -49,13 +49,13 @@ pub(super) fn check(
     }
 }
 
-/// Whether an attestation says that another canonc made the run, and which.
+/// The other version of canonc that made the run, by the attestation, if any.
 pub(super) fn other_canonc(attestation: Option<&Attestation>) -> Option<&String> {
     let by = attestation.and_then(|known| known.machine.get("canonc"));
     by.filter(|by| *by != env!("CARGO_PKG_VERSION"))
 }
 
-/// Compiles the plan again. The digest of the plan that is there.
+/// Compiles the plan again. Returns the digest of the stored plan.
 fn check_plan(
     path: &Path,
     experiment: &Experiment,
@@ -87,7 +87,7 @@ fn check_plan(
     match (first_difference(&found, &made), other_canonc(attestation)) {
         (None, _) => report
             .recomputed(Subject::Plan, "plan: compiled again from the lock, the same in every line"),
-        // Another canonc may plan the same computation in other steps.
+        // Another canonc may plan the same computation with other steps.
         (Some(_), Some(by)) => report.trusted(
             Subject::Plan,
             format!("plan.txt: the attestation says that canonc {by} made it, and this canonc {here} would take other steps"),
@@ -99,7 +99,7 @@ fn check_plan(
     Some(Digest::of(PLAN_TAG, &found))
 }
 
-/// Reads `kernels.txt` and holds its names against the plan's.
+/// Reads `kernels.txt` and checks it: its names must be those of the plan.
 fn check_kernels(
     path: &Path,
     experiment: &Experiment,
@@ -168,7 +168,7 @@ fn check_claims(
     if let Some(head) = log_head {
         same("a metrics chain of", attestation.metrics, head);
     }
-    // One that is there and does not hold is a finding of its own.
+    // An existing but invalid one is a separate finding.
     if !found.last_is_there {
         wrong.push(format!(
             "it claims weights {}, and there is no checkpoint of the last step, {}",
@@ -212,7 +212,7 @@ fn check_claims(
         Subject::Machine,
         "the machine, its libraries and the version of canonc: only the attestation says which they were",
     );
-    // A run may be continued under another name of its lock; no id covers a name.
+    // A run may be continued under another name of its lock, since no id covers the name.
     if attestation.name != experiment.name {
         report.trusted(
             Subject::Settings,
@@ -233,7 +233,7 @@ fn check_claims(
     report.broken.extend(wrong.into_iter().map(|what| format!("attestation.toml: {what}")));
 }
 
-/// What the attested machine cannot be: without a fact that every run records, or another than the lock requires.
+/// Contradictions in the attested machine: a missing fact that every run records, or one that the lock forbids.
 fn wrong_machine(attestation: &Attestation, experiment: &Experiment) -> Vec<String> {
     let Attestation { machine, .. } = attestation;
     let mut wrong = Vec::new();

@@ -1,6 +1,6 @@
-//! In: a run's checkpoints, its lock and its log. Out: whether each one is what its name and its digests say, and the
-//! state after the last step. Must stay true: digests are of the bytes on disk; a checkpoint is tied to one step by
-//! its folder's name, its own text, each of its files and the log; of a finished run the last step's is there and
+//! In: a run's checkpoints, its lock and its log. Out: whether each checkpoint matches its name and digests, and the
+//! state after the last step. Must stay true: digests are of the bytes on disk; a checkpoint is tied to one step by its
+//! folder's name, its own text, each of its files and the log; a finished run has the last step's checkpoint and
 //! `latest` names it.
 
 use std::io;
@@ -17,15 +17,15 @@ use crate::checkpoint::{
 use crate::metrics::{Record, Start};
 use crate::run::{Paths, RunError, UNFINISHED, cannot_read};
 
-/// Where a run ends, and whether it got there.
+/// The last step of a run, and whether the run reached it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ends {
     pub(super) last: u64,
     pub(super) finished: bool,
 }
 
-/// Checks the checkpoints `names`, which were listed before the log was read. The manifest of the last step's, if it
-/// holds. Of an unfinished run, one that is gone by now was pruned by the process that trains meanwhile.
+/// Checks the checkpoints `names`, listed before the log was read. Returns the manifest of the last step's, if it is
+/// valid. In an unfinished run, a missing one was pruned by a concurrent training process.
 pub(super) fn check(
     paths: &Paths,
     experiment: &Experiment,
@@ -62,7 +62,7 @@ pub(super) fn check(
     Ok(saved)
 }
 
-/// Refuses what is no checkpoint.
+/// Refuses entries that are not checkpoints.
 fn check_names(folder: &Path, finished: bool, report: &mut Report) -> Result<(), RunError> {
     let failed = |error: io::Error| cannot_read(folder, &error);
     let entries = match std::fs::read_dir(folder) {
@@ -141,7 +141,7 @@ fn check_one(
     Ok(manifest)
 }
 
-/// The state before the first step: initial weights, moments of zeros.
+/// Checks the state before the first step: initial weights, zero moments.
 fn check_start(manifest: &Manifest, log: &Log, slots: &[Slot]) -> Result<(), String> {
     let Some(Record::Start(Start { initial, .. })) = log.records.first() else { return Ok(()) };
     let zeros = zeros(slots);
@@ -161,7 +161,7 @@ fn check_start(manifest: &Manifest, log: &Log, slots: &[Slot]) -> Result<(), Str
     Ok(())
 }
 
-/// The digest of tensors of zeros.
+/// The digest of all-zero tensors.
 fn zeros(slots: &[Slot]) -> Digest {
     let block = vec![0; 1 << 20];
     let mut digests = TensorDigests::default();
@@ -178,10 +178,10 @@ fn zeros(slots: &[Slot]) -> Digest {
     digests.finish()
 }
 
-/// How often `latest` is read again where it names nothing.
+/// How often to read `latest` again if it names a missing checkpoint.
 const RETRIES: u32 = 3;
 
-/// `latest` names the last step's checkpoint of a finished run, and an existing one of any other.
+/// Checks that `latest` names the last step's checkpoint in a finished run, and an existing one in any other.
 fn check_latest(
     folder: &Path,
     last: u64,
@@ -190,7 +190,7 @@ fn check_latest(
 ) -> Result<(), RunError> {
     let mut pointer = checkpoint::pointer(folder)?;
     let mut names = checkpoint::names(folder)?;
-    // While a process trains, what `latest` named may be pruned before the folder is listed.
+    // During training, the checkpoint in `latest` may be pruned before the folder is listed.
     for _ in 0..RETRIES {
         match &pointer {
             Pointer::To(name) if !finished && !names.contains(name) => {}

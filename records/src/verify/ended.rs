@@ -1,6 +1,6 @@
-//! In: a run's events, its log and its last checkpoint. Out: whether the events are those that canonc writes, and whether
-//! a run without an attestation can be an unfinished one. Must stay true: nothing is concluded from times or machines in
-//! the events, which nothing seals; a run that a process is at work on is never called one that lost its attestation.
+//! In: a run's events, its log and its last checkpoint. Out: whether the events are in canonc's form, and whether a run
+//! without an attestation can be unfinished. Must stay true: times and machines in the events prove nothing, since they
+//! are not sealed; a run with a process at work is never reported as having lost its attestation.
 
 use std::fs::TryLockError;
 use std::path::Path;
@@ -12,14 +12,14 @@ use super::{Report, Subject, read};
 use crate::finished;
 use crate::run::Paths;
 
-/// What the events say of a run's end.
+/// The end of a run according to its events.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Told {
-    /// That it finished, or diverged: both are written after the attestation.
+    /// It finished or diverged; both events are written after the attestation.
     ended: bool,
 }
 
-/// Events, each with the members that its line has beside the time and the process.
+/// Events, each with the members of its line other than the time and the process.
 const EVENTS: [(&str, &[&str]); 8] = [
     ("started", &["step", "machine"]),
     ("metrics cut", &["line"]),
@@ -32,11 +32,11 @@ const EVENTS: [(&str, &[&str]); 8] = [
 ];
 /// Members of every event.
 const ALWAYS: [&str; 3] = ["event", "process", "unix_time"];
-/// What the first event of a process can be.
+/// Possible first events of a process.
 const FIRST: [&str; 3] = ["started", "metrics cut", "checkpoint refused"];
 
-/// Holds each line of the events against the forms that canonc writes. The process that wrote a line may have ended in
-/// the middle of it; then the next line is the first one of another process.
+/// Checks each line of the events against canonc's forms. The process that wrote a line may have ended in the middle of
+/// it; then the next line is another process's first one.
 pub(super) fn check_events(
     paths: &Paths,
     begun: bool,
@@ -78,7 +78,7 @@ pub(super) fn check_events(
     Told { ended }
 }
 
-/// The kind of an event, if the line is one.
+/// The kind of event in a line, if it is one.
 fn kind(line: &str) -> Option<&'static str> {
     let value: Value = serde_json::from_str(line).ok()?;
     let members = value.as_object()?;
@@ -96,7 +96,7 @@ fn is_torn(line: &str) -> bool {
         && serde_json::from_str::<Value>(line).is_err()
 }
 
-/// Without an attestation a run is unfinished, unless it got to its end.
+/// Without an attestation a run must be unfinished; reports it if it reached its end.
 pub(super) fn check_unattested(
     paths: &Paths,
     last: u64,
@@ -128,7 +128,7 @@ pub(super) fn check_unattested(
     }
 }
 
-/// Whether a process holds the run's folder at this moment.
+/// Whether a process holds the run's folder now.
 fn at_work(writer: &Path) -> bool {
     let held = disk::open(writer).map(|file| file.try_lock_shared());
     matches!(held, Ok(Err(TryLockError::WouldBlock)))

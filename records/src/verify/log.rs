@@ -1,6 +1,6 @@
-//! In: a run's metrics log and its lock. Out: whether the log is one that this lock leads to, as far as that can be
-//! told without training. Must stay true: order, totals, learning rates, batches and what evaluations were made of
-//! are computed from the lock; losses and scores are not judged here.
+//! In: a run's metrics log and its lock. Out: whether this lock leads to the log, as far as can be checked without
+//! training. Must stay true: order, totals, learning rates, batches and the data of evaluations are computed from the
+//! lock; losses and scores are not judged here.
 
 use std::collections::BTreeMap;
 
@@ -14,18 +14,18 @@ use crate::metrics::{self, Asked, Evaluation, Record, Step};
 use crate::run::{Paths, RunError, digest_of};
 use data::batch::{Answer, Batch, digest_of_windows};
 
-/// For which steps the data is made again to compare digests.
+/// The steps for which to make the data again and compare digests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Remake {
-    /// [`REMADE`] steps spread evenly over the run, and its last one; all of a run that has no more.
+    /// [`REMADE`] steps spread evenly over the run, and its last one; all steps if there are no more.
     Spread,
     Every,
 }
 
-/// Steps that [`Remake::Spread`] takes, beside the last one.
+/// Number of steps in [`Remake::Spread`], in addition to the last one.
 pub const REMADE: u64 = 64;
 
-/// A log whose chain holds.
+/// A log with a valid chain.
 pub(super) struct Log {
     pub(super) records: Vec<Record>,
     /// The chain after each record.
@@ -47,7 +47,7 @@ impl Log {
         })
     }
 
-    /// The chain after the last line of a step, its evaluation included; of step 0, after the start.
+    /// The chain after the last line of a step, including its evaluation; for step 0, after the start.
     pub(super) fn head_after(&self, step: u64) -> Option<Digest> {
         let of_step = |record: &Record| match record {
             Record::Start(_) => step == 0,
@@ -104,7 +104,7 @@ pub(super) fn check(
     Some(Log { records, heads })
 }
 
-/// The learning rates of all logged steps.
+/// Checks the learning rates of all logged steps.
 pub(super) fn check_rates(log: &Log, experiment: &Experiment, report: &mut Report) {
     let rate = match job::rates(experiment) {
         Ok(rate) => rate,
@@ -127,16 +127,16 @@ pub(super) fn check_rates(log: &Log, experiment: &Experiment, report: &mut Repor
     }
 }
 
-/// The most bytes of one step's data that are made to be compared.
+/// Maximum bytes of one step's data to make for a comparison.
 const MAX_STEP: u128 = 8 << 30;
 
-/// The most tokens of all steps that [`Remake::Spread`] makes again: a minute's work. A lock can ask for any number.
+/// Maximum tokens, over all steps, for [`Remake::Spread`]: a minute's work. A lock can ask for any number.
 const MAX_SPREAD: u128 = 1 << 28;
 
-/// The most tokens of one evaluation that are made again: some minutes' work.
+/// Maximum tokens of one evaluation to make again: a few minutes' work.
 const MAX_HELD_OUT: u128 = 1 << 30;
 
-/// The data of some steps and of the evaluations, made again.
+/// Checks the data of some steps and of the evaluations by making it again.
 pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Report) {
     let count = log.steps().count() as u64;
     // Inputs and targets of a step, eight bytes each.
@@ -155,7 +155,7 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Re
         Remake::Spread => (MAX_SPREAD / tokens.max(1)).max(1),
     };
     for (at, step) in log.steps().enumerate() {
-        // Evenly over the run, its ends included.
+        // Evenly over the run, including its ends.
         let at = at as u64;
         let all = which == Remake::Every || count <= REMADE;
         let chosen = all || at == 0 || at * REMADE / count != (at - 1) * REMADE / count;
@@ -169,7 +169,7 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Re
                 report.broken(why);
                 return;
             }
-            // Data that is here and cannot be read is no reason to trust what was logged of it.
+            // If the data is present but cannot be read, the logged values must not count as trusted.
             Err(error) => {
                 report.broken(format!("the data of step {}: {}", step.step, error.message));
                 return;
@@ -212,14 +212,14 @@ fn check_batch(job: &mut Job, step: &Step) -> Result<Result<(), String>, RunErro
     })
 }
 
-/// What every evaluation is made of: counted targets, and answers with their tokens.
+/// The data of every evaluation: counted targets, and answers with their tokens.
 #[derive(Debug, Default)]
 struct HeldOut {
     counted: u64,
     tokens: u64,
     /// By level.
     answers: BTreeMap<u32, u64>,
-    /// Over the questions of the windows.
+    /// Digest of the questions in the windows.
     asked: Asked,
 }
 
@@ -288,7 +288,7 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
     same("tokens of answers", tokens.of, if metrics.tokens { found.tokens } else { 0 })?;
     let means = u64::from(nll.is_some());
     same("mean losses", means, u64::from(metrics.loss && found.counted > 0))?;
-    // Answers that the model writes by itself are to other questions than those in the windows.
+    // The model writes answers to other questions than those in the windows.
     if job.writing.is_none() {
         let none = BTreeMap::new();
         let locked = if metrics.answers { &found.answers } else { &none };
@@ -307,7 +307,7 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
             if let Some(why) = questions.mismatch(*tokens, answers) {
                 return Err(why);
             }
-            // Where the model writes its answers, other questions come after those of the windows.
+            // If the model writes its answers, other questions come after those of the windows.
             if job.writing.is_none() && questions.asked != digest_of(found.asked.digest()) {
                 return Err("logged single questions of other windows than the lock's".to_owned());
             }

@@ -1,5 +1,5 @@
-//! In: a run that has done its last step or diverged, and what it is about to attest. Out: nothing, or why the files on disk are
-//! not what it is about to attest. Must stay true: everything is read back from disk and computed again, nothing is
+//! In: a run that has done its last step or diverged, and its new attestation. Out: nothing, or why the files on disk
+//! contradict the attestation. Must stay true: everything is read back from disk and computed again, and nothing is
 //! taken from the memory of the process that wrote it.
 
 use crate::attest::Attestation;
@@ -10,7 +10,7 @@ use crate::job::Job;
 use crate::metrics::{Record, Start};
 use crate::run::{Difference, Paths, RunError, first_difference, kernel_lines, wrong_kernels};
 
-/// Refuses to attest a run whose folder does not hold it.
+/// Refuses to attest a run that its folder does not support.
 pub fn check(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), RunError> {
     let records = finished::records(paths, job.into(), attestation)?;
     texts(paths, job, attestation)
@@ -20,7 +20,7 @@ pub fn check(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), 
         .map_err(|why| refused(paths, &why))
 }
 
-/// The checkpoint of the last step, if it is whole and the attested one.
+/// The checkpoint of the last step, if it is complete and matches the attestation.
 pub fn last_state(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<Manifest, String> {
     let folder = paths.checkpoints();
     let name = name_of(attestation.steps);
@@ -74,7 +74,7 @@ fn texts(paths: &Paths, job: &Job, attestation: &Attestation) -> Result<(), Stri
     Ok(())
 }
 
-/// An earlier process may have left kernels that nobody held against the plan.
+/// An earlier process may have left kernels that were never checked against the plan.
 fn kernels(job: &Job, attestation: &Attestation) -> Result<(), String> {
     match wrong_kernels(&attestation.kernels, &job.kernel_names(), true).into_iter().next() {
         None => Ok(()),
@@ -82,7 +82,7 @@ fn kernels(job: &Job, attestation: &Attestation) -> Result<(), String> {
     }
 }
 
-/// A run that was continued has not drawn its initial weights itself.
+/// A continued run did not draw its initial weights itself.
 fn start(job: &Job, records: &[Record]) -> Result<(), String> {
     let Some(Record::Start(Start { initial, .. })) = records.first() else {
         return Err("metrics.jsonl does not begin with a start".to_owned());

@@ -1,16 +1,16 @@
-//! In: what each check of a run came to. Out: the claims that were recomputed, checked against digests, taken on
-//! trust or broken, and one line that says which. Must stay true: a claim is in the weakest class that is true of it;
-//! a finished check leaves every part of a run in one of the classes.
+//! In: the results of the checks of a run. Out: the claims that were recomputed, checked against digests, taken on
+//! trust or broken, and one line that says which. Must stay true: a claim is in the weakest class that applies to it; a
+//! finished check puts every part of a run in one of the classes.
 
 use serde::Serialize;
 
-/// A part of a run that claims are made about.
+/// A part of a run that has claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
     /// The lock's text.
     Lock,
-    /// What no id covers: the lock's name, how often to log and to save.
+    /// Settings that no id covers: the lock's name, how often to log and to save.
     Settings,
     /// The initial parameters.
     InitialWeights,
@@ -19,37 +19,37 @@ pub enum Subject {
     LearningRates,
     /// The windows of each step and their counted targets.
     Batches,
-    /// That prepared text holds the tokens of its documents.
+    /// The match of prepared text with the tokens of its documents.
     Tokens,
-    /// The windows that evaluations are made on: their counted targets and answers.
+    /// The windows of evaluations: their counted targets and answers.
     HeldOut,
     /// The order of the log's lines, its chain and its totals.
     Log,
     /// Training losses and gradient norms.
     Losses,
-    /// What each evaluation scored.
+    /// The scores of each evaluation.
     Evaluations,
-    /// The tensors that checkpoints hold: their names, shapes, bytes and digests.
+    /// The tensors in checkpoints: their names, shapes, bytes and digests.
     Tensors,
-    /// That the weights and moments after the start came from training by this lock.
+    /// The origin of the weights and moments after the start in training by this lock.
     Training,
-    /// Which checkpoints are there, and which is the last.
+    /// Which checkpoints exist, and which is the last.
     Checkpoints,
-    /// Which kernel computed what.
+    /// The implementation used by each kernel.
     Kernels,
-    /// The machines and libraries that the run was made on.
+    /// The machines and libraries of the run.
     Machine,
     Attestation,
-    /// Who vouches for the attestation.
+    /// The signer of the attestation.
     Signature,
-    /// When, how long, in how many processes: timings, events and what is below the attestation's seal.
+    /// Times, durations and number of processes: timings, events and the text below the attestation's seal.
     Times,
-    /// Files that no part of a run is in.
+    /// Files that do not belong to a run.
     OtherFiles,
 }
 
 impl Subject {
-    /// As the closing line says it.
+    /// Its name in the closing line.
     pub fn name(self) -> &'static str {
         match self {
             Subject::Lock => "lock",
@@ -76,7 +76,7 @@ impl Subject {
     }
 }
 
-/// A claim, and what was found of it.
+/// A claim and its result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Claim {
     pub subject: Subject,
@@ -85,23 +85,23 @@ pub struct Claim {
     pub text: String,
 }
 
-/// What became of each claim.
+/// The results of all claims.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Report {
-    /// Made again from the lock, the data or the bytes on disk, and equal.
+    /// Recomputed from the lock, the data or the bytes on disk, with an equal result.
     pub recomputed: Vec<Claim>,
-    /// Equal to a digest or to another file of the run, which whoever writes the one can write as well.
+    /// Equal to a digest or to another file of the run, which the author of the one could also have written.
     pub checked: Vec<Claim>,
-    /// Believed, and why.
+    /// Trusted, with the reason.
     pub trusted: Vec<Claim>,
     /// False, with both values.
     pub broken: Vec<String>,
-    /// How many of `broken` are about who signed, and how many about files that are no part of a run.
+    /// How many of `broken` are about the signer, and how many about files that do not belong to a run.
     #[serde(skip)]
     pub about_signature: usize,
     #[serde(skip)]
     pub about_strays: usize,
-    /// Came out differently on a machine whose rounding may differ: neither true nor false here.
+    /// Different on a machine that may round differently: neither true nor false here.
     pub undecided: Vec<String>,
 }
 
@@ -118,12 +118,12 @@ impl Report {
         self.trusted.push(Claim { subject, part: None, text: text.into() });
     }
 
-    /// A claim that could not be recomputed here, with the reason that the closing line gives.
+    /// Adds a claim that could not be recomputed here, with the reason for the closing line.
     pub fn trusted_since(&mut self, subject: Subject, why: &str, text: impl Into<String>) {
         self.trusted.push(Claim { subject, part: Some(why.to_owned()), text: text.into() });
     }
 
-    /// A part of a subject was recomputed, and the rest is taken on trust, each with how much of it.
+    /// Splits a subject: one part was recomputed, the rest is taken on trust, each with its amount.
     pub fn split(
         &mut self,
         subject: Subject,
@@ -139,13 +139,13 @@ impl Report {
         self.broken.push(text.into());
     }
 
-    /// A finding about the signature alone: the run may hold.
+    /// Adds a finding about the signature alone: the run itself may be valid.
     pub fn broken_signature(&mut self, text: impl Into<String>) {
         self.about_signature += 1;
         self.broken(text);
     }
 
-    /// A finding about a file that is no part of the run: the run may hold.
+    /// Adds a finding about a file that does not belong to the run: the run itself may be valid.
     pub fn broken_stray(&mut self, text: impl Into<String>) {
         self.about_strays += 1;
         self.broken(text);
@@ -155,18 +155,18 @@ impl Report {
         self.undecided.push(text.into());
     }
 
-    /// Whether a claim about this is among those taken on trust.
+    /// Whether a claim about this subject is taken on trust.
     pub fn trusts(&self, subject: Subject) -> bool {
         self.trusted.iter().any(|claim| claim.subject == subject)
     }
 
-    /// A claim that was taken on trust and has now been recomputed in full.
+    /// Moves a trusted claim to the recomputed ones, in full.
     pub fn proved(&mut self, subject: Subject, text: impl Into<String>) {
         self.trusted.retain(|claim| claim.subject != subject);
         self.recomputed(subject, text);
     }
 
-    /// A part of what was taken on trust has now been recomputed, each with how much of it.
+    /// Moves a part of a trusted claim to the recomputed ones, each with its amount.
     pub fn proved_in_part(
         &mut self,
         subject: Subject,
@@ -177,7 +177,7 @@ impl Report {
         self.split(subject, recomputed, trusted);
     }
 
-    /// What was recomputed, what was checked against digests, and what was taken on trust, in one line.
+    /// One line that says what was recomputed, checked against digests, and taken on trust.
     pub fn closing(&self) -> String {
         let part = |claims: &[Claim]| {
             let mut names: Vec<String> = Vec::new();

@@ -1,8 +1,8 @@
-//! Generators of the playground in samples a second on one core, and a Python stand-in of the published ones.
+//! Speed of the playground's generators in samples per second on one core, and of a stand-in for the published ones.
 //!
-//! In: nothing. Out: a rate for each published setting, and how long Lano's parser and next-token law take. Must stay
-//! true: the stand-in is a Python script of ours that draws as many numbers as the published generator and does less
-//! besides, run on this machine just before; other machines' figures are not here.
+//! In: nothing. Out: a rate for each published setting, and the times of Lano's parser and next-token law. Must stay
+//! true: the stand-in is our own Python script, which makes as many draws as the published generator and does less
+//! besides, run on this machine just before; no figures from other machines are used.
 
 use std::io::Write as _;
 use std::process::{Command, Stdio};
@@ -53,7 +53,7 @@ fn depo(n: u64, k: u64, letters: u64, shortest: u64, longest: u64) -> Value {
     json!({ "N": n, "K": k, "mini_vocab": letters, "min_tlen": shortest, "max_tlen": longest })
 }
 
-/// As many samples as fit into a second and a half, after a tenth of one that is not counted.
+/// Counts the samples made in 1.5 seconds, after an uncounted 0.1 seconds.
 pub fn rate(setting: &Setting) -> Result<Rate, DataError> {
     let task = Task::parse(setting.task, (setting.params)())?;
     let mut stream = Stream::new(task, Order::Published, setting.mode, 1);
@@ -74,7 +74,7 @@ pub fn rate(setting: &Setting) -> Result<Rate, DataError> {
     Ok(timed(1.5))
 }
 
-/// Lengths in tokens and median milliseconds of one sentence: whether it is one, and the law of every next token.
+/// Lengths in tokens, and median milliseconds for one sentence: to parse it, and for the law of every next token.
 #[derive(Clone, Copy, Debug)]
 pub struct Parsing {
     pub tokens: f64,
@@ -109,7 +109,7 @@ pub fn parsing(config: &str) -> Result<Parsing, DataError> {
     Ok(Parsing { tokens, membership_ms, law_ms })
 }
 
-/// Samples a second of our Python stand-ins for Depo1 and Mano on this machine; `None` without python3.
+/// Samples per second of our Python stand-ins for Depo1 and Mano on this machine; `None` without python3.
 pub fn stand_in() -> Option<[f64; 2]> {
     let mut python = Command::new("python3")
         .arg("-")

@@ -1,9 +1,9 @@
-//! Speed of the scans beside what they replace, forward and backward, in one process.
+//! Speed of the scans compared with the code they replace, forward and backward, in one process.
 //!
-//! In: a family, a shape, how many rounds. Out: the times of the step-by-step form in tch with its written-out
-//! backward, of a chunked form composed of libtorch's operations with its autograd, and of our kernel; our
-//! kernel's memory. Must stay true: all compute one function (the largest difference is reported); gates are weak
-//! enough for the composed form of gated linear attention, which divides by decays as such forms do.
+//! In: a family, a shape, a number of rounds. Out: the times of the step-by-step form in tch with its handwritten
+//! backward, of a chunked form composed of libtorch's operations with its autograd, and of our kernel; our kernel's
+//! memory. Must stay true: all compute one function (the largest difference is reported); gates are weak enough for the
+//! composed form of gated linear attention, which divides by decays as such forms do.
 
 use std::hint::black_box;
 
@@ -35,22 +35,22 @@ pub struct ScanShape {
 pub struct ScanBench {
     pub path: Path,
     pub threads: i32,
-    /// Not asked for at long times, where it keeps a state for every token.
+    /// Not measured at long times, since it keeps a state for every token.
     pub steps: Option<Timing>,
     pub composed: Option<Timing>,
     pub ours: Timing,
-    /// Of y and every gradient, from the composed form's, by the largest magnitude in each.
+    /// Largest difference of y and every gradient from the composed form's, relative to the largest magnitude in each.
     pub largest_difference: Option<f64>,
 }
 
 type Result<T> = std::result::Result<T, KernelError>;
 
-/// Tokens of a chunk of the composed forms.
+/// Tokens per chunk of the composed forms.
 const CHUNK: i64 = 64;
-/// Where keys are divided by decays, shorter ones keep them in range.
+/// Shorter chunks where keys are divided by decays, to keep them in range.
 const CHANNEL_CHUNK: i64 = 16;
 
-/// Times the family's forms on random f32 data on the CPU; the others than ours only if `beside`.
+/// Times the family's forms on random f32 data on the CPU; forms other than ours only if `beside`.
 pub fn scan(family: Family, shape: ScanShape, rounds: usize, beside: bool) -> Result<ScanBench> {
     let case = Case::new(family, shape)?;
     let path = scan::choose(Kind::Float, Device::Cpu);
@@ -65,7 +65,7 @@ pub fn scan(family: Family, shape: ScanShape, rounds: usize, beside: bool) -> Re
             largest = largest.max(relative_difference(theirs, mine)?);
         }
         largest_difference = Some(largest);
-        // Once: it is slow, and its time hardly varies by that measure.
+        // Once: it is slow, and its time hardly varies in comparison.
         steps_times.push(clock(|| case.run(steps))?);
     }
     for round in 0..=rounds.max(1) {
@@ -87,12 +87,12 @@ pub fn scan(family: Family, shape: ScanShape, rounds: usize, beside: bool) -> Re
     })
 }
 
-/// Bytes that our kernel's forward and backward need at most, results included; `None` where the system does not
-/// say (it does on Linux).
+/// Peak bytes that our kernel's forward and backward need, results included; `None` if the system does not report it
+/// (Linux does).
 pub fn memory(family: Family, shape: ScanShape) -> Result<Option<u64>> {
     let case = Case::new(family, shape)?;
     let path = scan::choose(Kind::Float, Device::Cpu);
-    // Writing 5 sets the high-water mark to what is resident now.
+    // Writing 5 sets the high-water mark to the current resident size.
     if std::fs::write("/proc/self/clear_refs", "5").is_err() {
         return Ok(None);
     }
@@ -101,14 +101,14 @@ pub fn memory(family: Family, shape: ScanShape) -> Result<Option<u64>> {
     Ok(high_water().zip(before).map(|(after, before)| after.saturating_sub(before)))
 }
 
-/// The most that was ever resident since the mark was set, in bytes.
+/// Peak resident bytes since the mark was set.
 fn high_water() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     Some(line.trim().strip_suffix(" kB")?.parse::<u64>().ok()? * 1024)
 }
 
-/// q, k, v, gates, and beta or dt, in the layout of the kernels.
+/// q, k, v, gates, and beta or dt, in the kernels' layout.
 struct Case {
     family: Family,
     q: Tensor,
@@ -125,7 +125,7 @@ impl Case {
     fn new(family: Family, shape: ScanShape) -> Result<Self> {
         let ScanShape { batch: b, time: t, heads: h, key, value } = shape;
         let cpu = (Kind::Float, Device::Cpu);
-        // Mamba2's keys and queries are one group's.
+        // Mamba2 has one group of keys and queries.
         let groups = if family == Family::Ssd { 1 } else { h };
         let gates: &[i64] = if family == Family::Gla { &[b, t, h, key] } else { &[b, t, h] };
         let k = Tensor::f_randn([b, t, groups, key], cpu)?;
@@ -168,7 +168,7 @@ impl Case {
         }
     }
 
-    /// The same by libtorch's operations and autograd.
+    /// The same with libtorch's operations and autograd.
     fn composed(&self) -> Result<Vec<Tensor>> {
         let leaf = |x: &Tensor| Ok::<_, KernelError>(x.f_detach()?.f_set_requires_grad(true)?);
         let (q, k, v) = (leaf(&self.q)?, leaf(&self.k)?, leaf(&self.v)?);
@@ -216,12 +216,12 @@ fn nth(x: &Tensor, n: i64) -> Result<Tensor> {
     Ok(x.f_select(2, n)?)
 }
 
-/// Chunks put together again: [b, t, h, e].
+/// Joins chunks into [b, t, h, e].
 fn joined(y: &[Tensor]) -> Result<Tensor> {
     Ok(Tensor::f_cat(y, 2)?.f_transpose(1, 2)?)
 }
 
-/// One gate a token; with beta the delta rule (Yang et al. 2024, section 3.3).
+/// One gate per token; with beta, the delta rule (Yang et al. 2024, section 3.3).
 fn by_number(
     q: &Tensor,
     k: &Tensor,
@@ -260,7 +260,7 @@ fn by_number(
     joined(&y)
 }
 
-/// A gate for each key channel, keys divided by their decays.
+/// One gate per key channel; keys are divided by their decays.
 fn by_channel(q: &Tensor, k: &Tensor, v: &Tensor, g: &Tensor) -> Result<Tensor> {
     let chunk = CHANNEL_CHUNK;
     let (q, k, v) = (cut(q, chunk)?, cut(k, chunk)?, cut(v, chunk)?);

@@ -1,6 +1,6 @@
-//! Speed of one training step, and where its time goes.
-//! In: a graph, a batch shape, how many rounds. Out: milliseconds of forward and backward, of the update, and of
-//! each kernel. Must stay true: what is timed is what a run executes, on random tokens; medians over rounds.
+//! Speed of one training step, and the breakdown of its time.
+//! In: a graph, a batch shape, a number of rounds. Out: milliseconds of forward and backward, of the update, and of
+//! each kernel. Must stay true: it times exactly the code of a run, on random tokens; medians over rounds.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -31,11 +31,11 @@ pub struct StepBench {
     /// Mean milliseconds of a micro-batch by kernel, the costliest first.
     pub kernels: Vec<(&'static str, f64)>,
     pub paths: Paths,
-    /// Of one product of two 2048 × 2048 matrices here and now: what the machine can at most, in operations a second.
+    /// The machine's peak speed in operations per second, from one product of two 2048 × 2048 matrices measured now.
     pub ceiling: f64,
 }
 
-/// Times steps after `warm_up` untimed ones. `rounds` of at least 1.
+/// Times steps after `warm_up` untimed ones. `rounds` must be at least 1.
 pub fn step(
     graph: &Graph,
     options: &TrainOptions,
@@ -88,7 +88,7 @@ pub fn step(
     })
 }
 
-/// Operations a second of the fastest of a few matrix products.
+/// Operations per second of the fastest of a few matrix products.
 fn ceiling(machine: Machine) -> Result<f64, ExecuteError> {
     const SIDE: i64 = 2048;
     let m = Tensor::f_randn([SIDE, SIDE], (machine.kind, machine.device))?;

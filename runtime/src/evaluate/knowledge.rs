@@ -1,11 +1,11 @@
-//! In: the losses of held-out windows of biographies. Out: how many bits of the people a model knows. Must stay true:
+//! In: the losses of held-out windows of biographies. Out: a model's knowledge of the people, in bits. Must stay true:
 //! the formulas of `data::capo::bits`; each token's loss is that after the true tokens before it; only biographies
-//! that lie in their window as a whole count, and all values of one count together.
+//! entirely inside their window count, and all values of one count together.
 //!
-//! So a biography longer than the window never counts, nor one that the window's end cuts, which meets long ones more
-//! often than short ones: the means are of biographies somewhat shorter than all. Of 300,000 with permuted sentences
-//! one had more than 512 bytes (the mean is 368, the longest had 515), and locks with bits refuse shorter windows.
-//! Held-out windows are of the people that are trained on, in sentences drawn anew (data spec, 4.6).
+//! So a biography longer than the window never counts, nor does one cut by the window's end, which happens to long ones
+//! more often than to short ones: the means cover somewhat shorter biographies than average. Of 300,000 with permuted
+//! sentences one had more than 512 bytes (mean 368, longest 515), and locks with bits refuse shorter windows. Held-out
+//! windows have the people of the training windows, in newly drawn sentences (data spec, 4.6).
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use data::capo::Value;
 use data::capo::bits::{Capacity, Losses, capacity};
 use records::job::Job;
 
-/// Adds the whole biographies of a batch, whose target i has loss i.
+/// Adds the whole biographies of a batch; target i has loss i.
 pub(super) fn add(batch: &Batch, losses: &[f32], sums: &mut Losses) {
     let name = Value::Name.level();
     // A biography's values follow its name, up to the next name.

@@ -1,8 +1,8 @@
-//! In: a grammar, a decoder and a state. Out: how many sentences that the model writes are sentences of the grammar,
-//! and how far its law of the next token is from the true one. Must stay true: sentences are written from the mark
-//! between sentences alone, at temperature 1, draw for draw the same at each evaluation, and one that does not end is
-//! none; laws are compared over every prefix of sentence i, the one that held-out window i begins with, as far as a
-//! window reaches (data spec, 6.4).
+//! In: a grammar, a decoder and a state. Out: the share of the model's sentences that the grammar accepts, and the
+//! divergence of its next-token law from the true one. Must stay true: the model writes from the mark between sentences
+//! alone, at temperature 1, with the same draws at each evaluation, and an unfinished sentence is invalid; laws are
+//! compared over every prefix of sentence i, the first one of held-out window i, up to a window's length (data spec,
+//! 6.4).
 
 use std::collections::BTreeMap;
 
@@ -18,10 +18,10 @@ use data::window::TaskWindows;
 use records::job::Job;
 use records::run::RunError;
 
-/// Sentences in memory at once.
+/// Maximum number of sentences in memory at once.
 const TOGETHER: u64 = 256;
 
-/// What the job asks for of a grammar.
+/// The job's metrics for a grammar.
 pub(super) fn measure(
     grammar: &Grammar,
     decoder: &Decoder,
@@ -41,7 +41,7 @@ pub(super) fn measure(
     Ok(())
 }
 
-/// The share of what the model writes that the grammar accepts.
+/// The share of the model's sentences that the grammar accepts.
 fn validity(
     grammar: &Grammar,
     decoder: &Decoder,
@@ -52,7 +52,7 @@ fn validity(
     let end = [windows.id(grammar.end())];
     let rows = usize::try_from(job.rows).unwrap_or(usize::MAX);
     let how = How { temperature: 1.0, top_k: None, stop: Some(end[0]), rows };
-    // What is longer than any sentence is none, so it need not end.
+    // Anything longer than the longest sentence is invalid, so it need not end.
     let most = grammar.lengths().1 as usize + 1;
     let (mut right, mut first) = (0u64, 0);
     while first < job.evaluation_samples {
@@ -69,7 +69,7 @@ fn validity(
     Ok((job.evaluation_samples > 0).then(|| right as f64 / job.evaluation_samples as f64))
 }
 
-/// Of the draws of written sentence `number`.
+/// Seed of the draws of written sentence `number`.
 fn seed(seed: u64, number: u64) -> u64 {
     let mut hasher = blake3::Hasher::new_derive_key("canonc 1 evaluation sentence");
     hasher.update(&seed.to_le_bytes()).update(&number.to_le_bytes());
@@ -78,7 +78,7 @@ fn seed(seed: u64, number: u64) -> u64 {
     u64::from_le_bytes([a, b, c, d, e, f, g, h])
 }
 
-/// The mean over prefixes of KL(truth || model), smoothed as published.
+/// Mean over prefixes of KL(truth || model), smoothed as published.
 fn divergence(
     grammar: &Grammar,
     decoder: &Decoder,
@@ -106,14 +106,14 @@ fn divergence(
     Ok((positions > 0).then(|| sum / positions as f64))
 }
 
-/// The beginning of held-out window `number` up to its first sentence's end, without the mark before.
+/// The first sentence of held-out window `number`, as far as the window reaches, without the mark before it.
 fn sentence(windows: &mut TaskWindows, number: u64) -> Vec<u32> {
     let most = windows.options().seq_len.saturating_sub(1);
     let tokens = &windows.first_sample(number).tokens;
     tokens.get(..most).unwrap_or(tokens).to_vec()
 }
 
-/// The model's law after each prefix of each sentence: of the end, then of the tokens ascending.
+/// The model's law after each prefix of each sentence: the end, then the tokens ascending.
 fn laws(
     grammar: &Grammar,
     windows: &TaskWindows,
@@ -128,7 +128,7 @@ fn laws(
     for sentence in sentences {
         tokens.push(end);
         tokens.extend(sentence.iter().map(|token| windows.id(*token)));
-        // What comes after a sentence changes nothing before.
+        // Tokens after a sentence do not affect earlier ones.
         tokens.resize(tokens.len() + time - 1 - sentence.len(), end);
     }
     let tokens =

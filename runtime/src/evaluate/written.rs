@@ -1,6 +1,6 @@
-//! In: a task whose questions have more than one right answer, a decoder and a state. Out: how many answers that the
-//! model writes by itself are right. Must stay true: question i is the sample that held-out window i begins with, by
-//! itself and whole; decoding is greedy, so that a state has one score; an answer that never ends is wrong.
+//! In: a task with several right answers to a question, a decoder and a state. Out: how many of the model's written
+//! answers are right. Must stay true: question i is the first sample of held-out window i, alone and complete; decoding
+//! is greedy, so a state has one score; an answer that never ends is wrong.
 
 use std::collections::BTreeMap;
 
@@ -17,18 +17,18 @@ use records::run::RunError;
 /// Questions held in memory at once.
 const TOGETHER: u64 = 256;
 
-/// A question and what is known of its answers.
+/// A question and the facts needed to judge its answers.
 struct Question {
     /// Published tokens up to the answer marker.
     prompt: Vec<u32>,
-    /// The same as the model has them.
+    /// The same as the model's ids.
     ids: Vec<i64>,
-    /// Every right answer is as long, since all of them have the same names; the end token comes after.
+    /// Length of every right answer, since all have the same names; the end token comes after.
     most: usize,
     level: u32,
 }
 
-/// Brevo's strict score by the query's depth: every ancestor once and none before its parents (data spec, 3.3).
+/// Brevo's strict score by the query's depth: every ancestor exactly once, and each after its parents (data spec, 3.3).
 pub(super) fn orders(
     brevo: &Brevo,
     decoder: &Decoder,
@@ -39,7 +39,7 @@ pub(super) fn orders(
     let mut scores: BTreeMap<u32, Score> = BTreeMap::new();
     let rows = usize::try_from(job.rows).unwrap_or(usize::MAX);
     let count = job.evaluation_samples;
-    // Those in the windows are other questions, and give no score of their own here.
+    // The questions in the windows differ from these, and get no score of their own here.
     singles.answers.clear();
     let Windows::Task(windows) = &mut job.held_out else { return Ok(scores) };
     let stop = windows.id(brevo.marks().eos);

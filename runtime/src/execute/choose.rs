@@ -1,8 +1,8 @@
-//! Which implementation each kernel of a plan gets on a machine.
+//! The implementation of each kernel of a plan on a machine.
 //!
-//! In: a kernel, its operands' types, the machine. Out: the choice, and a tally of choices that a run saves. Must
-//! stay true: a choice is made from types alone, before anything runs; where the fastest cannot be had, the choice
-//! says why; adding a kernel breaks this build until someone has decided.
+//! In: a kernel, its operands' types, the machine. Out: the choice, and a tally of choices that a run saves. Must stay
+//! true: a choice depends only on types and is made before anything runs; if the fastest is unavailable, the choice
+//! says why; a new kernel does not compile until it has a choice here.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,14 +13,14 @@ use super::{KernelRequest, Machine, is_time};
 use crate::kernels::path::{self, Path, Reason};
 use crate::kernels::{attention, canon as convolution};
 
-/// How one step is computed.
+/// The implementation of one step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Choice {
-    /// Not at all: its results look into its operand's memory.
+    /// No computation: its results are views of its operand's memory.
     View,
-    /// By libtorch's own operation.
+    /// libtorch's own operation.
     Library,
-    /// By ours, this way.
+    /// Our kernel, by this path.
     Ours(Path),
     Attention(attention::Path),
 }
@@ -96,7 +96,7 @@ pub fn choose(kernel: &Kernel, operands: &[&Value], machine: Machine) -> Choice 
             })
         }
         Kernel::Attention { window } | Kernel::AttentionGrad { window } => {
-            // The gradient has dy in front of q, k and v.
+            // The gradient's operands start with dy, before q, k and v.
             let first = usize::from(matches!(kernel, Kernel::AttentionGrad { .. }));
             let plain = window.is_none() && is_time(dims(first + 1).get(1));
             let even = dims(first).last() == dims(first + 2).last();
@@ -127,7 +127,7 @@ impl Paths {
         }
     }
 
-    /// Kernel, path, times; by kernel, then path.
+    /// Each kernel, path and count, ordered by kernel, then path.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, &str, u64)> {
         self.counts.iter().map(|((kernel, path), times)| (*kernel, path.as_str(), *times))
     }

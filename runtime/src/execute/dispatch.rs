@@ -1,7 +1,7 @@
-//! One step: a kernel of the plan to a kernel of the runtime.
+//! One step: calls the runtime's kernel for a kernel of the plan.
 //!
-//! In: the kernel with its attributes, the choice made for it, its operands. Out: its results, in the plan's order.
-//! Must stay true: the match is exhaustive; the choice is followed, never reconsidered.
+//! In: the kernel with its attributes, its choice, its operands. Out: its results, in the plan's order. Must stay true:
+//! the match is exhaustive; the choice is followed, never reconsidered.
 
 use std::cell::RefCell;
 
@@ -16,11 +16,11 @@ use crate::kernels::{
     rope, swiglu, update,
 };
 
-/// What a step may depend on beside its operands.
+/// Everything that a step may depend on, except its operands.
 pub(super) struct Context<'a> {
     pub(super) machine: Machine,
     pub(super) sizes: Sizes,
-    /// The first operand's memory may hold a result.
+    /// Whether the first operand's memory may hold a result.
     pub(super) consumes_first: bool,
     pub(super) tables: &'a RefCell<rope::Tables>,
 }
@@ -70,7 +70,7 @@ pub(super) fn run(
 
         Kernel::Pointwise(function) => vec![pointwise::apply(*function, x(0)?)?],
         Kernel::PointwiseGrad(function) => vec![pointwise::gradient(*function, x(0)?, x(1)?)?],
-        // One of unequal ranks is spread over the other's leading axes.
+        // If ranks differ, the smaller one is broadcast over the other's leading axes.
         Kernel::Add => vec![x(0)?.f_add(x(1)?)?],
         Kernel::Mul => vec![x(0)?.f_mul(x(1)?)?],
         Kernel::Scale { by } => vec![x(0)?.f_mul_scalar(by.to_f64())?],

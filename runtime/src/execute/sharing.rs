@@ -1,15 +1,15 @@
-//! Which values of a plan are one memory.
+//! Values of a plan that share memory.
 //!
-//! In: a plan. Out: the steps that may use up their first operand, and the outputs that must be copied. Must stay
-//! true: memory that anyone else looks into, or that the caller gave or gets, is never used up; no two outputs that
-//! the caller may write to are one memory.
+//! In: a plan. Out: the steps that may overwrite their first operand, and the outputs that must be copied. Must stay
+//! true: memory with another view, or shared with the caller, is never overwritten; outputs that the caller may write
+//! to never share memory.
 
 use compiler::plan::{Output, Plan, ValId};
 
-/// The memory each value lies in, named by the value that made it.
+/// The memory of each value, named by the value that first allocated it.
 struct Roots {
     of: Vec<usize>,
-    /// How many values lie there.
+    /// Number of values in that memory.
     lodgers: Vec<usize>,
 }
 
@@ -48,7 +48,7 @@ impl Roots {
     }
 }
 
-/// For each step, whether its first operand is its alone and dies with it: that memory may hold a result.
+/// For each step, whether it alone uses its first operand, for the last time; then that memory may hold a result.
 pub(super) fn consumable(plan: &Plan) -> Vec<bool> {
     let roots = Roots::of(plan);
     let callers =
@@ -72,7 +72,7 @@ pub(super) fn consumable(plan: &Plan) -> Vec<bool> {
         .collect()
 }
 
-/// For each output, whether an earlier one lies in the same memory. Only gradients are ever written to.
+/// For each output, whether it shares memory with an earlier one. Only gradients are ever written to.
 pub(super) fn copied(plan: &Plan) -> Vec<bool> {
     let roots = Roots::of(plan);
     let mut seen = Vec::new();

@@ -1,7 +1,7 @@
 //! A plan run over a sequence in pieces: (tokens, position, state) → (logits, state).
 //!
 //! In: weights and the next tokens. Out: their logits. Must stay true: any way of cutting a sequence gives the same
-//! logits up to rounding; a state is never changed, so that keeping one is enough to go back to it.
+//! logits up to rounding; a state is never changed, so keeping one is enough to return to it.
 
 use std::collections::BTreeMap;
 
@@ -19,16 +19,16 @@ pub struct Streamer {
     executor: Executor,
 }
 
-/// What a sequence leaves behind for its next piece.
+/// A sequence's state, for its next piece.
 #[derive(Debug)]
 pub struct Carried {
-    /// Tokens so far.
+    /// Number of tokens so far.
     pub position: i64,
     states: BTreeMap<(StateId, StatePart), Tensor>,
 }
 
 impl Carried {
-    /// Bytes held.
+    /// Size in bytes.
     pub fn bytes(&self) -> usize {
         self.states.values().map(|t| t.numel() * t.kind().elt_size_in_bytes()).sum()
     }
@@ -58,7 +58,7 @@ impl Streamer {
                 .map(|extent| match extent {
                     Extent::Batch => batch,
                     Extent::Fixed(n) => *n,
-                    // Nothing has been seen.
+                    // No tokens yet.
                     Extent::Time | Extent::Past(_) | Extent::Seen(_) | Extent::Kept(_) => 0,
                 })
                 .collect();
@@ -67,7 +67,7 @@ impl Streamer {
         Ok(Carried { position: 0, states })
     }
 
-    /// The state of these of the sequences, in this order.
+    /// The state of the given sequences, in the given order.
     pub fn keep(&self, carried: &Carried, rows: &[i64]) -> Result<Carried, ExecuteError> {
         let plan = self.executor.plan();
         let rows = Tensor::f_from_slice(rows)?.f_to_device(self.executor.machine().device)?;

@@ -1,6 +1,5 @@
-//! In: the results of each step of a plan, while somebody asks for them. Out: a digest of each, and words for the
-//! place. Must stay true: equal bits give equal digests whatever device or memory layout they are in; a plan that is
-//! not traced pays nothing.
+//! In: the results of each step of a plan, while tracing is on. Out: a digest of each, and a description of its place.
+//! Must stay true: equal bits give equal digests on any device and in any memory layout; untraced plans pay nothing.
 
 use compiler::plan::{Input, Plan, Step};
 use tch::{Device, Tensor};
@@ -10,15 +9,15 @@ use super::ExecuteError;
 /// One execution of one step of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Traced {
-    /// Which run of the plan since tracing began: the micro-batch, say.
+    /// Index of the plan's run since tracing began, for example the micro-batch.
     pub run: u32,
     /// Index into the plan's steps.
     pub step: u32,
-    /// Over the step's results.
+    /// Digest of the step's results.
     pub digest: blake3::Hash,
 }
 
-/// What a plan's runs gave so far.
+/// Digests of a plan's runs so far.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Trace {
     runs: u32,
@@ -42,7 +41,7 @@ impl Trace {
     }
 }
 
-/// A tensor's elements as they are in memory, in row-major order.
+/// A tensor's elements as raw bytes, in row-major order.
 fn bytes(tensor: &Tensor) -> Result<Vec<u8>, ExecuteError> {
     let tensor = tensor.f_to_device(Device::Cpu)?.f_contiguous()?;
     let count = tensor.numel();
@@ -51,7 +50,7 @@ fn bytes(tensor: &Tensor) -> Result<Vec<u8>, ExecuteError> {
     Ok(bytes)
 }
 
-/// Where a step is, for a person: its phase, layer, kernel, and the parameters it reads.
+/// A description of a step for a person: its phase, layer, kernel, and the parameters it reads.
 pub(super) fn place(plan: &Plan, index: usize) -> String {
     let Some(step) = plan.steps.get(index) else { return format!("step {index}") };
     let Step { kernel, inputs, outputs: _, drop_after: _, phase, source } = step;

@@ -1,8 +1,8 @@
-//! A training step's three plans, and the plan that measures.
+//! A training step's three plans, and the plan for evaluation.
 //!
 //! In: weights, a micro-batch of tokens and targets, then a learning rate. Out: sums over the micro-batch, sums of
-//! sums, new weights and moments; for measuring, each token's loss and likeliest guess. Must stay true: gradients,
-//! weights and moments are in parameter order; `combine` and `update` write over what they are given.
+//! sums, new weights and moments; for evaluation, each token's loss and likeliest next token. Must stay true:
+//! gradients, weights and moments are in parameter order; `combine` and `update` overwrite their arguments.
 
 use compiler::plan::{IGNORED, Input, Output, Plan, TrainPlan};
 use tch::{Kind, Tensor};
@@ -19,14 +19,14 @@ pub struct Trainer {
     update: Executor,
 }
 
-/// What a micro-batch leaves behind, and what several of them add up to.
+/// The results of a micro-batch, or the sum over several.
 #[derive(Debug)]
 pub struct Sums {
     /// [] f64, not divided by the number of targets.
     loss: Tensor,
     /// [] i64
     counted: Tensor,
-    /// In parameter order, of the parameters' shapes.
+    /// In parameter order, with the parameters' shapes.
     pub gradients: Vec<Tensor>,
 }
 
@@ -46,7 +46,7 @@ pub struct Moments {
 }
 
 impl Moments {
-    /// As before the first step.
+    /// The moments before the first step.
     pub fn zeros(weights: &Weights) -> Result<Self, ExecuteError> {
         let zeros =
             || weights.tensors.iter().map(Tensor::f_zeros_like).collect::<Result<Vec<_>, _>>();
@@ -80,7 +80,7 @@ impl Trainer {
         self.micro.machine()
     }
 
-    /// What has run so far, by kernel and path.
+    /// The kernels and paths that have run so far.
     pub fn paths(&self) -> Paths {
         let mut paths = self.micro.paths();
         paths.merge(&self.combine.paths());
@@ -88,14 +88,14 @@ impl Trainer {
         paths
     }
 
-    /// Takes digests of every result from now on.
+    /// Starts to digest every result.
     pub fn begin_trace(&self) {
         for executor in [&self.micro, &self.combine, &self.update] {
             executor.begin_trace();
         }
     }
 
-    /// The digests since then; none are taken any more.
+    /// Stops tracing and returns the digests.
     pub fn end_trace(&self) -> StepTrace {
         StepTrace {
             micro: self.micro.end_trace(),
@@ -104,8 +104,8 @@ impl Trainer {
         }
     }
 
-    /// The first computation of a step that came out differently in another run of it, in words. Sums come after all
-    /// micro-batches, the update after all sums: what is named first depends on nothing that is named later.
+    /// Describes the first computation of a step that differs in another run of it. Sums come after all micro-batches,
+    /// and the update after all sums, so the first difference does not depend on any later one.
     pub fn first_difference(&self, one: &StepTrace, other: &StepTrace) -> Option<String> {
         let plans = [
             (&self.micro, &one.micro, &other.micro, "micro-batch"),
@@ -118,8 +118,8 @@ impl Trainer {
         })
     }
 
-    /// Forward and backward. `tokens` and `targets` are [batch, time] i64; `scale` is 1 / the counted targets of
-    /// the whole step, and multiplies every gradient.
+    /// Forward and backward. `tokens` and `targets` are [batch, time] i64; `scale` is 1 / the counted targets of the
+    /// whole step, and multiplies every gradient.
     pub fn micro_batch(
         &self,
         weights: &Weights,
@@ -130,7 +130,7 @@ impl Trainer {
         self.micro_batch_timed(weights, tokens, targets, scale, None)
     }
 
-    /// As [`Trainer::micro_batch`], telling how long each step took.
+    /// Like [`Trainer::micro_batch`], and reports each step's time.
     pub fn micro_batch_timed(
         &self,
         weights: &Weights,
@@ -143,7 +143,7 @@ impl Trainer {
         sums(self.micro.run_timed(give, watch)?, weights.tensors.len())
     }
 
-    /// left + right, written over the left.
+    /// left + right, stored in the left.
     pub fn combine(&self, left: Sums, right: Sums) -> Result<Sums, ExecuteError> {
         let count = left.gradients.len();
         let pick = |sums: &Sums, output: Output| match output {
@@ -177,8 +177,8 @@ impl Trainer {
         sums(outputs, count)
     }
 
-    /// Clips and steps: weights and moments are changed in place. `step` is 1 for the first update. Gives the
-    /// global norm of the gradients before clipping.
+    /// Clips and updates: changes weights and moments in place. `step` is 1 for the first update. Returns the global
+    /// norm of the gradients before clipping.
     pub fn update(
         &self,
         weights: &mut Weights,
@@ -209,7 +209,7 @@ impl Trainer {
     }
 }
 
-/// A plan that gives losses and guesses and no gradients.
+/// A plan that returns losses and predictions and no gradients.
 #[derive(Debug)]
 pub struct Evaluator {
     executor: Executor,
@@ -258,7 +258,7 @@ impl Evaluator {
     }
 }
 
-/// The inputs that a plan over whole rows of text has.
+/// The inputs of a plan over whole rows of text.
 pub(super) fn batch_input(
     input: Input,
     weights: &Weights,
@@ -283,8 +283,7 @@ pub(super) fn batch_input(
     }
 }
 
-/// Tokens or targets that a person gave: [batch, time] i64, of at least one token, each in 0..vocab; targets may
-/// be ignored.
+/// Checks a user's tokens or targets: [batch, time] i64, at least one token, each in 0..vocab. Targets may be ignored.
 pub fn check_ids(what: &str, ids: &Tensor, vocab: i64, targets: bool) -> Result<(), RunError> {
     let size = ids.size();
     if ids.kind() != Kind::Int64 || size.len() != 2 || size.contains(&0) {
@@ -305,7 +304,7 @@ pub fn check_ids(what: &str, ids: &Tensor, vocab: i64, targets: bool) -> Result<
     }
 }
 
-/// The first id that is none, with its place.
+/// The first invalid id, with its position.
 fn first_outside(
     ids: &Tensor,
     vocab: i64,

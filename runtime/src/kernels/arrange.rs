@@ -1,4 +1,4 @@
-//! What moves elements and computes nothing.
+//! Kernels that move elements without computing.
 //! In: tensors of the plan's shapes. Out: views where the plan says so, else new tensors.
 
 use tch::{Kind, Tensor};
@@ -12,7 +12,7 @@ pub fn reshape(x: &Tensor, dims: &[i64]) -> Result<Tensor, KernelError> {
     Ok(x.f_reshape(size)?)
 }
 
-/// [b, t, h, d] -> [b, t, h·times, d], each head beside its copies.
+/// [b, t, h, d] -> [b, t, h·times, d], each head followed by its copies.
 pub fn repeat_heads(x: &Tensor, times: i64) -> Result<Tensor, KernelError> {
     Ok(x.f_repeat_interleave_self_int(times, 2, None)?)
 }
@@ -35,7 +35,7 @@ pub fn last_time(x: &Tensor, rows: i64) -> Result<Tensor, KernelError> {
     copy(&x.f_narrow(1, steps - kept, kept)?)
 }
 
-/// The same elements in dense memory of their own.
+/// The same elements in newly allocated dense memory.
 pub fn copy(x: &Tensor) -> Result<Tensor, KernelError> {
     let mut copy = Tensor::f_empty(x.size(), (x.kind(), x.device()))?;
     copy.f_copy_(x)?;

@@ -1,8 +1,8 @@
-//! Causal softmax attention, by libtorch's flash kernels on the CPU (Dao et al. 2022) or as it is written.
-//! In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t: the last t of s positions ask. Out: y [b, t, h, e]
-//! and lse [b, h, t]; or dq, dk, dv. Query i sees keys j with 0 ≤ (s − t + i) − j, and < window.
-//! Must stay true: the caller runs the path that `choose` named; softmax is in f32 (f64 in f64); query head j
-//! reads head ⌊j·kv/h⌋.
+//! Causal softmax attention, by libtorch's flash kernels on the CPU (Dao et al. 2022) or by its plain formula.
+//! In: q [b, t, h, d], k [b, s, kv, d], v [b, s, kv, e], s ≥ t: queries are the last t of s positions. Out: y [b, t, h,
+//! e] and lse [b, h, t]; or dq, dk, dv. Query i sees keys j with 0 ≤ (s − t + i) − j, and < window.
+//! Must stay true: the caller runs the path that `choose` returned; softmax is in f32 (f64 in f64); query head j reads
+//! head ⌊j·kv/h⌋.
 
 use std::fmt;
 
@@ -11,27 +11,27 @@ use tch::{Device, Kind, Tensor};
 use super::KernelError;
 use super::arrange::{repeat_heads, sum_repeats};
 
-/// What computes attention.
+/// The implementation of attention.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
-    /// libtorch's flash kernel: all keys before each query.
+    /// libtorch's flash kernel: each query sees all keys before it.
     Flash,
-    /// The same kernel with an explicit mask, where one is needed: windows, and keys from before.
+    /// The same kernel with an explicit mask, for windows and keys from earlier calls.
     MaskedFlash,
-    /// Matrix products and a softmax, any device and dtype; scores are held whole.
+    /// Matrix products and a softmax, on any device and dtype; holds all scores.
     Reference(Reason),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     Device(Device),
-    /// Keys and values of other widths than the flash kernel's.
+    /// The flash kernel does not support these widths of keys and values.
     Widths,
     Kind(Kind),
     Asked,
 }
 
-/// The path on a device; `plain`: no window and no keys from before; `even`: keys as wide as values.
+/// The path on a device. `plain`: no window and no earlier keys; `even`: keys as wide as values.
 pub fn choose(plain: bool, even: bool, device: Device, kind: Kind) -> Path {
     if device != Device::Cpu {
         Path::Reference(Reason::Device(device))
@@ -61,7 +61,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// What attention reads.
+/// The operands of attention.
 #[derive(Debug, Clone, Copy)]
 pub struct Operands<'a> {
     pub q: &'a Tensor,
@@ -169,7 +169,7 @@ struct Shape {
     queries: i64,
     keys: i64,
     width: i64,
-    /// Query heads to a key head.
+    /// Query heads per key head.
     times: i64,
 }
 
@@ -211,7 +211,7 @@ impl Shape {
         Ok((q.f_transpose(1, 2)?, kv(k)?, kv(v)?))
     }
 
-    /// 0 where a query sees a key, −∞ where not, [t, s]; none if all see all.
+    /// 0 where a query sees a key, −∞ elsewhere, [t, s]; none if every query sees every key.
     fn mask(&self, operands: Operands<'_>) -> Result<Option<Tensor>, KernelError> {
         let Operands { q, window, .. } = operands;
         if self.queries == 1 && window.is_none_or(|w| w >= self.keys) {
@@ -230,7 +230,7 @@ impl Shape {
         Ok(Some(zeros.f_masked_fill(&hidden, f64::NEG_INFINITY)?))
     }
 
-    /// q kᵀ / sqrt(d) where seen, −∞ elsewhere, [b, h, t, s].
+    /// q kᵀ / sqrt(d) where visible, −∞ elsewhere, [b, h, t, s].
     fn scores(
         &self,
         operands: Operands<'_>,

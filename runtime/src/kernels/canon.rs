@@ -1,11 +1,11 @@
 //! The Canon layer: a depthwise causal convolution over time with a residual ("Physics of Language Models",
 //! Part 4.1; spec 1.2), forward and backward.
-//! In: n tensors [b, t, c_i] read as one of c = sum c_i channels that is never put together, one filter
-//! [c, k], optionally a bias and the k-1 inputs before the first. Out: n tensors, or the gradients, overwritten.
+//! In: n tensors [b, t, c_i], read as one of c = sum c_i channels without joining them, one filter [c, k], optionally a
+//! bias and the k-1 inputs before the first. Out: n tensors, or the gradients, overwritten.
 //!     conv(x)[t] = sum_j w[j] x[t - (k-1) + j]      y = (x +) act(conv(x) + bias)
 //! Without residual it is the short convolution of the linear mixers (Gu and Dao 2023).
-//! Must stay true: the caller runs the path that `choose` named and records it; a given path has the same
-//! bits at any thread count; run(a ++ b, s) = run(a, s) ++ run(b, next_state(a, s)).
+//! Must stay true: the caller runs the path that `choose` returned and records it; a given path has the same bits at
+//! any thread count; run(a ++ b, s) = run(a, s) ++ run(b, next_state(a, s)).
 
 mod fused;
 mod reference;
@@ -19,7 +19,7 @@ use super::KernelError;
 use super::path::choose as choose_by_kind;
 pub use super::path::{Path, Reason};
 
-/// Kernel sizes the fused path is compiled for.
+/// Kernel sizes that the fused path is compiled for.
 pub const FUSED_KERNELS: std::ops::RangeInclusive<i64> = 2..=8;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,11 +31,11 @@ pub enum Activation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Options {
     pub residual: bool,
-    /// Of the convolution's result; the residual is added after it.
+    /// Applied to the convolution's result, before the residual is added.
     pub activation: Activation,
 }
 
-/// The path for such a layer in this process. It is what will run: `forward` and `backward` take it as given.
+/// The path for such a layer in this process. `forward` and `backward` take it as an argument and follow it.
 pub fn choose(kernel: i64, kind: Kind, device: Device) -> Path {
     match choose_by_kind(kind, device) {
         Path::Fused(_) if !FUSED_KERNELS.contains(&kernel) => {
@@ -45,27 +45,27 @@ pub fn choose(kernel: i64, kind: Kind, device: Device) -> Path {
     }
 }
 
-/// What a Canon layer reads.
+/// The operands of a Canon layer.
 #[derive(Debug, Clone, Copy)]
 pub struct Operands<'a> {
-    /// [b, t, c_i] each; rows may be further apart than c_i (a `narrow` of a packed projection).
+    /// [b, t, c_i] each. The row stride may exceed c_i (a `narrow` of a packed projection).
     pub inputs: &'a [&'a Tensor],
-    /// [c, k] or [c, 1, k], tap k-1 for the present.
+    /// [c, k] or [c, 1, k]; tap k-1 is for the present.
     pub weight: &'a Tensor,
-    /// [c]; none is all zeros.
+    /// [c]; none means zeros.
     pub bias: Option<&'a Tensor>,
-    /// [b, k-1, c]: the inputs just before; none is all zeros.
+    /// [b, k-1, c]: the inputs just before; none means zeros.
     pub state: Option<&'a Tensor>,
 }
 
-/// What a Canon layer's backward gives, each shaped as what it is the gradient of.
+/// The gradients of a Canon layer, each with the shape of its operand.
 #[derive(Debug)]
 pub struct Gradients {
     pub inputs: Vec<Tensor>,
     pub weight: Tensor,
-    /// Where a bias was given.
+    /// Present if there was a bias.
     pub bias: Option<Tensor>,
-    /// Where a state was given. The state that comes out carries no gradient (training starts from zeros).
+    /// Present if there was a state. The next state carries no gradient (training starts from zeros).
     pub state: Option<Tensor>,
 }
 
@@ -81,7 +81,7 @@ pub fn forward(
     Ok(outputs)
 }
 
-/// As [`forward`], overwriting tensors of the inputs' shapes that share no memory with the operands.
+/// Like [`forward`], overwriting tensors of the inputs' shapes that share no memory with the operands.
 pub fn forward_into(
     path: Path,
     operands: Operands<'_>,
@@ -99,7 +99,7 @@ pub fn forward_into(
     }
 }
 
-/// The gradients of sum(y * grads); recomputes what it needs of the forward pass.
+/// The gradients of sum(y * grads); recomputes the parts of the forward pass that it needs.
 pub fn backward(
     path: Path,
     grads: &[&Tensor],
@@ -114,7 +114,7 @@ pub fn backward(
     Ok(into)
 }
 
-/// As [`backward`], overwriting (never adding to) tensors that share no memory with the operands.
+/// Like [`backward`], overwriting (never adding to) tensors that share no memory with the operands.
 pub fn backward_into(
     path: Path,
     grads: &[&Tensor],
@@ -161,7 +161,7 @@ pub fn next_state(operands: Operands<'_>) -> Result<Tensor, KernelError> {
     next_state_of(operands.inputs, kernel, operands.state)
 }
 
-/// As [`next_state`], for a filter of `kernel` taps.
+/// Like [`next_state`], for a filter of `kernel` taps.
 pub fn next_state_of(
     inputs: &[&Tensor],
     kernel: i64,

@@ -1,8 +1,8 @@
-//! The only unsafe code: the C++ shim (native/shim.h), memory of CPU tensors as slices and rows, ATen's
-//! thread pool, and functions compiled for wider registers than the build asks for.
-//! In: tch tensors and safe closures. Out: safe calls, whose preconditions are checked here at run time.
-//! Must stay true: no panic unwinds into C++ and no C++ exception into Rust; two threads never hold the same
-//! row mutably; a view is taken, used and dropped inside one kernel call, which makes no tensor call meanwhile.
+//! The only unsafe code: the C++ shim (native/shim.h), memory of CPU tensors as slices and rows, ATen's thread pool,
+//! and functions compiled for wider registers than the build's target. In: tch tensors and safe closures. Out: safe
+//! calls; their preconditions are checked here at run time. Must stay true: no panic unwinds into C++ and no C++
+//! exception into Rust; two threads never hold the same row mutably; a view is taken, used and dropped inside one
+//! kernel call, which makes no tensor call meanwhile.
 #![expect(unsafe_code, reason = "the one module that may; every block says why it is sound")]
 
 mod heads;
@@ -37,32 +37,32 @@ unsafe extern "C" {
     fn canonc_is_deterministic() -> c_int;
 }
 
-/// The kernels ATen has picked for this process: `DEFAULT`, `AVX2`, `AVX512`, ...
+/// The kernels that ATen has picked for this process: `DEFAULT`, `AVX2`, `AVX512`, ...
 pub fn cpu_capability() -> String {
     // SAFETY: the shim returns a static, null-terminated string.
     text(unsafe { canonc_cpu_capability() })
 }
 
-/// The PyTorch version this binary was compiled against, as `2.11.0`.
+/// The PyTorch version that this binary was compiled against, as `2.11.0`.
 pub fn torch_version() -> String {
     // SAFETY: the shim returns a string literal.
     text(unsafe { canonc_torch_version() })
 }
 
-/// What libtorch says of how it was built: compiler, BLAS, oneDNN, capability.
+/// libtorch's description of its own build: compiler, BLAS, oneDNN, capability.
 pub fn build_config() -> String {
     // SAFETY: the shim returns a static, null-terminated string.
     text(unsafe { canonc_build_config() })
 }
 
-/// The folder that the loaded libtorch_cpu lies in.
+/// The folder of the loaded libtorch_cpu.
 pub fn library_folder() -> Result<PathBuf, KernelError> {
     // SAFETY: no arguments; the result is null or a static string.
     let folder = unsafe { canonc_library_folder() };
     if folder.is_null() { Err(last_error()) } else { Ok(PathBuf::from(text(folder))) }
 }
 
-/// Loads a shared library for good, its symbols visible to all.
+/// Loads a shared library permanently, with its symbols visible to all.
 pub(crate) fn load_library(path: &Path) -> Result<(), KernelError> {
     let path = CString::new(path.as_os_str().as_bytes())
         .map_err(|_| KernelError::new(format!("the path {} has a zero byte", path.display())))?;
@@ -70,7 +70,7 @@ pub(crate) fn load_library(path: &Path) -> Result<(), KernelError> {
     checked(unsafe { canonc_load_library(path.as_ptr()) })
 }
 
-/// Deterministic algorithms or an error from the op that has none; no autotuning, no TF32.
+/// Makes ops deterministic, or an error if they cannot be; no autotuning, no TF32.
 pub fn set_deterministic(on: bool) -> Result<(), KernelError> {
     // SAFETY: a plain integer argument.
     checked(unsafe { canonc_set_deterministic(c_int::from(on)) })
@@ -99,8 +99,8 @@ fn checked(status: c_int) -> Result<(), KernelError> {
     if status == 0 { Ok(()) } else { Err(last_error()) }
 }
 
-/// `body` over disjoint pieces of `0..count` on ATen's own threads, at least `grain` to a piece. Where the
-/// cuts fall depends on the number of threads: a body must not let them show in its results.
+/// Runs `body` over disjoint pieces of `0..count` on ATen's own threads, at least `grain` per piece. The pieces depend
+/// on the number of threads, so results must not depend on them.
 pub fn parallel_for(count: usize, grain: usize, body: impl Fn(Range<usize>) + Sync) {
     struct Context<'a, F> {
         body: &'a F,
@@ -132,26 +132,26 @@ pub fn parallel_for(count: usize, grain: usize, body: impl Fn(Range<usize>) + Sy
     if let Ok(Some(panic)) = context.panic.into_inner() {
         resume_unwind(panic);
     }
-    // The body reports by panicking only, so this is OpenMP itself failing: nothing to go on with.
+    // `body` reports errors only by panicking, so this is a failure of OpenMP itself, and there is no way to continue.
     assert!(status == 0, "ATen's thread pool failed: {}", last_error());
 }
 
 /// All elements of a contiguous f32 CPU tensor.
 pub(crate) fn slice(tensor: &Tensor) -> Result<&[f32], KernelError> {
     let count = contiguous_len(tensor)?;
-    // SAFETY: f32, on the CPU and contiguous (checked), so `count` floats lie there while `tensor` is
-    // borrowed; libtorch returns null for empty tensors, which is replaced.
+    // SAFETY: f32, on the CPU and contiguous (checked), so `count` floats are valid while `tensor` is borrowed;
+    // libtorch returns null for empty tensors, which is replaced.
     Ok(unsafe { std::slice::from_raw_parts(base(tensor, count), count) })
 }
 
-/// All elements of a contiguous f32 CPU tensor, to write to, sharing no memory with what is read meanwhile.
+/// All elements of a contiguous f32 CPU tensor, mutably. Must share no memory with tensors read meanwhile.
 pub(crate) fn slice_mut<'a>(
     tensor: &'a mut Tensor,
     reads: &[&Tensor],
 ) -> Result<&'a mut [f32], KernelError> {
     let count = contiguous_len(tensor)?;
     check_apart(tensor, reads)?;
-    // SAFETY: as in `slice`; apart from the call's operands (checked), and see the module's rule.
+    // SAFETY: as in `slice`; disjoint from the call's operands (checked), and see the module's rule.
     Ok(unsafe { std::slice::from_raw_parts_mut(base(tensor, count), count) })
 }
 
@@ -182,7 +182,7 @@ fn check_f32_cpu(tensor: &Tensor) -> Result<(), KernelError> {
     )))
 }
 
-/// Where the rows of a [b, t, c] tensor lie; c is dense, b and t may have any stride that keeps rows apart.
+/// The layout of a [b, t, c] tensor's rows; c is dense, b and t may have any stride that keeps rows apart.
 #[derive(Clone, Copy)]
 struct Layout {
     pointer: *mut f32,
@@ -218,7 +218,7 @@ impl Layout {
         })
     }
 
-    /// Where row (b, t) starts. Panics outside the tensor.
+    /// Pointer to row (b, t). Panics outside the tensor.
     fn row(&self, b: usize, t: usize) -> *mut f32 {
         let [batch, time, _] = self.sizes;
         assert!(b < batch && t < time, "row ({b}, {t}) of a [{batch}, {time}, c] tensor");
@@ -250,12 +250,12 @@ impl<'a> Rows<'a> {
     }
 
     pub(crate) fn row(&self, b: usize, t: usize) -> &'a [f32] {
-        // SAFETY: `row` is inside the tensor, whose channels are dense, for as long as it is borrowed.
+        // SAFETY: `row` is inside the tensor (with dense channels), which is borrowed for as long as the slice.
         unsafe { std::slice::from_raw_parts(self.layout.row(b, t), self.layout.sizes[2]) }
     }
 }
 
-/// The rows of a [b, t, c] f32 CPU tensor, to write to. Rows do not overlap (checked by the strides).
+/// The rows of a [b, t, c] f32 CPU tensor, mutably. Rows do not overlap (checked by the strides).
 pub(crate) struct RowsMut<'a> {
     layout: Layout,
     borrow: PhantomData<&'a mut [f32]>,
@@ -265,7 +265,7 @@ pub(crate) struct RowsMut<'a> {
 unsafe impl Sync for RowsMut<'_> {}
 
 impl<'a> RowsMut<'a> {
-    /// `reads` is what the same kernel call reads: none of it may share memory with `tensor`.
+    /// `reads` are the tensors that the same kernel call reads. None may share memory with `tensor`.
     pub(crate) fn of(tensor: &'a mut Tensor, reads: &[&Tensor]) -> Result<Self, KernelError> {
         let layout = Layout::of(tensor)?;
         check_apart(tensor, reads)?;
@@ -304,7 +304,7 @@ pub(crate) struct Block {
     pub(crate) times: Range<usize>,
 }
 
-/// What one thread may write while it works on a block.
+/// The memory that one thread may write while it works on a block.
 pub(crate) struct BlockMut<'a> {
     layout: &'a Layout,
     block: Block,
@@ -318,8 +318,8 @@ impl BlockMut<'_> {
             if first + i >= self.block.times.end {
                 return &mut [][..];
             }
-            // SAFETY: inside the tensor; this block is handed out once, its rows are in no other block and
-            // do not overlap, and `&mut self` keeps other borrows of them away.
+            // SAFETY: inside the tensor; this block is handed out once, its rows are in no other block and do not
+            // overlap, and `&mut self` excludes other borrows of them.
             unsafe {
                 std::slice::from_raw_parts_mut(
                     self.layout.row(self.block.batch, first + i),
@@ -330,14 +330,14 @@ impl BlockMut<'_> {
     }
 }
 
-/// Number of blocks that [`parallel_blocks`] cuts [batch, time] into.
+/// Number of blocks that [`parallel_blocks`] splits [batch, time] into.
 pub(crate) fn block_count([batch, time, _]: [usize; 3], rows: usize) -> usize {
     batch * time.div_ceil(rows)
 }
 
-/// Cuts `out` into blocks of `rows` time steps, cuts that depend on its shape only, and works on them on
-/// ATen's threads. Each call of `body` has its block's rows of `out` and `partials[index]` (of `width`
-/// floats) to itself; `local` makes what a thread reuses from block to block.
+/// Splits `out` into blocks of `rows` time steps, depending only on its shape, and processes them on ATen's threads.
+/// Each call of `body` has exclusive access to its block's rows of `out` and to `partials[index]` (of `width` floats).
+/// `local` makes the data that a thread reuses from block to block.
 pub(crate) fn parallel_blocks<L>(
     out: &mut RowsMut<'_>,
     rows: usize,
@@ -352,7 +352,7 @@ pub(crate) fn parallel_blocks<L>(
     assert!(partials.len() == count * width, "{count} blocks of {width} in {}", partials.len());
     let partials = Shared(partials.as_mut_ptr());
     let out = &*out;
-    // Below some 2^15 elements to a thread, waking it costs more than it saves.
+    // Below some 2^15 elements per thread, waking it costs more than it saves.
     let grain = (1 << 15) / (rows * channels).max(1);
     parallel_for(count, grain, |piece| {
         let mut local = local();
@@ -368,14 +368,14 @@ pub(crate) fn parallel_blocks<L>(
     });
 }
 
-/// A slice to write to, cut into pieces of `chunk` elements, the last of which may be shorter.
+/// A mutable slice, split into pieces of `chunk` elements; the last one may be shorter.
 pub(crate) struct Cut<'a, T> {
     pub(crate) data: &'a mut [T],
     pub(crate) chunk: usize,
 }
 
-/// Runs `body` for each of `count` chunks on ATen's threads, at least `grain` to a thread; each call has its piece
-/// of every one of `outs` to itself. Which chunks there are does not depend on the threads.
+/// Runs `body` for each of `count` chunks on ATen's threads, at least `grain` per thread. Each call has exclusive
+/// access to its piece of every one of `outs`. The chunks do not depend on the threads.
 pub(crate) fn parallel_cuts<T: Send, const N: usize>(
     count: usize,
     grain: usize,
@@ -393,8 +393,8 @@ pub(crate) fn parallel_cuts<T: Send, const N: usize>(
                 let (pointer, len, chunk) = &outs[i];
                 let first = index * chunk;
                 let count = len.saturating_sub(first).min(*chunk);
-                // SAFETY: first < len, since there are exactly `count` cuts (asserted), so the piece lies inside
-                // the slice; pieces of other indices do not overlap it, and `index` is in one piece only.
+                // SAFETY: first < len, since there are exactly `count` cuts (asserted), so the piece is inside the
+                // slice; pieces of other indices do not overlap it, and `index` is in one piece only.
                 unsafe { std::slice::from_raw_parts_mut(pointer.get().add(first), count) }
             });
             body(index, pieces);
@@ -404,20 +404,20 @@ pub(crate) fn parallel_cuts<T: Send, const N: usize>(
 
 struct Shared<T>(*mut T);
 
-// SAFETY: `parallel_blocks` and `parallel_cuts` derive disjoint slices from it, one to a thread.
+// SAFETY: `parallel_blocks` and `parallel_cuts` derive disjoint slices from it, one per thread.
 unsafe impl<T: Send> Sync for Shared<T> {}
 
 impl<T> Shared<T> {
-    /// By method, so that closures capture the wrapper and not the bare pointer.
+    /// A method, so that closures capture the wrapper and not the bare pointer.
     fn get(&self) -> *mut T {
         self.0
     }
 }
 
-/// Work to be compiled for several instruction sets. `run` must be `#[inline(always)]`, with all it calls in
-/// its loops: what is not inlined is compiled for the build's own target.
+/// Work to compile for several instruction sets. `run` and everything called in its loops must be `#[inline(always)]`,
+/// since other functions are compiled for the build's own target.
 pub(crate) trait Vectorised {
-    /// `FMA`: whether `mul_add` is one instruction here. `LANES`: floats to a register.
+    /// `FMA`: whether `mul_add` is one instruction here. `LANES`: floats per register.
     fn run<const FMA: bool, const LANES: usize>(self);
 }
 
@@ -433,7 +433,7 @@ fn on_avx512(work: impl Vectorised) {
     work.run::<true, 16>();
 }
 
-/// Runs `work` as compiled for `isa`. Panics where this CPU does not have it.
+/// Runs `work` as compiled for `isa`. Panics if this CPU does not support it.
 pub(crate) fn run_on(isa: Isa, work: impl Vectorised) {
     assert!(isa.is_available(), "{isa} kernels on a CPU without them");
     match isa {

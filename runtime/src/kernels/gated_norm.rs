@@ -2,9 +2,9 @@
 //! and Gated DeltaNet: Yang et al. 2023, 2024; spec 3 and 4), statistics in f32.
 //! In: x […, c], gate […, c], weight [c]. Out: y and rstd […]; or the gradients.
 //!     before: u = x ⊙ silu(gate), y = weight ⊙ u · rstd     after: y = weight ⊙ x · rstd ⊙ silu(gate)
-//! Must stay true: the reference is the norm and the gate one after the other; the fused path keeps nothing
-//! between them, gives the same bits at any thread count and register width, and sums the weight's gradient
-//! by chunks of ROWS in order.
+//! Must stay true: the reference applies the norm and the gate one after the other; the fused path keeps nothing
+//! between them, gives the same bits at any thread count and register width, and sums the weight's gradient by chunks
+//! of ROWS in order.
 
 use compiler::plan::Gate;
 use tch::{Kind, Tensor};
@@ -22,7 +22,7 @@ pub struct Operands<'a> {
     pub weight: &'a Tensor,
 }
 
-/// Rows to a chunk.
+/// Rows per chunk.
 const ROWS: usize = 32;
 
 /// y […, c] and rstd […].
@@ -162,7 +162,7 @@ impl Vectorised for Forward<'_> {
         let width = w.len();
         let rows = x.chunks_exact(width).zip(gate.chunks_exact(width));
         for (((x, gate), y), rstd) in rows.zip(y.chunks_exact_mut(width)).zip(rstd) {
-            // y holds silu(gate), or u, meanwhile.
+            // y temporarily holds silu(gate), or u.
             y.iter_mut().zip(gate).for_each(|(y, gate)| *y = gate * sigmoid::<FMA>(*gate));
             match order {
                 Gate::Before => {
@@ -190,13 +190,13 @@ struct Backward<'a> {
     order: Gate,
     dx: &'a mut [f32],
     dgate: &'a mut [f32],
-    /// This chunk's share, added to.
+    /// This chunk's share is added to it.
     dw: &'a mut [f32],
 }
 
 impl Vectorised for Backward<'_> {
-    /// With s = silu(gate), n the normed without its weight, and for the norm's own gradient
-    /// g = d(weight ⊙ n) ⊙ weight: d(normed) = rstd (g − n mean(g ⊙ n)).
+    /// With s = silu(gate), n the normed input without its weight, and for the norm's own gradient g = d(weight ⊙ n) ⊙
+    /// weight: d(normed) = rstd (g − n mean(g ⊙ n)).
     #[inline(always)]
     fn run<const FMA: bool, const LANES: usize>(self) {
         let Backward { dy, x, gate, w, rstd, order, dx, dgate, dw } = self;

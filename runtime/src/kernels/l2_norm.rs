@@ -1,6 +1,6 @@
 //! L2 norm over the last axis, of queries and keys of the delta rule (Yang et al. 2024; spec 4), statistics in f32.
 //! In: x […, c]. Out: y = x · rnorm and rnorm […] = 1/sqrt(Σ x² + eps); or dx.
-//! Must stay true: rows are worked on apart, so that neither threads nor register width change a bit.
+//! Must stay true: rows are independent, so neither threads nor register width change a bit.
 
 use tch::{Kind, Tensor};
 
@@ -10,7 +10,7 @@ use super::lanes::{dot, mul_add, sum_squares};
 use super::linear::grain;
 use super::path::Path;
 
-/// Rows to a piece of work.
+/// Rows per unit of work.
 const ROWS: usize = 64;
 
 /// y […, c] and rnorm […].

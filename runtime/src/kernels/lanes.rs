@@ -1,6 +1,6 @@
-//! Arithmetic on a register's worth of f32: in arrays, out arrays, for the loops of the fused kernels.
-//! Must stay true: every function is `#[inline(always)]`, so that it is compiled for its caller's
-//! instruction set; a lane's result does not depend on how many lanes there are.
+//! Arithmetic on a register's worth of f32, as arrays in and out, for the loops of the fused kernels. Must stay true:
+//! every function is `#[inline(always)]`, so it is compiled for its caller's instruction set; a lane's result does not
+//! depend on the number of lanes.
 
 #[inline(always)]
 pub(crate) fn load<const W: usize>(row: &[f32], c: usize) -> [f32; W] {
@@ -19,10 +19,10 @@ pub(crate) fn mul_add<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// exp(x), within a few units in the last place; x is held to where the result is a normal number.
+/// exp(x), within a few units in the last place; x is clamped to where the result is a normal number.
 #[inline(always)]
 pub(crate) fn exp<const FMA: bool>(x: f32) -> f32 {
-    // exp(y) = 2^n exp(r), |r| <= ln 2 / 2; the polynomial and the split of ln 2 are those of Cephes' expf.
+    // exp(y) = 2^n exp(r), |r| <= ln 2 / 2; the polynomial and the split of ln 2 are from Cephes' expf.
     const ROUND: f32 = 12_582_912.0; // 1.5 * 2^23: adding it leaves the nearest integer in the low bits
     let y = x.clamp(-87.0, 88.0);
     let shifted = mul_add::<FMA>(y, std::f32::consts::LOG2_E, ROUND);
@@ -42,7 +42,7 @@ pub(crate) fn sigmoid<const FMA: bool>(x: f32) -> f32 {
     1.0 / (1.0 + exp::<FMA>(-x))
 }
 
-/// Sums run in this many lanes whatever the registers are, so that their order is one.
+/// Number of lanes in every sum, for any register width, so that the order is always the same.
 const SUMS: usize = 16;
 
 /// Σ a b.
@@ -68,7 +68,7 @@ pub(crate) fn sum_squares<const FMA: bool>(a: &[f32]) -> f32 {
     dot::<FMA>(a, a)
 }
 
-/// The greatest of the numbers among them.
+/// The largest element that is a number.
 #[inline(always)]
 pub(crate) fn max(a: &[f32]) -> f32 {
     let mut most = [f32::NEG_INFINITY; SUMS];
@@ -102,7 +102,7 @@ pub(crate) fn sum_exp<const FMA: bool>(a: &[f32], less: f32) -> f32 {
     total(sums)
 }
 
-/// Lanes added pairwise, neighbours at distance 8, 4, 2, 1.
+/// Adds lanes pairwise, neighbours at distance 8, 4, 2, 1.
 #[inline(always)]
 fn total(mut sums: [f32; SUMS]) -> f32 {
     let mut half = SUMS / 2;

@@ -57,10 +57,10 @@ pub fn sum_tokens(path: Path, dy: &Tensor) -> Result<Tensor, KernelError> {
     Ok(sum)
 }
 
-/// Rows to a chunk, whose sums are added in order.
+/// Rows per chunk. The chunks' sums are added in order.
 const ROWS: usize = 64;
 
-/// The sum of rows as wide as `out`, in one order whatever the threads.
+/// The sum of rows as wide as `out`, in the same order for any number of threads.
 fn sum_rows(isa: Isa, x: &[f32], out: &mut [f32]) {
     let width = out.len();
     if width == 0 {
@@ -82,7 +82,7 @@ fn sum_rows(isa: Isa, x: &[f32], out: &mut [f32]) {
     ffi::run_on(isa, AddRows { x: &partials, into: out });
 }
 
-/// Chunks to a thread, so that waking it pays: some 2^15 elements.
+/// Chunks per thread, so that waking it pays: some 2^15 elements.
 pub(super) fn grain(elements_per_chunk: usize) -> usize {
     (1 << 15) / elements_per_chunk.max(1)
 }

@@ -1,7 +1,7 @@
 //! Cross-entropy over the vocabulary, its squared terms, and the likeliest token.
-//! In: logits [b, t, v], targets [b, t] i64 (`IGNORED` counts for nothing). Out: nll and lse [b, t], the summed
-//! loss and count; or dlogits. Must stay true: loss is Σ nll + a nll² + z lse² over counted targets, in f64 and in
-//! token order; a target outside the vocabulary is an error, never a read elsewhere.
+//! In: logits [b, t, v], targets [b, t] i64 (`IGNORED` does not count). Out: nll and lse [b, t], the summed loss and
+//! count; or dlogits. Must stay true: loss is Σ nll + a nll² + z lse² over counted targets, in f64 and in token order;
+//! a target outside the vocabulary is an error, never a read elsewhere.
 
 use compiler::plan::IGNORED;
 use tch::{Device, Kind, Tensor};
@@ -60,7 +60,7 @@ pub fn forward(
     Ok(Losses { nll, lse, loss, counted: counts.f_sum(Kind::Int64)? })
 }
 
-/// The sum of f64 numbers in their order: libtorch's depends on the number of threads.
+/// The sum of f64 numbers in order. libtorch's sum depends on the number of threads.
 fn in_order(each: &Tensor) -> Result<Tensor, KernelError> {
     if each.device() != Device::Cpu {
         return Ok(each.f_sum(None::<Kind>)?);
@@ -69,7 +69,7 @@ fn in_order(each: &Tensor) -> Result<Tensor, KernelError> {
     Ok(Tensor::from(each.iter().sum::<f64>()))
 }
 
-/// What the gradient reads of the forward pass.
+/// The values of the forward pass that the gradient reads.
 #[derive(Debug, Clone, Copy)]
 pub struct Kept<'a> {
     pub targets: &'a Tensor,
@@ -90,7 +90,7 @@ pub fn backward(
     let Terms { nll_square, z_loss } = terms;
     let Kept { targets, nll, lse } = kept;
     let counts = targets.f_ne(IGNORED)?;
-    // [b, t]: what multiplies the target's −1, and what multiplies p.
+    // [b, t]: the factor of the target's −1, and the factor of p.
     let down = nll.f_mul_scalar(2.0 * nll_square * scale)?.f_add_scalar(scale)?.f_mul(&counts)?;
     let spread = lse.f_mul_scalar(2.0 * z_loss * scale)?.f_mul(&counts)?.f_add(&down)?;
     if let Path::Fused(isa) = path {
@@ -105,12 +105,12 @@ pub fn backward(
     Ok(d)
 }
 
-/// [b, t] i64: the lowest index of the greatest.
+/// [b, t] i64: the lowest index of the maximum.
 pub fn argmax(logits: &Tensor) -> Result<Tensor, KernelError> {
     Ok(logits.f_argmax(-1, false)?)
 }
 
-/// Rows to a chunk.
+/// Rows per chunk.
 const ROWS: usize = 8;
 
 fn fused_forward(
@@ -173,7 +173,7 @@ fn fused_backward(
     Ok(d)
 }
 
-/// Logits as rows, targets checked against their width.
+/// Logits as rows, with targets checked against their width.
 struct Rows<'a> {
     logits: &'a [f32],
     targets: Vec<i64>,

@@ -1,5 +1,5 @@
 //! RMS norm over the last axis (Zhang and Sennrich 2019; spec 1.1), statistics in f32.
-//! In: x […, c], weight [c]. Out: y and what its gradient needs; or the gradients.
+//! In: x […, c], weight [c]. Out: y and the values that its gradient needs; or the gradients.
 //!     y = weight ⊙ x · rstd, rstd = 1/sqrt(mean x² + eps)
 //! Must stay true: the fused path gives the same bits at any thread count and register width; the weight's
 //! gradient sums rows by chunks of ROWS in order.
@@ -54,7 +54,7 @@ pub fn rms_norm_grad(
     }
 }
 
-/// Rows to a chunk.
+/// Rows per chunk.
 const ROWS: usize = 32;
 
 fn fused_rms_norm(
@@ -164,7 +164,7 @@ struct Backward<'a> {
     w: &'a [f32],
     rstd: &'a [f32],
     dx: &'a mut [f32],
-    /// This chunk's share, added to.
+    /// This chunk's share is added to it.
     dw: &'a mut [f32],
 }
 
@@ -175,7 +175,7 @@ impl Vectorised for Backward<'_> {
         let width = w.len();
         let rows = dy.chunks_exact(width).zip(x.chunks_exact(width));
         for (((dy, x), dx), rstd) in rows.zip(dx.chunks_exact_mut(width)).zip(rstd) {
-            // dx holds g meanwhile.
+            // dx temporarily holds g.
             for ((g, dy), w) in dx.iter_mut().zip(dy).zip(w) {
                 *g = dy * w;
             }

@@ -1,6 +1,6 @@
-//! Which of a kernel's implementations runs: said before it runs, and recorded.
-//! In: nothing. Out: [`Path`] for the project's own kernels, and why a slower one was taken.
-//! Must stay true: a path names one implementation, whose result it decides to the bit.
+//! The implementation of a kernel: chosen before it runs, and recorded.
+//! In: nothing. Out: [`Path`] for the project's own kernels, and the reason for a slower one.
+//! Must stay true: a path names one implementation, which determines every bit of the result.
 
 use std::fmt;
 
@@ -8,7 +8,7 @@ use tch::{Device, Kind};
 
 use super::Isa;
 
-/// What computes one of our kernels.
+/// The implementation of one of our kernels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Path {
     /// Rust on ATen's threads.
@@ -17,17 +17,17 @@ pub enum Path {
     Reference(Reason),
 }
 
-/// Why a kernel is not computed by the fused path.
+/// Why a kernel does not use the fused path.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
     Device(Device),
     Kind(Kind),
     KernelSize(i64),
-    /// Someone asked for it, to compare.
+    /// Requested, for comparison.
     Asked,
 }
 
-/// The path of a kernel whose fused form takes any shape of f32 on the CPU.
+/// The path of a kernel with a fused form for any shape of f32 on the CPU.
 pub fn choose(kind: Kind, device: Device) -> Path {
     if device != Device::Cpu {
         Path::Reference(Reason::Device(device))

@@ -1,6 +1,6 @@
 //! Functions of one number, sums and products, by libtorch.
-//! In: tensors of the plan's shapes. Out: new tensors. Must stay true: a gradient reads what
-//! `Function::keeps_result` says was kept.
+//! In: tensors of the plan's shapes. Out: new tensors. Must stay true: a gradient reads the operand or the result, as
+//! `Function::keeps_result` says.
 
 use compiler::plan::Function;
 use tch::Tensor;

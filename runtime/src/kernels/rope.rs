@@ -1,7 +1,7 @@
 //! Rotary positions (Su et al. 2021; spec 1.3): pair i of a head turns by (position + t) · theta^(−2i/dims).
 //! In: x [b, t, h, d], a table. Out: y [b, t, h, d], new memory; channels from `dims` on are copied.
-//! Must stay true: the angles are computed in f64 by libm and rounded once, so that they depend on neither platform
-//! nor how a sequence was cut; turning back is turning by the negative angle.
+//! Must stay true: the angles are computed in f64 by libm and rounded once, so they depend neither on the platform nor
+//! on how a sequence was cut; the reverse rotation uses the negative angle.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -14,7 +14,7 @@ use super::lanes::{load, mul_add, store};
 use super::path::Path;
 use super::{Isa, KernelError};
 
-/// What a rotation is, but for where it begins.
+/// A rotation, without its start position.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rotation {
     pub theta: f64,
@@ -23,7 +23,7 @@ pub struct Rotation {
     pub inverse: bool,
 }
 
-/// y for x whose first token is at `position`.
+/// y for x; its first token is at `position`.
 pub fn apply(
     path: Path,
     x: &Tensor,
@@ -46,18 +46,18 @@ pub fn apply(
     }
 }
 
-/// Cosines and sines for a stretch of positions, spread over channels so that
-/// y_j = x_j cos_j + x_partner(j) sin_j: sin is negative in the first of each pair.
+/// Cosines and sines for a range of positions, spread over channels so that y_j = x_j cos_j + x_partner(j) sin_j: sin
+/// is negative in the first of each pair.
 #[derive(Debug)]
 pub struct Table {
     cos: Tensor, // [t, dims]
     sin: Tensor, // [t, dims]
 }
 
-/// The first position, how many there are, and their table.
+/// The first position, the number of positions, and their table.
 type Kept = (i64, i64, Rc<Table>);
 
-/// The tables of a plan's rotations, kept while the positions stay the same.
+/// The tables of a plan's rotations, reused while the positions stay the same.
 #[derive(Debug, Default)]
 pub struct Tables {
     kept: BTreeMap<(u64, i64, bool), Kept>,
@@ -131,7 +131,7 @@ fn reference(x: &Tensor, rotation: Rotation, table: &Table) -> Result<Tensor, Ke
     let partner =
         head.f_unflatten(-1, pairs.as_slice())?.f_flip([along].as_slice())?.f_flatten(-2, -1)?; // [b, t, h, dims]
     let sin = if inverse { table.sin.f_neg()? } else { table.sin.shallow_clone() };
-    // [t, dims] -> [t, 1, dims]: over batch and heads.
+    // [t, dims] -> [t, 1, dims]: broadcast over batch and heads.
     let turned =
         head.f_mul(&table.cos.f_unsqueeze(1)?)?.f_add(&partner.f_mul(&sin.f_unsqueeze(1)?)?)?;
     if dims == width {
@@ -140,7 +140,7 @@ fn reference(x: &Tensor, rotation: Rotation, table: &Table) -> Result<Tensor, Ke
     Ok(Tensor::f_cat(&[turned, x.f_narrow(-1, dims, width - dims)?], -1)?)
 }
 
-/// Time steps to a block of work.
+/// Time steps per unit of work.
 const BLOCK: usize = 32;
 
 fn fused(isa: Isa, x: &Tensor, rotation: Rotation, table: &Table) -> Result<Tensor, KernelError> {
@@ -170,7 +170,7 @@ fn fused(isa: Isa, x: &Tensor, rotation: Rotation, table: &Table) -> Result<Tens
     Ok(y.f_reshape(size)?)
 }
 
-/// One token: all its heads.
+/// One token with all its heads.
 struct Turn<'a> {
     x: &'a [f32],
     cos: &'a [f32],
@@ -213,7 +213,7 @@ impl Vectorised for Turn<'_> {
     }
 }
 
-/// Channels at..at + W, whose partners are their neighbours.
+/// Channels at..at + W. Each channel's partner is its neighbour.
 #[inline(always)]
 fn neighbours<const FMA: bool, const W: usize>(
     x: &[f32],
@@ -229,7 +229,7 @@ fn neighbours<const FMA: bool, const W: usize>(
     store(y, at, &turned);
 }
 
-/// Channels at..at + W and their partners, half the width on.
+/// Channels at..at + W. Each channel's partner is half the width further on.
 #[inline(always)]
 fn halves<const FMA: bool, const W: usize>(
     x: &[f32],

@@ -1,10 +1,10 @@
-//! Linear recurrences with a matrix per head: one token at a time in plain tch, which is what each scan means, and
-//! in chunks in Rust.
+//! Linear recurrences with a matrix per head: one token at a time in plain tch, which defines each scan, and in chunks
+//! in Rust.
 //! In: tensors [b, t, h, …] and optionally the state before. Out: y and the state after; or, from zero state, every
-//! operand's gradient. bf16 operands give bf16 results; sums and states are f32, whatever comes in (spec section 9).
-//! Must stay true: forward(a ++ b, s) = forward(a, s) ++ forward(b, state after a); both
-//! forms compute one function; the references' gradients keep every token's state, so their memory grows with
-//! time, the chunked ones' keep one state for some hundred tokens.
+//! operand's gradient. bf16 operands give bf16 results; sums and states are always f32 (spec section 9).
+//! Must stay true: forward(a ++ b, s) = forward(a, s) ++ forward(b, state after a); both forms compute one function;
+//! the references' gradients keep every token's state, so their memory grows with time; the chunked ones keep one state
+//! for some hundred tokens.
 
 mod channel;
 pub mod delta;
@@ -21,9 +21,9 @@ use tch::{Device, Kind, Tensor};
 use super::KernelError;
 use super::path::{self, Path};
 
-/// Tokens of a chunk where one gate decays the whole state.
+/// Tokens per chunk where one gate decays the whole state.
 const SCALAR_CHUNK: usize = 64;
-/// Where each channel has its own, and pairs of tokens cost more.
+/// Tokens per chunk where each channel has its own gate, and pairs of tokens cost more.
 const CHANNEL_CHUNK: usize = 16;
 
 /// The path of a scan in this process: the chunked form takes any shape of f32 or bf16 on the CPU.
@@ -31,7 +31,7 @@ pub fn choose(kind: Kind, device: Device) -> Path {
     path::choose(if kind == Kind::BFloat16 { Kind::Float } else { kind }, device)
 }
 
-/// What a scan gives.
+/// The results of a scan.
 #[derive(Debug)]
 pub struct Scanned {
     /// [b, t, h, e]
@@ -62,42 +62,42 @@ fn apply_t(state: &Tensor, x: &Tensor) -> Result<Tensor> {
     Ok(x.f_unsqueeze(-2)?.f_matmul(state)?.f_squeeze_dim(-2)?)
 }
 
-/// Summed over the last `axes` axes.
+/// Sum over the last `axes` axes.
 fn sum_last(x: &Tensor, axes: i64) -> Result<Tensor> {
     let axes: Vec<i64> = (1..=axes).map(|axis| -axis).collect();
     Ok(x.f_sum_dim_intlist(axes.as_slice(), false, None::<Kind>)?)
 }
 
-/// A number per head, over the matrix: [b, h] -> [b, h, 1, 1].
+/// Broadcasts a number per head over the matrix: [b, h] -> [b, h, 1, 1].
 fn over_matrix(x: &Tensor) -> Result<Tensor> {
     Ok(x.f_unsqueeze(-1)?.f_unsqueeze(-1)?)
 }
 
-/// Pieces that were made from the last token to the first, as [b, t, …].
+/// Joins pieces made from the last token to the first into [b, t, …].
 fn reversed(mut pieces: Vec<Tensor>) -> Result<Tensor> {
     pieces.reverse();
     Ok(Tensor::f_stack(&pieces, 1)?)
 }
 
-/// Operands as wide as the state: f32, or f64 where that is what came.
+/// Operands in the state's dtype: f32, or f64 for f64 operands.
 fn wide<const N: usize>(operands: [&Tensor; N]) -> Result<[Tensor; N]> {
     let is_half = |x: &Tensor| matches!(x.kind(), Kind::BFloat16 | Kind::Half);
     cast(operands, operands.map(|x| if is_half(x) { Kind::Float } else { x.kind() }))
 }
 
-/// Results as narrow as the operands they belong to.
+/// Results in the dtype of their operands.
 fn narrow<const N: usize>(results: &[Tensor; N], like: [&Tensor; N]) -> Result<[Tensor; N]> {
     cast(results.each_ref(), like.map(Tensor::kind))
 }
 
-/// Tensors that are of their kind already are themselves.
+/// Casts tensors; those that already have their kind are returned unchanged.
 fn cast<const N: usize>(tensors: [&Tensor; N], kinds: [Kind; N]) -> Result<[Tensor; N]> {
     let cast = tensors.iter().zip(kinds).map(|(x, kind)| Ok(x.f_to_kind(kind)?));
     let cast = cast.collect::<Result<Vec<Tensor>>>()?;
     cast.try_into().map_err(|_| KernelError::new("a scan lost an operand".to_owned()))
 }
 
-/// The state given, or zeros.
+/// The given state, or zeros.
 fn start(state: Option<&Tensor>, size: [i64; 4], like: &Tensor) -> Result<Tensor> {
     match state {
         Some(state) if state.size() == size => Ok(state.shallow_clone()),
@@ -109,7 +109,7 @@ fn start(state: Option<&Tensor>, size: [i64; 4], like: &Tensor) -> Result<Tensor
     }
 }
 
-/// [b, t, h, d], or why not.
+/// The sizes [b, t, h, d], or why the shape is wrong.
 fn four(what: &str, x: &Tensor) -> Result<[i64; 4]> {
     match x.size().as_slice() {
         [b, t, h, d] => Ok([*b, *t, *h, *d]),
@@ -117,7 +117,7 @@ fn four(what: &str, x: &Tensor) -> Result<[i64; 4]> {
     }
 }
 
-/// 1/sqrt(d), which scales queries.
+/// 1/sqrt(d), the factor of queries.
 fn scale(d: i64) -> f64 {
     1.0 / (d as f64).sqrt()
 }

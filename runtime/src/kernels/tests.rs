@@ -1,5 +1,5 @@
-//! Every fused kernel against its reference, at awkward shapes; its bits at several thread counts and register
-//! widths; libtorch's flash attention against attention as it is written.
+//! Tests of every fused kernel against its reference, at awkward shapes; of its bits at several thread counts and
+//! register widths; of libtorch's flash attention against the plain formula.
 
 use compiler::plan::RopeLayout;
 use tch::{Device, Kind, Tensor};
@@ -9,13 +9,13 @@ use super::{Isa, arrange, attention, linear, loss, norm, rope, swiglu, update};
 
 const CPU: (Kind, Device) = (Kind::Float, Device::Cpu);
 const ASKED: Path = Path::Reference(Reason::Asked);
-/// [b, t, c]: one of everything, odd ones, several blocks.
+/// [b, t, c]: all ones, odd sizes, several blocks.
 const SHAPES: [[i64; 3]; 5] = [[1, 1, 1], [2, 5, 7], [1, 33, 16], [3, 70, 33], [2, 300, 130]];
 
-/// Everything some kernel gives at a shape, by a path.
+/// All results of a kernel at a shape, by a path.
 type Run = fn([i64; 3], Path) -> Vec<Tensor>;
 
-/// A kernel, and by how much of the largest element its fused form may differ.
+/// A kernel, and how far its fused form may differ, relative to the largest element.
 const KERNELS: [(&str, f64, Run); 7] = [
     ("sum_tokens", 1e-5, sum_tokens),
     ("rms_norm", 4e-6, rms_norm),
@@ -26,7 +26,7 @@ const KERNELS: [(&str, f64, Run); 7] = [
     ("adamw", 2e-6, updated),
 ];
 
-/// The same numbers for the same name and shape, whatever ran before.
+/// Numbers that depend only on the name and the shape.
 fn numbers(name: &str, size: &[i64]) -> Tensor {
     let seed = name.bytes().fold(17u64, |seed, b| seed.wrapping_mul(131) + u64::from(b));
     let mut state = seed;
@@ -114,7 +114,7 @@ fn assert_close(a: &[Tensor], b: &[Tensor], within: f64, place: &str) {
     for (n, (a, b)) in a.iter().zip(b).enumerate() {
         assert_eq!(a.size(), b.size(), "{place}, result {n}");
         let b = b.to_kind(Kind::Double);
-        // Operands are of order one: what cancels to less is not held to more digits.
+        // Operands are of order one; a result made small by cancellation is not expected to have more correct digits.
         let size = b.abs().max().double_value(&[]).max(0.1);
         let error = (a.to_kind(Kind::Double) - b).abs().max().double_value(&[]) / size;
         assert!(error <= within, "{place}, result {n}: {error:e} of {size:e}");

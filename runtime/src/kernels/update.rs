@@ -1,7 +1,7 @@
 //! The end of a step: sums of gradients, their norm, clipping, AdamW (Loshchilov and Hutter 2019, algorithm 2;
 //! spec 8). In: gradients, parameters and moments. Out: changed in place, or [] f64 numbers.
-//! Must stay true: sums of squares run in f64, by chunks of CHUNK in order, tensor after tensor; AdamW is
-//! elementwise; so threads change no bit.
+//! Must stay true: sums of squares run in f64, by chunks of CHUNK in order, tensor after tensor; AdamW is elementwise;
+//! so threads change no bit.
 
 use tch::{Device, Kind, Tensor};
 
@@ -11,10 +11,10 @@ use super::linear::grain;
 use super::path::Path;
 use super::{Isa, KernelError};
 
-/// Elements to a chunk.
+/// Elements per chunk.
 const CHUNK: usize = 1 << 14;
 
-/// a + b, written over a.
+/// a + b, stored in a.
 pub fn accumulate(a: &Tensor, b: &Tensor) -> Result<Tensor, KernelError> {
     Ok(a.shallow_clone().f_add_(b)?)
 }
@@ -65,7 +65,7 @@ pub fn clip(norm: &Tensor, max: Option<f64>) -> Result<Tensor, KernelError> {
     })
 }
 
-/// What AdamW is told.
+/// Settings of an AdamW update.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct AdamW {
     pub beta1: f64,
@@ -95,7 +95,7 @@ impl AdamW {
     }
 }
 
-/// p, m and v, changed.
+/// Updates p, m and v in place.
 pub fn adamw(
     path: Path,
     update: Update<'_>,

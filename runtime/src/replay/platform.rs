@@ -1,5 +1,5 @@
-//! In: what a run says of the machines it was trained on, and this machine. Out: whether bits computed here must be
-//! the run's. Must stay true: where anything that results may depend on differs or is not known, the answer is no.
+//! In: a run's facts about the machines that trained it, and this machine. Out: whether bits computed here must equal
+//! the run's. Must stay true: if any fact that results may depend on differs or is unknown, the answer is no.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use crate::train::line;
 use records::attest::Attestation;
 use records::platform::{self, Effect};
 
-/// Facts of a machine that rounding may depend on, beside variables of the environment that do. Others (memory, cores
-/// that are not used) change no bit.
+/// Machine facts that rounding may depend on, in addition to environment variables with that effect. Others (memory,
+/// unused cores) change no bit.
 const DECIDING: [&str; 8] =
     ["blas", "canonc", "cpu", "cpu_capability", "kernels", "libtorch", "system", "threads"];
 
@@ -20,12 +20,12 @@ fn decides(fact: &str) -> bool {
     }
 }
 
-/// Whether this machine can decide what a run's bits should be.
+/// Whether this machine can decide the right bits of a run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Platform {
-    /// As the attested one in everything that bits may depend on.
+    /// Equal to the attested machine in everything that bits may depend on.
     Same,
-    /// What differs, or is not known.
+    /// Facts that differ or are unknown.
     Other(Vec<String>),
 }
 
@@ -62,7 +62,7 @@ impl Platform {
         Platform::unless(differs, cuda)
     }
 
-    /// Whether bits of one run must be those of another: both from what they say of the machines they were made on.
+    /// Whether two runs must have equal bits, by the recorded facts about their machines.
     pub(crate) fn between(one: &Machines, other: &Machines, cuda: bool) -> Platform {
         let mut differs = Vec::new();
         if let (Some(one), Some(other)) = (&one.attestation, &other.attestation) {
@@ -95,11 +95,11 @@ impl Platform {
     }
 }
 
-/// What a run says of the machines it was made on.
+/// A run's recorded facts about its machines.
 #[derive(Clone, Debug)]
 pub(crate) struct Machines {
     pub(crate) attestation: Option<Attestation>,
-    /// A line for each process, from `events.jsonl`.
+    /// One line per process, from `events.jsonl`.
     pub(crate) started: Vec<String>,
 }
 
@@ -114,7 +114,7 @@ impl Machines {
     }
 }
 
-/// Facts that bits may depend on and that are not the same, with both values.
+/// Facts that bits may depend on and that differ, with both values.
 fn deciding(
     one: &BTreeMap<String, String>,
     other: &BTreeMap<String, String>,
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(of(&attestation, &machine), Platform::Same);
         attestation.other_machines.push("there".to_owned());
         assert!(matches!(of(&attestation, &machine), Platform::Other(_)));
-        // A run that is not finished has only the lines of its processes.
+        // An unfinished run has only the lines of its processes.
         let unfinished = |started: &[&str]| {
             let started: Vec<String> = started.iter().map(|line| (*line).to_owned()).collect();
             Platform::of(None, &started, &machine, "here", false)
@@ -217,7 +217,7 @@ mod tests {
         let differs = vec!["threads: 2 in one run, 1 in the other".to_owned()];
         assert_eq!(Platform::between(&two, &one, false), Platform::Other(differs));
         assert!(!same(&two, &of(Some("2"), &["elsewhere"], &[])));
-        // A run that is not finished has only the lines of its processes.
+        // An unfinished run has only the lines of its processes.
         let line = "cpu a; memory_bytes 9; threads 2";
         assert!(same(&two, &of(None, &[], &[line, line])));
         assert!(same(&of(None, &[], &[line]), &of(None, &[], &[line])));

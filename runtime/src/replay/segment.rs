@@ -1,7 +1,7 @@
-//! In: a state to start from, and how many steps to compute. Out: how they compare with the log and with the next
-//! kept checkpoint. Must stay true: a number that no rounding touches (data, learning rate, counts) must agree on any
-//! machine; the others are held to a tolerance on another machine, which grows with each step after a known state as
-//! rounding does.
+//! In: a start state, and the number of steps to compute. Out: how they compare with the log and with the next kept
+//! checkpoint. Must stay true: a number that rounding cannot affect (data, learning rate, counts) must agree on any
+//! machine; on another machine, the others must be within a tolerance that grows, like rounding, with each step after a
+//! known state.
 
 use super::{Difference, Platform, Replay, Replayer};
 use crate::train::State;
@@ -9,7 +9,7 @@ use records::checkpoint::{Found, compare};
 use records::metrics::{Evaluation, Record, Step};
 use records::run::RunError;
 
-/// A state that a run is known to have had.
+/// A known earlier state of a run.
 #[derive(Clone, Debug)]
 pub(crate) enum Origin {
     Initial,
@@ -33,12 +33,12 @@ impl Origin {
 }
 
 /// Relative differences that rounding can make in the loss of one step from equal weights, and in the norm of its
-/// gradient: f32 sums of another order, and matrix products in TF32, stay below these.
+/// gradient: f32 sums in another order, and matrix products in TF32, stay below these.
 const LOSS_ROUNDING: f64 = 1e-3;
 const NORM_ROUNDING: f64 = 1e-2;
 
-/// What rounding can make in the loss so many steps after equal weights: twice as much with each step, a quarter at
-/// most. Later than this nothing is said, since training may amplify rounding without bound.
+/// The effect of rounding on the loss this many steps after equal weights: it doubles with each step, up to a quarter.
+/// Later steps are not judged, since training may amplify rounding without bound.
 fn loss_tolerance(steps: u64) -> f64 {
     match steps {
         0..=8 => LOSS_ROUNDING * (1u64 << steps.saturating_sub(1)) as f64,
@@ -84,7 +84,7 @@ impl Replayer {
                 });
             }
         }
-        // The evaluation of a kept state needs no step.
+        // Evaluating a kept state needs no step.
         if measures {
             self.measure(&state, true, replay)?;
         }
@@ -147,20 +147,20 @@ impl Replayer {
         Ok(())
     }
 
-    /// What of a step is not as logged, with both values.
+    /// The values of a step that differ from the log, with both values.
     pub(crate) fn step_differs(&self, step: &Step) -> Option<String> {
         let logged = self.log.steps.get(&step.step)?;
         differs(&Record::Step(logged.clone()), &Record::Step(step.clone()))
     }
 
-    /// Whether rounding on another machine can explain that a step differs from its line in the log, so many steps
-    /// after a state that both had.
+    /// Whether rounding on another machine can explain how a step differs from its line in the log, `after` steps from
+    /// a state that both had.
     pub(crate) fn is_rounding(&self, step: &Step, after: u64) -> bool {
         let Some(logged) = self.log.steps.get(&step.step) else { return false };
         self.platform != Platform::Same && is_near(logged, step, after)
     }
 
-    /// What of an evaluation is not as logged, with both values.
+    /// The values of an evaluation that differ from the log, with both values.
     pub(crate) fn evaluation_differs(&self, evaluation: &Evaluation) -> Option<String> {
         let logged = self.log.evaluations.get(&evaluation.step)?;
         differs(&Record::Evaluation(logged.clone()), &Record::Evaluation(evaluation.clone()))
@@ -183,7 +183,7 @@ impl Replayer {
     }
 }
 
-/// Whether two steps, so many after a state that both had, differ by no more than rounding can make.
+/// Whether two steps, `after` steps from a state that both had, differ by no more than rounding.
 pub(crate) fn is_near(one: &Step, other: &Step, after: u64) -> bool {
     let exact = (one.lr.to_bits(), one.batch, one.counted)
         == (other.lr.to_bits(), other.batch, other.counted);

@@ -1,7 +1,6 @@
-//! In: the folders of two runs of one lock. Out: the first line of their logs and the first tensor of their
-//! checkpoints that differ. Must stay true: nothing is computed again and nothing is written; only checkpoints that
-//! both kept are compared, the oldest first; between two machines a difference is called rounding only where it is no
-//! larger than rounding.
+//! In: the folders of two runs of one lock. Out: the first line of their logs and the first tensor of their checkpoints
+//! that differ. Must stay true: nothing is computed again and nothing is written; only checkpoints that both kept are
+//! compared, oldest first; between two machines, only a difference no larger than rounding is called rounding.
 
 use std::path::Path;
 
@@ -15,7 +14,7 @@ use records::checkpoint::{self, Found, Store, compare_kept};
 use records::metrics::{self, Record};
 use records::run::{Paths, RunError};
 
-/// Compares what two runs of one lock kept.
+/// Compares the logs and checkpoints of two runs of one lock.
 pub fn against(
     one: &Path,
     other: &Path,

@@ -1,7 +1,7 @@
-//! In: a state that two runs both had, and a later step whose numbers differ. Out: the steps between computed again
-//! with other settings of this machine (the same again, other numbers of threads, the plain kernels), and the first
-//! operation of the plan whose result depends on the setting. Must stay true: each way starts from the same bits; an
-//! operation is named only for two computations that were both made here; settings are put back.
+//! In: a state that two runs both had, and a later step with different numbers. Out: the steps in between, computed
+//! again with other settings of this machine (unchanged, other numbers of threads, the plain kernels), and the first
+//! operation of the plan with a result that depends on the setting. Must stay true: each way starts from the same bits;
+//! an operation is named only for two computations that were both made here; settings are restored.
 
 use crate::execute::{KernelRequest, Machine, StepTrace, Trainer};
 use crate::train::State;
@@ -10,7 +10,7 @@ use records::run::RunError;
 
 use super::Again;
 
-/// Steps from a known state that are computed again with every setting.
+/// Number of steps from a known state to compute again with every setting.
 const STEPS: u64 = 16;
 
 /// Another way to compute the same steps.
@@ -18,9 +18,9 @@ const STEPS: u64 = 16;
 pub struct Variant {
     /// `1 thread`, `plain kernels`, `the same again`.
     pub name: String,
-    /// Whether it gives every logged number up to the step that differs.
+    /// Whether it gives every logged number up to the differing step.
     pub gives_the_log: bool,
-    /// The first step and operation whose result is not that of the run just made.
+    /// The first step and operation with a result that differs from the current run's.
     pub first: Option<(u64, String)>,
 }
 
@@ -31,7 +31,7 @@ struct Setting {
 }
 
 impl Again {
-    /// Every way to compute the steps up to `to`, from the latest state that both runs had.
+    /// Computes the steps up to `to` in every way, from the latest state that both runs had.
     pub(super) fn variants(&mut self, to: u64) -> Result<Vec<Variant>, RunError> {
         let from = self.agreed.step();
         if to.saturating_sub(from) > STEPS {

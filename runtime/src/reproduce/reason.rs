@@ -1,7 +1,7 @@
-//! In: which numbers and tensors of a run differ from those computed here. Out: where in a step that arises, as a
-//! sentence. Must stay true: only what follows is said; a part of a step is named only where everything before it is
-//! known to be equal; that numbers agree does not prove that the tensors behind them do; an edited line or checkpoint is
-//! named as a cause unless something rules it out.
+//! In: the numbers and tensors of a run that differ from those computed here. Out: a sentence on where in a step the
+//! difference arises. Must stay true: every sentence follows from the evidence; a part of a step is named only if
+//! everything before it is known to be equal; equal numbers do not prove that the tensors behind them are equal; an
+//! edited line or checkpoint is named as a cause unless something rules it out.
 
 use crate::replay::{Origin, Platform};
 use crate::train::State;
@@ -12,7 +12,7 @@ use records::run::RunError;
 use super::Again;
 
 impl Again {
-    /// What follows from which of a step's numbers differ. `checkpoint` is the step of a later one that differs too.
+    /// A conclusion from the step's numbers that differ. `checkpoint` is the step of a later one that differs too.
     pub(super) fn of_numbers(&self, step: &Step, checkpoint: Option<u64>) -> Option<String> {
         let logged = self.replayer.log.steps.get(&step.step)?;
         let known = self.agreed.step() + 1 == step.step;
@@ -53,8 +53,8 @@ impl Again {
         })
     }
 
-    /// What follows from computing the next two steps from a state as the run itself kept it, right or wrong: the
-    /// first shows its forward and backward passes, the second its update.
+    /// A conclusion from computing the next two steps from the run's own kept state, right or wrong: the first shows
+    /// its forward and backward passes, the second its update.
     pub(super) fn of_kept_state(&mut self) -> Result<Option<String>, RunError> {
         if self.replayer.platform != Platform::Same {
             return Ok(None);
@@ -65,7 +65,7 @@ impl Again {
         let origin = Origin::Kept(Box::new(found));
         let mut state = self.replayer.state(&origin)?;
         let mut differs = [None, None];
-        // The first checkpoint after a step that differs, and whether it has the bits computed here.
+        // The first checkpoint after a differing step, and whether it has the bits computed here.
         let mut after = None;
         for at in 0..differs.len() {
             let step = state.advance(&mut self.replayer.job, &self.replayer.trainer)?;
@@ -112,7 +112,7 @@ impl Again {
         }))
     }
 
-    /// Whether a state has the bits of the checkpoint kept of its step; `None` where none is kept.
+    /// Whether a state has the bits of its step's checkpoint; `None` if none is kept.
     fn checkpoint_agrees(&self, state: &State) -> Result<Option<(u64, bool)>, RunError> {
         let kept = self.replayer.kept.iter().find(|found| found.manifest.step == state.step);
         let Some(found) = kept else { return Ok(None) };
@@ -123,7 +123,7 @@ impl Again {
     }
 }
 
-/// What follows from which tensors differ after one step from a state that both had.
+/// A conclusion from the tensors that differ after one step from a state that both had.
 pub(super) fn of_one_step(difference: &StateDifference) -> String {
     let StateDifference { first: _, weights: _, first_moment, second_moment, of: _ } = difference;
     let what = match (first_moment, second_moment) {

@@ -1,8 +1,8 @@
-//! Steps of several jobs, timed in turn.
+//! Times the steps of several jobs in turn.
 //!
-//! In: jobs and a machine. Out: for each round the seconds of one step of each job. Must stay true: all of it happens in
-//! one process, and each round takes the jobs in the other direction, so that neither a machine that gets slower nor
-//! the place in a round favours a job; a step is all of a training step but logging; nothing is written.
+//! In: jobs and a machine. Out: for each round, the seconds of one step of each job. Must stay true: everything runs in
+//! one process, and each round reverses the order of the jobs, so neither a machine that gets slower nor the position
+//! in a round favours a job; a step is a whole training step except logging; nothing is written.
 
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use records::job::{Job, estimate, fits};
 use records::platform::memory_limit;
 use records::run::RunError;
 
-/// Rounds whose times are left out: memory is touched for the first time there.
+/// Rounds to discard, since they touch memory for the first time.
 const WARM_UP: usize = 3;
 
 /// Seconds by round and job.
@@ -37,12 +37,12 @@ pub fn alternate(
         }
         for ((job, trainer, state), seconds) in turn {
             let start = Instant::now();
-            // A run has no step after its last one; the first again is as long.
+            // After a run's last step, start again; the first step takes as long.
             if state.step >= job.steps {
                 state.step = 0;
             }
             let step = state.advance(job, trainer)?;
-            // What is logged is read, so that work still queued on a device is done.
+            // Read the values that a run logs, so that work still queued on a device is done.
             std::hint::black_box(step.grad_norm);
             *seconds = start.elapsed().as_secs_f64();
         }

@@ -1,6 +1,6 @@
-//! In: what an experiment requires of the machine. Out: the environment libtorch must start in, the machine plans
-//! run on, and what was observed. Must stay true: a requirement that this machine cannot meet is refused by name,
-//! never met halfway; what is observed has no part in any result.
+//! In: an experiment's requirements for the machine. Out: the environment that libtorch must start in, the machine that
+//! plans run on, and observed facts. Must stay true: a requirement that this machine cannot meet is refused by name,
+//! never met halfway; observed facts do not affect results.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -14,7 +14,7 @@ use crate::observe::{Observed, observe};
 use records::platform::{BlasMode, CpuCapability, PlatformSpec, observe_host};
 use records::run::RunError;
 
-/// The device and kernels that a platform section asks for.
+/// The device and kernels of a platform section.
 pub fn machine(required: &Platform) -> Result<Machine, RunError> {
     if let Some(devices @ 2..) = required.devices {
         return Err(RunError::machine(
@@ -36,7 +36,7 @@ pub fn machine(required: &Platform) -> Result<Machine, RunError> {
     Ok(Machine { device, kind: Kind::Float, kernels })
 }
 
-/// What has to stand in the environment before libtorch is loaded.
+/// The requirements on the environment before libtorch is loaded.
 pub fn spec(required: &Platform) -> Result<PlatformSpec, RunError> {
     let lacks = |field: &str, value: &str| {
         RunError::machine(
@@ -87,7 +87,7 @@ fn cuda() -> Result<tch::Device, RunError> {
     ))
 }
 
-/// What a result may depend on, as far as this process can see it.
+/// Facts that a result may depend on, as far as this process can see them.
 pub(crate) fn facts() -> BTreeMap<String, String> {
     let Observed { host, torch } = observe();
     let mut facts: BTreeMap<String, String> = [
@@ -108,7 +108,7 @@ pub(crate) fn facts() -> BTreeMap<String, String> {
     facts
 }
 
-/// The facts as one line: what tells the processes of one run apart.
+/// The facts as one line, which distinguishes the processes of a run.
 pub(crate) fn line(facts: &BTreeMap<String, String>) -> String {
     let mut line = String::new();
     for (at, (fact, value)) in facts.iter().enumerate() {

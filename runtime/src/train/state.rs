@@ -1,6 +1,6 @@
-//! In: a job and the number of updates done. Out: weights and moments, and the next update. Must stay true: the
-//! windows of step n are n's alone; the loss is divided by the counted targets of the whole step, known before any
-//! forward pass; sums of micro-batches go up the fixed tree, whatever order they arrive in; all of it in f32.
+//! In: a job and the number of updates done. Out: weights and moments, and the next update. Must stay true: the windows
+//! of step n are used in no other step; the loss is divided by the counted targets of the whole step, known before any
+//! forward pass; sums of micro-batches go up the fixed tree, in any order of arrival; everything is in f32.
 
 use compiler::digest::Digest;
 use tch::{Device, Kind, Tensor};
@@ -23,7 +23,7 @@ pub struct State {
 }
 
 impl State {
-    /// As every run of the job begins.
+    /// The initial state of every run of the job.
     pub fn initial(job: &Job, machine: Machine) -> Result<State, RunError> {
         let weights = Weights::init(&job.graph, job.init_seed)?;
         let weights = weights.to(machine.device, machine.kind)?;
@@ -31,7 +31,7 @@ impl State {
         Ok(State { step: 0, weights, moments })
     }
 
-    /// As a checkpoint has it.
+    /// The state in a checkpoint.
     pub fn load(
         job: &Job,
         machine: Machine,
@@ -58,13 +58,13 @@ impl State {
         })
     }
 
-    /// One update; what it is logged as.
+    /// Does one update and returns its record for the log.
     pub fn advance(&mut self, job: &mut Job, trainer: &Trainer) -> Result<Step, RunError> {
         let batches = job.batches(self.step)?;
         self.advance_on(&batches, job, trainer)
     }
 
-    /// The update that these micro-batches make, which have to be the next step's.
+    /// Does the update for these micro-batches, which must be the next step's.
     pub fn advance_on(
         &mut self,
         batches: &[Batch],
@@ -83,7 +83,7 @@ impl State {
         *step += 1;
         Ok(Step {
             step: *step,
-            // A mean over no targets is no number, and 0 would be the best there is.
+            // A mean over no targets is undefined, and 0 would be the best possible loss.
             loss: (counted > 0).then(|| loss_sum / counted as f64),
             grad_norm,
             lr,
@@ -92,7 +92,7 @@ impl State {
         })
     }
 
-    /// Over all weights, as a checkpoint of them would have it.
+    /// The digest of all weights, as in a checkpoint of them.
     pub fn weights_digest(&self, job: &Job) -> Result<Digest, RunError> {
         let mut digests = TensorDigests::default();
         let mut bytes = Vec::new();

@@ -1,6 +1,6 @@
-//! In: a job and a machine. Out: how long a step will take, and how that was found. Must stay true: the weights are
-//! the run's own initial ones and nothing is written; where one micro-batch alone would take too long, its FLOPs are
-//! divided by the speed of a matrix product, and the answer says so; so too where there is no memory for one.
+//! In: a job and a machine. Out: the estimated time of a step, and the method. Must stay true: the weights are the
+//! run's own initial ones and nothing is written; if one micro-batch would take too long or does not fit in memory, its
+//! FLOPs are divided by the speed of a matrix product, and the answer says so.
 
 use std::time::Instant;
 
@@ -13,7 +13,7 @@ use records::job::{Job, estimate, fits};
 use records::platform::memory_limit;
 use records::run::RunError;
 
-/// Seconds of a step, and where the number comes from.
+/// Seconds per step, and how they were found.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Timing {
     pub step_seconds: f64,
@@ -24,11 +24,11 @@ pub struct Timing {
 pub enum How {
     /// Micro-batches and an update were run.
     Run,
-    /// The run does not fit, or would take too long: FLOPs, by the measured speed of a matrix product.
+    /// The run does not fit, or would take too long: FLOPs divided by the measured speed of a matrix product.
     Flops,
 }
 
-/// A micro-batch that would take more than this is not run.
+/// A micro-batch estimated to take longer than this is not run.
 const PATIENCE: f64 = 5.0;
 const MICRO_BATCHES: usize = 3;
 
@@ -49,7 +49,7 @@ pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunEr
     for _ in 0..MICRO_BATCHES {
         let start = Instant::now();
         let sums = trainer.micro_batch(&state.weights, &inputs, &targets, 1.0)?;
-        // The value is asked for, so that work still queued on a device is done.
+        // Read the value, so that work still queued on a device is done.
         sums.loss_sum()?;
         fastest = fastest.min(start.elapsed().as_secs_f64());
     }
@@ -60,7 +60,7 @@ pub fn time(job: &mut Job, machine: Machine, flops: f64) -> Result<Timing, RunEr
     Ok(Timing { step_seconds: fastest * job.micro_batches as f64 + update, how: How::Run })
 }
 
-/// FLOPs a second of a square product of f32.
+/// FLOPs per second of a square product of f32.
 fn matmul_speed(machine: Machine) -> Result<f64, ExecuteError> {
     const SIZE: i64 = 1024;
     let a = Tensor::f_ones([SIZE, SIZE], (Kind::Float, machine.device))?;

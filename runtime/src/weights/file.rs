@@ -1,7 +1,7 @@
-//! Safetensors files as tensors by name, and back.
+//! Reads and writes safetensors files as tensors by name.
 //!
-//! In: a path. Out: every tensor of the file, on the CPU, in the file's own dtype. Must stay true: a file is read
-//! whole and checked before any tensor is made; a file is written whole or not at all.
+//! In: a path. Out: every tensor of the file, on the CPU, in the file's own dtype. Must stay true: a file is read whole
+//! and checked before any tensor is made; a written file is complete or absent.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
@@ -14,7 +14,7 @@ use crate::execute::ExecuteError;
 use disk::replace;
 use records::run::{RunError, cannot_read};
 
-/// The most bytes of one file of weights.
+/// Maximum bytes of one file of weights.
 const MOST_BYTES: u64 = 1 << 40;
 
 pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, RunError> {
@@ -29,7 +29,7 @@ pub fn read(path: &Path) -> Result<BTreeMap<String, Tensor>, RunError> {
     })
 }
 
-/// As [`read`], of bytes; the error says why.
+/// Like [`read`], for bytes; the error says why.
 pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, String> {
     let file = SafeTensors::deserialize(bytes).map_err(|error| error.to_string())?;
     let mut tensors = BTreeMap::new();
@@ -44,7 +44,7 @@ pub fn parse(bytes: &[u8]) -> Result<BTreeMap<String, Tensor>, String> {
     Ok(tensors)
 }
 
-/// One tensor of ids out of a file, as i64.
+/// One tensor of ids from a file, as i64.
 pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
     let mut tensors = read(path)?;
     let Some(tensor) = tensors.remove(name) else {
@@ -69,7 +69,7 @@ pub fn ids(path: &Path, name: &str) -> Result<Tensor, RunError> {
     }
 }
 
-/// Over any file already there. `mark` says in the file what it is.
+/// Writes the file, over any file already there. `mark` is stored in the file to say what it is.
 pub fn write(path: &Path, tensors: &[(&str, &Tensor)], mark: Option<&str>) -> Result<(), RunError> {
     let mut stored = Vec::with_capacity(tensors.len());
     for (name, tensor) in tensors {
@@ -104,7 +104,7 @@ const KINDS: [(Dtype, Kind); 10] = [
     (Dtype::BOOL, Kind::Bool),
 ];
 
-/// A tensor's bytes as the format wants them.
+/// A tensor's bytes in the file's format.
 struct Stored {
     dtype: Dtype,
     shape: Vec<usize>,

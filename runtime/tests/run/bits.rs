@@ -1,4 +1,4 @@
-//! Equal bits: two runs, a run cut and gone on with, arms that share parameters and data, sums in any order.
+//! Equal bits: two runs, an interrupted and resumed run, arms that share parameters and data, sums in any order.
 
 use data::batch::Batch;
 use records::checkpoint::Part;
@@ -21,7 +21,7 @@ fn two_runs_of_one_lock_are_equal_in_every_byte() {
         text.split("[unsealed]").next().unwrap().to_owned()
     };
     assert_eq!(text(&one), text(&two));
-    // And they are not equal because nothing happened.
+    // They must not be equal just because nothing happened.
     let steps = steps(&one.records());
     assert_eq!(steps.len(), LAST as usize);
     assert!(
@@ -41,7 +41,7 @@ fn a_run_stopped_anywhere_and_gone_on_with_is_the_straight_run() {
     for step in [1, 2, 4, 5, 7] {
         cut.stop_at(&experiment, step);
     }
-    // Told to stop where it already is, it does nothing.
+    // Asked to stop at the step where it already is, it does nothing.
     let (end, told) = cut.run(&experiment, Some(3), None);
     assert_eq!((end.unwrap(), told.steps.len()), (End::Interrupted { step: 7 }, 0));
     cut.finish(&experiment);
@@ -118,7 +118,7 @@ fn arms_share_initial_parameters_and_batches() {
         let [one, two] = &mut jobs;
         assert_eq!(digests(one.batches(step).unwrap()), digests(two.batches(step).unwrap()));
     }
-    // And as the logs of their runs have it.
+    // The logs of their runs must agree with that.
     let (one, two) = (Folder::finished(&base), Folder::finished(&canon));
     let (one, two) = (steps(&one.records()), steps(&two.records()));
     assert!(one.iter().zip(&two).all(|(one, two)| one.batch == two.batch && one.lr == two.lr));
@@ -148,7 +148,7 @@ fn micro_batches_sum_to_equal_bits_in_any_order_of_arrival() {
     for order in [[7, 6, 5, 4, 3, 2, 1, 0], [3, 0, 6, 1, 7, 2, 5, 4], [4, 5, 0, 7, 2, 3, 6, 1]] {
         assert!(sums(&order) == want, "{order:?}");
     }
-    // Eight one after another would not have given these: the shape of the sum is what makes them equal.
+    // Adding eight one after another gives other values, so they are equal because of the sum's shape.
     let one_by_one = batches.chunks(1).map(|batch| {
         let sums = gradients(&trainer, &state.weights, batch, &[0], counted).unwrap();
         Vec::<f32>::try_from(sums.gradients[0].reshape([-1])).unwrap()
@@ -178,7 +178,7 @@ fn cosmetic_fields_change_no_bit_of_losses_and_weights() {
         let folder = Folder::finished(&experiment);
         assert_eq!(steps(&folder.records()), steps(&want.records()), "{change:?}");
         let (mut bits, mut wanted) = (folder.bits(LAST), want.bits(LAST));
-        // Lines of evaluations stand in one log and not in the other.
+        // Only one of the logs has lines of evaluations.
         for file in ["metrics.jsonl", "checkpoint.toml"] {
             bits.remove(file);
             wanted.remove(file);

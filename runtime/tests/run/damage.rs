@@ -1,4 +1,4 @@
-//! Folders that are not as a run left them: what can be survived is, and said; what cannot is refused by name.
+//! Damaged run folders: recoverable damage is reported, other damage is refused by name.
 
 use std::fs;
 
@@ -65,7 +65,7 @@ fn without_any_good_checkpoint_the_run_is_refused_and_nothing_is_lost() {
         "{error}"
     );
     assert_eq!(bytes(&folder.paths().metrics()), before);
-    // As the message says: without them, all logged steps have to come out the same again.
+    // As the message says: without checkpoints, all logged steps must be reproduced.
     fs::remove_dir_all(folder.paths().checkpoints()).unwrap();
     let (end, told) = folder.run(&experiment, None, None);
     assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
@@ -106,7 +106,7 @@ fn a_folder_of_another_lock_is_left_alone() {
         assert!(error.message.contains(why) && error.help.contains("--dir"), "{error}");
     }
     assert_eq!(bytes(&folder.paths().metrics()), before);
-    // What changes no logged line may be another.
+    // Settings that affect no logged line may differ.
     folder.finish(&depo(&[("every = 3", "every = 2")]));
 }
 
@@ -143,7 +143,7 @@ fn a_step_that_comes_out_otherwise_stops_the_run_with_both_values() {
     let experiment = depo(&[]);
     let folder = Folder::new();
     folder.stop_at(&experiment, 5);
-    // A log that someone wrote with care: step 5 has another loss, and the chain is right.
+    // A carefully forged log: step 5 has another loss, and the chain is right.
     let mut records = folder.records();
     let claimed = match records.last_mut() {
         Some(Record::Step(step)) => {
@@ -165,7 +165,7 @@ fn a_step_that_comes_out_otherwise_stops_the_run_with_both_values() {
     assert_eq!(error.kind, Kind::Finding);
     assert!(error.message.starts_with("step 5 is not what"), "{error}");
     assert!(error.message.contains("loss was 0.125 and is "), "{error}");
-    // The checkpoint of step 5 is of another log, so the run went on from step 3.
+    // The checkpoint of step 5 belongs to another log, so the run resumed from step 3.
     assert!(told.events.iter().any(|event| matches!(event, Event::Started { step: 3, .. })));
     assert_eq!(bytes(&folder.paths().metrics()), before);
 }
@@ -238,7 +238,7 @@ fn divergence_is_a_result_that_stays_one() {
     assert_ne!(experiment.id(), Digest::of("", ""));
 }
 
-/// Wherever a process ends, a run that diverged comes to the same attestation.
+/// However a process ends, a diverged run gives the same attestation.
 #[test]
 fn a_run_that_diverges_goes_on_from_wherever_it_was_cut() {
     let experiment = depo(&[("lr = 0.01", "lr = 1e9"), ("warmup = 2", "warmup = 0")]);
@@ -263,7 +263,7 @@ fn a_run_that_diverges_goes_on_from_wherever_it_was_cut() {
     }
 }
 
-/// More tokens in a micro-batch than there is memory for on any machine.
+/// More tokens in a micro-batch than fit in any machine's memory.
 const HUGE: [(&str, &str); 2] =
     [("sequences = 2", "sequences = 1048576"), ("seq_len = 32", "seq_len = 4096")];
 
@@ -276,7 +276,7 @@ fn a_run_that_no_memory_holds_is_refused_before_anything_is_made() {
     assert!(error.message.contains("TiB of memory"), "{error}");
     assert!(error.help.contains("batch.sequences"), "{error}");
     assert!(!folder.path().exists());
-    // Nor is it timed by running a part of it.
+    // It is not timed by running a part of it, either.
     let mut job = job(&experiment, None).unwrap();
     let machine = machine(&experiment.platform).unwrap();
     assert_eq!(time(&mut job, machine, 1.0).unwrap().how, How::Flops);

@@ -65,8 +65,8 @@ fn a_run_on_documents_is_cut_and_gone_on_with() {
     assert!(evaluation.nll.is_some() && evaluation.answers.is_empty() && evaluation.tokens.of == 0);
 }
 
-/// Forty documents, each of one letter: with consecutive windows a batch is one document, the loss falls to nothing on
-/// it and leaps at the next one, and what was learned last is all that is known of held-out documents.
+/// Forty documents of one letter each. With consecutive windows a batch is one document, the loss on it falls to
+/// nothing and jumps at the next one, and a model knows only the last document when held-out ones are measured.
 #[test]
 fn documents_of_one_letter_each_train_without_swings() {
     let lines: String = (0..40u8)
@@ -99,7 +99,7 @@ fn documents_of_one_letter_each_train_without_swings() {
         });
         steps.collect::<Vec<f64>>()
     };
-    // From one step to the next, once the first of what there is to learn is learned.
+    // From one step to the next, after the easiest part is learned.
     let leap = |losses: &[f64]| {
         losses[120..].windows(2).map(|pair| (pair[1] - pair[0]).abs()).fold(0.0, f64::max)
     };
@@ -118,7 +118,7 @@ fn replaced_tokens_are_found_before_a_run_goes_on() {
     let mut run = Folder::new();
     run.documents = Some(good.clone());
     run.stop_at(&experiment, 5);
-    // Other documents of the same lengths: what a file says of itself is consistent.
+    // Other documents of the same lengths, in a file that is consistent in itself.
     let other = folder.path().join("other.index");
     let lines = folder.path().join("other.jsonl");
     let texts = std::fs::read_to_string(path.with_extension("jsonl")).unwrap();
@@ -181,7 +181,7 @@ fn prepared_from(documents: &Path, path: &Path) {
     prepare(&request, path, &AtomicBool::new(false), &mut |_| ()).unwrap();
 }
 
-/// Changes the file that a run reads when the run says that a step is done.
+/// Changes the file that a run reads when the run reports that a step is done.
 struct Changing<'a> {
     step: u64,
     change: &'a dyn Fn(),
@@ -210,7 +210,7 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
     let good = std::fs::read(&path).unwrap();
     let write = |bytes: &[u8]| std::fs::write(&path, bytes).unwrap();
     let flipped = || {
-        // Every token: some of them are read next.
+        // Changes every token, since some of them are read next.
         let mut bad = good.clone();
         bad[16..1000].iter_mut().for_each(|byte| *byte ^= 1);
         write(&bad);
@@ -225,7 +225,7 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
         ("cut", &cut, "it ends before bytes 0 to "),
         ("gone", &gone, ""),
     ] {
-        // A step that is followed by a checkpoint, one that is not, and one that is followed by an evaluation.
+        // A step before a checkpoint, one before neither, and one before an evaluation.
         for step in [3, 5, 4] {
             write(&good);
             let folder = Folder::new();
@@ -240,7 +240,7 @@ fn documents_that_change_under_a_run_end_it_with_a_checkpoint_and_no_attestation
             let mut folder = folder;
             folder.documents = Some(open());
             if name == "gone" && cfg!(unix) {
-                // An open file is the one that was opened, whatever has its name.
+                // An open file stays the one that was opened, even if another file takes its name.
                 assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
             } else {
                 let error = end.unwrap_err();
@@ -286,7 +286,7 @@ fn mano_runs_and_reports_values() {
     let experiment = experiment("small", &text, &[]);
     let folder = Folder::finished(&experiment);
     let Some(Record::Evaluation(evaluation)) = folder.records().pop() else { panic!() };
-    // Tests are all of the largest size; a value is one token.
+    // Tests always use the largest size; a value is one token.
     assert_eq!(evaluation.answers.keys().copied().collect::<Vec<_>>(), [2]);
     assert_eq!(evaluation.exact(), evaluation.tokens);
     assert!(evaluation.exact().of > 0);
@@ -300,7 +300,7 @@ fn only_what_is_asked_for_is_reported() {
     assert!(evaluation.nll.is_none() && evaluation.answers.is_empty() && evaluation.tokens.of > 0);
 }
 
-/// Windows so short that whole steps reach no answer.
+/// Windows so short that whole steps contain no answer.
 pub(crate) const SHORT: [(&str, &str); 4] = [
     ("seq_len = 32", "seq_len = 13"),
     ("sequences = 2", "sequences = 1"),
@@ -321,9 +321,9 @@ fn a_step_without_counted_targets_stops_the_run_and_has_no_loss() {
         format!("step {} has no loss: not one target counts, since its window of 13", step.step);
     assert!(error.message.starts_with(&said), "{error}");
     assert!(!folder.paths().attestation().exists());
-    // It is no matter of luck: gone on with, it stops there again.
+    // It is not by chance: when resumed, it stops there again.
     assert_eq!(folder.fails(&experiment), error);
-    // A log that an older canonc wrote has 0 there. It can be read, and the reason is not that it differs.
+    // A log that an older canonc wrote has 0 there. It can be read, and the error does not call it a difference.
     let text = std::fs::read_to_string(folder.paths().metrics()).unwrap();
     let path = folder.paths().metrics();
     std::fs::remove_file(&path).unwrap();

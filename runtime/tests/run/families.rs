@@ -1,4 +1,4 @@
-//! Every family and the hybrids train, and a run of each cut anywhere and gone on with has the straight run's bits.
+//! Every family and the hybrids train, and an interrupted and resumed run of each has the same bits as a straight one.
 
 use super::support::*;
 

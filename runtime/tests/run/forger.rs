@@ -1,4 +1,4 @@
-//! An enemy with our source: edits one file of a finished run and makes every digest and seal above it right again.
+//! An attacker with our source: edits one file of a finished run and recomputes every digest and seal above it.
 //!
 //! In: a copy of a finished run's folder. Out: the same, forged. Must stay true: seals and chains are computed here
 //! from the published formats, not by the code under test.
@@ -27,7 +27,7 @@ pub(super) struct Forger {
 }
 
 impl Forger {
-    /// A copy of a run's folder.
+    /// Copies a run's folder.
     pub(super) fn of(run: &Path, experiment: &Experiment) -> Forger {
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("run");
@@ -56,14 +56,14 @@ impl Forger {
         self.place(step).join(part.file())
     }
 
-    /// Changes a file's bytes, and nothing else.
+    /// Changes only a file's bytes.
     pub(super) fn edit(&self, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
         let mut content = bytes(path);
         change(&mut content);
         fs::write(path, content).unwrap();
     }
 
-    /// Changes a file's text, and nothing else.
+    /// Changes only a file's text.
     pub(super) fn retext(&self, path: &Path, change: impl FnOnce(String) -> String) {
         let before = fs::read_to_string(path).unwrap();
         let after = change(before.clone());
@@ -78,7 +78,7 @@ impl Forger {
         text.lines().map(body).collect()
     }
 
-    /// Writes the log with a right chain, and corrects checkpoints and attestation for it.
+    /// Writes the log with a valid chain, and updates checkpoints and attestation to match.
     pub(super) fn relog(&self, lines: &[String]) {
         let mut text = String::new();
         let mut before = String::new();
@@ -90,7 +90,7 @@ impl Forger {
         self.correct();
     }
 
-    /// Changes some records of the log, and corrects everything above them.
+    /// Changes some records of the log, and updates everything above them.
     pub(super) fn records(&self, change: impl FnMut(&mut Record)) {
         let mut records: Vec<Record> =
             self.lines().iter().map(|line| Record::parse(line).unwrap()).collect();
@@ -98,7 +98,7 @@ impl Forger {
         self.relog(&records.iter().map(Record::text).collect::<Vec<_>>());
     }
 
-    /// The chain after each line, with the step of the line; the start is of step 0.
+    /// The chain after each line, with the line's step; the start has step 0.
     fn heads(&self) -> Vec<(u64, Digest)> {
         let text = fs::read_to_string(self.paths.metrics()).unwrap_or_default();
         let head = |line: &str| {
@@ -134,7 +134,7 @@ impl Forger {
         fs::write(path, sealed("canonc.checkpoint.v1", &manifest_body(&manifest))).unwrap();
     }
 
-    /// Digests of a file; tensors that it lacks are left out.
+    /// Digests of a file, without any missing tensors.
     fn content(&self, path: &Path) -> Option<Content> {
         let bytes = fs::read(path).ok()?;
         let mut tensors = TensorDigests::default();
@@ -149,7 +149,7 @@ impl Forger {
         Some(Content { bytes: bytes.len() as u64, file, tensors: tensors.finish() })
     }
 
-    /// Writes the attestation anew, if there is one, with something changed and the seal made right.
+    /// Rewrites an existing attestation with a change and a valid seal.
     pub(super) fn reattest(&self, change: impl FnOnce(&mut Attestation)) {
         let path = self.paths.attestation();
         let Ok(text) = fs::read_to_string(&path) else { return };
@@ -209,7 +209,7 @@ impl Forger {
         });
     }
 
-    /// Changes the kernels that are attested and those in `kernels.txt` alike.
+    /// Changes the kernels both in the attestation and in `kernels.txt`.
     pub(super) fn kernels(
         &self,
         change: impl Fn(&mut std::collections::BTreeMap<String, std::collections::BTreeSet<String>>),
@@ -220,12 +220,12 @@ impl Forger {
         });
     }
 
-    /// Puts another lock in the run's place, with its id wherever an id is written.
+    /// Replaces the run's lock, and its id everywhere.
     pub(super) fn relock(&self, other: &Experiment) {
         let before = checkpoint::manifest(&self.place(8)).unwrap().lock;
         fs::write(self.paths.lock(), lock_text(other)).unwrap();
         fs::write(self.paths.plan(), plan_text(other).unwrap()).unwrap();
-        // A change that no id of training covers leaves the checkpoints as they are.
+        // A change that the training id does not cover leaves the checkpoints unchanged.
         if before != other.id() {
             for step in [6, 8] {
                 for part in PARTS {
@@ -249,7 +249,7 @@ impl Forger {
         });
     }
 
-    /// Changes the header of a part's file; its length is made right.
+    /// Changes the header of a part's file and updates its length.
     pub(super) fn header(&self, step: u64, part: Part, change: impl FnOnce(String) -> String) {
         self.edit(&self.part(step, part), |content| {
             let length = u64::from_le_bytes(content[..8].try_into().unwrap()) as usize;
@@ -266,7 +266,7 @@ impl Forger {
         });
     }
 
-    /// Changes a tensor and makes every digest right but those of tensors.
+    /// Changes a tensor and updates every digest except those of tensors.
     pub(super) fn keep_tensors(&self, step: u64, part: Part) {
         let kept = checkpoint::manifest(&self.place(step)).unwrap();
         self.flip(step, part);

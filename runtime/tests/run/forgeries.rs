@@ -1,7 +1,7 @@
-//! The forger's suite: for each file of a finished run, what an enemy can do to it short of training again.
+//! Forgeries: for each file of a finished run, what an attacker can do to it without training again.
 //!
-//! In: the table below. Must stay true: each forgery is found by `verify`, or is about something that `verify` says it
-//! takes on trust; a file of a run that has no row fails the test.
+//! In: the table below. Must stay true: `verify` detects each forgery, or reports its subject as taken on trust; a file
+//! of a run without a row fails the test.
 
 use std::fs;
 use std::path::Path;
@@ -17,18 +17,18 @@ use records::verify::Subject;
 use super::forger::{Forger, copy};
 use super::support::*;
 
-/// What `verify` says of a forgery.
+/// The expected result of `verify` on a forgery.
 enum Expect {
-    /// A finding with these words in it.
+    /// A finding that contains these words.
     Found(&'static str),
-    /// Nothing is found, and this is among what is taken on trust.
+    /// No finding, and this subject is among those taken on trust.
     Trusted(Subject),
 }
 
 use Expect::{Found, Trusted};
 
 struct Forgery {
-    /// The file that is forged; STEP is the name of a checkpoint.
+    /// The forged file; STEP is the name of a checkpoint.
     file: &'static str,
     what: &'static str,
     forge: fn(&Forger),
@@ -80,7 +80,7 @@ fn evaluation(number: u64, change: impl Fn(&mut Evaluation)) -> impl FnMut(&mut 
     }
 }
 
-/// The log without some lines, everything above it made right.
+/// The log without some lines, with everything above it updated.
 fn without(run: &Forger, steps: u64, gone: impl Fn(&Record) -> bool) {
     let lines: Vec<String> =
         run.lines().into_iter().filter(|line| !gone(&Record::parse(line).unwrap())).collect();
@@ -88,7 +88,7 @@ fn without(run: &Forger, steps: u64, gone: impl Fn(&Record) -> bool) {
     run.reattest(|attestation| attestation.steps = steps);
 }
 
-/// A part replaced by some text, and every digest above it made right.
+/// A part replaced by some text, with every digest above it updated.
 fn text_instead(run: &Forger, part: Part) {
     fs::write(run.part(8, part), "no tensors at all\n").unwrap();
     run.correct();
@@ -284,7 +284,7 @@ fn table() -> Vec<Forgery> {
             let (before, rest) = text.split_once("\nseconds = ").unwrap();
             format!("{before}\nseconds = 0.125\n{}", rest.split_once('\n').unwrap().1)
         }), Trusted(Subject::Times)),
-        // Which checkpoint is the newest.
+        // The name of the newest checkpoint.
         row(LATEST, "deleted", |run| fs::remove_file(run.paths.checkpoints().join("latest")).unwrap(), Found("checkpoints/latest is gone")),
         row(LATEST, "empty", |run| fs::write(run.paths.checkpoints().join("latest"), "").unwrap(), Found("has to name a checkpoint")),
         row(LATEST, "an older one", |run| fs::write(run.paths.checkpoints().join("latest"), name_of(6) + "\n").unwrap(), Found("the last step's is step-0000000008")),
@@ -341,7 +341,7 @@ fn table() -> Vec<Forgery> {
             copy(&run.place(8), &run.place(9));
             run.remanifest(9, |manifest| manifest.step = 9);
         }, Found("step-0000000009: the run has 8 steps")),
-        // A checkpoint's tensors, with every digest above them made right.
+        // A checkpoint's tensors, with every digest above them updated.
         row(WEIGHTS, "deleted", |run| fs::remove_file(run.part(6, Part::Weights)).unwrap(), Found("weights.safetensors is missing")),
         row(WEIGHTS, "a bit flipped, digests kept", |run| run.flip(6, Part::Weights), Found("weights.safetensors has digest")),
         row(WEIGHTS, "a bit flipped, the tensors' digest kept", |run| run.keep_tensors(8, Part::Weights), Found("its tensors have digest")),
@@ -366,7 +366,7 @@ fn table() -> Vec<Forgery> {
         row(SECOND, "a bit flipped", |run| flipped(run, Part::SecondMoment), Trusted(Subject::Training)),
         row(SECOND, "text instead", |run| text_instead(run, Part::SecondMoment), Found("second_moment.safetensors does not hold the tensors of a state")),
         row(SECOND, "deleted", |run| fs::remove_file(run.part(8, Part::SecondMoment)).unwrap(), Found("second_moment.safetensors is missing")),
-        // What nothing seals.
+        // Files that no seal covers.
         row(TIMINGS, "faster", |run| fs::write(run.paths.timings(), "{\"step\":1,\"seconds\":0.001}\n").unwrap(), Trusted(Subject::Times)),
         row(TIMINGS, "deleted", |run| fs::remove_file(run.paths.timings()).unwrap(), Trusted(Subject::Times)),
         row(EVENTS, "another story", |run| fs::write(run.paths.events(), "{\"event\":\"finished\",\"step\":8}\n").unwrap(), Found("events.jsonl: line 1 is not an event")),
@@ -384,7 +384,7 @@ fn table() -> Vec<Forgery> {
     ]
 }
 
-/// One finished run, for all rows to copy.
+/// One finished run that all rows copy.
 fn finished() -> &'static Path {
     static RUN: OnceLock<tempfile::TempDir> = OnceLock::new();
     let root = RUN.get_or_init(|| {
@@ -402,7 +402,7 @@ fn every_forgery_is_found_or_is_of_what_verify_says_it_trusts() {
     let experiment = depo(&[]);
     let untouched = Forger::of(finished(), &experiment);
     assert_eq!(untouched.verify().broken, Vec::<String>::new());
-    // The forger's own arithmetic is right: a run that is corrected without being changed holds.
+    // The forger's own arithmetic must be right: an unchanged run with everything recomputed is valid.
     untouched.correct();
     assert_eq!(untouched.verify().broken, Vec::<String>::new());
     let mut wrong = Vec::new();
@@ -438,7 +438,7 @@ fn every_file_of_a_run_is_in_the_table() {
     }
 }
 
-/// Whatever takes the place of a file is found, and the finding names it.
+/// Anything that replaces a file is detected, and the finding names it.
 #[cfg(target_os = "linux")]
 #[test]
 fn what_takes_the_place_of_a_file_is_found_and_named() {
@@ -454,7 +454,7 @@ fn what_takes_the_place_of_a_file_is_found_and_named() {
         ("an empty file", |file, _| fs::write(file, "").unwrap()),
         ("nothing", |_, _| {}),
     ];
-    // Nothing seals them, and a run without them holds.
+    // They are not sealed, and a run without them is valid.
     let loose = |file: &str, kind: &str| {
         (file == TIMINGS || file == WRITER) && (kind == "an empty file" || kind == "nothing")
     };

@@ -1,4 +1,4 @@
-//! One id, one result: two texts of one id train to equal bits, and one goes on where the other was stopped.
+//! One id, one result: two texts with the same id train to equal bits, and one can resume the other's run.
 
 use compiler::lock::Experiment;
 use records::run::Event;
@@ -8,8 +8,8 @@ use super::support::*;
 
 const LAST: u64 = 8;
 
-/// A mixer that declares what it owns in the order of `lines`, with a weight used twice, a raw parameter, a shared
-/// instance, a slot, and a definition after those that use it.
+/// A mixer that declares its parts in the order of `lines`: a weight used twice, a raw parameter, a shared instance, a
+/// slot, and a definition after those that use it.
 fn text(lines: &[&str]) -> String {
     format!(
         "mixer gated(x; heads = 2) {{
@@ -33,7 +33,7 @@ fn written(lines: &[&str]) -> Experiment {
     attempt_in(&text(lines), "own", DEPO).unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// In the order of use, and as far from it as the text allows.
+/// In the order of use, and in an order as different as the text allows.
 fn both() -> [Experiment; 2] {
     let both = [
         written(&[
@@ -84,7 +84,7 @@ fn a_run_goes_on_under_the_other_text() {
     let straight = Folder::finished(&one);
     let cut = Folder::new();
     cut.stop_at(&one, 2);
-    // Steps 4 to 6 are logged and not saved, so the other text has to make their lines again.
+    // Steps 4 to 6 are logged and not saved, so the other text must reproduce their lines.
     cut.run(&two, None, Some("checkpoint-full:4")).0.unwrap_err();
     let (end, told) = cut.run(&one, None, None);
     assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");

@@ -1,5 +1,5 @@
-//! The score of each question at the end of a run: paired across arms, other ones for each seed, and absent from logs
-//! that are older.
+//! The score of each question at the end of a run: paired across arms, different for each seed, and absent from older
+//! logs.
 
 use std::fs;
 
@@ -43,12 +43,12 @@ fn a_run_says_how_much_memory_it_took_and_each_question() {
     let peak = curves.peak_bytes;
     assert_eq!(peak.is_some(), cfg!(target_os = "linux"));
     assert!(peak.is_none_or(|bytes| bytes > 1 << 20), "{peak:?}");
-    // Not a part of anything that another run has to reproduce.
+    // They are not part of what another run must reproduce.
     let text = fs::read_to_string(folder.paths().attestation()).unwrap();
     assert!(!text.contains("peak"), "{text}");
 }
 
-/// The log of a canonc that wrote no questions, with everything above it made right.
+/// Rewrites the log as a canonc without questions would, with everything above it updated.
 fn older(folder: &Folder) {
     Forger::at(&folder.path(), &depo(&[])).records(|record| {
         if let Record::Evaluation(evaluation) = record {

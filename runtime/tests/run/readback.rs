@@ -1,4 +1,4 @@
-//! A run believes the disk, not its own memory: what it continues from, and what it attests, is read back and
+//! A run trusts the disk, not its own memory: the states it resumes from, and the data it attests, are read back and
 //! computed again.
 
 use std::fs;
@@ -12,7 +12,7 @@ use runtime::train::{End, Options, Watch, machine, train};
 use super::forger::Forger;
 use super::support::*;
 
-/// Does something to the folder after the last evaluation, as another program would.
+/// Changes the folder after the last evaluation, like another program.
 struct Meddler {
     paths: Paths,
     meddle: fn(&Paths),
@@ -141,7 +141,7 @@ fn tensors_that_are_not_those_saved_are_never_trained_on() {
         assert!(told.events.iter().any(|event| matches!(event, Event::Started { step: 6, .. })));
         assert_eq!(differing(&straight.bits(8), &folder.bits(8)), Vec::<String>::new());
 
-        // Without another one to go back to, the run stops.
+        // Without an earlier checkpoint, the run stops.
         let folder = Folder::new();
         folder.stop_at(&experiment, 7);
         let run = Forger::at(&folder.path(), &experiment);
@@ -174,7 +174,7 @@ fn a_finished_run_whose_last_state_is_another_is_not_called_finished() {
         assert_eq!(error.kind, Kind::Finding);
         assert!(error.message.contains(why), "{why}: {error}");
     }
-    // States that were deleted to save room are used by nothing.
+    // Nothing needs states that were deleted to save space.
     let folder = Folder::finished(&experiment);
     fs::remove_dir_all(folder.paths().checkpoints()).unwrap();
     let (end, _) = folder.run(&experiment, None, None);

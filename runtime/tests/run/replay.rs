@@ -1,4 +1,4 @@
-//! Steps trained again: what only that can find, and what it says where it was not done.
+//! Steps trained again: the faults that only this can find, and the report when it was not done.
 
 use std::fs;
 use std::sync::atomic::AtomicBool;
@@ -45,7 +45,7 @@ fn reported(folder: &Folder, replay: &Replay) -> Report {
     report
 }
 
-/// Trains what `job` says in the folder, whatever its lock says.
+/// Trains `job` in the folder, ignoring the folder's lock.
 fn trained(folder: &Folder, mut job: Job, machine: Machine) {
     let stop = AtomicBool::new(false);
     let options = Options { stop: &stop, stop_after: None, faults: &Faults::none() };
@@ -53,7 +53,7 @@ fn trained(folder: &Folder, mut job: Job, machine: Machine) {
     assert!(matches!(end, Ok(End::Finished(_))), "{end:?}");
 }
 
-/// Changes records and makes everything above them right again.
+/// Changes records and updates everything above them.
 fn forge(folder: &Folder, experiment: &Experiment, change: impl FnMut(&mut Record)) {
     Forger::at(&folder.path(), experiment).records(change);
 }
@@ -68,7 +68,7 @@ fn halve(step: u64) -> impl Fn(&mut Record) {
     }
 }
 
-/// A run that was trained with another weight decay than its lock's, and says nothing of it.
+/// A run that was secretly trained with another weight decay than its lock's.
 fn other_decay(changes: &[(&str, &str)]) -> (Folder, Experiment) {
     let experiment = depo(changes);
     let mut with: Vec<(&str, &str)> = changes.to_vec();
@@ -120,7 +120,7 @@ fn a_halved_loss_is_found_wherever_its_step_is_replayed() {
     for step in [1, 4, 7, 8] {
         let folder = Folder::finished(&experiment);
         forge(&folder, &experiment, halve(step));
-        // No digest can tell.
+        // No digest can detect it.
         assert_eq!(
             verify(&folder.path(), None, Remake::Every).unwrap().broken,
             Vec::<String>::new()
@@ -136,7 +136,7 @@ fn a_halved_loss_is_found_wherever_its_step_is_replayed() {
         assert!(matches!(first.tensor, Some((_, None))), "{first:?}");
         assert!(first.reasons[0].contains("only the log is wrong"), "{first:?}");
     }
-    // Of what is not replayed nothing is said.
+    // Nothing is claimed about steps that are not replayed.
     let folder = Folder::finished(&experiment);
     forge(&folder, &experiment, halve(5));
     let found = replayed(&folder, &experiment, Amount::Steps(4));
@@ -185,7 +185,7 @@ fn another_weight_decay_is_found() {
         "{texts:?}"
     );
     assert!(found.differences.iter().all(|found| !found.maybe_rounding), "{found:?}");
-    // The last two steps alone tell, from the checkpoint before them.
+    // The last two steps, from the checkpoint before them, are enough to show it.
     let last = replayed(&folder, &experiment, Amount::Steps(4));
     assert!(
         last.differences.iter().any(|found| found.text.contains("step-0000000008")),
@@ -282,7 +282,7 @@ fn on_another_machine_only_what_no_rounding_explains_is_a_fault() {
         let report = reported(&folder, &found);
         (report.broken.len(), report.undecided.len())
     };
-    // The last bit of one loss may be rounding.
+    // A difference in the last bit of one loss may be rounding.
     let last_bit = |record: &mut Record| {
         if let Record::Step(found) = record
             && found.step == 2

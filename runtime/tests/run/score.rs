@@ -1,4 +1,4 @@
-//! Accuracies during training, against the same counted the slow way.
+//! Accuracies during training, compared with a slow count.
 
 use std::collections::BTreeMap;
 
@@ -45,7 +45,7 @@ fn an_evaluation_is_what_counting_one_window_at_a_time_gives() {
         }
     }
     assert_eq!((found.tokens, &found.answers), (tokens, &answers));
-    // Question by question at the end alone.
+    // Single questions are scored at the end only.
     assert_eq!(found.questions, None);
     let state = State { step: 8, ..State::initial(&job, machine).unwrap() };
     let found = Measurer::new(&job, machine).unwrap().measure(&mut job, &state).unwrap();

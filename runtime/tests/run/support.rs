@@ -84,7 +84,7 @@ every = 3
 threads = 1
 "#;
 
-/// The same recipe with another task: its name and parameters, a line each.
+/// The same recipe with another task: its name and parameters, one per line.
 pub(crate) fn recipe_of(task: &str) -> String {
     let lines = DEPO.find("task").unwrap()..DEPO.find("ids").unwrap();
     let mut text = DEPO.to_owned();
@@ -102,12 +102,12 @@ pub(crate) fn experiment(arch: &str, recipe_text: &str, changes: &[(&str, &str)]
     attempt(arch, &text).unwrap_or_else(|why| panic!("{why}"))
 }
 
-/// The recipe's experiment, or what is wrong with it.
+/// The recipe's experiment, or the error.
 pub(crate) fn attempt(arch: &str, recipe_text: &str) -> Result<Experiment, String> {
     attempt_in(ARCH, arch, recipe_text)
 }
 
-/// As [`attempt`], with an arch of another text.
+/// Like [`attempt`], with an arch from another text.
 pub(crate) fn attempt_in(archs: &str, arch: &str, recipe_text: &str) -> Result<Experiment, String> {
     let text = format!("arch = \"archs.canon#{arch}\"\n{recipe_text}");
     let program = Program::new([("archs.canon".to_owned(), archs.to_owned())], Std::Embedded);
@@ -137,7 +137,7 @@ pub(crate) fn lock_text(experiment: &Experiment) -> String {
     lock::write(&Lock::Experiment(experiment.clone()))
 }
 
-/// What a watcher was told.
+/// Records everything reported to an observer.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) steps: Vec<Step>,
@@ -166,7 +166,7 @@ pub(crate) fn job(
     Job::new(experiment, &lock_text(experiment), documents)
 }
 
-/// One thread, so that cases beside one another do not wait for each other's.
+/// One thread, so that parallel tests do not wait for each other's threads.
 pub(crate) fn one_thread() {
     tch::set_num_threads(1);
 }
@@ -224,7 +224,7 @@ impl Folder {
         }
     }
 
-    /// Trains to `step` and leaves a checkpoint there.
+    /// Trains to `step` and saves a checkpoint there.
     pub(crate) fn stop_at(&self, experiment: &Experiment, step: u64) {
         let (end, _) = self.run(experiment, Some(step), None);
         assert_eq!(end.unwrap(), End::Interrupted { step });
@@ -238,7 +238,7 @@ impl Folder {
         read(&self.paths().metrics()).unwrap().0
     }
 
-    /// Every byte that has to be the same in another run of the lock: metrics, and the last state's tensors.
+    /// Every byte that must be equal in another run of the lock: metrics, and the last state's tensors.
     pub(crate) fn bits(&self, step: u64) -> BTreeMap<String, Vec<u8>> {
         let last = self.checkpoint(step);
         let mut bits = BTreeMap::new();
@@ -260,7 +260,7 @@ pub(crate) fn bytes(path: &Path) -> Vec<u8> {
     std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Which of two sets of bytes differ.
+/// The names of the byte sets that differ.
 pub(crate) fn differing(
     one: &BTreeMap<String, Vec<u8>>,
     two: &BTreeMap<String, Vec<u8>>,

@@ -1,4 +1,4 @@
-//! What a lock says of a task is what its generator does: the tokens in use, and what cannot be.
+//! A lock's view of a task matches its generator: the tokens in use, and impossible settings.
 
 use data::Windows;
 use data::task::Task;

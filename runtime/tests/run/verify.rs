@@ -23,7 +23,7 @@ fn texts(report: &Report) -> Vec<String> {
     claims.map(|claim| claim.text.clone()).collect()
 }
 
-/// Every claim that was believed.
+/// Every claim that was taken on trust.
 fn trusted(report: &Report) -> Vec<String> {
     report.trusted.iter().map(|claim| claim.text.clone()).collect()
 }
@@ -63,7 +63,7 @@ fn an_unfinished_run_holds_as_far_as_it_goes() {
     assert!(verify(&folder.path().join("nowhere"), None, Remake::Spread).is_err());
 }
 
-/// Between its last checkpoint and its attestation a run is not called one that lost its attestation.
+/// Between its last checkpoint and its attestation, a run is not reported as having lost its attestation.
 #[test]
 fn a_run_that_a_process_works_on_is_unfinished() {
     let folder = Folder::finished(&depo(&[]));
@@ -77,7 +77,7 @@ fn a_run_that_a_process_works_on_is_unfinished() {
     assert!(trusted(&found).iter().any(|text| text.contains("not finished")), "{found:?}");
 }
 
-/// A process that ends while it writes an event leaves half a line, and the next process goes on below it.
+/// A process that ends while writing an event leaves half a line, and the next process continues below it.
 #[test]
 fn half_an_event_before_the_next_process_is_no_finding() {
     let folder = Folder::finished(&depo(&[]));
@@ -95,7 +95,7 @@ fn of_a_longer_run_some_data_is_made_again_and_all_of_it_when_asked() {
         Folder::finished(&depo(&[("steps = 8", "steps = 70"), ("every = 4", "every = 35")]));
     let report = |which| verify(&folder.path(), None, which).unwrap();
     let says = |report: &Report, what: &str| texts(report).iter().any(|line| line.contains(what));
-    // The last step is one of them here; where it is not, it is made again as well.
+    // The last step is among them here; otherwise it is made again as well.
     let some = REMADE;
     assert!(says(
         &report(Remake::Spread),
@@ -105,7 +105,7 @@ fn of_a_longer_run_some_data_is_made_again_and_all_of_it_when_asked() {
     assert!(closing.contains("batches (64 of 70 steps)"), "{closing}");
     assert!(closing.contains("taken on trust: batches (6 of 70 steps)"), "{closing}");
     assert!(says(&report(Remake::Every), "data of 70 of 70 steps made again: the same"));
-    // Step 2 is none of those that are spread over 70.
+    // Step 2 is not among those spread over 70.
     forge(&folder, |record| {
         if let Record::Step(step) = record
             && step.step == 2
@@ -119,7 +119,7 @@ fn of_a_longer_run_some_data_is_made_again_and_all_of_it_when_asked() {
     assert!(logged(report(Remake::Every)));
 }
 
-/// Writes the log anew with some records changed and the chain made right.
+/// Rewrites the log with some records changed and a valid chain.
 fn forge(folder: &Folder, change: impl Fn(&mut Record)) {
     let mut records = folder.records();
     records.iter_mut().for_each(change);
@@ -130,7 +130,7 @@ fn forge(folder: &Folder, change: impl Fn(&mut Record)) {
     }
 }
 
-/// Writes the attestation anew with something changed and the seal made right.
+/// Rewrites the attestation with a change and a valid seal.
 fn attest(folder: &Folder, change: impl Fn(&mut Attestation)) {
     let path = folder.paths().attestation();
     let mut attestation = Attestation::parse(&fs::read_to_string(&path).unwrap()).unwrap();

@@ -1,4 +1,4 @@
-//! Tasks that are measured by what a model writes, against the same done one sample at a time.
+//! Tasks measured by the model's own writing, compared with the same done one sample at a time.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -26,7 +26,7 @@ fn brevo(arch: &str, changes: &[(&str, &str)]) -> Experiment {
     experiment(arch, &recipe_of("task = \"brevo\"\nN = 3"), changes)
 }
 
-/// Trained for so long that some answers are right.
+/// Trained long enough that some answers are right.
 const LONGER: [(&str, &str); 4] = [
     ("steps = 8", "steps = 200"),
     ("every = 4\nwindows = 3", "windows = 3\nsamples = 21"),
@@ -41,7 +41,7 @@ fn evaluated(folder: &Folder) -> Evaluation {
     }
 }
 
-/// What a finished run ended with.
+/// The final state of a finished run.
 fn trained(folder: &Folder, job: &Job, machine: Machine) -> State {
     let mut store = Store::new(folder.paths().checkpoints(), job.id(), job.slots());
     let (found, _) = store.find(|_| true).unwrap();
@@ -91,7 +91,7 @@ fn orders_are_judged_as_the_model_writes_them() {
         let all = evaluation.exact();
         assert!(all.of == 21 && all.right > 0, "{arch}: {all:?}");
         wrong += all.of - all.right;
-        // Tokens are still guessed from the true ones before them.
+        // Tokens are still predicted from the true ones before them.
         assert!(evaluation.tokens.of > 0 && evaluation.nll.is_some());
         assert!(folder.paths().plan().exists());
         let plan = std::fs::read_to_string(folder.paths().plan()).unwrap();
@@ -122,7 +122,7 @@ fn a_run_that_writes_is_gone_on_with_to_the_bit() {
     assert_eq!(differing(&straight.bits(LAST), &cut.bits(LAST)), Vec::<String>::new());
 }
 
-/// A tiny grammar trained on, its two measures again sentence by sentence.
+/// Trains on a tiny grammar, and computes its two measures again sentence by sentence.
 #[test]
 fn sentences_and_laws_are_those_of_one_at_a_time() {
     let metrics = "windows = 3\nsamples = 9";
@@ -166,14 +166,14 @@ fn sentences_and_laws_are_those_of_one_at_a_time() {
                 logits.select(1, place as i64).softmax(-1, None::<tch::Kind>).view(-1),
             )
             .unwrap();
-            // Dense: 1, 2, 3, then the end.
+            // Dense ids: 1, 2, 3, then the end.
             sum += divergence(truth, &[p[3], p[0], p[1], p[2]]);
             count += 1.0;
         }
     }
     let kl = evaluation.measures["kl"];
     assert!((kl - sum / count).abs() < 1e-5 && kl > 0.01 && kl < 3.0, "{kl} {}", sum / count);
-    // Eight steps teach no grammar.
+    // Eight steps are too few to learn a grammar.
     assert_eq!(evaluation.measures["validity"], 0.0);
     assert!(evaluation.answers.is_empty() && evaluation.tokens.of == 0);
 }
@@ -235,7 +235,7 @@ fn bits_are_counted_over_whole_biographies() {
     assert!(near(evaluation.measures["bits_per_parameter"], want.per_parameter));
 }
 
-/// Greedy text goes on with the true year exactly where each of its bytes is the likeliest after the true ones.
+/// Greedy text continues with the true year exactly where each of its bytes is the likeliest after the true ones.
 #[test]
 fn years_are_written_where_they_are_guessed() {
     let text = recipe_of("task = \"multihop\"\nN = 1\nk = 1");

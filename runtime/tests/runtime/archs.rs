@@ -1,10 +1,10 @@
-//! Small archs that between them use every primitive and every form of it.
+//! Small archs that together use every primitive and every form of it.
 
 use compiler::program::Compiled;
 
 use super::support::arch;
 
-/// A name, and the arch of that name in a text.
+/// A name, and a text that contains the arch of that name.
 pub(crate) const ARCHS: [(&str, &str); 17] = [
     ("plain", "arch plain { @ layers 2 of decoder { mixer attention { heads 2 } mlp swiglu { hidden 20 } } }"),
     (
@@ -107,7 +107,7 @@ pub(crate) const ARCHS: [(&str, &str); 17] = [
     ),
 ];
 
-/// Compiled, every parameter of order one: the released rules start some near zero, where errors would not show.
+/// The compiled archs, with every parameter of order one. The released rules start some near zero, which hides errors.
 pub(crate) fn all() -> Vec<(&'static str, Compiled)> {
     ARCHS.iter().map(|(name, text)| (*name, compiled(name, text))).collect()
 }

@@ -1,4 +1,4 @@
-//! Texts decoded together are those that each prompt gets alone, for every family.
+//! Prompts decoded together give the same texts as each one alone, for every family.
 
 use std::ops::ControlFlow;
 
@@ -11,7 +11,7 @@ use runtime::weights::Weights;
 use super::archs::named;
 use super::support::{DOUBLE, FAST, quiet};
 
-/// Eleven prompts of 1 to 300 tokens, so that pieces are prefilled and rows are inside their prompts at once.
+/// Eleven prompts of 1 to 300 tokens, so prefill in pieces and rows inside their prompts both occur.
 fn prompts(vocab: i64) -> Vec<Vec<i64>> {
     let lengths = [5, 1, 12, 12, 2, 40, 7, 290, 300, 3, 27];
     let prompt =
@@ -53,7 +53,7 @@ fn together_each_prompt_gets_what_it_gets_alone() {
         let prompts = prompts(compiled.graph.vocab);
         let prompts = asked(&prompts);
         let greedy = How { temperature: 0.0, top_k: None, stop: None, rows: 4 };
-        // A token that texts have, so that some of them stop.
+        // A token that occurs in texts, so that some of them stop.
         let stop = alone(&compiled, &weights, prompts[0], greedy).tokens[1];
         let drawn = How { temperature: 1.3, top_k: Some(9), ..greedy };
         for how in [greedy, How { stop: Some(stop), rows: 64, ..drawn }, How { rows: 1, ..drawn }] {

@@ -1,5 +1,5 @@
-//! What two arms share: an arch whose Canon filters are all zero (with the residual) computes what its erased twin
-//! computes; and equal paths begin with equal bits.
+//! Facts shared by two arms: an arch with all-zero Canon filters (with the residual) computes the same as its erased
+//! twin, and equal paths begin with equal bits.
 
 use compiler::erase::erase_all;
 use compiler::graph::Graph;
@@ -18,7 +18,7 @@ fn ids(vocab: i64) -> (Tensor, Tensor) {
     (row(5), row(7))
 }
 
-/// Whether every Canon layer of this arch adds its input: others are no identity at zero.
+/// Whether every Canon layer of this arch adds its input. Others do not become identities at zero.
 fn all_residual(name: &str) -> bool {
     ARCHS.iter().any(|(known, text)| *known == name && !text.contains("residual false"))
 }
@@ -62,8 +62,8 @@ fn zero_canon_filters_compute_the_erased_arch_to_the_bit() {
             for (n, param) in base.params().iter().enumerate() {
                 let at = graph.params().iter().position(|p| p.path == param.path).unwrap();
                 let (filled, empty) = (&sums[0].gradients[at], &sums[1].gradients[n]);
-                // Mamba2's slot B makes its five projections neighbours in the graph's order, and so its input's
-                // five gradients are added in another order than without it.
+                // Mamba2's slot B puts its five projections together in the graph's order, so its input's five
+                // gradients are added in another order than without it.
                 let within = if name == "mamba_arch" { 1e-6 } else { 0.0 };
                 let error = relative(filled, empty);
                 assert!(error <= within, "{name} on {machine:?}, {}: {error:e}", param.path);

@@ -1,5 +1,5 @@
 //! The published models' own numbers (`tests/golden/models`): logits, loss, every gradient, decoding, ten steps of
-//! AdamW, within the tolerance each case states for an f32 implementation; in f64, far closer.
+//! AdamW, within each case's tolerance for an f32 implementation; in f64, far closer.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -29,7 +29,7 @@ fn folder() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/models")
 }
 
-/// Every case whose name begins so.
+/// Every case with a name that begins with `family`.
 fn cases(family: &str) -> Vec<Case> {
     let text = std::fs::read_to_string(folder().join("cases.json")).unwrap();
     let all: Value = serde_json::from_str(&text).unwrap();
@@ -90,7 +90,7 @@ impl Case {
         let tensors = self.under("w/");
         let named: Vec<_> = tensors.iter().map(|(name, t)| (name.as_str(), t)).collect();
         file::write(&path, &named, None).unwrap();
-        // The cases are of the published classes, whose RoPE is the arch's.
+        // The cases use the published classes with the arch's RoPE.
         let rows = match self.text["hparams"]["rope_version"].as_str() {
             Some("huggingface") => RopeLayout::Half,
             _ => RopeLayout::Interleaved,
@@ -140,7 +140,7 @@ fn arch_text(h: &Value) -> String {
     )
 }
 
-/// The MLP, where there is one.
+/// The MLP, if any.
 fn swiglu(h: &Value) -> Option<String> {
     h["ffn_hidden"].as_i64().map(|hidden| format!("swiglu {{ hidden {hidden} }}"))
 }
@@ -206,12 +206,12 @@ fn of(h: &Value, key: &str) -> String {
     h[key].as_str().unwrap().to_owned()
 }
 
-/// A decimal as the language writes it.
+/// A decimal in the language's form.
 fn exact(h: &Value, key: &str) -> String {
     format!("{:e}", h[key].as_f64().unwrap())
 }
 
-/// Worst errors as parts of their tolerance, by what was compared.
+/// Largest errors as fractions of their tolerance, by the compared quantity.
 #[derive(Default)]
 struct Worst(BTreeMap<&'static str, (f64, String)>);
 
@@ -231,11 +231,11 @@ impl Worst {
     }
 }
 
-/// Logits, loss and gradients; decoding; the trajectory: whatever the case has.
+/// Checks everything that the case has: logits, loss and gradients; decoding; the trajectory.
 fn check(case: &Case, machine: Machine) {
     let compiled = case.compiled();
     let mut worst = Worst::default();
-    // What is left in f64 is the rounding of the stored numbers to f32.
+    // The remaining error in f64 is the rounding of the stored numbers to f32.
     let within = |name: &str| {
         if machine.kind == Kind::Double { 1e-6 } else { case.tolerance(name) }
     };
@@ -305,7 +305,7 @@ fn forward_and_backward(
     }
 }
 
-/// Our tensors, stacked as the reference keeps them.
+/// Our tensors, stacked like the reference's.
 fn by_their_names(
     case: &Case,
     compiled: &Compiled,

@@ -1,5 +1,5 @@
-//! The compiler's backward against libtorch's autograd of the same plan's forward steps, and against finite
-//! differences of its loss, in f64; then every way of running it against that.
+//! The compiler's backward pass compared with libtorch's autograd of the same plan's forward steps, and with finite
+//! differences of its loss, in f64; then every way of running it compared with that.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -43,10 +43,10 @@ fn micro(graph: &Graph, options: &TrainOptions, machine: Machine) -> Sums {
     trainer.micro_batch(&weights(graph, machine), &tokens, &targets, 0.25).unwrap()
 }
 
-/// The gradients that libtorch's autograd gives of the evaluation plan, run step by step in plain tch.
+/// The gradients from libtorch's autograd of the evaluation plan, run step by step in plain tch.
 fn by_autograd(graph: &Graph, kernels: &mut BTreeSet<&'static str>) -> Vec<Tensor> {
     let machine = Machine { kernels: KernelRequest::REFERENCE, ..DOUBLE };
-    // Unfused, so that every primitive's own kernel is met.
+    // Unfused, so that every primitive's own kernel runs.
     let options = Options { fuse: false, ..Options::default() };
     let plan = plan::evaluate(graph, loss(), options);
     let (tokens, targets) = batch(graph);
@@ -75,7 +75,7 @@ fn by_autograd(graph: &Graph, kernels: &mut BTreeSet<&'static str>) -> Vec<Tenso
         let types: Vec<&Value> = step.inputs.iter().map(|id| plan.value(*id).unwrap()).collect();
         let results = compute(&step.kernel, &types, &operands, machine, sizes).unwrap();
         if let Kernel::CrossEntropy { nll_square, z_loss } = &step.kernel {
-            // The kernel's own sum is a number; this one is differentiable.
+            // The kernel's own sum is a plain number; this one is differentiable.
             let counts = targets.ne(-100).to_kind(Kind::Double);
             let (nll, lse) = (&results[0], &results[1]);
             let terms = nll + nll.square() * nll_square.to_f64() + lse.square() * z_loss.to_f64();
@@ -130,7 +130,7 @@ fn autograd_of_the_same_steps_agrees_for_every_primitive() {
     );
 }
 
-/// The slope of the loss along a direction, by central differences, against the gradient's part along it.
+/// The slope of the loss along a direction, by central differences, compared with the gradient's component along it.
 #[test]
 fn finite_differences_agree() {
     quiet();
@@ -145,7 +145,7 @@ fn finite_differences_agree() {
             .gradients;
         let direction = Weights::init(graph, 99).unwrap().to(Device::Cpu, Kind::Double).unwrap();
         for (n, param) in graph.params().iter().enumerate() {
-            // A parameter whose rule is constant has the same direction as value; shift it.
+            // A parameter with a constant rule has the same direction as value; shift it.
             let along = &direction.tensors[n] - 0.37;
             let value = |step: f64| {
                 let mut moved = weights(graph, DOUBLE);
@@ -216,7 +216,7 @@ fn fusing_changes_rounding_only() {
 #[test]
 fn combining_adds_and_a_shared_gradient_is_not_added_twice() {
     quiet();
-    // Both parameters are added to one sequence: their gradients are one value of the plan.
+    // Both parameters are added to one sequence, so their gradients are one value of the plan.
     let text = "mixer twice(x; heads) {
            param a [dim] init ones   param b [dim] init ones
            linear wo (x + (a + b), dim)

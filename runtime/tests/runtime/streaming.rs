@@ -1,5 +1,5 @@
-//! The law of rule 13: `run(a ++ b, s) = run(a, s) ++ run(b, state after a)`, at random splits, for every arch; and
-//! what an empty arm and its erased twin share.
+//! The law of rule 13: `run(a ++ b, s) = run(a, s) ++ run(b, state after a)`, at random splits, for every arch; and the
+//! same for an empty arm and its erased twin.
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
@@ -12,7 +12,7 @@ use super::support::{DOUBLE, FAST, PLAIN, furthest, quiet, streamer};
 
 const TIME: usize = 14;
 
-/// How a sequence is cut: lengths of at least one token, of [`TIME`] in all.
+/// How to cut a sequence: lengths of at least one token that add up to [`TIME`].
 fn cuts() -> impl Strategy<Value = Vec<i64>> {
     prop::collection::vec(any::<bool>(), TIME - 1).prop_map(|cut_after| {
         let mut pieces = vec![1];

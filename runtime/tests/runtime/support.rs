@@ -1,4 +1,4 @@
-//! What the tests share: archs from text, machines, ways to be close.
+//! Shared by the tests: archs from text, machines, comparisons with tolerance.
 
 use compiler::graph::Graph;
 use compiler::plan::{self, Decays, Loss, Optimizer, Options, Recompute, Stream, TrainOptions};

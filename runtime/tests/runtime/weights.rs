@@ -1,4 +1,4 @@
-//! Weights under our paths and under others' names; everything that does not fit is said at once.
+//! Weights under our paths and under others' names; all mismatches are reported at once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -34,7 +34,7 @@ fn ours(compiled: &Compiled) -> BTreeMap<String, Tensor> {
     under(compiled, str::to_owned)
 }
 
-/// What a file of these tensors loads as.
+/// Loads a file of these tensors.
 fn loaded(compiled: &Compiled, tensors: &BTreeMap<String, Tensor>) -> Result<Weights, RunError> {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("w.safetensors");
@@ -43,7 +43,7 @@ fn loaded(compiled: &Compiled, tensors: &BTreeMap<String, Tensor>) -> Result<Wei
     Weights::load(compiled, &path)
 }
 
-/// The lines of what does not fit.
+/// The reported mismatches, one per line.
 fn faults(compiled: &Compiled, tensors: &BTreeMap<String, Tensor>) -> Vec<String> {
     let message = loaded(compiled, tensors).unwrap_err().message;
     let (_, message) = message.split_once("w.safetensors").unwrap();
@@ -59,7 +59,7 @@ fn assert_initial(compiled: &Compiled, weights: &Weights) {
     }
 }
 
-/// The manifest alone says what is drawn: its key, with the seed, gives every element.
+/// The manifest alone determines the initial values: its key, with the seed, gives every element.
 #[test]
 fn the_manifests_key_is_the_key_that_draws() {
     let text = "arch base {
@@ -121,7 +121,7 @@ fn lingua_names_are_read() {
     let mut theirs = under(&compiled, lingua);
     assert!(theirs.contains_key("layers.1.feed_forward.canonD.weight"));
     assert_initial(&compiled, &loaded(&compiled, &theirs).unwrap());
-    // Filters as a convolution keeps them, and halved precision, widen exactly.
+    // Filters in a convolution's shape, and halved precision, widen exactly.
     for (name, tensor) in &mut theirs {
         if name.contains("canon") {
             *tensor = tensor.unsqueeze(1);
@@ -139,7 +139,7 @@ fn lingua_names_are_read() {
 
 #[test]
 fn linguas_prefix_is_taken_off() {
-    // The reference's own names are met in the golden cases; here only what Lingua puts in front.
+    // The golden cases use the reference's own names; this tests only the prefixes that Lingua adds.
     let text = "arch small { vocab 23  dim 12  norm_eps 1e-5  init flash_linear
         layers 1 of decoder { mixer gla { heads 2 } mlp swiglu { hidden 20 } } }";
     let compiled = arch(text, "small");
@@ -251,7 +251,7 @@ fn names_of_two_programs_and_of_none_are_refused_with_the_names() {
     let said = faults(&compiled, &mixed).join(" ");
     assert!(said.contains("mixes the names of canonc (embed, "), "{said}");
     assert!(said.contains("with those of Lingua Llama (norm.weight)"), "{said}");
-    // Of two other programs: those of the second belong to no tensor of the first.
+    // Names of two other programs. Those of the second match no tensor of the first.
     let mut mixed = under(&compiled, lingua);
     let norm = mixed.remove("norm.weight").unwrap();
     mixed.insert("model.norm.weight".to_owned(), norm);
@@ -262,7 +262,7 @@ fn names_of_two_programs_and_of_none_are_refused_with_the_names() {
     let said = faults(&compiled, &strange).join(" ");
     assert!(said.contains("names are of no known program: transformer.embed, "), "{said}");
     assert!(faults(&compiled, &BTreeMap::new()).join(" ").contains("it is empty"));
-    // Names of the families, and an arch that is none of them: which rows are which is not known.
+    // The families' names with an arch outside the families: the order of rows is unknown.
     let text = LAYERS.replace("heads 2", "heads 2, window 4");
     let windowed =
         arch(&format!("arch w {{ vocab 23  dim 12  norm_eps 1e-5  init lingua  {text} }}"), "w");
@@ -270,7 +270,7 @@ fn names_of_two_programs_and_of_none_are_refused_with_the_names() {
     assert!(said.contains("names are those of Lingua Llama") && said.contains("window"), "{said}");
 }
 
-/// Half of a head's rows after the other, as Hugging Face's RoPE pairs channels.
+/// Rearranges each head's rows into halves, as Hugging Face's RoPE pairs channels.
 fn halves(tensor: &Tensor, heads: i64) -> Tensor {
     let size = tensor.size();
     let width = tensor.numel() as i64 / size[0];
@@ -331,11 +331,11 @@ fn rows_of_q_and_k_are_reordered_for_the_rope_of_the_program_that_wrote_them() {
     let theirs = under(&neighbours, lingua);
     same(&loaded(&neighbours, &theirs).unwrap(), &neighbours, &keep);
     same(&loaded(&half, &theirs).unwrap(), &half, &turn);
-    // Ours are whatever the arch is.
+    // Our own files work for any arch.
     same(&loaded(&half, &ours(&half)).unwrap(), &half, &keep);
 }
 
-/// What is held beside the parameters while a file is read: no more than a piece, and no parameter twice.
+/// Memory in addition to the parameters while a file is read: at most a piece, and no parameter twice.
 #[test]
 fn loading_holds_the_parameters_and_a_piece_of_the_file() {
     let text = "arch wide { vocab 1100  dim 1024  norm_eps 1e-5  init lingua
@@ -361,7 +361,7 @@ fn loading_holds_the_parameters_and_a_piece_of_the_file() {
     }
     let loaded = Weights::read(&compiled.graph, &source, Device::Cpu, Kind::Float).unwrap();
     assert_initial(&compiled, &loaded);
-    // Of the machine's type already: shared. Of another: as wide as asked for, out of the file at once.
+    // Tensors of the machine's type are shared. Others are converted while reading the file.
     let used = loaded.on(Device::Cpu, Kind::Float).unwrap();
     for (a, b) in loaded.tensors.iter().zip(&used.tensors) {
         assert_eq!(a.data_ptr(), b.data_ptr());

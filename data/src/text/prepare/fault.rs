@@ -1,25 +1,25 @@
-//! In: a point's name from a hidden flag. Out: where a preparation aborts. Must stay true: every durable step has its
-//! point, and the kill tests go through all of them; without the flag nothing here does anything.
+//! In: the name of a point, from a hidden flag. Out: the point where a preparation aborts. Must stay true: every
+//! durable step has its point, and the kill tests use all of them; without the flag this does nothing.
 
-/// Where a preparation can be broken on purpose; the process aborts there.
+/// A point where the process aborts on purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// So many pieces are written since the start.
+    /// After this many pieces are written.
     Piece(u64),
-    /// So many times: tokens are on the disk, the state that says so is not.
+    /// At the n-th time that tokens are on disk and the state is not.
     StateBefore(u64),
-    /// So many times: the state's new text is written beside it.
+    /// At the n-th time that the state's new text is written to its temporary file.
     StateWritten(u64),
-    /// Half of what follows the tokens is written.
+    /// Half of the data after the tokens is written.
     FinishHalf,
-    /// The file is whole and does not have its name.
+    /// The file is complete but does not have its name yet.
     RenameBefore,
-    /// It has its name, and the folder is still there.
+    /// The file has its name, and the folder still exists.
     RemoveBefore,
 }
 
 impl Fault {
-    /// `piece:3`, `rename-before`; a count of one may be left out.
+    /// Parses `piece:3` or `rename-before`. The count defaults to one.
     pub fn parse(text: &str) -> Option<Fault> {
         let (name, count) = match text.split_once(':') {
             None => (text, 1),

@@ -1,7 +1,7 @@
-//! In: an input file and a place in it. Out: its records in pieces of about a megabyte, from that place on, each with
-//! the place behind it. Must stay true: pieces depend on nothing but the file; no more than one line or one batch of
-//! rows beyond a piece's size is held; a compressed file may have any number of frames, and one that ends too early is
-//! an error, never a shorter file.
+//! In: an input file and a position in it. Out: its records from there on, in pieces of about a megabyte, each with the
+//! position after it. Must stay true: pieces depend only on the file; memory use exceeds a piece's size by at most one
+//! line or one batch of rows; a compressed file may have any number of frames, and a truncated one is an error, never a
+//! shorter file.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom};
@@ -17,24 +17,24 @@ use super::super::lines::{Field, LONGEST_LINE};
 use super::Input;
 use super::parquet::Table;
 
-/// Bytes of records that are made tokens together.
+/// Bytes of records that are tokenized together.
 const PIECE: usize = 1 << 20;
 
-/// How a file holds documents.
+/// The format of an input file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// JSON lines.
     Lines,
-    /// The same, as Zstandard frames.
+    /// JSON lines, in Zstandard frames.
     Zstandard,
-    /// The same, as gzip members.
+    /// JSON lines, in gzip members.
     Gzip,
     Parquet,
     /// Plain text.
     Text,
 }
 
-/// What a document of plain text is.
+/// What counts as a document in plain text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Plain {
     #[default]
@@ -42,7 +42,7 @@ pub enum Plain {
     Line,
 }
 
-/// By its name; in a folder a file of any other name is left aside.
+/// The format by file name. A folder's files with other names are skipped.
 pub fn format_of(path: &Path) -> Option<Format> {
     let name = path.file_name()?.to_str()?.to_ascii_lowercase();
     let ends = |end: &str| name.ends_with(end);
@@ -71,13 +71,13 @@ fn is_pipe(_: &std::fs::Metadata) -> bool {
     false
 }
 
-/// By its name, else by its first character: JSON lines begin with a brace.
+/// The format by name, or else by the first character: JSON lines begin with a brace.
 pub fn format_of_file(path: &Path) -> io::Result<Format> {
     if let Some(format) = format_of(path) {
         return Ok(format);
     }
-    // What can be read only once, such as a pipe, is not looked into. Of pipes only those are read that a shell has
-    // opened already (`<(zcat …)`): to open another one may wait for ever.
+    // A pipe can be read only once, so do not read its first character. Only pipes that a shell has already opened
+    // (`<(zcat …)`) are accepted, since opening another one may block for ever.
     let metadata = std::fs::metadata(path)?;
     if !metadata.is_file() {
         let opened = path.starts_with("/dev") || path.starts_with("/proc");
@@ -95,29 +95,29 @@ pub fn format_of_file(path: &Path) -> io::Result<Format> {
     Ok(if first.is_none_or(|first| *first == b'{') { Format::Lines } else { Format::Text })
 }
 
-/// A text without the byte order mark that some editors put before it.
+/// The text, without the byte order mark that some editors put before it.
 pub(super) fn without_mark(text: &[u8]) -> &[u8] {
     text.strip_prefix(BYTE_ORDER_MARK).unwrap_or(text)
 }
 
-/// A place between two records.
+/// A position between two records.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Place {
     /// Lines or rows before it.
     pub(super) records: u64,
-    /// Bytes before it, uncompressed; not used in tables.
+    /// Uncompressed bytes before it; not used in tables.
     pub(super) offset: u64,
 }
 
-/// What a piece holds.
+/// The content of a piece.
 #[derive(Debug)]
 pub(super) enum Body {
     /// Whole lines.
     Lines(Vec<u8>),
-    /// A record that cannot be read at all.
+    /// A record that cannot be read.
     Bad(String),
-    /// Values of a column; `None` where there is none.
+    /// Values of a column; `None` for a missing value.
     Rows(Vec<Option<Vec<u8>>>),
     /// Whole lines of plain text, each a document.
     PlainLines(Vec<u8>),
@@ -125,16 +125,16 @@ pub(super) enum Body {
     PlainFile(Vec<u8>),
 }
 
-/// Records that follow each other.
+/// Consecutive records.
 #[derive(Debug)]
 pub(super) struct Piece {
     pub(super) body: Body,
-    /// Before the first record.
+    /// Number of records before the first one.
     pub(super) start: u64,
     pub(super) end: Place,
-    /// How much memory it takes.
+    /// Its memory use.
     pub(super) weight: usize,
-    /// Bytes of the file that have been read for it and all before it.
+    /// Bytes of the file read up to the end of this piece.
     pub(super) read: u64,
 }
 
@@ -151,13 +151,13 @@ enum Reader {
         kept: Option<(String, Place)>,
         plain: bool,
     },
-    /// One record; `None` once it was read.
+    /// The whole file as one record; `None` after it was read.
     File(Option<Box<dyn BufRead + Send>>),
     Table(Box<Table>),
 }
 
 impl Pieces {
-    /// Opens a file at a place; `name` and cause make the message.
+    /// Opens a file at a position. An error names the file and the cause.
     pub(super) fn open(
         input: &Input,
         field: &Field,
@@ -175,7 +175,7 @@ impl Pieces {
                 counted,
             });
         };
-        // It refuses a pipe that opening would wait for.
+        // This refuses a pipe that would block.
         let format = format_of_file(path).map_err(text)?;
         let mut file = File::open(path).map_err(text)?;
         if !file.metadata().map_err(text)?.is_file() && input.bytes > 0 {
@@ -213,7 +213,7 @@ impl Pieces {
         Ok(Pieces { reader, place, counted })
     }
 
-    /// The next piece, or none at the end.
+    /// The next piece, or None at the end.
     pub(super) fn next(&mut self) -> Result<Option<Piece>, String> {
         let Pieces { reader, place, counted } = self;
         let start = *place;
@@ -273,8 +273,7 @@ impl Pieces {
     }
 }
 
-/// Lines up to the size of a piece. A line that is too long is a piece of its own, kept until the lines before it are
-/// out.
+/// Lines up to the size of a piece. A line that is too long becomes a piece of its own, after the lines before it.
 fn next_lines(
     lines: &mut dyn BufRead,
     place: &mut Place,
@@ -331,7 +330,7 @@ fn skip_line(lines: &mut dyn BufRead) -> io::Result<u64> {
     }
 }
 
-/// Counts what is read of a file.
+/// Counts the bytes read from a file.
 struct Counting {
     file: File,
     counted: Arc<AtomicU64>,

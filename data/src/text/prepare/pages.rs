@@ -1,9 +1,9 @@
-//! In: a Parquet file, and the bytes of it that hold a column. Out: nothing, or why the file is not given to the library
-//! that reads Parquet. Must stay true: that library takes memory for the sizes that a file claims; so every size that it
-//! takes memory for is read here first, and is bounded.
+//! In: a Parquet file and the byte range of a column. Out: nothing, or why the file is not passed to the Parquet
+//! library. Must stay true: that library allocates memory for the sizes that a file claims, so this module reads and
+//! bounds every such size first.
 //!
-//! Sizes are in Thrift's compact form: a struct is fields of a type and a number; what has no number that is asked for
-//! is passed over.
+//! Sizes are in Thrift's compact form: a struct is a list of fields, each with a type and a number. Fields with other
+//! numbers are skipped.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -11,18 +11,18 @@ use std::ops::Range;
 
 use disk::checked::read_at;
 
-/// The most bytes of a page once it is unpacked; writers make pages of about one megabyte.
+/// Maximum bytes of an unpacked page. Writers make pages of about one megabyte.
 const MOST_PAGE: u64 = 64 << 20;
-/// The most bytes of the list of row groups at the end of a file.
+/// Maximum bytes of the list of row groups at the end of a file.
 const MOST_FOOTER: u64 = 16 << 20;
-/// The most bytes of a page's header.
+/// Maximum bytes of a page's header.
 const MOST_HEADER: u64 = 1 << 20;
-/// Structs inside one another.
+/// Maximum nesting of structs.
 const MOST_DEPTH: u32 = 32;
-/// What a file ends with: the length of its footer, and a mark.
+/// Size of a file's end: the length of its footer, and a magic number.
 const TAIL: u64 = 8;
 
-/// Looks at the footer: a group of columns has no more children than the file has columns.
+/// Checks the footer: a group of columns has no more children than the file has columns.
 pub(super) fn check_footer(file: &File) -> Result<(), String> {
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     let Some(tail_at) = length.checked_sub(TAIL) else { return Err(not_whole()) };
@@ -58,8 +58,8 @@ pub(super) fn check_footer(file: &File) -> Result<(), String> {
     })
 }
 
-/// Looks at every page of a column in one group of rows. `gzip` is how its pages are packed: what gzip gives is known
-/// only by unpacking it.
+/// Checks every page of a column in one row group. With `gzip`, pages are unpacked, since that is the only way to know
+/// their unpacked size.
 pub(super) fn check_pages(file: &File, column: Range<u64>, gzip: bool) -> Result<(), String> {
     let length = file.metadata().map_err(|error| error.to_string())?.len();
     if column.end > length {
@@ -97,7 +97,7 @@ pub(super) fn check_pages(file: &File, column: Range<u64>, gzip: bool) -> Result
         }
         if gzip && packed > 0 {
             let page = bytes(file, start..end)?;
-            // Levels of a page of version 2 are not packed; such a page does not begin as gzip does.
+            // Levels of a version 2 page are not packed, so such a page does not begin like gzip.
             let read = flate2::read::MultiGzDecoder::new(page.as_slice()).take(unpacked + 1);
             let found = std::io::copy(&mut { read }, &mut std::io::sink()).unwrap_or(0);
             if found > unpacked {
@@ -109,13 +109,13 @@ pub(super) fn check_pages(file: &File, column: Range<u64>, gzip: bool) -> Result
     Ok(())
 }
 
-/// Numbers of fields in `parquet.thrift`: of `FileMetaData`, `SchemaElement`, `PageHeader`.
+/// Field numbers in `parquet.thrift`: of `FileMetaData`, `SchemaElement`, `PageHeader`.
 const SCHEMA: i64 = 2;
 const CHILDREN: i64 = 5;
 const UNPACKED: i64 = 2;
 const PACKED: i64 = 3;
 
-/// Types of fields, as the compact form numbers them.
+/// Type numbers of fields in the compact form.
 const I32: u8 = 5;
 const LIST: u8 = 9;
 const STRUCT: u8 = 12;
@@ -125,7 +125,7 @@ struct Compact<'a> {
     at: usize,
 }
 
-/// What is done with a field of that number and type: it reads the field to its end.
+/// A callback for each field, given its number and type. It reads the field to its end.
 type Visit<'v> = dyn FnMut(&mut Compact<'_>, i64, u8) -> Result<(), String> + 'v;
 
 impl Compact<'_> {
@@ -156,20 +156,20 @@ impl Compact<'_> {
         Err(not_whole())
     }
 
-    /// A signed number, zigzag.
+    /// A zigzag-encoded signed number.
     fn number(&mut self) -> Result<i64, String> {
         let number = self.unsigned()?;
         Ok((number >> 1) as i64 ^ -((number & 1) as i64))
     }
 
-    /// How many things a list has, and of which type.
+    /// Number of items in a list, and their type.
     fn list(&mut self) -> Result<(u64, u8), String> {
         let head = self.byte()?;
         let count = match head >> 4 {
             15 => self.unsigned()?,
             count => u64::from(count),
         };
-        // Each takes a byte at least.
+        // Each item takes at least one byte.
         if count > (self.bytes.len() - self.at) as u64 {
             return Err(not_whole());
         }
@@ -194,10 +194,10 @@ impl Compact<'_> {
         }
     }
 
-    /// Passes over a field.
+    /// Skips a field.
     fn skip(&mut self, kind: u8, depth: u32) -> Result<(), String> {
         match kind {
-            // A truth value of a field is in its type.
+            // The type of a field includes its truth value.
             1 | 2 => Ok(()),
             3 => self.pass(1),
             4..=6 => self.unsigned().map(|_| ()),
@@ -227,7 +227,7 @@ impl Compact<'_> {
         }
     }
 
-    /// The same of something in a list, where a truth value is a byte.
+    /// Skips an item of a list. There, a truth value is a byte.
     fn skip_item(&mut self, kind: u8, depth: u32) -> Result<(), String> {
         if depth > MOST_DEPTH {
             return Err("its structs are too deep".to_owned());
@@ -270,7 +270,7 @@ mod tests {
         file
     }
 
-    /// A number as the compact form has it.
+    /// A number in the compact form.
     fn number(value: i64) -> Vec<u8> {
         let mut left = ((value << 1) ^ (value >> 63)) as u64;
         let mut bytes = Vec::new();
@@ -282,7 +282,7 @@ mod tests {
         bytes
     }
 
-    /// A page that claims these sizes, and `body`.
+    /// A page with `body` that claims these sizes.
     fn page(unpacked: i64, packed: i64, body: &[u8]) -> Vec<u8> {
         [&[0x15, 0x00, 0x15], &number(unpacked)[..], &[0x15], &number(packed), &[0x00], body]
             .concat()

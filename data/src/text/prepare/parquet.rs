@@ -1,6 +1,6 @@
-//! In: a Parquet file, which column is the document, a row. Out: that column's values from that row on. Must stay true:
-//! a column that is no string is refused, never written out as one; a row without a value is there and says so; rows are
-//! read in small batches, so a row group is never held whole.
+//! In: a Parquet file, the column that holds documents, a row. Out: that column's values from that row on. Must stay
+//! true: a column that does not hold strings is refused, never converted; a row without a value is returned as such;
+//! rows are read in small batches, so a row group is never held whole.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -14,24 +14,24 @@ use parquet::schema::types::ColumnDescriptor;
 use super::super::lines::Field;
 use super::pages::{check_footer, check_pages};
 
-/// Rows that are read at once.
+/// Rows per read.
 const ROWS: usize = 64;
 
 /// A column being read.
 pub(super) struct Table {
     file: SerializedFileReader<File>,
-    /// The same file, to look at sizes before the library takes memory for them.
+    /// The same file, used to check sizes before the library allocates memory for them.
     raw: File,
     column: usize,
-    /// Definition level of a value that is there.
+    /// Definition level of a present value.
     present: i16,
     group: usize,
     reader: Option<ColumnReaderImpl<ByteArrayType>>,
-    /// Rows left of the group.
+    /// Rows left in the group.
     left: u64,
-    /// Compressed bytes of the groups before.
+    /// Compressed bytes of the earlier groups.
     read: u64,
-    /// Rows that were read and not given out. Equal values share their memory here.
+    /// Rows read and not yet returned. Equal values share memory here.
     ready: VecDeque<Option<ByteArray>>,
 }
 
@@ -77,7 +77,7 @@ impl Table {
             }
             let count = rows.min(self.left);
             match (&mut self.reader, count == self.left) {
-                // A whole group is passed over unread.
+                // Skip a whole group without reading it.
                 (reader, true) => *reader = None,
                 (Some(reader), false) => {
                     reader.skip_records(count as usize).map_err(|error| error.to_string())?;
@@ -117,7 +117,7 @@ impl Table {
         Ok(false)
     }
 
-    /// The next rows, until they have `size` bytes; none at the end.
+    /// The next rows, until they hold `size` bytes; none at the end.
     pub(super) fn next(&mut self, size: usize) -> Result<Vec<Option<Vec<u8>>>, String> {
         let mut rows = Vec::new();
         let mut bytes = 0;
@@ -151,7 +151,7 @@ impl Table {
         Ok(rows)
     }
 
-    /// Bytes of the file that lie behind, as far as groups say.
+    /// Bytes of the file already read, by the sizes that the groups give.
     pub(super) fn read(&self) -> u64 {
         self.read
     }

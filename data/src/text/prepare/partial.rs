@@ -1,7 +1,7 @@
-//! In: what work makes, in order. Out: the prepared file, under its name only when it is whole; until then a folder
-//! `NAME.partial` with what there is and a state that says how far that goes. Must stay true: what is taken up again is
-//! exactly what the state says, cut there and held against its digest; a state of other inputs, another tokenizer or
-//! other rules is never gone on with; two processes do not write one file.
+//! In: pieces of work, in order. Out: the prepared file, which gets its name only when it is complete. Until then, a
+//! folder `NAME.partial` with the results so far and a state file. Must stay true: a resume uses exactly the part that
+//! the state describes, truncated there and checked against its digest; it never uses a state of other inputs, another
+//! tokenizer or other rules; two processes never write one file.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Seek, SeekFrom, Write};
@@ -23,22 +23,22 @@ use super::input::Place;
 use super::work::{At, Made, inputs};
 use super::{Done, Fault, Input, News, Request};
 
-/// How the message of an error begins that is the disk's, not the input's.
+/// Prefix of an error message about the disk, as opposed to the input.
 pub const CANNOT_WRITE: &str = "cannot write ";
 
-/// How far it goes, as written beside it.
+/// Progress, as written to the state file.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct State {
     version: u32,
-    /// Of all that decides the result.
+    /// Digest of everything that affects the result.
     request: String,
     file: usize,
     place: Place,
     read: u64,
     documents: u64,
     tokens: u64,
-    /// Over the tokens so far, and over their documents' entries.
+    /// Digests of the tokens so far and of their documents' entries.
     tokens_digest: String,
     documents_digest: String,
     files: Vec<FileEntry>,
@@ -47,7 +47,7 @@ struct State {
     losses: Losses,
 }
 
-/// Bytes on their way to a file, each block's digest kept.
+/// Writes bytes to a file and keeps each block's digest.
 struct Sealing {
     to: BufWriter<File>,
     blocks: Blocks,
@@ -64,21 +64,21 @@ impl Sealing {
     }
 }
 
-/// A preparation on its way.
+/// A preparation in progress.
 pub(super) struct Partial<'a> {
     request: &'a Request<'a>,
     request_digest: String,
-    /// Of each input, when this process began.
+    /// The state of each input when this process began.
     states: Vec<String>,
     out: PathBuf,
     folder: PathBuf,
-    /// Held as long as this process writes here.
+    /// Held while this process writes here.
     _lock: File,
     tokens: Sealing,
     entries: Sealing,
     at: At,
     done: Done,
-    /// Bytes on disk of the files before the one that is read.
+    /// Bytes on disk of the files before the current one.
     before: Vec<u64>,
     reports: Vec<Report>,
     bad: Vec<BadLine>,
@@ -88,7 +88,7 @@ pub(super) struct Partial<'a> {
     saves: u64,
 }
 
-/// What a preparation gave whose file has its name already, so that only its folder is left to take away.
+/// The result of a preparation that already has its final file, so that only its folder is left to remove.
 pub(super) fn finished(
     request: &Request<'_>,
     out: &Path,
@@ -182,7 +182,7 @@ impl<'a> Partial<'a> {
         Ok(partial)
     }
 
-    /// Goes on where a state says, or says why not.
+    /// Continues from a state, or returns why it cannot.
     fn take_up(&mut self, text: &str) -> io::Result<Option<&'static str>> {
         let Ok(state) = toml::from_str::<State>(text) else {
             return Ok(Some("its state cannot be read"));
@@ -244,7 +244,7 @@ impl<'a> Partial<'a> {
         Ok(None)
     }
 
-    /// Starts with nothing.
+    /// Starts from nothing.
     fn begin(&mut self) -> io::Result<()> {
         let state = self.folder.join("state.toml");
         match fs::remove_file(&state) {
@@ -267,12 +267,12 @@ impl<'a> Partial<'a> {
         self.done
     }
 
-    /// Whether a line has been met that is not to be skipped.
+    /// Whether a line was found that must not be skipped.
     pub(super) fn refused(&self) -> bool {
         self.request.on_bad_line == OnBadLine::Refuse && !self.bad.is_empty()
     }
 
-    /// What has been read of all files.
+    /// The report on all files read so far.
     pub(super) fn report(&self) -> Report {
         let mut all = Report::default();
         for report in &self.reports {
@@ -318,7 +318,7 @@ impl<'a> Partial<'a> {
         Ok(())
     }
 
-    /// Makes what there is so far something to go on from.
+    /// Saves the progress so far as a resume point.
     pub(super) fn save(&mut self) -> Result<(), DataError> {
         self.since = 0;
         self.saves += 1;
@@ -360,19 +360,19 @@ impl<'a> Partial<'a> {
         inputs.zip(&self.reports).map(|(input, report)| FileEntry::of(&input.name, report))
     }
 
-    /// Writes what follows the tokens and gives the file its name.
+    /// Writes the data after the tokens and gives the file its name.
     pub(super) fn finish(mut self) -> Result<(), DataError> {
         let folder = self.folder.clone();
         let cannot = |error: io::Error| cannot_write(&folder, &error);
         let mut sources = self.sources()?;
-        // From here on the state says where the tokens end, so that another process can cut there and do this again.
+        // From here on the state says where the tokens end, so another process can truncate there and repeat this.
         self.save()?;
         let documents_at = self.tokens.blocks.length;
         let mut identity = documents_hasher();
         self.entries.to.get_mut().rewind().map_err(cannot)?;
         let mut reader = BufReader::new(self.entries.to.get_ref().try_clone().map_err(cannot)?);
         let mut entry = [0; ENTRY as usize];
-        // Of the entries as they are read back.
+        // The digests of the entries as read back.
         let mut again = Blocks::default();
         let (mut number, mut before) = (0, 0);
         for source in &mut sources {
@@ -429,7 +429,7 @@ impl<'a> Partial<'a> {
         self.remove()
     }
 
-    /// Documents of each source; one that has none is refused.
+    /// Documents of each source. A source without any is refused.
     fn sources(&self) -> Result<Vec<SourceEntry>, DataError> {
         let mut files = self.files();
         let mut sources: Vec<SourceEntry> = Vec::new();
@@ -455,7 +455,7 @@ impl<'a> Partial<'a> {
         Ok(sources)
     }
 
-    /// Refuses a result of files that changed while they were read: it would be of no state that they ever had.
+    /// Refuses a result if a file changed while it was read, since the result would match no state of that file.
     fn inputs_as_they_were(&self) -> Result<(), DataError> {
         for (input, before) in inputs(self.request.sources).into_iter().zip(&self.states) {
             if state_of(input)? != *before {
@@ -468,7 +468,7 @@ impl<'a> Partial<'a> {
         Ok(())
     }
 
-    /// Takes the folder away.
+    /// Removes the folder.
     pub(super) fn remove(self) -> Result<(), DataError> {
         self.clear()
     }
@@ -484,9 +484,9 @@ impl<'a> Partial<'a> {
     }
 }
 
-/// By which a file that has changed is known.
+/// Identifies a state of an input file, to detect changes.
 fn state_of(input: &Input) -> Result<String, DataError> {
-    // What comes through a pipe comes only once.
+    // A pipe can be read only once.
     let Some(path) = &input.path else {
         return Ok(format!("pipe of process {}", std::process::id()));
     };
@@ -505,7 +505,7 @@ fn states_of(request: &Request<'_>) -> Result<Vec<String>, DataError> {
     inputs(request.sources).into_iter().map(state_of).collect()
 }
 
-/// Over all that decides the result, and the state of each input.
+/// The digest of everything that affects the result, and of each input's state.
 fn digest_of(request: &Request<'_>, states: &[String]) -> String {
     let Request {
         sources,
@@ -546,7 +546,7 @@ fn sync_folder(path: &Path) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Other systems cannot open a folder as a file; their rename is as durable as they make it.
+/// Other systems cannot open a folder as a file. Durability of their renames is up to them.
 #[cfg(not(unix))]
 fn sync_folder(_: &Path) -> io::Result<()> {
     Ok(())

@@ -1,4 +1,4 @@
-//! Prepared files whose tokens were replaced, consistent in themselves.
+//! Prepared files with replaced tokens that are consistent in themselves.
 
 use std::fs;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn replaced_tokens_are_other_data_and_none_is_past_the_vocabulary() {
         fs::write(&out, sealed_again(&bad)).unwrap();
         Arc::new(file::load(&out).unwrap())
     };
-    // The same documents, consistent in itself, and not what a lock of the first was bound to.
+    // The same documents and consistent in itself, but not the data that a lock of the first was bound to.
     let other = replaced(7);
     other.check().unwrap();
     assert_eq!(other.documents_digest(), good.documents_digest());

@@ -1,5 +1,5 @@
-//! Prepared files against documents in memory: the same identity and windows, whatever the input's form, the number of
-//! threads and the interruptions; and input that nobody should have to expect.
+//! Prepared files compared with documents in memory: the same identity and windows for any input format, any number of
+//! threads and any interruptions; and hostile input.
 
 use std::fs;
 use std::io::Write;
@@ -30,7 +30,7 @@ pub(super) fn lines(documents: &[String]) -> String {
         .collect()
 }
 
-/// A table with a row group for every seven rows.
+/// A table with one row group per seven rows.
 fn table(path: &Path, documents: &[Option<String>]) {
     let schema = "message m { required int64 id; optional binary text (UTF8); }";
     let schema = Arc::new(parse_message_type(schema).unwrap());
@@ -84,7 +84,7 @@ pub(super) fn prepared(request: &Request<'_>, out: &Path) -> Result<Report, Data
     }
 }
 
-/// Of the first windows of both splits, and in weighted order.
+/// Digests of the first windows of both splits, and in weighted order.
 fn digest(index: Arc<TextIndex>) -> Vec<String> {
     [(Split::Train, vec![]), (Split::Train, vec![2, 1]), (Split::HeldOut, vec![])]
         .map(|(split, weights)| {
@@ -114,7 +114,7 @@ fn every_form_of_the_documents_gives_the_same_windows() {
     let text = lines(&two);
     fs::write(path("a.jsonl"), lines(&one)).unwrap();
     fs::write(path("b.jsonl"), &text).unwrap();
-    // Two frames, two members, cut anywhere.
+    // Two frames or members, cut anywhere.
     let (first, second) = text.as_bytes().split_at(text.len() / 3);
     let frames = [first, second].map(|part| zstd::encode_all(part, 3).unwrap()).concat();
     fs::write(path("b.jsonl.zst"), frames).unwrap();
@@ -202,7 +202,7 @@ fn tokens_are_the_tokenizers_and_documents_the_same() {
     got.sort();
     assert_eq!(got, want);
     assert_ne!(561, EOS);
-    // Epochs are of tokens with marks.
+    // Epochs count tokens with marks.
     let epochs = windows.epochs(3 * tokens);
     assert_eq!(epochs.len(), 1);
     assert_eq!((epochs[0].documents, epochs[0].tokens), (50, tokens));
@@ -213,7 +213,7 @@ fn tokens_are_the_tokenizers_and_documents_the_same() {
 fn stopped_anywhere_it_goes_on_to_the_same_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
-    // Pieces of a megabyte: a document fills half of one.
+    // Pieces hold a megabyte, so a document fills half of one.
     let texts: Vec<String> = (0..9).map(|i| format!("{i} ").repeat(250_000)).collect();
     let text = lines(&texts) + "\n" + &lines(&[String::new()]);
     fs::write(path("a.jsonl"), &text).unwrap();
@@ -256,7 +256,7 @@ fn stopped_anywhere_it_goes_on_to_the_same_file() {
     }
     assert!(stops >= 8, "{stops}");
 
-    // Another file of the same name, other options, a damaged part: all is made anew, and never the old taken up.
+    // Another file of the same name, other options or a damaged part: everything starts again, and nothing old is used.
     let interrupt = || {
         let stop = AtomicBool::new(true);
         prepare(&request(&sources, &bytes), &out, &stop, &mut |_| ()).unwrap();
@@ -322,7 +322,7 @@ fn hostile_input_is_told_by_file_and_place() {
     let with = |name: &str, field: Field, on_bad_line| {
         let sources = [source("x", &[&path(name)])];
         let result = prepared(&Request { field, on_bad_line, ..request(&sources, &bytes) }, &out);
-        // Nothing is left but what is whole, and what a failed preparation did not finish.
+        // Only complete files are left, and the unfinished work of a failed preparation.
         assert_eq!(out.exists(), result.is_ok());
         let _ = fs::remove_file(&out);
         let _ = fs::remove_dir_all(path("out.index.partial"));
@@ -359,12 +359,12 @@ fn hostile_input_is_told_by_file_and_place() {
         bad[at] ^= 1 << (at % 8);
         for bytes in [&bad[..], &good[..at]] {
             fs::write(path("bad.parquet"), bytes).unwrap();
-            // Read or refused in words; what a flipped bit turns into other text cannot be known.
+            // The result is readable or refused with a message. A flipped bit may also turn text into other text.
             let _ = with("bad.parquet", Field::Usual, OnBadLine::Skip);
         }
     }
 
-    // A line of 100 MB among others; it is named, and the others are there.
+    // A line of 100 MB among others. It is named, and the other lines are read.
     let mut long = b"{\"text\": \"first\"}\n{\"text\": \"".to_vec();
     long.resize(100_000_000, b'a');
     long.extend_from_slice(b"\"}\n{\"text\": \"\xff\"}\n\n{\"text\": \"\"}\n{\"text\": \"last\"}");
@@ -384,7 +384,7 @@ fn hostile_input_is_told_by_file_and_place() {
     );
 }
 
-/// What every reader gets of a file: windows of both splits, digests of documents, every block.
+/// Everything that readers get from a file: windows of both splits, digests of documents, every block.
 fn all_of(index: &Arc<TextIndex>) -> Result<Vec<String>, DataError> {
     let mut got = Vec::new();
     let held_out = HeldOut { seed: 5, per_million: 200_000 };
@@ -409,7 +409,7 @@ fn all_of(index: &Arc<TextIndex>) -> Result<Vec<String>, DataError> {
     Ok(got)
 }
 
-/// A file of several blocks, and what readers get of it.
+/// Writes a file of several blocks, and returns what readers get from it.
 fn of_several_blocks(out: &Path) -> Vec<String> {
     let jsonl = out.with_extension("jsonl");
     let texts: Vec<String> =
@@ -419,7 +419,7 @@ fn of_several_blocks(out: &Path) -> Vec<String> {
     all_of(&Arc::new(file::load(out).unwrap())).unwrap()
 }
 
-/// Changes bytes of a file that others have open.
+/// Changes bytes of a file that is open elsewhere.
 fn put(path: &Path, at: usize, bytes: &[u8]) {
     use std::io::{Seek, SeekFrom};
     let mut file = fs::OpenOptions::new().write(true).open(path).unwrap();
@@ -427,7 +427,7 @@ fn put(path: &Path, at: usize, bytes: &[u8]) {
     file.write_all(bytes).unwrap();
 }
 
-/// Where a file's parts begin: tokens, documents, digests of blocks, manifest, trailer; and its end.
+/// Offsets of a file's parts: tokens, documents, digests of blocks, manifest, trailer, end.
 pub(super) fn parts(file: &[u8]) -> [usize; 6] {
     let trailer = file.len() - 56;
     let offset = |at: usize| {
@@ -458,13 +458,13 @@ fn a_byte_that_changes_under_a_reader_is_found_or_never_read() {
             put(&out, at, &[good[at] ^ 1 << (at % 8)]);
             let got = all_of(&index);
             match got {
-                // What no block covers is read when the file is opened, and never again.
+                // Bytes outside all blocks are read once, when the file is opened.
                 Ok(got) => assert!(got == want && at >= digests, "byte {at}"),
                 Err(error) => {
                     let block = format!("(block {})", at >> 18);
                     let named = error.message.contains("out.index is damaged: bytes ");
                     assert!(named && error.message.contains(&block), "byte {at}: {error}");
-                    // Opening reads the list of documents, and so the blocks that it lies in.
+                    // Opening reads the list of documents, and so the blocks that contain it.
                     let known = read_before || at >> 18 >= documents >> 18;
                     assert_eq!(error.message.contains("first read them"), known, "{error}");
                 }
@@ -495,7 +495,7 @@ fn a_file_that_shrinks_goes_or_is_replaced_under_a_reader_gives_no_other_bytes()
         assert_eq!(all_of(&index).unwrap(), want, "{length}");
     }
     if cfg!(unix) {
-        // An open file is the one that was opened, whatever has its name.
+        // An open file stays the one that was opened, even if another file takes its name.
         let index = Arc::new(file::load(&out).unwrap());
         let other = folder.path().join("other.index");
         fs::write(&other, &good[..good.len() / 2]).unwrap();
@@ -507,7 +507,7 @@ fn a_file_that_shrinks_goes_or_is_replaced_under_a_reader_gives_no_other_bytes()
     }
 }
 
-/// The file with its list of digests and its trailer made anew.
+/// The file with a newly computed list of digests and trailer.
 pub(super) fn sealed_again(file: &[u8]) -> Vec<u8> {
     let [_, _, digests, manifest, trailer, _] = parts(file);
     let blocks: Vec<u8> =
@@ -532,7 +532,7 @@ fn a_file_that_is_consistent_but_not_of_its_documents_is_found() {
     fs::write(&out, sealed_again(&bad)).unwrap();
     let error = file::load(&out).unwrap_err().message;
     assert!(error.ends_with("is damaged: its identity is not that of its documents"), "{error}");
-    // The tokens of bytes are the documents, so a full check finds another one.
+    // Byte tokens equal the documents, so a full check finds the difference.
     let identity = *file::load(&out.with_extension("good")).unwrap().identity();
     let mut bad = good.clone();
     bad[tokens + 100_000] ^= 1;
@@ -540,7 +540,7 @@ fn a_file_that_is_consistent_but_not_of_its_documents_is_found() {
     let index = file::load(&out).unwrap();
     let error = index.check().unwrap_err().message;
     assert!(error.contains("is damaged: document "), "{error}");
-    // And whatever made the tokens, a lock names them: other ones are other data.
+    // For any tokenizer, a lock names the tokens: other tokens are other data.
     assert_ne!(*index.identity(), identity);
 }
 
@@ -569,7 +569,7 @@ fn what_changes_while_it_is_prepared_is_found() {
     let error = changing(&|| put(&path("a.jsonl"), 0, b"{ ")).unwrap_err();
     assert!(error.message.ends_with("a.jsonl has changed while it was read"), "{error}");
     assert!(!out.exists());
-    // The same command makes it anew.
+    // The same command starts again.
     fs::write(path("a.jsonl"), lines(&documents(0..30))).unwrap();
     prepared(&request, &out).unwrap();
     file::load(&out).unwrap().check().unwrap();

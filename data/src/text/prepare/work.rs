@@ -1,7 +1,6 @@
-//! In: a request and where it was left. Out: its documents' tokens, in the order of the input. One thread reads, as many
-//! as asked for make tokens, the caller's puts them in order. Must stay true: what is between reading and writing is
-//! bounded in bytes, whatever is slow; an error is that of the first place in the input where there is one, whichever
-//! thread met it first.
+//! In: a request and its resume point. Out: its documents' tokens, in the order of the input. One thread reads, the
+//! requested number make tokens, the caller's puts them in order. Must stay true: the bytes between reading and writing
+//! are bounded, whichever part is slow; an error is always the first one in input order, whichever thread met it first.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,48 +17,48 @@ use super::input::{Body, Piece, Pieces, Place};
 use super::partial::Partial;
 use super::{Input, News, Request, SourceInput};
 
-/// Bytes of pieces that may be between reading and writing.
+/// Maximum bytes of pieces between reading and writing.
 const IN_FLIGHT: usize = 64 << 20;
 
-/// Why it ended.
+/// Why the work ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stop {
-    /// Nothing is left.
+    /// All input is processed.
     Done,
     Asked,
 }
 
-/// A file of the request by number, and where in it something is.
+/// A file of the request by number, and a position in it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct At {
     pub(super) file: usize,
     pub(super) place: Place,
 }
 
-/// Work on its way: the number says the order.
+/// A piece of work. Its number gives the order.
 struct Job {
     number: u64,
     file: usize,
     piece: Piece,
 }
 
-/// What came of a piece.
+/// The result for a piece.
 pub(super) struct Made {
     pub(super) after: At,
-    /// Tokens of its documents, as they stand in a prepared file.
+    /// Tokens of its documents, in the format of a prepared file.
     pub(super) tokens: Vec<u8>,
-    /// How many each document has, and the digest of its bytes.
+    /// Number of tokens in each document, and the digest of its bytes.
     pub(super) documents: Vec<(u64, blake3::Hash)>,
     pub(super) report: Report,
     pub(super) losses: Losses,
     pub(super) weight: usize,
-    /// Bytes of the file that are behind.
+    /// Bytes of the file read so far.
     pub(super) read: u64,
 }
 
 type MadeOrNot = Result<Made, DataError>;
 
-/// Files of all sources, in order.
+/// The files of all sources, in order.
 pub(super) fn inputs(sources: &[SourceInput]) -> Vec<&Input> {
     sources.iter().flat_map(|source| &source.files).collect()
 }
@@ -94,7 +93,7 @@ pub(super) fn run(
     })
 }
 
-/// Puts what was made in order.
+/// Writes results in order.
 fn write(
     request: &Request<'_>,
     partial: &mut Partial<'_>,
@@ -122,7 +121,7 @@ fn write(
             }
         }
     }
-    // The reader or a worker ended without a word only if it panicked, which the scope passes on.
+    // The channel closes early only if the reader or a worker panicked, which the scope passes on.
     Ok(Stop::Done)
 }
 
@@ -156,7 +155,7 @@ fn read(
                 Ok(None) => break,
                 Ok(Some(piece)) => {
                     gate.enter(piece.weight, halt);
-                    // A send fails when nobody is left to work, and then nobody waits for more.
+                    // A send fails when no worker is left; then no one waits for more.
                     if halt.load(Ordering::Relaxed)
                         || jobs.send(Job { number, file, piece }).is_err()
                     {
@@ -205,7 +204,7 @@ fn work(
     }
 }
 
-/// Makes tokens of a piece, or only counts what is in it.
+/// Makes tokens of a piece, or only counts its documents.
 fn make(
     tokenizer: &Tokenizer,
     field: &Field,
@@ -274,7 +273,7 @@ fn make(
             let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n');
             for (number, line) in (start + 1..).zip(lines) {
                 let line = line.strip_suffix(b"\r").unwrap_or(line);
-                // A carriage return alone ends a line, too.
+                // A single carriage return ends a line, too.
                 for line in line.split(|byte| *byte == b'\r') {
                     if line.trim_ascii().is_empty() {
                         blank += 1;
@@ -325,7 +324,7 @@ fn encode(
     Ok(())
 }
 
-/// Lets pieces in while they are not too many.
+/// Limits the bytes of pieces in flight.
 #[derive(Default)]
 struct Gate {
     inside: Mutex<usize>,
@@ -333,7 +332,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// Waits until there is room; one piece is let in whatever its size.
+    /// Waits until there is room. An empty gate admits one piece of any size.
     fn enter(&self, weight: usize, halt: &AtomicBool) {
         let mut inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         while *inside > 0 && *inside + weight > IN_FLIGHT && !halt.load(Ordering::Relaxed) {
@@ -348,9 +347,9 @@ impl Gate {
         self.left.notify_all();
     }
 
-    /// Nobody waits any more.
+    /// Wakes all waiting threads.
     fn open(&self) {
-        // Under the lock, so that nobody is between looking at the flag and waiting.
+        // Under the lock, so that no thread is between checking the flag and waiting.
         let _inside = self.inside.lock().unwrap_or_else(PoisonError::into_inner);
         self.left.notify_all();
     }

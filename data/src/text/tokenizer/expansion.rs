@@ -1,17 +1,17 @@
-//! In: a `tokenizer.json`. Out: nothing, or which of its normalizers make too much of a text. Must stay true: a file of a
-//! few bytes never makes gigabytes of one letter; no normalizer of a published tokenizer is refused.
+//! In: a `tokenizer.json`. Out: nothing, or the normalizers that make a text too long. Must stay true: a small file
+//! never makes gigabytes from one letter; no normalizer of a published tokenizer is refused.
 
 use serde_json::Value;
 
-/// How many times as long a text may become; a blank that becomes a mark of three bytes makes it 3.
+/// Maximum factor by which a text may grow. Replacing a blank with a mark of three bytes already makes it 3.
 const MOST: f64 = 64.0;
 
-/// The most bytes that are put into a text in one place.
+/// Maximum bytes inserted at one place.
 const MOST_BYTES: usize = 1 << 10;
 
-/// Refuses a file whose normalizers, one after the other, can make a text more than [`MOST`] times as long.
+/// Refuses a file if its normalizers together can make a text more than [`MOST`] times as long.
 pub(super) fn check(file: &[u8]) -> Result<(), String> {
-    // What is not JSON is refused by the library, in its words.
+    // The library refuses a file that is not JSON, with its own message.
     let Ok(root) = serde_json::from_slice::<Value>(file) else { return Ok(()) };
     let mut times = 1.0;
     for part in ["normalizer", "pre_tokenizer", "decoder"] {
@@ -27,7 +27,7 @@ pub(super) fn check(file: &[u8]) -> Result<(), String> {
     Ok(())
 }
 
-/// Multiplies by what each `Replace` makes of its pattern; looks at what each other step puts in.
+/// Multiplies `times` by the growth of each `Replace`, and checks what every other step inserts.
 fn collect(value: &Value, times: &mut f64) -> Result<(), String> {
     match value {
         Value::Object(fields) => {
@@ -45,7 +45,7 @@ fn collect(value: &Value, times: &mut f64) -> Result<(), String> {
                     *times *= growth(fields.get("pattern"), put_in.len());
                 }
             }
-            // `Precompiled` can make one letter many; a letter of its table is some bytes.
+            // `Precompiled` can turn one letter into many, but each letter takes some bytes of its table.
             fields.values().try_for_each(|value| collect(value, times))
         }
         Value::Array(items) => items.iter().try_for_each(|item| collect(item, times)),
@@ -53,12 +53,12 @@ fn collect(value: &Value, times: &mut f64) -> Result<(), String> {
     }
 }
 
-/// How many times as long a text becomes where a pattern is everywhere in it.
+/// The factor by which a text grows if the pattern matches everywhere.
 fn growth(pattern: Option<&Value>, put_in: usize) -> f64 {
     let plain = pattern.and_then(|pattern| pattern.get("String")).and_then(Value::as_str);
     let growth = match plain {
         Some(plain) if !plain.is_empty() => put_in as f64 / plain.len() as f64,
-        // An expression, or nothing at all, can be found before and after each byte.
+        // A regular expression or an empty pattern can match before and after each byte.
         Some(_) | None => put_in as f64 + 1.0,
     };
     growth.max(1.0)

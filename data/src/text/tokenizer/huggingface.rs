@@ -1,6 +1,7 @@
-//! In: a `tokenizer.json`. Out: tokens as Hugging Face's own library makes them, without those its post-processor
-//! adds. Must stay true: a text has one list of tokens, so a model that drops merges at random is refused; truncation
-//! and padding in the file are refused, since they would change a document unseen; marks are those its post-processor puts around a text, or those asked for.
+//! In: a `tokenizer.json`. Out: tokens as Hugging Face's own library makes them, without those its post-processor adds.
+//! Must stay true: a text has one list of tokens, so a model that drops merges at random is refused; truncation and
+//! padding in the file are refused, since they would silently change a document; marks are the tokens that its
+//! post-processor puts around a text, or the requested ones.
 
 use tokenizers::ModelWrapper;
 use tokenizers::pre_tokenizers::byte_level::ByteLevel;
@@ -12,9 +13,9 @@ use super::{Engine, Found, MarkNames, mark};
 #[derive(Debug)]
 pub(super) struct Huggingface {
     tokenizer: Box<Tokenizer>,
-    /// Stands for what the model does not know.
+    /// The token for unknown text.
     unknown: Option<u32>,
-    /// Whether the model leaves out what it does not know.
+    /// Whether the model drops unknown text.
     drops: bool,
 }
 
@@ -32,7 +33,7 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
         ));
     }
     tokenizer.set_encode_special_tokens(true);
-    // Ids may have gaps, so their number is one more than the highest.
+    // Ids may have gaps, so `vocab` is one more than the highest id.
     let vocab = tokenizer.get_vocab(true).into_values().max().map_or(0, |id| id as usize + 1);
     if vocab == 0 {
         return Err("it has no tokens".to_owned());
@@ -48,13 +49,13 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     Ok(Found { engine, vocab, bos, eos })
 }
 
-/// The token that stands for what the model does not know.
+/// The model's token for unknown text.
 fn unknown(tokenizer: &Tokenizer) -> Option<u32> {
     let name = match tokenizer.get_model() {
         ModelWrapper::BPE(model) => model.unk_token.clone()?,
         ModelWrapper::WordPiece(model) => model.unk_token.clone(),
         ModelWrapper::WordLevel(model) => model.unk_token.clone(),
-        // It keeps its unknown token to itself: the file says it.
+        // The library does not expose the unknown token of a Unigram model, so read it from the file.
         ModelWrapper::Unigram(model) => {
             let id = serde_json::to_value(model).ok()?.get("unk_id")?.as_u64()?;
             return u32::try_from(id).ok();
@@ -63,8 +64,7 @@ fn unknown(tokenizer: &Tokenizer) -> Option<u32> {
     tokenizer.token_to_id(&name)
 }
 
-/// Whether a character may become no token: byte-pair encoding without a token for the unknown, and without all
-/// bytes.
+/// Whether the model can drop a character: byte-pair encoding without an unknown token and without all byte tokens.
 fn drops(tokenizer: &Tokenizer) -> bool {
     let ModelWrapper::BPE(model) = tokenizer.get_model() else { return false };
     let bytes = |text: String| {
@@ -77,7 +77,7 @@ fn drops(tokenizer: &Tokenizer) -> bool {
     model.unk_token.is_none() && !falls_back && !by_bytes
 }
 
-/// What the post-processor puts before and after a text: one token each, or none.
+/// The tokens that the post-processor puts before and after a text: at most one each.
 fn around(tokenizer: &Tokenizer) -> Result<(Option<u32>, Option<u32>), String> {
     let ids = |text: &str, special: bool| -> Result<Vec<u32>, String> {
         let encoded = tokenizer.encode_fast(text, special).map_err(|error| error.to_string())?;
@@ -112,7 +112,7 @@ impl Huggingface {
         self.unknown
     }
 
-    /// Characters that no token covers, white space aside.
+    /// Characters that no token covers, except white space.
     pub(super) fn dropped(&self, text: &str) -> Result<Losses, String> {
         if !self.drops {
             return Ok(Losses::default());
@@ -135,7 +135,7 @@ impl Huggingface {
             let text = self.tokenizer.decode(ids, false).map_err(|error| error.to_string())?;
             return Ok(text.into_bytes());
         }
-        // A file that does not say how is read as SentencePiece's: escaped blanks, and bytes by their names.
+        // A file without a decoder is read like SentencePiece's: escaped blanks, and bytes by their names.
         let mut bytes = Vec::new();
         for token in ids.iter().filter_map(|id| self.tokenizer.id_to_token(*id)) {
             let byte = token.strip_prefix("<0x").and_then(|rest| rest.strip_suffix('>'));

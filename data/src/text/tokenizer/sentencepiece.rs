@@ -1,28 +1,28 @@
 //! In: a SentencePiece model of type BPE, such as Llama-2's `tokenizer.model`. Out: tokens as the SentencePiece library
-//! makes them. Merging is the kitoken crate's; what comes before it, normalisation by the model's own table, is done
-//! here, since that table is walked by longest match and not by grapheme. Must stay true: what kitoken would do in
-//! another way than SentencePiece (unigram models, pieces with a blank inside, unused pieces) is refused.
+//! makes them. The kitoken crate does the merging. Normalisation by the model's own table happens here, since
+//! SentencePiece walks that table by longest match, not by grapheme. Must stay true: features that kitoken handles
+//! differently from SentencePiece (unigram models, pieces with a blank inside, unused pieces) are refused.
 
 use kitoken::Kitoken;
 use sentencepiece_model::{ModelType, NormalizerSpec, SentencePieceModel, Type};
 
 use super::{Engine, Found, MarkNames, mark};
 
-/// A blank, as pieces write it.
+/// The character for a blank in pieces.
 const BLANK: char = '\u{2581}';
 
 #[derive(Debug)]
 pub(super) struct Sentencepiece {
     kitoken: Box<Kitoken>,
     normalizer: Normalizer,
-    /// Runs of it are one token, where bytes do not stand for what is unknown.
+    /// The unknown token, for models without byte pieces. A run of unknown characters becomes one of it.
     unknown: Option<u32>,
 }
 
 #[derive(Debug)]
 struct Normalizer {
     map: Option<CharsMap>,
-    /// Never changed, longest first.
+    /// Pieces that normalisation never changes, longest first.
     user_defined: Vec<String>,
     dummy_prefix: bool,
     remove_extra: bool,
@@ -66,7 +66,7 @@ pub(super) fn read(file: &[u8], marks: &MarkNames) -> Result<Found, String> {
     let spec = model.normalizer().ok_or("it does not say how text is normalised")?;
     let normalizer = Normalizer::of(spec, user_defined)?;
 
-    // The last value of a field counts: a normaliser that leaves everything as it is.
+    // The last value of a field counts, so this sets a normaliser that changes nothing.
     let plain = [file, b"\x1a\x0e\x0a\x08identity\x18\x00\x20\x00"].concat();
     let definition =
         kitoken::Definition::from_sentencepiece_slice(&plain).map_err(|error| error.to_string())?;
@@ -115,7 +115,7 @@ impl Sentencepiece {
         self.unknown
     }
 
-    /// Escaped blanks become blanks; the one that the normaliser puts before a text stays.
+    /// Turns escaped blanks into blanks. Keeps the blank that the normaliser puts before a text.
     pub(super) fn decode(&self, ids: &[u32]) -> Result<Vec<u8>, String> {
         let bytes = self
             .kitoken
@@ -157,7 +157,7 @@ impl Normalizer {
         })
     }
 
-    /// What `Normalizer::Normalize` of SentencePiece gives, blanks escaped.
+    /// The result of SentencePiece's `Normalizer::Normalize`, with escaped blanks.
     fn normalize(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len() + text.len() / 4 + BLANK.len_utf8());
         let mut rest = text;
@@ -202,7 +202,7 @@ impl Normalizer {
         out
     }
 
-    /// What the beginning of a text becomes, and how long that beginning is.
+    /// The normalised beginning of a text, and the length of that beginning.
     fn prefix<'a>(&'a self, text: &'a str) -> (&'a str, usize) {
         if let Some(symbol) = self.user_defined.iter().find(|s| text.starts_with(s.as_str())) {
             return (symbol, symbol.len());
@@ -215,7 +215,7 @@ impl Normalizer {
     }
 }
 
-/// The table of characters: a double array trie of what is replaced (Yata's Darts-clone), and the replacements.
+/// The character table: a double array trie of the keys (Yata's Darts-clone), and the replacements.
 #[derive(Debug)]
 struct CharsMap {
     units: Vec<u32>,
@@ -243,7 +243,7 @@ impl CharsMap {
         let mut position = offset(*self.units.first()?);
         let mut found = None;
         for (at, byte) in text.bytes().enumerate() {
-            // A zero byte is the end of a key, so no key holds one.
+            // A zero byte ends a key, so keys contain none.
             if byte == 0 {
                 break;
             }

@@ -1,5 +1,5 @@
-//! Ids against the published libraries' (`tests/golden/tokenizers`, whose `make.py` says how they were made), and files
-//! that are no tokenizers.
+//! Ids compared with the published libraries' (`tests/golden/tokenizers`; its `make.py` says how they were made), and
+//! files that do not hold tokenizers.
 
 use serde_json::Value;
 
@@ -65,7 +65,7 @@ fn text_that_spells_a_special_token_is_text() {
 #[test]
 fn long_runs_take_no_more_than_their_length() {
     let tokenizer = usual(Kind::Tiktoken, "llama3.model");
-    // A run of blanks longer than one piece: each piece is one match of the pattern, which must not be too deep.
+    // A run of blanks longer than one piece. Each piece is one match of the pattern, which must not recurse too deeply.
     for run in [" ", "\u{3000}", "\n", "\t ", "a", "é", "7", "!", "😀"] {
         let ids = encoded(&tokenizer, &run.repeat(900_000 / run.chars().count()));
         assert!(!ids.is_empty());
@@ -90,7 +90,7 @@ fn a_digest_is_of_all_that_decides_ids() {
     assert_ne!(digest(Kind::Huggingface, "llama3.json", Some("<|end_of_text|>")), one);
     assert_ne!(digest(Kind::Huggingface, "llama2.json", None), one);
     assert_ne!(digest(Kind::Tiktoken, "llama3.model", None), one);
-    // Locks name them: they never change.
+    // Locks name these digests, so they never change.
     assert_eq!(
         (one.to_hex().as_str(), Info::bytes().digest.to_hex().as_str()),
         (
@@ -156,7 +156,7 @@ fn files_that_are_no_tokenizers_are_refused_in_words() {
     );
     assert!(refused(Kind::Huggingface, cuts.as_bytes()).contains("cuts or pads"));
 
-    // Damage anywhere: read or refused, and whatever is read makes tokens below its number of ids.
+    // Damage anywhere: the file is read or refused, and a tokenizer that is read makes only tokens below `vocab`.
     for (kind, name) in [
         (Kind::Sentencepiece, "llama2.model"),
         (Kind::Sentencepiece, "table.model"),
@@ -229,7 +229,7 @@ fn tokens_become_the_text_again() {
             let ids = encoded(&tokenizer, text);
             let back = String::from_utf8(tokenizer.decode(&ids).unwrap()).unwrap();
             assert_eq!(back.trim_start(), text, "{name}");
-            // What follows a text is what its own tokens add.
+            // Appending text only adds the tokens of that text.
             let all = encoded(&tokenizer, &format!("{text} and on"));
             if let Some(rest) = all.strip_prefix(&ids[..]) {
                 let whole = tokenizer.decode(&[&ids[..], rest].concat()).unwrap();

@@ -1,6 +1,6 @@
-//! In: a tiktoken rank file (base64 token, space, rank, a line each). Out: tokens as Llama-3's and Lingua's reader has
-//! them: the ranks, then 256 special tokens; the published pattern; pieces of 400,000 characters, each encoded alone.
-//! Must stay true: every byte is a token, so that any text has tokens; ranks are 0 to n − 1, each once.
+//! In: a tiktoken rank file (base64 token, space, rank on each line). Out: tokens as in Llama-3's and Lingua's reader:
+//! the ranks, then 256 special tokens; the published pattern; pieces of 400,000 characters, each encoded alone. Must
+//! stay true: every byte is a token, so any text has tokens; ranks are 0 to n − 1, each once.
 
 use std::collections::BTreeSet;
 
@@ -10,13 +10,13 @@ use tiktoken_rs::CoreBPE;
 
 use super::{Engine, Found, MarkNames, mark};
 
-/// Llama-3's pattern, which is cl100k's.
+/// Llama-3's pattern, the same as cl100k's.
 const PATTERN: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// Special tokens behind the ranks.
+/// Number of special tokens after the ranks.
 const SPECIAL: u32 = 256;
 
-/// Characters that are encoded at once, as the published readers do it.
+/// Maximum characters encoded at once, as in the published readers.
 const CHARACTERS: usize = 400_000;
 
 pub(super) struct Tiktoken {

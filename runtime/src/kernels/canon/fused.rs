@@ -1,7 +1,7 @@
-//! The Canon layer in Rust, f32 on the CPU. In: checked operands. Out: results written in place.
-//! Blocks of BLOCK time steps of one batch item are the unit of work; strips.rs works on one.
-//! Must stay true: block cuts follow from the shape alone; a filter's gradient is summed over the rows of a
-//! block, then over blocks, always in the same order; so neither threads nor register width change a bit.
+//! The Canon layer in Rust, f32 on the CPU. In: checked operands. Out: results written in place. A unit of work is a
+//! block of BLOCK time steps of one batch item; strips.rs processes one. Must stay true: block boundaries follow from
+//! the shape alone; a filter's gradient is summed over the rows of a block, then over blocks, always in the same order;
+//! so neither threads nor register width change a bit.
 
 use tch::Tensor;
 
@@ -130,7 +130,7 @@ fn state_gradient(
     Ok(())
 }
 
-/// Operands as the loops want them: the filter by tap, the state by input.
+/// Operands in the loops' layout: the filter by tap, the state by input.
 struct Parts<'a> {
     operands: Operands<'a>,
     states: Vec<Option<Tensor>>,
@@ -186,7 +186,7 @@ impl<'a> Parts<'a> {
         })
     }
 
-    /// What a result for input i must not overwrite.
+    /// The tensors that a result for input i must not overwrite.
     fn reads(&self, i: usize) -> Vec<&Tensor> {
         let given = [self.operands.inputs[i], self.operands.weight];
         given.into_iter().chain(self.operands.bias).chain(&self.states[i]).collect()
@@ -197,10 +197,10 @@ impl<'a> Parts<'a> {
 pub(super) struct Source<'a> {
     pub(super) rows: Rows<'a>,
     pub(super) state: Option<Rows<'a>>,
-    /// The first `kernel` are meant.
+    /// Only the first `kernel` are used.
     pub(super) taps: [&'a [f32]; 8],
     pub(super) zeros: &'a [f32],
-    /// Zeros where there is none.
+    /// Zeros if the layer has no bias.
     pub(super) bias: &'a [f32],
     pub(super) time: usize,
     pub(super) channels: usize,
@@ -208,7 +208,7 @@ pub(super) struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Row t - (k-1), which is of the state before the first; zeros after the last.
+    /// Row t - (k-1): from the state before the first row; zeros after the last.
     #[inline(always)]
     pub(super) fn delayed(&self, b: usize, t: usize) -> &'a [f32] {
         let past = self.kernel - 1;

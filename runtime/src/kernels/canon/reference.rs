@@ -1,6 +1,6 @@
-//! The Canon layer in plain tch, any device and dtype: the meaning of the fused path, and what runs where
-//! that one does not. In: checked operands. Out: new tensors. Must stay true: what comes in bf16 is summed in f32
-//! and rounded once, also where the state is f32. Must stay readable before fast.
+//! The Canon layer in plain tch, any device and dtype: it defines the fused path's meaning, and runs where that one
+//! cannot. In: checked operands. Out: new tensors. Must stay true: bf16 inputs are summed in f32 and rounded once, also
+//! with an f32 state. Readability comes before speed here.
 
 use tch::{Kind, Tensor};
 

@@ -1,7 +1,7 @@
-//! The loops of the fused Canon layer over one block of rows, compiled once for each kernel size and
-//! instruction set. In: rows to read. Out: rows of y or dx, and the block's share of dw, added to what is there.
-//! GROUP rows at a time are walked in strips of one register, so that a strip's filter, history and filter
-//! gradient stay in registers. Must stay true: a channel's sums run over time in order, whatever the strip.
+//! The loops of the fused Canon layer over one block of rows, compiled once for each kernel size and instruction set.
+//! In: rows to read. Out: rows of y or dx, and the block's share of dw, added to the existing values. GROUP rows at a
+//! time are processed in strips of one register, so a strip's filter, history and filter gradient stay in registers.
+//! Must stay true: a channel's sums run over time in order, for any strip.
 #![expect(
     clippy::needless_range_loop,
     reason = "lane and tap loops run over several arrays at once"
@@ -21,7 +21,7 @@ pub(super) struct Forward<'a, 'r> {
     pub(super) rows: &'a mut BlockMut<'r>,
 }
 
-/// Picks the loop compiled for a kernel size: `by_kernel!(size, function::<FMA>(arguments))`.
+/// Selects the loop compiled for a kernel size: `by_kernel!(size, function::<FMA>(arguments))`.
 macro_rules! by_kernel {
     ($size:expr, $run:ident::<$fma:ident, $lanes:ident>($($argument:expr),*)) => {
         match $size {
@@ -126,7 +126,7 @@ fn backward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Bac
     let Backward { source, dy, options, block, rows, partial, local } = work;
     let width = source.channels;
     let start = block.times.start;
-    // dp of the block and of the K-1 rows after it, which read its inputs too.
+    // dp of the block and of the K-1 rows after it, which also read its inputs.
     let end = source.time.min(block.times.end + K - 1);
     let slopes: Option<&[f32]> = match options.activation {
         Activation::Identity => None,
@@ -174,7 +174,7 @@ fn backward_block<const K: usize, const FMA: bool, const LANES: usize>(work: Bac
     }
 }
 
-/// What comes down to GROUP rows: dp from the rows' own time on to K-1 steps later, and dy.
+/// Gradients for GROUP rows: dp from the rows' own time on to K-1 steps later, and dy.
 struct Down<'a> {
     near: &'a [&'a [f32]; 7],
     far: &'a [&'a [f32]; GROUP],
@@ -194,7 +194,7 @@ fn backward_strip<const K: usize, const FMA: bool, const W: usize>(
     // Reversed: dp[t + i] meets tap K-1-i.
     let taps: [[f32; W]; K] = std::array::from_fn(|j| load(group.taps[K - 1 - j], c));
     let mut sums: [[f32; W]; K] = std::array::from_fn(|j| load(&partial[j * width..][..width], c));
-    // The bias's share comes after the taps', where there is a bias.
+    // The bias's share comes after the taps', if there is a bias.
     let biased = partial.len() > K * width;
     let mut bias = if biased { load(&partial[K * width..], c) } else { [0.0; W] };
     let (mut window, mut slopes) = ([[0.0; W]; K], [[0.0; W]; K]);
@@ -230,7 +230,7 @@ fn backward_strip<const K: usize, const FMA: bool, const W: usize>(
     }
 }
 
-/// dp = dy act'(conv(x) + bias) for the rows from `first` that `into` has room for.
+/// dp = dy act'(conv(x) + bias) for the rows from `first` on that fit in `into`.
 pub(super) struct Slopes<'a> {
     pub(super) source: &'a Source<'a>,
     pub(super) dy: Rows<'a>,
@@ -305,7 +305,7 @@ fn convolve<const K: usize, const FMA: bool, const W: usize>(
     sum
 }
 
-/// Drops the oldest of the window and appends.
+/// Drops the oldest of the window and appends the newest.
 #[inline(always)]
 fn push<const K: usize, const W: usize>(window: &mut [[f32; W]; K], newest: [f32; W]) {
     for j in 1..K {

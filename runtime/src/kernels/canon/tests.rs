@@ -1,5 +1,5 @@
-//! The fused path against the reference, both against libtorch's autograd of a grouped conv1d, the reference
-//! against finite differences, and the laws: streaming, thread counts, paths.
+//! Tests of the fused path against the reference, of both against libtorch's autograd of a grouped conv1d, of the
+//! reference against finite differences, and of the laws: streaming, thread counts, paths.
 
 use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
@@ -16,7 +16,7 @@ const ALL_OPTIONS: [Options; 4] = [
     Options { residual: false, activation: Activation::Silu },
 ];
 
-/// Everything a layer gives for some operands: outputs, gradients of inputs, weight and state, next state.
+/// All results of a layer for some operands: outputs, gradients of inputs, weight and state, next state.
 fn run(path: Path, grads: &[&Tensor], operands: Operands<'_>, options: Options) -> Vec<Tensor> {
     let mut all = forward(path, operands, options).unwrap();
     let Gradients { inputs, weight, bias, state } =
@@ -28,7 +28,7 @@ fn run(path: Path, grads: &[&Tensor], operands: Operands<'_>, options: Options) 
     all
 }
 
-/// The same by libtorch: autograd of a grouped conv1d over state ++ concatenated inputs.
+/// The same with libtorch: autograd of a grouped conv1d over state ++ concatenated inputs.
 fn autograd(grads: &[&Tensor], operands: Operands<'_>, options: Options) -> Vec<Tensor> {
     let Operands { inputs, weight, bias, state } = operands;
     let leaf = |t: &Tensor| t.copy().set_requires_grad(true);
@@ -85,7 +85,7 @@ fn fused(kernel: i64) -> Path {
     path
 }
 
-/// Packed [b, t, sum c_i] noise and its parts: rows lie further apart than c_i.
+/// Packed [b, t, sum c_i] noise and its parts, which have a row stride larger than c_i.
 fn parts(batch: i64, time: i64, widths: &[i64], kind: (Kind, Device)) -> Vec<Tensor> {
     let packed = Tensor::randn([batch, time, widths.iter().sum()], kind);
     packed.split_with_sizes(widths, 2)
@@ -173,7 +173,7 @@ fn reference_against_finite_differences() {
             let weight = Tensor::randn([5, 1, kernel], kind);
             let state = Tensor::randn([2, kernel - 1, 5], kind);
             let bias = Tensor::randn([5], kind);
-            // The four operands of which a loss sum(y * grads) is a function.
+            // The loss sum(y * grads) as a function of its four operands.
             let loss = |[x, w, b, s]: &[Tensor; 4]| {
                 let inputs = [x, &inputs[1]];
                 let operands =
@@ -214,8 +214,8 @@ fn reference_against_finite_differences() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// run(a ++ b, s) = run(a, s) ++ run(b, state after a) wherever the cuts fall: to the bit when fused;
-    /// libtorch's silu rounds by an element's place in its tensor.
+    /// run(a ++ b, s) = run(a, s) ++ run(b, state after a) for any cuts: to the bit when fused; libtorch's silu rounds
+    /// by an element's place in its tensor.
     #[test]
     fn streaming(
         kernel in 1i64..=9,
@@ -289,7 +289,7 @@ fn a_zero_filter_with_residual_is_the_identity() {
     }
 }
 
-/// What comes in bf16 is summed in f32 and rounded once, and the state is f32.
+/// bf16 inputs are summed in f32 and rounded once, and the state is f32.
 #[test]
 fn bf16_inputs_meet_f32_states() {
     let bf16 = |x: &Tensor| x.to_kind(Kind::BFloat16);
@@ -307,7 +307,7 @@ fn bf16_inputs_meet_f32_states() {
         let (want, want_after) = of(wide.each_ref());
         assert_eq!(after.kind(), Kind::Float);
         assert!(after.equal(&want_after));
-        // y, dx, dweight, dbias; then dstate, which is as wide as the state.
+        // y, dx, dweight, dbias; then dstate, with the state's dtype.
         let kinds = narrow.iter().map(Tensor::kind);
         assert!(kinds.eq([[Kind::BFloat16; 4].as_slice(), &[Kind::Float]].concat()));
         let want: Vec<Tensor> =
@@ -382,7 +382,7 @@ fn operands_that_do_not_fit_are_refused() {
     let operands = Operands { inputs: &[&x], weight: &w, bias: Some(&state), state: None };
     let error = forward(ASKED, operands, options).unwrap_err();
     assert_eq!(error.to_string(), "a convolution's bias of shape [2, 4, 6], expected [6]");
-    // Overlapping rows, and a result on top of an operand.
+    // Overlapping rows, and a result that overlaps an operand.
     let operands = Operands { inputs: &[&expanded], weight: &w, bias: None, state: None };
     let error =
         forward_into(fused(4), operands, options, &mut [expanded.shallow_clone()]).unwrap_err();

@@ -1,7 +1,7 @@
-//! Results [b, t, h, d] written head by head, where they are to stand.
+//! Results [b, t, h, d], written head by head, in place.
 //!
-//! In: memory of such shapes. Out: for each head of each batch item, its rows. Must stay true: no two tasks have a
-//! row in common.
+//! In: memory of such shapes. Out: for each head of each batch item, its rows. Must stay true: two tasks never share a
+//! row.
 
 use std::marker::PhantomData;
 
@@ -25,13 +25,13 @@ pub(crate) struct HeadRows<'a> {
 impl HeadRows<'_> {
     pub(crate) fn row(&mut self, t: usize) -> &mut [f32] {
         assert!(t < self.time, "row {t} of {}", self.time);
-        // SAFETY: t < time, so the row lies in the memory that `parallel_heads` checked; the rows are this head's
+        // SAFETY: t < time, so the row is in the memory that `parallel_heads` checked; the rows belong to this head
         // alone, and `&mut self` gives out one at a time.
         unsafe { std::slice::from_raw_parts_mut(self.first.add(t * self.stride), self.width) }
     }
 }
 
-/// Runs `body` for each of b × h tasks, numbered batch · h + head, on ATen's threads; each has its own rows of every
+/// Runs `body` for each of b × h tasks, numbered batch · h + head, on ATen's threads. Each has its own rows of every
 /// one of `outs`.
 pub(crate) fn parallel_heads<const N: usize>(
     [batch, heads]: [usize; 2],
@@ -50,8 +50,8 @@ pub(crate) fn parallel_heads<const N: usize>(
             let (item, head) = (task / heads, task % heads);
             let rows = std::array::from_fn(|i| {
                 let (pointer, time, width) = &outs[i];
-                // SAFETY: item < batch and head < heads, so this is in the memory (its length was checked), or,
-                // where time is 0, at its end, and no row is given out.
+                // SAFETY: item < batch and head < heads, so this is in the memory (its length was checked), or, if time
+                // is 0, at its end, and no row is given out.
                 let first = unsafe {
                     pointer.get().add((item * time * heads + head * usize::from(*time > 0)) * width)
                 };

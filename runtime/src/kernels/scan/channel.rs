@@ -1,8 +1,8 @@
 //! One chunk of a scan in which each key channel decays by its own gate: gated linear attention.
 //!
-//! In: a chunk's tokens and the state S before it, [d, e]. Out: y and the state after, or gradients. Must stay
-//! true: decays are running products, pair by pair within the chunk, which is short for that reason; a gate's
-//! gradient is summed over the pairs it lies between, none of which cancel.
+//! In: a chunk's tokens and the state S before it, [d, e]. Out: y and the state after, or gradients. Must stay true:
+//! decays are running products, pair by pair within the chunk, which is short for that reason; a gate's gradient is a
+//! sum without cancellation over the pairs that it is between.
 //!
 //! With p_i and r_j the decays, by channel, from the chunk's start to row i and from row j to its end, and
 //! A_ij = Σ_d q_id k_jd M_ijd (Yang et al. 2023, section 4.3):
@@ -112,7 +112,7 @@ impl Channel {
         self.decays();
         self.attend();
         let end = &self.since_start[(rows - 1) * dp..];
-        // Each gate of the chunk lies between the state before and the one after.
+        // The decay from the state before the chunk to the one after contains every gate of the chunk.
         let mut ends: Vec<f32> = s
             .chunks_exact(ep)
             .zip(ds.chunks_exact(ep))
@@ -196,7 +196,7 @@ fn multiply(into: &mut [f32], a: &[f32], b: &[f32]) {
     into.iter_mut().zip(a.iter().zip(b)).for_each(|(to, (a, b))| *to = a * b);
 }
 
-/// p and r, of sums of gates: a product of rounded decays would drift over many chunks.
+/// p and r, from sums of gates: a product of rounded decays would drift over many chunks.
 struct Decays<'a> {
     gates: &'a [f32],
     since_start: &'a mut [f32],
@@ -255,7 +255,7 @@ impl ffi::Vectorised for Scores<'_> {
     }
 }
 
-/// What dA_ij gives q_i, k_j and the gates between.
+/// Contributions of dA_ij to q_i, k_j and the gates between.
 struct Pairs<'a> {
     q: &'a [f32],
     k: &'a [f32],
@@ -273,7 +273,7 @@ impl ffi::Vectorised for Pairs<'_> {
     fn run<const FMA: bool, const LANES: usize>(self) {
         let Pairs { q, k, decay, da, dq, dk, dg, width, rows } = self;
         let mut m = vec![0.0f32; width];
-        let mut between = vec![0.0f32; rows * width]; // what the pair (i, j) gives each gate
+        let mut between = vec![0.0f32; rows * width]; // contributions of the pair (i, j) to each gate
         let mut sum = vec![0.0f32; width];
         for j in 0..rows {
             m.fill(1.0);

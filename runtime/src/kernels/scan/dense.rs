@@ -1,14 +1,14 @@
 //! Small matrix products for one chunk of one head, row-major f32.
 //!
-//! In: matrices whose rows and columns are padded to [`PAD`]. Out: C += A B. Must stay true: each element of C
-//! is summed over k in order, whatever the registers are; nothing is allocated here.
+//! In: matrices with rows and columns padded to [`PAD`]. Out: C += A B. Must stay true: each element of C is summed
+//! over k in order, for any registers; nothing is allocated here.
 
 use super::super::lanes::{load, mul_add, store};
 use super::super::{Isa, ffi};
 
-/// Rows and columns come in multiples of this: every register width divides it.
+/// Numbers of rows and columns are multiples of this, which every register width divides.
 pub(super) const PAD: usize = 16;
-/// Rows of A worked on together.
+/// Rows of A processed together.
 const ROWS: usize = 4;
 /// Columns of A packed at a time.
 const DEPTH: usize = 128;
@@ -21,12 +21,12 @@ pub(super) struct Strided<'a> {
     pub(super) col: usize,
 }
 
-/// As it stands, with rows of `width`.
+/// The matrix itself, with rows of `width`.
 pub(super) fn plain(data: &[f32], width: usize) -> Strided<'_> {
     Strided { data, row: width, col: 1 }
 }
 
-/// Its transpose, where its own rows are of `width`.
+/// Its transpose; its own rows have `width`.
 pub(super) fn flipped(data: &[f32], width: usize) -> Strided<'_> {
     Strided { data, row: 1, col: width }
 }

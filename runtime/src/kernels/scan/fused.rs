@@ -1,10 +1,10 @@
 //! The scans in Rust, f32 on the CPU, in chunks of tokens.
 //!
-//! In: operands [b, t, h, …], a rule, the length of a chunk. Out: y and the last state, or every gradient. Must
-//! stay true: a head of a batch item is one task, cut from nothing but the shape, so threads change no bit; decays
-//! are products of factors in [0, 1] or exponentials of sums of gates of one sign, never a quotient and never of a
-//! difference, so that no strength of gate and no length of time overflows or cancels; the backward pass keeps one state for each [`SEGMENT`] chunks
-//! and makes the others again.
+//! In: operands [b, t, h, …], a rule, the length of a chunk. Out: y and the last state, or every gradient. Must stay
+//! true: a task is one head of a batch item and depends only on the shape, so threads change no bit; decays are
+//! products of factors in [0, 1] or exponentials of sums of gates of one sign, never a quotient and never of a
+//! difference, so no strength of gate and no length of time overflows or cancels; the backward pass keeps one state for
+//! each [`SEGMENT`] chunks and recomputes the others.
 //!
 //! Within a chunk of rows i, j with M_ij the decay from j to i, and S the state before it (Yang et al. 2023,
 //! section 4; Dao and Gu 2024, section 6):
@@ -19,17 +19,17 @@ use super::dense::PAD;
 use super::scalar::Scalar;
 use super::{Result, Scanned};
 
-/// Chunks between two kept states of a backward pass.
+/// Chunks between two states that a backward pass keeps.
 const SEGMENT: usize = 8;
 
-/// What decays, and what is written.
+/// How the state decays, and which value is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rule {
     /// Each key channel by its own gate.
     Channel,
     /// The whole state by one gate.
     Scalar,
-    /// The same, and the error of what the state says of the key is written, not the value.
+    /// The whole state by one gate; writes the error of the state's prediction for the key, not the value.
     Delta,
 }
 
@@ -40,13 +40,13 @@ pub(super) struct Operands<'a> {
     pub(super) k: &'a Tensor,
     pub(super) v: &'a Tensor,
     pub(super) g: &'a Tensor,
-    /// [b, t, h], by which values are multiplied; none of channel gates.
+    /// [b, t, h], the factor of values; none for channel gates.
     pub(super) beta: Option<&'a Tensor>,
-    /// Multiplies q.
+    /// Factor of q.
     pub(super) scale: f32,
 }
 
-/// Of all operands; q and k by head, not by group.
+/// Gradients of all operands; q and k by head, not by group.
 pub(super) struct Gradients {
     pub(super) q: Tensor,
     pub(super) k: Tensor,
@@ -83,7 +83,7 @@ pub(super) fn forward(
     Ok(Scanned { y, state: after })
 }
 
-/// From zero state.
+/// The gradients, from zero state.
 pub(super) fn backward(
     isa: Isa,
     rule: Rule,
@@ -127,14 +127,14 @@ fn backward_task(scan: &Scan<'_>, task: usize, dy: &[f32], outs: [HeadRows<'_>; 
     let firsts: Vec<usize> = scan.firsts().collect();
     let size = dp * ep;
     let mut chunks = scan.chunks();
-    // A state for each segment, then, segment by segment from the last, one for each of its chunks.
+    // Keep a state for each segment; then, from the last segment to the first, one for each of its chunks.
     let mut kept: Vec<Vec<f32>> = Vec::new();
     let mut s = vec![0.0; size];
     for (i, &first) in firsts.iter().enumerate() {
         if i % SEGMENT == 0 {
             kept.push(s.clone());
         }
-        // The last segment's states are made below.
+        // The last segment's states are computed below.
         if i / SEGMENT + 1 < firsts.len().div_ceil(SEGMENT) {
             chunks.load(scan, task, first);
             chunks.advance(&mut s, false);
@@ -169,7 +169,7 @@ fn backward_task(scan: &Scan<'_>, task: usize, dy: &[f32], outs: [HeadRows<'_>; 
     }
 }
 
-/// The first `count` of a chunk's padded rows, from row `first` on.
+/// Copies the first `count` of a chunk's padded rows to row `first` and on.
 fn copy_rows(into: &mut HeadRows<'_>, first: usize, count: usize, from: &[f32], padded: usize) {
     for (t, from) in from.chunks(padded.max(1)).take(count).enumerate() {
         let to = into.row(first + t);
@@ -178,7 +178,7 @@ fn copy_rows(into: &mut HeadRows<'_>, first: usize, count: usize, from: &[f32], 
     }
 }
 
-/// Memory for a result, of which every element will be written.
+/// Uninitialized memory for a result. The caller must write every element.
 fn empty<const N: usize>(sizes: [usize; N]) -> Result<Tensor> {
     Ok(Tensor::f_empty(sizes.map(|n| n as i64), (Kind::Float, Device::Cpu))?)
 }
@@ -191,15 +191,15 @@ pub(super) struct Sizes {
     pub(super) groups: usize,
     pub(super) d: usize,
     pub(super) e: usize,
-    /// Padded.
+    /// Padded width.
     pub(super) dp: usize,
     pub(super) ep: usize,
-    /// Tokens of a chunk, and its rows, padded.
+    /// Tokens per chunk, and its rows, padded.
     pub(super) chunk: usize,
     pub(super) rows: usize,
 }
 
-/// Operands in dense memory of their own.
+/// Operands in newly allocated dense memory.
 struct Dense {
     q: Tensor,
     k: Tensor,
@@ -300,7 +300,7 @@ impl Scan<'_> {
         (0..self.sizes.time).step_by(self.sizes.chunk)
     }
 
-    /// Tokens of the chunk that starts there.
+    /// Number of tokens in the chunk that starts there.
     fn rows(&self, first: usize) -> usize {
         self.sizes.chunk.min(self.sizes.time - first)
     }
@@ -338,7 +338,7 @@ pub(super) struct Tokens {
     pub(super) q: Vec<f32>,
     pub(super) k: Vec<f32>,
     pub(super) v: Vec<f32>,
-    /// By channel or one to a row.
+    /// Per channel, or one per row.
     pub(super) gates: Vec<f32>,
     /// exp g
     pub(super) decay: Vec<f32>,
@@ -400,16 +400,16 @@ impl Tokens {
     }
 }
 
-/// Decays below this are none: products of small numbers stay out of the subnormal range, which is slow.
+/// Decays below this are set to 0, so that products stay out of the slow subnormal range.
 const FORGOTTEN: f32 = 1e-30;
 
-/// What a sum of gates leaves.
+/// The decay for a sum of gates.
 #[inline(always)]
 pub(super) fn decay(g: f32) -> f32 {
     kept(super::super::lanes::exp::<false>(g))
 }
 
-/// The decay, or 0 where it no longer matters. A gate that is not a number stays one.
+/// The decay, or 0 where it no longer matters. NaN stays NaN.
 #[inline(always)]
 pub(super) fn kept(x: f32) -> f32 {
     if x < FORGOTTEN { 0.0 } else { x }
@@ -445,7 +445,7 @@ impl Chunks {
         }
     }
 
-    /// The state after the chunk, over the one before; y, if asked for.
+    /// Replaces the state with the one after the chunk; returns y, if requested.
     fn advance(&mut self, s: &mut [f32], output: bool) -> &[f32] {
         match self {
             Chunks::Channel(c) => c.advance(s, output),
@@ -453,7 +453,7 @@ impl Chunks {
         }
     }
 
-    /// Every gradient, from the state before the chunk; dS of the state after it becomes that of the one before.
+    /// Every gradient, from the state before the chunk. Turns dS of the state after it into that of the one before.
     fn back(&mut self, before: &[f32], ds: &mut [f32]) {
         match self {
             Chunks::Channel(c) => c.back(before, ds),

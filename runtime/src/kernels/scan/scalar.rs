@@ -1,12 +1,13 @@
-//! One chunk of a scan whose state decays by one number a token: Mamba2's, and the gated delta rule's.
+//! One chunk of a scan with one scalar decay per token: Mamba2's, and the gated delta rule's.
 //!
-//! In: a chunk's tokens and the state S before it, [d, e]. Out: y and the state after, or gradients. Must stay
-//! true: M_ij, the decay from row j to row i, is a running product within the chunk, what crosses it an exponential; gradients of gates are sums over pairs in
-//! f64, so that what cancels does so exactly.
+//! In: a chunk's tokens and the state S before it, [d, e]. Out: y and the state after, or gradients. Must stay true:
+//! M_ij, the decay from row j to row i, is a running product within the chunk, else an exponential; gates' gradients
+//! are f64 sums over pairs, so cancelling terms cancel exactly.
 //!
 //! With p_i the decay from the chunk's start to row i, r_j that from row j to its end, A = (Q Kᵀ) ⊙ M:
 //!     Y = A U + p ⊙ (Q S)        S ← p_C S + (r ⊙ K)ᵀ U
-//! where U = β ⊙ V (β being Mamba2's dt), or for the delta rule (Yang et al. 2024, "Gated Delta Networks", section 3.3) the solution of
+//! where U = β ⊙ V (β being Mamba2's dt), or for the delta rule (Yang et al. 2024, "Gated Delta Networks", section 3.3)
+//! the solution of
 //!     (I + L) U = β ⊙ (V − Z),  Z = p ⊙ (K S),  L = strictly lower part of β ⊙ (K Kᵀ) ⊙ M
 
 use super::super::Isa;
@@ -94,7 +95,7 @@ impl Scalar {
         transpose(&mut self.keys, &self.tokens.k, dp);
     }
 
-    /// U, and for the delta rule all that leads to it.
+    /// Computes U, and for the delta rule everything that it needs.
     fn values(&mut self, s: &[f32]) {
         let Sizes { rows, dp, ep, .. } = self.sizes;
         if !self.delta {
@@ -169,7 +170,7 @@ impl Scalar {
         self.values(s);
         self.attend();
         let end = self.since_start[rows - 1];
-        // What a gate's gradient is summed from: pairs (i, j) that it lies between.
+        // The terms of a gate's gradient: pairs (i, j) that it is between.
         let mut pairs = vec![0.0f64; rows + 1]; // as differences: +x at i, −x at j
         let mut from_start = vec![0.0f64; rows]; // from the chunk's start to i
         let mut until_end = vec![0.0f64; rows]; // from j to the chunk's end
@@ -318,7 +319,7 @@ fn count_pairs(da: &[f32], a: &[f32], pairs: &mut [f64], rows: usize) {
     }
 }
 
-/// (I + L) X = B, over B; by blocks of rows, forwards.
+/// Solves (I + L) X = B in place, by blocks of rows, forwards.
 fn solve(isa: Isa, lower: &[f32], x: &mut [f32], rows: usize, width: usize) {
     let mut less = vec![0.0; PAD * width];
     for first in (0..rows).step_by(PAD) {
@@ -338,7 +339,7 @@ fn solve(isa: Isa, lower: &[f32], x: &mut [f32], rows: usize, width: usize) {
     }
 }
 
-/// (I + L)ᵀ X = B, over B; by blocks of rows, backwards.
+/// Solves (I + L)ᵀ X = B in place, by blocks of rows, backwards.
 fn solve_transposed(isa: Isa, lower: &[f32], x: &mut [f32], rows: usize, width: usize) {
     let mut less = vec![0.0; PAD * width];
     for first in (0..rows).step_by(PAD).rev() {

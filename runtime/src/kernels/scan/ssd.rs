@@ -46,7 +46,7 @@ pub fn backward(path: Path, dy: &Tensor, operands: Operands<'_>) -> Result<[Tens
     narrow(&grads, like)
 }
 
-/// The scan of keys b, queries c and values x, with gates dt a and dt for β; its state is the transpose of ours.
+/// The scan of keys b, queries c and values x, with gates dt a and dt for β. Its state is the transpose of ours.
 pub(super) fn chunked(
     isa: Isa,
     chunk: usize,
@@ -160,7 +160,7 @@ struct Scan<'a> {
     b: Tensor, // [b, t, h, n]
     c: Tensor, // [b, t, h, n]
     time: i64,
-    /// Heads to a group.
+    /// Heads per group.
     times: i64,
 }
 

@@ -1,4 +1,4 @@
-//! The chunked scans against the step-by-step ones in f64, and the laws: streaming, threads, strong gates.
+//! Tests of the chunked scans against the step-by-step ones in f64, and of the laws: streaming, threads, strong gates.
 
 use proptest::prelude::*;
 use tch::{Device, Kind, Tensor};
@@ -9,7 +9,7 @@ use super::*;
 
 const F32: (Kind, Device) = (Kind::Float, Device::Cpu);
 
-/// Numbers that depend on the seed alone, in [-1, 1].
+/// Numbers in [-1, 1] that depend only on the seed.
 fn numbers(seed: i64, size: &[i64]) -> Tensor {
     let count: i64 = size.iter().product();
     let x = (Tensor::arange(count, (Kind::Double, Device::Cpu)) + seed * 7919) * 12.9898;
@@ -56,7 +56,7 @@ impl Case {
         let Shape { b, t, h, groups, d, e } = shape;
         let gated: &[i64] = if rule == Rule::Channel { &[b, t, h, d] } else { &[b, t, h] };
         let k = numbers(2, &[b, t, groups, d]);
-        // Keys of length one, as the delta rule has them: longer ones make it grow without bound.
+        // Keys of length one, as in the delta rule; longer ones make it grow without bound.
         let norm = k.square().sum_dim_intlist([-1i64].as_slice(), true, None::<Kind>).sqrt() + 1e-6;
         Case {
             rule,
@@ -83,7 +83,7 @@ impl Case {
         all
     }
 
-    /// By the step-by-step references, in f64, scaled alike.
+    /// The results of the step-by-step references, in f64, with the same scale.
     fn steps(&self, state: Option<&Tensor>) -> Vec<Tensor> {
         let double = |x: &Tensor| x.to_kind(Kind::Double);
         let (k, v, g) = (double(&self.k), double(&self.v), double(&self.g));
@@ -117,7 +117,7 @@ impl Case {
     }
 }
 
-/// S ← exp(g) S + β k vᵀ, y = Sᵀ q with keys and queries by group, and its gradients by autograd, those of q and k
+/// S ← exp(g) S + β k vᵀ, y = Sᵀ q with keys and queries by group, and its gradients by autograd; those of q and k are
 /// by head.
 fn scalar_steps(
     q: &Tensor,
@@ -245,7 +245,7 @@ fn released_head_widths() {
     }
 }
 
-/// What comes in bf16 is summed in f32 and rounded once, and the state is f32; on either path.
+/// On either path, bf16 inputs are summed in f32 and rounded once, and the state is f32.
 #[test]
 fn bf16_operands_meet_f32_states() {
     let bf16 = |x: &Tensor| x.to_kind(Kind::BFloat16);
@@ -310,7 +310,7 @@ fn long_times_and_strong_gates_lose_nothing() {
     }
 }
 
-/// y alone at T = 16,384, against the recurrence in f64 written out.
+/// y alone at T = 16,384, against the explicit recurrence in f64.
 #[test]
 fn sixteen_thousand_tokens() {
     let shape = Shape { b: 1, t: 16_384, h: 1, groups: 1, d: 4, e: 3 };
