@@ -9,6 +9,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use compiler::lock;
+use records::run::Paths;
 
 use crate::fail::{Failure, shown};
 use crate::files;
@@ -41,6 +42,7 @@ const LOOKED_AT: usize = 1 << 16;
 /// Refuses a path that may not be written to.
 pub fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
     files::names_a_file(path)?;
+    outside_of_runs(path)?;
     let found = match fs::symlink_metadata(path) {
         Ok(found) => found,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -57,6 +59,13 @@ pub fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
             .help("name the file itself, or another one")),
         };
     }
+    if is_pipe(&found) {
+        return Err(Failure::bad_input(format!(
+            "`{}` is a pipe, and canonc writes files",
+            shown(path)
+        ))
+        .help("name a file, or /dev/stdout"));
+    }
     if found.is_file() && found.len() > 0 && !is_ours(path, kind) {
         return Err(Failure::bad_input(format!(
             "`{}` is there, and nothing in it says that it is {} that canonc wrote",
@@ -66,6 +75,35 @@ pub fn check(path: &Path, kind: Kind) -> Result<(), Failure> {
         .help("name another file, or move that one away"));
     }
     Ok(())
+}
+
+/// Opening a pipe waits for its reader, and replacing it would take it from that reader.
+#[cfg(unix)]
+fn is_pipe(found: &fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    found.file_type().is_fifo() || found.file_type().is_socket()
+}
+
+#[cfg(not(unix))]
+fn is_pipe(_: &fs::Metadata) -> bool {
+    false
+}
+
+/// Refuses a path inside the folder of a run: `canonc verify` would find a file that no run writes.
+pub fn outside_of_runs(path: &Path) -> Result<(), Failure> {
+    let folder = path.ancestors().skip(1).find(|folder| {
+        let paths = Paths::new(*folder);
+        paths.lock().is_file() && paths.writer().is_file()
+    });
+    match folder {
+        None => Ok(()),
+        Some(folder) => Err(Failure::bad_input(format!(
+            "`{}` is inside the run in `{}`, which holds only files of the run",
+            shown(path),
+            shown(folder)
+        ))
+        .help("name a path outside of it")),
+    }
 }
 
 /// Writes a file of the given kind, and makes its folder if needed.

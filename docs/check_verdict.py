@@ -439,25 +439,28 @@ def slot_of(path):
 
 
 def pattern(text):
-    """A path as general path and which layers it means."""
+    """A path as general path, which layers it means, and their range as written."""
     found = re.fullmatch(r"arch\.layers(?:\.|\[)(\*|\d+(?:\.\.\d+)?(?:/\d+)?)\]?(?:\.(.+))?", text)
     if not found:
-        return text, lambda layer: True
+        return text, lambda layer: True, None
     chosen, rest = found.groups()
     general = f"arch.layers.*.{rest}" if rest else "arch.layers.*"
     if chosen == "*":
-        return general, lambda layer: True
+        return general, lambda layer: True, None
     span, _, step = chosen.partition("/")
     first, _, end = span.partition("..")
     layers = range(int(first), int(end or int(first) + 1), int(step or 1))
-    return general, lambda layer: layer is None or layer in layers
+    return general, lambda layer: layer is None or layer in layers, layers
 
 
 def resolve(entry, a, b):
     """The slots an entry means where the arms differ, and how many factors it counts."""
     full = CANON if entry.strip() == "canon" else entry.strip()
     paths = sorted({path for path, _ in [*a.cells, *b.cells]})
-    general, selected = pattern(full)
+    general, selected, layers = pattern(full)
+    count = len({layer for arm in (a, b) for path, layer in arm.cells if path == "arch.layers.*"})
+    if layers is not None and (layers.stop > count or layers.start >= layers.stop):
+        raise Bad(f"treatment `{entry}`: the arms have {count} layers")
     means = general.removesuffix(".slots.*") + ".slots." if general.endswith(".slots.*") else None
     found = [p for p in paths if p == general or means and slot_of(p) and p == means + slot_of(p)]
     if not found:

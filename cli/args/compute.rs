@@ -167,7 +167,7 @@ pub struct GenerateArgs {
     #[command(flatten)]
     pub prompts: PromptArgs,
     /// Stop after this many
-    #[arg(long, value_name = "N", default_value_t = 64)]
+    #[arg(long, value_name = "N", default_value_t = 64, value_parser = tokens)]
     pub max_tokens: usize,
     /// 0 takes the likeliest token each time
     #[arg(long, value_name = "T", default_value_t = 1.0, value_parser = temperature)]
@@ -241,7 +241,7 @@ pub struct AnswerArgs {
     #[arg(long, value_enum, value_name = "RULE", default_value_t)]
     pub judge: Judge,
     /// Tokens of the longest answer
-    #[arg(long, value_name = "N", default_value_t = 16)]
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = tokens)]
     pub max_tokens: usize,
     /// Questions answered at a time
     #[arg(long, value_name = "N", default_value_t = 32)]
@@ -304,4 +304,12 @@ pub enum WithKernels {
     #[default]
     Fastest,
     Reference,
+}
+
+/// As many as anyone waits for.
+fn tokens(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(count @ 0..=10_000_000) => Ok(count),
+        Ok(_) | Err(_) => Err("give a whole number up to 10000000".to_owned()),
+    }
 }

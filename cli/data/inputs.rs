@@ -36,6 +36,14 @@ pub(super) fn sources(typed: &[PathBuf], out: &Path) -> Result<Vec<SourceInput>,
             let metadata = fs::metadata(&path).map_err(|error| files::missing(&path, &error))?;
             match metadata.is_dir() {
                 true => folder(&path)?,
+                // A pipe is read once and has an end; a device may have none.
+                false if is_device(&metadata) => {
+                    return Err(Failure::bad_input(format!(
+                        "`{}` is a device, not a file",
+                        shown(&path)
+                    ))
+                    .help("name files, folders, or `-` for standard input"));
+                }
                 false => vec![file(path, metadata.len())],
             }
         };
@@ -67,6 +75,17 @@ pub(super) fn sources(typed: &[PathBuf], out: &Path) -> Result<Vec<SourceInput>,
         }
     }
     Ok(sources)
+}
+
+#[cfg(unix)]
+fn is_device(metadata: &fs::Metadata) -> bool {
+    use std::os::unix::fs::FileTypeExt as _;
+    metadata.file_type().is_char_device() || metadata.file_type().is_block_device()
+}
+
+#[cfg(not(unix))]
+fn is_device(_: &fs::Metadata) -> bool {
+    false
 }
 
 /// Splits NAME=FILE, unless the whole is a file's name.

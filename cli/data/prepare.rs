@@ -241,6 +241,7 @@ fn out_of_the_way(out: &Path, sources: &[SourceInput]) -> Result<bool, Failure> 
         return Err(Failure::bad_input("what is prepared is a file, not a stream")
             .help("name it with --out FILE, such as data/c4.index"));
     }
+    crate::out::outside_of_runs(out)?;
     if let Some(folder) = out.parent().filter(|folder| !folder.as_os_str().is_empty())
         && !folder.is_dir()
     {

@@ -37,6 +37,9 @@ pub(super) fn line(text: &str) -> Says {
         }
     }
     let words = words(text);
+    if let Some(why) = elsewhere(text, &words) {
+        return Says::Unclear(why);
+    }
     let of_devices =
         words.iter().any(|word| matches!(word, Word::Device(_) | Word::Model | Word::Node(_)));
     if !of_devices {
@@ -51,6 +54,22 @@ pub(super) fn line(text: &str) -> Says {
             false => Says::Nothing,
         },
     }
+}
+
+/// Numbers from which a number of devices follows only with what the comment does not give.
+fn elsewhere(text: &str, words: &[Word]) -> Option<String> {
+    const PARALLEL: [&str; 6] = ["cp", "ddp", "dp", "fsdp", "pp", "tp"];
+    if text.to_lowercase().contains("xlarge") {
+        return Some("how many devices such an instance has is not said".to_owned());
+    }
+    words.windows(3).find_map(|three| match three {
+        [Word::Unknown(name), Word::Equals, Word::Number(_)]
+            if PARALLEL.contains(&name.as_str()) =>
+        {
+            Some(format!("`{name}` is one way to split the work, and there may be others"))
+        }
+        _ => None,
+    })
 }
 
 /// Whether the words contain a number or a key: `gpus: see the script`.
@@ -147,6 +166,13 @@ const YEARS: std::ops::RangeInclusive<u64> = 2015..=2035;
 /// Refuses numbers that may count something other than devices: `128 GPU runs`, `4 jobs x 8 GPUs`, `8 GPU nodes`,
 /// `80 GPU memory`.
 fn things(words: &[Word]) -> Result<(), String> {
+    // `8xH100x4`
+    let twice = |five: &[Word]| {
+        matches!(five, [Word::Number(_), Word::Times, Word::Model, Word::Times, Word::Number(_)])
+    };
+    if words.windows(5).any(twice) {
+        return Err("a device between two numbers can be counted in two ways".to_owned());
+    }
     let singular = |word: &Word| matches!(word, Word::Device(false) | Word::Model);
     for (at, word) in words.iter().enumerate() {
         let Word::Number(n) = word else { continue };

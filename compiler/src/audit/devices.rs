@@ -227,6 +227,9 @@ mod tests {
     fn plain_counts_are_read() {
         for (text, count) in [
             ("128 GPUs", 128),
+            ("128 chips", 128),
+            ("128 TPUv5", 128),
+            ("16 boxes of 8", 128),
             ("GPUs: 128", 128),
             ("gpus=128", 128),
             ("n_gpus = 128", 128),
@@ -339,6 +342,11 @@ mod tests {
         for text in [
             "2 GPUs were broken, so 126",
             "GPU 3",
+            "8xH100x4",
+            "4 DGX",
+            "dp=128",
+            "tp=8, dp=16",
+            "16 p5.48xlarge",
             "GPUs: see launch script",
             "gpus = TBD",
             "126 of 128 GPUs",

@@ -403,7 +403,11 @@ pub fn table(source: &str, text: &str) -> Result<Vec<Experiment>, BadInput> {
         return Err(BadInput::new(0, "the table is empty".to_owned(), help));
     };
     let separator = if header.contains('\t') { '\t' } else { ',' };
-    let columns = cells(header, separator).map_err(|why| BadInput::new(1, why, QUOTES))?;
+    let columns: Vec<String> = cells(header, separator)
+        .map_err(|why| BadInput::new(1, why, QUOTES))?
+        .iter()
+        .map(|column| column.trim().to_owned())
+        .collect();
     let name_at = columns.iter().position(|c| matches!(c.as_str(), "model" | "name"));
     let Some(name_at) = name_at else {
         let message = format!("no column is called `model` or `name`; there are {}", columns.len());

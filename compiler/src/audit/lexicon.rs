@@ -33,16 +33,17 @@ pub(super) enum Word {
     Unknown(String),
 }
 
-const DEVICE: &[&str] = &["accelerator", "card", "device", "gpu", "tpu"];
+const DEVICE: &[&str] = &["accelerator", "card", "chip", "device", "gpu", "tpu"];
 const DEVICES: &[&str] =
-    &["accelerators", "cards", "devices", "gpus", "processes", "ranks", "tpus"];
+    &["accelerators", "cards", "chips", "devices", "gpus", "processes", "ranks", "tpus"];
 /// Words for a number of devices.
 const NUMBERS_OF: &[&str] = &["ngpu", "ngpus", "nproc", "ntasks", "worldsize"];
-const NODE: &[&str] = &["host", "machine", "node", "server"];
-const NODES: &[&str] = &["hosts", "machines", "nnodes", "nodes", "servers"];
+const NODE: &[&str] = &["box", "dgx", "hgx", "host", "machine", "node", "server"];
+const NODES: &[&str] = &["boxes", "dgxs", "hosts", "machines", "nnodes", "nodes", "servers"];
 
 /// Letters that start device names; digits follow.
-const MODELS: &[&str] = &["a", "b", "gb", "gh", "gtx", "h", "k", "l", "mi", "p", "rtx", "t", "v"];
+const MODELS: &[&str] =
+    &["a", "b", "gb", "gh", "gtx", "h", "k", "l", "mi", "p", "rtx", "t", "tpuv", "v"];
 
 const COUNT: &[&str] = &["count", "n", "num", "number", "total"];
 
@@ -320,6 +321,6 @@ fn is_model(word: &str) -> bool {
     let end = rest.strip_prefix(number).unwrap_or("");
     MODELS.contains(&letters)
         && number.chars().all(|c| c.is_ascii_digit())
-        && (number.len() >= 2 || matches!(word, "l4" | "t4" | "l4s" | "t4s"))
+        && (number.len() >= 2 || letters == "tpuv" || matches!(word, "l4" | "t4" | "l4s" | "t4s"))
         && matches!(end, "" | "s" | "x" | "xs" | "g" | "ti")
 }

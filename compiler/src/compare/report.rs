@@ -27,6 +27,9 @@ pub fn text(verdict: &Verdict, exploratory: bool) -> String {
     if let Some(trainer) = verdict.trainer.word() {
         let _ = writeln!(out, "  {trainer} runs both arms, as declared");
     }
+    if !verdict.platform.is_empty() {
+        out += "  the platforms differ: results may differ by rounding, which an audit of the pair counts as a confound\n";
+    }
     if exploratory && !verdict.treatment.is_empty() {
         out += "  exploratory: this treatment was given on the command line; declare it in a comparison file\n";
     }

@@ -154,6 +154,15 @@ fn check_claims(
     same("lock", attestation.lock, digests.train);
     same("evaluation section", attestation.eval, digests.eval);
     same("platform section", attestation.platform, digests.platform);
+    if attestation.name != experiment.name {
+        report.trusted(
+            Subject::Attestation,
+            format!(
+                "the attestation's name, {}: the lock is called {}",
+                attestation.name, experiment.name
+            ),
+        );
+    }
     if let Some(plan) = plan {
         same("plan", attestation.plan, plan);
         agrees.push("plan".to_owned());

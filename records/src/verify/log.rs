@@ -114,7 +114,11 @@ pub(super) fn check_rates(log: &Log, experiment: &Experiment, report: &mut Repor
         }
     };
     let mut count = 0;
-    for Step { step, lr, .. } in log.steps() {
+    for Step { step, lr, loss, .. } in log.steps() {
+        if loss.is_some_and(|loss| loss < 0.0) {
+            report.broken(format!("step {step} logged a negative cross-entropy"));
+            return;
+        }
         let locked = rate(step.saturating_sub(1));
         if locked.to_bits() != lr.to_bits() {
             report.broken(format!("step {step} logged lr {lr:?}, and the lock gives {locked:?}"));
@@ -245,6 +249,15 @@ fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
             return;
         }
     };
+    // Canonc logs single questions since its log has a place for them, so that a log without them may be an older one.
+    let per_question = found.tokens > 0 || job.writing.is_some();
+    let last = log.evaluations().last().filter(|last| last.step == job.steps);
+    if per_question && last.is_some_and(|last| last.questions.is_none()) {
+        report.trusted(
+            Subject::HeldOut,
+            "the last evaluation: its single questions were not logged, so their part of the variance is unknown",
+        );
+    }
     for evaluation in log.evaluations() {
         if let Err(why) = check_evaluation(evaluation, &found, job) {
             report.broken(format!("the evaluation after step {} {why}", evaluation.step));
@@ -283,6 +296,9 @@ fn check_evaluation(evaluation: &Evaluation, found: &HeldOut, job: &Job) -> Resu
         true => Ok(()),
         false => Err(format!("logged {logged} {what}, and the lock gives {locked}")),
     };
+    if nll.is_some_and(|nll| nll < 0.0) {
+        return Err("logged a negative cross-entropy".to_owned());
+    }
     same("counted targets", *counted, found.counted)?;
     let metrics = job.metrics;
     same("tokens of answers", tokens.of, if metrics.tokens { found.tokens } else { 0 })?;
