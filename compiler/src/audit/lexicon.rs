@@ -205,7 +205,9 @@ fn number(chars: &[char], from: usize, words: &mut Vec<Word>) -> usize {
         return to;
     };
     let times = glued.strip_prefix('x').filter(|rest| {
-        rest.is_empty() || is_model(rest) || rest.starts_with(|c: char| c.is_ascii_digit())
+        rest.is_empty()
+            || rest.split('x').next().is_some_and(is_model)
+            || rest.starts_with(|c: char| c.is_ascii_digit())
     });
     let unit = DEVICE.contains(&glued.as_str()) || DEVICES.contains(&glued.as_str());
     if times.is_some() {

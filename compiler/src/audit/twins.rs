@@ -98,7 +98,10 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
 /// The key of two experiments that differ in one thing, and not in the treatment. That key is the comparison,
 /// not a confound.
 fn one_change<'k>(a: &Subject, b: &Subject, keys: &[&'k str], declared: &Pairs) -> Option<&'k str> {
-    if treatment_of(a, &declared.treatment) != treatment_of(b, &declared.treatment) {
+    let treatment = |subject| treatment_of(subject, &declared.treatment);
+    // Where nothing says what is treated, names such as `A` and `ACanon` may mean a treatment.
+    let known = declared.treatment.iter().any(|path| a.value(path).is_some());
+    if treatment(a) != treatment(b) || !known {
         return None;
     }
     let decides = |path: &&&str| {
