@@ -139,8 +139,8 @@ pub fn said(looks: &[Looked]) -> Vec<String> {
             |(low, high)| format!("{low:+.4} … {high:+.4}, valid at every look"),
         );
         Some(format!(
-            "{arm}: after {} seeds {what}: {metric} {} ({interval}; p {})",
-            look.n,
+            "{arm}: after {} {what}: {metric} {} ({interval}; p {})",
+            compare::counted(look.n, "seed"),
             number(look.mean),
             number(look.p)
         ))

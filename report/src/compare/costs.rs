@@ -18,6 +18,9 @@ pub struct Costs {
     /// Elements for each token that the backward pass needs, without recomputation.
     pub activations: Option<f64>,
     pub tokens: Option<f64>,
+    /// Optimiser steps that these tokens are of.
+    #[serde(skip)]
+    pub steps: Option<f64>,
 }
 
 impl Costs {
@@ -28,6 +31,7 @@ impl Costs {
             flops: number("budget.flops"),
             activations: number("arch.saved_per_token"),
             tokens: number("budget.tokens"),
+            steps: number("budget.steps"),
         }
     }
 }
@@ -75,11 +79,18 @@ impl Comparison {
 
     pub(super) fn tuning(&self, arm: &super::Arm) -> Tuning {
         let runs = arm.points.iter().map(Vec::len).sum();
-        let tokens = self.costs(arm).and_then(|costs| costs.tokens);
+        // A run that diverged trained no further than that step.
+        let tokens_of = |run: &super::Run| {
+            let Costs { tokens, steps, .. } = self.costs(arm)?;
+            match run.curves.diverged {
+                None => tokens,
+                Some(step) => Some(tokens? * (step as f64 / steps?).min(1.0)),
+            }
+        };
         Tuning {
             points: arm.points.iter().filter(|runs| !runs.is_empty()).count(),
             runs,
-            tokens: tokens.map(|tokens| tokens * runs as f64),
+            tokens: arm.points.iter().flatten().map(tokens_of).sum(),
         }
     }
 }
