@@ -19,7 +19,7 @@ use crate::compared::compared;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
 use crate::runs::{failure, read_text};
-use crate::{out, output};
+use crate::{looks, out, output};
 
 /// Degrees of freedom of a spread that is given: it is taken as known.
 const KNOWN: f64 = 10_000.0;
@@ -83,10 +83,7 @@ pub fn plan(args: &PlanArgs) -> Outcome {
     };
     let (listed_seeds, fewest_seeds) = match analysis.stop {
         Stop::Fixed => (comparison.seeds.len(), None),
-        Stop::Sequential { max_seeds } => {
-            let each = confidence.of_each(tests);
-            (max_seeds, Some(Rule::new(each, plan::MOST).fewest()))
-        }
+        Stop::Sequential { max_seeds } => (max_seeds, looks::fewest(&comparison)),
     };
     let document = Document {
         schema: "canonc.plan.v1",

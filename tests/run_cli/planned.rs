@@ -213,6 +213,12 @@ fn a_stopping_rule_that_is_chosen_after_the_results_is_warned_of() {
     {
         assert!(said.contains(what), "{what}: {said}");
     }
+    // Three seeds are too few for the rule at this level.
+    let three = format!("{head}{rule}max_seeds = 3\n{}{arms}", seeds(&[9, 8, 7, 6]));
+    fs::write(place.path("three.toml"), three).unwrap();
+    let said = place.exits(2, "build three.toml");
+    assert!(said.contains("after 3 seeds") && said.contains("cannot decide before 4"), "{said}");
+    assert!(!place.path("lockfiles/three.lock").exists());
     let said = place.exits(0, "plan lockfiles/chosen.lock --effect 0.1 --noise 0.1");
     assert!(said.contains("at most 9 seeds under its stopping rule, which needs 4"), "{said}");
 }
