@@ -319,17 +319,6 @@ impl Curves {
 }
 
 impl Curves {
-    /// Marks the session that the seconds are of: the comparison whose folder the run is in. A run in no comparison's
-    /// folder was not interleaved with others, and its seconds are compared with none.
-    pub fn timed_in(&mut self, place: &Path, folder: &Path) {
-        let session = place.parent().filter(|session| Some(*session) != folder.parent());
-        self.timed_on = self
-            .timed_on
-            .take()
-            .zip(session)
-            .map(|(on, session)| format!("{on}\nfolder {}", session.display()));
-    }
-
     /// A metric after the last step.
     pub fn last(&self, metric: &str) -> Option<f64> {
         self.finals().get(metric).copied()

@@ -3,11 +3,13 @@
 //! In: the locks of the arms, and their runs. Out: one table. Must stay true: a cost is of the lock, never guessed;
 //! what was not measured says so; tuning counts the points and tokens of this comparison alone.
 
+use std::path::Path;
+
 use compiler::lock::Experiment;
 use serde::Serialize;
 
 use super::table::{NOTHING, Section, Table};
-use super::{Comparison, Role, Unit};
+use super::{Comparison, Curves, Role, Unit};
 
 /// Of one run, as its lock derives them; `None` where the lock has no such field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -53,6 +55,19 @@ pub struct Tuning {
     pub runs: usize,
     /// Training tokens of all these runs.
     pub tokens: Option<f64>,
+}
+
+impl Curves {
+    /// Marks the session that the seconds are of: the comparison whose folder the run is in. A run in no comparison's
+    /// folder was not interleaved with others, and its seconds are compared with none.
+    pub fn timed_in(&mut self, place: &Path, folder: &Path) {
+        let session = place.parent().filter(|session| Some(*session) != folder.parent());
+        self.timed_on = self
+            .timed_on
+            .take()
+            .zip(session)
+            .map(|(on, session)| format!("{on}\nfolder {}", session.display()));
+    }
 }
 
 impl Comparison {
