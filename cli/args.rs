@@ -458,8 +458,9 @@ Each comparison has
   looks        of a stopping rule: the look that each arm's rows are of, {arm, metric, n, mean, e, p,
                interval, undefined, decision (continue, differs, equivalent, exhausted)}
   siblings     {used, locks: [{name, path, id, seeds}], left_out: [{init, data, arms, paired}],
-               earlier_looks: [{lock, looks, decision}]}: other locks of the same arms, finished seeds
-               that this lock leaves out, looks under an earlier lock; warnings says them in words
+               earlier_looks: [{lock, looks, decision}], taken}: other locks of the same arms, finished seeds
+               that this lock leaves out, looks under an earlier lock, runs in folders of
+               other comparisons (of a lock with a stopping rule); warnings says them in words
   seen         what training showed of the questions: {questions: {questions, shown, windows,
                of_windows}} or \"by_design\"; null where it was not counted
   time_bound   how far the base may be from itself where ratios of times have an interval

@@ -20,7 +20,7 @@ use records::job::Job;
 use records::run::{Paths, append_line, belongs, read_lock};
 
 use crate::args::CompareArgs;
-use crate::compared::{compared, heading};
+use crate::compared::{compared, heading, places};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
 use crate::looks;
@@ -75,7 +75,7 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
         looks::record(comparison, &folder, &looks)?;
         let mut compared = compared(comparison, &due, &folder, &found)?;
         compared.proved.siblings =
-            compare::siblings(comparison, Path::new(locks::FOLDER), &args.dir);
+            siblings(comparison, &compared, &args.dir, &places(&due, &folder, &found)?);
         compared.proved.seen = shown::seen(comparison, &due, &folder, true)?;
         for line in looks::said(&looks) {
             output::note(&compared.calls(&line));
@@ -156,7 +156,18 @@ fn check(
     Ok(())
 }
 
-/// Prints the verdict and the table, and returns the page with the curves, which is written to the folder of the runs.
+/// Other locks and finished seeds of the arms; `dir` is the folder of runs.
+pub fn siblings(
+    comparison: &Comparison,
+    compared: &compare::Comparison,
+    dir: &Path,
+    places: &[PathBuf],
+) -> compare::Siblings {
+    let locks = Path::new(locks::FOLDER);
+    compare::siblings(comparison, locks, dir, places, compared.used_seeds())
+}
+
+/// Prints the verdict and the table, and gives the page with the curves, which lies beside the runs.
 fn say(
     comparison: &Comparison,
     compared: &compare::Comparison,

@@ -3,7 +3,7 @@
 //! In: a locked comparison and the folder of its runs. Out: their curves by arm, and the heading of its verdict.
 //! Must stay true: nothing is run; an incomplete run, or one of another lock, gives no curve.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use compiler::lock::{Comparison, Role, Run};
 use report::compare::{self, Arm, Proved};
@@ -26,8 +26,9 @@ pub fn compared(
     let mut arms: Vec<Arm> = Vec::new();
     for run in runs {
         let place = found.place(folder, &run.experiment)?;
-        let curves = compare::read(&place, &run.experiment);
-        let read = compare::Run { seed: run.seed, curves: curves.map_err(failure)? };
+        let mut curves = compare::read(&place, &run.experiment).map_err(failure)?;
+        curves.timed_in(&place, folder);
+        let read = compare::Run { seed: run.seed, curves };
         if let Some(label) = points.get_mut(run.point) {
             *label = point(comparison, run);
         }
@@ -48,7 +49,12 @@ pub fn compared(
     Ok(compare::Comparison { arms, points, selection, proved })
 }
 
-/// A run's point in the grid: `optimizer.lr 0.003`.
+/// The folders of these runs.
+pub fn places(runs: &[&Run], folder: &Path, found: &Found) -> Result<Vec<PathBuf>, Failure> {
+    runs.iter().map(|run| found.place(folder, &run.experiment)).collect()
+}
+
+/// A run's place in the grid: `optimizer.lr 0.003`.
 fn point(comparison: &Comparison, run: &Run) -> String {
     let paths = comparison.grid.iter().flat_map(|grid| &grid.paths);
     let values =

@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 use compiler::lock::{Comparison, Run, Stop};
 use records::run::Paths;
 use report::compare::{self, Looked};
-use report::statistics::sequential::Decision;
+use report::statistics::Confidence;
+use report::statistics::sequential::{Decision, Rule};
 use serde::Serialize;
 
 use crate::compared::compared;
@@ -21,6 +22,40 @@ use crate::out::{self, Kind};
 /// The keys of a line of looks, in order.
 pub const KEYS: &[&str] =
     &["lock", "arm", "metric", "n", "mean", "e", "p", "interval", "undefined", "decision"];
+
+/// With a stopping rule, the seeds before which it cannot decide, at its level of each test.
+pub fn fewest(comparison: &Comparison) -> Option<usize> {
+    let level = Confidence::new(1.0 - comparison.analysis.level.to_f64())?;
+    let tests = comparison.verdicts.len() * comparison.analysis.family.len();
+    match comparison.analysis.stop {
+        Stop::Fixed => None,
+        Stop::Sequential { .. } => Some(Rule::new(level.of_each(tests), MOST).fewest()),
+    }
+}
+
+/// Where the search for the fewest seeds ends.
+const MOST: usize = 10_000;
+
+/// Refuses a stopping rule that ends before it can decide.
+pub fn can_decide(comparison: &Comparison) -> Result<(), Failure> {
+    let (Stop::Sequential { max_seeds }, Some(fewest)) =
+        (comparison.analysis.stop, fewest(comparison))
+    else {
+        return Ok(());
+    };
+    if max_seeds >= fewest {
+        return Ok(());
+    }
+    let tests = comparison.verdicts.len() * comparison.analysis.family.len();
+    Err(Failure::bad_input(format!(
+        "the stopping rule of `{}` ends after {}, and at its level ({} for {}) it cannot decide before {fewest}",
+        comparison.name,
+        compare::counted(max_seeds, "seed"),
+        comparison.analysis.level,
+        compare::counted(tests, "test")
+    ))
+    .help(format!("list at least {fewest} seeds, and raise max_seeds in [analysis] if it is there")))
+}
 
 /// The runs that are due, and the looks so far.
 pub fn due<'c>(
@@ -139,8 +174,8 @@ pub fn said(looks: &[Looked]) -> Vec<String> {
             |(low, high)| format!("{low:+.4} … {high:+.4}, valid at every look"),
         );
         Some(format!(
-            "{arm}: after {} seeds {what}: {metric} {} ({interval}; p {})",
-            look.n,
+            "{arm}: after {} {what}: {metric} {} ({interval}; p {})",
+            compare::counted(look.n, "seed"),
             number(look.mean),
             number(look.p)
         ))

@@ -19,7 +19,7 @@ use crate::compared::compared;
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
 use crate::runs::{failure, read_text};
-use crate::{out, output};
+use crate::{looks, out, output};
 
 /// Degrees of freedom of a given spread, which counts as known.
 const KNOWN: f64 = 10_000.0;
@@ -39,7 +39,10 @@ struct Document {
     /// Source of the noise estimate.
     noise_from: Source,
     plan: Plan,
-    power_of_listed_seeds: f64,
+    /// `None` with a stopping rule, whose power at a given number of seeds is not computed.
+    power_of_listed_seeds: Option<f64>,
+    /// With a stopping rule, the seeds before which it cannot decide.
+    fewest_seeds: Option<usize>,
     equivalence: Option<Plan>,
     sequential: Option<SequentialPlan>,
 }
@@ -78,7 +81,10 @@ pub fn plan(args: &PlanArgs) -> Outcome {
             Some(found.map_err(refused)?)
         }
     };
-    let listed_seeds = comparison.seeds.len();
+    let (listed_seeds, fewest_seeds) = match analysis.stop {
+        Stop::Fixed => (comparison.seeds.len(), None),
+        Stop::Sequential { max_seeds } => (max_seeds, looks::fewest(&comparison)),
+    };
     let document = Document {
         schema: "canonc.plan.v1",
         lock: comparison.id().to_string(),
@@ -91,7 +97,10 @@ pub fn plan(args: &PlanArgs) -> Outcome {
         noise,
         noise_from,
         plan: found,
-        power_of_listed_seeds: plan::power(args.effect, spread.sd, listed_seeds, &wanted),
+        power_of_listed_seeds: fewest_seeds
+            .is_none()
+            .then(|| plan::power(args.effect, spread.sd, listed_seeds, &wanted)),
+        fewest_seeds,
         equivalence,
         sequential,
     };
@@ -228,6 +237,7 @@ fn text(document: &Document) -> String {
         noise_from,
         plan,
         power_of_listed_seeds,
+        fewest_seeds,
         equivalence,
         sequential,
     } = document;
@@ -273,9 +283,17 @@ fn text(document: &Document) -> String {
             "  sequential {most} to list, {expected:.1} used on average before the rule stops"
         ));
     }
-    said.push(format!(
-        "  this lock  {listed_seeds} seeds (power {})",
-        percent(*power_of_listed_seeds)
-    ));
+    said.push(match (power_of_listed_seeds, fewest_seeds) {
+        (Some(power), _) => format!("  this lock  {listed_seeds} seeds (power {})", percent(*power)),
+        (None, Some(fewest)) if fewest > listed_seeds => format!(
+            "  this lock  at most {listed_seeds} seeds: its stopping rule can decide nothing, as it needs {fewest}; raise \
+             max_seeds"
+        ),
+        (None, fewest) => format!(
+            "  this lock  at most {listed_seeds} seeds under its stopping rule, which needs {} to decide (power not \
+             computed)",
+            fewest.unwrap_or(0)
+        ),
+    });
     said.join("\n") + "\n"
 }

@@ -12,7 +12,7 @@ use report::page::{self, NoSuchModel, Part, Published, Report};
 use report::{compare, tensorboard};
 
 use crate::args::ReportArgs;
-use crate::compared::{compared, heading};
+use crate::compared::{compared, heading, places};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
 use crate::looks;
@@ -165,8 +165,8 @@ fn finished(comparison: &Comparison, folder: &Path, found: &Found) -> Result<Par
     let mut compared = compared(comparison, &due, folder, found).map_err(say)?;
     compared.proved.seen = crate::shown::seen(comparison, &due, folder, false)?;
     if let Some(runs) = folder.parent() {
-        let locks = Path::new(crate::locks::FOLDER);
-        compared.proved.siblings = compare::siblings(comparison, locks, runs);
+        let places = places(&due, folder, found)?;
+        compared.proved.siblings = crate::compare::siblings(comparison, &compared, runs, &places);
     }
     part(comparison, &compared, &due, folder, found)
 }

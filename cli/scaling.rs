@@ -51,6 +51,10 @@ struct OneSize {
     treated_over_base: f64,
     base: Vec<f64>,
     treated: Vec<f64>,
+    /// Seeds of the lock.
+    listed: usize,
+    /// Pairs that have no losses because a run of them diverged.
+    diverged: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -246,6 +250,8 @@ fn size(one: &One, args: &ScalingArgs) -> Result<OneSize, Failure> {
         treated_over_base: of_treated / of_base,
         base: losses.iter().map(|(base, _)| *base).collect(),
         treated: losses.iter().map(|(_, treated)| *treated).collect(),
+        listed: locked.seeds.len(),
+        diverged: pairs.iter().map(|pair| pair.lost()).map(|l| l.base + l.treated + l.both).sum(),
     })
 }
 
@@ -300,6 +306,15 @@ fn metric(which: Which) -> &'static str {
     }
 }
 
+/// `9 of 12, 1 diverged`: pairs of seeds that the fit uses.
+fn used(size: &OneSize) -> String {
+    let count = size.base.len();
+    let of = if count == size.listed { String::new() } else { format!(" of {}", size.listed) };
+    let diverged =
+        if size.diverged > 0 { format!(", {} diverged", size.diverged) } else { String::new() };
+    format!("{count}{of}{diverged}")
+}
+
 fn text(document: &Document) -> String {
     let Document { by, metric, base, treated, controlled, sizes, refused, .. } = document;
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len().max(1) as f64;
@@ -316,10 +331,16 @@ fn text(document: &Document) -> String {
             format!("×{:.3}", size.treated_over_base),
             format!("{:.4} nats", mean(&size.base)),
             format!("{:.4} nats", mean(&size.treated)),
-            size.base.len().to_string(),
+            used(size),
         ]);
     }
     let mut said = output::table(&rows, &[false, true, true, true, true, true], 0);
+    for size in sizes.iter().filter(|size| size.diverged > 0) {
+        said.push_str(&format!(
+            "Warning: {} of {} pairs of {} diverged: the fit leaves the worst results out.\n",
+            size.diverged, size.listed, size.name
+        ));
+    }
     if !controlled {
         said.push_str(
             "NOT CONTROLLED at every size: the gain cannot be attributed to the treatment.\n",

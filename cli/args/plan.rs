@@ -27,7 +27,8 @@ Exit codes: 0 there is a plan, 1 the runs do not allow one, 2 a lock or number c
 Schema of --json: {schema: \"canonc.plan.v1\", lock, metric, effect, power, level, tests, listed_seeds,
 noise: {sd, df, repetitions, low, high, confidence}, or null with --noise, noise_from: {from: \"aa_pairs\", \"pooled_runs\" or
 \"given\", of: seeds of each pair or run, aa_pairs: finished pairs}, plan: {seeds, power,
-cautious_seeds, spread: {sd, df}, cautious_sd}, power_of_listed_seeds, equivalence: the same as plan, null
+cautious_seeds, spread: {sd, df}, cautious_sd}, power_of_listed_seeds and fewest_seeds (null and a number
+with a stopping rule), equivalence: the same as plan, null
 without a margin, sequential: {most, expected, power, sequences}, null without a stopping rule}.")]
 pub struct PlanArgs {
     /// A lock of kind comparison

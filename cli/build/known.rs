@@ -135,7 +135,10 @@ impl Known {
             });
             let arms = arms.collect::<Result<Vec<_>, Failure>>()?;
             match read.comparison(name, source, arms) {
-                Ok(comparison) => made.push(Lock::Comparison(comparison)),
+                Ok(comparison) => {
+                    crate::looks::can_decide(&comparison).map_err(|why| why.at(source))?;
+                    made.push(Lock::Comparison(comparison));
+                }
                 Err(why) => {
                     if let NoComparison::Confounded(_, verdict) = &why {
                         output::data(&compare::text(verdict, false))?;

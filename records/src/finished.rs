@@ -81,7 +81,7 @@ pub fn records(
 /// The error for a run that was interrupted, or that a process is working on.
 fn unfinished(paths: &Paths) -> RunError {
     let folder = paths.folder.display();
-    if !paths.lock().exists() {
+    if !paths.lock().exists() && !paths.metrics().exists() {
         return RunError::finding(
             format!("the run in {folder} has not started: there is no lock in it"),
             "`canonc run` on its lock trains it, or `canonc compare` on the lock of its comparison",

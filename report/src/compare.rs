@@ -9,6 +9,8 @@
 mod analysis;
 mod caption;
 #[cfg(test)]
+mod claims;
+#[cfg(test)]
 mod concludes;
 mod costs;
 mod diverged;
@@ -42,8 +44,9 @@ use records::run::{Paths, RunError};
 use crate::statistics::questions::Split;
 use crate::statistics::{Better, Paired, SignFlip, sign_flip};
 
-pub(crate) use analysis::better;
 pub use analysis::{Analysis, Member, analysis_of, together};
+pub(crate) use analysis::{better, strictest};
+pub(crate) use caption::level;
 pub use compiler::lock::Role;
 pub use costs::Costs;
 pub use diverged::Lost;
@@ -51,7 +54,7 @@ pub(crate) use diverged::diverged;
 pub use effect::{Itself, NoInterval, NoNoise, STEADY, Varied};
 pub use interval::{Interval, interval};
 pub use json::{Document, json};
-pub use looks::{LOOKS, Looked};
+pub use looks::{LOOKS, Looked, counted};
 pub use methods::methods;
 pub use nuisance::{Edge, End};
 pub use parts::{NoParts, Single};
@@ -61,7 +64,7 @@ pub use seen::Seen;
 pub(crate) use seen::label;
 pub use siblings::{LeftOut, Sibling, Siblings, siblings};
 pub use table::{Section, Summary, Table, summary};
-pub(crate) use table::{at, effect_cells, interval_head, mean_cell, p_cell, title};
+pub(crate) use table::{at, effect_cells, interval_head, mean_cell, p_cell, percent, title};
 
 /// The logged curves of one run.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 
 use crate::compare::{
     Comparison, NOT_CONTROLLED, Pair, Row, Table, Unit, analysis_of, at, diverged, effect_cells,
-    interval_head, label, mean_cell, p_cell, together,
+    interval_head, label, level, mean_cell, p_cell, percent, strictest, together,
 };
 use crate::statistics::{Confidence, Judged};
 
@@ -58,10 +58,13 @@ fn lines<'a>(entries: &[Entry<'a>]) -> Vec<Line<'a>> {
 /// One line for each treatment arm, grouped by task.
 pub fn table(entries: &[Entry<'_>]) -> Table {
     let lines = lines(entries);
-    let confidence = entries
-        .first()
-        .map_or(Confidence::NINETY_FIVE, |entry| analysis_of(entry.comparison).confidence);
-    let interval = interval_head(confidence, lines.iter().filter_map(|line| line.row.as_ref()));
+    let common = common(entries);
+    let interval = match common {
+        Some(confidence) => {
+            interval_head(confidence, lines.iter().filter_map(|line| line.row.as_ref()))
+        }
+        None => "interval, at the level of its row".to_owned(),
+    };
     let head = [
         "task",
         "metric",
@@ -96,7 +99,16 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
             at(comparison, &pair.arm.name, pair.arm_point),
             arm,
             row.as_ref().map_or_else(nothing, |row| row.difference_cell(lost)),
-            of_row(Row::interval_cell),
+            match (common, row) {
+                (None, Some(row)) if row.result.is_ok() => {
+                    format!(
+                        "{} ({})",
+                        row.interval_cell(),
+                        percent(analysis_of(comparison).confidence)
+                    )
+                }
+                _ => of_row(Row::interval_cell),
+            },
             p_cell(row.as_ref().and_then(|row| Some(row.result.ok()?.p))),
             adjusted,
             effect,
@@ -112,18 +124,27 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
     }
 }
 
-/// The caption of the table.
+/// The level of all intervals; `None` where they have several.
+fn common(entries: &[Entry<'_>]) -> Option<Confidence> {
+    let mut levels = entries.iter().map(|entry| analysis_of(entry.comparison).confidence);
+    let first = levels.next().unwrap_or(Confidence::NINETY_FIVE);
+    levels.all(|level| level == first).then_some(first)
+}
+
+/// What has to be said with the table.
 pub fn caption(entries: &[Entry<'_>]) -> String {
     let lines = lines(entries);
+    let comparisons: Vec<&Comparison> = entries.iter().map(|entry| entry.comparison).collect();
     let anytime = lines.iter().any(|line| line.row.as_ref().is_some_and(|row| row.anytime));
     let test = match anytime {
         false => "paired t test",
         true => "paired t test, or of the anytime-valid one where a stopping rule is declared,",
     };
     format!(
-        "One family of {} tests: p is that of the {test} of each line, and Holm's adjustment counts all lines. \
-         The design says what the arms differ in by their locks, not how large the effect is.",
-        lines.len()
+        "One family of {} tests: p is that of the {test} of each line, and Holm's adjustment counts all lines \
+         at level {}. The design says what the arms differ in by their locks, not how large the effect is.",
+        lines.len(),
+        level(strictest(&comparisons))
     )
 }
 

@@ -181,6 +181,48 @@ fn a_plan_says_why_there_is_none() {
     assert!(said.contains("10000 seeds reach a power of"), "{said}");
 }
 
+/// A rule that is chosen when the results are known: finished seeds that it does not use are
+/// named, and nothing says that the rule was there first.
+#[test]
+fn a_stopping_rule_that_is_chosen_after_the_results_is_warned_of() {
+    let head = "base = \"plain\"\ntreatment = [\"optimizer.lr\"]\n";
+    let (fast, slow) = (("lr = 0.01", "lr = 0.03"), ("lr = 0.01", "lr = 0.0000001"));
+    let place = comparison(
+        &[("plain", "small", &[SHORT, fast]), ("treated", "small", &[SHORT, slow])],
+        &format!("{head}{}", seeds(&[1, 2, 3, 4, 5, 6, 7, 8, 9])),
+    );
+    place.exits(0, "build both.toml");
+    place.exits(0, "compare lockfiles/both.lock");
+    let both = fs::read_to_string(place.path("both.toml")).unwrap();
+    let arms = &both[both.find("[arms]").unwrap()..];
+    let rule = "[analysis]\nstop = \"sequential\"\n";
+    let chosen = format!("{head}{rule}{}{arms}", seeds(&[1, 2, 3, 4, 5, 6, 7, 8, 9]));
+    fs::write(place.path("chosen.toml"), chosen).unwrap();
+    place.exits(0, "build chosen.toml");
+    let output = place.type_in("compare lockfiles/chosen.lock --json");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let one = &value["comparisons"][0];
+    let used = one["looks"][0]["n"].as_u64().unwrap() as usize;
+    let siblings = &one["siblings"];
+    assert!((4..9).contains(&used), "{value}");
+    assert_eq!(siblings["used"], used);
+    assert_eq!(siblings["left_out"].as_array().unwrap().len(), 9 - used, "{siblings}");
+    assert_eq!(siblings["taken"].as_array().unwrap().len(), 2 * used, "{siblings}");
+    let said = place.exits(0, "compare lockfiles/chosen.lock");
+    for what in [&format!("compares {used} of 9 seeds"), "may have been chosen after their results"]
+    {
+        assert!(said.contains(what), "{what}: {said}");
+    }
+    // Three seeds are too few for the rule at this level.
+    let three = format!("{head}{rule}max_seeds = 3\n{}{arms}", seeds(&[9, 8, 7, 6]));
+    fs::write(place.path("three.toml"), three).unwrap();
+    let said = place.exits(2, "build three.toml");
+    assert!(said.contains("after 3 seeds") && said.contains("cannot decide before 4"), "{said}");
+    assert!(!place.path("lockfiles/three.lock").exists());
+    let said = place.exits(0, "plan lockfiles/chosen.lock --effect 0.1 --noise 0.1");
+    assert!(said.contains("at most 9 seeds under its stopping rule, which needs 4"), "{said}");
+}
+
 #[test]
 fn a_stopping_rule_looks_after_every_seed_and_stops() {
     let declared = format!(

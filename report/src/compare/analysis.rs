@@ -114,17 +114,24 @@ impl Comparison {
 /// the strictest of their levels. In the order of the comparisons and their pairs.
 pub fn together(comparisons: &[&Comparison]) -> Vec<Judged> {
     let mut rows = Vec::new();
-    let mut confidence = Confidence::NINETY_FIVE;
     for comparison in comparisons {
         let analysis = analysis_of(comparison);
-        if analysis.confidence > confidence {
-            confidence = analysis.confidence;
-        }
         for pair in comparison.pairs() {
             rows.push(input(&pair, &analysis.primary, &analysis));
         }
     }
-    judge(&rows, confidence)
+    judge(&rows, strictest(comparisons))
+}
+
+/// The strictest of their levels, and of 0.05.
+pub(crate) fn strictest(comparisons: &[&Comparison]) -> Confidence {
+    let levels = comparisons.iter().map(|comparison| analysis_of(comparison).confidence);
+    levels.fold(
+        Confidence::NINETY_FIVE,
+        |strictest, level| {
+            if level > strictest { level } else { strictest }
+        },
+    )
 }
 
 fn members<'a>(

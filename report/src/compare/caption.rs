@@ -97,6 +97,8 @@ pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
              are as skewed as an exponential distribution: {}.",
             covered.join("; ")
         ));
+    } else {
+        said.push_str(" Its coverage was not measured at this level.");
     }
     let flat = |row: &&Row| {
         use crate::statistics::Undefined::NoVariance;
@@ -105,7 +107,7 @@ pub(super) fn intervals(rows: &[Row], confidence: Confidence) -> String {
     let flat: BTreeSet<&str> = rows.iter().filter(flat).map(|row| row.metric.as_str()).collect();
     if !flat.is_empty() {
         said.push_str(&format!(
-            " All differences of {} are equal, as they are at a floor or a ceiling, so their spread is unknown.",
+            " All differences of {} are equal, so their spread is unknown.",
             flat.into_iter().collect::<Vec<_>>().join(", ")
         ));
     }
@@ -128,7 +130,7 @@ pub(super) fn tests(
     let names: Vec<String> = analysis.family.iter().map(called).collect();
     let tests = if count == 1 { "one test".to_owned() } else { format!("{count} tests") };
     let source =
-        if analysis.declared { "declared" } else { "by default, as the lock declares none" };
+        if analysis.declared { "declared" } else { "by default the metric of the selection" };
     let mut said = format!(
         "p is that of the {test}. The family ({source}) is {tests}: {} of each treated arm; Holm's adjustment keeps its \
          level at {}. Other rows are exploratory: their p is not adjusted and they get no word.",
@@ -150,17 +152,46 @@ pub(super) fn tests(
         )),
         None => said.push_str(" No margin is declared, so no row can be called equivalent."),
     }
-    let undecided =
-        family.iter().filter(|member| member.judged.effect == Effect::Undecided).count();
-    if undecided > 0 {
+    said.push_str(&undecided(comparison, family));
+    said
+}
+
+/// What an undecided row leaves open: its interval may hold zero, exclude it, or not be there.
+fn undecided(comparison: &Comparison, family: &[Member]) -> String {
+    let pairs = comparison.pairs();
+    let ends = |member: &Member| {
+        let is_its = |pair: &&Pair<'_>| {
+            pair.arm.name == member.arm
+                && (pair.arm_point, pair.base_point) == (member.arm_point, member.base_point)
+        };
+        pairs.iter().find(is_its)?.row(&member.metric)?.result.ok()
+    };
+    let open = family.iter().filter(|member| member.judged.effect == Effect::Undecided);
+    let (mut holds, mut excludes, mut unknown) = (false, false, false);
+    for member in open {
+        match ends(member) {
+            Some(found) if found.low <= 0.0 && 0.0 <= found.high => holds = true,
+            Some(_) => excludes = true,
+            None => unknown = true,
+        }
+    }
+    let mut said = String::new();
+    if holds {
+        said.push_str(" Undecided does not mean equal: the data fit both an effect and none.");
+    }
+    if excludes {
         said.push_str(
-            " Undecided does not mean equal: the data allow no difference, and they also allow one.",
+            " An undecided row whose interval excludes zero is undecided because all tests of the family count, or \
+             because runs diverged.",
         );
+    }
+    if unknown && !holds {
+        said.push_str(" A row without an interval is undecided.");
     }
     said
 }
 
-pub(super) fn level(confidence: Confidence) -> String {
+pub(crate) fn level(confidence: Confidence) -> String {
     let level = format!("{:.4}", confidence.alpha());
     level.trim_end_matches('0').to_owned()
 }
@@ -186,7 +217,8 @@ fn itself(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
             (false, false) => "init and data seeds",
         };
         return format!(
-            "The repetitions of the base have its {same}: its A/A noise needs other init and other data seeds."
+            "The repetitions of the base share {same}, with it or among themselves: its A/A noise needs other init and \
+             other data seeds, all of them distinct."
         );
     }
     let mut said = format!(
@@ -248,7 +280,8 @@ fn times(pairs: &[Pair<'_>], rows: &[Row]) -> Option<String> {
     let mut said = Vec::new();
     if pairs.iter().any(apart) {
         said.push(
-            "Step times of runs that had not the same platform and machine are not compared."
+            "Step times of runs that had not the same platform and machine are not compared, and neither are those in \
+             folders of different comparisons."
                 .to_owned(),
         );
     }

@@ -12,11 +12,11 @@ use crate::statistics::draws::Draws;
 use crate::statistics::equivalence::{Margin, Open};
 use crate::statistics::sequential::Decision;
 
-/// Nine seeds' differences with a mean that is not due to chance.
-const NINE: [f64; 9] = [-0.3, -0.1, -0.25, -0.05, -0.2, -0.35, 0.05, -0.15, -0.25];
+/// Differences of nine seeds whose mean is not chance.
+pub(super) const NINE: [f64; 9] = [-0.3, -0.1, -0.25, -0.05, -0.2, -0.35, 0.05, -0.15, -0.25];
 
-/// Losses in which the treated arm differs from the base by these; the replicates differ by plus or minus 0.1.
-fn of_losses(differences: &[f64]) -> Comparison {
+/// Of the losses of a base the treated arm differs by these; the repetitions of the base by 0.1 up and down.
+pub(super) fn of_losses(differences: &[f64]) -> Comparison {
     let n = differences.len();
     let base = |seed: usize| 2.0 + 0.1 * seed as f64;
     let treated =
@@ -38,8 +38,8 @@ fn of_losses(differences: &[f64]) -> Comparison {
     }
 }
 
-/// A comparison from the accuracies of both arms.
-fn of_shares(base: &[f64], treated: &[f64]) -> Comparison {
+/// The shares of right answers of both arms.
+pub(super) fn of_shares(base: &[f64], treated: &[f64]) -> Comparison {
     let runs = |shares: &[f64]| {
         shares.iter().enumerate().map(|(seed, right)| run(seed, 2.0, *right)).collect()
     };
@@ -111,7 +111,9 @@ fn nine_seeds_find_what_single_runs_hide() {
         let mut comparison = of_losses(&NINE);
         comparison.proved.varied = Varied { init, data };
         assert_eq!(cell(&comparison, "A/A"), format!("unknown: same {same}"));
-        assert!(summary(&comparison).caption.contains(&format!("have its {same}:")));
+        assert!(
+            summary(&comparison).caption.contains(&format!("of the base share {same}, with it"))
+        );
     }
 }
 
@@ -284,6 +286,7 @@ fn each_arm_has_its_costs_and_its_tuning() {
         flops: Some(1.94e12),
         activations: Some(4000.0),
         tokens: Some(2_457_600.0),
+        steps: Some(20.0),
     };
     for name in ["llama", "canon"] {
         comparison.proved.costs.insert(name.to_owned(), costs);
@@ -322,7 +325,7 @@ fn the_methods_paragraph_names_the_lock_and_what_was_done() {
     for what in [
         "demo (lock abc123) holds canon against llama; design: canon against llama: controlled for canon.",
         "paired by seed (9 pairs a row)",
-        "The primary metric is held-out loss (that of the selection; the lock declares no analysis)",
+        "The primary metric is held-out loss (that of the selection, which is the default)",
         "at n = 9 they cover 95% for normal and 89% for exponentially skewed",
         "Holm's method over 1 tests",
         "No equivalence margin was declared",
@@ -351,7 +354,7 @@ fn what_is_not_a_number_is_not_passed_over() {
 }
 
 /// Some runs of an arm diverged.
-fn diverge(comparison: &mut Comparison, arm: usize, seeds: &[usize]) {
+pub(super) fn diverge(comparison: &mut Comparison, arm: usize, seeds: &[usize]) {
     for run in &mut comparison.arms[arm].points[0] {
         if seeds.contains(&run.seed) {
             run.curves.diverged = Some(7);
@@ -458,9 +461,22 @@ fn a_stopping_rule_shows_the_interval_that_holds_at_every_look() {
     assert_eq!(one["analysis"]["max_seeds"], 9);
     let entries = [Entry { task: "depo", comparison: &shown(7) }];
     assert!(overview::table(&entries).head.contains(&head.to_owned()));
-    assert!(
-        methods("c", "00", &shown(7)).contains("sequential rule that was declared before the runs")
-    );
+    // A lock can be written after the runs, so the paragraph does not say that it was not.
+    let text = methods("c", "00", &shown(7));
+    assert!(!text.contains("declared before the runs") && !text.contains("were run one after"));
+    assert!(text.contains("does not show that this was before the runs"), "{text}");
+    let mut chosen = shown(7);
+    assert_eq!(chosen.used_seeds(), Some(decided.n));
+    chosen.proved.siblings.taken = vec!["runs/fixed/a".into(), "runs/fixed/b".into()];
+    let text = methods("c", "00", &chosen);
+    assert!(text.contains("2 of the runs were taken from other comparisons"), "{text}");
+    assert!(summary(&chosen).warnings.iter().any(|said| said.contains("may have been chosen")));
+    assert_eq!((shown(3).used_seeds(), fixed.used_seeds()), (Some(3), None));
+    // One seed is not "1 seeds", and what training showed is not called held-out.
+    let mut one = shown(1);
+    one.proved.seen = Some(Seen::ByDesign);
+    let text = methods("c", "00", &one);
+    assert!(text.contains("after 1 seed the rule") && !text.contains("held-out"), "{text}");
 }
 
 /// Simulates a reader who looks after each seed and stops when the rule does.

@@ -3,11 +3,13 @@
 //! In: the locks of the arms, and their runs. Out: one table. Must stay true: a cost comes from the lock and is never
 //! guessed; an unmeasured value is marked so; tuning counts only the points and tokens of this comparison.
 
+use std::path::Path;
+
 use compiler::lock::Experiment;
 use serde::Serialize;
 
 use super::table::{NOTHING, Section, Table};
-use super::{Comparison, Role, Unit};
+use super::{Comparison, Curves, Role, Unit};
 
 /// Costs of one run, derived from its lock; `None` if the lock has no such field.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
@@ -18,6 +20,9 @@ pub struct Costs {
     /// Elements per token that the backward pass keeps, without recomputation.
     pub activations: Option<f64>,
     pub tokens: Option<f64>,
+    /// Optimiser steps that these tokens are of.
+    #[serde(skip)]
+    pub steps: Option<f64>,
 }
 
 impl Costs {
@@ -28,6 +33,7 @@ impl Costs {
             flops: number("budget.flops"),
             activations: number("arch.saved_per_token"),
             tokens: number("budget.tokens"),
+            steps: number("budget.steps"),
         }
     }
 }
@@ -49,6 +55,19 @@ pub struct Tuning {
     pub runs: usize,
     /// Training tokens of all these runs.
     pub tokens: Option<f64>,
+}
+
+impl Curves {
+    /// Marks the session that the seconds are of: the comparison whose folder the run is in. A run in no comparison's
+    /// folder was not interleaved with others, and its seconds are compared with none.
+    pub fn timed_in(&mut self, place: &Path, folder: &Path) {
+        let session = place.parent().filter(|session| Some(*session) != folder.parent());
+        self.timed_on = self
+            .timed_on
+            .take()
+            .zip(session)
+            .map(|(on, session)| format!("{on}\nfolder {}", session.display()));
+    }
 }
 
 impl Comparison {
@@ -75,11 +94,18 @@ impl Comparison {
 
     pub(super) fn tuning(&self, arm: &super::Arm) -> Tuning {
         let runs = arm.points.iter().map(Vec::len).sum();
-        let tokens = self.costs(arm).and_then(|costs| costs.tokens);
+        // A run that diverged trained no further than that step.
+        let tokens_of = |run: &super::Run| {
+            let Costs { tokens, steps, .. } = self.costs(arm)?;
+            match run.curves.diverged {
+                None => tokens,
+                Some(step) => Some(tokens? * (step as f64 / steps?).min(1.0)),
+            }
+        };
         Tuning {
             points: arm.points.iter().filter(|runs| !runs.is_empty()).count(),
             runs,
-            tokens: tokens.map(|tokens| tokens * runs as f64),
+            tokens: arm.points.iter().flatten().map(tokens_of).sum(),
         }
     }
 }

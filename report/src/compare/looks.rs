@@ -42,7 +42,14 @@ impl Comparison {
         self.looks(self.seeds())
     }
 
-    /// The number of seeds with runs.
+    /// With a stopping rule, the seeds that the rows are of: of several arms the most.
+    pub fn used_seeds(&self) -> Option<usize> {
+        analysis_of(self).max_seeds?;
+        let seeds = self.pairs().into_iter().map(|pair| pair.seeds.unwrap_or_else(|| self.seeds()));
+        seeds.max()
+    }
+
+    /// How many seeds were run.
     fn seeds(&self) -> usize {
         let runs = self.arms.iter().flat_map(|arm| arm.points.iter().flatten());
         runs.map(|run| run.seed + 1).max().unwrap_or(0)
@@ -104,12 +111,22 @@ impl Comparison {
             let later = self.seeds().saturating_sub(look.n);
             let later = match (look.decision, later) {
                 (Decision::Differs | Decision::Equivalent, 1..) => {
-                    format!("; {later} later seeds change nothing and are not in its rows")
+                    let (later, change, are) = match later {
+                        1 => (counted(1, "later seed"), "changes", "is"),
+                        _ => (counted(later, "later seed"), "change", "are"),
+                    };
+                    format!("; {later} {change} nothing and {are} not in its rows")
                 }
                 _ => String::new(),
             };
-            format!("{arm}, by {metric}: after {} seeds {what}{later}.", look.n)
+            let (metric, seeds) = (self.calls(&metric), counted(look.n, "seed"));
+            format!("{arm}, by {metric}: after {seeds} {what}{later}.")
         };
         self.last_looks().into_iter().map(said).collect()
     }
+}
+
+/// `1 seed`, `2 seeds`.
+pub fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
 }

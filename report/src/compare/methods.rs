@@ -7,7 +7,7 @@
 use super::caption::level;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::percent;
-use super::{Comparison, Pair, Role, Row, Seen, analysis_of};
+use super::{Comparison, Pair, Role, Row, Seen, analysis_of, at};
 use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::Asked;
 use crate::statistics::{Confidence, noise, sequential};
@@ -36,34 +36,25 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
     let seeds = if least == most { format!("{least}") } else { format!("{least} to {most}") };
     said.push(format!("Runs were paired by seed ({seeds} pairs a row)."));
     if comparison.points.len() > 1 {
-        let rule = if comparison.selection.per_arm { PER_ARM } else { OF_BASE };
-        said.push(format!(
-            "{} grid points were tried for each arm and one was selected ({rule}, by {}) on the evaluation windows that \
-             are reported.",
-            comparison.points.len(),
-            comparison.calls(comparison.judged_by())
-        ));
+        said.push(selection(comparison));
     }
     said.push(format!(
         "The primary metric is {}{}.",
         comparison.calls(&analysis.primary),
-        if analysis.declared {
-            ""
-        } else {
-            " (that of the selection; the lock declares no analysis)"
-        }
+        if analysis.declared { "" } else { " (that of the selection, which is the default)" }
     ));
     match analysis.max_seeds {
         None => said.push(interval(least, analysis.confidence)),
         Some(most) => {
             let Coverage { normal, skewed } = sequential::COVERS;
             said.push(format!(
-                "Seeds were run one after another in a fixed order under a sequential rule that was declared before the \
-                 runs (at most {most} seeds). Intervals are {} anytime-valid intervals; at all looks together they cover \
+                "Seeds were looked at one after another, in the order of the lock, under a sequential rule (at most \
+                 {most} seeds). Intervals are {} anytime-valid intervals; at all looks together they cover \
                  {normal}% for normal and {skewed}% for exponentially skewed differences, by simulation at 95%.",
                 percent(analysis.confidence)
             ));
             said.extend(comparison.decisions());
+            said.extend(order(comparison));
         }
     }
     let test = if analysis.max_seeds.is_some() { "anytime-valid t tests" } else { "t tests" };
@@ -85,14 +76,14 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
         if lost.base + lost.treated + lost.both > 0 {
             let kept = lost.pairs - lost.base - lost.treated - lost.both;
             said.push(format!(
-                "Runs diverged: differences of {} are{}, and no word was given that a diverged run, ranked worst, could \
+                "Runs diverged: the differences of {} are those of{}, and no word was given that a diverged run, ranked worst, could \
                  change.",
-                pair.arm.name,
+                at(comparison, &pair.arm.name, pair.arm_point),
                 lost.of(kept).replace(['(', ')'], "")
             ));
         }
     }
-    said.push(repeated(comparison, &pairs));
+    said.push(repeated(comparison, &pairs, &rows));
     if let Some(asked) = rows.iter().filter_map(|row| row.asked).min() {
         let which = match comparison.proved.questions {
             Some(Asked::Same) => "the same for all seeds",
@@ -113,19 +104,70 @@ fn interval(n: usize, confidence: Confidence) -> String {
              skewed differences, by simulation.",
             reached.normal, reached.skewed
         ),
-        Some(_) => format!("Intervals are {level} paired t intervals."),
+        Some(_) => {
+            format!(
+                "Intervals are {level} paired t intervals; their coverage was not measured at this level."
+            )
+        }
         None => format!("Intervals are not given below {FEWEST} seeds."),
     }
 }
 
-fn repeated(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
+/// How a point of the grid was selected, or that none was.
+fn selection(comparison: &Comparison) -> String {
+    let points = comparison.points.len();
+    let metric = comparison.calls(comparison.judged_by());
+    let none: Vec<&str> = comparison
+        .arms
+        .iter()
+        .filter(|arm| arm.role != Role::Again && comparison.chosen(arm).is_none())
+        .map(|arm| arm.name.as_str())
+        .collect();
+    if !none.is_empty() {
+        return format!(
+            "{points} grid points were tried for each arm; none was selected for {}, as no point of the arm that the \
+             rule goes by has {metric} in every run that did not diverge.",
+            none.join(", ")
+        );
+    }
+    let rule = if comparison.selection.per_arm { PER_ARM } else { OF_BASE };
+    format!(
+        "{points} grid points were tried for each arm and one was selected ({rule}, by {metric}) on the evaluation \
+         windows that are reported."
+    )
+}
+
+/// What the records leave open of the order in which the rule and the runs were made.
+fn order(comparison: &Comparison) -> [String; 1] {
+    let taken = comparison.proved.siblings.taken.len();
+    [match taken {
+        0 => {
+            "The lock declares the rule; it does not show that this was before the runs.".to_owned()
+        }
+        _ => format!(
+            "{taken} of the runs were taken from other comparisons, so the rule and the order of seeds may have been \
+             chosen after their results."
+        ),
+    }]
+}
+
+/// Of the primary metric: noise may be refused however often the base was repeated.
+fn repeated(comparison: &Comparison, pairs: &[Pair<'_>], rows: &[Row]) -> String {
     let have = pairs.iter().map(Pair::repetitions).min().unwrap_or(0);
+    let refused = rows.iter().find_map(|row| row.itself?.err());
+    let known = !rows.is_empty() && rows.iter().all(|row| matches!(row.itself, Some(Ok(_))));
     let varied = comparison.proved.varied;
-    if have >= noise::FEWEST && varied.init && varied.data {
-        format!(
+    match refused {
+        None if known && have >= noise::FEWEST && varied.init && varied.data => format!(
             "Noise was estimated from {have} repetitions of the base with other init and data seeds."
-        )
-    } else {
-        "The noise of the base was not estimated.".to_owned()
+        ),
+        Some(why) => {
+            let why = why.brief();
+            format!(
+                "The noise of the base was not estimated ({}).",
+                why.strip_prefix("unknown: ").unwrap_or(&why)
+            )
+        }
+        None => "The noise of the base was not estimated.".to_owned(),
     }
 }

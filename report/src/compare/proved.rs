@@ -4,7 +4,7 @@
 //! grid. Must stay true: an arm without a proof, or with a verdict other than controlled, is called not controlled in
 //! every table, page, picture and document.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::lock;
 
@@ -20,7 +20,7 @@ pub struct Proved {
     pub axes: Vec<Axis>,
     /// The declared analysis; `None` if the lock declares none.
     pub analysis: Option<Analysis>,
-    /// Which seeds differ between the base and its replicate, in every pair of them.
+    /// Which seeds are all distinct, of the base and its repetition together.
     pub varied: Varied,
     /// Whether all seeds are evaluated on the same questions; `None` if unknown or mixed.
     pub questions: Option<Asked>,
@@ -74,13 +74,14 @@ impl Claim {
     }
 }
 
-/// Which seeds differ between the base and its replicate, in every pair of them.
-fn varied(locked: &lock::Comparison) -> Varied {
-    let pairs = || locked.seeds.iter().zip(&locked.again);
-    let all = |differs: fn(&lock::Seeds, &lock::Seeds) -> bool| {
-        !locked.again.is_empty() && pairs().all(|(base, again)| differs(base, again))
+/// Which seeds are all distinct, of the base and its repetition together: pairs that share one differ by less than
+/// seeds make runs differ.
+fn varied(base: &[lock::Seeds], again: &[lock::Seeds]) -> Varied {
+    let distinct = |of: fn(&lock::Seeds) -> u64| {
+        let used = || base.iter().take(again.len()).chain(again).map(of);
+        !again.is_empty() && used().collect::<BTreeSet<u64>>().len() == used().count()
     };
-    Varied { init: all(|a, b| a.init != b.init), data: all(|a, b| a.data != b.data) }
+    Varied { init: distinct(|seeds| seeds.init), data: distinct(|seeds| seeds.data) }
 }
 
 /// The windows of an evaluation follow from `seeds.eval` alone.
@@ -132,7 +133,7 @@ impl Proved {
             claims: claims.collect(),
             axes: axes.collect(),
             analysis: Analysis::declared(locked),
-            varied: varied(locked),
+            varied: varied(&locked.seeds, &locked.again),
             questions: questions(locked),
             seen: None,
             time_bound: Some(locked.analysis.time_bound.to_f64()),
@@ -204,5 +205,34 @@ impl Comparison {
         let each =
             treated.map(|arm| format!("{} against {base}: {}", arm.name, self.standing(&arm.name)));
         each.collect::<Vec<_>>().join("; ")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_seed_for_all_repetitions_is_not_varied() {
+        let seeds = |numbers: &[(u64, u64)]| -> Vec<lock::Seeds> {
+            numbers
+                .iter()
+                .map(|(init, data)| lock::Seeds { init: *init, data: *data, eval: 0 })
+                .collect()
+        };
+        let base = seeds(&[(1, 1), (2, 2), (3, 3)]);
+        for (again, init, data) in [
+            ([(101, 101), (102, 102), (103, 103)], true, true),
+            ([(101, 102), (101, 103), (101, 104)], false, true),
+            ([(101, 102), (102, 102), (103, 102)], true, false),
+            // The base's own seeds in another order.
+            ([(2, 11), (3, 12), (1, 13)], false, true),
+        ] {
+            assert_eq!(varied(&base, &seeds(&again)), Varied { init, data }, "{again:?}");
+        }
+        assert_eq!(varied(&base, &[]), Varied::default());
+        // Seeds of the base without a repetition do not count.
+        let base = seeds(&[(1, 1), (1, 1)]);
+        assert_eq!(varied(&base, &seeds(&[(2, 2)])), Varied { init: true, data: true });
     }
 }

@@ -9,11 +9,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use compiler::digest::Digest;
-use compiler::lock::{self, Role, Seeds};
+use compiler::lock::{self, Role, Seeds, Stop};
 
 use disk::{SMALL, read_text};
 use records::attest::Attestation;
 use records::run::Paths;
+
+use super::looks::counted;
 
 /// A lock that compares the same arms.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
@@ -40,13 +42,16 @@ pub struct LeftOut {
 /// Other locks and runs of a comparison's arms.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub struct Siblings {
-    /// Number of seeds in this lock.
+    /// Seeds of this lock that its rows are of: with a stopping rule, those up to the look that decided.
     pub used: usize,
     pub locks: Vec<Sibling>,
     /// Finished runs of treated arms, by seed.
     pub left_out: Vec<LeftOut>,
     /// Looks taken in this comparison's folder under another lock: this analysis was declared after them.
     pub earlier_looks: Vec<EarlierLooks>,
+    /// Runs in the folders of other comparisons, where this lock has a stopping rule: they may have been seen before it
+    /// was chosen.
+    pub taken: Vec<PathBuf>,
 }
 
 /// Looks under another lock.
@@ -87,25 +92,47 @@ impl Siblings {
                 lock.get(..12).unwrap_or(lock)
             ));
         }
-        for Sibling { path, seeds, .. } in &self.locks {
+        if !self.taken.is_empty() {
             said.push(format!(
-                "Note: {} compares the same arms with {} seeds.",
-                path.display(),
-                seeds.len()
+                "Warning: {} of the runs are in folders of other comparisons: the stopping rule and the order of seeds \
+                 may have been chosen after their results were known.",
+                self.taken.len()
             ));
+        }
+        for Sibling { path, seeds, .. } in &self.locks {
+            let count = counted(seeds.len(), "seed");
+            said.push(format!("Note: {} compares the same arms with {count}.", path.display()));
         }
         said
     }
 }
 
-/// Searches for them. `locks` is the folder of lock files, `runs` that of runs and of comparisons' folders.
-pub fn siblings(comparison: &lock::Comparison, locks: &Path, runs: &Path) -> Siblings {
+/// Looks for them. `locks` is the folder of lock files, `runs` that of runs and of comparisons' folders, `places` are the
+/// folders of the runs that are compared, and `used` the seeds that the rows are of, where a stopping rule decided.
+pub fn siblings(
+    comparison: &lock::Comparison,
+    locks: &Path,
+    runs: &Path,
+    places: &[PathBuf],
+    used: Option<usize>,
+) -> Siblings {
+    let used = used.unwrap_or(usize::MAX).min(comparison.seeds.len());
+    let folder = runs.join(&comparison.name);
     Siblings {
-        used: comparison.seeds.len(),
+        used,
         locks: other_locks(comparison, locks),
-        left_out: left_out(comparison, runs),
-        earlier_looks: earlier_looks(comparison, &runs.join(&comparison.name)),
+        left_out: left_out(comparison, runs, used),
+        earlier_looks: earlier_looks(comparison, &folder),
+        taken: match comparison.analysis.stop {
+            Stop::Fixed => Vec::new(),
+            Stop::Sequential { .. } => taken(places, &folder),
+        },
     }
+}
+
+/// The places that are not in the comparison's own folder.
+fn taken(places: &[PathBuf], folder: &Path) -> Vec<PathBuf> {
+    places.iter().filter(|place| !place.starts_with(folder)).cloned().collect()
 }
 
 fn earlier_looks(comparison: &lock::Comparison, folder: &Path) -> Vec<EarlierLooks> {
@@ -174,14 +201,16 @@ fn other_locks(comparison: &lock::Comparison, folder: &Path) -> Vec<Sibling> {
     found
 }
 
-fn left_out(comparison: &lock::Comparison, folder: &Path) -> Vec<LeftOut> {
+fn left_out(comparison: &lock::Comparison, folder: &Path, of_rows: usize) -> Vec<LeftOut> {
     let mut of_key: BTreeMap<Digest, (&str, Role)> = BTreeMap::new();
     let mut used: BTreeSet<(u64, u64)> = BTreeSet::new();
     for run in comparison.runs() {
         let role = if run.role == Role::Again { Role::Base } else { run.role };
         of_key.insert(key(&run.experiment.train_text(), &[]), (run.arm.as_str(), role));
     }
-    for Seeds { init, data, eval: _ } in comparison.seeds.iter().chain(&comparison.again) {
+    for Seeds { init, data, eval: _ } in
+        comparison.seeds.iter().take(of_rows).chain(&comparison.again)
+    {
         used.insert((*init, *data));
     }
     let mut found: BTreeMap<(u64, u64), LeftOut> = BTreeMap::new();
@@ -302,4 +331,33 @@ fn entries(folder: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
     found.sort();
     found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_other_folders_are_warned_of_under_a_stopping_rule() {
+        let places = ["runs/own/a", "runs/fixed/b", "runs/own2/c"].map(PathBuf::from);
+        let found = taken(&places, Path::new("runs/own"));
+        assert_eq!(found, places[1..]);
+        let said = Siblings { taken: found, ..Siblings::default() }.warnings();
+        assert!(said.len() == 1 && said[0].starts_with("Warning: 2 of the runs"), "{said:?}");
+    }
+
+    #[test]
+    fn one_seed_is_not_called_seeds() {
+        let lock = |seeds: &[(u64, u64)]| Sibling {
+            name: "one".to_owned(),
+            path: PathBuf::from("one.lock"),
+            id: String::new(),
+            seeds: seeds.to_vec(),
+        };
+        let said = |seeds: &[(u64, u64)]| {
+            Siblings { locks: vec![lock(seeds)], ..Siblings::default() }.warnings().remove(0)
+        };
+        assert_eq!(said(&[(1, 1)]), "Note: one.lock compares the same arms with 1 seed.");
+        assert!(said(&[(1, 1), (2, 2)]).ends_with("with 2 seeds."));
+    }
 }

@@ -86,7 +86,10 @@ pub(crate) fn title(comparison: &Comparison, pair: &Pair<'_>) -> String {
     if controlled { named } else { format!("{named}: {NOT_CONTROLLED}") }
 }
 
-/// The head of a column of intervals: the requested level and the actual coverage.
+/// Of intervals at another level than 95%.
+const NOT_MEASURED: &str = " (coverage not measured at this level)";
+
+/// The head of a column of intervals: the level that was asked for and the coverage that was reached.
 pub(crate) fn interval_head<'r>(
     confidence: Confidence,
     rows: impl Iterator<Item = &'r Row>,
@@ -97,7 +100,7 @@ pub(crate) fn interval_head<'r>(
         let Coverage { normal, skewed } = sequential::COVERS;
         let reached = match confidence == Confidence::NINETY_FIVE {
             true => format!(" (covers {normal}% at all looks together, {skewed}% if skewed)"),
-            false => String::new(),
+            false => NOT_MEASURED.to_owned(),
         };
         // Tables of several comparisons may have both kinds.
         let kind =
@@ -111,7 +114,8 @@ pub(crate) fn interval_head<'r>(
             "{level} t interval (covers {}% at n = {n}, {}% if skewed)",
             reached.normal, reached.skewed
         ),
-        Some(_) | None => format!("{level} t interval"),
+        Some(_) => format!("{level} t interval{NOT_MEASURED}"),
+        None => format!("{level} t interval"),
     }
 }
 
