@@ -184,6 +184,8 @@ fn special_files(paths: &Paths, report: &mut Report) {
                 }
             }
             Ok(_) => report.broken(format!("{name} is neither a file nor a folder")),
+            // A process that trains meanwhile renames and deletes what it has written.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => report.broken(format!("{name} cannot be looked at: {error}")),
         }
     }

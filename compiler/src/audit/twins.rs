@@ -99,9 +99,13 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
 /// not a confound.
 fn one_change<'k>(a: &Subject, b: &Subject, keys: &[&'k str], declared: &Pairs) -> Option<&'k str> {
     let treatment = |subject| treatment_of(subject, &declared.treatment);
-    // Where nothing says what is treated, names such as `A` and `ACanon` may mean a treatment.
-    let known = declared.treatment.iter().any(|path| a.value(path).is_some());
-    if treatment(a) != treatment(b) || !known {
+    // Names such as `A` and `ACanon` claim a treatment that the keys do not show.
+    let claims = |subject: &Subject| {
+        let name = subject.name.to_lowercase();
+        let words = declared.treatment.iter().filter_map(|path| path.rsplit('.').next());
+        words.into_iter().any(|word| name.contains(word))
+    };
+    if treatment(a) != treatment(b) || claims(a) != claims(b) {
         return None;
     }
     let decides = |path: &&&str| {
