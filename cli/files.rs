@@ -66,10 +66,7 @@ pub fn missing(path: &Path, error: &io::Error) -> Failure {
     if error.kind() != io::ErrorKind::NotFound {
         return Failure::cannot_read(path, error);
     }
-    let folder = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        Some(_) | None => Path::new("."),
-    };
+    let folder = disk::parent(path);
     if !folder.is_dir() {
         return Failure::bad_input(format!(
             "there is no `{}`: there is no folder `{}`",
@@ -89,8 +86,7 @@ pub fn missing(path: &Path, error: &io::Error) -> Failure {
 pub fn nearest(path: &Path) -> Option<PathBuf> {
     let wanted = path.file_name()?.to_str()?;
     let folder = path.parent()?;
-    let listed = if folder == Path::new("") { Path::new(".") } else { folder };
-    let entries = fs::read_dir(listed).ok()?.take(MAX_FOUND);
+    let entries = fs::read_dir(disk::parent(path)).ok()?.take(MAX_FOUND);
     let mut names: Vec<String> =
         entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
     names.sort();
@@ -148,10 +144,7 @@ pub fn replace_with<T>(
     if before.as_ref().is_some_and(|before| !before.is_file()) {
         return write(&mut fs::File::options().write(true).open(&real).map_err(cannot)?);
     }
-    let folder = match real.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        Some(_) | None => Path::new("."),
-    };
+    let folder = disk::parent(&real);
     // A rename needs no write permission on the file, but whoever removed that permission did so on purpose.
     let locked = |metadata: &fs::Metadata| metadata.permissions().readonly();
     if before.as_ref().is_some_and(locked) {

@@ -23,13 +23,17 @@ use crate::out::{self, Kind};
 pub const KEYS: &[&str] =
     &["lock", "arm", "metric", "n", "mean", "e", "p", "interval", "undefined", "decision"];
 
+/// Tests of the comparison's family: one for each treated arm and metric.
+fn tests(comparison: &Comparison) -> usize {
+    comparison.verdicts.len() * comparison.analysis.family.len()
+}
+
 /// With a stopping rule, the seeds before which it cannot decide, at its level of each test.
 pub fn fewest(comparison: &Comparison) -> Option<usize> {
     let level = Confidence::new(1.0 - comparison.analysis.level.to_f64())?;
-    let tests = comparison.verdicts.len() * comparison.analysis.family.len();
     match comparison.analysis.stop {
         Stop::Fixed => None,
-        Stop::Sequential { .. } => Some(Rule::new(level.of_each(tests), MOST).fewest()),
+        Stop::Sequential { .. } => Some(Rule::new(level.of_each(tests(comparison)), MOST).fewest()),
     }
 }
 
@@ -46,13 +50,12 @@ pub fn can_decide(comparison: &Comparison) -> Result<(), Failure> {
     if max_seeds >= fewest {
         return Ok(());
     }
-    let tests = comparison.verdicts.len() * comparison.analysis.family.len();
     Err(Failure::bad_input(format!(
         "the stopping rule of `{}` ends after {}, and at its level ({} for {}) it cannot decide before {fewest}",
         comparison.name,
         compare::counted(max_seeds, "seed"),
         comparison.analysis.level,
-        compare::counted(tests, "test")
+        compare::counted(tests(comparison), "test")
     ))
     .help(format!("list at least {fewest} seeds, and raise max_seeds in [analysis] if it is there")))
 }

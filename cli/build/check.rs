@@ -33,10 +33,7 @@ pub(super) fn check(path: &Path, lock: Lock) -> Outcome {
     let drift = lock::drift(&before, &text);
     for Drift { key, before, after } in drift.iter().take(MAX_SHOWN) {
         let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".to_owned());
-        // The section of platform fields has the name that their paths begin with.
-        let path = key.strip_prefix("platform.").filter(|path| path.starts_with("platform."));
-        let path = path.unwrap_or(key);
-        output::note(&format!("  {path}: {} -> {}", value(before), value(after)));
+        output::note(&format!("  {key}: {} -> {}", value(before), value(after)));
     }
     if let Some(more) = drift.len().checked_sub(MAX_SHOWN).filter(|more| *more > 0) {
         output::note(&format!("  … and {more} more"));

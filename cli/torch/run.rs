@@ -72,10 +72,11 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     if let Some(warning) = runs::learns_nothing(&experiment) {
         output::note(&warning);
     }
-    for source in estimate(&job).epochs.iter().flatten() {
+    let estimated = estimate(&job);
+    for source in estimated.epochs.iter().flatten() {
         output::note(&format!("epochs: {}", read_of(source)));
     }
-    for warning in repeated(&job) {
+    for warning in repeated(&job, &estimated) {
         output::note(&format!("warning: {warning}"));
     }
     let mut screen = Screen::new(&experiment);

@@ -47,6 +47,7 @@ pub fn unfinished(path: &Path) -> PathBuf {
     path.with_file_name(name)
 }
 
+/// The folder of a path; `.` for a bare name.
 pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

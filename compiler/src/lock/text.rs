@@ -334,7 +334,13 @@ fn facts_of(text: &str) -> BTreeMap<String, String> {
         if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
             section = format!("{name}.");
         } else if let Some((key, value)) = line.split_once(" = ") {
-            let path = format!("{section}{}", key.trim_matches('"'));
+            let key = key.trim_matches('"');
+            // The paths of platform fields begin with their section's name.
+            let under = match key.starts_with("platform.") {
+                true => section.strip_suffix("platform.").unwrap_or(&section),
+                false => &section,
+            };
+            let path = format!("{under}{key}");
             if value == "'''" {
                 inside = Some((path, 0));
             } else {

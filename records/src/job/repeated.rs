@@ -2,16 +2,16 @@
 
 use data::Windows;
 
-use super::{Job, estimate};
+use super::{Estimate, Job};
 
 /// Passes over a source from which on more of them teach little: Muennighoff et al. 2023, "Scaling Data-Constrained
 /// Language Models", section 6.
 const PASSES: f64 = 4.0;
 
 /// What a run on documents should be warned of before it starts.
-pub fn repeated(job: &Job) -> Vec<String> {
+pub fn repeated(job: &Job, estimate: &Estimate) -> Vec<String> {
     let mut warnings = Vec::new();
-    for source in estimate(job).epochs.iter().flatten().filter(|source| source.epochs > PASSES) {
+    for source in estimate.epochs.iter().flatten().filter(|source| source.epochs > PASSES) {
         warnings.push(format!(
             "training reads {} {:.0} times; after about {PASSES} passes further ones teach little, and the evaluation \
              loss may rise again; prepare more text or lower budget.steps",
