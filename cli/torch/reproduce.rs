@@ -175,7 +175,15 @@ impl Observer for Lines {
 
 /// `computed` is whether any step was trained by this command.
 fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction, computed: bool) -> Outcome {
-    let Reproduction { steps, of_steps, evaluations, checkpoints, first, platform } = found;
+    let Reproduction {
+        steps,
+        of_steps,
+        evaluations,
+        without_questions,
+        checkpoints,
+        first,
+        platform,
+    } = found;
     let other = match platform {
         Platform::Same => &[][..],
         Platform::Other(differs) => differs.as_slice(),
@@ -188,6 +196,7 @@ fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction, computed: b
             "steps": steps,
             "of_steps": of_steps,
             "evaluations": evaluations,
+            "evaluations_without_questions": without_questions,
             "checkpoints": checkpoints,
             "first": first.as_ref().map(as_json),
             "platform": other,
@@ -216,6 +225,12 @@ fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction, computed: b
                 ),
             }
         ));
+        if *without_questions > 0 {
+            text.push_str(&format!(
+                "not compared: the scores of single questions of {}, which an older log does not have\n",
+                output::counted(*without_questions, "evaluation")
+            ));
+        }
         if let Some(first) = first {
             text.push_str(&lines(first));
         }

@@ -27,6 +27,8 @@ pub struct Reproduction {
     pub steps: u64,
     pub of_steps: u64,
     pub evaluations: u64,
+    /// Number of those without the scores of single questions in one of the logs, which were not compared.
+    pub without_questions: u64,
     /// Steps of the checkpoints with every tensor compared and equal.
     pub checkpoints: Vec<u64>,
     pub first: Option<First>,
@@ -90,6 +92,7 @@ pub fn reproduce(
         steps: 0,
         of_steps: again.replayer.log.steps.len() as u64,
         evaluations: 0,
+        without_questions: 0,
         checkpoints: Vec::new(),
         first: None,
         platform: again.replayer.platform.clone(),
@@ -126,6 +129,7 @@ pub fn reproduce(
                 return Ok(found);
             }
             found.evaluations += 1;
+            found.without_questions += u64::from(again.replayer.lacks_questions(&evaluation));
         }
         if let Some(difference) = again.checkpoint(&state)? {
             if let Some(difference) = difference {

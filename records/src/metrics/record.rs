@@ -224,6 +224,11 @@ impl Record {
         }
     }
 
+    /// Whether this line lacks a member that the same line has `now`: the log is an older one.
+    pub fn lacks(&self, now: &Record) -> bool {
+        now.as_logged(self).text() != now.text()
+    }
+
     /// Every member that differs in `now`, with both values.
     pub fn differences(&self, now: &Record) -> Vec<String> {
         let members = |record: &Record| -> Vec<(String, String)> {

@@ -166,6 +166,14 @@ impl Replayer {
         differs(&Record::Evaluation(logged.clone()), &Record::Evaluation(evaluation.clone()))
     }
 
+    /// Whether the log lacks the scores of single questions of this evaluation.
+    pub(crate) fn lacks_questions(&self, evaluation: &Evaluation) -> bool {
+        let logged = self.log.evaluations.get(&evaluation.step);
+        logged.is_some_and(|logged| {
+            Record::Evaluation(logged.clone()).lacks(&Record::Evaluation(evaluation.clone()))
+        })
+    }
+
     fn measure(&mut self, state: &State, known: bool, replay: &mut Replay) -> Result<(), RunError> {
         let evaluation = self.measurer.measure(&mut self.job, state)?;
         replay.evaluations += 1;

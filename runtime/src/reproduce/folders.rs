@@ -46,6 +46,7 @@ pub fn against(
         of_steps: one.records.iter().filter(|record| matches!(record, Record::Step(_))).count()
             as u64,
         evaluations: 0,
+        without_questions: 0,
         checkpoints: Vec::new(),
         first: None,
         platform,
@@ -81,7 +82,10 @@ pub fn against(
         match left {
             Record::Start(_) => {}
             Record::Step(step) => (found.steps, done) = (found.steps + 1, step.step),
-            Record::Evaluation(_) => found.evaluations += 1,
+            Record::Evaluation(_) => {
+                found.evaluations += 1;
+                found.without_questions += u64::from(left.lacks(right) || right.lacks(left));
+            }
         }
     }
     for kept in &one.kept {

@@ -6,10 +6,11 @@ use std::fs;
 use records::metrics::{Questions, Record};
 use report::compare;
 use runtime::replay::Amount;
+use runtime::reproduce::against;
 use runtime::train::End;
 
 use super::forger::Forger;
-use super::replay::replayed;
+use super::replay::{replayed, reproduced};
 use super::support::*;
 
 fn questions(folder: &Folder) -> Questions {
@@ -66,6 +67,11 @@ fn a_log_of_before_is_read_replayed_and_gone_on_with() {
     assert!(curves.questions.is_empty());
     assert!(curves.last("whole answers right").is_some());
     assert_eq!(replayed(&folder, &experiment, Amount::All).differences, []);
+    let again = reproduced(&folder, &experiment);
+    assert_eq!((again.first, again.evaluations, again.without_questions), (None, 2, 1));
+    let whole = Folder::finished(&experiment);
+    let both = against(&folder.path(), &whole.path(), &experiment).unwrap();
+    assert_eq!((both.first, both.without_questions), (None, 1));
     // Its last steps and its last evaluation again, from the checkpoint before them.
     let last = folder.checkpoint(8);
     fs::remove_file(folder.paths().attestation()).unwrap();

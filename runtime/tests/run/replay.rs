@@ -32,7 +32,7 @@ impl Observer for Silent {
     fn differs(&mut self, _: Place, _: &str) {}
 }
 
-fn reproduced(folder: &Folder, experiment: &Experiment) -> Reproduction {
+pub(super) fn reproduced(folder: &Folder, experiment: &Experiment) -> Reproduction {
     let job = job(experiment, None).unwrap();
     let machine = machine(&experiment.platform).unwrap();
     reproduce(&folder.paths(), job, machine, &mut Silent).unwrap()
