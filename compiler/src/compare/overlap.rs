@@ -119,6 +119,12 @@ impl Judge<'_> {
                 continue;
             }
             if idle(self, forward) && idle(reversed, backward) {
+                let in_one = |(_, layer): Cell| self.indices.iter().any(|i| !i.has_layer(layer));
+                if let [Some(a), Some(b)] = self.pair().values("arch.layers", None)
+                    && entry.places().all(in_one)
+                {
+                    return Err(Refusal::other_layers(&entry.text, a, b));
+                }
                 return Err(Refusal::without_effect(&entry.text));
             }
         }

@@ -162,6 +162,17 @@ impl Refusal {
         )
     }
 
+    /// Fields that agree in the layers that both arms have.
+    pub(super) fn other_layers(entry: &str, a: &str, b: &str) -> Refusal {
+        refusal(
+            "idle-treatment",
+            format!(
+                "treatment `{entry}`: the arms have {a} and {b} layers, and agree on it in those that both have"
+            ),
+            "declare `layers`, or what differs in the layers of both",
+        )
+    }
+
     /// An arch in which defaults cannot be separated from choices.
     pub(super) fn not_plain(why: &str) -> Refusal {
         refusal(

@@ -58,7 +58,10 @@ fn refusals() -> Vec<(String, Refusal)> {
     };
     let filled = [norm("canon A"), norm("fill A with mine")];
     let headed = [headed("", "canon A"), headed("canon A", "canon A")];
-    let cases: [(&Lock, &Lock, &[&str]); 28] = [
+    let deeper = arch_text_lock(&X.replace("layers 4", "layers 6").replace("32", "48"), "x");
+    let cases: [(&Lock, &Lock, &[&str]); 29] = [
+        // Layers of one arm only.
+        (&x, &deeper, &["mixer"]),
         // Layers that neither arm has; contents of the selected layers; a fill that is not a Canon layer.
         (&x, &some, &["arch.layers.9.slots.A"]),
         // Ranges that exist only in part.
