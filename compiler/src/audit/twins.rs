@@ -75,6 +75,8 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
         let differs = |path: &&str| {
             !of_treatment(&declared.treatment, path)
                 && !of_treatment(&declared.ignore, path)
+                // An unknown key is a finding of its own, with its value in each.
+                && ![a, b].iter().any(|subject| subject.unknown.contains(*path))
                 && a.value(path) != b.value(path)
         };
         let keys: Vec<&str> = keys.into_iter().filter(differs).collect();

@@ -21,6 +21,27 @@ pub fn rows() -> impl Iterator<Item = &'static FieldDef> {
 const UNITS: [(&str, i64); 4] =
     [("_T", 1_000_000_000_000), ("_B", 1_000_000_000), ("_M", 1_000_000), ("_K", 1000)];
 
+/// Sections of launchers.
+const LAUNCHERS: [&str; 5] = ["launch", "launcher", "sbatch", "slurm", "stool"];
+
+/// A launcher's keys for what it starts.
+const COMMANDS: [&str; 14] = [
+    "arguments",
+    "argv",
+    "args",
+    "cli",
+    "cmd",
+    "command",
+    "entry_point",
+    "entrypoint",
+    "exec",
+    "module",
+    "overrides",
+    "program",
+    "script",
+    "wrap",
+];
+
 /// Splits a column with a unit into its name and the unit.
 pub(super) fn unit_of(name: &str) -> Option<(&str, i64)> {
     UNITS.iter().find_map(|(suffix, scale)| Some((name.strip_suffix(suffix)?, *scale)))
@@ -38,7 +59,18 @@ pub fn known(name: &str) -> Option<&'static FieldDef> {
     exact(name)
         .or_else(|| exact(name.strip_suffix("_from_comment")?))
         .or_else(|| exact(unit_of(name)?.0).filter(reported))
+        .or_else(|| command(name))
         .or_else(|| below(name))
+}
+
+/// The row of a launcher's key for the command that it starts, whose arguments can set any other key.
+fn command(name: &str) -> Option<&'static FieldDef> {
+    let (section, key) = name.split_once('.')?;
+    let named = |key: &str| {
+        COMMANDS.contains(&key) || key.ends_with("_args") || key.ends_with("_overrides")
+    };
+    let launches = LAUNCHERS.contains(&section) && key.split('.').any(named);
+    find("lingua.command.*").filter(|_| launches)
 }
 
 /// The row that covers a whole section: the longest match.
@@ -220,6 +252,19 @@ mod tests {
             assert_eq!(suggest(short), Some(path), "{short}");
         }
         assert!(is_result("score") && is_result("val_loss") && !is_result("class"));
+        for key in [
+            "cmd",
+            "launch.overrides",
+            "launch.overrides.optim.lr",
+            "slurm.command",
+            "stool.script",
+            "sbatch.extra_args",
+        ] {
+            assert_eq!(class(key), Topic::Training, "{key}");
+            assert_eq!(path_of(key).as_deref(), Some(key));
+        }
+        assert_eq!(class("stool.override"), Topic::Setup);
+        assert_eq!(class("slurm.comment"), Topic::Setup);
         assert_eq!(class("logging.wandb.project"), Topic::Setup);
         assert_eq!(class("eval.harness.num_fewshot"), Topic::Evaluation);
         assert_eq!(class("data.sources.books"), Topic::Data);

@@ -69,6 +69,7 @@ pub const FOREIGN: &[FieldDef] = &[
     free("lingua.annealing_step", Carried, WHOLE, "Steps of annealing.").called(&["optim.annealing_step"]).default_there("1000"),
     free("lingua.attn_impl", Carried, Name, "Which attention kernel.").about(Kernel).called(&["model.attn_impl"]).default_there("sdpa"),
     free("lingua.bf16_reduction", Carried, Bool, "Whether bf16 products may be summed in bf16.").about(Numerics).called(&["distributed.allow_bf16_reduced_precision_reduction"]).default_there("true"),
+    free("lingua.command.*", Carried, Name, "The command that a launcher starts, whose arguments can set any key.").called(&["args", "cmd", "command", "overrides"]),
     free("lingua.compile_cache", Carried, WHOLE, "Graphs that are compiled before it falls back to eager code.").about(Kernel).called(&["distributed.compile_cache_size_limit"]).default_there("8"),
     free("lingua.continue_from_init", Carried, Bool, "Whether step and data go on from the checkpoint it starts from.").called(&["checkpoint.continue_training_from_init"]).default_there("false"),
     free("lingua.doc_mask", Carried, Bool, "Whether attention stops at the ends of documents.").called(&["intradoc_mask"]).default_there("false"),

@@ -272,6 +272,28 @@ fn logs_profiles_and_launches_are_harmless() {
     stays_clean(IDLE, "all of them");
 }
 
+/// What a launcher starts can set any key, so a difference in it is one confound; so is an unknown key.
+#[test]
+fn a_command_of_the_launch_decides() {
+    for (key, value, rule) in [
+        ("launch.overrides", "optim.lr=0.1", "twin-training"),
+        ("launcher.args", "--weight-decay 0", "twin-training"),
+        ("slurm.command", "python other.py", "twin-training"),
+        ("stool.script", "apps.other.train", "twin-training"),
+        ("sbatch.extra_args", "lr=1", "twin-training"),
+        ("my.flag", "7", "unknown-key"),
+    ] {
+        for set in written(&[(key, value)], true) {
+            let found = report(&set);
+            let loud = heavy(&found);
+            let loud: Vec<_> =
+                loud.iter().filter(|l| !l.starts_with("budget-in-comment")).collect();
+            assert!(matches!(loud.as_slice(), [one] if one.starts_with(rule)), "{key}: {loud:?}");
+            assert!(found.clean.is_empty(), "{key}");
+        }
+    }
+}
+
 /// The devices of a launch determine how much is read, and may contradict the number in a comment.
 #[test]
 fn devices_of_a_launch_are_counted() {
