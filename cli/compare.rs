@@ -18,6 +18,7 @@ use compiler::lock::{self, Comparison, Lock, Run};
 use records::attest::Attestation;
 use records::job::Job;
 use records::run::{Paths, append_line, belongs, read_lock};
+use records::verify::holds;
 
 use crate::args::CompareArgs;
 use crate::compared::{compared, heading, places};
@@ -191,12 +192,13 @@ fn say(
     Ok(page)
 }
 
-/// The step at which a run that ended with a finding is attested to have diverged. The reader of the run checks it.
+/// The step at which a run that ended with a finding is attested to have diverged; `None` if its files do not hold, since
+/// then the finding may be another.
 pub fn diverged(end: &Outcome, place: &Path) -> Option<u64> {
     let is_finding = matches!(end, Err(failure) if failure.exit == Exit::Finding);
     let text = disk::read_text(&Paths::new(place).attestation(), disk::SMALL);
     let attested = is_finding.then(|| Attestation::parse(&text.ok()?).ok())??;
-    attested.diverged
+    attested.diverged.filter(|_| holds(place))
 }
 
 /// How to carry out runs.

@@ -3,14 +3,17 @@
 //! In: a locked comparison and the folder of its runs. Out: their curves by arm, and the heading of its verdict.
 //! Must stay true: nothing is run; an incomplete run, or one of another lock, gives no curve.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use compiler::digest::Digest;
+use compiler::field::TABLE;
 use compiler::lock::{Comparison, Role, Run};
 use report::compare::{self, Arm, Proved};
 use report::page::Heading;
 
 use crate::build::change;
-use crate::fail::Failure;
+use crate::fail::{Exit, Failure};
 use crate::found::Found;
 use crate::runs::failure;
 
@@ -24,10 +27,12 @@ pub fn compared(
     let count = runs.iter().map(|run| run.point + 1).max().unwrap_or(1);
     let mut points = vec![String::new(); count];
     let mut arms: Vec<Arm> = Vec::new();
+    let mut data: BTreeMap<String, (String, Vec<Digest>)> = BTreeMap::new();
     for run in runs {
         let place = found.place(folder, &run.experiment)?;
         let mut curves = compare::read(&place, &run.experiment).map_err(failure)?;
         curves.timed_in(&place, folder);
+        same_data(&mut data, run, &curves.batches)?;
         let read = compare::Run { seed: run.seed, curves };
         if let Some(label) = points.get_mut(run.point) {
             *label = point(comparison, run);
@@ -47,6 +52,41 @@ pub fn compared(
     }
     let (selection, proved) = (comparison.selection.clone(), Proved::of(comparison));
     Ok(compare::Comparison { arms, points, selection, proved })
+}
+
+/// Refuses two runs whose locks read the same data in the same batches, and whose logs name other batches at a step.
+fn same_data(
+    data: &mut BTreeMap<String, (String, Vec<Digest>)>,
+    run: &Run,
+    batches: &[Digest],
+) -> Result<(), Failure> {
+    let experiment = &run.experiment;
+    let reads = |path: &str| {
+        path.starts_with("data.") || path.starts_with("batch.") || path == "seeds.data"
+    };
+    let paths = TABLE.iter().map(|def| def.path).filter(|path| reads(path));
+    let line = |path| Some(format!("{path} = {}\n", experiment.value(path)?));
+    let key: String = paths.filter_map(line).collect();
+    let Some((other, theirs)) = data.get(&key) else {
+        data.insert(key, (experiment.name.clone(), batches.to_vec()));
+        return Ok(());
+    };
+    let Some(at) = batches.iter().zip(theirs).position(|(ours, theirs)| ours != theirs) else {
+        if batches.len() > theirs.len() {
+            data.insert(key, (experiment.name.clone(), batches.to_vec()));
+        }
+        return Ok(());
+    };
+    let digest = |of: &[Digest]| of.get(at).map(|digest| digest.short()).unwrap_or_default();
+    let failure = Failure::bad_input(format!(
+        "the locks of `{}` and `{other}` read the same data, and their logs do not: at step {}, batch {} and {}",
+        experiment.name,
+        at + 1,
+        digest(batches),
+        digest(theirs)
+    ));
+    Err(Failure { exit: Exit::Finding, ..failure }
+        .help("`canonc verify` on both names the one whose log is not of its lock"))
 }
 
 /// The folders of these runs.

@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 use compiler::digest::Digest;
 use compiler::lock::Experiment;
@@ -13,6 +14,7 @@ use disk::{SMALL, read_text};
 use records::attest::Attestation;
 use records::finished;
 use records::run::Paths;
+use records::verify::holds;
 
 use crate::fail::Failure;
 use crate::out;
@@ -24,6 +26,8 @@ type Id = (Digest, Digest, Digest);
 #[derive(Debug, Default)]
 pub struct Found {
     by_lock: BTreeMap<Id, Vec<PathBuf>>,
+    /// Whether a run passed the checks of `canonc verify`.
+    sound: Mutex<BTreeMap<PathBuf, bool>>,
 }
 
 impl Found {
@@ -39,7 +43,7 @@ impl Found {
                 }
             }
         }
-        Found { by_lock }
+        Found { by_lock, sound: Mutex::default() }
     }
 
     /// The folder of a lock's run: the folder of the lock's name, or the folder of a finished run of the same lock.
@@ -53,9 +57,25 @@ impl Found {
         // A damaged or incomplete run does not count.
         let holds = |run: &&PathBuf| {
             let paths = Paths::new(*run);
-            paths.lock().is_file() && finished::read(&paths, experiment.into()).is_ok()
+            paths.lock().is_file()
+                && finished::read(&paths, experiment.into()).is_ok()
+                && self.is_sound(run)
         };
         Ok(self.by_lock.get(&id).and_then(|runs| runs.iter().find(holds)).cloned().unwrap_or(usual))
+    }
+}
+
+impl Found {
+    /// Checks a run once: nobody asked for this folder, so nobody looked at it.
+    fn is_sound(&self, run: &Path) -> bool {
+        let known = || self.sound.lock().ok()?.get(run).copied();
+        known().unwrap_or_else(|| {
+            let sound = holds(run);
+            if let Ok(mut all) = self.sound.lock() {
+                all.insert(run.to_owned(), sound);
+            }
+            sound
+        })
     }
 }
 

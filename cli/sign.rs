@@ -3,6 +3,7 @@
 //! In: a run's folder and an SSH key. Out: `attestation.toml.sig` in the folder. Must stay true: a
 //! run that contradicts its own lock or log is not signed; the key is only read.
 
+use records::run::{Paths, read_experiment};
 use records::sign::{Signed, sign_run};
 
 use crate::args::SignArgs;
@@ -12,7 +13,15 @@ use crate::runs::{self, failure};
 
 pub fn sign(args: &SignArgs) -> Outcome {
     let folder = runs::folder(&args.run);
-    let Signed { signer, comment } = sign_run(&folder, &args.key, args.replace).map_err(failure)?;
+    // An unreadable lock is reported with the other faults.
+    let lock = disk::read_text(&Paths::new(&folder).lock(), disk::SMALL).ok();
+    let experiment = lock.and_then(|text| read_experiment("lock", &text).ok());
+    let documents = match &experiment {
+        Some(experiment) => runs::documents_if_there(experiment)?,
+        None => None,
+    };
+    let Signed { signer, comment } =
+        sign_run(&folder, documents, &args.key, args.replace).map_err(failure)?;
     let comment = if comment.is_empty() { String::new() } else { format!(" ({comment})") };
     output::note(&format!(
         "signed {}/attestation.toml with {} key {}{comment}; `canonc verify {} --signers FILE` checks it",

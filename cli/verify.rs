@@ -204,16 +204,29 @@ fn of_run(folder: &Path, data: Option<&Path>, which: Remake) -> Result<Report, F
     let experiment = disk::read_text(&Paths::new(folder).lock(), disk::SMALL)
         .ok()
         .and_then(|text| read_experiment("lock", &text).ok());
-    let documents = match &experiment {
-        Some(experiment) if data.is_some() => documents(experiment, data)?,
-        Some(experiment) => runs::documents_if_there(experiment)?,
-        None => None,
-    };
-    // The other checks do not need the lock's documents, but wrong documents given by name are a finding.
-    if let (Some(experiment), Some(documents), Some(_)) = (&experiment, &documents, data) {
-        records::job::check_documents(experiment, documents).map_err(failure)?;
+    let (mut documents, mut unread) = (None, None);
+    match &experiment {
+        // A file that was named must be there.
+        Some(experiment) if data.is_some() => documents = self::documents(experiment, data)?,
+        // The other checks need no documents, and a damaged file must not hide what they find.
+        Some(experiment) => match runs::documents_if_there(experiment) {
+            Ok(found) => documents = found,
+            Err(failure) => unread = failure.message,
+        },
+        None => {}
     }
-    check(folder, documents, which).map_err(failure)
+    // Other documents than the lock's, given by name, are a finding.
+    if let (Some(experiment), Some(of), Some(_)) = (&experiment, &documents, data)
+        && let Err(error) = records::job::check_documents(experiment, of)
+    {
+        unread = Some(error.message);
+        documents = None;
+    }
+    let mut report = check(folder, documents, which).map_err(failure)?;
+    if let Some(why) = unread {
+        report.broken(format!("the documents: {why}"));
+    }
+    Ok(report)
 }
 
 /// What to do about a failed check.

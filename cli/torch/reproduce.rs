@@ -6,8 +6,10 @@
 
 use std::io::IsTerminal;
 use std::path::Path;
+use std::sync::Arc;
 
 use compiler::lock::Experiment;
+use data::text::index::TextIndex;
 use records::fault::Faults;
 use records::job::Job;
 use records::metrics::{Evaluation, Step};
@@ -31,10 +33,10 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
     let folder = runs::folder(&args.run);
     let (experiment, text) = locked(&folder)?;
     let paths = Paths::new(&folder);
-    sound(&folder)?;
+    sound(&folder, documents_of(&experiment, args)?)?;
     if let Some(other) = &args.against {
         let other = runs::folder(other);
-        sound(&other)?;
+        sound(&other, documents_of(&experiment, args)?)?;
         let found = compared(&folder, &other, &experiment)?;
         return finish(args, &folder, &found, false);
     }
@@ -78,9 +80,20 @@ fn locked(folder: &Path) -> Result<(Experiment, String), Failure> {
     Ok((experiment, text))
 }
 
+/// The lock's documents: those that are named, or those at the usual place if they are there.
+fn documents_of(
+    experiment: &Experiment,
+    args: &ReproduceArgs,
+) -> Result<Option<Arc<TextIndex>>, Failure> {
+    match &args.data {
+        Some(path) => documents(experiment, Some(path)),
+        None => runs::documents_if_there(experiment),
+    }
+}
+
 /// Refuses a run that fails `canonc verify`: its files contradict each other, so it cannot be reproduced.
-fn sound(folder: &Path) -> Result<(), Failure> {
-    let report = verify::verify(folder, None, Remake::Spread).map_err(failure)?;
+fn sound(folder: &Path, documents: Option<Arc<TextIndex>>) -> Result<(), Failure> {
+    let report = verify::verify(folder, documents, Remake::Spread).map_err(failure)?;
     let Some(first) = report.broken.first() else { return Ok(()) };
     let more = match report.broken.len() {
         1 => String::new(),
@@ -123,6 +136,21 @@ fn compared(folder: &Path, other: &Path, experiment: &Experiment) -> Result<Repr
         ))
         .help(format!(
             "`canonc diff {} {}` names what they differ in",
+            shown(&Paths::new(folder).lock()),
+            shown(&Paths::new(other).lock())
+        )));
+    }
+    let (mine, other_eval) = (experiment.digests.eval, theirs.digests.eval);
+    if mine != other_eval {
+        return Err(Failure::bad_input(format!(
+            "`{}` and `{}` measure their weights differently: evaluation sections {} and {}",
+            shown(folder),
+            shown(other),
+            mine.short(),
+            other_eval.short()
+        ))
+        .help(format!(
+            "`canonc diff {} {}` names the fields; give both runs the same [evaluation] and seeds.eval",
             shown(&Paths::new(folder).lock()),
             shown(&Paths::new(other).lock())
         )));
@@ -258,7 +286,7 @@ fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction, computed: b
 }
 
 fn lines(first: &First) -> String {
-    let First { place, text, tensor, reasons, variants, maybe_rounding: _ } = first;
+    let First { place, text, tensor, reasons, variants, .. } = first;
     let mut lines = format!("first difference: {}: {text}\n", place.text());
     match tensor {
         Some((step, Some(difference))) if *place != Place::Checkpoint(*step) => {
@@ -298,7 +326,7 @@ fn lines(first: &First) -> String {
 }
 
 fn as_json(first: &First) -> Value {
-    let First { place, text, tensor, reasons, variants, maybe_rounding } = first;
+    let First { place, text, tensor, reasons, variants, maybe_rounding, .. } = first;
     json!({
         "place": place.text(),
         "text": text,

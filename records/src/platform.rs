@@ -52,6 +52,13 @@ impl CpuCapability {
 }
 
 impl BlasMode {
+    /// The mode that locks call so.
+    pub fn named(name: &str) -> Option<BlasMode> {
+        [Self::Auto, Self::Avx2Strict, Self::Compatible]
+            .into_iter()
+            .find(|mode| mode.name() == name)
+    }
+
     /// The spelling in a lock.
     pub fn name(self) -> &'static str {
         match self {

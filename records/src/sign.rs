@@ -9,6 +9,9 @@ mod report;
 mod tests;
 
 use std::path::Path;
+use std::sync::Arc;
+
+use data::text::index::TextIndex;
 
 use crate::finished;
 use crate::run::{Paths, RunError, cannot_read, cannot_write, read_experiment, replace};
@@ -115,7 +118,12 @@ pub struct Signed {
 
 /// Signs the attestation of a finished run. The signer vouches for the whole folder, so everything that `canonc verify`
 /// checks is checked first.
-pub fn sign_run(folder: &Path, key: &Path, again: bool) -> Result<Signed, RunError> {
+pub fn sign_run(
+    folder: &Path,
+    documents: Option<Arc<TextIndex>>,
+    key: &Path,
+    again: bool,
+) -> Result<Signed, RunError> {
     let paths = Paths::new(folder);
     let lock = paths.lock();
     let text = disk::read_text(&lock, disk::SMALL).map_err(|error| {
@@ -129,7 +137,7 @@ pub fn sign_run(folder: &Path, key: &Path, again: bool) -> Result<Signed, RunErr
     })?;
     let experiment = read_experiment(&lock.display().to_string(), &text)?;
     finished::read(&paths, (&experiment).into())?;
-    let found = verify::verify(folder, None, Remake::Spread)?.broken;
+    let found = verify::verify(folder, documents, Remake::Spread)?.broken;
     if let Some(first) = found.first() {
         let more = match found.len() {
             1 => String::new(),

@@ -23,9 +23,14 @@ use crate::metrics::{Record, Start};
 use crate::run::{Paths, RunError, cannot_read, read_experiment};
 use data::text::index::TextIndex;
 
-pub use log::{REMADE, Remake};
+pub use log::{REMADE, Remake, plausible};
 pub use own::{check as check_own, last_state};
 pub use report::{Claim, Report, Subject};
+
+/// Whether a run's folder passes every check that needs neither documents nor training.
+pub fn holds(folder: &Path) -> bool {
+    verify(folder, None, Remake::Spread).is_ok_and(|report| report.broken.is_empty())
+}
 
 use log::Log;
 

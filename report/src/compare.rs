@@ -33,6 +33,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;
 
+use compiler::digest::Digest;
 use compiler::lock::{Choose, Experiment, Selection};
 
 use disk::json_lines;
@@ -40,6 +41,7 @@ use records::attest::Attestation;
 use records::finished;
 use records::metrics::{Record, Score};
 use records::run::{Paths, RunError};
+use records::verify::plausible;
 
 use crate::statistics::questions::Split;
 use crate::statistics::{Better, Paired, SignFlip, sign_flip};
@@ -85,6 +87,8 @@ pub struct Curves {
     pub timed_on: Option<String>,
     /// The step at which training diverged. Such a run has no metric values, and ranks below all runs that have.
     pub diverged: Option<u64>,
+    /// Digest of the data of each step, from the first on.
+    pub batches: Vec<Digest>,
 }
 
 /// One run of an arm.
@@ -204,6 +208,7 @@ pub fn measured(name: &str) -> &str {
 pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> {
     let paths = Paths::new(folder);
     let (attestation, records) = finished::read(&paths, experiment.into())?;
+    plausible(&records, experiment).map_err(|what| finished::mismatch(&paths, &what))?;
     let mut curves = Curves::of(&records);
     curves.step_seconds = median_step_seconds(&paths.timings());
     curves.peak_bytes = peak_bytes(&paths.timings());
@@ -222,7 +227,10 @@ impl Curves {
         for record in records {
             match record {
                 Record::Start(_) => {}
-                Record::Step(step) => curves.loss.extend(step.loss.map(|loss| (step.step, loss))),
+                Record::Step(step) => {
+                    curves.loss.extend(step.loss.map(|loss| (step.step, loss)));
+                    curves.batches.push(step.batch);
+                }
                 Record::Evaluation(eval) => {
                     let mut put = |name: String, value: Option<f64>, asked: Option<u64>| {
                         let Some(value) = value else { return };
@@ -271,7 +279,7 @@ fn median_step_seconds(path: &Path) -> Option<f64> {
     let mut seconds: Vec<f64> = lines
         .iter()
         .filter_map(|value| value.get("seconds")?.as_f64())
-        .filter(|seconds| (0.0..=MOST_SECONDS).contains(seconds))
+        .filter(|seconds| *seconds > 0.0 && *seconds <= MOST_SECONDS)
         .collect();
     seconds.sort_by(f64::total_cmp);
     seconds.get(seconds.len() / 2).copied()

@@ -23,7 +23,7 @@ use records::verify::{Report, Subject};
 
 pub(crate) use platform::Machines;
 pub use platform::Platform;
-pub(crate) use segment::{Origin, is_near};
+pub(crate) use segment::{Origin, is_near, scores_are_near};
 
 /// How many steps to compute again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct Replay {
     /// Number of steps computed again, then number of logged steps.
     pub steps: u64,
     pub of_steps: u64,
+    /// Number of those steps whose update of the weights was compared, through the step after it or a checkpoint.
+    pub updates: u64,
     /// First and last step of each stretch.
     pub stretches: Vec<(u64, u64)>,
     pub evaluations: u64,
@@ -58,6 +60,8 @@ pub struct Difference {
     pub text: String,
     /// Whether rounding on another machine may explain it.
     pub maybe_rounding: bool,
+    /// Whether it may even if that machine gives the same weights: only the sum of a loss rounds otherwise.
+    pub slight: bool,
 }
 
 /// A run's log by step, its checkpoints, and the plans to compute it again.
@@ -153,6 +157,7 @@ pub fn replay(
     let shares = shares(&starts, last, amount);
     let mut replay = Replay {
         steps: 0,
+        updates: 0,
         of_steps: replayer.log.steps.len() as u64,
         stretches: Vec::new(),
         evaluations: 0,
@@ -169,11 +174,18 @@ pub fn replay(
         };
         replayer.stretch(&origin, steps, &mut replay, told)?;
     }
+    // A checkpoint that comes out to the bit shows that this machine rounds as the run's did.
+    if !replay.reached.is_empty() {
+        for difference in &mut replay.differences {
+            difference.maybe_rounding &= difference.slight;
+        }
+    }
     Ok(replay)
 }
 
-/// How many steps to compute from each start: one each in turn, the initial weights first and then the latest, until
-/// the amount is used up or the next start is reached.
+/// How many steps to compute from each start. The update of a step shows in the step after it, or in the checkpoint
+/// after it, so each start gets two steps, or all up to the next start: the initial weights first, then the latest. What
+/// is left goes to the same starts, one step each in turn.
 fn shares(starts: &[u64], last: u64, amount: Amount) -> Vec<(u64, u64)> {
     let ends = starts.iter().skip(1).copied().chain([last]);
     let room: Vec<u64> =
@@ -184,20 +196,35 @@ fn shares(starts: &[u64], last: u64, amount: Amount) -> Vec<(u64, u64)> {
         Amount::Steps(steps) => steps.min(total),
     };
     let mut shares = vec![0; room.len()];
+    for at in (0..room.len()).take(1).chain((1..room.len()).rev()) {
+        let (Some(room), Some(share)) = (room.get(at), shares.get_mut(at)) else { continue };
+        let unit = 2.min(*room);
+        if unit <= left || at == 0 {
+            *share = unit.min(left);
+            left -= *share;
+        }
+    }
     while left > 0 {
-        let open = room.iter().zip(&shares).filter(|(room, share)| share < room).count() as u64;
+        // Steps that continue others, if there is room for any.
+        let begun = room.iter().zip(&shares).any(|(room, share)| *share > 0 && share < room);
+        let is_open = |room: u64, share: u64| share < room && (share > 0 || !begun);
+        let open = room.iter().zip(&shares).filter(|(room, share)| is_open(**room, **share));
+        let open = open.count() as u64;
         // As many whole rounds as every open start has room for, then one step at a time.
         let round = (left / open.max(1)).min(
             room.iter()
                 .zip(&shares)
+                .filter(|(room, share)| is_open(**room, **share))
                 .map(|(room, share)| room - share)
-                .filter(|more| *more > 0)
                 .min()
                 .unwrap_or(0),
         );
         let first = (0..room.len()).take(1);
         for at in first.chain((1..room.len()).rev()) {
             let (Some(room), Some(share)) = (room.get(at), shares.get_mut(at)) else { continue };
+            if !is_open(*room, *share) {
+                continue;
+            }
             let more = round.max(1).min(room - *share).min(left);
             *share += more;
             left -= more;
@@ -219,6 +246,7 @@ impl Replay {
         let Replay {
             steps,
             of_steps,
+            updates,
             stretches,
             evaluations,
             of_evaluations,
@@ -233,7 +261,7 @@ impl Replay {
                 format!(", on another machine than the attested one ({})", differs.join("; "))
             }
         };
-        for Difference { text, maybe_rounding } in differences {
+        for Difference { text, maybe_rounding, slight: _ } in differences {
             match maybe_rounding {
                 false => report.broken(format!("replay: {text}")),
                 true => report.undecided(format!(
@@ -253,8 +281,14 @@ impl Replay {
                 },
             )
             .collect();
+        let compared = match updates {
+            0 => "no update of the weights compared: `--replay 2` compares one".to_owned(),
+            1 => "1 update of the weights compared".to_owned(),
+            updates => format!("{updates} updates of the weights compared"),
+        };
         let text = format!(
-            "losses and gradient norms of {steps} of {of_steps} steps ({}) trained again: the same bits{other}",
+            "losses and gradient norms of {steps} of {of_steps} steps ({}) trained again, {compared}: the same \
+             bits{other}",
             ranges.join(", ")
         );
         match steps == of_steps {
@@ -332,6 +366,9 @@ mod tests {
             (&[0, 500, 600], 600, Amount::Steps(32), vec![(0, 16), (500, 16), (600, 0)]),
             (&[0, 200, 400], 600, Amount::Steps(8), vec![(0, 3), (200, 2), (400, 3)]),
             (&[0, 200, 400], 600, Amount::Steps(0), vec![(0, 0), (200, 0), (400, 0)]),
+            (&[0, 2, 4, 6], 8, Amount::Steps(4), vec![(0, 2), (2, 0), (4, 0), (6, 2)]),
+            (&[0, 2, 4, 6], 8, Amount::Steps(3), vec![(0, 2), (2, 0), (4, 0), (6, 1)]),
+            (&[0, 3, 6], 9, Amount::Steps(3), vec![(0, 3), (3, 0), (6, 0)]),
             (
                 &[0, 1_000_000],
                 2_000_000_000_000,

@@ -49,6 +49,8 @@ pub struct First {
     pub variants: Vec<Variant>,
     /// Whether rounding on another machine may explain it.
     pub maybe_rounding: bool,
+    /// Whether it may even if both machines give the same weights: only the sum of a loss rounds otherwise.
+    pub(crate) slight: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,9 +110,11 @@ pub fn reproduce(
         let step = state.advance(&mut again.replayer.job, &again.replayer.trainer)?;
         observer.step(&step);
         if let Some(text) = again.replayer.step_differs(&step) {
-            let first = First::new(Place::Step(step.step), text, again.is_rounding(&step));
+            let roundings = [again.is_rounding(&step), again.replayer.is_rounding(&step, 1)];
+            let first = First::new(Place::Step(step.step), text, roundings);
             observer.differs(first.place, &first.text);
-            found.first = Some(again.explain(first, &step, state, observer)?);
+            let first = again.explain(first, &step, state, observer)?;
+            found.first = Some(first.judged(&found.checkpoints));
             return Ok(found);
         }
         found.steps += 1;
@@ -118,14 +122,15 @@ pub fn reproduce(
             let evaluation = again.replayer.measurer.measure(&mut again.replayer.job, &state)?;
             observer.evaluation(&evaluation);
             if let Some(text) = again.replayer.evaluation_differs(&evaluation) {
-                let other = found.platform != Platform::Same;
-                let mut first = First::new(Place::Evaluation(state.step), text, other);
+                let slight = again.replayer.is_score_rounding(&evaluation, 0);
+                let near = again.is_score_rounding(&evaluation);
+                let mut first = First::new(Place::Evaluation(state.step), text, [near, slight]);
                 observer.differs(first.place, &first.text);
                 first.tensor = again.next_checkpoint(&mut state, observer)?;
                 if matches!(first.tensor, Some((_, None))) {
                     first.reasons.push(LOG_ONLY.to_owned());
                 }
-                found.first = Some(first);
+                found.first = Some(first.judged(&found.checkpoints));
                 return Ok(found);
             }
             found.evaluations += 1;
@@ -138,7 +143,7 @@ pub fn reproduce(
                 drop(state);
                 let place = Place::Checkpoint(step);
                 let other = found.platform != Platform::Same;
-                let mut first = First::new(place, difference.text(), other);
+                let mut first = First::new(place, difference.text(), [other, false]);
                 observer.differs(place, &first.text);
                 first.reasons.push(match again.agreed.step() + 1 == step {
                     true => of_one_step(&difference),
@@ -151,7 +156,7 @@ pub fn reproduce(
                 });
                 first.variants = again.variants(step)?;
                 first.tensor = Some((step, Some(difference)));
-                found.first = Some(first);
+                found.first = Some(first.judged(&found.checkpoints));
                 return Ok(found);
             }
             found.checkpoints.push(state.step);
@@ -170,7 +175,7 @@ struct Again {
 }
 
 impl First {
-    fn new(place: Place, text: String, maybe_rounding: bool) -> First {
+    fn new(place: Place, text: String, [maybe_rounding, slight]: [bool; 2]) -> First {
         First {
             place,
             text,
@@ -178,7 +183,14 @@ impl First {
             reasons: Vec::new(),
             variants: Vec::new(),
             maybe_rounding,
+            slight,
         }
+    }
+
+    /// A checkpoint that came out to the bit, before or after it, shows that this machine rounds as the run's did.
+    fn judged(self, checkpoints: &[u64]) -> First {
+        let same = !checkpoints.is_empty() || matches!(self.tensor, Some((_, None)));
+        First { maybe_rounding: self.maybe_rounding && (self.slight || !same), ..self }
     }
 }
 
@@ -192,12 +204,17 @@ impl Again {
                 start.initial.short(),
                 initial.short()
             );
-            First::new(Place::Start, text, false)
+            First::new(Place::Start, text, [false; 2])
         }))
     }
 
     fn is_rounding(&self, step: &Step) -> bool {
         self.replayer.is_rounding(step, step.step - self.agreed.step().min(step.step))
+    }
+
+    fn is_score_rounding(&self, evaluation: &Evaluation) -> bool {
+        let after = evaluation.step.saturating_sub(self.agreed.step());
+        self.replayer.is_score_rounding(evaluation, after)
     }
 
     /// Compares the state with its step's checkpoint, if one is kept.

@@ -38,6 +38,22 @@ fn one_unstable_point_of_a_grid_leaves_the_others_comparable() {
     assert!(warned.contains("2 of 2 runs of plain"), "{warned}");
 }
 
+/// A comparison goes on after a divergence, and stops at any other finding about a diverged run.
+#[test]
+fn a_damaged_run_that_diverged_stops_the_comparison() {
+    let arms: [Arm<'_>; 2] = [("plain", "small", &UNSTABLE), ("treated", "small_canon", &UNSTABLE)];
+    let place = comparison(&arms, "base = \"plain\"\ntreatment = [\"canon\"]\n");
+    place.exits(0, "build both.toml");
+    assert!(place.exits(0, "compare lockfiles/both.lock").contains("diverged at step 2"));
+    let runs = fs::read_dir(place.path("runs/both")).unwrap().map(|entry| entry.unwrap().path());
+    let run = runs.filter(|path| path.join("attestation.toml").is_file()).min().unwrap();
+    let saved = fs::read_dir(run.join("checkpoints")).unwrap().map(|entry| entry.unwrap().path());
+    let weights = saved.map(|path| path.join("weights.safetensors")).find(|path| path.is_file());
+    fs::write(weights.unwrap(), "text").unwrap();
+    let said = place.exits(1, "compare lockfiles/both.lock");
+    assert!(said.contains("weights.safetensors"), "{said}");
+}
+
 #[test]
 fn a_run_that_diverged_is_attested_verified_reproduced_and_not_given_away() {
     let place = Place::new(&experiment("small", DEPO, &UNSTABLE));

@@ -2,6 +2,8 @@
 //! true: a line that is not understood is an error with its number, never skipped; a line with limits (to purposes, to
 //! a time) counts only within them.
 
+use std::collections::BTreeSet;
+
 use ssh_key::PublicKey;
 use ssh_key::public::KeyData;
 
@@ -121,7 +123,7 @@ fn line(number: usize, text: &str) -> Result<Line, String> {
     let (principals, rest) = word(text)?;
     let mut line = Line {
         number,
-        principals: principals.replace('"', ""),
+        principals: unquoted(principals).ok_or("its names have a quote inside")?.to_owned(),
         key: KeyData::Ed25519(ssh_key::public::Ed25519PublicKey([0; 32])),
         certificate_authority: false,
         namespaces: None,
@@ -138,8 +140,11 @@ fn line(number: usize, text: &str) -> Result<Line, String> {
                 let error = if first.is_empty() { without } else { with };
                 format!("it has no public key that can be read ({error})")
             })?;
+            let mut names = BTreeSet::new();
             for option in split_outside_quotes(options) {
-                line.apply(option)?;
+                if !names.insert(line.apply(option)?) {
+                    return Err(format!("`{option}`: an option is given twice"));
+                }
             }
             key
         }
@@ -149,18 +154,29 @@ fn line(number: usize, text: &str) -> Result<Line, String> {
 }
 
 impl Line {
-    fn apply(&mut self, option: &str) -> Result<(), String> {
+    /// Sets an option, and returns its name.
+    fn apply(&mut self, option: &str) -> Result<String, String> {
         let (name, value) = option.split_once('=').unwrap_or((option, ""));
-        let value = value.trim_matches('"');
-        match name.to_ascii_lowercase().as_str() {
+        let name = name.to_ascii_lowercase();
+        let value = match unquoted(value) {
+            Some(inner) if value.is_empty() || inner != value => inner,
+            Some(_) | None => return Err(format!("the value of `{name}` is not in quotes")),
+        };
+        match name.as_str() {
             "cert-authority" => self.certificate_authority = true,
             "namespaces" => self.namespaces = Some(value.to_owned()),
             "valid-after" => self.valid_after = Some(time(value)?),
             "valid-before" => self.valid_before = Some(time(value)?),
             _ => return Err(format!("`{name}` is not an option of this file")),
         }
-        Ok(())
+        Ok(name)
     }
+}
+
+/// A text without the quotes around it; `None` if it has others.
+fn unquoted(text: &str) -> Option<&str> {
+    let inner = text.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).unwrap_or(text);
+    (!inner.contains('"')).then_some(inner)
 }
 
 /// The first word, quotes kept together, and the text after it.
@@ -312,6 +328,9 @@ mod tests {
             ("ada", "no public key"),
             ("ada ssh-ed25519 AAAA", "no public key"),
             ("ada colour=\"red\" KEY", "`colour` is not an option"),
+            ("ada namespaces=git KEY", "not in quotes"),
+            ("ada valid-before=\"20200101Z\",valid-before=\"20990101Z\" KEY", "given twice"),
+            ("a\"d\"a KEY", "a quote inside"),
             ("ada namespaces=\"x KEY", "a quote is not closed"),
             ("ada valid-after=20200101 KEY", "UTC"),
         ] {

@@ -153,8 +153,8 @@ fn a_signer_counts_within_the_limits_of_its_line() {
         ("namespaces=\"git,canonc-attestation\"", None, Ok(())),
         ("namespaces=\"git\"", None, Err("for git only")),
         ("valid-after=\"20200101Z\",valid-before=\"20210101Z\"", None, Ok(())),
-        ("valid-after=20210101Z", None, Err("not valid yet")),
-        ("valid-before=20200101Z", None, Err("not valid any more")),
+        ("valid-after=\"20210101Z\"", None, Err("not valid yet")),
+        ("valid-before=\"20200101Z\"", None, Err("not valid any more")),
         ("cert-authority", None, Err("authority for certificates")),
     ] {
         match (of(limits, identity), wanted) {

@@ -12,6 +12,7 @@ use super::{Report, Subject, read};
 use crate::attest::{Attestation, MACHINE_FACTS};
 use crate::checkpoint::{self, Manifest};
 use crate::job::{PLAN_TAG, kernel_names, plan_text};
+use crate::platform::{BlasMode, PlatformSpec, required_env};
 use crate::run::{Difference, Kernels, Paths, first_difference, parse_kernels, wrong_kernels};
 
 /// The subjects of the claims, as far as they exist.
@@ -265,6 +266,14 @@ fn wrong_machine(attestation: &Attestation, experiment: &Experiment) -> Vec<Stri
             && !claimed.eq_ignore_ascii_case(&required)
         {
             wrong.push(format!("it claims {fact} {claimed}, and the lock requires {required}"));
+        }
+    }
+    let blas = platform.blas.as_deref().and_then(BlasMode::named);
+    for (variable, required) in required_env(&PlatformSpec { blas, ..PlatformSpec::default() }) {
+        let claimed = machine.get(&format!("env.{variable}"));
+        if claimed != Some(&required) {
+            let claimed = claimed.map_or("nothing", String::as_str);
+            wrong.push(format!("it claims {variable} {claimed}, and the lock requires {required}"));
         }
     }
     wrong

@@ -106,29 +106,43 @@ pub(super) fn check(
 
 /// Checks the learning rates of all logged steps.
 pub(super) fn check_rates(log: &Log, experiment: &Experiment, report: &mut Report) {
-    let rate = match job::rates(experiment) {
-        Ok(rate) => rate,
-        Err(error) => {
-            report.broken(format!("the schedule cannot be computed: {}", error.message));
-            return;
-        }
-    };
+    match plausible(&log.records, experiment) {
+        Ok(0) => {}
+        Ok(count) => report
+            .recomputed(Subject::LearningRates, format!("learning rates of all {count} steps")),
+        Err(why) => report.broken(why),
+    }
+}
+
+/// The number of logged steps, if each has the lock's learning rate and no number is one that training cannot give.
+pub fn plausible(records: &[Record], experiment: &Experiment) -> Result<usize, String> {
+    let rate = job::rates(experiment)
+        .map_err(|error| format!("the schedule cannot be computed: {}", error.message))?;
     let mut count = 0;
-    for Step { step, lr, loss, .. } in log.steps() {
+    for record in records {
+        let Step { step, lr, loss, grad_norm, .. } = match record {
+            Record::Step(step) => step,
+            Record::Evaluation(evaluation) if evaluation.nll.is_some_and(|nll| nll < 0.0) => {
+                let step = evaluation.step;
+                return Err(format!(
+                    "the evaluation after step {step} logged a negative cross-entropy"
+                ));
+            }
+            Record::Evaluation(_) | Record::Start(_) => continue,
+        };
+        if *grad_norm < 0.0 {
+            return Err(format!("step {step} logged a negative gradient norm"));
+        }
         if loss.is_some_and(|loss| loss < 0.0) {
-            report.broken(format!("step {step} logged a negative cross-entropy"));
-            return;
+            return Err(format!("step {step} logged a negative cross-entropy"));
         }
         let locked = rate(step.saturating_sub(1));
         if locked.to_bits() != lr.to_bits() {
-            report.broken(format!("step {step} logged lr {lr:?}, and the lock gives {locked:?}"));
-            return;
+            return Err(format!("step {step} logged lr {lr:?}, and the lock gives {locked:?}"));
         }
         count += 1;
     }
-    if count > 0 {
-        report.recomputed(Subject::LearningRates, format!("learning rates of all {count} steps"));
-    }
+    Ok(count)
 }
 
 /// Maximum bytes of one step's data to make for a comparison.

@@ -20,6 +20,7 @@ pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
         step_seconds: Some(0.01),
         timed_on: Some("here".to_owned()),
         diverged: None,
+        batches: Vec::new(),
     };
     Run { seed, curves }
 }

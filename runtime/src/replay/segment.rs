@@ -6,7 +6,7 @@
 use super::{Difference, Platform, Replay, Replayer};
 use crate::train::State;
 use records::checkpoint::{Found, compare};
-use records::metrics::{Evaluation, Record, Step};
+use records::metrics::{Evaluation, Record, Score, Step};
 use records::run::RunError;
 
 /// A known earlier state of a run.
@@ -81,12 +81,13 @@ impl Replayer {
                         initial.short()
                     ),
                     maybe_rounding: false,
+                    slight: false,
                 });
             }
         }
         // Evaluating a kept state needs no step.
         if measures {
-            self.measure(&state, true, replay)?;
+            self.measure(&state, 0, replay)?;
         }
         let (mut first, mut differing) = (None, 0);
         for at in 0..steps {
@@ -95,12 +96,13 @@ impl Replayer {
             replay.steps += 1;
             if let Some(text) = self.step_differs(&step) {
                 differing += 1;
-                first.get_or_insert((step.step, text, self.is_rounding(&step, at + 1)));
+                let roundings = [at + 1, 1].map(|after| self.is_rounding(&step, after));
+                first.get_or_insert((step.step, text, roundings));
             }
             if self.log.evaluations.contains_key(&step.step)
                 && !self.kept.iter().any(|found| found.manifest.step == step.step)
             {
-                self.measure(&state, false, replay)?;
+                self.measure(&state, at + 1, replay)?;
             }
         }
         if steps > 0 {
@@ -114,8 +116,9 @@ impl Replayer {
                 state.read(part, index, out)
             })?);
         }
+        replay.updates += steps.saturating_sub(u64::from(reached.is_none()));
         let name = format!("step-{:010}", state.step);
-        if let Some((step, text, maybe_rounding)) = first {
+        if let Some((step, text, [maybe_rounding, slight])) = first {
             let rest = match (differing, &reached) {
                 (1, Some(None)) => format!(
                     "; every other step to {} and its checkpoint come out the same, so that only the log is wrong",
@@ -128,9 +131,11 @@ impl Replayer {
                     format!("; {differing} of the {steps} steps from {} differ", origin.text())
                 }
             };
-            replay
-                .differences
-                .push(Difference { text: format!("step {step}: {text}{rest}"), maybe_rounding });
+            replay.differences.push(Difference {
+                text: format!("step {step}: {text}{rest}"),
+                maybe_rounding,
+                slight,
+            });
         }
         match reached {
             Some(Some(difference)) => replay.differences.push(Difference {
@@ -140,6 +145,7 @@ impl Replayer {
                     difference.text()
                 ),
                 maybe_rounding: self.platform != Platform::Same,
+                slight: false,
             }),
             Some(None) => replay.reached.push(state.step),
             None => {}
@@ -174,21 +180,46 @@ impl Replayer {
         })
     }
 
-    fn measure(&mut self, state: &State, known: bool, replay: &mut Replay) -> Result<(), RunError> {
+    /// Whether rounding on another machine can explain how an evaluation differs from the log, `after` steps from a state
+    /// that both had.
+    pub(crate) fn is_score_rounding(&self, evaluation: &Evaluation, after: u64) -> bool {
+        let Some(logged) = self.log.evaluations.get(&evaluation.step) else { return false };
+        self.platform != Platform::Same && scores_are_near(logged, evaluation, after)
+    }
+
+    /// `after`: the number of steps since a state that the run kept.
+    fn measure(&mut self, state: &State, after: u64, replay: &mut Replay) -> Result<(), RunError> {
         let evaluation = self.measurer.measure(&mut self.job, state)?;
         replay.evaluations += 1;
-        let Some(logged) = self.log.evaluations.get(&state.step) else { return Ok(()) };
         if let Some(text) = self.evaluation_differs(&evaluation) {
-            let near = !known || close(logged.nll, evaluation.nll, LOSS_ROUNDING);
             replay.differences.push(Difference {
                 text: format!("the evaluation after step {}: {text}", state.step),
-                maybe_rounding: self.platform != Platform::Same
-                    && logged.counted == evaluation.counted
-                    && near,
+                maybe_rounding: self.is_score_rounding(&evaluation, after),
+                slight: self.is_score_rounding(&evaluation, 0),
             });
         }
         Ok(())
     }
+}
+
+/// Whether the scores of two evaluations, `after` steps from a state that both had, differ by no more than rounding.
+pub(crate) fn scores_are_near(one: &Evaluation, other: &Evaluation, after: u64) -> bool {
+    // Rounding decides an answer only if two tokens are about equally likely.
+    let share = match after {
+        0..=6 => 0.01 * (1u64 << after) as f64,
+        _ => 1.0,
+    };
+    let near = |a: &Score, b: &Score| {
+        a.of == b.of && a.right.abs_diff(b.right) as f64 <= (share * a.of as f64).max(1.0)
+    };
+    let alike = |(level, score): (&u32, &Score)| {
+        other.answers.get(level).is_some_and(|theirs| near(score, theirs))
+    };
+    one.counted == other.counted
+        && close(one.nll, other.nll, loss_tolerance(after))
+        && near(&one.tokens, &other.tokens)
+        && one.answers.len() == other.answers.len()
+        && one.answers.iter().all(alike)
 }
 
 /// Whether two steps, `after` steps from a state that both had, differ by no more than rounding.

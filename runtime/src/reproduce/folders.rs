@@ -2,12 +2,13 @@
 //! that differ. Must stay true: nothing is computed again and nothing is written; only checkpoints that both kept are
 //! compared, oldest first; between two machines, only a difference no larger than rounding is called rounding.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use compiler::lock::{Device, Experiment};
 
 use super::{First, Place, Reproduction};
-use crate::replay::{Machines, Platform, is_near};
+use crate::replay::{Machines, Platform, is_near, scores_are_near};
 use crate::train::started;
 use records::attest::Attestation;
 use records::checkpoint::{self, Found, Store, compare_kept};
@@ -54,7 +55,18 @@ pub fn against(
     let mut done = 0;
     // The latest state that both kept, before any difference in the logs.
     let mut agreed = 0;
-    for (left, right) in one.records.iter().zip(&other.records) {
+    let theirs: BTreeMap<(u64, u8), &Record> =
+        other.records.iter().map(|record| (key(record), record)).collect();
+    for left in &one.records {
+        let right = match (theirs.get(&key(left)), left) {
+            (Some(right), _) => right,
+            // Both locks may ask for other steps to evaluate after, and `order` checked each log against its own.
+            (None, Record::Evaluation(_)) => continue,
+            (None, Record::Start(_) | Record::Step(_)) => {
+                found.first = Some(ends(other.last()));
+                break;
+            }
+        };
         if left.as_logged(right).text() != right.as_logged(left).text() {
             let place = match left {
                 Record::Start(_) => Place::Start,
@@ -66,17 +78,19 @@ pub fn against(
                     other.kept.iter().any(|theirs| kept.manifest.same_state(&theirs.manifest));
                 agreed = if same { kept.manifest.step } else { agreed };
             }
-            let near = match (left, right) {
+            let near = |known: bool| match (left, right) {
                 (Record::Step(one), Record::Step(other)) => {
-                    one.step == other.step && is_near(one, other, one.step.saturating_sub(agreed))
+                    let after = if known { 1 } else { one.step.saturating_sub(agreed) };
+                    elsewhere && is_near(one, other, after)
                 }
                 (Record::Evaluation(one), Record::Evaluation(other)) => {
-                    (one.step, one.counted) == (other.step, other.counted)
+                    let after = if known { 0 } else { one.step.saturating_sub(agreed) };
+                    elsewhere && scores_are_near(one, other, after)
                 }
                 (Record::Start(_) | Record::Step(_) | Record::Evaluation(_), _) => false,
             };
             let text = left.differences(right).join("; ");
-            found.first = Some(First::new(place, text, elsewhere && near));
+            found.first = Some(First::new(place, text, [near(false), near(true)]));
             break;
         }
         match left {
@@ -88,6 +102,9 @@ pub fn against(
             }
         }
     }
+    if found.first.is_none() && other.last() > one.last() {
+        found.first = Some(ends(one.last()));
+    }
     for kept in &one.kept {
         let step = kept.manifest.step;
         let Some(theirs) = other.kept.iter().find(|found| found.manifest.step == step) else {
@@ -96,7 +113,8 @@ pub fn against(
         let difference = compare_kept((&one.store, kept), (&other.store, theirs))?;
         match (&mut found.first, difference) {
             (first @ None, Some(difference)) => {
-                let mut new = First::new(Place::Checkpoint(step), difference.text(), elsewhere);
+                let mut new =
+                    First::new(Place::Checkpoint(step), difference.text(), [elsewhere, false]);
                 new.tensor = Some((step, Some(difference)));
                 *first = Some(new);
                 break;
@@ -116,10 +134,32 @@ pub fn against(
             (None | Some(_), None) => found.checkpoints.push(step),
         }
     }
+    found.first = found.first.map(|first| first.judged(&found.checkpoints));
     Ok(found)
 }
 
 const ONE_LOG: &str = "the tensors of the next checkpoint are the same bits, so that both trained the same: one of the logs is wrong";
+
+/// The place of a record in the order of training.
+fn key(record: &Record) -> (u64, u8) {
+    match record {
+        Record::Start(_) => (0, 0),
+        Record::Step(step) => (step.step, 1),
+        Record::Evaluation(evaluation) => (evaluation.step, 2),
+    }
+}
+
+/// One of the runs goes on after the other's last step.
+fn ends(last: u64) -> First {
+    let text = format!("only one of the runs has it: the other's log ends after step {last}");
+    First::new(Place::Step(last + 1), text, [false; 2])
+}
+
+impl Side {
+    fn last(&self) -> u64 {
+        self.records.iter().map(|record| key(record).0).max().unwrap_or(0)
+    }
+}
 
 struct Side {
     records: Vec<Record>,

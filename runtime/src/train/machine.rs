@@ -45,7 +45,6 @@ pub fn spec(required: &Platform) -> Result<PlatformSpec, RunError> {
         )
     };
     let capabilities = [CpuCapability::Default, CpuCapability::Avx2, CpuCapability::Avx512];
-    let modes = [BlasMode::Auto, BlasMode::Avx2Strict, BlasMode::Compatible];
     let cpu_capability = match required.cpu_capability.as_deref() {
         None => None,
         Some(name) => {
@@ -64,10 +63,7 @@ pub fn spec(required: &Platform) -> Result<PlatformSpec, RunError> {
     }
     let blas = match required.blas.as_deref() {
         None => None,
-        Some(name) => {
-            let known = modes.into_iter().find(|known| known.name() == name);
-            Some(known.ok_or_else(|| lacks("blas", name))?)
-        }
+        Some(name) => Some(BlasMode::named(name).ok_or_else(|| lacks("blas", name))?),
     };
     Ok(PlatformSpec { threads: required.threads, cpu_capability, blas })
 }

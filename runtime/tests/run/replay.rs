@@ -226,6 +226,24 @@ fn with_every_checkpoint_kept_the_operation_is_named() {
     assert!(difference.weights > 0 && difference.weights <= difference.of);
 }
 
+/// An update shows only in what comes after it, so steps that are replayed one by one would miss it.
+#[test]
+fn a_changed_update_is_found_among_many_checkpoints() {
+    let (folder, experiment) = other_decay(&[("every = 3", "every = 2\nkeep = 9")]);
+    for steps in [2, 3, 4] {
+        let found = replayed(&folder, &experiment, Amount::Steps(steps));
+        assert!(!found.differences.is_empty(), "{steps}: {found:?}");
+    }
+    let honest = Folder::finished(&experiment);
+    let found = replayed(&honest, &experiment, Amount::Steps(4));
+    assert_eq!((found.differences.len(), found.steps, found.updates), (0, 4, 4));
+    let found = replayed(&honest, &experiment, Amount::Steps(1));
+    assert_eq!((found.steps, found.updates), (1, 0));
+    let mut report = verify(&honest.path(), None, Remake::Spread).unwrap();
+    found.tell(&mut report);
+    assert!(format!("{report:?}").contains("no update of the weights compared"), "{report:?}");
+}
+
 #[test]
 fn a_run_comes_out_again_and_two_folders_agree() {
     let experiment = depo(&[]);
@@ -239,6 +257,16 @@ fn a_run_comes_out_again_and_two_folders_agree() {
     let first = compare().first.unwrap();
     assert_eq!(first.place, Place::Step(5));
     assert!(matches!(first.tensor, Some((6, None))), "{first:?}");
+    // Runs that evaluate after other steps, and a run that is not finished.
+    let often = depo(&[("every = 4", "every = 2")]);
+    let found = against(&one.path(), &Folder::finished(&often).path(), &experiment).unwrap();
+    assert_eq!((found.first, found.steps, found.evaluations), (None, 8, 2));
+    let stopped = Folder::new();
+    stopped.run(&experiment, Some(5), None).0.unwrap();
+    for (a, b) in [(&one, &stopped), (&stopped, &one)] {
+        let found = against(&a.path(), &b.path(), &experiment).unwrap();
+        assert_eq!((found.steps, found.first.map(|first| first.place)), (5, Some(Place::Step(6))));
+    }
     let (other, _) = other_decay(&[]);
     let first = against(&one.path(), &other.path(), &experiment).unwrap().first.unwrap();
     assert!(matches!(first.tensor, Some((6, Some(_)))), "{first:?}");
@@ -352,5 +380,7 @@ fn two_folders_of_two_machines_may_differ_by_rounding() {
     assert_eq!(of(&last_bit, true), Some((Place::Step(2), true)));
     assert_eq!(of(&last_bit, false), Some((Place::Step(2), false)));
     assert_eq!(of(&halve(2), true), Some((Place::Step(2), false)));
+    // Rounding grows without bound over many steps, but not if the next checkpoint has equal bits.
+    assert_eq!(of(&halve(6), true), Some((Place::Step(6), false)));
     assert_eq!(of(&|_| {}, true), None);
 }
