@@ -28,14 +28,11 @@ pub fn compared(
         let place = found.place(folder, &run.experiment)?;
         let mut curves = compare::read(&place, &run.experiment).map_err(failure)?;
         curves.timed_in(&place, folder);
-        let read = compare::Run { seed: run.seed, curves };
+        let read = compare::Run { seed: run.seed, curves, shown: None };
         if let Some(label) = points.get_mut(run.point) {
             *label = point(comparison, run);
         }
-        let name = match run.role {
-            Role::Base | Role::Treatment => run.arm.clone(),
-            Role::Again => format!("{} again", run.arm),
-        };
+        let name = arm_of(run);
         let known = arms.iter().position(|arm| arm.name == name && arm.role == run.role);
         let at = known.unwrap_or_else(|| {
             arms.push(Arm { name, role: run.role, points: vec![Vec::new(); count] });
@@ -47,6 +44,14 @@ pub fn compared(
     }
     let (selection, proved) = (comparison.selection.clone(), Proved::of(comparison));
     Ok(compare::Comparison { arms, points, selection, proved })
+}
+
+/// The name of a run's arm in tables.
+pub fn arm_of(run: &Run) -> String {
+    match run.role {
+        Role::Base | Role::Treatment => run.arm.clone(),
+        Role::Again => format!("{} again", run.arm),
+    }
 }
 
 /// The folders of these runs.
