@@ -450,7 +450,8 @@ Each comparison has
                standard_error, sd, p, anytime, covers_percent} or null, no_interval (why), sign_flip,
                bootstrap, bootstrap_covers_percent, judged: {effect (better, worse, equivalent,
                undecided), p_adjusted, p_equivalence, within_margin, open} of rows of the family,
-               noise, no_noise (why), asked (questions, tokens or targets), parts: {asked (same,
+               noise, no_noise (why), asked (questions, tokens or targets), over: {fewest, most,
+               unit, windows} (what a value is measured on), seen (as below, of the row), parts: {asked (same,
                fresh), seeds, questions, standard_error, df, low, high, p, seed_part, question_part,
                both_part (of the squared standard error)} or null, no_parts (why)}]}
   paired_at_each_point, best_per_arm, best_of_base_for_all
@@ -458,13 +459,14 @@ Each comparison has
   looks        of a stopping rule: the look that each arm's rows are of, {arm, metric, n, mean, e, p,
                interval, undefined, decision (continue, differs, equivalent, exhausted)}
   siblings     {used, locks: [{name, path, id, seeds}], left_out: [{init, data, arms, paired}],
-               earlier_looks: [{lock, looks, decision}], taken}: other locks of the same arms, finished seeds
-               that this lock leaves out, looks under an earlier lock, runs in folders of
-               other comparisons (of a lock with a stopping rule); warnings says them in words
+               earlier_looks: [{lock, looks, decision}], earlier_reports: [{lock, seeds, added}],
+               taken}: other locks of the same arms, finished seeds that this lock leaves out, looks and
+               results under an earlier lock with the seeds added since, runs in folders of other
+               comparisons (of a lock with a stopping rule); warnings and notes say them in words
   seen         what training showed of the questions: {questions: {questions, shown, windows,
                of_windows}} or \"by_design\"; null where it was not counted
   time_bound   how far the base may be from itself where ratios of times have an interval
-  warnings, caption, methods
+  warnings, notes, caption, methods
                sentences; methods is a paragraph to paste into a paper")]
 pub struct CompareArgs {
     /// Locks of kind comparison; of several, one table and picture of all at the end

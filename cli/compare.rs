@@ -77,11 +77,12 @@ pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
         let mut compared = compared(comparison, &due, &folder, &found)?;
         compared.proved.siblings =
             siblings(comparison, &compared, &args.dir, &places(&due, &folder, &found)?);
-        compared.proved.seen = shown::seen(comparison, &due, &folder, true)?;
+        shown::count(&due, &mut compared, &folder, true)?;
         for line in looks::said(&looks) {
             output::note(&compared.calls(&line));
         }
         let page = say(comparison, &compared, &due, &folder, &found, args.json)?;
+        looks::reported(comparison, &folder, &due)?;
         if let (Some(out), [_]) = (&args.out, &locked[..]) {
             out::put(out, Kind::Page, &page)?;
         }

@@ -33,14 +33,11 @@ pub fn compared(
         let mut curves = compare::read(&place, &run.experiment).map_err(failure)?;
         curves.timed_in(&place, folder);
         same_data(&mut data, run, &curves.batches)?;
-        let read = compare::Run { seed: run.seed, curves };
+        let read = compare::Run { seed: run.seed, curves, shown: None };
         if let Some(label) = points.get_mut(run.point) {
             *label = point(comparison, run);
         }
-        let name = match run.role {
-            Role::Base | Role::Treatment => run.arm.clone(),
-            Role::Again => format!("{} again", run.arm),
-        };
+        let name = arm_of(run);
         let known = arms.iter().position(|arm| arm.name == name && arm.role == run.role);
         let at = known.unwrap_or_else(|| {
             arms.push(Arm { name, role: run.role, points: vec![Vec::new(); count] });
@@ -87,6 +84,14 @@ fn same_data(
     ));
     Err(Failure { exit: Exit::Finding, ..failure }
         .help("`canonc verify` on both names the one whose log is not of its lock"))
+}
+
+/// The name of a run's arm in tables.
+pub fn arm_of(run: &Run) -> String {
+    match run.role {
+        Role::Base | Role::Treatment => run.arm.clone(),
+        Role::Again => format!("{} again", run.arm),
+    }
 }
 
 /// The folders of these runs.

@@ -119,13 +119,12 @@ fn path(folder: &Path) -> PathBuf {
     folder.join(compare::LOOKS)
 }
 
-/// Recorded looks: those of this lock, and those of other locks.
-fn recorded(comparison: &Comparison, folder: &Path) -> Result<(Vec<String>, Vec<String>), Failure> {
-    let path = path(folder);
-    let text = match disk::read_text(&path, disk::SMALL) {
+/// Recorded lines: those of this lock, and those of other locks.
+fn recorded(comparison: &Comparison, path: &Path) -> Result<(Vec<String>, Vec<String>), Failure> {
+    let text = match disk::read_text(path, disk::SMALL) {
         Ok(text) => text,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-        Err(error) => return Err(Failure::cannot_read(&path, &error)),
+        Err(error) => return Err(Failure::cannot_read(path, &error)),
     };
     let own = format!("{{\"lock\":\"{}\",", comparison.id());
     Ok(text.lines().map(str::to_owned).partition(|line| line.starts_with(&own)))
@@ -133,7 +132,7 @@ fn recorded(comparison: &Comparison, folder: &Path) -> Result<(Vec<String>, Vec<
 
 /// Checks that the runs reproduce the recorded looks: a look cannot be taken twice.
 pub fn check(comparison: &Comparison, folder: &Path, looks: &[Looked]) -> Result<(), Failure> {
-    let (own, _) = recorded(comparison, folder)?;
+    let (own, _) = recorded(comparison, &path(folder))?;
     let lines = lines(comparison, looks)?;
     let differs = own.iter().zip(&lines).find(|(recorded, now)| recorded != now);
     let Some((recorded, now)) = differs else { return Ok(()) };
@@ -152,13 +151,38 @@ pub fn record(comparison: &Comparison, folder: &Path, looks: &[Looked]) -> Resul
         return Ok(());
     }
     check(comparison, folder, looks)?;
-    let (own, mut all) = recorded(comparison, folder)?;
+    let (own, mut all) = recorded(comparison, &path(folder))?;
     let lines = lines(comparison, looks)?;
     if own.len() >= lines.len() {
         return Ok(());
     }
     all.extend(lines);
     out::put(&path(folder), Kind::Lines(KEYS), format!("{}\n", all.join("\n")))
+}
+
+/// The keys of a line of shown results, in order.
+const REPORTED_KEYS: &[&str] = &["lock", "runs"];
+
+/// A line of the file of shown results.
+#[derive(Serialize)]
+struct Reported {
+    lock: String,
+    runs: Vec<String>,
+}
+
+/// Records that the results of these runs were shown under this lock, so that seeds added later are marked.
+pub fn reported(comparison: &Comparison, folder: &Path, runs: &[&Run]) -> Result<(), Failure> {
+    let path = folder.join(compare::REPORTED);
+    let (own, mut lines) = recorded(comparison, &path)?;
+    if !own.is_empty() {
+        return Ok(());
+    }
+    let lock = comparison.id().to_string();
+    let runs = runs.iter().map(|run| run.experiment.id().to_string()).collect();
+    let line = serde_json::to_string(&Reported { lock, runs })
+        .map_err(|error| Failure::machine(format!("a report cannot be recorded: {error}")))?;
+    lines.push(line);
+    out::put(&path, Kind::Lines(REPORTED_KEYS), format!("{}\n", lines.join("\n")))
 }
 
 /// One sentence for each decisive look.

@@ -12,7 +12,7 @@ use report::page::{self, NoSuchModel, Part, Published, Report};
 use report::{compare, tensorboard};
 
 use crate::args::ReportArgs;
-use crate::compared::{compared, heading, places};
+use crate::compared::{arm_of, compared, heading, places};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
 use crate::looks;
@@ -163,7 +163,7 @@ fn finished(comparison: &Comparison, folder: &Path, found: &Found) -> Result<Par
     looks::check(comparison, folder, &looks)?;
     let due = looks::in_lock_order(comparison, &due);
     let mut compared = compared(comparison, &due, folder, found).map_err(say)?;
-    compared.proved.seen = crate::shown::seen(comparison, &due, folder, false)?;
+    crate::shown::count(&due, &mut compared, folder, false)?;
     if let Some(runs) = folder.parent() {
         let places = places(&due, folder, found)?;
         compared.proved.siblings = crate::compare::siblings(comparison, &compared, runs, &places);
@@ -184,10 +184,7 @@ fn part(
         let logged = page::read(&place, &run.experiment);
         runs.push(page::Run {
             name: run.experiment.name.clone(),
-            arm: match run.role {
-                lock::Role::Base | lock::Role::Treatment => run.arm.clone(),
-                lock::Role::Again => format!("{} again", run.arm),
-            },
+            arm: arm_of(run),
             role: Some(run.role),
             seed: run.seed,
             point: run.point,

@@ -31,6 +31,8 @@ struct Document {
     schema: &'static str,
     by: &'static str,
     metric: &'static str,
+    /// The metric's label: its name, and why its questions are not held out, if they are not.
+    label: String,
     base: String,
     treated: String,
     /// Whether the treated arm is controlled at every size.
@@ -96,7 +98,8 @@ struct One {
 pub fn scaling(args: &ScalingArgs) -> Outcome {
     let all = args.locks.iter().map(|path| read(path, args)).collect::<Result<Vec<_>, _>>()?;
     alike(&all)?;
-    let mut sizes = all.iter().map(|one| size(one, args)).collect::<Result<Vec<_>, _>>()?;
+    let found = all.iter().map(|one| size(one, args)).collect::<Result<Vec<_>, _>>()?;
+    let (mut sizes, runs): (Vec<OneSize>, Vec<Vec<compare::Run>>) = found.into_iter().unzip();
     sizes.sort_by(|a, b| a.at.total_cmp(&b.at));
     let controlled = |one: &One| {
         one.locked.verdicts.get(&one.arm).is_some_and(|verdict| verdict.is_controlled())
@@ -109,6 +112,10 @@ pub fn scaling(args: &ScalingArgs) -> Outcome {
         schema: "canonc.scaling.v1",
         by: word(args.by),
         metric: metric(args.loss),
+        label: compare::label(
+            metric(args.loss),
+            compare::seen(metric(args.loss), runs.iter().flatten()),
+        ),
         base: name(|one| &one.locked.base),
         treated: name(|one| &one.arm),
         controlled: all.iter().all(controlled),
@@ -193,8 +200,8 @@ fn value(experiment: Option<&Experiment>, path: &str) -> Option<String> {
     experiment?.value(path).map(FieldValue::plain)
 }
 
-/// The finished runs of one comparison, paired by seed.
-fn size(one: &One, args: &ScalingArgs) -> Result<OneSize, Failure> {
+/// The finished runs of one comparison, paired by seed: their losses, and the runs themselves.
+fn size(one: &One, args: &ScalingArgs) -> Result<(OneSize, Vec<compare::Run>), Failure> {
     let One { name, locked, arm } = one;
     let folder = out::named(&args.dir, &locked.name, "")?;
     let found = Found::under(&args.dir);
@@ -206,9 +213,12 @@ fn size(one: &One, args: &ScalingArgs) -> Result<OneSize, Failure> {
             finished.push(run);
         }
     }
-    let known = compared(locked, &finished, &folder, &found)?;
+    let mut known = compared(locked, &finished, &folder, &found)?;
+    if args.loss == Which::Evaluation {
+        crate::shown::count(&finished, &mut known, &folder, false)?;
+    }
     let pairs: Vec<_> = known.pairs().into_iter().filter(|pair| pair.arm.name == *arm).collect();
-    let mut losses = Vec::new();
+    let (mut losses, mut runs) = (Vec::new(), Vec::new());
     // If the selection rule leaves several points, use none of them.
     if let [pair] = pairs.as_slice() {
         for base in pair.base_runs() {
@@ -217,6 +227,9 @@ fn size(one: &One, args: &ScalingArgs) -> Result<OneSize, Failure> {
             let both = treated.and_then(|treated| {
                 Some((base.curves.last(metric)?, treated.curves.last(metric)?))
             });
+            if both.is_some() {
+                runs.extend([Some(base), treated].into_iter().flatten().cloned());
+            }
             losses.extend(both);
         }
     }
@@ -224,8 +237,11 @@ fn size(one: &One, args: &ScalingArgs) -> Result<OneSize, Failure> {
         return Err(Failure {
             exit: Exit::Finding,
             ..Failure::bad_input(format!(
-                "`{name}` has no seed with a {} of both arms at one point of its grid",
-                metric(args.loss)
+                "`{name}` has no seed with {} of both arms at one point of its grid",
+                match args.loss {
+                    Which::Evaluation => "an evaluation loss",
+                    Which::Training => "a training loss",
+                }
             ))
         }
         .help(format!("`canonc compare {name}` makes its runs")));
@@ -243,7 +259,7 @@ fn size(one: &One, args: &ScalingArgs) -> Result<OneSize, Failure> {
         })
     };
     let (of_base, of_treated) = (of(&locked.base)?, of(arm)?);
-    Ok(OneSize {
+    let size = OneSize {
         name: locked.name.clone(),
         lock: locked.id().to_string(),
         at: of_base,
@@ -252,7 +268,8 @@ fn size(one: &One, args: &ScalingArgs) -> Result<OneSize, Failure> {
         treated: losses.iter().map(|(_, treated)| *treated).collect(),
         listed: locked.seeds.len(),
         diverged: pairs.iter().map(|pair| pair.lost()).map(|l| l.base + l.treated + l.both).sum(),
-    })
+    };
+    Ok((size, runs))
 }
 
 /// The fit, and the ratio of the treated arm's size to the base's.
@@ -316,7 +333,7 @@ fn used(size: &OneSize) -> String {
 }
 
 fn text(document: &Document) -> String {
-    let Document { by, metric, base, treated, controlled, sizes, refused, .. } = document;
+    let Document { by, label, base, treated, controlled, sizes, refused, .. } = document;
     let mean = |losses: &[f64]| losses.iter().sum::<f64>() / losses.len().max(1) as f64;
     let unit = match *by {
         "flops" => "training FLOPs",
@@ -335,6 +352,7 @@ fn text(document: &Document) -> String {
         ]);
     }
     let mut said = output::table(&rows, &[false, true, true, true, true, true], 0);
+    said.push_str(&format!("losses: {label}, means over seeds\n"));
     for size in sizes.iter().filter(|size| size.diverged > 0) {
         said.push_str(&format!(
             "Warning: {} of {} pairs of {} diverged: the fit leaves the worst results out.\n",
@@ -352,7 +370,7 @@ fn text(document: &Document) -> String {
     if let (Some(fit), Some(ratio), Some(saved)) =
         (&document.fit, &document.compute_ratio, &document.compute_saved)
     {
-        said.push_str(&fitted(fit, ratio, saved, metric, base, treated));
+        said.push_str(&fitted(fit, ratio, saved, label, base, treated));
     }
     said
 }
@@ -361,7 +379,7 @@ fn fitted(
     fit: &OneFit,
     ratio: &ComputeRatio,
     saved: &Saved,
-    metric: &str,
+    label: &str,
     base: &str,
     treated: &str,
 ) -> String {
@@ -372,7 +390,7 @@ fn fitted(
             Model::PowerLawWithFloor => format!("{floor:.4} + "),
         };
         format!(
-            "{name}: {metric} = {floor}{factor:.4} (C / {:.3e})^-{exponent:.4}, exponent ±{exponent_error:.4} (SE)\n",
+            "{name}: {label} = {floor}{factor:.4} (C / {:.3e})^-{exponent:.4}, exponent ±{exponent_error:.4} (SE)\n",
             fit.unit
         )
     };

@@ -1,19 +1,19 @@
-//! Counts the evaluation questions of a comparison that its training contained, for the label of its rows.
+//! Counts the evaluation questions of a comparison that its training contained, for the labels of its rows.
 //!
-//! In: a comparison with its runs. Out: counts over all seeds, or `None` for a task without repeatable
-//! questions. Must stay true: counts follow from the locks alone, so they are cached in the comparison's folder under a
-//! digest of their inputs; a training too long to regenerate is scanned only from its start, and then the count
-//! is a bound.
+//! In: a comparison with its runs. Out: each run's counts, by level. Must stay true: counts follow from the locks
+//! alone, so they are cached in the comparison's folder under a digest of their inputs; a training too long to
+//! regenerate is scanned only from its start, and then the count is a bound.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use compiler::lock::{Comparison, Experiment, Run};
+use compiler::lock::{Experiment, Run};
 use disk::json_lines;
 use records::overlap::{Overlap, Share, overlap_of_tokens, windows_of};
-use report::compare::Seen;
+use report::compare::{self, Counted, Shown};
 use serde::{Deserialize, Serialize};
 
+use crate::compared::arm_of;
 use crate::fail::Failure;
 use crate::out::{self, Kind};
 use crate::output;
@@ -22,51 +22,78 @@ use crate::runs::failure;
 /// Most training tokens that are regenerated for one seed: some seconds of work.
 const MOST_TOKENS: u64 = 1 << 26;
 
-/// A line of the cache file.
+/// A line of the cache file. Pairs are numbers of questions, and of those that training contained.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Kept {
     /// Digest of everything that determines the windows.
     of: String,
-    questions: u64,
-    shown: u64,
+    in_windows: (u64, u64),
+    /// By level.
+    answers: BTreeMap<u32, (u64, u64)>,
     windows: u64,
     of_windows: u64,
 }
 
-const KEYS: &[&str] = &["of", "questions", "shown", "windows", "of_windows"];
-const FILE: &str = "shown.jsonl";
+const KEYS: &[&str] = &["of", "in_windows", "answers", "windows", "of_windows"];
+/// Not `shown.jsonl`: earlier versions kept one count for all levels there.
+const FILE: &str = "overlap.jsonl";
 
-/// Counts for every run; equal windows are counted once. Stores them if `keep` is set.
-pub fn seen(
-    comparison: &Comparison,
+/// How a task's questions can occur in training.
+enum Questions {
+    /// Word for word.
+    Counted,
+    /// By design.
+    OfTraining,
+    /// There are none that could be the same, as in documents and in sentences of a grammar.
+    None,
+}
+
+fn questions(experiment: &Experiment) -> Questions {
+    match experiment.value("data.task").map(|task| task.plain()).as_deref() {
+        Some("capo") => Questions::OfTraining,
+        Some("brevo" | "depo" | "mano" | "multihop") => Questions::Counted,
+        Some(_) | None => Questions::None,
+    }
+}
+
+/// Counts for every run, and gives each its own; equal windows are counted once. Stores the counts if `keep` is set.
+pub fn count(
     runs: &[&Run],
+    compared: &mut compare::Comparison,
     folder: &Path,
     keep: bool,
-) -> Result<Option<Seen>, Failure> {
-    let task = comparison.arms.first().and_then(|arm| arm.experiment.value("data.task"));
-    match task.map(|task| task.plain()).as_deref() {
-        Some("capo") => return Ok(Some(Seen::ByDesign)),
-        Some("brevo" | "depo" | "mano" | "multihop") => {}
-        Some(_) | None => return Ok(None),
-    }
+) -> Result<(), Failure> {
     let path = folder.join(FILE);
     let mut known: BTreeMap<String, Kept> = json_lines(&path)
         .into_iter()
         .filter_map(|line| serde_json::from_value::<Kept>(line).ok())
         .map(|kept| (kept.of.clone(), kept))
         .collect();
-    let (before, mut all) = (known.len(), BTreeMap::new());
+    let before = known.len();
     for run in runs {
-        let of = windows_of(&run.experiment).to_string();
-        if !known.contains_key(&of) {
-            if known.len() == before {
-                output::note("counting the questions that training showed");
+        let shown = match questions(&run.experiment) {
+            Questions::None => continue,
+            Questions::OfTraining => Shown::ByDesign,
+            Questions::Counted => {
+                let of = windows_of(&run.experiment).to_string();
+                let kept = match known.get(&of) {
+                    Some(kept) => kept.clone(),
+                    None => {
+                        if known.len() == before {
+                            output::note("counting the questions that training showed");
+                        }
+                        let kept = counted(&run.experiment, of.clone())?;
+                        known.insert(of, kept.clone());
+                        kept
+                    }
+                };
+                Shown::Counted(kept.into())
             }
-            known.insert(of.clone(), count(&run.experiment, of.clone())?);
-        }
-        if let Some(kept) = known.get(&of) {
-            all.insert(of, kept.clone());
-        }
+        };
+        let name = arm_of(run);
+        let arm = compared.arms.iter_mut().find(|arm| arm.name == name && arm.role == run.role);
+        let of_point = arm.and_then(|arm| arm.points.get_mut(run.point)).into_iter().flatten();
+        of_point.filter(|of| of.seed == run.seed).for_each(|of| of.shown = Some(shown.clone()));
     }
     if keep && known.len() > before {
         let lines: Result<Vec<String>, _> = known.values().map(serde_json::to_string).collect();
@@ -74,18 +101,27 @@ pub fn seen(
             .map_err(|error| Failure::machine(format!("a count cannot be written: {error}")))?;
         out::put(&path, Kind::Lines(KEYS), format!("{}\n", lines.join("\n")))?;
     }
-    let sum = |part: fn(&Kept) -> u64| all.values().map(part).fold(0, u64::saturating_add);
-    let seen = Seen::Questions {
-        questions: sum(|kept| kept.questions),
-        shown: sum(|kept| kept.shown),
-        windows: sum(|kept| kept.windows),
-        of_windows: sum(|kept| kept.of_windows),
-    };
-    Ok(Some(seen).filter(|_| !all.is_empty()))
+    Ok(())
 }
 
-fn count(experiment: &Experiment, of: String) -> Result<Kept, Failure> {
+fn counted(experiment: &Experiment, of: String) -> Result<Kept, Failure> {
     let found = overlap_of_tokens(experiment, MOST_TOKENS, |_, _| {}).map_err(failure)?;
-    let Overlap { windows, of_windows, all: Share { questions, shown }, .. } = found;
-    Ok(Kept { of, questions, shown, windows, of_windows })
+    let Overlap { windows, of_windows, levels, in_windows, .. } = found;
+    let pair = |Share { questions, shown }| (questions, shown);
+    let answers = levels.into_iter().map(|(level, share)| (level, pair(share))).collect();
+    Ok(Kept { of, in_windows: pair(in_windows), answers, windows, of_windows })
+}
+
+impl From<Kept> for Counted {
+    fn from(kept: Kept) -> Counted {
+        let share = |(questions, shown)| Share { questions, shown };
+        let Kept { of, in_windows, answers, windows, of_windows } = kept;
+        Counted {
+            of,
+            in_windows: share(in_windows),
+            answers: answers.into_iter().map(|(level, pair)| (level, share(pair))).collect(),
+            windows,
+            of_windows,
+        }
+    }
 }

@@ -225,7 +225,9 @@ Schema of --json, one object on standard output:
     name, task
     training   {windows, questions}
     held_out   {questions, shown}; distinct the same, with equal questions once
-    levels     each {level, questions, shown}; what a level is, the task says (hops, depth, operations)")]
+    levels     each {level, questions, shown}; what a level is, the task says (hops, depth, operations)
+    in_windows {questions, shown}: those in the evaluation windows, of losses and token accuracy; the same as
+               held_out but for Brevo, where the model writes its answers to other questions")]
 pub struct OverlapArgs {
     /// A recipe, or the lock of an experiment
     #[arg(value_name = "RECIPE|LOCK")]

@@ -16,14 +16,16 @@ Each LOCK is a comparison of the same treatment at another size, whose runs are 
 makes them. Both arms get the same curve, loss = b C^-c, or loss = a + b C^-c from five sizes over two decades
 on. The answer is a compute ratio: how many times the compute of the treated arm the base needs for the same
 loss, read at the middle of the sizes, with a 95% interval. Where the treated arm is larger or needs more FLOPs
-than the base of its size, the ratio counts that against it.
+than the base of its size, the ratio counts that against it. Sizes may have other numbers of seeds: each counts by
+its own. A loss is called held-out by the rule of `canonc compare`.
 
 There is no number, and the reason instead, below four sizes, below one decade between the smallest and the
 largest, where a loss does not fall with size beyond chance, where no loss is reached by both arms within the
 sizes, and where the interval is not finite. docs/statistics.md explains the method and its coverage.
 
 Exit codes: 0 there is a fit, 1 the sizes or runs do not support one, 2 a lock cannot be used.
-Schema of --json: {schema: \"canonc.scaling.v1\", by, metric, base, treated, controlled, sizes: [{name, lock, at,
+Schema of --json: {schema: \"canonc.scaling.v1\", by, metric, label (why the loss is
+not held-out), base, treated, controlled, sizes: [{name, lock, at,
 treated_over_base, base: [loss by seed], treated: the same}], fit: {model, base: {floor, factor, exponent,
 exponent_error}, treated: the same, unit, sizes, runs, at_loss, df}, compute_ratio: {ratio, low, high, level,
 reaches_beyond_sizes}, compute_saved: {share, low, high}, refused: the reason}; without a fit those three are

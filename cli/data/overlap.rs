@@ -31,6 +31,8 @@ struct Of {
     held_out: Shares,
     distinct: Shares,
     levels: Vec<Level>,
+    /// Questions in the evaluation windows, which losses and token accuracy are measured on.
+    in_windows: Shares,
 }
 
 #[derive(Serialize)]
@@ -39,7 +41,7 @@ struct Training {
     questions: u64,
 }
 
-#[derive(Serialize)]
+#[derive(PartialEq, Serialize)]
 struct Shares {
     questions: u64,
     shown: u64,
@@ -106,7 +108,7 @@ fn of(experiment: &Experiment) -> Result<Of, Failure> {
     if let Some(screen) = &mut screen {
         screen.clear();
     }
-    let Overlap { windows, trained, of_windows: _, all, distinct, levels } =
+    let Overlap { windows, trained, of_windows: _, all, distinct, levels, in_windows } =
         found.map_err(failure)?;
     let shares = |Share { questions, shown }| Shares { questions, shown };
     Ok(Of {
@@ -119,11 +121,12 @@ fn of(experiment: &Experiment) -> Result<Of, Failure> {
             .into_iter()
             .map(|(level, Share { questions, shown })| Level { level, questions, shown })
             .collect(),
+        in_windows: shares(in_windows),
     })
 }
 
 fn describe(of: &Of) -> String {
-    let Of { name, task, training, held_out, distinct, levels } = of;
+    let Of { name, task, training, held_out, distinct, levels, in_windows } = of;
     let share = |shown: u64, questions: u64| match questions {
         0 => "none".to_owned(),
         _ => format!("{:.1}%", 100.0 * shown as f64 / questions as f64),
@@ -146,6 +149,14 @@ fn describe(of: &Of) -> String {
             output::counted(*questions, "question"),
             output::grouped(*shown),
             share(*shown, *questions)
+        );
+    }
+    if in_windows != held_out {
+        text += &format!(
+            "windows    {}, {} shown ({}): those of losses and of token accuracy\n",
+            output::counted(in_windows.questions, "question"),
+            output::grouped(in_windows.shown),
+            share(in_windows.shown, in_windows.questions)
         );
     }
     text

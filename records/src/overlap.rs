@@ -22,6 +22,13 @@ pub struct Share {
     pub shown: u64,
 }
 
+impl Share {
+    fn add(&mut self, times: u64, shown: bool) {
+        self.questions += times;
+        self.shown += if shown { times } else { 0 };
+    }
+}
+
 /// The overlap of evaluation and training.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overlap {
@@ -30,10 +37,13 @@ pub struct Overlap {
     pub trained: u64,
     /// Number of windows in the whole training.
     pub of_windows: u64,
-    /// Questions of one evaluation, including repeated ones.
+    /// Questions of one evaluation with scored answers, including repeated ones.
     pub all: Share,
     pub distinct: Share,
     pub levels: BTreeMap<u32, Share>,
+    /// Questions in the evaluation windows, which losses and token accuracy are measured on. Only where a model writes
+    /// its answers are these not the same as `all`.
+    pub in_windows: Share,
 }
 
 /// One held-out question.
@@ -97,11 +107,15 @@ pub fn overlap_of_tokens(
     else {
         return Err(documents());
     };
-    let (asked, windows) = match held_out.task() {
+    let mut in_windows = BTreeMap::new();
+    let mut held = match held_out.task() {
         // The model writes these answers, each to a separate question.
-        Task::Brevo(_) => (Asked::First, job.evaluation_samples),
+        Task::Brevo(_) => {
+            in_windows = questions(held_out, Asked::InWindow, job.evaluation_windows);
+            questions(held_out, Asked::First, job.evaluation_samples)
+        }
         Task::Depo(_) | Task::Mano(_) | Task::Multihop(_) => {
-            (Asked::InWindow, job.evaluation_windows)
+            questions(held_out, Asked::InWindow, job.evaluation_windows)
         }
         Task::Capo(_) | Task::Lano(_) => {
             return Err(RunError::input(
@@ -110,13 +124,14 @@ pub fn overlap_of_tokens(
             ));
         }
     };
-    let mut held = questions(held_out, asked, windows);
     let mut overlap = Overlap { windows: total, of_windows, ..Overlap::default() };
     for number in 0..total {
         trained.questions(number, Asked::InWindow, |_, digest| {
             overlap.trained += 1;
-            if let Some(question) = held.get_mut(&digest) {
-                question.shown = true;
+            for held in [&mut held, &mut in_windows] {
+                if let Some(question) = held.get_mut(&digest) {
+                    question.shown = true;
+                }
             }
         });
         progress(number + 1, total);
@@ -126,10 +141,17 @@ pub fn overlap_of_tokens(
         for (share, times) in
             [(&mut overlap.all, times), (&mut overlap.distinct, 1), (of_level, times)]
         {
-            share.questions += times;
-            share.shown += if shown { times } else { 0 };
+            share.add(times, shown);
         }
     }
+    overlap.in_windows = match job.held_out {
+        Windows::Task(ref held_out) if matches!(held_out.task(), Task::Brevo(_)) => {
+            let mut share = Share::default();
+            in_windows.values().for_each(|held| share.add(held.times, held.shown));
+            share
+        }
+        Windows::Task(_) | Windows::Text(_) => overlap.all,
+    };
     Ok(overlap)
 }
 

@@ -19,7 +19,9 @@ pub mod interval;
 mod json;
 mod looks;
 mod methods;
+mod metric;
 mod nuisance;
+mod over;
 mod parts;
 mod proved;
 mod seen;
@@ -58,15 +60,22 @@ pub use interval::{Interval, interval};
 pub use json::{Document, json};
 pub use looks::{LOOKS, Looked, counted};
 pub use methods::methods;
+#[cfg(test)]
+use metric::MEASURES;
+use metric::rank;
+pub use metric::{called, measured, unit};
 pub use nuisance::{Edge, End};
+pub use over::Over;
 pub use parts::{NoParts, Single};
 pub(crate) use proved::NOT_CONTROLLED;
 pub use proved::{Axis, Claim, Equal, Proved};
-pub use seen::Seen;
-pub(crate) use seen::label;
-pub use siblings::{LeftOut, Sibling, Siblings, siblings};
+pub(crate) use seen::neutral;
+pub use seen::{Counted, Seen, Shown, label, seen};
+pub use siblings::{EarlierReport, LeftOut, REPORTED, Sibling, Siblings, siblings};
 pub use table::{Section, Summary, Table, summary};
-pub(crate) use table::{at, effect_cells, interval_head, mean_cell, p_cell, percent, title};
+pub(crate) use table::{
+    at, effect_cells, interval_head, judged, mean_cell, over_cell, p_cell, percent, title,
+};
 
 /// The logged curves of one run.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -77,12 +86,17 @@ pub struct Curves {
     pub metrics: BTreeMap<String, Vec<(u64, f64)>>,
     /// By metric, the number of questions, tokens or targets behind its last value, if logged.
     pub asked: BTreeMap<String, u64>,
+    /// Evaluation windows, and samples that the model writes at an evaluation, by the lock.
+    pub windows: Option<u64>,
+    pub samples: Option<u64>,
     /// By metric, the score of each question after the last step, if logged.
     pub questions: BTreeMap<String, Single>,
     /// Peak memory of any process of the run, if it was measured.
     pub peak_bytes: Option<u64>,
     /// Median seconds of an optimiser step, if the run timed them.
     pub step_seconds: Option<f64>,
+    /// The number of steps with a time.
+    pub timed_steps: Option<u64>,
     /// The platform and machine of the timings; `None` if several machines worked on the run.
     pub timed_on: Option<String>,
     /// The step at which training diverged. Such a run has no metric values, and ranks below all runs that have.
@@ -97,6 +111,8 @@ pub struct Run {
     /// Index in the list of seeds; runs with equal index are paired.
     pub seed: usize,
     pub curves: Curves,
+    /// What training contained of its evaluation questions; `None` if that was not counted, as for documents.
+    pub shown: Option<Shown>,
 }
 
 #[derive(Clone, Debug)]
@@ -178,6 +194,10 @@ pub struct Row {
     pub itself: Option<Result<Itself, NoNoise>>,
     /// Questions, tokens or targets behind each value; the minimum if the numbers differ.
     pub asked: Option<u64>,
+    /// What each value was measured on, with its unit.
+    pub over: Option<Over>,
+    /// What training contained of its questions; `None` for a metric without questions, or if that was not counted.
+    pub seen: Option<Seen>,
     /// The squared standard error of the mean difference, split by seed and question; `None` for a metric without
     /// questions.
     pub parts: Option<Result<Split, NoParts>>,
@@ -191,26 +211,17 @@ const HELD_OUT_LOSS: &str = "held-out loss";
 const TOKENS_RIGHT: &str = "answer tokens right";
 const ANSWERS_RIGHT: &str = "whole answers right";
 
-/// Further measures of an evaluation: their names in tables and their units.
-const MEASURES: [(&str, &str, Unit); 4] = [
-    ("bits", "bits learnt", Unit::Count),
-    ("bits_per_parameter", "bits learnt a parameter", Unit::Count),
-    ("kl", "KL from the true law", Unit::Nats),
-    ("validity", "sentences valid", Unit::Share),
-];
-
-/// A measure's name in tables.
-pub fn measured(name: &str) -> &str {
-    MEASURES.iter().find(|(known, ..)| *known == name).map_or(name, |(_, called, _)| called)
-}
-
 /// Reads the log of a finished run of this lock; refuses any other folder.
 pub fn read(folder: &Path, experiment: &Experiment) -> Result<Curves, RunError> {
     let paths = Paths::new(folder);
     let (attestation, records) = finished::read(&paths, experiment.into())?;
     plausible(&records, experiment).map_err(|what| finished::mismatch(&paths, &what))?;
     let mut curves = Curves::of(&records);
-    curves.step_seconds = median_step_seconds(&paths.timings());
+    (curves.windows, curves.samples) =
+        (Some(experiment.evaluation.windows), Some(experiment.evaluation.samples));
+    let times = median_step_seconds(&paths.timings());
+    (curves.step_seconds, curves.timed_steps) =
+        (times.map(|(median, _)| median), times.map(|(_, n)| n));
     curves.peak_bytes = peak_bytes(&paths.timings());
     curves.timed_on = timed_on(&attestation);
     // Older versions attested a run even if its last loss was NaN.
@@ -269,9 +280,9 @@ fn timed_on(attestation: &Attestation) -> Option<String> {
     attestation.other_machines.is_empty().then_some(text)
 }
 
-/// The median step time. Timings depend on the machine and prove nothing. A run without timings has none, and so has
+/// The median step time, and the number of timed steps. Timings depend on the machine and prove nothing. A run without timings has none, and so has
 /// a run that shared the machine with others, which its file of timings records.
-fn median_step_seconds(path: &Path) -> Option<f64> {
+fn median_step_seconds(path: &Path) -> Option<(f64, u64)> {
     let lines = json_lines(path);
     if lines.iter().any(|line| line.get("beside").is_some()) {
         return None;
@@ -282,7 +293,7 @@ fn median_step_seconds(path: &Path) -> Option<f64> {
         .filter(|seconds| *seconds > 0.0 && *seconds <= MOST_SECONDS)
         .collect();
     seconds.sort_by(f64::total_cmp);
-    seconds.get(seconds.len() / 2).copied()
+    Some((*seconds.get(seconds.len() / 2)?, seconds.len() as u64))
 }
 
 /// The peak memory over all processes that worked on the run, if recorded.
@@ -299,6 +310,11 @@ pub fn ran_beside(others: usize) -> String {
 }
 
 impl Curves {
+    /// The number of last steps that a final training loss is the mean of.
+    fn tail(&self) -> usize {
+        ((self.loss.len() as f64 * TAIL) as usize).max(1)
+    }
+
     /// Every metric after the last step; none for a diverged run. The training loss is a mean over the last steps.
     fn finals(&self) -> BTreeMap<String, f64> {
         if self.diverged.is_some() {
@@ -314,8 +330,8 @@ impl Curves {
             .iter()
             .filter_map(|(name, points)| Some((name.clone(), at_the_end(points)?)))
             .collect();
-        let tail = ((self.loss.len() as f64 * TAIL) as usize).max(1);
-        let losses: Vec<f64> = self.loss.iter().rev().take(tail).map(|(_, loss)| *loss).collect();
+        let losses: Vec<f64> =
+            self.loss.iter().rev().take(self.tail()).map(|(_, loss)| *loss).collect();
         if let Some(Mean { value, runs: _ }) = mean(&losses) {
             values.insert(TRAINING_LOSS.to_owned(), value);
         }
@@ -357,18 +373,6 @@ fn mean_of(runs: &[Run], metric: &str) -> Option<Mean> {
     let values: Vec<f64> =
         runs.iter().filter_map(|run| run.curves.finals().get(metric).copied()).collect();
     mean(&values)
-}
-
-/// The name in tables of a metric of `evaluation.metrics`.
-pub fn called(metric: &str) -> &'static str {
-    match metric {
-        "answer_accuracy" => ANSWERS_RIGHT,
-        "token_accuracy" => TOKENS_RIGHT,
-        _ => {
-            let measure = MEASURES.iter().find(|(name, ..)| *name == metric);
-            measure.map_or(HELD_OUT_LOSS, |(_, called, _)| called)
-        }
-    }
 }
 
 impl Comparison {
@@ -442,6 +446,12 @@ impl Comparison {
             .collect()
     }
 
+    /// Whether the rule selected the pair's points.
+    fn is_selected(&self, pair: &Pair<'_>) -> bool {
+        let points = (self.chosen(pair.arm), self.chosen(pair.base));
+        points == (Some(pair.arm_point), Some(pair.base_point))
+    }
+
     fn pair<'a>(
         &'a self,
         base: &'a Arm,
@@ -489,7 +499,7 @@ impl<'a> Pair<'a> {
         row.means.iter().any(Option::is_some).then_some(row)
     }
 
-    /// One row per metric, in reading order.
+    /// One row per metric, in reading order. A metric of the family has a row even if no run has it.
     pub fn rows(&self) -> Vec<Row> {
         let (base, arm, again) = (self.base_runs(), self.arm_runs(), self.again_runs());
         let mut names: Vec<String> = base
@@ -497,6 +507,7 @@ impl<'a> Pair<'a> {
             .chain(arm)
             .chain(again)
             .flat_map(|run| run.curves.finals().into_keys())
+            .chain(analysis_of(self.of).family)
             .collect();
         names.sort_by_key(|name| (rank(name), name.clone()));
         names.dedup();
@@ -536,6 +547,8 @@ impl<'a> Pair<'a> {
             anytime,
             itself: self.again.map(noise),
             asked: asked.min().copied(),
+            over: over::over(base, arm, &metric),
+            seen: self.seen(&metric),
             parts: parts::of(base, arm, &metric, confidence),
             better: better(&metric),
             paired,
@@ -573,28 +586,4 @@ fn differences(base: &[Run], other: &[Run], metric: &str) -> Vec<f64> {
         Unit::Seconds => b / a,
     };
     values(base, other, metric).into_iter().map(difference).collect()
-}
-
-/// The unit of a metric, by its name in tables.
-pub fn unit(metric: &str) -> Unit {
-    match metric {
-        STEP_TIME => Unit::Seconds,
-        TRAINING_LOSS | HELD_OUT_LOSS => Unit::Nats,
-        _ if metric.starts_with(TOKENS_RIGHT) || metric.starts_with(ANSWERS_RIGHT) => Unit::Share,
-        _ => {
-            let found = MEASURES.iter().find(|(_, called, _)| *called == metric);
-            found.map_or(Unit::Unknown, |(.., unit)| *unit)
-        }
-    }
-}
-
-fn rank(metric: &str) -> u8 {
-    match metric {
-        TRAINING_LOSS => 0,
-        HELD_OUT_LOSS => 1,
-        TOKENS_RIGHT => 2,
-        ANSWERS_RIGHT => 3,
-        STEP_TIME => 5,
-        _ => 4,
-    }
 }

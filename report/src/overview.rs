@@ -10,7 +10,8 @@ use std::fmt::Write as _;
 
 use crate::compare::{
     Comparison, NOT_CONTROLLED, Pair, Row, Table, Unit, analysis_of, at, diverged, effect_cells,
-    interval_head, label, level, mean_cell, p_cell, percent, strictest, together,
+    interval_head, judged, level, mean_cell, neutral, over_cell, p_cell, percent, strictest,
+    together,
 };
 use crate::statistics::{Confidence, Judged};
 
@@ -41,13 +42,12 @@ impl Line<'_> {
 
 fn lines<'a>(entries: &[Entry<'a>]) -> Vec<Line<'a>> {
     let comparisons: Vec<&Comparison> = entries.iter().map(|entry| entry.comparison).collect();
-    let mut words = together(&comparisons).into_iter();
     let mut lines = Vec::new();
-    for Entry { task, comparison } in entries {
+    for (Entry { task, comparison }, family) in entries.iter().zip(together(&comparisons)) {
         let metric = analysis_of(comparison).primary;
         for pair in comparison.pairs() {
             let row = pair.row(&metric);
-            let (metric, judged) = (metric.clone(), words.next());
+            let (metric, judged) = (metric.clone(), judged(&family, &pair, &metric));
             lines.push(Line { task, metric, comparison, pair, row, judged });
         }
     }
@@ -78,6 +78,7 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
         "p, Holm",
         "effect",
         "A/A: SE of mean",
+        "measured on",
         "design",
     ];
     let rows = lines.iter().map(|Line { task, metric, comparison, pair, row, judged }| {
@@ -93,7 +94,7 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
         let [adjusted, effect] = effect_cells(*judged, of_seeds);
         vec![
             (*task).to_owned(),
-            label(comparison, metric),
+            pair.label(metric),
             at(comparison, &pair.base.name, pair.base_point),
             base,
             at(comparison, &pair.arm.name, pair.arm_point),
@@ -113,6 +114,7 @@ pub fn table(entries: &[Entry<'_>]) -> Table {
             adjusted,
             effect,
             of_row(Row::itself_cell),
+            of_row(over_cell),
             comparison.standing(&pair.arm.name),
         ]
     });
@@ -140,10 +142,26 @@ pub fn caption(entries: &[Entry<'_>]) -> String {
         false => "paired t test",
         true => "paired t test, or of the anytime-valid one where a stopping rule is declared,",
     };
+    let tests: usize = together(&comparisons).iter().map(Vec::len).sum();
+    let family = match tests {
+        1 => "One test".to_owned(),
+        _ => format!("One family of {tests} tests"),
+    };
+    let family = match lines.len() > tests {
+        true => format!(
+            "{family} (an arm without a selected point has a line for each point, and counts once)"
+        ),
+        false => family,
+    };
+    if lines.iter().all(|line| line.judged.is_none_or(|word| word.p_adjusted.is_none())) {
+        return format!(
+            "{family}, none with a p value, so nothing is decided. The design says what the arms differ in by their \
+             locks, not how large the effect is."
+        );
+    }
     format!(
-        "One family of {} tests: p is that of the {test} of each line, and Holm's adjustment counts all lines \
+        "{family}: p is that of the {test} of each line, and Holm's adjustment counts all lines \
          at level {}. The design says what the arms differ in by their locks, not how large the effect is.",
-        lines.len(),
         level(strictest(&comparisons))
     )
 }
@@ -184,7 +202,8 @@ pub fn picture(entries: &[Entry<'_>]) -> String {
 fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
     let Some(first) = lines.first() else { return };
     // If training contained the questions of any line, the panel is not called held-out.
-    let named = lines.iter().find(|line| !line.comparison.is_held_out()).unwrap_or(first);
+    let open = lines.iter().any(|line| line.pair.label(&line.metric) != line.metric);
+    let named = if open { neutral(&first.metric) } else { first.metric.clone() };
     let unit = lines.iter().find_map(|line| Some(line.row.as_ref()?.unit)).unwrap_or(Unit::Nats);
     let values = |line: &Line<'_>| {
         [line.pair.base_runs(), line.pair.arm_runs()].map(|runs| {
@@ -206,7 +225,7 @@ fn panel(svg: &mut String, left: f64, task: &str, lines: &[&Line<'_>]) {
         "<text x=\"{left}\" y=\"20\" font-size=\"14\" font-weight=\"600\" fill=\"#1b1f24\">{}</text><text x=\"{left}\" \
          y=\"36\" fill=\"#59636e\">{}</text>",
         escaped(task),
-        escaped(&named.comparison.calls(&first.metric))
+        escaped(&named)
     );
     for part in 0..=4 {
         let value = top * f64::from(part) / 4.0;
@@ -313,6 +332,7 @@ mod tests {
             "–",
             "undecided",
             "unknown: 1 of 3 repetitions",
+            "900 targets",
             "controlled for canon",
         ];
         assert_eq!(rows.len(), 2);
@@ -350,7 +370,7 @@ mod tests {
         let entries = [Entry { task: "depo", comparison: &comparison }];
         assert_eq!(
             table(&entries).rows[0][3..],
-            ["–", "canon", "–", "–", "–", "–", "–", "undecided", "–", "controlled for canon"]
+            ["–", "canon", "–", "–", "–", "–", "–", "undecided", "–", "–", "controlled for canon"]
         );
         assert!(!picture(&entries).contains("NaN"));
     }

@@ -22,7 +22,7 @@ use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
 use crate::compare::{
-    Comparison, Itself, Summary, TRAINING_LOSS, Table, at, methods, paired, summary, title,
+    Comparison, Itself, Summary, TRAINING_LOSS, Table, at, methods, neutral, paired, summary, title,
 };
 use crate::overview::{self, Entry};
 use crate::statistics::noise::OfMean;
@@ -159,10 +159,16 @@ impl Part {
 }
 
 impl Report {
-    /// A metric's name on this page. It is called held-out only if that is true in every comparison.
+    /// A metric's name on this page. It is called held-out only if that is true of every run. For runs outside
+    /// comparisons the overlap with training is not counted, so only a task without questions leaves the name.
     fn calls(&self, metric: &str) -> String {
-        let not_held_out = self.parts.iter().find(|part| !part.comparison.is_held_out());
-        not_held_out.map_or_else(|| metric.to_owned(), |part| part.comparison.calls(metric))
+        let asks = |run: &Run| {
+            let task = run.experiment.value("data.task").map(|task| task.plain());
+            task.is_some_and(|task| task != "lano")
+        };
+        let held_out = self.parts.iter().all(|part| part.comparison.is_held_out(metric))
+            && !self.alone.iter().any(asks);
+        if held_out { metric.to_owned() } else { neutral(metric) }
     }
 
     /// All runs, in the page's numbering.

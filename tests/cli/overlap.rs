@@ -81,6 +81,20 @@ fn every_question_is_looked_for_in_every_window() {
     let of = |file: &str| json(file)[0]["held_out"].clone();
     assert_eq!(of("recipes/depo.toml")["shown"], 0);
     assert_eq!(of("recipes/brevo.toml"), serde_json::json!({"questions": 64, "shown": 64}));
+    // Losses are measured on the questions in windows; only Brevo's written answers are to others.
+    for (file, others) in
+        [("recipes/depo.toml", false), ("recipes/mano.toml", false), ("recipes/brevo.toml", true)]
+    {
+        let found = &json(file)[0];
+        let in_windows = &found["in_windows"];
+        assert_eq!(*in_windows != found["held_out"], others, "{found}");
+        if others {
+            assert!(in_windows["questions"].as_u64() > Some(300), "{found}");
+            assert_eq!(in_windows["shown"], in_windows["questions"], "{found}");
+            let text = canonc(dir, &["data", "overlap", file]).stdout;
+            assert!(text.contains("those of losses and of token accuracy"), "{text}");
+        }
+    }
     let text = canonc(dir, &["data", "overlap", "recipes/mano.toml"]).stdout;
     insta::assert_snapshot!(text);
 }

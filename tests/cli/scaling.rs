@@ -11,9 +11,15 @@ use serde_json::Value;
 use super::super::{canonc, folder};
 use super::report::finish_with;
 
+const DEPO: &str =
+    "task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2";
+
+/// Twelve questions, which training shows again and again.
+const MANO: &str = "task = \"mano\", seq_len = 64, L = 1, value_mod = 2, knowledge_augment = false";
+
 const RECIPE: &str = "\
 arch = \"archs.canon#small8\"
-data = { task = \"depo\", seq_len = 64, N = 6, K = 2, mini_vocab = 50, min_tlen = 1, max_tlen = 2, ids = \"dense\" }
+data = { DATA, ids = \"dense\" }
 batch = { sequences = 4 }
 optimizer = { lr = 0.003, weight_decay = 0.1 }
 schedule = { kind = \"cosine\", warmup = 10 }
@@ -38,6 +44,11 @@ const WIDTHS: [u64; 4] = [8, 16, 32, 64];
 
 /// Locks of four widths, and losses that fall with the training FLOPs; the treated arm needs `saves` times less.
 fn sizes(saves: f64, exponent: f64) -> tempfile::TempDir {
+    sizes_on(DEPO, saves, exponent)
+}
+
+fn sizes_on(data: &str, saves: f64, exponent: f64) -> tempfile::TempDir {
+    let recipe = RECIPE.replace("DATA", data).replace("archs.canon", "../arch/archs.canon");
     let arch = |width: u64| {
         format!(
             "arch small{width} {{ vocab 300  dim {width}  norm_eps 1e-5  init lingua\n  layers 2 of decoder {{ mixer gla \
@@ -46,10 +57,7 @@ fn sizes(saves: f64, exponent: f64) -> tempfile::TempDir {
         )
     };
     let archs: String = WIDTHS.iter().map(|width| arch(*width)).collect();
-    let dir = folder(&[
-        ("arch/archs.canon", &archs),
-        ("recipes/recipe.toml", &RECIPE.replace("archs.canon", "../arch/archs.canon")),
-    ]);
+    let dir = folder(&[("arch/archs.canon", &archs), ("recipes/recipe.toml", &recipe)]);
     for width in WIDTHS {
         let file = format!("recipes/w{width}.toml");
         fs::write(dir.path().join(&file), COMPARISON.replace('N', &width.to_string())).unwrap();
@@ -117,6 +125,75 @@ fn a_known_gain_is_found_within_its_interval() {
     assert!(!dir.path().join("runs/w8/report.html").exists(), "nothing is written");
 }
 
+/// The loss has the label of a comparison's table: held-out only where training did not show the questions.
+#[test]
+fn a_loss_on_questions_that_training_showed_is_not_called_held_out() {
+    let locks = locks();
+    for (data, held_out) in [(DEPO, true), (MANO, false)] {
+        let dir = sizes_on(data, 1.5, 0.2);
+        let all: Vec<&str> =
+            ["scaling"].into_iter().chain(locks.iter().map(String::as_str)).collect();
+        let ran = canonc(dir.path(), &all);
+        assert_eq!(ran.code, 0, "{}{}", ran.stdout, ran.stderr);
+        assert_eq!(ran.stdout.contains("held-out"), held_out, "{}", ran.stdout);
+        let ran = canonc(dir.path(), &[&all[..], &["--json"]].concat());
+        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(found["metric"], "held-out loss");
+        let label = found["label"].as_str().unwrap();
+        let shown = "evaluation loss, seen in training (100% of questions)";
+        assert_eq!(label, if held_out { "held-out loss" } else { shown });
+        assert!(!dir.path().join("runs/w8/overlap.jsonl").exists(), "nothing is written");
+        // A loss of training steps needs no questions.
+        let ran = canonc(dir.path(), &[&all[..], &["--loss", "training", "--json"]].concat());
+        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+        assert_eq!(found["label"], "training loss");
+    }
+}
+
+/// Sizes with other numbers of finished seeds are counted as such, and a size without a pair is refused.
+#[test]
+fn each_size_counts_by_its_own_seeds() {
+    let dir = sizes(1.5, 0.2);
+    let locks = locks();
+    let all: Vec<&str> = ["scaling"].into_iter().chain(locks.iter().map(String::as_str)).collect();
+    let interval = || {
+        let ran = canonc(dir.path(), &[&all[..], &["--json"]].concat());
+        let found: Value = serde_json::from_str(&ran.stdout).unwrap();
+        let of = |name: &str| found["compute_ratio"][name].as_f64().unwrap();
+        (of("high") / of("low"), found)
+    };
+    let remove = |width: u64, seed: u64, arm: &str| {
+        let folder = dir.path().join(format!("runs/w{width}/w{width}-{arm}-seed{seed}"));
+        fs::remove_dir_all(folder).unwrap();
+    };
+    let (all_seeds, found) = interval();
+    assert_eq!(found["fit"]["runs"], 12);
+    // One run without its pair is not used.
+    remove(64, 3, "treated");
+    remove(64, 2, "plain");
+    remove(16, 1, "plain");
+    let (fewer, found) = interval();
+    assert_eq!(found["fit"]["runs"], 9);
+    let counts: Vec<usize> = found["sizes"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|size| size["base"].as_array().unwrap().len())
+        .collect();
+    assert_eq!(counts, [3, 2, 3, 1]);
+    assert!(fewer > all_seeds, "{fewer} {all_seeds}");
+    let ran = canonc(dir.path(), &all);
+    assert!(ran.stdout.contains("1 of 3") && ran.stdout.contains("2 of 3"), "{}", ran.stdout);
+    remove(64, 1, "plain");
+    let ran = canonc(dir.path(), &all);
+    assert_eq!(ran.code, 1, "{}", ran.stdout);
+    assert!(
+        ran.stderr.contains("has no seed with an evaluation loss of both arms"),
+        "{}",
+        ran.stderr
+    );
+}
+
 #[test]
 fn sizes_that_support_no_fit_give_a_reason_and_no_number() {
     let dir = sizes(1.5, 0.2);
@@ -155,7 +232,8 @@ fn sizes_that_support_no_fit_give_a_reason_and_no_number() {
 #[test]
 fn what_is_no_sweep_over_sizes_is_refused() {
     let dir = sizes(1.5, 0.2);
-    let fast = RECIPE.replace("K = 2", "K = 1").replace("archs.canon", "../arch/archs.canon");
+    let fast = RECIPE.replace("DATA", &DEPO.replace("K = 2", "K = 1"));
+    let fast = fast.replace("archs.canon", "../arch/archs.canon");
     fs::write(dir.path().join("recipes/fast.toml"), fast).unwrap();
     let data = COMPARISON.replace('N', "16").replace("recipe.toml", "fast.toml");
     fs::write(dir.path().join("recipes/data.toml"), data).unwrap();

@@ -67,7 +67,7 @@ fn no_table_is_made_of_a_log_that_was_cut_or_is_another_run_s() {
     let first = place.type_in(COMPARE);
     assert_eq!(first.status.code(), Some(0), "{}", crate::said(&first));
     let before = table(&read(first));
-    let wanted = "plain treated plain again paired difference 95% t interval A/A: SE of mean p p, Holm effect questions \
+    let wanted = "plain treated plain again paired difference 95% t interval A/A: SE of mean p p, Holm effect measured on \
                   SE: seeds and questions";
     assert!(before.iter().any(|line| line == wanted), "{before:?}");
     let seeds = "Means over seeds (plain 2, treated 2, plain again 1);";

@@ -55,7 +55,8 @@ fn three_chosen_seeds_of_nine_are_named() {
     let output = place.type_in("compare lockfiles/three.lock --json");
     let value: Value = serde_json::from_slice(&output.stdout).unwrap();
     let one = &value["comparisons"][0];
-    assert_eq!((&one["warnings"][0], &one["warnings"][1]), (&left.into(), &note.into()));
+    assert_eq!((&one["warnings"][0], &one["notes"][0]), (&left.into(), &note.into()));
+    assert_eq!(one["warnings"].as_array().unwrap().len(), 1, "a note is not a warning");
     let siblings = &one["siblings"];
     assert_eq!((&siblings["used"], &siblings["locks"][0]["name"]), (&3.into(), &"both".into()));
     assert_eq!(siblings["left_out"].as_array().unwrap().len(), 6, "{siblings}");
@@ -64,6 +65,7 @@ fn three_chosen_seeds_of_nine_are_named() {
         let page = fs::read_to_string(place.path(page)).unwrap();
         assert!(page.contains(&format!("<li>{left}</li>")), "{page}");
         assert!(page.contains("both.lock compares the same arms with 9 seeds."));
+        assert!(page.contains("<ul class=\"notes soft\"><li>Note: "), "a note is not a warning");
     }
     let said = place.exits(0, "compare lockfiles/both.lock");
     assert!(
@@ -221,6 +223,44 @@ fn a_stopping_rule_that_is_chosen_after_the_results_is_warned_of() {
     assert!(!place.path("lockfiles/three.lock").exists());
     let said = place.exits(0, "plan lockfiles/chosen.lock --effect 0.1 --noise 0.1");
     assert!(said.contains("at most 9 seeds under its stopping rule, which needs 4"), "{said}");
+}
+
+/// Seeds added to a lock when its results are known, in the same folder: with more seeds, and with a rule.
+#[test]
+fn seeds_that_are_added_after_a_report_are_marked() {
+    let three = seeds(&[1, 2, 3]);
+    let place = comparison(&ARMS, &format!("{HEAD}{three}"));
+    place.exits(0, "build both.toml");
+    let said = place.exits(0, "compare lockfiles/both.lock");
+    assert!(!said.contains("Warning"), "{said}");
+    let said = place.exits(0, "compare lockfiles/both.lock");
+    assert!(!said.contains("Warning"), "the same lock again: {said}");
+    let text = fs::read_to_string(place.path("both.toml")).unwrap();
+    fs::write(place.path("both.toml"), text.replace(&three, &seeds(&[1, 2, 3, 4, 5]))).unwrap();
+    place.exits(0, "build both.toml");
+    let output = place.type_in("compare lockfiles/both.lock --json");
+    let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let one = &value["comparisons"][0];
+    let earlier = &one["siblings"]["earlier_reports"][0];
+    assert_eq!(earlier["seeds"], 3, "{one}");
+    assert_eq!(earlier["added"], serde_json::json!([[4, 4], [5, 5]]), "{one}");
+    let warning = one["warnings"][0].as_str().unwrap();
+    assert!(warning.starts_with("Warning: the results of 3 seeds were shown here"), "{warning}");
+    assert!(warning.ends_with("before this lock added init 4 data 4, init 5 data 5."), "{warning}");
+    let known = "Results of 3 seeds were known before 2 other seeds were added.";
+    assert!(one["methods"].as_str().unwrap().contains(known), "{one}");
+    // The page warns as well, and so does a later look at the same lock.
+    place.exits(0, "report lockfiles/both.lock --out page.html");
+    assert!(fs::read_to_string(place.path("page.html")).unwrap().contains(warning));
+    assert!(place.exits(0, "compare lockfiles/both.lock").contains(warning));
+    // A rule that is declared when fixed results are known.
+    let text = fs::read_to_string(place.path("both.toml")).unwrap();
+    let rule = text.replace("[seeds]", "[analysis]\nstop = \"sequential\"\n[seeds]");
+    fs::write(place.path("both.toml"), rule).unwrap();
+    place.exits(0, "build both.toml");
+    let said = place.exits(0, "compare lockfiles/both.lock");
+    assert!(said.contains("the results of 5 seeds were shown here under another lock"), "{said}");
+    assert!(said.contains("before this analysis was declared"), "{said}");
 }
 
 #[test]

@@ -6,6 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::claims::CanonClaim;
 use super::experiment::{BARE, BARE_GRAPH, BARE_MANIFEST, SLOT_PLACES};
 use super::facts::{
     DEVICES, NODE_DEVICES, NODE_TASKS, NODES, ROPE_DIMS, ROPE_SHARE, Subject, TASKS,
@@ -17,6 +18,7 @@ use super::repeated;
 use super::rules::Pairs;
 use super::value::Value;
 use super::vocabulary::{self, CANON, Topic};
+use super::words;
 use crate::field::Class;
 
 /// The rule and kind for differences in a topic.
@@ -102,10 +104,8 @@ pub(super) fn twins(subjects: &[Subject], pairs: &[Pair], declared: &Pairs, foun
 fn one_change<'k>(a: &Subject, b: &Subject, keys: &[&'k str], declared: &Pairs) -> Option<&'k str> {
     let treatment = |subject| treatment_of(subject, &declared.treatment);
     // Names such as `A` and `ACanon` claim a treatment that the keys do not show.
-    let claims = |subject: &Subject| {
-        let name = subject.name.to_lowercase();
-        let words = declared.treatment.iter().filter_map(|path| path.rsplit('.').next());
-        words.into_iter().any(|word| name.contains(word))
+    let claims = |subject: &Subject| -> Vec<bool> {
+        declared.treatment.iter().map(|path| claims(subject, path)).collect()
     };
     if treatment(a) != treatment(b) || claims(a) != claims(b) {
         return None;
@@ -118,6 +118,18 @@ fn one_change<'k>(a: &Subject, b: &Subject, keys: &[&'k str], declared: &Pairs) 
         [only] => Some(**only),
         [] | [_, _, ..] => None,
     }
+}
+
+/// Whether a name claims a treatment, in words of its own: `canonical` and `NoCanon` do not claim Canon layers.
+fn claims(subject: &Subject, path: &str) -> bool {
+    if path == CANON {
+        return subject.claims.canon == CanonClaim::Filled;
+    }
+    let lower = |name: &str| -> Vec<String> {
+        words::segments(name).into_iter().flatten().map(|token| token.lower).collect()
+    };
+    let (name, word) = (lower(&subject.name), lower(path.rsplit('.').next().unwrap_or(path)));
+    !word.is_empty() && name.windows(word.len()).any(|part| part == word)
 }
 
 /// Names of definitions that differ between the arms, or from canonc's.

@@ -96,3 +96,27 @@ fn a_name_and_its_numbers() {
         assert_eq!(found, [("name-value".to_owned(), want.to_owned())], "{name}");
     }
 }
+
+/// Twins that differ in one key and not in the treatment are a comparison of that key, unless a name claims the
+/// treatment in a word of its own.
+#[test]
+fn one_change_is_a_note_unless_a_name_claims_the_treatment() {
+    let fails = |base: &str, other: &str| {
+        let report = report(&format!("name\toptimizer.lr\n{base}\t0.1\n{other}\t0.2\n"));
+        assert_eq!(report.pairs.len(), 1, "{base} {other}");
+        report.fails()
+    };
+    for (base, other) in [
+        ("A", "ACanon"),
+        ("run-base", "run-canon"),
+        ("llama", "llama_canonACD"),
+        ("A-noCanon", "A-canon"),
+    ] {
+        assert!(fails(base, other), "{base} {other}");
+    }
+    for (base, other) in
+        [("A", "ANoCanon"), ("llama", "llama_without_canon"), ("run-canon_off", "run-base")]
+    {
+        assert!(!fails(base, other), "{base} {other}");
+    }
+}

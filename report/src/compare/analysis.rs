@@ -9,7 +9,7 @@ use compiler::lock::{self, Stop};
 use serde::Serialize;
 
 use super::effect::NoInterval;
-use super::{Comparison, Pair, Row, called};
+use super::{Comparison, Pair, Role, Row, called};
 use crate::statistics::equivalence::{self, Judged, Margin, judge};
 use crate::statistics::{Better, Confidence, Undefined};
 
@@ -83,44 +83,98 @@ pub(crate) fn better(metric: &str) -> Better {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Member {
     pub arm: String,
-    pub arm_point: usize,
-    pub base_point: usize,
+    /// The points of the treated arm and the base; `None` if the rule could select none. Then the test has no p value,
+    /// and still counts.
+    pub points: Option<(usize, usize)>,
     pub metric: String,
     pub judged: Judged,
+}
+
+impl Member {
+    /// Whether the test is that of a pair's row. Without a selected point, it is that of every point.
+    pub(crate) fn is_of(&self, pair: &Pair<'_>, metric: &str) -> bool {
+        let here = (pair.arm_point, pair.base_point);
+        self.metric == metric
+            && self.arm == pair.arm.name
+            && self.points.is_none_or(|points| points == here)
+    }
 }
 
 impl Comparison {
     /// All tests that the analysis declares, with their words.
     pub fn family(&self) -> Vec<Member> {
         let analysis = analysis_of(self);
-        let members = members(self, &analysis);
-        let rows: Vec<equivalence::Row> = members.iter().map(|(_, _, row)| *row).collect();
-        let words = judge(&rows, analysis.confidence);
-        members
-            .into_iter()
-            .zip(words)
-            .map(|((pair, metric, _), judged)| Member {
-                arm: pair.arm.name.clone(),
-                arm_point: pair.arm_point,
-                base_point: pair.base_point,
-                metric,
-                judged,
-            })
-            .collect()
+        judged(&[self], |_| analysis.family.clone(), analysis.confidence).remove(0)
+    }
+
+    /// The treated arms, by runs or by the lock: each has its tests, also without any run.
+    pub(crate) fn tested(&self) -> Vec<String> {
+        let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment);
+        let mut names: Vec<String> = treated.map(|arm| arm.name.clone()).collect();
+        for name in self.proved.claims.keys() {
+            if !names.contains(name) {
+                names.push(name.clone());
+            }
+        }
+        names
     }
 }
 
-/// The words of the primary metrics of several comparisons shown together: all their rows form one family, at
-/// the strictest of their levels. In the order of the comparisons and their pairs.
-pub fn together(comparisons: &[&Comparison]) -> Vec<Judged> {
-    let mut rows = Vec::new();
-    for comparison in comparisons {
+/// The words of the primary metrics of several comparisons shown together: all their tests form one family, at
+/// the strictest of their levels. One list for each comparison.
+pub fn together(comparisons: &[&Comparison]) -> Vec<Vec<Member>> {
+    let primary = |comparison: &Comparison| vec![analysis_of(comparison).primary];
+    judged(comparisons, primary, strictest(comparisons))
+}
+
+/// One test for each treated arm and each of its metrics, whatever the runs gave.
+fn judged(
+    comparisons: &[&Comparison],
+    metrics: impl Fn(&Comparison) -> Vec<String>,
+    confidence: Confidence,
+) -> Vec<Vec<Member>> {
+    let mut tests = Vec::new();
+    for (of, comparison) in comparisons.iter().enumerate() {
         let analysis = analysis_of(comparison);
-        for pair in comparison.pairs() {
-            rows.push(input(&pair, &analysis.primary, &analysis));
+        let pairs = comparison.pairs();
+        for arm in comparison.tested() {
+            let of_arm: Vec<&Pair<'_>> = pairs.iter().filter(|p| p.arm.name == arm).collect();
+            // Without a selected point, there is a pair at every point, and none of them is the declared one.
+            let pair = match of_arm.as_slice() {
+                [only] if comparison.is_selected(only) => Some(*only),
+                _ => None,
+            };
+            for metric in metrics(comparison) {
+                let row = match pair {
+                    Some(pair) => input(pair, &metric, &analysis),
+                    None => untested(&metric),
+                };
+                let points = pair.map(|pair| (pair.arm_point, pair.base_point));
+                tests.push((of, arm.clone(), points, metric, row));
+            }
         }
     }
-    judge(&rows, strictest(comparisons))
+    let rows: Vec<equivalence::Row> = tests.iter().map(|(.., row)| *row).collect();
+    let words = judge(&rows, confidence);
+    let mut members = vec![Vec::new(); comparisons.len()];
+    for ((of, arm, points, metric, _), judged) in tests.into_iter().zip(words) {
+        if let Some(list) = members.get_mut(of) {
+            list.push(Member { arm, points, metric, judged });
+        }
+    }
+    members
+}
+
+/// A declared test without a value.
+fn untested(metric: &str) -> equivalence::Row {
+    equivalence::Row {
+        result: Err(Undefined::TooFew { have: 0, need: crate::statistics::paired::FEWEST }),
+        p: None,
+        p_equivalence: None,
+        better: better(metric),
+        margin: None,
+        diverged: [0, 0],
+    }
 }
 
 /// The strictest of their levels, and of 0.05.
@@ -132,19 +186,6 @@ pub(crate) fn strictest(comparisons: &[&Comparison]) -> Confidence {
             if level > strictest { level } else { strictest }
         },
     )
-}
-
-fn members<'a>(
-    comparison: &'a Comparison,
-    analysis: &Analysis,
-) -> Vec<(Pair<'a>, String, equivalence::Row)> {
-    let mut members = Vec::new();
-    for pair in comparison.pairs() {
-        for metric in &analysis.family {
-            members.push((pair, metric.clone(), input(&pair, metric, analysis)));
-        }
-    }
-    members
 }
 
 fn input(pair: &Pair<'_>, metric: &str, analysis: &Analysis) -> equivalence::Row {

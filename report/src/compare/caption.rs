@@ -13,11 +13,11 @@ use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::table::percent;
 use super::{
-    Analysis, Comparison, NoInterval, NoParts, Pair, Role, Row, Run, STEADY, Seen, Unit, Varied,
+    Analysis, Comparison, NoInterval, NoParts, Pair, Role, Row, Run, STEADY, Unit, Varied,
     analysis_of, paired,
 };
 use crate::statistics::paired::{Coverage, FEWEST, covers};
-use crate::statistics::questions::Asked;
+use crate::statistics::questions::{Asked, Split};
 use crate::statistics::{Confidence, Effect, noise, sequential, sign_flip};
 
 pub(super) fn caption(comparison: &Comparison, pairs: &[Pair<'_>], family: &[Member]) -> String {
@@ -40,7 +40,7 @@ pub(super) fn caption(comparison: &Comparison, pairs: &[Pair<'_>], family: &[Mem
     said.push(tests(comparison, &analysis, family, &rows));
     said.push(itself(comparison, pairs));
     said.extend(questions(comparison, &rows));
-    said.extend(comparison.proved.seen.and_then(Seen::sentence));
+    said.extend(comparison.overlap());
     said.extend(times(pairs, &rows));
     said.extend(comparison.decisions());
     said.join(" ")
@@ -131,12 +131,30 @@ pub(super) fn tests(
     let tests = if count == 1 { "one test".to_owned() } else { format!("{count} tests") };
     let source =
         if analysis.declared { "declared" } else { "by default the metric of the selection" };
-    let mut said = format!(
-        "p is that of the {test}. The family ({source}) is {tests}: {} of each treated arm; Holm's adjustment keeps its \
-         level at {}. Other rows are exploratory: their p is not adjusted and they get no word.",
-        names.join(", "),
-        level(analysis.confidence),
-    );
+    let names = names.join(", ");
+    let family_is = format!("The family ({source}) is {tests}: {names} of each treated arm");
+    let tested = family.iter().any(|member| member.judged.p_adjusted.is_some());
+    let mut said = match rows.iter().any(|row| row.result.is_ok()) {
+        true => format!("p is that of the {test}. {family_is}"),
+        false => format!("No row has a p value. {family_is}"),
+    };
+    said.push_str(&match tested {
+        true => format!(
+            "; Holm's adjustment keeps its level at {}. Other rows are exploratory: their p is not adjusted and they get \
+             no word.",
+            level(analysis.confidence)
+        ),
+        false => "; none has a p value, so none is decided. Other rows are exploratory and get no word.".to_owned(),
+    });
+    let unselected: BTreeSet<&str> =
+        family.iter().filter(|m| m.points.is_none()).map(|m| m.arm.as_str()).collect();
+    if !unselected.is_empty() {
+        said.push_str(&format!(
+            " For {} no point could be selected: the declared tests count and are undecided, and rows at single points \
+             are exploratory.",
+            unselected.into_iter().collect::<Vec<_>>().join(", ")
+        ));
+    }
     if rows.iter().any(|row| row.sign_flip.is_some()) {
         said.push_str(&format!(
             " The sign-flip p (from {} seeds on) assumes symmetric differences and nothing else.",
@@ -160,11 +178,9 @@ pub(super) fn tests(
 fn undecided(comparison: &Comparison, family: &[Member]) -> String {
     let pairs = comparison.pairs();
     let ends = |member: &Member| {
-        let is_its = |pair: &&Pair<'_>| {
-            pair.arm.name == member.arm
-                && (pair.arm_point, pair.base_point) == (member.arm_point, member.base_point)
-        };
-        pairs.iter().find(is_its)?.row(&member.metric)?.result.ok()
+        member.points?;
+        let pair = pairs.iter().find(|pair| member.is_of(pair, &member.metric))?;
+        pair.row(&member.metric)?.result.ok()
     };
     let open = family.iter().filter(|member| member.judged.effect == Effect::Undecided);
     let (mut holds, mut excludes, mut unknown) = (false, false, false);
@@ -172,6 +188,7 @@ fn undecided(comparison: &Comparison, family: &[Member]) -> String {
         match ends(member) {
             Some(found) if found.low <= 0.0 && 0.0 <= found.high => holds = true,
             Some(_) => excludes = true,
+            None if member.points.is_none() => {}
             None => unknown = true,
         }
     }
@@ -235,7 +252,16 @@ fn itself(comparison: &Comparison, pairs: &[Pair<'_>]) -> String {
 /// The population that the interval covers besides other seeds.
 pub(super) fn questions(comparison: &Comparison, rows: &[Row]) -> Option<String> {
     rows.iter().any(|row| row.asked.is_some()).then(|| {
+        let some = rows.iter().any(|row| row.result.is_ok());
         let which = match comparison.proved.questions {
+            _ if rows.iter().all(|row| row.paired.len() <= 1) => {
+                "There is one pair of runs, so differences are those of these runs on these windows, and no number here \
+                 says how far they would differ with other seeds"
+            }
+            Some(Asked::Same) if !some => {
+                "All seeds are evaluated on the same windows, so the spread over seeds does not contain the part of the \
+                 questions"
+            }
             Some(Asked::Same) => {
                 "All seeds are evaluated on the same windows, so intervals hold for other seeds and these questions, \
                  not for other questions"
@@ -255,6 +281,10 @@ pub(super) fn questions(comparison: &Comparison, rows: &[Row]) -> Option<String>
 /// How the questions' part was computed, or why it is absent.
 fn parts(rows: &[Row]) -> String {
     let of: Vec<_> = rows.iter().filter_map(|row| row.parts).collect();
+    let alone = |parts: &Split| parts.seeds < 2;
+    if of.iter().flatten().any(alone) {
+        return "SE is over the questions of these runs only.".to_owned();
+    }
     if of.iter().any(Result::is_ok) {
         return "SE splits the standard error of the mean difference, paired by question: more seeds lower the part of \
                 the seeds, more questions that of the questions, and either what a question does in one run (both)."
@@ -263,7 +293,9 @@ fn parts(rows: &[Row]) -> String {
     match of.iter().any(|parts| matches!(parts, Err(NoParts::NotRecorded))) {
         true => "Question part not recorded: these runs logged answers as counts, not one by one."
             .to_owned(),
-        false => "The standard error is not split by seed and question.".to_owned(),
+        false => "A run logs these measures as one mean over all its windows, so their standard error is not split by \
+                  seed and question."
+            .to_owned(),
     }
 }
 

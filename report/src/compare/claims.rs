@@ -4,8 +4,11 @@
 //! Must stay true: no sentence says more than the runs and the lock show.
 
 use super::concludes::{NINE, diverge, of_losses, of_shares};
+use super::tests::three_points;
 use super::*;
 use crate::overview::{self, Entry};
+use crate::statistics::Effect;
+use crate::statistics::questions::Asked;
 
 /// Noise that the table refuses is not claimed by the paragraph.
 #[test]
@@ -114,4 +117,116 @@ fn times_of_other_sessions_are_not_compared() {
     assert_eq!(ratios(["runs/other/a", "runs/other/b"]), 3);
     assert_eq!(ratios(["runs/other/a", "runs/own/b"]), 0);
     assert_eq!(ratios(["runs/a", "runs/b"]), 0, "runs that no comparison interleaved");
+}
+
+/// The lock fixes the number of tests: neither diverged points nor missing runs change it.
+#[test]
+fn the_family_is_the_declared_one_whatever_the_runs_gave() {
+    let declare = |mut comparison: Comparison| {
+        let family = [HELD_OUT_LOSS, TOKENS_RIGHT].map(str::to_owned).to_vec();
+        comparison.proved.analysis =
+            Some(Analysis { family, declared: true, ..analysis_of(&comparison) });
+        comparison
+    };
+    let mut full = declare(three_points(true));
+    // Seeds differ a little, so that differences have a variance.
+    for run in full.arms[1].points.iter_mut().flatten() {
+        for metric in [HELD_OUT_LOSS, TOKENS_RIGHT] {
+            for (_, value) in run.curves.metrics.get_mut(metric).unwrap() {
+                *value -= [0.0, 0.01, 0.03][run.seed];
+            }
+        }
+    }
+    let diverged = |arm: usize| {
+        let mut comparison = full.clone();
+        for run in comparison.arms[arm].points.iter_mut().flatten() {
+            run.curves.diverged = Some(7);
+        }
+        comparison
+    };
+    let mut missing = full.clone();
+    missing.arms.remove(1);
+    assert!(full.family().iter().all(|member| member.judged.p_adjusted.is_some()));
+    for comparison in [&diverged(1), &diverged(0), &missing] {
+        let family = comparison.family();
+        assert_eq!(family.len(), full.family().len());
+        for member in &family {
+            assert_eq!((member.arm.as_str(), member.points), ("canon", None));
+            assert_eq!((member.judged.effect, member.judged.p_adjusted), (Effect::Undecided, None));
+        }
+        let said = summary(comparison).caption;
+        assert!(said.contains("The family (declared) is 2 tests"), "{said}");
+        assert!(said.contains("For canon no point could be selected"), "{said}");
+        let entries = [Entry { task: "depo", comparison }; 2];
+        let said = overview::caption(&entries);
+        let has_lines = comparison.arms.len() == full.arms.len();
+        assert!(said.starts_with("One family of 2 tests"), "{said}");
+        assert_eq!(said.contains("a line for each point, and counts once"), has_lines, "{said}");
+        let document = json([("c", String::new(), comparison)]);
+        assert_eq!(document.together.len(), 1);
+    }
+    // A row that no run has is shown all the same.
+    let mut nothing = diverged(1);
+    nothing.arms[0] = diverged(0).arms[0].clone();
+    nothing.arms.truncate(2);
+    let section = &summary(&nothing).sections[0];
+    let cells: Vec<&str> = section.table.rows[0].iter().map(String::as_str).collect();
+    assert_eq!(cells[..3], [HELD_OUT_LOSS, "3 of 3 diverged", "3 of 3 diverged"]);
+    assert_eq!(section.table.effects, ["undecided", "undecided"]);
+    let warning = &nothing.warnings()[0];
+    assert!(warning.starts_with("Warning: 3 of 3 runs of llama (optimizer.lr 0.001)"), "{warning}");
+    assert!(!warning.contains("the other runs"), "{warning}");
+    // Rows of every point show that the declared test is undecided.
+    let broken = diverged(1);
+    for section in &summary(&broken).sections[..3] {
+        assert_eq!(section.table.effects[1..3], ["undecided", "undecided"], "{}", section.title);
+    }
+    // A broken comparison does not change the adjustment of the others.
+    let members = together(&[&full, &broken]);
+    let alone = together(&[&full, &full]);
+    assert_eq!((members[0].len(), members[1].len()), (1, 1));
+    let adjusted = |of: &[Vec<Member>]| of[0][0].judged.p_adjusted.unwrap();
+    let single = full.family()[0].judged.p_adjusted.unwrap();
+    assert!(adjusted(&members) <= adjusted(&alone) && adjusted(&members) <= single, "{single}");
+}
+
+/// With one pair of runs there is no interval, no p value and no statement about other seeds.
+#[test]
+fn one_seed_claims_nothing_of_other_seeds() {
+    for (n, asked) in [
+        (1, Some(Asked::Same)),
+        (1, Some(Asked::Fresh)),
+        (1, None),
+        (2, Some(Asked::Same)),
+        (2, Some(Asked::Fresh)),
+    ] {
+        let mut comparison = of_losses(&NINE[..n]);
+        comparison.proved.questions = asked;
+        let entries = [Entry { task: "depo", comparison: &comparison }];
+        let summary = summary(&comparison);
+        let methods = methods("c", "00", &comparison);
+        for text in [&summary.caption, &methods, &overview::caption(&entries)] {
+            for claim in [
+                "p is that of",
+                "P values are",
+                "Intervals are",
+                "intervals hold",
+                "Holm's adjustment",
+                "SE splits",
+                "1 seeds",
+                "1 pairs",
+                "1 tests",
+                "NaN",
+            ] {
+                assert!(!text.contains(claim), "n = {n}: {claim}: {text}");
+            }
+        }
+        assert!(summary.caption.contains("There is no interval: it needs 3 seeds"));
+        assert!(summary.caption.contains("No row has a p value"), "{}", summary.caption);
+        assert!(methods.contains("no test has a p value, so nothing is decided"), "{methods}");
+        let alone = "no number here says how far they would differ with other seeds";
+        assert_eq!(summary.caption.contains(alone), n == 1, "{}", summary.caption);
+        assert_eq!(methods.contains("of one seed"), n == 1, "{methods}");
+        assert!(summary.secondary[0].table.rows.iter().all(|row| row[2] == "–" || n > 1));
+    }
 }

@@ -327,15 +327,15 @@ fn the_methods_paragraph_names_the_lock_and_what_was_done() {
         "paired by seed (9 pairs a row)",
         "The primary metric is held-out loss (that of the selection, which is the default)",
         "at n = 9 they cover 95% for normal and 89% for exponentially skewed",
-        "Holm's method over 1 tests",
+        "Holm's method over 1 test (",
         "No equivalence margin was declared",
         "9 repetitions of the base with other init and data seeds",
-        "900 items, the same for all seeds",
+        "Each value was measured on 900 targets, the same for all seeds",
     ] {
         assert!(text.contains(what), "{what}: {text}");
     }
     let text = methods("demo", "abc123", &two_seeds());
-    assert!(text.contains("Intervals are not given below 3 seeds"), "{text}");
+    assert!(text.contains("There are no intervals: one needs 3 seeds"), "{text}");
     assert!(text.contains("The noise of the base was not estimated"), "{text}");
 }
 
@@ -474,7 +474,7 @@ fn a_stopping_rule_shows_the_interval_that_holds_at_every_look() {
     assert_eq!((shown(3).used_seeds(), fixed.used_seeds()), (Some(3), None));
     // One seed is not "1 seeds", and what training showed is not called held-out.
     let mut one = shown(1);
-    one.proved.seen = Some(Seen::ByDesign);
+    super::tests::show(&mut one, Some(Seen::ByDesign));
     let text = methods("c", "00", &one);
     assert!(text.contains("after 1 seed the rule") && !text.contains("held-out"), "{text}");
 }

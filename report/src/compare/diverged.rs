@@ -84,9 +84,15 @@ impl Comparison {
                 if which.is_empty() {
                     continue;
                 }
+                let rest = match which.len() == runs.len() {
+                    true => "there is no mean and no difference, and the point ranks last",
+                    false => {
+                        "means and differences are of the other runs and leave the worst results out; a point where a \
+                         run diverged ranks below each one where fewer did"
+                    }
+                };
                 said.push(format!(
-                    "Warning: {} of {} runs of {} diverged ({}): means and differences are of the other runs and leave the \
-                     worst results out; a point where a run diverged ranks below each one where fewer did.",
+                    "Warning: {} of {} runs of {} diverged ({}): {rest}.",
                     which.len(),
                     runs.len(),
                     at(self, &arm.name, point),

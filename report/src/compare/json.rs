@@ -12,9 +12,9 @@ use super::interval::covers as bootstrap_covers;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::judged;
 use super::{
-    Analysis, Comparison, Edge, Equal, Interval, Itself, Looked, Lost, Member, NoInterval, NoNoise,
-    NoParts, Pair, Role, Row, Seen, Siblings, analysis_of, at, extreme, label, methods, summary,
-    together,
+    ANSWERS_RIGHT, Analysis, Comparison, Edge, Equal, Interval, Itself, Looked, Lost, Member,
+    NoInterval, NoNoise, NoParts, Over, Pair, Role, Row, Seen, Siblings, analysis_of, at, extreme,
+    label, methods, summary, together,
 };
 use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::Split;
@@ -68,11 +68,12 @@ pub struct One {
     pub looks: Vec<Looked>,
     /// Other locks of the same arms, and finished seeds that this lock leaves out.
     pub siblings: Siblings,
-    /// How many questions training contained; null if that was not counted.
+    /// How many questions with answers training contained, over all runs; null if that was not counted.
     pub seen: Option<Seen>,
     /// The largest ratio of the base to itself at which ratios of times have an interval.
     pub time_bound: f64,
     pub warnings: Vec<String>,
+    pub notes: Vec<String>,
     pub caption: String,
     /// A paragraph for a paper.
     pub methods: String,
@@ -184,7 +185,11 @@ pub struct OneRow {
     pub no_noise: Option<NoNoise>,
     /// Questions, tokens or targets behind each value.
     pub asked: Option<u64>,
-    /// The squared standard error split by seed and question; null for a metric without questions, or if
+    /// What each value was measured on.
+    pub over: Option<Over>,
+    /// How many of the row's questions training contained; null if it has none, or if they were not counted.
+    pub seen: Option<Seen>,
+    /// The squared standard error split by seed and question; null for a metric without an evaluation, or if
     /// `no_parts` gives a reason.
     pub parts: Option<Split>,
     pub no_parts: Option<NoParts>,
@@ -210,16 +215,13 @@ pub struct OneInterval {
 pub fn json<'c>(all: impl IntoIterator<Item = (&'c str, String, &'c Comparison)>) -> Document {
     let all: Vec<(&str, String, &Comparison)> = all.into_iter().collect();
     let of: Vec<&Comparison> = all.iter().map(|(.., comparison)| *comparison).collect();
-    let words = together(&of);
-    let rows = all.iter().flat_map(|(name, _, comparison)| {
-        let primary = analysis_of(comparison).primary;
-        comparison.pairs().into_iter().map(move |pair| (*name, pair, primary.clone()))
-    });
-    let together = rows.zip(words).map(|((name, pair, metric), judged)| OneOfAll {
-        comparison: name.to_owned(),
-        arm: pair.arm.name.clone(),
-        metric,
-        judged,
+    let together = all.iter().zip(together(&of)).flat_map(|((name, ..), members)| {
+        members.into_iter().map(|member| OneOfAll {
+            comparison: (*name).to_owned(),
+            arm: member.arm,
+            metric: member.metric,
+            judged: member.judged,
+        })
     });
     let together = together.collect();
     let comparisons: Vec<One> =
@@ -290,9 +292,10 @@ fn one(name: &str, lock: String, comparison: &Comparison) -> One {
         best_of_base_for_all: of_metric(comparison.judged(false)),
         looks: comparison.last_looks(),
         siblings: comparison.proved.siblings.clone(),
-        seen: comparison.proved.seen,
+        seen: comparison.seen(ANSWERS_RIGHT),
         time_bound: comparison.proved.steady(),
         warnings: comparison.warnings(),
+        notes: comparison.notes(),
         caption: summary(comparison).caption,
     }
 }
@@ -370,7 +373,7 @@ fn one_row(row: Row, pair: &Pair<'_>, family: &[Member]) -> OneRow {
             .filter(|_| found.confidence == crate::statistics::Confidence::NINETY_FIVE),
     });
     OneRow {
-        label: label(pair.of, &row.metric),
+        label: label(&row.metric, row.seen),
         unit: row.unit.word(),
         base: of(0),
         treated: of(1),
@@ -392,6 +395,8 @@ fn one_row(row: Row, pair: &Pair<'_>, family: &[Member]) -> OneRow {
         noise: row.itself.and_then(Result::ok),
         no_noise: row.itself.and_then(Result::err),
         asked: row.asked,
+        over: row.over,
+        seen: row.seen,
         parts: row.parts.and_then(Result::ok),
         no_parts: row.parts.and_then(Result::err),
         metric: row.metric,

@@ -69,8 +69,7 @@ impl Comparison {
 
     /// One look at an arm, at the arm's share of the level.
     fn look(&self, analysis: &Analysis, base: &Arm, arm: &Arm, seeds: usize, most: usize) -> Look {
-        let treated = self.arms.iter().filter(|arm| arm.role == Role::Treatment).count();
-        let level = analysis.confidence.of_each(treated * analysis.family.len());
+        let level = analysis.confidence.of_each(self.tested().len() * analysis.family.len());
         let rule = Rule { margin: analysis.margin, ..Rule::new(level, most) };
         // A comparison with a rule has a single point.
         let [base, arm] = [base, arm].map(|arm| arm.points.first().map_or(&[][..], Vec::as_slice));

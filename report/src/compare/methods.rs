@@ -5,9 +5,10 @@
 //! it, and states what was not measured or not declared.
 
 use super::caption::level;
+use super::looks::counted;
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::table::percent;
-use super::{Comparison, Pair, Role, Row, Seen, analysis_of, at};
+use super::{Comparison, Pair, Role, Row, analysis_of, at};
 use crate::statistics::paired::{Coverage, FEWEST, covers};
 use crate::statistics::questions::Asked;
 use crate::statistics::{Confidence, noise, sequential};
@@ -33,8 +34,11 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
     )];
     let counts = rows.iter().map(|row| row.paired.len());
     let (least, most) = (counts.clone().min().unwrap_or(0), counts.max().unwrap_or(0));
-    let seeds = if least == most { format!("{least}") } else { format!("{least} to {most}") };
-    said.push(format!("Runs were paired by seed ({seeds} pairs a row)."));
+    let seeds = match least == most {
+        true => counted(most, "pair"),
+        false => format!("{least} to {most} pairs"),
+    };
+    said.push(format!("Runs were paired by seed ({seeds} a row)."));
     if comparison.points.len() > 1 {
         said.push(selection(comparison));
     }
@@ -44,26 +48,36 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
         if analysis.declared { "" } else { " (that of the selection, which is the default)" }
     ));
     match analysis.max_seeds {
-        None => said.push(interval(least, analysis.confidence)),
+        None => said.push(interval(&rows, analysis.confidence)),
         Some(most) => {
             let Coverage { normal, skewed } = sequential::COVERS;
             said.push(format!(
                 "Seeds were looked at one after another, in the order of the lock, under a sequential rule (at most \
-                 {most} seeds). Intervals are {} anytime-valid intervals; at all looks together they cover \
-                 {normal}% for normal and {skewed}% for exponentially skewed differences, by simulation at 95%.",
-                percent(analysis.confidence)
+                 {most} seeds)."
             ));
+            let level = percent(analysis.confidence);
+            said.push(match rows.iter().any(|row| row.result.is_ok()) {
+                true => format!(
+                    "Intervals are {level} anytime-valid intervals; at all looks together they cover {normal}% for normal \
+                     and {skewed}% for exponentially skewed differences, by simulation at 95%."
+                ),
+                false => "After these seeds the rule gives no interval yet.".to_owned(),
+            });
             said.extend(comparison.decisions());
             said.extend(order(comparison));
         }
     }
     let test = if analysis.max_seeds.is_some() { "anytime-valid t tests" } else { "t tests" };
-    said.push(format!(
-        "P values are two-sided {test}, adjusted by Holm's method over {} tests ({} of each treated arm), level {}.",
-        comparison.family().len(),
-        family.join(", "),
-        level(analysis.confidence)
-    ));
+    let members = comparison.family();
+    let tests =
+        format!("{} ({} of each treated arm)", counted(members.len(), "test"), family.join(", "));
+    said.push(match members.iter().any(|member| member.judged.p_adjusted.is_some()) {
+        true => format!(
+            "P values are two-sided {test}, adjusted by Holm's method over {tests}, level {}.",
+            level(analysis.confidence)
+        ),
+        false => format!("The family is {tests}; no test has a p value, so nothing is decided."),
+    });
     said.push(match analysis.margin {
         Some(margin) => format!(
             "Arms are called equivalent only if two one-sided tests place the difference within {} of zero.",
@@ -83,21 +97,29 @@ pub fn methods(name: &str, lock: &str, comparison: &Comparison) -> String {
             ));
         }
     }
+    said.extend(reported_before(comparison));
     said.push(repeated(comparison, &pairs, &rows));
-    if let Some(asked) = rows.iter().filter_map(|row| row.asked).min() {
+    if let Some(over) = rows.iter().find_map(|row| row.over) {
         let which = match comparison.proved.questions {
+            _ if most <= 1 => "of one seed",
             Some(Asked::Same) => "the same for all seeds",
             Some(Asked::Fresh) => "other ones for each seed",
             None => "not known to be the same for all seeds",
         };
-        said.push(format!("Each value is over {asked} items, {which}."));
+        said.push(format!("Each value was measured on {}, {which}.", over.text()));
     }
-    said.extend(comparison.proved.seen.and_then(Seen::sentence));
+    said.extend(comparison.overlap());
     said.join(" ")
 }
 
-fn interval(n: usize, confidence: Confidence) -> String {
+fn interval(rows: &[Row], confidence: Confidence) -> String {
     let level = percent(confidence);
+    let least = rows.iter().filter_map(|row| row.result.ok()).map(|found| found.n).min();
+    let Some(n) = least else {
+        return format!(
+            "There are no intervals: one needs {FEWEST} seeds, with differences that are not all equal."
+        );
+    };
     match covers(n) {
         Some(reached) if confidence == Confidence::NINETY_FIVE => format!(
             "Intervals are {level} paired t intervals; at n = {n} they cover {}% for normal and {}% for exponentially \
@@ -149,6 +171,19 @@ fn order(comparison: &Comparison) -> [String; 1] {
              chosen after their results."
         ),
     }]
+}
+
+/// Results that were known before the lock was written.
+fn reported_before(comparison: &Comparison) -> Option<String> {
+    let earlier = comparison.proved.siblings.earlier_reports.last()?;
+    let seeds = counted(earlier.seeds, "seed");
+    Some(match earlier.added.len() {
+        0 => format!("Results of {seeds} were known before this analysis was declared."),
+        added => format!(
+            "Results of {seeds} were known before {} were added.",
+            counted(added, "other seed")
+        ),
+    })
 }
 
 /// Of the primary metric: noise may be refused however often the base was repeated.

@@ -90,7 +90,12 @@ impl Comparison {
         self.proved.claims.iter().filter_map(loose).collect()
     }
 
-    /// What a reader of the numbers must know about them, one sentence each.
+    /// Facts that weaken no number, one sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        self.proved.siblings.notes()
+    }
+
+    /// Facts that weaken a number, one sentence each.
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = self.proved.siblings.warnings();
         warnings.extend(self.divergences());

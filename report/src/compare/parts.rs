@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use compiler::digest::Digest;
 use serde::Serialize;
 
-use super::{ANSWERS_RIGHT, Run, TOKENS_RIGHT, Unit, paired, unit};
+use super::seen::of_level;
+use super::{ANSWERS_RIGHT, Run, STEP_TIME, TOKENS_RIGHT, TRAINING_LOSS, Unit, paired, unit};
 use crate::statistics::questions::{Asked, Refused, Split, split};
 use crate::statistics::{Confidence, Undefined};
 use records::metrics::{Evaluation, Questions};
@@ -30,6 +31,8 @@ pub struct Single {
 pub enum NoParts {
     /// A run logged only counts, as older versions do.
     NotRecorded,
+    /// A run logs one mean over all its windows or sentences.
+    OneMean,
     /// The two runs of a seed were asked different questions.
     OtherQuestions,
     /// Some seeds have the same questions, but not all.
@@ -49,7 +52,7 @@ pub(super) fn singles(evaluation: &Evaluation) -> BTreeMap<String, Single> {
     let share = |right: &bool| f64::from(u8::from(*right));
     put(ANSWERS_RIGHT.to_owned(), answers.values().flatten().map(share).collect());
     for (level, right) in answers {
-        put(format!("{ANSWERS_RIGHT}, level {level}"), right.iter().map(share).collect());
+        put(of_level(*level), right.iter().map(share).collect());
     }
     // Weight an answer by its length, so that the mean over answers is the share of all tokens.
     let scale = tokens.len() as f64 / evaluation.tokens.of as f64;
@@ -57,7 +60,7 @@ pub(super) fn singles(evaluation: &Evaluation) -> BTreeMap<String, Single> {
     found
 }
 
-/// The split for runs paired by seed; `None` for a metric without questions.
+/// The split for runs paired by seed; `None` for a metric without an evaluation.
 pub(super) fn of(
     base: &[Run],
     arm: &[Run],
@@ -69,7 +72,13 @@ pub(super) fn of(
     let ended = |run: &Run| run.curves.last(metric).is_some();
     let pairs = paired(base, arm).into_iter().filter(|(base, arm)| ended(base) && ended(arm));
     let pairs: Vec<(&Run, &Run)> = pairs.collect();
-    (of_questions && !pairs.is_empty()).then(|| parts(&pairs, metric, confidence))
+    if pairs.is_empty() || [TRAINING_LOSS, STEP_TIME].contains(&metric) {
+        return None;
+    }
+    Some(match of_questions {
+        true => parts(&pairs, metric, confidence),
+        false => Err(NoParts::OneMean),
+    })
 }
 
 fn parts(pairs: &[(&Run, &Run)], metric: &str, confidence: Confidence) -> Result<Split, NoParts> {
@@ -97,6 +106,7 @@ impl NoParts {
     pub(crate) fn brief(self) -> String {
         match self {
             NoParts::NotRecorded => "question part not recorded".to_owned(),
+            NoParts::OneMean => "not split: one mean a run".to_owned(),
             NoParts::OtherQuestions => "arms were asked other questions".to_owned(),
             NoParts::Mixed => "some seeds share their questions".to_owned(),
             NoParts::Refused(Refused::TooFewSeeds { have, need }) => {

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use compiler::lock;
 
-use super::{Analysis, Arm, Comparison, Costs, Role, Seen, Siblings, Varied};
+use super::{Analysis, Arm, Comparison, Costs, Role, Siblings, Varied};
 use crate::statistics::questions::Asked;
 
 /// Facts from the lock, for display with the results of the runs.
@@ -24,8 +24,6 @@ pub struct Proved {
     pub varied: Varied,
     /// Whether all seeds are evaluated on the same questions; `None` if unknown or mixed.
     pub questions: Option<Asked>,
-    /// How many questions training contained; `None` if that was not counted, as for documents.
-    pub seen: Option<Seen>,
     /// The largest ratio of the base to itself at which ratios of times have an interval; `None` for the default.
     pub time_bound: Option<f64>,
     /// By arm, the cost of one run.
@@ -135,7 +133,6 @@ impl Proved {
             analysis: Analysis::declared(locked),
             varied: varied(&locked.seeds, &locked.again),
             questions: questions(locked),
-            seen: None,
             time_bound: Some(locked.analysis.time_bound.to_f64()),
             costs: costs.collect(),
             siblings: Siblings::default(),

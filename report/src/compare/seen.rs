@@ -1,21 +1,73 @@
-//! Whether a comparison's evaluation questions occur in its training data.
+//! Whether a row's evaluation questions occur in the training data.
 //!
-//! In: counts of questions, and of those that training contained word for word. Out: the label of a row. Must stay
-//! true: an evaluation is not called held-out if training contained more than [`MOST`] of its questions, or if that is
-//! unknown; a bound is called a bound.
+//! In: for each run, how many questions its training contained word for word, by level. Out: the label of a row. Must
+//! stay true: one function decides every label; a row is judged by its own questions, since training may show most
+//! questions of one level and few of another; an evaluation is not called held-out if training contained more than
+//! [`MOST`] of its questions, or if that is unknown; a bound is called a bound.
 
+use std::collections::BTreeMap;
+
+use records::overlap::Share;
 use serde::Serialize;
 
-use super::{Comparison, STEP_TIME, TRAINING_LOSS};
+use super::{ANSWERS_RIGHT, Comparison, HELD_OUT_LOSS, Pair, Run, STEP_TIME, TRAINING_LOSS};
 
 /// The largest share of questions in the training data at which an evaluation is still called held-out.
 const MOST: f64 = 0.01;
 
-/// How much of the evaluation training contained.
+/// How much of one run's evaluation its training contained.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Shown {
+    Counted(Counted),
+    /// The task evaluates facts that it trained on, by design: Capo's people, in other sentences.
+    ByDesign,
+}
+
+/// Questions found with their answer, word for word, in the inspected training windows.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counted {
+    /// Equal for runs with the same windows, which count once.
+    pub of: String,
+    /// Questions in the evaluation windows: those of losses and of token accuracy.
+    pub in_windows: Share,
+    /// Questions with a scored answer, by level.
+    pub answers: BTreeMap<u32, Share>,
+    /// Training windows that were inspected; `of_windows` is their total number.
+    pub windows: u64,
+    pub of_windows: u64,
+}
+
+impl Counted {
+    /// The questions of a metric.
+    fn of(&self, metric: &str) -> Share {
+        let levels = self.answers.iter().filter(|(level, _)| match metric {
+            ANSWERS_RIGHT => true,
+            _ => metric == of_level(**level),
+        });
+        match metric.starts_with(ANSWERS_RIGHT) {
+            true => levels.fold(Share::default(), |sum, (_, share)| add(sum, *share)),
+            false => self.in_windows,
+        }
+    }
+}
+
+/// The metric of one level's answers.
+pub(super) fn of_level(level: u32) -> String {
+    format!("{ANSWERS_RIGHT}, level {level}")
+}
+
+fn add(a: Share, b: Share) -> Share {
+    Share {
+        questions: a.questions.saturating_add(b.questions),
+        shown: a.shown.saturating_add(b.shown),
+    }
+}
+
+/// How much of a row's evaluation training contained.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Seen {
-    /// Questions of one evaluation, over all seeds.
+    /// Questions of one evaluation, over all runs of the row.
     Questions {
         questions: u64,
         /// Those found with their answer, word for word, in the inspected training windows.
@@ -26,6 +78,47 @@ pub enum Seen {
     },
     /// The task evaluates facts that it trained on, by design: Capo's people, in other sentences.
     ByDesign,
+}
+
+/// What the training of these runs contained of a metric's questions; `None` for a metric without questions, or if
+/// they were not counted, as for documents.
+pub fn seen<'r>(metric: &str, runs: impl IntoIterator<Item = &'r Run>) -> Option<Seen> {
+    if [TRAINING_LOSS, STEP_TIME].contains(&metric) {
+        return None;
+    }
+    let mut counted: BTreeMap<&str, &Counted> = BTreeMap::new();
+    for run in runs {
+        match &run.shown {
+            None => {}
+            Some(Shown::ByDesign) => return Some(Seen::ByDesign),
+            Some(Shown::Counted(of)) => {
+                counted.insert(&of.of, of);
+            }
+        }
+    }
+    let sum = |part: fn(&Counted) -> u64| {
+        counted.values().map(|of| part(of)).fold(0, u64::saturating_add)
+    };
+    let all = counted.values().fold(Share::default(), |sum, of| add(sum, of.of(metric)));
+    (all.questions > 0).then(|| Seen::Questions {
+        questions: all.questions,
+        shown: all.shown,
+        windows: sum(|of| of.windows),
+        of_windows: sum(|of| of.of_windows),
+    })
+}
+
+/// A metric's label in tables: its name, and why its questions are not held out, if they are not.
+pub fn label(metric: &str, seen: Option<Seen>) -> String {
+    match seen.and_then(Seen::why) {
+        Some(why) => format!("{}, {why}", neutral(metric)),
+        None => metric.to_owned(),
+    }
+}
+
+/// A metric's name without the claim that its questions are held out.
+pub(crate) fn neutral(metric: &str) -> String {
+    metric.replace(HELD_OUT_LOSS, "evaluation loss")
 }
 
 impl Seen {
@@ -55,8 +148,8 @@ impl Seen {
         }
     }
 
-    /// The sentence for a caption.
-    pub(super) fn sentence(self) -> Option<String> {
+    /// The sentence for a caption; `alike` if all rows have the same share.
+    fn sentence(self, alike: bool) -> Option<String> {
         let (shown, questions, windows, of_windows) = match self {
             Seen::ByDesign => {
                 return Some(
@@ -75,9 +168,12 @@ impl Seen {
                 format!(" in the first {windows} of its {of_windows} windows, so there may be more")
             }
         };
-        let then = match self.why() {
-            Some(_) => "so they are not called held-out",
-            None => "few enough (at most 1%) to call them held-out",
+        let then = match (alike, self.why()) {
+            (false, _) => {
+                "shares differ between rows, and each row above 1% is labelled with its own"
+            }
+            (true, Some(_)) => "so they are not called held-out",
+            (true, None) => "few enough (at most 1%) to call them held-out",
         };
         Some(format!(
             "Training showed {shown} of {questions} questions ({}) word for word{looked}: {then}.",
@@ -95,38 +191,58 @@ fn percent(share: f64) -> String {
     }
 }
 
-/// A row's label: its metric, and why its questions are not held out, if they are not.
-pub(crate) fn label(comparison: &Comparison, metric: &str) -> String {
-    let why = comparison.proved.seen.and_then(Seen::why);
-    match why {
-        Some(why) if ![TRAINING_LOSS, STEP_TIME].contains(&metric) => {
-            format!("{}, {why}", neutral(metric))
-        }
-        Some(_) | None => metric.to_owned(),
+impl Pair<'_> {
+    /// What training contained of a metric's questions, in all runs of the pair.
+    pub(super) fn seen(&self, metric: &str) -> Option<Seen> {
+        let runs = [self.base_runs(), self.arm_runs(), self.again_runs()];
+        seen(metric, runs.into_iter().flatten())
     }
-}
 
-/// A metric's name without the claim that its questions are held out.
-fn neutral(metric: &str) -> String {
-    metric.replace("held-out loss", "evaluation loss")
+    /// The label of a row.
+    pub(crate) fn label(&self, metric: &str) -> String {
+        label(metric, self.seen(metric))
+    }
 }
 
 impl Comparison {
-    /// A metric's name in a sentence, or a sentence that contains it.
-    pub fn calls(&self, metric: &str) -> String {
-        if self.is_held_out() { metric.to_owned() } else { neutral(metric) }
+    fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.arms.iter().flat_map(|arm| arm.points.iter().flatten())
     }
 
-    /// Whether the evaluation may be called held-out, as far as known.
-    pub(crate) fn is_held_out(&self) -> bool {
-        self.proved.seen.and_then(Seen::why).is_none()
+    /// What training contained of a metric's questions, in all runs.
+    pub(super) fn seen(&self, metric: &str) -> Option<Seen> {
+        seen(metric, self.runs())
+    }
+
+    /// The label of a metric over all runs.
+    pub(super) fn label(&self, metric: &str) -> String {
+        label(metric, self.seen(metric))
+    }
+
+    /// A metric's name in a sentence, or a sentence that contains it.
+    pub fn calls(&self, metric: &str) -> String {
+        if self.is_held_out(HELD_OUT_LOSS) { metric.to_owned() } else { neutral(metric) }
+    }
+
+    /// Whether the evaluation of a metric may be called held-out, as far as known.
+    pub(crate) fn is_held_out(&self, metric: &str) -> bool {
+        self.seen(metric).and_then(Seen::why).is_none()
+    }
+
+    /// What training contained of the questions, in one sentence.
+    pub(super) fn overlap(&self) -> Option<String> {
+        let pairs = self.pairs();
+        let rows = pairs.iter().flat_map(Pair::rows);
+        let mut whys = rows.filter_map(|row| Some(row.seen?.why()));
+        let first = whys.next()?;
+        self.seen(HELD_OUT_LOSS)?.sentence(whys.all(|why| why == first))
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::two_seeds;
-    use super::super::{HELD_OUT_LOSS, TOKENS_RIGHT, json, summary};
+    use super::super::tests::{show, two_seeds};
+    use super::super::{TOKENS_RIGHT, json, summary};
     use super::*;
     use crate::overview::{self, Entry};
 
@@ -149,10 +265,10 @@ mod tests {
             (Some(Seen::ByDesign), "evaluation loss, of people seen in training"),
         ] {
             let mut comparison = two_seeds();
-            comparison.proved.seen = seen;
-            assert_eq!(label(&comparison, HELD_OUT_LOSS), label_of_loss);
-            assert_eq!(label(&comparison, TRAINING_LOSS), TRAINING_LOSS);
-            let row = label(&comparison, TOKENS_RIGHT);
+            show(&mut comparison, seen);
+            assert_eq!(comparison.label(HELD_OUT_LOSS), label_of_loss);
+            assert_eq!(comparison.label(TRAINING_LOSS), TRAINING_LOSS);
+            let row = comparison.label(TOKENS_RIGHT);
             assert_eq!(row == TOKENS_RIGHT, label_of_loss == HELD_OUT_LOSS);
             let entries = [Entry { task: "task", comparison: &comparison }];
             let texts = [
@@ -173,7 +289,79 @@ mod tests {
             let document = json([("name", "id".to_owned(), &comparison)]);
             let row = &document.comparisons[0].pairs[0].rows[1];
             assert_eq!((row.metric.as_str(), row.label.as_str()), (HELD_OUT_LOSS, label_of_loss));
-            assert_eq!(document.comparisons[0].seen, seen);
+            assert_eq!((document.comparisons[0].seen, row.seen), (seen, seen));
         }
+    }
+
+    /// A level that training showed is renamed, and the other level is not.
+    #[test]
+    fn each_level_has_its_own_share() {
+        let mut comparison = two_seeds();
+        let share = |questions, shown| Share { questions, shown };
+        for run in comparison.arms.iter_mut().flat_map(|arm| arm.points.iter_mut().flatten()) {
+            for level in [1, 2] {
+                run.curves.metrics.insert(of_level(level), vec![(20, 0.5)]);
+            }
+            run.curves.metrics.insert(ANSWERS_RIGHT.to_owned(), vec![(20, 0.5)]);
+            run.shown = Some(Shown::Counted(Counted {
+                of: run.seed.to_string(),
+                in_windows: share(1000, 2),
+                answers: BTreeMap::from([(1, share(50, 40)), (2, share(150, 0))]),
+                windows: 9,
+                of_windows: 9,
+            }));
+        }
+        let rows = &summary(&comparison).sections[0].table.rows;
+        let labels: Vec<&str> = rows.iter().map(|row| row[0].as_str()).collect();
+        assert_eq!(
+            labels[1..6],
+            [
+                HELD_OUT_LOSS,
+                TOKENS_RIGHT,
+                "whole answers right, seen in training (20% of questions)",
+                "whole answers right, level 1, seen in training (80% of questions)",
+                "whole answers right, level 2"
+            ]
+        );
+        let document = json([("name", "id".to_owned(), &comparison)]);
+        let of = |metric: &str| {
+            let rows = &document.comparisons[0].pairs[0].rows;
+            rows.iter().find(|row| row.metric == metric).unwrap().seen
+        };
+        // Two seeds have two evaluations; runs of one seed share theirs.
+        let pooled = |questions, shown| {
+            Some(Seen::Questions { questions, shown, windows: 18, of_windows: 18 })
+        };
+        assert_eq!(of("whole answers right, level 1"), pooled(100, 80));
+        assert_eq!(of("whole answers right, level 2"), pooled(300, 0));
+        assert_eq!(of(HELD_OUT_LOSS), pooled(2000, 4));
+        assert_eq!(of(TRAINING_LOSS), None);
+        let caption = summary(&comparison).caption;
+        assert!(caption.contains("4 of 2000 questions (0.2%)"), "{caption}");
+        assert!(caption.contains("shares differ between rows"), "{caption}");
+    }
+
+    /// A row of one arm is not labelled by the questions of another arm.
+    #[test]
+    fn each_pair_has_its_own_share() {
+        let mut comparison = two_seeds();
+        let mut other = comparison.arms[1].clone();
+        other.name = "longer".to_owned();
+        show(&mut comparison, Some(counted(0, 50)));
+        for run in other.points.iter_mut().flatten() {
+            let share = Share { questions: 1000, shown: 900 };
+            let counted = Counted {
+                of: "longer".to_owned(),
+                in_windows: share,
+                windows: 90,
+                of_windows: 90,
+                ..Counted::default()
+            };
+            run.shown = Some(Shown::Counted(counted));
+        }
+        comparison.arms.push(other);
+        let labels: Vec<String> =
+            comparison.pairs().iter().map(|pair| pair.label(HELD_OUT_LOSS)).collect();
+        assert_eq!(labels, [HELD_OUT_LOSS, "evaluation loss, seen in training (45% of questions)"]);
     }
 }

@@ -49,6 +49,9 @@ pub struct Siblings {
     pub left_out: Vec<LeftOut>,
     /// Looks taken in this comparison's folder under another lock: this analysis was declared after them.
     pub earlier_looks: Vec<EarlierLooks>,
+    /// Results shown in this comparison's folder under another lock: seeds added since then were added with those results
+    /// known.
+    pub earlier_reports: Vec<EarlierReport>,
     /// Runs in the folders of other comparisons, where this lock has a stopping rule: they may have been seen before it
     /// was chosen.
     pub taken: Vec<PathBuf>,
@@ -62,6 +65,19 @@ pub struct EarlierLooks {
     /// The last decision: `continue`, `differs`, `equivalent` or `exhausted`.
     pub decision: String,
 }
+
+/// Results that were shown under another lock.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct EarlierReport {
+    pub lock: String,
+    /// The number of this lock's seeds with a treated run among them.
+    pub seeds: usize,
+    /// This lock's other seeds: (init, data).
+    pub added: Vec<(u64, u64)>,
+}
+
+/// The file of results that were shown: one line for each lock, with the ids of its runs.
+pub const REPORTED: &str = "reported.jsonl";
 
 impl Siblings {
     /// What a reader of the comparison must know about them, one sentence each.
@@ -92,6 +108,26 @@ impl Siblings {
                 lock.get(..12).unwrap_or(lock)
             ));
         }
+        for EarlierReport { lock, seeds, added } in &self.earlier_reports {
+            if added.is_empty() && self.earlier_looks.iter().any(|looks| looks.lock == *lock) {
+                continue;
+            }
+            let since = match added.is_empty() {
+                true => "before this analysis was declared".to_owned(),
+                false => {
+                    let each: Vec<String> = added
+                        .iter()
+                        .map(|(init, data)| format!("init {init} data {data}"))
+                        .collect();
+                    format!("before this lock added {}", each.join(", "))
+                }
+            };
+            said.push(format!(
+                "Warning: the results of {} were shown here under another lock ({}) {since}.",
+                counted(*seeds, "seed"),
+                lock.get(..12).unwrap_or(lock)
+            ));
+        }
         if !self.taken.is_empty() {
             said.push(format!(
                 "Warning: {} of the runs are in folders of other comparisons: the stopping rule and the order of seeds \
@@ -99,11 +135,16 @@ impl Siblings {
                 self.taken.len()
             ));
         }
-        for Sibling { path, seeds, .. } in &self.locks {
-            let count = counted(seeds.len(), "seed");
-            said.push(format!("Note: {} compares the same arms with {count}.", path.display()));
-        }
         said
+    }
+
+    /// Facts that weaken no number, one sentence each.
+    pub fn notes(&self) -> Vec<String> {
+        let said = |Sibling { path, seeds, .. }: &Sibling| {
+            let count = counted(seeds.len(), "seed");
+            format!("Note: {} compares the same arms with {count}.", path.display())
+        };
+        self.locks.iter().map(said).collect()
     }
 }
 
@@ -123,6 +164,7 @@ pub fn siblings(
         locks: other_locks(comparison, locks),
         left_out: left_out(comparison, runs, used),
         earlier_looks: earlier_looks(comparison, &folder),
+        earlier_reports: earlier_reports(comparison, &folder, used),
         taken: match comparison.analysis.stop {
             Stop::Fixed => Vec::new(),
             Stop::Sequential { .. } => taken(places, &folder),
@@ -153,6 +195,37 @@ fn earlier_looks(comparison: &lock::Comparison, folder: &Path) -> Vec<EarlierLoo
         }
     }
     found
+}
+
+/// Results shown before this lock's own, of runs that it shares. The file is in the order of time.
+fn earlier_reports(
+    comparison: &lock::Comparison,
+    folder: &Path,
+    used: usize,
+) -> Vec<EarlierReport> {
+    let own = comparison.id().to_string();
+    let treated: Vec<(usize, String)> = comparison
+        .runs()
+        .into_iter()
+        .filter(|run| run.role == Role::Treatment && run.seed < used)
+        .map(|run| (run.seed, run.experiment.id().to_string()))
+        .collect();
+    let report = |line: serde_json::Value| {
+        let lock = line.get("lock")?.as_str()?.to_owned();
+        let runs = line.get("runs")?.as_array()?;
+        let runs: BTreeSet<&str> = runs.iter().filter_map(serde_json::Value::as_str).collect();
+        let known = treated.iter().filter(|(_, id)| runs.contains(id.as_str()));
+        let known: BTreeSet<usize> = known.map(|(seed, _)| *seed).collect();
+        let seeds = comparison.seeds.iter().take(used).enumerate();
+        let added = seeds.filter(|(seed, _)| !known.contains(seed));
+        Some(EarlierReport {
+            lock,
+            seeds: known.len(),
+            added: added.map(|(_, seeds)| (seeds.init, seeds.data)).collect(),
+        })
+    };
+    let lines = disk::json_lines(&folder.join(REPORTED)).into_iter().filter_map(report);
+    lines.take_while(|report| report.lock != own).filter(|report| report.seeds > 0).collect()
 }
 
 fn other_locks(comparison: &lock::Comparison, folder: &Path) -> Vec<Sibling> {
@@ -355,7 +428,9 @@ mod tests {
             seeds: seeds.to_vec(),
         };
         let said = |seeds: &[(u64, u64)]| {
-            Siblings { locks: vec![lock(seeds)], ..Siblings::default() }.warnings().remove(0)
+            let siblings = Siblings { locks: vec![lock(seeds)], ..Siblings::default() };
+            assert!(siblings.warnings().is_empty(), "a note is not a warning");
+            siblings.notes().remove(0)
         };
         assert_eq!(said(&[(1, 1)]), "Note: one.lock compares the same arms with 1 seed.");
         assert!(said(&[(1, 1), (2, 2)]).ends_with("with 2 seeds."));

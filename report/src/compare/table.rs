@@ -12,8 +12,8 @@ use super::diverged::{of_none, of_runs};
 use super::nuisance::{OF_BASE, PER_ARM};
 use super::proved::NOT_CONTROLLED;
 use super::{
-    Comparison, Itself, Lost, Mean, NoInterval, NoNoise, Pair, Role, Row, Run, Unit, analysis_of,
-    costs, label, mean, mean_of, parts, unit,
+    Comparison, Itself, Lost, Mean, NoInterval, NoNoise, Over, Pair, Role, Row, Run, Unit,
+    analysis_of, costs, label, mean, mean_of, parts, unit,
 };
 use crate::statistics::paired::{Coverage, Paired, covers};
 use crate::statistics::{Confidence, Effect, Judged, sequential};
@@ -43,6 +43,8 @@ pub struct Summary {
     pub caption: String,
     /// Important warnings: divergences, chosen seeds, edges of the grid.
     pub warnings: Vec<String>,
+    /// Other facts: locks of the same arms.
+    pub notes: Vec<String>,
 }
 
 pub(super) const NOTHING: &str = "–";
@@ -60,7 +62,8 @@ pub fn summary(comparison: &Comparison) -> Summary {
     sections.extend(costs::section(comparison));
     let secondary = pairs.iter().map(|pair| secondary(comparison, pair)).collect();
     let caption = caption(comparison, &pairs, &family);
-    Summary { sections, secondary, caption, warnings: comparison.warnings() }
+    let (warnings, notes) = (comparison.warnings(), comparison.notes());
+    Summary { sections, secondary, caption, warnings, notes }
 }
 
 /// The arm, and its point if there are several.
@@ -146,7 +149,7 @@ fn spread(pair: &Pair<'_>, row: Option<&Row>) -> Vec<String> {
 fn section(comparison: &Comparison, pair: &Pair<'_>, family: &[Member]) -> Section {
     let rows = pair.rows();
     let flips = rows.iter().any(|row| row.sign_flip.is_some());
-    let asked = rows.iter().any(|row| row.asked.is_some());
+    let over = rows.iter().any(|row| row.over.is_some());
     let split = rows.iter().any(|row| row.parts.is_some());
     let mut head = vec![String::new(), pair.base.name.clone(), pair.arm.name.clone()];
     head.extend(pair.again.map(|arm| arm.name.clone()));
@@ -156,8 +159,8 @@ fn section(comparison: &Comparison, pair: &Pair<'_>, family: &[Member]) -> Secti
         head.push("sign-flip p".to_owned());
     }
     head.extend(["p, Holm", "effect"].map(str::to_owned));
-    if asked {
-        head.push("questions".to_owned());
+    if over {
+        head.push("measured on".to_owned());
     }
     if split {
         head.push("SE: seeds and questions".to_owned());
@@ -171,8 +174,8 @@ fn section(comparison: &Comparison, pair: &Pair<'_>, family: &[Member]) -> Secti
             line.push(p_cell(row.sign_flip.map(|flip| flip.p)));
         }
         line.extend(effect_cells(word, pair.lost().of(row.paired.len())));
-        if asked {
-            line.push(asked_cell(row));
+        if over {
+            line.push(over_cell(row));
         }
         if split {
             line.push(parts::cell(row.unit, row.parts).unwrap_or_else(|| NOTHING.to_owned()));
@@ -186,12 +189,7 @@ fn section(comparison: &Comparison, pair: &Pair<'_>, family: &[Member]) -> Secti
 
 /// The family's judgement of one row.
 pub(crate) fn judged(family: &[Member], pair: &Pair<'_>, metric: &str) -> Option<Judged> {
-    let found = family.iter().find(|member| {
-        member.metric == metric
-            && member.arm == pair.arm.name
-            && (member.arm_point, member.base_point) == (pair.arm_point, pair.base_point)
-    });
-    found.map(|member| member.judged)
+    family.iter().find(|member| member.is_of(pair, metric)).map(|member| member.judged)
 }
 
 /// The adjusted p value, and the word, with its number of seeds if some diverged.
@@ -212,18 +210,13 @@ pub(crate) fn p_cell(p: Option<f64>) -> String {
     }
 }
 
-/// The number of questions, tokens or targets behind a value.
-fn asked_cell(row: &Row) -> String {
-    let what = match row.unit {
-        Unit::Nats => " targets",
-        Unit::Share if row.metric.starts_with(super::TOKENS_RIGHT) => " tokens",
-        Unit::Share | Unit::Count | Unit::Unknown | Unit::Seconds => "",
-    };
-    row.asked.map_or_else(|| NOTHING.to_owned(), |count| format!("{count}{what}"))
+/// What each value was measured on.
+pub(crate) fn over_cell(row: &Row) -> String {
+    row.over.map_or_else(|| NOTHING.to_owned(), Over::text)
 }
 
 fn cells(pair: &Pair<'_>, row: &Row) -> Vec<String> {
-    let mut line = vec![label(pair.of, &row.metric)];
+    let mut line = vec![label(&row.metric, row.seen)];
     let runs = [pair.base_runs(), pair.arm_runs(), pair.again_runs()];
     for (mean, runs) in row.means.iter().zip(runs) {
         line.push(mean_cell(row.unit, *mean, runs));
@@ -239,7 +232,7 @@ fn secondary(comparison: &Comparison, pair: &Pair<'_>) -> Section {
         let nothing = || NOTHING.to_owned();
         let covered = row.bootstrap.and_then(|found| super::interval::covers(found.n));
         vec![
-            label(pair.of, &row.metric),
+            label(&row.metric, row.seen),
             row.unit.range(&row.paired).unwrap_or_else(nothing),
             row.unit.bootstrap(row.bootstrap),
             covered.map_or_else(nothing, |percent| format!("{percent}%")),
@@ -324,7 +317,7 @@ fn each_point(comparison: &Comparison) -> Section {
     };
     let rows = pairs.iter().map(line).collect();
     Section {
-        title: format!("{}, paired at each point of the grid", label(comparison, metric)),
+        title: format!("{}, paired at each point of the grid", comparison.label(metric)),
         table: Table::plain(head, rows),
     }
 }
@@ -355,7 +348,7 @@ fn both_rules(comparison: &Comparison) -> Option<Section> {
         let name = row.first().and_then(|cell| cell.rsplit_once(": ")).map_or("", |(name, _)| name);
         comparison.arms.iter().position(|arm| arm.name == name)
     });
-    let title = format!("{}, {PER_ARM} beside {OF_BASE}", label(comparison, metric));
+    let title = format!("{}, {PER_ARM} beside {OF_BASE}", comparison.label(metric));
     (!rows.is_empty()).then_some(Section { title, table: Table::plain(head, rows) })
 }
 
@@ -387,7 +380,7 @@ fn grid(comparison: &Comparison) -> Section {
         row
     });
     let table = Table::plain(head, rows.collect());
-    Section { title: format!("{} at every point of the grid", label(comparison, metric)), table }
+    Section { title: format!("{} at every point of the grid", comparison.label(metric)), table }
 }
 
 impl Table {
@@ -430,7 +423,7 @@ impl Table {
 }
 
 impl Summary {
-    /// All sections, then the caption and the warnings.
+    /// All sections, then the caption, the warnings and the notes.
     pub fn text(&self) -> String {
         let mut text = String::new();
         for Section { title, table } in &self.sections {
@@ -439,7 +432,7 @@ impl Summary {
             }
             text.push_str(&format!("{}\n", table.text()));
         }
-        for line in std::iter::once(&self.caption).chain(&self.warnings) {
+        for line in std::iter::once(&self.caption).chain(&self.warnings).chain(&self.notes) {
             text.push_str(&format!("{line}\n"));
         }
         text
@@ -470,7 +463,7 @@ mod tests {
             "p",
             "p, Holm",
             "effect",
-            "questions",
+            "measured on",
             "SE: seeds and questions",
         ];
         assert_eq!(head[..], wanted);

@@ -15,14 +15,37 @@ pub(crate) fn run(seed: usize, loss: f64, right: f64) -> Run {
         loss: (1..=20).map(|s| (s, loss)).collect(),
         metrics,
         asked: BTreeMap::from([(TOKENS_RIGHT.to_owned(), 200), (HELD_OUT_LOSS.to_owned(), 900)]),
+        windows: None,
+        samples: None,
         questions: BTreeMap::new(),
         peak_bytes: None,
         step_seconds: Some(0.01),
+        timed_steps: Some(20),
         timed_on: Some("here".to_owned()),
         diverged: None,
         batches: Vec::new(),
     };
-    Run { seed, curves }
+    Run { seed, curves, shown: None }
+}
+
+/// Lets the training of all runs together have shown this much of every evaluation.
+pub(crate) fn show(comparison: &mut Comparison, seen: Option<Seen>) {
+    let shown = seen.map(|seen| match seen {
+        Seen::ByDesign => Shown::ByDesign,
+        Seen::Questions { questions, shown, windows, of_windows } => {
+            let share = records::overlap::Share { questions, shown };
+            Shown::Counted(Counted {
+                of: "all".to_owned(),
+                in_windows: share,
+                answers: BTreeMap::from([(1, share)]),
+                windows,
+                of_windows,
+            })
+        }
+    });
+    for run in comparison.arms.iter_mut().flat_map(|arm| arm.points.iter_mut().flatten()) {
+        run.shown = shown.clone();
+    }
 }
 
 pub(crate) fn arm(name: &str, role: Role, points: Vec<Vec<Run>>) -> Arm {

@@ -22,8 +22,9 @@ pub(super) struct Fitted<'p> {
     /// For each arm the inverse of the normal matrix.
     inverse: [[[f64; 3]; 3]; 2],
     parameters: usize,
-    /// Products of both arms' residuals: of runs about their size's mean, and of the sizes' means about the curves.
-    within: [[f64; 2]; 2],
+    /// Products of both arms' residuals: of the runs of each size about their mean, and of the sizes' means about the
+    /// curves.
+    within: Vec<[[f64; 2]; 2]>,
     between: [[f64; 2]; 2],
 }
 
@@ -34,16 +35,18 @@ impl<'p> Fitted<'p> {
             Model::PowerLaw => 2,
             Model::PowerLawWithFloor => 3,
         };
-        let (mut within, mut between) = ([[0.0; 2]; 2], [[0.0; 2]; 2]);
+        let (mut within, mut between) = (Vec::new(), [[0.0; 2]; 2]);
         let mut normal = [[[0.0; 3]; 3]; 2];
         for point in points {
             let off = [0, 1]
                 .map(|arm| value(model, point, arm) - predicted(model, &curves[arm], point.x));
             add(&mut between, off, point.runs);
+            let mut of_size = [[0.0; 2]; 2];
             for run in &point.losses {
                 let off = [0, 1].map(|arm| transform(model, run[arm]) - value(model, point, arm));
-                add(&mut within, off, 1.0);
+                add(&mut of_size, off, 1.0);
             }
+            within.push(of_size);
             for (arm, normal) in normal.iter_mut().enumerate() {
                 let gradient = gradient(model, &curves[arm], point.x);
                 for (row, a) in normal.iter_mut().zip(gradient) {
@@ -87,10 +90,7 @@ impl<'p> Fitted<'p> {
     /// freedom.
     pub(super) fn error(&self, weights: &[[f64; 2]]) -> Option<(f64, f64)> {
         let variance = |products: [[f64; 2]; 2], df: f64| {
-            let of = |(w, p): (&[f64; 2], &Point)| {
-                let [[bb, bt], [_, tt]] = products;
-                (w[0] * w[0] * bb + 2.0 * w[0] * w[1] * bt + w[1] * w[1] * tt) / (df * p.runs)
-            };
+            let of = |(w, p): (&[f64; 2], &Point)| along(products, *w) / (df * p.runs);
             weights.iter().zip(self.points).map(of).sum::<f64>()
         };
         let runs: usize = self.points.iter().map(|p| p.losses.len()).sum();
@@ -100,31 +100,58 @@ impl<'p> Fitted<'p> {
         let between = variance(self.between, of_sizes);
         let mut found = (between, of_sizes);
         if of_seeds > 0.0 {
-            let within = variance(self.within, of_seeds);
+            let mut pooled = [[0.0; 2]; 2];
+            self.within.iter().for_each(|of_size| sum(&mut pooled, of_size));
+            let same = self.points.windows(2).all(|two| two[0].losses.len() == two[1].losses.len());
+            let (within, of_within) = match same {
+                true => (variance(pooled, of_seeds), of_seeds),
+                false => self.size_by_size(weights),
+            };
             let f = between / within;
             // The mass of the F distribution above f.
-            let (top, bottom) = (of_sizes * f, of_seeds);
+            let (top, bottom) = (of_sizes * f, of_within);
             let p = special::beta(
-                0.5 * of_seeds,
+                0.5 * of_within,
                 0.5 * of_sizes,
                 bottom / (bottom + top),
                 top / (bottom + top),
             );
-            if p >= LACK_OF_FIT {
-                let mut pooled = self.within;
-                for (row, other) in pooled.iter_mut().zip(self.between) {
-                    for (cell, other) in row.iter_mut().zip(other) {
-                        *cell += other;
-                    }
-                }
+            if p >= LACK_OF_FIT && same {
+                sum(&mut pooled, &self.between);
                 let df = of_sizes + of_seeds;
                 found = (variance(pooled, df), df);
+            } else if p >= LACK_OF_FIT {
+                found = (within, of_within);
             }
         }
         let (variance, df) = found;
         let error = libm::sqrt(variance);
         // Below this, in units of log compute, points are on the curve up to rounding.
         (error > 1e-10 && error.is_finite()).then_some((error, df))
+    }
+
+    /// The variance from the seeds of each size on its own, with Satterthwaite's degrees of freedom. Where sizes have
+    /// other numbers of seeds, one variance for all would be that of the sizes with most of them, while the scatter of
+    /// log losses often grows with size. A size with one seed takes the largest variance of the others.
+    fn size_by_size(&self, weights: &[[f64; 2]]) -> (f64, f64) {
+        let known = || self.within.iter().zip(self.points).filter(|(_, p)| p.losses.len() > 1);
+        let (mut variance, mut squares) = (0.0, 0.0);
+        for ((weight, point), of_size) in weights.iter().zip(self.points).zip(&self.within) {
+            let one = |products: &[[f64; 2]; 2], p: &Point| {
+                let df = p.runs - 1.0;
+                (along(*products, *weight) / df, df)
+            };
+            let (of_run, df) = match point.losses.len() {
+                1 => known()
+                    .map(|(products, p)| one(products, p))
+                    .fold((0.0, 1.0), |most, next| if next.0 > most.0 { next } else { most }),
+                _ => one(of_size, point),
+            };
+            let of_mean = of_run / point.runs;
+            variance += of_mean;
+            squares += of_mean * of_mean / df;
+        }
+        (variance, variance * variance / squares)
     }
 
     /// The curves with standard errors of their exponents, which must differ significantly from zero.
@@ -181,6 +208,20 @@ fn gradient(model: Model, curve: &Curve, x: f64) -> [f64; 3] {
         Model::PowerLawWithFloor => {
             let power = libm::exp(-curve.exponent * x);
             [1.0, power, -x * curve.factor * power]
+        }
+    }
+}
+
+/// The square of a weighted sum of both arms' residuals.
+fn along([[bb, bt], [_, tt]]: [[f64; 2]; 2], weight: [f64; 2]) -> f64 {
+    let [base, treated] = weight;
+    base * base * bb + 2.0 * base * treated * bt + treated * treated * tt
+}
+
+fn sum(products: &mut [[f64; 2]; 2], others: &[[f64; 2]; 2]) {
+    for (row, other) in products.iter_mut().zip(others) {
+        for (cell, other) in row.iter_mut().zip(other) {
+            *cell += other;
         }
     }
 }

@@ -161,6 +161,44 @@ fn intervals_of_the_gain_cover() {
     );
 }
 
+/// Seeds that diverged or are missing leave other numbers of seeds at each size. Runs weigh alike, so a size counts by
+/// its seeds; where sizes are off the curve, so that seeds do not explain the scatter, the error is that of sizes.
+#[test]
+fn intervals_cover_with_other_numbers_of_seeds_at_each_size() {
+    let worlds = [
+        ("few at the ends", [1, 9, 9, 1], WORLD),
+        ("many at the small end", [9, 5, 3, 1], WORLD),
+        ("many at the large end", [1, 3, 5, 9], WORLD),
+        ("one size has most", [1, 1, 1, 9], WORLD),
+        ("no gain", [9, 1, 5, 2], World { gain: 1.0, ..WORLD }),
+        ("floor, fitted without", [9, 5, 3, 1], World { floor: 0.5, ..WORLD }),
+    ];
+    let mut measured = Vec::new();
+    for (name, seeds, world) in worlds {
+        let mut draws = Draws::new(&format!("test scaling seeds {name}"));
+        let mut refused = 0;
+        let found = percent(600, || {
+            let mut sizes = World { seeds: 9, ..world }.sizes(&mut draws);
+            for (size, seeds) in sizes.iter_mut().zip(seeds) {
+                size.base.truncate(seeds);
+                size.treated.truncate(seeds);
+            }
+            match fit(&sizes, AT) {
+                Ok(found) => found.low <= world.gain && world.gain <= found.high,
+                Err(_) => {
+                    refused += 1;
+                    true
+                }
+            }
+        });
+        measured.push((name, found, refused));
+    }
+    assert!(
+        measured.iter().all(|(_, found, refused)| *found >= 94.5 && *refused == 0),
+        "{measured:?}"
+    );
+}
+
 #[test]
 fn pairing_and_seeds_narrow_the_interval() {
     let width = |world: World| {

@@ -1,0 +1,56 @@
+//! Metrics by name: their names in tables, their units, and their order.
+//!
+//! In: a metric of a log or of a lock. Out: its name in tables, its unit. Must stay true: a measure that this version
+//! does not know keeps its own name and has no unit.
+
+use super::{ANSWERS_RIGHT, HELD_OUT_LOSS, STEP_TIME, TOKENS_RIGHT, TRAINING_LOSS, Unit};
+
+/// Further measures of an evaluation: their names in tables and their units.
+pub(super) const MEASURES: [(&str, &str, Unit); 4] = [
+    ("bits", "bits learnt", Unit::Count),
+    ("bits_per_parameter", "bits learnt a parameter", Unit::Count),
+    ("kl", "KL from the true law", Unit::Nats),
+    ("validity", "sentences valid", Unit::Share),
+];
+
+/// A measure's name in tables.
+pub fn measured(name: &str) -> &str {
+    MEASURES.iter().find(|(known, ..)| *known == name).map_or(name, |(_, called, _)| called)
+}
+
+/// The name in tables of a metric of `evaluation.metrics`.
+pub fn called(metric: &str) -> &'static str {
+    match metric {
+        "answer_accuracy" => ANSWERS_RIGHT,
+        "token_accuracy" => TOKENS_RIGHT,
+        _ => {
+            let measure = MEASURES.iter().find(|(name, ..)| *name == metric);
+            measure.map_or(HELD_OUT_LOSS, |(_, called, _)| called)
+        }
+    }
+}
+
+/// The unit of a metric, by its name in tables.
+pub fn unit(metric: &str) -> Unit {
+    match metric {
+        STEP_TIME => Unit::Seconds,
+        TRAINING_LOSS | HELD_OUT_LOSS => Unit::Nats,
+        _ if metric.starts_with(TOKENS_RIGHT) || metric.starts_with(ANSWERS_RIGHT) => Unit::Share,
+        _ => {
+            let found = MEASURES.iter().find(|(_, called, _)| *called == metric);
+            found.map_or(Unit::Unknown, |(.., unit)| *unit)
+        }
+    }
+}
+
+/// The place of a metric in a table.
+pub(super) fn rank(metric: &str) -> u8 {
+    match metric {
+        TRAINING_LOSS => 0,
+        HELD_OUT_LOSS => 1,
+        TOKENS_RIGHT => 2,
+        ANSWERS_RIGHT => 3,
+        STEP_TIME => 5,
+        _ => 4,
+    }
+}

@@ -1,0 +1,137 @@
+//! What the values of a row were measured on: questions, tokens, targets, sentences, windows or steps.
+//!
+//! In: the runs of a row and its metric. Out: how many items one value is measured on, with their name. Must stay true:
+//! every metric of every task has a number; the unit is named; if runs differ in the number, both ends are given.
+
+use serde::Serialize;
+
+use super::{
+    ANSWERS_RIGHT, Curves, HELD_OUT_LOSS, Run, STEP_TIME, TOKENS_RIGHT, TRAINING_LOSS, metric_of,
+};
+
+/// The items that each value of a row was measured on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Over {
+    pub fewest: u64,
+    pub most: u64,
+    /// Plural: `questions`.
+    pub unit: &'static str,
+    /// The number of evaluation windows that hold the items; `None` if they have none, or if runs differ.
+    pub windows: Option<u64>,
+}
+
+/// Of one value: the number of items, their name, and the windows that hold them.
+type One = (u64, &'static str, Option<u64>);
+
+impl Curves {
+    fn over(&self, metric: &str) -> Option<One> {
+        let windows = self.windows;
+        // Where the model writes its answers, each question is asked alone.
+        let asked_in = windows.filter(|_| self.samples.is_none_or(|samples| samples == 0));
+        let logged = |unit, windows| Some((*self.asked.get(metric)?, unit, windows));
+        match metric {
+            TRAINING_LOSS => Some((self.tail() as u64, "steps at the end", None)),
+            STEP_TIME => Some((self.timed_steps?, "timed steps", None)),
+            HELD_OUT_LOSS => logged("targets", windows),
+            TOKENS_RIGHT => logged("tokens", windows),
+            _ if metric.starts_with(ANSWERS_RIGHT) => logged("questions", asked_in),
+            "sentences valid" => Some((self.samples?, "written sentences", None)),
+            "KL from the true law" => Some((self.samples?, "sentences", None)),
+            // Of biographies, the log has only their mean.
+            _ => Some((windows?, "windows", None)),
+        }
+    }
+}
+
+/// What the values of these runs were measured on; `None` if a log does not say it.
+pub(super) fn over(base: &[Run], arm: &[Run], metric: &str) -> Option<Over> {
+    let ended = base.iter().chain(arm).filter(|run| metric_of(run, metric).is_some());
+    let all: Vec<One> = ended.filter_map(|run| run.curves.over(metric)).collect();
+    let (_, unit, windows) = *all.first()?;
+    let counts = || all.iter().map(|(count, ..)| *count);
+    let same = all.iter().all(|(_, _, other)| *other == windows);
+    Some(Over {
+        fewest: counts().min()?,
+        most: counts().max()?,
+        unit,
+        windows: windows.filter(|_| same),
+    })
+}
+
+impl Over {
+    /// `900 targets in 4 windows`
+    pub fn text(self) -> String {
+        let Over { fewest, most, unit, windows } = self;
+        let count = match fewest == most {
+            true => format!("{most}"),
+            false => format!("{fewest} … {most}"),
+        };
+        let unit = match most {
+            1 => unit.replacen("steps", "step", 1),
+            _ => unit.to_owned(),
+        };
+        let unit = if most == 1 { unit.strip_suffix('s').unwrap_or(&unit) } else { &unit };
+        match windows {
+            None => format!("{count} {unit}"),
+            Some(1) => format!("{count} {unit} in 1 window"),
+            Some(windows) => format!("{count} {unit} in {windows} windows"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{run, two_seeds};
+    use super::super::{MEASURES, summary};
+    use super::*;
+
+    fn one(edit: impl Fn(&mut Curves)) -> Run {
+        let mut run = run(0, 1.0, 0.5);
+        edit(&mut run.curves);
+        run
+    }
+
+    #[test]
+    fn every_metric_of_every_task_has_a_number_and_its_unit() {
+        let lano = |metric: &str| {
+            let run = one(|curves| {
+                (curves.windows, curves.samples) = (Some(4), Some(64));
+                curves.metrics.insert(metric.to_owned(), vec![(20, 0.5)]);
+                curves.asked.insert(format!("{ANSWERS_RIGHT}, level 2"), 60);
+            });
+            over(&[run], &[], metric).map(Over::text)
+        };
+        for (metric, text) in [
+            (TRAINING_LOSS, "2 steps at the end"),
+            (HELD_OUT_LOSS, "900 targets in 4 windows"),
+            (TOKENS_RIGHT, "200 tokens in 4 windows"),
+            ("sentences valid", "64 written sentences"),
+            ("KL from the true law", "64 sentences"),
+            ("bits learnt", "4 windows"),
+            ("bits learnt a parameter", "4 windows"),
+            // With written answers, each question is asked alone.
+            ("whole answers right, level 2", "60 questions"),
+        ] {
+            assert_eq!(lano(metric).as_deref(), Some(text), "{metric}");
+        }
+        for (_, metric, _) in MEASURES {
+            assert!(lano(metric).is_some(), "{metric}");
+        }
+    }
+
+    #[test]
+    fn numbers_that_differ_between_runs_are_both_given() {
+        let of = |count: u64, windows: u64| {
+            one(|curves| {
+                curves.asked.insert(HELD_OUT_LOSS.to_owned(), count);
+                curves.windows = Some(windows);
+            })
+        };
+        let text = |a: Run, b: Run| over(&[a], &[b], HELD_OUT_LOSS).unwrap().text();
+        assert_eq!(text(of(58, 4), of(60, 4)), "58 … 60 targets in 4 windows");
+        assert_eq!(text(of(60, 4), of(60, 8)), "60 targets");
+        assert_eq!(text(of(1, 1), of(1, 1)), "1 target in 1 window");
+        let text = summary(&two_seeds()).text();
+        assert!(text.contains("measured on") && text.contains("2 steps at the end"), "{text}");
+    }
+}
