@@ -19,6 +19,7 @@ use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::{files, locks, out, output};
 
 pub fn bind(args: &BindArgs) -> Outcome {
+    files::once(&args.locks)?;
     // The documents are read once, however many locks are bound to them.
     let mut index = None;
     let closed = args

@@ -89,9 +89,13 @@ impl Failure {
         Failure::bad_input(format!("`{}` cannot be read: {}", shown(path), reason(error)))
     }
 
-    /// Error for a file that could not be written, with the reason.
+    /// Error for a file that could not be written, with the reason. A path of the wrong kind is bad usage.
     pub fn cannot_write(path: &Path, error: &io::Error) -> Failure {
-        Failure::machine(format!("`{}` cannot be written: {}", shown(path), reason(error)))
+        let message = format!("`{}` cannot be written: {}", shown(path), reason(error));
+        match disk::is_wrong_path(error) {
+            true => Failure::bad_input(message).help("name another path"),
+            false => Failure::machine(message),
+        }
     }
 
     /// The failure as text for people. Empty if everything has been shown.
@@ -126,6 +130,7 @@ pub fn reason(error: &io::Error) -> String {
         io::ErrorKind::NotFound => "there is no such file or folder".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         io::ErrorKind::IsADirectory => "it is a folder".to_owned(),
+        io::ErrorKind::AlreadyExists => "a file is in the place of a folder".to_owned(),
         io::ErrorKind::NotADirectory => "a part of the path is not a folder".to_owned(),
         io::ErrorKind::StorageFull => "the disk is full".to_owned(),
         io::ErrorKind::ReadOnlyFilesystem => "the file system is read-only".to_owned(),

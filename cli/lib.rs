@@ -31,6 +31,7 @@ pub mod import;
 pub mod load;
 pub mod locks;
 pub mod looks;
+pub mod named;
 pub mod new;
 pub mod out;
 pub mod output;

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use crate::args::{NewArgs, NewTask};
 use crate::fail::{Exit, Failure, Outcome, shown};
-use crate::{files, output};
+use crate::{files, out, output};
 
 /// All files of a template by path, and the commands that show them, in order.
 struct Template {
@@ -66,6 +66,7 @@ const TEXT: Template = Template {
 
 pub fn new(args: &NewArgs) -> Outcome {
     let dir = args.dir.as_path();
+    out::folder(dir)?;
     refuse_occupied(dir)?;
     let Template { files, next } = match args.task {
         NewTask::Depo => DEPO,

@@ -188,29 +188,7 @@ pub fn failure(failure: &Failure) {
     let _ = io::stderr().lock().write_all(failure.render(coloured()).as_bytes());
 }
 
-/// `1 file`, `2 files`.
-pub fn count(n: usize, word: &str) -> String {
-    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
-}
-
-/// `1 sample`, `1,366,460,416 samples`.
-pub fn counted(n: u64, word: &str) -> String {
-    format!("{} {word}{}", grouped(n), if n == 1 { "" } else { "s" })
-}
-
-/// `1,366,460,416`
-pub fn grouped(n: impl Into<i128>) -> String {
-    let digits = n.into().to_string();
-    let (sign, digits) = digits.strip_prefix('-').map_or(("", digits.as_str()), |d| ("-", d));
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    format!("{sign}{text}")
-}
+pub use dsl::{counted, grouped};
 
 /// Three figures and a decimal prefix: `1.37 G`.
 pub fn rounded(n: impl Into<i128>) -> String {

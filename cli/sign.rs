@@ -7,11 +7,11 @@ use records::sign::{Signed, sign_run};
 
 use crate::args::SignArgs;
 use crate::fail::{Exit, Outcome, shown};
-use crate::output;
-use crate::runs::{self, failure};
+use crate::runs::failure;
+use crate::{named, output};
 
 pub fn sign(args: &SignArgs) -> Outcome {
-    let folder = runs::folder(&args.run);
+    let folder = named::run_or_path(&args.run)?;
     let Signed { signer, comment } = sign_run(&folder, &args.key, args.replace).map_err(failure)?;
     let comment = if comment.is_empty() { String::new() } else { format!(" ({comment})") };
     output::note(&format!(

@@ -23,17 +23,17 @@ use serde_json::{Value, json};
 use crate::run::{Screen, start_again};
 use canonc::args::ReproduceArgs;
 use canonc::fail::{Exit, Failure, Outcome, shown};
-use canonc::output;
-use canonc::runs::{self, documents, failure, read_text};
+use canonc::runs::{documents, failure, read_text};
 use canonc::signals::stop_on_signals;
+use canonc::{named, out, output};
 
 pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
-    let folder = runs::folder(&args.run);
+    let folder = named::run_or_path(&args.run)?;
     let (experiment, text) = locked(&folder)?;
     let paths = Paths::new(&folder);
     sound(&folder)?;
     if let Some(other) = &args.against {
-        let other = runs::folder(other);
+        let other = named::run_or_path(other)?;
         sound(&other)?;
         let found = compared(&folder, &other, &experiment)?;
         return finish(args, &folder, &found, false);
@@ -45,6 +45,7 @@ pub(crate) fn reproduce(args: &ReproduceArgs) -> Outcome {
     let (found, computed) = match &args.out {
         None => (again(&paths, job, on, &mut Lines::new(&experiment)).map_err(failure)?, true),
         Some(out) => {
+            out::folder(out)?;
             apart(&folder, out)?;
             let stop = stop_on_signals()?;
             let options = Options { stop: &stop, stop_after: None, faults: &Faults::none() };
@@ -211,7 +212,7 @@ fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction, computed: b
                 [] => "no checkpoint".to_owned(),
                 kept => format!(
                     "every tensor of {} (after step {})",
-                    output::count(kept.len(), "checkpoint"),
+                    output::counted(kept.len(), "checkpoint"),
                     kept.join(", ")
                 ),
             }

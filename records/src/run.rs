@@ -354,10 +354,21 @@ mod tests {
     #[test]
     fn a_place_that_cannot_be_written_is_the_machines_fault() {
         let temporary = tempfile::tempdir().unwrap();
+        let error = cannot_write(temporary.path(), &io::ErrorKind::PermissionDenied.into());
+        assert_eq!(error.kind, Kind::Machine);
+        let error = cannot_write(temporary.path(), &io::ErrorKind::StorageFull.into());
+        assert_eq!(error.kind, Kind::Machine);
+    }
+
+    #[test]
+    fn a_path_of_the_wrong_kind_is_the_users_mistake() {
+        let temporary = tempfile::tempdir().unwrap();
         let file = temporary.path().join("file");
         fs::write(&file, "").unwrap();
-        let error = open(&file.join("run")).unwrap_err();
-        assert_eq!(error.kind, Kind::Machine);
-        assert!(error.message.contains("file/run"), "{error}");
+        for path in [file.clone(), file.join("run"), temporary.path().join("n".repeat(300))] {
+            let error = open(&path).unwrap_err();
+            assert_eq!(error.kind, Kind::Input, "{error}");
+            assert!(error.message.contains(&path.display().to_string()), "{error}");
+        }
     }
 }

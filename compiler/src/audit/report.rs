@@ -105,7 +105,7 @@ impl Report {
     fn headline(&self) -> String {
         let counts = Severity::ALL.iter().filter_map(|severity| {
             let n = self.findings.iter().filter(|(own, _)| own.severity == *severity).count();
-            (n > 0).then(|| count(n, severity.word()))
+            (n > 0).then(|| dsl::counted(n, severity.word()))
         });
         let counts: Vec<String> = counts.collect();
         match counts.is_empty() {
@@ -115,19 +115,15 @@ impl Report {
     }
 }
 
-fn count(n: usize, word: &str) -> String {
-    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
-}
-
 /// The report as text.
 pub fn text(report: &Report) -> String {
     let Report { experiments, pairs, clean, findings, changes, unpaired, unseen } = report;
-    let mut out = format!("{}\n{}", report.headline(), count(*experiments, "experiment"));
+    let mut out = format!("{}\n{}", report.headline(), dsl::counted(*experiments, "experiment"));
     if !pairs.is_empty() {
         let _ = write!(
             out,
             ", {}, {} of them clean (nothing that may decide differs but the treatment)",
-            count(pairs.len(), "pair"),
+            dsl::counted(pairs.len(), "pair"),
             clean.len()
         );
     }
@@ -171,7 +167,7 @@ fn one(out: &mut String, finding: &Finding) {
     let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
     let counted = match of_groups {
         true => String::new(),
-        false => format!("; {}", count(places.len(), unit)),
+        false => format!("; {}", dsl::counted(places.len(), unit)),
     };
     let _ = writeln!(out, "  {key}{message}{counted}");
     for place in places.iter().take(MAX_PLACES) {

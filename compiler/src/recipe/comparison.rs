@@ -63,6 +63,9 @@ const KEYS: [&str; 12] = [
     "trainer",
     "treatment",
 ];
+/// The keys that are tables.
+const SECTIONS: [&str; 9] =
+    ["again", "analysis", "arms", "grid", "match", "seeds", "selection", "sweep", "treatment"];
 const MATCH: [&str; 2] = ["match.on", "match.within"];
 const SELECTION: [&str; 3] = ["selection.choose", "selection.metric", "selection.per_arm"];
 
@@ -81,7 +84,14 @@ pub fn read(sources: &Sources, file: FileId) -> (Option<ComparisonFile>, Diagnos
             return (None, diagnostics);
         }
     };
-    let (leaves, tables) = facts::leaves(&table);
+    let (mut leaves, tables) = facts::leaves(&table);
+    for (section, at) in tables.iter().filter(|(path, _)| !path.contains('.')) {
+        if !KEYS.contains(&section.as_str()) {
+            diagnostics.push(diag::unknown_comparison_section(span(at), section, &SECTIONS));
+            // Its keys are not reported one by one.
+            leaves.retain(|fact| !super::within(&fact.path, section));
+        }
+    }
     let spans = tables.iter().map(|(path, at)| (path.clone(), span(at))).collect();
     let mut reader = Reader { file, name: sources.name(file), diagnostics, spans };
     let found = reader.all(&leaves);
