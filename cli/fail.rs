@@ -9,7 +9,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::output::{clean, disturbs};
+use crate::output::{disturbs, inline};
 
 /// How a command ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -101,15 +101,15 @@ impl Failure {
     /// The failure as text for people. Empty if everything has been shown.
     pub fn render(&self, coloured: bool) -> String {
         let Some(message) = &self.message else { return String::new() };
-        let message = clean(message);
+        let message = inline(message);
         let (red, bold, plain) =
             if coloured { ("\x1b[1;31m", "\x1b[1m", "\x1b[0m") } else { ("", "", "") };
         let mut text = format!("{red}error{plain}{bold}: {message}{plain}\n");
         if let Some(place) = &self.place {
-            text += &format!("  --> {}\n", clean(place));
+            text += &format!("  --> {}\n", inline(place));
         }
         for help in &self.help {
-            text += &format!("  = help: {}\n", clean(help));
+            text += &format!("  = help: {}\n", inline(help));
         }
         text
     }

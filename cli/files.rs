@@ -5,7 +5,6 @@
 //! permissions, and is left alone if it is read-only; folder links are not followed, so a search
 //! ends; the order does not depend on the file system.
 
-use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
 use std::io::{self, Write};
@@ -97,23 +96,6 @@ pub fn nearest(path: &Path) -> Option<PathBuf> {
     names.sort();
     let near = dsl::suggest(wanted, names.iter().map(String::as_str))?;
     Some(folder.join(near))
-}
-
-/// Refuses a list that has a file twice, under one name or two.
-pub fn once(paths: &[PathBuf]) -> Result<(), Failure> {
-    let mut known: BTreeMap<PathBuf, &Path> = BTreeMap::new();
-    for path in paths {
-        // The reader of a missing file reports it.
-        let real = fs::canonicalize(path).unwrap_or_else(|_| path.clone());
-        if let Some(before) = known.insert(real, path) {
-            let message = match before == path {
-                true => format!("`{}` is named twice", shown(path)),
-                false => format!("`{}` and `{}` are the same", shown(before), shown(path)),
-            };
-            return Err(Failure::bad_input(message).help("name it once"));
-        }
-    }
-    Ok(())
 }
 
 /// Refuses a file in a missing folder, before its contents are computed.

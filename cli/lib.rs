@@ -162,7 +162,7 @@ fn usage(error: &clap::Error, argv: &[OsString]) -> Outcome {
     }
     let text = text.to_string();
     if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-        output::note(text.trim_end());
+        output::notes(text.trim_end());
         return Err(Failure::shown(Exit::BadInput));
     }
     // clap's text has a paragraph with the error, then tips, then the usage line.

@@ -168,3 +168,21 @@ pub fn lock(word: &Path) -> Result<PathBuf, Failure> {
         Named::Nothing => word.to_owned(),
     })
 }
+
+/// Refuses a list that names a run or a file twice, under one name or two.
+pub fn once(words: &[PathBuf]) -> Result<(), Failure> {
+    let mut known: BTreeMap<PathBuf, &Path> = BTreeMap::new();
+    for word in words {
+        let path = lock(word)?;
+        // The reader of a missing file reports it.
+        let real = path.canonicalize().unwrap_or(path);
+        if let Some(before) = known.insert(real, word) {
+            let message = match before == word {
+                true => format!("`{}` is named twice", shown(word)),
+                false => format!("`{}` and `{}` are the same", shown(before), shown(word)),
+            };
+            return Err(Failure::bad_input(message).help("name it once"));
+        }
+    }
+    Ok(())
+}

@@ -87,7 +87,7 @@ pub fn new(args: &NewArgs) -> Outcome {
     for command in next {
         then += &format!("  {command}\n");
     }
-    output::note(then.trim_end());
+    output::notes(then.trim_end());
     Ok(Exit::Fine)
 }
 

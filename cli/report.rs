@@ -16,15 +16,16 @@ use crate::compared::{compared, heading, places};
 use crate::fail::{Exit, Failure, Outcome, shown};
 use crate::found::Found;
 use crate::looks;
-use crate::named::{Named, named};
+use crate::named::{self, Named};
 use crate::out::{self, Kind};
+use crate::output;
 use crate::runs::{failure, read_text};
-use crate::{files, output};
 
 pub fn report(args: &ReportArgs) -> Outcome {
     let published = Published::named(&args.published).map_err(no_such_model)?;
     let mut report = Report { published, ..Report::default() };
-    files::once(&args.what)?;
+    named::once(&args.what)?;
+    out::folder(&args.dir)?;
     out::check(&args.out, Kind::Page)?;
     if let Some(folder) = &args.tensorboard {
         out::folder(folder)?;
@@ -72,7 +73,7 @@ fn add(
     dir: &Path,
     found: &OnceCell<Found>,
 ) -> Result<(), Failure> {
-    let folder = match named(dir, what)? {
+    let folder = match named::named(dir, what)? {
         Named::Run(path) | Named::Path(path) => path,
         Named::Nothing => what.to_owned(),
     };

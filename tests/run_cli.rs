@@ -12,6 +12,7 @@ mod run_cli {
     mod doors;
     mod folders;
     mod foreign;
+    mod names;
     mod planned;
     mod policy;
     mod proof;

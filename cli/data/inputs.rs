@@ -29,6 +29,12 @@ pub(super) fn sources(typed: &[PathBuf], out: &Path) -> Result<Vec<SourceInput>,
     let mut count = 0;
     for argument in typed {
         let (source, path) = split(argument).unwrap_or((usual.clone(), argument.clone()));
+        if source.chars().any(char::is_control) {
+            return Err(Failure::bad_input(format!(
+                "{source:?} is not the name of a source: it has a control character"
+            ))
+            .help("write NAME=FILE with a name of letters and digits"));
+        }
         let found = if path.as_os_str() == "-" {
             let name = "standard input".to_owned();
             vec![Input { path: None, name, bytes: 0 }]

@@ -163,7 +163,7 @@ fn write_windows(
         }
         screen.show(first - numbers.start, |_| {
             let (done, count) = (output::grouped(first - numbers.start), output::grouped(count));
-            format!("{done} of {count} windows")
+            format!("window {done} of {count}")
         });
     }
     screen.clear();

@@ -206,7 +206,8 @@ fn finish(args: &ReproduceArgs, folder: &Path, found: &Reproduction, computed: b
             (Some(_), true) | (None, _) => String::new(),
         };
         text.push_str(&format!(
-            "same bits: {steps} of {of_steps} steps, {}, {}\n",
+            "same bits: {steps} of {}, {}, {}\n",
+            output::counted(*of_steps, "step"),
             output::counted(*evaluations, "evaluation"),
             match kept.as_slice() {
                 [] => "no checkpoint".to_owned(),

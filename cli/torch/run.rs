@@ -28,7 +28,7 @@ use canonc::fail::{Exit, Failure, Outcome, shown};
 use canonc::found::Found;
 use canonc::runs::{self, failure};
 use canonc::signals::stop_on_signals;
-use canonc::{child, files, named, out, output};
+use canonc::{child, named, out, output};
 
 pub(crate) fn run(args: &RunArgs) -> Outcome {
     let path = match (args.named.as_slice(), &args.lock) {
@@ -74,10 +74,10 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
     let stop = stop_on_signals()?;
     let options = Options { stop: &stop, stop_after: args.stop_after_step, faults: &faults };
     output::note(&format!(
-        "{}: {} steps of {} tokens, lock {}, in {}",
+        "{}: {} of {}, lock {}, in {}",
         experiment.name,
-        experiment.budget.steps,
-        output::grouped(i128::from(experiment.batch.tokens_per_step)),
+        output::counted(experiment.budget.steps, "step"),
+        output::counted(experiment.batch.tokens_per_step, "token"),
         experiment.id().short(),
         shown(&folder)
     ));
@@ -105,8 +105,8 @@ pub(crate) fn run(args: &RunArgs) -> Outcome {
         }
         End::Already(attestation) => {
             output::note(&format!(
-                "already finished: {} steps, weights {}, in {}",
-                attestation.steps,
+                "already finished: {}, weights {}, in {}",
+                output::counted(attestation.steps, "step"),
                 attestation.weights.short(),
                 shown(&folder)
             ));
@@ -160,7 +160,7 @@ fn several(args: &RunArgs) -> Outcome {
         )
         .help("leave it out: each run gets runs/NAME, NAME being its lock's"));
     }
-    files::once(named)?;
+    named::once(named)?;
     let mut experiments = Vec::new();
     for word in named {
         let path = named::lock(word)?;
@@ -428,7 +428,8 @@ impl Watch for Screen {
             }
             Event::CheckpointRefused { name, why } => format!("warning: {name} is not used: {why}"),
             Event::Proved { step, lines } => {
-                format!("{lines} logged lines up to step {step} came out the same again")
+                let lines = output::counted(*lines, "logged line");
+                format!("{lines} up to step {step} came out the same again")
             }
             Event::Failed { .. } | Event::Diverged { .. } => return,
         };

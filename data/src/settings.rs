@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::DataError;
-use super::task::{Mode, Task};
+use super::task::{Mode, Task, required};
 
 /// Parameters from texts such as `N=110`, `multi=true`, `config=cfg3f`, `lens=[1,2]` or `grammar=@own.json`. A value is
 /// parsed as JSON, or else taken as text. `@PATH` means a file's content, which `read` returns: JSON, or a list of
@@ -97,8 +97,31 @@ pub fn task(
             "leave QA out: test mode is what it stands for",
         ));
     }
+    let needed = required(name);
+    let missing: Vec<&str> =
+        needed.iter().copied().filter(|needed| !parameters.contains_key(*needed)).collect();
+    if !missing.is_empty() {
+        let settings: Vec<String> = missing.iter().map(|name| format!("--set {name}=…")).collect();
+        let what = if missing.len() == 1 { "the parameter" } else { "the parameters" };
+        return Err(DataError::new(
+            format!("task `{name}` needs {what} {}", listed(&missing)),
+            format!(
+                "add {}; `canonc data generate --help` lists the parameters of every task",
+                settings.join(" ")
+            ),
+        ));
+    }
     let task = Task::parse(name, Value::Object(parameters))?;
     Ok((task, mode.or(asked).unwrap_or(Mode::Train)))
+}
+
+/// Names as in a sentence.
+fn listed(names: &[&str]) -> String {
+    match names {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [before @ .., last] => format!("{} and {last}", before.join(", ")),
+    }
 }
 
 #[cfg(test)]
@@ -174,6 +197,18 @@ mod tests {
         );
         assert!(mode("depo", "QA=1", None).unwrap_err().message.contains("QA is 1"));
         assert!(mode("brevo", "QA=true", None).unwrap_err().message.contains("depo's alone"));
+    }
+
+    #[test]
+    fn all_missing_parameters_are_named_at_once() {
+        let error = task("depo", Map::new(), None).unwrap_err();
+        assert_eq!(
+            error.message,
+            "task `depo` needs the parameters N, K, mini_vocab, min_tlen and max_tlen"
+        );
+        assert!(error.help.starts_with("add --set N=… --set K=… "), "{error}");
+        let error = task("mano", Map::new(), None).unwrap_err();
+        assert_eq!(error.message, "task `mano` needs the parameter L");
     }
 
     #[test]

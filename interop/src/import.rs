@@ -265,12 +265,9 @@ pub fn read(request: &Request<'_>) -> Result<Imported, ForeignError> {
         None => identifier(&named(request.source, &kind)),
     };
     if identifier(&name) != name {
-        let message = format!("`{name}` cannot be the name of an arch");
-        return Err(ForeignError::new(
-            name,
-            message,
-            "use letters, digits and `_`, a letter first",
-        ));
+        let message = format!("{name:?} cannot be the name of an arch");
+        let help = "use letters, digits and `_`, a letter first";
+        return Err(ForeignError::new("--name", message, help));
     }
     let text =
         described.model.text(&name, &format!("Imported from {}.", file_name(request.source)));

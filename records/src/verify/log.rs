@@ -94,8 +94,8 @@ pub(super) fn check(
         Ok(Reached { step, owes_evaluation: _ }) => report.checked(
             Subject::Log,
             format!(
-                "metrics: {} lines chained, to step {step} of {last}{}",
-                records.len(),
+                "metrics: {} chained, to step {step} of {last}{}",
+                dsl::counted(records.len(), "line"),
                 diverged.map_or("", |_| ", where training diverged")
             ),
         ),
@@ -127,7 +127,7 @@ pub(super) fn check_rates(log: &Log, experiment: &Experiment, report: &mut Repor
         count += 1;
     }
     if count > 0 {
-        report.recomputed(Subject::LearningRates, format!("learning rates of all {count} steps"));
+        report.recomputed(Subject::LearningRates, format!("learning rates of all steps ({count})"));
     }
 }
 
@@ -182,18 +182,25 @@ pub(super) fn check_data(log: &Log, mut job: Job, which: Remake, report: &mut Re
     }
     let made = |remade| {
         format!(
-            "data of {remade} of {count} steps made again: the same digests and counted targets"
+            "data of {remade} of {} made again: the same digests and counted targets",
+            dsl::counted(count, "step")
         )
     };
     if remade > 0 && remade == count {
         report.recomputed(Subject::Batches, made(remade));
     } else if remade > 0 {
-        let part = |of| format!("{of} of {count} steps");
+        let part = |of| format!("{of} of {}", dsl::counted(count, "step"));
         let rest = count - remade;
         report.split(
             Subject::Batches,
             (part(remade), made(remade)),
-            (part(rest), format!("data of {rest} of {count} steps: `--all` makes it again")),
+            (
+                part(rest),
+                format!(
+                    "data of {rest} of {}: `--all` makes it again",
+                    dsl::counted(count, "step")
+                ),
+            ),
         );
     }
     check_evaluations(log, &mut job, report);
@@ -266,7 +273,10 @@ fn check_evaluations(log: &Log, job: &mut Job, report: &mut Report) {
     }
     report.recomputed(
         Subject::HeldOut,
-        format!("held-out windows of {count} evaluations made again: as many targets and answers"),
+        format!(
+            "held-out windows of {} made again: as many targets and answers",
+            dsl::counted(count, "evaluation")
+        ),
     );
 }
 
