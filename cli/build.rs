@@ -24,7 +24,7 @@ use crate::{locks, out, output, runs};
 pub use known::Known;
 
 pub fn build(args: &BuildArgs) -> Outcome {
-    out::folder(&args.out)?;
+    out::container(&args.out)?;
     let mut made: BTreeMap<PathBuf, String> = BTreeMap::new();
     let mut worst = Exit::Fine;
     let mut known = Known::default();

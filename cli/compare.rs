@@ -32,7 +32,7 @@ use crate::{child, locks, named, output, report, runs, shown};
 
 pub fn compare(args: &CompareArgs, tensors: &dyn Tensors) -> Outcome {
     named::once(&args.locks)?;
-    out::folder(&args.dir)?;
+    out::container(&args.dir)?;
     // Read all of them before the first run starts.
     let locked = args.locks.iter().map(|path| read(path)).collect::<Result<Vec<_>, _>>()?;
     if let Some(steps) = args.time {

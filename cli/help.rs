@@ -66,7 +66,7 @@ pub fn help(args: &HelpArgs) -> Outcome {
 /// `canonc man DIR`: writes a manual page for the program and one for each command.
 pub fn man(args: &ManArgs) -> Outcome {
     let dir = args.dir.as_path();
-    out::folder(dir)?;
+    out::container(dir)?;
     std::fs::create_dir_all(dir).map_err(|error| Failure::cannot_write(dir, &error))?;
     let mut command = visible(&Cli::command());
     command.build();

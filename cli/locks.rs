@@ -29,17 +29,22 @@ pub fn is_lock(path: &Path) -> bool {
 /// A lock and the text it was read from. A run's name is as good as the path of its lock.
 pub fn read(path: &Path) -> Result<(Lock, String), Failure> {
     let path = &crate::named::lock(path)?;
-    let bytes = bytes(path).map_err(|error| match path.is_dir() {
-        true if crate::runs::holds_runs(path) => crate::runs::not_a_run(path),
-        true => Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)))
-            .help("name one of the locks in it"),
-        false => missing(path, &error),
-    })?;
+    let bytes = bytes(path).map_err(|error| unreadable(path, &error))?;
     let name = shown(path);
     refuse_source(path, &String::from_utf8_lossy(&bytes))?;
     let lock = lock::read_bytes(&name, &bytes).map_err(|error| refused(path, error))?;
     // The reader has already checked that the bytes are text.
     Ok((lock, String::from_utf8(bytes).unwrap_or_default()))
+}
+
+/// Error for a path that cannot be read as a lock.
+pub fn unreadable(path: &Path, error: &io::Error) -> Failure {
+    match path.is_dir() {
+        true if crate::runs::holds_runs(path) => crate::runs::not_a_run(path),
+        true => Failure::bad_input(format!("`{}` is a folder, not a lock", shown(path)))
+            .help("name one of the locks in it"),
+        false => missing(path, error),
+    }
 }
 
 /// The default folder of locks.

@@ -66,7 +66,7 @@ const TEXT: Template = Template {
 
 pub fn new(args: &NewArgs) -> Outcome {
     let dir = args.dir.as_path();
-    out::folder(dir)?;
+    out::container(dir)?;
     refuse_occupied(dir)?;
     let Template { files, next } = match args.task {
         NewTask::Depo => DEPO,

@@ -94,16 +94,23 @@ fn is_pipe(_: &fs::Metadata) -> bool {
 
 /// Refuses a path inside the folder of a run: `canonc verify` would find a file that no run writes.
 pub fn outside_of_runs(path: &Path) -> Result<(), Failure> {
-    let folder = path.ancestors().skip(1).find(|folder| {
+    let is_run = |folder: &&Path| {
         let paths = Paths::new(*folder);
         paths.lock().is_file() && paths.writer().is_file()
+    };
+    let above = path.parent().unwrap_or(Path::new(""));
+    // A link may lead into a run.
+    let real = above.ancestors().find_map(|folder| folder.canonicalize().ok());
+    let found = above.ancestors().find(is_run).map(Path::to_owned).or_else(|| {
+        let real = real.as_deref()?;
+        real.ancestors().find(is_run).map(Path::to_owned)
     });
-    match folder {
+    match found {
         None => Ok(()),
         Some(folder) => Err(Failure::bad_input(format!(
             "`{}` is inside the run in `{}`, which holds only files of the run",
             shown(path),
-            shown(folder)
+            shown(&folder)
         ))
         .help("name a path outside of it")),
     }
@@ -111,6 +118,7 @@ pub fn outside_of_runs(path: &Path) -> Result<(), Failure> {
 
 /// Writes a file of the given kind, and makes its folder if needed.
 pub fn put(path: &Path, kind: Kind, bytes: impl AsRef<[u8]>) -> Result<(), Failure> {
+    check(path, kind)?;
     if let Some(folder) = path.parent().filter(|folder| *folder != Path::new("")) {
         fs::create_dir_all(folder).map_err(|error| Failure::cannot_write(folder, &error))?;
     }
@@ -222,6 +230,7 @@ pub fn folder(path: &Path) -> Result<(), Failure> {
     if path.as_os_str().is_empty() {
         return Err(Failure::bad_input("the folder has no name").help("name a folder"));
     }
+    outside_of_runs(path)?;
     let is_there = |part: &&Path| fs::symlink_metadata(part).is_ok();
     let parts = path.ancestors().filter(|part| !part.as_os_str().is_empty());
     let Some(part) = parts.into_iter().find(is_there) else { return Ok(()) };
@@ -236,10 +245,16 @@ pub fn folder(path: &Path) -> Result<(), Failure> {
         .help("name a folder, or a path that does not exist yet"))
 }
 
+/// Like [`folder`], for a folder that files are put into: it is not a run either.
+pub fn container(path: &Path) -> Result<(), Failure> {
+    folder(path)?;
+    outside_of_runs(&path.join("file"))
+}
+
 /// The folder that a link leads to, or the path itself. A new folder takes the place of an empty one, so the link would
 /// be in its way.
 pub fn real_folder(path: &Path) -> Result<PathBuf, Failure> {
-    folder(path)?;
+    container(path)?;
     let is_link = fs::symlink_metadata(path).is_ok_and(|found| found.is_symlink());
     match is_link {
         true => fs::canonicalize(path).map_err(|error| Failure::cannot_write(path, &error)),

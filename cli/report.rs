@@ -28,7 +28,7 @@ pub fn report(args: &ReportArgs) -> Outcome {
     out::folder(&args.dir)?;
     out::check(&args.out, Kind::Page)?;
     if let Some(folder) = &args.tensorboard {
-        out::folder(folder)?;
+        out::container(folder)?;
     }
     // Searched once, and only if a comparison needs it.
     let found = OnceCell::new();

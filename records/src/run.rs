@@ -212,6 +212,16 @@ pub fn append_line(path: &Path, line: &str) -> Result<(), RunError> {
 
 /// A run writes only to files in its own folder; a link there would lead to another one.
 fn refuse_links(paths: &Paths) -> Result<(), RunError> {
+    let checkpoints = paths.checkpoints();
+    if fs::symlink_metadata(&checkpoints).is_ok_and(|found| !found.is_dir()) {
+        return Err(RunError::finding(
+            format!(
+                "{} is not the folder of a run's checkpoints, but a link or a file",
+                checkpoints.display()
+            ),
+            "put the folder itself there, or name another run's folder with --dir",
+        ));
+    }
     for path in [
         paths.lock(),
         paths.metrics(),

@@ -368,3 +368,43 @@ fn a_file_that_is_named_twice_is_refused_by_its_name() {
     let ran = ran(dir.path(), "audit a.lock ./a.lock");
     assert!(ran.stderr.contains("`a.lock` and `./a.lock` are the same"), "{}", ran.stderr);
 }
+
+/// The output of a README's commands that train nothing is what the README shows; `…` stands for any lines.
+#[cfg(unix)]
+#[test]
+fn the_readme_shows_what_its_commands_print() {
+    let dir = folder(&[]);
+    for name in ["arch", "lockfiles", "recipes", "std", "tests"] {
+        std::os::unix::fs::symlink(root().join(name), dir.path().join(name)).unwrap();
+    }
+    let readme = fs::read_to_string(root().join("README.md")).unwrap();
+    let mut checked = Vec::new();
+    for block in readme.split("```\n").flat_map(|part| part.split("\n```").next()) {
+        for part in block.split("$ canonc ").skip(1) {
+            let (line, shown) = part.split_once('\n').unwrap_or((part, ""));
+            let command = line.split(' ').next().unwrap();
+            if shown.is_empty()
+                || !["audit", "build", "diff", "export", "import"].contains(&command)
+            {
+                continue;
+            }
+            let ran = ran(dir.path(), line);
+            let printed = format!("{}{}", ran.stdout, ran.stderr);
+            let mut lines = printed.lines();
+            let mut any = false;
+            for wanted in shown.lines() {
+                if wanted == "…" {
+                    any = true;
+                    continue;
+                }
+                let found = if any { lines.find(|line| *line == wanted) } else { lines.next() };
+                assert_eq!(found, Some(wanted), "canonc {line}:\n{printed}");
+                any = false;
+            }
+            assert!(any || lines.next().is_none(), "canonc {line}:\n{printed}");
+            checked.push(command.to_owned());
+        }
+    }
+    checked.sort();
+    assert_eq!(checked, ["audit", "build", "diff", "diff", "export", "import"]);
+}

@@ -165,3 +165,33 @@ fn links_and_paths_of_the_wrong_kind_for_runs() {
     }
     assert!(!place.path("nowhere").exists() && !place.path("page.html.tmp").exists());
 }
+
+/// No command puts a file into the folder of a run: `verify` would find it.
+#[cfg(unix)]
+#[test]
+fn the_folder_of_a_run_is_no_place_for_other_output() {
+    let place = place();
+    std::os::unix::fs::symlink("runs/alone", place.path("link")).unwrap();
+    for command in [
+        "export alone --to hf --out DIR/x",
+        "new DIR/x",
+        "man DIR/x",
+        "man DIR",
+        "build alone.toml --out DIR",
+        "build alone.toml --out DIR/x",
+        "compare lockfiles/pair.lock --dir DIR",
+        "run lockfiles/alone.lock --dir DIR/x",
+        "reproduce pair/pair-other-seed1 --out DIR/x",
+        "report alone --out page.html --tensorboard DIR",
+        "report alone --out DIR/page.html",
+        "data export alone --out DIR/x.jsonl --count 1",
+        "data generate mano --set L=4 --count 1 --out DIR/x.jsonl",
+    ] {
+        for dir in ["runs/alone", "runs/alone/checkpoints", "link"] {
+            let said = place.exits(2, &command.replace("DIR", dir));
+            assert!(said.contains("inside the run in"), "{command} {dir}: {said}");
+        }
+    }
+    assert!(!place.path("page.html").exists(), "nothing is written before a refusal");
+    place.holds("runs/alone");
+}
