@@ -4,7 +4,7 @@
 use serde_json::{Map, Value};
 
 use super::DataError;
-use super::task::{Mode, Task, required};
+use super::task::{Mode, Task, needs, required};
 
 /// Parameters from texts such as `N=110`, `multi=true`, `config=cfg3f`, `lens=[1,2]` or `grammar=@own.json`. A value is
 /// parsed as JSON, or else taken as text. `@PATH` means a file's content, which `read` returns: JSON, or a list of
@@ -97,21 +97,23 @@ pub fn task(
             "leave QA out: test mode is what it stands for",
         ));
     }
-    let needed = required(name);
+    // A wrong parameter comes before a missing one; if only some are missing, all of them are named at once.
     let missing: Vec<&str> =
-        needed.iter().copied().filter(|needed| !parameters.contains_key(*needed)).collect();
-    if !missing.is_empty() {
+        required(name).iter().copied().filter(|needed| !parameters.contains_key(*needed)).collect();
+    let task = Task::parse(name, Value::Object(parameters)).map_err(|error| {
+        let is_missing = |needed: &&str| error.message == needs(name, needed);
+        if missing.len() < 2 || !missing.iter().any(is_missing) {
+            return error;
+        }
         let settings: Vec<String> = missing.iter().map(|name| format!("--set {name}=…")).collect();
-        let what = if missing.len() == 1 { "the parameter" } else { "the parameters" };
-        return Err(DataError::new(
-            format!("task `{name}` needs {what} {}", listed(&missing)),
+        DataError::new(
+            format!("task `{name}` needs the parameters {}", listed(&missing)),
             format!(
                 "add {}; `canonc data generate --help` lists the parameters of every task",
                 settings.join(" ")
             ),
-        ));
-    }
-    let task = Task::parse(name, Value::Object(parameters))?;
+        )
+    })?;
     Ok((task, mode.or(asked).unwrap_or(Mode::Train)))
 }
 
@@ -208,7 +210,10 @@ mod tests {
         );
         assert!(error.help.starts_with("add --set N=… --set K=… "), "{error}");
         let error = task("mano", Map::new(), None).unwrap_err();
-        assert_eq!(error.message, "task `mano` needs the parameter L");
+        assert_eq!(error.message, "task `mano` needs the parameter `L`");
+        let wrong = parameters(&["n=3"], no_file).unwrap();
+        let error = task("depo", wrong, None).unwrap_err();
+        assert_eq!(error.message, "task `depo` has no parameter `n`");
     }
 
     #[test]

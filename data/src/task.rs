@@ -226,12 +226,17 @@ const MOST_SAID: usize = 300;
 pub fn required(task: &str) -> &'static [&'static str] {
     match task {
         "depo" => &["N", "K", "mini_vocab", "min_tlen", "max_tlen"],
-        "brevo" | "capo" => &["N"],
+        "brevo" => &["N"],
         "mano" => &["L"],
         "multihop" => &["N", "k"],
-        // Lano takes `config` or `grammar`.
+        // Capo has a default for each; Lano takes `config` or `grammar`.
         _ => &[],
     }
+}
+
+/// The message for a missing parameter.
+pub(super) fn needs(task: &str, parameter: &str) -> String {
+    format!("task `{task}` needs the parameter `{parameter}`")
 }
 
 /// Reads a task's parameters; the error names the wrong one.
@@ -253,7 +258,7 @@ fn wrong_parameter(task: &str, path: &str, said: &str) -> DataError {
     let place = if path.is_empty() { String::new() } else { format!("`{path}` ") };
     if let Some(field) = said.strip_prefix("missing field ") {
         let message = match path {
-            "" => format!("task `{task}` needs the parameter `{}`", quoted(field)),
+            "" => needs(task, &quoted(field)),
             path => format!("task `{task}`: `{path}` needs `{}`", quoted(field)),
         };
         return DataError::new(message, listed);
@@ -268,7 +273,7 @@ fn wrong_parameter(task: &str, path: &str, said: &str) -> DataError {
         let help = match dsl::suggest(&field, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
             None if known.is_empty() => listed.to_owned(),
-            None => format!("it has {}", known.join(", ")),
+            None => format!("it has `{}`", known.join("`, `")),
         };
         return DataError::new(format!("{owner} has no parameter `{field}`"), help);
     }
@@ -277,6 +282,7 @@ fn wrong_parameter(task: &str, path: &str, said: &str) -> DataError {
     if let Some((found, wanted)) = typed.and_then(|said| said.rsplit_once(", expected ")) {
         let wanted = match wanted {
             "i64" => "a whole number",
+            "u64" => "a whole number from 0",
             "a boolean" => "true or false",
             "a sequence" => "a list",
             "a string" => "text",
@@ -292,6 +298,12 @@ fn wrong_parameter(task: &str, path: &str, said: &str) -> DataError {
             "map" => "an object",
             found => found,
         };
+        let message = format!("task `{task}`: {place}is {}, and must be {wanted}", short(found));
+        return DataError::new(message, listed);
+    }
+    if let Some((found, wanted)) =
+        said.strip_prefix("unknown variant ").and_then(|said| said.split_once(", expected "))
+    {
         let message = format!("task `{task}`: {place}is {}, and must be {wanted}", short(found));
         return DataError::new(message, listed);
     }

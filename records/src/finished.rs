@@ -126,8 +126,8 @@ fn of_the_lock(expected: Expected, attestation: &Attestation) -> Result<(), Stri
             dsl::counted(attestation.steps, "step")
         )),
         Some(at) if attestation.steps != at => Err(format!(
-            "it attests {} steps and that training diverged at step {at}, which ends a run",
-            attestation.steps
+            "it attests {} and that training diverged at step {at}, which ends a run",
+            dsl::counted(attestation.steps, "step")
         )),
         None | Some(_) => Ok(()),
     }

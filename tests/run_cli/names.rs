@@ -17,7 +17,7 @@ fn place() -> Place {
                 [arms]\nplain = \"alone.toml\"\nother = \"canon.toml\"\n";
     fs::write(place.path("pair.toml"), text).unwrap();
     place.exits(0, "build alone.toml pair.toml");
-    place.exits(0, "run alone");
+    place.exits(0, "run lockfiles/alone.lock");
     place.exits(0, "compare lockfiles/pair.lock");
     place
 }

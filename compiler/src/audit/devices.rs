@@ -137,7 +137,11 @@ impl Experiment {
         let keyed = self.values.get(DEVICES).and_then(Value::number);
         match (keyed.or(launch), reading.count) {
             (Some(keyed), Some(count)) if keyed != whole(count) => {
-                reading.disagree.push(format!("keys: {} devices", shown(keyed)));
+                reading.disagree.push(format!(
+                    "keys: {} {}",
+                    shown(keyed),
+                    if keyed == whole(1) { "device" } else { "devices" }
+                ));
                 reading.disagree.push(format!(
                     "line {}: {}",
                     reading.line,

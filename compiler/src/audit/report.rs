@@ -159,12 +159,18 @@ pub fn text(report: &Report) -> String {
     out
 }
 
+/// A text of a file in one line: a name with a line feed must not look like a line of the report.
+fn line(text: &str) -> String {
+    text.replace(['\n', '\r'], "\u{fffd}")
+}
+
 fn one(out: &mut String, finding: &Finding) {
     let Finding { rule, kind: _, key, message, places } = finding;
     let of_groups = rule.starts_with("across-");
     let paired = places.iter().all(|place| place.against.is_some());
     let unit = if paired { "pair" } else { "experiment" };
-    let key = if key.is_empty() { String::new() } else { format!("{key}: ") };
+    let key = if key.is_empty() { String::new() } else { format!("{}: ", line(key)) };
+    let message = line(message);
     let counted = match of_groups {
         true => String::new(),
         false => format!("; {}", dsl::counted(places.len(), unit)),
@@ -176,7 +182,7 @@ fn one(out: &mut String, finding: &Finding) {
             None => place.experiment.clone(),
         };
         let gap = if place.says.is_empty() { "" } else { "  " };
-        let _ = writeln!(out, "    {who}{gap}{}", place.says);
+        let _ = writeln!(out, "    {}{gap}{}", line(&who), line(&place.says));
     }
     if let Some(more) = places.len().checked_sub(MAX_PLACES).filter(|more| *more > 0) {
         let _ = writeln!(out, "    … and {more} more; --json lists all");

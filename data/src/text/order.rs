@@ -154,7 +154,7 @@ impl Order {
             };
             return Err(DataError::new(
                 format!(
-                    "data.held_out = {} of {} leaves none {part}",
+                    "data.held_out = {} of {} gives none {part}",
                     f64::from(held_out.per_million) / 1e6,
                     dsl::counted(index.len(), "document")
                 ),

@@ -224,12 +224,12 @@ fn empty_splits_and_wrong_weights_are_refused() {
     let train = options(8, Split::Train, NOTHING_HELD);
     assert!(
         message(Options { split: Split::HeldOut, ..train.clone() })
-            .contains("of 5 documents leaves none")
+            .contains("of 5 documents gives none")
     );
     let all_held = HeldOut { seed: 0, per_million: 1_000_000 };
     assert!(
         message(Options { held_out: all_held, ..train.clone() })
-            .contains("of 5 documents leaves none")
+            .contains("of 5 documents gives none")
     );
     let too_much = HeldOut { seed: 0, per_million: 1_000_001 };
     assert!(message(Options { held_out: too_much, ..train.clone() }).contains("1000001"));

@@ -35,10 +35,12 @@ pub fn cannot_write(path: &Path, error: &io::Error) -> RunError {
 /// The error for a path of the wrong kind, which another machine would refuse too.
 fn wrong_path(path: &Path, error: &io::Error) -> RunError {
     let text = error.to_string();
-    let why = match error.kind() {
-        io::ErrorKind::NotADirectory => "a part of the path is not a folder",
-        io::ErrorKind::AlreadyExists => "a file is in the place of a folder",
-        _ => text.split(" (os error").next().unwrap_or(&text),
+    let why = if error.kind() == io::ErrorKind::NotADirectory {
+        "a part of the path is not a folder"
+    } else if error.kind() == io::ErrorKind::AlreadyExists {
+        "a file is in the place of a folder"
+    } else {
+        text.split(" (os error").next().unwrap_or(&text)
     };
     RunError::input(format!("`{}` cannot be used: {why}", path.display()), "name another path")
 }
