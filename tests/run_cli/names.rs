@@ -13,7 +13,7 @@ fn place() -> Place {
         let text = format!("arch = \"archs.canon#{arch}\"\n{recipe}");
         fs::write(place.path(&format!("{name}.toml")), text).unwrap();
     }
-    let text = "base = \"plain\"\ntreatment = [\"canon\"]\n[seeds]\ninit = [1]\ndata = [1]\n\
+    let text = "base = \"plain\"\ntreatment = [\"canon\"]\n[seeds]\ninit = [1]\ndata = [2]\n\
                 [arms]\nplain = \"alone.toml\"\nother = \"canon.toml\"\n";
     fs::write(place.path("pair.toml"), text).unwrap();
     place.exits(0, "build alone.toml pair.toml");
